@@ -1,0 +1,48 @@
+/* The control protocol between boughd and bough-fs.
+ *
+ * bough-fs listens on ROOT/run/fs.sock (frame.h: one JSON object a message; mode 0600, the
+ * peer's uid must be the server's own or root). Requests on one connection are answered
+ * in order; each connection has a thread of its own, so a client that wants two things at
+ * once opens two.
+ *
+ *   request  {"op": NAME, …}
+ *   answer   {"ok": true, …}  or  {"error": {"errno": 2, "text": "…"}}
+ *
+ * Stacks travel as hex of stack_encode. Ids are workspace ids. A workspace that isn't
+ * open yet is opened by the first request that names it.
+ *
+ *   hello                                         -> version, pid, transport
+ *   create  id, stack?, bytes?, inodes?, uid, gid, path?  (path: mount there)
+ *   mount   id, path                              -> (mounted already at that path: ok)
+ *   umount  id                                    -> detached lazily when busy; "busy": true then
+ *   fork    id, children: [{id, path?, bytes?, inodes?}] -> pause_ns
+ *   seal    id                                    -> stack
+ *   replace id, old, new
+ *   restore id, stack                             -> names, nodes (counts of invalidations)
+ *   limits  id, bytes, inodes
+ *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
+ *                                                    records, layers, memory_bytes, files, mounted, path
+ *   sync    id                                    -> everything acknowledged is durable
+ *   delete  id                                    (unmounts)
+ *   close   id                                    (unmounts, forgets)
+ *   sweep   known: [id…]                          removes what no known workspace needs;
+ *                                                 only before a workspace is open
+ *   list                                          -> workspaces: [{id, path, …as usage}]
+ *   stats                                         -> opcodes: {LOOKUP: n, …} since start, over all
+ *                                                    mounts; mounts: {id: {…}}; requests, errors,
+ *                                                    cpu_ns, memory_bytes
+ *   trim                                          gives back idle memory now
+ *   quit                                          unmounts all, exits
+ *
+ * Descriptors aren't passed yet; frame.h carries them for the holder. */
+#ifndef BOUGH_MOUNT_CTL_H
+#define BOUGH_MOUNT_CTL_H
+
+#include "fs/base/err.h"
+
+struct server;
+
+/* Starts listening and serving; returns when `quit` was asked for or a signal came. */
+int ctl_run(struct server *s, const char *socket_path, struct err *err);
+
+#endif

@@ -1,0 +1,120 @@
+/* The store: immutable objects named by the SHA-256 of their bytes.
+ *
+ * Objects lie in packs (append-only files of self-describing records, zstd), found
+ * through an LMDB index that is a cache rebuilt from the packs. Several processes
+ * may have one store open at once: each writer appends to packs of its own (held by
+ * flock), the index is LMDB's, and gc works beside them (below).
+ *
+ * Life of a save:
+ *     store_session_begin(s, &ss)   from here gc keeps all that this session puts or hits
+ *     store_put(ss, …) …            in the page cache: survives kill, not power loss
+ *     store_sync(ss)                all puts and hits of the session are durable
+ *     (commit the name that leads to them: catalog, image, stack)
+ *     store_session_end(ss)
+ *
+ * Threads: a store may be used by many threads; a session by one at a time. */
+#ifndef BOUGH_STORE_STORE_H
+#define BOUGH_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+#include "fs/base/hash.h"
+#include "fs/base/io.h"
+
+struct store;
+struct store_session;
+
+enum {
+	STORE_OBJECT_MAX = 1 << 20,   /* bytes of one object's raw content */
+	STORE_SMALL_MAX = 256 * 1024, /* content up to this is one object; larger is chunked */
+	STORE_CACHE_DEFAULT = 64 << 20,
+};
+
+struct store_options {
+	const struct io *io;  /* NULL: io_host */
+	bool create;          /* make the folders when absent */
+	bool read_only;       /* no session can begin */
+	size_t cache_bytes;   /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
+	uint64_t pack_bytes;  /* a pack is closed at this size; 0: 256 MiB */
+	int zstd_level;       /* 0: 3 */
+};
+
+/* Opens `dir`. A missing or damaged index is rebuilt from the packs (which may take long).
+ * -ENOENT, -EBADMSG (unknown version), -errno. The caller closes. */
+int store_open(struct store **out, const char *dir, const struct store_options *opt,
+	       struct err *err);
+void store_close(struct store *s); /* NULL allowed; all sessions and blobs were given back */
+
+int store_session_begin(struct store *s, struct store_session **out, struct err *err);
+/* Puts `len` <= STORE_OBJECT_MAX bytes; *out is their digest. Content that is there already
+ * (and not condemned by a running gc) is not written again. -ENOSPC, -EIO …: nothing happened. */
+int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,
+	      struct err *err);
+int store_sync(struct store_session *ss, struct err *err);
+void store_session_end(struct store_session *ss); /* NULL allowed; unsynced puts may vanish */
+
+/* Raw content of one object, immutable, counted. */
+struct blob {
+	const uint8_t *data;
+	size_t len;
+};
+/* The object's content, verified. From the bounded cache where it is there.
+ * -ENOENT: no such object; -EBADMSG: found and damaged (err names object and pack);
+ * give it back with blob_put. Any thread. */
+int store_get(struct store *s, const struct digest *d, const struct blob **out, struct err *err);
+void blob_put(const struct blob *b); /* NULL allowed */
+/* 1 and the raw length when the object is known, else 0, or -errno. `size` may be NULL. */
+int store_has(struct store *s, const struct digest *d, uint32_t *size);
+/* Drops cached content that wasn't asked for in the last `idle_ms`; 0: all of it. */
+void store_trim(struct store *s, uint64_t idle_ms);
+
+/* Content of any size, cut as the store wants it (one object up to STORE_SMALL_MAX, FastCDC
+ * above). `read` gives the bytes at `off` (exactly `len` of them, 0 or -errno); `emit` is
+ * called for each piece in order. All-zero pieces are emitted as holes: digest NULL. */
+struct store_content {
+	int (*read)(void *ctx, void *buf, size_t len, uint64_t off, struct err *err);
+	int (*emit)(void *ctx, uint64_t off, uint32_t len, const struct digest *d, struct err *err);
+	void *ctx;
+};
+int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
+		      const struct store_content *c, struct err *err);
+
+/* Garbage collection: in-flight sessions and new saves go on meanwhile.
+ *   1 condemns packs that may be worth rewriting: from now on a put does not rely on them;
+ *   2 waits for the sessions that began before (a dead process's session doesn't count);
+ *   3 calls mark(), which reports each object that is alive by store_gc_mark (the catalog's
+ *     snapshots, images and workspaces: all that the sessions of step 2 have named by now);
+ *   4 copies the live objects of packs that are mostly dead, syncs, moves the index, deletes.
+ * One gc at a time (-EBUSY). Killed at any point it loses nothing; the next one goes on. */
+struct store_gc;
+struct store_gc_stats {
+	uint64_t objects_live, objects_dead, bytes_freed, packs_rewritten, packs_deleted;
+};
+typedef int (*store_gc_mark_fn)(void *ctx, struct store_gc *gc, struct err *err);
+int store_gc(struct store *s, store_gc_mark_fn mark, void *ctx, struct store_gc_stats *st,
+	     struct err *err);
+int store_gc_mark(struct store_gc *gc, const struct digest *d); /* any thread; 0 or -ENOMEM */
+
+/* Reads every record of every pack, compares hashes (XXH3 and SHA-256) and the index.
+ * `report` is called for each fault. `repair`: the index is made right, torn tails are cut,
+ * damaged records are left out of the index (the pack keeps them); nothing whole is dropped.
+ * Returns the number of faults found, or -errno. */
+struct store_fault {
+	const char *pack;          /* file name, or NULL for the index */
+	uint64_t offset;
+	const struct digest *object; /* NULL: unknown */
+	const char *what;
+	bool repaired;
+};
+int64_t store_check(struct store *s, bool repair,
+		    void (*report)(void *ctx, const struct store_fault *f), void *ctx,
+		    struct err *err);
+
+struct store_stats {
+	uint64_t objects, packs, bytes_raw, bytes_stored, cache_bytes, cache_hits, cache_misses,
+		puts, put_hits, bytes_put;
+};
+int store_stats(struct store *s, struct store_stats *out, struct err *err);
+
+#endif

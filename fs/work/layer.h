@@ -1,0 +1,225 @@
+/* Layers: changes on top of what lies below, in memory an index, on disk a journal of
+ * metadata records and data files.
+ *
+ *   ROOT/layers/<32 hex>/journal     frames: one atomic operation each (fs/FORMAT.md)
+ *   ROOT/layers/<32 hex>/data        packed contents of small files, 4 KiB blocks
+ *   ROOT/layers/<32 hex>/f<ino hex>  own sparse file of one big inode (logical = physical)
+ *
+ * A layer holds its own version of an inode whole (struct attr), but of directories,
+ * xattrs and contents only what changed:
+ *   - names are keyed by (directory, cookie); an entry or whiteout hides whatever lies
+ *     below at the same cookie;
+ *   - an xattr record hides the one of the same name below; "removed" is a record too;
+ *   - an extent hides what lies below it; from below, only bytes before `base_size` count.
+ * Extents start and end at multiples of LAYER_BLOCK; the bytes of an extent behind the end of
+ * the file mean nothing, and are zeroed on disk before the size grows over them.
+ *
+ * Life: layer_create (active) -> txn … txn_commit -> layer_seal (immutable, shared) -> free;
+ * or layer_open / layer_from_delta (sealed ones are only read).
+ *
+ * Invariants of the design kept here: 2 (the record is in the journal before txn_commit
+ * returns), 3 (commit records), 4 (a sealed layer refuses txn_commit with an assertion),
+ * 9 (freed space is reused only after the record that freed it is durable by layer_commit).
+ *
+ * Threads: the caller serialises txn_commit, layer_alloc and layer_seal against each other and
+ * against readers of an active layer (the workspace's meta lock); sealed layers need none.
+ * layer_pread, layer_pwrite and layer_commit take no part in that lock. */
+#ifndef BOUGH_WORK_LAYER_H
+#define BOUGH_WORK_LAYER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+#include "fs/base/hash.h"
+#include "fs/base/io.h"
+#include "fs/base/omap.h"
+#include "fs/image/image.h"
+#include "fs/store/store.h"
+#include "fs/work/stack.h"
+
+enum {
+	LAYER_BLOCK = 4096,
+	LAYER_BIG_FILE = 1 << 20, /* writes beyond this offset go to a file of the inode's own */
+	LAYER_RESERVE = 1 << 20,  /* bytes preallocated in the journal, so that unlink works on a full disk */
+};
+
+struct layer;
+
+enum extent_kind {
+	EXTENT_ZERO,   /* a hole that hides what lies below */
+	EXTENT_DATA,   /* bytes in a data file of a layer: this one or (reflink) one below */
+	EXTENT_OBJECT, /* bytes of an object of the store */
+	EXTENT_IMAGE,  /* bytes of a file of the image (reflink of untouched content) */
+};
+
+struct extent {
+	uint64_t off, len;    /* in the file, bytes, multiples of LAYER_BLOCK */
+	enum extent_kind kind;
+	struct layer *layer;  /* DATA: whose file; borrowed: the containing layer keeps it alive */
+	uint64_t file;        /* DATA: 0 the packed file, else the inode number of a big file */
+	uint64_t src;         /* DATA: place in that file; OBJECT: offset in the object;
+	                         IMAGE: offset in the file */
+	uint64_t image_ino;   /* IMAGE */
+	struct digest image;  /* IMAGE: which image */
+	struct digest object; /* OBJECT */
+};
+
+struct layer_xattr {
+	struct layer_xattr *next;
+	bool removed;
+	uint8_t name_len;
+	uint32_t value_len;
+	const char *name; /* not terminated */
+	const void *value;
+};
+
+struct layer_inode {
+	struct attr attr;
+	bool dead;           /* tombstone: from here up the inode doesn't exist */
+	bool damaged;        /* a record of it was lost to corruption: content answers -EIO */
+	uint64_t base_size;  /* bytes of content from below that count; 0 for inodes made here */
+	struct omap extents; /* off -> struct extent * */
+	struct layer_xattr *xattrs;
+	const char *target;  /* symlink made in this layer, else NULL; attr.size bytes */
+};
+
+struct layer_dirent {
+	uint64_t cookie, ino; /* ino 0: whiteout */
+	uint8_t type, name_len;
+	char name[];
+};
+
+/* ---- life ---- */
+
+struct layer_options {
+	const struct io *io;
+	const char *root;     /* ROOT */
+	struct store *store;  /* for OBJECT extents; borrowed */
+	/* Gives a reference to another layer by id, for extents that point into it. */
+	int (*resolve)(void *ctx, const struct layer_id *id, struct layer **out, struct err *err);
+	void *resolve_ctx;
+};
+
+/* A new, empty, active layer with a random id. Durable only after layer_commit. */
+int layer_create(struct layer **out, const struct layer_options *opt, struct err *err);
+/* Loads a local layer by replaying its journal. `writable`: it stays active unless it was
+ * sealed (see layer_is_sealed); false: it is taken as sealed wherever its valid records end, which is
+ * right only for layers that are not anybody's active one.
+ * -ENOENT, -EBADMSG (header damaged), -errno. Damage further in is survived: *damaged counts
+ * the frames lost, their inodes are marked. */
+int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
+	       bool writable, uint64_t *damaged, struct err *err);
+struct layer *layer_ref(struct layer *l);
+void layer_unref(struct layer *l); /* NULL allowed; files stay on disk */
+/* Deletes a local layer's files (nobody may use it any more). 0 also when absent. */
+int layer_remove(const struct io *io, const char *root, const struct layer_id *id, struct err *err);
+
+const struct layer_id *layer_id(const struct layer *l);
+bool layer_is_local(const struct layer *l);
+bool layer_is_sealed(const struct layer *l);
+bool layer_is_empty(const struct layer *l);    /* no record but the header's */
+uint64_t layer_records(const struct layer *l); /* replayed or written: the cost of a replay */
+uint64_t layer_data_bytes(const struct layer *l); /* allocated in data files */
+size_t layer_memory(const struct layer *l);    /* bytes of heap, about */
+
+/* No more changes. Writes a seal frame; not synced. -ENOSPC, -EIO: still active. */
+int layer_seal(struct layer *l, struct err *err);
+/* Makes everything acknowledged so far durable: fdatasync of dirty data files, a commit frame,
+ * fdatasync of the journal, the folder on first use. Joins a commit that is under way and
+ * covers it. 0, or -EIO … (sticky: a layer whose data was lost says so to every later
+ * commit). Any thread; other calls go on meanwhile. */
+int layer_commit(struct layer *l, struct err *err);
+bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit */
+
+/* ---- reading the index ---- */
+
+const struct layer_inode *layer_inode(const struct layer *l, uint64_t ino); /* NULL: untouched */
+/* The entry or whiteout with the least cookie >= `cookie` in directory `dir`; NULL: none. */
+const struct layer_dirent *layer_dirent_ceil(const struct layer *l, uint64_t dir, uint64_t cookie);
+bool layer_has_dir(const struct layer *l, uint64_t dir); /* any entry or whiteout in it */
+/* The extent that covers `off` or the first behind it; NULL: none. */
+const struct extent *layer_extent_ceil(const struct layer_inode *li, uint64_t off);
+const struct layer_xattr *layer_xattr(const struct layer_inode *li, const char *name, size_t len);
+/* All inodes / directories touched, in no order: fn returns 0 to go on. */
+int layer_each_inode(const struct layer *l, int (*fn)(void *ctx, const struct layer_inode *li),
+		     void *ctx);
+int layer_each_dir(const struct layer *l, int (*fn)(void *ctx, uint64_t dir), void *ctx);
+
+/* Bytes of a DATA extent, from `src` on. Exactly n bytes (a short file reads as zeros) or -errno. */
+int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t src);
+
+/* ---- changing an active layer ---- */
+
+/* Space for [off, off + len) of `ino` (multiples of LAYER_BLOCK) in the packed file, or in
+ * the inode's own file when off + len > LAYER_BIG_FILE. Fills *out with one DATA extent
+ * that begins at `off` and may be shorter than asked (call again). The place is nobody
+ * else's until txn_commit takes it over or layer_alloc_cancel gives it back.
+ * Grows in place behind the inode's last extent where that is free. */
+int layer_alloc(struct layer *l, uint64_t ino, uint64_t off, uint64_t len, struct extent *out);
+void layer_alloc_cancel(struct layer *l, const struct extent *e);
+/* True when the range of that extent is this layer's own, and no other extent shares it,
+ * so it may be overwritten in place. */
+bool layer_owns(const struct layer *l, const struct extent *e, uint64_t off, uint64_t len);
+int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint64_t src);
+
+/* One atomic operation. Built up, then committed or dropped:
+ *     struct txn t; txn_begin(&t, layer, ino_it_is_mainly_about);
+ *     txn_… (&t, …);
+ *     r = txn_commit(&t);          always ends the txn
+ * Build calls don't fail; txn_commit returns -ENOMEM, -ENOSPC, -EIO …, then nothing was done. */
+struct txn {
+	struct layer *layer;
+	uint64_t ino;
+	struct buf body;
+	uint32_t records;
+	uint64_t tag; /* (connection, unique) of the request, for exactly-once answers; 0: none */
+};
+void txn_begin(struct txn *t, struct layer *l, uint64_t ino);
+/* The inode's new version, whole. base_size as in layer_inode; it never grows. */
+void txn_inode(struct txn *t, const struct attr *a, uint64_t base_size);
+/* Tombstone, or with `forget` no trace at all (nothing below knows the inode). Its extents
+ * here are freed, its names, xattrs and (for a directory) whiteouts here are dropped. */
+void txn_dead(struct txn *t, uint64_t ino, bool forget);
+void txn_dirent(struct txn *t, uint64_t dir, uint64_t cookie, const char *name, size_t len,
+		uint64_t child, uint8_t type);
+/* Removes the record at that cookie; `whiteout` where something below must stay hidden. */
+void txn_dirent_del(struct txn *t, uint64_t dir, uint64_t cookie, bool whiteout);
+void txn_target(struct txn *t, uint64_t ino, const char *target, size_t len);
+void txn_xattr(struct txn *t, uint64_t ino, const char *name, size_t name_len, const void *value,
+	       size_t len);
+void txn_xattr_del(struct txn *t, uint64_t ino, const char *name, size_t name_len, bool hide);
+/* Puts the extent, replacing what it overlaps. The inode has a version in this layer
+ * (earlier or in this txn, before). */
+void txn_extent(struct txn *t, uint64_t ino, const struct extent *e);
+/* Drops own extents in [from, to) (multiples of LAYER_BLOCK; to may be UINT64_MAX) without
+ * hiding what is below: the caller lowered base_size, or puts a ZERO extent. */
+void txn_extent_drop(struct txn *t, uint64_t ino, uint64_t from, uint64_t to);
+/* Workspace counters carried with the record (state, not change), for a quick start. */
+void txn_usage(struct txn *t, int64_t bytes, int64_t inodes);
+int txn_commit(struct txn *t);
+void txn_drop(struct txn *t);
+void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes); /* last committed */
+/* The tag's answer is given once: 1 when a frame with this tag is in the journal. */
+int layer_has_tag(const struct layer *l, uint64_t tag);
+
+/* ---- deltas ---- */
+
+/* Writes one sealed layer's state into `put` as delta parts (each up to STORE_OBJECT_MAX): the same
+ * records as the journal's, in a canonical order. The caller gives for each regular inode's
+ * contents EXTENT_OBJECT or EXTENT_ZERO extents by `content` (NULL: the inode's own extents,
+ * which then are all OBJECT or ZERO). Inodes with nlink 0 are left out. */
+struct delta_sink {
+	int (*content)(void *ctx, const struct layer_inode *li,
+		       int (*emit)(void *emit_ctx, const struct extent *e), void *emit_ctx,
+		       struct err *err);
+	int (*part)(void *ctx, const void *data, size_t len, struct err *err);
+	void *ctx;
+};
+int layer_to_delta(struct layer *l, const struct delta_sink *sink, struct err *err);
+/* A sealed layer from its delta parts in the store. */
+int layer_from_delta(struct layer **out, const struct layer_options *opt,
+		     const struct stack_layer *desc, struct err *err);
+/* Calls fn with every object that the layer's extents refer to. */
+int layer_objects(const struct layer *l, int (*fn)(void *ctx, const struct digest *d), void *ctx);
+
+#endif

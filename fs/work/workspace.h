@@ -1,0 +1,180 @@
+/* Workspaces: the filesystem's operations on one stack with an active layer, and what is
+ * done to whole workspaces: create, fork, seal, restore, quota. No FUSE types.
+ *
+ *   ROOT/ws/<id>/stack     the stack and settings (fs/FORMAT.md), replaced atomically
+ *   ROOT/layers/…          layers (layer.h)
+ *   ROOT/store, ROOT/images  objects and images
+ *   ROOT/ino               the store-wide inode counter
+ *
+ * A node id is inode | gen << 48, and 1 is the root (invariant 1).
+ *
+ * Locks of a workspace, outer first:
+ *   gate     rwlock: every operation holds it shared, fork, seal and restore exclusively,
+ *            so these wait for operations in flight and see all that returned (invariant 7)
+ *   stripes  mutexes by inode: operations that change or extend one file's content
+ *   meta     rwlock: the view's and active layer's index
+ * Data moves (layer_pread, layer_pwrite) outside meta, inside gate. */
+#ifndef BOUGH_WORK_WORKSPACE_H
+#define BOUGH_WORK_WORKSPACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "fs/base/err.h"
+#include "fs/image/image.h"
+#include "fs/store/store.h"
+#include "fs/work/stack.h"
+#include "fs/work/view.h"
+
+/* ---- the root ---- */
+
+struct work;
+struct work_options {
+	const struct io *io;
+	uint64_t commit_ms;    /* background commit of dirty layers; 0: 5000; UINT64_MAX: never */
+	size_t cache_bytes;    /* of the store */
+};
+/* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
+ * serves it. One background thread commits dirty layers and trims idle memory. */
+int work_open(struct work **out, const char *root, const struct work_options *opt,
+	      struct err *err);
+void work_close(struct work *w); /* all workspaces were closed */
+struct store *work_store(struct work *w);
+/* Options to open views of this root's stacks elsewhere in the process, sharing loaded layers. */
+void work_view_options(struct work *w, struct view_options *out);
+/* Removes layers and workspace folders that nothing refers to any more. Only before any
+ * workspace is open. `known` tells whether a workspace id is wanted. */
+int work_sweep(struct work *w, bool (*known)(void *ctx, const char *id), void *ctx,
+	       struct err *err);
+
+/* ---- whole workspaces ---- */
+
+struct ws;
+enum { WS_ID_MAX = 40 }; /* characters: [a-z0-9_]+ */
+struct ws_limits {
+	uint64_t bytes, inodes; /* quota; 0: none */
+};
+struct ws_usage {
+	int64_t bytes, inodes;      /* of its own changes, what the quota counts */
+	uint64_t records;           /* journal records in its local layers: what a restart replays */
+	uint64_t layers;            /* in the stack, the active one counted */
+	uint64_t memory_bytes;
+	uint64_t file_count;        /* inodes that the workspace shows, about */
+};
+
+/* A new workspace on `base` (NULL: empty, its root owned by uid, gid with mode 0755).
+ * -EEXIST; -ENOENT when the base lacks something; nothing is left behind on failure. */
+int ws_create(struct ws **out, struct work *w, const char *id, const struct stack *base,
+	      const struct ws_limits *limits, uid_t uid, gid_t gid, struct err *err);
+/* Opens one from disk. -ENOENT, -EBADMSG, -EBUSY (open already). */
+int ws_open(struct ws **out, struct work *w, const char *id, struct err *err);
+void ws_close(struct ws *ws);
+/* Deletes a closed workspace: its folder first, then layers that nobody else has. */
+int ws_delete(struct work *w, const char *id, struct err *err);
+const char *ws_id(const struct ws *ws);
+
+/* n children of a workspace, mounted and written to or not. O(1): no copy, no sync. The
+ * children are open; on failure none exists. *pause_ns (NULL allowed): how long writers stood. */
+int ws_fork(struct ws *ws, const char *const *ids, unsigned n, const struct ws_limits *limits,
+	    struct ws **children, uint64_t *pause_ns, struct err *err);
+/* Seals the active layer and puts a new one on top; `out` is the sealed stack (every
+ * operation that returned before is in it). Nothing to seal: the same stack again. */
+int ws_seal(struct ws *ws, struct stack *out, struct err *err);
+/* Replaces the lower part of the stack, `n` layers from the bottom and the image, which
+ * must be those of `old`, by `with` (same tree: flattened or saved). */
+int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
+	       struct err *err);
+/* Turns the workspace, in place, into what `to` shows. The generation of an inode whose
+ * content or type differs goes up, so old handles answer -ESTALE. Then calls, after the swap
+ * and without locks, for what the kernel must forget. */
+struct ws_changes {
+	void (*name)(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
+		     uint64_t child_node);
+	void (*node)(void *ctx, uint64_t node); /* attributes and content */
+	void *ctx;
+};
+int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
+	       struct err *err);
+int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err);
+void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits);
+/* Forgets all the kernel's references (after an unmount): orphans go. */
+void ws_forget_all(struct ws *ws);
+/* A consistent look: `fn` runs with the gate held shared and meta shared. */
+int ws_with_view(struct ws *ws, int (*fn)(void *ctx, const struct view *v), void *ctx);
+
+/* ---- operations; 0 or -errno as the system call's. Any thread. ---- */
+
+struct caller {
+	uid_t uid;
+	gid_t gid;
+	uint64_t tag; /* txn.tag; 0: none */
+};
+struct entry {
+	uint64_t node;
+	struct attr attr;
+};
+static inline uint64_t node_of(const struct attr *a)
+{
+	return a->ino == 1 ? 1 : a->ino | (uint64_t)a->gen << 48;
+}
+
+/* Each entry handed out by lookup, mknod, symlink, link, tmpfile and a true return of
+ * readdir's callback counts one reference that ws_forget gives back. */
+int ws_lookup(struct ws *ws, uint64_t dir, const char *name, size_t len, struct entry *out);
+void ws_forget(struct ws *ws, uint64_t node, uint64_t n);
+int ws_getattr(struct ws *ws, uint64_t node, struct attr *out);
+enum {
+	WS_SET_MODE = 1, WS_SET_UID = 2, WS_SET_GID = 4, WS_SET_SIZE = 8, WS_SET_ATIME = 16,
+	WS_SET_MTIME = 32, WS_SET_CTIME = 64, WS_SET_ATIME_NOW = 128, WS_SET_MTIME_NOW = 256,
+	WS_KILL_SUID = 512, /* clear suid, sgid and capabilities (HANDLE_KILLPRIV_V2) */
+};
+int ws_setattr(struct ws *ws, uint64_t node, unsigned what, const struct attr *in,
+	       const struct caller *c, struct attr *out);
+/* mode with type: regular, directory, fifo, socket, device. A setgid parent gives its group. */
+int ws_mknod(struct ws *ws, uint64_t dir, const char *name, size_t len, uint32_t mode,
+	     uint32_t rdev, const struct caller *c, struct entry *out);
+int ws_symlink(struct ws *ws, uint64_t dir, const char *name, size_t len, const char *target,
+	       const struct caller *c, struct entry *out);
+int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t len,
+	    const struct caller *c, struct entry *out);
+int ws_tmpfile(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
+	       struct entry *out);
+int ws_unlink(struct ws *ws, uint64_t dir, const char *name, size_t len, const struct caller *c);
+int ws_rmdir(struct ws *ws, uint64_t dir, const char *name, size_t len, const struct caller *c);
+/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT (a 0:0 character device stays). */
+int ws_rename(struct ws *ws, uint64_t dir, const char *name, size_t len, uint64_t newdir,
+	      const char *newname, size_t newlen, unsigned flags, const struct caller *c);
+int ws_readlink(struct ws *ws, uint64_t node, char *buf, size_t cap, size_t *len); /* cap >= 4096 */
+
+/* Up to n bytes; the count. Moves atime by relatime's rule. */
+ssize_t ws_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off);
+/* All n bytes or -errno. */
+int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off, bool kill_suid,
+	     const struct caller *c);
+int ws_fallocate(struct ws *ws, uint64_t node, int mode, uint64_t off, uint64_t len,
+		 const struct caller *c);
+int ws_seek(struct ws *ws, uint64_t node, uint64_t off, int whence, uint64_t *out);
+/* Shares whole blocks, copies the ragged ends; the count copied. */
+ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t to, uint64_t to_off,
+		      uint64_t n, const struct caller *c);
+int ws_fsync(struct ws *ws, uint64_t node); /* this and all that was acknowledged before */
+
+/* Entries with cookie > `after` (0: from the start), without "." and "..". `fn` gets each
+ * entry; with `plus` its attributes too (then a true return counts a reference), else NULL.
+ * It returns false when there is no room; that entry isn't counted. */
+int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, bool plus,
+	       bool (*fn)(void *ctx, const struct dirent_ref *d, const struct attr *a), void *ctx);
+
+int ws_setxattr(struct ws *ws, uint64_t node, const char *name, const void *value, size_t len,
+		int flags, const struct caller *c);
+/* The length; -ERANGE when cap is not 0 and too small. */
+ssize_t ws_getxattr(struct ws *ws, uint64_t node, const char *name, void *buf, size_t cap);
+ssize_t ws_listxattr(struct ws *ws, uint64_t node, char *buf, size_t cap);
+int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct caller *c);
+
+struct ws_statfs {
+	uint64_t block_size, blocks, blocks_free, files, files_free;
+};
+int ws_statfs(struct ws *ws, struct ws_statfs *out); /* the quota where there is one, else the host's */
+
+#endif
