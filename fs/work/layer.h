@@ -11,8 +11,10 @@
  *     below at the same cookie;
  *   - an xattr record hides the one of the same name below; "removed" is a record too;
  *   - an extent hides what lies below it; from below, only bytes before `base_size` count.
- * Extents start and end at multiples of LAYER_BLOCK; the bytes of an extent behind the end of
- * the file mean nothing, and are zeroed on disk before the size grows over them.
+ * Extents of local layers start and end at multiples of LAYER_BLOCK; the bytes of an extent
+ * behind the end of the file mean nothing, and are zeroed on disk before the size grows over
+ * them. OBJECT and ZERO extents of a delta (layer_to_delta, layer_from_delta) start and end
+ * at any byte: chunks are cut by content.
  *
  * Life: layer_create (active) -> txn … txn_commit -> layer_seal (immutable, shared) -> free;
  * or layer_open / layer_from_delta (sealed ones are only read).
