@@ -45,6 +45,8 @@ int stack_push(struct stack *s, const struct layer_id *id, bool local, const str
 void stack_encode(const struct stack *s, struct buf *out);          /* appends */
 /* Any bytes: 0 and a stack that the caller frees, -EBADMSG, or -ENOMEM. */
 int stack_decode(struct stack *out, const void *data, size_t len);
+/* A delta's id: the first bytes of the SHA-256 over its part digests, one behind the other. */
+void layer_delta_id(struct layer_id *out, const struct digest *parts, uint32_t nparts);
 bool stack_is_saved(const struct stack *s); /* no local layer */
 
 #define auto_stack __attribute__((cleanup(stack_done))) struct stack
