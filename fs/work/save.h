@@ -36,8 +36,16 @@ enum { FLATTEN_LAYERS = 8, FLATTEN_RECORDS = 200000 };
 int manifest_put(struct store_session *ss, const struct stack *saved, struct digest *out,
 		 struct err *err);
 int manifest_get(struct store *store, const struct digest *d, struct stack *out, struct err *err);
-/* Calls fn for each object that keeps `saved` alive: parts, contents, the image's objects. */
-int manifest_objects(const struct stack *saved, const struct view_options *opt,
-		     int (*fn)(void *ctx, const struct digest *d), void *ctx, struct err *err);
+
+/* What keeps a stack alive, local layers and what they were saved as included: objects (its
+ * deltas' parts, all contents; not the manifest itself) and images. Either function may be
+ * NULL; a return < 0 ends the listing with it. Things may be named more than once. */
+struct reach_sink {
+	int (*object)(void *ctx, const struct digest *d);
+	int (*image)(void *ctx, const struct digest *name);
+	void *ctx;
+};
+int stack_reach(const struct stack *s, const struct view_options *opt,
+		const struct reach_sink *sink, struct err *err);
 
 #endif

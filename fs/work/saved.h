@@ -1,0 +1,18 @@
+/* What a local layer was saved as: ROOT/layers/<id>/saved (fs/FORMAT.md). */
+#ifndef BOUGH_WORK_SAVED_H
+#define BOUGH_WORK_SAVED_H
+
+#include "fs/base/io.h"
+#include "fs/work/stack.h"
+
+/* id and parts of `saved` are written; not synced. */
+int saved_write(const struct io *io, const char *root, const struct layer_id *layer,
+		const struct stack_layer *saved, struct err *err);
+/* Gives id and parts; the caller frees saved->parts. -ENOENT where there is none that counts:
+ * absent, torn, or written before this boot (its objects may not have reached the disk). */
+int saved_read(const struct io *io, const char *root, const struct layer_id *layer,
+	       struct stack_layer *saved, struct err *err);
+/* Pure: any bytes give a list or -EBADMSG. `boot`: 16 bytes, who wrote it. */
+int saved_decode(struct stack_layer *saved, uint8_t boot[16], const void *data, size_t len);
+
+#endif
