@@ -1,94 +1,233 @@
-# Bough: copy-on-write workspaces. `make help` lists the targets.
+# Bough: copy-on-write workspaces. `make help` lists the targets; on a fresh machine
+# each of them first does whatever set-up is missing.
 
-# Each variant (release, asan, tsan) has its own folder, so switching never rebuilds.
+VERSION := 0.1.0
+
+# Each variant (release, asan, tsan, fuzz) has its own folder, so switching never rebuilds.
 VARIANT ?= release
 B       := build/$(VARIANT)
 DEPS    := build/deps
 ifeq ($(origin CC),default)
-CC      := gcc
+CC      := $(if $(filter fuzz,$(VARIANT)),clang,gcc)
 endif
+PREFIX  ?= /usr/local
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-PKGS      := libzstd libxxhash libcrypto lmdb sqlite3 libarchive libmicrohttpd jansson
-PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
+# As many jobs as cores, unless told otherwise; V=1 shows the commands.
+ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+Q := $(if $(V),,@)
+say = $(if $(V),@:,@printf '  %-4s %s\n' $(1) '$(2)')
 
-VERSION   := 0.1.0
-WARN      := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
+WARN += $(if $(filter true,$(CI)),-Werror)
 CFLAGS_release := -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
                   -fno-omit-frame-pointer -DBOUGH_DEBUG
 CFLAGS_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer -DBOUGH_DEBUG
+CFLAGS_fuzz    := $(CFLAGS_asan) -fsanitize=fuzzer-no-link
+LDFLAGS_release := -Wl,-z,relro,-z,now
 LDFLAGS_asan   := -fsanitize=address,undefined
 LDFLAGS_tsan   := -fsanitize=thread
-ALL_CFLAGS = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-             -DBOUGH_VERSION='"$(VERSION)"' -I. -pthread -MMD -MP $(PKG_CFLAGS) $(CFLAGS)
-ALL_LDFLAGS = -pthread $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
+LDFLAGS_fuzz   := $(LDFLAGS_asan) -fsanitize=fuzzer
+CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)"' -I. \
+               -include fs/base/banned.h $(PKG_CFLAGS) $(CPPFLAGS)
+CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
+LDFLAGS_ALL  = -pthread $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
-# pkg-config runs once per make, when the first compile needs it.
+PKGS := libzstd libxxhash libcrypto lmdb sqlite3 libarchive libmicrohttpd jansson
+PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
+# pkg-config runs once per make, when the first compile needs it: after the set-up.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags fuse3 $(PKGS)))$(PKG_CFLAGS)
 libs = $(shell $(PKG_CONFIG) --libs $(1))
+L_FUSE  = $(call libs,--static fuse3)
+L_STORE = $(call libs,libzstd libxxhash libcrypto lmdb jansson)
+L_ALL   = $(L_FUSE) $(call libs,$(PKGS))
 
 SRC_LIB   := $(wildcard fs/base/*.c fs/store/*.c fs/image/*.c fs/work/*.c)
 SRC_MOUNT := $(wildcard fs/mount/*.c)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
+SRC_BENCH := $(wildcard tools/bench/*.c)
 SRC_UNIT  := $(wildcard tests/unit/test_*.c)
 SRC_FUZZ  := $(wildcard tests/fuzz/fuzz_*.c)
 SRC_CRASH := $(wildcard tests/crash/*.c)
+SRC_MODEL := $(wildcard tests/model/*.c)
 SRC_E2E   := $(wildcard tests/e2e/*.c)
-obj = $(patsubst %.c,$(B)/o/%.o,$(1))
+obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
+no_main = $(filter-out %/main.o,$(call obj,$(1)))
+# Programs of one source each, in a folder of build/ named after theirs.
+each = $(patsubst $(1)/%.c,$(B)/$(notdir $(1))/%,$(2))
 
-LIB       := $(B)/libbough.a
-# What a test may link besides the library: everything of the programs but their main().
-LIB_MOUNT := $(B)/libmount.a
-LIB_SNAPD := $(B)/libsnapd.a
-PROGRAMS  := $(B)/bough $(B)/boughd $(B)/bough-fs $(B)/bough-pack
-UNIT      := $(patsubst tests/unit/%.c,$(B)/unit/%,$(SRC_UNIT))
-FUZZ      := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(SRC_FUZZ))
-CRASH     := $(patsubst tests/crash/%.c,$(B)/crash/%,$(SRC_CRASH))
-E2E       := $(patsubst tests/e2e/%.c,$(B)/e2e/%,$(SRC_E2E))
+LIB  := $(B)/libbough.a
+# What a test may link besides the library: all of the programs but their main().
+LIBS := $(B)/libsnapd.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
+PROGRAMS := $(B)/bough $(B)/boughd $(B)/bough-fs $(B)/bough-pack
+UNIT  := $(call each,tests/unit,$(SRC_UNIT))
+FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
+CRASH := $(call each,tests/crash,$(SRC_CRASH))
+MODEL := $(call each,tests/model,$(SRC_MODEL))
+E2E   := $(call each,tests/e2e,$(SRC_E2E))
+BENCH := $(call each,tools/bench,$(SRC_BENCH))
+MAN   := $(patsubst tools/man/%.rst,build/man/%,$(wildcard tools/man/*.rst))
 
-L_BASE  := libzstd libxxhash libcrypto lmdb
+# ---- build
 
 .PHONY: all
-all: $(PROGRAMS)
+all: $(PROGRAMS) ## build bough, boughd, bough-fs and bough-pack (the default)
 
-$(B)/o/%.o: %.c
+# The set-up counts as done for one state of its script on one release of Debian.
+SETUP := build/setup/done-$(shell cat tools/setup/setup.sh /etc/os-release | cksum | cut -d' ' -f1)
+$(SETUP):
+	$(Q)tools/setup/setup.sh
+	$(Q)rm -f build/setup/done-* && touch $@
+
+.PHONY: setup
+setup: ## install packages and build libfuse, where missing; quick when nothing is
+	$(Q)tools/setup/setup.sh
+	$(Q)touch $(SETUP)
+
+$(B)/o/%.o: %.c | $(SETUP)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) -c -o $@ $<
+
+# The archive is made anew, since a deleted source must not live on in it.
+define archive
+	$(call say,AR,$@)
+	@mkdir -p $(@D) && rm -f $@
+	$(Q)ar rcs $@ $^
+endef
+define link
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o %.a,$^) $(1)
+endef
 
 $(LIB): $(call obj,$(SRC_LIB))
-	@rm -f $@ && ar rcs $@ $^
-$(LIB_MOUNT): $(filter-out %/main.o,$(call obj,$(SRC_MOUNT)))
-	@rm -f $@ && ar rcs $@ $^
-$(LIB_SNAPD): $(filter-out %/main.o,$(call obj,$(SRC_SNAPD)))
-	@rm -f $@ && ar rcs $@ $^
+	$(archive)
+$(B)/libmount.a: $(call no_main,$(SRC_MOUNT))
+	$(archive)
+$(B)/libsnapd.a: $(call no_main,$(SRC_SNAPD))
+	$(archive)
+$(B)/libtool.a: $(call no_main,$(SRC_TOOL))
+	$(archive)
+$(B)/libpack.a: $(call no_main,$(SRC_PACK))
+	$(archive)
 
-$(B)/bough-fs: $(B)/o/fs/mount/main.o $(LIB_MOUNT) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,--static fuse3) $(call libs,$(L_BASE) jansson)
-$(B)/boughd: $(B)/o/snapd/main.o $(LIB_SNAPD) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(L_BASE) sqlite3 libarchive libmicrohttpd jansson)
-$(B)/bough: $(call obj,$(SRC_TOOL)) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,jansson)
-$(B)/bough-pack: $(call obj,$(SRC_PACK)) $(LIB)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,libarchive)
-$(B)/unit/%: $(B)/o/tests/unit/%.o $(LIB_SNAPD) $(LIB_MOUNT) $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,--static fuse3) \
-	  $(call libs,$(PKGS) cmocka)
-$(B)/fuzz/%: $(B)/o/tests/fuzz/%.o $(B)/o/tests/fuzz/driver.o $(LIB_SNAPD) $(LIB_MOUNT) $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,--static fuse3) $(call libs,$(PKGS))
-$(B)/crash/%: $(B)/o/tests/crash/%.o $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(L_BASE) jansson)
-$(B)/e2e/%: $(B)/o/tests/e2e/%.o $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(L_BASE) jansson)
+$(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
+	$(call link,$(L_FUSE) $(L_STORE))
+$(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(LIB)
+	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd))
+$(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
+	$(call link,$(L_STORE))
+$(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
+	$(call link,$(call libs,libarchive libcrypto libxxhash))
+$(UNIT): $(B)/unit/%: $(B)/o/tests/unit/%.o $(LIBS)
+	$(call link,$(L_ALL) $(call libs,cmocka))
+# libFuzzer brings its own main(); driver.c is ours, for replaying a corpus.
+FUZZ_MAIN := $(if $(filter fuzz,$(VARIANT)),,$(B)/o/tests/fuzz/driver.o)
+$(FUZZERS): $(B)/fuzz/%: $(B)/o/tests/fuzz/%.o $(FUZZ_MAIN) $(LIBS)
+	$(call link,$(L_ALL))
+$(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(LIBS)
+	$(call link,$(L_ALL) $(call libs,cmocka))
+$(MODEL): $(B)/model/%: $(B)/o/tests/model/%.o $(LIBS)
+	$(call link,$(L_ALL) $(call libs,cmocka))
+$(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(LIB)
+	$(call link,$(L_STORE))
+$(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
+	$(call link,$(L_ALL))
 
 -include $(shell find $(B)/o -name '*.d' 2>/dev/null)
 .SECONDARY:
+.DELETE_ON_ERROR:
 
-.PHONY: clean
-clean:
-	rm -rf build/release build/asan build/tsan
+# ---- tests
+
+RUN = B=$(B) VARIANT=$(VARIANT) CC='$(CC)' CPPFLAGS='$(subst ','\'',$(CPPFLAGS_ALL))' tests/run.sh
+TESTS := $(UNIT) $(FUZZERS) $(CRASH) $(MODEL) $(E2E)
+
+.PHONY: check check-unit check-fuzz check-crash check-model check-e2e check-asan check-tsan
+check: all $(TESTS) ## run every test
+	@$(RUN) lint unit fuzz crash model e2e
+check-unit: $(UNIT) ## run the unit tests
+	@$(RUN) unit
+check-fuzz: $(FUZZERS) ## replay the fuzzers' corpus
+	@$(RUN) fuzz
+check-crash: all $(CRASH) ## run the kill and torn-tail tests
+	@$(RUN) crash
+check-model: all $(MODEL) ## run random operations against a plain directory
+	@$(RUN) model
+check-e2e: all $(E2E) ## run the tests of the programs, on real mounts
+	@$(RUN) e2e
+check-asan: ## run unit, fuzz and crash tests with the address and undefined sanitizers
+	@$(MAKE) VARIANT=asan check-sanitized
+check-tsan: ## run unit and crash tests with the thread sanitizer
+	@$(MAKE) VARIANT=tsan check-sanitized
+
+.PHONY: check-sanitized
+check-sanitized: all $(UNIT) $(FUZZERS) $(CRASH)
+	@$(RUN) unit $(if $(filter asan,$(VARIANT)),fuzz) crash
+
+.PHONY: check-headers check-layers
+check-headers: | $(SETUP) ## see that each header compiles alone
+	@$(RUN) lint/headers
+check-layers: | $(SETUP) ## see that folders include only what they may
+	@$(RUN) lint/layers
+
+# ---- format and fuzz (with clang)
+
+SOURCES = $(sort $(foreach d,fs/* snapd gitops runtime tools/* tests/*,$(wildcard $(d)/*.[ch])))
+.PHONY: clang format check-format fuzz
+clang:
+	$(Q)tools/setup/setup.sh clang
+format: clang ## lay out all sources by .clang-format
+	$(Q)clang-format -i $(SOURCES)
+check-format: clang ## see that `make format` would change nothing
+	$(Q)clang-format --dry-run --Werror $(SOURCES)
+fuzz: clang ## search for new failures: make fuzz [FUZZ=image] [SECONDS=60]
+	$(Q)$(MAKE) VARIANT=fuzz fuzz-run
+SECONDS ?= 60
+.PHONY: fuzz-run
+fuzz-run: $(if $(FUZZ),$(B)/fuzz/fuzz_$(FUZZ),$(FUZZERS))
+	@tests/fuzz/run.sh $(B)/fuzz $(SECONDS) $(^F)
+
+# ---- demo, figures
+
+.PHONY: demo bench
+demo: all ## do the main job from end to end, and print what each step took
+	@BOUGH_BIN=$(CURDIR)/$(B) tools/demo/demo.sh
+bench: all $(BENCH) ## measure beside ext4: make bench [ARGS=…]
+	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh $(ARGS)
+
+# ---- install
+
+build/man/%: tools/man/%.rst | $(SETUP)
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)
+	$(Q)rst2man $< >$@
+.PHONY: man install uninstall
+man: $(MAN)
+D = $(DESTDIR)$(PREFIX)
+install: all man ## install under PREFIX (/usr/local), below DESTDIR
+	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions
+	install -d $(D)/share/man/man1 $(D)/share/man/man8 $(DESTDIR)$(UNITDIR)
+	install $(B)/bough $(B)/boughd $(B)/bough-fs $(D)/bin
+	install $(B)/bough-pack $(D)/libexec/bough
+	install -m 644 tools/install/bough.bash $(D)/share/bash-completion/completions/bough
+	sed 's|@PREFIX@|$(PREFIX)|g' tools/install/boughd.service >$(DESTDIR)$(UNITDIR)/boughd.service
+	chmod 644 $(DESTDIR)$(UNITDIR)/boughd.service
+	$(foreach m,$(MAN),install -m 644 $(m) $(D)/share/man/man$(subst .,,$(suffix $(m)));)
+uninstall: ## remove what install put there; state and workspaces stay
+	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs) $(D)/libexec/bough/bough-pack
+	rm -f $(D)/share/bash-completion/completions/bough $(DESTDIR)$(UNITDIR)/boughd.service
+	rm -f $(foreach m,$(MAN),$(D)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
+
+.PHONY: clean help
+clean: ## remove what was built, but libfuse
+	rm -rf $(addprefix build/,release asan tsan fuzz man)
+help: ## list the targets
+	@echo 'usage: make [TARGET] [VARIANT=release|asan|tsan] [V=1]'
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 18

@@ -49,11 +49,11 @@ static inline int steal_fd(int *fd)
 }
 
 /* The pointer's value; the variable is NULL afterwards. */
-#define steal_ptr(p)                     \
-	({                               \
+#define steal_ptr(p)                        \
+	({                                  \
 		__typeof__(*(p)) v_ = *(p); \
-		*(p) = NULL;             \
-		v_;                      \
+		*(p) = NULL;                \
+		v_;                         \
 	})
 
 #endif

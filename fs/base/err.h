@@ -24,12 +24,10 @@ struct err {
 };
 
 /* Sets *err to the formatted text and returns `code` (which is negative). */
-int err_set(struct err *err, int code, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* As err_set, and appends ": " and the text of errno -code. */
-int err_sys(struct err *err, int code, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts the formatted text and ": " before what *err says, and returns `code`. */
 int err_prefix(struct err *err, int code, const char *fmt, ...)

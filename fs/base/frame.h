@@ -13,8 +13,8 @@ enum {
 };
 
 struct frame {
-	struct buf text;          /* the JSON, not terminated */
-	int fds[FRAME_FDS_MAX];   /* owned by the frame after a receive; borrowed in a send */
+	struct buf text;        /* the JSON, not terminated */
+	int fds[FRAME_FDS_MAX]; /* owned by the frame after a receive; borrowed in a send */
 	int nfds;
 };
 

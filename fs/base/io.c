@@ -78,8 +78,8 @@ static int host_unlink(void *ctx, int dirfd, const char *name, int flags)
 	return unlinkat(dirfd, name, flags) < 0 ? -errno : 0;
 }
 
-static int host_rename(void *ctx, int olddir, const char *oldname, int newdir,
-		       const char *newname, unsigned flags)
+static int host_rename(void *ctx, int olddir, const char *oldname, int newdir, const char *newname,
+		       unsigned flags)
 {
 	return renameat2(olddir, oldname, newdir, newname, flags) < 0 ? -errno : 0;
 }
@@ -145,8 +145,8 @@ int io_write_full(const struct io *io, int fd, const void *buf, size_t n, uint64
 }
 
 /* Writes the bytes into a new file; it is whole (and durable, if asked) or an error. */
-static int write_new(const struct io *io, int dirfd, const char *name, const void *data,
-		     size_t len, bool durable)
+static int write_new(const struct io *io, int dirfd, const char *name, const void *data, size_t len,
+		     bool durable)
 {
 	int fd = io->open(io->ctx, dirfd, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
@@ -237,8 +237,8 @@ static int read_all(const struct io *io, int fd, size_t max, void **data, size_t
 	return 0;
 }
 
-int io_slurp(const struct io *io, int dirfd, const char *name, size_t max, void **data,
-	     size_t *len, struct err *err)
+int io_slurp(const struct io *io, int dirfd, const char *name, size_t max, void **data, size_t *len,
+	     struct err *err)
 {
 	io = or_host(io);
 	int fd = io->open(io->ctx, dirfd, name, O_RDONLY, 0);

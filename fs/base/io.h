@@ -43,16 +43,17 @@ int io_write_full(const struct io *io, int fd, const void *buf, size_t n, uint64
 /* Publishes a small file whole: temporary file in the same folder, write, fsync,
  * rename over `name`, fsync of the folder. `durable` false leaves out both syncs:
  * the change is atomic for readers and for a kill of this process, but power loss
- * may bring back the old file (never a torn one: the caller's format has a checksum). The file has mode 0600. A kill
- * in the middle may leave a file IO_TMP_PREFIX… behind, which means nothing to anybody. */
+ * may bring back the old file (never a torn one: the caller's format has a checksum).
+ * The file has mode 0600. A kill in the middle may leave a file IO_TMP_PREFIX… behind,
+ * which means nothing to anybody. */
 #define IO_TMP_PREFIX ".tmp-"
 int io_publish(const struct io *io, int dirfd, const char *name, const void *data, size_t len,
 	       bool durable, struct err *err);
 
 /* A whole small file into memory that the caller frees; -EFBIG above `max` bytes.
  * A NUL is put behind the last byte, not counted in *len. */
-int io_slurp(const struct io *io, int dirfd, const char *name, size_t max, void **data,
-	     size_t *len, struct err *err);
+int io_slurp(const struct io *io, int dirfd, const char *name, size_t max, void **data, size_t *len,
+	     struct err *err);
 
 /* Removes a folder and all that is in it, without following links and without
  * recursion on depth: deep folders are moved up under .rm-… names on the way, so after a

@@ -26,8 +26,7 @@ static int strike(struct io_fault *f, unsigned ops)
 	f->calls[31 - __builtin_clz(ops)]++; /* the highest bit: no call counts twice */
 	if (f->plan.nth && (f->plan.ops & ops)) {
 		f->counted++;
-		if (f->counted == f->plan.nth ||
-		    (f->plan.for_good && f->counted > f->plan.nth)) {
+		if (f->counted == f->plan.nth || (f->plan.for_good && f->counted > f->plan.nth)) {
 			f->hits++;
 			r = f->plan.error ? f->plan.error : -EIO;
 		}
@@ -126,8 +125,7 @@ static int fault_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t l
 	int r = strike(f, IO_OP_FALLOCATE);
 	if (r)
 		return r;
-	if (!(mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)) &&
-	    take_space(f, len) < len)
+	if (!(mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)) && take_space(f, len) < len)
 		return -ENOSPC;
 	return f->below->fallocate(f->below->ctx, fd, mode, off, len);
 }
@@ -153,8 +151,8 @@ static int fault_unlink(void *ctx, int dirfd, const char *name, int flags)
 	return r ? r : f->below->unlink(f->below->ctx, dirfd, name, flags);
 }
 
-static int fault_rename(void *ctx, int olddir, const char *oldname, int newdir,
-			const char *newname, unsigned flags)
+static int fault_rename(void *ctx, int olddir, const char *oldname, int newdir, const char *newname,
+			unsigned flags)
 {
 	struct io_fault *f = ctx;
 	int r = strike(f, IO_OP_RENAME);

@@ -47,11 +47,11 @@ enum io_op {
 };
 
 struct io_fault_plan {
-	unsigned ops;   /* io_op bits: the calls that are counted and failed */
-	uint64_t nth;   /* which of them fails: 1 is the next one; 0: none */
-	int error;      /* what it returns, a negated errno; 0: -EIO */
-	bool for_good;  /* all of `ops` after it fail too; false: only that one */
-	size_t torn;    /* a failing pwrite first writes so many of its bytes; 0: none */
+	unsigned ops;  /* io_op bits: the calls that are counted and failed */
+	uint64_t nth;  /* which of them fails: 1 is the next one; 0: none */
+	int error;     /* what it returns, a negated errno; 0: -EIO */
+	bool for_good; /* all of `ops` after it fail too; false: only that one */
+	size_t torn;   /* a failing pwrite first writes so many of its bytes; 0: none */
 };
 
 struct io_fault;

@@ -59,9 +59,8 @@ static size_t put_head(char *line, size_t size, enum log_level level)
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* can't fail for this clock */
 	(void)gmtime_r(&now.tv_sec, &tm);
 	(void)strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	return (size_t)snprintf(line, size, "%s.%03ldZ %s %s[%d]: ", stamp,
-				now.tv_nsec / 1000000, levels[level].label, sink.program,
-				(int)getpid());
+	return (size_t)snprintf(line, size, "%s.%03ldZ %s %s[%d]: ", stamp, now.tv_nsec / 1000000,
+				levels[level].label, sink.program, (int)getpid());
 }
 
 void log_line(enum log_level level, const char *fmt, ...)

@@ -7,7 +7,8 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Level from the environment's BOUGH_LOG (error, warn, info, debug); default info. Call it once, before threads. */
+/* Level from the environment's BOUGH_LOG (error, warn, info, debug); default info.
+ * Call it once, before there are threads. */
 void log_init(const char *program);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -16,7 +16,7 @@
 enum {
 	NODE_MAX = 32,
 	FILL_MIN = 8,
-	MERGE_MAX = 24, /* merged nodes keep room, so that the next insert doesn't split them */
+	MERGE_MAX = 24,  /* merged nodes keep room, so that the next insert doesn't split them */
 	LEVELS_MAX = 24, /* 8^24 entries are more than any memory holds (invariant 2) */
 };
 

@@ -40,7 +40,7 @@ bool omap_del(struct omap *m, uint64_t key, omap_value *old);
 void omap_clear(struct omap *m); /* frees the nodes; values are the caller's */
 size_t omap_bytes(const struct omap *m);
 
-#define omap_each(m, e) \
+#define omap_each(m, e)                                  \
 	for (bool more_ = omap_ceil((m), 0, (e)); more_; \
 	     more_ = (e)->key != UINT64_MAX && omap_ceil((m), (e)->key + 1, (e)))
 

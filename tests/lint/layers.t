@@ -1,0 +1,65 @@
+#!/bin/bash
+# Which folder may include which, from what the compiler says (gcc -MM), not from grep:
+# base <- store <- image <- work <- mount. Tests may include everything.
+set -u
+cd "$(dirname "$0")/../.."
+
+declare -A may=(
+	[fs/base]=""
+	[fs/store]="fs/base"
+	[fs/image]="fs/base fs/store"
+	[fs/work]="fs/base fs/store fs/image"
+	[fs/mount]="fs/base fs/store fs/image fs/work"
+	[gitops]="fs/base fs/store fs/image"
+	[runtime]="fs/base fs/store fs/image"
+	[snapd]="fs/base fs/store fs/image fs/work gitops runtime"
+	[tools/bough]="fs/base"
+	[tools/pack]="fs/base"
+	[tools/bench]="fs/base"
+)
+# The control protocol is what boughd and bough-fs have in common; its header names no
+# type of fs/mount.
+exception="snapd:fs/mount/ctl.h"
+
+echo "1..$((${#may[@]} + 2))"
+n=0
+ok() { # CONDITION-CODE NAME
+	n=$((n + 1))
+	[ "$1" = 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"
+}
+
+bad=
+for folder in "${!may[@]}"; do
+	sources=("$folder"/*.c)
+	if [ ! -e "${sources[0]}" ]; then
+		ok 0 "$folder has no sources"
+		continue
+	fi
+	includes=$(eval "${CC:-gcc} $CPPFLAGS -MM" '"${sources[@]}"' | tr ' \\' '\n\n' |
+		grep -E '^(fs|snapd|gitops|runtime|tools|tests)/.*\.h$' | sort -u)
+	r=${PIPESTATUS[0]}
+	for h in $includes; do
+		case " $folder ${may[$folder]} " in
+		*" ${h%/*} "*) ;;
+		*)
+			[ "$folder:$h" = "$exception" ] && continue
+			echo "# $folder includes $h"
+			r=1
+			;;
+		esac
+	done
+	ok "$r" "$folder includes only itself and: ${may[$folder]:-nothing}"
+done
+
+# The table itself must have no cycle: what a folder may include is ordered.
+tsort >/dev/null 2>&1 < <(for f in "${!may[@]}"; do for g in ${may[$f]}; do echo "$g $f"; done; done)
+ok $? "no cycle among folders"
+
+for f in $(git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find fs snapd gitops runtime tools tests -name '*.[ch]'); do
+	case ${f%/*} in
+	tests/* | tests) ;;
+	*) [ -n "${may[${f%/*}]+x}" ] || bad+=" $f" ;;
+	esac
+done
+[ -z "$bad" ] || echo "# in a folder without a rule:$bad"
+ok "$([ -z "$bad" ]; echo $?)" "each source lies in a folder that has a rule"

@@ -1,0 +1,47 @@
+#!/bin/bash
+# What holds for the text of every source.
+set -u
+shopt -s lastpipe # `none` counts
+cd "$(dirname "$0")/../.."
+mapfile -t sources < <(find fs snapd gitops runtime tools tests -name '*.[ch]' 2>/dev/null | sort)
+mapfile -t all < <(git ls-files -co --exclude-standard 2>/dev/null |
+	grep -vE '^(LICENSE$|tests/(fuzz/corpus|golden)/)')
+[ ${#all[@]} -gt 0 ] || mapfile -t all < <(find . -path ./build -prune -o -type f -print)
+
+echo 1..8
+n=0
+none() { # NAME: the findings are on stdin
+	local found
+	found=$(head -n 20)
+	n=$((n + 1))
+	if [ -z "$found" ]; then
+		echo "ok $n - $1"
+	else
+		echo "not ok $n - $1"
+		printf '%s\n' "$found" | sed 's/^/# /'
+	fi
+}
+
+grep -nE '[[:space:]]+$' "${sources[@]}" | none "no white space at the end of a line"
+awk '{ t = $0; w = 0; m = split(t, c, "")
+	for (i = 1; i <= m; i++) w = c[i] == "\t" ? w + 8 - w % 8 : w + 1
+	if (w > 100) print FILENAME ":" FNR ": " w " columns" }' "${sources[@]}" |
+	none "no line over 100 columns"
+grep -nwE 'TODO|FIXME|XXX|HACK' "${sources[@]}" | none "nothing is left for later"
+for f in "${sources[@]}"; do
+	l=$(wc -l <"$f")
+	[ "$l" -le 900 ] || echo "$f: $l lines"
+done | none "no file is over 900 lines"
+for f in "${sources[@]}"; do
+	[[ $f != *.h ]] || grep -q '^#define BOUGH_[A-Z0-9_]*_H$' "$f" || echo "$f"
+done | none "each header has its guard"
+grep -nE '(^|[^a-z0-9./_-])/(home|root|work)/[a-z]' "${all[@]}" 2>/dev/null | grep -v '^tests/lint/source.t:' |
+	none "no path of somebody's machine"
+grep -nE '(deb|security|ftp|snapshot|mirrors?)\.[a-z0-9.-]*debian\.(org|net)|registry\.npm' "${all[@]}" \
+	2>/dev/null | none "no host of a package registry"
+# The banned functions are banned indeed.
+for call in 'strcpy(a, b)' 'sprintf(a, "%s", b)' 'strtok(a, b)' 'alloca(8)' 'atoi(b)' 'gmtime(0)'; do
+	printf 'void f(char *a, const char *b); void f(char *a, const char *b) { (void)%s; }\n' "$call" |
+		eval "${CC:-gcc} -std=gnu17 -Werror=implicit-function-declaration $CPPFLAGS" \
+			-fsyntax-only -x c - 2>/dev/null && echo "$call compiles"
+done | none "banned functions don't compile"

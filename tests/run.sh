@@ -1,0 +1,171 @@
+#!/bin/bash
+# Runs tests, prints a line for each program, and closes with the totals:
+#
+#     tests/run.sh [lint|unit|fuzz|crash|model|e2e]…    a kind
+#     tests/run.sh lint/layers unit/test_omap …         one of a kind
+#
+# The environment says where the binaries are (B, default build/release). All programs
+# speak TAP; those that don't count as one test by their exit code. A skip whose reason
+# tests/skips.txt doesn't list is a failure. Logs are in $B/log.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+export B=${B:-build/release} VARIANT=${VARIANT:-release}
+export BOUGH_BIN=$PWD/$B BOUGH_SRC=$PWD
+export LC_ALL=C.UTF-8 CMOCKA_MESSAGE_OUTPUT=TAP
+export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_stack_use_after_return=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+unset BOUGH_LOG MAKEFLAGS MAKELEVEL MFLAGS
+
+logs=$B/log
+mkdir -p "$logs"
+# Nothing that a test starts may touch the user's own workspaces or leave files behind.
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/bough-check.XXXXXX")
+export TMPDIR=$scratch/tmp
+sums=$scratch/sums
+mkdir "$TMPDIR" "$sums"
+trap 'rm -rf --one-file-system "$scratch"' EXIT
+trap 'exit 130' INT TERM
+
+# Seconds that one program of a kind may take; the sanitizers are slower.
+limit_of() {
+	local s
+	case $1 in
+	lint) s=120 ;;
+	unit) s=60 ;;
+	fuzz) s=60 ;;
+	*) s=300 ;;
+	esac
+	[ "$VARIANT" = release ] || s=$((s * 5))
+	echo "${BOUGH_TEST_TIMEOUT:-$s}"
+}
+
+# The programs of a kind, one a line.
+list_kind() {
+	case $1 in
+	lint) ls tests/lint/*.t ;;
+	unit) ls tests/unit/test_*.c | sed "s|^tests/unit/\(.*\)\.c|$B/unit/\1|" ;;
+	fuzz) ls tests/fuzz/fuzz_*.c | sed "s|^tests/fuzz/\(.*\)\.c|$B/fuzz/\1|" ;;
+	crash | model)
+		ls "tests/$1"/*.c | sed "s|^tests/$1/\(.*\)\.c|$B/$1/\1|"
+		ls "tests/$1"/*.t
+		;;
+	e2e) ls tests/e2e/*.t ;;
+	*) echo "no such kind of test: $1" >&2; return 1 ;;
+	esac 2>/dev/null
+}
+
+command_of() { # KIND PROGRAM: sets cmd
+	local name
+	case $2 in
+	*.t) cmd=(prove --verbose --nocolor "$2") ;;
+	*) cmd=("$2") ;;
+	esac
+	if [ "$1" = fuzz ]; then
+		name=${2##*/fuzz_}
+		cmd+=("tests/fuzz/corpus/$name")
+	fi
+	# gcc's thread sanitizer can't live with the address randomisation of newer kernels.
+	[ "$VARIANT" != tsan ] || cmd=(setarch -R "${cmd[@]}")
+}
+
+# Why the tests of a log were skipped, one a line. cmocka's skip() has no reason: the test
+# prints a line `skip: REASON` before.
+skip_reasons() {
+	awk '
+		tolower($0) ~ /^(# *)?skip: / { sub(/^[^:]*: */, ""); said = $0; next }
+		/^ok / && tolower($0) ~ /# *skip/ {
+			reason = $0
+			sub(/.*# *[sS][kK][iI][pP] */, "", reason)
+			print reason != "" ? reason : said != "" ? said : "no reason given"
+			said = ""
+		}
+		/^1\.\.0 *# *[sS][kK][iI][pP]/ { sub(/.*# *[sS][kK][iI][pP][a-z]* */, ""); print }
+	' "$1"
+}
+
+allowed_skip() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		'' | '#'*) ;;
+		*) [[ $1 != *"$line"* ]] || return 0 ;;
+		esac
+	done <tests/skips.txt
+	return 1
+}
+
+# Runs one program, and leaves `PASSED FAILED SKIPPED` in a file of $sums.
+run_one() { # KIND PROGRAM
+	local kind=$1 prog=$2 name log limit t0 code passed failed=0 skipped=0 bad_skips=0 reason cmd
+	name=$kind/$(basename "$prog")
+	log=$logs/${name//\//-}.log
+	limit=$(limit_of "$kind")
+	command_of "$kind" "$prog"
+	export BOUGH_ROOT=$scratch/root/${name//\//-}
+	t0=$EPOCHREALTIME
+	timeout -k 10 "$limit" "${cmd[@]}" >"$log" 2>&1 </dev/null
+	code=$?
+	passed=$(grep -c '^ok ' "$log")
+	failed=$(grep '^not ok ' "$log" | grep -civ '# *todo')
+	while IFS= read -r reason; do
+		skipped=$((skipped + 1))
+		allowed_skip "$reason" || bad_skips=$((bad_skips + 1))
+	done < <(skip_reasons "$log")
+	passed=$((passed > skipped ? passed - skipped : 0))
+	[ $((passed + failed + skipped)) -gt 0 ] || [ $code != 0 ] || passed=1
+	# It died, hung, or a plan did not hold: that is a failure beside what it printed.
+	[ $code = 0 ] || [ "$failed" -gt 0 ] || failed=1
+	local word=ok note=
+	[ $skipped = 0 ] || note=", $skipped skipped"
+	[ $bad_skips = 0 ] || note=", $bad_skips skipped for a reason that tests/skips.txt doesn't list"
+	skipped=$((skipped - bad_skips)) failed=$((failed + bad_skips))
+	[ $failed = 0 ] || word=FAIL
+	[ $code != 124 ] || note+=", stopped after $limit s"
+	[ $code -lt 128 ] || note+=", killed by signal $((code - 128))"
+	echo "$passed $failed $skipped" >"$sums/${name//\//-}"
+	{
+		printf '%-4s %-36s %5.1f s  %s passed%s%s\n' $word "$name" \
+			"$(echo "$t0 $EPOCHREALTIME" | awk '{ print $2 - $1 }')" "$passed" \
+			"$([ $failed = 0 ] || echo ", $failed failed")" "$note"
+		[ $failed = 0 ] || show_failure "$log"
+	} >"${log%.log}.out"
+	cat "${log%.log}.out" # at once, so that parallel lines don't mix
+}
+
+show_failure() {
+	if grep -q '^not ok ' "$1"; then
+		awk '/^not ok / { show = 13 } show > 0 { print; show-- }' "$1" | head -n 60
+	else
+		tail -n 30 "$1"
+	fi | sed 's/^/     | /'
+	echo "     | (all of it: $1)"
+}
+
+[ $# -gt 0 ] || set -- lint unit fuzz crash model e2e
+started=0
+jobs=$(nproc)
+for arg; do
+	kind=${arg%%/*}
+	# Programs that mount, kill and measure run one at a time.
+	case $kind in lint | unit | fuzz) width=$jobs ;; *) width=1 ;; esac
+	while IFS= read -r prog; do
+		name=$(basename "$prog" .t)
+		[ "$kind" = "$arg" ] || [ "$name" = "${arg#*/}" ] || continue
+		started=$((started + 1))
+		while [ "$(jobs -rp | wc -l)" -ge "$width" ]; do wait -n; done
+		run_one "$kind" "$prog" &
+	done < <(list_kind "$kind")
+	wait
+done
+
+if [ "$started" = 0 ]; then
+	echo "no such test: $*" >&2
+	exit 1
+fi
+read -r passed failed skipped finished < <(cat "$sums"/* |
+	awk '{ p += $1; f += $2; s += $3; n++ } END { print p + 0, f + 0, s + 0, n + 0 }')
+failed=$((failed + started - finished)) # one that was killed itself has left no sum
+echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
+[ "$failed" = 0 ]
