@@ -1,0 +1,75 @@
+#include "fs/work/inos.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int inos_add(struct inos *s, uint64_t ino)
+{
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 64;
+		uint64_t *v = reallocarray(s->v, cap, sizeof(*v));
+		if (!v)
+			return -ENOMEM;
+		s->v = v;
+		s->cap = cap;
+	}
+	s->v[s->n++] = ino;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+void inos_sort(struct inos *s)
+{
+	if (s->n == 0)
+		return;
+	qsort(s->v, s->n, sizeof(*s->v), compare);
+	size_t n = 1;
+	for (size_t i = 1; i < s->n; i++)
+		if (s->v[i] != s->v[n - 1])
+			s->v[n++] = s->v[i];
+	s->n = n;
+}
+
+void inos_done(struct inos *s)
+{
+	free(s->v);
+	*s = (struct inos){ 0 };
+}
+
+static int add_inode(void *ctx, const struct layer_inode *li)
+{
+	return inos_add(ctx, li->attr.ino);
+}
+
+static int add_dir(void *ctx, uint64_t dir)
+{
+	return inos_add(ctx, dir);
+}
+
+int inos_add_layers(struct inos *s, const struct view *v, uint32_t nlayers, bool dirs)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < nlayers && r >= 0; i++)
+		r = dirs ? layer_each_dir(v->layers[i], add_dir, s)
+			 : layer_each_inode(v->layers[i], add_inode, s);
+	return r;
+}
+
+int inos_add_image(struct inos *s, struct image *im)
+{
+	struct attr a;
+	uint64_t next = 0;
+	int r;
+	while ((r = image_inode_ceil(im, next, &a)) >= 0) {
+		r = inos_add(s, a.ino);
+		if (r < 0)
+			return r;
+		next = a.ino + 1;
+	}
+	return r == -ENOENT ? 0 : r;
+}
