@@ -36,7 +36,7 @@ CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
 LDFLAGS_ALL  = -pthread $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
-PKGS := libzstd libxxhash libcrypto lmdb sqlite3 libarchive libmicrohttpd jansson
+PKGS := libzstd libxxhash libcrypto lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
 PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
 # pkg-config runs once per make, when the first compile needs it: after the set-up.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags fuse3 $(PKGS)))$(PKG_CFLAGS)

@@ -17,6 +17,7 @@
  *   umount  id                                    -> detached lazily when busy; "busy": true then
  *   fork    id, children: [{id, path?, bytes?, inodes?}] -> pause_ns
  *   seal    id                                    -> stack
+ *   stack   id                                    -> stack (its sealed part as it is; seals nothing)
  *   replace id, old, new
  *   restore id, stack                             -> names, nodes (counts of invalidations)
  *   limits  id, bytes, inodes
