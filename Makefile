@@ -17,10 +17,12 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc)
 endif
+comma := ,
 Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-4s %s\n' $(1) '$(2)')
 
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter \
+        -Wno-enum-compare
 WARN += $(if $(filter true,$(CI)),-Werror)
 CFLAGS_release := -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
@@ -125,8 +127,10 @@ $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
 	$(call link,$(L_STORE))
 $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
 	$(call link,$(call libs,libarchive libcrypto libxxhash))
-$(UNIT): $(B)/unit/%: $(B)/o/tests/unit/%.o $(LIBS)
-	$(call link,$(L_ALL) $(call libs,cmocka))
+# Unit tests can let the n-th allocation fail: tests/unit/oom.h.
+WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc posix_memalign strdup strndup)
+$(UNIT): $(B)/unit/%: $(B)/o/tests/unit/%.o $(B)/o/tests/unit/oom.o $(LIBS)
+	$(call link,$(WRAP) $(L_ALL) $(call libs,cmocka))
 # libFuzzer brings its own main(); driver.c is ours, for replaying a corpus.
 FUZZ_MAIN := $(if $(filter fuzz,$(VARIANT)),,$(B)/o/tests/fuzz/driver.o)
 $(FUZZERS): $(B)/fuzz/%: $(B)/o/tests/fuzz/%.o $(FUZZ_MAIN) $(LIBS)

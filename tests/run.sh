@@ -136,7 +136,7 @@ run_one() { # KIND PROGRAM
 
 show_failure() {
 	if grep -q '^not ok ' "$1"; then
-		awk '/^not ok / { show = 13 } show > 0 { print; show-- }' "$1" | head -n 60
+		awk '/^ok / { show = 0 } /^not ok / { show = 13 } show-- > 0' "$1" | head -n 60
 	else
 		tail -n 30 "$1"
 	fi | sed 's/^/     | /'

@@ -9,7 +9,7 @@ done
 try() {
 	local out
 	out=$(printf '#include "%s"\n#include "%s"\n' "$1" "$1" |
-		eval "${CC:-gcc} -std=gnu17 -Wall -Wextra -Wno-unused-parameter -Werror $CPPFLAGS" \
+		eval "${CC:-gcc} -std=gnu17 -Wall -Wextra -Wno-unused-parameter -Wno-enum-compare -Werror $CPPFLAGS" \
 			-fsyntax-only -x c - 2>&1)
 	[ -z "$out" ] || { printf '%s\n' "$out" | head -n 5 | sed "s|^|$1: |"; }
 }
