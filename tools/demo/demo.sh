@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# `make demo`: the main job from end to end, on a state folder of its own that is removed
+# at the end. BOUGH_BIN is the folder of the programs; DEMO_TREE names another big tree.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/../.." && pwd)
+bin=${BOUGH_BIN:-$here/build/release}
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/bough-demo.XXXXXX")
+export BOUGH_ROOT=$work/state
+export PATH=$bin:$PATH
+
+finish() {
+	local status=$?
+	bough down >/dev/null 2>&1 || true
+	if [ "$status" -ne 0 ]; then
+		echo "demo: failed; the daemon's log ends with:" >&2
+		tail -n 20 "$BOUGH_ROOT"/run/*.log >&2 || true
+	fi
+	rm -rf --one-file-system "$work"
+	exit "$status"
+}
+trap finish EXIT
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+# Runs a command and prints it with the time that it took and the disk that it used.
+step() {
+	local before after t0 t1
+	before=$(du -s --block-size=1 "$BOUGH_ROOT" 2>/dev/null | cut -f1 || echo 0)
+	printf '  $ %s\n' "$*"
+	t0=$(date +%s%N)
+	"$@" | sed 's/^/    /'
+	t1=$(date +%s%N)
+	after=$(du -s --block-size=1 --exclude=mnt "$BOUGH_ROOT" 2>/dev/null | cut -f1 || echo 0)
+	awk -v ns=$((t1 - t0)) -v b=$((after - before)) \
+		'BEGIN { printf "    -- %.1f ms, %+.1f KiB on disk\n", ns / 1e6, b / 1024 }'
+}
+
+# du must not walk into the mounts, whose files are the workspaces' own view.
+du() { command du -x --exclude="$BOUGH_ROOT/mnt" "$@"; }
+
+small=$work/small
+mkdir -p "$small"
+if git -C "$here" rev-parse --git-dir >/dev/null 2>&1; then
+	git -C "$here" ls-files -z | (cd "$here" && cpio -0 -pdm --quiet "$small")
+else
+	(cd "$here" && tar cf - --exclude=./build .) | tar xf - -C "$small"
+fi
+
+big=${DEMO_TREE:-}
+if [ -z "$big" ]; then
+	tarball=$(ls /usr/src/linux-source-*.tar.xz 2>/dev/null | sort -V | tail -n 1 || true)
+	if [ -n "$tarball" ]; then
+		echo "unpacking $tarball (once, for the demo only)"
+		mkdir "$work/big"
+		tar xf "$tarball" -C "$work/big" --strip-components=1
+		big=$work/big
+	else
+		big=/usr/share
+	fi
+fi
+
+bough up >/dev/null
+
+say "1. Workspaces from real trees: this repository, and $(find "$big" | wc -l) files of $big"
+step bough create small --dir "$small"
+step bough create big --dir "$big"
+step bough ls
+
+say "2. Work in one: change, delete, add, rename"
+big_path=$(bough path big)
+find "$big_path" -type f -size -64k | sort | head -n 2000 | sed -n '1~200p' >"$work/change"
+while read -r f; do echo "changed by the demo" >>"$f"; done <"$work/change"
+rm "$(sed -n 1p "$work/change")"
+mkdir "$big_path/demo" && echo hello >"$big_path/demo/hello"
+mv "$(sed -n 2p "$work/change")" "$big_path/demo/moved"
+step bough diff big
+
+say "3. Fork it three ways, as it is, mounted and changed"
+step bough fork big try-1 try-2 try-3
+for i in 1 2 3; do echo "way $i" >"$(bough path "try-$i")/demo/hello"; done
+for i in 1 2 3; do printf '    try-%s: %s\n' "$i" "$(cat "$(bough path "try-$i")/demo/hello")"; done
+printf '    big:   %s\n' "$(cat "$big_path/demo/hello")"
+
+say "4. What the second way changed"
+step bough diff try-2 --against big --patch
+
+say "5. Save it, break it, restore it in place"
+step bough save try-2 -m "the second way" --as way-2
+rm -rf "$(bough path try-2)/demo"
+echo "    broken: $(ls "$(bough path try-2)/demo" 2>&1 | sed "s#$work/##")"
+step bough restore try-2 way-2
+printf '    back:   %s\n' "$(cat "$(bough path try-2)/demo/hello")"
+step bough log try-2
+
+say "6. Export: a tar of the snapshot holds the same files as the workspace"
+step bough export way-2 --format tar.zst -o "$work/way-2.tar.zst"
+mkdir "$work/out"
+bsdtar -xpf "$work/way-2.tar.zst" -C "$work/out" 2>/dev/null ||
+	zstd -dc "$work/way-2.tar.zst" | tar xpf - -C "$work/out"
+diff -r --no-dereference "$work/out" "$(bough path try-2)"
+echo "    diff -r finds no difference"
+
+say "7. What it all takes"
+step bough stats
+step bough fsck
