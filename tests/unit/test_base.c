@@ -1,0 +1,250 @@
+/* err, buf, hash, cleanup and log. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "fs/base/err.h"
+#include "fs/base/hash.h"
+#include "fs/base/log.h"
+#include "tests/unit/oom.h"
+
+static void errors(void **state)
+{
+	struct err err = { 0 };
+	assert_int_equal(err_set(&err, -EINVAL, "bad %s %d", "thing", 7), -EINVAL);
+	assert_int_equal(err.code, -EINVAL);
+	assert_string_equal(err.text, "bad thing 7");
+	assert_int_equal(err_sys(&err, -ENOENT, "open %s", "x"), -ENOENT);
+	assert_string_equal(err.text, "open x: No such file or directory");
+	assert_int_equal(err_prefix(&err, -ENOENT, "load %d", 3), -ENOENT);
+	assert_string_equal(err.text, "load 3: open x: No such file or directory");
+	assert_int_equal(err_set(NULL, -EIO, "x"), -EIO);
+	assert_int_equal(err_sys(NULL, -EIO, "x"), -EIO);
+	assert_int_equal(err_prefix(NULL, -EIO, "x"), -EIO);
+	/* Long texts are cut, not overrun. */
+	char text[1000];
+	memset(text, 'y', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	(void)err_set(&err, -EIO, "%s", text);
+	assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
+	(void)err_sys(&err, -EIO, "%s", text);
+	(void)err_prefix(&err, -EIO, "z%s", text);
+	assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
+	assert_int_equal(err.text[0], 'z');
+}
+
+static void buffers(void **state)
+{
+	auto_buf b = { 0 };
+	buf_u8(&b, 0x12);
+	buf_u16(&b, 0x3456);
+	buf_u32(&b, 0x789abcde);
+	buf_u64(&b, UINT64_C(0x0123456789abcdef));
+	static const uint8_t expected[] = { 0x12, 0x56, 0x34, 0xde, 0xbc, 0x9a, 0x78, 0xef,
+					    0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01 };
+	assert_int_equal(b.len, sizeof(expected));
+	assert_memory_equal(b.data, expected, sizeof(expected));
+	struct cur c = cur_init(b.data, b.len);
+	assert_int_equal(cur_u8(&c), 0x12);
+	assert_int_equal(cur_u16(&c), 0x3456);
+	assert_int_equal(cur_u32(&c), 0x789abcde);
+	assert_true(cur_u64(&c) == UINT64_C(0x0123456789abcdef));
+	assert_false(c.bad);
+	assert_int_equal(cur_left(&c), 0);
+	assert_int_equal(cur_u8(&c), 0);
+	assert_true(c.bad);
+	/* A short read takes nothing, and after it nothing is read any more. */
+	c = cur_init(expected, 3);
+	assert_int_equal(cur_u32(&c), 0);
+	assert_true(c.bad);
+	assert_int_equal(cur_u8(&c), 0);
+	c = cur_init(NULL, 0);
+	assert_null(cur_take(&c, 1));
+	c = cur_init(expected, 3);
+	assert_null(cur_take(&c, SIZE_MAX));
+	c = cur_init(expected, 3);
+	cur_fail(&c);
+	assert_int_equal(cur_u8(&c), 0);
+	buf_reset(&b);
+	for (int i = 0; i < 1000; i++)
+		buf_printf(&b, "%d,", i);
+	assert_int_equal(b.len, 10 * 2 + 90 * 3 + 900 * 4);
+	assert_memory_equal(b.data + b.len - 8, "998,999,", 8);
+	assert_int_equal(buf_error(&b), 0);
+	buf_add(&b, NULL, 0);
+	assert_int_equal(buf_error(&b), 0);
+}
+
+static void buffers_without_memory(void **state)
+{
+	for (uint64_t n = 1;; n++) {
+		auto_buf b = { 0 };
+		oom_at(n);
+		for (int i = 0; i < 300; i++) {
+			buf_u64(&b, 1);
+			buf_printf(&b, "%0100d", i);
+		}
+		if (!oom_hit()) {
+			assert_int_equal(buf_error(&b), 0);
+			assert_int_equal(b.len, 300 * 108);
+			break;
+		}
+		assert_int_equal(buf_error(&b), -ENOMEM);
+		buf_reset(&b); /* usable again */
+		buf_u8(&b, 1);
+		assert_int_equal(buf_error(&b), 0);
+		assert_int_equal(b.len, 1);
+	}
+	auto_buf b = { 0 };
+	buf_u8(&b, 1);
+	assert_null(buf_room(&b, SIZE_MAX));
+	assert_int_equal(buf_error(&b), -ENOMEM);
+	buf_reset(&b);
+	assert_null(buf_room(&b, SIZE_MAX / 2 + 2));
+}
+
+static void hashes(void **state)
+{
+	static const struct {
+		const char *text, *sha256; /* FIPS 180-2, appendix B */
+	} rows[] = {
+		{ "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
+		{ "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+		{ "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+		  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct digest d, back;
+		char hex[DIGEST_HEX + 1];
+		hash_sha256(&d, rows[i].text, strlen(rows[i].text));
+		digest_hex(hex, &d);
+		assert_string_equal(hex, rows[i].sha256);
+		assert_int_equal(digest_parse(&back, hex), 0);
+		assert_true(digest_equal(&d, &back));
+		assert_false(digest_is_zero(&d));
+	}
+	struct digest zero = { 0 }, d = { 0 };
+	assert_true(digest_is_zero(&zero));
+	static const char *const bad[] = {
+		"", "e3", "E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b8555",
+		"g3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b85 "
+	};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(digest_parse(&d, bad[i]), -EINVAL);
+	assert_true(digest_is_zero(&d)); /* untouched by failures */
+	/* XXH3's own test value of the empty input, and that the seed counts. */
+	assert_true(hash_xxh3("", 0, 0) == UINT64_C(0x2d06800538d394c2));
+	assert_true(hash_xxh3("a", 1, 0) != hash_xxh3("a", 1, 1));
+	uint8_t r[2][64] = { { 0 } };
+	random_bytes(r[0], sizeof(r[0]));
+	random_bytes(r[1], sizeof(r[1]));
+	assert_memory_not_equal(r[0], r[1], sizeof(r[0]));
+}
+
+static void cleanups(void **state)
+{
+	int raw;
+	{
+		auto_fd fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		raw = fd;
+		auto_fd other = steal_fd(&fd);
+		assert_int_equal(fd, -1);
+		assert_int_equal(other, raw);
+		errno = ERANGE;
+	}
+	assert_int_equal(errno, ERANGE); /* the close left it alone */
+	assert_int_equal(fcntl(raw, F_GETFD), -1);
+	auto_free char *p = malloc(3);
+	auto_free char *q = steal_ptr(&p);
+	assert_null(p);
+	assert_non_null(q);
+}
+
+/* Runs `f` with stderr in a file; its text. */
+static char *captured(void (*f)(void), char *text, size_t size)
+{
+	auto_file *tmp = tmpfile();
+	auto_fd saved = dup(STDERR_FILENO);
+	assert_true(tmp && saved >= 0);
+	(void)dup2(fileno(tmp), STDERR_FILENO);
+	f();
+	(void)dup2(saved, STDERR_FILENO);
+	ssize_t n = pread(fileno(tmp), text, size - 1, 0);
+	assert_true(n >= 0);
+	text[n] = '\0';
+	return text;
+}
+
+static void log_some(void)
+{
+	log_error("bad %d", 1);
+	log_warn("odd");
+	log_info("line\nforged ERROR \x1b[31m");
+	log_debug("detail");
+}
+
+static void log_long(void)
+{
+	char text[5000];
+	memset(text, 'l', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	log_error("%s", text);
+}
+
+static unsigned lines(const char *s)
+{
+	unsigned n = 0;
+	while ((s = strchr(s, '\n')))
+		n++, s++;
+	return n;
+}
+
+static void logs(void **state)
+{
+	static const struct {
+		const char *level;
+		unsigned lines;
+	} rows[] = { { "error", 1 }, { "warn", 2 }, { "info", 3 }, { "debug", 4 }, { "silly", 3 } };
+	char text[4096];
+	(void)unsetenv("JOURNAL_STREAM");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		(void)setenv("BOUGH_LOG", rows[i].level, 1);
+		log_init("tester");
+		assert_int_equal(lines(captured(log_some, text, sizeof(text))), rows[i].lines);
+		assert_non_null(strstr(text, "Z ERROR tester["));
+		assert_non_null(strstr(text, "]: bad 1\n"));
+	}
+	assert_non_null(strstr(text, "line?forged ERROR ?[31m\n"));
+	(void)unsetenv("BOUGH_LOG");
+	log_init("tester");
+	(void)captured(log_long, text, sizeof(text));
+	assert_int_equal(lines(text), 1);
+	assert_in_range(strlen(text), 2000, 2048);
+	(void)setenv("JOURNAL_STREAM", "1:2", 1); /* somebody else's stderr */
+	log_init("tester");
+	assert_null(strstr(captured(log_some, text, sizeof(text)), "<3>"));
+	(void)unsetenv("JOURNAL_STREAM");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(errors),
+		cmocka_unit_test(buffers),
+		cmocka_unit_test(buffers_without_memory),
+		cmocka_unit_test(hashes),
+		cmocka_unit_test(cleanups),
+		cmocka_unit_test(logs),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
