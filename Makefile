@@ -36,7 +36,7 @@ LDFLAGS_fuzz   := $(LDFLAGS_asan) -fsanitize=fuzzer
 CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)"' -I. \
                -include fs/base/banned.h $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
-LDFLAGS_ALL  = -pthread $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
+LDFLAGS_ALL  = -pthread -Wl,--as-needed $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
 PKGS := libzstd libxxhash libcrypto lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
 PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
@@ -122,7 +122,7 @@ $(B)/libpack.a: $(call no_main,$(SRC_PACK))
 $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 	$(call link,$(L_FUSE) $(L_STORE))
 $(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(LIB)
-	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd))
+	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd libgit2))
 $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
 	$(call link,$(L_STORE))
 $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)

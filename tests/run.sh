@@ -105,7 +105,8 @@ run_one() { # KIND PROGRAM
 	command_of "$kind" "$prog"
 	export BOUGH_ROOT=$scratch/root/${name//\//-}
 	t0=$EPOCHREALTIME
-	timeout -k 10 "$limit" "${cmd[@]}" >"$log" 2>&1 </dev/null
+	# The braces keep bash's own word on a killed program off the screen.
+	{ timeout -k 10 "$limit" "${cmd[@]}" >"$log" 2>&1 </dev/null; } 2>/dev/null
 	code=$?
 	passed=$(grep -c '^ok ' "$log")
 	failed=$(grep '^not ok ' "$log" | grep -civ '# *todo')
