@@ -27,6 +27,8 @@ struct view_options {
 	struct layer_options layer;
 	const char *images;  /* folder of the images */
 	int (*find)(void *ctx, const struct stack_layer *desc, struct layer **out);
+	/* As find, for the image; NULL: always open. */
+	int (*find_image)(void *ctx, const struct digest *name, struct image **out);
 	void *find_ctx;
 };
 int view_open(struct view *out, const struct view_options *opt, const struct stack *s,
@@ -34,7 +36,8 @@ int view_open(struct view *out, const struct view_options *opt, const struct sta
 void view_done(struct view *v); /* gives every reference back; all zero afterwards */
 int view_copy(struct view *out, const struct view *v);
 
-/* The inode as the view shows it. -ENOENT: no such inode (or dead); -EIO. */
+/* The inode as the view shows it (one without a name too, with nlink 0).
+ * -ENOENT: no such inode (or dead); -EIO. */
 int view_inode(const struct view *v, uint64_t ino, struct attr *out);
 /* As view_inode, from the layers below index `from` (0: all; 1: all but the top …). */
 int view_inode_below(const struct view *v, uint32_t from, uint64_t ino, struct attr *out);
@@ -55,23 +58,35 @@ int view_target(const struct view *v, uint64_t ino, char *buf, size_t cap, size_
 /* -ENODATA: none. Pointers borrowed as names are. */
 int view_xattr(const struct view *v, uint64_t ino, const char *name, size_t name_len,
 	       const void **value, size_t *len);
-/* Calls fn for each xattr that shows; fn returns 0 to go on. */
+/* As view_xattr from the layers at index `from` and below; *index (NULL allowed): of the layer that
+ * has it, nlayers for the image. */
+int view_xattr_below(const struct view *v, uint32_t from, uint64_t ino, const char *name,
+		     size_t name_len, const void **value, size_t *len, uint32_t *index);
+/* Calls fn for each xattr that shows; fn returns 0 to go on, else that ends the walk and
+ * is returned. */
 int view_each_xattr(const struct view *v, uint64_t ino,
 		    int (*fn)(void *ctx, const char *name, size_t name_len, const void *value,
 			      size_t len),
 		    void *ctx);
 
 /* The run of content that begins at `off`: one source, as long as it reaches, at most up to
- * `max` bytes. Beyond what any layer has: ZERO. Offsets needn't be aligned; not clipped by size.
- * A run of the image's content has kind IMAGE (image_ino, src). `hole` runs have kind ZERO.
- * Holds a reference to the layer of a DATA run (view_run_done).
+ * `max` bytes (not 0). Beyond what any layer has: ZERO, to the end of what was asked for.
+ * Offsets needn't be aligned; not clipped by size. A run of the image's content has kind IMAGE
+ * (image_ino, src), whether the image or an extent of a layer leads there. Holes have kind ZERO.
+ * Holds a reference to the layer of a DATA run and to an image (view_run_done).
  * -EIO when the inode is damaged. */
+enum { VIEW_NOWHERE = UINT32_MAX };
 struct view_run {
 	struct extent e;      /* e.off == off, e.len <= max */
 	struct image *image;  /* IMAGE: a reference */
-	bool top;             /* DATA in the topmost layer's own index */
+	uint32_t index;       /* of the layer whose extent it is; nlayers: the image itself;
+	                         VIEW_NOWHERE: a hole that no extent makes */
+	bool top;             /* index is 0 */
 };
 int view_map(const struct view *v, uint64_t ino, uint64_t off, uint64_t max, struct view_run *out);
+/* As view_map, as if there were no layers above index `from`; the caller clips by their base_size. */
+int view_map_below(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, uint64_t max,
+		   struct view_run *out);
 void view_run_done(struct view_run *r);
 /* Reads the bytes of a run (r->e.len of them). -EIO with the object's name in err. No lock. */
 int view_run_read(struct store *store, const struct view_run *r, void *buf, struct err *err);
@@ -84,8 +99,9 @@ int view_seek(const struct view *v, uint64_t ino, uint64_t off, bool hole, uint6
 
 /* Walks the whole tree in path order of directories (parents first, names by cookie), without
  * recursion. fn gets the path relative to the root ("" for it), borrowed; returns 0 to go on,
- * VIEW_SKIP not to enter that directory, or < 0 to end with that. */
-enum { VIEW_SKIP = 1 };
+ * VIEW_SKIP not to enter that directory, or < 0 to end with that.
+ * -EBADMSG above VIEW_DEPTH_MAX: only a damaged tree with a cycle is so deep. */
+enum { VIEW_SKIP = 1, VIEW_DEPTH_MAX = 65536 };
 int view_walk(const struct view *v,
 	      int (*fn)(void *ctx, const char *path, size_t len, const struct attr *a), void *ctx,
 	      struct err *err);

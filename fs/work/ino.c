@@ -1,0 +1,145 @@
+#include "fs/work/ino.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/file.h>
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "fs/base/hash.h"
+
+static const char MAGIC[8] = "BOUGHIN1";
+enum { FILE_BYTES = 24 }; /* magic, next, XXH3 of both */
+
+/* The file, open and locked. */
+struct counter {
+	const struct io *io;
+	int dir, fd;
+	bool fresh;   /* it was empty: just made, or made by somebody who died before writing */
+	uint64_t next;
+};
+
+static void counter_close(struct counter *c)
+{
+	/* What mattered was synced. */
+	if (c->fd >= 0)
+		(void)c->io->close(c->io->ctx, c->fd);
+	if (c->dir >= 0)
+		(void)c->io->close(c->io->ctx, c->dir);
+	c->fd = c->dir = -1;
+}
+
+/* Whether a folder of the root holds anything: then numbers were given out before. */
+static bool has_entries(int root, const char *name)
+{
+	int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	auto_dir *d = fdopendir(fd);
+	if (!d) {
+		(void)close(fd); /* only read */
+		return true;
+	}
+	struct dirent *de;
+	while ((de = readdir(d)))
+		if (de->d_name[0] != '.')
+			return true;
+	return false;
+}
+
+static int counter_open(struct counter *c, const struct io *io, const char *root, int flags,
+			struct err *err)
+{
+	io = io ? io : &io_host;
+	*c = (struct counter){ .io = io, .dir = -1, .fd = -1 };
+	c->dir = io->open(io->ctx, AT_FDCWD, root, O_RDONLY | O_DIRECTORY, 0);
+	if (c->dir < 0)
+		return err_sys(err, c->dir, "open %s", root);
+	c->fd = io->open(io->ctx, c->dir, "ino", flags, 0600);
+	if (c->fd < 0)
+		return err_sys(err, c->fd, "open the inode counter");
+	int r;
+	do
+		r = flock(c->fd, LOCK_EX);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return err_sys(err, -errno, "lock the inode counter");
+	uint8_t b[FILE_BYTES + 1];
+	ssize_t n = io_read_full(io, c->fd, b, sizeof(b), 0);
+	if (n < 0)
+		return err_sys(err, (int)n, "read the inode counter");
+	c->fresh = n == 0;
+	if (c->fresh) {
+		c->next = INO_FIRST;
+		return 0;
+	}
+	c->next = le_get64(b + 8);
+	if (n != FILE_BYTES || memcmp(b, MAGIC, sizeof(MAGIC)) != 0 ||
+	    le_get64(b + 16) != hash_xxh3(b, 16, 0) || c->next < INO_FIRST)
+		return err_set(err, -EBADMSG,
+			       "the inode counter %s/ino is damaged; `bough fsck --repair` "
+			       "rebuilds it", root);
+	return 0;
+}
+
+static int counter_write(struct counter *c, uint64_t next, struct err *err)
+{
+	uint8_t b[FILE_BYTES];
+	memcpy(b, MAGIC, sizeof(MAGIC));
+	le_put64(b + 8, next);
+	le_put64(b + 16, hash_xxh3(b, 16, 0));
+	int r = io_write_full(c->io, c->fd, b, sizeof(b), 0);
+	if (r == 0)
+		r = c->io->fdatasync(c->io->ctx, c->fd);
+	if (r == 0 && c->fresh)
+		r = c->io->fsync(c->io->ctx, c->dir);
+	return r < 0 ? err_sys(err, r, "write the inode counter") : 0;
+}
+
+int ino_reserve(const struct io *io, const char *root, uint64_t n, uint64_t *first,
+		struct err *err)
+{
+	struct counter c __attribute__((cleanup(counter_close)));
+	int r = counter_open(&c, io, root, O_RDWR | O_CREAT, err);
+	if (r < 0)
+		return r;
+	if (c.fresh && (has_entries(c.dir, "ws") || has_entries(c.dir, "images")))
+		return err_set(err, -EBADMSG,
+			       "the inode counter %s/ino is missing; `bough fsck --repair` "
+			       "rebuilds it", root);
+	if (n > INO_MAX || c.next > INO_MAX - n)
+		return err_set(err, -ENOSPC, "no inode numbers are left in %s", root);
+	r = counter_write(&c, c.next + n, err);
+	if (r < 0)
+		return r;
+	*first = c.next;
+	return 0;
+}
+
+int ino_peek(const struct io *io, const char *root, uint64_t *next, struct err *err)
+{
+	struct counter c __attribute__((cleanup(counter_close)));
+	int r = counter_open(&c, io, root, O_RDONLY, err);
+	if (r == 0)
+		*next = c.next;
+	return r;
+}
+
+int ino_rebuild(const struct io *io, const char *root, uint64_t next, struct err *err)
+{
+	struct counter c __attribute__((cleanup(counter_close)));
+	int r = counter_open(&c, io, root, O_RDWR | O_CREAT, err);
+	if (r < 0 && r != -EBADMSG)
+		return r;
+	if (r == 0 && !c.fresh && c.next > next)
+		next = c.next;
+	if (next < INO_FIRST || next > INO_MAX)
+		return err_set(err, -EINVAL, "%" PRIu64 " is no inode number", next);
+	r = c.io->ftruncate(c.io->ctx, c.fd, FILE_BYTES);
+	if (r < 0)
+		return err_sys(err, r, "write the inode counter");
+	c.fresh = true; /* its name may be new too */
+	return counter_write(&c, next, err);
+}
