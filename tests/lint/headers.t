@@ -1,7 +1,7 @@
 #!/bin/bash
 # Each header compiles alone, without a warning, and twice in one file.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 headers=()
 for h in fs/*/*.h snapd/*.h gitops/*.h runtime/*.h tools/*/*.h tests/*/*.h; do
 	[ ! -e "$h" ] || headers+=("$h")

@@ -2,7 +2,7 @@
 # Which folder may include which, from what the compiler says (gcc -MM), not from grep:
 # base <- store <- image <- work <- mount. Tests may include everything.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 
 declare -A may=(
 	[fs/base]=""
@@ -35,9 +35,10 @@ for folder in "${!may[@]}"; do
 		ok 0 "$folder has no sources"
 		continue
 	fi
-	includes=$(eval "${CC:-gcc} $CPPFLAGS -MM" '"${sources[@]}"' | tr ' \\' '\n\n' |
+	r=0
+	rules=$(eval "${CC:-gcc} $CPPFLAGS -MM" '"${sources[@]}"') || r=1
+	includes=$(printf '%s\n' "$rules" | tr -s ' \\' '\n' |
 		grep -E '^(fs|snapd|gitops|runtime|tools|tests)/.*\.h$' | sort -u)
-	r=${PIPESTATUS[0]}
 	for h in $includes; do
 		case " $folder ${may[$folder]} " in
 		*" ${h%/*} "*) ;;

@@ -2,7 +2,7 @@
 # What holds for the text of every source.
 set -u
 shopt -s lastpipe # `none` counts
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 mapfile -t sources < <(find fs snapd gitops runtime tools tests -name '*.[ch]' 2>/dev/null | sort)
 mapfile -t all < <(git ls-files -co --exclude-standard 2>/dev/null |
 	grep -vE '^(LICENSE$|tests/(fuzz/corpus|golden)/)')
