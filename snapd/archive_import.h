@@ -1,0 +1,72 @@
+/* From an archive to an image: any tar (old, ustar, GNU, pax; sparse too), cpio or zip, plain
+ * or compressed with gzip, bzip2, xz, lzma, zstd, lz4 or compress, streaming. Contents go to
+ * the store, the tree becomes one image. libarchive decodes.
+ *
+ * What is kept: names byte for byte, hard links, symlinks, devices, fifos, xattrs (POSIX ACLs in
+ * the form of xattrs too), holes of at least one aligned 4 KiB block, times to the nanosecond,
+ * numeric owners, set-id and sticky bits. A leading "./" means nothing; the member "." itself sets
+ * the root's attributes, which without it is 0755, owned as the options say. Folders that the
+ * archive leaves out are made the same way. A later member replaces an earlier one of
+ * the same name and type, as tar does.
+ *
+ * An archive is taken whole or not at all. Refused, with the member named (-EBADMSG):
+ *   absolute names and names with "..", also as a hard link's target; a name or component
+ *   too long; a member below something that is no folder (links are never followed); a hard
+ *   link to nothing, or to a folder; two members of one name and different types; what isn't
+ *   an archive, is damaged, or ends too early; encrypted members.
+ * -EFBIG: more bytes or inodes than the limits allow. Until image_finish, which is the last
+ * step, nothing has a name; the store may have got objects that gc collects. */
+#ifndef BOUGH_SNAPD_ARCHIVE_IMPORT_H
+#define BOUGH_SNAPD_ARCHIVE_IMPORT_H
+
+#include <stdint.h>
+#include <sys/types.h>
+#include "fs/base/err.h"
+#include "fs/base/hash.h"
+#include "fs/base/io.h"
+#include "fs/store/store.h"
+
+/* Where the bytes come from. */
+struct archive_source {
+	/* Up to n bytes into buf: the count, 0 at the end, or -errno (with err set). */
+	ssize_t (*read)(void *ctx, void *buf, size_t n, struct err *err);
+	void *ctx;
+};
+
+/* A source that reads a descriptor from where it stands, for a pipe, socket or file. */
+struct archive_source archive_source_fd(const int *fd);
+
+struct archive_import_options {
+	struct store_session *session; /* used by one other thread until the call returns */
+	const struct io *io;           /* for the image; NULL: the host's */
+	const char *images;            /* folder where the image is published */
+	const char *scratch;           /* folder for unlinked temporary files: on the store's disk */
+	uint64_t seed;                 /* of name_hash */
+	/* Takes n >= 1 numbers off the store-wide counter; they begin at *first. */
+	int (*reserve)(void *ctx, uint64_t n, uint64_t *first, struct err *err);
+	void *reserve_ctx;
+	uint64_t max_bytes;  /* of content, in whole 4 KiB blocks without holes; 0: no limit */
+	uint64_t max_inodes; /* 0: no limit */
+	uint32_t uid, gid;   /* owner of folders that the archive leaves out */
+	/* Called now and then; a return other than 0 ends the import with -ECANCELED. */
+	int (*progress)(void *ctx, uint64_t bytes_read, uint64_t members);
+	void *progress_ctx;
+};
+
+struct archive_import_stats {
+	uint64_t members;  /* read, each hard link counted */
+	uint64_t inodes;   /* in the image */
+	uint64_t files;    /* regular ones of these */
+	uint64_t bytes;    /* sizes of the regular files, summed */
+	uint64_t data_bytes; /* the same without holes */
+	uint64_t archive_bytes; /* read from the source */
+	uint64_t ignored_xattrs; /* too long for Linux, left out */
+};
+
+/* 0 and the image's name; it and all its objects are durable. The caller names it in the
+ * catalog before it ends the session. `st` may be NULL. */
+int archive_import(struct digest *image, const struct archive_import_options *opt,
+		   const struct archive_source *src, struct archive_import_stats *st,
+		   struct err *err);
+
+#endif
