@@ -35,7 +35,7 @@ for folder in "${!may[@]}"; do
 		ok 0 "$folder has no sources"
 		continue
 	fi
-	r=0
+	r=0 found=
 	rules=$(eval "${CC:-gcc} $CPPFLAGS -MM" '"${sources[@]}"') || r=1
 	includes=$(printf '%s\n' "$rules" | tr -s ' \\' '\n' |
 		grep -E '^(fs|snapd|gitops|runtime|tools|tests)/.*\.h$' | sort -u)
@@ -44,12 +44,13 @@ for folder in "${!may[@]}"; do
 		*" ${h%/*} "*) ;;
 		*)
 			[ "$folder:$h" = "$exception" ] && continue
-			echo "# $folder includes $h"
+			found+="# $folder includes $h"$'\n'
 			r=1
 			;;
 		esac
 	done
 	ok "$r" "$folder includes only itself and: ${may[$folder]:-nothing}"
+	printf '%s' "$found"
 done
 
 # The table itself must have no cycle: what a folder may include is ordered.
