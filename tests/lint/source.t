@@ -8,7 +8,7 @@ mapfile -t all < <(git ls-files -co --exclude-standard 2>/dev/null |
 	grep -vE '^(LICENSE$|tests/(fuzz/corpus|golden)/)')
 [ ${#all[@]} -gt 0 ] || mapfile -t all < <(find . -path ./build -prune -o -type f -print)
 
-echo 1..8
+echo 1..9
 n=0
 none() { # NAME: the findings are on stdin
 	local found
@@ -45,3 +45,8 @@ for call in 'strcpy(a, b)' 'sprintf(a, "%s", b)' 'strtok(a, b)' 'alloca(8)' 'ato
 		eval "${CC:-gcc} -std=gnu17 -Werror=implicit-function-declaration $CPPFLAGS" \
 			-fsyntax-only -x c - 2>/dev/null && echo "$call compiles"
 done | none "banned functions don't compile"
+for f in "${all[@]}"; do
+	case $f in
+	*.sh | *.bash | *.t | .ci/run) bash -n "$f" 2>&1 ;;
+	esac
+done | none "each script parses"
