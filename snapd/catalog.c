@@ -1,0 +1,312 @@
+/* Rows of workspaces; what both kinds share. */
+#include "snapd/catalog.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/catalog_db.h"
+
+#define WS_COLUMNS \
+	"id, name, base, head, parent, created, quota_bytes, quota_inodes, mount, broken, labels"
+
+void ws_row_done(struct ws_row *r)
+{
+	free(r->labels);
+	buf_done(&r->head_stack);
+	memset(r, 0, sizeof(*r));
+}
+
+void ws_rows_free(struct ws_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		ws_row_done(&rows[i]);
+	free(rows);
+}
+
+static void column_text(sqlite3_stmt *st, int i, char *out, size_t size)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, size, "%s", s ? s : "");
+}
+
+static int read_ws(sqlite3_stmt *st, struct ws_row *r)
+{
+	memset(r, 0, sizeof(*r));
+	column_text(st, 0, r->id, sizeof(r->id));
+	column_text(st, 1, r->name, sizeof(r->name));
+	column_text(st, 2, r->base, sizeof(r->base));
+	column_text(st, 3, r->head, sizeof(r->head));
+	column_text(st, 4, r->parent, sizeof(r->parent));
+	r->created_ns = sqlite3_column_int64(st, 5);
+	r->quota_bytes = (uint64_t)sqlite3_column_int64(st, 6);
+	r->quota_inodes = (uint64_t)sqlite3_column_int64(st, 7);
+	r->mount = sqlite3_column_int(st, 8) != 0;
+	column_text(st, 9, r->broken, sizeof(r->broken));
+	const char *labels = (const char *)sqlite3_column_text(st, 10);
+	if (labels && !(r->labels = strdup(labels)))
+		return -ENOMEM;
+	return 0;
+}
+
+static int get_ws(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "SELECT " WS_COLUMNS ", head_stack FROM workspaces"
+			   " WHERE id = ?1 OR name = ?1",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW) {
+		r = read_ws(st, out);
+		const void *stack = sqlite3_column_blob(st, 11);
+		if (stack)
+			buf_add(&out->head_stack, stack, (size_t)sqlite3_column_bytes(st, 11));
+		if (r >= 0)
+			r = buf_error(&out->head_stack);
+		if (r < 0) {
+			ws_row_done(out);
+			(void)err_set(err, r, "out of memory");
+		}
+	} else if (rc == SQLITE_DONE) {
+		r = err_set(err, -ENOENT, "no workspace \"%s\"", key);
+	} else {
+		r = db_error(c, rc, err, "look up a workspace");
+	}
+	sqlite3_reset(st);
+	return r;
+}
+
+int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = get_ws(c, key, out, err);
+	db_unlock(c);
+	return r;
+}
+
+static int read_ws_rows(struct catalog *c, sqlite3_stmt *st, struct ws_row **rows, size_t *n,
+			struct err *err)
+{
+	struct ws_row *all = NULL;
+	size_t count = 0, cap = 0;
+	int r = 0, rc;
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		if (count == cap) {
+			size_t want = cap ? cap * 2 : 16;
+			struct ws_row *p = reallocarray(all, want, sizeof(*p));
+			if (p) {
+				all = p;
+				cap = want;
+			} else {
+				r = -ENOMEM;
+			}
+		}
+		if (r >= 0)
+			r = read_ws(st, &all[count]);
+		if (r < 0) {
+			(void)err_set(err, r, "out of memory");
+			break;
+		}
+		count++;
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "list workspaces");
+	sqlite3_reset(st);
+	if (r < 0) {
+		ws_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC", err);
+	if (r >= 0)
+		r = read_ws_rows(c, st, rows, n, err);
+	db_unlock(c);
+	return r;
+}
+
+static void bind_ws(sqlite3_stmt *st, const struct ws_row *w, bool stack)
+{
+	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, w->name, -1, SQLITE_STATIC);
+	db_bind_text(st, 3, w->base);
+	db_bind_text(st, 4, w->head);
+	sqlite3_bind_int64(st, 5, (sqlite3_int64)w->quota_bytes);
+	sqlite3_bind_int64(st, 6, (sqlite3_int64)w->quota_inodes);
+	sqlite3_bind_int(st, 7, w->mount);
+	db_bind_text(st, 8, w->broken);
+	db_bind_text(st, 9, w->labels);
+	if (stack && w->head_stack.len)
+		sqlite3_bind_blob64(st, 10, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
+	else
+		sqlite3_bind_null(st, 10);
+}
+
+static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
+			   " mount, broken, labels, head_stack, parent, created)"
+			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+			   err);
+	if (r < 0)
+		return r;
+	bind_ws(st, w, true);
+	db_bind_text(st, 11, w->parent);
+	sqlite3_bind_int64(st, 12, w->created_ns);
+	r = db_run(c, st, err, "insert a workspace");
+	if (r == -EEXIST)
+		(void)err_set(err, r, "there is a workspace \"%s\" already", w->name);
+	return r;
+}
+
+int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		for (size_t i = 0; i < n && r >= 0; i++)
+			r = insert_ws(c, &rows[i], err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_ws_update(struct catalog *c, const struct ws_row *row, bool stack, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = stack ? db_prepare(c, &st,
+			       "UPDATE workspaces SET name = ?2, base = ?3, head = ?4,"
+			       " quota_bytes = ?5, quota_inodes = ?6, mount = ?7, broken = ?8,"
+			       " labels = ?9, head_stack = ?10 WHERE id = ?1",
+			       err)
+		  : db_prepare(c, &st,
+			       "UPDATE workspaces SET name = ?2, base = ?3, head = ?4,"
+			       " quota_bytes = ?5, quota_inodes = ?6, mount = ?7, broken = ?8,"
+			       " labels = ?9 WHERE id = ?1",
+			       err);
+	if (r >= 0) {
+		bind_ws(st, row, stack);
+		r = db_run(c, st, err, "change a workspace");
+		if (r == -EEXIST)
+			(void)err_set(err, r, "there is a workspace \"%s\" already", row->name);
+		else if (r >= 0 && sqlite3_changes(c->db) == 0)
+			r = err_set(err, -ENOENT, "no workspace \"%s\"", row->id);
+	}
+	db_unlock(c);
+	return r;
+}
+
+/* One statement with an id and up to one value; -ENOENT when it changed nothing. */
+static int change_ws(struct catalog *c, const char *sql, const char *id, const char *text,
+		     int number, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, sql, err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+		if (text)
+			db_bind_text(st, 2, text);
+		else if (sqlite3_bind_parameter_count(st) > 1)
+			sqlite3_bind_int(st, 2, number);
+		r = db_run(c, st, err, "change a workspace");
+		if (r >= 0 && sqlite3_changes(c->db) == 0)
+			r = err_set(err, -ENOENT, "no workspace \"%s\"", id);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct err *err)
+{
+	return change_ws(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", id, NULL, mount, err);
+}
+
+int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err)
+{
+	return change_ws(c, "UPDATE workspaces SET broken = ?2 WHERE id = ?1", id, why, 0, err);
+}
+
+int catalog_ws_delete(struct catalog *c, const char *id, struct err *err)
+{
+	return change_ws(c, "DELETE FROM workspaces WHERE id = ?1", id, NULL, 0, err);
+}
+
+int catalog_ws_has_name(struct catalog *c, const char *name, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "SELECT 1 FROM workspaces WHERE name = ?1", err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+		int rc = sqlite3_step(st);
+		r = rc == SQLITE_ROW ? 1
+		    : rc == SQLITE_DONE ? 0
+					: db_error(c, rc, err, "look up a name");
+		sqlite3_reset(st);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "SELECT (SELECT count(*) FROM workspaces),"
+		       " (SELECT count(*) FROM workspaces WHERE mount),"
+		       " (SELECT count(*) FROM workspaces WHERE broken IS NOT NULL),"
+		       " (SELECT count(*) FROM snapshots), (SELECT count(*) FROM snapshot_names),"
+		       " (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size)",
+		       err);
+	if (r >= 0) {
+		int rc = sqlite3_step(st);
+		if (rc == SQLITE_ROW) {
+			*out = (struct catalog_counts){
+				.workspaces = (uint64_t)sqlite3_column_int64(st, 0),
+				.mounted = (uint64_t)sqlite3_column_int64(st, 1),
+				.broken = (uint64_t)sqlite3_column_int64(st, 2),
+				.snapshots = (uint64_t)sqlite3_column_int64(st, 3),
+				.names = (uint64_t)sqlite3_column_int64(st, 4),
+				.bytes = (uint64_t)sqlite3_column_int64(st, 5),
+			};
+		} else {
+			r = db_error(c, rc, err, "count");
+		}
+		sqlite3_reset(st);
+	}
+	db_unlock(c);
+	return r;
+}

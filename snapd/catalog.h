@@ -1,0 +1,121 @@
+/* The catalog: what workspaces and snapshots there are, in SQLite (ROOT/catalog.db, WAL).
+ *
+ * It is what lists and look-ups read, and where names are unique. It can be made anew:
+ * each workspace has its row's truth beside it (ROOT/ws/<id>/meta.json) and each snapshot in
+ * ROOT/snapshots/<id>.json (records.h), so a damaged catalog costs no data.
+ *
+ * Durability: a change is atomic at once; it survives a kill. It survives power loss once
+ * catalog_sync returned (one fdatasync of the write-ahead log, which covers all before it).
+ * So that no request waits for a disk by chance, checkpoints run on a thread of the
+ * catalog's own connection, never in a request.
+ *
+ * A catalog that is damaged opens all the same: every call then returns -EUCLEAN and says which
+ * file, until catalog_rebuild.
+ *
+ * Threads: any; calls are serialised inside. Rows are copies that the caller frees. */
+#ifndef BOUGH_SNAPD_CATALOG_H
+#define BOUGH_SNAPD_CATALOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fs/base/buf.h"
+#include "fs/base/err.h"
+#include "fs/base/hash.h"
+#include "snapd/names.h"
+
+enum { BROKEN_SIZE = 256 };
+
+struct ws_row {
+	char id[ID_SIZE], name[NAME_SIZE];
+	char base[ID_SIZE], head[ID_SIZE]; /* snapshots; "" for none */
+	char parent[ID_SIZE];              /* workspace; "" for none */
+	int64_t created_ns;                /* since 1970 */
+	uint64_t quota_bytes, quota_inodes; /* 0: none */
+	bool mount;                        /* it should be mounted whenever bough-fs runs */
+	char broken[BROKEN_SIZE];          /* why it can't be used; "": it can */
+	char *labels;                      /* a JSON object; NULL: none */
+	struct buf head_stack;             /* encoded sealed stack that `head` was saved from; may be empty */
+};
+void ws_row_done(struct ws_row *r);
+void ws_rows_free(struct ws_row *rows, size_t n);
+
+struct snap_row {
+	char id[ID_SIZE];
+	char workspace[ID_SIZE], parent[ID_SIZE]; /* "" for none; they may be gone */
+	int64_t created_ns;
+	struct digest manifest;
+	uint64_t files, bytes, stored_bytes;
+	char *message; /* NULL: none */
+	char *labels;  /* a JSON object; NULL: none */
+	char *names;   /* a JSON array, in order; NULL: none */
+};
+void snap_row_done(struct snap_row *r);
+void snap_rows_free(struct snap_row *rows, size_t n);
+
+#define auto_ws_row __attribute__((cleanup(ws_row_done))) struct ws_row
+#define auto_snap_row __attribute__((cleanup(snap_row_done))) struct snap_row
+
+struct catalog;
+/* Opens or makes `root`/catalog.db. Fails only where that is nobody's damage: no memory, no
+ * permission, a version from the future (-ENOTSUP). */
+int catalog_open(struct catalog **out, const char *root, struct err *err);
+void catalog_close(struct catalog *c); /* NULL allowed; checkpoints */
+/* What is wrong with it, or NULL; valid until catalog_rebuild. */
+const char *catalog_damage(struct catalog *c);
+/* Sets the present file aside (catalog.db.damaged-<time>) and begins with an empty one. */
+int catalog_rebuild(struct catalog *c, struct err *err);
+/* SQLite's own integrity check. The number of faults reported, or -errno. */
+int catalog_check(struct catalog *c, void (*report)(void *ctx, const char *what), void *ctx,
+		  struct err *err);
+/* Everything changed so far survives power loss. */
+int catalog_sync(struct catalog *c, struct err *err);
+
+struct catalog_counts {
+	uint64_t workspaces, mounted, broken, snapshots, names, bytes;
+};
+int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err);
+
+/* ---- workspaces ---- */
+
+/* By id or name. -ENOENT says so in words. */
+int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err);
+/* All, newest first. With `head_stack`s left out. */
+int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct err *err);
+/* All or none. -EEXIST names the name that is taken. */
+int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err);
+/* Writes the row's name, base, head, quota, mount, broken, labels; head_stack when `stack`. -ENOENT,
+ * -EEXIST. The caller holds the workspace's lease, or what it changes nobody else changes. */
+int catalog_ws_update(struct catalog *c, const struct ws_row *row, bool stack, struct err *err);
+int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct err *err);
+int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err);
+int catalog_ws_delete(struct catalog *c, const char *id, struct err *err);
+/* 1, 0 or -errno. */
+int catalog_ws_has_name(struct catalog *c, const char *name, struct err *err);
+
+/* ---- snapshots ---- */
+
+/* By id, name, or a unique beginning of the id. -ENOENT; -ENOTUNIQ (several begin so). */
+int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err);
+/* Newest first; of one workspace (id) unless NULL. */
+int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows,
+		      size_t *n, struct err *err);
+/* `id` and its line of parents. */
+int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
+		     struct err *err);
+/* The snapshot with its names and, when `ws` is not NULL, that workspace's head and head_stack:
+ * one transaction. -EEXIST: a name is another snapshot's. */
+int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const struct ws_row *ws,
+			struct err *err);
+/* Writes message, labels, names, parent and manifest. */
+int catalog_snap_update(struct catalog *c, const struct snap_row *row, struct err *err);
+/* Its children and the workspaces with it as head get its parent instead. Where `force` is
+ * false and there are any: -ENOTUNIQ naming one. */
+int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct err *err);
+/* Snapshots whose parent it is. */
+int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
+			  struct err *err);
+/* 1 and the snapshot that has the name (when `id` isn't NULL), 0, or -errno. */
+int catalog_snap_has_name(struct catalog *c, const char *name, char id[ID_SIZE], struct err *err);
+
+#endif

@@ -1,0 +1,436 @@
+/* The catalog's connection: opening, schema versions, damage, checkpoints. */
+#include "snapd/catalog_db.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+
+enum { WAL_PAGES = 1000 }; /* 4 MB: then it is copied back into the database */
+
+/* Each entry brings the schema from the version of its index to the next. Never change one
+ * that was released; append. */
+static const char *const migrations[] = {
+	"CREATE TABLE workspaces ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+	" name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL, base TEXT, head TEXT, parent TEXT,"
+	" quota_bytes INTEGER NOT NULL, quota_inodes INTEGER NOT NULL, mount INTEGER NOT NULL,"
+	" broken TEXT, labels TEXT, head_stack BLOB);"
+	"CREATE TABLE snapshots ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created INTEGER NOT NULL,"
+	" workspace TEXT, parent TEXT, manifest BLOB NOT NULL, files INTEGER NOT NULL,"
+	" bytes INTEGER NOT NULL, stored_bytes INTEGER NOT NULL, message TEXT, labels TEXT);"
+	"CREATE INDEX snapshots_parent ON snapshots(parent);"
+	"CREATE INDEX snapshots_workspace ON snapshots(workspace);"
+	"CREATE INDEX workspaces_head ON workspaces(head);"
+	"CREATE TABLE snapshot_names ("
+	" name TEXT PRIMARY KEY, snapshot TEXT NOT NULL, pos INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE INDEX snapshot_names_snapshot ON snapshot_names(snapshot);",
+};
+enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
+
+int db_error(struct catalog *c, int rc, struct err *err, const char *what)
+{
+	const char *text = c->db ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc);
+	int sys = c->db ? sqlite3_system_errno(c->db) : 0;
+	switch (rc & 0xff) {
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		if (!c->damage[0])
+			(void)snprintf(c->damage, sizeof(c->damage), "%s", text);
+		return err_set(err, -EUCLEAN,
+			       "the catalog %s is damaged (%s); bough fsck --repair makes it anew",
+			       c->path, text);
+	case SQLITE_FULL:
+		return err_set(err, -ENOSPC, "%s: no space for the catalog %s", what, c->path);
+	case SQLITE_NOMEM:
+		return err_set(err, -ENOMEM, "%s: out of memory", what);
+	case SQLITE_CONSTRAINT:
+		return err_set(err, -EEXIST, "%s: it exists already", what);
+	case SQLITE_READONLY:
+		return err_set(err, -EROFS, "%s: the catalog %s is read-only", what, c->path);
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return err_set(err, -EBUSY, "%s: another program holds the catalog %s", what,
+			       c->path);
+	case SQLITE_IOERR:
+		if (sys == ENOSPC || sys == EDQUOT)
+			return err_set(err, -ENOSPC, "%s: no space for the catalog %s", what,
+				       c->path);
+		/* fallthrough */
+	default:
+		return err_set(err, -EIO, "%s: catalog %s: %s", what, c->path, text);
+	}
+}
+
+static int damaged(struct catalog *c, struct err *err)
+{
+	return err_set(err, -EUCLEAN,
+		       "the catalog %s is damaged (%s); bough fsck --repair makes it anew", c->path,
+		       c->damage);
+}
+
+int db_lock(struct catalog *c, struct err *err)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->damage[0])
+		return 0;
+	int r = damaged(c, err);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+void db_unlock(struct catalog *c)
+{
+	pthread_mutex_unlock(&c->lock);
+}
+
+int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err)
+{
+	for (size_t i = 0; i < c->ncached; i++) {
+		if (c->cached[i].sql == sql) {
+			*out = c->cached[i].stmt;
+			return 0;
+		}
+	}
+	if (c->ncached == CATALOG_STATEMENTS)
+		return err_set(err, -ENOBUFS, "too many statements of the catalog");
+	sqlite3_stmt *st;
+	int rc = sqlite3_prepare_v3(c->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
+	if (rc != SQLITE_OK)
+		return db_error(c, rc, err, "prepare");
+	c->cached[c->ncached].sql = sql;
+	c->cached[c->ncached++].stmt = st;
+	*out = st;
+	return 0;
+}
+
+int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what)
+{
+	int rc = sqlite3_step(st), r = 0;
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		r = db_error(c, rc, err, what);
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	return r;
+}
+
+static int run_sql(struct catalog *c, const char *sql, struct err *err, const char *what)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, sql, err);
+	return r < 0 ? r : db_run(c, st, err, what);
+}
+
+int db_begin(struct catalog *c, struct err *err)
+{
+	return run_sql(c, "BEGIN IMMEDIATE", err, "begin");
+}
+
+int db_end(struct catalog *c, int r, struct err *err)
+{
+	int e = r < 0 ? 0 : run_sql(c, "COMMIT", err, "commit");
+	if (r < 0 || e < 0)
+		(void)run_sql(c, "ROLLBACK", NULL, "roll back"); /* the first failure is told */
+	return r < 0 ? r : e;
+}
+
+/* ---- checkpoints ---- */
+
+static int wal_grew(void *ctx, sqlite3 *db, const char *name, int pages)
+{
+	struct catalog *c = ctx; /* locked: it is called inside a commit */
+	if (pages >= WAL_PAGES && !c->want_checkpoint) {
+		c->want_checkpoint = true;
+		pthread_cond_broadcast(&c->wake);
+	}
+	return SQLITE_OK;
+}
+
+static void checkpoint(const char *path)
+{
+	sqlite3 *db = NULL;
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK) {
+		sqlite3_busy_timeout(db, 1000);
+		/* One that fails is tried again by the next commit; nothing is lost meanwhile. */
+		(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	}
+	sqlite3_close(db);
+}
+
+static void *checkpoint_thread(void *arg)
+{
+	struct catalog *c = arg;
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		while (!c->stop && !c->want_checkpoint)
+			pthread_cond_wait(&c->wake, &c->lock);
+		if (c->stop)
+			break;
+		c->checkpointing = true;
+		pthread_mutex_unlock(&c->lock);
+		checkpoint(c->path);
+		pthread_mutex_lock(&c->lock);
+		c->want_checkpoint = c->checkpointing = false;
+		pthread_cond_broadcast(&c->wake);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* ---- opening ---- */
+
+static int exec(struct catalog *c, const char *sql, struct err *err)
+{
+	int rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+	return rc == SQLITE_OK ? 0 : db_error(c, rc, err, "open the catalog");
+}
+
+static int schema_version(struct catalog *c, int *version, struct err *err)
+{
+	sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(c->db, "PRAGMA user_version", -1, &st, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		*version = sqlite3_column_int(st, 0);
+	sqlite3_finalize(st);
+	return rc == SQLITE_ROW ? 0 : db_error(c, rc, err, "read the catalog's version");
+}
+
+static int migrate(struct catalog *c, struct err *err)
+{
+	int version = 0;
+	int r = schema_version(c, &version, err);
+	if (r < 0)
+		return r;
+	if (version < 0 || version > SCHEMA_VERSION)
+		return err_set(err, -ENOTSUP,
+			       "the catalog %s has version %d; this boughd knows up to %d", c->path,
+			       version, SCHEMA_VERSION);
+	for (; version < SCHEMA_VERSION; version++) {
+		char pragma[64];
+		(void)snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %d", version + 1);
+		r = exec(c, "BEGIN IMMEDIATE", err);
+		if (r >= 0)
+			r = exec(c, migrations[version], err);
+		if (r >= 0)
+			r = exec(c, pragma, err);
+		if (r >= 0)
+			r = exec(c, "COMMIT", err);
+		if (r < 0)
+			return err_prefix(err, r, "bring the catalog to version %d", version + 1);
+	}
+	return 0;
+}
+
+static int check_sound(struct catalog *c, struct err *err)
+{
+	sqlite3_stmt *st = NULL;
+	int r = 0, rc = sqlite3_prepare_v2(c->db, "PRAGMA quick_check(1)", -1, &st, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(st);
+	if (rc != SQLITE_ROW) {
+		r = db_error(c, rc, err, "check the catalog");
+	} else {
+		const char *text = (const char *)sqlite3_column_text(st, 0);
+		if (!text || strcmp(text, "ok") != 0) {
+			(void)snprintf(c->damage, sizeof(c->damage), "%s", text ? text : "?");
+			r = damaged(c, err);
+		}
+	}
+	sqlite3_finalize(st);
+	return r;
+}
+
+/* The log's own descriptor, for catalog_sync. SQLite takes no POSIX locks on this file
+ * (they are on the database and -shm), so closing it does no harm. */
+static int open_wal(struct catalog *c, struct err *err)
+{
+	char path[4096];
+	if (snprintf(path, sizeof(path), "%s-wal", c->path) >= (int)sizeof(path))
+		return err_set(err, -ENAMETOOLONG, "the catalog's path is too long");
+	c->wal_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (c->wal_fd < 0)
+		return err_sys(err, -errno, "open %s", path);
+	auto_fd dir = open(c->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || fsync(dir) < 0)
+		return err_sys(err, -errno, "sync %s", c->root);
+	return 0;
+}
+
+static void db_close(struct catalog *c)
+{
+	for (size_t i = 0; i < c->ncached; i++)
+		sqlite3_finalize(c->cached[i].stmt);
+	c->ncached = 0;
+	sqlite3_close(c->db);
+	c->db = NULL;
+	if (c->wal_fd >= 0)
+		close(c->wal_fd);
+	c->wal_fd = -1;
+}
+
+static int db_open(struct catalog *c, struct err *err)
+{
+	int rc = sqlite3_open_v2(c->path, &c->db,
+				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+					 SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+				 NULL);
+	if (rc != SQLITE_OK)
+		return db_error(c, rc, err, "open the catalog");
+	sqlite3_extended_result_codes(c->db, 1);
+	sqlite3_busy_timeout(c->db, 5000);
+	int r = exec(c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+			"PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF", err);
+	if (r >= 0)
+		r = check_sound(c, err);
+	if (r >= 0)
+		r = migrate(c, err);
+	if (r >= 0)
+		r = open_wal(c, err); /* made by the reads above, where it wasn't there */
+	if (r >= 0)
+		sqlite3_wal_hook(c->db, wal_grew, c); /* in place of checkpoints in commits */
+	return r;
+}
+
+int catalog_open(struct catalog **out, const char *root, struct err *err)
+{
+	struct catalog *c = calloc(1, sizeof(*c));
+	if (!c || !(c->root = strdup(root)) || asprintf(&c->path, "%s/catalog.db", root) < 0) {
+		if (c)
+			free(c->root);
+		free(c);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->wake, NULL);
+	c->wal_fd = -1;
+	int r = db_open(c, err);
+	if (r < 0)
+		db_close(c);
+	if (r >= 0 || r == -EUCLEAN) {
+		r = -pthread_create(&c->thread, NULL, checkpoint_thread, c);
+		if (r == 0) {
+			*out = c;
+			return 0;
+		}
+		(void)err_sys(err, r, "start the catalog's thread");
+		db_close(c);
+	}
+	pthread_cond_destroy(&c->wake);
+	pthread_mutex_destroy(&c->lock);
+	free(c->path);
+	free(c->root);
+	free(c);
+	return r;
+}
+
+void catalog_close(struct catalog *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	pthread_cond_broadcast(&c->wake);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	db_close(c);
+	pthread_cond_destroy(&c->wake);
+	pthread_mutex_destroy(&c->lock);
+	free(c->path);
+	free(c->root);
+	free(c);
+}
+
+const char *catalog_damage(struct catalog *c)
+{
+	pthread_mutex_lock(&c->lock);
+	const char *d = c->damage[0] ? c->damage : NULL;
+	pthread_mutex_unlock(&c->lock);
+	return d;
+}
+
+static int set_aside(const char *path, const char *suffix, const char *stamp, struct err *err)
+{
+	char from[4096], to[4096];
+	if (snprintf(from, sizeof(from), "%s%s", path, suffix) >= (int)sizeof(from) ||
+	    snprintf(to, sizeof(to), "%s.damaged-%s%s", path, stamp, suffix) >= (int)sizeof(to))
+		return err_set(err, -ENAMETOOLONG, "the catalog's path is too long");
+	if (rename(from, to) < 0 && errno != ENOENT)
+		return err_sys(err, -errno, "set %s aside", from);
+	return 0;
+}
+
+int catalog_rebuild(struct catalog *c, struct err *err)
+{
+	char stamp[32];
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	(void)snprintf(stamp, sizeof(stamp), "%lld", (long long)now.tv_sec);
+	pthread_mutex_lock(&c->lock);
+	while (c->checkpointing)
+		pthread_cond_wait(&c->wake, &c->lock);
+	db_close(c);
+	/* The log first: an old log beside a new database must never be. */
+	int r = set_aside(c->path, "-wal", stamp, err);
+	if (r >= 0)
+		r = set_aside(c->path, "-shm", stamp, err);
+	if (r >= 0)
+		r = set_aside(c->path, "", stamp, err);
+	if (r >= 0) {
+		c->damage[0] = '\0';
+		r = db_open(c, err);
+	}
+	if (r < 0) {
+		db_close(c);
+		if (!c->damage[0])
+			(void)snprintf(c->damage, sizeof(c->damage), "it couldn't be made anew");
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int catalog_check(struct catalog *c, void (*report)(void *ctx, const char *what), void *ctx,
+		  struct err *err)
+{
+	int n = 0;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(c->db, "PRAGMA integrity_check(100)", -1, &st, NULL);
+	while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+		rc = sqlite3_step(st);
+		const char *text = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0)
+						    : NULL;
+		if (!text || strcmp(text, "ok") == 0)
+			continue;
+		report(ctx, text);
+		n++;
+	}
+	if (n > 0)
+		(void)snprintf(c->damage, sizeof(c->damage), "the integrity check failed");
+	r = rc == SQLITE_DONE ? n : db_error(c, rc, err, "check the catalog");
+	sqlite3_finalize(st);
+	db_unlock(c);
+	return r;
+}
+
+int catalog_sync(struct catalog *c, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	auto_fd fd = fcntl(c->wal_fd, F_DUPFD_CLOEXEC, 3);
+	r = fd < 0 ? -errno : 0;
+	db_unlock(c); /* others commit while the disk works */
+	if (r >= 0 && fdatasync(fd) < 0)
+		r = -errno;
+	return r < 0 ? err_sys(err, r, "sync the catalog") : 0;
+}

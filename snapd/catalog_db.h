@@ -1,0 +1,48 @@
+/* What the catalog's files share: one SQLite connection under a lock. Not for others. */
+#ifndef BOUGH_SNAPD_CATALOG_DB_H
+#define BOUGH_SNAPD_CATALOG_DB_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include "snapd/catalog.h"
+
+enum { CATALOG_STATEMENTS = 48 };
+
+struct catalog {
+	char *root, *path;
+	pthread_mutex_t lock; /* all below */
+	sqlite3 *db;          /* NULL while damaged */
+	int wal_fd;
+	char damage[256];     /* "": sound */
+	struct {
+		const char *sql; /* literals: compared by address */
+		sqlite3_stmt *stmt;
+	} cached[CATALOG_STATEMENTS];
+	size_t ncached;
+	pthread_cond_t wake;  /* of the checkpoint thread, and of who waits for it */
+	pthread_t thread;
+	bool stop, want_checkpoint, checkpointing;
+};
+
+/* Locks, or -EUCLEAN (and unlocked) while the catalog is damaged. */
+int db_lock(struct catalog *c, struct err *err);
+void db_unlock(struct catalog *c);
+/* The result for SQLite's `rc`, in words; remembers damage. The lock is held. */
+int db_error(struct catalog *c, int rc, struct err *err, const char *what);
+/* A prepared statement, reset; `sql` is a literal. Owned by the catalog. */
+int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err);
+/* Steps a statement that gives no rows, and resets it. -EEXIST for a broken UNIQUE. */
+int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
+int db_begin(struct catalog *c, struct err *err);
+/* Commits where r >= 0, else rolls back; returns r or the commit's failure. */
+int db_end(struct catalog *c, int r, struct err *err);
+
+static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" and NULL: NULL */
+{
+	if (s && *s)
+		sqlite3_bind_text(st, i, s, -1, SQLITE_STATIC);
+	else
+		sqlite3_bind_null(st, i);
+}
+
+#endif

@@ -1,0 +1,440 @@
+/* Rows of snapshots. */
+#include "snapd/catalog.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/catalog_db.h"
+
+enum { LOG_MAX = 100000 }; /* a line of snapshots longer than this is cut: it is a cycle, or absurd */
+
+#define SNAP_COLUMNS \
+	"s.id, s.workspace, s.parent, s.created, s.manifest, s.files, s.bytes, s.stored_bytes," \
+	" s.message, s.labels, (SELECT json_group_array(n.name) FROM (SELECT name FROM" \
+	" snapshot_names WHERE snapshot = s.id ORDER BY pos) n)"
+
+void snap_row_done(struct snap_row *r)
+{
+	free(r->message);
+	free(r->labels);
+	free(r->names);
+	memset(r, 0, sizeof(*r));
+}
+
+void snap_rows_free(struct snap_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		snap_row_done(&rows[i]);
+	free(rows);
+}
+
+static int copy_text(sqlite3_stmt *st, int i, char **out)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	*out = s ? strdup(s) : NULL;
+	return s && !*out ? -ENOMEM : 0;
+}
+
+static void column_id(sqlite3_stmt *st, int i, char out[ID_SIZE])
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, ID_SIZE, "%s", s ? s : "");
+}
+
+static int read_snap(sqlite3_stmt *st, struct snap_row *r)
+{
+	memset(r, 0, sizeof(*r));
+	column_id(st, 0, r->id);
+	column_id(st, 1, r->workspace);
+	column_id(st, 2, r->parent);
+	r->created_ns = sqlite3_column_int64(st, 3);
+	const void *m = sqlite3_column_blob(st, 4);
+	if (m && sqlite3_column_bytes(st, 4) == (int)sizeof(r->manifest.b))
+		memcpy(r->manifest.b, m, sizeof(r->manifest.b));
+	r->files = (uint64_t)sqlite3_column_int64(st, 5);
+	r->bytes = (uint64_t)sqlite3_column_int64(st, 6);
+	r->stored_bytes = (uint64_t)sqlite3_column_int64(st, 7);
+	int e = copy_text(st, 8, &r->message);
+	e |= copy_text(st, 9, &r->labels);
+	e |= copy_text(st, 10, &r->names);
+	if (e < 0) {
+		snap_row_done(r);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Runs a bound SELECT of SNAP_COLUMNS to its end. The lock is held. */
+static int read_snaps(struct catalog *c, sqlite3_stmt *st, struct snap_row **rows, size_t *n,
+		      struct err *err)
+{
+	struct snap_row *all = NULL;
+	size_t count = 0, cap = 0;
+	int r = 0, rc;
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		if (count == cap) {
+			size_t want = cap ? cap * 2 : 16;
+			struct snap_row *p = reallocarray(all, want, sizeof(*p));
+			if (p) {
+				all = p;
+				cap = want;
+			} else {
+				r = -ENOMEM;
+			}
+		}
+		if (r >= 0)
+			r = read_snap(st, &all[count]);
+		if (r < 0) {
+			(void)err_set(err, r, "out of memory");
+			break;
+		}
+		count++;
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "list snapshots");
+	sqlite3_reset(st);
+	if (r < 0) {
+		snap_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+/* SELECT with one text parameter (or none: key NULL). */
+static int select_snaps(struct catalog *c, const char *sql, const char *key,
+			struct snap_row **rows, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, sql, err);
+	if (r >= 0) {
+		if (key)
+			sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+		r = read_snaps(c, st, rows, n, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+/* The only row of `rows`, moved to *out. */
+static int only(struct snap_row *rows, size_t n, const char *key, struct snap_row *out,
+		struct err *err)
+{
+	if (n == 1) {
+		*out = rows[0];
+		free(rows);
+		return 0;
+	}
+	snap_rows_free(rows, n);
+	if (n == 0)
+		return err_set(err, -ENOENT, "no snapshot \"%s\"", key);
+	return err_set(err, -ENOTUNIQ, "several snapshots' ids begin with \"%s\"", key);
+}
+
+int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err)
+{
+	struct snap_row *rows;
+	size_t n;
+	int r = select_snaps(c,
+			     "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE id = ?1 OR id ="
+			     " (SELECT snapshot FROM snapshot_names WHERE name = ?1)",
+			     key, &rows, &n, err);
+	if (r < 0)
+		return r;
+	if (n > 0 || strlen(key) < ID_PREFIX_MIN || strncmp(key, "sn_", 3) != 0)
+		return only(rows, n, key, out, err);
+	snap_rows_free(rows, n);
+	/* '~' sorts behind all characters of ids, which have no wildcard's meaning here. */
+	r = select_snaps(c,
+			 "SELECT " SNAP_COLUMNS " FROM snapshots s"
+			 " WHERE id >= ?1 AND id < ?1 || '~' LIMIT 2",
+			 key, &rows, &n, err);
+	return r < 0 ? r : only(rows, n, key, out, err);
+}
+
+int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows, size_t *n,
+		      struct err *err)
+{
+	if (workspace)
+		return select_snaps(c,
+				    "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE workspace = ?1"
+				    " ORDER BY created DESC, seq DESC",
+				    workspace, rows, n, err);
+	return select_snaps(c,
+			    "SELECT " SNAP_COLUMNS
+			    " FROM snapshots s ORDER BY created DESC, seq DESC",
+			    NULL, rows, n, err);
+}
+
+int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
+			  struct err *err)
+{
+	return select_snaps(c, "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE parent = ?1", id,
+			    rows, n, err);
+}
+
+int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
+		     struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "WITH RECURSIVE line(id, depth) AS (VALUES (?1, 0) UNION ALL"
+		       " SELECT p.parent, line.depth + 1 FROM line JOIN snapshots p ON p.id = line.id"
+		       " WHERE p.parent IS NOT NULL LIMIT ?2)"
+		       "SELECT " SNAP_COLUMNS
+		       " FROM line JOIN snapshots s ON s.id = line.id ORDER BY line.depth",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+		sqlite3_bind_int(st, 2, LOG_MAX);
+		r = read_snaps(c, st, rows, n, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+/* ---- names ---- */
+
+static int name_owner(struct catalog *c, const char *name, char id[ID_SIZE], struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, "SELECT snapshot FROM snapshot_names WHERE name = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		column_id(st, 0, id);
+	r = rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : db_error(c, rc, err, "look up a name");
+	sqlite3_reset(st);
+	return r;
+}
+
+int catalog_snap_has_name(struct catalog *c, const char *name, char id[ID_SIZE], struct err *err)
+{
+	char own[ID_SIZE];
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = name_owner(c, name, id ? id : own, err);
+	db_unlock(c);
+	return r;
+}
+
+static int put_name(struct catalog *c, const char *id, const char *name, size_t pos,
+		    struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "INSERT INTO snapshot_names (name, snapshot, pos) VALUES (?1, ?2, ?3)",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, id, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 3, (sqlite3_int64)pos);
+	r = db_run(c, st, err, "name a snapshot");
+	if (r == -EEXIST)
+		(void)err_set(err, r, "there is a snapshot \"%s\" already", name);
+	return r;
+}
+
+/* Replaces the names of a snapshot by those of a JSON array (NULL: none). */
+static int put_names(struct catalog *c, const char *id, const char *names, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, "DELETE FROM snapshot_names WHERE snapshot = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	r = db_run(c, st, err, "name a snapshot");
+	if (r < 0 || !names)
+		return r;
+	json_t *list = json_loads(names, 0, NULL), *one;
+	size_t i;
+	if (!json_is_array(list))
+		r = err_set(err, -EINVAL, "a snapshot's names aren't a list");
+	else
+		json_array_foreach(list, i, one) {
+			if (r >= 0)
+				r = put_name(c, id, json_string_value(one), i, err);
+		}
+	json_decref(list);
+	return r;
+}
+
+/* ---- changes ---- */
+
+static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "INSERT INTO snapshots (id, created, workspace, parent, manifest, files,"
+			   " bytes, stored_bytes, message, labels)"
+			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, s->id, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 2, s->created_ns);
+	db_bind_text(st, 3, s->workspace);
+	db_bind_text(st, 4, s->parent);
+	sqlite3_bind_blob(st, 5, s->manifest.b, sizeof(s->manifest.b), SQLITE_STATIC);
+	sqlite3_bind_int64(st, 6, (sqlite3_int64)s->files);
+	sqlite3_bind_int64(st, 7, (sqlite3_int64)s->bytes);
+	sqlite3_bind_int64(st, 8, (sqlite3_int64)s->stored_bytes);
+	db_bind_text(st, 9, s->message);
+	db_bind_text(st, 10, s->labels);
+	return db_run(c, st, err, "insert a snapshot");
+}
+
+static int set_head(struct catalog *c, const struct ws_row *w, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "UPDATE workspaces SET head = ?2, head_stack = ?3 WHERE id = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
+	db_bind_text(st, 2, w->head);
+	sqlite3_bind_blob64(st, 3, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
+	return db_run(c, st, err, "move a workspace's head");
+}
+
+int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const struct ws_row *ws,
+			struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = insert_snap(c, row, err);
+		if (r >= 0)
+			r = put_names(c, row->id, row->names, err);
+		if (r >= 0 && ws)
+			r = set_head(c, ws, err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+static int update_snap(struct catalog *c, const struct snap_row *s, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "UPDATE snapshots SET message = ?2, labels = ?3, parent = ?4,"
+			   " manifest = ?5 WHERE id = ?1",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, s->id, -1, SQLITE_STATIC);
+	db_bind_text(st, 2, s->message);
+	db_bind_text(st, 3, s->labels);
+	db_bind_text(st, 4, s->parent);
+	sqlite3_bind_blob(st, 5, s->manifest.b, sizeof(s->manifest.b), SQLITE_STATIC);
+	r = db_run(c, st, err, "change a snapshot");
+	if (r >= 0 && sqlite3_changes(c->db) == 0)
+		r = err_set(err, -ENOENT, "no snapshot \"%s\"", s->id);
+	return r;
+}
+
+int catalog_snap_update(struct catalog *c, const struct snap_row *row, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = update_snap(c, row, err);
+		if (r >= 0)
+			r = put_names(c, row->id, row->names, err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+/* Who would lose the snapshot: a workspace's head, or a child. */
+static int refuse_used(struct catalog *c, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "SELECT 'workspace ' || name || ' has it as head' FROM workspaces"
+			   " WHERE head = ?1 UNION ALL SELECT 'it is the parent of ' || id"
+			   " FROM snapshots WHERE parent = ?1 LIMIT 1",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		r = err_set(err, -ENOTUNIQ, "snapshot %s is needed: %s", id,
+			    (const char *)sqlite3_column_text(st, 0));
+	else if (rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "look for who needs a snapshot");
+	sqlite3_reset(st);
+	return r;
+}
+
+/* One statement whose only parameter is the snapshot's id. */
+static int with_id(struct catalog *c, const char *sql, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, sql, err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	return db_run(c, st, err, "delete a snapshot");
+}
+
+static int delete_snap(struct catalog *c, const char *id, struct err *err)
+{
+	int r = with_id(c,
+			"UPDATE snapshots SET parent = (SELECT parent FROM snapshots WHERE id = ?1)"
+			" WHERE parent = ?1",
+			id, err);
+	/* Without the stack it came from, the next save can't say "unchanged": it saves. */
+	if (r >= 0)
+		r = with_id(c,
+			    "UPDATE workspaces SET head_stack = NULL, head ="
+			    " (SELECT parent FROM snapshots WHERE id = ?1) WHERE head = ?1",
+			    id, err);
+	if (r >= 0)
+		r = with_id(c,
+			    "UPDATE workspaces SET base = NULL WHERE base = ?1", id, err);
+	if (r >= 0)
+		r = with_id(c, "DELETE FROM snapshot_names WHERE snapshot = ?1", id, err);
+	if (r >= 0)
+		r = with_id(c, "DELETE FROM snapshots WHERE id = ?1", id, err);
+	if (r >= 0 && sqlite3_changes(c->db) == 0)
+		r = err_set(err, -ENOENT, "no snapshot \"%s\"", id);
+	return r;
+}
+
+int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = force ? 0 : refuse_used(c, id, err);
+		if (r >= 0)
+			r = delete_snap(c, id, err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}

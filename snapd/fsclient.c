@@ -1,0 +1,396 @@
+#include "snapd/fsclient.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/frame.h"
+#include "fs/base/hash.h"
+
+struct fsclient {
+	char *path;
+	pthread_mutex_t lock;
+	pthread_cond_t moved; /* the gate */
+	bool open;
+	char why[256];     /* closed for a reason: don't wait */
+	uint64_t epoch;    /* one more whenever the gate closes: older connections are dead */
+	int idle[FSCLIENT_IDLE];
+	unsigned nidle;
+};
+
+int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err)
+{
+	struct fsclient *fc = calloc(1, sizeof(*fc));
+	if (!fc || !(fc->path = strdup(socket_path))) {
+		free(fc);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	pthread_condattr_t attr;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&fc->moved, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&fc->lock, NULL);
+	*out = fc;
+	return 0;
+}
+
+static void close_idle(struct fsclient *fc)
+{
+	while (fc->nidle > 0)
+		close(fc->idle[--fc->nidle]);
+}
+
+void fsclient_free(struct fsclient *fc)
+{
+	if (!fc)
+		return;
+	close_idle(fc);
+	pthread_cond_destroy(&fc->moved);
+	pthread_mutex_destroy(&fc->lock);
+	free(fc->path);
+	free(fc);
+}
+
+/* ---- the gate ---- */
+
+void fsclient_open_gate(struct fsclient *fc)
+{
+	pthread_mutex_lock(&fc->lock);
+	fc->open = true;
+	fc->why[0] = '\0';
+	pthread_cond_broadcast(&fc->moved);
+	pthread_mutex_unlock(&fc->lock);
+}
+
+void fsclient_close_gate(struct fsclient *fc, const char *why)
+{
+	pthread_mutex_lock(&fc->lock);
+	fc->open = false;
+	fc->epoch++;
+	(void)snprintf(fc->why, sizeof(fc->why), "%s", why ? why : "");
+	close_idle(fc);
+	pthread_cond_broadcast(&fc->moved);
+	pthread_mutex_unlock(&fc->lock);
+}
+
+static int pass_gate(struct fsclient *fc, struct err *err)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += FSCLIENT_WAIT_MS / 1000;
+	int r = 0;
+	pthread_mutex_lock(&fc->lock);
+	while (!fc->open && !fc->why[0] && r == 0)
+		r = pthread_cond_timedwait(&fc->moved, &fc->lock, &until);
+	if (fc->open)
+		r = 0;
+	else
+		r = err_set(err, -ECONNREFUSED, "%s", fc->why[0] ? fc->why :
+			    "bough-fs isn't running yet; try again");
+	pthread_mutex_unlock(&fc->lock);
+	return r;
+}
+
+/* ---- connections ---- */
+
+static int get_connection(struct fsclient *fc, uint64_t *epoch, struct err *err)
+{
+	int fd = -1;
+	pthread_mutex_lock(&fc->lock);
+	*epoch = fc->epoch;
+	if (fc->nidle > 0)
+		fd = fc->idle[--fc->nidle];
+	pthread_mutex_unlock(&fc->lock);
+	return fd >= 0 ? fd : frame_connect(fc->path, err);
+}
+
+static void keep_connection(struct fsclient *fc, int fd, uint64_t epoch)
+{
+	pthread_mutex_lock(&fc->lock);
+	if (epoch == fc->epoch && fc->nidle < FSCLIENT_IDLE) {
+		fc->idle[fc->nidle++] = fd;
+		fd = -1;
+	}
+	pthread_mutex_unlock(&fc->lock);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int add_text(const char *text, size_t n, void *ctx)
+{
+	buf_add(ctx, text, n);
+	return 0;
+}
+
+static int wait_answer(int fd, const char *op, struct err *err)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int n;
+	do
+		n = poll(&p, 1, FSCLIENT_ANSWER_MS);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_sys(err, -errno, "wait for bough-fs");
+	if (n == 0)
+		return err_set(err, -ETIMEDOUT, "bough-fs doesn't answer %s", op);
+	return 0;
+}
+
+/* -ECONNRESET: the peer went away, before or after it did what was asked. */
+static int exchange(int fd, const char *op, struct frame *f, struct err *err)
+{
+	int r = frame_send(fd, f, err);
+	if (r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
+		return err_set(err, -ECONNRESET, "bough-fs ended before %s", op);
+	if (r < 0)
+		return err_prefix(err, r, "%s", op);
+	r = wait_answer(fd, op, err);
+	if (r < 0)
+		return r;
+	r = frame_recv(fd, f, err);
+	if (r == 0 || r == -ECONNRESET)
+		return err_set(err, -ECONNRESET, "bough-fs ended during %s", op);
+	return r < 0 ? err_prefix(err, r, "answer to %s", op) : 0;
+}
+
+static int judge(json_t *answer, const char *op, struct err *err)
+{
+	const json_t *e = json_object_get(answer, "error");
+	if (json_is_true(json_object_get(answer, "ok")))
+		return 0;
+	int code = (int)json_integer_value(json_object_get(e, "errno"));
+	const char *text = json_string_value(json_object_get(e, "text"));
+	if (!json_is_object(e) || code <= 0 || code > 4095)
+		return err_set(err, -EPROTO, "bough-fs answered %s with nonsense", op);
+	return text && *text ? err_set(err, -code, "%s", text) : err_sys(err, -code, "%s", op);
+}
+
+static int direct(struct fsclient *fc, const json_t *request, json_t **answer, struct err *err)
+{
+	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
+	const char *op = json_string_value(json_object_get(request, "op"));
+	uint64_t epoch;
+	(void)json_dump_callback(request, add_text, &f.text, JSON_COMPACT); /* buf remembers */
+	if (buf_error(&f.text) || !op)
+		return err_set(err, -ENOMEM, "out of memory");
+	auto_fd fd = get_connection(fc, &epoch, err);
+	if (fd == -ENOENT || fd == -ECONNREFUSED)
+		return err_set(err, -ECONNRESET, "bough-fs isn't running");
+	if (fd < 0)
+		return fd;
+	int r = exchange(fd, op, &f, err);
+	if (r < 0)
+		return r;
+	json_t *j = json_loadb((const char *)f.text.data, f.text.len, 0, NULL);
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return err_set(err, -EPROTO, "bough-fs answered %s with nonsense", op);
+	}
+	keep_connection(fc, steal_fd(&fd), epoch);
+	r = judge(j, op, err);
+	if (r >= 0 && answer)
+		*answer = json_incref(j);
+	json_decref(j);
+	return r;
+}
+
+int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err)
+{
+	int r = request ? direct(fc, request, answer, err) : err_set(err, -ENOMEM, "out of memory");
+	json_decref(request);
+	return r;
+}
+
+int fsclient_call(struct fsclient *fc, json_t *request, bool again, json_t **answer,
+		  struct err *err)
+{
+	int r = request ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r >= 0)
+		r = direct(fc, request, answer, err);
+	for (int i = 0; r == -ECONNRESET && again && i < 3; i++) {
+		/* The supervisor may not have seen the death yet. */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000L << i }, NULL);
+		r = pass_gate(fc, err);
+		if (r >= 0)
+			r = direct(fc, request, answer, err);
+	}
+	json_decref(request);
+	return r;
+}
+
+/* ---- operations ---- */
+
+static json_t *stack_hex(const struct stack *s)
+{
+	auto_buf b = { 0 };
+	stack_encode(s, &b);
+	auto_free char *hex = buf_error(&b) ? NULL : malloc(2 * b.len + 1);
+	if (!hex)
+		return NULL;
+	hex_encode(hex, b.data, b.len);
+	return json_string(hex);
+}
+
+static int take_stack(json_t *answer, struct stack *out, struct err *err)
+{
+	const char *hex = json_string_value(json_object_get(answer, "stack"));
+	size_t len = hex ? strlen(hex) / 2 : 0;
+	auto_free uint8_t *bytes = malloc(len ? len : 1);
+	int r = !bytes ? -ENOMEM : 0;
+	if (r >= 0 && (!hex || hex_decode(bytes, len, hex) < 0))
+		r = -EBADMSG;
+	if (r >= 0)
+		r = stack_decode(out, bytes, len);
+	json_decref(answer);
+	return r < 0 ? err_sys(err, r, "bough-fs gave a bad stack") : 0;
+}
+
+static json_t *number(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+static json_t *new_workspace(const struct fs_new *w)
+{
+	json_t *j = json_pack("{s:s, s:o, s:o}", "id", w->id, "bytes", number(w->bytes), "inodes",
+			      number(w->inodes));
+	if (j && w->path && json_object_set_new(j, "path", json_string(w->path)) < 0) {
+		json_decref(j);
+		j = NULL;
+	}
+	return j;
+}
+
+int fs_create(struct fsclient *fc, const struct fs_new *w, const struct stack *stack, uid_t uid,
+	      gid_t gid, struct err *err)
+{
+	json_t *rq = new_workspace(w);
+	int bad = json_object_set_new(rq, "op", json_string("create"));
+	bad |= json_object_set_new(rq, "uid", json_integer(uid));
+	bad |= json_object_set_new(rq, "gid", json_integer(gid));
+	if (stack)
+		bad |= json_object_set_new(rq, "stack", stack_hex(stack));
+	if (bad) {
+		json_decref(rq);
+		rq = NULL;
+	}
+	return fsclient_call(fc, rq, false, NULL, err);
+}
+
+int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, size_t n,
+	    uint64_t *pause_ns, struct err *err)
+{
+	json_t *list = json_array(), *answer;
+	int bad = list ? 0 : -1;
+	for (size_t i = 0; i < n; i++)
+		bad |= json_array_append_new(list, new_workspace(&children[i]));
+	if (bad) {
+		json_decref(list);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	int r = fsclient_call(fc,
+			      json_pack("{s:s, s:s, s:o}", "op", "fork", "id", id, "children", list),
+			      false, &answer, err);
+	if (r < 0)
+		return r;
+	*pause_ns = (uint64_t)json_integer_value(json_object_get(answer, "pause_ns"));
+	json_decref(answer);
+	return 0;
+}
+
+int fs_mount(struct fsclient *fc, const char *id, const char *path, struct err *err)
+{
+	return fsclient_call(fc, json_pack("{s:s, s:s, s:s}", "op", "mount", "id", id, "path", path),
+			     true, NULL, err);
+}
+
+int fs_umount(struct fsclient *fc, const char *id, bool *busy, struct err *err)
+{
+	json_t *answer;
+	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "umount", "id", id), true, &answer,
+			      err);
+	if (r < 0)
+		return r;
+	*busy = json_is_true(json_object_get(answer, "busy"));
+	json_decref(answer);
+	return 0;
+}
+
+static int ask_stack(struct fsclient *fc, const char *op, const char *id, struct stack *out,
+		     struct err *err)
+{
+	json_t *answer;
+	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", op, "id", id), true, &answer, err);
+	return r < 0 ? r : take_stack(answer, out, err);
+}
+
+int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *err)
+{
+	return ask_stack(fc, "seal", id, out, err);
+}
+
+int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err)
+{
+	return ask_stack(fc, "stack", id, out, err);
+}
+
+int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
+	       const struct stack *with, struct err *err)
+{
+	return fsclient_call(fc,
+			     json_pack("{s:s, s:s, s:o, s:o}", "op", "replace", "id", id, "old",
+				       stack_hex(old), "new", stack_hex(with)),
+			     false, NULL, err);
+}
+
+int fs_restore(struct fsclient *fc, const char *id, const struct stack *to, struct err *err)
+{
+	return fsclient_call(fc,
+			     json_pack("{s:s, s:s, s:o}", "op", "restore", "id", id, "stack",
+				       stack_hex(to)),
+			     false, NULL, err);
+}
+
+int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)
+{
+	return fsclient_call(fc,
+			     json_pack("{s:s, s:s, s:o, s:o}", "op", "limits", "id", id, "bytes",
+				       number(bytes), "inodes", number(inodes)),
+			     true, NULL, err);
+}
+
+int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err)
+{
+	json_t *a;
+	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "usage", "id", id), true, &a, err);
+	if (r < 0)
+		return r;
+	*out = (struct fs_usage){
+		.bytes = json_integer_value(json_object_get(a, "bytes")),
+		.inodes = json_integer_value(json_object_get(a, "inodes")),
+		.records = (uint64_t)json_integer_value(json_object_get(a, "records")),
+		.layers = (uint64_t)json_integer_value(json_object_get(a, "layers")),
+		.memory_bytes = (uint64_t)json_integer_value(json_object_get(a, "memory_bytes")),
+		.files = (uint64_t)json_integer_value(json_object_get(a, "files")),
+		.mounted = json_is_true(json_object_get(a, "mounted")),
+	};
+	json_decref(a);
+	return 0;
+}
+
+int fs_delete(struct fsclient *fc, const char *id, struct err *err)
+{
+	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+int fs_stats(struct fsclient *fc, json_t **out, struct err *err)
+{
+	return fsclient_call(fc, json_pack("{s:s}", "op", "stats"), true, out, err);
+}

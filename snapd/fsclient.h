@@ -1,0 +1,66 @@
+/* boughd's side of the control protocol (fs/mount/ctl.h): a small pool of connections to
+ * bough-fs, and one function for each operation.
+ *
+ * Calls wait while bough-fs is being started (the supervisor opens and closes the gate), and
+ * fail with -ECONNREFUSED and the reason when it can't be. When bough-fs dies under a call, one that may be
+ * repeated is repeated once it is back; create, fork, restore and replace give -ECONNRESET.
+ *
+ * Threads: any; each call under way has a connection of its own. */
+#ifndef BOUGH_SNAPD_FSCLIENT_H
+#define BOUGH_SNAPD_FSCLIENT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "fs/base/err.h"
+#include "fs/work/stack.h"
+
+enum {
+	FSCLIENT_WAIT_MS = 20000,    /* for bough-fs to be up; a restart takes some 100 ms */
+	FSCLIENT_ANSWER_MS = 300000, /* one call: opening a workspace may replay a long journal */
+	FSCLIENT_IDLE = 8,           /* connections kept */
+};
+
+struct fsclient;
+int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err);
+void fsclient_free(struct fsclient *fc); /* no call is under way; NULL allowed */
+
+/* For the supervisor. A closed gate with a reason fails waiting calls at once; with NULL they
+ * wait. All idle connections go when the gate closes. */
+void fsclient_open_gate(struct fsclient *fc);
+void fsclient_close_gate(struct fsclient *fc, const char *why);
+/* One request, past the gate, never repeated. `request` is taken over; *answer (NULL allowed)
+ * is the caller's. The error of an answer is returned as its -errno and text. */
+int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err);
+/* The same through the gate; `again`: it may be repeated. */
+int fsclient_call(struct fsclient *fc, json_t *request, bool again, json_t **answer,
+		  struct err *err);
+
+struct fs_new {
+	const char *id, *path; /* path NULL: not mounted */
+	uint64_t bytes, inodes; /* quota; 0: none */
+};
+struct fs_usage {
+	int64_t bytes, inodes;
+	uint64_t records, layers, memory_bytes, files;
+	bool mounted;
+};
+int fs_create(struct fsclient *fc, const struct fs_new *w, const struct stack *stack, uid_t uid,
+	      gid_t gid, struct err *err); /* stack NULL: empty */
+int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, size_t n,
+	    uint64_t *pause_ns, struct err *err);
+int fs_mount(struct fsclient *fc, const char *id, const char *path, struct err *err);
+int fs_umount(struct fsclient *fc, const char *id, bool *busy, struct err *err);
+int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
+int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
+int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
+	       const struct stack *with, struct err *err);
+int fs_restore(struct fsclient *fc, const char *id, const struct stack *to, struct err *err);
+int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
+	      struct err *err);
+int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err);
+int fs_delete(struct fsclient *fc, const char *id, struct err *err);
+int fs_stats(struct fsclient *fc, json_t **out, struct err *err);
+
+#endif

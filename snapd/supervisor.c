@@ -1,0 +1,468 @@
+#include "snapd/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/frame.h"
+#include "fs/base/log.h"
+
+enum { QUIT_WAIT_MS = 20000, READY_AGAIN_MS = 5000 };
+
+extern char **environ;
+
+struct supervisor {
+	char *root, *binary, *socket, *log;
+	struct supervisor_options opt;
+	pthread_t thread;
+	int wake; /* eventfd: stop or quit was asked for */
+
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t changed;
+	struct supervisor_status status;
+	bool stop, quit, ended;
+
+	/* the thread's own */
+	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
+	uint64_t died_ms[SUPERVISOR_DEATHS];
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static bool asked_to_end(struct supervisor *s)
+{
+	pthread_mutex_lock(&s->lock);
+	bool end = s->stop || s->quit;
+	pthread_mutex_unlock(&s->lock);
+	return end;
+}
+
+/* Sleeps, unless asked to end. */
+static void rest(struct supervisor *s, int ms)
+{
+	struct pollfd p = { .fd = s->wake, .events = POLLIN };
+	(void)poll(&p, 1, ms); /* woken early: the caller looks why */
+}
+
+static void set_problem(struct supervisor *s, const char *text)
+{
+	pthread_mutex_lock(&s->lock);
+	s->status.up = false;
+	(void)snprintf(s->status.problem, sizeof(s->status.problem), "%s", text);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- starting ---- */
+
+static int open_log(struct supervisor *s)
+{
+	struct stat st;
+	char old[4096];
+	if (stat(s->log, &st) == 0 && st.st_size > SUPERVISOR_LOG_BYTES &&
+	    snprintf(old, sizeof(old), "%s.1", s->log) < (int)sizeof(old))
+		(void)rename(s->log, old); /* a log that can't be moved goes on growing */
+	int fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+static int spawn(struct supervisor *s, struct err *err)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	char *argv[] = { s->binary, (char[]){ "--root" }, s->root, NULL };
+	auto_fd log = open_log(s);
+	if (log < 0)
+		return err_sys(err, log, "open %s", s->log);
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, log, 1);
+	posix_spawn_file_actions_adddup2(&files, log, 2);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+						POSIX_SPAWN_SETSIGDEF);
+	int r = -posix_spawn(&s->child, s->binary, &files, &attr, argv, environ);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
+	if (r < 0) {
+		s->child = 0;
+		return err_sys(err, r, "start %s", s->binary);
+	}
+	pthread_mutex_lock(&s->lock);
+	s->status.starts++;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+static void describe_end(int status, char *out, size_t size)
+{
+	if (WIFSIGNALED(status))
+		(void)snprintf(out, size, "by signal %d (%s)", WTERMSIG(status),
+			       strsignal(WTERMSIG(status)));
+	else
+		(void)snprintf(out, size, "with status %d", WEXITSTATUS(status));
+}
+
+/* True when our child has ended (and is reaped); why in words. */
+static bool child_ended(struct supervisor *s, bool wait, char *why, size_t size)
+{
+	int status;
+	if (s->child == 0)
+		return false;
+	pid_t pid = waitpid(s->child, &status, wait ? 0 : WNOHANG);
+	if (pid == 0 || (pid < 0 && errno == EINTR))
+		return false;
+	s->child = 0;
+	if (pid > 0)
+		describe_end(status, why, size);
+	else
+		(void)snprintf(why, size, "unseen");
+	return true;
+}
+
+/* The last line of bough-fs's log, to say why it didn't start. */
+static void last_words(struct supervisor *s, char *out, size_t size)
+{
+	char tail[1024];
+	struct stat st;
+	out[0] = '\0';
+	auto_fd fd = open(s->log, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return;
+	off_t from = st.st_size > (off_t)sizeof(tail) - 1 ? st.st_size - (off_t)sizeof(tail) + 1 : 0;
+	ssize_t n = pread(fd, tail, sizeof(tail) - 1, from);
+	while (n > 0 && tail[n - 1] == '\n')
+		n--;
+	if (n <= 0)
+		return;
+	tail[n] = '\0';
+	const char *line = strrchr(tail, '\n');
+	(void)snprintf(out, size, "%.*s", (int)size - 1, line ? line + 1 : tail);
+}
+
+/* ---- the connection that is watched ---- */
+
+/* Says hello; the descriptor, or -errno. */
+static int greet(struct supervisor *s, int *pid, struct err *err)
+{
+	static const char hello[] = "{\"op\":\"hello\"}";
+	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
+	auto_fd fd = frame_connect(s->socket, err);
+	if (fd < 0)
+		return fd;
+	buf_add(&f.text, hello, sizeof(hello) - 1);
+	int r = frame_send(fd, &f, err);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	if (r >= 0 && poll(&p, 1, SUPERVISOR_START_MS) <= 0)
+		r = err_set(err, -ETIMEDOUT, "bough-fs doesn't answer");
+	if (r >= 0)
+		r = frame_recv(fd, &f, err);
+	if (r == 0)
+		r = err_set(err, -ECONNRESET, "bough-fs hung up");
+	if (r < 0)
+		return r;
+	json_t *j = json_loadb((const char *)f.text.data, f.text.len, 0, NULL);
+	*pid = (int)json_integer_value(json_object_get(j, "pid"));
+	bool ok = json_is_true(json_object_get(j, "ok"));
+	json_decref(j);
+	if (!ok)
+		return err_set(err, -EPROTO, "what listens on %s is no bough-fs", s->socket);
+	return steal_fd(&fd);
+}
+
+/* Waits for a started child's hello. */
+static int await_hello(struct supervisor *s, int *pid, struct err *err)
+{
+	uint64_t until = now_ms() + SUPERVISOR_START_MS;
+	int nap_us = 500;
+	char why[96], words[200];
+	while (!asked_to_end(s)) {
+		int fd = greet(s, pid, err);
+		if (fd >= 0)
+			return fd;
+		if (child_ended(s, false, why, sizeof(why))) {
+			last_words(s, words, sizeof(words));
+			return err_set(err, -ECHILD, "bough-fs ended %s%s%s", why,
+				       words[0] ? ": " : "", words);
+		}
+		if (now_ms() > until)
+			return err_set(err, -ETIMEDOUT,
+				       "bough-fs doesn't answer %d s after its start",
+				       SUPERVISOR_START_MS / 1000);
+		usleep((useconds_t)nap_us);
+		if (nap_us < 20000)
+			nap_us *= 2;
+	}
+	return err_set(err, -ECANCELED, "boughd is ending");
+}
+
+enum watched { WATCH_DIED, WATCH_ASKED, WATCH_TIME };
+
+/* Until it dies, we are asked to end, or wait_ms (-1: for good) are over. */
+static enum watched watch(struct supervisor *s, int fd, int wait_ms)
+{
+	for (;;) {
+		struct pollfd p[] = { { .fd = fd, .events = POLLIN | POLLRDHUP },
+				      { .fd = s->wake, .events = POLLIN } };
+		int n = poll(p, 2, wait_ms);
+		if (n < 0 && errno != EINTR)
+			return WATCH_DIED;
+		if (n == 0)
+			return WATCH_TIME;
+		if (n > 0 && p[0].revents) /* it says nothing unasked, so this is its end */
+			return WATCH_DIED;
+		if (asked_to_end(s))
+			return WATCH_ASKED;
+	}
+}
+
+/* ---- the thread ---- */
+
+static bool too_many_deaths(struct supervisor *s)
+{
+	uint64_t now = now_ms();
+	memmove(s->died_ms + 1, s->died_ms, sizeof(s->died_ms) - sizeof(s->died_ms[0]));
+	s->died_ms[0] = now;
+	uint64_t first = s->died_ms[SUPERVISOR_DEATHS - 1];
+	return first && now - first < SUPERVISOR_WINDOW_MS;
+}
+
+/* After a death or a failed start: says so, and rests when it happens too often. */
+static void mourn(struct supervisor *s, const char *text)
+{
+	char why[256];
+	bool often = too_many_deaths(s);
+	pthread_mutex_lock(&s->lock);
+	s->status.deaths++;
+	pthread_mutex_unlock(&s->lock);
+	log_error("%s", text);
+	if (often)
+		(void)snprintf(why, sizeof(why), "%.150s (%d times in a minute; see %.60s)", text,
+			       SUPERVISOR_DEATHS, s->log);
+	else
+		(void)snprintf(why, sizeof(why), "%.250s", text);
+	set_problem(s, why);
+	if (!often)
+		return;
+	fsclient_close_gate(s->opt.client, why);
+	rest(s, SUPERVISOR_REST_MS);
+	if (!asked_to_end(s))
+		fsclient_close_gate(s->opt.client, NULL); /* requests wait for this try */
+}
+
+static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
+{
+	int pid = 0;
+	int fd = greet(s, &pid, err);
+	*fresh = false;
+	if (fd == -ENOENT || fd == -ECONNREFUSED) {
+		*fresh = true;
+		int r = spawn(s, err);
+		if (r < 0)
+			return r;
+		fd = await_hello(s, &pid, err);
+	}
+	if (fd >= 0) {
+		pthread_mutex_lock(&s->lock);
+		s->status.pid = pid;
+		pthread_mutex_unlock(&s->lock);
+	}
+	return fd;
+}
+
+static void kill_child(struct supervisor *s)
+{
+	char why[96];
+	if (s->child == 0)
+		return;
+	(void)kill(s->child, SIGKILL);
+	(void)child_ended(s, true, why, sizeof(why));
+}
+
+/* Makes it usable for requests; tries again as long as it lives and that fails. */
+static enum watched make_ready(struct supervisor *s, int fd, bool fresh)
+{
+	for (;;) {
+		struct err err = { 0 };
+		int r = s->opt.ready(s->opt.ctx, fresh, &err);
+		if (r >= 0)
+			break;
+		if (r == -ECONNRESET)
+			return WATCH_DIED;
+		log_error("bough-fs: %s", err.text);
+		set_problem(s, err.text);
+		fsclient_close_gate(s->opt.client, err.text);
+		enum watched w = watch(s, fd, READY_AGAIN_MS);
+		if (w != WATCH_TIME)
+			return w;
+	}
+	pthread_mutex_lock(&s->lock);
+	s->status.up = true;
+	s->status.problem[0] = '\0';
+	int pid = s->status.pid;
+	pthread_mutex_unlock(&s->lock);
+	fsclient_open_gate(s->opt.client);
+	log_info("bough-fs %d %s", pid, fresh ? "started" : "taken over");
+	return watch(s, fd, -1);
+}
+
+static void serve(struct supervisor *s, int fd, bool fresh)
+{
+	char why[96] = "unseen", text[256];
+	if (make_ready(s, fd, fresh) != WATCH_DIED)
+		return;
+	pthread_mutex_lock(&s->lock);
+	bool meant = s->quit;
+	s->status.up = false;
+	s->status.pid = 0;
+	pthread_mutex_unlock(&s->lock);
+	fsclient_close_gate(s->opt.client, NULL);
+	if (meant)
+		return;
+	/* The socket closes a little before the process is a zombie. */
+	for (int i = 0; i < 100 && s->child && !child_ended(s, false, why, sizeof(why)); i++)
+		usleep(1000);
+	(void)snprintf(text, sizeof(text), "bough-fs ended %s", why);
+	mourn(s, text);
+}
+
+static void *supervise(void *arg)
+{
+	struct supervisor *s = arg;
+	while (!asked_to_end(s)) {
+		bool fresh;
+		struct err err = { 0 };
+		auto_fd fd = connect_or_start(s, &fresh, &err);
+		if (fd >= 0) {
+			serve(s, fd, fresh);
+		} else if (fd != -ECANCELED) {
+			kill_child(s);
+			fsclient_close_gate(s->opt.client, err.text);
+			mourn(s, err.text);
+			rest(s, 200);
+		}
+	}
+	fsclient_close_gate(s->opt.client, "boughd is ending");
+	pthread_mutex_lock(&s->lock);
+	s->ended = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* ---- life ---- */
+
+int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
+		     struct err *err)
+{
+	struct supervisor *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->opt = *opt;
+	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	s->root = strdup(opt->root);
+	s->binary = strdup(opt->binary);
+	int r = s->wake < 0 || !s->root || !s->binary ? -ENOMEM : 0;
+	if (asprintf(&s->socket, "%s/run/fs.sock", opt->root) < 0) {
+		s->socket = NULL;
+		r = -ENOMEM;
+	}
+	if (asprintf(&s->log, "%s/run/bough-fs.log", opt->root) < 0) {
+		s->log = NULL;
+		r = -ENOMEM;
+	}
+	if (r >= 0)
+		r = -pthread_create(&s->thread, NULL, supervise, s);
+	if (r < 0) {
+		s->ended = true;
+		s->thread = pthread_self();
+		supervisor_free(s);
+		return err_sys(err, r, "start the supervisor");
+	}
+	*out = s;
+	return 0;
+}
+
+void supervisor_get(struct supervisor *s, struct supervisor_status *out)
+{
+	pthread_mutex_lock(&s->lock);
+	*out = s->status;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void end_thread(struct supervisor *s, bool quit)
+{
+	pthread_mutex_lock(&s->lock);
+	if (quit)
+		s->quit = true;
+	else
+		s->stop = true;
+	pthread_mutex_unlock(&s->lock);
+	(void)eventfd_write(s->wake, 1); /* a counter never full here */
+	pthread_mutex_lock(&s->lock);
+	while (!s->ended)
+		pthread_cond_wait(&s->changed, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int supervisor_quit(struct supervisor *s, struct err *err)
+{
+	int pid = 0;
+	struct err gone;
+	end_thread(s, true);
+	auto_fd fd = greet(s, &pid, &gone);
+	if (fd < 0)
+		return 0; /* it doesn't run */
+	int r = fsclient_direct(s->opt.client, json_pack("{s:s}", "op", "quit"), NULL, err);
+	if (r < 0 && r != -ECONNRESET)
+		return err_prefix(err, r, "end bough-fs");
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+	if (poll(&p, 1, QUIT_WAIT_MS) == 0)
+		return err_set(err, -ETIMEDOUT, "bough-fs (process %d) didn't end within %d s", pid,
+			       QUIT_WAIT_MS / 1000);
+	char why[96];
+	(void)child_ended(s, true, why, sizeof(why)); /* whatever way it went */
+	return 0;
+}
+
+void supervisor_free(struct supervisor *s)
+{
+	if (!s)
+		return;
+	if (!pthread_equal(s->thread, pthread_self())) {
+		end_thread(s, false);
+		pthread_join(s->thread, NULL);
+	}
+	if (s->wake >= 0)
+		close(s->wake);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	free(s->log);
+	free(s->socket);
+	free(s->binary);
+	free(s->root);
+	free(s);
+}

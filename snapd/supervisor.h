@@ -1,0 +1,52 @@
+/* Keeps one bough-fs running: takes over one that outlived the last boughd, else starts one;
+ * notices its death, starts it again, and has the workspaces mounted again before requests
+ * reach it. It opens and closes the fsclient's gate.
+ *
+ * After SUPERVISOR_DEATHS deaths within SUPERVISOR_WINDOW_MS it rests for SUPERVISOR_REST_MS between tries,
+ * and requests are told so at once.
+ *
+ * bough-fs is in a session of its own and isn't ended with boughd. */
+#ifndef BOUGH_SNAPD_SUPERVISOR_H
+#define BOUGH_SNAPD_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+#include "snapd/fsclient.h"
+
+enum {
+	SUPERVISOR_DEATHS = 5,
+	SUPERVISOR_WINDOW_MS = 60000,
+	SUPERVISOR_REST_MS = 30000,
+	SUPERVISOR_START_MS = 15000, /* from exec to the first hello: it may have to repair things */
+	SUPERVISOR_LOG_BYTES = 8 << 20, /* bough-fs.log is begun anew beyond; the last one is kept */
+};
+
+struct supervisor_options {
+	const char *root;
+	const char *binary; /* of bough-fs */
+	struct fsclient *client;
+	/* It answers, and nobody else can reach it yet. `fresh`: it has just begun, no workspace
+	 * is open in it. Through fsclient_direct. Failing closes the gate until it is tried again. */
+	int (*ready)(void *ctx, bool fresh, struct err *err);
+	void *ctx;
+};
+
+struct supervisor_status {
+	bool up;
+	int pid;          /* 0: none */
+	uint64_t starts, deaths;
+	char problem[256]; /* why it isn't up; "" */
+};
+
+struct supervisor;
+/* Begins in a thread of its own. Strings are copied. */
+int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
+		     struct err *err);
+void supervisor_get(struct supervisor *s, struct supervisor_status *out);
+/* Asks bough-fs to end (it unmounts all), and waits until it has. No start follows. */
+int supervisor_quit(struct supervisor *s, struct err *err);
+/* Ends supervision; bough-fs goes on. NULL allowed. */
+void supervisor_free(struct supervisor *s);
+
+#endif
