@@ -123,8 +123,9 @@ $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 	$(call link,$(L_FUSE) $(L_STORE))
 $(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(LIB)
 	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd libgit2))
+# Only what it needs: it starts once for every fork, and each library costs its loading.
 $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
-	$(call link,$(L_STORE))
+	$(call link,$(call libs,jansson))
 $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
 	$(call link,$(call libs,libarchive libcrypto libxxhash))
 # Unit tests can let the n-th allocation fail: tests/unit/oom.h.

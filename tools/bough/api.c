@@ -1,0 +1,298 @@
+#include "tools/bough/api.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/start.h"
+
+/* ---- targets ---- */
+
+struct target target_new(const char *path)
+{
+	struct target t = { 0 };
+	target_path(&t, path);
+	return t;
+}
+
+void target_path(struct target *t, const char *literal)
+{
+	buf_add(&t->text, literal, strlen(literal));
+}
+
+void target_name(struct target *t, const char *name)
+{
+	auto_free char *s = http_escape(name);
+	if (s)
+		target_path(t, s);
+	else
+		t->text.failed = true;
+}
+
+void target_query(struct target *t, const char *key, const char *value)
+{
+	if (!value)
+		return;
+	target_path(t, t->query ? "&" : "?");
+	t->query = true;
+	target_path(t, key);
+	target_path(t, "=");
+	target_name(t, value);
+}
+
+void target_done(struct target *t)
+{
+	buf_done(&t->text);
+}
+
+/* ---- members ---- */
+
+const char *get_text(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+	return s ? s : "";
+}
+
+int64_t get_int(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
+
+bool get_true(const json_t *o, const char *key)
+{
+	return json_is_true(json_object_get(o, key));
+}
+
+int api_set_text(json_t *o, const char *key, const char *text, struct err *err)
+{
+	json_t *v = json_string(text);
+	if (!v)
+		return err_set(err, -EINVAL, "%s: \"%s\" isn't UTF-8", key, text);
+	if (json_object_set_new(o, key, v) < 0)
+		return err_sys(err, -ENOMEM, "request");
+	return 0;
+}
+
+/* ---- errors ---- */
+
+static const struct {
+	const char *code;
+	int err;
+	const char *hint; /* what to do, where the message alone may leave one puzzled */
+} error_codes[] = {
+	{ "invalid", -EINVAL, NULL },
+	{ "not_found", -ENOENT, "`bough ls` and `bough snapshots ls` show what there is" },
+	{ "exists", -EEXIST, "choose another name" },
+	{ "conflict", -EEXIST, NULL },
+	{ "busy", -EBUSY, "end what uses it and try again" },
+	{ "too_large", -EFBIG, NULL },
+	{ "no_space", -ENOSPC, "make room on the disk, or run `bough gc`" },
+	{ "quota", -EDQUOT, "free space in the workspace or give it a larger quota" },
+	{ "unavailable", -ECONNREFUSED, "try again; `bough doctor` tells what is missing" },
+	{ "internal", -EIO, NULL },
+};
+
+/* The API's error object as our error; `status` decides when its code is unknown. */
+static int from_error(struct cli *cli, const json_t *e, unsigned status, struct err *err)
+{
+	const char *code = get_text(e, "code"), *text = get_text(e, "message");
+	const char *hint = NULL;
+	int r = status == 404 ? -ENOENT : status == 409 ? -EEXIST : status == 507 ? -ENOSPC :
+		status == 400 ? -EINVAL : -EIO;
+	for (size_t i = 0; i < sizeof(error_codes) / sizeof(error_codes[0]); i++)
+		if (!strcmp(error_codes[i].code, code)) {
+			r = error_codes[i].err;
+			hint = error_codes[i].hint;
+		}
+	/* A wrong field is the caller's usage; what else is invalid was the data: an archive. */
+	if (r == -EINVAL && status == 400 && !json_object_get(json_object_get(e, "details"), "field") &&
+	    cli->uploading)
+		r = -EBADMSG;
+	if (cli->json && json_is_object(e)) {
+		free(cli->detail);
+		cli->detail = json_dumps(e, JSON_COMPACT);
+	}
+	if (!*text)
+		return err_set(err, r, "boughd answered %u without a reason", status);
+	/* A message that already tells what to do needs nothing from us. */
+	if (!hint || strchr(text, ';') || strchr(text, '`'))
+		return err_set(err, r, "%s", text);
+	return err_set(err, r, "%s: %s", text, hint);
+}
+
+int api_line_error(struct cli *cli, const json_t *line, struct err *err)
+{
+	const json_t *e = json_object_get(line, "error");
+	if (!e)
+		return 0;
+	int64_t status = get_int(e, "status");
+	return from_error(cli, e, status >= 400 && status < 600 ? (unsigned)status : 500, err);
+}
+
+/* The body of an answer with an error status. */
+static int read_error(struct cli *cli, struct http *h, const struct http_head *head,
+		      struct err *err)
+{
+	auto_free char *text = NULL;
+	size_t len;
+	if (http_read_all(h, API_LINE_MAX, &text, &len, NULL) < 0)
+		return from_error(cli, NULL, head->status, err);
+	json_t *doc = json_loadb(text, len, 0, NULL);
+	if (!doc) { /* a stream whose only line is {"error": …} is JSON too */
+		return from_error(cli, NULL, head->status, err);
+	}
+	const json_t *inner = json_object_get(doc, "error");
+	int r = from_error(cli, json_is_object(inner) ? inner : doc, head->status, err);
+	json_decref(doc);
+	return r;
+}
+
+/* ---- calls ---- */
+
+static int open_exchange(struct cli *cli, const char *method, struct target *t, json_t *body,
+			 const struct http_body *upload, const char *accept, struct http **out,
+			 struct http_head *head, struct err *err)
+{
+	buf_u8(&t->text, 0);
+	if (buf_error(&t->text) < 0)
+		return err_sys(err, -ENOMEM, "request");
+	auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	if (body && !text)
+		return err_sys(err, -ENOMEM, "request");
+	struct http_body memory = { .type = "application/json", .data = text,
+				    .len = text ? strlen(text) : 0, .fd = -1, .size = -1 };
+	struct http_request rq = { .method = method, .target = (const char *)t->text.data,
+				   .accept = accept, .body = upload ? upload : text ? &memory : NULL };
+	cli->uploading = upload;
+	int r = daemon_connect_or_start(cli, out, err);
+	if (r < 0)
+		return r;
+	r = http_send(*out, &rq, head, err);
+	if (r == 0 && head->status >= 400)
+		r = read_error(cli, *out, head, err);
+	else if (r == 0 && head->status >= 300)
+		r = err_set(err, -EPROTO, "boughd answered %u, which isn't in its contract",
+			    head->status);
+	if (r < 0) {
+		http_free(*out);
+		*out = NULL;
+	}
+	return r;
+}
+
+static int parse_doc(const char *text, size_t len, json_t **out, struct err *err)
+{
+	json_error_t je;
+	json_t *doc = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+	if (!json_is_object(doc)) {
+		json_decref(doc);
+		return err_set(err, -EPROTO, "boughd answered what isn't JSON: %s",
+			       doc ? "no object" : je.text);
+	}
+	*out = doc;
+	return 0;
+}
+
+static int read_doc(struct http *h, const struct http_head *head, json_t **out, struct err *err)
+{
+	auto_free char *text = NULL;
+	size_t len;
+	int r = http_read_all(h, API_DOC_MAX, &text, &len, err);
+	if (r < 0)
+		return r;
+	if (head->status == 204 && len == 0) {
+		*out = json_object();
+		return *out ? 0 : err_sys(err, -ENOMEM, "answer");
+	}
+	return parse_doc(text, len, out, err);
+}
+
+int api_call(struct cli *cli, const char *method, struct target *t, json_t *body, json_t **out,
+	     unsigned *status, struct err *err)
+{
+	struct http *h = NULL;
+	struct http_head head;
+	int r = open_exchange(cli, method, t, body, NULL, NULL, &h, &head, err);
+	if (r < 0)
+		return r;
+	json_t *doc = NULL;
+	r = read_doc(h, &head, &doc, err);
+	http_free(h);
+	if (r < 0)
+		return r;
+	if (status)
+		*status = head.status;
+	if (out)
+		*out = doc;
+	else
+		json_decref(doc);
+	return 0;
+}
+
+/* One line of a job's stream. 1: it was the result. */
+static int take_line(struct cli *cli, json_t *line, struct progress *progress, json_t **out,
+		     struct err *err)
+{
+	const json_t *p = json_object_get(line, "progress");
+	if (json_is_object(p)) {
+		int64_t done = get_int(p, "done"), total = get_int(p, "total");
+		const char *unit = get_text(p, "unit");
+		progress_update(progress, done > 0 ? (uint64_t)done : 0,
+				total > 0 ? (uint64_t)total : 0, *unit ? unit : "files",
+				get_text(p, "what"));
+		return 0;
+	}
+	json_t *result = json_object_get(line, "result");
+	if (json_is_object(result)) {
+		*out = json_incref(result);
+		return 1;
+	}
+	return api_line_error(cli, line, err); /* unknown lines are a newer daemon's */
+}
+
+static int read_job(struct cli *cli, struct http *h, struct progress *progress, json_t **out,
+		    struct err *err)
+{
+	const char *text;
+	size_t len;
+	int r;
+	while ((r = http_read_line(h, API_LINE_MAX, &text, &len, err)) > 0) {
+		json_t *line = NULL;
+		if (len == 0)
+			continue;
+		r = parse_doc(text, len, &line, err);
+		if (r == 0)
+			r = take_line(cli, line, progress, out, err);
+		json_decref(line);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
+	return r < 0 ? r : err_set(err, -EPROTO, "boughd ended its answer without a result");
+}
+
+int api_job(struct cli *cli, const char *method, struct target *t, json_t *body,
+	    const struct http_body *upload, struct progress *progress, json_t **out,
+	    struct err *err)
+{
+	struct http *h = NULL;
+	struct http_head head;
+	int r = open_exchange(cli, method, t, body, upload, "application/x-ndjson", &h, &head, err);
+	if (r == 0) {
+		json_t *doc = NULL;
+		if (!strcmp(head.type, "application/x-ndjson"))
+			r = read_job(cli, h, progress, &doc, err);
+		else
+			r = read_doc(h, &head, &doc, err);
+		if (r == 0)
+			*out = doc;
+	}
+	progress_end(progress);
+	http_free(h);
+	return r;
+}
+
+int api_stream(struct cli *cli, struct target *t, const char *accept, struct http **out,
+	       struct err *err)
+{
+	struct http_head head;
+	return open_exchange(cli, "GET", t, NULL, NULL, accept, out, &head, err);
+}

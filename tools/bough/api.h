@@ -1,0 +1,60 @@
+/* boughd's API from the caller's side: snapd/API.md is the contract.
+ *
+ * The first call starts a daemon where none listens. Every failure is -errno with one line
+ * that a person can act on: -ENOENT (not found), -EEXIST (exists, conflict), -EBUSY, -ENOSPC,
+ * -EDQUOT, -EINVAL (invalid request), -EPROTO (the daemon broke the contract), … */
+#ifndef BOUGH_TOOLS_API_H
+#define BOUGH_TOOLS_API_H
+
+#include <jansson.h>
+#include "fs/base/buf.h"
+#include "fs/base/err.h"
+#include "tools/bough/cli.h"
+#include "tools/bough/http.h"
+#include "tools/bough/out.h"
+
+enum {
+	API_DOC_MAX = 256 << 20, /* one JSON document: a list of some 500,000 workspaces */
+	API_LINE_MAX = 64 << 20, /* one line of a stream: fsck's result names each fault */
+};
+
+/* ---- paths: "/v1/workspaces/" NAME "/fork" ? key = value ---- */
+
+/* A target that is built in pieces; the first failure is remembered, api_call reports it. */
+struct target {
+	struct buf text;
+	bool query; /* a '?' is in it */
+};
+#define auto_target __attribute__((cleanup(target_done))) struct target
+struct target target_new(const char *path);
+void target_name(struct target *t, const char *name);   /* one segment, escaped */
+void target_path(struct target *t, const char *literal);
+void target_query(struct target *t, const char *key, const char *value); /* NULL value: nothing */
+void target_done(struct target *t);
+
+/* ---- calls ---- */
+
+/* One request and its JSON answer; `body` (NULL: none) is borrowed. *out (NULL: not wanted) is
+ * the caller's; it is an empty object for 204. *status may be NULL. */
+int api_call(struct cli *cli, const char *method, struct target *t, json_t *body, json_t **out,
+	     unsigned *status, struct err *err);
+/* A long job: shows progress while it runs and gives its result. `upload` (NULL: `body`, as
+ * above) is the request's stream. */
+int api_job(struct cli *cli, const char *method, struct target *t, json_t *body,
+	    const struct http_body *upload, struct progress *progress, json_t **out,
+	    struct err *err);
+/* GET whose answer is a stream: read it with http_read or http_read_line, then http_free. */
+int api_stream(struct cli *cli, struct target *t, const char *accept, struct http **out,
+	       struct err *err);
+/* An {"error": …} line in a stream, as the calls above return it; 0: `line` is no error. */
+int api_line_error(struct cli *cli, const json_t *line, struct err *err);
+
+/* Sets o[key] to text. -EINVAL: it isn't UTF-8, which JSON can't carry. */
+int api_set_text(json_t *o, const char *key, const char *text, struct err *err);
+
+/* Members of an answer; "" and 0 where they are absent or of another type. */
+const char *get_text(const json_t *o, const char *key);
+int64_t get_int(const json_t *o, const char *key);
+bool get_true(const json_t *o, const char *key);
+
+#endif

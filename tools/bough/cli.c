@@ -1,0 +1,68 @@
+/* The context of all commands: where the state lies, and what a failure is to the caller. */
+#include "tools/bough/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+
+int cli_exit_code(int code)
+{
+	switch (-code) {
+	case 0:
+		return EXIT_CODE_OK;
+	case EINVAL:
+		return EXIT_CODE_USAGE;
+	case ENOENT:
+		return EXIT_CODE_NOT_FOUND;
+	case EEXIST:
+		return EXIT_CODE_EXISTS;
+	case EBUSY:
+		return EXIT_CODE_BUSY;
+	case ENOSPC:
+	case EDQUOT:
+		return EXIT_CODE_SPACE;
+	default:
+		return EXIT_CODE_FAILED;
+	}
+}
+
+static int absolute(const char *path, char **out, struct err *err)
+{
+	auto_free char *cwd = NULL;
+	if (path[0] != '/' && !(cwd = getcwd(NULL, 0)))
+		return err_sys(err, -errno, "the current folder");
+	char *s = NULL;
+	if (asprintf(&s, "%s%s%s", cwd ? cwd : "", cwd ? "/" : "", path) < 0)
+		return err_sys(err, -ENOMEM, "root");
+	size_t n = strlen(s);
+	while (n > 1 && s[n - 1] == '/')
+		s[--n] = 0;
+	*out = s;
+	return 0;
+}
+
+int cli_root(const char *opt, char **out, struct err *err)
+{
+	const char *env = getenv("BOUGH_ROOT"), *xdg = getenv("XDG_STATE_HOME");
+	const char *home = getenv("HOME");
+	if (opt && !*opt)
+		return err_set(err, -EINVAL, "--root needs a folder");
+	if (opt || (env && *env))
+		return absolute(opt ? opt : env, out, err);
+	if (geteuid() == 0)
+		return absolute("/var/lib/bough", out, err);
+	auto_free char *path = NULL;
+	int n = -1;
+	if (xdg && xdg[0] == '/') /* the XDG specification: a relative one counts as unset */
+		n = asprintf(&path, "%s/bough", xdg);
+	else if (home && home[0] == '/')
+		n = asprintf(&path, "%s/.local/state/bough", home);
+	else
+		return err_set(err, -EINVAL, "neither HOME nor XDG_STATE_HOME is set: give --root DIR");
+	if (n < 0)
+		return err_sys(err, -ENOMEM, "root");
+	return absolute(path, out, err);
+}

@@ -1,0 +1,148 @@
+/* What every command of `bough` shares: the table's rows, the parsed arguments, the context.
+ *
+ * The table in commands.c is the one place where a command is described: parsing, `--help`,
+ * `bough help`, completion and the check of the man page are all made from it. */
+#ifndef BOUGH_TOOLS_CLI_H
+#define BOUGH_TOOLS_CLI_H
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+
+/* The documented exit codes. */
+enum exit_code {
+	EXIT_CODE_OK = 0,
+	EXIT_CODE_FAILED = 1,
+	EXIT_CODE_USAGE = 2,
+	EXIT_CODE_NOT_FOUND = 3,
+	EXIT_CODE_EXISTS = 4, /* or conflict */
+	EXIT_CODE_BUSY = 5,
+	EXIT_CODE_SPACE = 6, /* out of space or over a quota */
+};
+
+/* What a word on the command line names: for completion. */
+enum word_kind {
+	WORD_NONE = 0,
+	WORD_WORKSPACE = 'w',
+	WORD_SNAPSHOT = 's',
+	WORD_EITHER = 'e',
+	WORD_FILE = 'f',
+	WORD_FOLDER = 'd',
+	WORD_COMMAND = 'c',
+	WORD_CHOICE = 'k', /* one of option.choices */
+};
+
+struct option_def {
+	const char *name;    /* long name without dashes; NULL ends a table */
+	char letter;         /* 0: none */
+	const char *value;   /* what it takes, as help shows it; NULL: a flag */
+	const char *help;
+	char kind;           /* enum word_kind of the value */
+	const char *choices; /* WORD_CHOICE: words separated by blanks; others are refused */
+	bool many;           /* may be given more than once; else twice is an error */
+};
+
+struct cli;
+struct args;
+
+struct command {
+	const char *name;     /* one word, or two: "snapshots ls" */
+	const char *group;    /* heading in the overview */
+	const char *operands; /* as usage shows them */
+	const char *summary;  /* one line without its full stop */
+	const char *about;    /* more lines, ended by \n; NULL: none */
+	const struct option_def *options; /* NULL: none of its own */
+	const char *examples; /* lines, ended by \n */
+	unsigned min, max;    /* operands */
+	const char *kinds;    /* enum word_kind of each operand; the last one repeats */
+	int (*run)(struct cli *cli, const struct args *a, struct err *err);
+};
+
+extern const struct command commands[]; /* ended by name NULL */
+extern const struct option_def common_options[];
+
+/* ---- arguments ---- */
+
+struct arg_value {
+	const struct option_def *opt;
+	const char *value; /* borrowed from argv; NULL: a flag */
+};
+
+struct args {
+	const struct command *cmd; /* NULL: no command was named */
+	const char **operands;     /* n of them, borrowed from argv */
+	unsigned n;
+	struct arg_value *values;
+	unsigned values_n;
+	bool help, version;
+};
+
+/* -EINVAL with a line that names the nearest right word. The caller calls args_done in any case. */
+int args_parse(struct args *a, int argc, char **argv, struct err *err);
+void args_done(struct args *a);
+/* The option's (last) value, "" for a flag; NULL: not given. `name` must be in a table. */
+const char *args_get(const struct args *a, const char *name);
+/* The i-th value of an option that may come many times; NULL behind the last. */
+const char *args_each(const struct args *a, const char *name, unsigned i);
+/* "10G", "512K", "1.5M", "4096": bytes, powers of 1024. -EINVAL. `what` is for the message. */
+int args_size(const char *text, const char *what, uint64_t *out, struct err *err);
+int args_number(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *out,
+		struct err *err);
+/* The command with that name, of one word or two; NULL. */
+const struct command *command_find(const char *first, const char *second);
+/* True where some command's name begins with this word and a blank. */
+bool command_is_group(const char *word);
+/* The word of the two tables that is nearest to `word`, when near enough; else NULL. */
+const char *nearest_command(const char *group, const char *word);
+const char *nearest_option(const struct command *cmd, const char *word);
+
+/* ---- help and completion, made from the table ---- */
+
+void help_overview(void);
+void help_command(const struct command *cmd);
+int help_group(const char *group); /* -ENOENT: no such */
+/* Prints what may stand at word `at` of the command line `words` (n of them, the program's own
+ * name is words[0]): one candidate a line. Never starts a daemon; silent when unsure. */
+void complete_words(struct cli *cli, char **words, unsigned n, unsigned at);
+
+/* ---- context ---- */
+
+struct cli {
+	char *root;       /* absolute */
+	bool json;        /* one JSON document on stdout */
+	bool quiet;       /* no progress, no notes */
+	bool bytes;       /* exact sizes */
+	char *detail;     /* JSON of the API's error, for --json; NULL */
+	bool uploading;   /* the last request carried a stream */
+	bool reported;    /* the JSON document on stdout tells of the error already */
+};
+
+int cli_exit_code(int code); /* from -errno */
+/* Where the state lives: `opt` (--root, NULL), BOUGH_ROOT, /var/lib/bough as root, the XDG state
+ * folder. Absolute; the caller frees. -ENOENT: nothing tells where home is. */
+int cli_root(const char *opt, char **out, struct err *err);
+
+/* ---- the commands, by file ---- */
+
+typedef int command_fn(struct cli *cli, const struct args *a, struct err *err);
+/* ws.c */
+command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_rm, cmd_mount,
+	cmd_umount;
+/* snap.c */
+command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show,
+	cmd_snapshots_rm, cmd_snapshots_tag;
+/* diff.c */
+command_fn cmd_diff;
+/* transfer.c */
+command_fn cmd_export, cmd_import;
+/* service.c */
+command_fn cmd_gc, cmd_fsck, cmd_stats, cmd_up, cmd_down;
+/* doctor.c */
+command_fn cmd_doctor;
+/* help.c, complete.c */
+command_fn cmd_help, cmd_complete;
+
+#endif

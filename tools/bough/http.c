@@ -1,0 +1,514 @@
+#include "tools/bough/http.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "tools/bough/http_parse.h"
+
+enum {
+	IN_SIZE = 64 * 1024,       /* one receive */
+	OUT_SIZE = 256 * 1024,     /* one chunk of a stream */
+	HEAD_ROOM = 16,            /* before a chunk, for its size */
+	INTERIM_MAX = 8,           /* 1xx answers before the real one */
+	CONTINUE_WAIT_MS = 1000,   /* RFC 9110 10.1.1: don't wait for 100 (Continue) for ever */
+};
+
+struct http {
+	int fd;
+	struct buf in;     /* received and not yet consumed: in.data[pos .. in.len) */
+	size_t pos;
+	bool eof;          /* the peer has closed */
+	bool broken;       /* a call failed: the framing is lost */
+	bool have_head;    /* the final head, in `head` */
+	bool go_on;        /* 100 (Continue) came */
+	unsigned interim;
+	struct http_head head;
+	struct http_framing framing;
+	struct buf line;
+};
+
+/* ---- the connection ---- */
+
+static int connect_at(int fd, const char *path)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	size_t n = strlen(path);
+	if (n >= sizeof(sa.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(sa.sun_path, path, n + 1);
+	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
+		return -errno;
+	return 0;
+}
+
+/* sun_path has 108 bytes; a longer path is reached through a descriptor of its folder. */
+static int connect_long(int fd, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	if (!slash)
+		return -ENAMETOOLONG;
+	auto_free char *dir = strndup(path, (size_t)(slash - path) + 1);
+	if (!dir)
+		return -ENOMEM;
+	auto_fd dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dirfd < 0)
+		return -errno;
+	char via[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int n = snprintf(via, sizeof(via), "/proc/self/fd/%d/%s", dirfd, slash + 1);
+	if (n < 0 || (size_t)n >= sizeof(via))
+		return -ENAMETOOLONG;
+	return connect_at(fd, via);
+}
+
+int http_open(struct http **out, const char *socket_path, struct err *err)
+{
+	struct http *h = calloc(1, sizeof(*h));
+	if (!h)
+		return err_sys(err, -ENOMEM, "connect");
+	h->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r = h->fd < 0 ? -errno : 0;
+	if (r == 0)
+		r = connect_at(h->fd, socket_path);
+	if (r == -ENAMETOOLONG)
+		r = connect_long(h->fd, socket_path);
+	if (r < 0) {
+		http_free(h);
+		return err_sys(err, r, "connect to %s", socket_path);
+	}
+	*out = h;
+	return 0;
+}
+
+void http_free(struct http *h)
+{
+	if (!h)
+		return;
+	if (h->fd >= 0)
+		(void)close(h->fd); /* nothing of ours is buffered in it */
+	buf_done(&h->in);
+	buf_done(&h->line);
+	free(h);
+}
+
+static size_t pending(const struct http *h)
+{
+	return h->in.len - h->pos;
+}
+
+static int lost(struct http *h, struct err *err, int code, const char *what)
+{
+	h->broken = true;
+	if (code == -EPROTO)
+		return err_set(err, code, "boughd gave an answer that isn't HTTP: %s", what);
+	if (code == -ECONNRESET)
+		return err_set(err, code, "boughd closed the connection %s", what);
+	return err_sys(err, code, "%s", what);
+}
+
+/* Receives once more into h->in; a closed connection sets h->eof. Never more than `max`
+ * bytes wait there. */
+static int fill(struct http *h, size_t max, struct err *err)
+{
+	if (h->pos == h->in.len) {
+		buf_reset(&h->in);
+		h->pos = 0;
+	} else if (h->pos >= IN_SIZE) { /* keeps what waits at the front, so it stays bounded */
+		memmove(h->in.data, h->in.data + h->pos, pending(h));
+		h->in.len -= h->pos;
+		h->pos = 0;
+	}
+	if (pending(h) >= max)
+		return lost(h, err, -EPROTO, "more than it may say at this point");
+	size_t want = max - pending(h) < IN_SIZE ? max - pending(h) : IN_SIZE;
+	uint8_t *p = buf_room(&h->in, want);
+	if (!p)
+		return lost(h, err, -ENOMEM, "receive");
+	ssize_t n;
+	do
+		n = recv(h->fd, p, want, 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == ECONNRESET)
+		n = 0;
+	if (n < 0)
+		return lost(h, err, -errno, "receive from boughd");
+	if (n == 0)
+		h->eof = true;
+	h->in.len += (size_t)n;
+	return 0;
+}
+
+/* ---- the request ---- */
+
+static int send_head(struct buf *out, const struct http_request *rq, bool expect)
+{
+	buf_printf(out, "%s %s HTTP/1.1\r\nHost: boughd\r\nUser-Agent: bough/" BOUGH_VERSION "\r\n",
+		   rq->method, rq->target);
+	buf_printf(out, "Accept: %s\r\n", rq->accept ? rq->accept : "application/json");
+	const struct http_body *b = rq->body;
+	if (b) {
+		buf_printf(out, "Content-Type: %s\r\n", b->type);
+		if (b->data)
+			buf_printf(out, "Content-Length: %zu\r\n", b->len);
+		else if (b->size >= 0)
+			buf_printf(out, "Content-Length: %lld\r\n", (long long)b->size);
+		else
+			buf_printf(out, "Transfer-Encoding: chunked\r\n");
+	} else if (strcmp(rq->method, "GET") != 0) {
+		buf_printf(out, "Content-Length: 0\r\n");
+	}
+	buf_printf(out, "%s\r\n", expect ? "Expect: 100-continue\r\n" : "");
+	return buf_error(out);
+}
+
+/* Parses heads out of what has come. 1: the final one is there; 0: not yet. */
+static int try_head(struct http *h, struct err *err)
+{
+	while (!h->have_head) {
+		struct http_head head;
+		struct http_framing framing;
+		const char *why = NULL;
+		ssize_t n = http_parse_head(h->in.data ? h->in.data + h->pos : NULL, pending(h),
+					    &head, &framing, &why);
+		if (n < 0)
+			return lost(h, err, -EPROTO, why);
+		if (n == 0)
+			return 0;
+		h->pos += (size_t)n;
+		if (head.status < 200) {
+			if (++h->interim > INTERIM_MAX)
+				return lost(h, err, -EPROTO, "too many interim answers");
+			h->go_on = true;
+			continue;
+		}
+		h->head = head;
+		h->framing = framing;
+		h->have_head = true;
+	}
+	return 1;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Takes in what the peer says before it has heard all. 1: it refuses, stop sending. */
+static int listen_early(struct http *h, struct err *err)
+{
+	int r = fill(h, HTTP_EARLY_MAX, err);
+	if (r < 0)
+		return r;
+	r = try_head(h, err);
+	if (r < 0)
+		return r;
+	if (h->have_head && h->head.status >= 400)
+		return 1;
+	return h->eof ? 1 : 0;
+}
+
+/* Sends all of it, listening all the while. 1: the peer doesn't want the rest. */
+static int send_bytes(struct http *h, const uint8_t *p, size_t n, struct err *err)
+{
+	while (n > 0) {
+		struct pollfd pfd = { .fd = h->fd, .events = POLLOUT };
+		if (!h->eof)
+			pfd.events |= POLLIN;
+		if (poll(&pfd, 1, -1) < 0 && errno != EINTR)
+			return lost(h, err, -errno, "send to boughd");
+		if (pfd.revents & POLLIN) {
+			int r = listen_early(h, err);
+			if (r != 0)
+				return r;
+		}
+		if (!(pfd.revents & (POLLOUT | POLLHUP | POLLERR)))
+			continue;
+		ssize_t sent = send(h->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (sent >= 0) {
+			p += sent;
+			n -= (size_t)sent;
+		} else if (errno == EPIPE || errno == ECONNRESET) {
+			return 1; /* why it hung up may still be there to read */
+		} else if (errno != EAGAIN && errno != EINTR) {
+			return lost(h, err, -errno, "send to boughd");
+		}
+	}
+	return 0;
+}
+
+/* Waits for the peer's leave to send a long body, so that a refusal costs nothing. */
+static int await_continue(struct http *h, struct err *err)
+{
+	int64_t end = now_ms() + CONTINUE_WAIT_MS;
+	while (!h->go_on && !h->have_head && !h->eof) {
+		int64_t left = end - now_ms();
+		if (left <= 0)
+			break;
+		struct pollfd pfd = { .fd = h->fd, .events = POLLIN };
+		int n = poll(&pfd, 1, (int)left);
+		if (n < 0 && errno != EINTR)
+			return lost(h, err, -errno, "wait for boughd");
+		if (n > 0) {
+			int r = listen_early(h, err);
+			if (r != 0)
+				return r;
+		}
+	}
+	return h->eof || (h->have_head && h->head.status >= 400) ? 1 : 0;
+}
+
+/* The next bytes of the stream, at most n; 0 at its end; -ECANCELED: the peer has had enough. */
+static ssize_t read_source(struct http *h, const struct http_body *b, uint8_t *p, size_t n,
+			   struct err *err)
+{
+	for (;;) {
+		struct pollfd pfd[2] = { { .fd = b->fd, .events = POLLIN },
+					 { .fd = h->eof ? -1 : h->fd, .events = POLLIN } };
+		if (poll(pfd, 2, -1) < 0) {
+			if (errno == EINTR)
+				continue;
+			return lost(h, err, -errno, "wait for input");
+		}
+		if (pfd[1].revents) {
+			int r = listen_early(h, err);
+			if (r != 0)
+				return r < 0 ? r : -ECANCELED;
+		}
+		if (!pfd[0].revents)
+			continue;
+		ssize_t got = read(b->fd, p, n);
+		if (got >= 0)
+			return got;
+		if (errno != EINTR && errno != EAGAIN)
+			return lost(h, err, -errno, "read the input");
+	}
+}
+
+/* One piece of the stream, framed in place: room for the chunk's head lies before the data. */
+static int send_piece(struct http *h, const struct http_body *b, uint8_t *room, size_t n,
+		      struct err *err)
+{
+	if (b->size >= 0)
+		return send_bytes(h, room + HEAD_ROOM, n, err);
+	char hex[HEAD_ROOM + 1];
+	int k = snprintf(hex, sizeof(hex), "%zx\r\n", n);
+	memcpy(room + HEAD_ROOM - k, hex, (size_t)k);
+	memcpy(room + HEAD_ROOM + n, "\r\n", 2);
+	return send_bytes(h, room + HEAD_ROOM - k, (size_t)k + n + 2, err);
+}
+
+/* 0: all sent; 1: the peer answered or hung up before. */
+static int send_stream(struct http *h, const struct http_body *b, struct err *err)
+{
+	int r = await_continue(h, err);
+	if (r != 0)
+		return r;
+	auto_free uint8_t *room = malloc(HEAD_ROOM + OUT_SIZE + 2);
+	if (!room)
+		return lost(h, err, -ENOMEM, "send");
+	uint64_t sent = 0;
+	for (;;) {
+		size_t want = OUT_SIZE;
+		if (b->size >= 0 && (uint64_t)b->size - sent < want)
+			want = (size_t)((uint64_t)b->size - sent);
+		if (want == 0)
+			break;
+		ssize_t n = read_source(h, b, room + HEAD_ROOM, want, err);
+		if (n == -ECANCELED)
+			return 1;
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			break;
+		r = send_piece(h, b, room, (size_t)n, err);
+		if (r != 0)
+			return r;
+		sent += (uint64_t)n;
+		if (b->sent)
+			b->sent(b->ctx, sent);
+	}
+	if (b->size >= 0 && sent != (uint64_t)b->size)
+		return lost(h, err, -EIO, "the input became shorter while it was read");
+	if (b->finish && (r = b->finish(b->ctx, err)) < 0) {
+		h->broken = true;
+		return r;
+	}
+	return b->size >= 0 ? 0 : send_bytes(h, (const uint8_t *)"0\r\n\r\n", 5, err);
+}
+
+int http_send(struct http *h, const struct http_request *rq, struct http_head *head,
+	      struct err *err)
+{
+	const struct http_body *b = rq->body;
+	bool stream = b && !b->data;
+	auto_buf out = { 0 };
+	if (strlen(rq->target) > HTTP_TARGET_MAX)
+		return err_set(err, -EINVAL, "the arguments are too long");
+	int r = send_head(&out, rq, stream);
+	if (r == 0 && b && b->data) {
+		buf_add(&out, b->data, b->len);
+		r = buf_error(&out);
+	}
+	if (r < 0)
+		return lost(h, err, r, "send");
+	r = send_bytes(h, out.data, out.len, err);
+	if (r == 0 && stream)
+		r = send_stream(h, b, err);
+	if (r < 0)
+		return r;
+	bool cut = r == 1;
+	while ((r = try_head(h, err)) == 0) {
+		if (h->eof)
+			return lost(h, err, -ECONNRESET, "without an answer");
+		r = fill(h, HTTP_HEAD_MAX, err);
+		if (r < 0)
+			return r;
+	}
+	if (r < 0)
+		return r;
+	if (cut && h->head.status < 400)
+		return lost(h, err, -EPROTO, "done before it had heard all");
+	*head = h->head;
+	return 0;
+}
+
+/* ---- the answer ---- */
+
+/* Makes framing->left tell how much of the body lies directly ahead: 0 only at its end. */
+static int next_piece(struct http *h, struct err *err)
+{
+	struct http_framing *f = &h->framing;
+	while (f->left == 0 && !f->done) {
+		const char *why = NULL;
+		ssize_t n = http_parse_chunk(f, h->in.data ? h->in.data + h->pos : NULL, pending(h),
+					     &why);
+		if (n < 0)
+			return lost(h, err, -EPROTO, why);
+		h->pos += (size_t)n;
+		if (n > 0)
+			continue;
+		if (h->eof)
+			return lost(h, err, -ECONNRESET, "in the middle of its answer");
+		int r = fill(h, HTTP_HEAD_MAX + IN_SIZE, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+ssize_t http_read(struct http *h, void *buf, size_t n, struct err *err)
+{
+	if (h->broken || !h->have_head)
+		return err_set(err, -EPROTO, "nothing can be read from boughd any more");
+	int r = next_piece(h, err);
+	if (r < 0)
+		return r;
+	struct http_framing *f = &h->framing;
+	if (f->left == 0)
+		return 0;
+	if (pending(h) == 0) {
+		if (h->eof)
+			return lost(h, err, -ECONNRESET, "in the middle of its answer");
+		r = fill(h, IN_SIZE, err);
+		if (r < 0)
+			return r;
+		if (h->eof)
+			return lost(h, err, -ECONNRESET, "in the middle of its answer");
+	}
+	if (n > pending(h))
+		n = pending(h);
+	if (n > f->left)
+		n = (size_t)f->left;
+	memcpy(buf, h->in.data + h->pos, n);
+	h->pos += n;
+	f->left -= n;
+	return (ssize_t)n;
+}
+
+int http_read_line(struct http *h, size_t max, const char **line, size_t *len, struct err *err)
+{
+	buf_reset(&h->line);
+	for (;;) {
+		char piece[4096];
+		ssize_t n = next_piece(h, err);
+		if (n < 0)
+			return (int)n;
+		size_t want = sizeof(piece), ahead = pending(h);
+		if (ahead > 0 && h->framing.left > 0) {
+			size_t look = ahead < h->framing.left ? ahead : (size_t)h->framing.left;
+			const uint8_t *p = h->in.data + h->pos;
+			const uint8_t *nl = memchr(p, '\n', look);
+			if (nl && (size_t)(nl - p) + 1 < want)
+				want = (size_t)(nl - p) + 1;
+		} else if (h->framing.left > 0) {
+			want = 1; /* nothing has come yet: one byte, so no line is passed */
+		}
+		n = http_read(h, piece, want, err);
+		if (n < 0)
+			return (int)n;
+		bool whole = n > 0 && piece[n - 1] == '\n';
+		buf_add(&h->line, piece, (size_t)(whole ? n - 1 : n));
+		if (h->line.len > max)
+			return lost(h, err, -EFBIG, "a line from boughd");
+		if (whole || (n == 0 && h->line.len > 0))
+			break;
+		if (n == 0)
+			return 0;
+	}
+	*len = h->line.len;
+	buf_u8(&h->line, 0);
+	if (buf_error(&h->line) < 0)
+		return lost(h, err, -ENOMEM, "receive");
+	*line = (const char *)h->line.data;
+	return 1;
+}
+
+int http_read_all(struct http *h, size_t max, char **data, size_t *len, struct err *err)
+{
+	auto_buf all = { 0 };
+	for (;;) {
+		uint8_t *p = buf_room(&all, IN_SIZE);
+		if (!p)
+			return lost(h, err, -ENOMEM, "receive");
+		ssize_t n = http_read(h, p, IN_SIZE, err);
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			break;
+		all.len += (size_t)n;
+		if (all.len > max)
+			return lost(h, err, -EFBIG, "the answer of boughd");
+	}
+	*len = all.len;
+	buf_u8(&all, 0);
+	if (buf_error(&all) < 0)
+		return lost(h, err, -ENOMEM, "receive");
+	*data = (char *)all.data;
+	all = (struct buf){ 0 };
+	return 0;
+}
+
+char *http_escape(const char *text)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				    "0123456789-._~";
+	auto_buf b = { 0 };
+	for (const char *p = text; *p; p++) {
+		if (strchr(plain, *p))
+			buf_u8(&b, (uint8_t)*p);
+		else
+			buf_printf(&b, "%%%02X", (unsigned char)*p);
+	}
+	buf_u8(&b, 0);
+	if (buf_error(&b) < 0)
+		return NULL;
+	char *out = (char *)b.data;
+	b = (struct buf){ 0 };
+	return out;
+}

@@ -1,0 +1,71 @@
+/* bough: the command line. Everything is done by boughd over its socket; see api.h. */
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/cli.h"
+#include "tools/bough/out.h"
+
+static void print_error(struct cli *cli, const struct err *err, int code)
+{
+	(void)fflush(stdout);
+	(void)fputs("bough: ", stderr);
+	out_clean(stderr, err->text);
+	(void)fputc('\n', stderr);
+	if (!cli->json || cli->reported)
+		return;
+	/* With --json the program that reads stdout finds the reason there too. */
+	json_t *e = cli->detail ? json_loads(cli->detail, 0, NULL) : NULL;
+	if (!e)
+		e = json_pack("{s:s, s:s}", "code", "failed", "message", err->text);
+	json_t *doc = json_pack("{s:o, s:i}", "error", e, "exit", code);
+	if (doc)
+		(void)out_json(doc, NULL);
+	json_decref(doc);
+}
+
+static int run(struct cli *cli, const struct args *a, struct err *err)
+{
+	if (a->version) {
+		printf("bough " BOUGH_VERSION "\n");
+		return 0;
+	}
+	if (a->help) {
+		if (a->cmd)
+			help_command(a->cmd);
+		else if (a->n > 0)
+			return help_group(a->operands[0]);
+		else
+			help_overview();
+		return 0;
+	}
+	if (!a->cmd)
+		return err_set(err, -EINVAL, "it needs a command; `bough help` lists them");
+	int r = cli_root(args_get(a, "root"), &cli->root, err);
+	if (r < 0)
+		return r;
+	r = a->cmd->run(cli, a, err);
+	return r < 0 ? err_prefix(err, r, "%s", a->cmd->name) : r;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli = { 0 };
+	struct args a;
+	struct err err = { 0 };
+	int r = args_parse(&a, argc, argv, &err);
+	cli.json = args_get(&a, "json");
+	cli.quiet = args_get(&a, "quiet");
+	cli.bytes = args_get(&a, "bytes");
+	if (r == 0)
+		r = run(&cli, &a, &err);
+	/* Output that didn't arrive is a failure, whatever the command says. */
+	if (fflush(stdout) == EOF || ferror(stdout))
+		r = r < 0 ? r : err_set(&err, -EIO, "write to stdout: is the disk full?");
+	int code = r < 0 ? cli_exit_code(r) : r;
+	if (r < 0)
+		print_error(&cli, &err, code);
+	(void)fflush(stdout);
+	args_done(&a);
+	free(cli.root);
+	free(cli.detail);
+	return code;
+}

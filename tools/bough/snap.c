@@ -1,0 +1,262 @@
+/* Snapshots: save, restore, log, and the snapshots group. */
+#include <string.h>
+#include "tools/bough/api.h"
+#include "tools/bough/cli.h"
+#include "tools/bough/json.h"
+#include "tools/bough/out.h"
+
+static struct target snap_target(const char *name, const char *rest)
+{
+	struct target t = target_new("/v1/snapshots/");
+	target_name(&t, name);
+	target_path(&t, rest);
+	return t;
+}
+
+static struct target ws_target(const char *name, const char *rest)
+{
+	struct target t = target_new("/v1/workspaces/");
+	target_name(&t, name);
+	target_path(&t, rest);
+	return t;
+}
+
+/* ---- save, restore ---- */
+
+int cmd_save(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *snap = NULL;
+	const char *message = args_get(a, "message"), *name = args_get(a, "as");
+	if (!body)
+		return err_sys(err, -ENOMEM, "request");
+	int r = message ? api_set_text(body, "message", message, err) : 0;
+	if (r == 0 && name)
+		r = api_set_text(body, "name", name, err);
+	if (r < 0)
+		return r;
+	struct progress p;
+	progress_begin(&p, cli, "saving");
+	auto_target t = ws_target(a->operands[0], "/snapshots");
+	r = api_job(cli, "POST", &t, body, NULL, &p, &snap, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(snap, err);
+	printf("%s\n", get_text(snap, "id"));
+	if (get_true(snap, "unchanged") && !cli->quiet)
+		fprintf(stderr, "bough: nothing has changed since that snapshot\n");
+	return 0;
+}
+
+int cmd_restore(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *ws = NULL;
+	if (!body)
+		return err_sys(err, -ENOMEM, "request");
+	int r = api_set_text(body, "snapshot", a->operands[1], err);
+	if (r < 0)
+		return r;
+	auto_target t = ws_target(a->operands[0], "/restore");
+	r = api_call(cli, "POST", &t, body, &ws, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
+}
+
+/* ---- lists ---- */
+
+static void join_names(char *buf, size_t size, const json_t *snap)
+{
+	size_t i, at = 0;
+	json_t *name;
+	buf[0] = 0;
+	json_array_foreach(json_object_get(snap, "names"), i, name) {
+		const char *s = json_string_value(name);
+		int n = s ? snprintf(buf + at, size - at, "%s%s", i ? "," : "", s) : 0;
+		if (n < 0 || (size_t)n >= size - at)
+			return; /* cut: `show` has them all */
+		at += (size_t)n;
+	}
+}
+
+/* The first line of a message. */
+static void first_line(char *buf, size_t size, const char *message)
+{
+	(void)snprintf(buf, size, "%.*s", (int)strcspn(message, "\r\n"), message);
+}
+
+static void snap_row(struct table *t, const struct cli *cli, const json_t *s, time_t now)
+{
+	char age[OUT_AGE_MAX], files[OUT_SIZE_MAX], bytes[OUT_SIZE_MAX], stored[OUT_SIZE_MAX];
+	char names[256], message[96];
+	join_names(names, sizeof(names), s);
+	first_line(message, sizeof(message), get_text(s, "message"));
+	const char *cells[] = {
+		get_text(s, "id"), names, out_age(age, get_text(s, "created"), now),
+		out_size(files, get_int(s, "files"), true),
+		out_size(bytes, get_int(s, "bytes"), cli->bytes),
+		out_size(stored, get_int(s, "stored_bytes"), cli->bytes), message,
+	};
+	table_row(t, cells);
+}
+
+static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
+{
+	static const char *const headings[] = { "SNAPSHOT", "NAMES", ">AGE", ">FILES", ">NEW",
+						">STORED", "MESSAGE", NULL };
+	auto_json json_t *doc = NULL;
+	int r = api_call(cli, "GET", t, NULL, &doc, NULL, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(doc, err);
+	size_t i;
+	json_t *snap;
+	if (cli->quiet) {
+		json_array_foreach(json_object_get(doc, "items"), i, snap)
+			printf("%s\n", get_text(snap, "id"));
+		return 0;
+	}
+	auto_table *table = table_new(headings);
+	time_t now = time(NULL);
+	json_array_foreach(json_object_get(doc, "items"), i, snap)
+		snap_row(table, cli, snap, now);
+	return table_print(table, stdout, err);
+}
+
+int cmd_log(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_target t = ws_target(a->operands[0], "/log");
+	return print_snapshots(cli, &t, err);
+}
+
+int cmd_snapshots_ls(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_target t = target_new("/v1/snapshots");
+	target_query(&t, "workspace", args_get(a, "workspace"));
+	return print_snapshots(cli, &t, err);
+}
+
+/* ---- show, rm, tag ---- */
+
+static void line(const char *key, const char *value)
+{
+	printf("%-10s", key);
+	out_clean(stdout, *value ? value : "-");
+	printf("\n");
+}
+
+static void show_message(const char *text)
+{
+	if (!*text)
+		return;
+	printf("\n");
+	for (const char *p = text; *p;) {
+		char part[1024];
+		size_t n = strcspn(p, "\n");
+		size_t k = n < sizeof(part) - 1 ? n : sizeof(part) - 1;
+		memcpy(part, p, k);
+		part[k] = 0;
+		printf("    ");
+		out_clean(stdout, part);
+		printf("\n");
+		p += k == n && p[n] == '\n' ? n + 1 : k;
+	}
+}
+
+int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *s = NULL;
+	auto_target t = snap_target(a->operands[0], "");
+	int r = api_call(cli, "GET", &t, NULL, &s, NULL, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(s, err);
+	char buf[OUT_SIZE_MAX], age[OUT_AGE_MAX], text[128];
+	size_t i;
+	json_t *name, *v;
+	const char *k;
+	line("id", get_text(s, "id"));
+	json_array_foreach(json_object_get(s, "names"), i, name)
+		line("name", json_string_value(name) ? json_string_value(name) : "");
+	(void)snprintf(text, sizeof(text), "%s (%s ago)", get_text(s, "created"),
+		       out_age(age, get_text(s, "created"), time(NULL)));
+	line("created", text);
+	line("workspace", get_text(s, "workspace"));
+	line("parent", get_text(s, "parent"));
+	line("manifest", get_text(s, "manifest"));
+	line("files", out_size(buf, get_int(s, "files"), true));
+	line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
+	line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
+	json_object_foreach(json_object_get(s, "labels"), k, v) {
+		(void)snprintf(text, sizeof(text), "%s=%s", k, json_string_value(v) ? json_string_value(v) : "");
+		line("label", text);
+	}
+	show_message(get_text(s, "message"));
+	return 0;
+}
+
+int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
+{
+	int first = 0;
+	auto_json json_t *removed = json_array();
+	for (unsigned i = 0; i < a->n; i++) {
+		auto_target t = snap_target(a->operands[i], "");
+		target_query(&t, "force", args_get(a, "force") ? "1" : NULL);
+		struct err e = { 0 };
+		int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, &e);
+		if (r == 0) {
+			(void)json_array_append_new(removed, json_pack("{s:s}", "name", a->operands[i]));
+		} else if (first == 0) {
+			first = r;
+			*err = e;
+		} else {
+			fprintf(stderr, "bough: %s: ", a->cmd->name);
+			out_clean(stderr, e.text);
+			(void)fputc('\n', stderr);
+		}
+	}
+	if (first < 0 || !cli->json)
+		return first;
+	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
+	return doc ? out_json(doc, err) : err_sys(err, -ENOMEM, "answer");
+}
+
+static int set_list(json_t *body, const char *key, json_t *list, struct err *err)
+{
+	if (json_array_size(list) == 0)
+		return 0;
+	return json_object_set(body, key, list) < 0 ? err_sys(err, -ENOMEM, "request") : 0;
+}
+
+static int add_text(json_t *list, const char *text, struct err *err)
+{
+	json_t *s = json_string(text);
+	if (!s)
+		return err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", text);
+	return json_array_append_new(list, s) < 0 ? err_sys(err, -ENOMEM, "request") : 0;
+}
+
+int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *add = json_array(), *take = json_array();
+	auto_json json_t *snap = NULL;
+	const char *message = args_get(a, "message"), *name;
+	int r = body && add && take ? 0 : err_sys(err, -ENOMEM, "request");
+	for (unsigned i = 1; i < a->n && r == 0; i++)
+		r = add_text(add, a->operands[i], err);
+	for (unsigned i = 0; r == 0 && (name = args_each(a, "remove", i)); i++)
+		r = add_text(take, name, err);
+	if (r == 0 && message)
+		r = api_set_text(body, "message", message, err);
+	if (r == 0)
+		r = set_list(body, "add_names", add, err);
+	if (r == 0)
+		r = set_list(body, "remove_names", take, err);
+	if (r == 0 && json_object_size(body) == 0)
+		r = err_set(err, -EINVAL, "give it a NAME, --remove NAME or --message TEXT");
+	if (r < 0)
+		return r;
+	auto_target t = snap_target(a->operands[0], "");
+	r = api_call(cli, "PATCH", &t, body, &snap, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(snap, err) : 0;
+}

@@ -1,0 +1,322 @@
+/* Import and export: streams between files, pipes and the daemon. */
+#include "tools/bough/transfer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/api.h"
+#include "tools/bough/json.h"
+#include "tools/bough/start.h"
+
+enum {
+	COPY_SIZE = 256 * 1024,
+	PIPE_SIZE = 1 << 20, /* from bough-pack: fewer switches */
+};
+
+/* ---- import ---- */
+
+struct upload {
+	struct progress progress;
+	uint64_t total; /* 0: unknown */
+	pid_t pack;     /* bough-pack; 0: none */
+};
+
+static void show_sent(void *ctx, uint64_t bytes)
+{
+	struct upload *u = ctx;
+	progress_update(&u->progress, bytes, u->total, "bytes", "reading");
+}
+
+/* 0 when bough-pack did all it should; else its own line is on stderr already. */
+static int reap(pid_t *pid, struct err *err)
+{
+	int status;
+	pid_t p = *pid;
+	*pid = 0;
+	while (waitpid(p, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_sys(err, -errno, "wait for bough-pack");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	if (WIFSIGNALED(status))
+		return err_set(err, -EIO, "bough-pack was killed by signal %d", WTERMSIG(status));
+	return err_set(err, -EIO, "the folder couldn't be read whole; nothing was made of it");
+}
+
+static int pack_finish(void *ctx, struct err *err)
+{
+	struct upload *u = ctx;
+	return u->pack ? reap(&u->pack, err) : 0;
+}
+
+static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u,
+			 const char *name, const char *message, json_t **out, struct err *err)
+{
+	auto_target t = target_new("/v1/import");
+	target_query(&t, "name", name);
+	target_query(&t, "message", message);
+	struct http_body body = { .type = "application/octet-stream", .fd = fd, .size = size,
+				  .finish = pack_finish, .sent = show_sent, .ctx = u };
+	u->total = size > 0 ? (uint64_t)size : 0;
+	progress_begin(&u->progress, cli, "importing");
+	return api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
+}
+
+int transfer_import_file(struct cli *cli, const char *file, const char *name, const char *message,
+			 json_t **out, struct err *err)
+{
+	struct upload u = { 0 };
+	bool in = !strcmp(file, "-");
+	auto_fd fd = in ? -1 : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (!in && fd < 0)
+		return err_sys(err, -errno, "open %s", file);
+	if (in && isatty(STDIN_FILENO))
+		return err_set(err, -EINVAL, "stdin is a terminal: pipe an archive into it");
+	struct stat st;
+	if (fstat(in ? STDIN_FILENO : fd, &st) < 0)
+		return err_sys(err, -errno, "%s", file);
+	if (S_ISDIR(st.st_mode))
+		return err_set(err, -EINVAL, "%s is a folder: `bough create NAME --dir %s` takes one",
+			       file, file);
+	off_t at = S_ISREG(st.st_mode) ? lseek(in ? STDIN_FILENO : fd, 0, SEEK_CUR) : -1;
+	int64_t size = at >= 0 && at <= st.st_size ? st.st_size - at : -1;
+	int r = import_stream(cli, in ? STDIN_FILENO : fd, size, &u, name, message, out, err);
+	return r == -EBADMSG ? err_prefix(err, r, "%s", in ? "stdin" : file) : r;
+}
+
+/* Starts `bough-pack PATH` with its output in *out. */
+static int spawn_pack(const char *path, int *out, pid_t *pid, struct err *err)
+{
+	auto_free char *program = NULL;
+	int r = program_find("bough-pack", &program, err);
+	if (r < 0)
+		return r == -ENOENT ? -EIO : r; /* it isn't what the caller named */
+	int p[2];
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "pipe");
+	auto_fd read_end = p[0];
+	auto_fd write_end = p[1];
+	(void)fcntl(write_end, F_SETPIPE_SZ, PIPE_SIZE); /* only speed */
+	posix_spawn_file_actions_t fa;
+	int e = posix_spawn_file_actions_init(&fa);
+	if (e)
+		return err_sys(err, -e, "start bough-pack");
+	char *argv[] = { (char *)"bough-pack", (char *)"--", (char *)path, NULL };
+	if (!(e = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0)) &&
+	    !(e = posix_spawn_file_actions_adddup2(&fa, write_end, 1)))
+		e = posix_spawn(pid, program, &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	if (e)
+		return err_sys(err, -e, "start %s", program);
+	*out = steal_fd(&read_end);
+	return 0;
+}
+
+int transfer_import_folder(struct cli *cli, const char *path, const char *name,
+			   const char *message, json_t **out, struct err *err)
+{
+	struct stat st;
+	if (stat(path, &st) < 0)
+		return err_sys(err, -errno, "open %s", path);
+	if (!S_ISDIR(st.st_mode))
+		return err_set(err, -EINVAL, "%s isn't a folder: --tar takes an archive", path);
+	struct upload u = { 0 };
+	auto_fd fd = -1;
+	int r = spawn_pack(path, &fd, &u.pack, err);
+	if (r < 0)
+		return r;
+	r = import_stream(cli, fd, -1, &u, name, message, out, err);
+	if (u.pack) { /* broken off: it must not fill a pipe for ever */
+		(void)kill(u.pack, SIGKILL);
+		(void)reap(&u.pack, NULL);
+	}
+	return r == -EBADMSG ? err_prefix(err, r, "%s", path) : r;
+}
+
+static int print_snapshot(struct cli *cli, const json_t *snap, struct err *err)
+{
+	if (cli->json)
+		return out_json(snap, err);
+	printf("%s\n", get_text(snap, "id"));
+	return 0;
+}
+
+int cmd_import(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *snap = NULL;
+	int r = transfer_import_file(cli, a->operands[0], args_get(a, "as"), args_get(a, "message"),
+				     &snap, err);
+	return r < 0 ? r : print_snapshot(cli, snap, err);
+}
+
+/* ---- export ---- */
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+	return n > k && !strcasecmp(s + n - k, end);
+}
+
+const char *transfer_format_of(const char *file)
+{
+	static const char *const known[][2] = {
+		{ ".tar", "tar" }, { ".tar.zst", "tar.zst" }, { ".tzst", "tar.zst" },
+		{ ".zip", "zip" }, { ".cpio", "cpio" },
+	};
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (ends_with(file, known[i][0]))
+			return known[i][1];
+	return NULL;
+}
+
+/* The output file while it isn't whole: a temporary one beside it that goes unless committed. */
+struct outfile {
+	int fd;
+	int dirfd;     /* -1: stdout, nothing to commit */
+	char *dir;
+	char *temp;    /* name in dirfd; NULL: none there */
+	const char *name;
+};
+
+static void outfile_done(struct outfile *o)
+{
+	if (o->temp)
+		(void)unlinkat(o->dirfd, o->temp, 0); /* it may be gone already */
+	if (o->dirfd >= 0) {
+		cleanup_close(&o->fd);
+		(void)close(o->dirfd);
+	}
+	free(o->dir);
+	free(o->temp);
+}
+
+static int outfile_open(struct outfile *o, const char *path, struct err *err)
+{
+	const char *slash = strrchr(path, '/');
+	o->name = slash ? slash + 1 : path;
+	o->dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	if (!o->dir)
+		return err_sys(err, -ENOMEM, "open %s", path);
+	if (!*o->name)
+		return err_set(err, -EINVAL, "%s is a folder: name a file", path);
+	o->dirfd = open(o->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (o->dirfd < 0)
+		return err_sys(err, -errno, "open %s", o->dir);
+	struct stat st;
+	if (fstatat(o->dirfd, o->name, &st, 0) == 0 && !S_ISREG(st.st_mode)) {
+		/* A device or pipe is written to as it is: nobody wants it replaced. */
+		if (S_ISDIR(st.st_mode))
+			return err_set(err, -EINVAL, "%s is a folder: name a file", path);
+		o->fd = openat(o->dirfd, o->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+		return o->fd < 0 ? err_sys(err, -errno, "open %s", path) : 0;
+	}
+	char *temp = NULL;
+	if (asprintf(&temp, ".%.200s.%d.tmp", o->name, (int)getpid()) < 0)
+		return err_sys(err, -ENOMEM, "open %s", path);
+	o->fd = openat(o->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (o->fd < 0) {
+		int r = err_sys(err, -errno, "create a file in %s", o->dir);
+		free(temp);
+		return r;
+	}
+	o->temp = temp;
+	return 0;
+}
+
+static int outfile_commit(struct outfile *o, struct err *err)
+{
+	if (!o->temp)
+		return 0;
+	if (fsync(o->fd) < 0)
+		return err_sys(err, -errno, "sync %s", o->name);
+	if (renameat(o->dirfd, o->temp, o->dirfd, o->name) < 0)
+		return err_sys(err, -errno, "rename to %s", o->name);
+	free(steal_ptr(&o->temp));
+	if (fsync(o->dirfd) < 0)
+		return err_sys(err, -errno, "sync %s", o->dir);
+	return 0;
+}
+
+static int copy_out(struct cli *cli, struct http *h, int fd, uint64_t *total, struct err *err)
+{
+	auto_free char *buf = malloc(COPY_SIZE);
+	if (!buf)
+		return err_sys(err, -ENOMEM, "export");
+	struct progress p;
+	progress_begin(&p, cli, "exporting");
+	ssize_t n;
+	*total = 0;
+	while ((n = http_read(h, buf, COPY_SIZE, err)) > 0) {
+		for (ssize_t done = 0; done < n;) {
+			ssize_t w = write(fd, buf + done, (size_t)(n - done));
+			if (w < 0 && errno == EINTR)
+				continue;
+			if (w < 0) {
+				progress_end(&p);
+				return err_sys(err, -errno, "write the archive");
+			}
+			done += w;
+		}
+		*total += (uint64_t)n;
+		progress_update(&p, *total, 0, "bytes", NULL);
+	}
+	progress_end(&p);
+	if (n < 0)
+		return err_prefix(err, (int)n, "the archive isn't whole");
+	return 0;
+}
+
+/* The archive of a workspace, or where none has that name, of a snapshot; as ids say themselves. */
+static int open_archive(struct cli *cli, const char *name, const char *format, struct http **out,
+			struct err *err)
+{
+	static const char *const kinds[] = { "/v1/workspaces/", "/v1/snapshots/" };
+	int r = -ENOENT;
+	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 2 && r == -ENOENT; i++) {
+		auto_target t = target_new(kinds[i]);
+		target_name(&t, name);
+		target_path(&t, "/archive");
+		target_query(&t, "format", format);
+		r = api_stream(cli, &t, "*/*", out, err);
+	}
+	if (r == -ENOENT)
+		return err_set(err, r, "no workspace or snapshot %s: `bough ls` and `bough snapshots "
+			       "ls` show what there is", name);
+	return r;
+}
+
+int cmd_export(struct cli *cli, const struct args *a, struct err *err)
+{
+	const char *file = args_get(a, "output"), *format = args_get(a, "format");
+	bool to_file = file && strcmp(file, "-") != 0;
+	if (!format && to_file)
+		format = transfer_format_of(file);
+	if (!format)
+		format = "tar";
+	if (!to_file && isatty(STDOUT_FILENO))
+		return err_set(err, -EINVAL, "stdout is a terminal: give -o FILE or redirect it");
+	if (!to_file && cli->json)
+		return err_set(err, -EINVAL, "--json needs -o FILE: stdout can't hold both");
+	__attribute__((cleanup(outfile_done))) struct outfile o = { .fd = STDOUT_FILENO, .dirfd = -1 };
+	int r = to_file ? outfile_open(&o, file, err) : 0;
+	if (r < 0)
+		return r;
+	struct http *h = NULL;
+	uint64_t total = 0;
+	r = open_archive(cli, a->operands[0], format, &h, err);
+	if (r == 0)
+		r = copy_out(cli, h, o.fd, &total, err);
+	http_free(h);
+	if (r == 0)
+		r = outfile_commit(&o, err);
+	if (r < 0 || !cli->json)
+		return r;
+	auto_json json_t *doc = json_pack("{s:s, s:s, s:I}", "file", file, "format", format, "bytes",
+					  (json_int_t)total);
+	return doc ? out_json(doc, err) : err_set(err, -EIO, "the file's name isn't UTF-8");
+}

@@ -1,0 +1,17 @@
+/* Archives and folders in and out: what import, export and create share. */
+#ifndef BOUGH_TOOLS_TRANSFER_H
+#define BOUGH_TOOLS_TRANSFER_H
+
+#include "tools/bough/cli.h"
+
+/* Import an archive (FILE, or "-" for stdin) or a folder (through bough-pack, with the rights of
+ * the caller) as a snapshot; *out is the API's snapshot, the caller's. `name` and `message` may be
+ * NULL. On failure nothing is left behind. */
+int transfer_import_file(struct cli *cli, const char *file, const char *name, const char *message,
+			 json_t **out, struct err *err);
+int transfer_import_folder(struct cli *cli, const char *path, const char *name,
+			   const char *message, json_t **out, struct err *err);
+/* The archive format that a file's name asks for; NULL: none that is known. */
+const char *transfer_format_of(const char *file);
+
+#endif

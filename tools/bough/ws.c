@@ -1,0 +1,452 @@
+/* Workspaces: create, path, ls, show, fork, rename, rm, mount, umount. */
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/api.h"
+#include "tools/bough/cli.h"
+#include "tools/bough/json.h"
+#include "tools/bough/out.h"
+#include "tools/bough/transfer.h"
+
+static struct target ws_target(const char *name, const char *rest)
+{
+	struct target t = target_new("/v1/workspaces/");
+	target_name(&t, name);
+	target_path(&t, rest);
+	return t;
+}
+
+/* ---- request members from options ---- */
+
+static int set_labels(json_t *body, const struct args *a, struct err *err)
+{
+	const char *kv;
+	for (unsigned i = 0; (kv = args_each(a, "label", i)); i++) {
+		const char *eq = strchr(kv, '=');
+		if (!eq || eq == kv)
+			return err_set(err, -EINVAL, "--label takes K=V, not \"%s\"", kv);
+		json_t *labels = json_object_get(body, "labels");
+		if (!labels) {
+			labels = json_object();
+			if (json_object_set_new(body, "labels", labels) < 0)
+				return err_sys(err, -ENOMEM, "request");
+		}
+		auto_free char *key = strndup(kv, (size_t)(eq - kv));
+		if (!key)
+			return err_sys(err, -ENOMEM, "request");
+		if (json_object_get(labels, key))
+			return err_set(err, -EINVAL, "--label %s is given twice", key);
+		int r = api_set_text(labels, key, eq + 1, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int set_int(json_t *body, const char *key, uint64_t v, struct err *err)
+{
+	if (json_object_set_new(body, key, json_integer((json_int_t)v)) < 0)
+		return err_sys(err, -ENOMEM, "request");
+	return 0;
+}
+
+static int set_limits(json_t *body, const struct args *a, struct err *err)
+{
+	const char *text;
+	uint64_t v;
+	int r = 0;
+	if ((text = args_get(a, "quota"))) {
+		r = args_size(text, "--quota", &v, err);
+		if (r == 0)
+			r = set_int(body, "quota_bytes", v, err);
+	}
+	if (r == 0 && (text = args_get(a, "inodes"))) {
+		r = args_number(text, "--inodes", 0, INT64_MAX, &v, err);
+		if (r == 0)
+			r = set_int(body, "quota_inodes", v, err);
+	}
+	return r;
+}
+
+/* ---- create ---- */
+
+static int print_workspace(struct cli *cli, const json_t *ws, struct err *err)
+{
+	if (cli->json)
+		return out_json(ws, err);
+	if (get_true(ws, "mounted"))
+		printf("%s\n", get_text(ws, "path"));
+	else if (*get_text(ws, "error"))
+		return err_set(err, -EIO, "%s is made but not mounted: %s", get_text(ws, "name"),
+			       get_text(ws, "error"));
+	return 0;
+}
+
+/* A long upload for a name that is taken would be a pity; create itself decides. */
+static int check_free(struct cli *cli, const char *name, struct err *err)
+{
+	auto_target t = ws_target(name, "");
+	int r = api_call(cli, "GET", &t, NULL, NULL, NULL, NULL);
+	if (r == 0)
+		return err_set(err, -EEXIST, "a workspace %s exists: choose another name", name);
+	free(cli->detail);
+	cli->detail = NULL;
+	return 0;
+}
+
+/* Nothing half-made stays: a snapshot that was imported for a workspace that failed goes. */
+static void drop_snapshot(struct cli *cli, const char *id)
+{
+	auto_target t = target_new("/v1/snapshots/");
+	target_name(&t, id);
+	char *detail = steal_ptr(&cli->detail); /* the first failure's is the one to show */
+	(void)api_call(cli, "DELETE", &t, NULL, NULL, NULL, NULL); /* gc takes it in any case */
+	free(cli->detail);
+	cli->detail = detail;
+}
+
+/* What the workspace begins with: --dir and --tar become a snapshot first. *imported is its id,
+ * the caller's; NULL when nothing was imported. */
+static int set_origin(struct cli *cli, const struct args *a, json_t *body, char **imported,
+		      struct err *err)
+{
+	const char *from = args_get(a, "from"), *dir = args_get(a, "dir"), *tar = args_get(a, "tar");
+	if (!!from + !!dir + !!tar > 1)
+		return err_set(err, -EINVAL, "give one of --from, --dir and --tar");
+	if (from)
+		return api_set_text(body, "from", from, err);
+	if (!dir && !tar)
+		return 0;
+	int r = check_free(cli, a->operands[0], err);
+	auto_json json_t *snap = NULL;
+	if (r == 0)
+		r = dir ? transfer_import_folder(cli, dir, NULL, NULL, &snap, err) :
+			  transfer_import_file(cli, tar, NULL, NULL, &snap, err);
+	if (r < 0)
+		return r;
+	*imported = strdup(get_text(snap, "id"));
+	if (!*imported)
+		return err_sys(err, -ENOMEM, "request");
+	return api_set_text(body, "from", *imported, err);
+}
+
+int cmd_create(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	auto_free char *imported = NULL;
+	if (!body)
+		return err_sys(err, -ENOMEM, "request");
+	int r = api_set_text(body, "name", a->operands[0], err);
+	if (r == 0)
+		r = set_limits(body, a, err);
+	if (r == 0)
+		r = set_labels(body, a, err);
+	if (r == 0 && args_get(a, "no-mount") && json_object_set_new(body, "mount", json_false()) < 0)
+		r = err_sys(err, -ENOMEM, "request");
+	if (r == 0)
+		r = set_origin(cli, a, body, &imported, err);
+	auto_json json_t *ws = NULL;
+	if (r == 0) {
+		auto_target t = target_new("/v1/workspaces");
+		r = api_call(cli, "POST", &t, body, &ws, NULL, err);
+	}
+	if (r < 0 && imported)
+		drop_snapshot(cli, imported);
+	return r < 0 ? r : print_workspace(cli, ws, err);
+}
+
+/* ---- path, show ---- */
+
+static int get_workspace(struct cli *cli, const char *name, json_t **out, struct err *err)
+{
+	auto_target t = ws_target(name, "");
+	return api_call(cli, "GET", &t, NULL, out, NULL, err);
+}
+
+int cmd_path(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *ws = NULL;
+	int r = get_workspace(cli, a->operands[0], &ws, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(ws, err);
+	if (!get_true(ws, "mounted")) {
+		const char *why = get_text(ws, "error");
+		return err_set(err, -ENOENT, "%s isn't mounted%s%s: `bough mount %s` mounts it",
+			       a->operands[0], *why ? ": " : "", why, a->operands[0]);
+	}
+	printf("%s\n", get_text(ws, "path")); /* for "$(…)": byte for byte */
+	return 0;
+}
+
+static void line(const char *key, const char *value)
+{
+	printf("%-10s", key);
+	out_clean(stdout, *value ? value : "-");
+	printf("\n");
+}
+
+static void line_time(const char *key, const char *rfc3339)
+{
+	char age[OUT_AGE_MAX], text[96];
+	(void)snprintf(text, sizeof(text), "%s (%s ago)", rfc3339, out_age(age, rfc3339, time(NULL)));
+	line(key, text);
+}
+
+static void line_labels(const json_t *o)
+{
+	const char *k;
+	json_t *v;
+	json_object_foreach(json_object_get(o, "labels"), k, v) {
+		printf("%-10s", "label");
+		out_clean(stdout, k);
+		printf("=");
+		out_clean(stdout, json_string_value(v) ? json_string_value(v) : "");
+		printf("\n");
+	}
+}
+
+static void show_usage(const struct cli *cli, const json_t *ws)
+{
+	char used[OUT_SIZE_MAX], limit[OUT_SIZE_MAX], text[128];
+	int64_t quota = get_int(ws, "quota_bytes"), inodes = get_int(ws, "quota_inodes");
+	out_size(used, get_int(ws, "used_bytes"), cli->bytes);
+	out_size(limit, quota, cli->bytes);
+	(void)snprintf(text, sizeof(text), "%s%s%s of its own", used, quota ? " of " : "",
+		       quota ? limit : "");
+	line("used", text);
+	out_size(used, get_int(ws, "used_inodes"), true);
+	out_size(limit, inodes, true);
+	(void)snprintf(text, sizeof(text), "%s%s%s of its own, %lld shown", used,
+		       inodes ? " of " : "", inodes ? limit : "", (long long)get_int(ws, "files"));
+	line("files", text);
+	(void)snprintf(text, sizeof(text), "%lld, with %lld records", (long long)get_int(ws, "layers"),
+		       (long long)get_int(ws, "records"));
+	line("layers", text);
+}
+
+int cmd_show(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *ws = NULL;
+	int r = get_workspace(cli, a->operands[0], &ws, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(ws, err);
+	line("name", get_text(ws, "name"));
+	line("id", get_text(ws, "id"));
+	line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state") :
+		      get_true(ws, "mounted") ? "mounted" : "not mounted");
+	if (*get_text(ws, "error"))
+		line("error", get_text(ws, "error"));
+	line("path", get_text(ws, "path"));
+	line_time("created", get_text(ws, "created"));
+	line("base", get_text(ws, "base"));
+	line("head", get_text(ws, "head"));
+	line("parent", get_text(ws, "parent"));
+	show_usage(cli, ws);
+	line_labels(ws);
+	return 0;
+}
+
+/* ---- ls ---- */
+
+static const char *ws_state(const json_t *ws)
+{
+	const char *state = get_text(ws, "state");
+	if (*state && strcmp(state, "ready") != 0)
+		return state;
+	return get_true(ws, "mounted") ? "mounted" : *get_text(ws, "error") ? "failed" : "-";
+}
+
+static void ls_row(struct table *t, const struct cli *cli, const json_t *ws, time_t now)
+{
+	char used[OUT_SIZE_MAX], quota[OUT_SIZE_MAX], age[OUT_AGE_MAX];
+	int64_t limit = get_int(ws, "quota_bytes");
+	const char *head = get_text(ws, "head");
+	const char *cells[] = {
+		get_text(ws, "name"), ws_state(ws), *head ? head : get_text(ws, "base"),
+		json_object_get(ws, "used_bytes") ?
+			out_size(used, get_int(ws, "used_bytes"), cli->bytes) : "-",
+		limit ? out_size(quota, limit, cli->bytes) : "-",
+		out_age(age, get_text(ws, "created"), now), get_text(ws, "path"),
+	};
+	table_row(t, cells);
+}
+
+static void print_names(const json_t *items)
+{
+	size_t i;
+	json_t *o;
+	json_array_foreach(items, i, o)
+		printf("%s\n", get_text(o, "name"));
+}
+
+int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_target t = target_new("/v1/workspaces");
+	target_query(&t, "label", args_get(a, "label"));
+	target_query(&t, "usage", cli->quiet && !cli->json ? NULL : "1");
+	auto_json json_t *doc = NULL;
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(doc, err);
+	json_t *items = json_object_get(doc, "items"), *ws;
+	if (cli->quiet) {
+		print_names(items);
+		return 0;
+	}
+	static const char *const headings[] = { "NAME", "STATE", "SNAPSHOT", ">USED", ">QUOTA", ">AGE",
+						"PATH", NULL };
+	auto_table *table = table_new(headings);
+	time_t now = time(NULL);
+	size_t i;
+	json_array_foreach(items, i, ws)
+		ls_row(table, cli, ws, now);
+	return table_print(table, stdout, err);
+}
+
+/* ---- fork ---- */
+
+static int fork_names(const struct args *a, json_t *body, struct err *err)
+{
+	const char *count = args_get(a, "count");
+	if (count) {
+		uint64_t n;
+		int r = args_number(count, "--count", 1, INT_MAX, &n, err);
+		if (r < 0)
+			return r;
+		if (a->n > 2)
+			return err_set(err, -EINVAL, "--count takes one NEW, not %u", a->n - 1);
+		r = api_set_text(body, "name", a->operands[a->n - 1], err);
+		return r < 0 ? r : set_int(body, "count", n, err);
+	}
+	if (a->n < 2)
+		return err_set(err, -EINVAL, "it needs a NEW name, or --count");
+	json_t *names = json_array();
+	if (json_object_set_new(body, "names", names) < 0)
+		return err_sys(err, -ENOMEM, "request");
+	for (unsigned i = 1; i < a->n; i++) {
+		json_t *s = json_string(a->operands[i]);
+		if (!s)
+			return err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", a->operands[i]);
+		if (json_array_append_new(names, s) < 0)
+			return err_sys(err, -ENOMEM, "request");
+	}
+	return 0;
+}
+
+/* A child that is made but couldn't be mounted: its name is printed, and it is a failure. */
+static int report_unmounted(const json_t *items, struct err *err)
+{
+	size_t i;
+	json_t *ws;
+	json_array_foreach(items, i, ws)
+		if (*get_text(ws, "error"))
+			return err_set(err, -EIO, "%s is made but not mounted: %s",
+				       get_text(ws, "name"), get_text(ws, "error"));
+	return 0;
+}
+
+int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *doc = NULL;
+	if (!body)
+		return err_sys(err, -ENOMEM, "request");
+	int r = fork_names(a, body, err);
+	if (r == 0)
+		r = set_labels(body, a, err);
+	if (r < 0)
+		return r;
+	auto_target t = ws_target(a->operands[0], "/fork");
+	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_object_get(doc, "items");
+	if (cli->json)
+		return out_json(doc, err);
+	print_names(items);
+	return report_unmounted(items, err);
+}
+
+/* ---- rename, rm, mount, umount ---- */
+
+int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *ws = NULL;
+	if (!body)
+		return err_sys(err, -ENOMEM, "request");
+	int r = api_set_text(body, "name", a->operands[1], err);
+	if (r < 0)
+		return r;
+	auto_target t = ws_target(a->operands[0], "");
+	r = api_call(cli, "PATCH", &t, body, &ws, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
+}
+
+/* Does one thing to each operand. A failure doesn't keep the others from being done; the first
+ * one decides how it ends, and each is told. `items` collects the answers. */
+static int each_operand(struct cli *cli, const struct args *a, const char *method,
+			const char *rest, json_t *items, struct err *err)
+{
+	int first = 0;
+	for (unsigned i = 0; i < a->n; i++) {
+		auto_target t = ws_target(a->operands[i], rest);
+		json_t *doc = NULL;
+		struct err e = { 0 };
+		int r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
+		if (r == 0 && !strcmp(method, "DELETE"))
+			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
+		if (r == 0 && json_array_append_new(items, doc) < 0)
+			r = err_sys(&e, -ENOMEM, "answer");
+		if (r < 0 && first == 0) {
+			first = r;
+			*err = e;
+		} else if (r < 0) {
+			fprintf(stderr, "bough: %s: ", a->cmd->name);
+			out_clean(stderr, e.text);
+			(void)fputc('\n', stderr);
+		}
+	}
+	return first;
+}
+
+static int done_items(struct cli *cli, const struct args *a, const char *method, const char *rest,
+		      bool paths, struct err *err)
+{
+	auto_json json_t *items = json_array();
+	if (!items)
+		return err_sys(err, -ENOMEM, "answer");
+	int r = each_operand(cli, a, method, rest, items, err);
+	if (cli->json && r == 0) {
+		auto_json json_t *doc = json_pack("{s:O}", "items", items);
+		return doc ? out_json(doc, err) : err_sys(err, -ENOMEM, "answer");
+	}
+	size_t i;
+	json_t *ws;
+	json_array_foreach(items, i, ws) {
+		if (!cli->json && paths)
+			printf("%s\n", get_text(ws, "path"));
+		if (r == 0 && paths && !get_true(ws, "mounted"))
+			r = err_set(err, -EIO, "%s isn't mounted: %s", get_text(ws, "name"),
+				    get_text(ws, "error"));
+	}
+	return r;
+}
+
+int cmd_rm(struct cli *cli, const struct args *a, struct err *err)
+{
+	return done_items(cli, a, "DELETE", "", false, err);
+}
+
+int cmd_mount(struct cli *cli, const struct args *a, struct err *err)
+{
+	return done_items(cli, a, "POST", "/mount", true, err);
+}
+
+int cmd_umount(struct cli *cli, const struct args *a, struct err *err)
+{
+	return done_items(cli, a, "POST", "/umount", false, err);
+}
