@@ -176,11 +176,15 @@ check-tsan: ## run unit and crash tests with the thread sanitizer
 check-sanitized: all $(UNIT) $(FUZZERS) $(CRASH)
 	@$(RUN) unit $(if $(filter asan,$(VARIANT)),fuzz) crash
 
-.PHONY: check-headers check-layers
+.PHONY: check-lint check-headers check-layers cppflags
+check-lint: | $(SETUP) ## check what holds for all sources: headers, layers, text
+	@$(RUN) lint
 check-headers: | $(SETUP) ## see that each header compiles alone
 	@$(RUN) lint/headers
 check-layers: | $(SETUP) ## see that folders include only what they may
 	@$(RUN) lint/layers
+cppflags: | $(SETUP)
+	$(info $(CPPFLAGS_ALL))@:
 
 # ---- format and fuzz (with clang)
 

@@ -23,9 +23,9 @@ none() { # NAME: the findings are on stdin
 }
 
 grep -nE '[[:space:]]+$' "${sources[@]}" | none "no white space at the end of a line"
-awk '{ t = $0; w = 0; m = split(t, c, "")
-	for (i = 1; i <= m; i++) w = c[i] == "\t" ? w + 8 - w % 8 : w + 1
-	if (w > 100) print FILENAME ":" FNR ": " w " columns" }' "${sources[@]}" |
+for f in "${sources[@]}"; do
+	expand -t 8 "$f" | LC_ALL=C.UTF-8 grep -nE '^.{101,}' | sed "s|^\([0-9]*\):.*|$f:\1|"
+done |
 	none "no line over 100 columns"
 grep -nwE 'TODO|FIXME|XXX|HACK' "${sources[@]}" | none "nothing is left for later"
 for f in "${sources[@]}"; do
