@@ -1,8 +1,10 @@
 # bash completion for bough(1). `bough __complete` knows the commands, options and, when
 # the service runs, the names of workspaces and snapshots; a Tab never starts it.
 _bough() {
-	local cur line files='' IFS=$'\n'
+	local cur line words files='' IFS=$'\n'
 	cur=${COMP_WORDS[COMP_CWORD]}
+	words=("${COMP_WORDS[@]:0:COMP_CWORD}")
+	[ -z "$cur" ] || words+=("$cur") # no word yet: anything may stand there
 	COMPREPLY=()
 	while IFS= read -r line; do
 		case $line in
@@ -10,7 +12,7 @@ _bough() {
 		$'\td') files=folder ;;
 		*) COMPREPLY+=("$line") ;;
 		esac
-	done < <("${COMP_WORDS[0]}" __complete -- "$COMP_CWORD" "${COMP_WORDS[@]}" 2>/dev/null)
+	done < <("${COMP_WORDS[0]}" __complete -- "$COMP_CWORD" "${words[@]}" 2>/dev/null)
 	case $files in
 	file) mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$cur") ;;
 	folder) mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$cur") ;;
