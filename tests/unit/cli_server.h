@@ -23,6 +23,10 @@ struct exchange {
 	const char *answer;
 	size_t len;          /* of answer; 0: strlen */
 	size_t piece;        /* bytes a write; 0: all at once */
+	/* Instead of `answer`: a status line's end, a type and a body, which is sent as one chunk; with
+	 * `early` before the request's body has come, with `cut` without the last chunk. */
+	const char *status, *type, *body;
+	bool early, cut;
 };
 
 struct server {
@@ -63,6 +67,15 @@ static inline void say_all(int fd, const char *p, size_t n, size_t piece)
 	}
 }
 
+static inline void say_chunked(int fd, const struct exchange *x)
+{
+	struct buf b = { 0 };
+	buf_printf(&b, "HTTP/1.1 %s\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n%zx\r\n%s\r\n%s",
+		   x->status, x->type, strlen(x->body), x->body, x->cut ? "" : "0\r\n\r\n");
+	say_all(fd, (const char *)b.data, b.len, x->piece);
+	buf_done(&b);
+}
+
 static inline void *server_main(void *arg)
 {
 	struct server *s = arg;
@@ -73,10 +86,14 @@ static inline void *server_main(void *arg)
 			return NULL;
 		if (x->interim && read_until(c, &s->got[i], "\r\n\r\n"))
 			say_all(c, x->interim, strlen(x->interim), 0);
-		if (!x->until || *x->until)
+		if (x->early && read_until(c, &s->got[i], "\r\n\r\n"))
+			say_chunked(c, x);
+		else if (!x->until || *x->until)
 			(void)read_until(c, &s->got[i], x->until ? x->until : "\r\n\r\n");
 		if (x->answer)
 			say_all(c, x->answer, x->len ? x->len : strlen(x->answer), x->piece);
+		if (x->status && !x->early)
+			say_chunked(c, x);
 		close(c);
 	}
 	return NULL;
