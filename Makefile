@@ -213,10 +213,11 @@ bench: all $(BENCH) ## measure beside ext4: make bench [ARGS=…]
 
 # ---- install
 
-build/man/%: tools/man/%.rst | $(SETUP)
+$(MAN): build/man/%: tools/man/%.rst tools/man/fill.sh $(PROGRAMS)
 	@mkdir -p $(@D)
 	$(call say,MAN,$@)
-	$(Q)rst2man $< >$@
+	$(Q)tools/man/fill.sh $< $(B) >$@.rst
+	$(Q)rst2man --halt=2 $@.rst $@ && rm $@.rst
 .PHONY: man install uninstall
 man: $(MAN)
 D = $(DESTDIR)$(PREFIX)
