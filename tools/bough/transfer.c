@@ -54,12 +54,21 @@ static int pack_finish(void *ctx, struct err *err)
 	return u->pack ? reap(&u->pack, err) : 0;
 }
 
+static void query_limit(struct target *t, const char *key, uint64_t v)
+{
+	char text[24];
+	(void)snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
+	target_query(t, key, v ? text : NULL);
+}
+
 static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u,
-			 const char *name, const char *message, json_t **out, struct err *err)
+			 const struct import *im, json_t **out, struct err *err)
 {
 	auto_target t = target_new("/v1/import");
-	target_query(&t, "name", name);
-	target_query(&t, "message", message);
+	target_query(&t, "name", im->name);
+	target_query(&t, "message", im->message);
+	query_limit(&t, "max_bytes", im->max_bytes);
+	query_limit(&t, "max_inodes", im->max_inodes);
 	struct http_body body = { .type = "application/octet-stream", .fd = fd, .size = size,
 				  .finish = pack_finish, .sent = show_sent, .ctx = u };
 	u->total = size > 0 ? (uint64_t)size : 0;
@@ -67,8 +76,8 @@ static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u
 	return api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
 }
 
-int transfer_import_file(struct cli *cli, const char *file, const char *name, const char *message,
-			 json_t **out, struct err *err)
+int transfer_import_file(struct cli *cli, const char *file, const struct import *im, json_t **out,
+			 struct err *err)
 {
 	struct upload u = { 0 };
 	bool in = !strcmp(file, "-");
@@ -85,7 +94,7 @@ int transfer_import_file(struct cli *cli, const char *file, const char *name, co
 			       file, file);
 	off_t at = S_ISREG(st.st_mode) ? lseek(in ? STDIN_FILENO : fd, 0, SEEK_CUR) : -1;
 	int64_t size = at >= 0 && at <= st.st_size ? st.st_size - at : -1;
-	int r = import_stream(cli, in ? STDIN_FILENO : fd, size, &u, name, message, out, err);
+	int r = import_stream(cli, in ? STDIN_FILENO : fd, size, &u, im, out, err);
 	return r == -EBADMSG ? err_prefix(err, r, "%s", in ? "stdin" : file) : r;
 }
 
@@ -117,8 +126,8 @@ static int spawn_pack(const char *path, int *out, pid_t *pid, struct err *err)
 	return 0;
 }
 
-int transfer_import_folder(struct cli *cli, const char *path, const char *name,
-			   const char *message, json_t **out, struct err *err)
+int transfer_import_folder(struct cli *cli, const char *path, const struct import *im,
+			   json_t **out, struct err *err)
 {
 	struct stat st;
 	if (stat(path, &st) < 0)
@@ -130,7 +139,7 @@ int transfer_import_folder(struct cli *cli, const char *path, const char *name,
 	int r = spawn_pack(path, &fd, &u.pack, err);
 	if (r < 0)
 		return r;
-	r = import_stream(cli, fd, -1, &u, name, message, out, err);
+	r = import_stream(cli, fd, -1, &u, im, out, err);
 	if (u.pack) { /* broken off: it must not fill a pipe for ever */
 		(void)kill(u.pack, SIGKILL);
 		(void)reap(&u.pack, NULL);
@@ -149,8 +158,8 @@ static int print_snapshot(struct cli *cli, const json_t *snap, struct err *err)
 int cmd_import(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *snap = NULL;
-	int r = transfer_import_file(cli, a->operands[0], args_get(a, "as"), args_get(a, "message"),
-				     &snap, err);
+	struct import im = { .name = args_get(a, "as"), .message = args_get(a, "message") };
+	int r = transfer_import_file(cli, a->operands[0], &im, &snap, err);
 	return r < 0 ? r : print_snapshot(cli, snap, err);
 }
 

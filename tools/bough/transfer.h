@@ -4,13 +4,17 @@
 
 #include "tools/bough/cli.h"
 
+struct import {
+	const char *name, *message;     /* of the snapshot; NULL: none */
+	uint64_t max_bytes, max_inodes; /* more is refused; 0: no limit */
+};
 /* Import an archive (FILE, or "-" for stdin) or a folder (through bough-pack, with the rights of
- * the caller) as a snapshot; *out is the API's snapshot, the caller's. `name` and `message` may be
- * NULL. On failure nothing is left behind. */
-int transfer_import_file(struct cli *cli, const char *file, const char *name, const char *message,
-			 json_t **out, struct err *err);
-int transfer_import_folder(struct cli *cli, const char *path, const char *name,
-			   const char *message, json_t **out, struct err *err);
+ * the caller) as a snapshot; *out is the API's snapshot, the caller's. On failure nothing is left
+ * behind. */
+int transfer_import_file(struct cli *cli, const char *file, const struct import *im, json_t **out,
+			 struct err *err);
+int transfer_import_folder(struct cli *cli, const char *path, const struct import *im,
+			   json_t **out, struct err *err);
 /* The archive format that a file's name asks for; NULL: none that is known. */
 const char *transfer_format_of(const char *file);
 

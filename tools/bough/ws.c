@@ -118,9 +118,12 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 		return 0;
 	int r = check_free(cli, a->operands[0], err);
 	auto_json json_t *snap = NULL;
+	/* What it begins with isn't counted as its own, but must not be a way round the limit. */
+	struct import im = { .max_bytes = (uint64_t)get_int(body, "quota_bytes"),
+			     .max_inodes = (uint64_t)get_int(body, "quota_inodes") };
 	if (r == 0)
-		r = dir ? transfer_import_folder(cli, dir, NULL, NULL, &snap, err) :
-			  transfer_import_file(cli, tar, NULL, NULL, &snap, err);
+		r = dir ? transfer_import_folder(cli, dir, &im, &snap, err) :
+			  transfer_import_file(cli, tar, &im, &snap, err);
 	if (r < 0)
 		return r;
 	*imported = strdup(get_text(snap, "id"));
