@@ -70,25 +70,6 @@ static int reach_image(struct reach *re, const struct digest *d)
 	return r;
 }
 
-/* Extents that share a range of an image keep that image alive, whatever the stack's is. */
-static int reach_inode(void *ctx, const struct layer_inode *li)
-{
-	struct reach *re = ctx;
-	struct digest last = { 0 };
-	uint64_t off = 0;
-	const struct extent *e;
-	while (off != UINT64_MAX && (e = layer_extent_ceil(li, off))) {
-		off = e->off + e->len;
-		if (e->kind != EXTENT_IMAGE || digest_equal(&e->image, &last))
-			continue;
-		last = e->image;
-		int r = reach_image(re, &last);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 static int reach_parts(struct reach *re, const struct stack_layer *sl)
 {
 	for (uint32_t i = 0; i < sl->nparts; i++) {
@@ -115,8 +96,6 @@ static int reach_local(struct reach *re, const struct stack_layer *sl)
 	if (r < 0)
 		return r;
 	r = layer_objects(l, reach_object, re);
-	if (r >= 0)
-		r = layer_each_inode(l, reach_inode, re);
 	layer_unref(l);
 	if (r < 0)
 		return r;

@@ -18,7 +18,7 @@ struct saver {
 	const struct save_progress *progress;
 	struct save_stats st;
 	uint64_t files_total;
-	struct image *image; /* the image that the last IMAGE extent named */
+	struct image *image; /* the stack's; whichever it was when an extent was made, see view_map */
 	struct digest *parts; /* of the delta that is being written */
 	uint32_t nparts, parts_cap;
 };
@@ -66,22 +66,13 @@ static int read_run(void *ctx, void *buf, size_t len, uint64_t off, struct err *
 	return 0;
 }
 
-static int use_image(struct saver *sv, const struct digest *d, struct err *err)
-{
-	if (sv->image && digest_equal(&image_info(sv->image)->name, d))
-		return 0;
-	image_unref(sv->image);
-	sv->image = NULL;
-	return image_open(&sv->image, sv->opt->layer.io, sv->opt->images, d, err);
-}
-
 /* An extent that shares a range of the image: the pieces that the image names there. */
 static int emit_image(struct saver *sv, const struct extent *e, uint64_t end,
 		      struct run_sink *rs, struct err *err)
 {
-	int r = use_image(sv, &e->image, err);
-	if (r < 0)
-		return r;
+	int r = 0;
+	if (!sv->image)
+		return err_set(err, -EIO, "an extent leads to an image that isn't there");
 	uint64_t from = e->src, to = e->src + (end - e->off);
 	while (from < to) {
 		struct piece p;
@@ -237,7 +228,9 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 {
 	struct saver sv = { .opt = opt, .ss = ss, .progress = progress };
 	auto_stack res = { .seed = s->seed, .image = s->image };
-	int r = 0;
+	int r = digest_is_zero(&s->image)
+			? 0
+			: image_open(&sv.image, opt->layer.io, opt->images, &s->image, err);
 	for (uint32_t i = 0; i < s->nlayers && r >= 0; i++) {
 		const struct stack_layer *sl = &s->layers[i];
 		struct stack_layer saved = { 0 };
