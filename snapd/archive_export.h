@@ -17,14 +17,14 @@
 #include "fs/base/err.h"
 #include "fs/work/view.h"
 
-enum archive_format { ARCHIVE_TAR, ARCHIVE_TAR_ZST, ARCHIVE_ZIP, ARCHIVE_CPIO };
-/* "tar", "tar.zst", "zip", "cpio" (and "tar.zstd", "tzst"); -EINVAL for others. */
-int archive_format_parse(const char *name, struct err *err);
-const char *archive_format_name(enum archive_format f);
-const char *archive_format_mime(enum archive_format f);
+enum export_format { EXPORT_TAR, EXPORT_TAR_ZST, EXPORT_ZIP, EXPORT_CPIO };
+/* "tar", "tar.zst", "zip" or "cpio" to its value; -EINVAL for others, with a list. */
+int export_format_parse(const char *name, struct err *err);
+const char *export_format_name(enum export_format f); /* as above: the usual suffix, too */
+const char *export_format_mime(enum export_format f);
 
 struct archive_export_options {
-	enum archive_format format;
+	enum export_format format;
 	int zstd_level; /* 0: 3 */
 	/* Takes all n bytes: 0, or -errno, which ends the export with that. */
 	int (*write)(void *ctx, const void *data, size_t n);

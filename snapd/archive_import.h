@@ -1,19 +1,19 @@
-/* From an archive to an image: any tar (old, ustar, GNU, pax; sparse too), cpio or zip, plain
- * or compressed with gzip, bzip2, xz, lzma, zstd, lz4 or compress, streaming. Contents go to
- * the store, the tree becomes one image. libarchive decodes.
+/* From an archive to an image: any tar (old, ustar, GNU, pax; sparse too), cpio or zip, tar and
+ * cpio also compressed with gzip, bzip2, xz, lzma, zstd, lz4 or compress. libarchive decodes,
+ * streaming; a zip, whose directory is at its end, goes through a temporary file.
  *
- * What is kept: names byte for byte, hard links, symlinks, devices, fifos, xattrs (POSIX ACLs in
- * the form of xattrs too), holes of at least one aligned 4 KiB block, times to the nanosecond,
- * numeric owners, set-id and sticky bits. A leading "./" means nothing; the member "." itself sets
- * the root's attributes, which without it is 0755, owned as the options say. Folders that the
- * archive leaves out are made the same way. A later member replaces an earlier one of
- * the same name and type, as tar does.
+ * What is kept: names byte for byte, hard links, symlinks, devices, fifos, xattrs (user.,
+ * security., trusted.), holes of at least one aligned 4 KiB block, times to the nanosecond,
+ * numeric owners, set-id and sticky bits. A leading "./" means nothing; the member "." itself
+ * sets the root's attributes, which without it is 0755, owned as the options say. Folders that
+ * the archive leaves out are made the same way. A later file, symlink or special replaces an
+ * earlier one of the same name and type, as tar does; a later folder sets its attributes.
  *
  * An archive is taken whole or not at all. Refused, with the member named (-EBADMSG):
- *   absolute names and names with "..", also as a hard link's target; a name or component
- *   too long; a member below something that is no folder (links are never followed); a hard
- *   link to nothing, or to a folder; two members of one name and different types; what isn't
- *   an archive, is damaged, or ends too early; encrypted members.
+ *   absolute names and names with "..", also as a hard link's target; a component over 255
+ *   bytes; a member below something that is no folder (links are never followed); a hard link
+ *   to nothing, or to a folder; two members of one name and different types; what isn't an
+ *   archive, is damaged, or ends too early; encrypted members.
  * -EFBIG: more bytes or inodes than the limits allow. Until image_finish, which is the last
  * step, nothing has a name; the store may have got objects that gc collects. */
 #ifndef BOUGH_SNAPD_ARCHIVE_IMPORT_H
@@ -40,12 +40,13 @@ struct archive_import_options {
 	struct store_session *session; /* used by one other thread until the call returns */
 	const struct io *io;           /* for the image; NULL: the host's */
 	const char *images;            /* folder where the image is published */
-	const char *scratch;           /* folder for unlinked temporary files: on the store's disk */
+	const char *scratch;           /* folder for a zip's temporary file, which has no name */
 	uint64_t seed;                 /* of name_hash */
 	/* Takes n >= 1 numbers off the store-wide counter; they begin at *first. */
 	int (*reserve)(void *ctx, uint64_t n, uint64_t *first, struct err *err);
 	void *reserve_ctx;
-	uint64_t max_bytes;  /* of content, in whole 4 KiB blocks without holes; 0: no limit */
+	uint64_t max_bytes;  /* of content, in whole 4 KiB blocks without holes; 0: no limit. A zip
+	                      * itself may be an eighth and 64 MiB longer. */
 	uint64_t max_inodes; /* 0: no limit */
 	uint32_t uid, gid;   /* owner of folders that the archive leaves out */
 	/* Called now and then; a return other than 0 ends the import with -ECANCELED. */
@@ -54,13 +55,14 @@ struct archive_import_options {
 };
 
 struct archive_import_stats {
-	uint64_t members;  /* read, each hard link counted */
-	uint64_t inodes;   /* in the image */
-	uint64_t files;    /* regular ones of these */
-	uint64_t bytes;    /* sizes of the regular files, summed */
-	uint64_t data_bytes; /* the same without holes */
-	uint64_t archive_bytes; /* read from the source */
-	uint64_t ignored_xattrs; /* too long for Linux, left out */
+	uint64_t members;        /* read, each hard link counted */
+	uint64_t inodes;         /* in the image */
+	uint64_t files;          /* regular ones of these */
+	uint64_t bytes;          /* sizes of the regular files, summed */
+	uint64_t data_bytes;     /* the same without holes */
+	uint64_t archive_bytes;  /* read from the source */
+	uint64_t ignored_xattrs; /* too long for Linux, or of another namespace */
+	uint64_t ignored_acls;   /* members with an access list, which no workspace has */
 };
 
 /* 0 and the image's name; it and all its objects are durable. The caller names it in the

@@ -294,3 +294,13 @@ int image_add_piece(struct image_builder *b, uint64_t ino, const struct piece *p
 	bi->npieces++;
 	return 0;
 }
+
+void image_clear_pieces(struct image_builder *b, uint64_t ino)
+{
+	struct build_inode *bi = u64map_get(&b->inodes, ino);
+	if (bi) {
+		bi->pieces = bi->last_piece = NULL;
+		bi->npieces = 0;
+		bi->unsorted = false;
+	}
+}

@@ -90,6 +90,7 @@ int image_add_xattr(struct image_builder *b, uint64_t ino, const char *name, con
 		    size_t len);
 /* In any order (faster by offset); what reaches behind the file's size is cut off by finish. */
 int image_add_piece(struct image_builder *b, uint64_t ino, const struct piece *p);
+void image_clear_pieces(struct image_builder *b, uint64_t ino); /* drops those added so far */
 /* Looks up what was added (for importers): the child's number and type, or -ENOENT. */
 int image_builder_lookup(struct image_builder *b, uint64_t dir, const char *name, size_t len,
 			 uint64_t *child, uint8_t *type);

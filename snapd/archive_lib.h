@@ -1,0 +1,36 @@
+/* What import and export share: libarchive's errors and locale. Not for others. */
+#ifndef BOUGH_SNAPD_ARCHIVE_LIB_H
+#define BOUGH_SNAPD_ARCHIVE_LIB_H
+
+#include <archive.h>
+#include <locale.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include "fs/base/err.h"
+
+/* The error of `a` as one of ours: -ENOMEM, -ENOSPC and the like where libarchive knows an
+ * errno, else `code`. The text is the format's, ": " and libarchive's own words. */
+int archive_err(struct err *err, struct archive *a, int code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* A name out of an archive as a person may see it: control characters and what isn't UTF-8
+ * as \xNN, a long one cut in the middle. */
+enum { ARCHIVE_NAME_SHOWN = 200 };
+struct shown_name {
+	char s[ARCHIVE_NAME_SHOWN * 4 + 8];
+};
+struct shown_name archive_show_n(const char *name, size_t len);
+struct shown_name archive_show(const char *name);
+#define SHOW(name) (archive_show(name).s)
+
+/* libarchive converts names to the thread's locale. With utf8 false that is "C", in which it
+ * can convert ASCII only, and leaves other bytes alone: what tar and cpio need. For zip,
+ * whose names say whether they are UTF-8, it is C.UTF-8. Undone at the end of the scope. */
+struct archive_locale {
+	locale_t made, before;
+};
+struct archive_locale archive_locale_set(bool utf8);
+void archive_locale_done(struct archive_locale *l);
+#define auto_archive_locale __attribute__((cleanup(archive_locale_done))) struct archive_locale
+
+#endif

@@ -1,0 +1,38 @@
+/* The tree that an import builds: where a member goes, and whether it may. All rules
+ * against hostile names are here. Not for others than archive_import.c and its tests. */
+#ifndef BOUGH_SNAPD_ARCHIVE_TREE_H
+#define BOUGH_SNAPD_ARCHIVE_TREE_H
+
+#include <stdbool.h>
+#include "fs/base/buf.h"
+#include "fs/image/image.h"
+
+enum { ARCHIVE_INO_BATCH = 4096 }; /* numbers reserved at a time */
+
+struct archive_tree {
+	struct image_builder *b; /* borrowed */
+	int (*reserve)(void *ctx, uint64_t n, uint64_t *first, struct err *err);
+	void *reserve_ctx;
+	uint64_t max_inodes; /* 0: no limit */
+	struct attr implied; /* of a folder that the archive leaves out */
+	/* The tree's own: */
+	uint64_t next_ino, end_ino; /* reserved and unused */
+	uint64_t inodes;            /* made so far */
+	struct buf dir;             /* path of the folder of the last member … */
+	uint64_t dir_ino;           /* … and its inode; 0: none yet */
+};
+void archive_tree_done(struct archive_tree *t);
+
+/* Makes the root. */
+int archive_tree_root(struct archive_tree *t, struct err *err);
+/* Puts a member; `a` says everything but ino. *ino is where it is: a new inode, or for a folder
+ * that is there already that one, with its attributes set. The caller adds a new one's
+ * content, target and xattrs.
+ * -EBADMSG: refused; -EFBIG: max_inodes; -ENOMEM; what `reserve` returns. */
+int archive_tree_put(struct archive_tree *t, const char *path, const struct attr *a, uint64_t *ino,
+		     struct err *err);
+/* Makes `path` one more name of the inode that `target` is a name of. */
+int archive_tree_link(struct archive_tree *t, const char *path, const char *target, uint64_t *ino,
+		      struct err *err);
+
+#endif
