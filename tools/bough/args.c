@@ -235,7 +235,7 @@ static int check_count(const struct args *a, struct err *err)
 	if (a->n > c->max)
 		return err_set(err, -EINVAL, "%s: \"%s\" is too much; usage: bough %s %s", c->name,
 			       a->operands[c->max], c->name, c->operands);
-	for (unsigned i = 0; i < a->n; i++)
+	for (unsigned i = 0; i < a->n && c->run != cmd_complete; i++)
 		if (!*a->operands[i])
 			return err_set(err, -EINVAL, "%s: a name can't be empty", c->name);
 	return 0;

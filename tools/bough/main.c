@@ -46,13 +46,22 @@ static int run(struct cli *cli, const struct args *a, struct err *err)
 	return r < 0 ? err_prefix(err, r, "%s", a->cmd->name) : r;
 }
 
+/* Whether JSON was asked for, when the line couldn't be parsed. */
+static bool wants_json(char **argv)
+{
+	for (; *argv && strcmp(*argv, "--") != 0; argv++)
+		if (!strcmp(*argv, "--json"))
+			return true;
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	struct cli cli = { 0 };
 	struct args a;
 	struct err err = { 0 };
 	int r = args_parse(&a, argc, argv, &err);
-	cli.json = args_get(&a, "json");
+	cli.json = args_get(&a, "json") || (r < 0 && wants_json(argv));
 	cli.quiet = args_get(&a, "quiet");
 	cli.bytes = args_get(&a, "bytes");
 	if (r == 0)
