@@ -25,7 +25,12 @@
  *
  * Threads: the caller serialises txn_commit, layer_alloc and layer_seal against each other and
  * against readers of an active layer (the workspace's meta lock); sealed layers need none.
- * layer_pread, layer_pwrite and layer_commit take no part in that lock. */
+ * layer_pread, layer_pwrite, layer_commit and layer_idle take no part in that lock; see layer_epoch
+ * for what a reader must then mind.
+ * Only the process that serves a workspace commits its layers; others read them.
+ *
+ * Descriptors: a layer holds one for its journal, one for its data file and up to a few for
+ * big files while they are used; layer_idle gives them back. */
 #ifndef BOUGH_WORK_LAYER_H
 #define BOUGH_WORK_LAYER_H
 
@@ -55,15 +60,17 @@ enum extent_kind {
 };
 
 struct extent {
-	uint64_t off, len;    /* in the file, bytes, multiples of LAYER_BLOCK */
+	uint64_t off, len;    /* in the file, bytes */
 	enum extent_kind kind;
 	struct layer *layer;  /* DATA: whose file; borrowed: the containing layer keeps it alive */
 	uint64_t file;        /* DATA: 0 the packed file, else the inode number of a big file */
 	uint64_t src;         /* DATA: place in that file; OBJECT: offset in the object;
 	                         IMAGE: offset in the file */
 	uint64_t image_ino;   /* IMAGE */
-	struct digest image;  /* IMAGE: which image */
-	struct digest object; /* OBJECT */
+	union {
+		struct digest image;  /* IMAGE: which image */
+		struct digest object; /* OBJECT */
+	};
 };
 
 struct layer_xattr {
@@ -78,7 +85,10 @@ struct layer_xattr {
 struct layer_inode {
 	struct attr attr;
 	bool dead;           /* tombstone: from here up the inode doesn't exist */
-	bool damaged;        /* a record of it was lost to corruption: content answers -EIO */
+	bool damaged;        /* a record of it was lost to corruption: content answers -EIO. With
+	                        attr.mode 0 nothing but that is known of it here, and its
+	                        attributes are what lies below, if anything */
+	uint32_t target_len; /* of `target`; attr.size is the same */
 	uint64_t base_size;  /* bytes of content from below that count; 0 for inodes made here */
 	struct omap extents; /* off -> struct extent * */
 	struct layer_xattr *xattrs;
@@ -100,6 +110,9 @@ struct layer_options {
 	/* Gives a reference to another layer by id, for extents that point into it. */
 	int (*resolve)(void *ctx, const struct layer_id *id, struct layer **out, struct err *err);
 	void *resolve_ctx;
+	/* 16 bytes; NULL: those of the machine's present boot. Another boot than a journal's own
+	 * means that what no commit covers may not have reached the disk. */
+	const uint8_t *boot_id;
 };
 
 /* A new, empty, active layer with a random id. Durable only after layer_commit. */
@@ -121,7 +134,7 @@ bool layer_is_local(const struct layer *l);
 bool layer_is_sealed(const struct layer *l);
 bool layer_is_empty(const struct layer *l);    /* no record but the header's */
 uint64_t layer_records(const struct layer *l); /* replayed or written: the cost of a replay */
-uint64_t layer_data_bytes(const struct layer *l); /* allocated in data files */
+uint64_t layer_data_bytes(const struct layer *l); /* of data files that extents refer to */
 size_t layer_memory(const struct layer *l);    /* bytes of heap, about */
 
 /* No more changes. Writes a seal frame; not synced. -ENOSPC, -EIO: still active. */
@@ -131,7 +144,10 @@ int layer_seal(struct layer *l, struct err *err);
  * covers it. 0, or -EIO … (sticky: a layer whose data was lost says so to every later
  * commit). Any thread; other calls go on meanwhile. */
 int layer_commit(struct layer *l, struct err *err);
-bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit */
+bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit; new: true */
+/* Gives back the descriptors and memory that nobody uses just now (those of files with
+ * bytes that no layer_commit has made durable stay open). Any thread. */
+void layer_idle(struct layer *l);
 
 /* ---- reading the index ---- */
 
@@ -147,6 +163,11 @@ int layer_each_inode(const struct layer *l, int (*fn)(void *ctx, const struct la
 		     void *ctx);
 int layer_each_dir(const struct layer *l, int (*fn)(void *ctx, uint64_t dir), void *ctx);
 
+/* How often places in data files became free for other use (by layer_commit). A reader that
+ * takes an extent from an active layer's index under its owner's lock and reads outside it
+ * asks before both and after: a different number means that the bytes may be somebody
+ * else's, and that it must look again. */
+uint64_t layer_epoch(const struct layer *l);
 /* Bytes of a DATA extent, from `src` on. Exactly n bytes (a short file reads as zeros) or -errno. */
 int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t src);
 
@@ -155,8 +176,9 @@ int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t sr
 /* Space for [off, off + len) of `ino` (multiples of LAYER_BLOCK) in the packed file, or in
  * the inode's own file when off + len > LAYER_BIG_FILE. Fills *out with one DATA extent
  * that begins at `off` and may be shorter than asked (call again). The place is nobody
- * else's until txn_commit takes it over or layer_alloc_cancel gives it back.
- * Grows in place behind the inode's last extent where that is free. */
+ * else's until txn_commit takes it over or layer_alloc_cancel gives it back; what
+ * bytes are there is undefined. Grows in place behind the inode's last extent where that is
+ * free. May wait for a hole that layer_commit is punching. 0, -ENOMEM. */
 int layer_alloc(struct layer *l, uint64_t ino, uint64_t off, uint64_t len, struct extent *out);
 void layer_alloc_cancel(struct layer *l, const struct extent *e);
 /* True when the range of that extent is this layer's own, and no other extent shares it,
@@ -168,14 +190,21 @@ int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint
  *     struct txn t; txn_begin(&t, layer, ino_it_is_mainly_about);
  *     txn_… (&t, …);
  *     r = txn_commit(&t);          always ends the txn
- * Build calls don't fail; txn_commit returns -ENOMEM, -ENOSPC, -EIO …, then nothing was done. */
+ * Build calls don't fail; txn_commit returns -ENOMEM, -ENOSPC, -E2BIG (above LAYER_TXN_MAX
+ * bytes), -EIO …, then nothing was done. On a full disk a txn that only takes away (names,
+ * inodes, extents, xattrs) lives on the journal's reserve; others get -ENOSPC.
+ * Where memory runs out in the middle of a change, after it was written, every later txn_commit
+ * of that layer fails with -EIO; opened anew, it shows what its journal has. */
 struct txn {
 	struct layer *layer;
 	uint64_t ino;
 	struct buf body;
 	uint32_t records;
+	bool frees, creates; /* it takes something away; it adds something */
+	struct buf others;   /* pointers to other layers that its extents point into, borrowed */
 	uint64_t tag; /* (connection, unique) of the request, for exactly-once answers; 0: none */
 };
+enum { LAYER_TXN_MAX = 64 << 20 };
 void txn_begin(struct txn *t, struct layer *l, uint64_t ino);
 /* The inode's new version, whole. base_size as in layer_inode; it never grows. */
 void txn_inode(struct txn *t, const struct attr *a, uint64_t base_size);
@@ -191,7 +220,8 @@ void txn_xattr(struct txn *t, uint64_t ino, const char *name, size_t name_len, c
 	       size_t len);
 void txn_xattr_del(struct txn *t, uint64_t ino, const char *name, size_t name_len, bool hide);
 /* Puts the extent, replacing what it overlaps. The inode has a version in this layer
- * (earlier or in this txn, before). */
+ * (earlier or in this txn, before). A DATA extent's place is one that layer_alloc gave, or
+ * (a reflink) one that some extent refers to at that moment. */
 void txn_extent(struct txn *t, uint64_t ino, const struct extent *e);
 /* Drops own extents in [from, to) (multiples of LAYER_BLOCK; to may be UINT64_MAX) without
  * hiding what is below: the caller lowered base_size, or puts a ZERO extent. */
@@ -201,7 +231,8 @@ void txn_usage(struct txn *t, int64_t bytes, int64_t inodes);
 int txn_commit(struct txn *t);
 void txn_drop(struct txn *t);
 void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes); /* last committed */
-/* The tag's answer is given once: 1 when a frame with this tag is in the journal. */
+/* The tag's answer is given once: 1 when one of the last LAYER_TAGS tagged frames has it. */
+enum { LAYER_TAGS = 4096 };
 int layer_has_tag(const struct layer *l, uint64_t tag);
 
 /* ---- deltas ---- */

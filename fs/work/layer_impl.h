@@ -1,0 +1,156 @@
+/* What the files that implement layer.h share.
+ *
+ *   layer.c        life: create, open (replay), seal, commit, remove
+ *   layer_txn.c    building and committing operations
+ *   layer_index.c  the index in memory: applying records, reading
+ *   layer_io.c     descriptors and data
+ *   layer_delta.c  deltas
+ *
+ * Locks, none taken while another one is held unless it stands to the right:
+ *   commit.lock    who commits, what is covered
+ *   journal.lock   the journal's end: one frame is written at a time
+ *   files.lock     the list of descriptors
+ *   space.lock     places (space.h)
+ * The index has none: the owner's lock covers it (layer.h). */
+#ifndef BOUGH_WORK_LAYER_IMPL_H
+#define BOUGH_WORK_LAYER_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "fs/base/u64map.h"
+#include "fs/work/journal.h"
+#include "fs/work/layer.h"
+#include "fs/work/record.h"
+#include "fs/work/space.h"
+
+enum {
+	LAYER_FILES_IDLE = 8,  /* big files kept open though nothing of them is dirty */
+	LAYER_FILES_MAX = 64,  /* beyond so many dirty ones, the one used longest ago is synced */
+};
+static const uint64_t LAYER_JOURNAL = UINT64_MAX; /* the journal's number among the files */
+
+/* One open file. Listed with the one used last in front. */
+struct layer_file {
+	struct layer_file *next;
+	uint64_t number; /* LAYER_JOURNAL, SPACE_PACKED, or a big file's inode */
+	int fd;
+	uint32_t users;  /* it is closed only at 0 */
+	bool dirty;      /* written since the last sync began */
+	bool marked;     /* the sync under way will take it */
+	bool gone;       /* unlinked: closed by its last user */
+};
+
+struct layer {
+	atomic_uint refs;
+	const struct io *io;
+	char *dir; /* ROOT/layers/<id>; NULL for a delta */
+	struct layer_id id;
+	bool writable;       /* opened so; false: only commit frames are ever written */
+	atomic_bool sealed;
+	_Atomic int broken;  /* the error that every later change answers; 0: none */
+	_Atomic uint64_t records;
+
+	/* the index */
+	struct u64map inodes; /* -> struct layer_inode * */
+	struct u64map dirs;   /* -> struct omap *: cookie -> struct layer_dirent * */
+	struct layer **deps;  /* layers that extents point into; a reference each */
+	uint32_t ndeps;
+	uint32_t ntags, tag_at, tag_cap; /* a ring, which grows up to LAYER_TAGS */
+	uint64_t *tags;
+	int64_t usage_bytes, usage_inodes;
+	size_t heap;          /* bytes of what the index points to, maps left out */
+	uint64_t dirents, extents;
+
+	struct {
+		pthread_mutex_t lock;
+		uint64_t salt;
+		uint8_t boot[BOOT_ID_BYTES]; /* present boot */
+		uint64_t seq;       /* of the last frame */
+		uint64_t last_ino;  /* which that frame is about */
+		uint64_t last_op;   /* of the last frame that a commit must cover */
+		uint64_t end;       /* where the next frame goes */
+		uint64_t allocated; /* bytes of the file known to be preallocated */
+		bool cut;           /* what lies behind `end` must go before anything is written */
+		bool reset;         /* a FRAME_RESET must come first */
+		uint64_t reset_upto;
+		bool no_prealloc;   /* the host's filesystem can't */
+		bool trimmed;       /* sealed, and the preallocated rest given back */
+	} journal;
+
+	struct {
+		pthread_mutex_t lock;
+		struct layer_file *list;
+		uint32_t count;
+		bool dir_dirty;  /* a file was created since the folder was synced */
+		bool all_dirty;  /* replayed without knowing which files were synced */
+	} files;
+
+	struct {
+		pthread_mutex_t lock;
+		pthread_cond_t wake;
+		bool running;    /* somebody syncs */
+		bool freeing;    /* somebody frees what the last commit covers */
+		bool created;    /* nothing of the layer is durable yet, its name included */
+		uint64_t begun, done; /* number of the last commit begun, and of the last that succeeded */
+		uint64_t covered; /* all frames up to this one are durable */
+		int error;       /* of a sync; sticky */
+	} commit;
+
+	struct space space;
+};
+
+/* layer_index.c */
+
+/* Applies a body of records. `replay`: the packed file's space isn't counted yet, and
+ * extents that don't resolve mark their inode. -EBADMSG: nothing was applied; -ENOMEM: a part was. */
+struct layer_apply {
+	bool replay;
+	const struct layer_options *opt; /* replay: whose resolve() finds other layers */
+};
+int layer_apply(struct layer *l, const void *body, size_t len, const struct layer_apply *how);
+void layer_mark_damaged(struct layer *l, uint64_t ino); /* best effort: without memory, not */
+void layer_mark_partial(struct layer *l); /* after a replay: inodes that no record describes */
+void layer_add_tag(struct layer *l, uint64_t tag);
+int layer_add_dep(struct layer *l, struct layer *dep, bool have_ref);
+int layer_rebuild_space(struct layer *l, uint64_t data_size);
+void layer_free_index(struct layer *l);
+
+/* layer_io.c */
+
+enum layer_open_mode { LAYER_EXISTING, LAYER_CREATE };
+/* The file, open, until layer_file_put. -ENOENT … */
+int layer_file_get(struct layer *l, uint64_t number, enum layer_open_mode mode,
+		   struct layer_file **out);
+void layer_file_put(struct layer *l, struct layer_file *f);
+int layer_files_sync(struct layer *l); /* data files written since the last time; then the folder */
+void layer_files_close(struct layer *l);
+void layer_trim(struct layer *l); /* gives back what is preallocated behind a sealed journal */
+int layer_sync_dir(struct layer *l, const char *path);
+void layer_punch(void *ctx, uint64_t file, uint64_t off, uint64_t len);
+void layer_unlink_file(void *ctx, uint64_t file);
+/* The path of one of the layer's files, which the caller frees. */
+char *layer_path(const struct layer *l, uint64_t number);
+
+/* layer.c */
+
+void layer_sync_failed(struct layer *l, int error); /* from now on every commit fails */
+struct layer *layer_new_delta(const struct io *io, const struct layer_id *id); /* NULL: no memory */
+
+/* layer_delta.c */
+
+/* Applies one part of a delta to a new layer. -EBADMSG: it isn't one. For tests, too. */
+int layer_apply_part(struct layer *l, const void *data, size_t len, uint32_t index, bool last);
+
+/* layer_txn.c */
+
+enum layer_append_mode {
+	APPEND_GROWING, /* the reserve must be there behind it, too */
+	APPEND_FREEING, /* the reserve is refilled if that can be, else used */
+	APPEND_SMALL,   /* as it is */
+};
+/* Appends a frame that is built up to its header: numbers it and writes it. 0, -ENOSPC,
+ * -EIO …: then it isn't there. */
+int layer_append(struct layer *l, struct buf *b, struct journal_frame *f,
+		 enum layer_append_mode mode);
+
+#endif

@@ -1,0 +1,634 @@
+/* A layer's index: what its records say, in memory. One function applies records, whether
+ * they were just written or are replayed. */
+#include "fs/work/layer_impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "fs/work/extents.h"
+
+enum { MALLOC_OVERHEAD = 8 };
+
+/* An inode's number is its key; heap counts what hangs on it. */
+static void *index_alloc(struct layer *l, size_t n)
+{
+	void *p = malloc(n);
+	if (p)
+		l->heap += n + MALLOC_OVERHEAD;
+	return p;
+}
+
+static void index_free(struct layer *l, void *p, size_t n)
+{
+	if (p) {
+		free(p);
+		l->heap -= n + MALLOC_OVERHEAD;
+	}
+}
+
+/* ---- other layers ---- */
+
+int layer_add_dep(struct layer *l, struct layer *dep, bool have_ref)
+{
+	for (uint32_t i = 0; i < l->ndeps; i++) {
+		if (l->deps[i] == dep) {
+			if (have_ref)
+				layer_unref(dep);
+			return 0;
+		}
+	}
+	struct layer **deps = reallocarray(l->deps, l->ndeps + 1, sizeof(*deps));
+	if (!deps)
+		return -ENOMEM;
+	l->deps = deps;
+	l->deps[l->ndeps++] = have_ref ? dep : layer_ref(dep);
+	return 0;
+}
+
+static int find_layer(struct layer *l, const struct layer_id *id, const struct layer_apply *how,
+		      struct layer **out)
+{
+	for (uint32_t i = 0; i < l->ndeps; i++) {
+		if (memcmp(l->deps[i]->id.b, id->b, LAYER_ID_BYTES) == 0) {
+			*out = l->deps[i];
+			return 0;
+		}
+	}
+	const struct layer_options *opt = how->opt;
+	if (!opt || !opt->resolve)
+		return -ENOENT;
+	struct layer *dep = NULL;
+	int r = opt->resolve(opt->resolve_ctx, id, &dep, NULL);
+	if (r < 0)
+		return r;
+	r = layer_add_dep(l, dep, true);
+	if (r < 0)
+		layer_unref(dep);
+	else
+		*out = dep;
+	return r;
+}
+
+/* ---- inodes ---- */
+
+static struct layer_inode *find_inode(const struct layer *l, uint64_t ino)
+{
+	return u64map_get(&l->inodes, ino);
+}
+
+static struct layer_inode *get_inode(struct layer *l, uint64_t ino)
+{
+	struct layer_inode *li = find_inode(l, ino);
+	if (li)
+		return li;
+	li = index_alloc(l, sizeof(*li));
+	if (!li)
+		return NULL;
+	*li = (struct layer_inode){ .attr.ino = ino };
+	if (u64map_put(&l->inodes, ino, li) < 0) {
+		index_free(l, li, sizeof(*li));
+		return NULL;
+	}
+	return li;
+}
+
+static size_t xattr_size(const struct layer_xattr *x)
+{
+	return sizeof(*x) + x->name_len + x->value_len;
+}
+
+static void free_target(struct layer *l, struct layer_inode *li)
+{
+	index_free(l, (void *)li->target, (size_t)li->target_len + 1);
+	li->target = NULL;
+	li->target_len = 0;
+}
+
+static void free_xattrs(struct layer *l, struct layer_inode *li)
+{
+	while (li->xattrs) {
+		struct layer_xattr *x = li->xattrs;
+		li->xattrs = x->next;
+		index_free(l, x, xattr_size(x));
+	}
+}
+
+static size_t dirent_size(size_t name_len)
+{
+	size_t n = offsetof(struct layer_dirent, name) + name_len;
+	return n > sizeof(struct layer_dirent) ? n : sizeof(struct layer_dirent);
+}
+
+static void free_dirent(struct layer *l, struct layer_dirent *d)
+{
+	index_free(l, d, dirent_size(d->name_len));
+	l->dirents--;
+}
+
+static void free_dir(struct layer *l, uint64_t dir)
+{
+	struct omap *m = u64map_del(&l->dirs, dir);
+	if (!m)
+		return;
+	struct omap_entry e;
+	omap_each(m, &e)
+		free_dirent(l, e.value.p);
+	omap_clear(m);
+	index_free(l, m, sizeof(*m));
+}
+
+/* Where the type or the target says something else than the size, the target is right: nobody may
+ * read behind it, whatever the records say. */
+static void fit_target(struct layer *l, struct layer_inode *li)
+{
+	if (!li->target)
+		return;
+	if (li->attr.mode && !S_ISLNK(li->attr.mode))
+		free_target(l, li);
+	else
+		li->attr.size = li->target_len;
+}
+
+static int apply_inode(struct layer *l, const struct record *r)
+{
+	struct layer_inode *li = get_inode(l, r->ino);
+	if (!li)
+		return -ENOMEM;
+	li->attr = r->attr;
+	li->base_size = r->base_size;
+	li->dead = false;
+	fit_target(l, li);
+	return 0;
+}
+
+/* ---- extents ---- */
+
+/* One change of an inode's extents, as seen by the space of the data files. */
+struct extent_change {
+	struct layer *l;
+	uint64_t ino;
+	bool counting;
+};
+
+static int piece_taken(void *ctx, const struct extent *e)
+{
+	struct extent_change *c = ctx;
+	if (e->kind != EXTENT_DATA || e->layer != c->l)
+		return 0;
+	return space_take(&c->l->space, c->ino, e->off, e->file, e->src, e->len, c->counting);
+}
+
+static int piece_gone(void *ctx, const struct extent *e)
+{
+	struct extent_change *c = ctx;
+	if (e->kind != EXTENT_DATA || e->layer != c->l)
+		return 0;
+	return space_drop(&c->l->space, c->ino, e->off, e->file, e->src, e->len, c->counting);
+}
+
+static int drop_extents(struct layer *l, struct layer_inode *li, uint64_t from, uint64_t to,
+			const struct layer_apply *how)
+{
+	struct extent_change c = { l, li->attr.ino, !how->replay };
+	struct extents_edit edit = { .gone = piece_gone, .ctx = &c };
+	int r = extents_drop(&li->extents, from, to, &edit);
+	l->extents += (uint64_t)edit.added;
+	return r;
+}
+
+static int apply_extent(struct layer *l, const struct record *rec, const struct layer_apply *how)
+{
+	struct layer_inode *li = get_inode(l, rec->ino);
+	if (!li)
+		return -ENOMEM;
+	struct extent e = rec->extent;
+	int r = 0;
+	if (e.kind == EXTENT_DATA) {
+		e.layer = l;
+		if (rec->other)
+			r = find_layer(l, &rec->layer_id, how, &e.layer);
+	}
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0) { /* the layer it points into can't be had: this content, and no more, is lost */
+		li->damaged = true;
+		return 0;
+	}
+	/* What the new extent refers to must be counted before what it replaces is let go:
+	 * the two may share places. */
+	struct extent_change c = { l, rec->ino, !how->replay };
+	r = extents_new_pieces(&li->extents, &e, piece_taken, &c);
+	if (r < 0)
+		return r;
+	struct extents_edit edit = { .gone = piece_gone, .ctx = &c };
+	r = extents_put(&li->extents, &e, &edit);
+	l->extents += (uint64_t)edit.added;
+	return r;
+}
+
+static int apply_drop(struct layer *l, const struct record *r, const struct layer_apply *how)
+{
+	struct layer_inode *li = find_inode(l, r->ino);
+	return li ? drop_extents(l, li, r->from, r->to, how) : 0;
+}
+
+static int apply_dead(struct layer *l, const struct record *r, const struct layer_apply *how)
+{
+	free_dir(l, r->ino);
+	struct layer_inode *li = find_inode(l, r->ino);
+	if (!li && r->flag)
+		return 0;
+	if (!li)
+		li = get_inode(l, r->ino);
+	if (!li)
+		return -ENOMEM;
+	int e = drop_extents(l, li, 0, UINT64_MAX, how);
+	free_xattrs(l, li);
+	free_target(l, li);
+	if (e < 0)
+		return e;
+	if (r->flag) {
+		(void)u64map_del(&l->inodes, r->ino); /* it is there */
+		index_free(l, li, sizeof(*li));
+		return 0;
+	}
+	li->dead = true;
+	li->damaged = false;
+	li->base_size = 0;
+	return 0;
+}
+
+/* ---- names ---- */
+
+static int put_dirent(struct layer *l, uint64_t dir, uint64_t cookie, uint64_t child, uint8_t type,
+		      const char *name, size_t len)
+{
+	struct omap *m = u64map_get(&l->dirs, dir);
+	if (!m) {
+		m = index_alloc(l, sizeof(*m));
+		if (!m)
+			return -ENOMEM;
+		*m = (struct omap){ 0 };
+		if (u64map_put(&l->dirs, dir, m) < 0) {
+			index_free(l, m, sizeof(*m));
+			return -ENOMEM;
+		}
+	}
+	struct layer_dirent *d = index_alloc(l, dirent_size(len));
+	if (!d)
+		return -ENOMEM;
+	d->cookie = cookie;
+	d->ino = child;
+	d->type = type;
+	d->name_len = (uint8_t)len;
+	if (len)
+		memcpy(d->name, name, len);
+	omap_value old = { 0 };
+	bool had = false;
+	if (omap_put(m, cookie, (omap_value){ .p = d }, &old, &had) < 0) {
+		index_free(l, d, dirent_size(len));
+		return -ENOMEM;
+	}
+	l->dirents++;
+	if (had)
+		free_dirent(l, old.p);
+	return 0;
+}
+
+static int apply_dirent_del(struct layer *l, const struct record *r)
+{
+	if (r->flag)
+		return put_dirent(l, r->ino, r->cookie, 0, 0, NULL, 0);
+	struct omap *m = u64map_get(&l->dirs, r->ino);
+	omap_value old = { 0 };
+	if (m && omap_del(m, r->cookie, &old))
+		free_dirent(l, old.p);
+	if (m && m->count == 0)
+		free_dir(l, r->ino);
+	return 0;
+}
+
+/* ---- targets and xattrs ---- */
+
+static int apply_target(struct layer *l, const struct record *r)
+{
+	struct layer_inode *li = get_inode(l, r->ino);
+	char *t = li ? index_alloc(l, r->value_len + 1) : NULL;
+	if (!t)
+		return -ENOMEM;
+	memcpy(t, r->value, r->value_len);
+	t[r->value_len] = '\0';
+	free_target(l, li);
+	li->target = t;
+	li->target_len = (uint32_t)r->value_len;
+	fit_target(l, li);
+	return 0;
+}
+
+/* Takes the xattr of that name out of the list. */
+static struct layer_xattr *unlink_xattr(struct layer_inode *li, const char *name, size_t len)
+{
+	for (struct layer_xattr **p = &li->xattrs; *p; p = &(*p)->next) {
+		struct layer_xattr *x = *p;
+		if (x->name_len == len && memcmp(x->name, name, len) == 0) {
+			*p = x->next;
+			return x;
+		}
+	}
+	return NULL;
+}
+
+static int put_xattr(struct layer *l, const struct record *r, bool removed)
+{
+	size_t value_len = removed ? 0 : r->value_len;
+	struct layer_inode *li = get_inode(l, r->ino);
+	if (!li)
+		return -ENOMEM;
+	struct layer_xattr *x = index_alloc(l, sizeof(*x) + r->name_len + value_len);
+	if (!x)
+		return -ENOMEM;
+	char *name = (char *)(x + 1), *value = name + r->name_len;
+	memcpy(name, r->name, r->name_len);
+	if (value_len)
+		memcpy(value, r->value, value_len);
+	struct layer_xattr *old = unlink_xattr(li, r->name, r->name_len);
+	if (old)
+		index_free(l, old, xattr_size(old));
+	*x = (struct layer_xattr){ .next = li->xattrs,
+				   .removed = removed,
+				   .name_len = (uint8_t)r->name_len,
+				   .value_len = (uint32_t)value_len,
+				   .name = name,
+				   .value = value };
+	li->xattrs = x;
+	return 0;
+}
+
+static int apply_xattr_del(struct layer *l, const struct record *r)
+{
+	if (r->flag)
+		return put_xattr(l, r, true);
+	struct layer_inode *li = find_inode(l, r->ino);
+	struct layer_xattr *old = li ? unlink_xattr(li, r->name, r->name_len) : NULL;
+	if (old)
+		index_free(l, old, xattr_size(old));
+	return 0;
+}
+
+/* ---- applying ---- */
+
+static int apply_record(struct layer *l, const struct record *r, const struct layer_apply *how)
+{
+	switch (r->type) {
+	case REC_INODE:
+		return apply_inode(l, r);
+	case REC_DEAD:
+		return apply_dead(l, r, how);
+	case REC_DIRENT:
+		return put_dirent(l, r->ino, r->cookie, r->child, r->dtype, r->name, r->name_len);
+	case REC_DIRENT_DEL:
+		return apply_dirent_del(l, r);
+	case REC_TARGET:
+		return apply_target(l, r);
+	case REC_XATTR:
+		return put_xattr(l, r, false);
+	case REC_XATTR_DEL:
+		return apply_xattr_del(l, r);
+	case REC_EXTENT:
+		return apply_extent(l, r, how);
+	case REC_EXTENT_DROP:
+		return apply_drop(l, r, how);
+	case REC_USAGE:
+		l->usage_bytes = r->bytes;
+		l->usage_inodes = r->inodes;
+		return 0;
+	}
+	return -EBADMSG;
+}
+
+int layer_apply(struct layer *l, const void *body, size_t len, const struct layer_apply *how)
+{
+	struct record rec;
+	int r;
+	if (how->replay) { /* what was just built is right; what was read is applied whole or not */
+		struct cur c = cur_init(body, len);
+		while ((r = record_next(&c, &rec)) > 0)
+			;
+		if (r < 0)
+			return r;
+	}
+	struct cur c = cur_init(body, len);
+	while ((r = record_next(&c, &rec)) > 0) {
+		r = apply_record(l, &rec, how);
+		if (r < 0)
+			return r;
+	}
+	assert(r == 0);
+	return 0;
+}
+
+void layer_mark_damaged(struct layer *l, uint64_t ino)
+{
+	if (ino == 0 || ino >= UINT64_C(1) << REC_INO_BITS)
+		return;
+	struct layer_inode *li = get_inode(l, ino);
+	if (li && !li->dead)
+		li->damaged = true;
+}
+
+void layer_mark_partial(struct layer *l)
+{
+	struct u64map_slot *slot;
+	for (size_t i = 0; (slot = u64map_next(&l->inodes, &i));) {
+		struct layer_inode *li = slot->value;
+		if (li->attr.mode == 0 && !li->dead)
+			li->damaged = true;
+	}
+}
+
+void layer_add_tag(struct layer *l, uint64_t tag)
+{
+	if (tag == 0)
+		return;
+	if (l->ntags == l->tag_cap && l->tag_cap < LAYER_TAGS) {
+		uint32_t cap = l->tag_cap ? l->tag_cap * 2 : 16;
+		uint64_t *tags = reallocarray(l->tags, cap, sizeof(*tags));
+		if (tags) { /* without memory the ring stays as short as it is */
+			l->tags = tags;
+			l->tag_cap = cap;
+			l->tag_at = l->ntags;
+		}
+	}
+	if (l->tag_cap == 0)
+		return;
+	l->tags[l->tag_at % l->tag_cap] = tag;
+	l->tag_at = (l->tag_at + 1) % l->tag_cap;
+	if (l->ntags < l->tag_cap)
+		l->ntags++;
+}
+
+int layer_has_tag(const struct layer *l, uint64_t tag)
+{
+	for (uint32_t i = 0; tag && i < l->ntags; i++)
+		if (l->tags[i] == tag)
+			return 1;
+	return 0;
+}
+
+/* ---- space after a replay ---- */
+
+struct use_list {
+	struct layer *l;
+	struct space_use *uses;
+	size_t n;
+};
+
+static int list_uses(void *ctx, const struct layer_inode *li)
+{
+	struct use_list *u = ctx;
+	struct omap_entry e;
+	omap_each(&li->extents, &e) {
+		const struct extent *x = e.value.p;
+		if (x->kind != EXTENT_DATA || x->layer != u->l || x->file != SPACE_PACKED)
+			continue;
+		if (u->uses)
+			u->uses[u->n] = (struct space_use){ x->src, x->len };
+		u->n++;
+	}
+	return 0;
+}
+
+int layer_rebuild_space(struct layer *l, uint64_t data_size)
+{
+	struct use_list u = { .l = l };
+	(void)layer_each_inode(l, list_uses, &u); /* counts; returns 0 */
+	size_t n = u.n;
+	u.n = 0;
+	u.uses = calloc(n ? n : 1, sizeof(*u.uses));
+	if (!u.uses)
+		return -ENOMEM;
+	(void)layer_each_inode(l, list_uses, &u); /* lists; returns 0 */
+	int r = space_rebuild(&l->space, u.uses, n, data_size);
+	free(u.uses);
+	return r;
+}
+
+void layer_free_index(struct layer *l)
+{
+	struct u64map_slot *slot;
+	for (size_t i = 0; (slot = u64map_next(&l->inodes, &i));) {
+		struct layer_inode *li = slot->value;
+		extents_clear(&li->extents);
+		free_xattrs(l, li);
+		free_target(l, li);
+		index_free(l, li, sizeof(*li));
+	}
+	u64map_done(&l->inodes);
+	for (size_t i = 0; (slot = u64map_next(&l->dirs, &i));) {
+		struct omap *m = slot->value;
+		struct omap_entry e;
+		omap_each(m, &e)
+			free_dirent(l, e.value.p);
+		omap_clear(m);
+		index_free(l, m, sizeof(*m));
+	}
+	u64map_done(&l->dirs);
+	for (uint32_t i = 0; i < l->ndeps; i++)
+		layer_unref(l->deps[i]);
+	free(l->deps);
+	free(l->tags);
+	assert(l->heap == 0);
+}
+
+/* ---- reading ---- */
+
+const struct layer_inode *layer_inode(const struct layer *l, uint64_t ino)
+{
+	return find_inode(l, ino);
+}
+
+const struct layer_dirent *layer_dirent_ceil(const struct layer *l, uint64_t dir, uint64_t cookie)
+{
+	const struct omap *m = u64map_get(&l->dirs, dir);
+	struct omap_entry e;
+	return m && omap_ceil(m, cookie, &e) ? e.value.p : NULL;
+}
+
+bool layer_has_dir(const struct layer *l, uint64_t dir)
+{
+	return u64map_get(&l->dirs, dir) != NULL;
+}
+
+const struct extent *layer_extent_ceil(const struct layer_inode *li, uint64_t off)
+{
+	return extents_ceil(&li->extents, off);
+}
+
+const struct layer_xattr *layer_xattr(const struct layer_inode *li, const char *name, size_t len)
+{
+	for (const struct layer_xattr *x = li->xattrs; x; x = x->next)
+		if (x->name_len == len && memcmp(x->name, name, len) == 0)
+			return x;
+	return NULL;
+}
+
+int layer_each_inode(const struct layer *l, int (*fn)(void *ctx, const struct layer_inode *li),
+		     void *ctx)
+{
+	struct u64map_slot *slot;
+	int r = 0;
+	for (size_t i = 0; r == 0 && (slot = u64map_next(&l->inodes, &i));)
+		r = fn(ctx, slot->value);
+	return r;
+}
+
+int layer_each_dir(const struct layer *l, int (*fn)(void *ctx, uint64_t dir), void *ctx)
+{
+	struct u64map_slot *slot;
+	int r = 0;
+	for (size_t i = 0; r == 0 && (slot = u64map_next(&l->dirs, &i));)
+		r = fn(ctx, slot->key);
+	return r;
+}
+
+void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes)
+{
+	*bytes = l->usage_bytes;
+	*inodes = l->usage_inodes;
+}
+
+bool layer_owns(const struct layer *l, const struct extent *e, uint64_t off, uint64_t len)
+{
+	if (e->kind != EXTENT_DATA || e->layer != l || layer_is_sealed(l))
+		return false;
+	if (off < e->off || off + len > e->off + e->len)
+		return false;
+	return space_alone((struct space *)&l->space, e->file, e->src + (off - e->off), len);
+}
+
+static int objects_of(void *ctx, const struct layer_inode *li)
+{
+	struct {
+		int (*fn)(void *ctx, const struct digest *d);
+		void *ctx;
+	} *want = ctx;
+	struct omap_entry e;
+	omap_each(&li->extents, &e) {
+		const struct extent *x = e.value.p;
+		int r = x->kind == EXTENT_OBJECT ? want->fn(want->ctx, &x->object) : 0;
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+int layer_objects(const struct layer *l, int (*fn)(void *ctx, const struct digest *d), void *ctx)
+{
+	struct {
+		int (*fn)(void *ctx, const struct digest *d);
+		void *ctx;
+	} want = { fn, ctx };
+	return layer_each_inode(l, objects_of, &want);
+}

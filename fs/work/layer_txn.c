@@ -1,0 +1,314 @@
+/* Operations: building them, writing them to the journal, applying them. */
+#include "fs/work/layer_impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+_Static_assert((int)LAYER_TXN_MAX == (int)JOURNAL_FRAME_MAX, "a txn is a frame");
+
+enum {
+	TXN_ROOM = 1024, /* what most operations need, so that they allocate once */
+	STEP_MIN = 256 * 1024, STEP_MAX = 8 << 20, /* by how much preallocation goes ahead */
+	NODE_BYTES = 640, /* of an ordered map's node, about */
+	NODES_A_RECORD = 8, /* that applying one record allocates at most, about */
+};
+
+/* ---- building ---- */
+
+void txn_begin(struct txn *t, struct layer *l, uint64_t ino)
+{
+	*t = (struct txn){ .layer = l, .ino = ino };
+	if (buf_room(&t->body, TXN_ROOM))
+		t->body.len = FRAME_HEAD; /* filled in when it is written */
+}
+
+void txn_drop(struct txn *t)
+{
+	buf_done(&t->body);
+	buf_done(&t->others);
+	*t = (struct txn){ 0 };
+}
+
+void txn_inode(struct txn *t, const struct attr *a, uint64_t base_size)
+{
+	record_inode(&t->body, a, base_size);
+	t->records++;
+}
+
+void txn_dead(struct txn *t, uint64_t ino, bool forget)
+{
+	record_dead(&t->body, ino, forget);
+	t->records++;
+	t->frees = true;
+}
+
+void txn_dirent(struct txn *t, uint64_t dir, uint64_t cookie, const char *name, size_t len,
+		uint64_t child, uint8_t type)
+{
+	record_dirent(&t->body, dir, cookie, name, len, child, type);
+	t->records++;
+	t->creates = true;
+}
+
+void txn_dirent_del(struct txn *t, uint64_t dir, uint64_t cookie, bool whiteout)
+{
+	record_dirent_del(&t->body, dir, cookie, whiteout);
+	t->records++;
+	t->frees = true;
+}
+
+void txn_target(struct txn *t, uint64_t ino, const char *target, size_t len)
+{
+	record_target(&t->body, ino, target, len);
+	t->records++;
+	t->creates = true;
+}
+
+void txn_xattr(struct txn *t, uint64_t ino, const char *name, size_t name_len, const void *value,
+	       size_t len)
+{
+	record_xattr(&t->body, ino, name, name_len, value, len);
+	t->records++;
+	t->creates = true;
+}
+
+void txn_xattr_del(struct txn *t, uint64_t ino, const char *name, size_t name_len, bool hide)
+{
+	record_xattr_del(&t->body, ino, name, name_len, hide);
+	t->records++;
+	t->frees = true;
+}
+
+void txn_extent(struct txn *t, uint64_t ino, const struct extent *e)
+{
+	if (e->kind == EXTENT_DATA && e->layer != t->layer)
+		buf_add(&t->others, &e->layer, sizeof(e->layer));
+	record_extent(&t->body, ino, e, t->layer);
+	t->records++;
+	if (e->kind != EXTENT_ZERO)
+		t->creates = true;
+}
+
+void txn_extent_drop(struct txn *t, uint64_t ino, uint64_t from, uint64_t to)
+{
+	record_extent_drop(&t->body, ino, from, to);
+	t->records++;
+	t->frees = true;
+}
+
+void txn_usage(struct txn *t, int64_t bytes, int64_t inodes)
+{
+	record_usage(&t->body, bytes, inodes);
+	t->records++;
+}
+
+/* ---- the journal's end ---- */
+
+static bool is_full(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT || r == -EFBIG;
+}
+
+/* Keeps the reserve preallocated behind a frame of `need` bytes. The lock is held. */
+static int preallocate(struct layer *l, int fd, uint64_t need)
+{
+	const struct io *io = l->io;
+	uint64_t end = l->journal.end + need, least = end + LAYER_RESERVE;
+	if (l->journal.no_prealloc || least <= l->journal.allocated)
+		return 0;
+	uint64_t step = end / 4 < STEP_MIN ? STEP_MIN : end / 4 > STEP_MAX ? STEP_MAX : end / 4;
+	uint64_t from = l->journal.allocated, want[] = { least + step, least };
+	int r = 0;
+	for (int i = 0; i < 2; i++) {
+		r = io->fallocate(io->ctx, fd, FALLOC_FL_KEEP_SIZE, from, want[i] - from);
+		if (r == 0) {
+			l->journal.allocated = want[i];
+			return 0;
+		}
+		if (!is_full(r))
+			break;
+	}
+	if (r == -EOPNOTSUPP || r == -ENOSYS) {
+		l->journal.no_prealloc = true;
+		return 0;
+	}
+	return r;
+}
+
+/* Writes one finished frame at the end. */
+static int write_frame(struct layer *l, int fd, const struct buf *b, const struct journal_frame *f)
+{
+	int r = io_write_full(l->io, fd, b->data, b->len, l->journal.end);
+	if (r < 0) {
+		/* If all of it got there nevertheless, a replay must not find it. Where this
+		 * fails too, nothing is lost but the certainty that a failed change is undone. */
+		static const uint8_t zeros[FRAME_ALIGN];
+		(void)io_write_full(l->io, fd, zeros, sizeof(zeros), l->journal.end);
+		return r;
+	}
+	l->journal.end += b->len;
+	if (l->journal.allocated < l->journal.end)
+		l->journal.allocated = l->journal.end;
+	l->journal.seq = f->seq;
+	l->journal.last_ino = f->ino;
+	return 0;
+}
+
+/* What a replay has put off until something is written: cutting what doesn't count, and
+ * saying so for good. */
+static int start_writing(struct layer *l, int fd)
+{
+	if (l->journal.cut) {
+		int r = l->io->ftruncate(l->io->ctx, fd, l->journal.end);
+		if (r < 0)
+			return r;
+		l->journal.cut = false;
+		l->journal.allocated = l->journal.end;
+	}
+	if (!l->journal.reset)
+		return 0;
+	struct journal_frame f = { .kind = FRAME_RESET, .seq = l->journal.seq + 1,
+				   .prev_ino = l->journal.last_ino };
+	auto_buf b = { 0 };
+	if (!buf_room(&b, FRAME_HEAD))
+		return -ENOMEM;
+	b.len = FRAME_HEAD;
+	buf_u64(&b, l->journal.reset_upto);
+	buf_add(&b, l->journal.boot, BOOT_ID_BYTES);
+	journal_frame_finish(&b, &f, l->journal.salt);
+	int r = buf_error(&b);
+	if (r == 0)
+		r = write_frame(l, fd, &b, &f);
+	if (r == 0)
+		l->journal.reset = false;
+	return r;
+}
+
+static int append_locked(struct layer *l, int fd, struct buf *b, struct journal_frame *f,
+			 enum layer_append_mode mode)
+{
+	int r = start_writing(l, fd);
+	if (r < 0)
+		return r;
+	if (mode != APPEND_SMALL) {
+		r = preallocate(l, fd, journal_frame_bytes(b->len - FRAME_HEAD));
+		if (r < 0 && !(mode == APPEND_FREEING && is_full(r)))
+			return r;
+	}
+	f->seq = l->journal.seq + 1;
+	f->prev_ino = l->journal.last_ino;
+	journal_frame_finish(b, f, l->journal.salt);
+	r = buf_error(b);
+	if (r == 0)
+		r = write_frame(l, fd, b, f);
+	if (r == 0 && f->kind != FRAME_COMMIT)
+		l->journal.last_op = f->seq;
+	return r;
+}
+
+int layer_append(struct layer *l, struct buf *b, struct journal_frame *f,
+		 enum layer_append_mode mode)
+{
+	struct layer_file *file;
+	int r = layer_file_get(l, LAYER_JOURNAL, LAYER_EXISTING, &file);
+	if (r < 0)
+		return r == -ENOENT ? -EIO : r;
+	(void)pthread_mutex_lock(&l->journal.lock);
+	r = append_locked(l, file->fd, b, f, mode);
+	(void)pthread_mutex_unlock(&l->journal.lock);
+	layer_file_put(l, file);
+	return r;
+}
+
+/* ---- committing ---- */
+
+/* Applying must not fail once the record is written, so as much memory as it may need is
+ * asked for first. (Another thread may still snatch it; then the layer is broken until it is
+ * opened anew.) */
+static int reserve_memory(const struct layer *l, const struct txn *t)
+{
+	size_t n = t->body.len + (size_t)t->records * (sizeof(struct layer_inode) +
+						       NODES_A_RECORD * NODE_BYTES);
+	/* The hash maps double when they are three quarters full. */
+	if (l->inodes.count + t->records > l->inodes.cap / 4 * 3)
+		n += (l->inodes.cap + t->records) * 2 * sizeof(*l->inodes.slots);
+	if (l->dirs.count + t->records > l->dirs.cap / 4 * 3)
+		n += (l->dirs.cap + t->records) * 2 * sizeof(*l->dirs.slots);
+	void *p = malloc(n);
+	/* gcc would take away a malloc whose result is only freed. */
+	__asm__ volatile("" : : "r"(p) : "memory");
+	free(p);
+	return p ? 0 : -ENOMEM;
+}
+
+static int add_deps(struct layer *l, const struct txn *t)
+{
+	struct layer **others = (struct layer **)t->others.data;
+	for (size_t i = 0; i < t->others.len / sizeof(*others); i++) {
+		int r = layer_add_dep(l, others[i], false);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int commit(struct txn *t)
+{
+	struct layer *l = t->layer;
+	int r = buf_error(&t->body);
+	if (r == 0)
+		r = buf_error(&t->others);
+	if (r == 0 && t->body.len - FRAME_HEAD > JOURNAL_FRAME_MAX)
+		r = -E2BIG;
+	if (r == 0)
+		r = atomic_load(&l->broken);
+	if (r == 0)
+		r = reserve_memory(l, t);
+	if (r == 0)
+		r = add_deps(l, t);
+	if (r < 0)
+		return r;
+	struct journal_frame f = { .kind = FRAME_OP, .ino = t->ino, .tag = t->tag,
+				   .records = t->records };
+	size_t len = t->body.len - FRAME_HEAD;
+	bool freeing = t->frees && !t->creates;
+	r = layer_append(l, &t->body, &f, freeing ? APPEND_FREEING : APPEND_GROWING);
+	if (r < 0)
+		return r;
+	atomic_fetch_add(&l->records, t->records);
+	layer_add_tag(l, t->tag);
+	struct layer_apply how = { 0 };
+	if (layer_apply(l, t->body.data + FRAME_HEAD, len, &how) == 0)
+		return 0;
+	/* The journal has it, the index only half of it. */
+	atomic_store(&l->broken, -EIO);
+	return -EIO;
+}
+
+int txn_commit(struct txn *t)
+{
+	assert(layer_is_local(t->layer) && t->layer->writable && !layer_is_sealed(t->layer));
+	int r = t->records == 0 ? 0 : commit(t);
+	txn_drop(t);
+	return r;
+}
+
+/* ---- places ---- */
+
+int layer_alloc(struct layer *l, uint64_t ino, uint64_t off, uint64_t len, struct extent *out)
+{
+	assert(len > 0 && off % LAYER_BLOCK == 0 && len % LAYER_BLOCK == 0);
+	struct extent e = { .off = off, .kind = EXTENT_DATA, .layer = l };
+	int r = space_alloc(&l->space, ino, off, len, &e.file, &e.src, &e.len);
+	if (r == 0)
+		*out = e;
+	return r;
+}
+
+void layer_alloc_cancel(struct layer *l, const struct extent *e)
+{
+	assert(e->kind == EXTENT_DATA && e->layer == l);
+	space_cancel(&l->space, e->file, e->src, e->len);
+}
