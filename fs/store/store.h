@@ -38,6 +38,7 @@ struct store_options {
 	size_t cache_bytes;   /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
 	uint64_t pack_bytes;  /* a pack is closed at this size; 0: 256 MiB */
 	int zstd_level;       /* 0: 3 */
+	const char *boot_id_file; /* for tests; NULL: the kernel's */
 };
 
 /* Opens `dir`. A missing or damaged index is rebuilt from the packs (which may take long).

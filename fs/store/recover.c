@@ -1,0 +1,478 @@
+/* The index over time: when it is trusted, how it is made right.
+ *
+ * The file index/state tells what the index is good for. Whoever writes to the index first
+ * replaces it by one that says "in use", with the boot id; the last one to close the store
+ * replaces that by "closed", with a hash of the index, which is durable then. So who is
+ * alone with the store and opens it finds:
+ *   closed, this boot      trusted if size and time of the data file are those noted
+ *   closed, another boot   trusted if its hash is right
+ *   in use, this boot      whole as far as the kernel lives (killed processes lose nothing that
+ *                          they wrote): proven by walking through it
+ *   in use, another boot   power was lost: LMDB's pages may be of any age
+ *   no state, or damaged
+ * What isn't trusted is made anew from the packs. A trusted index may still be older than the packs
+ * (power lost right after "in use" was written, writers killed before their commit), so each
+ * pack is compared with its row, and read from where the row ends. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "fs/store/internal.h"
+
+enum {
+	BOOT_ID_BYTES = 16,
+	STATE_BYTES = 72,
+	STATE_VERSION = 1,
+	STATE_CLOSED = 1,
+	ADD_BATCH = 32 * 1024, /* objects entered in one transaction */
+};
+#define STATE_MAGIC UINT32_C(0x78644942) /* "BIdx" */
+
+struct state {
+	uint8_t boot[BOOT_ID_BYTES];
+	bool closed;
+	/* Of a closed index: */
+	uint64_t used, hash;       /* index_hash */
+	uint64_t size, mtime_ns;   /* of data.mdb */
+};
+
+/* ---- the state file ---- */
+
+static void state_encode(uint8_t out[STATE_BYTES], const struct state *st)
+{
+	memset(out, 0, STATE_BYTES);
+	le_put32(out + 8, STATE_MAGIC);
+	le_put32(out + 12, STATE_VERSION);
+	memcpy(out + 16, st->boot, BOOT_ID_BYTES);
+	le_put32(out + 32, st->closed ? STATE_CLOSED : 0);
+	le_put64(out + 40, st->used);
+	le_put64(out + 48, st->hash);
+	le_put64(out + 56, st->size);
+	le_put64(out + 64, st->mtime_ns);
+	le_put64(out, hash_xxh3(out + 8, STATE_BYTES - 8, 0));
+}
+
+static int state_decode(struct state *st, const uint8_t *in, size_t len)
+{
+	if (len != STATE_BYTES || le_get64(in) != hash_xxh3(in + 8, STATE_BYTES - 8, 0) ||
+	    le_get32(in + 8) != STATE_MAGIC || le_get32(in + 12) != STATE_VERSION)
+		return -EBADMSG;
+	memcpy(st->boot, in + 16, BOOT_ID_BYTES);
+	st->closed = le_get32(in + 32) == STATE_CLOSED;
+	st->used = le_get64(in + 40);
+	st->hash = le_get64(in + 48);
+	st->size = le_get64(in + 56);
+	st->mtime_ns = le_get64(in + 64);
+	return 0;
+}
+
+static int state_read(struct store *s, struct state *st)
+{
+	auto_free void *p = NULL;
+	size_t len;
+	int r = io_slurp(s->io, s->index_fd, "state", STATE_BYTES, &p, &len, NULL);
+	return r < 0 ? r : state_decode(st, p, len);
+}
+
+static int state_write(struct store *s, const struct state *st, bool durable)
+{
+	uint8_t b[STATE_BYTES];
+	state_encode(b, st);
+	return io_publish(s->io, s->index_fd, "state", b, sizeof(b), durable, NULL);
+}
+
+/* The id of this boot; where the kernel tells none, one that no other equals. */
+static void boot_id(struct store *s, uint8_t out[BOOT_ID_BYTES])
+{
+	auto_free char *text = NULL;
+	size_t len, n = 0;
+	char hex[2 * BOOT_ID_BYTES + 1] = { 0 };
+	if (io_slurp(&io_host, AT_FDCWD, s->boot_id_file, 256, (void **)&text, &len, NULL) == 0)
+		for (size_t i = 0; i < len && n < 2 * BOOT_ID_BYTES; i++)
+			if (text[i] != '-')
+				hex[n++] = text[i];
+	if (hex_decode(out, BOOT_ID_BYTES, hex) < 0)
+		random_bytes(out, BOOT_ID_BYTES);
+}
+
+int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx)
+{
+	int r = 0;
+	(void)pthread_mutex_lock(&s->dirty_lock);
+	if (!s->dirty) {
+		struct state st = { 0 };
+		boot_id(s, st.boot);
+		r = state_write(s, &st, false);
+		s->dirty = r == 0;
+	}
+	(void)pthread_mutex_unlock(&s->dirty_lock);
+	return r < 0 ? r : index_write(s->index, fn, ctx);
+}
+
+void recover_distrust(struct store *s)
+{
+	(void)pthread_mutex_lock(&s->dirty_lock);
+	(void)s->io->unlink(s->io->ctx, s->index_fd, "state", 0);
+	s->dirty = true; /* and it isn't written again by this process */
+	(void)pthread_mutex_unlock(&s->dirty_lock);
+}
+
+static int data_stat(struct store *s, struct state *st)
+{
+	struct stat f;
+	if (fstatat(s->index_fd, "data.mdb", &f, 0) < 0)
+		return -errno;
+	st->size = (uint64_t)f.st_size;
+	st->mtime_ns = (uint64_t)f.st_mtim.tv_sec * 1000000000 + (uint64_t)f.st_mtim.tv_nsec;
+	return 0;
+}
+
+/* ---- entering what a pack holds ---- */
+
+struct add_job {
+	const struct pack_entry *e;
+	size_t n;
+	struct pack_row row; /* as it is after the n objects */
+};
+
+static int add_txn(struct index_txn *t, void *ctx)
+{
+	const struct add_job *job = ctx;
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < job->n; i++) {
+		const struct pack_entry *e = &job->e[i];
+		struct place p = {
+			.pack = job->row.id, .off = e->off, .raw = e->raw, .stored = e->stored
+		};
+		r = entry_offer(t, &e->digest, &p, false);
+	}
+	return r < 0 ? r : index_txn_row_put(t, &job->row);
+}
+
+/* Adds the objects behind row->indexed, which moves along, and writes the row. */
+static int add_entries(struct store *s, const struct pack_entry *e, size_t n, struct pack_row *row)
+{
+	for (size_t i = 0; i == 0 || i < n; i += ADD_BATCH) {
+		struct add_job job = { e + i, n - i < ADD_BATCH ? n - i : ADD_BATCH, *row };
+		for (size_t k = 0; k < job.n; k++) {
+			job.row.records++;
+			job.row.raw += job.e[k].raw;
+			job.row.stored += pack_record_bytes(job.e[k].stored);
+			job.row.indexed = job.e[k].off + pack_record_bytes(job.e[k].stored);
+		}
+		int r = store_index_write(s, add_txn, &job);
+		if (r < 0)
+			return r;
+		*row = job.row;
+	}
+	return 0;
+}
+
+/* Enters what a table of contents lists, which is all of a sealed pack. */
+static int index_sealed(struct store *s, int fd, uint64_t size, struct pack_row *row)
+{
+	auto_free struct pack_entry *e = NULL;
+	size_t n;
+	int r = pack_toc_read(s->io, fd, row->id, size, &e, &n);
+	if (r < 0)
+		return r;
+	/* The table was written behind durable records, but wasn't synced itself. */
+	r = s->io->fdatasync(s->io->ctx, fd);
+	if (r < 0)
+		return r;
+	*row = (struct pack_row){ .id = row->id, .indexed = PACK_HEADER_BYTES };
+	r = add_entries(s, e, n, row);
+	if (r < 0)
+		return r;
+	row->indexed = row->synced = size;
+	row->flags = ROW_SEALED;
+	return add_entries(s, NULL, 0, row);
+}
+
+/* Reads the records behind the row's end. */
+static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *row)
+{
+	struct pack_scan sc;
+	if (row->indexed < PACK_HEADER_BYTES)
+		row->indexed = PACK_HEADER_BYTES;
+	int r = pack_scan_init(&sc, s->io, fd, row->id, row->indexed, size);
+	if (r < 0)
+		return r;
+	auto_buf b = { 0 };
+	struct pack_record rec;
+	uint64_t off, len, start = row->indexed;
+	const uint8_t *stored;
+	int k;
+	while (r == 0 && (k = pack_scan_next(&sc, &rec, &off, &len, &stored)) != PACK_SCAN_END) {
+		struct pack_entry e = { rec.digest, off, rec.raw, rec.stored };
+		if (k == PACK_SCAN_RECORD && rec.kind == PACK_OBJECT)
+			buf_add(&b, &e, sizeof(e));
+		if (b.len >= ADD_BATCH * sizeof(e)) {
+			r = add_entries(s, (struct pack_entry *)(void *)b.data,
+					b.len / sizeof(e), row);
+			buf_reset(&b);
+		}
+	}
+	uint64_t end = sc.objects;
+	bool unreadable = sc.unreadable;
+	pack_scan_done(&sc);
+	if (r == 0)
+		r = buf_error(&b);
+	if (r == 0)
+		r = s->io->fdatasync(s->io->ctx, fd);
+	if (r < 0)
+		return r;
+	size_t n = b.len / sizeof(struct pack_entry);
+	r = add_entries(s, (struct pack_entry *)(void *)b.data, n, row);
+	if (r < 0)
+		return r;
+	/* What the disk refuses today it may give tomorrow: then it is read again. */
+	row->indexed = unreadable ? start : end;
+	row->synced = row->indexed;
+	return add_entries(s, NULL, 0, row);
+}
+
+int recover_index_locked(struct store *s, int fd, uint64_t id, struct err *err)
+{
+	char name[PACK_NAME_BYTES];
+	pack_name(name, id);
+	struct pack_row row;
+	int known = index_row(s->index, id, &row);
+	if (known < 0)
+		return err_sys(err, known, "read the index of the store");
+	if (known == 0)
+		row = (struct pack_row){ .id = id };
+	struct stat st;
+	int r = s->io->fstat(s->io->ctx, fd, &st);
+	if (r < 0)
+		return err_sys(err, r, "read pack %s", name);
+	uint64_t size = (uint64_t)st.st_size;
+	if (row.flags & ROW_DOOMED || (known && size <= row.indexed))
+		return 0; /* in order, or broken, or somebody was quicker */
+	if (size < PACK_HEADER_BYTES) {
+		/* Its writer died before it wrote anything. */
+		r = s->io->unlink(s->io->ctx, s->packs_fd, name, 0);
+		return r < 0 && r != -ENOENT ? err_sys(err, r, "remove pack %s", name) : 0;
+	}
+	uint8_t h[PACK_HEADER_BYTES];
+	if (io_read_full(s->io, fd, h, sizeof(h), 0) == PACK_HEADER_BYTES &&
+	    pack_header_decode(h, id) == -EPROTONOSUPPORT)
+		return err_set(err, -EBADMSG, "pack %s has a version that is not known here", name);
+	/* A damaged header says nothing that the name and the records don't. */
+	row.flags &= ~(uint32_t)ROW_BROKEN;
+	r = index_sealed(s, fd, size, &row);
+	if (r == -ENODATA || r == -EBADMSG)
+		r = index_tail(s, fd, size, &row);
+	return r < 0 ? err_sys(err, r, "index pack %s", name) : 0;
+}
+
+static int index_pack(struct store *s, uint64_t id, struct err *err)
+{
+	int fd = store_lock_pack(s, id);
+	if (fd == -EWOULDBLOCK || fd == -ENOENT)
+		return 0; /* its writer lives and indexes it, or it was deleted */
+	if (fd < 0)
+		return err_sys(err, fd, "open pack %016" PRIx64, id);
+	int r = recover_index_locked(s, fd, id, err);
+	(void)s->io->close(s->io->ctx, fd); /* synced where it matters */
+	return r;
+}
+
+/* ---- comparing packs and rows ---- */
+
+static int row_del_txn(struct index_txn *t, void *ctx)
+{
+	return index_txn_row_del(t, *(const uint64_t *)ctx);
+}
+
+struct broken_job {
+	struct store *s;
+	uint64_t id;
+};
+
+/* Sets or clears ROW_BROKEN by what the file is now, with all other writers of rows shut out. */
+static int broken_txn(struct index_txn *t, void *ctx)
+{
+	const struct broken_job *job = ctx;
+	struct pack_row row;
+	int r = index_txn_row(t, job->id, &row);
+	if (r <= 0)
+		return r;
+	char name[PACK_NAME_BYTES];
+	pack_name(name, job->id);
+	struct stat st;
+	bool there = fstatat(job->s->packs_fd, name, &st, 0) == 0;
+	bool broken = !there || (uint64_t)st.st_size < row.indexed;
+	if (broken == !!(row.flags & ROW_BROKEN))
+		return 0;
+	row.flags ^= ROW_BROKEN;
+	return index_txn_row_put(t, &row);
+}
+
+static int check_row(struct store *s, const struct pack_row *row, struct err *err)
+{
+	char name[PACK_NAME_BYTES];
+	pack_name(name, row->id);
+	uint64_t id = row->id;
+	if (row->flags & ROW_DOOMED) {
+		int r = s->io->unlink(s->io->ctx, s->packs_fd, name, 0);
+		if (r < 0 && r != -ENOENT)
+			return err_sys(err, r, "remove pack %s", name);
+		r = store_index_write(s, row_del_txn, &id);
+		return r < 0 ? err_sys(err, r, "write the index of the store") : 0;
+	}
+	struct stat st;
+	bool there = fstatat(s->packs_fd, name, &st, 0) == 0;
+	if (!there && errno != ENOENT)
+		return err_sys(err, -errno, "look at pack %s", name);
+	bool broken = !there || (uint64_t)st.st_size < row->indexed;
+	if (broken != !!(row->flags & ROW_BROKEN)) {
+		int r = store_index_write(s, broken_txn, &(struct broken_job){ s, id });
+		if (r < 0)
+			return err_sys(err, r, "write the index of the store");
+	}
+	if (there && (uint64_t)st.st_size > row->indexed)
+		return index_pack(s, id, err);
+	return 0;
+}
+
+static int compare_row(const void *key, const void *row)
+{
+	uint64_t a = *(const uint64_t *)key, b = ((const struct pack_row *)row)->id;
+	return a < b ? -1 : a > b;
+}
+
+int recover_catch_up(struct store *s, struct err *err)
+{
+	/* Rows first: a pack that appears in between is then listed, and has no row. */
+	auto_free struct pack_row *rows = NULL;
+	auto_free uint64_t *ids = NULL;
+	size_t nrows = 0, nids = 0;
+	int r = index_rows(s->index, &rows, &nrows);
+	if (r < 0)
+		return err_sys(err, r, "read the index of the store");
+	r = store_list_packs(s, &ids, &nids, err);
+	for (size_t i = 0; r == 0 && i < nrows; i++)
+		r = check_row(s, &rows[i], err);
+	for (size_t i = 0; r == 0 && i < nids; i++)
+		if (!nrows || !bsearch(&ids[i], rows, nrows, sizeof(*rows), compare_row))
+			r = index_pack(s, ids[i], err);
+	return r;
+}
+
+/* ---- opening and closing ---- */
+
+/* Is the index that lies there to be trusted, by its state? 1, 0, or 2: if it proves whole. */
+static int trust(struct store *s)
+{
+	struct state st, now = { 0 };
+	if (state_read(s, &st) < 0 || data_stat(s, &now) < 0)
+		return 0;
+	boot_id(s, now.boot);
+	bool same_boot = memcmp(st.boot, now.boot, BOOT_ID_BYTES) == 0;
+	if (!st.closed)
+		return same_boot ? 2 : 0;
+	if (same_boot && st.size == now.size && st.mtime_ns == now.mtime_ns)
+		return 1;
+	uint64_t hash;
+	return index_hash_file(s->index_path, st.used, &hash) == 0 && hash == st.hash;
+}
+
+/* Makes the index anew. Until all packs are in, the state file is missing. */
+static int rebuild(struct store *s, struct err *err)
+{
+	int r = s->io->unlink(s->io->ctx, s->index_fd, "state", 0);
+	if (r < 0 && r != -ENOENT)
+		return err_sys(err, r, "remove the old index");
+	(void)pthread_mutex_lock(&s->dirty_lock);
+	s->dirty = true; /* no state is written on the way */
+	(void)pthread_mutex_unlock(&s->dirty_lock);
+	if (!s->index)
+		r = index_open(&s->index, s->index_path, true, err);
+	else if ((r = index_reset(s->index)) < 0)
+		(void)err_sys(err, r, "remove the old index");
+	if (r < 0)
+		return r;
+	r = recover_catch_up(s, err);
+	if (r == 0)
+		r = writer_reindex(s, err);
+	if (r < 0)
+		return err_prefix(err, r, "rebuild the index");
+	struct state st = { 0 };
+	boot_id(s, st.boot);
+	r = state_write(s, &st, false);
+	return r < 0 ? err_sys(err, r, "write the state of the index") : 0;
+}
+
+int recover_rebuild(struct store *s, struct err *err)
+{
+	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		int r = -errno;
+		/* Changing a lock gives the old one up first. */
+		(void)flock(s->lock_fd, LOCK_SH);
+		return err_sys(err, r, "other programs use the store");
+	}
+	int r = rebuild(s, err);
+	(void)flock(s->lock_fd, LOCK_SH); /* others wait for shared ones only: it is given */
+	return r;
+}
+
+int recover_open(struct store *s, bool alone, struct err *err)
+{
+	int t = alone ? trust(s) : 1;
+	if (!t)
+		return rebuild(s, err);
+	int r = index_open(&s->index, s->index_path, false, err);
+	if (r == 0 && t == 2)
+		r = index_verify(s->index);
+	if (r < 0 && alone)
+		return rebuild(s, err);
+	if (r < 0)
+		return r;
+	r = recover_catch_up(s, err);
+	return r == -EBADMSG && alone && !s->dirty ? rebuild(s, err) : r;
+}
+
+/* Syncs the packs that are indexed further than they are known to be durable. */
+static int sync_packs(struct store *s)
+{
+	auto_free struct pack_row *rows = NULL;
+	size_t n = 0;
+	int r = index_rows(s->index, &rows, &n);
+	bool any = false;
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		if (rows[i].synced >= rows[i].indexed || rows[i].flags & ROW_UNUSABLE)
+			continue;
+		struct pack_file *f;
+		r = files_get(s, rows[i].id, &f);
+		if (r < 0)
+			break;
+		r = s->io->fdatasync(s->io->ctx, f->fd);
+		files_put(s, f);
+		if (r == 0)
+			r = row_note_synced(s, rows[i].id, rows[i].indexed);
+		any = true;
+	}
+	if (r == 0 && any)
+		r = s->io->fsync(s->io->ctx, s->packs_fd);
+	return r;
+}
+
+void recover_close(struct store *s)
+{
+	/* Failing anywhere here leaves a state that says "in use", which is always right. */
+	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	struct state st;
+	if (state_read(s, &st) < 0 || st.closed || sync_packs(s) < 0 || index_sync(s->index) < 0 ||
+	    index_hash(s->index, &st.used, &st.hash) < 0 || data_stat(s, &st) < 0)
+		return;
+	boot_id(s, st.boot);
+	st.closed = true;
+	(void)state_write(s, &st, true);
+}

@@ -1,0 +1,460 @@
+/* Sessions: what is put or hit in one is kept from gc, and made durable by its sync. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/store/chunk.h"
+#include "fs/store/internal.h"
+
+enum {
+	BEGIN_TRIES = 8,
+	CONTENT_WINDOW = 4 * CHUNK_MAX, /* of large content that is being cut */
+	WAIT_MS = 5,                    /* between two looks at a session that is waited for */
+	RECORD_BUF = PACK_RECORD_MAX + PACK_ALIGN,
+};
+
+/* A pack that must be durable up to `end` before a sync may return. */
+struct own_dep {
+	struct wpack *w;
+	uint64_t end;
+};
+
+/* The same of another process's pack: its file was opened when the object was hit, so
+ * that an error of the disk reaches our fdatasync. */
+struct other_dep {
+	struct pack_file *f;
+	uint64_t end;
+};
+
+struct store_session {
+	struct store *s;
+	char name[48];
+	int fd; /* of the file that says we are alive, locked */
+	struct codec *codec;
+	uint8_t *record; /* RECORD_BUF */
+	uint8_t *window; /* CONTENT_WINDOW; NULL until large content comes */
+	struct own_dep *own;
+	size_t nown, cap_own;
+	struct other_dep *other;
+	size_t nother, cap_other;
+	int failed; /* something this session relies on is lost: it can't be synced any more */
+};
+
+/* ---- beginning and ending ---- */
+
+/* The file exists and is locked, or -EAGAIN: a gc took it for a dead one's. */
+static int register_once(struct store *s, struct store_session *ss)
+{
+	uint64_t token;
+	random_bytes(&token, sizeof(token));
+	(void)snprintf(ss->name, sizeof(ss->name), "%ld-%016" PRIx64, (long)getpid(), token);
+	int fd = s->io->open(s->io->ctx, s->sessions_fd, ss->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+	if (fd < 0)
+		return fd;
+	int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	struct stat st;
+	if (r == 0)
+		r = s->io->fstat(s->io->ctx, fd, &st);
+	if (r == 0 && st.st_nlink == 0)
+		r = -EAGAIN;
+	if (r < 0) {
+		(void)s->io->unlink(s->io->ctx, s->sessions_fd, ss->name, 0);
+		(void)s->io->close(s->io->ctx, fd); /* it holds nothing */
+		return r;
+	}
+	ss->fd = fd;
+	return 0;
+}
+
+int store_session_begin(struct store *s, struct store_session **out, struct err *err)
+{
+	if (s->read_only)
+		return err_set(err, -EROFS, "the store was opened for reading only");
+	struct store_session *ss = calloc(1, sizeof(*ss));
+	if (!ss)
+		return err_sys(err, -ENOMEM, "begin a session of the store");
+	ss->s = s;
+	ss->fd = -1;
+	ss->codec = codec_new(s->zstd_level);
+	ss->record = malloc(RECORD_BUF);
+	int r = ss->codec && ss->record ? -EAGAIN : -ENOMEM;
+	for (int i = 0; r == -EAGAIN && i < BEGIN_TRIES; i++)
+		r = register_once(s, ss);
+	if (r < 0) {
+		store_session_end(ss);
+		return err_sys(err, r, "begin a session of the store");
+	}
+	*out = ss;
+	return 0;
+}
+
+static void drop_deps(struct store_session *ss)
+{
+	for (size_t i = 0; i < ss->nown; i++)
+		wpack_unuse(ss->s, ss->own[i].w);
+	for (size_t i = 0; i < ss->nother; i++)
+		files_put(ss->s, ss->other[i].f);
+	ss->nown = ss->nother = 0;
+}
+
+void store_session_end(struct store_session *ss)
+{
+	if (!ss)
+		return;
+	struct store *s = ss->s;
+	drop_deps(ss);
+	if (ss->fd >= 0) {
+		/* A file that stays counts as a dead session's as soon as it is unlocked. */
+		(void)s->io->unlink(s->io->ctx, s->sessions_fd, ss->name, 0);
+		(void)s->io->close(s->io->ctx, ss->fd);
+	}
+	free(ss->own);
+	free(ss->other);
+	free(ss->record);
+	free(ss->window);
+	codec_free(ss->codec);
+	free(ss);
+}
+
+/* Has the session of that file ended? A dead one's file is removed. */
+static int session_over(struct store *s, const char *name)
+{
+	int fd = s->io->open(s->io->ctx, s->sessions_fd, name, O_RDWR, 0);
+	if (fd == -ENOENT)
+		return 1;
+	if (fd < 0)
+		return fd;
+	int r = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 1 : errno == EWOULDBLOCK ? 0 : -errno;
+	if (r == 1)
+		(void)s->io->unlink(s->io->ctx, s->sessions_fd, name, 0); /* or it is, later */
+	(void)s->io->close(s->io->ctx, fd);
+	return r;
+}
+
+static int wait_for(struct store *s, const char *name)
+{
+	for (;;) {
+		int r = session_over(s, name);
+		if (r != 0)
+			return r < 0 ? r : 0;
+		(void)nanosleep(&(struct timespec){ .tv_nsec = WAIT_MS * 1000000 }, NULL);
+	}
+}
+
+int sessions_wait(struct store *s, struct err *err)
+{
+	int fd = openat(s->sessions_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_dir *dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir) {
+		int r = -errno;
+		if (fd >= 0)
+			(void)close(fd);
+		return err_sys(err, r, "list the sessions of the store");
+	}
+	/* Listed first, so that those that begin while we wait are left out. */
+	char **names = NULL;
+	size_t n = 0, cap = 0;
+	int r = 0;
+	struct dirent *de;
+	while (r == 0 && (errno = 0, de = readdir(dir))) {
+		if (de->d_name[0] == '.')
+			continue;
+		if (n == cap) {
+			cap = cap ? cap * 2 : 16;
+			char **more = realloc(names, cap * sizeof(*more));
+			if (!more) {
+				r = -ENOMEM;
+				break;
+			}
+			names = more;
+		}
+		names[n] = strdup(de->d_name);
+		r = names[n] ? 0 : -ENOMEM;
+		n += r == 0;
+	}
+	if (r == 0 && errno)
+		r = -errno;
+	for (size_t i = 0; i < n; i++) {
+		if (r == 0)
+			r = wait_for(s, names[i]);
+		free(names[i]);
+	}
+	free(names);
+	return r < 0 ? err_sys(err, r, "wait for the sessions of the store") : 0;
+}
+
+/* ---- what a session relies on ---- */
+
+static int grow(void *array, size_t *cap, size_t n, size_t size)
+{
+	if (n < *cap)
+		return 0;
+	size_t c = *cap ? *cap * 2 : 4;
+	void **p = array, *more = realloc(*p, c * size);
+	if (!more)
+		return -ENOMEM;
+	*p = more;
+	*cap = c;
+	return 0;
+}
+
+/* Takes the use of w over, whether it succeeds or not. */
+static int rely_on_own(struct store_session *ss, struct wpack *w, uint64_t end)
+{
+	for (size_t i = 0; i < ss->nown; i++)
+		if (ss->own[i].w == w) {
+			wpack_unuse(ss->s, w);
+			if (end > ss->own[i].end)
+				ss->own[i].end = end;
+			return 0;
+		}
+	int r = grow(&ss->own, &ss->cap_own, ss->nown, sizeof(*ss->own));
+	if (r < 0)
+		wpack_unuse(ss->s, w);
+	else
+		ss->own[ss->nown++] = (struct own_dep){ w, end };
+	return r;
+}
+
+static int rely_on_other(struct store_session *ss, uint64_t id, uint64_t end)
+{
+	for (size_t i = 0; i < ss->nother; i++)
+		if (ss->other[i].f->id == id) {
+			if (end > ss->other[i].end)
+				ss->other[i].end = end;
+			return 0;
+		}
+	int r = grow(&ss->other, &ss->cap_other, ss->nother, sizeof(*ss->other));
+	struct pack_file *f;
+	if (r == 0)
+		r = files_get(ss->s, id, &f);
+	if (r == 0)
+		ss->other[ss->nother++] = (struct other_dep){ f, end };
+	return r;
+}
+
+/* Is the object there, so that this session may rely on it? Then 1, and a sync will make it
+ * durable if it isn't. 0: it has to be written. */
+static int rely_on(struct store_session *ss, const struct digest *d)
+{
+	struct store *s = ss->s;
+	struct place p;
+	struct pack_row row;
+	bool pending;
+	int r = store_locate(s, d, &p, &row, &pending);
+	if (r <= 0)
+		return r;
+	if (!pending && (p.damaged || row.flags & ROW_UNUSABLE || row.indexed < place_end(&p)))
+		return 0;
+	if (!pending && place_end(&p) <= row.synced)
+		return 1;
+	bool lost;
+	struct wpack *w = writer_find(s, p.pack, &lost);
+	if (lost)
+		return 0;
+	if (w)
+		r = rely_on_own(ss, w, place_end(&p));
+	else if (!pending)
+		r = rely_on_other(ss, p.pack, place_end(&p));
+	else
+		/* It was pending a moment ago, and its pack was let go of since: then the
+		 * index has it. */
+		return store_locate(s, d, &p, &row, &pending) == 1 && !pending &&
+		       place_end(&p) <= row.synced && !p.damaged &&
+		       !(row.flags & ROW_UNUSABLE);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : 1;
+}
+
+/* ---- putting ---- */
+
+static int put_new(struct store_session *ss, const void *data, size_t len, const struct digest *d,
+		   bool *written, struct err *err)
+{
+	struct pack_record r = { .digest = *d, .kind = PACK_OBJECT, .raw = (uint32_t)len };
+	codec_store(ss->codec, data, len, ss->record + PACK_HEAD_BYTES, &r.stored, &r.codec);
+	pack_record_encode(ss->record, &r);
+	struct wpack *w;
+	uint64_t end;
+	int e = writer_append(ss->s, ss->record, &r, false, &w, &end, written, err);
+	if (e < 0)
+		return e;
+	e = rely_on_own(ss, w, end);
+	return e < 0 ? err_sys(err, e, "put an object") : 0;
+}
+
+int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,
+	      struct err *err)
+{
+	struct store *s = ss->s;
+	if (len > STORE_OBJECT_MAX)
+		return err_set(err, -EFBIG, "an object of %zu bytes is too large", len);
+	if (ss->failed)
+		return err_sys(err, ss->failed, "an earlier sync of this session has failed");
+	struct digest d;
+	hash_sha256(&d, data, len);
+	int r = rely_on(ss, &d);
+	if (r < 0)
+		return err_sys(err, r, "look up an object");
+	bool written = false;
+	if (r == 0) {
+		r = put_new(ss, data, len, &d, &written, err);
+		if (r < 0)
+			return r;
+	}
+	atomic_fetch_add_explicit(&s->puts, 1, memory_order_relaxed);
+	if (written)
+		atomic_fetch_add_explicit(&s->bytes_put, len, memory_order_relaxed);
+	else
+		atomic_fetch_add_explicit(&s->put_hits, 1, memory_order_relaxed);
+	*out = d;
+	return 0;
+}
+
+int session_move(struct store_session *ss, uint8_t *rec, const struct pack_record *r,
+		 struct err *err)
+{
+	struct wpack *w;
+	uint64_t end;
+	bool written;
+	int e = writer_append(ss->s, rec, r, true, &w, &end, &written, err);
+	if (e < 0)
+		return e;
+	e = rely_on_own(ss, w, end);
+	return e < 0 ? err_sys(err, e, "move an object") : 0;
+}
+
+/* ---- syncing ---- */
+
+static int sync_own(struct store_session *ss, struct err *err)
+{
+	for (size_t i = 0; i < ss->nown; i++) {
+		int r = wpack_sync(ss->s, ss->own[i].w, ss->own[i].end, err);
+		if (r < 0) {
+			ss->failed = r;
+			return r;
+		}
+	}
+	return 0;
+}
+
+static int sync_others(struct store_session *ss, struct err *err)
+{
+	struct store *s = ss->s;
+	for (size_t i = 0; i < ss->nother; i++) {
+		struct other_dep *o = &ss->other[i];
+		int r = s->io->fdatasync(s->io->ctx, o->f->fd);
+		if (r == 0)
+			r = s->io->fsync(s->io->ctx, s->packs_fd); /* its name may be new, too */
+		struct stat st;
+		if (r == 0)
+			r = s->io->fstat(s->io->ctx, o->f->fd, &st);
+		if (r == 0 && (uint64_t)st.st_size < o->end)
+			r = -EIO; /* its writer met an error, and cut it */
+		if (r < 0) {
+			ss->failed = r;
+			return err_sys(err, r, "sync pack %016" PRIx64, o->f->id);
+		}
+	}
+	return 0;
+}
+
+int store_sync(struct store_session *ss, struct err *err)
+{
+	struct store *s = ss->s;
+	if (ss->failed)
+		return err_sys(err, ss->failed, "an earlier sync of this session has failed");
+	int r = sync_own(ss, err);
+	if (r == 0)
+		r = sync_others(ss, err);
+	/* What is durable is then made known to other processes. */
+	if (r == 0)
+		r = writer_flush(s, err);
+	for (size_t i = 0; r == 0 && i < ss->nother; i++) {
+		r = row_note_synced(s, ss->other[i].f->id, ss->other[i].end);
+		if (r == -EIO)
+			ss->failed = r;
+		if (r < 0)
+			(void)err_sys(err, r, "sync pack %016" PRIx64, ss->other[i].f->id);
+	}
+	if (r < 0)
+		return r;
+	drop_deps(ss);
+	(void)writer_seal(s, NULL); /* a later sync tries again */
+	return 0;
+}
+
+/* ---- content of any size ---- */
+
+static int put_piece(struct store_session *ss, const uint8_t *p, size_t len, uint64_t off, bool zero,
+		     const struct store_content *c, struct err *err)
+{
+	if (zero)
+		return c->emit(c->ctx, off, (uint32_t)len, NULL, err);
+	struct digest d;
+	int r = store_put(ss, p, len, &d, err);
+	return r < 0 ? r : c->emit(c->ctx, off, (uint32_t)len, &d, err);
+}
+
+static int put_small(struct store_session *ss, uint64_t off, size_t len,
+		     const struct store_content *c, struct err *err)
+{
+	int r = c->read(c->ctx, ss->window, len, off, err);
+	if (r < 0)
+		return r;
+	return put_piece(ss, ss->window, len, off, chunk_is_zero(ss->window, len), c, err);
+}
+
+static int put_large(struct store_session *ss, uint64_t off, uint64_t len,
+		     const struct store_content *c, struct err *err)
+{
+	uint8_t *p = ss->window; /* what isn't put yet starts here, at `off` of the content */
+	size_t have = 0;
+	bool zero = false;
+	while (len > 0) {
+		if (have < CHUNK_LOOK && have < len) {
+			memmove(ss->window, p, have);
+			p = ss->window;
+			size_t more = CONTENT_WINDOW - have;
+			if (more > len - have)
+				more = (size_t)(len - have);
+			int r = c->read(c->ctx, p + have, more, off + have, err);
+			if (r < 0)
+				return r;
+			have += more;
+		}
+		size_t n = chunk_next(p, have, &zero);
+		int r = put_piece(ss, p, n, off, zero, c, err);
+		if (r < 0)
+			return r;
+		p += n;
+		have -= n;
+		off += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
+		      const struct store_content *c, struct err *err)
+{
+	if (len == 0)
+		return 0;
+	if (!ss->window) {
+		ss->window = malloc(CONTENT_WINDOW); /* touched only as far as it is used */
+		if (!ss->window)
+			return err_sys(err, -ENOMEM, "put content");
+	}
+	if (len <= STORE_SMALL_MAX)
+		return put_small(ss, off, (size_t)len, c, err);
+	return put_large(ss, off, len, c, err);
+}
