@@ -437,6 +437,7 @@ static int read_archive(struct import *im)
 	im->a = archive_read_new();
 	if (!im->a)
 		return err_set(im->err, -ENOMEM, "out of memory for an archive");
+	im->tree.unique = zip; /* names that libarchive composes alike must not hide each other */
 	r = zip ? zip_open(im, &spool) : stream_open(im);
 	if (r == 0)
 		r = members(im);

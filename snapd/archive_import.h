@@ -2,18 +2,19 @@
  * cpio also compressed with gzip, bzip2, xz, lzma, zstd, lz4 or compress. libarchive decodes,
  * streaming; a zip, whose directory is at its end, goes through a temporary file.
  *
- * What is kept: names byte for byte, hard links, symlinks, devices, fifos, xattrs (user.,
- * security., trusted.), holes of at least one aligned 4 KiB block, times to the nanosecond,
- * numeric owners, set-id and sticky bits. A leading "./" means nothing; the member "." itself
- * sets the root's attributes, which without it is 0755, owned as the options say. Folders that
- * the archive leaves out are made the same way. A later file, symlink or special replaces an
- * earlier one of the same name and type, as tar does; a later folder sets its attributes.
+ * What is kept: names byte for byte (but libarchive composes those that a zip marks as UTF-8:
+ * NFC), hard links, symlinks, devices, fifos, xattrs (user., security., trusted.), holes of at
+ * least one aligned 4 KiB block, times to the nanosecond, numeric owners, set-id and sticky bits.
+ * A leading "./" means nothing; the member "." itself sets the root's attributes, which without
+ * it is 0755, owned as the options say. Folders that the archive leaves out are made the same
+ * way. A later file, symlink or special replaces an earlier one of the same name and type, as
+ * tar does; a later folder sets its attributes.
  *
  * An archive is taken whole or not at all. Refused, with the member named (-EBADMSG):
  *   absolute names and names with "..", also as a hard link's target; a component over 255
  *   bytes; a member below something that is no folder (links are never followed); a hard link
- *   to nothing, or to a folder; two members of one name and different types; what isn't an
- *   archive, is damaged, or ends too early; encrypted members.
+ *   to nothing, or to a folder; two members of one name and different types (in a zip: two of
+ *   one name); what isn't an archive, is damaged, or ends too early; encrypted members.
  * -EFBIG: more bytes or inodes than the limits allow. Until image_finish, which is the last
  * step, nothing has a name; the store may have got objects that gc collects. */
 #ifndef BOUGH_SNAPD_ARCHIVE_IMPORT_H

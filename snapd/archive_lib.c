@@ -40,6 +40,19 @@ static size_t utf8_len(const uint8_t *s, size_t n)
 	return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : len;
 }
 
+bool archive_is_utf8_n(const char *s, size_t len)
+{
+	for (size_t i = 0, n; i < len; i += n)
+		if ((n = utf8_len((const uint8_t *)s + i, len - i)) == 0)
+			return false;
+	return true;
+}
+
+bool archive_is_utf8(const char *s)
+{
+	return archive_is_utf8_n(s, strlen(s));
+}
+
 struct shown_name archive_show_n(const char *name, size_t len)
 {
 	struct shown_name out;

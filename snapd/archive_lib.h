@@ -23,9 +23,12 @@ struct shown_name archive_show_n(const char *name, size_t len);
 struct shown_name archive_show(const char *name);
 #define SHOW(name) (archive_show(name).s)
 
-/* libarchive converts names to the thread's locale. With utf8 false that is "C", in which it
- * can convert ASCII only, and leaves other bytes alone: what tar and cpio need. For zip,
- * whose names say whether they are UTF-8, it is C.UTF-8. Undone at the end of the scope. */
+bool archive_is_utf8_n(const char *s, size_t len); /* and has no surrogates */
+bool archive_is_utf8(const char *s);
+
+/* libarchive converts names to the thread's locale, and when it reads UTF-8 in one of
+ * UTF-8, composes characters. With utf8 false the locale is "C", to which it can convert ASCII
+ * only, and leaves all other names of tar and cpio as they are. Undone at the scope's end. */
 struct archive_locale {
 	locale_t made, before;
 };

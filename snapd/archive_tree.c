@@ -79,7 +79,10 @@ static int path_check(const char *path, const char *what, struct err *err)
 		return err_set(err, -EBADMSG, "'%s': an absolute %s", SHOW(path), what);
 	const char *p = path, *name;
 	size_t len;
-	while (component(&p, &name, &len)) {
+	for (unsigned depth = 0; component(&p, &name, &len); depth++) {
+		if (depth >= ARCHIVE_DEPTH_MAX)
+			return err_set(err, -EBADMSG, "'%s': a %s of more than %d folders",
+				       SHOW(path), what, ARCHIVE_DEPTH_MAX);
 		if (len == 2 && name[0] == '.' && name[1] == '.')
 			return err_set(err, -EBADMSG, "'%s': a %s with '..'", SHOW(path), what);
 		if (len > NAME_MAX_BYTES)
@@ -201,6 +204,8 @@ int archive_tree_put(struct archive_tree *t, const char *path, const struct attr
 		return differ(path, err);
 	if (r == 0 && type == DT_DIR)
 		return set_dir(t, old, a, ino);
+	if (r == 0 && t->unique)
+		return err_set(err, -EBADMSG, "'%s': two members of this name", SHOW(path));
 	if (r == 0) /* other names of the old file keep it */
 		(void)image_del_dirent(t->b, dir, name, len);
 	r = new_ino(t, &made, err);

@@ -7,13 +7,17 @@
 #include "fs/base/buf.h"
 #include "fs/image/image.h"
 
-enum { ARCHIVE_INO_BATCH = 4096 }; /* numbers reserved at a time */
+enum {
+	ARCHIVE_INO_BATCH = 4096,  /* numbers reserved at a time */
+	ARCHIVE_DEPTH_MAX = 60000, /* folders below each other: less than VIEW_DEPTH_MAX */
+};
 
 struct archive_tree {
 	struct image_builder *b; /* borrowed */
 	int (*reserve)(void *ctx, uint64_t n, uint64_t *first, struct err *err);
 	void *reserve_ctx;
 	uint64_t max_inodes; /* 0: no limit */
+	bool unique;         /* refuse a second member of one name, even of the same type */
 	struct attr implied; /* of a folder that the archive leaves out */
 	/* The tree's own: */
 	uint64_t next_ino, end_ino; /* reserved and unused */
