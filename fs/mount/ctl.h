@@ -28,12 +28,20 @@
  *   close   id                                    (unmounts, forgets)
  *   sweep   known: [id…]                          removes what no known workspace needs;
  *                                                 only before a workspace is open
- *   list                                          -> workspaces: [{id, path, …as usage}]
+ *   list    after?: id                            -> workspaces: [{id, path, …as usage}], in order
+ *                                                    of id; more: true when the message was full:
+ *                                                    ask again after the last id
  *   stats                                         -> opcodes: {LOOKUP: n, …} since start, over all
- *                                                    mounts; mounts: {id: {…}}; requests, errors,
- *                                                    cpu_ns, memory_bytes
+ *                                                    mounts; mounts: {id: {…}} (left out, with
+ *                                                    "truncated": true, where it doesn't fit);
+ *                                                    requests, errors, bytes_read, bytes_written,
+ *                                                    cpu_ns, memory_bytes, workers
  *   trim                                          gives back idle memory now
- *   quit                                          unmounts all, exits
+ *   quit                                          unmounts all, exits; the connection ends when
+ *                                                 all that is done
+ *
+ * A mount point is made where it is absent (its last folder only), and stays after an
+ * unmount. Where a killed server left a dead mount it is taken away first.
  *
  * Descriptors aren't passed yet; frame.h carries them for the holder. */
 #ifndef BOUGH_MOUNT_CTL_H
@@ -42,8 +50,15 @@
 #include "fs/base/err.h"
 
 struct server;
+struct ctl;
 
-/* Starts listening and serving; returns when `quit` was asked for or a signal came. */
-int ctl_run(struct server *s, const char *socket_path, struct err *err);
+/* Listens at `socket_path`. */
+int ctl_open(struct ctl **out, struct server *s, const char *socket_path, struct err *err);
+/* Serves; returns 0 when `quit` was asked for, a signal came that ends programs (SIGTERM,
+ * SIGINT, SIGHUP, which are blocked in all threads), or the socket was removed. No call into
+ * the server is in progress any more. */
+int ctl_run(struct ctl *c, struct err *err);
+/* Ends the connections and removes the socket. NULL allowed. */
+void ctl_close(struct ctl *c);
 
 #endif

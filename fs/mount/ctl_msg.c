@@ -1,0 +1,279 @@
+#include "fs/mount/ctl_msg.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include "fs/base/cleanup.h"
+
+enum field {
+	F_ID = 1 << 0, F_PATH = 1 << 1, F_AFTER = 1 << 2, F_BYTES = 1 << 3, F_INODES = 1 << 4,
+	F_UID = 1 << 5, F_GID = 1 << 6, F_STACK = 1 << 7, F_OLD = 1 << 8, F_NEW = 1 << 9,
+	F_CHILDREN = 1 << 10, F_KNOWN = 1 << 11,
+};
+
+static const struct {
+	const char *name;
+	unsigned must, may;
+} ops[CTL_OPS] = {
+	[CTL_HELLO] = { "hello", 0, 0 },
+	[CTL_CREATE] = { "create", F_ID | F_UID | F_GID, F_STACK | F_BYTES | F_INODES | F_PATH },
+	[CTL_MOUNT] = { "mount", F_ID | F_PATH, 0 },
+	[CTL_UMOUNT] = { "umount", F_ID, 0 },
+	[CTL_FORK] = { "fork", F_ID | F_CHILDREN, 0 },
+	[CTL_SEAL] = { "seal", F_ID, 0 },
+	[CTL_STACK] = { "stack", F_ID, 0 },
+	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
+	[CTL_RESTORE] = { "restore", F_ID | F_STACK, 0 },
+	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
+	[CTL_USAGE] = { "usage", F_ID, 0 },
+	[CTL_SYNC] = { "sync", F_ID, 0 },
+	[CTL_DELETE] = { "delete", F_ID, 0 },
+	[CTL_CLOSE] = { "close", F_ID, 0 },
+	[CTL_SWEEP] = { "sweep", F_KNOWN, 0 },
+	[CTL_LIST] = { "list", 0, F_AFTER },
+	[CTL_STATS] = { "stats", 0, 0 },
+	[CTL_TRIM] = { "trim", 0, 0 },
+	[CTL_QUIT] = { "quit", 0, 0 },
+};
+
+static int parse_id(const json_t *j, const char *what, const char **out, struct err *err)
+{
+	const char *s = json_string_value(j);
+	size_t len = json_string_length(j);
+	if (!s || len == 0 || len > WS_ID_MAX ||
+	    strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") != len)
+		return err_set(err, -EINVAL, "%s: a string of 1 to %d characters a-z 0-9 _ expected",
+			       what, WS_ID_MAX);
+	*out = s;
+	return 0;
+}
+
+static int parse_path(const json_t *j, const char **out, struct err *err)
+{
+	const char *s = json_string_value(j); /* without NUL: jansson refuses them */
+	if (!s || s[0] != '/' || json_string_length(j) >= PATH_MAX)
+		return err_set(err, -EINVAL, "path: an absolute path below %d bytes expected",
+			       PATH_MAX);
+	*out = s;
+	return 0;
+}
+
+static int parse_count(const json_t *j, const char *what, uint64_t max, uint64_t *out,
+		       struct err *err)
+{
+	if (!json_is_integer(j) || json_integer_value(j) < 0 ||
+	    (uint64_t)json_integer_value(j) > max)
+		return err_set(err, -EINVAL, "%s: an integer from 0 to %llu expected", what,
+			       (unsigned long long)max);
+	*out = (uint64_t)json_integer_value(j);
+	return 0;
+}
+
+static int parse_user(const json_t *j, const char *what, uint32_t *out, struct err *err)
+{
+	uint64_t n;
+	int r = parse_count(j, what, UINT32_MAX - 1, &n, err); /* the last one means "nobody" */
+	if (r == 0)
+		*out = (uint32_t)n;
+	return r;
+}
+
+static int parse_stack(const json_t *j, const char *what, struct stack *out, struct err *err)
+{
+	const char *s = json_string_value(j);
+	size_t len = json_string_length(j);
+	if (!s || len % 2)
+		return err_set(err, -EINVAL, "%s: a stack in hex expected", what);
+	auto_free uint8_t *bytes = malloc(len / 2 + 1);
+	if (!bytes)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (hex_decode(bytes, len / 2, s) < 0)
+		return err_set(err, -EINVAL, "%s: a stack in hex expected", what);
+	int r = stack_decode(out, bytes, len / 2);
+	if (r == -ENOMEM)
+		return err_set(err, r, "out of memory");
+	return r < 0 ? err_set(err, -EINVAL, "%s: not a stack", what) : 0;
+}
+
+static int parse_limits(const json_t *j, struct ws_limits *out, struct err *err)
+{
+	const json_t *bytes = json_object_get(j, "bytes"), *inodes = json_object_get(j, "inodes");
+	int r = bytes ? parse_count(bytes, "bytes", INT64_MAX, &out->bytes, err) : 0;
+	if (r == 0 && inodes)
+		r = parse_count(inodes, "inodes", INT64_MAX, &out->inodes, err);
+	return r;
+}
+
+static int parse_child(const json_t *j, struct served_child *out, struct err *err)
+{
+	if (!json_is_object(j))
+		return err_set(err, -EINVAL, "children: objects expected");
+	const char *key;
+	json_t *value;
+	json_object_foreach((json_t *)j, key, value) /* it changes nothing */
+		if (strcmp(key, "id") != 0 && strcmp(key, "path") != 0 &&
+		    strcmp(key, "bytes") != 0 && strcmp(key, "inodes") != 0)
+			return err_set(err, -EINVAL, "children: unknown field %.40s", key);
+	int r = parse_id(json_object_get(j, "id"), "id of a child", &out->id, err);
+	const json_t *path = json_object_get(j, "path");
+	if (r == 0 && path)
+		r = parse_path(path, &out->path, err);
+	return r < 0 ? r : parse_limits(j, &out->limits, err);
+}
+
+static int parse_children(const json_t *j, struct ctl_request *q, struct err *err)
+{
+	size_t n = json_array_size(j); /* 0 for what is no array */
+	if (n == 0 || n > CTL_CHILDREN_MAX)
+		return err_set(err, -EINVAL, "children: an array of 1 to %d expected",
+			       CTL_CHILDREN_MAX);
+	q->children = calloc(n, sizeof(*q->children));
+	if (!q->children)
+		return err_set(err, -ENOMEM, "out of memory");
+	q->nchildren = (unsigned)n;
+	for (size_t i = 0; i < n; i++) {
+		int r = parse_child(json_array_get(j, i), &q->children[i], err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int parse_known(const json_t *j, struct ctl_request *q, struct err *err)
+{
+	if (!json_is_array(j))
+		return err_set(err, -EINVAL, "known: an array of ids expected");
+	size_t n = json_array_size(j); /* bounded by FRAME_MAX */
+	q->known = calloc(n ? n : 1, sizeof(*q->known));
+	if (!q->known)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		int r = parse_id(json_array_get(j, i), "known", &q->known[i], err);
+		if (r < 0)
+			return r;
+	}
+	q->nknown = n;
+	qsort(q->known, n, sizeof(*q->known), compare_strings);
+	return 0;
+}
+
+bool ctl_knows(const struct ctl_request *q, const char *id)
+{
+	return q->nknown &&
+	       bsearch(&id, q->known, q->nknown, sizeof(*q->known), compare_strings);
+}
+
+static int parse_field(struct ctl_request *q, enum field f, const json_t *j, struct err *err)
+{
+	int r;
+	switch (f) {
+	case F_ID:
+		return parse_id(j, "id", &q->id, err);
+	case F_AFTER:
+		return parse_id(j, "after", &q->after, err);
+	case F_PATH:
+		return parse_path(j, &q->path, err);
+	case F_BYTES:
+		return parse_count(j, "bytes", INT64_MAX, &q->limits.bytes, err);
+	case F_INODES:
+		return parse_count(j, "inodes", INT64_MAX, &q->limits.inodes, err);
+	case F_UID:
+		return parse_user(j, "uid", &q->uid, err);
+	case F_GID:
+		return parse_user(j, "gid", &q->gid, err);
+	case F_STACK:
+		r = parse_stack(j, "stack", &q->stack, err);
+		q->has_stack = r == 0;
+		return r;
+	case F_OLD:
+		return parse_stack(j, "old", &q->stack, err);
+	case F_NEW:
+		return parse_stack(j, "new", &q->with, err);
+	case F_CHILDREN:
+		return parse_children(j, q, err);
+	case F_KNOWN:
+		return parse_known(j, q, err);
+	}
+	return -EINVAL;
+}
+
+static const struct {
+	const char *name;
+	enum field field;
+} fields[] = {
+	{ "id", F_ID }, { "path", F_PATH }, { "after", F_AFTER }, { "bytes", F_BYTES },
+	{ "inodes", F_INODES }, { "uid", F_UID }, { "gid", F_GID }, { "stack", F_STACK },
+	{ "old", F_OLD }, { "new", F_NEW }, { "children", F_CHILDREN }, { "known", F_KNOWN },
+};
+enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
+
+static int parse_op(struct ctl_request *q, struct err *err)
+{
+	const char *op = json_string_value(json_object_get(q->json, "op"));
+	if (!op)
+		return err_set(err, -EINVAL, "a request is an object with a string \"op\"");
+	for (int i = 0; i < CTL_OPS; i++)
+		if (strcmp(ops[i].name, op) == 0) {
+			q->op = (enum ctl_op)i;
+			return 0;
+		}
+	return err_set(err, -EINVAL, "unknown op %.40s", op);
+}
+
+static int parse_fields(struct ctl_request *q, struct err *err)
+{
+	const char *op = ops[q->op].name;
+	unsigned seen = 0;
+	const char *key;
+	json_t *value;
+	json_object_foreach(q->json, key, value) {
+		if (strcmp(key, "op") == 0)
+			continue;
+		int i = 0;
+		while (i < NFIELDS && strcmp(fields[i].name, key) != 0)
+			i++;
+		if (i == NFIELDS || !(fields[i].field & (ops[q->op].must | ops[q->op].may)))
+			return err_set(err, -EINVAL, "%s: unknown field %.40s", op, key);
+		int r = parse_field(q, fields[i].field, value, err);
+		if (r < 0)
+			return err_prefix(err, r, "%s", op);
+		seen |= fields[i].field;
+	}
+	for (int i = 0; i < NFIELDS; i++)
+		if (fields[i].field & ops[q->op].must & ~seen)
+			return err_set(err, -EINVAL, "%s: %s is missing", op, fields[i].name);
+	return 0;
+}
+
+int ctl_parse(const void *data, size_t len, struct ctl_request *out, struct err *err)
+{
+	struct ctl_request q = { 0 };
+	json_error_t je;
+	q.json = json_loadb(data, len, JSON_REJECT_DUPLICATES, &je);
+	if (!q.json)
+		return err_set(err, -EINVAL, "not JSON: %s", je.text);
+	int r = parse_op(&q, err);
+	if (r == 0)
+		r = parse_fields(&q, err);
+	if (r < 0)
+		ctl_request_done(&q);
+	else
+		*out = q;
+	return r;
+}
+
+void ctl_request_done(struct ctl_request *q)
+{
+	stack_done(&q->stack);
+	stack_done(&q->with);
+	free(q->children);
+	free(q->known);
+	json_decref(q->json);
+	*q = (struct ctl_request){ 0 };
+}

@@ -1,0 +1,44 @@
+/* The requests of the control protocol (ctl.h), as they come from outside: any bytes give
+ * a valid request or -EINVAL. */
+#ifndef BOUGH_MOUNT_CTL_MSG_H
+#define BOUGH_MOUNT_CTL_MSG_H
+
+#include <jansson.h>
+#include <sys/types.h>
+#include "fs/base/err.h"
+#include "fs/mount/server.h"
+#include "fs/work/stack.h"
+
+enum ctl_op {
+	CTL_HELLO, CTL_CREATE, CTL_MOUNT, CTL_UMOUNT, CTL_FORK, CTL_SEAL, CTL_STACK, CTL_REPLACE,
+	CTL_RESTORE, CTL_LIMITS, CTL_USAGE, CTL_SYNC, CTL_DELETE, CTL_CLOSE, CTL_SWEEP, CTL_LIST,
+	CTL_STATS, CTL_TRIM, CTL_QUIT,
+	CTL_OPS,
+};
+
+enum { CTL_CHILDREN_MAX = 1024 }; /* of one fork; each is a mount(2) */
+
+/* All strings are borrowed from `json`. Fields that the operation doesn't have are zero. */
+struct ctl_request {
+	enum ctl_op op;
+	json_t *json;
+	const char *id, *path, *after;
+	struct ws_limits limits;
+	uid_t uid;
+	gid_t gid;
+	bool has_stack;
+	struct stack stack; /* "stack", or "old" */
+	struct stack with;  /* "new" */
+	struct served_child *children;
+	unsigned nchildren;
+	const char **known; /* in order */
+	size_t nknown;
+};
+
+/* 0 and a request that the caller gives to ctl_request_done, -EINVAL with what is wrong, or
+ * -ENOMEM. */
+int ctl_parse(const void *data, size_t len, struct ctl_request *out, struct err *err);
+void ctl_request_done(struct ctl_request *q);
+bool ctl_knows(const struct ctl_request *q, const char *id); /* is it in `known`? */
+
+#endif

@@ -1,0 +1,455 @@
+#include "fs/mount/ctl_ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/frame.h"
+#include "fs/base/io.h"
+#include "fs/mount/ctl_msg.h"
+
+/* ---- building answers: jansson reports want of memory only by its results ---- */
+
+struct answer {
+	json_t *json;
+	bool failed;
+};
+
+static void add(struct answer *a, json_t *to, const char *key, json_t *value)
+{
+	if (json_object_set_new(to, key, value) < 0) /* takes the value in any case */
+		a->failed = true;
+}
+
+static void add_int(struct answer *a, json_t *to, const char *key, uint64_t n)
+{
+	add(a, to, key, json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n));
+}
+
+/* Paths come from requests, so they are UTF-8. */
+static void add_text(struct answer *a, json_t *to, const char *key, const char *s)
+{
+	add(a, to, key, s ? json_string(s) : json_null());
+}
+
+static void add_stack(struct answer *a, const char *key, const struct stack *st)
+{
+	auto_buf bytes = { 0 };
+	stack_encode(st, &bytes);
+	auto_free char *hex = buf_error(&bytes) ? NULL : malloc(2 * bytes.len + 1);
+	if (hex)
+		hex_encode(hex, bytes.data, bytes.len);
+	else
+		a->failed = true;
+	if (hex)
+		add_text(a, a->json, key, hex);
+}
+
+/* Opcodes that were asked at least once. */
+static void add_opcodes(struct answer *a, json_t *to, const char *key, const struct counters *c)
+{
+	json_t *o = json_object();
+	for (unsigned i = 0; o && i < OPCODES; i++) {
+		uint64_t n = counter_get(&c->requests[i]);
+		char number[16];
+		(void)snprintf(number, sizeof(number), "OP%u", i);
+		if (n)
+			add_int(a, o, opcode_name(i) ? opcode_name(i) : number, n);
+	}
+	add(a, to, key, o);
+}
+
+static void add_counters(struct answer *a, json_t *to, const struct counters *c)
+{
+	add_opcodes(a, to, "opcodes", c);
+	add_int(a, to, "requests", counters_total(c));
+	add_int(a, to, "errors", counter_get(&c->errors));
+	add_int(a, to, "bytes_read", counter_get(&c->bytes_read));
+	add_int(a, to, "bytes_written", counter_get(&c->bytes_written));
+}
+
+static int add_usage(struct answer *a, json_t *to, struct served *w, struct err *err)
+{
+	struct served_state st;
+	int r = served_state(w, &st, err);
+	if (r < 0)
+		return r;
+	auto_free char *path = st.path;
+	struct ws_usage u;
+	struct ws_limits l;
+	ws_get_usage(served_ws(w), &u, &l);
+	add_int(a, to, "bytes", u.bytes < 0 ? 0 : (uint64_t)u.bytes);
+	add_int(a, to, "inodes", u.inodes < 0 ? 0 : (uint64_t)u.inodes);
+	add_int(a, to, "limit_bytes", l.bytes);
+	add_int(a, to, "limit_inodes", l.inodes);
+	add_int(a, to, "records", u.records);
+	add_int(a, to, "layers", u.layers);
+	add_int(a, to, "memory_bytes", u.memory_bytes);
+	add_int(a, to, "files", u.file_count);
+	add(a, to, "mounted", json_boolean(st.mounted));
+	add_text(a, to, "path", path);
+	return 0;
+}
+
+/* ---- operations without a workspace ---- */
+
+static int do_hello(struct server *s, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	add_text(a, a->json, "version", BOUGH_VERSION);
+	add_int(a, a->json, "pid", (uint64_t)getpid());
+	add_text(a, a->json, "transport", server_transport(s));
+	return 0;
+}
+
+static int do_create(struct server *s, const struct ctl_request *q, struct answer *a,
+		     struct err *err)
+{
+	struct served_child child = { .id = q->id, .path = q->path, .limits = q->limits };
+	return served_create(s, &child, q->has_stack ? &q->stack : NULL, q->uid, q->gid, err);
+}
+
+static int do_delete(struct server *s, const struct ctl_request *q, struct answer *a,
+		     struct err *err)
+{
+	return served_delete(s, q->id, err);
+}
+
+static int do_close(struct server *s, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	return served_close(s, q->id, err);
+}
+
+static bool is_known(void *ctx, const char *id)
+{
+	return ctl_knows(ctx, id);
+}
+
+static int do_sweep(struct server *s, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	return server_sweep(s, is_known, (void *)q, err); /* is_known only reads it */
+}
+
+static int do_trim(struct server *s, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	server_trim(s);
+	return 0;
+}
+
+static int do_quit(struct server *s, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	return 0; /* ctl_answer tells the caller */
+}
+
+/* Calls fn for each open workspace behind `after` until it returns false. */
+static int each_served(struct server *s, const char *after,
+		      int (*fn)(void *ctx, const char *id, struct served *w, struct err *err),
+		      void *ctx, struct err *err)
+{
+	char **ids;
+	size_t n;
+	int r = server_list(s, &ids, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		if (r == 0 && (!after || strcmp(ids[i], after) > 0)) {
+			struct served *w;
+			r = served_get(s, ids[i], &w, err);
+			if (r == 0) {
+				r = fn(ctx, ids[i], w, err);
+				served_put(w);
+			} else if (r == -ENOENT) {
+				r = 0; /* deleted meanwhile */
+			}
+		}
+		free(ids[i]);
+	}
+	free(ids);
+	return r < 0 ? r : 0;
+}
+
+/* Room for what else is in the answer. */
+enum { ITEMS_MAX = FRAME_MAX - 8192 };
+
+struct listing {
+	struct answer *a;
+	json_t *items; /* an array or an object */
+	size_t bytes;
+	bool full;
+};
+
+/* Puts the item in while there is room; 1 ends the listing. */
+static int list_item(struct listing *l, const char *id, json_t *item)
+{
+	size_t n = json_dumpb(item, NULL, 0, JSON_COMPACT);
+	if (n == 0)
+		l->a->failed = true;
+	l->bytes += n + strlen(id) + 8;
+	if (l->bytes > ITEMS_MAX) {
+		json_decref(item);
+		l->full = true;
+		return 1;
+	}
+	int r = json_is_array(l->items) ? json_array_append_new(l->items, item)
+					: json_object_set_new(l->items, id, item);
+	if (r < 0)
+		l->a->failed = true;
+	return 0;
+}
+
+static int list_usage(void *ctx, const char *id, struct served *w, struct err *err)
+{
+	struct listing *l = ctx;
+	json_t *item = json_object();
+	add_text(l->a, item, "id", id);
+	int r = add_usage(l->a, item, w, err);
+	if (r < 0) {
+		json_decref(item);
+		return r;
+	}
+	return list_item(l, id, item);
+}
+
+static int do_list(struct server *s, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	struct listing l = { .a = a, .items = json_array() };
+	add(a, a->json, "workspaces", l.items);
+	if (a->failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = each_served(s, q->after, list_usage, &l, err);
+	if (l.full)
+		add(a, a->json, "more", json_true());
+	return r;
+}
+
+static int list_counters(void *ctx, const char *id, struct served *w, struct err *err)
+{
+	struct listing *l = ctx;
+	struct served_state st;
+	int r = served_state(w, &st, err);
+	if (r < 0)
+		return r;
+	free(st.path);
+	if (!st.mounted && counters_total(&st.counters) == 0)
+		return 0;
+	json_t *item = json_object();
+	add_counters(l->a, item, &st.counters);
+	return list_item(l, id, item);
+}
+
+/* Anonymous memory in RAM: what the process costs, without files it has mapped. */
+static uint64_t memory_bytes(void)
+{
+	auto_free void *text = NULL;
+	size_t len;
+	unsigned long long size, resident, shared;
+	if (io_slurp(NULL, AT_FDCWD, "/proc/self/statm", 4096, &text, &len, NULL) < 0 ||
+	    sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3 || resident < shared)
+		return 0;
+	return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int do_stats(struct server *s, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	struct counters all;
+	server_counters(s, &all);
+	add_counters(a, a->json, &all);
+	struct timespec cpu;
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu) < 0)
+		return err_sys(err, -errno, "read the process clock");
+	add_int(a, a->json, "cpu_ns", (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec);
+	add_int(a, a->json, "memory_bytes", memory_bytes());
+	add_int(a, a->json, "workers", server_workers(s));
+	struct listing l = { .a = a, .items = json_object() };
+	add(a, a->json, "mounts", l.items);
+	if (a->failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = each_served(s, NULL, list_counters, &l, err);
+	if (l.full)
+		add(a, a->json, "truncated", json_true());
+	return r;
+}
+
+/* ---- operations on an open workspace ---- */
+
+static int do_mount(struct served *w, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	return served_mount(w, q->path, err);
+}
+
+static int do_umount(struct served *w, const struct ctl_request *q, struct answer *a,
+		     struct err *err)
+{
+	bool busy;
+	int r = served_umount(w, &busy, err);
+	if (r == 0)
+		add(a, a->json, "busy", json_boolean(busy));
+	return r;
+}
+
+static int do_fork(struct served *w, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	uint64_t pause_ns = 0;
+	int r = served_fork(w, q->children, q->nchildren, &pause_ns, err);
+	if (r == 0)
+		add_int(a, a->json, "pause_ns", pause_ns);
+	return r;
+}
+
+static int do_seal(struct served *w, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	auto_stack st = { 0 };
+	int r = ws_seal(served_ws(w), &st, err);
+	if (r == 0)
+		add_stack(a, "stack", &st);
+	return r;
+}
+
+static int do_stack(struct served *w, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	auto_stack st = { 0 };
+	int r = ws_stack(served_ws(w), &st);
+	if (r < 0)
+		return err_sys(err, r, "copy the stack of %s", q->id);
+	add_stack(a, "stack", &st);
+	return 0;
+}
+
+static int do_replace(struct served *w, const struct ctl_request *q, struct answer *a,
+		      struct err *err)
+{
+	return ws_replace(served_ws(w), &q->stack, &q->with, err);
+}
+
+static int do_restore(struct served *w, const struct ctl_request *q, struct answer *a,
+		      struct err *err)
+{
+	uint64_t names, nodes;
+	int r = served_restore(w, &q->stack, &names, &nodes, err);
+	if (r < 0)
+		return r;
+	add_int(a, a->json, "names", names);
+	add_int(a, a->json, "nodes", nodes);
+	return 0;
+}
+
+static int do_limits(struct served *w, const struct ctl_request *q, struct answer *a,
+		     struct err *err)
+{
+	return ws_set_limits(served_ws(w), &q->limits, err);
+}
+
+static int do_usage(struct served *w, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	return add_usage(a, a->json, w, err);
+}
+
+static int do_sync(struct served *w, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	int r = ws_fsync(served_ws(w), 1);
+	return r < 0 ? err_sys(err, r, "make %s durable", q->id) : 0;
+}
+
+/* ---- the table ---- */
+
+static const struct {
+	int (*server)(struct server *s, const struct ctl_request *q, struct answer *a,
+		      struct err *err);
+	int (*served)(struct served *w, const struct ctl_request *q, struct answer *a,
+		     struct err *err); /* called with the workspace of `id` */
+} table[CTL_OPS] = {
+	[CTL_HELLO] = { .server = do_hello },
+	[CTL_CREATE] = { .server = do_create },
+	[CTL_MOUNT] = { .served = do_mount },
+	[CTL_UMOUNT] = { .served = do_umount },
+	[CTL_FORK] = { .served = do_fork },
+	[CTL_SEAL] = { .served = do_seal },
+	[CTL_STACK] = { .served = do_stack },
+	[CTL_REPLACE] = { .served = do_replace },
+	[CTL_RESTORE] = { .served = do_restore },
+	[CTL_LIMITS] = { .served = do_limits },
+	[CTL_USAGE] = { .served = do_usage },
+	[CTL_SYNC] = { .served = do_sync },
+	[CTL_DELETE] = { .server = do_delete },
+	[CTL_CLOSE] = { .server = do_close },
+	[CTL_SWEEP] = { .server = do_sweep },
+	[CTL_LIST] = { .server = do_list },
+	[CTL_STATS] = { .server = do_stats },
+	[CTL_TRIM] = { .server = do_trim },
+	[CTL_QUIT] = { .server = do_quit },
+};
+
+static int perform(struct server *s, const struct ctl_request *q, struct answer *a,
+		   struct err *err)
+{
+	if (table[q->op].server)
+		return table[q->op].server(s, q, a, err);
+	struct served *w;
+	int r = served_get(s, q->id, &w, err);
+	if (r < 0)
+		return r;
+	r = table[q->op].served(w, q, a, err);
+	served_put(w);
+	return r;
+}
+
+static int dump_to_buf(const char *text, size_t n, void *ctx)
+{
+	buf_add(ctx, text, n);
+	return 0;
+}
+
+static int dump(const json_t *j, struct buf *out)
+{
+	buf_reset(out);
+	if (!j || json_dump_callback(j, dump_to_buf, out, JSON_COMPACT) < 0)
+		return -ENOMEM;
+	return buf_error(out);
+}
+
+static int dump_error(const struct err *err, struct buf *out)
+{
+	json_t *text = json_string(err->text);
+	if (!text) /* a name in it isn't UTF-8 */
+		text = json_string("an error whose text can't be shown");
+	json_t *j = json_pack("{s:{s:i,s:o}}", "error", "errno", -err->code, "text", text);
+	int r = dump(j, out);
+	json_decref(j);
+	return r;
+}
+
+int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out, bool *quit)
+{
+	struct err err = { 0 };
+	struct ctl_request q;
+	int r = ctl_parse(data, len, &q, &err);
+	if (r < 0)
+		return dump_error(&err, out);
+	struct answer a = { .json = json_pack("{s:b}", "ok", 1) };
+	r = a.json ? perform(s, &q, &a, &err) : err_set(&err, -ENOMEM, "out of memory");
+	if (r >= 0)
+		*quit = q.op == CTL_QUIT;
+	if (r >= 0 && (a.failed || dump(a.json, out) < 0))
+		r = err_set(&err, -ENOMEM, "done, but out of memory for the answer");
+	if (r >= 0 && out->len > FRAME_MAX)
+		r = err_set(&err, -EMSGSIZE, "done, but the answer is too long for a message");
+	json_decref(a.json);
+	ctl_request_done(&q);
+	return r < 0 ? dump_error(&err, out) : 0;
+}

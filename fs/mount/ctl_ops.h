@@ -1,0 +1,12 @@
+/* What the operations of the control protocol do (inside fs/mount only). */
+#ifndef BOUGH_MOUNT_CTL_OPS_H
+#define BOUGH_MOUNT_CTL_OPS_H
+
+#include "fs/base/buf.h"
+#include "fs/mount/server.h"
+
+/* Answers one request: `out` gets the JSON text of the answer, whatever the bytes were.
+ * *quit is set when the server was asked to end. 0, or -ENOMEM and no answer. */
+int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out, bool *quit);
+
+#endif

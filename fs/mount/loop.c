@@ -1,0 +1,331 @@
+#include "fs/mount/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/u64map.h"
+#include "fs/mount/scratch.h"
+
+enum {
+	IDLE_MS = 2000,          /* a worker idle for so long gives its memory back */
+	BURST = 64,              /* requests of one source before the others get their turn */
+	STACK_BYTES = 512 << 10, /* address space; only what is touched costs memory */
+	STACK_KEEP = 16 << 10,   /* of a stack, what a shedding worker leaves below itself */
+	WORKERS_MIN = 4,
+	WORKERS_MAX = 256,
+};
+
+struct source {
+	uint64_t id;
+	int fd;
+	const struct loop_ops *ops;
+	void *ctx;
+	unsigned users; /* workers in it; under loop.lock, as all below */
+	bool dead;      /* nobody enters any more; the last who leaves calls end() */
+	int error;
+};
+
+struct worker {
+	struct loop *loop;
+	pthread_t thread;
+	unsigned number;
+	pthread_mutex_t busy; /* held while it serves: others shed its buffer when it is not */
+	char *buf;            /* REQUEST_BYTES */
+};
+
+struct loop {
+	int epfd, stop; /* stop: an eventfd, readable for ever once the end has come */
+	pthread_mutex_t lock;
+	pthread_cond_t ended; /* some source's end() has returned */
+	struct u64map sources;
+	uint64_t last_id;
+	struct worker *workers;
+	unsigned nworkers;
+};
+
+static struct source *source_enter(struct loop *l, uint64_t id)
+{
+	pthread_mutex_lock(&l->lock);
+	struct source *s = u64map_get(&l->sources, id);
+	if (s && s->dead)
+		s = NULL;
+	if (s)
+		s->users++;
+	pthread_mutex_unlock(&l->lock);
+	return s;
+}
+
+/* Called without the lock, by the one who saw the last user leave a dead source. */
+static void source_end(struct loop *l, struct source *s)
+{
+	s->ops->end(s->ctx, s->error);
+	pthread_mutex_lock(&l->lock);
+	(void)u64map_del(&l->sources, s->id); /* it is s */
+	pthread_cond_broadcast(&l->ended);
+	pthread_mutex_unlock(&l->lock);
+	free(s);
+}
+
+/* With the lock held. No event of the source comes any more, and no worker enters. */
+static void source_kill(struct loop *l, struct source *s, int error)
+{
+	if (s->dead)
+		return;
+	s->dead = true;
+	s->error = error;
+	/* It is in the set, for it was added and only this takes it out. */
+	(void)epoll_ctl(l->epfd, EPOLL_CTL_DEL, s->fd, NULL);
+}
+
+static void source_leave(struct loop *l, struct source *s, int error)
+{
+	pthread_mutex_lock(&l->lock);
+	if (error)
+		source_kill(l, s, error);
+	bool last = --s->users == 0 && s->dead;
+	pthread_mutex_unlock(&l->lock);
+	if (last)
+		source_end(l, s);
+}
+
+/* Edge-triggered: each arriving request makes one event, and one worker takes it. Level-
+ * triggered, the event is handed on to a second worker before the first has read.
+ * Measured beside EPOLLEXCLUSIVE and EPOLLONESHOT: fs/DESIGN.md. */
+static const uint32_t events = EPOLLIN | EPOLLET;
+
+/* If there is more to read it makes a new event, for whoever is idle. */
+static int rearm(struct loop *l, struct source *s)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = s->id };
+	if (epoll_ctl(l->epfd, EPOLL_CTL_MOD, s->fd, &ev) < 0 && errno != ENOENT)
+		return -errno; /* ENOENT: it has just died, which the next read meets */
+	return 0;
+}
+
+/* 0 when there is no more for now, or the negated errno that ended the source. */
+static int serve(struct worker *w, struct source *s)
+{
+	for (int i = 0; i < BURST;) {
+		ssize_t n = read(s->fd, w->buf, REQUEST_BYTES);
+		if (n > 0) {
+			int r = s->ops->slow(s->ctx, w->buf, (size_t)n) ? rearm(w->loop, s) : 0;
+			s->ops->request(s->ctx, w->buf, (size_t)n);
+			if (r < 0)
+				return r;
+			i++;
+			continue;
+		}
+		if (n == 0)
+			return -ENODEV;
+		if (errno == EAGAIN)
+			return 0;
+		/* ENOENT: the request was interrupted before it was read. */
+		if (errno != EINTR && errno != ENOENT)
+			return -errno;
+	}
+	return rearm(w->loop, s); /* what is left comes behind the others */
+}
+
+/* The unused part of the calling thread's stack. */
+static void stack_shed(void)
+{
+	pthread_attr_t attr;
+	if (pthread_getattr_np(pthread_self(), &attr) != 0)
+		return; /* only memory is lost */
+	void *base;
+	size_t size;
+	if (pthread_attr_getstack(&attr, &base, &size) == 0) {
+		char here; /* about where the stack's used part ends */
+		uintptr_t low = (uintptr_t)base, top = (uintptr_t)&here - STACK_KEEP;
+		top -= top % 4096;
+		if (top > low && top - low < size)
+			pages_shed(base, top - low);
+	}
+	(void)pthread_attr_destroy(&attr);
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct loop *l = w->loop;
+	char name[16];
+	(void)snprintf(name, sizeof(name), "fs-worker-%u", w->number);
+	(void)pthread_setname_np(pthread_self(), name); /* for people only */
+	int timeout_ms = IDLE_MS;
+	for (;;) {
+		struct epoll_event ev;
+		int n = epoll_wait(l->epfd, &ev, 1, timeout_ms);
+		if (n == 0) {
+			pages_shed(w->buf, REQUEST_BYTES);
+			scratch_shed();
+			stack_shed();
+			timeout_ms = -1;
+			continue;
+		}
+		if (n < 0) {
+			assert(errno == EINTR); /* the descriptor and the pointer are good */
+			continue;
+		}
+		if (ev.data.u64 == 0)
+			return NULL;
+		timeout_ms = IDLE_MS;
+		struct source *s = source_enter(l, ev.data.u64);
+		if (!s)
+			continue;
+		pthread_mutex_lock(&w->busy);
+		int error = serve(w, s);
+		pthread_mutex_unlock(&w->busy);
+		source_leave(l, s, error);
+	}
+}
+
+static int worker_start(struct loop *l, struct worker *w, unsigned number)
+{
+	w->loop = l;
+	w->number = number;
+	w->buf = pages_map(REQUEST_BYTES);
+	if (!w->buf)
+		return -ENOMEM;
+	pthread_mutex_init(&w->busy, NULL);
+	pthread_attr_t attr;
+	int r = pthread_attr_init(&attr);
+	if (r == 0) {
+		/* Sanitizers need more than the few KiB that handlers do; those double it. */
+		r = pthread_attr_setstacksize(&attr, STACK_BYTES);
+		if (r == 0)
+			r = pthread_create(&w->thread, &attr, worker_main, w);
+		(void)pthread_attr_destroy(&attr);
+	}
+	if (r != 0) {
+		pthread_mutex_destroy(&w->busy);
+		pages_unmap(w->buf, REQUEST_BYTES);
+	}
+	return -r;
+}
+
+static unsigned default_workers(void)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	long n = cores > 0 ? cores + 2 : WORKERS_MIN;
+	return n < WORKERS_MIN ? WORKERS_MIN : n > WORKERS_MAX ? WORKERS_MAX : (unsigned)n;
+}
+
+int loop_start(struct loop **out, unsigned workers, struct err *err)
+{
+	if (workers > WORKERS_MAX)
+		return err_set(err, -EINVAL, "at most %d workers", WORKERS_MAX);
+	unsigned n = workers ? workers : default_workers();
+	struct loop *l = calloc(1, sizeof(*l));
+	if (!l)
+		return err_set(err, -ENOMEM, "out of memory");
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->ended, NULL);
+	l->workers = calloc(n, sizeof(*l->workers));
+	l->epfd = epoll_create1(EPOLL_CLOEXEC);
+	l->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int r = l->workers ? 0 : -ENOMEM;
+	if (r == 0 && (l->epfd < 0 || l->stop < 0))
+		r = -errno;
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 0 };
+	if (r == 0 && epoll_ctl(l->epfd, EPOLL_CTL_ADD, l->stop, &ev) < 0)
+		r = -errno;
+	for (; r == 0 && l->nworkers < n; l->nworkers += r == 0)
+		r = worker_start(l, &l->workers[l->nworkers], l->nworkers);
+	if (r < 0) {
+		loop_stop(l);
+		return err_sys(err, r, "start %u workers", n);
+	}
+	*out = l;
+	return 0;
+}
+
+void loop_stop(struct loop *l)
+{
+	if (!l)
+		return;
+	assert(l->sources.count == 0);
+	if (l->nworkers > 0) {
+		uint64_t one = 1;
+		ssize_t n = write(l->stop, &one, sizeof(one));
+		assert(n == sizeof(one)); /* the counter was 0 */
+	}
+	for (unsigned i = 0; i < l->nworkers; i++) {
+		struct worker *w = &l->workers[i];
+		(void)pthread_join(w->thread, NULL); /* it is ours and joinable */
+		pthread_mutex_destroy(&w->busy);
+		pages_unmap(w->buf, REQUEST_BYTES);
+	}
+	cleanup_close(&l->stop);
+	cleanup_close(&l->epfd);
+	free(l->workers);
+	u64map_done(&l->sources);
+	pthread_cond_destroy(&l->ended);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+unsigned loop_workers(const struct loop *l)
+{
+	return l->nworkers;
+}
+
+int loop_add(struct loop *l, int fd, const struct loop_ops *ops, void *ctx, uint64_t *source)
+{
+	struct source *s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	*s = (struct source){ .fd = fd, .ops = ops, .ctx = ctx };
+	pthread_mutex_lock(&l->lock);
+	s->id = ++l->last_id;
+	int r = u64map_put(&l->sources, s->id, s);
+	if (r == 0) {
+		*source = s->id;
+		struct epoll_event ev = { .events = events, .data.u64 = s->id };
+		if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, fd, &ev) < 0) {
+			r = -errno;
+			(void)u64map_del(&l->sources, s->id); /* it is s */
+		}
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (r < 0)
+		free(s);
+	return r;
+}
+
+void loop_remove(struct loop *l, uint64_t source)
+{
+	pthread_mutex_lock(&l->lock);
+	struct source *s = u64map_get(&l->sources, source);
+	bool mine = s && !s->dead && s->users == 0;
+	if (s)
+		source_kill(l, s, 0);
+	if (mine) {
+		pthread_mutex_unlock(&l->lock);
+		source_end(l, s);
+		return;
+	}
+	while (u64map_get(&l->sources, source))
+		pthread_cond_wait(&l->ended, &l->lock);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void loop_shed(struct loop *l)
+{
+	for (unsigned i = 0; i < l->nworkers; i++) {
+		struct worker *w = &l->workers[i];
+		if (pthread_mutex_trylock(&w->busy) != 0)
+			continue;
+		pages_shed(w->buf, REQUEST_BYTES);
+		pthread_mutex_unlock(&w->busy);
+	}
+}

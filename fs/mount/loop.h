@@ -1,0 +1,49 @@
+/* The event loop of the `dev` transport: one epoll descriptor and one pool of threads over
+ * all /dev/fuse descriptors of a server, so that an idle mount costs no thread and no buffer.
+ *
+ * A source is a non-blocking descriptor from which one read(2) gets one request. A worker
+ * that was woken for a source goes on reading it while there is more (up to a bound,
+ * so that one busy source doesn't starve the others). Each request that comes in meanwhile
+ * wakes another worker, as long as one is idle; those that had come before wait for this
+ * worker, unless a request may take long: then another one is woken for them first.
+ *
+ * Life of a source: loop_add -> request() … -> end(), called exactly once, when no worker
+ * is or ever will be in request(): after the descriptor reported its end (ENODEV, end
+ * of file, any other lasting error), or after loop_remove. The descriptor is the caller's
+ * to close, after end(). */
+#ifndef BOUGH_MOUNT_LOOP_H
+#define BOUGH_MOUNT_LOOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+
+struct loop;
+
+struct loop_ops {
+	/* Whether answering it may take longer than waking another worker (disk, megabytes). */
+	bool (*slow)(void *ctx, const void *buf, size_t n);
+	/* One request of n bytes; the buffer is the worker's, valid until the return. */
+	void (*request)(void *ctx, void *buf, size_t n);
+	/* error: 0 when it was removed, else the negated errno that ended it. */
+	void (*end)(void *ctx, int error);
+};
+
+/* workers: 0: cores + 2, at least 4. */
+int loop_start(struct loop **out, unsigned workers, struct err *err);
+/* Ends the workers. All sources have ended. NULL allowed. */
+void loop_stop(struct loop *l);
+unsigned loop_workers(const struct loop *l);
+
+/* Serves `fd`. *source names it for loop_remove (never 0); it is set before the first
+ * request is read. 0, -ENOMEM, -errno of epoll. */
+int loop_add(struct loop *l, int fd, const struct loop_ops *ops, void *ctx, uint64_t *source);
+/* Ends a source and returns when its end() has returned; it may have ended by itself
+ * already. Not from a worker. */
+void loop_remove(struct loop *l, uint64_t source);
+/* Gives the memory of idle workers' buffers back now (they do it by themselves after
+ * a while). */
+void loop_shed(struct loop *l);
+
+#endif

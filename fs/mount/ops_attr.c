@@ -1,0 +1,207 @@
+/* Attributes and extended attributes. */
+#include <linux/fuse.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "fs/mount/ops.h"
+#include "fs/mount/scratch.h"
+
+enum { OPCODE_STATX = 52 }; /* newer than the headers of the build host may be */
+
+void on_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
+{
+	struct mounted *m = on_begin(req, FUSE_GETATTR);
+	struct attr a;
+	reply_attr(req, ws_getattr(m->ws, node, &a), &a);
+}
+
+void on_setattr(fuse_req_t req, fuse_ino_t node, struct stat *in, int what,
+		struct fuse_file_info *fi)
+{
+	struct mounted *m = on_begin(req, FUSE_SETATTR);
+	static const struct {
+		int fuse;
+		unsigned ws;
+	} bits[] = {
+		{ FUSE_SET_ATTR_MODE, WS_SET_MODE },
+		{ FUSE_SET_ATTR_UID, WS_SET_UID },
+		{ FUSE_SET_ATTR_GID, WS_SET_GID },
+		{ FUSE_SET_ATTR_SIZE, WS_SET_SIZE },
+		{ FUSE_SET_ATTR_ATIME, WS_SET_ATIME },
+		{ FUSE_SET_ATTR_MTIME, WS_SET_MTIME },
+		{ FUSE_SET_ATTR_CTIME, WS_SET_CTIME },
+		{ FUSE_SET_ATTR_ATIME_NOW, WS_SET_ATIME_NOW },
+		{ FUSE_SET_ATTR_MTIME_NOW, WS_SET_MTIME_NOW },
+		/* FATTR_KILL_SUIDGID of the protocol: both bits, by the rules of the VFS. */
+		{ FUSE_SET_ATTR_KILL_SUID, WS_KILL_SUID },
+	};
+	unsigned set = 0;
+	for (size_t i = 0; i < sizeof(bits) / sizeof(*bits); i++)
+		if (what & bits[i].fuse)
+			set |= bits[i].ws;
+	/* The kernel sends the time beside "now"; the server's clock decides, as in all else. */
+	if (set & WS_SET_ATIME_NOW)
+		set &= ~(unsigned)WS_SET_ATIME;
+	if (set & WS_SET_MTIME_NOW)
+		set &= ~(unsigned)WS_SET_MTIME;
+	struct attr a = {
+		.mode = in->st_mode,
+		.uid = in->st_uid,
+		.gid = in->st_gid,
+		.size = (uint64_t)in->st_size,
+		.atime = in->st_atim,
+		.mtime = in->st_mtim,
+		.ctime = in->st_ctim,
+	};
+	struct caller c = caller_of(req);
+	struct attr now;
+	int r = set ? ws_setattr(m->ws, node, set, &a, &c, &now) : ws_getattr(m->ws, node, &now);
+	reply_attr(req, r, &now);
+}
+
+static struct statx_timestamp stamp(struct timespec t)
+{
+	return (struct statx_timestamp){ .tv_sec = t.tv_sec, .tv_nsec = (uint32_t)t.tv_nsec };
+}
+
+/* Asked only for the time of birth, which GETATTR doesn't carry. */
+void on_statx(fuse_req_t req, fuse_ino_t node, int flags, int mask, struct fuse_file_info *fi)
+{
+	struct mounted *m = on_begin(req, OPCODE_STATX);
+	struct attr a;
+	int r = ws_getattr(m->ws, node, &a);
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
+	struct statx sx = {
+		.stx_mask = STATX_BASIC_STATS | STATX_BTIME,
+		.stx_blksize = 4096,
+		.stx_nlink = a.nlink,
+		.stx_uid = a.uid,
+		.stx_gid = a.gid,
+		.stx_mode = (uint16_t)a.mode,
+		.stx_ino = a.ino,
+		.stx_size = a.size,
+		.stx_blocks = a.blocks,
+		.stx_atime = stamp(a.atime),
+		.stx_btime = stamp(a.btime),
+		.stx_ctime = stamp(a.ctime),
+		.stx_mtime = stamp(a.mtime),
+		.stx_rdev_major = (a.rdev & 0xfff00) >> 8,
+		.stx_rdev_minor = (a.rdev & 0xff) | (a.rdev >> 12 & 0xfff00),
+	};
+	(void)fuse_reply_statx(req, 0, &sx, FOREVER);
+}
+
+void on_statfs(fuse_req_t req, fuse_ino_t node)
+{
+	struct mounted *m = on_begin(req, FUSE_STATFS);
+	struct ws_statfs fs;
+	int r = ws_statfs(m->ws, &fs);
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
+	struct statvfs st = {
+		.f_bsize = fs.block_size,
+		.f_frsize = fs.block_size,
+		.f_blocks = fs.blocks,
+		.f_bfree = fs.blocks_free,
+		.f_bavail = fs.blocks_free,
+		.f_files = fs.files,
+		.f_ffree = fs.files_free,
+		.f_favail = fs.files_free,
+		.f_namemax = NAME_MAX_BYTES,
+	};
+	(void)fuse_reply_statfs(req, &st);
+}
+
+/* ---- extended attributes ---- */
+
+/* Not among them: system., so that nobody takes the word of an ACL that isn't enforced. */
+static bool namespace_is_ours(const char *name)
+{
+	static const char *const ours[] = { "user.", "security.", "trusted." };
+	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++)
+		if (strncmp(name, ours[i], strlen(ours[i])) == 0)
+			return true;
+	return false;
+}
+
+void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *value, size_t size,
+		 int flags)
+{
+	struct mounted *m = on_begin(req, FUSE_SETXATTR);
+	struct caller c = caller_of(req);
+	reply_error(req, namespace_is_ours(name)
+			      ? ws_setxattr(m->ws, node, name, value, size, flags, &c)
+			      : -EOPNOTSUPP);
+}
+
+void on_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
+{
+	struct mounted *m = on_begin(req, FUSE_REMOVEXATTR);
+	struct caller c = caller_of(req);
+	reply_error(req, namespace_is_ours(name) ? ws_removexattr(m->ws, node, name, &c)
+					      : -EOPNOTSUPP);
+}
+
+/* The answer to GETXATTR and LISTXATTR: the size alone when that was asked for. */
+static void reply_xattr(fuse_req_t req, ssize_t n, const char *buf, size_t asked)
+{
+	if (n < 0)
+		reply_error(req, (int)n);
+	else if (asked == 0)
+		(void)fuse_reply_xattr(req, (size_t)n);
+	else if ((size_t)n > asked)
+		reply_error(req, -ERANGE);
+	else
+		(void)fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void on_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
+{
+	struct mounted *m = on_begin(req, FUSE_GETXATTR);
+	if (!namespace_is_ours(name)) {
+		reply_error(req, -EOPNOTSUPP);
+		return;
+	}
+	char *buf = size ? scratch() : NULL;
+	if (size && !buf) {
+		reply_error(req, -ENOMEM);
+		return;
+	}
+	size_t cap = size < SCRATCH_BYTES ? size : SCRATCH_BYTES;
+	reply_xattr(req, ws_getxattr(m->ws, node, name, buf, cap), buf, size);
+}
+
+/* As on other filesystems, trusted. names show to root only. */
+static size_t drop_trusted(char *buf, size_t n)
+{
+	size_t kept = 0;
+	for (size_t at = 0; at < n;) {
+		size_t len = strnlen(buf + at, n - at) + 1;
+		if (len > n - at)
+			break; /* not ours: names end with NUL */
+		if (strncmp(buf + at, "trusted.", 8) != 0) {
+			memmove(buf + kept, buf + at, len);
+			kept += len;
+		}
+		at += len;
+	}
+	return kept;
+}
+
+void on_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
+{
+	struct mounted *m = on_begin(req, FUSE_LISTXATTR);
+	char *buf = scratch();
+	if (!buf) {
+		reply_error(req, -ENOMEM);
+		return;
+	}
+	ssize_t n = ws_listxattr(m->ws, node, buf, SCRATCH_BYTES);
+	if (n > 0 && caller_of(req).uid != 0)
+		n = (ssize_t)drop_trusted(buf, (size_t)n);
+	reply_xattr(req, n, buf, size);
+}

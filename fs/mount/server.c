@@ -1,0 +1,550 @@
+#include "fs/mount/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "fs/mount/loop.h"
+#include "fs/mount/session.h"
+
+/* Locks, outer first: served.life, served.mount, server.lock. */
+struct server {
+	struct work *work;
+	struct loop *loop; /* NULL: ring transport */
+	uint64_t mask;
+	pthread_mutex_t lock;
+	struct served *all; /* in order of id, so that lists can be continued */
+	struct counters past; /* of mounts that are gone */
+};
+
+struct served {
+	struct server *server;
+	struct served *next;
+	unsigned refs; /* under server.lock, as `next` */
+	/* Shared: while `ws` is used; exclusive: while it is opened, closed or deleted. */
+	pthread_rwlock_t life;
+	struct ws *ws; /* NULL: not open (yet, or any more) */
+	pthread_mutex_t mount;
+	struct session *session; /* NULL: no mount */
+	char id[WS_ID_MAX + 1];
+};
+
+/* ---- the server ---- */
+
+int server_open(struct server **out, const struct server_options *opt, struct err *err)
+{
+	if (opt->ring) {
+		int r = session_ring_check(err);
+		if (r < 0)
+			return r;
+	}
+	struct server *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	pthread_mutex_init(&s->lock, NULL);
+	s->mask = opt->mask;
+	struct work_options wo = { .commit_ms = opt->commit_ms, .cache_bytes = opt->cache_bytes };
+	int r = work_open(&s->work, opt->root, &wo, err);
+	if (r == 0 && !opt->ring)
+		r = loop_start(&s->loop, opt->workers, err);
+	if (r < 0) {
+		(void)server_close(s, NULL); /* nothing is open yet */
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+int server_close(struct server *s, struct err *err)
+{
+	if (!s)
+		return 0;
+	int result = 0;
+	while (s->all) {
+		char id[WS_ID_MAX + 1];
+		memcpy(id, s->all->id, sizeof(id));
+		struct err e;
+		int r = served_close(s, id, &e);
+		if (r < 0 && result == 0)
+			result = err_prefix(err, err_set(err, r, "%s", e.text), "close %s", id);
+	}
+	loop_stop(s->loop);
+	if (s->work)
+		work_close(s->work);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return result;
+}
+
+const char *server_transport(const struct server *s)
+{
+	return s->loop ? "dev" : "ring";
+}
+
+unsigned server_workers(const struct server *s)
+{
+	return s->loop ? loop_workers(s->loop) : 0;
+}
+
+struct work *server_work(struct server *s)
+{
+	return s->work;
+}
+
+void server_trim(struct server *s)
+{
+	store_trim(work_store(s->work), 0);
+	if (s->loop)
+		loop_shed(s->loop);
+	(void)malloc_trim(0); /* whether it found something doesn't matter */
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int server_list(struct server *s, char ***ids, size_t *count, struct err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	size_t n = 0, cap = 0;
+	for (struct served *w = s->all; w; w = w->next)
+		cap++;
+	char **list = calloc(cap ? cap : 1, sizeof(*list));
+	for (struct served *w = s->all; list && w; w = w->next) {
+		list[n] = strdup(w->id);
+		if (!list[n]) {
+			while (n > 0)
+				free(list[--n]);
+			free(list);
+			list = NULL;
+			break;
+		}
+		n++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!list)
+		return err_set(err, -ENOMEM, "out of memory");
+	qsort(list, n, sizeof(*list), compare_ids);
+	*ids = list;
+	*count = n;
+	return 0;
+}
+
+int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,
+		 struct err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	/* With the lock, so that nobody opens one meanwhile. */
+	int r = s->all ? err_set(err, -EBUSY, "sweep: workspace %s is open", s->all->id)
+			  : work_sweep(s->work, known, ctx, err);
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+/* ---- the table of all ---- */
+
+static struct served *find_locked(struct server *s, const char *id)
+{
+	struct served *w = s->all;
+	while (w && strcmp(w->id, id) != 0)
+		w = w->next;
+	return w;
+}
+
+/* The entry of an id, made where there is none; counts a reference. */
+static int served_ref(struct server *s, const char *id, struct served **out, struct err *err)
+{
+	size_t len = strlen(id);
+	if (len == 0 || len > WS_ID_MAX)
+		return err_set(err, -EINVAL, "a workspace id has 1 to %d characters", WS_ID_MAX);
+	pthread_mutex_lock(&s->lock);
+	struct served *w = find_locked(s, id);
+	if (!w) {
+		w = calloc(1, sizeof(*w));
+		if (w) {
+			w->server = s;
+			memcpy(w->id, id, len);
+			pthread_rwlock_init(&w->life, NULL);
+			pthread_mutex_init(&w->mount, NULL);
+			w->next = s->all;
+			s->all = w;
+		}
+	}
+	if (w)
+		w->refs++;
+	pthread_mutex_unlock(&s->lock);
+	*out = w;
+	return w ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* An entry stays while somebody uses it or its workspace is open. */
+static void served_unref(struct served *w)
+{
+	struct server *s = w->server;
+	pthread_mutex_lock(&s->lock);
+	bool last = --w->refs == 0 && !w->ws;
+	if (last) {
+		struct served **at = &s->all;
+		while (*at != w)
+			at = &(*at)->next;
+		*at = w->next;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!last)
+		return;
+	assert(!w->session);
+	pthread_rwlock_destroy(&w->life);
+	pthread_mutex_destroy(&w->mount);
+	free(w);
+}
+
+/* ---- one of them ---- */
+
+int served_get(struct server *s, const char *id, struct served **out, struct err *err)
+{
+	struct served *w;
+	int r = served_ref(s, id, &w, err);
+	if (r < 0)
+		return r;
+	for (;;) {
+		pthread_rwlock_rdlock(&w->life);
+		if (w->ws) {
+			*out = w;
+			return 0;
+		}
+		pthread_rwlock_unlock(&w->life);
+		pthread_rwlock_wrlock(&w->life);
+		r = w->ws ? 0 : ws_open(&w->ws, s->work, id, err);
+		pthread_rwlock_unlock(&w->life);
+		if (r < 0) {
+			served_unref(w);
+			return r;
+		}
+		/* Somebody may close it in between; then once more. */
+	}
+}
+
+void served_put(struct served *w)
+{
+	if (!w)
+		return;
+	pthread_rwlock_unlock(&w->life);
+	served_unref(w);
+}
+
+struct ws *served_ws(struct served *w)
+{
+	return w->ws;
+}
+
+/* Takes an ended session away. With the mount lock. */
+static void drop_session(struct served *w)
+{
+	struct server *s = w->server;
+	pthread_mutex_lock(&s->lock);
+	counters_add(&s->past, session_counters(w->session));
+	struct session *gone = steal_ptr(&w->session);
+	pthread_mutex_unlock(&s->lock);
+	session_free(gone);
+}
+
+static void reap_session(struct served *w)
+{
+	if (w->session && session_state(w->session) == SESSION_ENDED)
+		drop_session(w);
+}
+
+/* Ends the mount whatever its state. With the mount lock. */
+static int end_session(struct served *w, struct err *err)
+{
+	if (!w->session)
+		return 0;
+	int r = session_end(w->session, err);
+	drop_session(w);
+	return r;
+}
+
+static int mount_locked(struct served *w, const char *path, struct err *err)
+{
+	reap_session(w);
+	if (w->session && session_state(w->session) == SESSION_LIVE) {
+		const char *at = session_path(w->session);
+		return strcmp(at, path) == 0
+			       ? 0
+			       : err_set(err, -EBUSY, "%s is mounted at %s already", w->id, at);
+	}
+	/* Two superblocks of one workspace would break locks and caches: the old one ends. */
+	int r = end_session(w, err);
+	if (r < 0)
+		return r;
+	struct session_options so = { .loop = w->server->loop, .mask = w->server->mask };
+	struct session *session;
+	r = session_mount(&session, w->ws, path, &so, err);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&w->server->lock);
+	w->session = session;
+	pthread_mutex_unlock(&w->server->lock);
+	return 0;
+}
+
+int served_mount(struct served *w, const char *path, struct err *err)
+{
+	pthread_mutex_lock(&w->mount);
+	int r = mount_locked(w, path, err);
+	pthread_mutex_unlock(&w->mount);
+	return r;
+}
+
+int served_umount(struct served *w, bool *busy, struct err *err)
+{
+	pthread_mutex_lock(&w->mount);
+	int r = w->session ? session_umount(w->session, err) : 0;
+	reap_session(w);
+	*busy = w->session != NULL;
+	pthread_mutex_unlock(&w->mount);
+	return r;
+}
+
+int served_state(struct served *w, struct served_state *out, struct err *err)
+{
+	pthread_mutex_lock(&w->mount);
+	reap_session(w);
+	struct served_state st = { 0 };
+	bool live = w->session && session_state(w->session) == SESSION_LIVE;
+	if (w->session)
+		counters_add(&st.counters, session_counters(w->session));
+	if (live)
+		st.path = strdup(session_path(w->session));
+	pthread_mutex_unlock(&w->mount);
+	st.mounted = live;
+	if (live && !st.path)
+		return err_set(err, -ENOMEM, "out of memory");
+	*out = st;
+	return 0;
+}
+
+/* ---- restore ---- */
+
+struct forgetting {
+	struct session *session; /* NULL: not mounted, only counted */
+	uint64_t names, nodes;
+	uint64_t last_dir;
+};
+
+static void forget_name(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
+			uint64_t child_node)
+{
+	struct forgetting *f = ctx;
+	f->names++;
+	if (!f->session)
+		return;
+	session_forget_name(f->session, dir_node, name, len, removed);
+	/* For a name it doesn't know the kernel leaves the directory's cached list alone. */
+	if (dir_node != f->last_dir)
+		session_forget_node(f->session, dir_node);
+	f->last_dir = dir_node;
+}
+
+static void forget_node(void *ctx, uint64_t node)
+{
+	struct forgetting *f = ctx;
+	f->nodes++;
+	if (f->session)
+		session_forget_node(f->session, node);
+}
+
+int served_restore(struct served *w, const struct stack *to, uint64_t *names, uint64_t *nodes,
+		  struct err *err)
+{
+	/* The mount lock throughout: a session that ended while the kernel forgets would
+	 * leave those who wait for its answers, and the kernel waiting for them. */
+	pthread_mutex_lock(&w->mount);
+	reap_session(w);
+	struct forgetting f = { .session = w->session };
+	struct ws_changes changes = { .name = forget_name, .node = forget_node, .ctx = &f };
+	int r = ws_restore(w->ws, to, &changes, err);
+	pthread_mutex_unlock(&w->mount);
+	if (r < 0)
+		return r;
+	*names = f.names;
+	*nodes = f.nodes;
+	return 0;
+}
+
+/* ---- create, fork, close, delete ---- */
+
+/* An entry for a workspace that doesn't exist yet, locked exclusively. */
+static int claim(struct server *s, const char *id, struct served **out, struct err *err)
+{
+	struct served *w;
+	int r = served_ref(s, id, &w, err);
+	if (r < 0)
+		return r;
+	/* Never waiting for it: whoever forks holds the parent's lock meanwhile, and that may be
+	 * what the other one waits for. Who holds it uses, opens or makes the workspace. */
+	bool mine = pthread_rwlock_trywrlock(&w->life) == 0;
+	if (mine && !w->ws) {
+		*out = w;
+		return 0;
+	}
+	if (mine)
+		pthread_rwlock_unlock(&w->life);
+	served_unref(w);
+	return err_set(err, -EEXIST, "workspace %s exists", id);
+}
+
+static void unclaim(struct served *w)
+{
+	pthread_rwlock_unlock(&w->life);
+	served_unref(w);
+}
+
+/* With the life lock held exclusively: unmounts for good and closes. */
+static int close_claimed(struct served *w, struct err *err)
+{
+	pthread_mutex_lock(&w->mount);
+	int r = end_session(w, err);
+	pthread_mutex_unlock(&w->mount);
+	if (w->ws)
+		ws_close(w->ws);
+	pthread_mutex_lock(&w->server->lock);
+	w->ws = NULL;
+	pthread_mutex_unlock(&w->server->lock);
+	return r;
+}
+
+/* Undoes a creation: the error that led here is the one to tell. */
+static void uncreate(struct served *w)
+{
+	(void)close_claimed(w, NULL);
+	(void)ws_delete(w->server->work, w->id, NULL);
+}
+
+int served_create(struct server *s, const struct served_child *child, const struct stack *base,
+		 uid_t uid, gid_t gid, struct err *err)
+{
+	struct served *w;
+	int r = claim(s, child->id, &w, err);
+	if (r < 0)
+		return r;
+	r = ws_create(&w->ws, s->work, child->id, base, &child->limits, uid, gid, err);
+	if (r == 0 && child->path) {
+		r = served_mount(w, child->path, err);
+		if (r < 0)
+			uncreate(w);
+	}
+	unclaim(w);
+	return r;
+}
+
+/* What served_fork needs for each child, and what must be undone when it fails. */
+struct forking {
+	unsigned n;
+	const char **ids;
+	struct ws_limits *limits;
+	struct ws **children;
+	struct served **all; /* claimed ones, the rest NULL */
+};
+
+static void forking_done(struct forking *f)
+{
+	for (unsigned i = 0; f->all && i < f->n; i++)
+		if (f->all[i])
+			unclaim(f->all[i]);
+	free(f->ids);
+	free(f->limits);
+	free(f->children);
+	free(f->all);
+}
+
+static int fork_claimed(struct served *w, const struct served_child *children, struct forking *f,
+			uint64_t *pause_ns, struct err *err)
+{
+	int r = ws_fork(w->ws, f->ids, f->n, f->limits, f->children, pause_ns, err);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < f->n; i++)
+		f->all[i]->ws = f->children[i];
+	for (unsigned i = 0; i < f->n && r == 0; i++)
+		if (children[i].path)
+			r = served_mount(f->all[i], children[i].path, err);
+	for (unsigned i = 0; i < f->n && r < 0; i++)
+		uncreate(f->all[i]);
+	return r;
+}
+
+int served_fork(struct served *w, const struct served_child *children, unsigned n,
+	       uint64_t *pause_ns, struct err *err)
+{
+	struct forking f = {
+		.n = n,
+		.ids = calloc(n, sizeof(*f.ids)),
+		.limits = calloc(n, sizeof(*f.limits)),
+		.children = calloc(n, sizeof(struct ws *)),
+		.all = calloc(n, sizeof(struct served *)),
+	};
+	int r = f.ids && f.limits && f.children && f.all
+			? 0
+			: err_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < n && r == 0; i++) {
+		f.ids[i] = children[i].id;
+		f.limits[i] = children[i].limits;
+		for (unsigned j = 0; j < i && r == 0; j++)
+			if (strcmp(f.ids[i], f.ids[j]) == 0)
+				r = err_set(err, -EINVAL, "child %s is named twice", f.ids[i]);
+		if (r == 0)
+			r = claim(w->server, f.ids[i], &f.all[i], err);
+	}
+	if (r == 0)
+		r = fork_claimed(w, children, &f, pause_ns, err);
+	forking_done(&f);
+	return r;
+}
+
+int served_close(struct server *s, const char *id, struct err *err)
+{
+	struct served *w;
+	int r = served_ref(s, id, &w, err);
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&w->life);
+	r = w->ws ? ws_fsync(w->ws, 1) : 0;
+	if (r < 0)
+		(void)err_sys(err, r, "make %s durable", id);
+	struct err e;
+	int c = close_claimed(w, &e);
+	if (c < 0 && r == 0)
+		r = err_set(err, c, "%s", e.text);
+	unclaim(w);
+	return r;
+}
+
+int served_delete(struct server *s, const char *id, struct err *err)
+{
+	struct served *w;
+	int r = served_ref(s, id, &w, err);
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&w->life);
+	r = close_claimed(w, err);
+	if (r == 0)
+		r = ws_delete(s->work, id, err);
+	unclaim(w);
+	return r;
+}
+
+void server_counters(struct server *s, struct counters *out)
+{
+	*out = (struct counters){ 0 };
+	pthread_mutex_lock(&s->lock);
+	counters_add(out, &s->past);
+	for (struct served *w = s->all; w; w = w->next)
+		if (w->session)
+			counters_add(out, session_counters(w->session));
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,86 @@
+/* The server: the workspaces of one ROOT that this process has open, and their mounts.
+ *
+ * A workspace is opened by the first call that names it, and stays open until it is
+ * closed or deleted. Calls on different workspaces go on beside each other; calls on
+ * one do too, but mounting, unmounting and restoring go one at a time, and closing and
+ * deleting wait for all others.
+ *
+ *     server_open -> served_get … served_put, served_create, served_delete … -> server_close
+ *
+ * All functions: 0, or a negated errno and one line that a person will read. Any thread
+ * that serves no requests. */
+#ifndef BOUGH_MOUNT_SERVER_H
+#define BOUGH_MOUNT_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+#include "fs/mount/counters.h"
+#include "fs/work/workspace.h"
+
+struct server;
+struct served; /* an open workspace and its mount */
+
+struct server_options {
+	const char *root;
+	bool ring;            /* transport ring instead of dev */
+	unsigned workers;     /* of the dev transport; 0: cores + 2, at least 4 */
+	uint64_t commit_ms;   /* as work_options */
+	size_t cache_bytes;   /* as work_options */
+	uint64_t mask;        /* session_options.mask */
+};
+
+/* Opens ROOT and starts the workers. -EBUSY: another server has it. */
+int server_open(struct server **out, const struct server_options *opt, struct err *err);
+/* Unmounts all, makes all durable, closes. No workspace is held any more. The first failure
+ * is reported; it goes on all the same, and the server is gone. NULL allowed. */
+int server_close(struct server *s, struct err *err);
+const char *server_transport(const struct server *s);
+unsigned server_workers(const struct server *s); /* 0: ring transport */
+struct work *server_work(struct server *s);
+/* Counters since the start, over all mounts there were and are. */
+void server_counters(struct server *s, struct counters *out);
+void server_trim(struct server *s);
+/* work_sweep; -EBUSY when a workspace is open. */
+int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,
+		 struct err *err);
+/* Ids of the open workspaces in order, for served_get. The caller frees the array and
+ * each of them. */
+int server_list(struct server *s, char ***ids, size_t *count, struct err *err);
+
+/* The workspace, opened where it isn't; it stays open until served_put. -ENOENT. */
+int served_get(struct server *s, const char *id, struct served **out, struct err *err);
+void served_put(struct served *w); /* NULL allowed */
+struct ws *served_ws(struct served *w);
+
+struct served_child {
+	const char *id;
+	const char *path; /* NULL: not mounted */
+	struct ws_limits limits;
+};
+/* A new workspace, mounted if the child says so. On failure nothing is left. */
+int served_create(struct server *s, const struct served_child *child, const struct stack *base,
+		 uid_t uid, gid_t gid, struct err *err);
+/* n children of a workspace; on failure none is left. */
+int served_fork(struct served *w, const struct served_child *children, unsigned n,
+	       uint64_t *pause_ns, struct err *err);
+/* Mounts; nothing to do when it is mounted there already; -EBUSY when elsewhere. Those who
+ * still use a detached mount of it get ENOTCONN from now on. */
+int served_mount(struct served *w, const char *path, struct err *err);
+/* Unmounts if it is mounted. *busy: it is detached and lives on for those who use it. */
+int served_umount(struct served *w, bool *busy, struct err *err);
+/* ws_restore, with the kernel's caches; counts of what it was told to forget. */
+int served_restore(struct served *w, const struct stack *to, uint64_t *names, uint64_t *nodes,
+		  struct err *err);
+struct served_state {
+	bool mounted;
+	char *path;               /* where; NULL when it isn't mounted; the caller frees */
+	struct counters counters; /* of the present mount; all zero when there is none */
+};
+int served_state(struct served *w, struct served_state *out, struct err *err);
+/* Unmounts for good and closes. 0 also when it wasn't open. */
+int served_close(struct server *s, const char *id, struct err *err);
+/* Unmounts for good and deletes. -ENOENT. */
+int served_delete(struct server *s, const char *id, struct err *err);
+
+#endif

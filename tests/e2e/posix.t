@@ -1,0 +1,116 @@
+#!/bin/bash
+# Runs the posix_* programs on a mount of bough-fs and, as the judge of the cases, on a
+# host filesystem: every case must hold on both.
+set -u
+: "${BOUGH_BIN:?}"
+work=$(mktemp -d) || exit 1
+chmod 755 "$work"
+mkdir "$work/judge" "$work/mnt"
+server=
+finish() {
+	[ -z "$server" ] || kill "$server" 2>/dev/null
+	[ -z "$server" ] || wait "$server" 2>/dev/null
+	mountpoint -q "$work/mnt" && umount -l "$work/mnt"
+	rm -rf --one-file-system "$work"
+}
+trap finish EXIT
+
+if [ ! -e /dev/fuse ]; then
+	echo '1..0 # SKIP no /dev/fuse'
+	exit 0
+fi
+
+number=0
+# Gives the lines of one program's TAP the next numbers.
+renumber() { # LABEL
+	local line
+	while IFS= read -r line; do
+		case $line in
+		1..*) ;;
+		ok\ * | not\ ok\ *)
+			number=$((number + 1))
+			echo "$line" | sed -E "s|^((not )?ok) [0-9]+ - |\1 $number - $1: |"
+			;;
+		*) echo "$line" ;;
+		esac
+	done
+}
+
+try() { # LABEL PROGRAM ARGUMENTS…
+	local label=$1 out code
+	shift
+	out=$("$@" 2>&1)
+	code=$?
+	renumber "$label" <<<"$out"
+	case $code in
+	0 | 1) ;;
+	*) number=$((number + 1)); echo "not ok $number - $label: $1 ended with $code" ;;
+	esac
+}
+
+start() { # ARGUMENTS…
+	"$BOUGH_BIN/bough-fs" --root "$work/root" --foreground --mount "ws_posix=$work/mnt" "$@" \
+		2>"$work/log" &
+	server=$!
+	for _ in $(seq 200); do
+		mountpoint -q "$work/mnt" && return 0
+		kill -0 "$server" 2>/dev/null || break
+		sleep 0.05
+	done
+	sed 's/^/# /' "$work/log"
+	number=$((number + 1))
+	echo "not ok $number - start bough-fs $*"
+	return 1
+}
+
+stop() { # LABEL
+	number=$((number + 1))
+	kill "$server"
+	if wait "$server" && ! mountpoint -q "$work/mnt" && ! grep -qE ' (ERROR|WARN) ' "$work/log"; then
+		echo "ok $number - $1: a clean end"
+	else
+		sed 's/^/# /' "$work/log"
+		echo "not ok $number - $1: a clean end"
+	fi
+	server=
+}
+
+programs="posix_names posix_data posix_rights"
+for p in $programs; do
+	try "host $p" "$BOUGH_BIN/e2e/$p" "$work/judge" --judge
+done
+if start; then
+	for p in $programs; do
+		try "bough $p" "$BOUGH_BIN/e2e/$p" "$work/mnt"
+	done
+	stop bough
+fi
+# The same with a kernel that offers less: one capability at a time, and all of them.
+caps="async_read async_dio readdirplus parallel_dirops killpriv_v2 cache_symlinks explicit_inval
+	no_open no_opendir expire_only"
+all=
+for c in $caps; do all+=" --mask-cap $c"; done
+for c in killpriv_v2 no_open no_opendir readdirplus cache_symlinks all; do
+	mask="--mask-cap $c"
+	[ "$c" != all ] || mask=$all
+	# shellcheck disable=SC2086
+	start $mask || continue
+	for p in $programs; do
+		try "without $c $p" "$BOUGH_BIN/e2e/$p" "$work/mnt"
+	done
+	stop "without $c"
+done
+# The other transport, where the machine has it.
+if [ "$(cat /sys/module/fuse/parameters/enable_uring 2>/dev/null)" = Y ] &&
+	[ "$(tr , '\n' </sys/devices/system/cpu/possible)" = "$(tr , '\n' </sys/devices/system/cpu/present)" ]; then
+	if start --transport ring; then
+		for p in $programs; do
+			try "ring $p" "$BOUGH_BIN/e2e/$p" "$work/mnt"
+		done
+		stop ring
+	fi
+else
+	number=$((number + 1))
+	echo "ok $number - ring # SKIP no io_uring for FUSE"
+fi
+echo "1..$number"

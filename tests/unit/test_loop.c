@@ -1,0 +1,235 @@
+/* The event loop, over socket pairs in place of /dev/fuse. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "fs/mount/loop.h"
+
+/* One source: requests are answered by themselves, on the other end of the pair. */
+struct peer {
+	int ours, theirs;
+	uint64_t source;
+	_Atomic int inside, most_inside, requests, ended, error;
+	_Atomic int late; /* requests after the end */
+	int delay_us;
+};
+
+static bool is_slow(void *ctx, const void *buf, size_t n)
+{
+	const struct peer *p = ctx;
+	return p->delay_us > 0;
+}
+
+static void on_request(void *ctx, void *buf, size_t n)
+{
+	struct peer *p = ctx;
+	int inside = atomic_fetch_add(&p->inside, 1) + 1, most = p->most_inside;
+	while (inside > most && !atomic_compare_exchange_weak(&p->most_inside, &most, inside))
+		;
+	if (p->ended)
+		p->late++;
+	p->requests++;
+	if (p->delay_us)
+		usleep((useconds_t)p->delay_us);
+	ssize_t w = write(p->theirs, buf, n);
+	(void)w; /* the other end may be gone: the test counts what came */
+	p->inside--;
+}
+
+static void on_end(void *ctx, int error)
+{
+	struct peer *p = ctx;
+	p->error = error;
+	assert_int_equal(p->inside, 0);
+	p->ended++;
+}
+
+static const struct loop_ops ops = { is_slow, on_request, on_end };
+
+static void peer_open(struct loop *l, struct peer *p)
+{
+	int fd[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
+	*p = (struct peer){ .ours = fd[0], .theirs = fd[1] };
+	assert_int_equal(fcntl(p->theirs, F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(loop_add(l, p->theirs, &ops, p, &p->source), 0);
+	assert_true(p->source != 0);
+}
+
+static void peer_close(struct peer *p)
+{
+	assert_int_equal(p->ended, 1);
+	assert_int_equal(p->late, 0);
+	close(p->ours);
+	close(p->theirs);
+}
+
+static void wait_ended(struct peer *p)
+{
+	for (int i = 0; i < 5000 && !p->ended; i++)
+		usleep(1000);
+	assert_int_equal(p->ended, 1);
+}
+
+static void ask(struct peer *p, int n)
+{
+	for (int i = 0; i < n; i++) {
+		int sent = i, got = -1;
+		assert_int_equal(write(p->ours, &sent, sizeof(sent)), sizeof(sent));
+		assert_int_equal(read(p->ours, &got, sizeof(got)), sizeof(got));
+		assert_int_equal(sent, got);
+	}
+}
+
+static void answers(void **state)
+{
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 0, NULL), 0);
+	assert_true(loop_workers(l) >= 4);
+	struct peer p[20];
+	for (int i = 0; i < 20; i++)
+		peer_open(l, &p[i]);
+	for (int round = 0; round < 5; round++)
+		for (int i = 0; i < 20; i++)
+			ask(&p[i], 10);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(p[i].requests, 50);
+		if (i % 2) { /* the descriptor's own end, or ours */
+			shutdown(p[i].ours, SHUT_RDWR);
+			wait_ended(&p[i]);
+			assert_true(p[i].error < 0);
+			loop_remove(l, p[i].source); /* too late: nothing happens */
+		} else {
+			loop_remove(l, p[i].source);
+			assert_int_equal(p[i].error, 0);
+		}
+		peer_close(&p[i]);
+	}
+	loop_stop(l);
+}
+
+/* Requests that arrive while others are being answered get workers of their own. */
+static void beside_each_other(void **state)
+{
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 4, NULL), 0);
+	struct peer p;
+	peer_open(l, &p);
+	p.delay_us = 20000;
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(write(p.ours, &i, sizeof(i)), sizeof(i));
+	unsigned seen = 0;
+	for (int i = 0; i < 8; i++) {
+		int got;
+		assert_int_equal(read(p.ours, &got, sizeof(got)), sizeof(got));
+		seen |= 1u << got;
+	}
+	assert_int_equal(seen, 255);
+	assert_in_range(p.most_inside, 2, 4);
+	loop_remove(l, p.source);
+	peer_close(&p);
+	loop_stop(l);
+}
+
+/* One worker and a source that never runs dry: another one gets its turn all the same. */
+static void fairness(void **state)
+{
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 1, NULL), 0);
+	struct peer busy, calm;
+	peer_open(l, &busy);
+	peer_open(l, &calm);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(write(busy.ours, &i, sizeof(i)), sizeof(i));
+	int before = 0;
+	assert_int_equal(write(calm.ours, &before, sizeof(before)), sizeof(before));
+	assert_int_equal(read(calm.ours, &before, sizeof(before)), sizeof(before));
+	for (int i = 0; i < 100; i++) {
+		int got;
+		assert_int_equal(read(busy.ours, &got, sizeof(got)), sizeof(got));
+		assert_int_equal(got, i); /* one worker keeps the order */
+	}
+	loop_remove(l, busy.source);
+	loop_remove(l, calm.source);
+	peer_close(&busy);
+	peer_close(&calm);
+	loop_stop(l);
+}
+
+static void *ask_until_end(void *arg)
+{
+	struct peer *p = arg;
+	for (int i = 0, got; !p->ended; i++) {
+		if (send(p->ours, &i, sizeof(i), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+			break;
+		(void)recv(p->ours, &got, sizeof(got), MSG_DONTWAIT); /* whether it came or not */
+	}
+	return NULL;
+}
+
+/* Sources come and go under traffic; end() is called once and nothing comes after it. */
+static void coming_and_going(void **state)
+{
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 4, NULL), 0);
+	for (int round = 0; round < 40; round++) {
+		struct peer p[3];
+		pthread_t t[3];
+		for (int i = 0; i < 3; i++) {
+			peer_open(l, &p[i]);
+			p[i].delay_us = i == 1 ? 100 : 0;
+			assert_int_equal(pthread_create(&t[i], NULL, ask_until_end, &p[i]), 0);
+		}
+		usleep(1000);
+		loop_shed(l);
+		loop_remove(l, p[0].source);
+		loop_remove(l, p[1].source);
+		shutdown(p[2].theirs, SHUT_RD); /* ends by itself, and by us at once */
+		loop_remove(l, p[2].source);
+		for (int i = 0; i < 3; i++) {
+			assert_int_equal(p[i].ended, 1);
+			assert_int_equal(pthread_join(t[i], NULL), 0);
+			peer_close(&p[i]);
+		}
+	}
+	loop_stop(l);
+}
+
+static void refusals(void **state)
+{
+	struct loop *l;
+	struct err err;
+	assert_int_equal(loop_start(&l, 100000, &err), -EINVAL);
+	assert_int_equal(loop_start(&l, 1, NULL), 0);
+	uint64_t source;
+	struct peer p = { 0 };
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(loop_add(l, file, &ops, &p, &source), -EPERM); /* epoll takes no files */
+	assert_int_equal(loop_add(l, -1, &ops, &p, &source), -EBADF);
+	assert_int_equal(p.ended, 0);
+	close(file);
+	loop_stop(l);
+	loop_stop(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(answers),
+		cmocka_unit_test(beside_each_other),
+		cmocka_unit_test(fairness),
+		cmocka_unit_test(coming_and_going),
+		cmocka_unit_test(refusals),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
