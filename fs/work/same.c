@@ -127,7 +127,7 @@ int same_content(const struct view *a, uint64_t ino_a, uint64_t size_a, const st
 	if (size_a != size_b)
 		return 0;
 	struct segment sa = { 0 }, sb = { 0 };
-	uint64_t off = 0, len;
+	uint64_t off = 0, len = 0;
 	int r = 1;
 	while (off < size_a && r == 1) {
 		r = segment_map(&sa, a, ino_a, off, size_a - off);
