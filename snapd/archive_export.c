@@ -143,14 +143,16 @@ static int64_t clamp(int64_t v, int64_t least, int64_t most)
 static void set_attributes(struct export *x, const struct attr *a)
 {
 	struct archive_entry *e = archive_entry_clear(x->e);
-	int64_t seconds = a->mtime.tv_sec;
-	if (x->opt->format == EXPORT_CPIO) /* eight hex digits */
-		seconds = clamp(seconds, 0, UINT32_MAX);
+	struct timespec t = { a->mtime.tv_sec, 0 };
+	if (is_tar(x))
+		t = archive_time_to_pax(a->mtime);
+	else if (x->opt->format == EXPORT_CPIO) /* eight hex digits */
+		t.tv_sec = clamp(t.tv_sec, 0, UINT32_MAX);
 	archive_entry_set_pathname(e, (const char *)x->path.data);
 	archive_entry_set_mode(e, a->mode);
 	archive_entry_set_uid(e, a->uid);
 	archive_entry_set_gid(e, a->gid);
-	archive_entry_set_mtime(e, (time_t)seconds, is_tar(x) ? a->mtime.tv_nsec : 0);
+	archive_entry_set_mtime(e, t.tv_sec, t.tv_nsec);
 	archive_entry_set_size(e, S_ISREG(a->mode) ? (int64_t)a->size : 0);
 	if (S_ISCHR(a->mode) || S_ISBLK(a->mode))
 		archive_entry_set_rdev(e, (dev_t)a->rdev);

@@ -31,6 +31,9 @@ enum {
 	CPIO_LINKED_MAX = 65536,
 };
 
+/* Beyond what any file system holds; libarchive has the ends of the range for "malformed". */
+#define SECONDS_LIMIT ((time_t)1 << 40)
+
 struct import {
 	const struct archive_import_options *opt;
 	const struct archive_source *src;
@@ -219,6 +222,19 @@ static int owner(int64_t id, uint32_t *out)
 	return 0;
 }
 
+static struct timespec member_time(struct import *im, time_t sec, long nsec)
+{
+	struct timespec t = { sec, nsec };
+	return (archive_format(im->a) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR
+		       ? archive_time_from_pax(t)
+		       : t;
+}
+
+static bool time_ok(time_t sec)
+{
+	return sec >= -SECONDS_LIMIT && sec <= SECONDS_LIMIT;
+}
+
 static int attributes(struct import *im, struct archive_entry *e, const char *path, struct attr *a)
 {
 	*a = (struct attr){
@@ -233,12 +249,14 @@ static int attributes(struct import *im, struct archive_entry *e, const char *pa
 	if (owner(archive_entry_uid(e), &a->uid) < 0 || owner(archive_entry_gid(e), &a->gid) < 0)
 		return refuse(im, path, "its owner's number is out of range");
 	if (archive_entry_mtime_is_set(e))
-		a->mtime = (struct timespec){ archive_entry_mtime(e), archive_entry_mtime_nsec(e) };
+		a->mtime = member_time(im, archive_entry_mtime(e), archive_entry_mtime_nsec(e));
 	if (archive_entry_atime_is_set(e))
-		a->atime = (struct timespec){ archive_entry_atime(e), archive_entry_atime_nsec(e) };
+		a->atime = member_time(im, archive_entry_atime(e), archive_entry_atime_nsec(e));
 	if (archive_entry_birthtime_is_set(e))
-		a->btime = (struct timespec){ archive_entry_birthtime(e),
-					      archive_entry_birthtime_nsec(e) };
+		a->btime = member_time(im, archive_entry_birthtime(e),
+				       archive_entry_birthtime_nsec(e));
+	if (!time_ok(a->mtime.tv_sec) || !time_ok(a->atime.tv_sec) || !time_ok(a->btime.tv_sec))
+		return refuse(im, path, "a time of it is out of range");
 	switch (a->mode & S_IFMT) {
 	case S_IFREG:
 	case S_IFDIR:

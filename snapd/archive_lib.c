@@ -84,6 +84,24 @@ struct shown_name archive_show(const char *name)
 	return archive_show_n(name, strlen(name));
 }
 
+enum { SECOND_NS = 1000000000 };
+
+struct timespec archive_time_to_pax(struct timespec t)
+{
+	if (t.tv_sec >= 0 || t.tv_nsec == 0)
+		return t;
+	if (t.tv_sec == -1)
+		return (struct timespec){ -1, 0 };
+	return (struct timespec){ t.tv_sec + 1, SECOND_NS - t.tv_nsec };
+}
+
+struct timespec archive_time_from_pax(struct timespec t)
+{
+	if (t.tv_sec >= 0 || t.tv_nsec == 0)
+		return t;
+	return (struct timespec){ t.tv_sec - 1, SECOND_NS - t.tv_nsec };
+}
+
 struct archive_locale archive_locale_set(bool utf8)
 {
 	struct archive_locale l = { 0 };

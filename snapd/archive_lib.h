@@ -6,6 +6,7 @@
 #include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 #include "fs/base/err.h"
 
 /* The error of `a` as one of ours: -ENOMEM, -ENOSPC and the like where libarchive knows an
@@ -25,6 +26,12 @@ struct shown_name archive_show(const char *name);
 
 bool archive_is_utf8_n(const char *s, size_t len); /* and has no surrogates */
 bool archive_is_utf8(const char *s);
+
+/* A time before 1970 with a fraction: pax has it as -4.75, which libarchive takes for -4 s and
+ * 750 ms, of the same sign; a timespec has -5 s and 250 ms. Between -1 and 0 it has no form at
+ * all: to_pax gives -1. */
+struct timespec archive_time_to_pax(struct timespec t);
+struct timespec archive_time_from_pax(struct timespec t);
 
 /* libarchive converts names to the thread's locale, and when it reads UTF-8 in one of
  * UTF-8, composes characters. With utf8 false the locale is "C", to which it can convert ASCII

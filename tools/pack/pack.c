@@ -143,6 +143,17 @@ static void links_free(struct packer *p)
 
 /* ---- what an entry says ---- */
 
+/* libarchive writes seconds, a dot and the fraction: right for -4.75 only when told -4 and
+ * .75, where a timespec has -5 and .25. Between -1 and 0 nothing is right; -1 is near. */
+static struct timespec pax_time(struct timespec t)
+{
+	if (t.tv_sec >= 0 || t.tv_nsec == 0)
+		return t;
+	if (t.tv_sec == -1)
+		return (struct timespec){ -1, 0 };
+	return (struct timespec){ t.tv_sec + 1, 1000000000 - t.tv_nsec };
+}
+
 static void set_attributes(struct packer *p, const char *path, const struct stat *st)
 {
 	struct archive_entry *e = archive_entry_clear(p->e);
@@ -150,7 +161,8 @@ static void set_attributes(struct packer *p, const char *path, const struct stat
 	archive_entry_set_mode(e, st->st_mode);
 	archive_entry_set_uid(e, st->st_uid);
 	archive_entry_set_gid(e, st->st_gid);
-	archive_entry_set_mtime(e, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+	struct timespec t = pax_time(st->st_mtim);
+	archive_entry_set_mtime(e, t.tv_sec, t.tv_nsec);
 	archive_entry_set_size(e, S_ISREG(st->st_mode) ? st->st_size : 0);
 	if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
 		archive_entry_set_rdev(e, st->st_rdev);
