@@ -15,8 +15,10 @@ static int open_layer(struct layer **out, const struct view_options *opt,
 {
 	if (opt->find) {
 		int r = opt->find(opt->find_ctx, desc, out);
+		char hex[2 * LAYER_ID_BYTES + 1];
+		hex_encode(hex, desc->id.b, LAYER_ID_BYTES);
 		if (r != -ENOENT)
-			return r < 0 ? err_sys(err, r, "load a layer") : 0;
+			return r < 0 ? err_sys(err, r, "load layer %s", hex) : 0;
 	}
 	uint64_t damaged = 0;
 	if (desc->local)
@@ -29,8 +31,10 @@ static int open_image(struct image **out, const struct view_options *opt,
 {
 	if (opt->find_image) {
 		int r = opt->find_image(opt->find_ctx, name, out);
+		char hex[DIGEST_HEX + 1];
+		digest_hex(hex, name);
 		if (r != -ENOENT)
-			return r < 0 ? err_sys(err, r, "load an image") : 0;
+			return r < 0 ? err_sys(err, r, "load image %s", hex) : 0;
 	}
 	return image_open(out, opt->layer.io, opt->images, name, err);
 }
@@ -90,6 +94,8 @@ int view_inode_below(const struct view *v, uint32_t from, uint64_t ino, struct a
 			continue;
 		if (li->dead)
 			return -ENOENT;
+		if (li->damaged && li->attr.mode == 0)
+			continue; /* its attributes here were lost, its content answers -EIO */
 		*out = li->attr;
 		return 0;
 	}

@@ -87,6 +87,9 @@ int view_map(const struct view *v, uint64_t ino, uint64_t off, uint64_t max, str
 /* As view_map, as if there were no layers above index `from`; the caller clips by their base_size. */
 int view_map_below(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, uint64_t max,
 		   struct view_run *out);
+/* As view_map_below, without references: good for as long as the owner's lock is held. */
+int view_map_peek(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, uint64_t max,
+		  struct view_run *out);
 void view_run_done(struct view_run *r);
 /* Reads the bytes of a run (r->e.len of them). -EIO with the object's name in err. No lock. */
 int view_run_read(struct store *store, const struct view_run *r, void *buf, struct err *err);

@@ -63,9 +63,8 @@ static int map_image(struct image *im, uint64_t ino, uint64_t off, uint64_t end,
 	return 0;
 }
 
-/* As view_map_below, without taking references. */
-static int map(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, uint64_t max,
-	       struct view_run *out)
+int view_map_peek(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, uint64_t max,
+		  struct view_run *out)
 {
 	uint64_t end;
 	if (__builtin_add_overflow(off, max, &end))
@@ -88,9 +87,8 @@ static int map(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, 
 			/* Whichever image the extent was made over: flattening puts another
 			 * below it, and what showed through to it then is the same there. */
 			out->image = v->image;
-			if (!v->image)
-				return -EIO;
-			out->e.image = image_info(v->image)->name;
+			if (v->image)
+				out->e.image = image_info(v->image)->name;
 			return 0;
 		}
 		if (e)
@@ -111,7 +109,7 @@ int view_map_below(const struct view *v, uint32_t from, uint64_t ino, uint64_t o
 		   struct view_run *out)
 {
 	struct view_run run;
-	int r = map(v, from, ino, off, max, &run);
+	int r = view_map_peek(v, from, ino, off, max, &run);
 	if (r < 0)
 		return r;
 	if (run.e.kind == EXTENT_DATA)
@@ -162,6 +160,8 @@ static int read_object(struct store *store, const struct digest *d, uint64_t src
 
 static int read_image(struct store *store, const struct view_run *run, char *buf, struct err *err)
 {
+	if (!run->image)
+		return err_set(err, -EIO, "an extent leads to an image that isn't there");
 	uint64_t at = run->e.src, end = at + run->e.len;
 	while (at < end) {
 		struct piece p;
@@ -218,7 +218,7 @@ ssize_t view_read(const struct view *v, uint64_t ino, void *buf, size_t n, uint6
 	n = (size_t)min_u64(min_u64(n, a.size - off), SSIZE_MAX);
 	for (size_t done = 0; done < n;) {
 		struct view_run run;
-		r = map(v, 0, ino, off + done, n - done, &run);
+		r = view_map_peek(v, 0, ino, off + done, n - done, &run);
 		if (r < 0)
 			return err_sys(err, r, "map inode %llu", (unsigned long long)ino);
 		r = view_run_read(v->store, &run, (char *)buf + done, err);
@@ -239,7 +239,7 @@ int view_seek(const struct view *v, uint64_t ino, uint64_t off, bool hole, uint6
 		return -ENXIO;
 	while (off < a.size) {
 		struct view_run run;
-		r = map(v, 0, ino, off, a.size - off, &run);
+		r = view_map_peek(v, 0, ino, off, a.size - off, &run);
 		if (r < 0)
 			return r;
 		if ((run.e.kind == EXTENT_ZERO) == hole) {

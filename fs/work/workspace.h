@@ -33,6 +33,7 @@ struct work_options {
 	const struct io *io;
 	uint64_t commit_ms;    /* background commit of dirty layers; 0: 5000; UINT64_MAX: never */
 	size_t cache_bytes;    /* of the store */
+	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
 };
 /* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
  * serves it. One background thread commits dirty layers and trims idle memory. */
@@ -42,6 +43,9 @@ void work_close(struct work *w); /* all workspaces were closed */
 struct store *work_store(struct work *w);
 /* Options to open views of this root's stacks elsewhere in the process, sharing loaded layers. */
 void work_view_options(struct work *w, struct view_options *out);
+/* Gives back memory and descriptors that nobody needs just now (done by itself after 5 s
+ * without an operation). */
+void work_trim(struct work *w);
 /* Removes layers and workspace folders that nothing refers to any more. Only before any
  * workspace is open. `known` tells whether a workspace id is wanted. */
 int work_sweep(struct work *w, bool (*known)(void *ctx, const char *id), void *ctx,
@@ -60,6 +64,7 @@ struct ws_usage {
 	uint64_t layers;            /* in the stack, the active one counted */
 	uint64_t memory_bytes;
 	uint64_t file_count;        /* inodes that the workspace shows, about */
+	uint64_t damaged;           /* records that were found lost when it was opened */
 };
 
 /* A new workspace on `base` (NULL: empty, its root owned by uid, gid with mode 0755).
@@ -84,7 +89,11 @@ int ws_seal(struct ws *ws, struct stack *out, struct err *err);
  * The caller frees. 0 or -ENOMEM. (gc marks by it, flattening starts from it.) */
 int ws_stack(struct ws *ws, struct stack *out);
 /* Replaces the lower part of the stack, `n` layers from the bottom and the image, which
- * must be those of `old`, by `with` (same tree: flattened or saved). */
+ * must be those of `old`, by `with` (same tree: flattened or saved).
+ * -EAGAIN: the image changes, and a layer above (the active one too) has an IMAGE extent that was
+ * copied from another extent of kind IMAGE and not straight from the image. Its source may
+ * have been overwritten since, so the new image needn't have those bytes at that place: the
+ * caller seals, flattens that layer too, and tries again. */
 int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
 	       struct err *err);
 /* Turns the workspace, in place, into what `to` shows. The generation of an inode whose

@@ -1,0 +1,124 @@
+#include "fs/work/quota.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "fs/work/inos.h"
+
+int quota_check(const struct quota *q, int64_t bytes, int64_t inodes)
+{
+	if (bytes > 0 && q->limits.bytes) {
+		int64_t limit = q->limits.bytes > INT64_MAX ? INT64_MAX : (int64_t)q->limits.bytes;
+		int64_t used = q->bytes + q->reserved;
+		if (used > limit || bytes > limit - used)
+			return -EDQUOT;
+	}
+	if (inodes > 0 && q->limits.inodes) {
+		int64_t limit = q->limits.inodes > INT64_MAX ? INT64_MAX : (int64_t)q->limits.inodes;
+		if (q->inodes > limit || inodes > limit - q->inodes)
+			return -EDQUOT;
+	}
+	return 0;
+}
+
+int64_t quota_clip(uint64_t off, uint64_t len, uint64_t size)
+{
+	uint64_t end = off + len, block_end = (size + LAYER_BLOCK - 1) / LAYER_BLOCK * LAYER_BLOCK;
+	uint64_t n = 0;
+	if (off < size)
+		n += (end < size ? end : size) - off;
+	if (end > block_end)
+		n += end - (off > block_end ? off : block_end);
+	return (int64_t)n;
+}
+
+int quota_content(const struct view *v, uint32_t own, uint64_t ino, uint64_t from, uint64_t to,
+		  uint64_t size, int64_t *out)
+{
+	/* Only the own layers: what they leave open is a hole here. */
+	struct view mine = { .layers = v->layers, .nlayers = own, .image = NULL };
+	/* The stack's image, for extents that lead into it. */
+	int64_t sum = 0;
+	for (uint64_t off = from; off < to;) {
+		struct view_run run;
+		int r = view_map_peek(&mine, 0, ino, off, to - off, &run);
+		if (r == -ENOENT)
+			break;
+		if (r < 0)
+			return r;
+		if (run.e.kind != EXTENT_ZERO)
+			sum += quota_clip(run.e.off, run.e.len, size);
+		else if (run.index == VIEW_NOWHERE && run.e.len == to - off)
+			break;
+		off += run.e.len;
+	}
+	*out = sum;
+	return 0;
+}
+
+/* Whether the record isn't hidden by a layer above index `i`. */
+static bool shows(const struct view *v, uint32_t i, uint64_t ino, const struct layer_xattr *x)
+{
+	for (uint32_t k = 0; k < i; k++) {
+		const struct layer_inode *li = layer_inode(v->layers[k], ino);
+		if (li && layer_xattr(li, x->name, x->name_len))
+			return false;
+	}
+	return !x->removed;
+}
+
+int quota_xattrs(const struct view *v, uint32_t own, uint64_t ino, int64_t *out)
+{
+	int64_t sum = 0;
+	for (uint32_t i = 0; i < own; i++) {
+		const struct layer_inode *li = layer_inode(v->layers[i], ino);
+		if (!li)
+			continue;
+		if (li->dead)
+			break;
+		for (const struct layer_xattr *x = li->xattrs; x; x = x->next)
+			if (shows(v, i, ino, x))
+				sum += (int64_t)x->name_len + x->value_len;
+	}
+	*out = sum;
+	return 0;
+}
+
+int quota_count(const struct view *v, uint32_t own, const struct quota *q, int64_t *bytes,
+		int64_t *inodes, int (*differs)(void *ctx, const struct attr *a, int64_t want),
+		void *ctx)
+{
+	auto_inos s = { 0 };
+	int r = inos_add_layers(&s, v, own, false);
+	if (r < 0)
+		return r;
+	inos_sort(&s);
+	int64_t nbytes = 0, ninodes = 0;
+	for (size_t i = 0; i < s.n; i++) {
+		struct attr a;
+		r = view_inode(v, s.v[i], &a);
+		if (r == -ENOENT)
+			continue;
+		if (r < 0)
+			return r;
+		ninodes += a.ino >= q->birth_ino;
+		int64_t content = 0, xattrs = 0;
+		if (S_ISREG(a.mode))
+			r = quota_content(v, own, a.ino, 0, UINT64_MAX, a.size, &content);
+		if (r == 0)
+			r = quota_xattrs(v, own, a.ino, &xattrs);
+		if (r < 0)
+			return r;
+		int64_t want = content + xattrs;
+		int64_t have = a.own_tag == q->tag ? (int64_t)a.own_bytes : 0;
+		if (differs && want != have) {
+			r = differs(ctx, &a, want);
+			if (r != 0)
+				return r;
+		}
+		nbytes += want;
+	}
+	*bytes = nbytes;
+	*inodes = ninodes;
+	return 0;
+}

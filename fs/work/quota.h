@@ -1,0 +1,49 @@
+/* What a workspace is charged for.
+ *
+ * Bytes: of each inode that the workspace has written to (attr.own_tag is the workspace's
+ * tag), attr.own_bytes:
+ *   - the bytes of its extents in the workspace's own layers (those above ws_file.foreign,
+ *     not hidden, not ZERO), clipped at the end of the file; what lies in whole blocks
+ *     behind the end (fallocate with KEEP_SIZE) counts too;
+ *   - names and values of its xattrs in those layers.
+ * So a write to a shared file charges the blocks that it copies, appending charges byte for byte,
+ * a hole and what the workspace was made from charge nothing. What copy_file_range shares counts
+ * as if it were copied.
+ * Inodes: those whose number is not below ws_file.birth_ino.
+ *
+ * Once own layers were flattened, their extents can't be told from foreign ones any more: rewriting
+ * such content charges it once more, up to all that the file holds.
+ *
+ * All is state, not history: quota_count finds the same numbers from the layers. */
+#ifndef BOUGH_WORK_QUOTA_H
+#define BOUGH_WORK_QUOTA_H
+
+#include "fs/work/view.h"
+#include "fs/work/workspace.h"
+
+struct quota {
+	uint64_t tag, birth_ino;
+	struct ws_limits limits;
+	int64_t bytes, inodes;   /* in use now */
+	int64_t reserved;        /* bytes of writes that are under way */
+	int64_t base_bytes, base_inodes; /* when the active layer was new: its journal counts from there */
+};
+
+/* 0, or -EDQUOT when so much more would be over a limit. Less than before is always right. */
+int quota_check(const struct quota *q, int64_t bytes, int64_t inodes);
+
+/* Of the `own` topmost layers: bytes charged for [from, to) of an inode of that size. */
+int quota_content(const struct view *v, uint32_t own, uint64_t ino, uint64_t from, uint64_t to,
+		  uint64_t size, int64_t *out);
+/* Bytes charged for its xattrs. */
+int quota_xattrs(const struct view *v, uint32_t own, uint64_t ino, int64_t *out);
+/* How many of the bytes [off, off + len), all of them data, are charged in a file of that size. */
+int64_t quota_clip(uint64_t off, uint64_t len, uint64_t size);
+
+/* Counts everything anew. `differs` (NULL allowed) is called for each inode whose attr.own_bytes
+ * isn't what it should be; a return other than 0 ends the count. */
+int quota_count(const struct view *v, uint32_t own, const struct quota *q, int64_t *bytes,
+		int64_t *inodes, int (*differs)(void *ctx, const struct attr *a, int64_t want),
+		void *ctx);
+
+#endif

@@ -1,0 +1,201 @@
+#include "fs/work/ws_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "fs/base/cleanup.h"
+
+static const char MAGIC[8] = "BOUGHWS1";
+enum {
+	FLAG_FLATTENED = 1,
+	FLAG_DURABLE = 2,
+	TRAILER_BYTES = 8, /* XXH3 of all before it */
+};
+
+void ws_file_done(struct ws_file *f)
+{
+	stack_done(&f->stack);
+	free(f->pins);
+	*f = (struct ws_file){ 0 };
+}
+
+int ws_file_copy(struct ws_file *out, const struct ws_file *in)
+{
+	struct ws_file f = *in;
+	f.pins = NULL;
+	f.stack = (struct stack){ 0 };
+	int r = stack_copy(&f.stack, &in->stack);
+	if (r < 0)
+		return r;
+	if (in->npins > 0) {
+		f.pins = malloc(in->npins * sizeof(*f.pins));
+		if (!f.pins) {
+			stack_done(&f.stack);
+			return -ENOMEM;
+		}
+		memcpy(f.pins, in->pins, in->npins * sizeof(*f.pins));
+	}
+	*out = f;
+	return 0;
+}
+
+bool ws_file_pins(const struct ws_file *f, const struct layer_id *id)
+{
+	for (uint32_t i = 0; i < f->npins; i++)
+		if (memcmp(&f->pins[i], id, sizeof(*id)) == 0)
+			return true;
+	return false;
+}
+
+int ws_file_pin(struct ws_file *f, const struct layer_id *id)
+{
+	if (ws_file_pins(f, id))
+		return 0;
+	if (f->npins >= WS_PINS_MAX)
+		return -ENOMEM;
+	struct layer_id *more = realloc(f->pins, (f->npins + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	f->pins = more;
+	f->pins[f->npins++] = *id;
+	return 0;
+}
+
+/* ---- bytes ---- */
+
+void ws_file_encode(const struct ws_file *f, struct buf *out)
+{
+	size_t start = out->len;
+	buf_add(out, MAGIC, sizeof(MAGIC));
+	buf_u64(out, f->seq);
+	buf_u64(out, f->tag);
+	buf_u64(out, f->birth_ino);
+	buf_u64(out, f->limit_bytes);
+	buf_u64(out, f->limit_inodes);
+	buf_u64(out, (uint64_t)f->base_bytes);
+	buf_u64(out, (uint64_t)f->base_inodes);
+	buf_u64(out, f->files);
+	buf_u32(out, f->foreign);
+	buf_u16(out, f->gen);
+	buf_u16(out, (uint16_t)((f->flattened ? FLAG_FLATTENED : 0) |
+				(f->durable ? FLAG_DURABLE : 0)));
+	buf_add(out, f->boot, sizeof(f->boot));
+	buf_add(out, &f->active, sizeof(f->active));
+	buf_u32(out, f->npins);
+	for (uint32_t i = 0; i < f->npins; i++)
+		buf_add(out, &f->pins[i], sizeof(f->pins[i]));
+	stack_encode(&f->stack, out); /* to the end, but for the sum */
+	if (!out->failed)
+		buf_u64(out, hash_xxh3(out->data + start, out->len - start, 0));
+}
+
+static int decode_pins(struct ws_file *f, struct cur *c)
+{
+	uint32_t n = cur_u32(c);
+	if (n > WS_PINS_MAX)
+		return -EBADMSG;
+	const uint8_t *p = cur_take(c, (size_t)n * sizeof(struct layer_id));
+	if (!p || n == 0)
+		return p || n == 0 ? 0 : -EBADMSG;
+	f->pins = malloc(n * sizeof(*f->pins));
+	if (!f->pins)
+		return -ENOMEM;
+	memcpy(f->pins, p, n * sizeof(*f->pins));
+	f->npins = n;
+	return 0;
+}
+
+int ws_file_decode(struct ws_file *out, const void *data, size_t len)
+{
+	auto_ws_file f = { 0 };
+	if (len < sizeof(MAGIC) + TRAILER_BYTES || memcmp(data, MAGIC, sizeof(MAGIC)) != 0)
+		return -EBADMSG;
+	len -= TRAILER_BYTES;
+	if (le_get64((const uint8_t *)data + len) != hash_xxh3(data, len, 0))
+		return -EBADMSG;
+	struct cur c = cur_init(data, len);
+	(void)cur_take(&c, sizeof(MAGIC));
+	f.seq = cur_u64(&c);
+	f.tag = cur_u64(&c);
+	f.birth_ino = cur_u64(&c);
+	f.limit_bytes = cur_u64(&c);
+	f.limit_inodes = cur_u64(&c);
+	f.base_bytes = (int64_t)cur_u64(&c);
+	f.base_inodes = (int64_t)cur_u64(&c);
+	f.files = cur_u64(&c);
+	f.foreign = cur_u32(&c);
+	f.gen = cur_u16(&c);
+	uint16_t flags = cur_u16(&c);
+	f.flattened = flags & FLAG_FLATTENED;
+	f.durable = flags & FLAG_DURABLE;
+	const uint8_t *p = cur_take(&c, sizeof(f.boot));
+	if (p)
+		memcpy(f.boot, p, sizeof(f.boot));
+	p = cur_take(&c, sizeof(f.active));
+	if (p)
+		memcpy(&f.active, p, sizeof(f.active));
+	int r = decode_pins(&f, &c);
+	if (r < 0)
+		return r;
+	if (c.bad || (flags & ~(FLAG_FLATTENED | FLAG_DURABLE)) || f.tag == 0)
+		return -EBADMSG;
+	r = stack_decode(&f.stack, c.p, cur_left(&c));
+	if (r < 0)
+		return r;
+	if (f.foreign > f.stack.nlayers)
+		return -EBADMSG;
+	*out = f;
+	f = (struct ws_file){ 0 };
+	return 0;
+}
+
+/* ---- the folder ---- */
+
+static int load_one(struct ws_file *out, const struct io *io, int dir, const char *name,
+		    struct err *err)
+{
+	void *data = NULL;
+	size_t len = 0;
+	int r = io_slurp(io, dir, name, WS_FILE_MAX, &data, &len, err);
+	if (r < 0)
+		return r;
+	r = ws_file_decode(out, data, len);
+	free(data);
+	return r < 0 ? err_sys(err, r, "%s", name) : 0;
+}
+
+int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
+		 const char *id, struct err *err)
+{
+	io = io ? io : &io_host;
+	char path[PATH_MAX];
+	int len = snprintf(path, sizeof(path), "%s/ws/%s", root, id);
+	if (len < 0 || (size_t)len >= sizeof(path))
+		return err_set(err, -ENAMETOOLONG, "the path of workspace %s is too long", id);
+	int dir = io->open(io->ctx, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	if (dir < 0)
+		return err_sys(err, dir, "workspace %s", id);
+	struct ws_file a = { 0 }, b = { 0 };
+	int ra = load_one(&a, io, dir, "stack", err);
+	int rb = load_one(&b, io, dir, "stack.new", ra < 0 ? NULL : err);
+	(void)io->close(io->ctx, dir); /* only read */
+	if (ra == 0 && rb == 0 && b.seq <= a.seq) {
+		ws_file_done(&b); /* what became durable since */
+		rb = -ENOENT;
+	}
+	unsigned have = 0;
+	if (rb == 0)
+		out[have++] = b;
+	if (ra == 0)
+		out[have++] = a;
+	*n = have;
+	if (have > 0)
+		return 0;
+	if (ra == -ENOENT && rb != -ENOENT)
+		ra = rb;
+	if (ra == -ENOENT)
+		return err_set(err, -EBADMSG, "workspace %s has no stack file", id);
+	return err_prefix(err, ra, "workspace %s", id);
+}

@@ -1,0 +1,260 @@
+/* The insides of struct work and struct ws, for work.c, workspace.c and ws_*.c.
+ *
+ * Locks, outer first:
+ *   work.list_lock   the list of open workspaces, and which ids are busy
+ *   ws.admin         one fork, seal, replace, restore, change of limits at a time
+ *   ws.gate          shared by every operation; exclusive: the stack is swapped. Writers first, so
+ *                    nothing may take it shared twice.
+ *   ws.publish       writing of the workspace's durable stack file
+ *   ws.stripes       by inode: shared by who reads a content, exclusive for who changes it; of
+ *                    two, the lower index first
+ *   ws.meta          shared: looks at the index; exclusive: changes it, and ws.quota, ws.files
+ *   ws.orphan_lock, node_shard.lock, the registry's, work.ino_lock: innermost
+ *
+ * What changes when:
+ *   view, file        gate exclusive (file also under admin alone: limits)
+ *   attr.size, extents of an inode      its stripe exclusive, and meta exclusive
+ *   all else of inodes, names, xattrs   meta exclusive */
+#ifndef BOUGH_WORK_WS_IMPL_H
+#define BOUGH_WORK_WS_IMPL_H
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/u64map.h"
+#include "fs/work/ino.h"
+#include "fs/work/quota.h"
+#include "fs/work/registry.h"
+#include "fs/work/workspace.h"
+#include "fs/work/ws_file.h"
+
+enum {
+	WS_STRIPES = 32,
+	WS_SHARDS = 8,
+	WS_LINK_MAX = 65000, /* names of one inode, as ext4's */
+	COMMIT_MS_DEFAULT = 5000,
+	IDLE_MS = 5000,      /* without an operation for so long, memory is given back */
+	IO_PIECE = 1 << 20,  /* bytes copied at a time where a buffer is needed */
+};
+#define WS_FILE_SIZE_MAX ((uint64_t)INT64_MAX - LAYER_BLOCK)
+
+struct work {
+	const struct io *io;
+	char *root, *images;
+	int root_fd, lock_fd, ws_fd;
+	struct store *store;
+	struct registry *registry;
+	uint64_t commit_ms;
+	uint8_t boot[16];
+
+	pthread_mutex_t ino_lock;
+	uint64_t ino_next, ino_end; /* reserved and not given out */
+
+	pthread_mutex_t list_lock;
+	pthread_cond_t list_cond;   /* a workspace's `visits` went down; or stop */
+	struct ws *list;
+	bool stop, has_thread;
+	pthread_t thread;
+};
+
+/* References of the kernel: node -> count, for nodes of one shard. */
+struct node_shard {
+	pthread_mutex_t lock;
+	struct u64map map; /* the count, as a pointer */
+};
+
+struct ws {
+	struct work *work;
+	struct ws *next;
+	unsigned visits; /* the background thread is at it; under list_lock */
+	char id[WS_ID_MAX + 1];
+
+	pthread_mutex_t admin, publish;
+	pthread_rwlock_t gate, meta;
+	pthread_rwlock_t stripes[WS_STRIPES];
+
+	struct view view;     /* layers[0] is the active one */
+	struct ws_file file;  /* as on disk; base_* of the present active layer */
+	_Atomic uint64_t durable_seq; /* of the durable stack file; changed under publish */
+	_Atomic bool folder_durable;  /* its name in ROOT/ws; changed under publish */
+	struct quota quota;
+	int64_t files;        /* inodes made less inodes gone, since the active layer was new */
+	uint64_t damaged;     /* records lost in its layers */
+	_Atomic uint16_t gen; /* the highest generation shown */
+	_Atomic bool touched; /* an operation came since the background thread looked */
+
+	struct node_shard nodes[WS_SHARDS];
+	pthread_mutex_t orphan_lock;
+	struct u64map orphans;      /* inodes with nlink 0 that are kept: ino -> the ws itself */
+	_Atomic size_t norphans;
+};
+
+/* ---- work.c ---- */
+
+int work_ino(struct work *w, uint64_t *ino); /* a number nobody has: 0, -ENOSPC, -EIO … */
+/* A number above all that have been reserved by anybody so far, next to be given out. */
+int work_birth(struct work *w, uint64_t *ino, struct err *err);
+/* Puts the workspace on the list. -EBUSY: one of that id is open. */
+int work_add(struct work *w, struct ws *ws);
+void work_remove(struct work *w, struct ws *ws); /* waits until the background thread is off it */
+bool work_has(struct work *w, const char *id);
+int ws_id_check(const char *id, struct err *err);
+
+/* Options for making and opening active layers. */
+void work_layer_options(struct work *w, struct layer_options *out);
+
+/* ---- ws_open.c: life on disk ---- */
+
+/* Writes `stack.new`: what it says counts from now on, though not after power loss. */
+int ws_publish(struct work *w, const char *id, const struct ws_file *f, struct err *err);
+/* Makes a folder with that file in it. -EEXIST; nothing is left when it fails. */
+int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, struct err *err);
+int ws_drop_folder(struct work *w, const char *id, struct err *err);
+/* A workspace in memory, on that view and that file (both are taken over on success) and on
+ * the list. -EBUSY: one of that id is there. */
+int ws_new(struct ws **out, struct work *w, const char *id, struct view *view,
+	   struct ws_file *file, struct err *err);
+void ws_free(struct ws *ws); /* off the list, references given back */
+/* Everything acknowledged so far is durable. Holds the gate only for a moment. */
+int ws_commit(struct ws *ws, struct err *err);
+bool ws_is_dirty(struct ws *ws);
+
+/* ---- workspace.c ---- */
+
+/* Everything of a new workspace on `base` but its folder: a view with a new active layer on
+ * top and the file that says so, both the caller's; what the file names is named in the registry. */
+int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits *limits,
+	       struct view *view, struct ws_file *file, struct err *err);
+
+/* ---- ws_op.c: what operations are made of ---- */
+
+static inline uint64_t ino_of(uint64_t node)
+{
+	return node & INO_MAX;
+}
+static inline uint32_t own_layers(const struct ws *ws) /* of the view, from the top */
+{
+	return ws->view.nlayers - ws->file.foreign;
+}
+static inline struct layer *active(const struct ws *ws)
+{
+	return ws->view.layers[0];
+}
+void ws_enter(struct ws *ws);  /* gate shared */
+void ws_leave(struct ws *ws);
+void meta_read(struct ws *ws);
+void meta_write(struct ws *ws);
+void meta_done(struct ws *ws);
+void stripe_read(struct ws *ws, uint64_t ino);
+void stripe_write(struct ws *ws, uint64_t ino);
+void stripe_done(struct ws *ws, uint64_t ino);
+
+/* The inode of a node; the caller holds meta. -ESTALE: gone, or another generation. */
+int ws_get(struct ws *ws, uint64_t node, struct attr *out);
+int ws_get_dir(struct ws *ws, uint64_t node, struct attr *out);     /* -ENOTDIR; -ENOENT: removed */
+int ws_get_regular(struct ws *ws, uint64_t node, struct attr *out); /* -EISDIR, -EINVAL */
+
+/* The kernel's references. node_ref: 0 or -ENOMEM. */
+int node_ref(struct ws *ws, const struct attr *a);
+uint64_t node_unref(struct ws *ws, uint64_t node, uint64_t n); /* how many are left */
+uint64_t node_refs(struct ws *ws, uint64_t node);
+
+struct timespec ws_now(void);
+
+/* One operation's change: a txn and what it does to the usage. Under meta exclusive
+ * from op_begin to op_commit. */
+struct op {
+	struct ws *ws;
+	struct txn t;
+	struct timespec now;
+	int64_t bytes, inodes, files;
+	int error; /* of a build call; op_commit returns it */
+	const char *xattr; /* to be removed once the inode has its record; borrowed */
+	size_t xattr_len;
+	bool xattr_hide;
+};
+void op_begin(struct op *op, struct ws *ws, uint64_t ino, const struct caller *c);
+/* The inode's new version. On its first in this layer, what the copy hides is accounted for. */
+void op_inode(struct op *op, struct attr *a);
+/* As op_inode, with a base_size that is lower than the present one. */
+void op_inode_size(struct op *op, struct attr *a, uint64_t base_size);
+void op_new_inode(struct op *op, struct attr *a);
+/* The inode goes: its names are gone and nobody holds it. */
+void op_dead(struct op *op, const struct attr *a);
+/* Its last name is gone: kept as an orphan while the kernel holds it, else dead. */
+void op_unlinked(struct op *op, struct attr *a);
+void op_dirent_del(struct op *op, uint64_t dir, uint64_t cookie);
+/* Removes an xattr that shows (-ENODATA); at most one in an op. *a is changed accordingly, and
+ * op_inode must follow, which writes both. The name is borrowed until then. */
+int op_xattr_del(struct op *op, struct attr *a, const char *name, size_t name_len);
+/* Clears suid, sgid, capabilities in *a. */
+void op_kill_priv(struct op *op, struct attr *a);
+void op_own(struct op *op, struct attr *a, int64_t bytes); /* own_bytes changes by that */
+int op_commit(struct op *op); /* 0, or -errno: then nothing was done */
+/* What the lower layers count of the inode in this layer. */
+int ws_base_size(const struct ws *ws, const struct attr *a, uint64_t *base_size);
+
+void orphan_add(struct ws *ws, uint64_t ino); /* memory short: it stays until the next open */
+bool orphan_del(struct ws *ws, uint64_t ino);
+/* Ends the orphan when it is one and nobody holds it. Under meta exclusive. */
+void orphan_reap(struct ws *ws, uint64_t ino, uint64_t node);
+
+/* Moves atime by relatime's rule; takes meta itself. */
+void ws_accessed(struct ws *ws, uint64_t node, const struct attr *a);
+
+/* ---- ws_read.c: gate shared, the stripe held ---- */
+
+/* Up to n bytes, clipped by the size; *a: the inode as it was. */
+ssize_t content_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off,
+		     struct attr *a);
+/* Exactly n bytes of an inode of that size; zeros behind its end. */
+int content_read_full(struct ws *ws, uint64_t ino, uint64_t size, void *buf, size_t n,
+		      uint64_t off);
+
+/* ---- ws_write.c: gate shared, the stripe exclusive ---- */
+
+/* A change of content: planned under meta (space and quota), its bytes moved outside it,
+ * committed under meta. All that is asked for happens, or nothing. */
+struct change {
+	enum {
+		CHANGE_WRITE,    /* [off, off + n) gets the bytes of buf */
+		CHANGE_RESIZE,   /* the file ends at off */
+		CHANGE_ALLOCATE, /* the holes in [off, off + n) get space that reads as zeros */
+		CHANGE_PUNCH,    /* [off, off + n) becomes a hole, but for parts of blocks */
+	} what;
+	uint64_t off, n;
+	const void *buf;
+	bool keep_size;  /* ALLOCATE, PUNCH: the file doesn't grow */
+	bool kill_suid;
+	/* Changes *a too, before it is put; NULL: nothing. */
+	int (*also)(struct op *op, struct attr *a, void *ctx);
+	void *ctx;
+};
+/* *a (NULL allowed): the inode afterwards. */
+int content_change(struct ws *ws, uint64_t node, const struct change *ch, const struct caller *c,
+		   struct attr *a);
+/* Bytes of [from, to) that are no hole. Under meta. */
+int content_data_bytes(struct ws *ws, uint64_t ino, uint64_t from, uint64_t to, uint64_t *out);
+
+static inline uint64_t block_floor(uint64_t n)
+{
+	return n & ~(uint64_t)(LAYER_BLOCK - 1);
+}
+static inline uint64_t block_ceil(uint64_t n)
+{
+	return block_floor(n + LAYER_BLOCK - 1);
+}
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+#endif

@@ -1,0 +1,453 @@
+/* A workspace's life on disk: its folder, its stack file, opening, committing. */
+#include "fs/work/ws_impl.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/work/inos.h"
+
+int ws_id_check(const char *id, struct err *err)
+{
+	size_t n = strlen(id);
+	if (n == 0 || n > WS_ID_MAX ||
+	    strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_") != n)
+		return err_set(err, -EINVAL, "'%.60s' is no workspace id", id);
+	return 0;
+}
+
+/* ---- the file ---- */
+
+static int publish_at(struct work *w, const char *folder, const char *name,
+		      const struct ws_file *f, bool durable, struct err *err)
+{
+	auto_buf b = { 0 };
+	struct ws_file g = *f; /* borrows what f holds */
+	g.durable = durable;
+	memcpy(g.boot, w->boot, sizeof(g.boot));
+	ws_file_encode(&g, &b);
+	if (b.failed)
+		return err_set(err, -ENOMEM, "no memory");
+	int dir = w->io->open(w->io->ctx, w->ws_fd, folder, O_RDONLY | O_DIRECTORY, 0);
+	if (dir < 0)
+		return err_sys(err, dir, "open the folder of workspace %s", folder);
+	int r = io_publish(w->io, dir, name, b.data, b.len, durable, err);
+	(void)w->io->close(w->io->ctx, dir); /* nothing was written to it */
+	return r;
+}
+
+int ws_publish(struct work *w, const char *id, const struct ws_file *f, struct err *err)
+{
+	int r = publish_at(w, id, "stack.new", f, false, err);
+	return r < 0 ? err_prefix(err, r, "workspace %s", id) : 0;
+}
+
+int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, struct err *err)
+{
+	char tmp[WS_ID_MAX + 32];
+	uint64_t token;
+	random_bytes(&token, sizeof(token));
+	(void)snprintf(tmp, sizeof(tmp), IO_TMP_PREFIX "%s-%016llx", id,
+		       (unsigned long long)token);
+	int r = w->io->mkdir(w->io->ctx, w->ws_fd, tmp, 0700);
+	if (r < 0)
+		return err_sys(err, r, "make the folder of workspace %s", id);
+	r = publish_at(w, tmp, "stack", f, false, err);
+	if (r == 0) {
+		r = w->io->rename(w->io->ctx, w->ws_fd, tmp, w->ws_fd, id, RENAME_NOREPLACE);
+		if (r == -EEXIST)
+			(void)err_set(err, r, "workspace %s is there already", id);
+		else if (r < 0)
+			(void)err_sys(err, r, "make the folder of workspace %s", id);
+	}
+	if (r < 0)
+		(void)io_remove_tree(w->ws_fd, tmp, NULL); /* or a sweep takes it */
+	return r;
+}
+
+int ws_drop_folder(struct work *w, const char *id, struct err *err)
+{
+	char trash[WS_ID_MAX + 32];
+	uint64_t token;
+	random_bytes(&token, sizeof(token));
+	(void)snprintf(trash, sizeof(trash), IO_TMP_PREFIX "%s-%016llx", id,
+		       (unsigned long long)token);
+	int r = w->io->rename(w->io->ctx, w->ws_fd, id, w->ws_fd, trash, 0);
+	if (r < 0)
+		return err_sys(err, r, "remove the folder of workspace %s", id);
+	(void)io_remove_tree(w->ws_fd, trash, NULL); /* it is gone; a sweep takes what is left */
+	return 0;
+}
+
+/* ---- in memory ---- */
+
+static void ws_destroy(struct ws *ws)
+{
+	for (unsigned i = 0; i < WS_SHARDS; i++) {
+		u64map_done(&ws->nodes[i].map);
+		pthread_mutex_destroy(&ws->nodes[i].lock);
+	}
+	u64map_done(&ws->orphans);
+	for (unsigned i = 0; i < WS_STRIPES; i++)
+		pthread_rwlock_destroy(&ws->stripes[i]);
+	pthread_rwlock_destroy(&ws->gate);
+	pthread_rwlock_destroy(&ws->meta);
+	pthread_mutex_destroy(&ws->admin);
+	pthread_mutex_destroy(&ws->publish);
+	pthread_mutex_destroy(&ws->orphan_lock);
+	free(ws);
+}
+
+int ws_new(struct ws **out, struct work *w, const char *id, struct view *view,
+	   struct ws_file *file, struct err *err)
+{
+	struct ws *ws = calloc(1, sizeof(*ws));
+	if (!ws)
+		return err_set(err, -ENOMEM, "no memory for workspace %s", id);
+	ws->work = w;
+	(void)snprintf(ws->id, sizeof(ws->id), "%s", id);
+	pthread_rwlockattr_t ra;
+	pthread_rwlockattr_init(&ra);
+	pthread_rwlockattr_setkind_np(&ra, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&ws->gate, &ra);
+	pthread_rwlock_init(&ws->meta, &ra);
+	for (unsigned i = 0; i < WS_STRIPES; i++)
+		pthread_rwlock_init(&ws->stripes[i], &ra);
+	pthread_rwlockattr_destroy(&ra);
+	pthread_mutex_init(&ws->admin, NULL);
+	pthread_mutex_init(&ws->publish, NULL);
+	pthread_mutex_init(&ws->orphan_lock, NULL);
+	for (unsigned i = 0; i < WS_SHARDS; i++)
+		pthread_mutex_init(&ws->nodes[i].lock, NULL);
+	ws->quota = (struct quota){
+		.tag = file->tag,
+		.birth_ino = file->birth_ino,
+		.limits = { file->limit_bytes, file->limit_inodes },
+		.base_bytes = file->base_bytes,
+		.base_inodes = file->base_inodes,
+	};
+	int64_t bytes, inodes;
+	layer_usage(view->layers[0], &bytes, &inodes);
+	ws->quota.bytes = file->base_bytes + bytes;
+	ws->quota.inodes = file->base_inodes + inodes;
+	ws->files = inodes;
+	ws->gen = file->gen;
+	int r = registry_use(w->registry, view, 1);
+	if (r == 0) {
+		r = work_add(w, ws);
+		if (r < 0)
+			registry_unuse(w->registry, view, 1);
+	}
+	if (r < 0) {
+		ws_destroy(ws);
+		return r == -EBUSY ? err_set(err, r, "workspace %s is open already", id) :
+				     err_sys(err, r, "open workspace %s", id);
+	}
+	ws->view = *view;
+	ws->file = *file;
+	*view = (struct view){ 0 };
+	*file = (struct ws_file){ 0 };
+	*out = ws;
+	return 0;
+}
+
+void ws_free(struct ws *ws)
+{
+	work_remove(ws->work, ws);
+	registry_unuse(ws->work->registry, &ws->view, 1);
+	view_done(&ws->view);
+	ws_file_done(&ws->file);
+	ws_destroy(ws);
+}
+
+/* ---- committing ---- */
+
+bool ws_is_dirty(struct ws *ws)
+{
+	pthread_rwlock_rdlock(&ws->gate); /* not ws_enter: this is no use of it */
+	bool dirty = layer_is_dirty(active(ws)) || !atomic_load(&ws->folder_durable) ||
+		     atomic_load(&ws->durable_seq) < ws->file.seq;
+	pthread_rwlock_unlock(&ws->gate);
+	return dirty;
+}
+
+static int commit_all(struct ws *ws, const struct view *v, const struct ws_file *f,
+		      struct err *err)
+{
+	struct work *w = ws->work;
+	int r = 0;
+	for (uint32_t i = v->nlayers; i > 1 && r == 0; i--) {
+		struct layer *l = v->layers[i - 1];
+		if (!layer_is_local(l) || registry_is_durable(w->registry, layer_id(l)))
+			continue;
+		r = layer_commit(l, err);
+		if (r == 0)
+			registry_set_durable(w->registry, layer_id(l));
+	}
+	if (r == 0)
+		r = layer_commit(v->layers[0], err);
+	if (r == 0 && atomic_load(&ws->durable_seq) < f->seq) {
+		r = publish_at(w, ws->id, "stack", f, true, err);
+		if (r == 0)
+			atomic_store(&ws->durable_seq, f->seq);
+	}
+	if (r == 0 && !atomic_load(&ws->folder_durable)) {
+		r = w->io->fsync(w->io->ctx, w->ws_fd);
+		if (r < 0)
+			(void)err_sys(err, r, "sync %s/ws", w->root);
+		else
+			atomic_store(&ws->folder_durable, true);
+	}
+	return r;
+}
+
+int ws_commit(struct ws *ws, struct err *err)
+{
+	struct view v;
+	struct ws_file f = { 0 };
+	pthread_rwlock_rdlock(&ws->gate);
+	bool all = atomic_load(&ws->durable_seq) < ws->file.seq ||
+		   !atomic_load(&ws->folder_durable);
+	struct layer *top = layer_ref(active(ws));
+	int r = all ? view_copy(&v, &ws->view) : 0;
+	if (all && r == 0) {
+		r = ws_file_copy(&f, &ws->file);
+		if (r < 0)
+			view_done(&v);
+	}
+	pthread_rwlock_unlock(&ws->gate);
+	if (r < 0) {
+		layer_unref(top);
+		return err_sys(err, r, "sync workspace %s", ws->id);
+	}
+	if (all) {
+		pthread_mutex_lock(&ws->publish);
+		r = commit_all(ws, &v, &f, err);
+		pthread_mutex_unlock(&ws->publish);
+		view_done(&v);
+		ws_file_done(&f);
+	} else {
+		r = layer_commit(top, err);
+	}
+	layer_unref(top);
+	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
+}
+
+int ws_fsync(struct ws *ws, uint64_t node)
+{
+	if (!atomic_load_explicit(&ws->touched, memory_order_relaxed))
+		atomic_store_explicit(&ws->touched, true, memory_order_relaxed);
+	return ws_commit(ws, NULL);
+}
+
+/* ---- opening ---- */
+
+/* A new active layer above the one that was found sealed. */
+static int push_active(struct work *w, struct view *v, struct ws_file *f, struct err *err)
+{
+	struct layer_options lo;
+	struct layer *fresh = NULL;
+	int64_t bytes, inodes;
+	struct layer **layers = calloc(v->nlayers + 1, sizeof(*layers));
+	if (!layers)
+		return err_set(err, -ENOMEM, "no memory");
+	work_layer_options(w, &lo);
+	int r = layer_create(&fresh, &lo, err);
+	if (r == 0) {
+		r = stack_push(&f->stack, &f->active, true, NULL, 0);
+		if (r < 0) {
+			(void)err_sys(err, r, "put a layer on the stack");
+			(void)layer_remove(w->io, w->root, layer_id(fresh), NULL); /* or a sweep */
+			layer_unref(fresh);
+		}
+	}
+	if (r < 0) {
+		free(layers);
+		return r;
+	}
+	layer_usage(v->layers[0], &bytes, &inodes);
+	f->base_bytes += bytes;
+	f->base_inodes += inodes;
+	f->active = *layer_id(fresh);
+	f->seq++;
+	layers[0] = fresh;
+	memcpy(layers + 1, v->layers, v->nlayers * sizeof(*layers));
+	free(v->layers);
+	v->layers = layers;
+	v->nlayers++;
+	return 0;
+}
+
+/* The active layer, in front of the view's others. *fresh: it had to be made. */
+static int open_active(struct work *w, struct view *v, struct ws_file *f, bool *fresh,
+		       uint64_t *damaged, struct err *err)
+{
+	struct layer *top = NULL;
+	struct layer **layers = calloc(v->nlayers + 1, sizeof(*layers));
+	if (!layers)
+		return err_set(err, -ENOMEM, "no memory");
+	bool sealed = registry_is_sealed(w->registry, &f->active);
+	int r = registry_active(w->registry, &f->active, !sealed, &top, damaged, err);
+	/* A file that was never synced, from before the power went: nor was that layer. */
+	bool lost = (r == -ENOENT || r == -EBADMSG) && !f->durable &&
+		    memcmp(f->boot, w->boot, sizeof(f->boot)) != 0;
+	if (lost) {
+		struct layer_options lo;
+		work_layer_options(w, &lo);
+		r = layer_create(&top, &lo, err);
+		if (r == 0) {
+			f->active = *layer_id(top);
+			f->seq++;
+			*fresh = true;
+		}
+	}
+	if (r < 0) {
+		free(layers);
+		return r;
+	}
+	layers[0] = top;
+	memcpy(layers + 1, v->layers, v->nlayers * sizeof(*layers));
+	free(v->layers);
+	v->layers = layers;
+	v->nlayers++;
+	if (!sealed && !layer_is_sealed(top))
+		return 0;
+	*fresh = true;
+	return push_active(w, v, f, err);
+}
+
+static int open_version(struct ws **out, struct work *w, const char *id, struct ws_file *f,
+			struct err *err)
+{
+	struct view_options vo;
+	struct view v = { 0 };
+	struct ws_file before = { 0 };
+	bool fresh = false;
+	uint64_t damaged = 0;
+	registry_options(w->registry, &vo);
+	int r = ws_file_copy(&before, f);
+	if (r < 0)
+		return err_sys(err, r, "open workspace %s", id);
+	r = view_open(&v, &vo, &f->stack, err);
+	if (r == 0)
+		r = open_active(w, &v, f, &fresh, &damaged, err);
+	if (r == 0 && fresh) {
+		r = registry_name(w->registry, f);
+		if (r < 0)
+			(void)err_sys(err, r, "open workspace %s", id);
+		if (r == 0) {
+			r = ws_publish(w, id, f, err);
+			registry_unname(w->registry, r < 0 ? f : &before);
+		}
+	}
+	if (r == 0)
+		r = ws_new(out, w, id, &v, f, err);
+	if (r == 0)
+		(*out)->damaged = damaged;
+	view_done(&v);
+	ws_file_done(&before);
+	return r;
+}
+
+/* ---- leftovers ---- */
+
+static int find_leftover(void *ctx, const struct layer_inode *li)
+{
+	return !li->dead && li->attr.nlink == 0 && li->attr.mode != 0 ?
+		       inos_add(ctx, li->attr.ino) : 0;
+}
+
+/* Ends the inodes without a name that the own layers still have: who held them is gone. */
+static int reap_leftovers(struct ws *ws)
+{
+	auto_inos found = { 0 };
+	int r = 0;
+	for (uint32_t i = 0; i < own_layers(ws) && r == 0; i++)
+		r = layer_each_inode(ws->view.layers[i], find_leftover, &found);
+	inos_sort(&found);
+	for (size_t i = 0; i < found.n && r == 0; i++) {
+		struct attr a;
+		struct op op;
+		if (view_inode(&ws->view, found.v[i], &a) < 0 || a.nlink > 0)
+			continue;
+		op_begin(&op, ws, a.ino, NULL);
+		op_dead(&op, &a);
+		r = op_commit(&op);
+	}
+	return r;
+}
+
+/* The journal lost records: what they said of the usage is found anew. */
+static int recount(struct ws *ws)
+{
+	int64_t bytes, inodes;
+	if (ws->file.flattened) /* then the counts can't be found; what the journal has is near */
+		return 0;
+	int r = quota_count(&ws->view, own_layers(ws), &ws->quota, &bytes, &inodes, NULL, NULL);
+	if (r == 0) {
+		ws->quota.bytes = bytes;
+		ws->quota.inodes = inodes;
+	}
+	return r;
+}
+
+int ws_open(struct ws **out, struct work *w, const char *id, struct err *err)
+{
+	struct ws_file f[2];
+	unsigned n = 0;
+	int r = ws_id_check(id, err);
+	if (r < 0)
+		return r;
+	if (work_has(w, id))
+		return err_set(err, -EBUSY, "workspace %s is open already", id);
+	r = ws_file_load(f, &n, w->io, w->root, id, err);
+	if (r < 0)
+		return r;
+	struct ws *ws = NULL;
+	uint64_t newest = f[0].seq;
+	r = open_version(&ws, w, id, &f[0], err);
+	if (r < 0 && r != -EBUSY && n > 1 && !f[0].durable &&
+	    memcmp(f[0].boot, w->boot, sizeof(w->boot)) != 0) {
+		/* Power was lost, and with it what the newer file names: the older one is whole. */
+		f[1].seq = newest + 1;
+		int r2 = registry_name(w->registry, &f[1]);
+		if (r2 == 0)
+			r2 = ws_publish(w, id, &f[1], err);
+		if (r2 == 0)
+			r2 = open_version(&ws, w, id, &f[1], err);
+		r = r2;
+	}
+	for (unsigned i = 0; i < n; i++)
+		ws_file_done(&f[i]);
+	if (r < 0)
+		return err_prefix(err, r, "open workspace %s", id);
+	if (ws->damaged)
+		r = recount(ws);
+	if (r == 0)
+		r = reap_leftovers(ws);
+	/* On a full disk leftovers stay until the next time. */
+	if (r < 0 && r != -ENOSPC) {
+		ws_free(ws);
+		return err_sys(err, r, "open workspace %s", id);
+	}
+	*out = ws;
+	return 0;
+}
+
+void ws_close(struct ws *ws)
+{
+	if (!ws)
+		return;
+	ws_forget_all(ws);
+	/* Nobody commits it later. What fails here is in the journal all the same, and a
+	 * layer that lost bytes says so when it is opened again. */
+	(void)ws_commit(ws, NULL);
+	ws_free(ws);
+}
+
+const char *ws_id(const struct ws *ws)
+{
+	return ws->id;
+}

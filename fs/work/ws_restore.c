@@ -1,0 +1,223 @@
+/* Restore in place: the workspace turns into what another stack shows, while it is mounted.
+ *
+ * A node id that the kernel holds must never come to mean other content. So an inode whose
+ * content or type differs, or that wasn't there, gets a generation that this workspace has
+ * never shown; one whose content is the same keeps the generation that it has. */
+#include "fs/work/ws_impl.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/work/diff.h"
+
+enum { INODES_A_TXN = 256 };
+
+struct changed_name {
+	uint64_t dir_node, child_node;
+	uint32_t text; /* place in restore.text */
+	uint8_t len;
+	bool removed;
+};
+
+struct restore {
+	struct ws *ws;
+	struct view view; /* to be: the active layer on top */
+	struct ws_file file;
+	uint16_t gen;     /* of what differs */
+	struct txn t;
+	bool open;        /* t holds something */
+	struct buf nodes, names, text; /* uint64_t, struct changed_name, bytes */
+};
+
+static int flush(struct restore *rs)
+{
+	if (!rs->open)
+		return 0;
+	rs->open = false;
+	return txn_commit(&rs->t);
+}
+
+/* The inode as the stack has it, but with that generation. */
+static int put_gen(struct restore *rs, const struct attr *now, uint16_t gen)
+{
+	struct attr a = *now;
+	a.gen = gen;
+	if (!rs->open)
+		txn_begin(&rs->t, rs->view.layers[0], a.ino);
+	rs->open = true;
+	txn_inode(&rs->t, &a, S_ISREG(a.mode) ? a.size : 0);
+	return rs->t.records >= INODES_A_TXN ? flush(rs) : 0;
+}
+
+static int add_name(struct restore *rs, uint64_t dir_node, const char *name, size_t len,
+		    bool removed, uint64_t child_node)
+{
+	if (rs->text.len > UINT32_MAX - NAME_MAX_BYTES)
+		return -E2BIG;
+	struct changed_name n = { dir_node, child_node, (uint32_t)rs->text.len, (uint8_t)len,
+				  removed };
+	buf_add(&rs->text, name, len);
+	buf_add(&rs->names, &n, sizeof(n));
+	return rs->text.failed || rs->names.failed ? -ENOMEM : 0;
+}
+
+/* The name by which the inode was last known, so that a look-up gives its new generation. */
+static int add_hinted_name(struct restore *rs, const struct attr *old)
+{
+	struct dirent_ref d;
+	struct attr dir;
+	const struct view *v = &rs->ws->view;
+	if (!old->parent_cookie || view_inode(v, old->parent, &dir) < 0 ||
+	    view_dirent_ceil(v, old->parent, old->parent_cookie, &d) < 0 ||
+	    d.cookie != old->parent_cookie || d.ino != old->ino)
+		return 0; /* the kernel finds out by -ESTALE */
+	return add_name(rs, node_of(&dir), d.name, d.name_len, false, node_of(old));
+}
+
+static int inode_differs(void *ctx, uint64_t ino, const struct attr *old, const struct attr *now,
+			 bool content)
+{
+	struct restore *rs = ctx;
+	int r = 0;
+	if (old) {
+		uint64_t node = node_of(old);
+		buf_add(&rs->nodes, &node, sizeof(node));
+		if (rs->nodes.failed)
+			return -ENOMEM;
+	}
+	if (!now || ino == INO_ROOT)
+		return 0;
+	if (!old || content)
+		r = put_gen(rs, now, rs->gen);
+	else if (old->gen != now->gen)
+		r = put_gen(rs, now, old->gen);
+	if (r == 0 && old && content)
+		r = add_hinted_name(rs, old);
+	return r;
+}
+
+static int name_differs(void *ctx, uint64_t dir, const char *name, size_t len, uint64_t old_child,
+			uint64_t new_child)
+{
+	struct restore *rs = ctx;
+	struct attr d, child;
+	const struct view *v = &rs->ws->view;
+	if (view_inode(v, dir, &d) < 0)
+		return 0; /* the kernel never saw that directory */
+	uint64_t node = 0, dir_node = node_of(&d);
+	if (old_child && view_inode(v, old_child, &child) == 0)
+		node = node_of(&child);
+	buf_add(&rs->nodes, &dir_node, sizeof(dir_node)); /* its list of names is cached */
+	if (rs->nodes.failed)
+		return -ENOMEM;
+	return add_name(rs, dir_node, name, len, new_child == 0, node);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Without locks: tells what the kernel must forget, each node once. */
+static void tell(const struct restore *rs, const struct ws_changes *changes)
+{
+	const struct changed_name *n = (const void *)rs->names.data;
+	for (size_t i = 0; i < rs->names.len / sizeof(*n); i++)
+		changes->name(changes->ctx, n[i].dir_node, (const char *)rs->text.data + n[i].text,
+			      n[i].len, n[i].removed, n[i].child_node);
+	uint64_t *node = (uint64_t *)rs->nodes.data;
+	size_t count = rs->nodes.len / sizeof(*node);
+	if (count > 0)
+		qsort(node, count, sizeof(*node), by_number);
+	for (size_t i = 0; i < count; i++)
+		if (i == 0 || node[i] != node[i - 1])
+			changes->node(changes->ctx, node[i]);
+}
+
+/* Under the gate: what differs, then the swap. */
+static int swap_trees(struct restore *rs, struct err *err)
+{
+	struct ws *ws = rs->ws;
+	struct view below = rs->view; /* borrows; without the new active layer */
+	below.layers++;
+	below.nlayers--;
+	rs->gen = (uint16_t)(ws->gen + 1);
+	if (rs->gen == 0) /* after 65,535 restores old handles may be taken for new ones */
+		rs->gen = 1;
+	struct diff_raw cb = { .inode = inode_differs, .name = name_differs, .ctx = rs };
+	int r = diff_raw(&ws->view, &below, &cb, err);
+	if (r == 0) {
+		r = flush(rs);
+		if (r < 0)
+			(void)err_sys(err, r, "write to the new layer");
+	}
+	if (r < 0) {
+		if (rs->open)
+			txn_drop(&rs->t);
+		return r;
+	}
+	rs->file.seq = ws->file.seq + 1;
+	rs->file.gen = rs->gen;
+	rs->file.limit_bytes = ws->file.limit_bytes;
+	rs->file.limit_inodes = ws->file.limit_inodes;
+	r = ws_publish(ws->work, ws->id, &rs->file, err);
+	if (r < 0)
+		return r;
+	struct view view = ws->view;
+	struct ws_file file = ws->file;
+	ws->view = rs->view;
+	ws->file = rs->file;
+	rs->view = view;
+	rs->file = file;
+	ws->gen = rs->gen;
+	ws->files = 0;
+	struct quota *q = &ws->quota;
+	q->tag = ws->file.tag;
+	q->birth_ino = ws->file.birth_ino;
+	q->bytes = q->inodes = q->base_bytes = q->base_inodes = 0;
+	/* Orphans were in the layer that is gone; their nodes answer -ESTALE. */
+	pthread_mutex_lock(&ws->orphan_lock);
+	u64map_done(&ws->orphans);
+	atomic_store(&ws->norphans, 0);
+	pthread_mutex_unlock(&ws->orphan_lock);
+	return 0;
+}
+
+static int restore(struct restore *rs, const struct stack *to, struct err *err)
+{
+	struct ws *ws = rs->ws;
+	struct work *w = ws->work;
+	int r = ws_prepare(w, to, NULL, &rs->view, &rs->file, err);
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&ws->gate);
+	r = swap_trees(rs, err);
+	pthread_rwlock_unlock(&ws->gate);
+	if (r == 0) {
+		(void)registry_use(w->registry, &ws->view, 1); /* the entries are there */
+		registry_unuse(w->registry, &rs->view, 1);
+	}
+	/* What was isn't removed before the new file is durable: it might come back. */
+	bool remove = r < 0 || ws_commit(ws, NULL) == 0;
+	view_done(&rs->view);
+	if (remove)
+		registry_unname(w->registry, &rs->file);
+	ws_file_done(&rs->file);
+	return r;
+}
+
+int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
+	       struct err *err)
+{
+	struct restore rs = { .ws = ws };
+	pthread_mutex_lock(&ws->admin);
+	int r = restore(&rs, to, err);
+	pthread_mutex_unlock(&ws->admin);
+	if (r == 0 && changes)
+		tell(&rs, changes);
+	buf_done(&rs.nodes);
+	buf_done(&rs.names);
+	buf_done(&rs.text);
+	return r < 0 ? err_prefix(err, r, "restore workspace %s", ws->id) : 0;
+}
