@@ -1,4 +1,5 @@
 /* bough: the command line. Everything is done by boughd over its socket; see api.h. */
+#include <fcntl.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/cli.h"
@@ -46,6 +47,16 @@ static int run(struct cli *cli, const struct args *a, struct err *err)
 	return r < 0 ? err_prefix(err, r, "%s", a->cmd->name) : r;
 }
 
+/* Descriptors 0, 1 and 2 are taken, so that nothing printed ends up in a socket or a file. */
+static void guard_standard_files(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= 2);
+	cleanup_close(&fd);
+}
+
 /* Whether JSON was asked for, when the line couldn't be parsed. */
 static bool wants_json(char **argv)
 {
@@ -60,6 +71,7 @@ int main(int argc, char **argv)
 	struct cli cli = { 0 };
 	struct args a;
 	struct err err = { 0 };
+	guard_standard_files();
 	int r = args_parse(&a, argc, argv, &err);
 	cli.json = args_get(&a, "json") || (r < 0 && wants_json(argv));
 	cli.quiet = args_get(&a, "quiet");
