@@ -30,12 +30,13 @@ done |
 grep -nwE 'TODO|FIXME|XXX|HACK' "${sources[@]}" | none "nothing is left for later"
 for f in "${sources[@]}"; do
 	l=$(wc -l <"$f")
-	[ "$l" -le 900 ] || echo "$f: $l lines"
-done | none "no file is over 900 lines"
+	[[ $f == tests/* ]] && most=1500 || most=900 # tests are long lists
+	[ "$l" -le $most ] || echo "$f: $l lines"
+done | none "no file is too long"
 for f in "${sources[@]}"; do
 	[[ $f != *.h ]] || grep -q '^#define BOUGH_[A-Z0-9_]*_H$' "$f" || echo "$f"
 done | none "each header has its guard"
-grep -nE '(^|[^a-z0-9./_-])/(home|root|work)/[a-z]' "${all[@]}" 2>/dev/null | grep -v '^tests/lint/source.t:' |
+grep -nE '(^|[^A-Za-z0-9./_}-])/(home/[a-z]|work/)' "${all[@]}" 2>/dev/null | grep -v '^tests/lint/source.t:' |
 	none "no path of somebody's machine"
 grep -nE '(deb|security|ftp|snapshot|mirrors?)\.[a-z0-9.-]*debian\.(org|net)|registry\.npm' "${all[@]}" \
 	2>/dev/null | none "no host of a package registry"
