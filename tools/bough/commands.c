@@ -132,7 +132,7 @@ const struct command commands[] = {
 		      "bough fork app -n 3                 # app-1 … app-3\n",
 	  .min = 1, .max = ANY, .kinds = "w.", .run = cmd_fork },
 	{ .name = "rename", .group = G_WS, .operands = "NAME NEW", .summary = "give it another name",
-	  .about = "Its id stays. See `bough path` for where it is mounted afterwards.\n",
+	  .about = "Its id stays. It stays mounted where it is.\n",
 	  .examples = "bough rename try-a app-2\n",
 	  .min = 2, .max = 2, .kinds = "w.", .run = cmd_rename },
 	{ .name = "rm", .group = G_WS, .operands = "NAME…", .summary = "unmount and delete workspaces",

@@ -124,6 +124,8 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 	if (r == 0)
 		r = dir ? transfer_import_folder(cli, dir, &im, &snap, err) :
 			  transfer_import_file(cli, tar, &im, &snap, err);
+	if (r == -EFBIG && (im.max_bytes || im.max_inodes))
+		return err_prefix(err, -EDQUOT, "over the quota"); /* that is what limited it */
 	if (r < 0)
 		return r;
 	*imported = strdup(get_text(snap, "id"));
