@@ -189,11 +189,14 @@ int ws_delete(struct work *w, const char *id, struct err *err)
 struct swap {
 	struct view view;    /* to be */
 	struct ws_file file; /* to be */
+	struct version version;
 	bool named;
 };
 
 static void swap_done(struct ws *ws, struct swap *s)
 {
+	/* After a swap s->file is the one that was, and its version goes. */
+	version_done(&s->version, ws->work, s->file.seq);
 	view_done(&s->view);
 	if (s->named)
 		registry_unname(ws->work->registry, &s->file);
@@ -204,7 +207,7 @@ static void swap_done(struct ws *ws, struct swap *s)
 static int swap_prepare(struct ws *ws, struct swap *s, struct err *err)
 {
 	struct layer *top = NULL;
-	*s = (struct swap){ 0 };
+	*s = (struct swap){ .version = { -1, -1, 0, false } };
 	int r = fresh_layer(ws->work, &top, err);
 	if (r < 0)
 		return r;
@@ -220,6 +223,13 @@ static int swap_prepare(struct ws *ws, struct swap *s, struct err *err)
 		s->file.seq = ws->file.seq + 1;
 		r = registry_name(ws->work->registry, &s->file);
 		s->named = r == 0;
+	}
+	if (r == 0) {
+		r = version_open(&s->version, ws->work, ws->id, s->file.seq, err);
+		if (r < 0) {
+			swap_done(ws, s); /* the new layer goes with its name */
+			return r;
+		}
 	}
 	if (r < 0) {
 		if (s->view.nlayers) {
@@ -244,6 +254,24 @@ static void swap_now(struct ws *ws, struct swap *s)
 	s->file = file;
 }
 
+/* The old file counts again. */
+static int swap_back(struct ws *ws, struct swap *s)
+{
+	struct version v;
+	uint64_t seq = ws->file.seq;
+	int r = version_open(&v, ws->work, ws->id, s->file.seq + 1, NULL);
+	if (r < 0)
+		return r;
+	ws->file.seq = v.seq;
+	r = version_write(&v, ws->work, &ws->file, NULL);
+	version_done(&v, ws->work, seq);
+	if (r < 0)
+		ws->file.seq = seq;
+	else
+		s->version.written = false; /* to be removed */
+	return r;
+}
+
 /* Under the gate: seals the active layer and puts the new one in its place. */
 static int swap_commit(struct ws *ws, struct swap *s, struct err *err)
 {
@@ -254,19 +282,14 @@ static int swap_commit(struct ws *ws, struct swap *s, struct err *err)
 	s->file.gen = ws->gen;
 	/* The file first: were the new layer written to before it, a kill would lose that. Killed
 	 * right behind it, the old layer is taken as sealed because the file says so. */
-	int r = ws_publish(ws->work, ws->id, &s->file, err);
+	int r = version_write(&s->version, ws->work, &s->file, err);
 	if (r < 0)
 		return r;
 	r = layer_seal(active(ws), err);
-	if (r < 0) {
-		/* Back to the old file. Where not even that can be written, the layer is as
-		 * good as sealed: nobody writes to it any more. */
-		uint64_t seq = ws->file.seq;
-		ws->file.seq = s->file.seq + 1;
-		if (ws_publish(ws->work, ws->id, &ws->file, NULL) == 0)
-			return r;
-		ws->file.seq = seq;
-	}
+	if (r < 0 && swap_back(ws, s) == 0)
+		return r;
+	/* Where not even the old file could be written again, the layer is as good as sealed:
+	 * nobody writes to it any more. */
 	swap_now(ws, s);
 	q->base_bytes = q->bytes;
 	q->base_inodes = q->inodes;
@@ -491,7 +514,7 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	struct work *w = ws->work;
 	struct view_options vo;
 	struct view low = { 0 };
-	struct swap s = { 0 };
+	struct swap s = { .version = { -1, -1, 0, false } };
 	const struct stack *now = &ws->file.stack;
 	if (now->nlayers < old->nlayers || !digest_equal(&now->image, &old->image) ||
 	    !same_layers(now, old, old->nlayers) || now->seed != with->seed)
@@ -508,6 +531,8 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 			r = replaced_view(&s.view, &ws->view, old->nlayers, &low);
 		if (r < 0)
 			(void)err_sys(err, r, "replace layers");
+		else
+			r = version_open(&s.version, w, ws->id, s.file.seq, err);
 	}
 	view_done(&low);
 	if (r < 0) {
@@ -522,7 +547,7 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	if (r < 0)
 		(void)err_sys(err, r, "replace layers");
 	else
-		r = ws_publish(w, ws->id, &s.file, err);
+		r = version_write(&s.version, w, &s.file, err);
 	if (r == 0)
 		swap_now(ws, &s);
 	pthread_rwlock_unlock(&ws->gate);
@@ -546,26 +571,24 @@ int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
 
 int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err)
 {
-	struct ws_file f = { 0 };
+	struct version v;
 	pthread_mutex_lock(&ws->admin);
-	int r = ws_file_copy(&f, &ws->file);
-	if (r < 0)
-		(void)err_sys(err, r, "workspace %s", ws->id);
-	f.seq++;
-	f.limit_bytes = limits->bytes;
-	f.limit_inodes = limits->inodes;
-	if (r == 0)
-		r = ws_publish(ws->work, ws->id, &f, err);
+	int r = version_open(&v, ws->work, ws->id, ws->file.seq + 1, err);
 	if (r == 0) {
 		pthread_rwlock_wrlock(&ws->gate);
-		ws->file.seq = f.seq;
-		ws->file.limit_bytes = f.limit_bytes;
-		ws->file.limit_inodes = f.limit_inodes;
-		ws->quota.limits = *limits;
+		struct ws_file f = ws->file; /* borrows what the workspace's has */
+		f.seq++;
+		f.limit_bytes = limits->bytes;
+		f.limit_inodes = limits->inodes;
+		r = version_write(&v, ws->work, &f, err);
+		if (r == 0) {
+			ws->file = f;
+			ws->quota.limits = *limits;
+		}
 		pthread_rwlock_unlock(&ws->gate);
+		version_done(&v, ws->work, v.seq - 1);
 	}
 	pthread_mutex_unlock(&ws->admin);
-	ws_file_done(&f);
 	return r;
 }
 

@@ -1,7 +1,9 @@
 #include "fs/work/ws_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
@@ -166,6 +168,45 @@ static int load_one(struct ws_file *out, const struct io *io, int dir, const cha
 	return r < 0 ? err_sys(err, r, "%s", name) : 0;
 }
 
+void ws_file_name(char out[WS_FILE_NAME], uint64_t seq)
+{
+	(void)snprintf(out, WS_FILE_NAME, "stack-%016" PRIx64, seq);
+}
+
+/* The newest whole version that isn't synced; -ENOENT: there is none. */
+static int load_newest(struct ws_file *out, const struct io *io, int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	auto_dir *d = fdopendir(fd);
+	if (!d) {
+		(void)close(fd); /* only read */
+		return -ENOMEM;
+	}
+	int r = -ENOENT;
+	struct dirent *de;
+	while ((de = readdir(d))) {
+		struct ws_file f = { 0 };
+		char name[WS_FILE_NAME];
+		if (strncmp(de->d_name, "stack-", 6) != 0)
+			continue;
+		int n = load_one(&f, io, dir, de->d_name, NULL);
+		if (n == 0)
+			ws_file_name(name, f.seq);
+		/* Torn ones, and files that are a copy of another version, are nothing. */
+		if (n < 0 || strcmp(name, de->d_name) != 0 || (r == 0 && f.seq < out->seq)) {
+			ws_file_done(&f);
+			continue;
+		}
+		if (r == 0)
+			ws_file_done(out);
+		*out = f;
+		r = 0;
+	}
+	return r;
+}
+
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
 		 const char *id, struct err *err)
 {
@@ -177,25 +218,23 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 	int dir = io->open(io->ctx, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	if (dir < 0)
 		return err_sys(err, dir, "workspace %s", id);
-	struct ws_file a = { 0 }, b = { 0 };
-	int ra = load_one(&a, io, dir, "stack", err);
-	int rb = load_one(&b, io, dir, "stack.new", ra < 0 ? NULL : err);
+	struct ws_file durable = { 0 }, newer = { 0 };
+	int r = load_one(&durable, io, dir, "stack", err);
+	int rn = load_newest(&newer, io, dir);
 	(void)io->close(io->ctx, dir); /* only read */
-	if (ra == 0 && rb == 0 && b.seq <= a.seq) {
-		ws_file_done(&b); /* what became durable since */
-		rb = -ENOENT;
+	if (r == 0 && rn == 0 && newer.seq <= durable.seq) {
+		ws_file_done(&newer); /* what became durable since */
+		rn = -ENOENT;
 	}
 	unsigned have = 0;
-	if (rb == 0)
-		out[have++] = b;
-	if (ra == 0)
-		out[have++] = a;
+	if (rn == 0)
+		out[have++] = newer;
+	if (r == 0)
+		out[have++] = durable;
 	*n = have;
 	if (have > 0)
 		return 0;
-	if (ra == -ENOENT && rb != -ENOENT)
-		ra = rb;
-	if (ra == -ENOENT)
+	if (r == -ENOENT)
 		return err_set(err, -EBADMSG, "workspace %s has no stack file", id);
-	return err_prefix(err, ra, "workspace %s", id);
+	return err_prefix(err, r, "workspace %s", id);
 }

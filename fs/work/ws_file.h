@@ -1,10 +1,13 @@
 /* The file of a workspace: what it is made of, and its settings.
  *
- *   ROOT/ws/<id>/stack       the newest durable version
- *   ROOT/ws/<id>/stack.new   a newer one, replaced without a sync (fork, seal): whole after a
- *                            kill; after power loss perhaps torn, then `stack` counts
+ *   ROOT/ws/<id>/stack          the newest durable version
+ *   ROOT/ws/<id>/stack-<seq>    a newer one, not synced (fork, seal): whole after a kill; after
+ *                               power loss perhaps torn or gone, then `stack` counts
  *
- * Of the two, the whole one with the higher `seq` counts. The bytes are in fs/FORMAT.md. */
+ * Of those that are whole the one with the highest `seq` counts. A version has a name of its own
+ * because replacing a file makes ext4 write it out, which takes long when the disk is busy,
+ * and a fork writes its version while the workspace stands still: the file is made before, and what
+ * is left is one pwrite. The bytes are in fs/FORMAT.md. */
 #ifndef BOUGH_WORK_WS_FILE_H
 #define BOUGH_WORK_WS_FILE_H
 
@@ -43,7 +46,12 @@ int ws_file_decode(struct ws_file *out, const void *data, size_t len);
 bool ws_file_pins(const struct ws_file *f, const struct layer_id *id);
 int ws_file_pin(struct ws_file *f, const struct layer_id *id); /* once; 0 or -ENOMEM */
 
-/* What the folder `ws/<id>` under `root` says. The whole versions, newest first: *n is 1 or 2.
+/* The name of the version that isn't synced. */
+enum { WS_FILE_NAME = 24 };
+void ws_file_name(char out[WS_FILE_NAME], uint64_t seq);
+
+/* What the folder `ws/<id>` under `root` says: the newest whole version, and behind it the durable
+ * one where that is older. *n is 1 or 2.
  * -ENOENT: no such workspace; -EBADMSG: none of them is whole; -errno. Any process. */
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
 		 const char *id, struct err *err);

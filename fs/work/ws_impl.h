@@ -109,8 +109,19 @@ void work_layer_options(struct work *w, struct layer_options *out);
 
 /* ---- ws_open.c: life on disk ---- */
 
-/* Writes `stack.new`: what it says counts from now on, though not after power loss. */
-int ws_publish(struct work *w, const char *id, const struct ws_file *f, struct err *err);
+/* Publishing a version of the file: it is made (nothing yet) before the gate is taken, written in
+ * one step under it, and then the one before is removed. */
+struct version {
+	int dir, fd;
+	uint64_t seq;
+	bool written;
+};
+int version_open(struct version *v, struct work *w, const char *id, uint64_t seq,
+		 struct err *err);
+/* What f says counts from now on, though not after power loss. f->seq is the version's. */
+int version_write(struct version *v, struct work *w, const struct ws_file *f, struct err *err);
+/* Closes; removes the file unless it was written, else the one of `before` (0: none). */
+void version_done(struct version *v, struct work *w, uint64_t before);
 /* Makes a folder with that file in it. -EEXIST; nothing is left when it fails. */
 int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, struct err *err);
 int ws_drop_folder(struct work *w, const char *id, struct err *err);

@@ -20,28 +20,79 @@ int ws_id_check(const char *id, struct err *err)
 
 /* ---- the file ---- */
 
-static int publish_at(struct work *w, const char *folder, const char *name,
-		      const struct ws_file *f, bool durable, struct err *err)
+static int encode(struct buf *out, struct work *w, const struct ws_file *f, bool durable)
 {
-	auto_buf b = { 0 };
 	struct ws_file g = *f; /* borrows what f holds */
 	g.durable = durable;
 	memcpy(g.boot, w->boot, sizeof(g.boot));
-	ws_file_encode(&g, &b);
-	if (b.failed)
+	ws_file_encode(&g, out);
+	return buf_error(out);
+}
+
+/* The file `stack`, replaced. */
+static int publish_stack(struct work *w, const char *folder, const struct ws_file *f,
+			 bool durable, struct err *err)
+{
+	auto_buf b = { 0 };
+	if (encode(&b, w, f, durable) < 0)
 		return err_set(err, -ENOMEM, "no memory");
 	int dir = w->io->open(w->io->ctx, w->ws_fd, folder, O_RDONLY | O_DIRECTORY, 0);
 	if (dir < 0)
 		return err_sys(err, dir, "open the folder of workspace %s", folder);
-	int r = io_publish(w->io, dir, name, b.data, b.len, durable, err);
+	int r = io_publish(w->io, dir, "stack", b.data, b.len, durable, err);
 	(void)w->io->close(w->io->ctx, dir); /* nothing was written to it */
 	return r;
 }
 
-int ws_publish(struct work *w, const char *id, const struct ws_file *f, struct err *err)
+int version_open(struct version *v, struct work *w, const char *id, uint64_t seq,
+		 struct err *err)
 {
-	int r = publish_at(w, id, "stack.new", f, false, err);
-	return r < 0 ? err_prefix(err, r, "workspace %s", id) : 0;
+	char name[WS_FILE_NAME];
+	*v = (struct version){ .dir = -1, .fd = -1, .seq = seq };
+	ws_file_name(name, seq);
+	v->dir = w->io->open(w->io->ctx, w->ws_fd, id, O_RDONLY | O_DIRECTORY, 0);
+	if (v->dir < 0)
+		return err_sys(err, v->dir, "open the folder of workspace %s", id);
+	v->fd = w->io->open(w->io->ctx, v->dir, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (v->fd < 0) {
+		(void)w->io->close(w->io->ctx, v->dir); /* nothing was written to it */
+		v->dir = -1;
+		return err_sys(err, v->fd, "make the stack file of workspace %s", id);
+	}
+	return 0;
+}
+
+int version_write(struct version *v, struct work *w, const struct ws_file *f, struct err *err)
+{
+	auto_buf b = { 0 };
+	assert(f->seq == v->seq);
+	int r = encode(&b, w, f, false);
+	if (r == 0)
+		r = io_write_full(w->io, v->fd, b.data, b.len, 0);
+	v->written = r == 0;
+	return r < 0 ? err_sys(err, r, "write the stack file of a workspace") : 0;
+}
+
+static void remove_version(struct work *w, int dir, uint64_t seq)
+{
+	char name[WS_FILE_NAME];
+	ws_file_name(name, seq);
+	/* One that stays is older than what counts, or torn: nothing. */
+	(void)w->io->unlink(w->io->ctx, dir, name, 0);
+}
+
+void version_done(struct version *v, struct work *w, uint64_t before)
+{
+	if (v->fd >= 0)
+		(void)w->io->close(w->io->ctx, v->fd); /* who needs it on disk syncs `stack` */
+	if (v->dir >= 0) {
+		if (!v->written)
+			remove_version(w, v->dir, v->seq);
+		else if (before > 0)
+			remove_version(w, v->dir, before);
+		(void)w->io->close(w->io->ctx, v->dir); /* nothing was written to it */
+	}
+	v->fd = v->dir = -1;
 }
 
 int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, struct err *err)
@@ -54,7 +105,7 @@ int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, stru
 	int r = w->io->mkdir(w->io->ctx, w->ws_fd, tmp, 0700);
 	if (r < 0)
 		return err_sys(err, r, "make the folder of workspace %s", id);
-	r = publish_at(w, tmp, "stack", f, false, err);
+	r = publish_stack(w, tmp, f, false, err);
 	if (r == 0) {
 		r = w->io->rename(w->io->ctx, w->ws_fd, tmp, w->ws_fd, id, RENAME_NOREPLACE);
 		if (r == -EEXIST)
@@ -79,6 +130,19 @@ int ws_drop_folder(struct work *w, const char *id, struct err *err)
 		return err_sys(err, r, "remove the folder of workspace %s", id);
 	(void)io_remove_tree(w->ws_fd, trash, NULL); /* it is gone; a sweep takes what is left */
 	return 0;
+}
+
+/* One version, where nothing waits for it. */
+static int publish_version(struct work *w, const char *id, const struct ws_file *f,
+			   uint64_t before, struct err *err)
+{
+	struct version v;
+	int r = version_open(&v, w, id, f->seq, err);
+	if (r < 0)
+		return r;
+	r = version_write(&v, w, f, err);
+	version_done(&v, w, before);
+	return r;
 }
 
 /* ---- in memory ---- */
@@ -189,7 +253,7 @@ static int commit_all(struct ws *ws, const struct view *v, const struct ws_file 
 	if (r == 0)
 		r = layer_commit(v->layers[0], err);
 	if (r == 0 && atomic_load(&ws->durable_seq) < f->seq) {
-		r = publish_at(w, ws->id, "stack", f, true, err);
+		r = publish_stack(w, ws->id, f, true, err);
 		if (r == 0)
 			atomic_store(&ws->durable_seq, f->seq);
 	}
@@ -338,7 +402,7 @@ static int open_version(struct ws **out, struct work *w, const char *id, struct 
 		if (r < 0)
 			(void)err_sys(err, r, "open workspace %s", id);
 		if (r == 0) {
-			r = ws_publish(w, id, f, err);
+			r = publish_version(w, id, f, before.seq, err);
 			registry_unname(w->registry, r < 0 ? f : &before);
 		}
 	}
@@ -414,7 +478,7 @@ int ws_open(struct ws **out, struct work *w, const char *id, struct err *err)
 		f[1].seq = newest + 1;
 		int r2 = registry_name(w->registry, &f[1]);
 		if (r2 == 0)
-			r2 = ws_publish(w, id, &f[1], err);
+			r2 = publish_version(w, id, &f[1], newest, err);
 		if (r2 == 0)
 			r2 = open_version(&ws, w, id, &f[1], err);
 		r = r2;

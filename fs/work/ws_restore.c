@@ -23,6 +23,7 @@ struct restore {
 	struct ws *ws;
 	struct view view; /* to be: the active layer on top */
 	struct ws_file file;
+	struct version version;
 	uint16_t gen;     /* of what differs */
 	struct txn t;
 	bool open;        /* t holds something */
@@ -157,11 +158,11 @@ static int swap_trees(struct restore *rs, struct err *err)
 			txn_drop(&rs->t);
 		return r;
 	}
-	rs->file.seq = ws->file.seq + 1;
+	rs->file.seq = rs->version.seq;
 	rs->file.gen = rs->gen;
 	rs->file.limit_bytes = ws->file.limit_bytes;
 	rs->file.limit_inodes = ws->file.limit_inodes;
-	r = ws_publish(ws->work, ws->id, &rs->file, err);
+	r = version_write(&rs->version, ws->work, &rs->file, err);
 	if (r < 0)
 		return r;
 	struct view view = ws->view;
@@ -191,9 +192,13 @@ static int restore(struct restore *rs, const struct stack *to, struct err *err)
 	int r = ws_prepare(w, to, NULL, &rs->view, &rs->file, err);
 	if (r < 0)
 		return r;
-	pthread_rwlock_wrlock(&ws->gate);
-	r = swap_trees(rs, err);
-	pthread_rwlock_unlock(&ws->gate);
+	r = version_open(&rs->version, w, ws->id, ws->file.seq + 1, err);
+	if (r == 0) {
+		pthread_rwlock_wrlock(&ws->gate);
+		r = swap_trees(rs, err);
+		pthread_rwlock_unlock(&ws->gate);
+		version_done(&rs->version, w, rs->version.seq - 1);
+	}
 	if (r == 0) {
 		(void)registry_use(w->registry, &ws->view, 1); /* the entries are there */
 		registry_unuse(w->registry, &rs->view, 1);
