@@ -21,10 +21,10 @@ struct exchange {
 	const char *until;
 	const char *interim; /* said after the head; NULL: nothing */
 	const char *answer;
-	size_t len;          /* of answer; 0: strlen */
-	size_t piece;        /* bytes a write; 0: all at once */
-	/* Instead of `answer`: a status line's end, a type and a body, which is sent as one chunk; with
-	 * `early` before the request's body has come, with `cut` without the last chunk. */
+	size_t len;   /* of answer; 0: strlen */
+	size_t piece; /* bytes a write; 0: all at once */
+	/* Instead of `answer`: a status line's end, a type and a body, which is sent as one
+	 * chunk; with `early` before the request's body has come, with `cut` without the last chunk. */
 	const char *status, *type, *body;
 	bool early, cut;
 };
@@ -70,7 +70,9 @@ static inline void say_all(int fd, const char *p, size_t n, size_t piece)
 static inline void say_chunked(int fd, const struct exchange *x)
 {
 	struct buf b = { 0 };
-	buf_printf(&b, "HTTP/1.1 %s\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n%zx\r\n%s\r\n%s",
+	buf_printf(&b,
+		   "HTTP/1.1 %s\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n"
+		   "%zx\r\n%s\r\n%s",
 		   x->status, x->type, strlen(x->body), x->body, x->cut ? "" : "0\r\n\r\n");
 	say_all(fd, (const char *)b.data, b.len, x->piece);
 	buf_done(&b);

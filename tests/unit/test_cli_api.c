@@ -10,8 +10,14 @@
 #include "tools/bough/api.h"
 #include "tools/bough/json.h"
 
-#define JSON(s, b)  { .status = s, .type = "application/json", .body = b }
-#define LINES(b)    { .status = "200 OK", .type = "application/x-ndjson; x=y", .body = b }
+#define JSON(s, b)                                                 \
+	{                                                          \
+		.status = s, .type = "application/json", .body = b \
+	}
+#define LINES(b)                                                                   \
+	{                                                                          \
+		.status = "200 OK", .type = "application/x-ndjson; x=y", .body = b \
+	}
 
 static void targets(void **state)
 {
@@ -22,8 +28,7 @@ static void targets(void **state)
 	target_query(&t, "skip", NULL);
 	target_query(&t, "format", "json");
 	buf_u8(&t.text, 0);
-	assert_string_equal(t.text.data,
-			    "/v1/workspaces/a%2Fb%20c/diff?against=x%26y&format=json");
+	assert_string_equal(t.text.data, "/v1/workspaces/a%2Fb%20c/diff?against=x%26y&format=json");
 }
 
 static void errors(void **state)
@@ -35,18 +40,24 @@ static void errors(void **state)
 	} cases[] = {
 		{ JSON("404 No", "{\"code\":\"not_found\",\"message\":\"no workspace x\"}"),
 		  -ENOENT, 3, "no workspace x: `bough ls`" },
-		{ JSON("409 No", "{\"code\":\"exists\",\"message\":\"x is taken\"}"), -EEXIST, 4, "x is taken" },
+		{ JSON("409 No", "{\"code\":\"exists\",\"message\":\"x is taken\"}"), -EEXIST, 4,
+		  "x is taken" },
 		{ JSON("409 No", "{\"code\":\"conflict\",\"message\":\"it is both\"}"), -EEXIST, 4,
 		  "it is both" },
-		{ JSON("409 No", "{\"code\":\"busy\",\"message\":\"in use\"}"), -EBUSY, 5, "in use" },
+		{ JSON("409 No", "{\"code\":\"busy\",\"message\":\"in use\"}"), -EBUSY, 5,
+		  "in use" },
 		{ JSON("507 No", "{\"code\":\"no_space\",\"message\":\"full\"}"), -ENOSPC, 6,
 		  "make room" },
-		{ JSON("507 No", "{\"code\":\"quota\",\"message\":\"full\"}"), -EDQUOT, 6, "larger quota" },
+		{ JSON("507 No", "{\"code\":\"quota\",\"message\":\"full\"}"), -EDQUOT, 6,
+		  "larger quota" },
 		{ JSON("400 No", "{\"code\":\"invalid\",\"message\":\"bad; use a\"}"), -EINVAL, 2,
 		  "bad; use a" },
-		{ JSON("500 No", "{\"code\":\"internal\",\"message\":\"a fault\"}"), -EIO, 1, "a fault" },
-		{ JSON("503 No", "{\"code\":\"unavailable\",\"message\":\"no\"}"), -ECONNREFUSED, 1, "no" },
-		{ JSON("404 No", "{\"code\":\"new_code\",\"message\":\"strange\"}"), -ENOENT, 3, "strange" },
+		{ JSON("500 No", "{\"code\":\"internal\",\"message\":\"a fault\"}"), -EIO, 1,
+		  "a fault" },
+		{ JSON("503 No", "{\"code\":\"unavailable\",\"message\":\"no\"}"), -ECONNREFUSED, 1,
+		  "no" },
+		{ JSON("404 No", "{\"code\":\"new_code\",\"message\":\"strange\"}"), -ENOENT, 3,
+		  "strange" },
 		/* what keeps no contract */
 		{ JSON("500 No", "not json!"), -EIO, 1, "500 without a reason" },
 		{ JSON("200 OK", "not json!"), -EPROTO, 1, "isn't JSON" },
@@ -71,7 +82,10 @@ static void errors(void **state)
 static void calls(void **state)
 {
 	static const struct exchange script[] = {
-		{ .until = "}", .status = "201 Created", .type = "application/json", .body = "{\"id\":7}" },
+		{ .until = "}",
+		  .status = "201 Created",
+		  .type = "application/json",
+		  .body = "{\"id\":7}" },
 		{ .answer = "HTTP/1.1 204 No Content\r\n\r\n" },
 	};
 	struct server s;
@@ -101,15 +115,21 @@ static void jobs(void **state)
 		int code;
 		const char *says;
 	} cases[] = {
-		{ LINES("{\"progress\":{\"done\":1,\"total\":2}}\n\n{\"result\":{\"id\":\"x\"}}\n"), 0, "" },
+		{ LINES("{\"progress\":{\"done\":1,\"total\":2}}\n\n{\"result\":{\"id\":\"x\"}}\n"),
+		  0, "" },
 		{ LINES("{\"result\":{\"id\":\"x\"}}"), 0, "" },
 		{ LINES("{\"new\":1}\n{\"result\":{\"id\":\"x\"}}   "), 0, "" },
 		{ JSON("200 OK", "{\"id\":\"x\"}"), 0, "" },
-		{ LINES("{\"error\":{\"code\":\"no_space\",\"message\":\"full; free\",\"status\":507}}"),
+		{ LINES("{\"error\":{\"code\":\"no_space\",\"message\":\"full; free\","
+			"\"status\":507}}"),
 		  -ENOSPC, "full; free" },
 		{ LINES("{\"progress\":{\"done\":1}}\n"), -EPROTO, "without a result" },
-		{ { .status = "200 OK", .type = "application/x-ndjson", .cut = true,
-		    .body = "{\"progress\":{\"done\":1}}\n" }, -ECONNRESET, "in the middle" },
+		{ { .status = "200 OK",
+		    .type = "application/x-ndjson",
+		    .cut = true,
+		    .body = "{\"progress\":{\"done\":1}}\n" },
+		  -ECONNRESET,
+		  "in the middle" },
 		{ LINES("huh\n"), -EPROTO, "isn't JSON" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -135,10 +155,15 @@ static void jobs(void **state)
 static void invalid_uploads(void **state)
 {
 	static const struct exchange script[] = {
-		{ .early = true, .status = "400 No", .type = "application/json",
+		{ .early = true,
+		  .status = "400 No",
+		  .type = "application/json",
 		  .body = "{\"code\":\"invalid\",\"message\":\"a ../path\"}" },
-		{ .early = true, .status = "400 No", .type = "application/json",
-		  .body = "{\"code\":\"invalid\",\"message\":\"bad\",\"details\":{\"field\":\"name\"}}" },
+		{ .early = true,
+		  .status = "400 No",
+		  .type = "application/json",
+		  .body = "{\"code\":\"invalid\",\"message\":\"bad\","
+			  "\"details\":{\"field\":\"name\"}}" },
 	};
 	struct server s;
 	assert_int_equal(server_start(&s, script, 2), 0);
@@ -171,8 +196,8 @@ static void not_utf8(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(targets), cmocka_unit_test(errors),
-		cmocka_unit_test(calls),   cmocka_unit_test(jobs),
+		cmocka_unit_test(targets),         cmocka_unit_test(errors),
+		cmocka_unit_test(calls),           cmocka_unit_test(jobs),
 		cmocka_unit_test(invalid_uploads), cmocka_unit_test(not_utf8),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,18 +187,40 @@ static void sizes(void **state)
 		const char *text;
 		int64_t bytes; /* -1: refused */
 	} cases[] = {
-		{ "0", 0 }, { "4096", 4096 }, { "512K", 512 << 10 }, { "1k", 1024 }, { "1.5M", 3 << 19 },
-		{ "10G", 10ll << 30 }, { "2T", 2ll << 40 }, { "7E", 7ll << 60 }, { "1KB", 1024 },
-		{ "1KiB", 1024 }, { "100B", 100 }, { "0.5G", 1 << 29 }, { "9223372036854775807", INT64_MAX },
-		{ "8E", -1 }, { "9223372036854775808", -1 }, { "99999999999999999999999999999999", -1 },
-		{ "", -1 }, { "K", -1 }, { "-1", -1 }, { "1X", -1 }, { "1 K", -1 }, { "1KK", -1 }, { ".5K", -1 },
-		{ "1.", 1 }, { "1e3", -1 }, { "0x10", -1 }, { "9999999999E", -1 },
+		{ "0", 0 },
+		{ "4096", 4096 },
+		{ "512K", 512 << 10 },
+		{ "1k", 1024 },
+		{ "1.5M", 3 << 19 },
+		{ "10G", 10ll << 30 },
+		{ "2T", 2ll << 40 },
+		{ "7E", 7ll << 60 },
+		{ "1KB", 1024 },
+		{ "1KiB", 1024 },
+		{ "100B", 100 },
+		{ "0.5G", 1 << 29 },
+		{ "9223372036854775807", INT64_MAX },
+		{ "8E", -1 },
+		{ "9223372036854775808", -1 },
+		{ "99999999999999999999999999999999", -1 },
+		{ "", -1 },
+		{ "K", -1 },
+		{ "-1", -1 },
+		{ "1X", -1 },
+		{ "1 K", -1 },
+		{ "1KK", -1 },
+		{ ".5K", -1 },
+		{ "1.", 1 },
+		{ "1e3", -1 },
+		{ "0x10", -1 },
+		{ "9999999999E", -1 },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint64_t v = 7;
 		struct err err;
 		int r = args_size(cases[i].text, "--quota", &v, &err);
-		if (cases[i].bytes < 0 ? r != -EINVAL || v != 7 : r != 0 || v != (uint64_t)cases[i].bytes)
+		if (cases[i].bytes < 0 ? r != -EINVAL || v != 7
+				       : r != 0 || v != (uint64_t)cases[i].bytes)
 			fail_msg("%s: %d %llu", cases[i].text, r, (unsigned long long)v);
 	}
 	uint64_t v;
@@ -207,7 +229,8 @@ static void sizes(void **state)
 	assert_int_equal(args_number("0", "n", 1, 10, &v, NULL), -EINVAL);
 	assert_int_equal(args_number("", "n", 1, 10, &v, NULL), -EINVAL);
 	assert_int_equal(args_number("1x", "n", 1, 10, &v, NULL), -EINVAL);
-	assert_int_equal(args_number("99999999999999999999", "n", 0, UINT64_MAX, &v, NULL), -EINVAL);
+	assert_int_equal(args_number("99999999999999999999", "n", 0, UINT64_MAX, &v, NULL),
+			 -EINVAL);
 }
 
 static void roots(void **state)
@@ -258,8 +281,8 @@ static void no_memory(void **state)
 static void exit_codes(void **state)
 {
 	static const int cases[][2] = {
-		{ 0, 0 }, { -EIO, 1 }, { -EPROTO, 1 }, { -EBADMSG, 1 }, { -EINVAL, 2 }, { -ENOENT, 3 },
-		{ -EEXIST, 4 }, { -EBUSY, 5 }, { -ENOSPC, 6 }, { -EDQUOT, 6 },
+		{ 0, 0 },       { -EIO, 1 },    { -EPROTO, 1 }, { -EBADMSG, 1 }, { -EINVAL, 2 },
+		{ -ENOENT, 3 }, { -EEXIST, 4 }, { -EBUSY, 5 },  { -ENOSPC, 6 },  { -EDQUOT, 6 },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_int_equal(cli_exit_code(cases[i][0]), cases[i][1]);

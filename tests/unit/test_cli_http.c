@@ -24,13 +24,15 @@ static void heads(void **state)
 	} cases[] = {
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 1, 200, 5, "" },
 		{ "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", 1, 200, 5, "" },
-		{ "HTTP/1.1 404 Not Found\r\nContent-type: Application/JSON; x=y\r\ncontent-length:0\r\n\r\n",
+		{ "HTTP/1.1 404 Not Found\r\nContent-type: Application/JSON; x=y\r\n"
+		  "content-length:0\r\n\r\n",
 		  1, 404, 0, "application/json" },
 		{ "HTTP/1.1 200 OK\r\nTRANSFER-ENCODING: Chunked\r\n\r\n", 1, 200, -1, "" },
 		{ "HTTP/1.1 204 \r\n\r\n", 1, 204, 0, "" },
 		{ "HTTP/1.1 204\r\n\r\n", 1, 204, 0, "" },
 		{ "HTTP/1.1 100 Continue\r\n\r\n", 1, 100, 0, "" },
-		{ "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nContent-Length: 7\r\n\r\n", 1, 200, 7, "" },
+		{ "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nContent-Length: 7\r\n\r\n", 1, 200, 7,
+		  "" },
 		{ "", 0, 0, 0, "" },
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r", 0, 0, 0, "" },
 		{ "HTTP/1.1 20", 0, 0, 0, "" },
@@ -53,8 +55,10 @@ static void heads(void **state)
 		{ "HTTP/1.1 200 OK\r\nno colon\r\n", -1, 0, 0, "" },
 		{ "HTTP/1.1 200 OK\r\nX: a\x01z\r\n", -1, 0, 0, "" },
 		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n", -1, 0, 0, "" },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", -1, 0, 0, "" },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", -1, 0, 0, "" },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+		  -1, 0, 0, "" },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", -1,
+		  0, 0, "" },
 		{ "HTTP/1.1 204 No\r\nContent-Length: 5\r\n\r\n", -1, 0, 0, "" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -74,8 +78,9 @@ static void heads(void **state)
 		assert_string_equal(head.type, cases[i].type);
 		/* The same in every prefix: never whole, never refused. */
 		for (size_t k = 0; k < n; k++)
-			assert_int_equal(http_parse_head((const uint8_t *)cases[i].text, k, &head, &f,
-							 &why), 0);
+			assert_int_equal(http_parse_head((const uint8_t *)cases[i].text, k, &head,
+							 &f, &why),
+					 0);
 	}
 }
 
@@ -109,7 +114,9 @@ static char *dechunk(const char *text, size_t step)
 			f.left -= k;
 			continue;
 		}
-		ssize_t used = f.left ? 0 : http_parse_chunk(&f, (const uint8_t *)text + pos, seen - pos, &why);
+		ssize_t used = f.left ? 0
+				      : http_parse_chunk(&f, (const uint8_t *)text + pos,
+							 seen - pos, &why);
 		if (used < 0)
 			return NULL;
 		pos += (size_t)used;
@@ -179,7 +186,8 @@ static void answers(void **state)
 	static const struct exchange script[] = {
 		{ .answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" },
 		{ .answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", .piece = 1 },
-		{ .answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+		{ .answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+			    "2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
 		  .piece = 1 },
 		{ .answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hm\r\n\r\n"
 			    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello and more" },
@@ -216,12 +224,16 @@ static void broken_answers(void **state)
 		{ "hello\r\n\r\n", -EPROTO },
 		{ "HTTP/1.1 200 OK\r\n\r\nforever", -EPROTO },
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", -1000 - ECONNRESET },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", -1000 - ECONNRESET },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\nhello", -1000 - ECONNRESET },
-		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n", -1000 - EPROTO },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+		  -1000 - ECONNRESET },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\nhello",
+		  -1000 - ECONNRESET },
+		{ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n",
+		  -1000 - EPROTO },
 		{ "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n0123456789"
 		  "0123456789012345678901234567890123456789012345678901234567890123456789"
-		  "012345678901234567890123456789", -1000 - EFBIG },
+		  "012345678901234567890123456789",
+		  -1000 - EFBIG },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct exchange x = { .answer = cases[i].answer };
@@ -250,7 +262,8 @@ static void lines(void **state)
 {
 	static const struct exchange script[] = {
 		{ .answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-			    "3\r\none\r\n1\r\n\n\r\n8\r\ntwo\n\nend\r\n0\r\n\r\n", .piece = 1 },
+			    "3\r\none\r\n1\r\n\n\r\n8\r\ntwo\n\nend\r\n0\r\n\r\n",
+		  .piece = 1 },
 		{ .answer = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\none\ntwo\n\nend" },
 	};
 	static const char *const want[] = { "one", "two", "", "end" };
@@ -321,9 +334,11 @@ static void uploads(void **state)
 {
 	enum { SIZE = 1000 * 1000 };
 	static const struct exchange script[] = {
-		{ .interim = "HTTP/1.1 100 Continue\r\n\r\n", .until = "\r\n0\r\n\r\n",
+		{ .interim = "HTTP/1.1 100 Continue\r\n\r\n",
+		  .until = "\r\n0\r\n\r\n",
 		  .answer = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}" },
-		{ .interim = "HTTP/1.1 100 Continue\r\n\r\n", .until = "END",
+		{ .interim = "HTTP/1.1 100 Continue\r\n\r\n",
+		  .until = "END",
 		  .answer = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}" },
 	};
 	struct server s;
@@ -332,8 +347,11 @@ static void uploads(void **state)
 		auto_fd fd = memory_file(SIZE);
 		assert_int_equal(pwrite(fd, "END", 3, SIZE - 3), 3);
 		uint64_t sent = 0;
-		struct http_body body = { .type = "x/y", .fd = fd, .size = i ? SIZE : -1,
-					  .sent = count_sent, .ctx = &sent };
+		struct http_body body = { .type = "x/y",
+					  .fd = fd,
+					  .size = i ? SIZE : -1,
+					  .sent = count_sent,
+					  .ctx = &sent };
 		struct http_request rq = { .method = "POST", .target = "/up", .body = &body };
 		struct http *h = open_at(&s);
 		struct http_head head;
@@ -359,7 +377,8 @@ static int refuse(void *ctx, struct err *err)
 	return err_set(err, -EIO, "the source failed");
 }
 
-/* A peer that refuses at once, in the middle, or by hanging up; a source that fails or ends early. */
+/* A peer that refuses at once, in the middle, or by hanging up; a source that fails or ends
+ * early. */
 static void upload_ends(void **state)
 {
 	static const char refusal[] = "HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}";
@@ -371,27 +390,45 @@ static void upload_ends(void **state)
 		bool refuse;
 	} cases[] = {
 		{ { .interim = refusal }, 0, 409, -1, false },
-		{ { .interim = "HTTP/1.1 100 Continue\r\n\r\n", .until = "abcdefgh", .answer = refusal },
-		  0, 409, -1, false },
+		{ { .interim = "HTTP/1.1 100 Continue\r\n\r\n",
+		    .until = "abcdefgh",
+		    .answer = refusal },
+		  0,
+		  409,
+		  -1,
+		  false },
 		{ { .interim = "HTTP/1.1 100 Continue\r\n\r\n" }, -ECONNRESET, 0, -1, false },
 		{ { .until = NULL }, -ECONNRESET, 0, -1, false },
 		{ { .interim = "HTTP/1.1 100 Continue\r\n\r\n", .until = "neverthere" },
-		  -EIO, 0, 2000000, false },
+		  -EIO,
+		  0,
+		  2000000,
+		  false },
 		{ { .interim = "HTTP/1.1 100 Continue\r\n\r\n", .until = "neverthere" },
-		  -EIO, 0, -1, true },
+		  -EIO,
+		  0,
+		  -1,
+		  true },
 		{ { .interim = "HTTP/1.1 100 Continue\r\n\r\n",
-		    .until = "abcdefgh", .answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" },
-		  -EPROTO, 0, 4000000000, false },
+		    .until = "abcdefgh",
+		    .answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" },
+		  -EPROTO,
+		  0,
+		  4000000000,
+		  false },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct server s;
 		assert_int_equal(server_start(&s, &cases[i].x, 1), 0);
-		auto_fd fd = i == 6 ? open("/dev/zero", O_RDONLY | O_CLOEXEC) : memory_file(1000000);
+		auto_fd fd = i == 6 ? open("/dev/zero", O_RDONLY | O_CLOEXEC)
+				    : memory_file(1000000);
 		if (i == 6) { /* more than any socket's buffer: the peer's word comes first */
 			close(fd);
 			fd = memory_file(8000000);
 		}
-		struct http_body body = { .type = "x/y", .fd = fd, .size = cases[i].size,
+		struct http_body body = { .type = "x/y",
+					  .fd = fd,
+					  .size = cases[i].size,
 					  .finish = cases[i].refuse ? refuse : NULL };
 		struct http_request rq = { .method = "POST", .target = "/up", .body = &body };
 		struct http *h = open_at(&s);
@@ -448,7 +485,8 @@ static void no_memory(void **state)
 {
 	for (uint64_t n = 1;; n++) {
 		static const struct exchange x = {
-			.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n0\r\n\r\n"
+			.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+				  "4\r\none\n\r\n0\r\n\r\n"
 		};
 		struct server s;
 		assert_int_equal(server_start(&s, &x, 1), 0);
@@ -482,18 +520,12 @@ static void no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),
-		cmocka_unit_test(endless_heads),
-		cmocka_unit_test(chunks),
-		cmocka_unit_test(escapes),
-		cmocka_unit_test(answers),
-		cmocka_unit_test(broken_answers),
-		cmocka_unit_test(lines),
-		cmocka_unit_test(long_lines),
-		cmocka_unit_test(uploads),
-		cmocka_unit_test(upload_ends),
-		cmocka_unit_test(nobody_there),
-		cmocka_unit_test(long_socket_path),
+		cmocka_unit_test(heads),        cmocka_unit_test(endless_heads),
+		cmocka_unit_test(chunks),       cmocka_unit_test(escapes),
+		cmocka_unit_test(answers),      cmocka_unit_test(broken_answers),
+		cmocka_unit_test(lines),        cmocka_unit_test(long_lines),
+		cmocka_unit_test(uploads),      cmocka_unit_test(upload_ends),
+		cmocka_unit_test(nobody_there), cmocka_unit_test(long_socket_path),
 		cmocka_unit_test(no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

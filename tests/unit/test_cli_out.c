@@ -16,10 +16,21 @@ static void sizes(void **state)
 		int64_t n;
 		const char *text;
 	} cases[] = {
-		{ 0, "0" }, { 1, "1" }, { 1023, "1023" }, { 1024, "1.0K" }, { 1536, "1.5K" },
-		{ 10240, "10K" }, { 10188, "9.9K" }, { 10189, "10K" }, { 1023 * 1024, "1.0M" },
-		{ 999 * 1024, "999K" }, { 1 << 20, "1.0M" }, { 5ll << 30, "5.0G" }, { INT64_MAX, "8.0E" },
-		{ -1, "-1" }, { -2048, "-2.0K" },
+		{ 0, "0" },
+		{ 1, "1" },
+		{ 1023, "1023" },
+		{ 1024, "1.0K" },
+		{ 1536, "1.5K" },
+		{ 10240, "10K" },
+		{ 10188, "9.9K" },
+		{ 10189, "10K" },
+		{ 1023 * 1024, "1.0M" },
+		{ 999 * 1024, "999K" },
+		{ 1 << 20, "1.0M" },
+		{ 5ll << 30, "5.0G" },
+		{ INT64_MAX, "8.0E" },
+		{ -1, "-1" },
+		{ -2048, "-2.0K" },
 	};
 	char buf[OUT_SIZE_MAX];
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -37,16 +48,24 @@ static void ages(void **state)
 		int64_t later;
 		const char *text;
 	} cases[] = {
-		{ -5, "now" }, { 0, "now" }, { 1, "1s" }, { 119, "119s" }, { 120, "2m" }, { 7199, "119m" },
-		{ 7200, "2h" }, { 172800, "2d" }, { 1209600, "2w" }, { 63072000, "2y" },
+		{ -5, "now" },     { 0, "now" },       { 1, "1s" },    { 119, "119s" },
+		{ 120, "2m" },     { 7199, "119m" },   { 7200, "2h" }, { 172800, "2d" },
+		{ 1209600, "2w" }, { 63072000, "2y" },
 	};
 	char buf[OUT_AGE_MAX];
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_string_equal(out_age(buf, t, at + cases[i].later), cases[i].text);
 	static const char *const wrong[] = {
-		"", "now", "2024-02-29", "2024-02-29T12:00:00", "2024-13-01T00:00:00Z",
-		"2024-00-01T00:00:00Z", "1969-01-01T00:00:00Z", "2024-02-29T25:00:00Z",
-		"2024-02-29T12:00:00+02:00", "2024-02-29T12:00:00Zx",
+		"",
+		"now",
+		"2024-02-29",
+		"2024-02-29T12:00:00",
+		"2024-13-01T00:00:00Z",
+		"2024-00-01T00:00:00Z",
+		"1969-01-01T00:00:00Z",
+		"2024-02-29T25:00:00Z",
+		"2024-02-29T12:00:00+02:00",
+		"2024-02-29T12:00:00Zx",
 	};
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_int_equal(out_parse_time(wrong[i]), -1);
@@ -81,11 +100,13 @@ static void cleaned(void **state)
 		{ "a\tb\nc\x7f", "a?b?c?", 6 },
 		{ "\x1b[31mred", "?[31mred", 8 },
 		{ "caf\xc3\xa9", "caf\xc3\xa9", 4 },
-		{ "\xc2\x9b" "31m", "??31m", 5 },       /* C1: a terminal's CSI */
+		{ "\xc2\x9b"
+		  "31m",
+		  "??31m", 5 }, /* C1: a terminal's CSI */
 		{ "\xff\xfe", "??", 2 },
-		{ "\xc3", "?", 1 },                     /* cut */
+		{ "\xc3", "?", 1 }, /* cut */
 		{ "\xe2\x82\xac\xf0\x9f\x8c\xb3", "\xe2\x82\xac\xf0\x9f\x8c\xb3", 2 },
-		{ "\xc0\x80", "??", 2 },                /* too long a form */
+		{ "\xc0\x80", "??", 2 }, /* too long a form */
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		auto_free char *text = printed(clean_one, cases[i].in);
@@ -135,8 +156,10 @@ static void tables_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes),   cmocka_unit_test(ages),
-		cmocka_unit_test(cleaned), cmocka_unit_test(tables),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(ages),
+		cmocka_unit_test(cleaned),
+		cmocka_unit_test(tables),
 		cmocka_unit_test(tables_without_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,16 +96,19 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 {
 	const char *code = get_text(e, "code"), *text = get_text(e, "message");
 	const char *hint = NULL;
-	int r = status == 404 ? -ENOENT : status == 409 ? -EEXIST : status == 507 ? -ENOSPC :
-		status == 400 ? -EINVAL : -EIO;
+	int r = status == 404   ? -ENOENT
+		: status == 409 ? -EEXIST
+		: status == 507 ? -ENOSPC
+		: status == 400 ? -EINVAL
+				: -EIO;
 	for (size_t i = 0; i < sizeof(error_codes) / sizeof(error_codes[0]); i++)
 		if (!strcmp(error_codes[i].code, code)) {
 			r = error_codes[i].err;
 			hint = error_codes[i].hint;
 		}
 	/* A wrong field is the caller's usage; what else is invalid was the data: an archive. */
-	if (r == -EINVAL && status == 400 && !json_object_get(json_object_get(e, "details"), "field") &&
-	    cli->uploading)
+	if (r == -EINVAL && status == 400 &&
+	    !json_object_get(json_object_get(e, "details"), "field") && cli->uploading)
 		r = -EBADMSG;
 	if (cli->json && json_is_object(e)) {
 		free(cli->detail);
@@ -158,10 +161,17 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 	auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	if (body && !text)
 		return err_sys(err, -ENOMEM, "request");
-	struct http_body memory = { .type = "application/json", .data = text,
-				    .len = text ? strlen(text) : 0, .fd = -1, .size = -1 };
-	struct http_request rq = { .method = method, .target = (const char *)t->text.data,
-				   .accept = accept, .body = upload ? upload : text ? &memory : NULL };
+	struct http_body memory = { .type = "application/json",
+				    .data = text,
+				    .len = text ? strlen(text) : 0,
+				    .fd = -1,
+				    .size = -1 };
+	struct http_request rq = { .method = method,
+				   .target = (const char *)t->text.data,
+				   .accept = accept,
+				   .body = upload ? upload
+					   : text ? &memory
+						  : NULL };
 	cli->uploading = upload;
 	int r = daemon_connect_or_start(cli, out, err);
 	if (r < 0)

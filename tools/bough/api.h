@@ -27,7 +27,7 @@ struct target {
 };
 #define auto_target __attribute__((cleanup(target_done))) struct target
 struct target target_new(const char *path);
-void target_name(struct target *t, const char *name);   /* one segment, escaped */
+void target_name(struct target *t, const char *name); /* one segment, escaped */
 void target_path(struct target *t, const char *literal);
 void target_query(struct target *t, const char *key, const char *value); /* NULL value: nothing */
 void target_done(struct target *t);

@@ -110,7 +110,8 @@ static const struct option_def *find_in(const struct option_def *o, const char *
 					char letter)
 {
 	for (; o && o->name; o++)
-		if (letter ? o->letter == letter : strlen(o->name) == n && !memcmp(o->name, name, n))
+		if (letter ? o->letter == letter
+			   : strlen(o->name) == n && !memcmp(o->name, name, n))
 			return o;
 	return NULL;
 }
@@ -191,10 +192,12 @@ static int parse_letters(struct args *a, const char *word, const char *next, str
 	for (const char *p = word + 1; *p; p++) {
 		const struct option_def *o = find_option(a, "", 0, *p);
 		if (!o)
-			return err_set(err, -EINVAL, "%s: no option -%c; `bough %s%s--help` lists them",
-				       where(a), *p, a->cmd ? a->cmd->name : "", a->cmd ? " " : "");
+			return err_set(err, -EINVAL,
+				       "%s: no option -%c; `bough %s%s--help` lists them", where(a),
+				       *p, a->cmd ? a->cmd->name : "", a->cmd ? " " : "");
 		if (o->value && !p[1] && !next)
-			return err_set(err, -EINVAL, "%s: -%c needs its %s", where(a), *p, o->value);
+			return err_set(err, -EINVAL, "%s: -%c needs its %s", where(a), *p,
+				       o->value);
 		int r = take_value(a, o, !o->value ? NULL : p[1] ? p + 1 : next, err);
 		if (r < 0)
 			return r;
@@ -221,9 +224,10 @@ static int parse_word(struct args *a, const char *word, const char **group, stru
 	const char *near = nearest_command(*group, word);
 	const char *g = *group ? *group : "", *gap = *group ? " " : "";
 	if (near)
-		return err_set(err, -EINVAL, "no command \"%s%s%s\"; did you mean \"%s%s%s\"?", g, gap,
-			       word, g, gap, near);
-	return err_set(err, -EINVAL, "no command \"%s%s%s\"; `bough help` lists them", g, gap, word);
+		return err_set(err, -EINVAL, "no command \"%s%s%s\"; did you mean \"%s%s%s\"?", g,
+			       gap, word, g, gap, near);
+	return err_set(err, -EINVAL, "no command \"%s%s%s\"; `bough help` lists them", g, gap,
+		       word);
 }
 
 static int check_count(const struct args *a, struct err *err)
@@ -262,7 +266,8 @@ int args_parse(struct args *a, int argc, char **argv, struct err *err)
 		else if (!strcmp(w, "--"))
 			raw = true, used = 1;
 		else
-			used = w[1] == '-' ? parse_long(a, w, next, err) : parse_letters(a, w, next, err);
+			used = w[1] == '-' ? parse_long(a, w, next, err)
+					   : parse_letters(a, w, next, err);
 		if (used < 0)
 			return used;
 		i += used;
@@ -357,8 +362,8 @@ int args_size(const char *text, const char *what, uint64_t *out, struct err *err
 	}
 	int power = digits ? suffix_power(p) : -1;
 	if (power < 0)
-		return err_set(err, -EINVAL, "%s: \"%s\" isn't a size; write 4096, 512K, 1.5G", what,
-			       text);
+		return err_set(err, -EINVAL, "%s: \"%s\" isn't a size; write 4096, 512K, 1.5G",
+			       what, text);
 	if (whole / scale > limit >> (10 * power)) /* so the shift below can't overflow */
 		return err_set(err, -EINVAL, "%s: %s is too large", what, text);
 	*out = (uint64_t)((whole << (10 * power)) / scale);

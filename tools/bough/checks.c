@@ -25,18 +25,18 @@
 #include "tools/bough/start.h"
 
 enum {
-	KERNEL_FLOOR = 601,        /* 6.1: Debian 12 */
-	KERNEL_IDMAP_FUSE = 612,   /* idmapped mounts of FUSE filesystems */
-	KERNEL_URING_FUSE = 614,   /* FUSE over io_uring */
-	FILES_WANTED = 4096,       /* open files: each workspace needs some */
+	KERNEL_FLOOR = 601,      /* 6.1: Debian 12 */
+	KERNEL_IDMAP_FUSE = 612, /* idmapped mounts of FUSE filesystems */
+	KERNEL_URING_FUSE = 614, /* FUSE over io_uring */
+	FILES_WANTED = 4096,     /* open files: each workspace needs some */
 	DISK_WANTED_MIB = 2048,
 };
 
 /* Fills a line; `advice` may be "". */
-static void say(struct doctor_line *l, enum doctor_level level, const char *advice,
-		const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static void say(struct doctor_line *l, enum doctor_level level, const char *advice,
-		const char *fmt, ...)
+static void say(struct doctor_line *l, enum doctor_level level, const char *advice, const char *fmt,
+		...) __attribute__((format(printf, 4, 5)));
+static void say(struct doctor_line *l, enum doctor_level level, const char *advice, const char *fmt,
+		...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -74,9 +74,9 @@ static void check_dev_fuse(struct cli *cli, struct doctor_line *l)
 		say(l, DOCTOR_OK, "", "/dev/fuse can be opened");
 	else
 		say(l, DOCTOR_MISSING,
-		    e == ENOENT ? "`modprobe fuse`; in a container, give it the device" :
-		    e == EACCES || e == EPERM ? "make it readable and writable for this user" :
-		    "load the kernel's fuse module: `modprobe fuse`",
+		    e == ENOENT ? "`modprobe fuse`; in a container, give it the device"
+		    : e == EACCES || e == EPERM ? "make it readable and writable for this user"
+						: "load the kernel's fuse module: `modprobe fuse`",
 		    "/dev/fuse: %s", strerror(e));
 }
 
@@ -119,7 +119,8 @@ static bool allow_other(void)
 	char line[256];
 	while (f && fgets(line, sizeof(line), f)) {
 		char *p = line + strspn(line, " \t");
-		if (!strncmp(p, "user_allow_other", 16) && strspn(p + 16, " \t\r\n") == strlen(p + 16))
+		if (!strncmp(p, "user_allow_other", 16) &&
+		    strspn(p + 16, " \t\r\n") == strlen(p + 16))
 			return true;
 	}
 	return false;
@@ -132,8 +133,8 @@ static void check_allow_other(struct cli *cli, struct doctor_line *l)
 		say(l, DOCTOR_OK, "", "user_allow_other is in /etc/fuse.conf");
 	else
 		say(l, root ? DOCTOR_INFO : DOCTOR_WARN,
-		    root ? "only users other than root need it" :
-			   "add it, or root and other users can't look into your workspaces",
+		    root ? "only users other than root need it"
+			 : "add it, or root and other users can't look into your workspaces",
 		    "no user_allow_other in /etc/fuse.conf");
 }
 
@@ -167,7 +168,8 @@ static void check_disk(struct cli *cli, struct doctor_line *l)
 		    "%s free under %s, in memory", size, cli->root);
 	else
 		say(l, mib < DISK_WANTED_MIB ? DOCTOR_WARN : DOCTOR_OK,
-		    mib < DISK_WANTED_MIB ? "make room, or choose another folder with BOUGH_ROOT" : "",
+		    mib < DISK_WANTED_MIB ? "make room, or choose another folder with BOUGH_ROOT"
+					  : "",
 		    "%s free under %s", size, cli->root);
 }
 
@@ -218,8 +220,10 @@ static void check_uring(struct cli *cli, struct doctor_line *l)
 	if (fd >= 0)
 		say(l, DOCTOR_OK, "", "available");
 	else
-		say(l, DOCTOR_INFO, e == EPERM ? "set kernel.io_uring_disabled=0, or allow it in seccomp" :
-		    "the default transport doesn't need it", "io_uring_setup: %s", strerror(e));
+		say(l, DOCTOR_INFO,
+		    e == EPERM ? "set kernel.io_uring_disabled=0, or allow it in seccomp"
+			       : "the default transport doesn't need it",
+		    "io_uring_setup: %s", strerror(e));
 }
 
 static void check_fuse_uring(struct cli *cli, struct doctor_line *l)
@@ -227,13 +231,16 @@ static void check_fuse_uring(struct cli *cli, struct doctor_line *l)
 	char v[16];
 	if (probe_file("/sys/module/fuse/parameters/enable_uring", v, sizeof(v)) < 0)
 		say(l, DOCTOR_INFO, "the default transport doesn't need it",
-		    kernel_version() < KERNEL_URING_FUSE ? "the kernel has no FUSE over io_uring (6.14)" :
-		    "the fuse module has no enable_uring");
+		    kernel_version() < KERNEL_URING_FUSE
+			    ? "the kernel has no FUSE over io_uring (6.14)"
+			    : "the fuse module has no enable_uring");
 	else if (v[0] == 'Y' || v[0] == '1')
 		say(l, DOCTOR_OK, "", "enable_uring is on");
 	else
-		say(l, DOCTOR_INFO, "`echo Y > /sys/module/fuse/parameters/enable_uring` for the ring "
-		    "transport", "enable_uring is off");
+		say(l, DOCTOR_INFO,
+		    "`echo Y > /sys/module/fuse/parameters/enable_uring` for the ring "
+		    "transport",
+		    "enable_uring is off");
 }
 
 /* Tried in a child, since it can't be undone. */
@@ -250,8 +257,9 @@ static void check_userns(struct cli *cli, struct doctor_line *l)
 		say(l, DOCTOR_OK, "", "can be made by this user");
 	else
 		say(l, DOCTOR_INFO,
-		    e == ENOSPC ? "raise user.max_user_namespaces" :
-		    "see kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns",
+		    e == ENOSPC ? "raise user.max_user_namespaces"
+				: "see kernel.unprivileged_userns_clone and, with AppArmor, "
+				  "kernel.apparmor_restrict_unprivileged_userns",
 		    "%s", strerror(e));
 }
 
@@ -295,10 +303,11 @@ static void check_overlay(struct cli *cli, struct doctor_line *l)
 		say(l, DOCTOR_OK, "", "in the kernel");
 		return;
 	}
-	bool module = uname(&u) == 0 &&
-		      (snprintf(path, sizeof(path), "/lib/modules/%s/kernel/fs/overlayfs", u.release),
-		       access(path, F_OK) == 0);
-	say(l, DOCTOR_INFO, module ? "`modprobe overlay` loads it" : "some container images need it",
+	bool module = uname(&u) == 0 && (snprintf(path, sizeof(path),
+						  "/lib/modules/%s/kernel/fs/overlayfs", u.release),
+					 access(path, F_OK) == 0);
+	say(l, DOCTOR_INFO,
+	    module ? "`modprobe overlay` loads it" : "some container images need it",
 	    module ? "not loaded" : "not in this kernel");
 }
 
@@ -312,7 +321,8 @@ static void check_cgroup(struct cli *cli, struct doctor_line *l)
 	}
 	if (f.f_type != CGROUP2_SUPER_MAGIC) {
 		say(l, DOCTOR_INFO, "boot with systemd.unified_cgroup_hierarchy=1 for one tree",
-		    access("/sys/fs/cgroup/unified", F_OK) == 0 ? "version 1 and 2 mixed" : "version 1");
+		    access("/sys/fs/cgroup/unified", F_OK) == 0 ? "version 1 and 2 mixed"
+								: "version 1");
 		return;
 	}
 	if (probe_file("/sys/fs/cgroup/cgroup.controllers", text, sizeof(text)) < 0)
@@ -335,11 +345,11 @@ static void check_program(struct doctor_line *l, const char *const *argv, const 
 		say(l, DOCTOR_OK, "", "%s", text);
 }
 
-#define PROGRAM(fn, name, arg, without)                              \
-	static void fn(struct cli *cli, struct doctor_line *l)       \
-	{                                                            \
-		const char *argv[] = { name, arg, NULL };            \
-		check_program(l, argv, without);                     \
+#define PROGRAM(fn, name, arg, without)                        \
+	static void fn(struct cli *cli, struct doctor_line *l) \
+	{                                                      \
+		const char *argv[] = { name, arg, NULL };      \
+		check_program(l, argv, without);               \
 	}
 PROGRAM(check_git, "git", "--version", "workspaces work without it")
 PROGRAM(check_runc, "runc", "--version", "one runtime is enough for sandboxes")
@@ -375,7 +385,8 @@ static const struct {
 unsigned doctor_run(struct cli *cli, struct doctor_line lines[DOCTOR_LINES_MAX])
 {
 	unsigned n = sizeof(checks) / sizeof(checks[0]);
-	_Static_assert(sizeof(checks) / sizeof(checks[0]) <= DOCTOR_LINES_MAX, "room for each check");
+	_Static_assert(sizeof(checks) / sizeof(checks[0]) <= DOCTOR_LINES_MAX,
+		       "room for each check");
 	for (unsigned i = 0; i < n; i++) {
 		lines[i].name = checks[i].name;
 		checks[i].check(cli, &lines[i]);

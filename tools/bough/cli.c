@@ -61,7 +61,8 @@ int cli_root(const char *opt, char **out, struct err *err)
 	else if (home && home[0] == '/')
 		n = asprintf(&path, "%s/.local/state/bough", home);
 	else
-		return err_set(err, -EINVAL, "neither HOME nor XDG_STATE_HOME is set: give --root DIR");
+		return err_set(err, -EINVAL,
+			       "neither HOME nor XDG_STATE_HOME is set: give --root DIR");
 	if (n < 0)
 		return err_sys(err, -ENOMEM, "root");
 	return absolute(path, out, err);

@@ -36,9 +36,9 @@ enum word_kind {
 };
 
 struct option_def {
-	const char *name;    /* long name without dashes; NULL ends a table */
-	char letter;         /* 0: none */
-	const char *value;   /* what it takes, as help shows it; NULL: a flag */
+	const char *name;  /* long name without dashes; NULL ends a table */
+	char letter;       /* 0: none */
+	const char *value; /* what it takes, as help shows it; NULL: a flag */
 	const char *help;
 	char kind;           /* enum word_kind of the value */
 	const char *choices; /* WORD_CHOICE: words separated by blanks; others are refused */
@@ -49,15 +49,15 @@ struct cli;
 struct args;
 
 struct command {
-	const char *name;     /* one word, or two: "snapshots ls" */
-	const char *group;    /* heading in the overview */
-	const char *operands; /* as usage shows them */
-	const char *summary;  /* one line without its full stop */
-	const char *about;    /* more lines, ended by \n; NULL: none */
+	const char *name;                 /* one word, or two: "snapshots ls" */
+	const char *group;                /* heading in the overview */
+	const char *operands;             /* as usage shows them */
+	const char *summary;              /* one line without its full stop */
+	const char *about;                /* more lines, ended by \n; NULL: none */
 	const struct option_def *options; /* NULL: none of its own */
-	const char *examples; /* lines, ended by \n */
-	unsigned min, max;    /* operands */
-	const char *kinds;    /* enum word_kind of each operand; the last one repeats */
+	const char *examples;             /* lines, ended by \n */
+	unsigned min, max;                /* operands */
+	const char *kinds;                /* enum word_kind of each operand; the last one repeats */
 	int (*run)(struct cli *cli, const struct args *a, struct err *err);
 };
 
@@ -111,13 +111,13 @@ void complete_words(struct cli *cli, char **words, unsigned n, unsigned at);
 /* ---- context ---- */
 
 struct cli {
-	char *root;       /* absolute */
-	bool json;        /* one JSON document on stdout */
-	bool quiet;       /* no progress, no notes */
-	bool bytes;       /* exact sizes */
-	char *detail;     /* JSON of the API's error, for --json; NULL */
-	bool uploading;   /* the last request carried a stream */
-	bool reported;    /* the JSON document on stdout tells of the error already */
+	char *root;     /* absolute */
+	bool json;      /* one JSON document on stdout */
+	bool quiet;     /* no progress, no notes */
+	bool bytes;     /* exact sizes */
+	char *detail;   /* JSON of the API's error, for --json; NULL */
+	bool uploading; /* the last request carried a stream */
+	bool reported;  /* the JSON document on stdout tells of the error already */
 };
 
 int cli_exit_code(int code); /* from -errno */
@@ -132,8 +132,8 @@ typedef int command_fn(struct cli *cli, const struct args *a, struct err *err);
 command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_rm, cmd_mount,
 	cmd_umount;
 /* snap.c */
-command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show,
-	cmd_snapshots_rm, cmd_snapshots_tag;
+command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
+	cmd_snapshots_tag;
 /* diff.c */
 command_fn cmd_diff;
 /* transfer.c */

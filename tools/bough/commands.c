@@ -4,7 +4,9 @@
 #define ANY UINT_MAX
 
 const struct option_def common_options[] = {
-	{ .name = "root", .value = "DIR", .kind = WORD_FOLDER,
+	{ .name = "root",
+	  .value = "DIR",
+	  .kind = WORD_FOLDER,
 	  .help = "where all state lies (BOUGH_ROOT; /var/lib/bough, or ~/.local/state/bough)" },
 	{ .name = "json", .help = "one JSON document on stdout, errors too" },
 	{ .name = "bytes", .help = "exact sizes" },
@@ -14,16 +16,28 @@ const struct option_def common_options[] = {
 	{ 0 }
 };
 
-#define OPT_LABEL { .name = "label", .letter = 'l', .value = "K=V", .many = true, \
-		    .help = "a label of the new workspace (may be repeated)" }
-#define OPT_MESSAGE { .name = "message", .letter = 'm', .value = "TEXT", \
-		      .help = "what this snapshot is" }
+#define OPT_LABEL                                                             \
+	{                                                                     \
+		.name = "label", .letter = 'l', .value = "K=V", .many = true, \
+		.help = "a label of the new workspace (may be repeated)"      \
+	}
+#define OPT_MESSAGE                                                                                \
+	{                                                                                          \
+		.name = "message", .letter = 'm', .value = "TEXT", .help = "what this snapshot is" \
+	}
 
 static const struct option_def create_options[] = {
-	{ .name = "from", .value = "SNAPSHOT|WORKSPACE", .kind = WORD_EITHER,
+	{ .name = "from",
+	  .value = "SNAPSHOT|WORKSPACE",
+	  .kind = WORD_EITHER,
 	  .help = "begin with what it shows (a workspace: as it is now)" },
-	{ .name = "dir", .value = "PATH", .kind = WORD_FOLDER, .help = "begin with a copy of a folder" },
-	{ .name = "tar", .value = "FILE|-", .kind = WORD_FILE,
+	{ .name = "dir",
+	  .value = "PATH",
+	  .kind = WORD_FOLDER,
+	  .help = "begin with a copy of a folder" },
+	{ .name = "tar",
+	  .value = "FILE|-",
+	  .kind = WORD_FILE,
 	  .help = "begin with an archive: tar (also compressed), zip, cpio; - is stdin" },
 	{ .name = "quota", .value = "SIZE", .help = "limit of its own bytes: 512M, 10G; 0: none" },
 	{ .name = "inodes", .value = "N", .help = "limit of its own files; 0: none" },
@@ -44,56 +58,68 @@ static const struct option_def fork_options[] = {
 };
 
 static const struct option_def save_options[] = {
-	OPT_MESSAGE,
-	{ .name = "as", .value = "SNAPSHOT", .help = "a name for it" },
-	{ 0 }
+	OPT_MESSAGE, { .name = "as", .value = "SNAPSHOT", .help = "a name for it" }, { 0 }
 };
 
 static const struct option_def diff_options[] = {
-	{ .name = "against", .value = "SNAPSHOT|WORKSPACE", .kind = WORD_EITHER,
+	{ .name = "against",
+	  .value = "SNAPSHOT|WORKSPACE",
+	  .kind = WORD_EITHER,
 	  .help = "compare with this; else with the last snapshot saved or restored" },
 	{ .name = "name-status", .help = "a letter and the path of each file (the default)" },
 	{ .name = "stat", .help = "how many lines of each file" },
-	{ .name = "patch", .letter = 'p', .help = "the changes themselves, as git diff shows them" },
+	{ .name = "patch",
+	  .letter = 'p',
+	  .help = "the changes themselves, as git diff shows them" },
 	{ 0 }
 };
 
 static const struct option_def snapshots_ls_options[] = {
-	{ .name = "workspace", .letter = 'w', .value = "NAME", .kind = WORD_WORKSPACE,
+	{ .name = "workspace",
+	  .letter = 'w',
+	  .value = "NAME",
+	  .kind = WORD_WORKSPACE,
 	  .help = "only those that were saved from it" },
 	{ 0 }
 };
 
 static const struct option_def snapshots_rm_options[] = {
-	{ .name = "force", .letter = 'f',
+	{ .name = "force",
+	  .letter = 'f',
 	  .help = "also when others were made from it; they are linked to its parent" },
 	{ 0 }
 };
 
 static const struct option_def snapshots_tag_options[] = {
-	{ .name = "remove", .letter = 'r', .value = "NAME", .many = true,
+	{ .name = "remove",
+	  .letter = 'r',
+	  .value = "NAME",
+	  .many = true,
 	  .help = "take this name away (may be repeated)" },
 	{ .name = "message", .letter = 'm', .value = "TEXT", .help = "replace its message" },
 	{ 0 }
 };
 
 static const struct option_def export_options[] = {
-	{ .name = "format", .value = "FORMAT", .kind = WORD_CHOICE, .choices = "tar tar.zst zip cpio",
+	{ .name = "format",
+	  .value = "FORMAT",
+	  .kind = WORD_CHOICE,
+	  .choices = "tar tar.zst zip cpio",
 	  .help = "tar, tar.zst, zip or cpio; else by FILE's ending, else tar" },
-	{ .name = "output", .letter = 'o', .value = "FILE", .kind = WORD_FILE,
+	{ .name = "output",
+	  .letter = 'o',
+	  .value = "FILE",
+	  .kind = WORD_FILE,
 	  .help = "write to FILE, which appears only when it is whole; else to stdout" },
 	{ 0 }
 };
 
 static const struct option_def import_options[] = {
-	{ .name = "as", .value = "SNAPSHOT", .help = "a name for the snapshot" },
-	OPT_MESSAGE,
-	{ 0 }
+	{ .name = "as", .value = "SNAPSHOT", .help = "a name for the snapshot" }, OPT_MESSAGE, { 0 }
 };
 
 static const struct option_def fsck_options[] = {
-	{ .name = "repair", .help = "rebuild what can be rebuilt" },
-	{ 0 }
+	{ .name = "repair", .help = "rebuild what can be rebuilt" }, { 0 }
 };
 
 #define G_WS   "Workspaces"
@@ -101,136 +127,273 @@ static const struct option_def fsck_options[] = {
 #define G_SYS  "The service"
 
 const struct command commands[] = {
-	{ .name = "create", .group = G_WS, .operands = "NAME",
+	{ .name = "create",
+	  .group = G_WS,
+	  .operands = "NAME",
 	  .summary = "make a workspace and mount it",
-	  .about = "Prints its mount point. Without --from, --dir or --tar it is empty. A folder or an\n"
-		   "archive is first imported as a snapshot, so each file's content is stored once.\n",
+	  .about =
+		  "Prints its mount point. Without --from, --dir or --tar it is empty. A folder or\n"
+		  "an archive is first imported as a snapshot, so each content is stored once.\n",
 	  .options = create_options,
 	  .examples = "bough create app --dir ~/src/app\n"
 		      "bough create try --from app --quota 2G --label task=42\n"
 		      "curl -sL https://example.org/app.tar.gz | bough create app --tar -\n",
-	  .min = 1, .max = 1, .run = cmd_create },
-	{ .name = "path", .group = G_WS, .operands = "NAME",
+	  .min = 1,
+	  .max = 1,
+	  .run = cmd_create },
+	{ .name = "path",
+	  .group = G_WS,
+	  .operands = "NAME",
 	  .summary = "print where it is mounted",
 	  .examples = "cd \"$(bough path app)\"\n",
-	  .min = 1, .max = 1, .kinds = "w", .run = cmd_path },
-	{ .name = "ls", .group = G_WS, .operands = "", .summary = "list the workspaces",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_path },
+	{ .name = "ls",
+	  .group = G_WS,
+	  .operands = "",
+	  .summary = "list the workspaces",
 	  .about = "USED is what a workspace wrote itself; what it shares isn't counted.\n",
 	  .options = ls_options,
 	  .examples = "bough ls\nbough ls --label task=42 --json\nbough ls -q | xargs bough rm\n",
-	  .max = 0, .run = cmd_ls },
-	{ .name = "show", .group = G_WS, .operands = "NAME", .summary = "tell all about a workspace",
+	  .max = 0,
+	  .run = cmd_ls },
+	{ .name = "show",
+	  .group = G_WS,
+	  .operands = "NAME",
+	  .summary = "tell all about a workspace",
 	  .examples = "bough show app\nbough show app --json\n",
-	  .min = 1, .max = 1, .kinds = "w", .run = cmd_show },
-	{ .name = "fork", .group = G_WS, .operands = "NAME [NEW…]",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_show },
+	{ .name = "fork",
+	  .group = G_WS,
+	  .operands = "NAME [NEW…]",
 	  .summary = "copy a workspace as it is now, in milliseconds",
-	  .about = "The copies hold every write that has returned, also while others write, and share all\n"
-		   "content until it is changed. Prints the new names.\n",
+	  .about = "The copies hold every write that has returned, also while others write, and\n"
+		   "share all content until it is changed. Prints the new names.\n",
 	  .options = fork_options,
 	  .examples = "bough fork app try-a try-b\n"
 		      "bough fork app ci -n 100            # ci-1 … ci-100\n"
 		      "bough fork app -n 3                 # app-1 … app-3\n",
-	  .min = 1, .max = ANY, .kinds = "w.", .run = cmd_fork },
-	{ .name = "rename", .group = G_WS, .operands = "NAME NEW", .summary = "give it another name",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "w.",
+	  .run = cmd_fork },
+	{ .name = "rename",
+	  .group = G_WS,
+	  .operands = "NAME NEW",
+	  .summary = "give it another name",
 	  .about = "Its id stays. It stays mounted where it is.\n",
 	  .examples = "bough rename try-a app-2\n",
-	  .min = 2, .max = 2, .kinds = "w.", .run = cmd_rename },
-	{ .name = "rm", .group = G_WS, .operands = "NAME…", .summary = "unmount and delete workspaces",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "w.",
+	  .run = cmd_rename },
+	{ .name = "rm",
+	  .group = G_WS,
+	  .operands = "NAME…",
+	  .summary = "unmount and delete workspaces",
 	  .about = "What was saved stays as snapshots; what wasn't is gone.\n",
 	  .examples = "bough rm try-a try-b\n",
-	  .min = 1, .max = ANY, .kinds = "w", .run = cmd_rm },
-	{ .name = "mount", .group = G_WS, .operands = "NAME…", .summary = "mount workspaces",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "w",
+	  .run = cmd_rm },
+	{ .name = "mount",
+	  .group = G_WS,
+	  .operands = "NAME…",
+	  .summary = "mount workspaces",
 	  .about = "Prints the mount points. They are mounted again whenever the service starts.\n",
 	  .examples = "bough mount app\n",
-	  .min = 1, .max = ANY, .kinds = "w", .run = cmd_mount },
-	{ .name = "umount", .group = G_WS, .operands = "NAME…", .summary = "unmount workspaces",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "w",
+	  .run = cmd_mount },
+	{ .name = "umount",
+	  .group = G_WS,
+	  .operands = "NAME…",
+	  .summary = "unmount workspaces",
 	  .about = "Nothing is lost; they stay unmounted until `bough mount`.\n",
 	  .examples = "bough umount app\n",
-	  .min = 1, .max = ANY, .kinds = "w", .run = cmd_umount },
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "w",
+	  .run = cmd_umount },
 
-	{ .name = "save", .group = G_SNAP, .operands = "NAME",
+	{ .name = "save",
+	  .group = G_SNAP,
+	  .operands = "NAME",
 	  .summary = "keep a workspace as it is now, as a snapshot",
-	  .about = "Takes as long as what changed since the last save. Prints the snapshot's id. When\n"
-		   "nothing has changed, the last snapshot is the answer.\n",
+	  .about = "Takes as long as what changed since the last save. Prints the snapshot's id.\n"
+		   "When nothing has changed, the last snapshot is the answer.\n",
 	  .options = save_options,
 	  .examples = "bough save app -m \"tests pass\" --as green\n",
-	  .min = 1, .max = 1, .kinds = "w", .run = cmd_save },
-	{ .name = "restore", .group = G_SNAP, .operands = "NAME SNAPSHOT",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_save },
+	{ .name = "restore",
+	  .group = G_SNAP,
+	  .operands = "NAME SNAPSHOT",
 	  .summary = "turn a workspace back into a snapshot, in place",
 	  .about = "It stays mounted, with the same id. What wasn't saved is gone.\n",
 	  .examples = "bough restore app green\n",
-	  .min = 2, .max = 2, .kinds = "ws", .run = cmd_restore },
-	{ .name = "diff", .group = G_SNAP, .operands = "NAME",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "ws",
+	  .run = cmd_restore },
+	{ .name = "diff",
+	  .group = G_SNAP,
+	  .operands = "NAME",
 	  .summary = "show what changed in a workspace",
-	  .about = "Takes as long as what changed. Letters: A added, D deleted, M modified, R renamed,\n"
-		   "T another type of file.\n",
+	  .about = "Takes as long as what changed. Letters: A added, D deleted, M modified,\n"
+		   "R renamed, T another type of file.\n",
 	  .options = diff_options,
 	  .examples = "bough diff app\nbough diff try-a --against app --patch\n"
 		      "bough diff app --against green --stat\n",
-	  .min = 1, .max = 1, .kinds = "w", .run = cmd_diff },
-	{ .name = "log", .group = G_SNAP, .operands = "NAME", .summary = "show its line of snapshots",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_diff },
+	{ .name = "log",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "show its line of snapshots",
 	  .examples = "bough log app\n",
-	  .min = 1, .max = 1, .kinds = "w", .run = cmd_log },
-	{ .name = "snapshots ls", .group = G_SNAP, .operands = "", .summary = "list the snapshots",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_log },
+	{ .name = "snapshots ls",
+	  .group = G_SNAP,
+	  .operands = "",
+	  .summary = "list the snapshots",
 	  .options = snapshots_ls_options,
 	  .examples = "bough snapshots ls\nbough snapshots ls --workspace app\n",
-	  .max = 0, .run = cmd_snapshots_ls },
-	{ .name = "snapshots show", .group = G_SNAP, .operands = "SNAPSHOT",
+	  .max = 0,
+	  .run = cmd_snapshots_ls },
+	{ .name = "snapshots show",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT",
 	  .summary = "tell all about a snapshot",
-	  .about = "A snapshot is named by one of its names, its id, or 6 or more characters of the id.\n",
+	  .about =
+		  "A snapshot is named by one of its names, by its id, or by 6 or more characters of\n"
+		  "the id.\n",
 	  .examples = "bough snapshots show green\n",
-	  .min = 1, .max = 1, .kinds = "s", .run = cmd_snapshots_show },
-	{ .name = "snapshots rm", .group = G_SNAP, .operands = "SNAPSHOT…",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "s",
+	  .run = cmd_snapshots_show },
+	{ .name = "snapshots rm",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT…",
 	  .summary = "delete snapshots",
-	  .about = "Refused while a workspace stands on it or another snapshot was made from it. `bough gc`\n"
-		   "frees the space.\n",
+	  .about = "Refused while a workspace stands on it or another snapshot was made from it.\n"
+		   "`bough gc` frees the space.\n",
 	  .options = snapshots_rm_options,
 	  .examples = "bough snapshots rm green\n",
-	  .min = 1, .max = ANY, .kinds = "s", .run = cmd_snapshots_rm },
-	{ .name = "snapshots tag", .group = G_SNAP, .operands = "SNAPSHOT [NAME…]",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "s",
+	  .run = cmd_snapshots_rm },
+	{ .name = "snapshots tag",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT [NAME…]",
 	  .summary = "give a snapshot names, or take them away",
 	  .options = snapshots_tag_options,
 	  .examples = "bough snapshots tag sn_k3v6q2 release\n"
 		      "bough snapshots tag release release-1 --remove release\n",
-	  .min = 1, .max = ANY, .kinds = "s.", .run = cmd_snapshots_tag },
-	{ .name = "export", .group = G_SNAP, .operands = "SNAPSHOT|WORKSPACE",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "s.",
+	  .run = cmd_snapshots_tag },
+	{ .name = "export",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT|WORKSPACE",
 	  .summary = "write a snapshot or a workspace as an archive",
-	  .about = "A workspace is exported as it is now. Owners, modes, times, links, xattrs, devices and\n"
-		   "holes are kept where the format can hold them: tar and tar.zst hold them all.\n",
+	  .about =
+		  "A workspace is exported as it is now. Owners, modes, times, links, xattrs, devices\n"
+		  "and holes are kept where the format can hold them: tar and tar.zst hold all.\n",
 	  .options = export_options,
 	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
-	  .min = 1, .max = 1, .kinds = "e", .run = cmd_export },
-	{ .name = "import", .group = G_SNAP, .operands = "FILE|-",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_export },
+	{ .name = "import",
+	  .group = G_SNAP,
+	  .operands = "FILE|-",
 	  .summary = "make a snapshot from an archive",
-	  .about = "tar (also compressed), zip or cpio; - is stdin. An archive with a path that leaves its\n"
-		   "tree is refused whole. Prints the snapshot's id.\n",
+	  .about =
+		  "tar (also compressed), zip or cpio; - is stdin. An archive with a path that leaves\n"
+		  "its tree is refused whole. Prints the snapshot's id.\n",
 	  .options = import_options,
 	  .examples = "bough import app.tar.gz --as app-1.0\n"
 		      "docker export c1 | bough import - --as image\n",
-	  .min = 1, .max = 1, .kinds = "f", .run = cmd_import },
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "f",
+	  .run = cmd_import },
 
-	{ .name = "up", .group = G_SYS, .operands = "", .summary = "start the service and mount what was",
+	{ .name = "up",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "start the service and mount what was",
 	  .about = "Any other command does this too when the service isn't running.\n",
-	  .examples = "bough up\n", .max = 0, .run = cmd_up },
-	{ .name = "down", .group = G_SYS, .operands = "", .summary = "unmount all and stop the service",
+	  .examples = "bough up\n",
+	  .max = 0,
+	  .run = cmd_up },
+	{ .name = "down",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "unmount all and stop the service",
 	  .about = "Nothing is lost; `bough up` brings it all back.\n",
-	  .examples = "bough down\n", .max = 0, .run = cmd_down },
-	{ .name = "gc", .group = G_SYS, .operands = "",
+	  .examples = "bough down\n",
+	  .max = 0,
+	  .run = cmd_down },
+	{ .name = "gc",
+	  .group = G_SYS,
+	  .operands = "",
 	  .summary = "free the space of what nothing refers to any more",
-	  .examples = "bough gc\n", .max = 0, .run = cmd_gc },
-	{ .name = "fsck", .group = G_SYS, .operands = "", .summary = "prove that everything stored is whole",
+	  .examples = "bough gc\n",
+	  .max = 0,
+	  .run = cmd_gc },
+	{ .name = "fsck",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "prove that everything stored is whole",
 	  .about = "Reads all there is. Ends with 1 when there is a fault that wasn't repaired.\n",
 	  .options = fsck_options,
-	  .examples = "bough fsck\nbough fsck --repair\n", .max = 0, .run = cmd_fsck },
-	{ .name = "stats", .group = G_SYS, .operands = "",
+	  .examples = "bough fsck\nbough fsck --repair\n",
+	  .max = 0,
+	  .run = cmd_fsck },
+	{ .name = "stats",
+	  .group = G_SYS,
+	  .operands = "",
 	  .summary = "show counters: store, filesystem requests, catalog",
-	  .examples = "bough stats\nbough stats --json\n", .max = 0, .run = cmd_stats },
-	{ .name = "doctor", .group = G_SYS, .operands = "",
+	  .examples = "bough stats\nbough stats --json\n",
+	  .max = 0,
+	  .run = cmd_stats },
+	{ .name = "doctor",
+	  .group = G_SYS,
+	  .operands = "",
 	  .summary = "tell what this machine offers and what is missing",
-	  .about = "Works without the service. Ends with 0 when workspaces can run here, else with 1.\n",
-	  .examples = "bough doctor\n", .max = 0, .run = cmd_doctor },
-	{ .name = "help", .group = G_SYS, .operands = "[COMMAND]", .summary = "show help",
-	  .examples = "bough help fork\n", .max = 2, .kinds = "c", .run = cmd_help },
+	  .about = "Works without the service. Ends with 0 when workspaces can run here, else\n"
+		   "with 1.\n",
+	  .examples = "bough doctor\n",
+	  .max = 0,
+	  .run = cmd_doctor },
+	{ .name = "help",
+	  .group = G_SYS,
+	  .operands = "[COMMAND]",
+	  .summary = "show help",
+	  .examples = "bough help fork\n",
+	  .max = 2,
+	  .kinds = "c",
+	  .run = cmd_help },
 
 	/* For the shell's completion: __complete N WORD…; hidden, since it has no summary. */
 	{ .name = "__complete", .operands = "N WORD…", .min = 1, .max = ANY, .run = cmd_complete },

@@ -111,8 +111,8 @@ static const struct option_def *option_of(const struct command *cmd, const char 
 	const struct option_def *tables[] = { cmd ? cmd->options : NULL, common_options };
 	for (unsigned i = 0; i < 2; i++)
 		for (const struct option_def *o = tables[i]; o && o->name; o++)
-			if (word[1] == '-' ? !strcmp(word + 2, o->name) :
-					     word[1] == o->letter && !word[2])
+			if (word[1] == '-' ? !strcmp(word + 2, o->name)
+					   : word[1] == o->letter && !word[2])
 				return o;
 	return NULL;
 }

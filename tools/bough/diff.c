@@ -8,12 +8,12 @@
 
 enum { TEXT_SIZE = 64 * 1024 };
 
-#define RED   "\033[31m"
-#define GREEN "\033[32m"
+#define RED    "\033[31m"
+#define GREEN  "\033[32m"
 #define YELLOW "\033[33m"
-#define CYAN  "\033[36m"
-#define BOLD  "\033[1m"
-#define RESET "\033[0m"
+#define CYAN   "\033[36m"
+#define BOLD   "\033[1m"
+#define RESET  "\033[0m"
 
 enum form { NAME_STATUS, STAT, PATCH };
 
@@ -24,8 +24,11 @@ static const char *line_colour(enum form form, const char *p, size_t n, bool *hu
 	if (n == 0)
 		return NULL;
 	if (form == NAME_STATUS)
-		return p[0] == 'A' ? GREEN : p[0] == 'D' ? RED : p[0] == 'M' ? YELLOW :
-		       p[0] == 'R' || p[0] == 'T' ? CYAN : NULL;
+		return p[0] == 'A'                  ? GREEN
+		       : p[0] == 'D'                ? RED
+		       : p[0] == 'M'                ? YELLOW
+		       : p[0] == 'R' || p[0] == 'T' ? CYAN
+						    : NULL;
 	if (form != PATCH)
 		return NULL;
 	if (n >= 5 && !memcmp(p, "diff ", 5))
@@ -50,8 +53,11 @@ static void print_coloured(enum form form, const char *p, size_t n, bool *hunk)
 			k--;
 		(void)fwrite(p, 1, k, stdout);
 		for (; k < n; k++)
-			printf("%s%c%s", p[k] == '+' ? GREEN : p[k] == '-' ? RED : "", p[k],
-			       p[k] == ' ' ? "" : RESET);
+			printf("%s%c%s",
+			       p[k] == '+'   ? GREEN
+			       : p[k] == '-' ? RED
+					     : "",
+			       p[k], p[k] == ' ' ? "" : RESET);
 	} else {
 		(void)fwrite(p, 1, n, stdout);
 	}
@@ -130,7 +136,8 @@ int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 	if (given > 1)
 		return err_set(err, -EINVAL, "give one of --name-status, --stat and --patch");
 	if (cli->json && form != NAME_STATUS)
-		return err_set(err, -EINVAL, "--json and --%s are two forms: give one", names[form]);
+		return err_set(err, -EINVAL, "--json and --%s are two forms: give one",
+			       names[form]);
 	auto_target t = target_new("/v1/workspaces/");
 	target_name(&t, a->operands[0]);
 	target_path(&t, "/diff");

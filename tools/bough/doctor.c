@@ -15,7 +15,9 @@ static const char *const level_words[] = {
 static void print_line(const struct doctor_line *l)
 {
 	static const char *const colours[] = {
-		[DOCTOR_OK] = "\033[32m", [DOCTOR_INFO] = "", [DOCTOR_WARN] = "\033[33m",
+		[DOCTOR_OK] = "\033[32m",
+		[DOCTOR_INFO] = "",
+		[DOCTOR_WARN] = "\033[33m",
 		[DOCTOR_MISSING] = "\033[31m",
 	};
 	bool colour = out_colour(stdout) && *colours[l->level];
@@ -59,7 +61,8 @@ int cmd_doctor(struct cli *cli, const struct args *a, struct err *err)
 		if (!cli->quiet || lines[i].level > DOCTOR_INFO)
 			print_line(&lines[i]);
 	if (!cli->quiet)
-		printf("\n%s\n", able ? "Workspaces can run here." :
-					"Workspaces can't run here until what is MISSING is there.");
+		printf("\n%s\n",
+		       able ? "Workspaces can run here."
+			    : "Workspaces can't run here until what is MISSING is there.");
 	return able ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }

@@ -29,8 +29,8 @@ static void print_options(const struct option_def *o)
 {
 	for (; o && o->name; o++) {
 		char left[128];
-		int n = o->letter ? snprintf(left, sizeof(left), "-%c, --%s", o->letter, o->name) :
-				    snprintf(left, sizeof(left), "    --%s", o->name);
+		int n = o->letter ? snprintf(left, sizeof(left), "-%c, --%s", o->letter, o->name)
+				  : snprintf(left, sizeof(left), "    --%s", o->name);
 		if (o->value && n > 0 && (size_t)n < sizeof(left))
 			(void)snprintf(left + n, sizeof(left) - (size_t)n, " %s", o->value);
 		two_columns(left, o->help);

@@ -11,21 +11,21 @@
 #include "tools/bough/http_parse.h"
 
 enum {
-	IN_SIZE = 64 * 1024,       /* one receive */
-	OUT_SIZE = 256 * 1024,     /* one chunk of a stream */
-	HEAD_ROOM = 16,            /* before a chunk, for its size */
-	INTERIM_MAX = 8,           /* 1xx answers before the real one */
-	CONTINUE_WAIT_MS = 1000,   /* RFC 9110 10.1.1: don't wait for 100 (Continue) for ever */
+	IN_SIZE = 64 * 1024,     /* one receive */
+	OUT_SIZE = 256 * 1024,   /* one chunk of a stream */
+	HEAD_ROOM = 16,          /* before a chunk, for its size */
+	INTERIM_MAX = 8,         /* 1xx answers before the real one */
+	CONTINUE_WAIT_MS = 1000, /* RFC 9110 10.1.1: don't wait for 100 (Continue) for ever */
 };
 
 struct http {
 	int fd;
-	struct buf in;     /* received and not yet consumed: in.data[pos .. in.len) */
+	struct buf in; /* received and not yet consumed: in.data[pos .. in.len) */
 	size_t pos;
-	bool eof;          /* the peer has closed */
-	bool broken;       /* a call failed: the framing is lost */
-	bool have_head;    /* the final head, in `head` */
-	bool go_on;        /* 100 (Continue) came */
+	bool eof;       /* the peer has closed */
+	bool broken;    /* a call failed: the framing is lost */
+	bool have_head; /* the final head, in `head` */
+	bool go_on;     /* 100 (Continue) came */
 	unsigned interim;
 	struct http_head head;
 	struct http_framing framing;

@@ -9,7 +9,7 @@
  * breaks the rules is -EPROTO, one that ends early is -ECONNRESET; a body without a length
  * (that ends with the connection) is refused, since its truncation couldn't be seen.
  *
- *     http_open(&h, path)  ->  http_send(h, &request, &head)  ->  http_read… until 0  ->  http_free
+ *     http_open(&h, path) -> http_send(h, &request, &head) -> http_read… until 0 -> http_free
  *
  * Used by one thread. Calls block. Nothing raises SIGPIPE. */
 #ifndef BOUGH_TOOLS_HTTP_H
@@ -46,15 +46,15 @@ struct http_body {
 
 struct http_request {
 	const char *method;
-	const char *target; /* path and query, encoded (http_escape) */
-	const char *accept; /* NULL: application/json */
+	const char *target;           /* path and query, encoded (http_escape) */
+	const char *accept;           /* NULL: application/json */
 	const struct http_body *body; /* NULL: none */
 };
 
 struct http_head {
-	unsigned status;  /* 200 … 599 */
-	char type[64];    /* Content-Type without parameters, lower case; "" where there is none */
-	int64_t length;   /* of the body; -1: chunked */
+	unsigned status; /* 200 … 599 */
+	char type[64];   /* Content-Type without parameters, lower case; "" where there is none */
+	int64_t length;  /* of the body; -1: chunked */
 };
 
 /* -ENOENT or -ECONNREFUSED: nobody listens there. The path may be longer than sun_path. */

@@ -205,8 +205,9 @@ ssize_t http_parse_chunk(struct http_framing *f, const uint8_t *p, size_t n, con
 	}
 	ssize_t len = line_length(p, n);
 	if (len < 0)
-		return n > CHUNK_LINE_MAX && !f->trailer ? bad(why, "no chunk size") :
-		       n > HTTP_HEAD_MAX ? bad(why, "a trailer that never ends") : 0;
+		return n > CHUNK_LINE_MAX && !f->trailer ? bad(why, "no chunk size")
+		       : n > HTTP_HEAD_MAX               ? bad(why, "a trailer that never ends")
+							 : 0;
 	if (len == 0 || p[len - 1] != '\r')
 		return bad(why, "a line without CR");
 	if (!f->trailer) {

@@ -12,11 +12,11 @@
 /* Where in the body the reader stands. */
 struct http_framing {
 	bool chunked;
-	bool done;      /* nothing comes after `left` */
-	bool started;   /* a chunk's data was begun: its CRLF is due */
-	bool trailer;   /* the last chunk was seen */
+	bool done;    /* nothing comes after `left` */
+	bool started; /* a chunk's data was begun: its CRLF is due */
+	bool trailer; /* the last chunk was seen */
 	uint32_t trailer_bytes;
-	uint64_t left;  /* bytes of the body directly ahead */
+	uint64_t left; /* bytes of the body directly ahead */
 };
 
 /* A head at the start of `p`: its length, 0 when it isn't complete yet, -1 and *why when it

@@ -49,10 +49,11 @@ time_t out_parse_time(const char *text)
 const char *out_age(char buf[OUT_AGE_MAX], const char *rfc3339, time_t now)
 {
 	static const struct {
-		long long seconds, below; /* of one unit; the unit is used under this many seconds */
+		long long seconds,
+			below; /* of one unit; the unit is used under this many seconds */
 		char unit;
 	} units[] = {
-		{ 1, 120, 's' }, { 60, 7200, 'm' }, { 3600, 172800, 'h' },
+		{ 1, 120, 's' },         { 60, 7200, 'm' },         { 3600, 172800, 'h' },
 		{ 86400, 1209600, 'd' }, { 604800, 63072000, 'w' }, { 31536000, INT64_MAX, 'y' },
 	};
 	time_t t = out_parse_time(rfc3339);
@@ -73,8 +74,10 @@ static size_t printable(const unsigned char *p)
 {
 	if (p[0] >= ' ' && p[0] < 127)
 		return 1;
-	size_t n = p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 :
-		   p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : 0;
+	size_t n = p[0] >= 0xf0 && p[0] < 0xf5   ? 4
+		   : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+		   : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+						 : 0;
 	for (size_t i = 1; i < n; i++)
 		if ((p[i] & 0xc0) != 0x80)
 			return 0;

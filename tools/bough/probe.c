@@ -51,7 +51,8 @@ static int collect(int fd, int64_t deadline, char *out, size_t size)
 		if (n <= 0)
 			continue;
 		bool full = at + 1 >= size;
-		ssize_t got = read(fd, full ? spill : out + at, full ? sizeof(spill) : size - at - 1);
+		ssize_t got = read(fd, full ? spill : out + at,
+				   full ? sizeof(spill) : size - at - 1);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)

@@ -32,7 +32,8 @@ static int count_failed(const json_t *items, unsigned *mounted, struct err *err)
 		if (!*get_text(ws, "error"))
 			continue;
 		if (failed++ == 0)
-			(void)err_set(err, -EIO, "%s: %s", get_text(ws, "name"), get_text(ws, "error"));
+			(void)err_set(err, -EIO, "%s: %s", get_text(ws, "name"),
+				      get_text(ws, "error"));
 	}
 	return failed;
 }
@@ -112,9 +113,11 @@ int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	int64_t pid = get_int(health, "pid");
 	/* Held before it is told to end, so no other process can take its number meanwhile. */
-	auto_fd pidfd = pid > 0 && pid <= INT_MAX ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
+	auto_fd pidfd = pid > 0 && pid <= INT_MAX ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0)
+						  : -1;
 	auto_target t = target_new("/v1/shutdown");
-	r = body ? api_call(cli, "POST", &t, body, NULL, NULL, err) : err_sys(err, -ENOMEM, "request");
+	r = body ? api_call(cli, "POST", &t, body, NULL, NULL, err)
+		 : err_sys(err, -ENOMEM, "request");
 	if (r == 0 && pidfd >= 0)
 		r = await_end(pidfd, err);
 	return r < 0 ? r : print_down(cli, true, err);
@@ -211,9 +214,10 @@ int cmd_fsck(struct cli *cli, const struct args *a, struct err *err)
 		print_members(cli, json_object_get(doc, "checked"), 0);
 	}
 	if (r == 0 && left)
-		return err_set(err, -EUCLEAN, "%zu faults%s", left,
-			       repair ? " couldn't be repaired: restore what they name from an export" :
-					": `bough fsck --repair` rebuilds what it can");
+		return err_set(
+			err, -EUCLEAN, "%zu faults%s", left,
+			repair ? " couldn't be repaired: restore what they name from an export"
+			       : ": `bough fsck --repair` rebuilds what it can");
 	if (r == 0 && !cli->json && !cli->quiet)
 		printf("%s\n", json_array_size(faults) ? "all faults are repaired" : "clean");
 	return r;
@@ -250,7 +254,8 @@ static int print_opcodes(const json_t *opcodes, struct err *err)
 	auto_table *table = table_new(headings);
 	for (i = 0; i < n && list[i].n > 0; i++) {
 		char count[OUT_SIZE_MAX], share[OUT_SIZE_MAX];
-		(void)snprintf(share, sizeof(share), "%.1f%%", 100.0 * (double)list[i].n / (double)total);
+		(void)snprintf(share, sizeof(share), "%.1f%%",
+			       100.0 * (double)list[i].n / (double)total);
 		const char *cells[] = { list[i].name, out_size(count, list[i].n, true), share };
 		table_row(table, cells);
 	}

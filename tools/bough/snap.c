@@ -90,18 +90,21 @@ static void snap_row(struct table *t, const struct cli *cli, const json_t *s, ti
 	join_names(names, sizeof(names), s);
 	first_line(message, sizeof(message), get_text(s, "message"));
 	const char *cells[] = {
-		get_text(s, "id"), names, out_age(age, get_text(s, "created"), now),
+		get_text(s, "id"),
+		names,
+		out_age(age, get_text(s, "created"), now),
 		out_size(files, get_int(s, "files"), true),
 		out_size(bytes, get_int(s, "bytes"), cli->bytes),
-		out_size(stored, get_int(s, "stored_bytes"), cli->bytes), message,
+		out_size(stored, get_int(s, "stored_bytes"), cli->bytes),
+		message,
 	};
 	table_row(t, cells);
 }
 
 static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 {
-	static const char *const headings[] = { "SNAPSHOT", "NAMES", ">AGE", ">FILES", ">NEW",
-						">STORED", "MESSAGE", NULL };
+	static const char *const headings[] = { "SNAPSHOT", "NAMES",   ">AGE",    ">FILES",
+						">NEW",     ">STORED", "MESSAGE", NULL };
 	auto_json json_t *doc = NULL;
 	int r = api_call(cli, "GET", t, NULL, &doc, NULL, err);
 	if (r < 0)
@@ -188,7 +191,8 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
 	line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
 	json_object_foreach(json_object_get(s, "labels"), k, v) {
-		(void)snprintf(text, sizeof(text), "%s=%s", k, json_string_value(v) ? json_string_value(v) : "");
+		(void)snprintf(text, sizeof(text), "%s=%s", k,
+			       json_string_value(v) ? json_string_value(v) : "");
 		line("label", text);
 	}
 	show_message(get_text(s, "message"));
@@ -205,7 +209,8 @@ int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 		struct err e = { 0 };
 		int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, &e);
 		if (r == 0) {
-			(void)json_array_append_new(removed, json_pack("{s:s}", "name", a->operands[i]));
+			(void)json_array_append_new(removed,
+						    json_pack("{s:s}", "name", a->operands[i]));
 		} else if (first == 0) {
 			first = r;
 			*err = e;

@@ -16,7 +16,7 @@
 enum {
 	START_WAIT_MS = 60 * 1000, /* a daemon may rebuild the store's index before it listens */
 	START_POLL_US = 2000,
-	START_SAYS_MAX = 4096,     /* of its stderr, for our message */
+	START_SAYS_MAX = 4096, /* of its stderr, for our message */
 };
 
 char *daemon_socket(const struct cli *cli)
@@ -175,7 +175,8 @@ static int await_daemon(const struct cli *cli, pid_t pid, int says, struct http 
 					(void)snprintf(why, sizeof(why), "killed by signal %d",
 						       WTERMSIG(status));
 				return err_set(err, -ECONNREFUSED, "boughd doesn't start: %s",
-					       *why ? why : "it gave no reason; try `bough doctor`");
+					       *why ? why
+						    : "it gave no reason; try `bough doctor`");
 			}
 		}
 		struct timespec ts = { 0, START_POLL_US * 1000 };

@@ -69,8 +69,12 @@ static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u
 	target_query(&t, "message", im->message);
 	query_limit(&t, "max_bytes", im->max_bytes);
 	query_limit(&t, "max_inodes", im->max_inodes);
-	struct http_body body = { .type = "application/octet-stream", .fd = fd, .size = size,
-				  .finish = pack_finish, .sent = show_sent, .ctx = u };
+	struct http_body body = { .type = "application/octet-stream",
+				  .fd = fd,
+				  .size = size,
+				  .finish = pack_finish,
+				  .sent = show_sent,
+				  .ctx = u };
 	u->total = size > 0 ? (uint64_t)size : 0;
 	progress_begin(&u->progress, cli, "importing");
 	return api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
@@ -90,8 +94,9 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 	if (fstat(in ? STDIN_FILENO : fd, &st) < 0)
 		return err_sys(err, -errno, "%s", file);
 	if (S_ISDIR(st.st_mode))
-		return err_set(err, -EINVAL, "%s is a folder: `bough create NAME --dir %s` takes one",
-			       file, file);
+		return err_set(err, -EINVAL,
+			       "%s is a folder: `bough create NAME --dir %s` takes one", file,
+			       file);
 	off_t at = S_ISREG(st.st_mode) ? lseek(in ? STDIN_FILENO : fd, 0, SEEK_CUR) : -1;
 	int64_t size = at >= 0 && at <= st.st_size ? st.st_size - at : -1;
 	int r = import_stream(cli, in ? STDIN_FILENO : fd, size, &u, im, out, err);
@@ -126,8 +131,8 @@ static int spawn_pack(const char *path, int *out, pid_t *pid, struct err *err)
 	return 0;
 }
 
-int transfer_import_folder(struct cli *cli, const char *path, const struct import *im,
-			   json_t **out, struct err *err)
+int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
+			   struct err *err)
 {
 	struct stat st;
 	if (stat(path, &st) < 0)
@@ -186,9 +191,9 @@ const char *transfer_format_of(const char *file)
 /* The output file while it isn't whole: a temporary one beside it that goes unless committed. */
 struct outfile {
 	int fd;
-	int dirfd;     /* -1: stdout, nothing to commit */
+	int dirfd; /* -1: stdout, nothing to commit */
 	char *dir;
-	char *temp;    /* name in dirfd; NULL: none there */
+	char *temp; /* name in dirfd; NULL: none there */
 	const char *name;
 };
 
@@ -294,8 +299,10 @@ static int open_archive(struct cli *cli, const char *name, const char *format, s
 		r = api_stream(cli, &t, "*/*", out, err);
 	}
 	if (r == -ENOENT)
-		return err_set(err, r, "no workspace or snapshot %s: `bough ls` and `bough snapshots "
-			       "ls` show what there is", name);
+		return err_set(err, r,
+			       "no workspace or snapshot %s: `bough ls` and `bough snapshots "
+			       "ls` show what there is",
+			       name);
 	return r;
 }
 
@@ -311,7 +318,8 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -EINVAL, "stdout is a terminal: give -o FILE or redirect it");
 	if (!to_file && cli->json)
 		return err_set(err, -EINVAL, "--json needs -o FILE: stdout can't hold both");
-	__attribute__((cleanup(outfile_done))) struct outfile o = { .fd = STDOUT_FILENO, .dirfd = -1 };
+	__attribute__((cleanup(outfile_done))) struct outfile o = { .fd = STDOUT_FILENO,
+								    .dirfd = -1 };
 	int r = to_file ? outfile_open(&o, file, err) : 0;
 	if (r < 0)
 		return r;
@@ -325,7 +333,7 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 		r = outfile_commit(&o, err);
 	if (r < 0 || !cli->json)
 		return r;
-	auto_json json_t *doc = json_pack("{s:s, s:s, s:I}", "file", file, "format", format, "bytes",
-					  (json_int_t)total);
+	auto_json json_t *doc = json_pack("{s:s, s:s, s:I}", "file", file, "format", format,
+					  "bytes", (json_int_t)total);
 	return doc ? out_json(doc, err) : err_set(err, -EIO, "the file's name isn't UTF-8");
 }

@@ -109,7 +109,8 @@ static void drop_snapshot(struct cli *cli, const char *id)
 static int set_origin(struct cli *cli, const struct args *a, json_t *body, char **imported,
 		      struct err *err)
 {
-	const char *from = args_get(a, "from"), *dir = args_get(a, "dir"), *tar = args_get(a, "tar");
+	const char *from = args_get(a, "from"), *dir = args_get(a, "dir"),
+		   *tar = args_get(a, "tar");
 	if (!!from + !!dir + !!tar > 1)
 		return err_set(err, -EINVAL, "give one of --from, --dir and --tar");
 	if (from)
@@ -122,8 +123,8 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 	struct import im = { .max_bytes = (uint64_t)get_int(body, "quota_bytes"),
 			     .max_inodes = (uint64_t)get_int(body, "quota_inodes") };
 	if (r == 0)
-		r = dir ? transfer_import_folder(cli, dir, &im, &snap, err) :
-			  transfer_import_file(cli, tar, &im, &snap, err);
+		r = dir ? transfer_import_folder(cli, dir, &im, &snap, err)
+			: transfer_import_file(cli, tar, &im, &snap, err);
 	if (r == -EFBIG && (im.max_bytes || im.max_inodes))
 		return err_prefix(err, -EDQUOT, "over the quota"); /* that is what limited it */
 	if (r < 0)
@@ -145,7 +146,8 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 		r = set_limits(body, a, err);
 	if (r == 0)
 		r = set_labels(body, a, err);
-	if (r == 0 && args_get(a, "no-mount") && json_object_set_new(body, "mount", json_false()) < 0)
+	if (r == 0 && args_get(a, "no-mount") &&
+	    json_object_set_new(body, "mount", json_false()) < 0)
 		r = err_sys(err, -ENOMEM, "request");
 	if (r == 0)
 		r = set_origin(cli, a, body, &imported, err);
@@ -194,7 +196,8 @@ static void line(const char *key, const char *value)
 static void line_time(const char *key, const char *rfc3339)
 {
 	char age[OUT_AGE_MAX], text[96];
-	(void)snprintf(text, sizeof(text), "%s (%s ago)", rfc3339, out_age(age, rfc3339, time(NULL)));
+	(void)snprintf(text, sizeof(text), "%s (%s ago)", rfc3339,
+		       out_age(age, rfc3339, time(NULL)));
 	line(key, text);
 }
 
@@ -225,8 +228,8 @@ static void show_usage(const struct cli *cli, const json_t *ws)
 	(void)snprintf(text, sizeof(text), "%s%s%s of its own, %lld shown", used,
 		       inodes ? " of " : "", inodes ? limit : "", (long long)get_int(ws, "files"));
 	line("files", text);
-	(void)snprintf(text, sizeof(text), "%lld, with %lld records", (long long)get_int(ws, "layers"),
-		       (long long)get_int(ws, "records"));
+	(void)snprintf(text, sizeof(text), "%lld, with %lld records",
+		       (long long)get_int(ws, "layers"), (long long)get_int(ws, "records"));
 	line("layers", text);
 }
 
@@ -240,8 +243,9 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 		return out_json(ws, err);
 	line("name", get_text(ws, "name"));
 	line("id", get_text(ws, "id"));
-	line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state") :
-		      get_true(ws, "mounted") ? "mounted" : "not mounted");
+	line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state")
+		      : get_true(ws, "mounted")              ? "mounted"
+							     : "not mounted");
 	if (*get_text(ws, "error"))
 		line("error", get_text(ws, "error"));
 	line("path", get_text(ws, "path"));
@@ -270,11 +274,15 @@ static void ls_row(struct table *t, const struct cli *cli, const json_t *ws, tim
 	int64_t limit = get_int(ws, "quota_bytes");
 	const char *head = get_text(ws, "head");
 	const char *cells[] = {
-		get_text(ws, "name"), ws_state(ws), *head ? head : get_text(ws, "base"),
-		json_object_get(ws, "used_bytes") ?
-			out_size(used, get_int(ws, "used_bytes"), cli->bytes) : "-",
+		get_text(ws, "name"),
+		ws_state(ws),
+		*head ? head : get_text(ws, "base"),
+		json_object_get(ws, "used_bytes")
+			? out_size(used, get_int(ws, "used_bytes"), cli->bytes)
+			: "-",
 		limit ? out_size(quota, limit, cli->bytes) : "-",
-		out_age(age, get_text(ws, "created"), now), get_text(ws, "path"),
+		out_age(age, get_text(ws, "created"), now),
+		get_text(ws, "path"),
 	};
 	table_row(t, cells);
 }
@@ -303,8 +311,8 @@ int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 		print_names(items);
 		return 0;
 	}
-	static const char *const headings[] = { "NAME", "STATE", "SNAPSHOT", ">USED", ">QUOTA", ">AGE",
-						"PATH", NULL };
+	static const char *const headings[] = { "NAME",   "STATE", "SNAPSHOT", ">USED",
+						">QUOTA", ">AGE",  "PATH",     NULL };
 	auto_table *table = table_new(headings);
 	time_t now = time(NULL);
 	size_t i;
@@ -393,8 +401,8 @@ int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
 
 /* Does one thing to each operand. A failure doesn't keep the others from being done; the first
  * one decides how it ends, and each is told. `items` collects the answers. */
-static int each_operand(struct cli *cli, const struct args *a, const char *method,
-			const char *rest, json_t *items, struct err *err)
+static int each_operand(struct cli *cli, const struct args *a, const char *method, const char *rest,
+			json_t *items, struct err *err)
 {
 	int first = 0;
 	for (unsigned i = 0; i < a->n; i++) {
