@@ -24,7 +24,8 @@ struct exchange {
 	size_t len;   /* of answer; 0: strlen */
 	size_t piece; /* bytes a write; 0: all at once */
 	/* Instead of `answer`: a status line's end, a type and a body, which is sent as one
-	 * chunk; with `early` before the request's body has come, with `cut` without the last chunk. */
+	 * chunk; with `early` before the request's body has come, with `cut` without the
+	 * last chunk. */
 	const char *status, *type, *body;
 	bool early, cut;
 };

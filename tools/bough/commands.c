@@ -132,8 +132,8 @@ const struct command commands[] = {
 	  .operands = "NAME",
 	  .summary = "make a workspace and mount it",
 	  .about =
-		  "Prints its mount point. Without --from, --dir or --tar it is empty. A folder or\n"
-		  "an archive is first imported as a snapshot, so each content is stored once.\n",
+		  "Prints its mount point. Without --from, --dir or --tar it is empty. A folder\n"
+		  "or an archive is first imported as a snapshot, so each content is stored once.\n",
 	  .options = create_options,
 	  .examples = "bough create app --dir ~/src/app\n"
 		      "bough create try --from app --quota 2G --label task=42\n"
@@ -280,8 +280,8 @@ const struct command commands[] = {
 	  .operands = "SNAPSHOT",
 	  .summary = "tell all about a snapshot",
 	  .about =
-		  "A snapshot is named by one of its names, by its id, or by 6 or more characters of\n"
-		  "the id.\n",
+		  "A snapshot is named by one of its names, by its id, or by 6 or more characters\n"
+		  "of the id.\n",
 	  .examples = "bough snapshots show green\n",
 	  .min = 1,
 	  .max = 1,
@@ -315,8 +315,8 @@ const struct command commands[] = {
 	  .operands = "SNAPSHOT|WORKSPACE",
 	  .summary = "write a snapshot or a workspace as an archive",
 	  .about =
-		  "A workspace is exported as it is now. Owners, modes, times, links, xattrs, devices\n"
-		  "and holes are kept where the format can hold them: tar and tar.zst hold all.\n",
+		  "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
+		  "devices and holes are kept where the format can hold them: tar and tar.zst hold all.\n",
 	  .options = export_options,
 	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
 	  .min = 1,
@@ -328,8 +328,8 @@ const struct command commands[] = {
 	  .operands = "FILE|-",
 	  .summary = "make a snapshot from an archive",
 	  .about =
-		  "tar (also compressed), zip or cpio; - is stdin. An archive with a path that leaves\n"
-		  "its tree is refused whole. Prints the snapshot's id.\n",
+		  "tar (also compressed), zip or cpio; - is stdin. An archive with a path that\n"
+		  "leaves its tree is refused whole. Prints the snapshot's id.\n",
 	  .options = import_options,
 	  .examples = "bough import app.tar.gz --as app-1.0\n"
 		      "docker export c1 | bough import - --as image\n",
