@@ -142,23 +142,6 @@ int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct e
 	return r;
 }
 
-static void bind_ws(sqlite3_stmt *st, const struct ws_row *w, bool stack)
-{
-	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, w->name, -1, SQLITE_STATIC);
-	db_bind_text(st, 3, w->base);
-	db_bind_text(st, 4, w->head);
-	sqlite3_bind_int64(st, 5, (sqlite3_int64)w->quota_bytes);
-	sqlite3_bind_int64(st, 6, (sqlite3_int64)w->quota_inodes);
-	sqlite3_bind_int(st, 7, w->mount);
-	db_bind_text(st, 8, w->broken);
-	db_bind_text(st, 9, w->labels);
-	if (stack && w->head_stack.len)
-		sqlite3_bind_blob64(st, 10, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
-	else
-		sqlite3_bind_null(st, 10);
-}
-
 static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 {
 	sqlite3_stmt *st;
@@ -169,7 +152,17 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 			   err);
 	if (r < 0)
 		return r;
-	bind_ws(st, w, true);
+	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, w->name, -1, SQLITE_STATIC);
+	db_bind_text(st, 3, w->base);
+	db_bind_text(st, 4, w->head);
+	sqlite3_bind_int64(st, 5, (sqlite3_int64)w->quota_bytes);
+	sqlite3_bind_int64(st, 6, (sqlite3_int64)w->quota_inodes);
+	sqlite3_bind_int(st, 7, w->mount);
+	db_bind_text(st, 8, w->broken);
+	db_bind_text(st, 9, w->labels);
+	if (w->head_stack.len)
+		sqlite3_bind_blob64(st, 10, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
 	db_bind_text(st, 11, w->parent);
 	sqlite3_bind_int64(st, 12, w->created_ns);
 	r = db_run(c, st, err, "insert a workspace");
@@ -193,32 +186,68 @@ int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, st
 	return r;
 }
 
-int catalog_ws_update(struct catalog *c, const struct ws_row *row, bool stack, struct err *err)
+/* Runs a statement that changes the row of ?1. */
+static int change_row(struct catalog *c, sqlite3_stmt *st, const char *id, struct err *err)
+{
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	int r = db_run(c, st, err, "change a workspace");
+	if (r >= 0 && sqlite3_changes(c->db) == 0)
+		r = err_set(err, -ENOENT, "no workspace \"%s\"", id);
+	return r;
+}
+
+int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = stack ? db_prepare(c, &st,
-			       "UPDATE workspaces SET name = ?2, base = ?3, head = ?4,"
-			       " quota_bytes = ?5, quota_inodes = ?6, mount = ?7, broken = ?8,"
-			       " labels = ?9, head_stack = ?10 WHERE id = ?1",
-			       err)
-		  : db_prepare(c, &st,
-			       "UPDATE workspaces SET name = ?2, base = ?3, head = ?4,"
-			       " quota_bytes = ?5, quota_inodes = ?6, mount = ?7, broken = ?8,"
-			       " labels = ?9 WHERE id = ?1",
-			       err);
+	r = db_prepare(c, &st,
+		       "UPDATE workspaces SET name = ifnull(?2, name),"
+		       " labels = nullif(ifnull(?3, labels), ''),"
+		       " quota_bytes = ifnull(?4, quota_bytes),"
+		       " quota_inodes = ifnull(?5, quota_inodes) WHERE id = ?1",
+		       err);
 	if (r >= 0) {
-		bind_ws(st, row, stack);
-		r = db_run(c, st, err, "change a workspace");
+		db_bind_text(st, 2, p->name);
+		if (p->labels)
+			sqlite3_bind_text(st, 3, p->labels, -1, SQLITE_STATIC);
+		if (p->quota_bytes)
+			sqlite3_bind_int64(st, 4, (sqlite3_int64)*p->quota_bytes);
+		if (p->quota_inodes)
+			sqlite3_bind_int64(st, 5, (sqlite3_int64)*p->quota_inodes);
+		r = change_row(c, st, id, err);
 		if (r == -EEXIST)
-			(void)err_set(err, r, "there is a workspace \"%s\" already", row->name);
-		else if (r >= 0 && sqlite3_changes(c->db) == 0)
-			r = err_set(err, -ENOENT, "no workspace \"%s\"", row->id);
+			(void)err_set(err, r, "there is a workspace \"%s\" already", p->name);
 	}
 	db_unlock(c);
 	return r;
+}
+
+int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, const void *stack,
+			size_t len, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_set_head(c, id, head, stack, len, err);
+	db_unlock(c);
+	return r;
+}
+
+int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
+		struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "UPDATE workspaces SET head = ifnull(?2, head), head_stack = ?3"
+			   " WHERE id = ?1",
+			   err);
+	if (r < 0)
+		return r;
+	db_bind_text(st, 2, head);
+	sqlite3_bind_blob64(st, 3, stack, len, SQLITE_STATIC);
+	return change_row(c, st, id, err);
 }
 
 /* One statement with an id and up to one value; -ENOENT when it changed nothing. */
@@ -231,14 +260,11 @@ static int change_ws(struct catalog *c, const char *sql, const char *id, const c
 		return r;
 	r = db_prepare(c, &st, sql, err);
 	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
 		if (text)
 			db_bind_text(st, 2, text);
 		else if (sqlite3_bind_parameter_count(st) > 1)
 			sqlite3_bind_int(st, 2, number);
-		r = db_run(c, st, err, "change a workspace");
-		if (r >= 0 && sqlite3_changes(c->db) == 0)
-			r = err_set(err, -ENOENT, "no workspace \"%s\"", id);
+		r = change_row(c, st, id, err);
 	}
 	db_unlock(c);
 	return r;

@@ -84,9 +84,16 @@ int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struc
 int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct err *err);
 /* All or none. -EEXIST names the name that is taken. */
 int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err);
-/* Writes the row's name, base, head, quota, mount, broken, labels; head_stack when `stack`. -ENOENT,
- * -EEXIST. The caller holds the workspace's lease, or what it changes nobody else changes. */
-int catalog_ws_update(struct catalog *c, const struct ws_row *row, bool stack, struct err *err);
+/* What is not NULL of it is changed. -ENOENT, -EEXIST (the name). */
+struct ws_patch {
+	const char *name, *labels; /* labels: "" takes them away */
+	const uint64_t *quota_bytes, *quota_inodes;
+};
+int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p,
+		     struct err *err);
+/* `head` NULL: it stays, only the stack that it corresponds to is another (flattened). */
+int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, const void *stack,
+			size_t len, struct err *err);
 int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct err *err);
 int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err);
 int catalog_ws_delete(struct catalog *c, const char *id, struct err *err);
@@ -103,15 +110,17 @@ int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row 
 /* `id` and its line of parents. */
 int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 		     struct err *err);
-/* The snapshot with its names and, when `ws` is not NULL, that workspace's head and head_stack:
- * one transaction. -EEXIST: a name is another snapshot's. */
-int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const struct ws_row *ws,
-			struct err *err);
+/* The snapshot with its names; and, unless `ws` is NULL, it becomes that workspace's head, with the
+ * sealed stack it was saved from: one transaction. -EEXIST: a name is another snapshot's. */
+int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const char *ws,
+			const void *stack, size_t len, struct err *err);
 /* Writes message, labels, names, parent and manifest. */
 int catalog_snap_update(struct catalog *c, const struct snap_row *row, struct err *err);
 /* Its children and the workspaces with it as head get its parent instead. Where `force` is
  * false and there are any: -ENOTUNIQ naming one. */
 int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct err *err);
+/* Only the look whether that would be refused: 0 or -ENOTUNIQ. */
+int catalog_snap_refuse(struct catalog *c, const char *id, struct err *err);
 /* Snapshots whose parent it is. */
 int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 			  struct err *err);

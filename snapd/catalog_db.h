@@ -37,6 +37,10 @@ int db_begin(struct catalog *c, struct err *err);
 /* Commits where r >= 0, else rolls back; returns r or the commit's failure. */
 int db_end(struct catalog *c, int r, struct err *err);
 
+/* catalog_ws_set_head with the lock held. */
+int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
+		struct err *err);
+
 static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" and NULL: NULL */
 {
 	if (s && *s)

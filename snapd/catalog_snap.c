@@ -298,21 +298,8 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	return db_run(c, st, err, "insert a snapshot");
 }
 
-static int set_head(struct catalog *c, const struct ws_row *w, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "UPDATE workspaces SET head = ?2, head_stack = ?3 WHERE id = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
-	db_bind_text(st, 2, w->head);
-	sqlite3_bind_blob64(st, 3, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
-	return db_run(c, st, err, "move a workspace's head");
-}
-
-int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const struct ws_row *ws,
-			struct err *err)
+int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const char *ws,
+			const void *stack, size_t len, struct err *err)
 {
 	int r = db_lock(c, err);
 	if (r < 0)
@@ -323,7 +310,7 @@ int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const str
 		if (r >= 0)
 			r = put_names(c, row->id, row->names, err);
 		if (r >= 0 && ws)
-			r = set_head(c, ws, err);
+			r = db_set_head(c, ws, row->id, stack, len, err);
 		r = db_end(c, r, err);
 	}
 	db_unlock(c);
@@ -385,6 +372,16 @@ static int refuse_used(struct catalog *c, const char *id, struct err *err)
 	else if (rc != SQLITE_DONE)
 		r = db_error(c, rc, err, "look for who needs a snapshot");
 	sqlite3_reset(st);
+	return r;
+}
+
+int catalog_snap_refuse(struct catalog *c, const char *id, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = refuse_used(c, id, err);
+	db_unlock(c);
 	return r;
 }
 

@@ -93,6 +93,14 @@ void stream_end(struct stream *s, int code)
 	pthread_mutex_unlock(&s->lock);
 }
 
+size_t stream_fill(struct stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	size_t n = s->len;
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
 static int wait_for_bytes(struct stream *s, int wait_ms)
 {
 	if (wait_ms < 0)

@@ -19,6 +19,7 @@ void stream_unref(struct stream *s); /* NULL allowed */
 int stream_write(struct stream *s, const void *data, size_t n);
 /* No more bytes follow: 0, or a negated errno that the reader gets behind the last byte. */
 void stream_end(struct stream *s, int code);
+size_t stream_fill(struct stream *s); /* bytes that wait for the reader */
 
 /* Reader. Waits up to wait_ms (-1: for good) for a byte. The count; 0 at the end; -EAGAIN when
  * nothing came in time; the code of stream_end. */

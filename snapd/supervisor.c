@@ -18,13 +18,14 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/frame.h"
 #include "fs/base/log.h"
+#include "snapd/state.h"
 
 enum { QUIT_WAIT_MS = 20000, READY_AGAIN_MS = 5000 };
 
 extern char **environ;
 
 struct supervisor {
-	char *root, *binary, *socket, *log;
+	char *root, *binary, *socket, *log, *transport; /* transport NULL: bough-fs's own default */
 	struct supervisor_options opt;
 	pthread_t thread;
 	int wake; /* eventfd: stop or quit was asked for */
@@ -65,32 +66,22 @@ static void set_problem(struct supervisor *s, const char *text)
 {
 	pthread_mutex_lock(&s->lock);
 	s->status.up = false;
-	(void)snprintf(s->status.problem, sizeof(s->status.problem), "%s", text);
+	(void)snprintf(s->status.problem, sizeof(s->status.problem), "%.250s", text);
 	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- starting ---- */
-
-static int open_log(struct supervisor *s)
-{
-	struct stat st;
-	char old[4096];
-	if (stat(s->log, &st) == 0 && st.st_size > SUPERVISOR_LOG_BYTES &&
-	    snprintf(old, sizeof(old), "%s.1", s->log) < (int)sizeof(old))
-		(void)rename(s->log, old); /* a log that can't be moved goes on growing */
-	int fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? -errno : fd;
-}
 
 static int spawn(struct supervisor *s, struct err *err)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
-	char *argv[] = { s->binary, (char[]){ "--root" }, s->root, NULL };
-	auto_fd log = open_log(s);
+	char *argv[] = { s->binary, (char[]){ "--foreground" }, (char[]){ "--root" }, s->root,
+			 s->transport ? (char[]){ "--transport" } : NULL, s->transport, NULL };
+	auto_fd log = state_open_log(s->root, "bough-fs.log", err);
 	if (log < 0)
-		return err_sys(err, log, "open %s", s->log);
+		return log;
 	sigemptyset(&none);
 	sigfillset(&all);
 	posix_spawn_file_actions_init(&files);
@@ -385,7 +376,9 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 	pthread_cond_init(&s->changed, NULL);
 	s->root = strdup(opt->root);
 	s->binary = strdup(opt->binary);
-	int r = s->wake < 0 || !s->root || !s->binary ? -ENOMEM : 0;
+	s->transport = opt->transport ? strdup(opt->transport) : NULL;
+	int r = s->wake < 0 || !s->root || !s->binary || (opt->transport && !s->transport)
+			? -ENOMEM : 0;
 	if (asprintf(&s->socket, "%s/run/fs.sock", opt->root) < 0) {
 		s->socket = NULL;
 		r = -ENOMEM;
@@ -460,6 +453,7 @@ void supervisor_free(struct supervisor *s)
 		close(s->wake);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
+	free(s->transport);
 	free(s->log);
 	free(s->socket);
 	free(s->binary);

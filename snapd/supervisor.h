@@ -19,12 +19,12 @@ enum {
 	SUPERVISOR_WINDOW_MS = 60000,
 	SUPERVISOR_REST_MS = 30000,
 	SUPERVISOR_START_MS = 15000, /* from exec to the first hello: it may have to repair things */
-	SUPERVISOR_LOG_BYTES = 8 << 20, /* bough-fs.log is begun anew beyond; the last one is kept */
 };
 
 struct supervisor_options {
 	const char *root;
 	const char *binary; /* of bough-fs */
+	const char *transport; /* its --transport; NULL: its default */
 	struct fsclient *client;
 	/* It answers, and nobody else can reach it yet. `fresh`: it has just begun, no workspace
 	 * is open in it. Through fsclient_direct. Failing closes the gate until it is tried again. */

@@ -1,0 +1,89 @@
+/* The table of routes. */
+#include "snapd/api.h"
+
+static const struct field create_fields[] = {
+	{ "name", FIELD_STRING, true, 0 },
+	{ "from", FIELD_STRING, false, 0 },
+	{ "quota_bytes", FIELD_NUMBER, false, 0 },
+	{ "quota_inodes", FIELD_NUMBER, false, 0 },
+	{ "labels", FIELD_LABELS, false, 0 },
+	{ "mount", FIELD_BOOL, false, 0 },
+	{ "uid", FIELD_NUMBER, false, 0 },
+	{ "gid", FIELD_NUMBER, false, 0 },
+	{ 0 },
+};
+static const struct field ws_patch_fields[] = {
+	{ "name", FIELD_STRING, false, 0 },
+	{ "labels", FIELD_LABELS, false, 0 },
+	{ "quota_bytes", FIELD_NUMBER, false, 0 },
+	{ "quota_inodes", FIELD_NUMBER, false, 0 },
+	{ 0 },
+};
+static const struct field fork_fields[] = {
+	{ "names", FIELD_STRINGS, false, FORK_MAX },
+	{ "name", FIELD_STRING, false, 0 },
+	{ "count", FIELD_NUMBER, false, 0 },
+	{ "labels", FIELD_LABELS, false, 0 },
+	{ 0 },
+};
+static const struct field save_fields[] = {
+	{ "message", FIELD_STRING, false, MESSAGE_MAX },
+	{ "name", FIELD_STRING, false, 0 },
+	{ 0 },
+};
+static const struct field restore_fields[] = {
+	{ "snapshot", FIELD_STRING, true, 0 },
+	{ 0 },
+};
+static const struct field snap_patch_fields[] = {
+	{ "message", FIELD_STRING, false, MESSAGE_MAX },
+	{ "add_names", FIELD_STRINGS, false, NAMES_MAX },
+	{ "remove_names", FIELD_STRINGS, false, NAMES_MAX },
+	{ "labels", FIELD_LABELS, false, 0 },
+	{ 0 },
+};
+static const struct field fsck_fields[] = {
+	{ "repair", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field no_fields[] = { { 0 } };
+
+static const char *const list_query[] = { "label", "usage", NULL };
+static const char *const diff_query[] = { "against", "format", NULL };
+static const char *const archive_query[] = { "format", NULL };
+static const char *const import_query[] = { "name", "message", "format", "max_bytes",
+					    "max_inodes", NULL };
+static const char *const snap_list_query[] = { "workspace", NULL };
+static const char *const force_query[] = { "force", NULL };
+
+#define WS "/v1/workspaces"
+#define SNAP "/v1/snapshots"
+
+const struct route api_routes[] = {
+	{ "GET", "/v1/health", api_health, NULL, NULL, false },
+	{ "GET", WS, api_ws_list, NULL, list_query, false },
+	{ "POST", WS, api_ws_create, create_fields, NULL, false },
+	{ "GET", WS "/{}", api_ws_get, NULL, NULL, false },
+	{ "PATCH", WS "/{}", api_ws_patch, ws_patch_fields, NULL, false },
+	{ "DELETE", WS "/{}", api_ws_delete, NULL, NULL, false },
+	{ "POST", WS "/{}/fork", api_ws_fork, fork_fields, NULL, false },
+	{ "POST", WS "/{}/snapshots", api_ws_save, save_fields, NULL, false },
+	{ "POST", WS "/{}/restore", api_ws_restore, restore_fields, NULL, false },
+	{ "GET", WS "/{}/diff", api_ws_diff, NULL, diff_query, false },
+	{ "GET", WS "/{}/log", api_ws_log, NULL, NULL, false },
+	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
+	{ "POST", WS "/{}/umount", api_ws_umount, no_fields, NULL, false },
+	{ "GET", WS "/{}/archive", api_ws_archive, NULL, archive_query, false },
+	{ "POST", "/v1/import", api_import, NULL, import_query, true },
+	{ "GET", SNAP, api_snap_list, NULL, snap_list_query, false },
+	{ "GET", SNAP "/{}", api_snap_get, NULL, NULL, false },
+	{ "PATCH", SNAP "/{}", api_snap_patch, snap_patch_fields, NULL, false },
+	{ "DELETE", SNAP "/{}", api_snap_delete, NULL, force_query, false },
+	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
+	{ "GET", SNAP "/{}/archive", api_snap_archive, NULL, archive_query, false },
+	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
+	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
+	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },
+	{ "POST", "/v1/shutdown", api_shutdown, no_fields, NULL, false },
+};
+const size_t api_nroutes = sizeof(api_routes) / sizeof(api_routes[0]);

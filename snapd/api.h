@@ -1,0 +1,56 @@
+/* The handlers of the API (API.md), and the JSON of its nouns. */
+#ifndef BOUGH_SNAPD_API_H
+#define BOUGH_SNAPD_API_H
+
+#include "snapd/snapd.h"
+#include "snapd/web.h"
+
+enum {
+	MESSAGE_MAX = 64 * 1024,
+	FORK_MAX = 1000,      /* children of one call: their request fits one frame */
+	NAMES_MAX = 1000,     /* of one snapshot's change */
+};
+
+extern const struct route api_routes[];
+extern const size_t api_nroutes;
+
+/* "2026-01-31T12:00:00.123456789Z" */
+json_t *api_time(int64_t ns);
+/* `usage` NULL: left out. NULL: out of memory. */
+json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
+json_t *api_snapshot(const struct snap_row *row);
+/* Labels of a body as the catalog has them: "" for none. NULL: out of memory. The caller frees. */
+char *api_labels_text(const json_t *labels);
+
+/* workspaces */
+int api_ws_list(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_create(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_get(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_patch(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_fork(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_mount(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_umount(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_log(struct request *rq, struct reply *rp, struct err *err);
+/* saving and restoring (api_save.c) */
+int api_ws_save(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_restore(struct request *rq, struct reply *rp, struct err *err);
+int api_import(struct request *rq, struct reply *rp, struct err *err);
+/* snapshots */
+int api_snap_list(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_get(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_patch(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_delete(struct request *rq, struct reply *rp, struct err *err);
+/* reading (api_read.c) */
+int api_ws_diff(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_diff(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_archive(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_archive(struct request *rq, struct reply *rp, struct err *err);
+/* the system */
+int api_health(struct request *rq, struct reply *rp, struct err *err);
+int api_stats(struct request *rq, struct reply *rp, struct err *err);
+int api_gc(struct request *rq, struct reply *rp, struct err *err);
+int api_fsck(struct request *rq, struct reply *rp, struct err *err);
+int api_shutdown(struct request *rq, struct reply *rp, struct err *err);
+
+#endif

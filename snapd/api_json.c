@@ -1,0 +1,89 @@
+/* The JSON of workspaces and snapshots. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "snapd/api.h"
+
+json_t *api_time(int64_t ns)
+{
+	char text[64];
+	struct tm tm;
+	time_t s = (time_t)(ns / 1000000000);
+	if (!gmtime_r(&s, &tm))
+		return json_null();
+	size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	(void)snprintf(text + n, sizeof(text) - n, ".%09dZ", (int)(ns % 1000000000));
+	return json_string(text);
+}
+
+static json_t *optional(const char *s)
+{
+	return s && *s ? json_string(s) : json_null();
+}
+
+static json_t *parsed(const char *text, json_t *otherwise)
+{
+	json_t *j = text ? json_loads(text, 0, NULL) : NULL;
+	if (!j)
+		return otherwise;
+	json_decref(otherwise);
+	return j;
+}
+
+static int add_usage(json_t *j, const struct fs_usage *u)
+{
+	int bad = json_object_set_new(j, "used_bytes", json_integer(u->bytes));
+	bad |= json_object_set_new(j, "used_inodes", json_integer(u->inodes));
+	bad |= json_object_set_new(j, "layers", json_integer((json_int_t)u->layers));
+	bad |= json_object_set_new(j, "records", json_integer((json_int_t)u->records));
+	bad |= json_object_set_new(j, "files", json_integer((json_int_t)u->files));
+	return bad;
+}
+
+json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage)
+{
+	char path[PATH_SIZE], problem[BROKEN_SIZE] = "";
+	bool failed = problems_get(sd->problems, row->id, problem, sizeof(problem));
+	bool mounted = usage ? usage->mounted : row->mount && !failed && !row->broken[0];
+	snapd_mount_path(sd, row->id, path);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:s}", "id",
+			      row->id, "name", row->name, "path", path, "mounted", mounted,
+			      "created", api_time(row->created_ns), "base", optional(row->base),
+			      "head", optional(row->head), "labels",
+			      parsed(row->labels, json_object()), "quota_bytes",
+			      (json_int_t)row->quota_bytes, "quota_inodes",
+			      (json_int_t)row->quota_inodes, "parent", optional(row->parent),
+			      "state", row->broken[0] ? "broken" : "ready");
+	if (!j)
+		return NULL;
+	int bad = usage ? add_usage(j, usage) : 0;
+	const char *error = row->broken[0] ? row->broken : failed && !mounted ? problem : NULL;
+	if (error)
+		bad |= json_object_set_new(j, "error", json_string(error));
+	if (bad) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
+json_t *api_snapshot(const struct snap_row *row)
+{
+	char manifest[DIGEST_HEX + 1];
+	digest_hex(manifest, &row->manifest);
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "id", row->id,
+			 "names", parsed(row->names, json_array()), "message",
+			 optional(row->message), "created", api_time(row->created_ns),
+			 "workspace", optional(row->workspace), "parent", optional(row->parent),
+			 "manifest", manifest, "files", (json_int_t)row->files, "bytes",
+			 (json_int_t)row->bytes, "stored_bytes", (json_int_t)row->stored_bytes,
+			 "labels", parsed(row->labels, json_object()));
+}
+
+char *api_labels_text(const json_t *labels)
+{
+	return json_object_size(labels) ? json_dumps(labels, JSON_COMPACT) : strdup("");
+}

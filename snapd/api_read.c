@@ -1,0 +1,183 @@
+/* What reads whole trees: diff and archive. Both stream; all that can be refused is looked at
+ * before the first byte. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/api.h"
+#include "snapd/archive_export.h"
+#include "snapd/difftext.h"
+
+/* A tree that is held for reading: leased, and its view. */
+struct tree {
+	struct source src; /* id "" : the empty tree */
+	struct view view;
+	bool open;
+};
+
+static void tree_done(struct tree *t)
+{
+	if (t->open)
+		view_done(&t->view);
+	source_done(&t->src);
+}
+
+static int tree_open(struct tree *t, struct snapd *sd, struct err *err)
+{
+	struct view_options opt;
+	auto_stack stack = { 0 };
+	bool nothing = !t->src.is_snap && !t->src.ws.id[0];
+	int r = nothing ? 0 : source_stack(sd, &t->src, &stack, err);
+	if (r < 0)
+		return r;
+	layercache_options(sd->layers, &opt);
+	r = view_open(&t->view, &opt, &stack, err);
+	if (r < 0)
+		return err_prefix(err, snapd_inner(r), "open %s",
+				  t->src.is_snap ? t->src.snap.id : t->src.ws.name);
+	t->open = true;
+	return 0;
+}
+
+/* ---- diff ---- */
+
+struct diff_task {
+	struct tree from, to;
+	enum diff_format format;
+};
+
+static void diff_free(void *task)
+{
+	struct diff_task *d = task;
+	tree_done(&d->from);
+	tree_done(&d->to);
+	free(d);
+}
+
+static int write_stream(void *ctx, const void *data, size_t n)
+{
+	return stream_write(ctx, data, n);
+}
+
+static int diff_stream(void *task, struct stream *out, struct err *err)
+{
+	struct diff_task *d = task;
+	struct diff_sink sink = { write_stream, out };
+	return snapd_inner(difftext_write(d->format, &d->from.view, &d->to.view, &sink, err));
+}
+
+/* What a tree is compared with when nobody says. */
+static int find_other(struct diff_task *d, struct request *rq, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const struct source *to = &d->to.src;
+	const char *key = request_query(rq, "against");
+	if (key)
+		return source_find(&d->from.src, sd, key, "diff", err);
+	const char *id = to->is_snap ? to->snap.parent
+			 : to->ws.head[0] ? to->ws.head
+					  : to->ws.base;
+	if (!*id)
+		return 0; /* the empty tree */
+	int r = source_find_snap(&d->from.src, sd, id, LEASE_SHARED, "diff", err);
+	return r == -ENOENT ? 0 : r; /* it went away, in which case all is new */
+}
+
+static int diff(struct request *rq, struct reply *rp, bool of_snap, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	int format = diff_format_parse(request_query(rq, "format"), err);
+	if (format < 0)
+		return format;
+	struct diff_task *d = calloc(1, sizeof(*d));
+	if (!d)
+		return err_set(err, -ENOMEM, "out of memory");
+	d->format = (enum diff_format)format;
+	int r = of_snap ? source_find_snap(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err)
+			: source_find_ws(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err);
+	if (r >= 0)
+		r = find_other(d, rq, err);
+	if (r >= 0)
+		r = tree_open(&d->to, sd, err);
+	if (r >= 0)
+		r = tree_open(&d->from, sd, err);
+	if (r < 0) {
+		diff_free(d);
+		return r;
+	}
+	rp->stream = diff_stream;
+	rp->type = diff_format_mime(d->format);
+	rp->task = d;
+	rp->task_free = diff_free;
+	return 0;
+}
+
+int api_ws_diff(struct request *rq, struct reply *rp, struct err *err)
+{
+	return diff(rq, rp, false, err);
+}
+
+int api_snap_diff(struct request *rq, struct reply *rp, struct err *err)
+{
+	return diff(rq, rp, true, err);
+}
+
+/* ---- archive ---- */
+
+struct archive_task {
+	struct tree tree;
+	enum export_format format;
+};
+
+static void archive_free(void *task)
+{
+	struct archive_task *a = task;
+	tree_done(&a->tree);
+	free(a);
+}
+
+static int archive_stream(void *task, struct stream *out, struct err *err)
+{
+	struct archive_task *a = task;
+	struct archive_export_options opt = {
+		.format = a->format, .write = write_stream, .write_ctx = out,
+	};
+	return archive_export(&a->tree.view, &opt, NULL, err);
+}
+
+static int archive(struct request *rq, struct reply *rp, bool of_snap, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const char *name = request_query(rq, "format");
+	int format = export_format_parse(name ? name : "tar", err);
+	if (format < 0)
+		return format;
+	struct archive_task *a = calloc(1, sizeof(*a));
+	if (!a)
+		return err_set(err, -ENOMEM, "out of memory");
+	a->format = (enum export_format)format;
+	struct source *src = &a->tree.src;
+	int r = of_snap ? source_find_snap(src, sd, rq->params[0], LEASE_SHARED, "export", err)
+			: source_find_ws(src, sd, rq->params[0], LEASE_SHARED, "export", err);
+	if (r >= 0)
+		r = tree_open(&a->tree, sd, err);
+	if (r < 0) {
+		archive_free(a);
+		return r;
+	}
+	rp->stream = archive_stream;
+	rp->type = export_format_mime(a->format);
+	rp->task = a;
+	rp->task_free = archive_free;
+	return 0;
+}
+
+int api_ws_archive(struct request *rq, struct reply *rp, struct err *err)
+{
+	return archive(rq, rp, false, err);
+}
+
+int api_snap_archive(struct request *rq, struct reply *rp, struct err *err)
+{
+	return archive(rq, rp, true, err);
+}

@@ -1,0 +1,388 @@
+/* Saving a workspace, restoring it, importing an archive: what makes snapshots and moves heads. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/work/ino.h"
+#include "fs/work/save.h"
+#include "snapd/api.h"
+#include "snapd/archive_import.h"
+#include "snapd/flattener.h"
+#include "snapd/stackop.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- what save and import have in common ---- */
+
+struct maker {
+	struct snapd *sd;
+	struct snap_row row;
+	bool session_open;
+	struct store_session *ss;
+};
+
+static void maker_done(struct maker *m)
+{
+	store_session_end(m->ss);
+	snap_row_done(&m->row);
+}
+
+/* A name for a snapshot that no other has. */
+static int snap_name_free(struct request *rq, const char *name, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct err why = { 0 };
+	if (name_check(name, &why) < 0)
+		return request_bad_field(rq, "name", err, "%s", why.text);
+	int r = catalog_snap_has_name(sd->catalog, name, NULL, err);
+	return r > 0 ? err_set(err, -EEXIST, "there is a snapshot \"%s\" already", name) : r;
+}
+
+static int maker_init(struct maker *m, struct snapd *sd, const char *name, const char *message,
+		      struct err *err)
+{
+	m->sd = sd;
+	id_make(m->row.id, "sn");
+	if (message && *message && !(m->row.message = strdup(message)))
+		return no_memory(err);
+	if (name) {
+		json_t *names = json_pack("[s]", name);
+		m->row.names = names ? json_dumps(names, JSON_COMPACT) : NULL;
+		json_decref(names);
+		if (!m->row.names)
+			return no_memory(err);
+	}
+	return 0;
+}
+
+/* Objects, then the record, then the catalog (invariant 5). `ws` NULL: of no workspace. */
+static int maker_commit(struct maker *m, const struct stack *saved, const char *ws,
+			const struct buf *sealed, struct err *err)
+{
+	struct snapd *sd = m->sd;
+	int r = manifest_put(m->ss, saved, &m->row.manifest, err);
+	if (r >= 0)
+		r = store_sync(m->ss, err);
+	if (r < 0)
+		return snapd_inner(r);
+	m->row.created_ns = snapd_now_ns();
+	r = records_snap_write(sd->records, &m->row, err);
+	if (r >= 0)
+		r = catalog_snap_insert(sd->catalog, &m->row, ws, sealed ? sealed->data : NULL,
+					sealed ? sealed->len : 0, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	if (r < 0) {
+		(void)catalog_snap_delete(sd->catalog, m->row.id, true, NULL); /* told: the first */
+		(void)records_snap_remove(sd->records, m->row.id, NULL);
+	}
+	return r;
+}
+
+/* ---- save ---- */
+
+struct save {
+	struct source ws;
+	struct maker maker;
+	struct progress *progress;
+	bool named;
+};
+
+static void save_free(void *task)
+{
+	struct save *s = task;
+	maker_done(&s->maker);
+	source_done(&s->ws);
+	free(s);
+}
+
+static int save_progress(void *ctx, uint64_t done, uint64_t total, uint64_t bytes)
+{
+	struct save *s = ctx;
+	progress_tell(s->progress, done, total, "files", "save");
+	return 0;
+}
+
+/* The head again, with the new name where one was given. */
+static int answer_unchanged(struct save *s, json_t **result, struct err *err)
+{
+	struct snapd *sd = s->maker.sd;
+	auto_snap_row head = { 0 };
+	int r;
+	pthread_mutex_lock(&sd->rows);
+	r = catalog_snap_get(sd->catalog, s->ws.ws.head, &head, err);
+	if (r >= 0 && s->named) {
+		json_t *names = head.names ? json_loads(head.names, 0, NULL) : json_array();
+		json_t *more = json_loads(s->maker.row.names, 0, NULL);
+		(void)json_array_extend(names, more);
+		free(head.names);
+		head.names = json_dumps(names, JSON_COMPACT);
+		json_decref(more);
+		json_decref(names);
+		r = head.names ? records_snap_write(sd->records, &head, err) : no_memory(err);
+		if (r >= 0)
+			r = catalog_snap_update(sd->catalog, &head, err);
+		if (r >= 0)
+			r = catalog_sync(sd->catalog, err);
+	}
+	pthread_mutex_unlock(&sd->rows);
+	if (r < 0)
+		return r;
+	*result = api_snapshot(&head);
+	return *result && json_object_set_new(*result, "unchanged", json_true()) == 0
+		       ? 0 : no_memory(err);
+}
+
+static int save_run(void *task, struct progress *p, unsigned *status, json_t **result,
+		    struct err *err)
+{
+	struct save *s = task;
+	struct maker *m = &s->maker;
+	struct snapd *sd = m->sd;
+	const struct ws_row *ws = &s->ws.ws;
+	struct view_options opt;
+	struct save_progress progress = { save_progress, s };
+	struct save_stats st = { 0 };
+	struct fs_usage usage;
+	auto_stack sealed = { 0 }, saved = { 0 };
+	auto_buf encoded = { 0 };
+	s->progress = p;
+	layercache_options(sd->layers, &opt);
+	int r = store_session_begin(sd->store, &m->ss, err);
+	if (r >= 0)
+		r = source_stack(sd, &s->ws, &sealed, err);
+	if (r < 0)
+		return snapd_inner(r);
+	stack_encode(&sealed, &encoded);
+	if (buf_error(&encoded))
+		return no_memory(err);
+	if (ws->head[0] && encoded.len == ws->head_stack.len &&
+	    memcmp(encoded.data, ws->head_stack.data, encoded.len) == 0)
+		return answer_unchanged(s, result, err);
+	r = save_stack(&saved, &sealed, &opt, m->ss, &progress, &st, err);
+	if (r >= 0)
+		r = fs_usage(sd->fs, ws->id, &usage, err);
+	if (r < 0)
+		return snapd_inner(r);
+	memcpy(m->row.workspace, ws->id, sizeof(m->row.workspace));
+	memcpy(m->row.parent, ws->head, sizeof(m->row.parent));
+	m->row.files = usage.files;
+	m->row.bytes = st.bytes_read;
+	m->row.stored_bytes = st.bytes_stored;
+	r = maker_commit(m, &saved, ws->id, &encoded, err);
+	if (r >= 0)
+		r = snapd_record_ws(sd, ws->id, err);
+	if (r < 0)
+		return r;
+	flattener_consider(sd->flattener, ws->id);
+	*status = 201;
+	*result = api_snapshot(&m->row);
+	return *result ? 0 : no_memory(err);
+}
+
+int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const char *name = request_string(rq, "name");
+	int r = name ? snap_name_free(rq, name, err) : 0;
+	if (r < 0)
+		return r;
+	struct save *s = calloc(1, sizeof(*s));
+	if (!s)
+		return no_memory(err);
+	s->named = name != NULL;
+	r = source_find_ws(&s->ws, sd, rq->params[0], LEASE_SAVE, "save", err);
+	if (r >= 0)
+		r = maker_init(&s->maker, sd, name, request_string(rq, "message"), err);
+	if (r < 0) {
+		save_free(s);
+		return r;
+	}
+	rp->job = save_run;
+	rp->task = s;
+	rp->task_free = save_free;
+	return 0;
+}
+
+/* ---- restore ---- */
+
+static int remember_head(struct snapd *sd, const struct ws_row *ws, const char *snap,
+			 struct err *err)
+{
+	auto_stack now = { 0 };
+	auto_buf encoded = { 0 };
+	int r = fs_stack(sd->fs, ws->id, &now, err);
+	if (r < 0)
+		return snapd_inner(r);
+	stack_encode(&now, &encoded);
+	r = buf_error(&encoded);
+	if (r >= 0)
+		r = catalog_ws_set_head(sd->catalog, ws->id, snap, encoded.data, encoded.len, err);
+	return r < 0 ? r : snapd_record_ws(sd, ws->id, err);
+}
+
+int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source ws = { 0 }, snap = { 0 };
+	auto_stack to = { 0 };
+	int r = source_find_ws(&ws, sd, rq->params[0], LEASE_EXCLUSIVE, "restore", err);
+	if (r >= 0)
+		r = source_find_snap(&snap, sd, request_string(rq, "snapshot"), LEASE_SHARED,
+				     "restore", err);
+	if (r >= 0)
+		r = source_stack(sd, &snap, &to, err);
+	if (r < 0)
+		return r;
+	r = snapd_inner(fs_restore(sd->fs, ws.ws.id, &to, err));
+	if (r >= 0)
+		r = remember_head(sd, &ws.ws, snap.snap.id, err);
+	if (r < 0)
+		return err_prefix(err, r, "restore %s", ws.ws.name);
+	layercache_trim(sd->layers, 60000);
+	auto_ws_row row = { 0 };
+	r = catalog_ws_get(sd->catalog, ws.ws.id, &row, err);
+	if (r < 0)
+		return r;
+	rp->json = api_workspace(sd, &row, NULL);
+	return rp->json ? 0 : no_memory(err);
+}
+
+/* ---- import ---- */
+
+struct import {
+	struct maker maker;
+	struct stream *body;
+	struct progress *progress;
+	uint64_t max_bytes, max_inodes;
+};
+
+static void import_free(void *task)
+{
+	struct import *im = task;
+	maker_done(&im->maker);
+	free(im);
+}
+
+static ssize_t import_read(void *ctx, void *buf, size_t n, struct err *err)
+{
+	struct import *im = ctx;
+	ssize_t got = stream_read(im->body, buf, n, -1);
+	return got < 0 ? err_set(err, (int)got, "the upload broke off") : got;
+}
+
+static int import_progress(void *ctx, uint64_t bytes, uint64_t members)
+{
+	struct import *im = ctx;
+	progress_tell(im->progress, bytes, 0, "bytes", "import");
+	return 0;
+}
+
+static int import_reserve(void *ctx, uint64_t n, uint64_t *first, struct err *err)
+{
+	struct import *im = ctx;
+	return ino_reserve(NULL, im->maker.sd->root, n, first, err);
+}
+
+static int import_image(struct import *im, struct stack *out, struct archive_import_stats *st,
+			struct err *err)
+{
+	struct snapd *sd = im->maker.sd;
+	char images[PATH_SIZE], scratch[PATH_SIZE];
+	struct archive_source src = { import_read, im };
+	struct archive_import_options opt = {
+		.session = im->maker.ss, .images = images, .scratch = scratch,
+		.reserve = import_reserve, .reserve_ctx = im, .max_bytes = im->max_bytes,
+		.max_inodes = im->max_inodes, .uid = geteuid(), .gid = getegid(),
+		.progress = import_progress, .progress_ctx = im,
+	};
+	(void)snprintf(images, sizeof(images), "%s/images", sd->root);
+	(void)snprintf(scratch, sizeof(scratch), "%s/tmp", sd->root);
+	random_bytes(&opt.seed, sizeof(opt.seed));
+	out->seed = opt.seed;
+	return archive_import(&out->image, &opt, &src, st, err);
+}
+
+static int import_run(void *task, struct progress *p, unsigned *status, json_t **result,
+		      struct err *err)
+{
+	struct import *im = task;
+	struct snapd *sd = im->maker.sd;
+	struct archive_import_stats st = { 0 };
+	struct store_stats before = { 0 }, after = { 0 };
+	auto_stack stack = { 0 };
+	im->progress = p;
+	int r = store_session_begin(sd->store, &im->maker.ss, err);
+	if (r < 0)
+		return snapd_inner(r);
+	(void)store_stats(sd->store, &before, NULL); /* for stored_bytes, which may stay 0 */
+	images_making(sd->images);
+	r = import_image(im, &stack, &st, err);
+	if (r == -ECONNRESET)
+		r = -EBADMSG;
+	(void)store_stats(sd->store, &after, NULL);
+	im->maker.row.files = st.inodes;
+	im->maker.row.bytes = st.bytes;
+	if (after.bytes_stored > before.bytes_stored)
+		im->maker.row.stored_bytes = after.bytes_stored - before.bytes_stored;
+	if (r >= 0)
+		r = maker_commit(&im->maker, &stack, NULL, NULL, err);
+	images_made(sd->images, r >= 0 ? &stack.image : NULL);
+	if (r < 0)
+		return r == -ENOENT ? -EIO : r;
+	*status = 201;
+	*result = api_snapshot(&im->maker.row);
+	return *result ? 0 : no_memory(err);
+}
+
+static int query_number(struct request *rq, const char *key, uint64_t *out, struct err *err)
+{
+	const char *s = request_query(rq, key);
+	char *end;
+	if (!s)
+		return 0;
+	errno = 0;
+	*out = strtoull(s, &end, 10);
+	return errno || !*s || *end || *s == '-'
+		       ? request_bad_field(rq, key, err, "a whole number from 0 is expected")
+		       : 0;
+}
+
+int api_import(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const char *name = request_query(rq, "name"), *message = request_query(rq, "message");
+	const char *format = request_query(rq, "format");
+	if (format && strcmp(format, "auto") != 0)
+		return request_bad_field(rq, "format", err, "only auto: the archive's own marks say");
+	if (message && strlen(message) > MESSAGE_MAX)
+		return request_bad_field(rq, "message", err, "it is too long");
+	const char *damage = catalog_damage(sd->catalog);
+	if (damage)
+		return err_set(err, -EUCLEAN, "the catalog is damaged: bough fsck --repair");
+	struct import *im = calloc(1, sizeof(*im));
+	if (!im)
+		return no_memory(err);
+	im->body = rq->upload;
+	int r = name ? snap_name_free(rq, name, err) : 0;
+	if (r >= 0)
+		r = query_number(rq, "max_bytes", &im->max_bytes, err);
+	if (r >= 0)
+		r = query_number(rq, "max_inodes", &im->max_inodes, err);
+	if (r >= 0)
+		r = maker_init(&im->maker, sd, name, message, err);
+	if (r < 0) {
+		import_free(im);
+		return r;
+	}
+	rp->job = import_run;
+	rp->task = im;
+	rp->task_free = import_free;
+	return 0;
+}

@@ -1,0 +1,185 @@
+/* Snapshots: list, get, change, remove. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/api.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_ws_row ws = { 0 };
+	struct snap_row *rows;
+	size_t n;
+	const char *of = request_query(rq, "workspace");
+	/* A workspace that is gone may still have snapshots: by its id they are found. */
+	int r = of && !id_is(of, "ws") ? catalog_ws_get(sd->catalog, of, &ws, err) : 0;
+	if (r >= 0)
+		r = catalog_snap_list(sd->catalog, of && ws.id[0] ? ws.id : of, &rows, &n, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	for (size_t i = 0; i < n; i++)
+		if (json_array_append_new(items, api_snapshot(&rows[i])) < 0)
+			r = no_memory(err);
+	snap_rows_free(rows, n);
+	rp->json = json_pack("{s:o}", "items", items);
+	return rp->json ? r : no_memory(err);
+}
+
+static int reply_snapshot(struct reply *rp, const struct snap_row *row, struct err *err)
+{
+	rp->json = api_snapshot(row);
+	return rp->json ? 0 : no_memory(err);
+}
+
+int api_snap_get(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_snap_row row = { 0 };
+	int r = catalog_snap_get(sd->catalog, rq->params[0], &row, err);
+	return r < 0 ? r : reply_snapshot(rp, &row, err);
+}
+
+/* ---- change ---- */
+
+static bool list_has(const json_t *list, const char *s)
+{
+	json_t *one;
+	size_t i;
+	json_array_foreach(list, i, one)
+		if (strcmp(json_string_value(one), s) == 0)
+			return true;
+	return false;
+}
+
+static int add_name(struct request *rq, const struct snap_row *row, json_t *names,
+		    const char *name, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	char owner[ID_SIZE];
+	struct err why = { 0 };
+	if (name_check(name, &why) < 0)
+		return request_bad_field(rq, "add_names", err, "%s", why.text);
+	int r = catalog_snap_has_name(sd->catalog, name, owner, err);
+	if (r > 0 && strcmp(owner, row->id) != 0)
+		return err_set(err, -EEXIST, "there is a snapshot \"%s\" already", name);
+	if (r >= 0 && !list_has(names, name) && json_array_append_new(names, json_string(name)) < 0)
+		return no_memory(err);
+	return r < 0 ? r : 0;
+}
+
+static int change_names(struct request *rq, struct snap_row *row, struct err *err)
+{
+	const json_t *add = json_object_get(rq->body, "add_names");
+	const json_t *del = json_object_get(rq->body, "remove_names");
+	json_t *one, *names = row->names ? json_loads(row->names, 0, NULL) : json_array();
+	size_t i;
+	int r = names ? 0 : no_memory(err);
+	json_array_foreach(del, i, one)
+		if (r >= 0 && !list_has(names, json_string_value(one)))
+			r = err_set(err, -ENOENT, "snapshot %s has no name \"%.100s\"", row->id,
+				    json_string_value(one));
+	for (i = json_array_size(names); i > 0; i--)
+		if (list_has(del, json_string_value(json_array_get(names, i - 1))))
+			(void)json_array_remove(names, i - 1);
+	json_array_foreach(add, i, one)
+		if (r >= 0)
+			r = add_name(rq, row, names, json_string_value(one), err);
+	if (r >= 0) {
+		free(row->names);
+		row->names = json_dumps(names, JSON_COMPACT);
+		r = row->names ? 0 : no_memory(err);
+	}
+	json_decref(names);
+	return r;
+}
+
+static int apply_patch(struct request *rq, struct snap_row *row, struct err *err)
+{
+	const char *message = request_string(rq, "message");
+	const json_t *labels = json_object_get(rq->body, "labels");
+	int r = change_names(rq, row, err);
+	if (r >= 0 && message) {
+		free(row->message);
+		row->message = *message ? strdup(message) : NULL;
+		if (*message && !row->message)
+			r = no_memory(err);
+	}
+	if (r >= 0 && json_is_object(labels)) {
+		free(row->labels);
+		row->labels = json_object_size(labels) ? json_dumps(labels, JSON_COMPACT) : NULL;
+		if (json_object_size(labels) && !row->labels)
+			r = no_memory(err);
+	}
+	return r;
+}
+
+int api_snap_patch(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_snap_row row = { 0 };
+	pthread_mutex_lock(&sd->rows);
+	int r = catalog_snap_get(sd->catalog, rq->params[0], &row, err);
+	if (r >= 0)
+		r = apply_patch(rq, &row, err);
+	if (r >= 0)
+		r = records_snap_write(sd->records, &row, err);
+	if (r >= 0)
+		r = catalog_snap_update(sd->catalog, &row, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	pthread_mutex_unlock(&sd->rows);
+	return r < 0 ? r : reply_snapshot(rp, &row, err);
+}
+
+/* ---- remove ---- */
+
+/* The children's records get the parent that the catalog will give them. */
+static int record_children(struct snapd *sd, const struct snap_row *row, struct err *err)
+{
+	struct snap_row *rows;
+	size_t n;
+	int r = catalog_snap_children(sd->catalog, row->id, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		memcpy(rows[i].parent, row->parent, sizeof(rows[i].parent));
+		r = records_snap_write(sd->records, &rows[i], err);
+	}
+	snap_rows_free(rows, n);
+	return r;
+}
+
+int api_snap_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	bool force = request_query_true(rq, "force");
+	int r = source_find_snap(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&sd->rows);
+	/* The record goes first: one without a row is a row that the catalog lost. */
+	if (!force)
+		r = catalog_snap_refuse(sd->catalog, src.snap.id, err);
+	if (r >= 0)
+		r = record_children(sd, &src.snap, err);
+	if (r >= 0)
+		r = records_snap_remove(sd->records, src.snap.id, err);
+	if (r >= 0) {
+		r = catalog_snap_delete(sd->catalog, src.snap.id, force, err);
+		if (r >= 0)
+			r = catalog_sync(sd->catalog, err);
+		else /* it stays: a save has just taken it as parent */
+			(void)records_snap_write(sd->records, &src.snap, NULL);
+	}
+	pthread_mutex_unlock(&sd->rows);
+	rp->status = 204;
+	return r;
+}

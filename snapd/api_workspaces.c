@@ -1,0 +1,502 @@
+/* Workspaces: list, make, fork, change, mount, remove. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "fs/work/save.h"
+#include "snapd/api.h"
+#include "snapd/flattener.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static int reply_workspace(struct snapd *sd, struct reply *rp, const struct ws_row *row,
+			   const struct fs_usage *usage, struct err *err)
+{
+	rp->json = api_workspace(sd, row, usage);
+	return rp->json ? 0 : no_memory(err);
+}
+
+/* ---- list and get ---- */
+
+static bool has_labels(const struct request *rq, const struct ws_row *row)
+{
+	bool all = true;
+	json_t *labels = NULL;
+	for (size_t i = 0; i < rq->nquery && all; i++) {
+		if (strcmp(rq->query[i].key, "label") != 0)
+			continue;
+		if (!labels && row->labels)
+			labels = json_loads(row->labels, 0, NULL);
+		const char *want = rq->query[i].value, *eq = strchr(want, '=');
+		size_t n = eq ? (size_t)(eq - want) : strlen(want);
+		auto_free char *key = strndup(want, n);
+		const char *have = key ? json_string_value(json_object_get(labels, key)) : NULL;
+		all = have && (!eq || strcmp(have, eq + 1) == 0);
+	}
+	json_decref(labels);
+	return all;
+}
+
+int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct ws_row *rows;
+	size_t n;
+	bool with_usage = request_query_true(rq, "usage");
+	int r = catalog_ws_list(sd->catalog, &rows, &n, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		struct fs_usage usage;
+		if (!has_labels(rq, &rows[i]))
+			continue;
+		/* One that can't be opened is shown without. */
+		bool got = with_usage && fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
+		json_t *j = api_workspace(sd, &rows[i], got ? &usage : NULL);
+		if (json_array_append_new(items, j) < 0)
+			r = no_memory(err);
+	}
+	ws_rows_free(rows, n);
+	rp->json = json_pack("{s:o}", "items", items);
+	return rp->json ? r : no_memory(err);
+}
+
+int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_ws_row row = { 0 };
+	struct fs_usage usage;
+	int r = catalog_ws_get(sd->catalog, rq->params[0], &row, err);
+	if (r < 0)
+		return r;
+	bool got = !row.broken[0] && fs_usage(sd->fs, row.id, &usage, NULL) == 0;
+	return reply_workspace(sd, rp, &row, got ? &usage : NULL, err);
+}
+
+int api_ws_log(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_ws_row row = { 0 };
+	struct snap_row *rows = NULL;
+	size_t n = 0;
+	int r = catalog_ws_get(sd->catalog, rq->params[0], &row, err);
+	if (r >= 0 && row.head[0])
+		r = catalog_snap_log(sd->catalog, row.head, &rows, &n, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	for (size_t i = 0; i < n; i++)
+		if (json_array_append_new(items, api_snapshot(&rows[i])) < 0)
+			r = no_memory(err);
+	snap_rows_free(rows, n);
+	rp->json = json_pack("{s:o}", "items", items);
+	return rp->json ? r : no_memory(err);
+}
+
+/* ---- making ---- */
+
+/* Workspaces that are being made: rows, and leases on their ids, so that a bough-fs that
+ * is started meanwhile doesn't sweep them away. */
+struct making {
+	struct snapd *sd;
+	size_t n;
+	struct ws_row *rows;
+	struct lease *leases;
+	struct fs_new *fs;
+	char (*paths)[PATH_SIZE];
+};
+
+static void making_done(struct making *m)
+{
+	for (size_t i = 0; m->leases && i < m->n; i++)
+		lease_give(&m->leases[i]);
+	if (m->rows)
+		ws_rows_free(m->rows, m->n);
+	free(m->leases);
+	free(m->fs);
+	free(m->paths);
+}
+
+#define auto_making __attribute__((cleanup(making_done))) struct making
+
+static int making_init(struct making *m, struct snapd *sd, size_t n, struct err *err)
+{
+	m->sd = sd;
+	m->n = n;
+	m->rows = calloc(n, sizeof(*m->rows));
+	m->leases = calloc(n, sizeof(*m->leases));
+	m->fs = calloc(n, sizeof(*m->fs));
+	m->paths = calloc(n, sizeof(*m->paths));
+	return m->rows && m->leases && m->fs && m->paths ? 0 : no_memory(err);
+}
+
+/* Fills the i-th, with a fresh id. */
+static int making_add(struct making *m, size_t i, const char *name, const struct ws_row *like,
+		      bool mount, struct err *err)
+{
+	struct ws_row *row = &m->rows[i];
+	id_make(row->id, "ws");
+	(void)snprintf(row->name, sizeof(row->name), "%s", name);
+	row->created_ns = snapd_now_ns();
+	row->mount = mount;
+	row->quota_bytes = like->quota_bytes;
+	row->quota_inodes = like->quota_inodes;
+	memcpy(row->base, like->base, sizeof(row->base));
+	memcpy(row->head, like->head, sizeof(row->head));
+	memcpy(row->parent, like->parent, sizeof(row->parent));
+	if (like->labels && !(row->labels = strdup(like->labels)))
+		return no_memory(err);
+	snapd_mount_path(m->sd, row->id, m->paths[i]);
+	m->fs[i] = (struct fs_new){ .id = row->id, .path = mount ? m->paths[i] : NULL,
+				    .bytes = row->quota_bytes, .inodes = row->quota_inodes };
+	return lease_take(&m->leases[i], m->sd->leases, row->id, LEASE_EXCLUSIVE, "create", 0, err);
+}
+
+static void remove_mount_point(const char *path)
+{
+	if (rmdir(path) < 0 && errno != ENOENT)
+		log_warn("remove %s: %s", path, strerrordesc_np(errno)); /* an empty folder stays */
+}
+
+/* What bough-fs made, or may have made, goes again. */
+static void making_undo(struct making *m)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		struct err err = { 0 };
+		if (fs_delete(m->sd->fs, m->rows[i].id, &err) < 0)
+			log_warn("left for the next start to remove: %s: %s", m->rows[i].id,
+				 err.text);
+		if (m->fs[i].path)
+			remove_mount_point(m->paths[i]);
+	}
+}
+
+/* The catalog names them: from here on they exist. */
+static int making_commit(struct making *m, struct err *err)
+{
+	struct snapd *sd = m->sd;
+	int r = catalog_ws_insert(sd->catalog, m->rows, m->n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < m->n && r >= 0; i++)
+		r = records_ws_write(sd->records, &m->rows[i], err);
+	for (size_t i = 0; i < m->n && r < 0; i++)
+		(void)catalog_ws_delete(sd->catalog, m->rows[i].id, NULL); /* the first failure is told */
+	return snapd_inner(r);
+}
+
+static int make_from_snapshot(struct making *m, const struct source *src, uid_t uid, gid_t gid,
+			      struct err *err)
+{
+	auto_stack stack = { 0 };
+	int r = 0;
+	if (src->is_snap)
+		r = source_stack(m->sd, src, &stack, err);
+	if (r < 0)
+		return r;
+	if (src->is_snap) {
+		buf_reset(&m->rows[0].head_stack);
+		stack_encode(&stack, &m->rows[0].head_stack);
+		if (buf_error(&m->rows[0].head_stack))
+			return no_memory(err);
+	}
+	r = fs_create(m->sd->fs, &m->fs[0], src->is_snap ? &stack : NULL, uid, gid, err);
+	return r == -ENOENT || r == -EINVAL ? -EIO : r;
+}
+
+/* The parent's chain is as long as it may be: it is made short here and now, which takes its
+ * own leases. */
+static int shorten(struct making *m, struct source *parent, struct err *err)
+{
+	lease_give(&parent->lease);
+	int r = flattener_now(m->sd->flattener, parent->ws.id, err);
+	int l = r < 0 ? 0 : lease_take(&parent->lease, m->sd->leases, parent->ws.id, LEASE_SHARED,
+				       "fork", LEASE_WAIT_MS, err);
+	return r < 0 ? r : l;
+}
+
+static int make_by_fork(struct making *m, struct source *parent, uint64_t *pause_ns,
+			struct err *err)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		struct buf *to = &m->rows[i].head_stack;
+		buf_reset(to);
+		buf_add(to, parent->ws.head_stack.data, parent->ws.head_stack.len);
+		if (buf_error(to))
+			return no_memory(err);
+	}
+	int r = fs_fork(m->sd->fs, parent->ws.id, m->fs, m->n, pause_ns, err);
+	if (r == -E2BIG) {
+		r = shorten(m, parent, err);
+		if (r >= 0)
+			r = fs_fork(m->sd->fs, parent->ws.id, m->fs, m->n, pause_ns, err);
+	}
+	return snapd_inner(r);
+}
+
+/* bough-fs may die under a create or fork: once it is back, what it may have made is removed
+ * and all is done once more. */
+static int make(struct making *m, struct source *src, uid_t uid, gid_t gid, uint64_t *pause_ns,
+		struct err *err)
+{
+	int r = -ECONNRESET;
+	for (int tries = 0; tries < 2 && r == -ECONNRESET; tries++) {
+		if (tries)
+			making_undo(m);
+		if (src && !src->is_snap)
+			r = make_by_fork(m, src, pause_ns, err);
+		else
+			r = make_from_snapshot(m, src ? src : &(struct source){ 0 }, uid, gid, err);
+	}
+	if (r >= 0)
+		r = making_commit(m, err);
+	if (r < 0)
+		making_undo(m);
+	else if (src && !src->is_snap)
+		flattener_consider(m->sd->flattener, src->ws.id);
+	return r;
+}
+
+/* A name for a workspace that nobody has; the catalog says so again in the end. */
+static int free_name(struct request *rq, const char *field, const char *name, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct err why = { 0 };
+	if (name_check(name, &why) < 0)
+		return request_bad_field(rq, field, err, "%s", why.text);
+	int r = catalog_ws_has_name(sd->catalog, name, err);
+	return r > 0 ? err_set(err, -EEXIST, "there is a workspace \"%s\" already", name) : r;
+}
+
+int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	auto_making m = { 0 };
+	struct ws_row like = { 0 };
+	uint64_t pause_ns;
+	const char *name = request_string(rq, "name"), *from = request_string(rq, "from");
+	int r = free_name(rq, "name", name, err);
+	if (r >= 0 && from)
+		r = source_find(&src, sd, from, "create", err);
+	if (r < 0)
+		return r;
+	if (from && src.is_snap) {
+		memcpy(like.base, src.snap.id, sizeof(like.base));
+		memcpy(like.head, src.snap.id, sizeof(like.head));
+	} else if (from) {
+		memcpy(like.base, src.ws.base, sizeof(like.base));
+		memcpy(like.head, src.ws.head, sizeof(like.head));
+		memcpy(like.parent, src.ws.id, sizeof(like.parent));
+	}
+	like.quota_bytes = request_number(rq, "quota_bytes", src.ws.quota_bytes);
+	like.quota_inodes = request_number(rq, "quota_inodes", src.ws.quota_inodes);
+	like.labels = api_labels_text(json_object_get(rq->body, "labels"));
+	r = like.labels ? making_init(&m, sd, 1, err) : no_memory(err);
+	if (r >= 0)
+		r = making_add(&m, 0, name, &like, request_bool(rq, "mount", true), err);
+	free(like.labels);
+	if (r >= 0)
+		r = make(&m, from ? &src : NULL, (uid_t)request_number(rq, "uid", geteuid()),
+			 (gid_t)request_number(rq, "gid", getegid()), &pause_ns, err);
+	if (r < 0)
+		return r;
+	rp->status = 201;
+	return reply_workspace(sd, rp, &m.rows[0], NULL, err);
+}
+
+/* ---- fork ---- */
+
+static int fork_count(struct request *rq, size_t *n, struct err *err)
+{
+	const json_t *names = json_object_get(rq->body, "names");
+	uint64_t count = request_number(rq, "count", 0);
+	const char *name = request_string(rq, "name");
+	if (names && (name || count))
+		return request_bad_field(rq, "names", err, "either names, or name and count");
+	if (names)
+		count = json_array_size(names);
+	else if (!name)
+		return request_bad_field(rq, "names", err, "it is missing");
+	if (count < 1 || count > FORK_MAX)
+		return request_bad_field(rq, names ? "names" : "count", err, "1 to %d", FORK_MAX);
+	*n = count;
+	return 0;
+}
+
+static int fork_name(struct request *rq, size_t i, char out[NAME_SIZE + 16], struct err *err)
+{
+	const json_t *names = json_object_get(rq->body, "names");
+	const char *name = names ? json_string_value(json_array_get(names, i))
+				 : request_string(rq, "name");
+	for (size_t j = 0; names && j < i; j++)
+		if (strcmp(name, json_string_value(json_array_get(names, j))) == 0)
+			return request_bad_field(rq, "names", err, "\"%.100s\" twice", name);
+	if (names)
+		(void)snprintf(out, NAME_SIZE + 16, "%.*s", NAME_SIZE + 14, name);
+	else
+		(void)snprintf(out, NAME_SIZE + 16, "%.*s-%zu", NAME_SIZE, name, i + 1);
+	return free_name(rq, names ? "names" : "name", out, err);
+}
+
+int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	auto_making m = { 0 };
+	struct ws_row like = { 0 };
+	uint64_t pause_ns = 0;
+	size_t n = 0;
+	int r = fork_count(rq, &n, err);
+	if (r >= 0)
+		r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "fork", err);
+	if (r < 0)
+		return r;
+	memcpy(like.base, src.ws.base, sizeof(like.base));
+	memcpy(like.head, src.ws.head, sizeof(like.head));
+	memcpy(like.parent, src.ws.id, sizeof(like.parent));
+	like.quota_bytes = src.ws.quota_bytes;
+	like.quota_inodes = src.ws.quota_inodes;
+	like.labels = api_labels_text(json_object_get(rq->body, "labels"));
+	r = like.labels ? making_init(&m, sd, n, err) : no_memory(err);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		char name[NAME_SIZE + 16];
+		r = fork_name(rq, i, name, err);
+		if (r >= 0)
+			r = making_add(&m, i, name, &like, true, err);
+	}
+	free(like.labels);
+	if (r >= 0)
+		r = make(&m, &src, 0, 0, &pause_ns, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	for (size_t i = 0; i < n; i++)
+		(void)json_array_append_new(items, api_workspace(sd, &m.rows[i], NULL));
+	rp->json = json_pack("{s:o, s:I}", "items", items, "pause_ns", (json_int_t)pause_ns);
+	rp->status = 201;
+	return rp->json && json_array_size(items) == n ? 0 : no_memory(err);
+}
+
+/* ---- change ---- */
+
+int api_ws_patch(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	auto_free char *labels = NULL;
+	const json_t *want = json_object_get(rq->body, "labels");
+	const char *name = request_string(rq, "name");
+	bool limits = json_object_get(rq->body, "quota_bytes") ||
+		      json_object_get(rq->body, "quota_inodes");
+	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "change", err);
+	if (r < 0)
+		return r;
+	uint64_t bytes = request_number(rq, "quota_bytes", src.ws.quota_bytes);
+	uint64_t inodes = request_number(rq, "quota_inodes", src.ws.quota_inodes);
+	if (name && strcmp(name, src.ws.name) != 0)
+		r = free_name(rq, "name", name, err);
+	if (r >= 0 && json_is_object(want) && !(labels = api_labels_text(want)))
+		r = no_memory(err);
+	if (r >= 0 && limits)
+		r = snapd_inner(fs_limits(sd->fs, src.ws.id, bytes, inodes, err));
+	if (r >= 0) {
+		struct ws_patch p = { .name = name, .labels = labels,
+				      .quota_bytes = limits ? &bytes : NULL,
+				      .quota_inodes = limits ? &inodes : NULL };
+		r = catalog_ws_patch(sd->catalog, src.ws.id, &p, err);
+	}
+	if (r >= 0)
+		r = snapd_record_ws(sd, src.ws.id, err);
+	if (r < 0)
+		return r;
+	auto_ws_row row = { 0 };
+	r = catalog_ws_get(sd->catalog, src.ws.id, &row, err);
+	return r < 0 ? r : reply_workspace(sd, rp, &row, NULL, err);
+}
+
+int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	struct fs_usage usage;
+	char path[PATH_SIZE];
+	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "mount", err);
+	if (r < 0)
+		return r;
+	snapd_mount_path(sd, src.ws.id, path);
+	r = snapd_inner(fs_mount(sd->fs, src.ws.id, path, err));
+	if (r < 0)
+		return err_prefix(err, r, "mount %s", src.ws.name);
+	problems_set(sd->problems, src.ws.id, NULL);
+	r = catalog_ws_set_mount(sd->catalog, src.ws.id, true, err);
+	if (r >= 0)
+		r = snapd_record_ws(sd, src.ws.id, err);
+	if (r >= 0)
+		r = snapd_inner(fs_usage(sd->fs, src.ws.id, &usage, err));
+	src.ws.mount = true;
+	return r < 0 ? r : reply_workspace(sd, rp, &src.ws, &usage, err);
+}
+
+int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	bool busy = false;
+	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "umount", err);
+	if (r < 0)
+		return r;
+	/* The wish first: one that dies between the two isn't mounted again. */
+	r = catalog_ws_set_mount(sd->catalog, src.ws.id, false, err);
+	if (r >= 0)
+		r = snapd_record_ws(sd, src.ws.id, err);
+	if (r >= 0)
+		r = snapd_inner(fs_umount(sd->fs, src.ws.id, &busy, err));
+	if (r < 0)
+		return r;
+	problems_set(sd->problems, src.ws.id, NULL);
+	src.ws.mount = false;
+	r = reply_workspace(sd, rp, &src.ws, NULL, err);
+	if (r >= 0 && busy) /* programs still in it keep it until they leave */
+		(void)json_object_set_new(rp->json, "busy", json_true());
+	return r;
+}
+
+/* ---- remove ---- */
+
+int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	char path[PATH_SIZE];
+	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
+	if (r < 0)
+		return r;
+	/* Without meta.json and row nobody takes the folder for a workspace any more; what
+	 * bough-fs doesn't get to delete now, the next start does. */
+	r = records_ws_remove(sd->records, src.ws.id, err);
+	if (r >= 0)
+		r = catalog_ws_delete(sd->catalog, src.ws.id, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	if (r < 0)
+		return r;
+	struct err left = { 0 };
+	if (fs_delete(sd->fs, src.ws.id, &left) < 0)
+		log_warn("left for the next start to remove: %s: %s", src.ws.id, left.text);
+	snapd_mount_path(sd, src.ws.id, path);
+	remove_mount_point(path);
+	problems_set(sd->problems, src.ws.id, NULL);
+	layercache_trim(sd->layers, 60000); /* its layers, whose files are gone */
+	rp->status = 204;
+	return 0;
+}

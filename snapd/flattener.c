@@ -1,0 +1,362 @@
+/* Flattening, in the background and at once.
+ *
+ * Step 1 reads only, and holds the workspace SHARED: save what isn't in the store, write the
+ * image. Step 2 holds it EXCLUSIVE for some milliseconds: bough-fs swaps the lower part of
+ * the stack, and the catalog learns what the head now corresponds to. A workspace that was
+ * restored or removed in between refuses the swap, and the image is garbage.
+ *
+ * One store session spans both, so that gc leaves alone what was made. */
+#include "snapd/flattener.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "fs/work/save.h"
+#include "snapd/snapd.h"
+#include "snapd/stackop.h"
+
+enum {
+	QUEUE_MAX = 4096,    /* beyond: forgotten, the next fork or save asks again */
+	SETTLE_MS = 300,     /* after an operation, before its workspace is looked at */
+	SWAP_WAIT_MS = 30000,
+	MEMO = 32,
+	NICE = 10,
+};
+
+struct memo {
+	struct stack old, with; /* old.layers NULL and no image: free */
+	bool used;
+	uint64_t age;
+};
+
+struct flattener {
+	struct snapd *sd;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	char queue[QUEUE_MAX][ID_SIZE];
+	size_t nqueued;
+	bool stop;
+	atomic_bool cancel;
+	pthread_mutex_t one; /* one flattening at a time; covers memo */
+	struct memo memo[MEMO];
+	uint64_t age;
+};
+
+/* ---- what was flattened before ---- */
+
+static const struct stack *recall(struct flattener *f, const struct stack *old)
+{
+	for (int i = 0; i < MEMO; i++) {
+		if (f->memo[i].used && stack_equal(&f->memo[i].old, old)) {
+			f->memo[i].age = ++f->age;
+			return &f->memo[i].with;
+		}
+	}
+	return NULL;
+}
+
+static void remember(struct flattener *f, const struct stack *old, const struct stack *with)
+{
+	struct memo *m = &f->memo[0];
+	for (int i = 1; i < MEMO; i++)
+		if (f->memo[i].age < m->age)
+			m = &f->memo[i];
+	if (m->used) {
+		stack_done(&m->old);
+		stack_done(&m->with);
+		m->used = false;
+	}
+	if (stack_copy(&m->old, old) < 0)
+		return; /* only a memory */
+	if (stack_copy(&m->with, with) < 0) {
+		stack_done(&m->old);
+		return;
+	}
+	m->used = true;
+	m->age = ++f->age;
+}
+
+/* gc may have deleted the image meanwhile, where nothing used it. */
+static bool image_is_there(struct flattener *f, const struct digest *name)
+{
+	char path[PATH_SIZE], hex[DIGEST_HEX + 1];
+	digest_hex(hex, name);
+	(void)snprintf(path, sizeof(path), "%s/images/%s.img", f->sd->root, hex);
+	return access(path, F_OK) == 0;
+}
+
+/* ---- flattening ---- */
+
+static int go_on(void *ctx, uint64_t files, uint64_t total, uint64_t bytes)
+{
+	struct flattener *f = ctx;
+	return atomic_load(&f->cancel);
+}
+
+struct flat {
+	struct stack old, saved, with; /* the sealed stack; the same as deltas; the same as one image */
+};
+
+static void flat_done(struct flat *fl)
+{
+	stack_done(&fl->old);
+	stack_done(&fl->saved);
+	stack_done(&fl->with);
+}
+
+#define auto_flat __attribute__((cleanup(flat_done))) struct flat
+
+/* Step 1. images_making is held by the caller. */
+static int read_and_write(struct flattener *f, struct flat *fl, struct store_session *ss,
+			  struct err *err)
+{
+	struct view_options opt;
+	struct save_progress progress = { go_on, f };
+	layercache_options(f->sd->layers, &opt);
+	int r = save_stack(&fl->saved, &fl->old, &opt, ss, &progress, NULL, err);
+	if (r < 0)
+		return r;
+	const struct stack *known = recall(f, &fl->old);
+	if (known && image_is_there(f, &known->image)) {
+		r = stack_copy(&fl->with, known);
+		return r < 0 ? err_sys(err, r, "flatten") : 0;
+	}
+	r = store_sync(ss, err);
+	if (r >= 0)
+		r = flatten_stack(&fl->with, &fl->saved, &opt, ss, err);
+	if (r >= 0)
+		remember(f, &fl->old, &fl->with);
+	return r;
+}
+
+/* The head snapshot, where it is that very tree, becomes the image too: then a diff against it
+ * stays small, and what is made from it starts flat. */
+static int move_snapshot(struct flattener *f, const char *id, const struct flat *fl,
+			 struct store_session *ss, struct err *err)
+{
+	struct snapd *sd = f->sd;
+	auto_lease lease = { 0 };
+	auto_snap_row row = { 0 };
+	auto_stack have = { 0 };
+	int r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "flatten", 0, err);
+	if (r < 0)
+		return r == -EBUSY ? 0 : r; /* somebody reads it: it stays as it is */
+	pthread_mutex_lock(&sd->rows);
+	r = catalog_snap_get(sd->catalog, id, &row, err);
+	if (r >= 0)
+		r = manifest_get(sd->store, &row.manifest, &have, err);
+	if (r >= 0 && stack_equal(&have, &fl->saved)) {
+		r = manifest_put(ss, &fl->with, &row.manifest, err);
+		if (r >= 0)
+			r = store_sync(ss, err);
+		if (r >= 0)
+			r = records_snap_write(sd->records, &row, err);
+		if (r >= 0)
+			r = catalog_snap_update(sd->catalog, &row, err);
+		if (r >= 0)
+			r = catalog_sync(sd->catalog, err);
+	}
+	pthread_mutex_unlock(&sd->rows);
+	return r;
+}
+
+/* Step 2. */
+static int swap(struct flattener *f, const char *id, const struct flat *fl,
+		struct store_session *ss, struct err *err)
+{
+	struct snapd *sd = f->sd;
+	auto_lease lease = { 0 };
+	auto_ws_row row = { 0 };
+	auto_stack head = { 0 }, moved = { 0 };
+	auto_buf encoded = { 0 };
+	int r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "flatten", SWAP_WAIT_MS, err);
+	if (r >= 0)
+		r = catalog_ws_get(sd->catalog, id, &row, err);
+	if (r >= 0)
+		r = fs_replace(sd->fs, id, &fl->old, &fl->with, err);
+	if (r < 0)
+		return r;
+	layercache_trim(sd->layers, 60000); /* layers whose files went */
+	/* What the head was saved from lies in the part that was swapped, whole or not at all. */
+	if (row.head_stack.len == 0 ||
+	    stack_decode(&head, row.head_stack.data, row.head_stack.len) < 0 ||
+	    !stack_begins(&head, &fl->old))
+		return 0;
+	r = stack_rebase(&moved, &head, &fl->old, &fl->with);
+	if (r < 0)
+		return err_sys(err, r, "flatten");
+	stack_encode(&moved, &encoded);
+	r = buf_error(&encoded);
+	if (r >= 0)
+		r = catalog_ws_set_head(sd->catalog, id, NULL, encoded.data, encoded.len, err);
+	if (r >= 0 && row.head[0] && stack_equal(&head, &fl->old))
+		r = move_snapshot(f, row.head, fl, ss, err);
+	return r;
+}
+
+static int flatten_leased(struct flattener *f, const char *id, bool seal, struct flat *fl,
+			  struct store_session *ss, struct err *err)
+{
+	auto_lease lease = { 0 };
+	int r = lease_take(&lease, f->sd->leases, id, LEASE_SHARED, "flatten", LEASE_WAIT_MS, err);
+	if (r >= 0)
+		r = seal ? fs_seal(f->sd->fs, id, &fl->old, err)
+			 : fs_stack(f->sd->fs, id, &fl->old, err);
+	if (r >= 0 && fl->old.nlayers > 0)
+		r = read_and_write(f, fl, ss, err);
+	return r;
+}
+
+static int flatten(struct flattener *f, const char *id, bool seal, struct err *err)
+{
+	auto_flat fl = { 0 };
+	struct store_session *ss;
+	struct timespec a, b;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	int r = store_session_begin(f->sd->store, &ss, err);
+	if (r < 0)
+		return r;
+	images_making(f->sd->images);
+	r = flatten_leased(f, id, seal, &fl, ss, err);
+	bool some = r >= 0 && fl.old.nlayers > 0;
+	if (some)
+		r = swap(f, id, &fl, ss, err);
+	images_made(f->sd->images, some ? &fl.with.image : NULL);
+	store_session_end(ss);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	if (r >= 0 && some)
+		log_info("flattened %u layers of %s in %lld ms", fl.old.nlayers, id,
+			 (long long)(b.tv_sec - a.tv_sec) * 1000 +
+				 (b.tv_nsec - a.tv_nsec) / 1000000);
+	return r;
+}
+
+int flattener_now(struct flattener *f, const char *ws_id, struct err *err)
+{
+	pthread_mutex_lock(&f->one);
+	int r = flatten(f, ws_id, false, err);
+	pthread_mutex_unlock(&f->one);
+	return r < 0 ? err_prefix(err, snapd_inner(r), "flatten %s", ws_id) : 0;
+}
+
+/* ---- the thread ---- */
+
+static void consider(struct flattener *f, const char *id)
+{
+	struct fs_usage u;
+	struct err err = { 0 };
+	auto_ws_row row = { 0 };
+	if (catalog_ws_get(f->sd->catalog, id, &row, NULL) < 0 || row.broken[0] ||
+	    fs_usage(f->sd->fs, id, &u, NULL) < 0)
+		return; /* removed meanwhile, or it has other worries */
+	bool is_long = u.layers > FLATTEN_LAYERS + 1; /* the active one counted */
+	if (!is_long && u.records <= FLATTEN_RECORDS)
+		return;
+	pthread_mutex_lock(&f->one);
+	int r = flatten(f, id, !is_long, &err);
+	pthread_mutex_unlock(&f->one);
+	if (r < 0 && r != -ECANCELED)
+		log_warn("flatten %s: %s", id, err.text); /* the next save or fork tries again */
+}
+
+static void *flattener_thread(void *arg)
+{
+	struct flattener *f = arg;
+	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* Linux: of this thread */
+	/* Best effort, lowest: class 2, level 7. Idle class could starve for ever. */
+	(void)syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 7);
+	pthread_mutex_lock(&f->lock);
+	while (!f->stop) {
+		char id[ID_SIZE];
+		if (f->nqueued == 0) {
+			pthread_cond_wait(&f->wake, &f->lock);
+			continue;
+		}
+		struct timespec until;
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += SETTLE_MS * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		while (!f->stop && pthread_cond_timedwait(&f->wake, &f->lock, &until) == 0)
+			;
+		if (f->stop)
+			break;
+		memcpy(id, f->queue[0], ID_SIZE);
+		f->nqueued--;
+		memmove(f->queue[0], f->queue[1], f->nqueued * ID_SIZE);
+		pthread_mutex_unlock(&f->lock);
+		consider(f, id);
+		pthread_mutex_lock(&f->lock);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return NULL;
+}
+
+void flattener_consider(struct flattener *f, const char *ws_id)
+{
+	pthread_mutex_lock(&f->lock);
+	size_t i = 0;
+	while (i < f->nqueued && strcmp(f->queue[i], ws_id) != 0)
+		i++;
+	if (i == f->nqueued && i < QUEUE_MAX) {
+		(void)snprintf(f->queue[i], ID_SIZE, "%s", ws_id);
+		f->nqueued++;
+		if (i == 0)
+			pthread_cond_signal(&f->wake);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+int flattener_start(struct flattener **out, struct snapd *sd, struct err *err)
+{
+	struct flattener *f = calloc(1, sizeof(*f));
+	if (!f)
+		return err_set(err, -ENOMEM, "out of memory");
+	f->sd = sd;
+	pthread_condattr_t attr;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&f->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_mutex_init(&f->one, NULL);
+	int r = -pthread_create(&f->thread, NULL, flattener_thread, f);
+	if (r < 0) {
+		free(f);
+		return err_sys(err, r, "start the flattener");
+	}
+	*out = f;
+	return 0;
+}
+
+void flattener_stop(struct flattener *f)
+{
+	if (!f)
+		return;
+	atomic_store(&f->cancel, true);
+	pthread_mutex_lock(&f->lock);
+	f->stop = true;
+	pthread_cond_signal(&f->wake);
+	pthread_mutex_unlock(&f->lock);
+	pthread_join(f->thread, NULL);
+	for (int i = 0; i < MEMO; i++) {
+		if (!f->memo[i].used)
+			continue;
+		stack_done(&f->memo[i].old);
+		stack_done(&f->memo[i].with);
+	}
+	pthread_mutex_destroy(&f->one);
+	pthread_mutex_destroy(&f->lock);
+	pthread_cond_destroy(&f->wake);
+	free(f);
+}

@@ -1,0 +1,256 @@
+/* fsck of images, layers and what snapshots and workspaces lead to.
+ *
+ * Each image and each layer is looked at once, however many share it: what is wrong with it is
+ * remembered, and told for each that has it. Only sealed layers are read, so nothing
+ * that is mounted is disturbed. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/work/save.h"
+#include "snapd/fsck.h"
+
+/* One image or layer that was looked at, and the faults it has or leads to. */
+struct part {
+	struct digest key; /* of an image its name; of a layer id, zeros, and whether it is local */
+	int *faults;
+	size_t nfaults;
+};
+
+struct walk {
+	struct fsck *f;
+	struct part *parts;
+	size_t nparts, cap;
+	struct part *now; /* whose objects are being listed */
+	char where[128];
+};
+
+static int add_fault(struct walk *w, int fault)
+{
+	struct part *p = w->now;
+	if (fault < 0)
+		return 0; /* counted */
+	for (size_t i = 0; i < p->nfaults; i++)
+		if (p->faults[i] == fault)
+			return 0;
+	int *list = reallocarray(p->faults, p->nfaults + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	p->faults = list;
+	p->faults[p->nfaults++] = fault;
+	return 0;
+}
+
+static struct part *find_part(struct walk *w, const struct digest *key)
+{
+	for (size_t i = 0; i < w->nparts; i++)
+		if (digest_equal(&w->parts[i].key, key))
+			return &w->parts[i];
+	return NULL;
+}
+
+static struct part *new_part(struct walk *w, const struct digest *key)
+{
+	if (w->nparts == w->cap) {
+		size_t cap = w->cap ? w->cap * 2 : 64;
+		struct part *p = reallocarray(w->parts, cap, sizeof(*p));
+		if (!p)
+			return NULL;
+		w->parts = p;
+		w->cap = cap;
+	}
+	struct part *p = &w->parts[w->nparts++];
+	*p = (struct part){ .key = *key };
+	return p;
+}
+
+/* An object that a part leads to: missing, or known to be damaged since the store's check? */
+static int check_object(void *ctx, const struct digest *d)
+{
+	struct walk *w = ctx;
+	int fault = w->f->nfaults ? fsck_find(w->f, d) : -1;
+	if (fault < 0 && store_has(w->f->sd->store, d, NULL) == 0)
+		fault = fsck_fault(w->f, w->where, "an object is missing from the store", d, false);
+	else if (fault < 0)
+		return 0;
+	return add_fault(w, fault);
+}
+
+/* ---- images ---- */
+
+static int check_image(struct walk *w, const struct digest *name)
+{
+	struct image *im;
+	struct err err = { 0 };
+	char hex[DIGEST_HEX + 1];
+	digest_hex(hex, name);
+	(void)snprintf(w->where, sizeof(w->where), "images/%s.img", hex);
+	w->f->images++;
+	int r = image_open(&im, NULL, w->f->opt.images, name, &err);
+	if (r < 0)
+		return add_fault(w, fsck_fault(w->f, w->where, err.text, NULL, false));
+	r = image_check(im, &err);
+	if (r < 0)
+		r = add_fault(w, fsck_fault(w->f, w->where, err.text, NULL, false));
+	if (r >= 0) {
+		r = image_objects(im, check_object, w);
+		if (r == -EIO)
+			r = 0; /* told by image_check */
+	}
+	image_unref(im);
+	return r;
+}
+
+/* ---- layers ---- */
+
+static int check_layer(struct walk *w, const struct stack_layer *desc)
+{
+	struct fsck *f = w->f;
+	struct layer *l = NULL;
+	struct err err = { 0 };
+	uint64_t damaged = 0;
+	char hex[2 * LAYER_ID_BYTES + 1];
+	hex_encode(hex, desc->id.b, sizeof(desc->id.b));
+	(void)snprintf(w->where, sizeof(w->where), "%s %s", desc->local ? "layer" : "delta", hex);
+	f->layers++;
+	for (uint32_t i = 0; i < desc->nparts; i++) {
+		int r = check_object(w, &desc->parts[i]);
+		if (r < 0)
+			return r;
+	}
+	int r = desc->local ? layer_open(&l, &f->opt.layer, &desc->id, false, &damaged, &err)
+			    : layer_from_delta(&l, &f->opt.layer, desc, &err);
+	if (r < 0)
+		return w->now->nfaults ? 0 : add_fault(w, fsck_fault(f, w->where, err.text, NULL,
+								     false));
+	if (damaged) {
+		char what[80];
+		(void)snprintf(what, sizeof(what), "%llu damaged records in its journal",
+			       (unsigned long long)damaged);
+		r = add_fault(w, fsck_fault(f, w->where, what, NULL, false));
+	}
+	if (r >= 0)
+		r = layer_objects(l, check_object, w);
+	layer_unref(l);
+	return r;
+}
+
+/* ---- stacks ---- */
+
+static void tell(struct walk *w, const struct part *p, bool is_snap, const char *name)
+{
+	for (size_t i = 0; i < p->nfaults; i++)
+		fsck_affects(w->f, p->faults[i], is_snap, name);
+}
+
+static int check_stack(struct walk *w, const struct stack *s, bool is_snap, const char *name)
+{
+	for (uint32_t i = 0; i <= s->nlayers; i++) {
+		struct digest key = { 0 };
+		bool image = i == s->nlayers;
+		if (image) {
+			key = s->image;
+		} else {
+			memcpy(key.b, s->layers[i].id.b, LAYER_ID_BYTES);
+			key.b[31] = s->layers[i].local ? 1 : 2;
+		}
+		if (image && digest_is_zero(&key))
+			continue;
+		struct part *p = find_part(w, &key);
+		if (!p) {
+			p = new_part(w, &key);
+			if (!p)
+				return -ENOMEM;
+			w->now = p;
+			int r = image ? check_image(w, &key) : check_layer(w, &s->layers[i]);
+			if (r < 0)
+				return r;
+		}
+		tell(w, p, is_snap, name);
+	}
+	return 0;
+}
+
+static int check_snapshots(struct walk *w, struct err *err)
+{
+	struct fsck *f = w->f;
+	struct snap_row *rows;
+	size_t n;
+	int r = catalog_snap_list(f->sd->catalog, NULL, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		auto_stack stack = { 0 };
+		auto_snap_row record = { 0 };
+		struct err why = { 0 };
+		f->snapshots++;
+		progress_tell(f->progress, i, n, "snapshots", "check");
+		if (manifest_get(f->sd->store, &rows[i].manifest, &stack, &why) < 0) {
+			int known = fsck_find(f, &rows[i].manifest);
+			if (known < 0)
+				known = fsck_fault(f, "manifest", why.text, &rows[i].manifest, false);
+			fsck_affects(f, known, true, rows[i].id);
+			continue;
+		}
+		if (records_snap_read(f->sd->records, rows[i].id, &record, &why) < 0) {
+			bool mended = f->repair && records_snap_write(f->sd->records, &rows[i],
+								      NULL) >= 0;
+			fsck_affects(f, fsck_fault(f, "snapshots/", why.text, NULL, mended), true,
+				     rows[i].id);
+		}
+		r = check_stack(w, &stack, true, rows[i].id);
+	}
+	snap_rows_free(rows, n);
+	return r == -ENOMEM ? err_set(err, r, "out of memory") : r;
+}
+
+static int check_workspaces(struct walk *w, struct err *err)
+{
+	struct fsck *f = w->f;
+	struct ws_row *rows;
+	size_t n;
+	int r = catalog_ws_list(f->sd->catalog, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		auto_stack stack = { 0 };
+		auto_lease lease = { 0 };
+		struct err why = { 0 };
+		f->workspaces++;
+		progress_tell(f->progress, i, n, "workspaces", "check");
+		int e = rows[i].broken[0] ? err_set(&why, -EIO, "%.200s", rows[i].broken) : 0;
+		if (e >= 0)
+			e = lease_take(&lease, f->sd->leases, rows[i].id, LEASE_SHARED, "fsck",
+				       LEASE_WAIT_MS, &why);
+		if (e >= 0)
+			e = fs_stack(f->sd->fs, rows[i].id, &stack, &why);
+		if (e >= 0) {
+			r = check_stack(w, &stack, false, rows[i].name);
+			continue;
+		}
+		auto_ws_row now = { 0 };
+		if (catalog_ws_get(f->sd->catalog, rows[i].id, &now, NULL) == -ENOENT)
+			continue; /* removed meanwhile */
+		char where[64];
+		(void)snprintf(where, sizeof(where), "ws/%s", rows[i].id);
+		fsck_affects(f, fsck_fault(f, where, why.text, NULL, false), false, rows[i].name);
+	}
+	ws_rows_free(rows, n);
+	return r == -ENOMEM ? err_set(err, r, "out of memory") : r;
+}
+
+int fsck_trees(struct fsck *f, struct err *err)
+{
+	struct walk w = { .f = f };
+	int r = check_snapshots(&w, err);
+	if (r >= 0)
+		r = check_workspaces(&w, err);
+	for (size_t i = 0; i < w.nparts; i++)
+		free(w.parts[i].faults);
+	free(w.parts);
+	return r;
+}

@@ -1,0 +1,223 @@
+/* Garbage collection: what neither a snapshot, nor a workspace, nor work in progress can reach.
+ *
+ * What is alive is read from the catalog once, snapshots and workspaces in this order: a
+ * workspace that is made from a snapshot holds the snapshot's lease until its own row is
+ * there, and the snapshot can't be deleted before, so one of the two is always seen
+ * (invariant 8). Workspaces are sealed first: the active layer then refers to nothing
+ * but what the sealed ones below it refer to. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "fs/work/save.h"
+#include "snapd/api.h"
+
+struct digest_set {
+	struct digest *list; /* sorted before it is asked */
+	size_t n, cap;
+};
+
+struct collector {
+	struct snapd *sd;
+	struct progress *progress;
+	struct store_gc *gc;
+	struct view_options opt;
+	struct digest_set images;
+	uint64_t done, total;
+};
+
+static int set_add(struct digest_set *s, const struct digest *d)
+{
+	if (s->n > 0 && digest_equal(&s->list[s->n - 1], d))
+		return 0;
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 64;
+		struct digest *p = reallocarray(s->list, cap, sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+		s->list = p;
+		s->cap = cap;
+	}
+	s->list[s->n++] = *d;
+	return 0;
+}
+
+static int compare_digests(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct digest));
+}
+
+static bool set_has(const struct digest_set *s, const struct digest *d)
+{
+	return s->n > 0 && bsearch(d, s->list, s->n, sizeof(*d), compare_digests);
+}
+
+/* ---- marking ---- */
+
+static int mark_object(void *ctx, const struct digest *d)
+{
+	struct collector *c = ctx;
+	return store_gc_mark(c->gc, d);
+}
+
+static int mark_image(void *ctx, const struct digest *name)
+{
+	struct collector *c = ctx;
+	return set_add(&c->images, name);
+}
+
+static int mark_stack(struct collector *c, const struct stack *s, struct err *err)
+{
+	struct reach_sink sink = { .object = mark_object, .image = mark_image, .ctx = c };
+	return stack_reach(s, &c->opt, &sink, err);
+}
+
+static int mark_manifest(struct collector *c, const struct digest *manifest, struct err *err)
+{
+	auto_stack stack = { 0 };
+	int r = store_gc_mark(c->gc, manifest);
+	if (r < 0)
+		return err_set(err, r, "out of memory");
+	r = manifest_get(c->sd->store, manifest, &stack, err);
+	return r < 0 ? r : mark_stack(c, &stack, err);
+}
+
+/* A snapshot that can't be read in part can't be marked whole: better no collection than
+ * one that takes what could be repaired. */
+static int mark_snapshot(struct collector *c, const struct snap_row *row, struct err *err)
+{
+	auto_snap_row recorded = { 0 };
+	int r = mark_manifest(c, &row->manifest, err);
+	/* A kill between record and row leaves two manifests of one tree: both stay. */
+	if (r >= 0 && records_snap_read(c->sd->records, row->id, &recorded, NULL) >= 0 &&
+	    !digest_equal(&recorded.manifest, &row->manifest))
+		r = mark_manifest(c, &recorded.manifest, err);
+	progress_tell(c->progress, ++c->done, c->total, "snapshots", "mark");
+	return r < 0 ? err_prefix(err, r, "gc: snapshot %s", row->id) : 0;
+}
+
+static int mark_workspace(struct collector *c, const struct ws_row *row, struct err *err)
+{
+	auto_stack stack = { 0 };
+	auto_lease lease = { 0 };
+	if (row->broken[0])
+		return 0; /* without its folder there is nothing to keep */
+	int r = lease_take(&lease, c->sd->leases, row->id, LEASE_SHARED, "gc", LEASE_WAIT_MS, err);
+	if (r >= 0)
+		r = fs_seal(c->sd->fs, row->id, &stack, err);
+	if (r >= 0)
+		r = mark_stack(c, &stack, err);
+	if (r < 0) {
+		auto_ws_row now = { 0 };
+		if (catalog_ws_get(c->sd->catalog, row->id, &now, NULL) == -ENOENT)
+			return 0; /* removed meanwhile */
+	}
+	progress_tell(c->progress, ++c->done, c->total, "workspaces", "mark");
+	return r < 0 ? err_prefix(err, r, "gc: workspace %s", row->name) : 0;
+}
+
+static int mark(void *ctx, struct store_gc *gc, struct err *err)
+{
+	struct collector *c = ctx;
+	struct snap_row *snaps;
+	struct ws_row *wss;
+	size_t nsnaps, nwss;
+	c->gc = gc;
+	images_forget(c->sd->images); /* what is named from here on is recent */
+	int r = catalog_snap_list(c->sd->catalog, NULL, &snaps, &nsnaps, err);
+	if (r < 0)
+		return r;
+	r = catalog_ws_list(c->sd->catalog, &wss, &nwss, err);
+	if (r >= 0) {
+		c->total = nsnaps + nwss;
+		for (size_t i = 0; i < nsnaps && r >= 0; i++)
+			r = mark_snapshot(c, &snaps[i], err);
+		for (size_t i = 0; i < nwss && r >= 0; i++)
+			r = mark_workspace(c, &wss[i], err);
+		ws_rows_free(wss, nwss);
+	}
+	snap_rows_free(snaps, nsnaps);
+	return r;
+}
+
+/* ---- images ---- */
+
+static int delete_images(struct collector *c, uint64_t *deleted, uint64_t *bytes)
+{
+	struct snapd *sd = c->sd;
+	char path[PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s/images", sd->root);
+	qsort(c->images.list, c->images.n, sizeof(struct digest), compare_digests);
+	auto_dir *d = opendir(path);
+	if (!d)
+		return -errno;
+	if (!images_delete_begin(sd->images))
+		return 0; /* one is being made: the next gc looks again */
+	const struct dirent *e;
+	while ((e = readdir(d))) {
+		char hex[DIGEST_HEX + 1];
+		struct digest name;
+		struct stat st;
+		if (strlen(e->d_name) != DIGEST_HEX + 4 ||
+		    strcmp(e->d_name + DIGEST_HEX, ".img") != 0)
+			continue;
+		memcpy(hex, e->d_name, DIGEST_HEX);
+		hex[DIGEST_HEX] = '\0';
+		if (digest_parse(&name, hex) < 0 || set_has(&c->images, &name) ||
+		    images_is_recent(sd->images, &name) ||
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (unlinkat(dirfd(d), e->d_name, 0) < 0) {
+			log_warn("gc: remove images/%s: %s", e->d_name, strerrordesc_np(errno));
+			continue;
+		}
+		++*deleted;
+		*bytes += (uint64_t)st.st_blocks * 512;
+	}
+	images_delete_end(sd->images);
+	return 0;
+}
+
+/* ---- the job ---- */
+
+static int gc_run(void *task, struct progress *p, unsigned *status, json_t **result,
+		  struct err *err)
+{
+	struct snapd *sd = task;
+	struct collector c = { .sd = sd, .progress = p };
+	struct store_gc_stats st = { 0 };
+	uint64_t images = 0, bytes = 0;
+	if (pthread_mutex_trylock(&sd->gc) != 0)
+		return err_set(err, -EBUSY, "a gc or fsck runs already");
+	layercache_options(sd->layers, &c.opt);
+	progress_tell(p, 0, 0, "snapshots", "wait for saves under way");
+	int r = store_gc(sd->store, mark, &c, &st, err);
+	if (r >= 0) {
+		r = delete_images(&c, &images, &bytes);
+		if (r < 0)
+			(void)err_sys(err, r, "list %s/images", sd->root);
+	}
+	pthread_mutex_unlock(&sd->gc);
+	free(c.images.list);
+	if (r < 0)
+		return snapd_inner(r);
+	*result = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "objects_live",
+			    (json_int_t)st.objects_live, "objects_dead",
+			    (json_int_t)st.objects_dead, "bytes_freed",
+			    (json_int_t)(st.bytes_freed + bytes), "packs_rewritten",
+			    (json_int_t)st.packs_rewritten, "packs_deleted",
+			    (json_int_t)st.packs_deleted, "images_deleted", (json_int_t)images);
+	return *result ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+int api_gc(struct request *rq, struct reply *rp, struct err *err)
+{
+	rp->job = gc_run;
+	rp->task = rq->ctx;
+	return 0;
+}

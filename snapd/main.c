@@ -1,0 +1,352 @@
+/* boughd: the daemon. It has the catalog and the API, and keeps bough-fs running. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <git2.h>
+#include <limits.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "snapd/api.h"
+#include "snapd/flattener.h"
+#include "snapd/reconcile.h"
+#include "snapd/state.h"
+
+enum {
+	HOUSEKEEPING_MS = 10000,
+	IDLE_MS = 30000,        /* cached content and layers that nobody asked for so long go */
+	QUIESCE_MS = 10000,     /* what is under way may end; then it is cut off, which is safe */
+	EXIT_USAGE = 2,
+};
+
+static const char help_text[] =
+	"Usage: boughd [--root DIR] [OPTION]...\n"
+	"The Bough daemon: workspaces and snapshots, over HTTP on the socket DIR/run/boughd.sock.\n"
+	"`bough` starts it when it is needed.\n"
+	"\n"
+	"  --root DIR             the state folder; made when absent (default: $BOUGH_ROOT, else\n"
+	"                         /var/lib/bough as root, else $XDG_STATE_HOME/bough or\n"
+	"                         ~/.local/state/bough)\n"
+	"  --daemon               go to the background; returns when the socket answers, or says\n"
+	"                         in one line why it doesn't. Logs to DIR/run/boughd.log\n"
+	"  --foreground           stay, and log to stderr (the default)\n"
+	"  --transport dev|ring   of the FUSE server: plain /dev/fuse (default), or io_uring\n"
+	"  --help, --version\n"
+	"\n"
+	"The FUSE server is bough-fs beside boughd, or $BOUGH_FS. BOUGH_LOG sets the log's level:\n"
+	"error, warn, info (default), debug.\n"
+	"SIGTERM and SIGINT end boughd; workspaces stay mounted. `bough down` ends all of it.\n"
+	"\n"
+	"Exit status: 0 ended when asked to, 1 failed (also: another boughd has the state), 2 usage.\n";
+
+struct options {
+	const char *root, *transport;
+	bool daemon;
+};
+
+static int usage(const char *text)
+{
+	fprintf(stderr, "boughd: %s (try --help)\n", text);
+	return EXIT_USAGE;
+}
+
+/* -1: go on; else the exit status. */
+static int parse_options(struct options *o, int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "root", required_argument, NULL, 'r' },
+		{ "daemon", no_argument, NULL, 'd' },
+		{ "foreground", no_argument, NULL, 'f' },
+		{ "transport", required_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
+		{ 0 },
+	};
+	int c;
+	while ((c = getopt_long(argc, argv, "", known, NULL)) >= 0) {
+		switch (c) {
+		case 'r':
+			if (!*optarg)
+				return usage("--root needs a folder");
+			o->root = optarg;
+			break;
+		case 'd':
+			o->daemon = true;
+			break;
+		case 'f':
+			o->daemon = false;
+			break;
+		case 't':
+			if (strcmp(optarg, "dev") != 0 && strcmp(optarg, "ring") != 0)
+				return usage("--transport is dev or ring");
+			o->transport = optarg;
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return 0;
+		case 'v':
+			puts("boughd " BOUGH_VERSION);
+			return 0;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	return optind < argc ? usage("it takes no arguments") : -1;
+}
+
+/* bough-fs: $BOUGH_FS, else beside this program. */
+static int find_server(char out[PATH_MAX], struct err *err)
+{
+	const char *given = getenv("BOUGH_FS");
+	if (given && *given) {
+		(void)snprintf(out, PATH_MAX, "%s", given);
+	} else {
+		ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 16);
+		if (n <= 0)
+			return err_sys(err, -errno, "find this program");
+		out[n] = '\0';
+		char *slash = strrchr(out, '/');
+		memcpy(slash + 1, "bough-fs", sizeof("bough-fs"));
+	}
+	if (access(out, X_OK) < 0)
+		return err_sys(err, -errno, "the FUSE server %s", out);
+	return 0;
+}
+
+/* ---- going to the background ---- */
+
+/* In the child: the pipe on which it says that it is ready. In the parent: doesn't return. */
+static int go_background(struct err *err)
+{
+	int fds[2];
+	char byte;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "pipe");
+	pid_t pid = fork();
+	if (pid < 0)
+		return err_sys(err, -errno, "fork");
+	if (pid > 0) {
+		close(fds[1]);
+		ssize_t n;
+		do
+			n = read(fds[0], &byte, 1);
+		while (n < 0 && errno == EINTR);
+		_exit(n == 1 ? 0 : 1); /* the child has said why */
+	}
+	close(fds[0]);
+	(void)setsid(); /* fails only for who leads a session already */
+	return fds[1];
+}
+
+/* stderr becomes the log; what it was is the result, for a last word to who started us. */
+static int redirect_to_log(const char *root, struct err *err)
+{
+	auto_fd log = state_open_log(root, "boughd.log", err);
+	if (log < 0)
+		return log;
+	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int was = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (null < 0 || was < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+		return err_sys(err, -errno, "redirect to the log");
+	return was;
+}
+
+/* ---- the parts ---- */
+
+static int open_store(struct snapd *sd, struct err *err)
+{
+	char path[PATH_SIZE];
+	struct store_options opt = { .create = true };
+	(void)snprintf(path, sizeof(path), "%s/store", sd->root);
+	return store_open(&sd->store, path, &opt, err);
+}
+
+static int open_parts(struct snapd *sd, struct err *err)
+{
+	char path[PATH_SIZE];
+	pthread_mutex_init(&sd->rows, NULL);
+	pthread_mutex_init(&sd->gc, NULL);
+	sd->leases = leases_new();
+	sd->images = images_new();
+	sd->problems = problems_new();
+	sd->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!sd->leases || !sd->images || !sd->problems || sd->stop_fd < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = records_open(&sd->records, sd->root, err);
+	if (r >= 0)
+		r = catalog_open(&sd->catalog, sd->root, err);
+	if (r >= 0)
+		r = open_store(sd, err);
+	if (r >= 0)
+		r = layercache_new(&sd->layers, sd->root, sd->store, err);
+	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
+	if (r >= 0)
+		r = fsclient_new(&sd->fs, path, err);
+	if (r >= 0)
+		r = flattener_start(&sd->flattener, sd, err);
+	if (r >= 0)
+		r = reconcile_rows(sd, err);
+	if (r >= 0 && catalog_damage(sd->catalog))
+		log_error("the catalog %s/catalog.db is damaged (%s): bough fsck --repair makes "
+			  "it anew; until then only that is served",
+			  sd->root, catalog_damage(sd->catalog));
+	return r;
+}
+
+static void close_parts(struct snapd *sd)
+{
+	supervisor_free(sd->supervisor);
+	flattener_stop(sd->flattener);
+	fsclient_free(sd->fs);
+	layercache_free(sd->layers);
+	store_close(sd->store);
+	catalog_close(sd->catalog);
+	records_close(sd->records);
+	problems_free(sd->problems);
+	images_free(sd->images);
+	leases_free(sd->leases);
+	if (sd->stop_fd >= 0)
+		close(sd->stop_fd);
+	pthread_mutex_destroy(&sd->gc);
+	pthread_mutex_destroy(&sd->rows);
+}
+
+static int start_supervisor(struct snapd *sd, const struct options *o, struct err *err)
+{
+	char binary[PATH_MAX];
+	int r = find_server(binary, err);
+	if (r < 0)
+		return r;
+	struct supervisor_options opt = { .root = sd->root, .binary = binary,
+					  .transport = o->transport, .client = sd->fs,
+					  .ready = reconcile_fs, .ctx = sd };
+	return supervisor_start(&sd->supervisor, &opt, err);
+}
+
+static void housekeeping(struct snapd *sd)
+{
+	store_trim(sd->store, IDLE_MS);
+	layercache_trim(sd->layers, IDLE_MS);
+	(void)malloc_trim(1 << 20);
+}
+
+/* Until a signal or /v1/shutdown. */
+static void serve(struct snapd *sd, int signals)
+{
+	for (;;) {
+		struct pollfd p[] = { { .fd = signals, .events = POLLIN },
+				      { .fd = sd->stop_fd, .events = POLLIN } };
+		int n = poll(p, 2, HOUSEKEEPING_MS);
+		if (n == 0)
+			housekeeping(sd);
+		else if (n > 0 || errno != EINTR)
+			return;
+	}
+}
+
+static int block_signals(struct err *err)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	(void)signal(SIGPIPE, SIG_IGN);
+	if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+		return err_set(err, -EIO, "can't block signals");
+	int fd = signalfd(-1, &set, SFD_CLOEXEC);
+	return fd < 0 ? err_sys(err, -errno, "signalfd") : fd;
+}
+
+static void raise_limits(void)
+{
+	struct rlimit l;
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+		l.rlim_cur = l.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &l); /* fewer connections then */
+	}
+}
+
+/* Everything between having the lock and giving it back. `ready_fd`: written to when requests
+ * are answered; -1: nobody waits. */
+static int run(struct snapd *sd, const struct options *o, int ready_fd, struct err *err)
+{
+	char path[PATH_SIZE];
+	struct web *web = NULL;
+	auto_fd signals = block_signals(err);
+	int r = signals < 0 ? signals : open_parts(sd, err);
+	if (r >= 0)
+		r = start_supervisor(sd, o, err);
+	(void)snprintf(path, sizeof(path), "%s/run/boughd.sock", sd->root);
+	if (r >= 0) {
+		struct web_options opt = { .socket_path = path, .routes = api_routes,
+					   .nroutes = api_nroutes, .ctx = sd };
+		r = web_start(&web, &opt, err);
+	}
+	if (r >= 0) {
+		log_info("version " BOUGH_VERSION " serves %s", sd->root);
+		if (ready_fd >= 0)
+			(void)!write(ready_fd, "k", 1); /* who waited may have left */
+		serve(sd, signals);
+		log_info("ends");
+		(void)unlink(path);
+		if (!web_quiesce(web, QUIESCE_MS)) {
+			log_warn("cuts off what is still under way");
+			_exit(0); /* as safe as a kill, which everything here bears */
+		}
+		web_free(web);
+	}
+	close_parts(sd);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { 0 };
+	struct err err = { 0 };
+	auto_free char *root = NULL;
+	auto_fd ready = -1, said = -1, lock = -1;
+	struct timespec began;
+	int status = parse_options(&o, argc, argv);
+	if (status >= 0)
+		return status;
+	clock_gettime(CLOCK_REALTIME, &began);
+	umask(077);
+	raise_limits();
+	int r = state_prepare(&root, o.root, &err);
+	if (r >= 0 && o.daemon)
+		r = ready = go_background(&err);
+	log_init("boughd");
+	if (r >= 0)
+		r = lock = state_lock(root, &err);
+	if (r >= 0 && o.daemon)
+		r = said = redirect_to_log(root, &err);
+	if (r >= 0) {
+		struct snapd sd = { .root = root, .stop_fd = -1,
+				    .started_ns = (uint64_t)began.tv_sec * 1000000000 +
+						  (uint64_t)began.tv_nsec };
+		git_libgit2_init();
+		r = run(&sd, &o, ready, &err);
+		git_libgit2_shutdown();
+	}
+	if (r < 0) {
+		if (said >= 0) {
+			log_error("%s", err.text);
+			(void)dup2(said, STDERR_FILENO);
+		}
+		fprintf(stderr, "boughd: %s\n", err.text);
+	}
+	return r < 0 ? 1 : 0;
+}

@@ -1,0 +1,97 @@
+/* boughd's parts, and what its modules share. */
+#ifndef BOUGH_SNAPD_SNAPD_H
+#define BOUGH_SNAPD_SNAPD_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/store/store.h"
+#include "fs/work/view.h"
+#include "snapd/catalog.h"
+#include "snapd/fsclient.h"
+#include "snapd/layercache.h"
+#include "snapd/lease.h"
+#include "snapd/records.h"
+#include "snapd/supervisor.h"
+
+struct flattener;
+struct images;
+struct problems;
+
+struct snapd {
+	const char *root;
+	struct catalog *catalog;
+	struct records *records;
+	struct store *store;
+	struct fsclient *fs;
+	struct supervisor *supervisor;
+	struct leases *leases;
+	struct layercache *layers;
+	struct flattener *flattener;
+	struct images *images;
+	struct problems *problems;   /* why workspaces aren't mounted */
+	pthread_mutex_t rows;        /* reading, changing and recording a row (meta.json, sidecar) */
+	pthread_mutex_t gc;          /* one gc or fsck --repair at a time */
+	int stop_fd;                 /* eventfd: writing to it ends the program */
+	uint64_t started_ns;
+};
+
+enum { PATH_SIZE = 4096 };
+
+/* Where the workspace is mounted. */
+void snapd_mount_path(const struct snapd *sd, const char *id, char out[PATH_SIZE]);
+int64_t snapd_now_ns(void);
+
+/* A failure of ours under an expected code: -ENOENT and the like of a part that the client didn't
+ * name become -EIO, so that they aren't told as the client's mistake. */
+int snapd_inner(int r);
+
+/* Writes meta.json anew from the row as it is. */
+int snapd_record_ws(struct snapd *sd, const char *id, struct err *err);
+
+/* What the client means: an id or name. One of the two is filled. -ENOENT, -ENOTUNIQ. */
+struct source {
+	bool is_snap;
+	struct ws_row ws;
+	struct snap_row snap;
+	struct lease lease;
+};
+void source_done(struct source *s);
+#define auto_source __attribute__((cleanup(source_done))) struct source
+/* Either, by id or name; leased SHARED for `what`. */
+int source_find(struct source *out, struct snapd *sd, const char *key, const char *what,
+		struct err *err);
+int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+		   const char *what, struct err *err);
+int source_find_snap(struct source *out, struct snapd *sd, const char *key,
+		     enum lease_kind kind, const char *what, struct err *err);
+/* The stack: a snapshot's manifest, or a workspace's after sealing it. The caller frees. */
+int source_stack(struct snapd *sd, const struct source *src, struct stack *out, struct err *err);
+
+/* Pages that were written through shared maps reach the workspace. */
+void snapd_flush_maps(struct snapd *sd, const char *id);
+
+/* ---- images that are being made (images.c) ---- */
+
+/* Whoever makes an image holds it "made" from before image_finish until a row names it; gc
+ * deletes images only while nobody does, and none that was named since its marking began. */
+struct images *images_new(void);
+void images_free(struct images *im);
+void images_making(struct images *im);
+void images_made(struct images *im, const struct digest *name); /* NULL: it failed */
+/* True when nobody makes one; until images_delete_end nobody can begin. */
+bool images_delete_begin(struct images *im);
+void images_delete_end(struct images *im);
+/* Named by images_made after the last images_forget. */
+bool images_is_recent(struct images *im, const struct digest *name);
+void images_forget(struct images *im);
+
+/* ---- why a workspace isn't mounted (problems.c) ---- */
+
+struct problems *problems_new(void);
+void problems_free(struct problems *p);
+void problems_set(struct problems *p, const char *id, const char *text); /* NULL: none */
+bool problems_get(struct problems *p, const char *id, char *out, size_t size);
+
+#endif

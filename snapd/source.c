@@ -1,0 +1,153 @@
+/* What the API's modules share: paths, times, and what a client's key means. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/work/save.h"
+#include "snapd/snapd.h"
+
+void snapd_mount_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
+{
+	(void)snprintf(out, PATH_SIZE, "%s/mnt/%s", sd->root, id); /* root's length: main.c */
+}
+
+int64_t snapd_now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int snapd_inner(int r)
+{
+	return r == -ENOENT || r == -EEXIST || r == -EINVAL || r == -EBADMSG || r == -ENOTUNIQ
+		       ? -EIO
+		       : r;
+}
+
+int snapd_record_ws(struct snapd *sd, const char *id, struct err *err)
+{
+	auto_ws_row row = { 0 };
+	pthread_mutex_lock(&sd->rows);
+	int r = catalog_ws_get(sd->catalog, id, &row, err);
+	if (r >= 0)
+		r = records_ws_write(sd->records, &row, err);
+	pthread_mutex_unlock(&sd->rows);
+	return snapd_inner(r);
+}
+
+/* ---- sources ---- */
+
+void source_done(struct source *s)
+{
+	lease_give(&s->lease);
+	ws_row_done(&s->ws);
+	snap_row_done(&s->snap);
+}
+
+/* What is leased may have changed or gone while the lease was waited for: it is read again. */
+int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+		   const char *what, struct err *err)
+{
+	struct source s = { 0 };
+	int r = catalog_ws_get(sd->catalog, key, &s.ws, err);
+	if (r >= 0 && kind != LEASE_NONE) {
+		r = lease_take(&s.lease, sd->leases, s.ws.id, kind, what, LEASE_WAIT_MS, err);
+		if (r == -EBUSY)
+			(void)err_prefix(err, r, "%s", s.ws.name);
+		if (r >= 0) {
+			char id[ID_SIZE];
+			memcpy(id, s.ws.id, sizeof(id));
+			ws_row_done(&s.ws);
+			r = catalog_ws_get(sd->catalog, id, &s.ws, err);
+		}
+	}
+	if (r < 0) {
+		source_done(&s);
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+		     const char *what, struct err *err)
+{
+	struct source s = { .is_snap = true };
+	int r = catalog_snap_get(sd->catalog, key, &s.snap, err);
+	if (r >= 0 && kind != LEASE_NONE) {
+		r = lease_take(&s.lease, sd->leases, s.snap.id, kind, what, LEASE_WAIT_MS, err);
+		if (r >= 0) {
+			char id[ID_SIZE];
+			memcpy(id, s.snap.id, sizeof(id));
+			snap_row_done(&s.snap);
+			r = catalog_snap_get(sd->catalog, id, &s.snap, err);
+		}
+	}
+	if (r < 0) {
+		source_done(&s);
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+int source_find(struct source *out, struct snapd *sd, const char *key, const char *what,
+		struct err *err)
+{
+	struct err other = { 0 };
+	auto_source snap = { 0 };
+	if (id_is(key, "ws"))
+		return source_find_ws(out, sd, key, LEASE_SHARED, what, err);
+	int r = source_find_snap(&snap, sd, key, LEASE_SHARED, what, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (strncmp(key, "sn_", 3) == 0 && r >= 0) {
+		*out = snap;
+		snap = (struct source){ 0 };
+		return 0;
+	}
+	int w = catalog_ws_has_name(sd->catalog, key, &other);
+	if (w < 0) {
+		if (err)
+			*err = other;
+		return w;
+	}
+	if (w && r >= 0)
+		return err_set(err, -ENOTUNIQ,
+			       "\"%s\" is both a snapshot and a workspace: give its id", key);
+	if (w)
+		return source_find_ws(out, sd, key, LEASE_SHARED, what, err);
+	if (r < 0)
+		return err_set(err, -ENOENT, "no snapshot or workspace \"%s\"", key);
+	*out = snap;
+	snap = (struct source){ 0 };
+	return 0;
+}
+
+/* bough-fs can't hold a descriptor on its own mounts; boughd can. Writing back starts here and
+ * is not waited for by FUSE's syncfs: what a program wants to be sure of, it msyncs. */
+void snapd_flush_maps(struct snapd *sd, const char *id)
+{
+	char path[PATH_SIZE];
+	snapd_mount_path(sd, id, path);
+	auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0)
+		(void)syncfs(fd); /* best effort, as said */
+}
+
+int source_stack(struct snapd *sd, const struct source *src, struct stack *out, struct err *err)
+{
+	if (src->is_snap) {
+		int r = manifest_get(sd->store, &src->snap.manifest, out, err);
+		return r < 0 ? err_prefix(err, snapd_inner(r), "snapshot %s", src->snap.id) : 0;
+	}
+	if (src->ws.mount)
+		snapd_flush_maps(sd, src->ws.id);
+	int r = fs_seal(sd->fs, src->ws.id, out, err);
+	return r < 0 ? err_prefix(err, snapd_inner(r), "workspace %s", src->ws.name) : 0;
+}

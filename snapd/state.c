@@ -1,0 +1,132 @@
+#include "snapd/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+
+enum { LOG_BYTES = 8 << 20 };
+
+static int choose(const char *given, char **out, struct err *err)
+{
+	const char *root = given ? given : getenv("BOUGH_ROOT");
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	int n;
+	if (root && *root)
+		n = asprintf(out, "%s", root);
+	else if (geteuid() == 0)
+		n = asprintf(out, "/var/lib/bough");
+	else if (state && *state == '/')
+		n = asprintf(out, "%s/bough", state);
+	else if (home && *home == '/')
+		n = asprintf(out, "%s/.local/state/bough", home);
+	else
+		return err_set(err, -EINVAL, "neither HOME nor XDG_STATE_HOME is set: give --root");
+	if (n < 0)
+		*out = NULL;
+	return n < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* The folder and what is missing above it. */
+static int make_path(char *path, mode_t mode, struct err *err)
+{
+	for (char *p = path + 1;; p++) {
+		if (*p && *p != '/')
+			continue;
+		char was = *p;
+		*p = '\0';
+		int r = mkdir(path, was ? 0755 : mode) < 0 && errno != EEXIST ? -errno : 0;
+		if (r < 0)
+			(void)err_sys(err, r, "create %s", path);
+		*p = was;
+		if (r < 0 || !was)
+			return r;
+	}
+}
+
+static int make_parts(const char *root, struct err *err)
+{
+	static const char *const parts[] = { "run", "ws", "layers", "store", "images", "snapshots",
+					     "tmp" };
+	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return err_sys(err, -errno, "open %s", root);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (mkdirat(dir, parts[i], 0700) < 0 && errno != EEXIST)
+			return err_sys(err, -errno, "create %s/%s", root, parts[i]);
+	if (mkdirat(dir, "mnt", geteuid() == 0 ? 0711 : 0700) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "create %s/mnt", root);
+	if (faccessat(dir, "run", W_OK | X_OK, AT_EACCESS) < 0)
+		return err_sys(err, -errno, "write to %s/run", root);
+	return 0;
+}
+
+int state_prepare(char **root, const char *given, struct err *err)
+{
+	auto_free char *path = NULL;
+	int r = choose(given, &path, err);
+	if (r < 0)
+		return r;
+	mode_t old = umask(022); /* folders above ROOT are ordinary ones */
+	r = make_path(path, geteuid() == 0 ? 0711 : 0700, err);
+	umask(old);
+	if (r < 0)
+		return r;
+	char *full = realpath(path, NULL);
+	if (!full)
+		return err_sys(err, -errno, "%s", path);
+	if (strlen(full) > STATE_ROOT_MAX || strchr(full, '\n'))
+		r = err_set(err, -ENAMETOOLONG, "%.100s… is no good path for the state", full);
+	if (r >= 0) {
+		old = umask(0);
+		r = make_parts(full, err);
+		umask(old);
+	}
+	if (r < 0) {
+		free(full);
+		return r;
+	}
+	*root = full;
+	return 0;
+}
+
+int state_lock(const char *root, struct err *err)
+{
+	char path[PATH_MAX], pid[32] = "";
+	(void)snprintf(path, sizeof(path), "%s/run/boughd.lock", root);
+	auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_sys(err, -errno, "open %s", path);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return err_sys(err, -errno, "lock %s", path);
+		ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+		pid[n > 0 ? n : 0] = '\0';
+		pid[strspn(pid, "0123456789")] = '\0';
+		return err_set(err, -EBUSY, "another boughd%s%s has the state %s already",
+			       *pid ? ", process " : "", pid, root);
+	}
+	int len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+	if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)len, 0) != len)
+		return err_sys(err, -errno, "write %s", path);
+	return steal_fd(&fd);
+}
+
+int state_open_log(const char *root, const char *name, struct err *err)
+{
+	char path[PATH_MAX], old[PATH_MAX + 4];
+	struct stat st;
+	(void)snprintf(path, sizeof(path), "%s/run/%s", root, name);
+	(void)snprintf(old, sizeof(old), "%s.1", path);
+	if (stat(path, &st) == 0 && st.st_size > LOG_BYTES)
+		(void)rename(path, old); /* one that can't be moved goes on growing */
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? err_sys(err, -errno, "open %s", path) : fd;
+}

@@ -1,0 +1,19 @@
+/* The state folder ROOT: where it is, its parts, and who may have it. */
+#ifndef BOUGH_SNAPD_STATE_H
+#define BOUGH_SNAPD_STATE_H
+
+#include "fs/base/err.h"
+
+enum { STATE_ROOT_MAX = 3500 }; /* bytes; what lies below fits PATH_MAX */
+
+/* `given`, else BOUGH_ROOT, else /var/lib/bough as root and $XDG_STATE_HOME/bough (or
+ * ~/.local/state/bough) as a user. Absolute, without links; made with all its folders where absent:
+ * those that hold state are private, mount points can be passed through to (as root).
+ * The caller frees. */
+int state_prepare(char **root, const char *given, struct err *err);
+/* The lock of the one daemon; the descriptor, held until it is closed. -EBUSY names its holder. */
+int state_lock(const char *root, struct err *err);
+/* A file in ROOT/run for appending; a large one is set aside as <name>.1 first. */
+int state_open_log(const char *root, const char *name, struct err *err);
+
+#endif

@@ -1,0 +1,556 @@
+#include "snapd/web.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "snapd/web_parse.h"
+#include "snapd/web_task.h"
+
+enum {
+	BACKLOG = 256,
+	STREAM_BLOCK = 128 * 1024, /* of a streamed answer, a write */
+	GONE_MS = 1000,            /* how often a silent stream looks whether its client is there */
+	STACK_BYTES = 1 << 20,     /* of a connection's thread */
+};
+
+struct web {
+	struct web_options opt;
+	struct MHD_Daemon *daemon;
+	int socket;
+	struct task_count *count; /* requests and tasks under way */
+};
+
+/* One request, from its first line to the end of its answer. */
+struct call {
+	struct web *web;
+	struct MHD_Connection *conn;
+	char *raw;                 /* the target as it came */
+	struct web_target target;
+	const struct route *route; /* NULL until the head was looked at */
+	struct request rq;
+	struct buf body;
+	size_t discarded;
+	bool too_large, refused;
+	bool ndjson;
+	struct stream *upload; /* the writer's reference */
+	struct task *task;
+	struct stream *output; /* of an answer: the reader's reference */
+};
+
+/* ---- what handlers ask ---- */
+
+const char *request_query(const struct request *rq, const char *key)
+{
+	for (size_t i = 0; i < rq->nquery; i++)
+		if (strcmp(rq->query[i].key, key) == 0)
+			return rq->query[i].value;
+	return NULL;
+}
+
+bool request_query_true(const struct request *rq, const char *key)
+{
+	const char *v = request_query(rq, key);
+	return v && (strcmp(v, "1") == 0 || strcmp(v, "true") == 0);
+}
+
+const char *request_string(const struct request *rq, const char *key)
+{
+	return json_string_value(json_object_get(rq->body, key));
+}
+
+uint64_t request_number(const struct request *rq, const char *key, uint64_t otherwise)
+{
+	const json_t *v = json_object_get(rq->body, key);
+	return json_is_integer(v) ? (uint64_t)json_integer_value(v) : otherwise;
+}
+
+bool request_bool(const struct request *rq, const char *key, bool otherwise)
+{
+	const json_t *v = json_object_get(rq->body, key);
+	return json_is_boolean(v) ? json_is_true(v) : otherwise;
+}
+
+int request_bad_field(struct request *rq, const char *field, struct err *err, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!rq->details)
+		rq->details = json_pack("{s:s}", "field", field);
+	return err_set(err, -EINVAL, "\"%s\": %s", field, text);
+}
+
+/* ---- answers ---- */
+
+static enum MHD_Result queue(struct call *c, unsigned status, struct MHD_Response *response)
+{
+	if (!response)
+		return MHD_NO;
+	enum MHD_Result r = MHD_queue_response(c->conn, status, response);
+	MHD_destroy_response(response);
+	return r;
+}
+
+static enum MHD_Result answer_json(struct call *c, unsigned status, json_t *j)
+{
+	struct MHD_Response *response;
+	if (!j)
+		return queue(c, status,
+			     MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
+	char *text = json_dumps(j, JSON_COMPACT);
+	json_decref(j);
+	if (!text)
+		return MHD_NO;
+	size_t len = strlen(text);
+	text[len] = '\n'; /* in place of the NUL */
+	response = MHD_create_response_from_buffer(len + 1, text, MHD_RESPMEM_MUST_FREE);
+	if (!response) {
+		free(text);
+		return MHD_NO;
+	}
+	(void)MHD_add_response_header(response, "Content-Type", "application/json");
+	return queue(c, status, response);
+}
+
+static json_t *take_details(struct call *c)
+{
+	json_t *d = c->rq.details;
+	c->rq.details = NULL;
+	return d;
+}
+
+static enum MHD_Result answer_error(struct call *c, int r, const struct err *err)
+{
+	const char *code;
+	unsigned status = web_status(r, &code);
+	if (status == 500)
+		log_error("%s: %s", c->raw, err->text);
+	json_t *j = web_error_json(r, err, take_details(c));
+	return j ? answer_json(c, status, j) : MHD_NO;
+}
+
+/* Errors that are HTTP's own. */
+static enum MHD_Result answer_refusal(struct call *c, unsigned status, const char *code,
+				      const char *text)
+{
+	json_t *j = json_pack("{s:s, s:s, s:{}}", "code", code, "message", text, "details");
+	return j ? answer_json(c, status, j) : MHD_NO;
+}
+
+static bool client_is_there(struct call *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct pollfd p = { .fd = info ? info->connect_fd : -1, .events = 0 };
+	return poll(&p, 1, 0) == 0 || !(p.revents & (POLLHUP | POLLERR));
+}
+
+/* Gives the client what the task wrote. Waits for it here: an empty answer would have
+ * libmicrohttpd ask again at once, and burn a core. */
+static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
+{
+	struct call *c = arg;
+	ssize_t n;
+	do
+		n = stream_read(c->output, buf, max, GONE_MS);
+	while (n == -EAGAIN && client_is_there(c));
+	if (n > 0)
+		return n;
+	return n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static enum MHD_Result answer_stream(struct call *c, const char *type)
+{
+	struct MHD_Response *response = MHD_create_response_from_callback(
+		MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_output, c, NULL);
+	if (!response)
+		return MHD_NO;
+	c->output = task_output(c->task); /* ended by completed() */
+	(void)MHD_add_response_header(response, "Content-Type", type);
+	return queue(c, 200, response);
+}
+
+/* The reply of a handler that went well. The reply's memory is taken over. */
+static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
+{
+	struct err err = { 0 };
+	int r = 0;
+	if (reply->stream || (reply->job && c->ndjson)) {
+		r = task_start(&c->task, reply, c->ndjson, NULL, c->web->count, &err);
+		if (r >= 0)
+			return answer_stream(c, reply->stream && reply->type
+							? reply->type
+							: "application/x-ndjson");
+	} else if (reply->job) {
+		r = task_run_here(reply, &err);
+	}
+	if (r < 0) {
+		json_decref(reply->json);
+		return answer_error(c, r, &err);
+	}
+	return answer_json(c, reply->status, reply->json);
+}
+
+/* ---- the head ---- */
+
+static const struct route *find_route(struct call *c, const char *method, char *allow, size_t size)
+{
+	size_t len = 0;
+	for (size_t i = 0; i < c->web->opt.nroutes; i++) {
+		const struct route *rt = &c->web->opt.routes[i];
+		const char *params[WEB_PARAMS] = { 0 };
+		if (!web_target_matches(&c->target, rt->path, params))
+			continue;
+		if (strcmp(rt->method, method) == 0) {
+			memcpy(c->rq.params, params, sizeof(params));
+			return rt;
+		}
+		int n = snprintf(allow + len, size - len, "%s%s", len ? ", " : "", rt->method);
+		if (n > 0 && (size_t)n < size - len)
+			len += (size_t)n;
+	}
+	return NULL;
+}
+
+static int check_query(struct call *c, struct err *err)
+{
+	for (size_t i = 0; i < c->target.nquery; i++) {
+		const char *key = c->target.query[i].key;
+		const char *const *known = c->route->query;
+		while (known && *known && strcmp(*known, key) != 0)
+			known++;
+		if (!known || !*known)
+			return request_bad_field(&c->rq, "query", err, "no parameter \"%.60s\"",
+						 key);
+		for (size_t j = 0; j < i; j++)
+			if (strcmp(c->target.query[j].key, key) == 0 && strcmp(key, "label") != 0)
+				return request_bad_field(&c->rq, "query", err, "\"%.60s\" twice",
+							 key);
+	}
+	return 0;
+}
+
+static uint64_t announced_length(struct call *c)
+{
+	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Content-Length");
+	return s ? strtoull(s, NULL, 10) : 0; /* libmicrohttpd has refused what is no number */
+}
+
+static bool accepts_ndjson(struct call *c)
+{
+	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Accept");
+	return s && strstr(s, "application/x-ndjson");
+}
+
+/* An upload's work begins before its body comes, and reads it from a stream. */
+static enum MHD_Result begin_upload(struct call *c)
+{
+	struct reply reply = { .status = 200 };
+	struct err err = { 0 };
+	c->upload = stream_new();
+	if (!c->upload)
+		return answer_error(c, -ENOMEM, &err);
+	c->rq.upload = c->upload;
+	int r = c->route->handle(&c->rq, &reply, &err);
+	if (r >= 0)
+		r = task_start(&c->task, &reply, c->ndjson, c->upload, c->web->count, &err);
+	else
+		stream_unref(c->upload); /* the reader's, which the task would have had */
+	if (r >= 0)
+		return MHD_YES;
+	c->refused = true;
+	return answer_error(c, r, &err);
+}
+
+static enum MHD_Result begin(struct call *c, const char *method)
+{
+	char allow[128] = "";
+	struct err err = { 0 };
+	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+	c->refused = true;
+	int r = web_target_parse(&c->target, c->raw, &err);
+	if (r < 0)
+		return answer_error(c, r, &err);
+	c->route = find_route(c, method, allow, sizeof(allow));
+	if (!c->route && allow[0])
+		return answer_refusal(c, 405, "invalid", "that path has other methods");
+	if (!c->route)
+		return answer_refusal(c, 404, "not_found", "no such path");
+	r = check_query(c, &err);
+	if (r < 0)
+		return answer_error(c, r, &err);
+	if (!c->route->upload && announced_length(c) > WEB_BODY_MAX)
+		return answer_refusal(c, 413, "too_large", "the body is larger than 1 MiB");
+	c->refused = false;
+	c->rq.ctx = c->web->opt.ctx;
+	c->rq.query = c->target.query;
+	c->rq.nquery = c->target.nquery;
+	c->ndjson = accepts_ndjson(c);
+	return c->route->upload ? begin_upload(c) : MHD_YES;
+}
+
+/* ---- the body ---- */
+
+/* The answer for who won't stop sending: by hand, since libmicrohttpd takes none while a
+ * body comes in. The connection is closed right after. */
+static enum MHD_Result answer_by_hand(struct call *c)
+{
+	struct err err = { 0 };
+	struct reply reply = { 0 };
+	const char *code = "too_large";
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	int r = c->task ? task_wait(c->task, &reply, &err)
+			: err_set(&err, -E2BIG, "the body is larger than 1 MiB");
+	json_decref(reply.json);
+	if (r >= 0)
+		r = err_set(&err, -EINVAL, "the body goes on behind its end");
+	unsigned status = web_status(r, &code);
+	json_t *j = web_error_json(r, &err, NULL);
+	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	auto_buf out = { 0 };
+	buf_printf(&out, "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
+			 "Content-Length: %zu\r\n\r\n%s\n",
+		   status, code, text ? strlen(text) + 1 : 1, text ? text : "");
+	if (info && !buf_error(&out))
+		(void)send(info->connect_fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return MHD_NO;
+}
+
+static enum MHD_Result take_body(struct call *c, const char *data, size_t n)
+{
+	bool wanted = !c->too_large;
+	if (c->route->upload) {
+		wanted = wanted && stream_write(c->upload, data, n) == 0;
+	} else {
+		wanted = wanted && c->body.len + n <= WEB_BODY_MAX;
+		if (wanted)
+			buf_add(&c->body, data, n);
+	}
+	if (wanted)
+		return MHD_YES;
+	c->too_large = true; /* or refused by who reads it: discarded, as far as that is sensible */
+	c->discarded += n;
+	return c->discarded > WEB_DISCARD_MAX ? answer_by_hand(c) : MHD_YES;
+}
+
+static enum MHD_Result finish_upload(struct call *c)
+{
+	struct reply reply = { 0 };
+	struct err err = { 0 };
+	stream_end(c->upload, 0);
+	if (c->ndjson)
+		return answer_stream(c, "application/x-ndjson");
+	int r = task_wait(c->task, &reply, &err);
+	return r < 0 ? answer_error(c, r, &err) : answer_json(c, reply.status, reply.json);
+}
+
+static enum MHD_Result finish(struct call *c)
+{
+	struct reply reply = { .status = 200 };
+	struct err err = { 0 };
+	int r = 0;
+	if (c->route->upload)
+		return finish_upload(c);
+	if (c->too_large)
+		return answer_refusal(c, 413, "too_large", "the body is larger than 1 MiB");
+	if (buf_error(&c->body))
+		return answer_error(c, -ENOMEM, &err);
+	if (c->route->fields)
+		r = web_body_parse(&c->rq.body, c->body.data, c->body.len, c->route->fields,
+				   &c->rq.details, &err);
+	if (r >= 0)
+		r = c->route->handle(&c->rq, &reply, &err);
+	if (r < 0) {
+		json_decref(reply.json);
+		return answer_error(c, r, &err);
+	}
+	return answer_reply(c, &reply);
+}
+
+/* ---- libmicrohttpd's callbacks ---- */
+
+static void *on_target(void *arg, const char *uri, struct MHD_Connection *conn)
+{
+	struct call *c = calloc(1, sizeof(*c));
+	if (!c || !(c->raw = strdup(uri))) {
+		free(c);
+		return NULL;
+	}
+	c->web = arg;
+	c->conn = conn;
+	task_count_add(c->web->count, 1);
+	return c;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *url,
+				  const char *method, const char *version, const char *data,
+				  size_t *n, void **call)
+{
+	struct call *c = *call;
+	if (!c)
+		return MHD_NO; /* out of memory */
+	if (!c->route && !c->refused)
+		return begin(c, method);
+	if (c->refused)
+		return MHD_NO; /* the answer is queued; libmicrohttpd asks no more */
+	if (*n == 0)
+		return finish(c);
+	enum MHD_Result r = take_body(c, data, *n);
+	*n = 0;
+	return r;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
+			 enum MHD_RequestTerminationCode why)
+{
+	struct call *c = *call;
+	struct web *w = arg;
+	if (!c)
+		return;
+	*call = NULL;
+	if (c->upload) {
+		stream_end(c->upload, -ECONNRESET); /* means nothing when it had ended */
+		stream_unref(c->upload);
+	}
+	struct stream *out = c->task ? task_output(c->task) : NULL;
+	if (out) {
+		stream_leave(out);
+		stream_unref(out);
+	}
+	task_unref(c->task);
+	json_decref(c->rq.body);
+	json_decref(c->rq.details);
+	buf_done(&c->body);
+	web_target_done(&c->target);
+	free(c->raw);
+	free(c);
+	(void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)WEB_IDLE_S);
+	task_count_add(w->count, -1);
+}
+
+/* Paths and queries are decoded by web_parse.c, from the raw target. */
+static size_t on_unescape(void *arg, struct MHD_Connection *conn, char *s)
+{
+	return strlen(s);
+}
+
+static void on_log(void *arg, const char *fmt, va_list ap)
+{
+	char text[512];
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("http: %s", text);
+}
+
+/* ---- listening ---- */
+
+/* The socket's address, through a descriptor of its folder where the path is too long for one. */
+static int address(struct sockaddr_un *un, const char *path, int *dir, struct err *err)
+{
+	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (strlen(path) < sizeof(un->sun_path)) {
+		(void)snprintf(un->sun_path, sizeof(un->sun_path), "%s", path);
+		return 0;
+	}
+	const char *slash = strrchr(path, '/');
+	auto_free char *folder = slash ? strndup(path, (size_t)(slash - path)) : NULL;
+	if (!folder)
+		return err_set(err, -ENAMETOOLONG, "socket path %s is too long", path);
+	*dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (*dir < 0)
+		return err_sys(err, -errno, "open %s", folder);
+	(void)snprintf(un->sun_path, sizeof(un->sun_path), "/proc/self/fd/%d%.60s", *dir, slash);
+	return 0;
+}
+
+static int listen_at(const char *path, struct err *err)
+{
+	struct sockaddr_un un;
+	auto_fd dir = -1;
+	int r = address(&un, path, &dir, err);
+	if (r < 0)
+		return r;
+	auto_fd probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || probe < 0)
+		return err_sys(err, -errno, "socket");
+	if (connect(probe, (const struct sockaddr *)&un, sizeof(un)) == 0)
+		return err_set(err, -EADDRINUSE, "somebody listens on %s already", path);
+	if (unlink(path) < 0 && errno != ENOENT)
+		return err_sys(err, -errno, "replace %s", path);
+	/* It never exists with more rights: the umask is the program's 077 (main.c). */
+	if (bind(fd, (const struct sockaddr *)&un, sizeof(un)) < 0 || chmod(path, 0600) < 0 ||
+	    listen(fd, BACKLOG) < 0)
+		return err_sys(err, -errno, "listen on %s", path);
+	return steal_fd(&fd);
+}
+
+int web_start(struct web **out, const struct web_options *opt, struct err *err)
+{
+	struct web *w = calloc(1, sizeof(*w));
+	if (!w || !(w->count = task_count_new())) {
+		free(w);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	w->opt = *opt;
+	w->socket = listen_at(opt->socket_path, err);
+	if (w->socket < 0) {
+		int r = w->socket;
+		task_count_free(w->count);
+		free(w);
+		return r;
+	}
+	w->daemon = MHD_start_daemon(
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
+			MHD_USE_ERROR_LOG | MHD_USE_ITC,
+		0, NULL, NULL, on_request, w, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+		MHD_OPTION_LISTEN_SOCKET, w->socket, MHD_OPTION_URI_LOG_CALLBACK, on_target, w,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, w, MHD_OPTION_UNESCAPE_CALLBACK,
+		on_unescape, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CONNECTIONS,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)WEB_IDLE_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_MEMORY,
+		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_END);
+	if (!w->daemon) {
+		close(w->socket);
+		task_count_free(w->count);
+		free(w);
+		return err_set(err, -EIO, "libmicrohttpd doesn't start");
+	}
+	*out = w;
+	return 0;
+}
+
+bool web_quiesce(struct web *w, int wait_ms)
+{
+	int fd = MHD_quiesce_daemon(w->daemon);
+	if (fd >= 0)
+		close(fd);
+	return task_count_wait(w->count, wait_ms);
+}
+
+void web_free(struct web *w)
+{
+	if (!w)
+		return;
+	MHD_stop_daemon(w->daemon);
+	task_count_free(w->count);
+	free(w);
+}

@@ -1,0 +1,121 @@
+/* The HTTP side of boughd, without knowing what it serves: libmicrohttpd on a unix socket, a
+ * table of routes, JSON bodies checked against a table of fields, JSON errors, streams, and
+ * long jobs with a progress as ndjson.
+ *
+ * A handler gets a request that was checked (path, query, body) and fills a reply, or
+ * fails with -errno and words, which become the JSON error. Handlers run on the
+ * connection's own thread and may block.
+ *
+ * What libmicrohttpd makes hard, and is dealt with here: no status can be queued once a
+ * body has begun (what is wrong is told before it or after it, or by hand on the socket); a reader that gives
+ * nothing is called again at once (ours wait); it decodes %2F and %00 before anybody can
+ * look (paths are taken raw); its connection timeout counts while a handler works (it is
+ * lifted from the first call to the end of the reply).
+ *
+ * Threads: one for each connection, one for each running stream or ndjson job. */
+#ifndef BOUGH_SNAPD_WEB_H
+#define BOUGH_SNAPD_WEB_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+#include "snapd/stream.h"
+
+enum {
+	WEB_BODY_MAX = 1 << 20,        /* a JSON body */
+	WEB_DEPTH_MAX = 32,            /* of its nesting: the parser recurses */
+	WEB_DISCARD_MAX = 64 << 20,    /* of a refused body that is read on, so that the client hears why */
+	WEB_CONNECTIONS = 512,
+	WEB_IDLE_S = 60,               /* between the requests of a connection */
+	WEB_PARAMS = 2,                /* {…} of a path */
+	WEB_QUERY_MAX = 32,            /* parameters of a query */
+	WEB_MEMORY = 256 * 1024,       /* of a connection: bounds its head, half of it a read */
+};
+
+/* ---- a request ---- */
+
+enum field_type { FIELD_STRING, FIELD_NUMBER, FIELD_BOOL, FIELD_STRINGS, FIELD_LABELS };
+struct field {
+	const char *name; /* NULL ends a table */
+	enum field_type type;
+	bool needed;
+	uint32_t max; /* STRING: bytes; STRINGS: how many; 0: no bound but the body's */
+};
+
+struct web_query {
+	char *key, *value;
+};
+
+struct request {
+	void *ctx;                       /* web_options.ctx */
+	const char *params[WEB_PARAMS];  /* decoded */
+	json_t *body;                    /* an object that fits the route's fields, or NULL: none sent */
+	const struct web_query *query;
+	size_t nquery;
+	struct stream *upload;           /* upload routes: the body; owned by the reply's task */
+	json_t *details;                 /* a handler may set it before it fails; taken over */
+};
+/* The value of a query parameter, or NULL. */
+const char *request_query(const struct request *rq, const char *key);
+bool request_query_true(const struct request *rq, const char *key); /* "1" or "true" */
+/* Members of the body, absent ones as NULL, 0 and `otherwise`. */
+const char *request_string(const struct request *rq, const char *key);
+uint64_t request_number(const struct request *rq, const char *key, uint64_t otherwise);
+bool request_bool(const struct request *rq, const char *key, bool otherwise);
+/* Fails with -EINVAL and remembers which field. */
+int request_bad_field(struct request *rq, const char *field, struct err *err, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* ---- a reply ---- */
+
+/* How far a job is; NULL where nobody asked. Told at most ten times a second. */
+struct progress;
+void progress_tell(struct progress *p, uint64_t done, uint64_t total, const char *unit,
+		   const char *what);
+
+struct reply {
+	unsigned status; /* 200 unless set */
+	json_t *json;    /* taken over; NULL: an empty body */
+
+	/* Instead of `json`, work that takes long. In plain, it runs at once and its result is
+	 * the answer; in ndjson it runs in a thread of its own. */
+	int (*job)(void *task, struct progress *p, unsigned *status, json_t **result,
+		   struct err *err);
+	/* Or a body as a stream, always in a thread of its own. */
+	int (*stream)(void *task, struct stream *out, struct err *err);
+	const char *type; /* of the stream; "application/x-ndjson": a failure is its last line */
+	void *task;
+	void (*task_free)(void *task); /* called once, in the end, on some thread */
+};
+
+typedef int (*web_handler)(struct request *rq, struct reply *reply, struct err *err);
+struct route {
+	const char *method, *path; /* "/v1/things/{}/parts" */
+	web_handler handle;
+	const struct field *fields; /* of the body; NULL: no body is looked at */
+	const char *const *query;   /* parameters that are known, NULL ends; NULL: none */
+	bool upload; /* the body is a stream; handle() is called before it comes and gives a job */
+};
+
+/* ---- the server ---- */
+
+struct web;
+struct web_options {
+	const char *socket_path;
+	const struct route *routes;
+	size_t nroutes;
+	void *ctx;
+};
+/* Listens and serves; a socket that nobody listens on any more is replaced. -EADDRINUSE. */
+int web_start(struct web **out, const struct web_options *opt, struct err *err);
+/* Takes no more connections, and waits up to wait_ms for the requests and jobs under way. True
+ * when all ended. */
+bool web_quiesce(struct web *w, int wait_ms);
+void web_free(struct web *w); /* after a true web_quiesce; NULL allowed */
+
+/* The status and code of the API for a failure. Never for 0 or more. */
+unsigned web_status(int r, const char **code);
+
+#endif

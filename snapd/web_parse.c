@@ -1,0 +1,253 @@
+#include "snapd/web_parse.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/names.h"
+
+enum { LABELS_MAX = 64, LABEL_VALUE_MAX = 1000 };
+
+/* ---- the target ---- */
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* In place. False for a bad escape, or one of NUL. */
+static bool unescape(char *s, bool plus)
+{
+	char *out = s;
+	for (; *s; s++) {
+		if (*s == '%') {
+			int high = hex_digit(s[1]), low = high < 0 ? -1 : hex_digit(s[2]);
+			if (low < 0 || (high | low) == 0)
+				return false;
+			*out++ = (char)(high << 4 | low);
+			s += 2;
+		} else {
+			*out++ = plus && *s == '+' ? ' ' : *s;
+		}
+	}
+	*out = '\0';
+	return true;
+}
+
+static int parse_query(struct web_target *t, char *q, struct err *err)
+{
+	char *save = NULL;
+	for (char *part = strtok_r(q, "&", &save); part; part = strtok_r(NULL, "&", &save)) {
+		char *value = strchr(part, '=');
+		if (t->nquery == WEB_QUERY_MAX)
+			return err_set(err, -EINVAL, "more than %d query parameters",
+				       WEB_QUERY_MAX);
+		if (value)
+			*value++ = '\0';
+		else
+			value = part + strlen(part);
+		if (!unescape(part, true) || !unescape(value, true))
+			return err_set(err, -EINVAL, "a bad escape in the query");
+		t->query[t->nquery++] = (struct web_query){ part, value };
+	}
+	return 0;
+}
+
+static int parse_path(struct web_target *t, char *path, struct err *err)
+{
+	if (*path != '/')
+		return err_set(err, -EINVAL, "the path doesn't begin with /");
+	for (char *rest = path + 1, *segment; (segment = strsep(&rest, "/"));) {
+		if (t->nsegments == WEB_SEGMENTS)
+			return err_set(err, -EINVAL, "the path has too many parts");
+		if (!unescape(segment, false))
+			return err_set(err, -EINVAL, "a bad escape in the path");
+		t->segments[t->nsegments++] = segment;
+	}
+	return 0;
+}
+
+int web_target_parse(struct web_target *out, const char *raw, struct err *err)
+{
+	struct web_target t = { .memory = strdup(raw) };
+	if (!t.memory)
+		return err_set(err, -ENOMEM, "out of memory");
+	char *query = strchr(t.memory, '?');
+	if (query)
+		*query++ = '\0';
+	int r = parse_path(&t, t.memory, err);
+	if (r == 0 && query)
+		r = parse_query(&t, query, err);
+	if (r < 0) {
+		web_target_done(&t);
+		return r;
+	}
+	*out = t;
+	return 0;
+}
+
+void web_target_done(struct web_target *t)
+{
+	free(t->memory);
+	*t = (struct web_target){ 0 };
+}
+
+bool web_target_matches(const struct web_target *t, const char *pattern,
+			const char *params[WEB_PARAMS])
+{
+	size_t i = 0, nparams = 0;
+	while (*pattern == '/') {
+		const char *segment = ++pattern;
+		pattern = strchrnul(segment, '/');
+		size_t len = (size_t)(pattern - segment);
+		if (i == t->nsegments)
+			return false;
+		const char *have = t->segments[i++];
+		if (len == 2 && memcmp(segment, "{}", 2) == 0) {
+			if (!*have || nparams == WEB_PARAMS)
+				return false;
+			params[nparams++] = have;
+		} else if (strlen(have) != len || memcmp(have, segment, len) != 0) {
+			return false;
+		}
+	}
+	return i == t->nsegments;
+}
+
+/* ---- the body ---- */
+
+/* Whether brackets outside of strings nest deeper than the parser may recurse. */
+static bool too_deep(const char *p, size_t len)
+{
+	int depth = 0;
+	bool in_string = false;
+	for (size_t i = 0; i < len; i++) {
+		if (in_string) {
+			if (p[i] == '\\')
+				i++;
+			else if (p[i] == '"')
+				in_string = false;
+		} else if (p[i] == '"') {
+			in_string = true;
+		} else if (p[i] == '{' || p[i] == '[') {
+			if (++depth > WEB_DEPTH_MAX)
+				return true;
+		} else if (p[i] == '}' || p[i] == ']') {
+			depth--;
+		}
+	}
+	return false;
+}
+
+static int bad(json_t **details, const char *field, struct err *err, const char *what)
+{
+	if (details && !*details)
+		*details = json_pack("{s:s}", "field", field);
+	return err_set(err, -EINVAL, "\"%.60s\": %s", field, what);
+}
+
+static int check_labels(const json_t *v, json_t **details, const char *name, struct err *err)
+{
+	const char *key;
+	json_t *one;
+	if (json_object_size(v) > LABELS_MAX)
+		return bad(details, name, err, "at most 64 labels");
+	json_object_foreach((json_t *)(uintptr_t)v, key, one) {
+		if (label_key_check(key, NULL) < 0)
+			return bad(details, name, err,
+				   "a label's key is 1 to 100 of A-Z a-z 0-9 . _ / -");
+		if (!json_is_string(one))
+			return bad(details, name, err, "a label's value is a string");
+		if (json_string_length(one) > LABEL_VALUE_MAX)
+			return bad(details, name, err, "a label's value has at most 1000 bytes");
+	}
+	return 0;
+}
+
+static int check_strings(const json_t *v, const struct field *f, json_t **details,
+			 struct err *err)
+{
+	json_t *one;
+	size_t i;
+	if (f->max && json_array_size(v) > f->max)
+		return bad(details, f->name, err, "too many");
+	json_array_foreach(v, i, one)
+		if (!json_is_string(one))
+			return bad(details, f->name, err, "a list of strings is expected");
+	return 0;
+}
+
+static int check_field(const struct field *f, const json_t *v, json_t **details, struct err *err)
+{
+	switch (f->type) {
+	case FIELD_STRING:
+		if (!json_is_string(v))
+			return bad(details, f->name, err, "a string is expected");
+		if (f->max && json_string_length(v) > f->max)
+			return bad(details, f->name, err, "it is too long");
+		return 0;
+	case FIELD_NUMBER:
+		if (!json_is_integer(v) || json_integer_value(v) < 0)
+			return bad(details, f->name, err, "a whole number from 0 is expected");
+		return 0;
+	case FIELD_BOOL:
+		return json_is_boolean(v) ? 0
+					  : bad(details, f->name, err, "true or false is expected");
+	case FIELD_STRINGS:
+		if (!json_is_array(v))
+			return bad(details, f->name, err, "a list of strings is expected");
+		return check_strings(v, f, details, err);
+	case FIELD_LABELS:
+		if (!json_is_object(v))
+			return bad(details, f->name, err, "an object of strings is expected");
+		return check_labels(v, details, f->name, err);
+	}
+	return err_set(err, -EINVAL, "a field of no type");
+}
+
+static int check_fields(const json_t *j, const struct field *fields, json_t **details,
+			struct err *err)
+{
+	const char *key;
+	json_t *v;
+	json_object_foreach((json_t *)(uintptr_t)j, key, v) {
+		const struct field *f = fields;
+		while (f->name && strcmp(f->name, key) != 0)
+			f++;
+		if (!f->name)
+			return bad(details, key, err, "there is no such field");
+		int r = json_is_null(v) ? 0 : check_field(f, v, details, err);
+		if (r < 0)
+			return r;
+	}
+	for (const struct field *f = fields; f->name; f++)
+		if (f->needed && (!(v = json_object_get(j, f->name)) || json_is_null(v)))
+			return bad(details, f->name, err, "it is missing");
+	return 0;
+}
+
+int web_body_parse(json_t **out, const void *data, size_t len, const struct field *fields,
+		   json_t **details, struct err *err)
+{
+	json_error_t why;
+	json_t *j;
+	if (len == 0)
+		data = "{}", len = 2;
+	if (too_deep(data, len))
+		return err_set(err, -EINVAL, "the JSON is nested more than %d deep", WEB_DEPTH_MAX);
+	j = json_loadb(data, len, JSON_REJECT_DUPLICATES, &why);
+	if (!j)
+		return err_set(err, -EINVAL, "the body is no JSON: %s (byte %d)", why.text,
+			       why.position);
+	int r = json_is_object(j) ? check_fields(j, fields, details, err)
+				  : err_set(err, -EINVAL, "the body is no JSON object");
+	if (r < 0) {
+		json_decref(j);
+		return r;
+	}
+	*out = j;
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* What comes from outside in a request's head and body, decoded. Pure; any bytes. */
+#ifndef BOUGH_SNAPD_WEB_PARSE_H
+#define BOUGH_SNAPD_WEB_PARSE_H
+
+#include "snapd/web.h"
+
+enum { WEB_SEGMENTS = 8 };
+
+struct web_target {
+	char *memory; /* what the pointers point into */
+	char *segments[WEB_SEGMENTS];
+	size_t nsegments;
+	struct web_query query[WEB_QUERY_MAX];
+	size_t nquery;
+};
+/* Takes "/a/b%2Fc?d=e+f" apart, each segment and value decoded by itself. -EINVAL: not absolute,
+ * a bad escape, %00, too many parts. */
+int web_target_parse(struct web_target *out, const char *raw, struct err *err);
+void web_target_done(struct web_target *t);
+
+/* True when the target's path fits the pattern; params get the segments at {}. */
+bool web_target_matches(const struct web_target *t, const char *pattern,
+			const char *params[WEB_PARAMS]);
+
+/* One JSON object that has no other members than `fields`, each of its type; null counts as absent,
+ * no bytes as {}. The caller frees. -EINVAL; *details (NULL allowed) then may get {"field": name}. */
+int web_body_parse(json_t **out, const void *data, size_t len, const struct field *fields,
+		   json_t **details, struct err *err);
+
+#endif

@@ -1,0 +1,35 @@
+/* Work that a reply starts in a thread of its own, and the streams that tie it to the
+ * connection. Used by web.c only. */
+#ifndef BOUGH_SNAPD_WEB_TASK_H
+#define BOUGH_SNAPD_WEB_TASK_H
+
+#include "snapd/web.h"
+
+struct task;
+/* Counts running tasks for web_quiesce. */
+struct task_count;
+struct task_count *task_count_new(void);
+void task_count_free(struct task_count *c);
+void task_count_add(struct task_count *c, int n);
+/* Waits until it is 0; true then. */
+bool task_count_wait(struct task_count *c, int wait_ms);
+
+/* Takes the reply's work over (its task_free is called in the end) and starts it. `lines`: the
+ * job's progress and result go to the task's output as ndjson; a stream's bytes always do.
+ * `upload` (NULL allowed): the writer's side of a request's body; the task takes over a
+ * reference for its end. */
+int task_start(struct task **out, const struct reply *reply, bool lines, struct stream *upload,
+	       struct task_count *count, struct err *err);
+/* The reader's side of the output; the caller's reference. NULL when there is none. */
+struct stream *task_output(struct task *t);
+/* A job without lines: waits, and moves the outcome to the reply (status, json). */
+int task_wait(struct task *t, struct reply *reply, struct err *err);
+bool task_is_done(struct task *t);
+void task_unref(struct task *t); /* the work goes on; NULL allowed */
+
+/* Runs a job here and now, without progress. */
+int task_run_here(struct reply *reply, struct err *err);
+/* {"code", "message", "details"}; details is taken over. NULL: out of memory. */
+json_t *web_error_json(int r, const struct err *err, json_t *details);
+
+#endif
