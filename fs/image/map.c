@@ -89,27 +89,39 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		return;
 	}
 	errno = saved;
+	/* Not ours. Whoever had the signal before us may have been told of us, and call back. */
+	static _Thread_local volatile sig_atomic_t passing;
+	if (passing)
+		map_old_action = (struct sigaction){ .sa_handler = SIG_DFL };
+	passing = 1;
 	if (map_old_action.sa_flags & SA_SIGINFO)
 		map_old_action.sa_sigaction(sig, info, context);
 	else if (map_old_action.sa_handler != SIG_DFL && map_old_action.sa_handler != SIG_IGN)
 		map_old_action.sa_handler(sig);
 	else if (signal(sig, SIG_DFL) == SIG_ERR || info->si_code <= 0)
 		(void)raise(sig); /* sent by somebody: nothing will raise it again */
+	passing = 0;
 }
 
+/* Takes the signal over, unless it is ours already. Called with the mutex held. */
 static void guard_install(void)
 {
+	struct sigaction now,
+		sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_RESTART };
 	map_page = (size_t)sysconf(_SC_PAGESIZE);
-	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_RESTART };
 	(void)sigemptyset(&sa.sa_mask);
-	(void)sigaction(SIGBUS, &sa, &map_old_action); /* can't fail: the signal exists */
+	/* These can't fail: the signal exists. */
+	(void)sigaction(SIGBUS, NULL, &now);
+	if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus)
+		return;
+	map_old_action = now;
+	(void)sigaction(SIGBUS, &sa, NULL);
 }
 
 static int map_register(struct image *im)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	(void)pthread_once(&once, guard_install);
 	(void)pthread_mutex_lock(&map_mutex);
+	guard_install();
 	struct map_entry *e = atomic_load(&map_list);
 	while (e && atomic_load(&e->im))
 		e = e->next;
