@@ -153,7 +153,7 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	memcpy(row->base, like->base, sizeof(row->base));
 	memcpy(row->head, like->head, sizeof(row->head));
 	memcpy(row->parent, like->parent, sizeof(row->parent));
-	if (like->labels && !(row->labels = strdup(like->labels)))
+	if (*like->labels && !(row->labels = strdup(like->labels)))
 		return no_memory(err);
 	snapd_mount_path(m->sd, row->id, m->paths[i]);
 	m->fs[i] = (struct fs_new){ .id = row->id, .path = mount ? m->paths[i] : NULL,

@@ -3,16 +3,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
 
-enum { LOG_BYTES = 8 << 20 };
+enum { LOG_BYTES = 8 << 20, LOCK_WAIT_MS = 5000, LOCK_POLL_MS = 10 };
 
 static int choose(const char *given, char **out, struct err *err)
 {
@@ -97,6 +100,18 @@ int state_prepare(char **root, const char *given, struct err *err)
 	return 0;
 }
 
+static bool somebody_serves(const char *root)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	char path[PATH_MAX];
+	(void)snprintf(path, sizeof(path), "%s/run", root);
+	auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	/* Through the folder's descriptor, since ROOT may be longer than a socket's address. */
+	(void)snprintf(un.sun_path, sizeof(un.sun_path), "/proc/self/fd/%d/boughd.sock", dir);
+	return fd >= 0 && connect(fd, (const struct sockaddr *)&un, sizeof(un)) == 0;
+}
+
 int state_lock(const char *root, struct err *err)
 {
 	char path[PATH_MAX], pid[32] = "";
@@ -104,14 +119,21 @@ int state_lock(const char *root, struct err *err)
 	auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(err, -errno, "open %s", path);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK)
-			return err_sys(err, -errno, "lock %s", path);
+	int r;
+	int waited_ms = 0;
+	while ((r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0) == -EWOULDBLOCK &&
+	       waited_ms < LOCK_WAIT_MS && !somebody_serves(root)) {
+		usleep(LOCK_POLL_MS * 1000);
+		waited_ms += LOCK_POLL_MS;
+	}
+	if (r < 0) {
+		if (r != -EWOULDBLOCK)
+			return err_sys(err, r, "lock %s", path);
 		ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
 		pid[n > 0 ? n : 0] = '\0';
 		pid[strspn(pid, "0123456789")] = '\0';
-		return err_set(err, -EBUSY, "another boughd%s%s has the state %s already",
-			       *pid ? ", process " : "", pid, root);
+		return err_set(err, -EBUSY, "another boughd%s%s%s has the state %s already",
+			       *pid ? " (process " : "", pid, *pid ? ")" : "", root);
 	}
 	int len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)len, 0) != len)
