@@ -99,8 +99,9 @@ static void source_leave(struct loop *l, struct source *s, int error)
 }
 
 /* Edge-triggered: each arriving request makes one event, and one worker takes it. Level-
- * triggered, the event is handed on to a second worker before the first has read.
- * Measured beside EPOLLEXCLUSIVE and EPOLLONESHOT: fs/DESIGN.md. */
+ * triggered, the event is handed on to a second worker before the first has read: measured, 2.4
+ * context switches a request where this needs 1.15. EPOLLONESHOT, and a descriptor of its own with
+ * EPOLLEXCLUSIVE for each worker, are as good and need a call more for each request or mount. */
 static const uint32_t events = EPOLLIN | EPOLLET;
 
 /* If there is more to read it makes a new event, for whoever is idle. */

@@ -17,6 +17,7 @@ struct mounted {
 	uint64_t mask; /* capabilities taken as not offered */
 	bool ring;     /* handlers run in threads of libfuse, nobody counts before them */
 	bool no_open, no_opendir; /* as negotiated: answer ENOSYS, the kernel asks once */
+	bool killpriv;            /* suid and sgid are ours to clear */
 };
 
 extern const struct fuse_lowlevel_ops mount_ops;

@@ -53,6 +53,11 @@ void on_setattr(fuse_req_t req, fuse_ino_t node, struct stat *in, int what,
 		.ctime = in->st_ctim,
 	};
 	struct caller c = caller_of(req);
+	/* Nothing to set: the kernel is about to change content in a way that ends suid and sgid,
+	 * and leaves these to us. WRITE says so itself, FALLOCATE and COPY_FILE_RANGE don't. For
+	 * root it comes when capabilities alone had to go, which the kernel has seen to. */
+	if (!set && m->killpriv && c.uid != 0)
+		set = WS_KILL_SUID;
 	struct attr now;
 	int r = set ? ws_setattr(m->ws, node, set, &a, &c, &now) : ws_getattr(m->ws, node, &now);
 	reply_attr(req, r, &now);

@@ -51,6 +51,7 @@ void on_init(void *userdata, struct fuse_conn_info *conn)
 			want |= caps[i].cap & conn->capable_ext;
 	conn->want_ext = want;
 	conn->want = (uint32_t)want;
+	m->killpriv = want & FUSE_CAP_HANDLE_KILLPRIV_V2;
 	m->no_open = conn->capable_ext & FUSE_CAP_NO_OPEN_SUPPORT;
 	m->no_opendir = conn->capable_ext & FUSE_CAP_NO_OPENDIR_SUPPORT;
 	conn->max_background = BACKGROUND_MAX;

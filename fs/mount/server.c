@@ -96,7 +96,7 @@ struct work *server_work(struct server *s)
 
 void server_trim(struct server *s)
 {
-	store_trim(work_store(s->work), 0);
+	work_trim(s->work);
 	if (s->loop)
 		loop_shed(s->loop);
 	(void)malloc_trim(0); /* whether it found something doesn't matter */

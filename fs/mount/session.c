@@ -14,6 +14,8 @@
 #include "fs/mount/mnt.h"
 #include "fs/mount/ops.h"
 
+enum { SYSFS_MAX = 4096 }; /* which is the size that its files claim to have */
+
 struct session {
 	struct mounted m; /* libfuse's userdata */
 	struct loop *loop;
@@ -102,7 +104,7 @@ int session_ring_check(struct err *err)
 {
 	auto_free void *text = NULL;
 	size_t len;
-	if (io_slurp(NULL, AT_FDCWD, "/sys/module/fuse/parameters/enable_uring", 16, &text, &len,
+	if (io_slurp(NULL, AT_FDCWD, "/sys/module/fuse/parameters/enable_uring", SYSFS_MAX, &text, &len,
 		     NULL) < 0)
 		return err_set(err, -ENOSYS,
 			       "this kernel has no FUSE over io_uring (Linux 6.14): use the "
@@ -115,7 +117,7 @@ int session_ring_check(struct err *err)
 	 * configured. */
 	auto_free void *possible = NULL;
 	int first = 0, last = 0;
-	if (io_slurp(NULL, AT_FDCWD, "/sys/devices/system/cpu/possible", 64, &possible, &len,
+	if (io_slurp(NULL, AT_FDCWD, "/sys/devices/system/cpu/possible", SYSFS_MAX, &possible, &len,
 		     NULL) == 0 &&
 	    sscanf(possible, "%d-%d", &first, &last) == 2 && last + 1 > get_nprocs_conf())
 		return err_set(err, -ENOSYS,
