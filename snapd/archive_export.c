@@ -44,7 +44,8 @@ struct export
 	int write_error;  /* what `write` returned */
 	uint32_t numbers; /* cpio: given so far */
 	uint64_t told_ms;
-	bool binary; /* tar: some name is not UTF-8 */
+	bool binary;    /* tar: some name is not UTF-8 */
+	bool abandoned; /* nothing more goes to the sink */
 };
 
 static const uint8_t zeros[BLOCK_BYTES];
@@ -89,6 +90,8 @@ static bool is_tar(const struct export *x)
 static la_ssize_t on_write(struct archive *a, void *ctx, const void *data, size_t n)
 {
 	struct export *x = ctx;
+	if (x->abandoned) /* what libarchive still has is an end mark that must not be */
+		return -1;
 	int r = x->opt->write(x->opt->write_ctx, data, n);
 	if (r < 0) {
 		x->write_error = r;
@@ -520,13 +523,11 @@ static int export_all(struct export *x)
 			x->err = walk;
 	}
 	buf_reset(&x->path);
-	if (r == 0 && archive_write_close(x->a) != ARCHIVE_OK)
+	x->abandoned = r < 0;
+	/* Also after a failure: it is close that frees libarchive's buffers. */
+	if (x->a && archive_write_close(x->a) != ARCHIVE_OK && r == 0)
 		r = write_err(x);
-	if (x->a) {
-		if (r < 0)
-			(void)archive_write_fail(x->a); /* no end mark */
-		(void)archive_write_free(x->a);         /* closed above, or failed */
-	}
+	(void)archive_write_free(x->a); /* closed above; NULL is fine */
 	return r;
 }
 

@@ -239,7 +239,8 @@ static int view_xattr_line(void *ctx, const char *name, size_t name_len, const v
 
 static void add_sorted(struct buf *b, struct lines *x)
 {
-	qsort(x->v, x->n, sizeof(*x->v), by_text);
+	if (x->n)
+		qsort(x->v, x->n, sizeof(*x->v), by_text);
 	for (size_t i = 0; i < x->n; i++) {
 		buf_printf(b, "|%s", x->v[i]);
 		free(x->v[i]);

@@ -46,7 +46,9 @@ struct packer {
 	char *names, *value; /* XATTRS_BYTES each */
 	uint8_t *copy;       /* COPY_BYTES */
 	dev_t dev;           /* of the top folder */
+	int out;             /* the stream */
 	bool changed, unreadable;
+	bool abandoned; /* nothing more goes to the stream */
 };
 
 static const uint8_t zeros[BLOCK_BYTES];
@@ -470,7 +472,21 @@ static int pack_all(struct packer *p, struct walk *w)
 
 /* ---- the whole ---- */
 
-static int writer_open(struct packer *p, int out)
+static la_ssize_t on_write(struct archive *a, void *ctx, const void *data, size_t n)
+{
+	struct packer *p = ctx;
+	if (p->abandoned) /* what libarchive still has is an end mark that must not be */
+		return -1;
+	ssize_t w;
+	do
+		w = write(p->out, data, n);
+	while (w < 0 && errno == EINTR);
+	if (w < 0)
+		archive_set_error(a, errno, "%s", strerror(errno));
+	return w;
+}
+
+static int writer_open(struct packer *p)
 {
 	p->a = archive_write_new();
 	p->e = archive_entry_new();
@@ -484,33 +500,32 @@ static int writer_open(struct packer *p, int out)
 	    archive_write_set_options(p->a, "hdrcharset=BINARY,xattrheader=SCHILY") != ARCHIVE_OK ||
 	    archive_write_set_bytes_per_block(p->a, BLOCK_BYTES) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(p->a, 1) != ARCHIVE_OK ||
-	    archive_write_open_fd(p->a, out) != ARCHIVE_OK)
+	    archive_write_open(p->a, p, NULL, on_write, NULL) != ARCHIVE_OK)
 		return write_err(p, "the stream");
 	return 0;
 }
 
-static int writer_finish(struct packer *p)
+static int writer_close(struct packer *p, int r)
 {
-	if (p->unreadable)
-		return err_set(p->err, -EIO, "some of it can't be read");
-	return archive_write_close(p->a) == ARCHIVE_OK ? 0 : write_err(p, "the stream's end");
+	if (r == 0 && p->unreadable)
+		r = err_set(p->err, -EIO, "some of it can't be read");
+	p->abandoned = r < 0;
+	/* Also after a failure: it is close that frees libarchive's buffers. */
+	if (p->a && archive_write_close(p->a) != ARCHIVE_OK && r == 0)
+		r = write_err(p, "the stream's end");
+	(void)archive_write_free(p->a); /* closed above; NULL is fine */
+	return r;
 }
 
-static int pack_walked(struct packer *p, struct walk *w, int out)
+static int pack_walked(struct packer *p, struct walk *w)
 {
 	/* libarchive converts names to the locale's encoding: in this one it leaves them alone. */
 	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 	locale_t before = c == (locale_t)0 ? c : uselocale(c);
-	int r = writer_open(p, out);
+	int r = writer_open(p);
 	if (r == 0)
 		r = pack_all(p, w);
-	if (r == 0)
-		r = writer_finish(p);
-	if (p->a) {
-		if (r < 0)
-			(void)archive_write_fail(p->a); /* no end mark */
-		(void)archive_write_free(p->a);         /* closed above, or failed */
-	}
+	r = writer_close(p, r);
 	if (c != (locale_t)0) {
 		(void)uselocale(before); /* it was in use */
 		freelocale(c);
@@ -520,12 +535,12 @@ static int pack_walked(struct packer *p, struct walk *w, int out)
 
 int pack_tree(const char *dir, int out, const struct pack_options *opt, struct err *err)
 {
-	struct packer p = { .opt = opt, .err = err };
+	struct packer p = { .opt = opt, .err = err, .out = out };
 	struct walk w;
 	int r = walk_open(&w, dir, err);
 	if (r < 0)
 		return r;
-	r = pack_walked(&p, &w, out);
+	r = pack_walked(&p, &w);
 	walk_close(&w);
 	if (p.e)
 		archive_entry_free(p.e);
