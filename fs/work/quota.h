@@ -11,10 +11,11 @@
  * as if it were copied.
  * Inodes: those whose number is not below ws_file.birth_ino.
  *
- * Once own layers were flattened, their extents can't be told from foreign ones any more: rewriting
- * such content charges it once more, up to all that the file holds.
- *
- * All is state, not history: quota_count finds the same numbers from the layers. */
+ * All is state, not history: quota_count finds the same numbers from the layers. Until own
+ * layers are replaced by what they were saved as (ws_file.flattened): zeros that were
+ * written are holes then, and what went into an image can't be told from foreign content.
+ * What was charged stays charged; rewriting it may charge it once more, but a file is never
+ * charged for more than it holds. */
 #ifndef BOUGH_WORK_QUOTA_H
 #define BOUGH_WORK_QUOTA_H
 

@@ -185,15 +185,7 @@ int ws_delete(struct work *w, const char *id, struct err *err)
 
 /* ---- seal and fork ---- */
 
-/* The swap to a new active layer, prepared before the gate is taken. */
-struct swap {
-	struct view view;    /* to be */
-	struct ws_file file; /* to be */
-	struct version version;
-	bool named;
-};
-
-static void swap_done(struct ws *ws, struct swap *s)
+void swap_done(struct ws *ws, struct swap *s)
 {
 	/* After a swap s->file is the one that was, and its version goes. */
 	version_done(&s->version, ws->work, s->file.seq);
@@ -244,7 +236,7 @@ static int swap_prepare(struct ws *ws, struct swap *s, struct err *err)
 	return 0;
 }
 
-static void swap_now(struct ws *ws, struct swap *s)
+void swap_now(struct ws *ws, struct swap *s)
 {
 	struct view view = ws->view;
 	struct ws_file file = ws->file;
@@ -442,129 +434,6 @@ int ws_fork(struct ws *ws, const char *const *ids, unsigned n, const struct ws_l
 	if (pause_ns)
 		*pause_ns = pause;
 	return 0;
-}
-
-/* ---- replace ---- */
-
-static bool same_layers(const struct stack *a, const struct stack *b, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (memcmp(&a->layers[i].id, &b->layers[i].id, sizeof(struct layer_id)) != 0 ||
-		    a->layers[i].local != b->layers[i].local)
-			return false;
-	return true;
-}
-
-/* The file with `with` in the place of its n lowest layers. */
-static int replaced_file(struct ws_file *out, const struct ws_file *now, uint32_t n,
-			 const struct stack *with)
-{
-	int r = ws_file_copy(out, now);
-	if (r < 0)
-		return r;
-	stack_done(&out->stack);
-	r = stack_copy(&out->stack, with);
-	for (uint32_t i = n; i < now->stack.nlayers && r == 0; i++) {
-		const struct stack_layer *l = &now->stack.layers[i];
-		r = stack_push(&out->stack, &l->id, l->local, l->parts, l->nparts);
-	}
-	out->seq++;
-	if (n <= now->foreign) {
-		out->foreign = now->foreign - n + with->nlayers;
-	} else if (with->nlayers != n) { /* own changes went into what isn't told apart */
-		out->foreign = with->nlayers;
-		out->flattened = true;
-	}
-	return r;
-}
-
-/* The view of the upper layers above what `low` shows. 0 or -ENOMEM. */
-static int replaced_view(struct view *out, const struct view *now, uint32_t n,
-			 const struct view *low)
-{
-	uint32_t upper = now->nlayers - n;
-	struct view v = { .image = low->image, .store = now->store, .seed = now->seed };
-	v.layers = calloc(upper + low->nlayers, sizeof(*v.layers));
-	if (!v.layers)
-		return -ENOMEM;
-	v.nlayers = upper + low->nlayers;
-	for (uint32_t i = 0; i < v.nlayers; i++)
-		v.layers[i] = layer_ref(i < upper ? now->layers[i] : low->layers[i - upper]);
-	if (v.image)
-		(void)image_ref(v.image);
-	*out = v;
-	return 0;
-}
-
-/* After a swap of the stack: s->view and s->file are what was. What nobody names any more is
- * removed, but not before the new file is durable: the old one might come back. */
-static void settle(struct ws *ws, struct swap *s)
-{
-	struct registry *reg = ws->work->registry;
-	(void)registry_use(reg, &ws->view, 1); /* the entries are there: the file is named */
-	registry_unuse(reg, &s->view, 1);
-	if (ws_commit(ws, NULL) < 0)
-		s->named = false; /* spared; the next start's sweep sees to it */
-	swap_done(ws, s);
-}
-
-static int replace(struct ws *ws, const struct stack *old, const struct stack *with,
-		   struct err *err)
-{
-	struct work *w = ws->work;
-	struct view_options vo;
-	struct view low = { 0 };
-	struct swap s = { .version = { -1, -1, 0, false } };
-	const struct stack *now = &ws->file.stack;
-	if (now->nlayers < old->nlayers || !digest_equal(&now->image, &old->image) ||
-	    !same_layers(now, old, old->nlayers) || now->seed != with->seed)
-		return err_set(err, -ESTALE, "the stack has changed");
-	registry_options(w->registry, &vo);
-	int r = view_open(&low, &vo, with, err);
-	if (r < 0)
-		return r;
-	/* What stays and leads into layers that go must find its bytes after power loss too. */
-	r = ws_commit(ws, err);
-	if (r == 0) {
-		r = replaced_file(&s.file, &ws->file, old->nlayers, with);
-		if (r == 0)
-			r = replaced_view(&s.view, &ws->view, old->nlayers, &low);
-		if (r < 0)
-			(void)err_sys(err, r, "replace layers");
-		else
-			r = version_open(&s.version, w, ws->id, s.file.seq, err);
-	}
-	view_done(&low);
-	if (r < 0) {
-		swap_done(ws, &s);
-		return r;
-	}
-	pthread_rwlock_wrlock(&ws->gate);
-	r = registry_pin(w->registry, &s.file);
-	if (r == 0)
-		r = registry_name(w->registry, &s.file);
-	s.named = r == 0;
-	if (r < 0)
-		(void)err_sys(err, r, "replace layers");
-	else
-		r = version_write(&s.version, w, &s.file, err);
-	if (r == 0)
-		swap_now(ws, &s);
-	pthread_rwlock_unlock(&ws->gate);
-	if (r == 0)
-		settle(ws, &s);
-	else
-		swap_done(ws, &s);
-	return r;
-}
-
-int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
-	       struct err *err)
-{
-	pthread_mutex_lock(&ws->admin);
-	int r = replace(ws, old, with, err);
-	pthread_mutex_unlock(&ws->admin);
-	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
 }
 
 /* ---- settings and figures ---- */

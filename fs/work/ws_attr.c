@@ -97,11 +97,9 @@ static int xattr_name_check(const char *name, const struct attr *a, bool change)
 			space = spaces[i];
 	if (!space)
 		return -EOPNOTSUPP;
-	if (len == strlen(space))
-		return -EINVAL;
 	if (space == spaces[0] && !S_ISREG(a->mode) && !S_ISDIR(a->mode))
 		return change ? -EPERM : -ENODATA;
-	return 0;
+	return len == strlen(space) ? -EINVAL : 0;
 }
 
 struct xattr_sum {

@@ -27,6 +27,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/u64map.h"
 #include "fs/work/ino.h"
+#include "fs/work/inos.h"
 #include "fs/work/quota.h"
 #include "fs/work/registry.h"
 #include "fs/work/workspace.h"
@@ -141,6 +142,16 @@ bool ws_is_dirty(struct ws *ws);
 int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits *limits,
 	       struct view *view, struct ws_file *file, struct err *err);
 
+/* A stack to be and, once it was swapped, the one that was. */
+struct swap {
+	struct view view;
+	struct ws_file file;
+	struct version version; /* of the file to be */
+	bool named;             /* the file's layers are, in the registry */
+};
+void swap_now(struct ws *ws, struct swap *s); /* under the gate; the version is written */
+void swap_done(struct ws *ws, struct swap *s); /* gives back what is in it */
+
 /* ---- ws_op.c: what operations are made of ---- */
 
 static inline uint64_t ino_of(uint64_t node)
@@ -241,6 +252,7 @@ struct change {
 	const void *buf;
 	bool keep_size;  /* ALLOCATE, PUNCH: the file doesn't grow */
 	bool kill_suid;
+	bool no_quota;   /* charged, but never refused */
 	/* Changes *a too, before it is put; NULL: nothing. */
 	int (*also)(struct op *op, struct attr *a, void *ctx);
 	void *ctx;

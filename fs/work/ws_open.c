@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fs/work/inos.h"
-
 int ws_id_check(const char *id, struct err *err)
 {
 	size_t n = strlen(id);

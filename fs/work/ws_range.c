@@ -88,6 +88,14 @@ struct shares {
 	uint64_t blocks_end; /* in the target */
 };
 
+/* What is shared of an image is found there by inode number for as long as the copy lives, in
+ * whatever image comes to lie below: not so for one that was unlinked and left out. */
+static bool in_images(struct ws *ws, uint64_t ino)
+{
+	struct attr below;
+	return view_inode_below(&ws->view, 1, ino, &below) == 0 && below.nlink > 0;
+}
+
 static int gather(struct copy *cp, struct shares *sh)
 {
 	uint64_t pos = cp->from_off, end = pos + cp->n;
@@ -104,6 +112,8 @@ static int gather(struct copy *cp, struct shares *sh)
 		/* The rest of the last block shows as a hole, or as nobody's bytes. */
 		if (at_end && pos + run.e.len >= end)
 			len = stop - pos;
+		if (run.e.kind == EXTENT_IMAGE && !in_images(cp->ws, run.e.image_ino))
+			len = 0;
 		if (len == 0)
 			break;
 		run.e.off = cp->to_off + (pos - cp->from_off);

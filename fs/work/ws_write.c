@@ -325,6 +325,24 @@ static int charge(const struct plan *p, uint64_t from, uint64_t to, int64_t *out
 	return 0;
 }
 
+/* Once own layers were replaced, what is found need not be all that was charged, and what is
+ * rewritten may have been charged before: never more than the file can hold. */
+static int cap_growth(struct plan *p)
+{
+	struct ws *ws = p->ws;
+	int64_t xattrs = 0, beyond = 0;
+	int64_t have = p->a.own_tag == ws->quota.tag ? (int64_t)p->a.own_bytes : 0;
+	int r = quota_xattrs(&ws->view, own_layers(ws), p->a.ino, &xattrs);
+	if (r == 0)
+		r = charge(p, block_ceil(p->size), UINT64_MAX, &beyond);
+	if (r < 0)
+		return r;
+	int64_t most = (int64_t)p->size + xattrs + beyond - have;
+	if (p->growth > most)
+		p->growth = most;
+	return 0;
+}
+
 static int plan_growth(struct plan *p)
 {
 	struct ws *ws = p->ws;
@@ -345,17 +363,7 @@ static int plan_growth(struct plan *p)
 	if (r < 0)
 		return r;
 	p->growth = after - before;
-	if (ws->file.flattened && p->growth > 0) {
-		/* What is rewritten may have been charged before; never more than is there. */
-		int64_t xattrs, have = p->a.own_tag == ws->quota.tag ? (int64_t)p->a.own_bytes : 0;
-		r = quota_xattrs(&ws->view, own_layers(ws), p->a.ino, &xattrs);
-		if (r < 0)
-			return r;
-		int64_t most = (int64_t)p->size + xattrs - have;
-		if (p->growth > most)
-			p->growth = most > 0 ? most : 0;
-	}
-	return 0;
+	return ws->file.flattened ? cap_growth(p) : 0;
 }
 
 static int plan(struct plan *p)
@@ -374,7 +382,7 @@ static int plan(struct plan *p)
 	int r = plan_segments(p);
 	if (r == 0)
 		r = plan_growth(p);
-	if (r == 0)
+	if (r == 0 && !ch->no_quota)
 		r = quota_check(&ws->quota, p->growth, 0);
 	if (r == 0 && p->size < p->a.size) {
 		uint64_t gone = 0;

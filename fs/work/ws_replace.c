@@ -1,0 +1,256 @@
+/* Replacing the lower part of a stack by what shows the same tree: saved layers, or one image. */
+#include "fs/work/ws_impl.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- orphans ---- */
+
+/* Saving and flattening leave out inodes without a name. One that is still held keeps what it
+ * has in the layers that go: it is copied to the active layer. */
+
+static int keep_times(struct op *op, struct attr *a, void *ctx)
+{
+	const struct attr *was = ctx;
+	a->mtime = was->mtime;
+	a->ctime = was->ctime;
+	return 0;
+}
+
+struct pull {
+	struct op op;
+	struct attr a;
+	int64_t growth;
+	bool put; /* the second pass: the records, else only the growth */
+};
+
+static int pull_xattr(void *ctx, const char *name, size_t name_len, const void *value, size_t len)
+{
+	struct pull *p = ctx;
+	struct ws *ws = p->op.ws;
+	const void *v;
+	size_t n;
+	uint32_t index;
+	int r = view_xattr_below(&ws->view, 0, p->a.ino, name, name_len, &v, &n, &index);
+	if (r < 0 || index == 0)
+		return r;
+	if (p->put)
+		txn_xattr(&p->op.t, p->a.ino, name, name_len, value, len);
+	else if (index >= own_layers(ws))
+		p->growth += (int64_t)(name_len + len);
+	return 0;
+}
+
+/* The inode's last step: nothing below shows any more. */
+static int pull_inode(struct ws *ws, uint64_t node)
+{
+	struct pull p = { .growth = 0 };
+	meta_write(ws);
+	int r = ws_get(ws, node, &p.a);
+	if (r == 0) {
+		op_begin(&p.op, ws, p.a.ino, NULL);
+		p.op.error = view_each_xattr(&ws->view, p.a.ino, pull_xattr, &p);
+		op_own(&p.op, &p.a, p.growth);
+		op_inode_size(&p.op, &p.a, 0);
+		p.put = true;
+		if (!p.op.error)
+			p.op.error = view_each_xattr(&ws->view, p.a.ino, pull_xattr, &p);
+		r = op_commit(&p.op);
+	}
+	meta_done(ws);
+	return r;
+}
+
+static int pull_content(struct ws *ws, const struct attr *a, void *buf)
+{
+	uint64_t node = node_of(a);
+	int r = 0;
+	for (uint64_t off = 0; off < a->size && r >= 0;) {
+		struct view_run run;
+		struct attr now;
+		meta_read(ws);
+		r = view_map_peek(&ws->view, 0, a->ino, off, min_u64(a->size - off, IO_PIECE),
+				  &run);
+		meta_done(ws);
+		if (r < 0)
+			break;
+		if (!run.top && run.e.kind != EXTENT_ZERO) {
+			ssize_t n = content_read(ws, node, buf, run.e.len, off, &now);
+			struct change ch = { .what = CHANGE_WRITE, .off = off, .buf = buf,
+					     .no_quota = true, .also = keep_times, .ctx = &now };
+			ch.n = n > 0 ? (uint64_t)n : 0;
+			r = n < 0 ? (int)n : content_change(ws, node, &ch, NULL, NULL);
+		}
+		off += run.e.len;
+	}
+	return r;
+}
+
+/* `from`: index of the first layer that goes. */
+static int pull_orphan(struct ws *ws, uint64_t ino, uint32_t from, void *buf)
+{
+	struct attr a, below;
+	ws_enter(ws);
+	stripe_write(ws, ino);
+	meta_read(ws);
+	int r = view_inode(&ws->view, ino, &a);
+	bool held = r == 0 && a.nlink == 0 &&
+		    view_inode_below(&ws->view, from, ino, &below) == 0 && below.nlink == 0;
+	meta_done(ws);
+	if (held && S_ISREG(a.mode))
+		r = pull_content(ws, &a, buf);
+	if (held && r == 0)
+		r = pull_inode(ws, node_of(&a));
+	stripe_done(ws, ino);
+	ws_leave(ws);
+	/* It may have been let go meanwhile. */
+	return r == -ENOENT || r == -ESTALE ? 0 : r;
+}
+
+/* Those that were unlinked before the layers that go were sealed; there can't be more of
+ * them later. */
+static int pull_orphans(struct ws *ws, uint32_t from)
+{
+	auto_inos all = { 0 };
+	int r = 0;
+	pthread_mutex_lock(&ws->orphan_lock);
+	struct u64map_slot *slot;
+	for (size_t i = 0; r == 0 && (slot = u64map_next(&ws->orphans, &i));)
+		r = inos_add(&all, slot->key);
+	pthread_mutex_unlock(&ws->orphan_lock);
+	auto_free void *buf = all.n > 0 ? malloc(IO_PIECE) : NULL;
+	if (all.n > 0 && !buf)
+		r = -ENOMEM;
+	for (size_t i = 0; i < all.n && r == 0; i++)
+		r = pull_orphan(ws, all.v[i], from, buf);
+	return r;
+}
+
+/* ---- the stack ---- */
+
+static bool same_layers(const struct stack *a, const struct stack *b, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (memcmp(&a->layers[i].id, &b->layers[i].id, sizeof(struct layer_id)) != 0 ||
+		    a->layers[i].local != b->layers[i].local)
+			return false;
+	return true;
+}
+
+/* The file with `with` in the place of its n lowest layers. */
+static int replaced_file(struct ws_file *out, const struct ws_file *now, uint32_t n,
+			 const struct stack *with)
+{
+	int r = ws_file_copy(out, now);
+	if (r < 0)
+		return r;
+	stack_done(&out->stack);
+	r = stack_copy(&out->stack, with);
+	for (uint32_t i = n; i < now->stack.nlayers && r == 0; i++) {
+		const struct stack_layer *l = &now->stack.layers[i];
+		r = stack_push(&out->stack, &l->id, l->local, l->parts, l->nparts);
+	}
+	out->seq++;
+	if (n <= now->foreign) {
+		out->foreign = now->foreign - n + with->nlayers;
+	} else { /* of own changes, zeros became holes, or all went into an image */
+		out->flattened = true;
+		if (with->nlayers != n)
+			out->foreign = with->nlayers;
+	}
+	return r;
+}
+
+/* The view of the upper layers above what `low` shows. 0 or -ENOMEM. */
+static int replaced_view(struct view *out, const struct view *now, uint32_t n,
+			 const struct view *low)
+{
+	uint32_t upper = now->nlayers - n;
+	struct view v = { .image = low->image, .store = now->store, .seed = now->seed };
+	v.layers = calloc(upper + low->nlayers, sizeof(*v.layers));
+	if (!v.layers)
+		return -ENOMEM;
+	v.nlayers = upper + low->nlayers;
+	for (uint32_t i = 0; i < v.nlayers; i++)
+		v.layers[i] = layer_ref(i < upper ? now->layers[i] : low->layers[i - upper]);
+	if (v.image)
+		(void)image_ref(v.image);
+	*out = v;
+	return 0;
+}
+
+/* After a swap of the stack: s->view and s->file are what was. What nobody names any more is
+ * removed, but not before the new file is durable: the old one might come back. */
+static void settle(struct ws *ws, struct swap *s)
+{
+	struct registry *reg = ws->work->registry;
+	(void)registry_use(reg, &ws->view, 1); /* the entries are there: the file is named */
+	registry_unuse(reg, &s->view, 1);
+	if (ws_commit(ws, NULL) < 0)
+		s->named = false; /* spared; the next start's sweep sees to it */
+	swap_done(ws, s);
+}
+
+static int replace(struct ws *ws, const struct stack *old, const struct stack *with,
+		   struct err *err)
+{
+	struct work *w = ws->work;
+	struct view_options vo;
+	struct view low = { 0 };
+	struct swap s = { .version = { -1, -1, 0, false } };
+	const struct stack *now = &ws->file.stack;
+	if (now->nlayers < old->nlayers || !digest_equal(&now->image, &old->image) ||
+	    !same_layers(now, old, old->nlayers) || now->seed != with->seed)
+		return err_set(err, -ESTALE, "the stack has changed");
+	registry_options(w->registry, &vo);
+	int r = view_open(&low, &vo, with, err);
+	if (r < 0)
+		return r;
+	r = pull_orphans(ws, ws->view.nlayers - old->nlayers);
+	if (r < 0)
+		(void)err_sys(err, r, "copy what was unlinked and is still in use");
+	/* What stays and leads into layers that go must find its bytes after power loss too. */
+	if (r == 0)
+		r = ws_commit(ws, err);
+	if (r == 0) {
+		r = replaced_file(&s.file, &ws->file, old->nlayers, with);
+		if (r == 0)
+			r = replaced_view(&s.view, &ws->view, old->nlayers, &low);
+		if (r < 0)
+			(void)err_sys(err, r, "replace layers");
+		else
+			r = version_open(&s.version, w, ws->id, s.file.seq, err);
+	}
+	view_done(&low);
+	if (r < 0) {
+		swap_done(ws, &s);
+		return r;
+	}
+	pthread_rwlock_wrlock(&ws->gate);
+	r = registry_pin(w->registry, &s.file);
+	if (r == 0)
+		r = registry_name(w->registry, &s.file);
+	s.named = r == 0;
+	if (r < 0)
+		(void)err_sys(err, r, "replace layers");
+	else
+		r = version_write(&s.version, w, &s.file, err);
+	if (r == 0)
+		swap_now(ws, &s);
+	pthread_rwlock_unlock(&ws->gate);
+	if (r == 0)
+		settle(ws, &s);
+	else
+		swap_done(ws, &s);
+	return r;
+}
+
+int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
+	       struct err *err)
+{
+	pthread_mutex_lock(&ws->admin);
+	int r = replace(ws, old, with, err);
+	pthread_mutex_unlock(&ws->admin);
+	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
+}
+
