@@ -12,6 +12,7 @@
 #include "snapd/archive_import.h"
 #include "snapd/flattener.h"
 #include "snapd/stackop.h"
+#include "snapd/unchanged.h"
 
 static int no_memory(struct err *err)
 {
@@ -139,6 +140,19 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 		       ? 0 : no_memory(err);
 }
 
+/* 1: the workspace is as its head was saved or restored. */
+static int nothing_new(const struct ws_row *ws, const struct stack *sealed,
+		       const struct view_options *opt, struct err *err)
+{
+	auto_stack head = { 0 };
+	if (!ws->head[0] || ws->head_stack.len == 0)
+		return 0;
+	int r = stack_decode(&head, ws->head_stack.data, ws->head_stack.len);
+	if (r < 0)
+		return r == -ENOMEM ? no_memory(err) : 0; /* ours, damaged: it is saved anew */
+	return stack_equal(sealed, &head) ? 1 : tree_unchanged(sealed, &head, opt, err);
+}
+
 static int save_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		    struct err *err)
 {
@@ -162,10 +176,11 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 	stack_encode(&sealed, &encoded);
 	if (buf_error(&encoded))
 		return no_memory(err);
-	if (ws->head[0] && encoded.len == ws->head_stack.len &&
-	    memcmp(encoded.data, ws->head_stack.data, encoded.len) == 0)
+	r = nothing_new(ws, &sealed, &opt, err);
+	if (r > 0)
 		return answer_unchanged(s, result, err);
-	r = save_stack(&saved, &sealed, &opt, m->ss, &progress, &st, err);
+	if (r >= 0)
+		r = save_stack(&saved, &sealed, &opt, m->ss, &progress, &st, err);
 	if (r >= 0)
 		r = fs_usage(sd->fs, ws->id, &usage, err);
 	if (r < 0)

@@ -261,8 +261,12 @@ static int make(struct making *m, struct source *src, uid_t uid, gid_t gid, uint
 		r = making_commit(m, err);
 	if (r < 0)
 		making_undo(m);
-	else if (src && !src->is_snap)
+	if (r < 0 || !src)
+		return r;
+	if (!src->is_snap)
 		flattener_consider(m->sd->flattener, src->ws.id);
+	for (size_t i = 0; i < m->n; i++)
+		flattener_consider(m->sd->flattener, m->rows[i].id);
 	return r;
 }
 

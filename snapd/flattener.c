@@ -26,9 +26,12 @@
 
 enum {
 	QUEUE_MAX = 4096,    /* beyond: forgotten, the next fork or save asks again */
+	RECENT_MAX = 64,     /* how far back a second request for the same is looked for */
 	SETTLE_MS = 300,     /* after an operation, before its workspace is looked at */
 	SWAP_WAIT_MS = 30000,
 	MEMO = 32,
+	MEMO_ABOVE = 3,      /* layers that may stay above a remembered image */
+	SEAL_TRIES = 4,
 	NICE = 10,
 };
 
@@ -54,15 +57,19 @@ struct flattener {
 
 /* ---- what was flattened before ---- */
 
-static const struct stack *recall(struct flattener *f, const struct stack *old)
+/* The longest known stack that `s` begins with, when it leaves little above it. */
+static struct memo *recall(struct flattener *f, const struct stack *s)
 {
+	struct memo *best = NULL;
 	for (int i = 0; i < MEMO; i++) {
-		if (f->memo[i].used && stack_equal(&f->memo[i].old, old)) {
-			f->memo[i].age = ++f->age;
-			return &f->memo[i].with;
-		}
+		struct memo *m = &f->memo[i];
+		if (m->used && m->old.nlayers + MEMO_ABOVE >= s->nlayers &&
+		    (!best || m->old.nlayers > best->old.nlayers) && stack_begins(s, &m->old))
+			best = m;
 	}
-	return NULL;
+	if (best)
+		best->age = ++f->age;
+	return best;
 }
 
 static void remember(struct flattener *f, const struct stack *old, const struct stack *with)
@@ -116,6 +123,22 @@ static void flat_done(struct flat *fl)
 
 #define auto_flat __attribute__((cleanup(flat_done))) struct flat
 
+/* A known image for the lower part of fl->old, which becomes that part. 1, 0 or -ENOMEM. */
+static int use_known(struct flattener *f, struct flat *fl)
+{
+	const struct memo *m = recall(f, &fl->old);
+	struct stack old;
+	if (!m || !image_is_there(f, &m->with.image))
+		return 0;
+	int r = stack_copy(&old, &m->old);
+	if (r < 0)
+		return r;
+	stack_done(&fl->old);
+	fl->old = old;
+	r = stack_copy(&fl->with, &m->with);
+	return r < 0 ? r : 1;
+}
+
 /* Step 1. images_making is held by the caller. */
 static int read_and_write(struct flattener *f, struct flat *fl, struct store_session *ss,
 			  struct err *err)
@@ -123,14 +146,12 @@ static int read_and_write(struct flattener *f, struct flat *fl, struct store_ses
 	struct view_options opt;
 	struct save_progress progress = { go_on, f };
 	layercache_options(f->sd->layers, &opt);
+	int known = use_known(f, fl);
+	if (known < 0)
+		return err_sys(err, known, "flatten");
 	int r = save_stack(&fl->saved, &fl->old, &opt, ss, &progress, NULL, err);
-	if (r < 0)
+	if (r < 0 || known)
 		return r;
-	const struct stack *known = recall(f, &fl->old);
-	if (known && image_is_there(f, &known->image)) {
-		r = stack_copy(&fl->with, known);
-		return r < 0 ? err_sys(err, r, "flatten") : 0;
-	}
 	r = store_sync(ss, err);
 	if (r >= 0)
 		r = flatten_stack(&fl->with, &fl->saved, &opt, ss, err);
@@ -217,7 +238,7 @@ static int flatten_leased(struct flattener *f, const char *id, bool seal, struct
 	return r;
 }
 
-static int flatten(struct flattener *f, const char *id, bool seal, struct err *err)
+static int flatten_once(struct flattener *f, const char *id, bool seal, struct err *err)
 {
 	auto_flat fl = { 0 };
 	struct store_session *ss;
@@ -238,6 +259,16 @@ static int flatten(struct flattener *f, const char *id, bool seal, struct err *e
 		log_info("flattened %u layers of %s in %lld ms", fl.old.nlayers, id,
 			 (long long)(b.tv_sec - a.tv_sec) * 1000 +
 				 (b.tv_nsec - a.tv_nsec) / 1000000);
+	return r;
+}
+
+/* bough-fs refuses the swap (-EAGAIN) while a layer above shares content in a way that the new
+ * image can't stand for: then that layer is sealed, and flattened with the rest. */
+static int flatten(struct flattener *f, const char *id, bool seal, struct err *err)
+{
+	int r = flatten_once(f, id, seal, err);
+	for (int i = 1; r == -EAGAIN && i < SEAL_TRIES; i++)
+		r = flatten_once(f, id, true, err);
 	return r;
 }
 
@@ -269,6 +300,18 @@ static void consider(struct flattener *f, const char *id)
 		log_warn("flatten %s: %s", id, err.text); /* the next save or fork tries again */
 }
 
+/* A while after the operation that asked, so as not to slow down what follows it. */
+static void settle(struct flattener *f)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += SETTLE_MS * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	while (!f->stop && pthread_cond_timedwait(&f->wake, &f->lock, &until) == 0)
+		;
+}
+
 static void *flattener_thread(void *arg)
 {
 	struct flattener *f = arg;
@@ -277,26 +320,20 @@ static void *flattener_thread(void *arg)
 	(void)syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 7);
 	pthread_mutex_lock(&f->lock);
 	while (!f->stop) {
-		char id[ID_SIZE];
 		if (f->nqueued == 0) {
 			pthread_cond_wait(&f->wake, &f->lock);
 			continue;
 		}
-		struct timespec until;
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += SETTLE_MS * 1000000L;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		while (!f->stop && pthread_cond_timedwait(&f->wake, &f->lock, &until) == 0)
-			;
-		if (f->stop)
-			break;
-		memcpy(id, f->queue[0], ID_SIZE);
-		f->nqueued--;
-		memmove(f->queue[0], f->queue[1], f->nqueued * ID_SIZE);
-		pthread_mutex_unlock(&f->lock);
-		consider(f, id);
-		pthread_mutex_lock(&f->lock);
+		settle(f);
+		while (!f->stop && f->nqueued > 0) {
+			char id[ID_SIZE];
+			memcpy(id, f->queue[0], ID_SIZE);
+			f->nqueued--;
+			memmove(f->queue[0], f->queue[1], f->nqueued * ID_SIZE);
+			pthread_mutex_unlock(&f->lock);
+			consider(f, id);
+			pthread_mutex_lock(&f->lock);
+		}
 	}
 	pthread_mutex_unlock(&f->lock);
 	return NULL;
@@ -305,13 +342,12 @@ static void *flattener_thread(void *arg)
 void flattener_consider(struct flattener *f, const char *ws_id)
 {
 	pthread_mutex_lock(&f->lock);
-	size_t i = 0;
-	while (i < f->nqueued && strcmp(f->queue[i], ws_id) != 0)
-		i++;
-	if (i == f->nqueued && i < QUEUE_MAX) {
-		(void)snprintf(f->queue[i], ID_SIZE, "%s", ws_id);
-		f->nqueued++;
-		if (i == 0)
+	bool queued = f->nqueued == QUEUE_MAX;
+	for (size_t i = 0; i < RECENT_MAX && i < f->nqueued && !queued; i++)
+		queued = strcmp(f->queue[f->nqueued - 1 - i], ws_id) == 0;
+	if (!queued) {
+		(void)snprintf(f->queue[f->nqueued], ID_SIZE, "%s", ws_id);
+		if (f->nqueued++ == 0)
 			pthread_cond_signal(&f->wake);
 	}
 	pthread_mutex_unlock(&f->lock);
