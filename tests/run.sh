@@ -26,6 +26,8 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/bough-check.XXXXXX")
 export TMPDIR=$scratch/tmp
 sums=$scratch/sums
 mkdir "$TMPDIR" "$sums"
+# Tests as root also act as other users.
+chmod 711 "$scratch" && chmod 1777 "$TMPDIR"
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 trap 'exit 130' INT TERM
 
