@@ -1,0 +1,190 @@
+/* Any bytes as an archive: import refuses them with one line, or makes a whole image of them,
+ * which can be exported and imported again to the same tree. Where a block looks like the header
+ * of a tar member its checksum is made right, or nearly all changes would end there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "fs/image/image.h"
+#include "snapd/archive_export.h"
+#include "snapd/archive_import.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+	INPUT_MAX = 1 << 20,
+	BYTES_MAX = 4 << 20,
+	INODES_MAX = 500,
+	OUT_MAX = 64 << 20, /* a sparse file's holes cost nothing, its map does */
+	TAR_BLOCK = 512,
+	TAR_MAGIC = 257,
+	TAR_SUM = 148,
+};
+
+static struct {
+	char dir[300], images[320], store_dir[320];
+	struct store *store;
+	struct store_session *session;
+	struct io io;
+	uint64_t ino;
+} here;
+
+static int no_sync(void *ctx, int fd)
+{
+	return 0;
+}
+
+static void clean_up(void)
+{
+	store_session_end(here.session);
+	store_close(here.store);
+	(void)io_remove_tree(AT_FDCWD, here.dir, NULL); /* a temporary folder */
+}
+
+static void set_up(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	(void)snprintf(here.dir, sizeof(here.dir), "%s/fuzz_archive.XXXXXX", tmp ? tmp : "/tmp");
+	if (!mkdtemp(here.dir))
+		abort();
+	(void)snprintf(here.images, sizeof(here.images), "%s/images", here.dir);
+	(void)snprintf(here.store_dir, sizeof(here.store_dir), "%s/store", here.dir);
+	here.io = io_host;
+	here.io.fsync = here.io.fdatasync = no_sync;
+	const struct store_options opt = { .io = &here.io, .create = true, .zstd_level = 1 };
+	if (mkdir(here.images, 0700) < 0 ||
+	    store_open(&here.store, here.store_dir, &opt, NULL) < 0 ||
+	    store_session_begin(here.store, &here.session, NULL) < 0)
+		abort();
+	(void)atexit(clean_up);
+}
+
+static int reserve(void *ctx, uint64_t n, uint64_t *first, struct err *err)
+{
+	*first = here.ino;
+	here.ino += n;
+	return 0;
+}
+
+static void fix_sums(uint8_t *p, size_t n)
+{
+	for (size_t at = 0; at + TAR_BLOCK <= n; at += TAR_BLOCK) {
+		uint8_t *h = p + at;
+		unsigned sum = 0;
+		char text[9];
+		if (memcmp(h + TAR_MAGIC, "ustar", 5) != 0)
+			continue;
+		memset(h + TAR_SUM, ' ', 8);
+		for (size_t i = 0; i < TAR_BLOCK; i++)
+			sum += h[i];
+		(void)snprintf(text, sizeof(text), "%06o", sum & 0777777);
+		memcpy(h + TAR_SUM, text, 7);
+	}
+}
+
+struct bytes {
+	const uint8_t *p;
+	size_t n;
+};
+
+static ssize_t read_bytes(void *ctx, void *buf, size_t n, struct err *err)
+{
+	struct bytes *b = ctx;
+	if (n > b->n)
+		n = b->n;
+	memcpy(buf, b->p, n);
+	b->p += n;
+	b->n -= n;
+	return (ssize_t)n;
+}
+
+static int to_buf(void *ctx, const void *data, size_t n)
+{
+	struct buf *b = ctx;
+	if (b->len + n > OUT_MAX)
+		return -EFBIG;
+	buf_add(b, data, n);
+	return buf_error(b);
+}
+
+static int import(const void *data, size_t n, uint64_t limit, struct digest *image)
+{
+	struct bytes b = { data, n };
+	const struct archive_source src = { .read = read_bytes, .ctx = &b };
+	const struct archive_import_options opt = {
+		.session = here.session,
+		.io = &here.io,
+		.images = here.images,
+		.scratch = here.dir,
+		.reserve = reserve,
+		.max_bytes = limit,
+		.max_inodes = INODES_MAX,
+	};
+	struct err err = { 0 };
+	here.ino = 2;
+	int r = archive_import(image, &opt, &src, NULL, &err);
+	if (r < 0 && (!err.text[0] || strchr(err.text, '\n')))
+		abort();
+	return r;
+}
+
+static void drop(const struct digest *image)
+{
+	char path[400], hex[DIGEST_HEX + 1];
+	digest_hex(hex, image);
+	(void)snprintf(path, sizeof(path), "%s/%s.img", here.images, hex);
+	(void)unlink(path); /* both images may be one */
+}
+
+/* What was taken is whole, and goes out and in again. */
+static void check(const struct digest *image)
+{
+	struct view v = { .store = here.store };
+	auto_buf out = { 0 };
+	struct digest again;
+	struct err err = { 0 };
+	const struct archive_export_options opt = { .write = to_buf, .write_ctx = &out };
+	if (image_open(&v.image, NULL, here.images, image, &err) < 0 ||
+	    image_check(v.image, &err) < 0)
+		abort();
+	int r = archive_export(&v, &opt, NULL, &err);
+	if (r == 0) {
+		uint64_t inodes = image_info(v.image)->inodes,
+			 bytes = image_info(v.image)->file_bytes;
+		struct image *im;
+		if (import(out.data, out.len, 0, &again) < 0 ||
+		    image_open(&im, NULL, here.images, &again, NULL) < 0)
+			abort();
+		/* Sockets don't come along. */
+		if (image_info(im)->inodes > inodes || image_info(im)->file_bytes != bytes)
+			abort();
+		image_unref(im);
+		drop(&again);
+	} else if (r != -EFBIG) {
+		abort();
+	}
+	view_done(&v);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct digest image;
+	if (!here.store)
+		set_up();
+	if (size > INPUT_MAX)
+		return 0;
+	auto_free uint8_t *copy = malloc(size + 1);
+	if (!copy)
+		abort();
+	memcpy(copy, data, size);
+	fix_sums(copy, size);
+	if (import(copy, size, BYTES_MAX, &image) == 0) {
+		check(&image);
+		drop(&image);
+	}
+	return 0;
+}
