@@ -348,10 +348,11 @@ static int plan_growth(struct plan *p)
 	struct ws *ws = p->ws;
 	uint64_t from = p->b0, to = p->b1, end = block_ceil(p->a.size);
 	int64_t before = 0, after = 0;
-	if (p->size != p->a.size) {
+	bool shrinks = p->ch->what == CHANGE_RESIZE && p->size <= p->a.size;
+	if (shrinks || p->size > p->a.size) {
 		uint64_t low = block_floor(min_u64(p->size, p->a.size));
 		from = p->b0 < p->b1 ? min_u64(from, low) : low;
-		to = p->size < p->a.size ? UINT64_MAX : max_u64(to, block_ceil(p->size));
+		to = shrinks ? UINT64_MAX : max_u64(to, block_ceil(p->size));
 	}
 	int r = charge(p, from, to, &after);
 	/* On the first copy, account_copy takes what own layers below have behind the end. */
