@@ -115,15 +115,18 @@ static void ask(struct image *im)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t *bytes;
-	if (!bytes && !(bytes = malloc(FILE_MAX)))
+	static size_t dirty; /* what the run before left in it */
+	if (!bytes && !(bytes = calloc(1, FILE_MAX)))
 		abort();
 	if (size < 1 || size - 1 > FILE_MAX)
 		return 0;
-	memset(bytes, 0, FILE_MAX);
+	memset(bytes, 0, dirty);
 	size_t n = size - 1;
 	memcpy(bytes, data + 1, n);
+	dirty = n > IMAGE_HEADER_FIXED ? n : IMAGE_HEADER_FIXED;
 	if ((data[0] & 1) && !make_fit(bytes, &n))
 		return 0;
+	dirty = n > dirty ? n : dirty;
 	struct io io = io_host;
 	io.open = one_open;
 	file = memfd_create("image", MFD_CLOEXEC);
