@@ -348,7 +348,7 @@ static int fork_name(struct request *rq, size_t i, char out[NAME_SIZE + 16], str
 	if (names)
 		(void)snprintf(out, NAME_SIZE + 16, "%.*s", NAME_SIZE + 14, name);
 	else
-		(void)snprintf(out, NAME_SIZE + 16, "%.*s-%zu", NAME_SIZE, name, i + 1);
+		(void)snprintf(out, NAME_SIZE + 16, "%.*s-%u", NAME_SIZE - 1, name, (unsigned)i + 1);
 	return free_name(rq, names ? "names" : "name", out, err);
 }
 

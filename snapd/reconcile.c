@@ -246,7 +246,8 @@ static void detach(const char *path)
 	log_warn("the stale mount at %s can't be taken away", path);
 }
 
-/* Mounts below ROOT/mnt that a dead bough-fs left. */
+/* Mounts below ROOT/mnt that a dead bough-fs left, but for those that are wanted: they stay until
+ * the moment when they are mounted anew, so that nobody writes to the folder below. */
 static void detach_stale(struct snapd *sd)
 {
 	char below[PATH_SIZE];
@@ -263,7 +264,9 @@ static void detach_stale(struct snapd *sd)
 		if (!type || strncmp(type + 3, "fuse", 4) != 0)
 			continue;
 		unescape_octal(field);
-		if (strncmp(field, below, (size_t)len) == 0)
+		auto_ws_row row = { 0 };
+		if (strncmp(field, below, (size_t)len) == 0 &&
+		    (catalog_ws_get(sd->catalog, field + len, &row, NULL) < 0 || !row.mount))
 			detach(field);
 	}
 	free(line);

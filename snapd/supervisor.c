@@ -20,7 +20,7 @@
 #include "fs/base/log.h"
 #include "snapd/state.h"
 
-enum { QUIT_WAIT_MS = 20000, READY_AGAIN_MS = 5000 };
+enum { QUIT_WAIT_MS = 20000, READY_AGAIN_MS = 5000, DYING_TRIES = 400 };
 
 extern char **environ;
 
@@ -128,7 +128,7 @@ static bool child_ended(struct supervisor *s, bool wait, char *why, size_t size)
 	if (pid > 0)
 		describe_end(status, why, size);
 	else
-		(void)snprintf(why, size, "unseen");
+		why[0] = '\0';
 	return true;
 }
 
@@ -169,7 +169,7 @@ static int greet(struct supervisor *s, int *pid, struct err *err)
 		r = err_set(err, -ETIMEDOUT, "bough-fs doesn't answer");
 	if (r >= 0)
 		r = frame_recv(fd, &f, err);
-	if (r == 0)
+	if (r == 0 || r == -EPIPE)
 		r = err_set(err, -ECONNRESET, "bough-fs hung up");
 	if (r < 0)
 		return r;
@@ -266,6 +266,11 @@ static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
 {
 	int pid = 0;
 	int fd = greet(s, &pid, err);
+	/* One that is dying still has a socket for a moment. */
+	for (int i = 0; i < DYING_TRIES && fd == -ECONNRESET && !asked_to_end(s); i++) {
+		usleep(5000);
+		fd = greet(s, &pid, err);
+	}
 	*fresh = false;
 	if (fd == -ENOENT || fd == -ECONNREFUSED) {
 		*fresh = true;
@@ -320,7 +325,7 @@ static enum watched make_ready(struct supervisor *s, int fd, bool fresh)
 
 static void serve(struct supervisor *s, int fd, bool fresh)
 {
-	char why[96] = "unseen", text[256];
+	char why[96] = "", text[256];
 	if (make_ready(s, fd, fresh) != WATCH_DIED)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -334,7 +339,7 @@ static void serve(struct supervisor *s, int fd, bool fresh)
 	/* The socket closes a little before the process is a zombie. */
 	for (int i = 0; i < 100 && s->child && !child_ended(s, false, why, sizeof(why)); i++)
 		usleep(1000);
-	(void)snprintf(text, sizeof(text), "bough-fs ended %s", why);
+	(void)snprintf(text, sizeof(text), "bough-fs ended%s%s", *why ? " " : "", why);
 	mourn(s, text);
 }
 

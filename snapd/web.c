@@ -161,6 +161,29 @@ static bool client_is_there(struct call *c)
 	return poll(&p, 1, 0) == 0 || !(p.revents & (POLLHUP | POLLERR));
 }
 
+/* Ends a stream that failed: a chunk that never comes, whose extension says why. The client sees
+ * an answer that is cut, whether it looks at extensions or not. */
+static void cut_stream(struct call *c)
+{
+	struct err err = { 0 };
+	struct reply reply = { 0 };
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (task_wait(c->task, &reply, &err) >= 0 || !err.text[0])
+		return;
+	log_error("%s: %s", c->raw, err.text);
+	auto_buf out = { 0 };
+	buf_printf(&out, "7fffffff;error=");
+	for (const char *p = err.text; *p; p++) {
+		bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+			     (*p >= '0' && *p <= '9') || strchr("-._~", *p);
+		buf_printf(&out, plain ? "%c" : "%%%02X", (unsigned char)*p);
+	}
+	buf_printf(&out, "\r\n");
+	if (info && !buf_error(&out)) /* best effort: the cut itself is what counts */
+		(void)send(info->connect_fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Gives the client what the task wrote. Waits for it here: an empty answer would have
  * libmicrohttpd ask again at once, and burn a core. */
 static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
@@ -172,7 +195,11 @@ static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
 	while (n == -EAGAIN && client_is_there(c));
 	if (n > 0)
 		return n;
-	return n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+	if (n == 0)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (n != -EAGAIN)
+		cut_stream(c);
+	return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
 static enum MHD_Result answer_stream(struct call *c, const char *type)

@@ -1,0 +1,460 @@
+/* The catalog and the records beside it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+#include "snapd/catalog.h"
+#include "snapd/records.h"
+
+struct fixture {
+	char root[64];
+	struct catalog *c;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct err err = { 0 };
+	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-catalog.XXXXXX");
+	char path[128];
+	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, &err) < 0)
+		return -1;
+	(void)snprintf(path, sizeof(path), "%s/ws", f->root);
+	(void)mkdir(path, 0700);
+	(void)snprintf(path, sizeof(path), "%s/snapshots", f->root);
+	(void)mkdir(path, 0700);
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	catalog_close(f->c);
+	(void)io_remove_tree(AT_FDCWD, f->root, NULL);
+	free(f);
+	return 0;
+}
+
+static void reopen(struct fixture *f)
+{
+	struct err err = { 0 };
+	catalog_close(f->c);
+	f->c = NULL;
+	assert_int_equal(catalog_open(&f->c, f->root, &err), 0);
+}
+
+static struct ws_row workspace(const char *name, int64_t created)
+{
+	struct ws_row row = { .created_ns = created, .mount = true };
+	id_make(row.id, "ws");
+	(void)snprintf(row.name, sizeof(row.name), "%s", name);
+	return row;
+}
+
+static struct snap_row snapshot(const char *parent, int64_t created)
+{
+	struct snap_row row = { .created_ns = created, .files = 7, .bytes = 1ULL << 40,
+				.stored_bytes = 9 };
+	id_make(row.id, "sn");
+	(void)snprintf(row.parent, sizeof(row.parent), "%s", parent);
+	random_bytes(&row.manifest, sizeof(row.manifest));
+	return row;
+}
+
+static void names(void **state)
+{
+	static const struct {
+		const char *name;
+		bool good;
+	} table[] = {
+		{ "a", true }, { "A.b_c-9", true }, { "ws_short", true }, { "ws_ABCDEFGHIJ", true },
+		{ "", false }, { "-a", false }, { ".a", false }, { "..", false }, { "a/b", false },
+		{ "a b", false }, { "\xc3\xa4", false }, { "a\n", false }, { "ws_abcdefghij", false },
+		{ "sn_2345672345", false },
+	};
+	char longest[NAME_CHARS + 2];
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		assert_int_equal(name_check(table[i].name, NULL) == 0, table[i].good);
+	memset(longest, 'x', sizeof(longest));
+	longest[NAME_CHARS + 1] = '\0';
+	assert_int_equal(name_check(longest, NULL), -EINVAL);
+	longest[NAME_CHARS] = '\0';
+	assert_int_equal(name_check(longest, NULL), 0);
+	char id[ID_SIZE], other[ID_SIZE];
+	id_make(id, "ws");
+	id_make(other, "ws");
+	assert_true(id_is(id, "ws") && !id_is(id, "sn"));
+	assert_string_not_equal(id, other);
+	assert_int_equal(label_key_check("team/x.y", NULL), 0);
+	assert_int_equal(label_key_check("a=b", NULL), -EINVAL);
+}
+
+static void workspaces(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct ws_row in[] = { workspace("one", 100), workspace("two", 100), workspace("old", 50) };
+	in[0].quota_bytes = 1ULL << 50;
+	in[0].labels = strdup("{\"a\":\"b\"}");
+	buf_add(&in[0].head_stack, "\0stack", 6);
+	assert_int_equal(catalog_ws_insert(f->c, in, 3, &err), 0);
+	reopen(f);
+	auto_ws_row got = { 0 };
+	assert_int_equal(catalog_ws_get(f->c, "one", &got, &err), 0);
+	assert_string_equal(got.id, in[0].id);
+	assert_true(got.mount && got.quota_bytes == 1ULL << 50 && got.created_ns == 100);
+	assert_string_equal(got.labels, "{\"a\":\"b\"}");
+	assert_int_equal(got.head_stack.len, 6);
+	assert_memory_equal(got.head_stack.data, "\0stack", 6);
+	ws_row_done(&got);
+	assert_int_equal(catalog_ws_get(f->c, in[1].id, &got, &err), 0);
+	assert_string_equal(got.name, "two");
+	assert_null(got.labels);
+	ws_row_done(&got);
+	assert_int_equal(catalog_ws_get(f->c, "none", &got, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "none"));
+
+	struct ws_row *rows;
+	size_t n;
+	assert_int_equal(catalog_ws_list(f->c, &rows, &n, &err), 0);
+	assert_int_equal(n, 3);
+	assert_string_equal(rows[0].name, "two"); /* of one moment: the later inserted first */
+	assert_string_equal(rows[2].name, "old");
+	ws_rows_free(rows, n);
+
+	/* All or none. */
+	struct ws_row more[] = { workspace("three", 1), workspace("two", 1) };
+	assert_int_equal(catalog_ws_insert(f->c, more, 2, &err), -EEXIST);
+	assert_non_null(strstr(err.text, "\"two\""));
+	assert_int_equal(catalog_ws_has_name(f->c, "three", &err), 0);
+	assert_int_equal(catalog_ws_has_name(f->c, "two", &err), 1);
+
+	uint64_t zero = 0;
+	struct ws_patch p = { .name = "uno" };
+	assert_int_equal(catalog_ws_patch(f->c, in[0].id, &p, &err), 0);
+	p = (struct ws_patch){ .name = "two" };
+	assert_int_equal(catalog_ws_patch(f->c, in[0].id, &p, &err), -EEXIST);
+	p = (struct ws_patch){ .labels = "", .quota_bytes = &zero };
+	assert_int_equal(catalog_ws_patch(f->c, in[0].id, &p, &err), 0);
+	assert_int_equal(catalog_ws_patch(f->c, "ws_aaaaaaaaaa", &p, &err), -ENOENT);
+	assert_int_equal(catalog_ws_set_head(f->c, in[0].id, "sn_aaaaaaaaaa", "x", 1, &err), 0);
+	assert_int_equal(catalog_ws_set_head(f->c, in[0].id, NULL, "yz", 2, &err), 0);
+	assert_int_equal(catalog_ws_set_mount(f->c, in[0].id, false, &err), 0);
+	assert_int_equal(catalog_ws_set_broken(f->c, in[0].id, "why", &err), 0);
+	assert_int_equal(catalog_ws_get(f->c, "uno", &got, &err), 0);
+	assert_true(!got.labels && got.quota_bytes == 0 && !got.mount);
+	assert_string_equal(got.head, "sn_aaaaaaaaaa");
+	assert_int_equal(got.head_stack.len, 2);
+	assert_string_equal(got.broken, "why");
+	struct catalog_counts counts;
+	assert_int_equal(catalog_count(f->c, &counts, &err), 0);
+	assert_true(counts.workspaces == 3 && counts.mounted == 2 && counts.broken == 1);
+	assert_int_equal(catalog_ws_delete(f->c, in[0].id, &err), 0);
+	assert_int_equal(catalog_ws_delete(f->c, in[0].id, &err), -ENOENT);
+	assert_int_equal(catalog_sync(f->c, &err), 0);
+	for (int i = 0; i < 3; i++)
+		ws_row_done(&in[i]);
+}
+
+static void snapshots(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct ws_row w = workspace("w", 1);
+	struct snap_row a = snapshot("", 1), b = snapshot(a.id, 2), c = snapshot(b.id, 3), *rows;
+	size_t n;
+	a.names = strdup("[\"base\",\"v1\"]");
+	b.message = strdup("second");
+	memcpy(b.workspace, w.id, sizeof(b.workspace));
+	assert_int_equal(catalog_ws_insert(f->c, &w, 1, &err), 0);
+	assert_int_equal(catalog_snap_insert(f->c, &a, NULL, NULL, 0, &err), 0);
+	assert_int_equal(catalog_snap_insert(f->c, &b, w.id, "stk", 3, &err), 0);
+	assert_int_equal(catalog_snap_insert(f->c, &c, NULL, NULL, 0, &err), 0);
+	reopen(f);
+
+	auto_snap_row got = { 0 };
+	assert_int_equal(catalog_snap_get(f->c, "v1", &got, &err), 0);
+	assert_string_equal(got.id, a.id);
+	assert_string_equal(got.names, "[\"base\",\"v1\"]");
+	assert_true(digest_equal(&got.manifest, &a.manifest) && got.bytes == 1ULL << 40);
+	snap_row_done(&got);
+	char prefix[ID_SIZE];
+	memcpy(prefix, b.id, sizeof(prefix));
+	prefix[8] = '\0';
+	assert_int_equal(catalog_snap_get(f->c, prefix, &got, &err), 0);
+	assert_string_equal(got.message, "second");
+	snap_row_done(&got);
+	assert_int_equal(catalog_snap_get(f->c, "sn_", &got, &err), -ENOENT);
+	assert_int_equal(catalog_snap_get(f->c, "sn_%____", &got, &err), -ENOENT);
+
+	auto_ws_row head = { 0 };
+	assert_int_equal(catalog_ws_get(f->c, "w", &head, &err), 0);
+	assert_string_equal(head.head, b.id);
+
+	/* A name that is taken undoes all of the insert. */
+	struct snap_row d = snapshot("", 4);
+	d.names = strdup("[\"new\",\"base\"]");
+	assert_int_equal(catalog_snap_insert(f->c, &d, NULL, NULL, 0, &err), -EEXIST);
+	assert_int_equal(catalog_snap_get(f->c, d.id, &got, &err), -ENOENT);
+	assert_int_equal(catalog_snap_has_name(f->c, "new", NULL, &err), 0);
+	char owner[ID_SIZE];
+	assert_int_equal(catalog_snap_has_name(f->c, "base", owner, &err), 1);
+	assert_string_equal(owner, a.id);
+
+	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
+	assert_int_equal(n, 3);
+	assert_string_equal(rows[0].id, c.id);
+	assert_string_equal(rows[2].id, a.id);
+	snap_rows_free(rows, n);
+	assert_int_equal(catalog_snap_list(f->c, w.id, &rows, &n, &err), 0);
+	assert_int_equal(n, 1);
+	snap_rows_free(rows, n);
+
+	/* Deleting: refused while needed; forced, the line closes. */
+	assert_int_equal(catalog_snap_delete(f->c, b.id, false, &err), -ENOTUNIQ);
+	assert_int_equal(catalog_snap_refuse(f->c, a.id, &err), -ENOTUNIQ);
+	assert_int_equal(catalog_snap_refuse(f->c, c.id, &err), 0);
+	assert_int_equal(catalog_snap_delete(f->c, b.id, true, &err), 0);
+	assert_int_equal(catalog_snap_delete(f->c, b.id, true, &err), -ENOENT);
+	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
+	assert_int_equal(n, 2);
+	snap_rows_free(rows, n);
+	ws_row_done(&head);
+	assert_int_equal(catalog_ws_get(f->c, "w", &head, &err), 0);
+	assert_string_equal(head.head, a.id);
+	assert_int_equal(head.head_stack.len, 0);
+
+	/* A cycle, which only damage can make, ends. */
+	memcpy(a.parent, c.id, sizeof(a.parent));
+	assert_int_equal(catalog_snap_update(f->c, &a, &err), 0);
+	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
+	snap_rows_free(rows, n);
+	snap_row_done(&a);
+	snap_row_done(&b);
+	snap_row_done(&d);
+}
+
+/* ---- damage ---- */
+
+static void path_of(const struct fixture *f, const char *name, char out[128])
+{
+	(void)snprintf(out, 128, "%s/%s", f->root, name);
+}
+
+/* With any byte of it flipped, or any length, the catalog opens sound, or says that it is damaged
+ * and can be made anew. */
+static void damage(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char path[128], wal[128];
+	struct ws_row w = workspace("w", 1);
+	assert_int_equal(catalog_ws_insert(f->c, &w, 1, &err), 0);
+	catalog_close(f->c); /* checkpoints, and takes the log away */
+	f->c = NULL;
+	path_of(f, "catalog.db", path);
+	path_of(f, "catalog.db-wal", wal);
+	void *whole;
+	size_t len;
+	int damaged = 0;
+	assert_int_equal(io_slurp(&io_host, AT_FDCWD, path, 1 << 20, &whole, &len, &err), 0);
+	for (size_t i = 0; i < 60; i++) {
+		auto_fd fd = open(path, O_WRONLY | O_TRUNC);
+		size_t at = i < 20 ? i * 5 : (i * 7919) % len;
+		uint8_t flipped = ((uint8_t *)whole)[at] ^ 0xff;
+		size_t keep = i % 4 == 3 ? at : len;
+		assert_int_equal(pwrite(fd, whole, keep, 0), keep);
+		if (keep == len)
+			assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
+		int r = catalog_open(&f->c, f->root, &err);
+		if (r == -ENOTSUP)
+			continue; /* the version it claims is one of the future */
+		assert_int_equal(r, 0);
+		auto_ws_row got = { 0 };
+		r = catalog_ws_get(f->c, "w", &got, &err);
+		assert_true(r == 0 || r == -ENOENT || r == -EUCLEAN);
+		if (catalog_damage(f->c)) {
+			damaged++;
+			assert_non_null(strstr(err.text, path));
+			assert_non_null(strstr(err.text, "bough fsck --repair"));
+			assert_int_equal(catalog_rebuild(f->c, &err), 0);
+			assert_null(catalog_damage(f->c));
+			assert_int_equal(catalog_ws_get(f->c, "w", &got, &err), -ENOENT);
+			assert_int_equal(catalog_ws_insert(f->c, &w, 1, &err), 0);
+			assert_int_equal(catalog_sync(f->c, &err), 0);
+		}
+		catalog_close(f->c);
+		f->c = NULL;
+		(void)unlink(wal);
+	}
+	free(whole);
+	assert_true(damaged > 20);
+	assert_int_equal(catalog_open(&f->c, f->root, &err), 0);
+}
+
+static void future(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char path[128];
+	sqlite3 *db;
+	catalog_close(f->c);
+	f->c = NULL;
+	path_of(f, "catalog.db", path);
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 99", NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	assert_int_equal(catalog_open(&f->c, f->root, &err), -ENOTSUP);
+	assert_non_null(strstr(err.text, "99"));
+	f->c = NULL;
+}
+
+/* ---- threads ---- */
+
+struct worker {
+	struct catalog *c;
+	int number, failures;
+};
+
+static void *work(void *arg)
+{
+	struct worker *wk = arg;
+	for (int i = 0; i < 150; i++) {
+		char name[32];
+		(void)snprintf(name, sizeof(name), "t%d-%d", wk->number, i);
+		struct ws_row row = workspace(name, i);
+		auto_ws_row got = { 0 };
+		wk->failures += catalog_ws_insert(wk->c, &row, 1, NULL) < 0;
+		wk->failures += catalog_ws_get(wk->c, name, &got, NULL) < 0;
+		if (i % 3 == 0)
+			wk->failures += catalog_ws_delete(wk->c, row.id, NULL) < 0;
+		if (i % 50 == 0)
+			wk->failures += catalog_sync(wk->c, NULL) < 0;
+	}
+	return NULL;
+}
+
+static void threads(void **state)
+{
+	struct fixture *f = *state;
+	struct worker w[4];
+	pthread_t t[4];
+	struct ws_row *rows;
+	size_t n;
+	for (int i = 0; i < 4; i++) {
+		w[i] = (struct worker){ f->c, i, 0 };
+		assert_int_equal(pthread_create(&t[i], NULL, work, &w[i]), 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(t[i], NULL);
+		assert_int_equal(w[i].failures, 0);
+	}
+	assert_int_equal(catalog_ws_list(f->c, &rows, &n, NULL), 0);
+	assert_int_equal(n, 400);
+	ws_rows_free(rows, n);
+}
+
+/* ---- records ---- */
+
+static void records(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct records *r;
+	assert_int_equal(records_open(&r, f->root, &err), 0);
+	struct ws_row w = workspace("w", 1700000000123456789);
+	w.labels = strdup("{\"k\":\"v\"}");
+	w.quota_inodes = 5;
+	(void)snprintf(w.head, sizeof(w.head), "sn_aaaaaaaaaa");
+	assert_true(records_ws_write(r, &w, &err) < 0); /* no folder */
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/ws/%s", f->root, w.id);
+	assert_int_equal(mkdir(path, 0700), 0);
+	auto_ws_row got = { 0 };
+	assert_int_equal(records_ws_read(r, w.id, &got, &err), -ENOENT);
+	assert_int_equal(records_ws_write(r, &w, &err), 0);
+	assert_int_equal(records_ws_read(r, w.id, &got, &err), 0);
+	assert_string_equal(got.name, "w");
+	assert_string_equal(got.labels, w.labels);
+	assert_string_equal(got.head, w.head);
+	assert_string_equal(got.parent, "");
+	assert_true(got.created_ns == w.created_ns && got.quota_inodes == 5 && got.mount);
+
+	struct snap_row s = snapshot("sn_bbbbbbbbbb", 12), back = { 0 };
+	s.message = strdup("a \"message\"\n");
+	s.names = strdup("[\"n\"]");
+	assert_int_equal(records_snap_write(r, &s, &err), 0);
+	assert_int_equal(records_snap_read(r, s.id, &back, &err), 0);
+	assert_string_equal(back.message, s.message);
+	assert_string_equal(back.names, s.names);
+	assert_string_equal(back.parent, s.parent);
+	assert_true(digest_equal(&back.manifest, &s.manifest) && back.bytes == s.bytes);
+	snap_row_done(&back);
+
+	char(*ids)[ID_SIZE];
+	size_t n;
+	(void)snprintf(path, sizeof(path), "%s/snapshots/.tmp-x", f->root);
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(records_snap_ids(r, &ids, &n, &err), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(ids[0], s.id);
+	free(ids);
+	assert_int_equal(records_ws_ids(r, &ids, &n, &err), 0);
+	assert_int_equal(n, 1);
+	free(ids);
+	assert_int_equal(records_ws_remove(r, w.id, &err), 0);
+	assert_int_equal(records_ws_remove(r, w.id, &err), 0);
+	assert_int_equal(records_ws_remove(r, "ws_aaaaaaaaaa", &err), 0);
+	assert_int_equal(records_snap_remove(r, s.id, &err), 0);
+	assert_int_equal(records_snap_read(r, s.id, &back, &err), -ENOENT);
+	records_close(r);
+	ws_row_done(&w);
+	snap_row_done(&s);
+}
+
+static void bad_records(void **state)
+{
+	static const char *const ws[] = {
+		"", "{", "[]", "null", "{}", "{\"id\":\"ws_aaaaaaaaaa\"}",
+		"{\"id\":\"../../etc\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"../x\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":-1,\"quota_bytes\":0,\"quota_inodes\":0}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":\"0\",\"quota_inodes\":0}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0,\"labels\":[]}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0,\"labels\":{\"a\":1}}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0,\"head\":\"ws_aaaaaaaaaa\"}",
+	};
+	for (size_t i = 0; i < sizeof(ws) / sizeof(ws[0]); i++) {
+		struct ws_row row;
+		assert_int_equal(ws_record_decode(&row, ws[i], strlen(ws[i])), -EBADMSG);
+		struct snap_row snap;
+		assert_int_equal(snap_record_decode(&snap, ws[i], strlen(ws[i])), -EBADMSG);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names),
+		cmocka_unit_test_setup_teardown(workspaces, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(snapshots, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(damage, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(future, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(records, set_up, tear_down),
+		cmocka_unit_test(bad_records),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
