@@ -28,7 +28,18 @@ sums=$scratch/sums
 mkdir "$TMPDIR" "$sums"
 # Tests as root also act as other users.
 chmod 711 "$scratch" && chmod 1777 "$TMPDIR"
-trap 'rm -rf --one-file-system "$scratch"' EXIT
+# A test that was stopped may leave servers and mounts: all that this run started has the
+# scratch folder on its command line.
+clean_up() {
+	local p
+	for p in /proc/[0-9]*; do
+		tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -qF "$scratch/" && kill -9 "${p#/proc/}"
+	done
+	awk -v under="$scratch/" 'index($2, under) == 1 { print $2 }' /proc/mounts |
+		tac | xargs -r -d '\n' -n 1 umount -l
+	rm -rf --one-file-system "$scratch"
+} 2>/dev/null
+trap clean_up EXIT
 trap 'exit 130' INT TERM
 
 # Seconds that one program of a kind may take; the sanitizers are slower.
