@@ -270,7 +270,7 @@ static void note_missing(struct layer *l, const struct scan *sc, const struct jo
 }
 
 static int replay_frame(struct layer *l, const struct journal_frame *f,
-			const struct layer_apply *how, uint64_t *damaged)
+			struct layer_apply *how, uint64_t *damaged)
 {
 	int r = f->body_ok ? 0 : -EBADMSG;
 	if (r == 0 && f->kind == FRAME_OP) {
@@ -311,6 +311,7 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 		prev = f.seq;
 	}
 	journal_walk_done(&w);
+	layer_apply_done(&how);
 	*damaged += sc->lost_tail;
 	layer_mark_partial(l);
 	return r < 0 ? r : 0;
@@ -411,7 +412,7 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 			(void)err_sys(err, r, "look at %s/data", l->dir);
 	}
 	if (r == 0) {
-		r = layer_rebuild_space(l, size);
+		r = layer_rebuild_space(l, size, layer_is_dirty(l));
 		if (r < 0)
 			(void)err_sys(err, r, "count the space of %s", l->dir);
 	}

@@ -299,6 +299,7 @@ int layer_apply_part(struct layer *l, const void *data, size_t len, uint32_t ind
 		return -EBADMSG;
 	struct layer_apply how = { .replay = true };
 	r = layer_apply(l, p + PART_HEAD, len - PART_HEAD, &how);
+	layer_apply_done(&how);
 	if (r == 0)
 		atomic_fetch_add(&l->records, n);
 	return r;

@@ -101,18 +101,26 @@ struct layer {
 
 /* layer_index.c */
 
-/* Applies a body of records. `replay`: the packed file's space isn't counted yet, and
- * extents that don't resolve mark their inode. -EBADMSG: nothing was applied; -ENOMEM: a part was. */
-struct layer_apply {
-	bool replay;
-	const struct layer_options *opt; /* replay: whose resolve() finds other layers */
+/* A place that an extent of the inode ceased to refer to. */
+struct layer_drop {
+	uint64_t ino, off, file, src, len;
 };
-int layer_apply(struct layer *l, const void *body, size_t len, const struct layer_apply *how);
+/* How records are applied, and what is put off until the last of them is. */
+struct layer_apply {
+	bool replay; /* the packed file's space isn't counted yet */
+	const struct layer_options *opt; /* replay: whose resolve() finds other layers; a
+	                                    layer that isn't found marks the inode damaged */
+	struct layer_drop *drops;
+	size_t ndrops, cap;
+};
+/* Applies a body of records. -EBADMSG (only in a replay): nothing was applied; -ENOMEM: a part was. */
+int layer_apply(struct layer *l, const void *body, size_t len, struct layer_apply *how);
+void layer_apply_done(struct layer_apply *how); /* frees what it holds */
 void layer_mark_damaged(struct layer *l, uint64_t ino); /* best effort: without memory, not */
 void layer_mark_partial(struct layer *l); /* after a replay: inodes that no record describes */
 void layer_add_tag(struct layer *l, uint64_t tag);
 int layer_add_dep(struct layer *l, struct layer *dep, bool have_ref);
-int layer_rebuild_space(struct layer *l, uint64_t data_size);
+int layer_rebuild_space(struct layer *l, uint64_t data_size, bool unsettled);
 void layer_free_index(struct layer *l);
 
 /* layer_io.c */

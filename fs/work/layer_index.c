@@ -47,7 +47,7 @@ int layer_add_dep(struct layer *l, struct layer *dep, bool have_ref)
 	return 0;
 }
 
-static int find_layer(struct layer *l, const struct layer_id *id, const struct layer_apply *how,
+static int find_layer(struct layer *l, const struct layer_id *id, struct layer_apply *how,
 		      struct layer **out)
 {
 	for (uint32_t i = 0; i < l->ndeps; i++) {
@@ -169,7 +169,7 @@ static int apply_inode(struct layer *l, const struct record *r)
 struct extent_change {
 	struct layer *l;
 	uint64_t ino;
-	bool counting;
+	struct layer_apply *how;
 };
 
 static int piece_taken(void *ctx, const struct extent *e)
@@ -177,28 +177,64 @@ static int piece_taken(void *ctx, const struct extent *e)
 	struct extent_change *c = ctx;
 	if (e->kind != EXTENT_DATA || e->layer != c->l)
 		return 0;
-	return space_take(&c->l->space, c->ino, e->off, e->file, e->src, e->len, c->counting);
+	return space_take(&c->l->space, c->ino, e->off, e->file, e->src, e->len,
+			  !c->how->replay);
 }
 
+/* A place is let go only when the whole operation is applied: until then a later record of it may
+ * refer to what an earlier one took away, when ranges of files change places. */
 static int piece_gone(void *ctx, const struct extent *e)
 {
 	struct extent_change *c = ctx;
-	if (e->kind != EXTENT_DATA || e->layer != c->l)
+	struct layer_apply *how = c->how;
+	if (e->kind != EXTENT_DATA || e->layer != c->l || (how->replay && e->file == SPACE_PACKED))
 		return 0;
-	return space_drop(&c->l->space, c->ino, e->off, e->file, e->src, e->len, c->counting);
+	if (how->ndrops == how->cap) {
+		size_t cap = how->cap ? how->cap * 2 : 8;
+		struct layer_drop *drops = reallocarray(how->drops, cap, sizeof(*drops));
+		if (!drops)
+			return -ENOMEM;
+		how->drops = drops;
+		how->cap = cap;
+	}
+	how->drops[how->ndrops++] = (struct layer_drop){ c->ino, e->off, e->file, e->src, e->len };
+	return 0;
+}
+
+static int drop_part(void *ctx, const struct extent *e)
+{
+	struct extent_change *c = ctx;
+	return space_drop(&c->l->space, c->ino, e->off, e->file, e->src, e->len);
+}
+
+static int let_go(struct layer *l, struct layer_apply *how)
+{
+	int r = 0;
+	for (size_t i = 0; i < how->ndrops && r == 0; i++) {
+		const struct layer_drop *d = &how->drops[i];
+		struct extent e = { .off = d->off, .len = d->len, .kind = EXTENT_DATA, .layer = l,
+				    .file = d->file, .src = d->src };
+		struct extent_change c = { l, d->ino, how };
+		bool own = d->file == d->ino && d->src == d->off;
+		struct layer_inode *li = own ? find_inode(l, d->ino) : NULL;
+		/* Of its own file an inode may have taken the very same place again. */
+		r = li ? extents_new_pieces(&li->extents, &e, drop_part, &c) : drop_part(&c, &e);
+	}
+	how->ndrops = 0;
+	return r;
 }
 
 static int drop_extents(struct layer *l, struct layer_inode *li, uint64_t from, uint64_t to,
-			const struct layer_apply *how)
+			struct layer_apply *how)
 {
-	struct extent_change c = { l, li->attr.ino, !how->replay };
+	struct extent_change c = { l, li->attr.ino, how };
 	struct extents_edit edit = { .gone = piece_gone, .ctx = &c };
 	int r = extents_drop(&li->extents, from, to, &edit);
 	l->extents += (uint64_t)edit.added;
 	return r;
 }
 
-static int apply_extent(struct layer *l, const struct record *rec, const struct layer_apply *how)
+static int apply_extent(struct layer *l, const struct record *rec, struct layer_apply *how)
 {
 	struct layer_inode *li = get_inode(l, rec->ino);
 	if (!li)
@@ -218,7 +254,7 @@ static int apply_extent(struct layer *l, const struct record *rec, const struct 
 	}
 	/* What the new extent refers to must be counted before what it replaces is let go:
 	 * the two may share places. */
-	struct extent_change c = { l, rec->ino, !how->replay };
+	struct extent_change c = { l, rec->ino, how };
 	r = extents_new_pieces(&li->extents, &e, piece_taken, &c);
 	if (r < 0)
 		return r;
@@ -228,13 +264,13 @@ static int apply_extent(struct layer *l, const struct record *rec, const struct 
 	return r;
 }
 
-static int apply_drop(struct layer *l, const struct record *r, const struct layer_apply *how)
+static int apply_drop(struct layer *l, const struct record *r, struct layer_apply *how)
 {
 	struct layer_inode *li = find_inode(l, r->ino);
 	return li ? drop_extents(l, li, r->from, r->to, how) : 0;
 }
 
-static int apply_dead(struct layer *l, const struct record *r, const struct layer_apply *how)
+static int apply_dead(struct layer *l, const struct record *r, struct layer_apply *how)
 {
 	free_dir(l, r->ino);
 	struct layer_inode *li = find_inode(l, r->ino);
@@ -379,7 +415,7 @@ static int apply_xattr_del(struct layer *l, const struct record *r)
 
 /* ---- applying ---- */
 
-static int apply_record(struct layer *l, const struct record *r, const struct layer_apply *how)
+static int apply_record(struct layer *l, const struct record *r, struct layer_apply *how)
 {
 	switch (r->type) {
 	case REC_INODE:
@@ -408,7 +444,7 @@ static int apply_record(struct layer *l, const struct record *r, const struct la
 	return -EBADMSG;
 }
 
-int layer_apply(struct layer *l, const void *body, size_t len, const struct layer_apply *how)
+int layer_apply(struct layer *l, const void *body, size_t len, struct layer_apply *how)
 {
 	struct record rec;
 	int r;
@@ -426,7 +462,14 @@ int layer_apply(struct layer *l, const void *body, size_t len, const struct laye
 			return r;
 	}
 	assert(r == 0);
-	return 0;
+	return how->ndrops ? let_go(l, how) : 0;
+}
+
+void layer_apply_done(struct layer_apply *how)
+{
+	free(how->drops);
+	how->drops = NULL;
+	how->ndrops = how->cap = 0;
 }
 
 void layer_mark_damaged(struct layer *l, uint64_t ino)
@@ -500,7 +543,7 @@ static int list_uses(void *ctx, const struct layer_inode *li)
 	return 0;
 }
 
-int layer_rebuild_space(struct layer *l, uint64_t data_size)
+int layer_rebuild_space(struct layer *l, uint64_t data_size, bool unsettled)
 {
 	struct use_list u = { .l = l };
 	(void)layer_each_inode(l, list_uses, &u); /* counts; returns 0 */
@@ -510,7 +553,7 @@ int layer_rebuild_space(struct layer *l, uint64_t data_size)
 	if (!u.uses)
 		return -ENOMEM;
 	(void)layer_each_inode(l, list_uses, &u); /* lists; returns 0 */
-	int r = space_rebuild(&l->space, u.uses, n, data_size);
+	int r = space_rebuild(&l->space, u.uses, n, data_size, unsettled);
 	free(u.uses);
 	return r;
 }

@@ -280,7 +280,9 @@ static int commit(struct txn *t)
 	atomic_fetch_add(&l->records, t->records);
 	layer_add_tag(l, t->tag);
 	struct layer_apply how = { 0 };
-	if (layer_apply(l, t->body.data + FRAME_HEAD, len, &how) == 0)
+	r = layer_apply(l, t->body.data + FRAME_HEAD, len, &how);
+	layer_apply_done(&how);
+	if (r == 0)
 		return 0;
 	/* The journal has it, the index only half of it. */
 	atomic_store(&l->broken, -EIO);

@@ -151,30 +151,33 @@ int ranges_inc(struct omap *m, uint64_t off, uint64_t len)
 }
 
 int ranges_dec(struct omap *m, uint64_t off, uint64_t len,
-	       int (*fn)(void *ctx, uint64_t off, uint64_t len), void *ctx)
+	       int (*none)(void *ctx, uint64_t off, uint64_t len),
+	       int (*last)(void *ctx, uint64_t off, uint64_t len), void *ctx)
 {
 	uint64_t end = off + len, at, n;
 	int r = 0;
 	if (!m->root)
-		return fn(ctx, off, len);
+		return none(ctx, off, len);
 	r = split(m, off);
 	if (r == 0)
 		r = split(m, end);
 	while (r == 0 && off < end) {
 		if (!ranges_counted(m, off, end - off, &at, &n))
-			return fn(ctx, off, end - off);
+			return none(ctx, off, end - off);
 		if (at > off) {
-			r = fn(ctx, off, at - off);
+			r = none(ctx, off, at - off);
 			off = at;
 			continue;
 		}
 		omap_value v = { 0 };
 		(void)omap_get(m, at, &v); /* as above */
 		struct omap_entry e = { at, v };
-		if (count_of(&e) == 1)
-			(void)omap_del(m, at, NULL); /* it is there */
-		else
+		if (count_of(&e) > 1) {
 			r = omap_put(m, at, counted(n, count_of(&e) - 1), NULL, NULL);
+		} else {
+			(void)omap_del(m, at, NULL); /* it is there */
+			r = last(ctx, at, n);
+		}
 		off = at + n;
 	}
 	return r;

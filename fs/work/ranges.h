@@ -17,9 +17,11 @@ bool ranges_first(const struct omap *m, uint64_t off, uint64_t len, uint64_t *at
 enum { RANGES_COUNT_MAX = (1 << 28) - 1 };
 /* One more on each byte of the range. -ENOMEM, -EMLINK above RANGES_COUNT_MAX. */
 int ranges_inc(struct omap *m, uint64_t off, uint64_t len);
-/* One less; fn is called for each part whose count is 0 already (which is then left so). */
+/* One less. `none` is called for each part whose count is 0 already (which is then left so), and
+ * `last` for each whose count becomes 0. */
 int ranges_dec(struct omap *m, uint64_t off, uint64_t len,
-	       int (*fn)(void *ctx, uint64_t off, uint64_t len), void *ctx);
+	       int (*none)(void *ctx, uint64_t off, uint64_t len),
+	       int (*last)(void *ctx, uint64_t off, uint64_t len), void *ctx);
 /* The first part of [off, off + len) with a count; false: none. */
 bool ranges_counted(const struct omap *m, uint64_t off, uint64_t len, uint64_t *at, uint64_t *n);
 

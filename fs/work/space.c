@@ -24,6 +24,8 @@ void space_big_free(struct space_big *b)
 	omap_clear(&b->held);
 	omap_clear(&b->queued);
 	omap_clear(&b->freeing);
+	omap_clear(&b->unshared);
+	omap_clear(&b->unsharing);
 	free(b);
 }
 
@@ -38,6 +40,8 @@ void space_done(struct space *s)
 	omap_clear(&s->held);
 	omap_clear(&s->queued);
 	omap_clear(&s->freeing);
+	omap_clear(&s->unshared);
+	omap_clear(&s->unsharing);
 	omap_clear(&s->extra);
 	free(s->streams);
 	(void)pthread_mutex_destroy(&s->lock);
@@ -232,8 +236,32 @@ static bool is_busy(const struct space *s, uint64_t file, uint64_t off, uint64_t
 	       s->busy_off < off + len;
 }
 
-/* 1 and a place, 0 where the beginning of the range is somebody else's by a reflink (*n: how far
- * that goes), or -ENOMEM. */
+/* Where [off, off + len) of a big file must be left alone, from its first such part on. */
+static bool first_conflict(const struct space *s, const struct space_big *b, uint64_t off,
+			   uint64_t len, uint64_t *at, uint64_t *n)
+{
+	uint64_t a, m, end = off + len;
+	const struct omap *sets[] = { &b->unshared, &b->unsharing, &b->own, &b->queued,
+				      &b->freeing };
+	/* What may have been others' at the last commit is known only after the next one. */
+	size_t nsets = s->unsettled ? 5 : 2;
+	*at = end;
+	*n = 0;
+	if (ranges_counted(&b->extra, off, len, &a, &m)) {
+		*at = a;
+		*n = m;
+	}
+	for (size_t i = 0; i < nsets; i++) {
+		if (ranges_first(sets[i], off, len, &a, &m) && a < *at) {
+			*at = a;
+			*n = m;
+		}
+	}
+	return *at < end;
+}
+
+/* 1 and a place, 0 where the beginning of the range is or was somebody else's by a reflink
+ * (*n: how far that goes), or -ENOMEM. */
 static int alloc_big(struct space *s, uint64_t ino, uint64_t off, uint64_t len, uint64_t *n)
 {
 	while (is_busy(s, ino, off, len))
@@ -241,11 +269,11 @@ static int alloc_big(struct space *s, uint64_t ino, uint64_t off, uint64_t len, 
 	struct space_big *b = big_get(s, ino);
 	if (!b)
 		return -ENOMEM;
-	uint64_t at, shared;
+	uint64_t at, others;
 	*n = len;
-	if (ranges_counted(&b->extra, off, len, &at, &shared)) {
+	if (first_conflict(s, b, off, len, &at, &others)) {
 		if (at == off) {
-			*n = shared;
+			*n = others;
 			return 0;
 		}
 		*n = at - off;
@@ -332,15 +360,21 @@ static int take_packed(struct space *s, uint64_t src, uint64_t len)
 	return r;
 }
 
-static int take_big(struct space_big *b, bool own, uint64_t src, uint64_t len)
+static int take_big(struct space *s, struct space_big *b, bool own, uint64_t src, uint64_t len)
 {
+	uint64_t had = 0;
 	b->dying = false;
 	if (!own)
 		return ranges_inc(&b->extra, src, len);
 	int r = ranges_del(&b->held, src, len, NULL);
 	if (r == 0)
 		r = ranges_del(&b->queued, src, len, NULL); /* a replay has no alloc before it */
-	return r < 0 ? r : ranges_add(&b->own, src, len);
+	if (r == 0)
+		r = ranges_del(&b->own, src, len, &had);
+	if (r == 0)
+		r = ranges_add(&b->own, src, len);
+	s->big_used += len - had;
+	return r;
 }
 
 int space_take(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint64_t src,
@@ -354,10 +388,7 @@ int space_take(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint6
 		r = take_packed(s, src, len);
 	} else {
 		struct space_big *b = big_get(s, file);
-		bool own = ino == file && src == off;
-		r = b ? take_big(b, own, src, len) : -ENOMEM;
-		if (own)
-			s->big_used += len;
+		r = b ? take_big(s, b, ino == file && src == off, src, len) : -ENOMEM;
 	}
 	unlock(s);
 	return r;
@@ -394,28 +425,38 @@ static int queue_unused(struct space_big *b, uint64_t src, uint64_t len)
 	return 0;
 }
 
-static int nothing(void *ctx, uint64_t off, uint64_t len)
+static int unshare_packed(void *ctx, uint64_t off, uint64_t len)
 {
-	(void)ctx, (void)off, (void)len;
+	struct space *s = ctx;
+	return ranges_add(&s->unshared, off, len);
+}
+
+static int unshare_big(void *ctx, uint64_t off, uint64_t len)
+{
+	struct space_big *b = ctx;
+	return ranges_add(&b->unshared, off, len);
+}
+
+static int not_counted(void *ctx, uint64_t off, uint64_t len)
+{
+	(void)ctx, (void)off, (void)len; /* every other extent's place was */
 	return 0;
 }
 
 int space_drop(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint64_t src,
-	       uint64_t len, bool counting)
+	       uint64_t len)
 {
 	int r = 0;
-	if (file == SPACE_PACKED && !counting)
-		return 0;
 	lock(s);
 	struct space_big *b = file == SPACE_PACKED ? NULL : u64map_get(&s->big, file);
 	if (file == SPACE_PACKED) {
-		r = ranges_dec(&s->extra, src, len, queue_packed, s);
+		r = ranges_dec(&s->extra, src, len, queue_packed, unshare_packed, s);
 	} else if (b) {
 		uint64_t own = 0;
 		if (ino == file && src == off)
 			r = ranges_del(&b->own, src, len, &own);
 		else
-			r = ranges_dec(&b->extra, src, len, nothing, NULL);
+			r = ranges_dec(&b->extra, src, len, not_counted, unshare_big, b);
 		s->big_used -= own;
 		if (r == 0)
 			r = queue_unused(b, src, len);
@@ -427,10 +468,18 @@ int space_drop(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint6
 bool space_alone(struct space *s, uint64_t file, uint64_t src, uint64_t len)
 {
 	uint64_t at, n;
+	bool alone = false;
 	lock(s);
 	const struct space_big *b = file == SPACE_PACKED ? NULL : u64map_get(&s->big, file);
-	const struct omap *extra = file == SPACE_PACKED ? &s->extra : b ? &b->extra : NULL;
-	bool alone = extra && !ranges_counted(extra, src, len, &at, &n);
+	if (file == SPACE_PACKED)
+		alone = !ranges_counted(&s->extra, src, len, &at, &n) &&
+			!ranges_first(&s->unshared, src, len, &at, &n) &&
+			!ranges_first(&s->unsharing, src, len, &at, &n);
+	else if (b)
+		alone = !ranges_counted(&b->extra, src, len, &at, &n) &&
+			!ranges_first(&b->unshared, src, len, &at, &n) &&
+			!ranges_first(&b->unsharing, src, len, &at, &n);
+	alone = alone && !s->unsettled;
 	unlock(s);
 	return alone;
 }

@@ -11,6 +11,9 @@
  * 1. A place is in at most one of: free, a stream's reserve, held, in use, queued, being freed.
  * 2. A place goes from queued to free only by a commit that began after it was queued (9).
  * 3. A big file's place that is in use or held is in no queue, so it is never punched.
+ * 4. A place that was shared is overwritten in place only after a commit that covers the end
+ *    of the sharing: until then a power cut may bring the other extent back. Until the first
+ *    commit after a replay of what no commit covered (`unsettled`), nothing is.
  *
  * Threads: alloc, cancel, take and drop are serialised by the layer's owner; the two halves
  * of a commit run beside them in one other thread. The lock is taken inside. */
@@ -44,7 +47,7 @@ struct space_big {
 	uint64_t ino;
 	struct omap own;      /* set: in use by the inode's own extents, logical = physical */
 	struct omap extra;    /* counts: in use by other extents */
-	struct omap held, queued, freeing; /* sets, as in struct space */
+	struct omap held, queued, freeing, unshared, unsharing; /* sets, as in struct space */
 	bool dying;           /* was unused when the present commit began */
 };
 
@@ -52,7 +55,11 @@ struct space {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;      /* nothing of a big file is being freed any more */
 	struct omap free, by_size; /* of the packed file: begin -> length; length and begin -> 0 */
-	struct omap held, queued, freeing, extra;
+	struct omap held;         /* handed out, in no extent yet */
+	struct omap queued, freeing;     /* free after the next commit; after the one under way */
+	struct omap unshared, unsharing; /* in use by one extent only, after the same */
+	struct omap extra;        /* counts: extents beyond the first that refer to a place */
+	bool unsettled, settling; /* until the next commit; until the one under way */
 	uint64_t end;             /* the packed file is unused from here on */
 	uint64_t used;            /* bytes of it that extents refer to */
 	uint64_t punching;        /* bytes of it that a commit is punching */
@@ -77,7 +84,7 @@ int space_take(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint6
 	       uint64_t len, bool counting);
 /* … ceases to. */
 int space_drop(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint64_t src,
-	       uint64_t len, bool counting);
+	       uint64_t len);
 /* No second extent refers to any of it. The owner's lock is held (shared is enough). */
 bool space_alone(struct space *s, uint64_t file, uint64_t src, uint64_t len);
 /* No more allocations will come: reserves are given up. */
@@ -88,7 +95,8 @@ void space_settle(struct space *s);
 struct space_use {
 	uint64_t src, len;
 };
-int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t file_size);
+int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t file_size,
+		  bool unsettled);
 
 /* Called before a commit's first sync: what is queued now will be covered by it. */
 void space_commit_begin(struct space *s);

@@ -41,12 +41,15 @@ static bool is_unused(const struct space_big *b)
 void space_commit_begin(struct space *s)
 {
 	lock(s);
+	s->settling = s->unsettled;
 	move_all(&s->queued, &s->freeing);
+	move_all(&s->unshared, &s->unsharing);
 	struct u64map_slot *slot;
 	for (size_t i = 0; (slot = u64map_next(&s->big, &i));) {
 		struct space_big *b = slot->value;
 		b->dying = is_unused(b);
 		move_all(&b->queued, &b->freeing);
+		move_all(&b->unshared, &b->unsharing);
 	}
 	unlock(s);
 }
@@ -133,9 +136,12 @@ void space_commit_end(struct space *s, const struct space_host *host)
 	struct u64map_slot *slot;
 	for (size_t i = 0; list && (slot = u64map_next(&s->big, &i));) {
 		struct space_big *b = slot->value;
+		omap_clear(&b->unsharing);
 		if (b->dying || b->freeing.root)
 			list[n++] = b;
 	}
+	omap_clear(&s->unsharing);
+	s->unsettled = s->unsettled && !s->settling;
 	for (size_t i = 0; i < n; i++)
 		free_big(s, list[i], host);
 	unlock(s);
@@ -167,7 +173,8 @@ static int by_src(const void *a, const void *b)
 	return (x->src > y->src) - (x->src < y->src);
 }
 
-int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t file_size)
+int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t file_size,
+		  bool unsettled)
 {
 	uint64_t covered = 0; /* everything below is decided */
 	int r = 0;
@@ -193,6 +200,7 @@ int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t fi
 	if (r == 0 && size > covered)
 		r = ranges_add(&s->queued, covered, size - covered);
 	s->end = size > covered ? size : covered;
+	s->unsettled = unsettled;
 	unlock(s);
 	return r;
 }
@@ -220,14 +228,16 @@ int space_each_file(struct space *s, int (*fn)(void *ctx, uint64_t file), void *
 static size_t big_memory(const struct space_big *b)
 {
 	return sizeof(*b) + omap_bytes(&b->own) + omap_bytes(&b->extra) + omap_bytes(&b->held) +
-	       omap_bytes(&b->queued) + omap_bytes(&b->freeing);
+	       omap_bytes(&b->queued) + omap_bytes(&b->freeing) + omap_bytes(&b->unshared) +
+	       omap_bytes(&b->unsharing);
 }
 
 size_t space_memory(struct space *s)
 {
 	lock(s);
 	size_t sum = omap_bytes(&s->free) + omap_bytes(&s->by_size) + omap_bytes(&s->held) +
-		     omap_bytes(&s->queued) + omap_bytes(&s->freeing) + omap_bytes(&s->extra);
+		     omap_bytes(&s->queued) + omap_bytes(&s->freeing) + omap_bytes(&s->extra) +
+		     omap_bytes(&s->unshared) + omap_bytes(&s->unsharing);
 	sum += s->streams ? SPACE_STREAMS * sizeof(*s->streams) : 0;
 	sum += s->big.cap * sizeof(*s->big.slots);
 	struct u64map_slot *slot;
