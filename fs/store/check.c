@@ -9,7 +9,8 @@
 #include "fs/base/cleanup.h"
 #include "fs/store/internal.h"
 
-/* A whole record: where it starts, and the front of its digest (for a quick comparison, and for finding copies). */
+/* A whole record: where it starts, and the front of its digest, by which an entry of the index
+ * is compared and copies are found. */
 struct seen {
 	uint32_t unit; /* offset in units of PACK_ALIGN */
 	uint32_t tag;
@@ -89,9 +90,11 @@ static int check_indexed(struct check *c, const struct pack_entry *e)
 	bool here = r > 0 && p.pack == c->now->id && p.off == e->off;
 	if (r > 0 && !(here && p.damaged))
 		return 0;
-	struct offer o = { &e->digest,
-			   { .pack = c->now->id, .off = e->off, .raw = e->raw, .stored = e->stored },
-			   false };
+	struct offer o = {
+		&e->digest,
+		{ .pack = c->now->id, .off = e->off, .raw = e->raw, .stored = e->stored },
+		false
+	};
 	if (c->repair) {
 		r = store_index_write(s, offer_txn, &o);
 		if (r < 0)
@@ -114,7 +117,8 @@ static int check_record(struct check *c, const struct pack_record *r, uint64_t o
 	hash_sha256(&d, c->raw, r->raw);
 	if (e < 0 || !digest_equal(&d, &r->digest)) {
 		fault(c, true, off, &r->digest,
-		      e < 0 ? "its content can't be unpacked" : "its content has another hash", false);
+		      e < 0 ? "its content can't be unpacked" : "its content has another hash",
+		      false);
 		return 0;
 	}
 	struct seen seen = { (uint32_t)(off / PACK_ALIGN), tag_of(&r->digest) };
@@ -198,13 +202,16 @@ static int check_scanned(struct check *c, int fd, uint64_t size, bool locked, bo
 	int k;
 	while (r == 0 && (k = pack_scan_next(&sc, &rec, &off, &len, &stored)) != PACK_SCAN_END) {
 		struct digest d;
-		if (k == PACK_SCAN_RECORD && rec.kind == PACK_OBJECT)
+		if (k == PACK_SCAN_DAMAGE) {
+			torn = torn ? torn : off;
+		} else if (rec.kind == PACK_OBJECT) {
+			/* An object behind it: it was no torn end. */
+			if (torn)
+				fault(c, true, torn, damaged_object(c, fd, torn, &d) ? &d : NULL,
+				      "a record is damaged", false);
+			torn = 0;
 			r = check_record(c, &rec, off, stored);
-		else if (k == PACK_SCAN_DAMAGE && off + len < size)
-			fault(c, true, off, damaged_object(c, fd, off, &d) ? &d : NULL,
-			      "a record is damaged", false);
-		else if (k == PACK_SCAN_DAMAGE)
-			torn = off;
+		}
 	}
 	uint64_t end = sc.objects;
 	bool cuttable = c->repair && locked && !sc.unreadable;
@@ -345,9 +352,9 @@ static int check_entry(void *ctx, const struct digest *d, const struct place *p)
 			return buf_error(&c->gone);
 	}
 	fault(c, false, 0, d,
-	      !p->pack ? "its entry in the index is damaged" :
-	      !ps      ? "its pack is missing" :
-			 "the index says it is where no whole record is",
+	      !p->pack ? "its entry in the index is damaged"
+	      : !ps    ? "its pack is missing"
+		       : "the index says it is where no whole record is",
 	      c->repair);
 	return 0;
 }

@@ -41,7 +41,7 @@ static size_t leading_zeros(const uint8_t *p, size_t n)
 }
 
 /* Where the first run of CHUNK_ZEROS zeros starts, exactly, or `limit`. Such a run holds 15
- * whole blocks at least, however it lies; in other content a block is dismissed by its first byte. */
+ * whole blocks at least, however it lies; other blocks are dismissed by their first byte. */
 static size_t find_zeros(const uint8_t *p, size_t n, size_t limit)
 {
 	size_t blocks = 0;

@@ -24,7 +24,8 @@ enum {
 
 /* Length (>= 1) of the first piece of p[0..n), n >= 1. n must be CHUNK_LOOK at least unless
  * nothing follows. *zero tells whether it is all zeros; it comes in true when the piece
- * before was zeros, so that their run goes on, however short the rest. A zero piece may be longer than CHUNK_MAX. */
+ * before was zeros, so that their run goes on, however short the rest. A zero piece may be
+ * longer than CHUNK_MAX. */
 size_t chunk_next(const uint8_t *p, size_t n, bool *zero);
 
 bool chunk_is_zero(const uint8_t *p, size_t n);

@@ -53,8 +53,7 @@ static bool looks_random(struct codec *c, const uint8_t *raw, size_t len)
 	uint8_t out[SAMPLE];
 	for (size_t i = 0; i < SAMPLES; i++) {
 		const uint8_t *p = raw + (len - SAMPLE) / (SAMPLES - 1) * i;
-		if (!ZSTD_isError(
-			    ZSTD_compressCCtx(c->c, out, worth(SAMPLE), p, SAMPLE, 1)))
+		if (!ZSTD_isError(ZSTD_compressCCtx(c->c, out, worth(SAMPLE), p, SAMPLE, 1)))
 			return false;
 	}
 	return true;

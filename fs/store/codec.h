@@ -12,8 +12,8 @@ struct codec; /* the contexts of zstd, which are costly to make and are kept */
 struct codec *codec_new(int level); /* NULL: out of memory; level 0: 3 */
 void codec_free(struct codec *c);   /* NULL allowed */
 
-/* Stores `len` bytes into out, which has room for as many; tells the codec and the stored size. Never fails: what
- * zstd can't make smaller by a sixteenth is stored raw. */
+/* Stores `len` bytes into out, which has room for as many; tells the codec and the stored
+ * size. Never fails: what zstd can't make smaller by a sixteenth is stored raw. */
 void codec_store(struct codec *c, const void *raw, size_t len, uint8_t *out, uint32_t *stored,
 		 uint8_t *codec);
 /* 0, or -EBADMSG unless the stored bytes give exactly `raw_len` bytes. */

@@ -96,8 +96,8 @@ void files_sweep(struct store *s, bool all)
 		for (size_t i = 0; !again && (slot = u64map_next(&s->files.by_id, &i));) {
 			struct pack_file *f = slot->value;
 			struct stat st;
-			if (f->users || (!all && s->io->fstat(s->io->ctx, f->fd, &st) == 0 &&
-					 st.st_nlink > 0))
+			if (f->users ||
+			    (!all && s->io->fstat(s->io->ctx, f->fd, &st) == 0 && st.st_nlink > 0))
 				continue;
 			file_close(s, f);
 			again = true; /* the map has changed under the walk */

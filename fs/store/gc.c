@@ -350,8 +350,7 @@ static int doom_txn(struct index_txn *t, void *ctx)
 		struct place p;
 		int r = index_txn_get(t, &job->d[i], &p);
 		if (r > 0 && p.pack == job->v->id)
-			r = is_marked(job->gc, &job->d[i]) ? -EEXIST :
-							     index_txn_del(t, &job->d[i]);
+			r = is_marked(job->gc, &job->d[i]) ? -EEXIST : index_txn_del(t, &job->d[i]);
 		if (r < 0)
 			return r;
 	}
@@ -458,9 +457,9 @@ int gc_lock(struct store *s, struct err *err)
 	if (fd < 0)
 		return err_sys(err, -errno, "lock the store");
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ?
-			       err_set(err, -EBUSY, "a gc or check of the store is running") :
-			       err_sys(err, -errno, "lock the store");
+		return errno == EWOULDBLOCK
+			       ? err_set(err, -EBUSY, "a gc or check of the store is running")
+			       : err_sys(err, -errno, "lock the store");
 	return steal_fd(&fd);
 }
 

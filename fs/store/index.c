@@ -23,6 +23,8 @@ enum {
 	OPEN_TRIES = 50,      /* LMDB may fail while another process opens or closes */
 	HASH_STEP = 1 << 20,
 };
+/* More than any index needs (some 700 million objects); one that wants it is damaged. */
+#define MAP_MAX ((size_t)64 << 30)
 
 /* What the functions of a transaction give when the map is full: index_write makes it larger,
  * so no caller of it sees this. A full disk is -ENOSPC. */
@@ -351,8 +353,10 @@ static int remap(struct index *ix, bool twice, bool reopen)
 		MDB_envinfo info;
 		size_t size = 0;
 		r = from_mdb(mdb_env_info(ix->env, &info));
-		if (twice && r == 0 && __builtin_mul_overflow(info.me_mapsize, 2, &size))
-			r = -ENOSPC;
+		if (twice && r == 0) {
+			size = info.me_mapsize * 2;
+			r = size <= MAP_MAX ? 0 : -EBADMSG;
+		}
 		if (r == 0)
 			r = from_mdb(mdb_env_set_mapsize(ix->env, size));
 		if (r == 0)
@@ -533,8 +537,8 @@ static int each_read(struct index *ix, const struct digest *after, struct each_e
 				break;
 			}
 			memcpy(e[*n].digest.b, k.mv_data, k.mv_size);
-			if (index_entry_decode(&e[*n].place, &e[*n].digest, v.mv_data,
-					       v.mv_size) < 0)
+			if (index_entry_decode(&e[*n].place, &e[*n].digest, v.mv_data, v.mv_size) <
+			    0)
 				e[*n].place = (struct place){ 0 };
 			++*n;
 		}
@@ -544,8 +548,8 @@ static int each_read(struct index *ix, const struct digest *after, struct each_e
 	return rc == MDB_NOTFOUND ? 0 : from_mdb(rc);
 }
 
-int index_each(struct index *ix, int (*fn)(void *ctx, const struct digest *d,
-					   const struct place *p), void *ctx)
+int index_each(struct index *ix,
+	       int (*fn)(void *ctx, const struct digest *d, const struct place *p), void *ctx)
 {
 	auto_free struct each_entry *e = calloc(EACH_BATCH, sizeof(*e));
 	if (!e)
@@ -685,6 +689,37 @@ static int verify_db(MDB_txn *txn, MDB_dbi dbi, size_t key_len, size_t value_len
 	return rc == MDB_NOTFOUND && n == st.ms_entries ? 0 : -EBADMSG;
 }
 
+/* LMDB's own list of free pages (database 0): a transaction's number, and an array of page
+ * numbers, highest first, with their count in front. */
+static int verify_free(MDB_env *env, MDB_txn *txn)
+{
+	MDB_envinfo info;
+	MDB_cursor *cur;
+	if (mdb_env_info(env, &info) || mdb_cursor_open(txn, 0, &cur))
+		return -EBADMSG;
+	MDB_val k, v;
+	int rc;
+	while ((rc = mdb_cursor_get(cur, &k, &v, MDB_NEXT)) == 0) {
+		size_t n, page, above = info.me_last_pgno + 1;
+		if (k.mv_size != sizeof(size_t) || v.mv_size < sizeof(n))
+			break;
+		memcpy(&n, v.mv_data, sizeof(n));
+		if (n > v.mv_size / sizeof(n) - 1)
+			break;
+		size_t i = 0;
+		for (; i < n; i++) {
+			memcpy(&page, (uint8_t *)v.mv_data + (i + 1) * sizeof(page), sizeof(page));
+			if (page < 2 || page >= above)
+				break;
+			above = page;
+		}
+		if (i < n)
+			break;
+	}
+	mdb_cursor_close(cur);
+	return rc == MDB_NOTFOUND ? 0 : -EBADMSG;
+}
+
 int index_verify(struct index *ix)
 {
 	MDB_txn *txn;
@@ -694,6 +729,8 @@ int index_verify(struct index *ix)
 	r = verify_db(txn, ix->objects, sizeof(struct digest), INDEX_ENTRY_BYTES);
 	if (r == 0)
 		r = verify_db(txn, ix->packs, 8, INDEX_ROW_BYTES);
+	if (r == 0)
+		r = verify_free(ix->env, txn);
 	read_end(ix, txn);
 	return r;
 }

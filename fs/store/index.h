@@ -42,11 +42,11 @@ enum {
 
 struct pack_row {
 	uint64_t id;
-	uint64_t indexed;   /* every whole record below this offset has been seen */
-	uint64_t synced;    /* the file is durable up to here */
-	uint64_t records;   /* objects seen in it, with their sizes */
+	uint64_t indexed;     /* every whole record below this offset has been seen */
+	uint64_t synced;      /* the file is durable up to here */
+	uint64_t records;     /* objects seen in it, with their sizes */
 	uint64_t raw, stored; /* `stored` counts whole records, heads included */
-	uint32_t flags;     /* ROW_* */
+	uint32_t flags;       /* ROW_* */
 };
 
 struct index;
@@ -67,8 +67,8 @@ int index_rows(struct index *ix, struct pack_row **rows, size_t *n);
 /* Calls fn for every entry in the order of digests, outside of any transaction (changes made
  * meanwhile may be seen or not). A result other than 0 ends it and is returned.
  * A damaged entry is given with pack 0. */
-int index_each(struct index *ix, int (*fn)(void *ctx, const struct digest *d,
-					   const struct place *p), void *ctx);
+int index_each(struct index *ix,
+	       int (*fn)(void *ctx, const struct digest *d, const struct place *p), void *ctx);
 int index_count(struct index *ix, uint64_t *objects);
 
 /* One write transaction: all that fn does happens, or nothing. fn is called again when the
@@ -77,7 +77,7 @@ struct index_txn;
 int index_write(struct index *ix, int (*fn)(struct index_txn *t, void *ctx), void *ctx);
 int index_txn_get(struct index_txn *t, const struct digest *d, struct place *p);
 int index_txn_put(struct index_txn *t, const struct digest *d, const struct place *p);
-int index_txn_del(struct index_txn *t, const struct digest *d); /* absent is fine */
+int index_txn_del(struct index_txn *t, const struct digest *d);            /* absent is fine */
 int index_txn_row(struct index_txn *t, uint64_t id, struct pack_row *row); /* 1, 0, -errno */
 int index_txn_row_put(struct index_txn *t, const struct pack_row *row);
 int index_txn_row_del(struct index_txn *t, uint64_t id);

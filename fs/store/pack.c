@@ -261,8 +261,8 @@ static int end_read(const struct io *io, int fd, uint64_t id, uint64_t size, uin
 	return 0;
 }
 
-int pack_toc_read(const struct io *io, int fd, uint64_t id, uint64_t size,
-		  struct pack_entry **out, size_t *n)
+int pack_toc_read(const struct io *io, int fd, uint64_t id, uint64_t size, struct pack_entry **out,
+		  size_t *n)
 {
 	uint64_t toc = 0, count = 0;
 	int r = end_read(io, fd, id, size, &toc, &count);
@@ -395,8 +395,7 @@ static uint64_t next_record(struct pack_scan *s, uint64_t claim)
 		const uint8_t *p = window(s, off, PACK_HEAD_BYTES, &have);
 		if (have < PACK_HEAD_BYTES || s->work > SCAN_WORK_MAX)
 			break;
-		if (le_get32(p + R_MAGIC) == RECORD_MAGIC &&
-		    try_record(s, off, &r, &bytes, NULL))
+		if (le_get32(p + R_MAGIC) == RECORD_MAGIC && try_record(s, off, &r, &bytes, NULL))
 			return off;
 	}
 	return s->end;

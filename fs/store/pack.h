@@ -2,10 +2,10 @@
  *
  * A pack is a header and then records, each aligned to 8 bytes. A record names itself
  * (digest, sizes, codec) and proves itself: its XXH3 is seeded by the pack's id and the
- * record's own offset, so a record is valid in one place only. Whatever is copied elsewhere, left behind
- * by an earlier use of the disk or forged inside the content of another
- * object (ids are random and secret) is no record. A pack that is full is sealed by a
- * table of contents, whose last record lies at the very end. fs/FORMAT.md has every byte.
+ * record's own offset, so a record is valid in one place only. Whatever is copied elsewhere,
+ * left behind by an earlier use of the disk or forged inside the content of another object
+ * (ids are random and secret) is no record. A pack that is full is sealed by a table of
+ * contents, whose last record lies at the very end. fs/FORMAT.md has every byte.
  *
  * Decoders here are pure and total. All functions are safe from any thread; a
  * struct pack_scan is used by one at a time. */
@@ -51,7 +51,8 @@ struct pack_entry {
 /* Bytes that a record with so many stored bytes takes in the file. */
 static inline uint64_t pack_record_bytes(uint32_t stored)
 {
-	return PACK_HEAD_BYTES + (((uint64_t)stored + PACK_ALIGN - 1) & ~(uint64_t)(PACK_ALIGN - 1));
+	return PACK_HEAD_BYTES +
+	       (((uint64_t)stored + PACK_ALIGN - 1) & ~(uint64_t)(PACK_ALIGN - 1));
 }
 
 /* "<16 hex digits>.pack" and back: 0 or -EINVAL. An id is never 0. */
@@ -62,8 +63,8 @@ void pack_header_encode(uint8_t out[PACK_HEADER_BYTES], uint64_t id);
 /* 0; -EBADMSG: damaged or another pack's; -EPROTONOSUPPORT: whole, and of an unknown version. */
 int pack_header_decode(const uint8_t in[PACK_HEADER_BYTES], uint64_t id);
 
-/* Fills in a record around its stored bytes, which are at p + PACK_HEAD_BYTES already, all but
- * the checksum; p has pack_record_bytes(r->stored) bytes. */
+/* Fills in a record around its stored bytes, which are at p + PACK_HEAD_BYTES already, all
+ * but the checksum; p has pack_record_bytes(r->stored) bytes. */
 void pack_record_encode(uint8_t *p, const struct pack_record *r);
 /* Makes the record valid at this place. */
 void pack_record_place(uint8_t *p, size_t len, uint64_t id, uint64_t off);
@@ -87,8 +88,8 @@ int pack_toc_write(const struct io *io, int fd, uint64_t id, uint64_t off,
 		   const struct pack_entry *e, size_t n, uint64_t *size);
 /* The table of a sealed pack of `size` bytes; the caller frees *out. -ENODATA: it has no
  * valid end; -EBADMSG: it has one, and the table is damaged; -ENOMEM, -errno. */
-int pack_toc_read(const struct io *io, int fd, uint64_t id, uint64_t size,
-		  struct pack_entry **out, size_t *n);
+int pack_toc_read(const struct io *io, int fd, uint64_t id, uint64_t size, struct pack_entry **out,
+		  size_t *n);
 
 /* ---- reading a pack record by record ---- */
 

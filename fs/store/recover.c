@@ -37,8 +37,8 @@ struct state {
 	uint8_t boot[BOOT_ID_BYTES];
 	bool closed;
 	/* Of a closed index: */
-	uint64_t used, hash;       /* index_hash */
-	uint64_t size, mtime_ns;   /* of data.mdb */
+	uint64_t used, hash;     /* index_hash */
+	uint64_t size, mtime_ns; /* of data.mdb */
 };
 
 /* ---- the state file ---- */
@@ -213,8 +213,8 @@ static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *r
 		if (k == PACK_SCAN_RECORD && rec.kind == PACK_OBJECT)
 			buf_add(&b, &e, sizeof(e));
 		if (b.len >= ADD_BATCH * sizeof(e)) {
-			r = add_entries(s, (struct pack_entry *)(void *)b.data,
-					b.len / sizeof(e), row);
+			r = add_entries(s, (struct pack_entry *)(void *)b.data, b.len / sizeof(e),
+					row);
 			buf_reset(&b);
 		}
 	}
@@ -435,7 +435,7 @@ int recover_open(struct store *s, bool alone, struct err *err)
 	if (r < 0)
 		return r;
 	r = recover_catch_up(s, err);
-	return r == -EBADMSG && alone && !s->dirty ? rebuild(s, err) : r;
+	return r == -EBADMSG && alone ? rebuild(s, err) : r;
 }
 
 /* Syncs the packs that are indexed further than they are known to be durable. */

@@ -268,8 +268,7 @@ static int rely_on(struct store_session *ss, const struct digest *d)
 		/* It was pending a moment ago, and its pack was let go of since: then the
 		 * index has it. */
 		return store_locate(s, d, &p, &row, &pending) == 1 && !pending &&
-		       place_end(&p) <= row.synced && !p.damaged &&
-		       !(row.flags & ROW_UNUSABLE);
+		       place_end(&p) <= row.synced && !p.damaged && !(row.flags & ROW_UNUSABLE);
 	if (r == -ENOENT)
 		return 0;
 	return r < 0 ? r : 1;
@@ -395,8 +394,8 @@ int store_sync(struct store_session *ss, struct err *err)
 
 /* ---- content of any size ---- */
 
-static int put_piece(struct store_session *ss, const uint8_t *p, size_t len, uint64_t off, bool zero,
-		     const struct store_content *c, struct err *err)
+static int put_piece(struct store_session *ss, const uint8_t *p, size_t len, uint64_t off,
+		     bool zero, const struct store_content *c, struct err *err)
 {
 	if (zero)
 		return c->emit(c->ctx, off, (uint32_t)len, NULL, err);

@@ -70,9 +70,9 @@ static int open_folders(struct store *s, const char *dir, bool create, struct er
 	struct {
 		const char *name;
 		int *fd;
-	} folders[] = {
-		{ "packs", &s->packs_fd }, { "sessions", &s->sessions_fd }, { "index", &s->index_fd }
-	};
+	} folders[] = { { "packs", &s->packs_fd },
+			{ "sessions", &s->sessions_fd },
+			{ "index", &s->index_fd } };
 	for (size_t i = 0; i < 3; i++) {
 		/* The folders are made again where only they are missing: packs alone are data. */
 		r = open_dir(s, s->dirfd, folders[i].name, create || i > 0, folders[i].fd, err);

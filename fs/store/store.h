@@ -32,12 +32,12 @@ enum {
 };
 
 struct store_options {
-	const struct io *io;  /* NULL: io_host */
-	bool create;          /* make the folders when absent */
-	bool read_only;       /* no session can begin */
-	size_t cache_bytes;   /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
-	uint64_t pack_bytes;  /* a pack is closed at this size; 0: 256 MiB */
-	int zstd_level;       /* 0: 3 */
+	const struct io *io;      /* NULL: io_host */
+	bool create;              /* make the folders when absent */
+	bool read_only;           /* no session can begin */
+	size_t cache_bytes;       /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
+	uint64_t pack_bytes;      /* a pack is closed at this size; 0: 256 MiB */
+	int zstd_level;           /* 0: 3 */
 	const char *boot_id_file; /* for tests; NULL: the kernel's */
 };
 
@@ -102,7 +102,7 @@ int store_gc_mark(struct store_gc *gc, const struct digest *d); /* any thread; 0
  * damaged records are left out of the index (the pack keeps them); nothing whole is dropped.
  * Returns the number of faults found, or -errno. */
 struct store_fault {
-	const char *pack;          /* file name, or NULL for the index */
+	const char *pack; /* file name, or NULL for the index */
 	uint64_t offset;
 	const struct digest *object; /* NULL: unknown */
 	const char *what;

@@ -227,8 +227,7 @@ static struct wpack *take_any(struct store *s, uint64_t more)
 	struct wpack *found = NULL;
 	for (size_t i = 0; i < n && !found && s->w.nfull < FULL_MAX; i++) {
 		struct wpack *w;
-		if (rows[i].flags & (ROW_SEALED | ROW_UNUSABLE) ||
-		    take_over(s, rows[i].id, &w) < 0)
+		if (rows[i].flags & (ROW_SEALED | ROW_UNUSABLE) || take_over(s, rows[i].id, &w) < 0)
 			continue;
 		if (has_room(s, w, more)) {
 			found = w;
