@@ -22,7 +22,8 @@ bool extents_same_source(const struct extent *a, const struct extent *b)
 	case EXTENT_OBJECT:
 		return aligned && digest_equal(&a->object, &b->object);
 	case EXTENT_IMAGE:
-		return aligned && a->image_ino == b->image_ino && digest_equal(&a->image, &b->image);
+		return aligned && a->image_ino == b->image_ino &&
+		       digest_equal(&a->image, &b->image);
 	}
 	return false;
 }
@@ -98,8 +99,8 @@ static int insert(struct omap *m, const struct extent *e, struct extents_edit *e
 	return r;
 }
 
-static int tell_gone(const struct extent *old, uint64_t from, uint64_t to,
-		     const struct extent *put, struct extents_edit *edit)
+static int tell_gone(const struct extent *old, uint64_t from, uint64_t to, const struct extent *put,
+		     struct extents_edit *edit)
 {
 	if (!edit->gone || (put && extents_same_source(old, put)))
 		return 0;

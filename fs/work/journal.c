@@ -14,7 +14,7 @@ enum {
 	FRAME_BODY_CHECK_AT = 48,
 	FRAME_CHECK_AT = 56,
 	SECTOR = 512,
-	PAGE = 4096,         /* what is read alone where a window can't be read whole */
+	PAGE = 4096, /* what is read alone where a window can't be read whole */
 	WINDOW = 1 << 20,
 };
 
@@ -97,7 +97,10 @@ int journal_walk_init(struct journal_walk *w, const struct io *io, int fd, uint6
 	int r = io->fstat(io->ctx, fd, &st);
 	if (r < 0)
 		return r;
-	*w = (struct journal_walk){ .io = io, .fd = fd, .salt = salt, .pos = JOURNAL_HEAD,
+	*w = (struct journal_walk){ .io = io,
+				    .fd = fd,
+				    .salt = salt,
+				    .pos = JOURNAL_HEAD,
 				    .gap_at = JOURNAL_HEAD,
 				    .size = st.st_size < 0 ? 0 : (uint64_t)st.st_size };
 	return 0;

@@ -15,10 +15,10 @@
 #include "fs/work/stack.h"
 
 enum {
-	JOURNAL_HEAD = 4096,      /* bytes of the header; frames follow */
+	JOURNAL_HEAD = 4096, /* bytes of the header; frames follow */
 	JOURNAL_VERSION = 1,
-	FRAME_HEAD = 64,          /* bytes of a frame before its body */
-	FRAME_ALIGN = 8,          /* frames begin at multiples of it */
+	FRAME_HEAD = 64,              /* bytes of a frame before its body */
+	FRAME_ALIGN = 8,              /* frames begin at multiples of it */
 	JOURNAL_FRAME_MAX = 64 << 20, /* bytes of a body: bounds what a reader must hold at once */
 	BOOT_ID_BYTES = 16,
 };
@@ -79,12 +79,12 @@ struct journal_walk {
 	uint64_t pos;         /* where the next frame is expected */
 	uint64_t last;        /* number of the last frame met */
 	enum journal_gap gap; /* what lay before the frame just returned, or before the end */
-	uint64_t gap_at;      /* where it begins: what counts as the journal's end if no frame follows */
-	bool unreadable;      /* the gap holds bytes that the disk would not give */
-	bool torn;            /* the gap begins with a header (or a part of one) of a frame that the
+	uint64_t gap_at; /* where it begins: what counts as the journal's end if no frame follows */
+	bool unreadable; /* the gap holds bytes that the disk would not give */
+	bool torn;       /* the gap begins with a header (or a part of one) of a frame that the
 	                         file's end cuts */
-	bool blank;           /* the gap begins with zeros, as a failed write leaves it */
-	uint8_t *buf;         /* a window on the file */
+	bool blank;      /* the gap begins with zeros, as a failed write leaves it */
+	uint8_t *buf;    /* a window on the file */
 	uint64_t buf_off;
 	size_t buf_len, buf_cap;
 	size_t bad_from, bad_to; /* the unreadable part of the window */

@@ -168,20 +168,20 @@ struct void_range {
 struct commit_point {
 	uint64_t upto, end; /* what it covers; where it ends in the file */
 	uint64_t ino;
-	bool suspect;       /* something before it, since the one before, may never have been written */
+	bool suspect; /* something before it, since the one before, may never have been written */
 };
 
 /* What the first walk over a journal finds out: which frames count. */
 struct scan {
 	struct commit_point last, before; /* the last two commits */
-	bool hole;               /* since the last one */
-	uint8_t boot[BOOT_ID_BYTES]; /* which wrote the end of the journal */
+	bool hole;                        /* since the last one */
+	uint8_t boot[BOOT_ID_BYTES];      /* which wrote the end of the journal */
 	struct void_range *voids;
 	size_t nvoids;
-	uint64_t ops;            /* frames that a commit must cover */
-	uint64_t limit;          /* frames beyond it don't count */
-	uint64_t end;            /* the journal goes on here */
-	uint64_t seq, last_ino;  /* of the last frame seen */
+	uint64_t ops;           /* frames that a commit must cover */
+	uint64_t limit;         /* frames beyond it don't count */
+	uint64_t end;           /* the journal goes on here */
+	uint64_t seq, last_ino; /* of the last frame seen */
 	bool other_boot, cut, lost_tail;
 };
 
@@ -219,7 +219,8 @@ static int scan_frame(struct scan *sc, const struct journal_walk *w, const struc
 		return 0;
 	sc->before = sc->last;
 	/* A reset says again what an older commit said; all before it was durable. */
-	sc->last = (struct commit_point){ upto, f->end, f->ino, sc->hole && f->kind == FRAME_COMMIT };
+	sc->last = (struct commit_point){ upto, f->end, f->ino,
+					  sc->hole && f->kind == FRAME_COMMIT };
 	sc->hole = false;
 	if (f->kind != FRAME_RESET || f->len < 8 + BOOT_ID_BYTES)
 		return 0;
@@ -269,8 +270,8 @@ static void note_missing(struct layer *l, const struct scan *sc, const struct jo
 	layer_mark_damaged(l, f->prev_ino);
 }
 
-static int replay_frame(struct layer *l, const struct journal_frame *f,
-			struct layer_apply *how, uint64_t *damaged)
+static int replay_frame(struct layer *l, const struct journal_frame *f, struct layer_apply *how,
+			uint64_t *damaged)
 {
 	int r = f->body_ok ? 0 : -EBADMSG;
 	if (r == 0 && f->kind == FRAME_OP) {
@@ -361,8 +362,8 @@ static int read_head(struct layer *l, int fd, struct journal_head *head, struct 
 	if (r == 0 && memcmp(head->id.b, l->id.b, LAYER_ID_BYTES) != 0)
 		return err_set(err, -EBADMSG, "%s/journal belongs to another layer", l->dir);
 	if (r == -EPROTONOSUPPORT)
-		return err_set(err, -EBADMSG, "%s/journal has a version that this program doesn't know",
-			       l->dir);
+		return err_set(err, -EBADMSG,
+			       "%s/journal has a version that this program doesn't know", l->dir);
 	if (r < 0)
 		return err_set(err, r, "the header of %s/journal is damaged", l->dir);
 	return 0;

@@ -115,9 +115,8 @@ static int put_content(struct delta_out *o, const struct layer_inode *li)
 {
 	o->ino = li->attr.ino;
 	o->pos = 0;
-	int r = o->sink->content ?
-		o->sink->content(o->sink->ctx, li, emit_extent, o, o->err) :
-		own_extents(o, li);
+	int r = o->sink->content ? o->sink->content(o->sink->ctx, li, emit_extent, o, o->err)
+				 : own_extents(o, li);
 	return r < 0 ? r : put_pending(o);
 }
 
@@ -202,8 +201,7 @@ static int put_dir(struct delta_out *o, uint64_t dir)
 		int r = put_record(o);
 		if (r < 0)
 			return r;
-		d = d->cookie == UINT64_MAX ? NULL :
-					      layer_dirent_ceil(o->l, dir, d->cookie + 1);
+		d = d->cookie == UINT64_MAX ? NULL : layer_dirent_ceil(o->l, dir, d->cookie + 1);
 	}
 	return 0;
 }

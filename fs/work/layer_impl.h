@@ -24,8 +24,8 @@
 #include "fs/work/space.h"
 
 enum {
-	LAYER_FILES_IDLE = 8,  /* big files kept open though nothing of them is dirty */
-	LAYER_FILES_MAX = 64,  /* beyond so many dirty ones, the one used longest ago is synced */
+	LAYER_FILES_IDLE = 8, /* big files kept open though nothing of them is dirty */
+	LAYER_FILES_MAX = 64, /* beyond so many dirty ones, the one used longest ago is synced */
 };
 static const uint64_t LAYER_JOURNAL = UINT64_MAX; /* the journal's number among the files */
 
@@ -34,10 +34,10 @@ struct layer_file {
 	struct layer_file *next;
 	uint64_t number; /* LAYER_JOURNAL, SPACE_PACKED, or a big file's inode */
 	int fd;
-	uint32_t users;  /* it is closed only at 0 */
-	bool dirty;      /* written since the last sync began */
-	bool marked;     /* the sync under way will take it */
-	bool gone;       /* unlinked: closed by its last user */
+	uint32_t users; /* it is closed only at 0 */
+	bool dirty;     /* written since the last sync began */
+	bool marked;    /* the sync under way will take it */
+	bool gone;      /* unlinked: closed by its last user */
 };
 
 struct layer {
@@ -45,9 +45,9 @@ struct layer {
 	const struct io *io;
 	char *dir; /* ROOT/layers/<id>; NULL for a delta */
 	struct layer_id id;
-	bool writable;       /* opened so; false: only commit frames are ever written */
+	bool writable; /* opened so; false: only commit frames are ever written */
 	atomic_bool sealed;
-	_Atomic int broken;  /* the error that every later change answers; 0: none */
+	_Atomic int broken; /* the error that every later change answers; 0: none */
 	_Atomic uint64_t records;
 
 	/* the index */
@@ -58,42 +58,43 @@ struct layer {
 	uint32_t ntags, tag_at, tag_cap; /* a ring, which grows up to LAYER_TAGS */
 	uint64_t *tags;
 	int64_t usage_bytes, usage_inodes;
-	size_t heap;          /* bytes of what the index points to, maps left out */
+	size_t heap; /* bytes of what the index points to, maps left out */
 	uint64_t dirents, extents;
 
 	struct {
 		pthread_mutex_t lock;
 		uint64_t salt;
 		uint8_t boot[BOOT_ID_BYTES]; /* present boot */
-		uint64_t seq;       /* of the last frame */
-		uint64_t last_ino;  /* which that frame is about */
-		uint64_t last_op;   /* of the last frame that a commit must cover */
-		uint64_t end;       /* where the next frame goes */
-		uint64_t allocated; /* bytes of the file known to be preallocated */
-		bool cut;           /* what lies behind `end` must go before anything is written */
-		bool reset;         /* a FRAME_RESET must come first */
+		uint64_t seq;                /* of the last frame */
+		uint64_t last_ino;           /* which that frame is about */
+		uint64_t last_op;            /* of the last frame that a commit must cover */
+		uint64_t end;                /* where the next frame goes */
+		uint64_t allocated;          /* bytes of the file known to be preallocated */
+		bool cut;   /* what lies behind `end` must go before anything is written */
+		bool reset; /* a FRAME_RESET must come first */
 		uint64_t reset_upto;
-		bool no_prealloc;   /* the host's filesystem can't */
-		bool trimmed;       /* sealed, and the preallocated rest given back */
+		bool no_prealloc; /* the host's filesystem can't */
+		bool trimmed;     /* sealed, and the preallocated rest given back */
 	} journal;
 
 	struct {
 		pthread_mutex_t lock;
 		struct layer_file *list;
 		uint32_t count;
-		bool dir_dirty;  /* a file was created since the folder was synced */
-		bool all_dirty;  /* replayed without knowing which files were synced */
+		bool dir_dirty; /* a file was created since the folder was synced */
+		bool all_dirty; /* replayed without knowing which files were synced */
 	} files;
 
 	struct {
 		pthread_mutex_t lock;
 		pthread_cond_t wake;
-		bool running;    /* somebody syncs */
-		bool freeing;    /* somebody frees what the last commit covers */
-		bool created;    /* nothing of the layer is durable yet, its name included */
-		uint64_t begun, done; /* number of the last commit begun, and of the last that succeeded */
+		bool running; /* somebody syncs */
+		bool freeing; /* somebody frees what the last commit covers */
+		bool created; /* nothing of the layer is durable yet, its name included */
+		uint64_t begun,
+			done; /* number of the last commit begun, and of the last that succeeded */
 		uint64_t covered; /* all frames up to this one are durable */
-		int error;       /* of a sync; sticky */
+		int error;        /* of a sync; sticky */
 	} commit;
 
 	struct space space;
@@ -107,7 +108,7 @@ struct layer_drop {
 };
 /* How records are applied, and what is put off until the last of them is. */
 struct layer_apply {
-	bool replay; /* the packed file's space isn't counted yet */
+	bool replay;                     /* the packed file's space isn't counted yet */
 	const struct layer_options *opt; /* replay: whose resolve() finds other layers; a
 	                                    layer that isn't found marks the inode damaged */
 	struct layer_drop *drops;
@@ -115,7 +116,7 @@ struct layer_apply {
 };
 /* Applies a body of records. -EBADMSG (only in a replay): nothing was applied; -ENOMEM: a part was. */
 int layer_apply(struct layer *l, const void *body, size_t len, struct layer_apply *how);
-void layer_apply_done(struct layer_apply *how); /* frees what it holds */
+void layer_apply_done(struct layer_apply *how);         /* frees what it holds */
 void layer_mark_damaged(struct layer *l, uint64_t ino); /* best effort: without memory, not */
 void layer_mark_partial(struct layer *l); /* after a replay: inodes that no record describes */
 void layer_add_tag(struct layer *l, uint64_t tag);

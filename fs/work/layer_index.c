@@ -177,8 +177,7 @@ static int piece_taken(void *ctx, const struct extent *e)
 	struct extent_change *c = ctx;
 	if (e->kind != EXTENT_DATA || e->layer != c->l)
 		return 0;
-	return space_take(&c->l->space, c->ino, e->off, e->file, e->src, e->len,
-			  !c->how->replay);
+	return space_take(&c->l->space, c->ino, e->off, e->file, e->src, e->len, !c->how->replay);
 }
 
 /* A place is let go only when the whole operation is applied: until then a later record of it may
@@ -212,8 +211,12 @@ static int let_go(struct layer *l, struct layer_apply *how)
 	int r = 0;
 	for (size_t i = 0; i < how->ndrops && r == 0; i++) {
 		const struct layer_drop *d = &how->drops[i];
-		struct extent e = { .off = d->off, .len = d->len, .kind = EXTENT_DATA, .layer = l,
-				    .file = d->file, .src = d->src };
+		struct extent e = { .off = d->off,
+				    .len = d->len,
+				    .kind = EXTENT_DATA,
+				    .layer = l,
+				    .file = d->file,
+				    .src = d->src };
 		struct extent_change c = { l, d->ino, how };
 		bool own = d->file == d->ino && d->src == d->off;
 		struct layer_inode *li = own ? find_inode(l, d->ino) : NULL;

@@ -280,8 +280,8 @@ void layer_punch(void *ctx, uint64_t file, uint64_t off, uint64_t len)
 	if (layer_file_get(l, file, LAYER_EXISTING, &f) < 0)
 		return;
 	/* Where the host can't, the room comes back with the layer. */
-	(void)l->io->fallocate(l->io->ctx, f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			       off, len);
+	(void)l->io->fallocate(l->io->ctx, f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off,
+			       len);
 	layer_file_put(l, f);
 }
 

@@ -10,8 +10,9 @@ _Static_assert((int)LAYER_TXN_MAX == (int)JOURNAL_FRAME_MAX, "a txn is a frame")
 
 enum {
 	TXN_ROOM = 1024, /* what most operations need, so that they allocate once */
-	STEP_MIN = 256 * 1024, STEP_MAX = 8 << 20, /* by how much preallocation goes ahead */
-	NODE_BYTES = 640, /* of an ordered map's node, about */
+	STEP_MIN = 256 * 1024,
+	STEP_MAX = 8 << 20, /* by how much preallocation goes ahead */
+	NODE_BYTES = 640,   /* of an ordered map's node, about */
 	NODES_A_RECORD = 8, /* that applying one record allocates at most, about */
 };
 
@@ -169,7 +170,8 @@ static int start_writing(struct layer *l, int fd)
 	}
 	if (!l->journal.reset)
 		return 0;
-	struct journal_frame f = { .kind = FRAME_RESET, .seq = l->journal.seq + 1,
+	struct journal_frame f = { .kind = FRAME_RESET,
+				   .seq = l->journal.seq + 1,
 				   .prev_ino = l->journal.last_ino };
 	auto_buf b = { 0 };
 	if (!buf_room(&b, FRAME_HEAD))
@@ -229,8 +231,8 @@ int layer_append(struct layer *l, struct buf *b, struct journal_frame *f,
  * opened anew.) */
 static int reserve_memory(const struct layer *l, const struct txn *t)
 {
-	size_t n = t->body.len + (size_t)t->records * (sizeof(struct layer_inode) +
-						       NODES_A_RECORD * NODE_BYTES);
+	size_t n = t->body.len +
+		   (size_t)t->records * (sizeof(struct layer_inode) + NODES_A_RECORD * NODE_BYTES);
 	/* The hash maps double when they are three quarters full. */
 	if (l->inodes.count + t->records > l->inodes.cap / 4 * 3)
 		n += (l->inodes.cap + t->records) * 2 * sizeof(*l->inodes.slots);
@@ -270,8 +272,9 @@ static int commit(struct txn *t)
 		r = add_deps(l, t);
 	if (r < 0)
 		return r;
-	struct journal_frame f = { .kind = FRAME_OP, .ino = t->ino, .tag = t->tag,
-				   .records = t->records };
+	struct journal_frame f = {
+		.kind = FRAME_OP, .ino = t->ino, .tag = t->tag, .records = t->records
+	};
 	size_t len = t->body.len - FRAME_HEAD;
 	bool freeing = t->frees && !t->creates;
 	r = layer_append(l, &t->body, &f, freeing ? APPEND_FREEING : APPEND_GROWING);

@@ -41,7 +41,8 @@ int ranges_del(struct omap *m, uint64_t off, uint64_t len, uint64_t *taken)
 				return r;
 		}
 		if (e.key < at)
-			(void)omap_put(m, e.key, num(at - e.key), NULL, NULL); /* replaces: no memory */
+			(void)omap_put(m, e.key, num(at - e.key), NULL,
+				       NULL); /* replaces: no memory */
 		else
 			(void)omap_del(m, e.key, NULL); /* it is there */
 		sum += n;

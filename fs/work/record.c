@@ -6,19 +6,19 @@
 /* What an inode record holds besides number, mode and ctime: its mask. A record is the
  * whole state, so what is left out has the value that the comment says. */
 enum {
-	HAS_OWNER = 1 << 0,  /* else uid and gid are 0 */
-	HAS_NLINK = 1 << 1,  /* else 1 */
-	HAS_RDEV = 1 << 2,   /* else 0 */
-	HAS_GEN = 1 << 3,    /* else 0 */
-	HAS_FLAGS = 1 << 4,  /* else 0 */
-	HAS_SIZE = 1 << 5,   /* else 0 */
-	HAS_BLOCKS = 1 << 6, /* else 0 */
-	HAS_BASE = 1 << 7,   /* else 0 */
-	HAS_MTIME = 1 << 8,  /* else that of ctime */
-	HAS_ATIME = 1 << 9,  /* else that of mtime */
-	HAS_BTIME = 1 << 10, /* else that of ctime */
+	HAS_OWNER = 1 << 0,   /* else uid and gid are 0 */
+	HAS_NLINK = 1 << 1,   /* else 1 */
+	HAS_RDEV = 1 << 2,    /* else 0 */
+	HAS_GEN = 1 << 3,     /* else 0 */
+	HAS_FLAGS = 1 << 4,   /* else 0 */
+	HAS_SIZE = 1 << 5,    /* else 0 */
+	HAS_BLOCKS = 1 << 6,  /* else 0 */
+	HAS_BASE = 1 << 7,    /* else 0 */
+	HAS_MTIME = 1 << 8,   /* else that of ctime */
+	HAS_ATIME = 1 << 9,   /* else that of mtime */
+	HAS_BTIME = 1 << 10,  /* else that of ctime */
 	HAS_PARENT = 1 << 11, /* else parent and parent_cookie are 0 */
-	HAS_OWN = 1 << 12,   /* else own_tag and own_bytes are 0 */
+	HAS_OWN = 1 << 12,    /* else own_tag and own_bytes are 0 */
 	HAS_ALL = (1 << 13) - 1,
 };
 
@@ -219,8 +219,8 @@ void record_target(struct buf *b, uint64_t ino, const char *target, size_t len)
 	buf_add(b, target, len);
 }
 
-void record_xattr(struct buf *b, uint64_t ino, const char *name, size_t name_len,
-		  const void *value, size_t len)
+void record_xattr(struct buf *b, uint64_t ino, const char *name, size_t name_len, const void *value,
+		  size_t len)
 {
 	assert(name_len > 0 && name_len <= 255 && len <= REC_XATTR_VALUE_MAX);
 	begin(b, REC_XATTR, ino);
@@ -274,8 +274,7 @@ void record_extent(struct buf *b, uint64_t ino, const struct extent *e, const st
 
 void record_extent_drop(struct buf *b, uint64_t ino, uint64_t from, uint64_t to)
 {
-	assert(from < to && from % LAYER_BLOCK == 0 &&
-	       (to == UINT64_MAX || to % LAYER_BLOCK == 0));
+	assert(from < to && from % LAYER_BLOCK == 0 && (to == UINT64_MAX || to % LAYER_BLOCK == 0));
 	begin(b, REC_EXTENT_DROP, ino);
 	put_var(b, from);
 	put_var(b, to == UINT64_MAX ? 0 : to);

@@ -21,7 +21,7 @@ enum record_type {
 };
 
 enum {
-	REC_TARGET_MAX = 4095,      /* PATH_MAX without its NUL */
+	REC_TARGET_MAX = 4095,       /* PATH_MAX without its NUL */
 	REC_XATTR_VALUE_MAX = 65536, /* XATTR_SIZE_MAX */
 	REC_INO_BITS = 48,
 };
@@ -29,21 +29,21 @@ enum {
 /* One record. Only the fields of its type are set; pointers are into the input. */
 struct record {
 	enum record_type type;
-	uint64_t ino;       /* of the inode, or the directory */
-	bool flag;          /* DEAD: forget; DIRENT_DEL: whiteout; XATTR_DEL: hide */
-	struct attr attr;   /* INODE */
-	uint64_t base_size; /* INODE */
+	uint64_t ino;           /* of the inode, or the directory */
+	bool flag;              /* DEAD: forget; DIRENT_DEL: whiteout; XATTR_DEL: hide */
+	struct attr attr;       /* INODE */
+	uint64_t base_size;     /* INODE */
 	uint64_t cookie, child; /* DIRENT, DIRENT_DEL */
-	uint8_t dtype;      /* DIRENT */
-	const char *name;   /* DIRENT, XATTR, XATTR_DEL */
+	uint8_t dtype;          /* DIRENT */
+	const char *name;       /* DIRENT, XATTR, XATTR_DEL */
 	size_t name_len;
-	const void *value;  /* TARGET, XATTR */
+	const void *value; /* TARGET, XATTR */
 	size_t value_len;
 	struct extent extent; /* EXTENT; its `layer` is NULL */
 	bool other;           /* EXTENT_DATA: in another layer, `layer_id` */
 	struct layer_id layer_id;
-	uint64_t from, to;      /* EXTENT_DROP */
-	int64_t bytes, inodes;  /* USAGE */
+	uint64_t from, to;     /* EXTENT_DROP */
+	int64_t bytes, inodes; /* USAGE */
 };
 
 void record_inode(struct buf *b, const struct attr *a, uint64_t base_size);
@@ -52,8 +52,8 @@ void record_dirent(struct buf *b, uint64_t dir, uint64_t cookie, const char *nam
 		   uint64_t child, uint8_t type);
 void record_dirent_del(struct buf *b, uint64_t dir, uint64_t cookie, bool whiteout);
 void record_target(struct buf *b, uint64_t ino, const char *target, size_t len);
-void record_xattr(struct buf *b, uint64_t ino, const char *name, size_t name_len,
-		  const void *value, size_t len);
+void record_xattr(struct buf *b, uint64_t ino, const char *name, size_t name_len, const void *value,
+		  size_t len);
 void record_xattr_del(struct buf *b, uint64_t ino, const char *name, size_t name_len, bool hide);
 /* `own`: the layer whose journal it is; a DATA extent of another one names that by its id. */
 void record_extent(struct buf *b, uint64_t ino, const struct extent *e, const struct layer *own);

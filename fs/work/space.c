@@ -191,8 +191,11 @@ static void alloc_packed(struct space *s, uint64_t ino, uint64_t off, uint64_t l
 			*n = len;
 			return;
 		}
-		*st = (struct space_stream){ .ino = ino, .off = off, .src = place,
-					     .end = place + len + ahead, .written = written };
+		*st = (struct space_stream){ .ino = ino,
+					     .off = off,
+					     .src = place,
+					     .end = place + len + ahead,
+					     .written = written };
 	}
 	*src = st->src;
 	*n = len < st->end - st->src ? len : st->end - st->src;

@@ -27,48 +27,49 @@
 #include "fs/work/layer.h"
 
 enum {
-	SPACE_PACKED = 0,         /* number of the packed file */
-	SPACE_PUNCH_MIN = 65536,  /* free ranges from this size on are given back to the host */
-	SPACE_PUNCH_STEP = 64 << 20, /* bytes punched at once: bounds how long an allocation waits */
-	SPACE_STREAMS = 16,       /* inodes that are being appended to, at once */
+	SPACE_PACKED = 0,        /* number of the packed file */
+	SPACE_PUNCH_MIN = 65536, /* free ranges from this size on are given back to the host */
+	SPACE_PUNCH_STEP =
+		64 << 20,   /* bytes punched at once: bounds how long an allocation waits */
+	SPACE_STREAMS = 16, /* inodes that are being appended to, at once */
 };
 
 /* One inode that is being appended to. */
 struct space_stream {
-	uint64_t ino;         /* 0: unused */
-	uint64_t off;         /* where in the file it would go on */
-	uint64_t src, end;    /* the reserve: the place that follows, and where the reserve ends */
-	uint64_t written;     /* bytes that came one behind the other: the next reserve's size */
-	uint64_t tick;        /* of its last use */
+	uint64_t ino;      /* 0: unused */
+	uint64_t off;      /* where in the file it would go on */
+	uint64_t src, end; /* the reserve: the place that follows, and where the reserve ends */
+	uint64_t written;  /* bytes that came one behind the other: the next reserve's size */
+	uint64_t tick;     /* of its last use */
 };
 
 /* The own file of one inode. */
 struct space_big {
 	uint64_t ino;
-	struct omap own;      /* set: in use by the inode's own extents, logical = physical */
-	struct omap extra;    /* counts: in use by other extents */
+	struct omap own;   /* set: in use by the inode's own extents, logical = physical */
+	struct omap extra; /* counts: in use by other extents */
 	struct omap held, queued, freeing, unshared, unsharing; /* sets, as in struct space */
-	bool dying;           /* was unused when the present commit began */
+	bool dying; /* was unused when the present commit began */
 };
 
 struct space {
 	pthread_mutex_t lock;
-	pthread_cond_t idle;      /* nothing of a big file is being freed any more */
+	pthread_cond_t idle;       /* nothing of a big file is being freed any more */
 	struct omap free, by_size; /* of the packed file: begin -> length; length and begin -> 0 */
-	struct omap held;         /* handed out, in no extent yet */
+	struct omap held;          /* handed out, in no extent yet */
 	struct omap queued, freeing;     /* free after the next commit; after the one under way */
 	struct omap unshared, unsharing; /* in use by one extent only, after the same */
-	struct omap extra;        /* counts: extents beyond the first that refer to a place */
-	bool unsettled, settling; /* until the next commit; until the one under way */
-	uint64_t end;             /* the packed file is unused from here on */
-	uint64_t used;            /* bytes of it that extents refer to */
-	uint64_t punching;        /* bytes of it that a commit is punching */
-	uint64_t big_used;        /* bytes of big files that are in use by their own inodes */
-	struct u64map big;        /* inode -> struct space_big */
+	struct omap extra;            /* counts: extents beyond the first that refer to a place */
+	bool unsettled, settling;     /* until the next commit; until the one under way */
+	uint64_t end;                 /* the packed file is unused from here on */
+	uint64_t used;                /* bytes of it that extents refer to */
+	uint64_t punching;            /* bytes of it that a commit is punching */
+	uint64_t big_used;            /* bytes of big files that are in use by their own inodes */
+	struct u64map big;            /* inode -> struct space_big */
 	struct space_stream *streams; /* SPACE_STREAMS of them, or NULL */
 	uint64_t tick;
 	uint64_t busy_file, busy_off, busy_len; /* being punched (or unlinked: all of it) */
-	_Atomic uint64_t epoch;   /* layer_epoch */
+	_Atomic uint64_t epoch;                 /* layer_epoch */
 };
 
 void space_init(struct space *s);

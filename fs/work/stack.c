@@ -9,7 +9,7 @@ static const uint8_t magic[8] = { 'B', 'o', 'u', 'g', 'h', 'S', 't', 'k' };
 
 enum {
 	VERSION = 1,
-	CHECK = 8,       /* bytes of XXH3 at the end */
+	CHECK = 8, /* bytes of XXH3 at the end */
 	LAYER_MIN = LAYER_ID_BYTES + 1 + 4,
 };
 

@@ -83,14 +83,16 @@ static inline void kit_dump_inode(const struct layer *l, const struct layer_inod
 				  struct buf *out)
 {
 	const struct attr *a = &li->attr;
-	buf_printf(out, "inode %llu%s%s mode %o uid %u gid %u nlink %u rdev %u gen %u flags %u "
-			"size %llu blocks %llu base %llu\n",
+	buf_printf(out,
+		   "inode %llu%s%s mode %o uid %u gid %u nlink %u rdev %u gen %u flags %u "
+		   "size %llu blocks %llu base %llu\n",
 		   (unsigned long long)a->ino, li->dead ? " dead" : "",
 		   li->damaged ? " damaged" : "", a->mode, a->uid, a->gid, a->nlink, a->rdev,
 		   a->gen, a->flags, (unsigned long long)a->size, (unsigned long long)a->blocks,
 		   (unsigned long long)li->base_size);
-	buf_printf(out, "  a %lld.%09ld m %lld.%09ld c %lld.%09ld b %lld.%09ld parent %llu@%llx "
-			"own %llx:%llu\n",
+	buf_printf(out,
+		   "  a %lld.%09ld m %lld.%09ld c %lld.%09ld b %lld.%09ld parent %llu@%llx "
+		   "own %llx:%llu\n",
 		   (long long)a->atime.tv_sec, a->atime.tv_nsec, (long long)a->mtime.tv_sec,
 		   a->mtime.tv_nsec, (long long)a->ctime.tv_sec, a->ctime.tv_nsec,
 		   (long long)a->btime.tv_sec, a->btime.tv_nsec, (unsigned long long)a->parent,
@@ -151,11 +153,14 @@ static inline char *kit_text(const struct layer *l)
 /* ---- the model ---- */
 
 enum {
-	KIT_FIRST = 10, KIT_INODES = 16,
-	KIT_LINKS = 3,      /* the last ones are symlinks */
-	KIT_SLOTS = 48,     /* blocks of a file that the tests use: the first 24, and 24 near */
-	KIT_FAR = 256 - 8,  /* … the border where its own file begins */
-	KIT_DIRS = 3, KIT_COOKIES = 12, KIT_XATTRS = 4,
+	KIT_FIRST = 10,
+	KIT_INODES = 16,
+	KIT_LINKS = 3,     /* the last ones are symlinks */
+	KIT_SLOTS = 48,    /* blocks of a file that the tests use: the first 24, and 24 near */
+	KIT_FAR = 256 - 8, /* … the border where its own file begins */
+	KIT_DIRS = 3,
+	KIT_COOKIES = 12,
+	KIT_XATTRS = 4,
 };
 
 /* Which bytes a block holds: those that were written to that inode and block, as the n-th write. */
@@ -237,9 +242,12 @@ static inline int kit_make(struct kit *k, unsigned i)
 	struct kit_inode *in = &k->m.inode[i];
 	bool link = i >= KIT_INODES - KIT_LINKS;
 	*in = (struct kit_inode){ .there = true };
-	in->attr = (struct attr){ .ino = KIT_FIRST + i, .mode = (link ? S_IFLNK : S_IFREG) | 0644,
-				  .nlink = 1, .uid = (uint32_t)(kit_random(k) % 3),
-				  .parent = kit_random(k) % 4, .parent_cookie = kit_random(k) % 2 };
+	in->attr = (struct attr){ .ino = KIT_FIRST + i,
+				  .mode = (link ? S_IFLNK : S_IFREG) | 0644,
+				  .nlink = 1,
+				  .uid = (uint32_t)(kit_random(k) % 3),
+				  .parent = kit_random(k) % 4,
+				  .parent_cookie = kit_random(k) % 2 };
 	in->base = link ? 0 : kit_random(k) % 2 * 40960;
 	if (link)
 		(void)snprintf(in->target, sizeof(in->target), "to/%llu",
@@ -262,7 +270,7 @@ static inline int kit_write_slots(struct kit *k, struct kit_inode *in, unsigned 
 	for (unsigned i = 0; i < n; i++) {
 		in->kind[from + i] = BLOCK_DATA;
 		in->stamp[from + i] = (struct kit_stamp){ in->attr.ino, kit_block(from + i),
-							   ++k->version };
+							  ++k->version };
 		kit_fill(data + i * LAYER_BLOCK, &in->stamp[from + i]);
 	}
 	uint64_t start = off;
@@ -388,7 +396,7 @@ static inline int kit_change_xattr(struct kit *k, unsigned i)
 		txn_xattr_del(&t, in->attr.ino, name, len, false);
 		break;
 	case 1:
-		(void)strcpy(in->xattr[x], "-");
+		memcpy(in->xattr[x], "-", 2);
 		txn_xattr_del(&t, in->attr.ino, name, len, true);
 		break;
 	default:
@@ -401,7 +409,8 @@ static inline int kit_change_xattr(struct kit *k, unsigned i)
 
 static inline int kit_change_name(struct kit *k)
 {
-	unsigned d = (unsigned)(kit_random(k) % KIT_DIRS), c = (unsigned)(kit_random(k) % KIT_COOKIES);
+	unsigned d = (unsigned)(kit_random(k) % KIT_DIRS),
+		 c = (unsigned)(kit_random(k) % KIT_COOKIES);
 	__typeof__(&k->m.name[0][0]) n = &k->m.name[d][c];
 	struct txn t;
 	txn_begin(&t, k->layer, 2 + d);
@@ -479,7 +488,8 @@ static inline void kit_check_block(struct kit *k, const struct layer_inode *li, 
 	if (kind != BLOCK_DATA)
 		return;
 	uint8_t got[LAYER_BLOCK], want[LAYER_BLOCK];
-	assert_int_equal(layer_pread(e->layer, e->file, got, sizeof(got), e->src + (off - e->off)), 0);
+	assert_int_equal(layer_pread(e->layer, e->file, got, sizeof(got), e->src + (off - e->off)),
+			 0);
 	kit_fill(want, &in->stamp[slot]);
 	if (!k->later_ok || memcmp(got, want, sizeof(got)) == 0) {
 		assert_memory_equal(got, want, sizeof(got));

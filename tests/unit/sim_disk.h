@@ -24,13 +24,13 @@ struct sim_bytes {
 };
 
 struct sim_file {
-	char *path;          /* NULL: not in use */
+	char *path; /* NULL: not in use */
 	bool dir;
 	bool name_durable, linked, was_linked; /* was_linked: on the durable disk */
-	struct sim_bytes now, safe; /* what programs see; what is on the platter */
-	struct sim_bytes before_cut; /* the platter before an unsynced ftruncate */
+	struct sim_bytes now, safe;            /* what programs see; what is on the platter */
+	struct sim_bytes before_cut;           /* the platter before an unsynced ftruncate */
 	bool cut;
-	uint8_t *dirty;      /* a byte for each sector of `now` */
+	uint8_t *dirty; /* a byte for each sector of `now` */
 	size_t dirty_len;
 	unsigned opens;
 };
@@ -39,11 +39,11 @@ struct sim {
 	struct io io;
 	pthread_mutex_t lock;
 	struct sim_file files[SIM_FILES];
-	int fds[SIM_FDS];    /* index of the file + 1 */
+	int fds[SIM_FDS]; /* index of the file + 1 */
 	uint64_t rng;
 	uint64_t calls, cut_at; /* the disk is dead from call number cut_at on; 0: never */
 	bool dead;
-	uint64_t space;      /* bytes that pwrite and fallocate may still take */
+	uint64_t space; /* bytes that pwrite and fallocate may still take */
 };
 
 static inline uint64_t sim_random(uint64_t *rng)
@@ -335,10 +335,18 @@ static inline void sim_init(struct sim *s, uint64_t seed)
 {
 	*s = (struct sim){ .rng = seed * 2 + 1, .space = UINT64_MAX };
 	pthread_mutex_init(&s->lock, NULL);
-	s->io = (struct io){ .ctx = s, .open = sim_open, .close = sim_close, .pread = sim_pread,
-			     .pwrite = sim_pwrite, .fdatasync = sim_fsync, .fsync = sim_fsync,
-			     .ftruncate = sim_ftruncate, .fallocate = sim_fallocate,
-			     .fstat = sim_fstat, .mkdir = sim_mkdir, .unlink = sim_unlink };
+	s->io = (struct io){ .ctx = s,
+			     .open = sim_open,
+			     .close = sim_close,
+			     .pread = sim_pread,
+			     .pwrite = sim_pwrite,
+			     .fdatasync = sim_fsync,
+			     .fsync = sim_fsync,
+			     .ftruncate = sim_ftruncate,
+			     .fallocate = sim_fallocate,
+			     .fstat = sim_fstat,
+			     .mkdir = sim_mkdir,
+			     .unlink = sim_unlink };
 }
 
 /* The disk works again; nothing is open. For both kinds of death. */
@@ -364,8 +372,8 @@ static inline void sim_lose_file(struct sim *s, struct sim_file *f)
 		for (size_t i = 0; i < f->dirty_len; i++) {
 			size_t off = i * SIM_SECTOR, end = off + SIM_SECTOR;
 			/* Sectors are mostly written page by page. */
-			bool kept = i % 8 && sim_random(&s->rng) % 16 ? f->dirty[i] == 2 :
-									 sim_random(&s->rng) % 2;
+			bool kept = i % 8 && sim_random(&s->rng) % 16 ? f->dirty[i] == 2
+								      : sim_random(&s->rng) % 2;
 			if (i + 1 < f->dirty_len && f->dirty[i + 1] && kept && (i + 1) % 8)
 				f->dirty[i + 1] = 2;
 			if (!f->dirty[i] || !kept || off >= f->now.len)

@@ -27,8 +27,7 @@ static void start(struct run *r, uint64_t seed)
 	r->sim.files[i].was_linked = r->sim.files[i].name_durable = true;
 	r->seed = seed;
 	r->k.rng = seed * 77 + 5;
-	r->k.opt = (struct layer_options){ .io = &r->sim.io, .root = "/root",
-					   .boot_id = r->boot };
+	r->k.opt = (struct layer_options){ .io = &r->sim.io, .root = "/root", .boot_id = r->boot };
 	assert_int_equal(layer_create(&r->k.layer, &r->k.opt, NULL), 0);
 	/* Its name is durable from here on, so that there is something to open. */
 	assert_int_equal(layer_commit(r->k.layer, NULL), 0);
@@ -143,13 +142,15 @@ static void learn_versions(struct run *r)
 			if (r->k.m.inode[i].kind[s] != BLOCK_DATA)
 				continue;
 			assert_int_equal(layer_pread(e->layer, e->file, got, sizeof(got),
-						     e->src + (off - e->off)), 0);
+						     e->src + (off - e->off)),
+					 0);
 			/* A block that is torn is made whole, and what no operation
 			 * acknowledged is written again, as its owner would. */
 			memcpy(&r->k.m.inode[i].stamp[s], got, sizeof(struct kit_stamp));
 			kit_fill(got, &r->k.m.inode[i].stamp[s]);
 			assert_int_equal(layer_pwrite(r->k.layer, e->file, got, sizeof(got),
-						      e->src + (off - e->off)), 0);
+						      e->src + (off - e->off)),
+					 0);
 		}
 	}
 	r->k.later_ok = false;
@@ -160,7 +161,8 @@ static void deaths(void **state)
 {
 	(void)state;
 	const char *env = getenv("SEED"), *count = getenv("RUNS");
-	uint64_t first = env ? strtoull(env, NULL, 10) : 1, runs = count ? strtoull(count, NULL, 10) : 40;
+	uint64_t first = env ? strtoull(env, NULL, 10) : 1,
+		 runs = count ? strtoull(count, NULL, 10) : 40;
 	static struct run r;
 	static struct kit_model in_flight;
 	for (uint64_t seed = first; seed < first + (env && !count ? 1 : runs); seed++) {
