@@ -47,7 +47,8 @@ for call in 'strcpy(a, b)' 'sprintf(a, "%s", b)' 'strtok(a, b)' 'alloca(8)' 'ato
 			-fsyntax-only -x c - 2>/dev/null && echo "$call compiles"
 done | none "banned functions don't compile"
 for f in "${all[@]}"; do
-	case $f in
-	*.sh | *.bash | *.t | .ci/run) bash -n "$f" 2>&1 ;;
+	case $f:$(head -n 1 "$f" 2>/dev/null | tr -d '\0') in
+	*:'#!'*/bash | *:'#!'*/'env bash' | *:'#!'*/sh | *.bash:*) bash -n "$f" 2>&1 ;;
+	*:'#!'*python3) python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$f" 2>&1 ;;
 	esac
 done | none "each script parses"

@@ -28,7 +28,8 @@ static void targets(void **state)
 	target_query(&t, "skip", NULL);
 	target_query(&t, "format", "json");
 	buf_u8(&t.text, 0);
-	assert_string_equal(t.text.data, "/v1/workspaces/a%2Fb%20c/diff?against=x%26y&format=json");
+	assert_string_equal((const char *)t.text.data,
+			    "/v1/workspaces/a%2Fb%20c/diff?against=x%26y&format=json");
 }
 
 static void errors(void **state)
