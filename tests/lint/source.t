@@ -23,19 +23,15 @@ none() { # NAME: the findings are on stdin
 }
 
 grep -nE '[[:space:]]+$' "${sources[@]}" | none "no white space at the end of a line"
-for f in "${sources[@]}"; do
-	expand -t 8 "$f" | LC_ALL=C.UTF-8 grep -nE '^.{101,}' | sed "s|^\([0-9]*\):.*|$f:\1|"
-done |
+perl -CSD -ne 'chomp; 1 while s/^([^\t]*)\t/$1 . " " x (8 - length($1) % 8)/e;
+	print "$ARGV:$.\n" if length > 100; close ARGV if eof' "${sources[@]}" |
 	none "no line over 100 columns"
 grep -nwE 'TODO|FIXME|XXX|HACK' "${sources[@]}" | none "nothing is left for later"
-for f in "${sources[@]}"; do
-	l=$(wc -l <"$f")
-	[[ $f == tests/* ]] && most=1500 || most=900 # tests are long lists
-	[ "$l" -le $most ] || echo "$f: $l lines"
-done | none "no file is too long"
-for f in "${sources[@]}"; do
-	[[ $f != *.h ]] || grep -q '^#define BOUGH_[A-Z0-9_]*_H$' "$f" || echo "$f"
-done | none "each header has its guard"
+wc -l "${sources[@]}" | awk '$2 != "total" && $1 > ($2 ~ /^tests/ ? 1500 : 900) {
+	print $2 ": " $1 " lines" }' | # tests are long lists
+	none "no file is too long"
+printf '%s\n' "${sources[@]}" | grep '\.h$' |
+	xargs grep -L '^#define BOUGH_[A-Z0-9_]*_H$' | none "each header has its guard"
 grep -nE '(^|[^A-Za-z0-9./_}-])/(home/[a-z]|work/)' "${all[@]}" 2>/dev/null | grep -v '^tests/lint/source.t:' |
 	none "no path of somebody's machine"
 grep -nE '(deb|security|ftp|snapshot|mirrors?)\.[a-z0-9.-]*debian\.(org|net)|registry\.npm' "${all[@]}" \
