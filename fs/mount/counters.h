@@ -11,7 +11,7 @@ enum { OPCODES = 64 };
 
 struct counters {
 	_Atomic uint64_t requests[OPCODES]; /* by opcode */
-	_Atomic uint64_t errors;            /* answers that were an error, ENOSYS left out */
+	_Atomic uint64_t errors;            /* answers that were an error, but ENOSYS and ENODATA */
 	_Atomic uint64_t bytes_read, bytes_written; /* of file content */
 };
 

@@ -207,8 +207,8 @@ int ctl_open(struct ctl **out, struct server *s, const char *socket_path, struct
 	if (r == 0 && lstat(ctl->path, &ctl->socket) < 0)
 		r = err_sys(err, -errno, "look at %s", ctl->path);
 	/* Where this isn't possible the recheck now and then is what remains. */
-	if (r == 0 && inotify_add_watch(ctl->watch, ctl->path, IN_ATTRIB | IN_DELETE_SELF |
-								       IN_MOVE_SELF) < 0)
+	if (r == 0 &&
+	    inotify_add_watch(ctl->watch, ctl->path, IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) < 0)
 		log_warn("watch %s: %s", ctl->path, strerror(errno));
 	if (r < 0) {
 		ctl_close(ctl);

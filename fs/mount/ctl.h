@@ -17,12 +17,13 @@
  *   umount  id                                    -> detached lazily when busy; "busy": true then
  *   fork    id, children: [{id, path?, bytes?, inodes?}] -> pause_ns
  *   seal    id                                    -> stack
- *   stack   id                                    -> stack (its sealed part as it is; seals nothing)
+ *   stack   id                                    -> stack (its sealed part; seals nothing)
  *   replace id, old, new
  *   restore id, stack                             -> names, nodes (counts of invalidations)
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
- *                                                    records, layers, memory_bytes, files, mounted, path
+ *                                                    records, layers, memory_bytes, files,
+ *                                                    mounted, path
  *   sync    id                                    -> everything acknowledged is durable
  *   delete  id                                    (unmounts)
  *   close   id                                    (unmounts, forgets)

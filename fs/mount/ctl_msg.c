@@ -7,9 +7,18 @@
 #include "fs/base/cleanup.h"
 
 enum field {
-	F_ID = 1 << 0, F_PATH = 1 << 1, F_AFTER = 1 << 2, F_BYTES = 1 << 3, F_INODES = 1 << 4,
-	F_UID = 1 << 5, F_GID = 1 << 6, F_STACK = 1 << 7, F_OLD = 1 << 8, F_NEW = 1 << 9,
-	F_CHILDREN = 1 << 10, F_KNOWN = 1 << 11,
+	F_ID = 1 << 0,
+	F_PATH = 1 << 1,
+	F_AFTER = 1 << 2,
+	F_BYTES = 1 << 3,
+	F_INODES = 1 << 4,
+	F_UID = 1 << 5,
+	F_GID = 1 << 6,
+	F_STACK = 1 << 7,
+	F_OLD = 1 << 8,
+	F_NEW = 1 << 9,
+	F_CHILDREN = 1 << 10,
+	F_KNOWN = 1 << 11,
 };
 
 static const struct {
@@ -43,8 +52,9 @@ static int parse_id(const json_t *j, const char *what, const char **out, struct 
 	size_t len = json_string_length(j);
 	if (!s || len == 0 || len > WS_ID_MAX ||
 	    strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") != len)
-		return err_set(err, -EINVAL, "%s: a string of 1 to %d characters a-z 0-9 _ expected",
-			       what, WS_ID_MAX);
+		return err_set(err, -EINVAL,
+			       "%s: a string of 1 to %d characters a-z 0-9 _ expected", what,
+			       WS_ID_MAX);
 	*out = s;
 	return 0;
 }
@@ -165,8 +175,7 @@ static int parse_known(const json_t *j, struct ctl_request *q, struct err *err)
 
 bool ctl_knows(const struct ctl_request *q, const char *id)
 {
-	return q->nknown &&
-	       bsearch(&id, q->known, q->nknown, sizeof(*q->known), compare_strings);
+	return q->nknown && bsearch(&id, q->known, q->nknown, sizeof(*q->known), compare_strings);
 }
 
 static int parse_field(struct ctl_request *q, enum field f, const json_t *j, struct err *err)
@@ -207,9 +216,10 @@ static const struct {
 	const char *name;
 	enum field field;
 } fields[] = {
-	{ "id", F_ID }, { "path", F_PATH }, { "after", F_AFTER }, { "bytes", F_BYTES },
-	{ "inodes", F_INODES }, { "uid", F_UID }, { "gid", F_GID }, { "stack", F_STACK },
-	{ "old", F_OLD }, { "new", F_NEW }, { "children", F_CHILDREN }, { "known", F_KNOWN },
+	{ "id", F_ID },       { "path", F_PATH },         { "after", F_AFTER },
+	{ "bytes", F_BYTES }, { "inodes", F_INODES },     { "uid", F_UID },
+	{ "gid", F_GID },     { "stack", F_STACK },       { "old", F_OLD },
+	{ "new", F_NEW },     { "children", F_CHILDREN }, { "known", F_KNOWN },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

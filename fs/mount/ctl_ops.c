@@ -136,23 +136,21 @@ static int do_sweep(struct server *s, const struct ctl_request *q, struct answer
 	return server_sweep(s, is_known, (void *)q, err); /* is_known only reads it */
 }
 
-static int do_trim(struct server *s, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int do_trim(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	server_trim(s);
 	return 0;
 }
 
-static int do_quit(struct server *s, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int do_quit(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	return 0; /* ctl_answer tells the caller */
 }
 
 /* Calls fn for each open workspace behind `after` until it returns false. */
 static int each_served(struct server *s, const char *after,
-		      int (*fn)(void *ctx, const char *id, struct served *w, struct err *err),
-		      void *ctx, struct err *err)
+		       int (*fn)(void *ctx, const char *id, struct served *w, struct err *err),
+		       void *ctx, struct err *err)
 {
 	char **ids;
 	size_t n;
@@ -218,8 +216,7 @@ static int list_usage(void *ctx, const char *id, struct served *w, struct err *e
 	return list_item(l, id, item);
 }
 
-static int do_list(struct server *s, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int do_list(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	struct listing l = { .a = a, .items = json_array() };
 	add(a, a->json, "workspaces", l.items);
@@ -298,8 +295,7 @@ static int do_umount(struct served *w, const struct ctl_request *q, struct answe
 	return r;
 }
 
-static int do_fork(struct served *w, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int do_fork(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	uint64_t pause_ns = 0;
 	int r = served_fork(w, q->children, q->nchildren, &pause_ns, err);
@@ -308,8 +304,7 @@ static int do_fork(struct served *w, const struct ctl_request *q, struct answer 
 	return r;
 }
 
-static int do_seal(struct served *w, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int do_seal(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	auto_stack st = { 0 };
 	int r = ws_seal(served_ws(w), &st, err);
@@ -359,8 +354,7 @@ static int do_usage(struct served *w, const struct ctl_request *q, struct answer
 	return add_usage(a, a->json, w, err);
 }
 
-static int do_sync(struct served *w, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int do_sync(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	int r = ws_fsync(served_ws(w), 1);
 	return r < 0 ? err_sys(err, r, "make %s durable", q->id) : 0;
@@ -372,31 +366,21 @@ static const struct {
 	int (*server)(struct server *s, const struct ctl_request *q, struct answer *a,
 		      struct err *err);
 	int (*served)(struct served *w, const struct ctl_request *q, struct answer *a,
-		     struct err *err); /* called with the workspace of `id` */
+		      struct err *err); /* called with the workspace of `id` */
 } table[CTL_OPS] = {
-	[CTL_HELLO] = { .server = do_hello },
-	[CTL_CREATE] = { .server = do_create },
-	[CTL_MOUNT] = { .served = do_mount },
-	[CTL_UMOUNT] = { .served = do_umount },
-	[CTL_FORK] = { .served = do_fork },
-	[CTL_SEAL] = { .served = do_seal },
-	[CTL_STACK] = { .served = do_stack },
-	[CTL_REPLACE] = { .served = do_replace },
-	[CTL_RESTORE] = { .served = do_restore },
-	[CTL_LIMITS] = { .served = do_limits },
-	[CTL_USAGE] = { .served = do_usage },
-	[CTL_SYNC] = { .served = do_sync },
-	[CTL_DELETE] = { .server = do_delete },
-	[CTL_CLOSE] = { .server = do_close },
-	[CTL_SWEEP] = { .server = do_sweep },
-	[CTL_LIST] = { .server = do_list },
-	[CTL_STATS] = { .server = do_stats },
-	[CTL_TRIM] = { .server = do_trim },
+	[CTL_HELLO] = { .server = do_hello },     [CTL_CREATE] = { .server = do_create },
+	[CTL_MOUNT] = { .served = do_mount },     [CTL_UMOUNT] = { .served = do_umount },
+	[CTL_FORK] = { .served = do_fork },       [CTL_SEAL] = { .served = do_seal },
+	[CTL_STACK] = { .served = do_stack },     [CTL_REPLACE] = { .served = do_replace },
+	[CTL_RESTORE] = { .served = do_restore }, [CTL_LIMITS] = { .served = do_limits },
+	[CTL_USAGE] = { .served = do_usage },     [CTL_SYNC] = { .served = do_sync },
+	[CTL_DELETE] = { .server = do_delete },   [CTL_CLOSE] = { .server = do_close },
+	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
+	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
 	[CTL_QUIT] = { .server = do_quit },
 };
 
-static int perform(struct server *s, const struct ctl_request *q, struct answer *a,
-		   struct err *err)
+static int perform(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	if (table[q->op].server)
 		return table[q->op].server(s, q, a, err);

@@ -10,7 +10,7 @@ static void to_log(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	char text[512];
 	(void)vsnprintf(text, sizeof(text), fmt, ap); /* cut where it is longer */
-	enum log_level to = level <= FUSE_LOG_ERR      ? LOG_LEVEL_ERROR
+	enum log_level to = level <= FUSE_LOG_ERR       ? LOG_LEVEL_ERROR
 			    : level == FUSE_LOG_WARNING ? LOG_LEVEL_WARN
 			    : level <= FUSE_LOG_INFO    ? LOG_LEVEL_INFO
 							: LOG_LEVEL_DEBUG;

@@ -32,7 +32,7 @@ static const char help_text[] =
 	"  --workers N            threads of the transport dev (default: cores + 2, at least 4)\n"
 	"  --commit-ms N          make changes durable after N ms (default: 5000)\n"
 	"  --mount ID=PATH        open or create a workspace and mount it; may be repeated\n"
-	"  --mask-cap NAME        do without a capability of the kernel, for tests; may be repeated:\n"
+	"  --mask-cap NAME        do without a capability of the kernel, for tests, repeatable:\n"
 	"                         async_read async_dio readdirplus parallel_dirops killpriv_v2\n"
 	"                         cache_symlinks explicit_inval no_open no_opendir expire_only\n"
 	"  --foreground           don't go to the background when ready\n"
@@ -44,6 +44,7 @@ static const char help_text[] =
 
 struct options {
 	struct server_options server;
+	char *cwd; /* where the program was started: relative paths mean that */
 	const char *socket;
 	const char *mounts[MOUNTS_MAX];
 	unsigned nmounts;
@@ -107,7 +108,7 @@ static int parse_option(struct options *o, int c)
 		return -1;
 	case 'h':
 		return fputs(help_text, stdout) < 0 || fflush(stdout) < 0 ? EXIT_FAILURE
-									   : EXIT_SUCCESS;
+									  : EXIT_SUCCESS;
 	case 'v':
 		return puts("bough-fs " BOUGH_VERSION) < 0 || fflush(stdout) < 0 ? EXIT_FAILURE
 										 : EXIT_SUCCESS;
@@ -156,7 +157,11 @@ static void prepare_process(void)
 	}
 	/* Arenas for each thread would keep what they once needed. */
 	(void)mallopt(M_ARENA_MAX, 2); /* only memory is at stake */
-	signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGCHLD, SIG_DFL); /* fusermount3 is waited for, whatever we inherited */
+	/* The transport is what --transport says. */
+	(void)unsetenv("FUSE_URING_ENABLE");
+	(void)unsetenv("FUSE_URING_QUEUE_DEPTH");
 	/* Signals that end the server come by a descriptor; threads inherit the mask. */
 	sigset_t ends;
 	sigemptyset(&ends);
@@ -172,13 +177,11 @@ static void prepare_process(void)
 	cleanup_close(&fd);
 }
 
-/* Absolute paths, before the process leaves its folder: a mount may come to lie over it. */
-static int absolute(const char *path, char **out, struct err *err)
+static int absolute(const struct options *o, const char *path, char **out, struct err *err)
 {
-	auto_free char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
-	if (path[0] != '/' && !cwd)
-		return err_sys(err, -errno, "current folder");
-	int n = cwd ? asprintf(out, "%s/%s", cwd, path) : asprintf(out, "%s", path);
+	int n = path[0] == '/' ? asprintf(out, "%s", path) : asprintf(out, "%s/%s", o->cwd, path);
+	if (n < 0)
+		*out = NULL;
 	return n < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
@@ -186,7 +189,7 @@ static int absolute(const char *path, char **out, struct err *err)
 static int socket_path(const struct options *o, char **out, struct err *err)
 {
 	if (o->socket)
-		return absolute(o->socket, out, err);
+		return absolute(o, o->socket, out, err);
 	auto_free char *dir = NULL;
 	if (asprintf(&dir, "%s/run", o->server.root) < 0) {
 		dir = NULL;
@@ -197,12 +200,13 @@ static int socket_path(const struct options *o, char **out, struct err *err)
 	return asprintf(out, "%s/fs.sock", dir) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-static int mount_option(struct server *s, const char *arg, struct err *err)
+static int mount_option(const struct options *o, struct server *s, const char *arg, struct err *err)
 {
 	size_t len = strcspn(arg, "=");
 	auto_free char *id = strndup(arg, len);
 	auto_free char *path = NULL;
-	int r = id ? absolute(arg + len + 1, &path, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = id ? absolute(o, arg + len + 1, &path, err)
+		   : err_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		return r;
 	struct served *w;
@@ -230,7 +234,7 @@ static int serve(const struct options *o, void (*ready)(void *ctx), void *ctx, s
 	if (r == 0)
 		r = ctl_open(&ctl, s, path, err);
 	for (unsigned i = 0; i < o->nmounts && r == 0; i++)
-		r = mount_option(s, o->mounts[i], err);
+		r = mount_option(o, s, o->mounts[i], err);
 	if (r == 0) {
 		log_info("serving %s by transport %s", o->server.root, server_transport(s));
 		ready(ctx);
@@ -318,14 +322,21 @@ int main(int argc, char **argv)
 		return status;
 	prepare_process();
 	fuselog_install();
-	struct err err;
-	char *root; /* for as long as the process lives */
-	if (absolute(o.server.root, &root, &err) < 0) {
+	auto_free char *root = NULL;
+	struct err err = { 0 };
+	o.cwd = getcwd(NULL, 0);
+	if (!o.cwd)
+		(void)err_sys(&err, -errno, "current folder");
+	else if (absolute(&o, o.server.root, &root, &err) == 0 && chdir("/") < 0)
+		(void)err_sys(&err, -errno,
+			      "enter /"); /* a folder of a mount of ours must not be held */
+	if (err.code == 0) {
+		o.server.root = root;
+		status = o.foreground ? run(&o, ready_nothing, NULL) : run_background(&o);
+	} else {
 		log_error("%s", err.text);
-		return EXIT_FAILURE;
+		status = EXIT_FAILURE;
 	}
-	o.server.root = root;
-	status = o.foreground ? run(&o, ready_nothing, NULL) : run_background(&o);
-	free(root);
+	free(o.cwd);
 	return status;
 }

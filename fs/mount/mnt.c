@@ -18,9 +18,9 @@
 #include "fs/base/io.h"
 
 enum {
-	DEAD_MAX = 16,          /* mounts of killed servers on top of each other */
-	CONF_MAX = 64 << 10,    /* of /etc/fuse.conf */
-	MESSAGE_MAX = 400,      /* of fusermount3's own words */
+	DEAD_MAX = 16,       /* mounts of killed servers on top of each other */
+	CONF_MAX = 64 << 10, /* of /etc/fuse.conf */
+	MESSAGE_MAX = 400,   /* of fusermount3's own words */
 };
 
 #define FUSE_DEVICE "/dev/fuse"
@@ -93,16 +93,17 @@ int mnt_prepare(const char *path, struct err *err)
 			struct stat st; /* nothing is mounted: this asks the host's disk */
 			if (lstat(path, &st) < 0)
 				return err_sys(err, -errno, "mount point %s", path);
-			return S_ISDIR(st.st_mode) ? 0
-						   : err_set(err, -ENOTDIR,
-							     "mount point %s is not a directory",
-							     path);
+			return S_ISDIR(st.st_mode)
+				       ? 0
+				       : err_set(err, -ENOTDIR, "mount point %s is not a directory",
+						 path);
 		}
 		/* The server of a dead mount is gone, so this can't wait for it. */
 		struct statfs fs;
 		if (statfs(path, &fs) == 0 || errno != ENOTCONN)
 			return err_set(err, -EBUSY,
-				       "mount point %s is in use: something is mounted there", path);
+				       "mount point %s is in use: something is mounted there",
+				       path);
 		r = mnt_umount(path, err);
 		if (r < 0)
 			return err_prefix(err, r, "take a dead mount away");

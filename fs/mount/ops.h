@@ -29,7 +29,7 @@ extern const struct fuse_lowlevel_ops mount_ops;
 /* First thing in each handler. */
 struct mounted *on_begin(fuse_req_t req, unsigned opcode);
 struct caller caller_of(fuse_req_t req);
-void reply_error(fuse_req_t req, int r);  /* 0 or -errno */
+void reply_error(fuse_req_t req, int r); /* 0 or -errno */
 void reply_node(fuse_req_t req, int r, const struct entry *e);
 void reply_attr(fuse_req_t req, int r, const struct attr *a);
 void stat_of_attr(struct stat *st, const struct attr *a);
@@ -65,8 +65,7 @@ void on_readlink(fuse_req_t req, fuse_ino_t node);
 /* ops_dir.c */
 void on_opendir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
 void on_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
-void on_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
-		struct fuse_file_info *fi);
+void on_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, struct fuse_file_info *fi);
 void on_readdirplus(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 		    struct fuse_file_info *fi);
 void on_fsyncdir(fuse_req_t req, fuse_ino_t node, int datasync, struct fuse_file_info *fi);

@@ -139,16 +139,16 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 	struct mounted *m = on_begin(req, FUSE_SETXATTR);
 	struct caller c = caller_of(req);
 	reply_error(req, namespace_is_ours(name)
-			      ? ws_setxattr(m->ws, node, name, value, size, flags, &c)
-			      : -EOPNOTSUPP);
+				 ? ws_setxattr(m->ws, node, name, value, size, flags, &c)
+				 : -EOPNOTSUPP);
 }
 
 void on_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 {
 	struct mounted *m = on_begin(req, FUSE_REMOVEXATTR);
 	struct caller c = caller_of(req);
-	reply_error(req, namespace_is_ours(name) ? ws_removexattr(m->ws, node, name, &c)
-					      : -EOPNOTSUPP);
+	reply_error(req,
+		    namespace_is_ours(name) ? ws_removexattr(m->ws, node, name, &c) : -EOPNOTSUPP);
 }
 
 /* The answer to GETXATTR and LISTXATTR: the size alone when that was asked for. */

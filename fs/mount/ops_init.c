@@ -17,9 +17,9 @@ static const struct {
 	uint64_t cap;
 	bool want; /* false: known by its absence of an answer (ENOSYS), or only looked at */
 } caps[] = {
-	{ "async_read", FUSE_CAP_ASYNC_READ, true },          /* one READ of a file at a time */
+	{ "async_read", FUSE_CAP_ASYNC_READ, true }, /* one READ of a file at a time */
 	{ "async_dio", FUSE_CAP_ASYNC_DIO, true },
-	{ "readdirplus", FUSE_CAP_READDIRPLUS, true },        /* READDIR, then LOOKUP for each name */
+	{ "readdirplus", FUSE_CAP_READDIRPLUS, true }, /* READDIR, then LOOKUP for each name */
 	{ "parallel_dirops", FUSE_CAP_PARALLEL_DIROPS, true },
 	{ "killpriv_v2", FUSE_CAP_HANDLE_KILLPRIV_V2, true }, /* the kernel sends SETATTR mode */
 	{ "cache_symlinks", FUSE_CAP_CACHE_SYMLINKS, true },  /* READLINK each time */
@@ -83,7 +83,7 @@ struct caller caller_of(fuse_req_t req)
  * gone, and then ws_forget_all follows. */
 void reply_error(fuse_req_t req, int r)
 {
-	if (r < 0 && r != -ENOSYS) {
+	if (r < 0 && r != -ENOSYS && r != -ENODATA) {
 		struct mounted *m = fuse_req_userdata(req);
 		counter_add(&m->counters.errors, 1);
 	}

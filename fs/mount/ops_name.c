@@ -105,7 +105,7 @@ void on_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newd
 	struct mounted *m = on_begin(req, flags ? FUSE_RENAME2 : FUSE_RENAME);
 	struct caller c = caller_of(req);
 	reply_error(req, ws_rename(m->ws, dir, name, strlen(name), newdir, newname, strlen(newname),
-				flags, &c));
+				   flags, &c));
 }
 
 void on_readlink(fuse_req_t req, fuse_ino_t node)

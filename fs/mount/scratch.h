@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 enum {
-	SCRATCH_BYTES = 1 << 20,    /* the largest reply: max_pages of 4 KiB */
+	SCRATCH_BYTES = 1 << 20,          /* the largest reply: max_pages of 4 KiB */
 	REQUEST_BYTES = (1 << 20) + 4096, /* the largest request: max_write and its header */
 };
 
@@ -17,7 +17,7 @@ char *scratch(void);
 void scratch_shed(void);
 
 /* For buffers like it: mapped memory that costs nothing until it is touched. */
-char *pages_map(size_t bytes); /* NULL: out of memory */
+char *pages_map(size_t bytes);          /* NULL: out of memory */
 void pages_shed(char *p, size_t bytes); /* contents are lost */
 void pages_unmap(char *p, size_t bytes);
 

@@ -16,7 +16,7 @@ struct server {
 	struct loop *loop; /* NULL: ring transport */
 	uint64_t mask;
 	pthread_mutex_t lock;
-	struct served *all; /* in order of id, so that lists can be continued */
+	struct served *all;   /* in order of id, so that lists can be continued */
 	struct counters past; /* of mounts that are gone */
 };
 
@@ -140,7 +140,7 @@ int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), voi
 	pthread_mutex_lock(&s->lock);
 	/* With the lock, so that nobody opens one meanwhile. */
 	int r = s->all ? err_set(err, -EBUSY, "sweep: workspace %s is open", s->all->id)
-			  : work_sweep(s->work, known, ctx, err);
+		       : work_sweep(s->work, known, ctx, err);
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
@@ -359,7 +359,7 @@ static void forget_node(void *ctx, uint64_t node)
 }
 
 int served_restore(struct served *w, const struct stack *to, uint64_t *names, uint64_t *nodes,
-		  struct err *err)
+		   struct err *err)
 {
 	/* The mount lock throughout: a session that ended while the kernel forgets would
 	 * leave those who wait for its answers, and the kernel waiting for them. */
@@ -426,7 +426,7 @@ static void uncreate(struct served *w)
 }
 
 int served_create(struct server *s, const struct served_child *child, const struct stack *base,
-		 uid_t uid, gid_t gid, struct err *err)
+		  uid_t uid, gid_t gid, struct err *err)
 {
 	struct served *w;
 	int r = claim(s, child->id, &w, err);
@@ -479,7 +479,7 @@ static int fork_claimed(struct served *w, const struct served_child *children, s
 }
 
 int served_fork(struct served *w, const struct served_child *children, unsigned n,
-	       uint64_t *pause_ns, struct err *err)
+		uint64_t *pause_ns, struct err *err)
 {
 	struct forking f = {
 		.n = n,
@@ -488,9 +488,8 @@ int served_fork(struct served *w, const struct served_child *children, unsigned 
 		.children = calloc(n, sizeof(struct ws *)),
 		.all = calloc(n, sizeof(struct served *)),
 	};
-	int r = f.ids && f.limits && f.children && f.all
-			? 0
-			: err_set(err, -ENOMEM, "out of memory");
+	int r = f.ids && f.limits && f.children && f.all ? 0
+							 : err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < n && r == 0; i++) {
 		f.ids[i] = children[i].id;
 		f.limits[i] = children[i].limits;

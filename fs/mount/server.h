@@ -23,11 +23,11 @@ struct served; /* an open workspace and its mount */
 
 struct server_options {
 	const char *root;
-	bool ring;            /* transport ring instead of dev */
-	unsigned workers;     /* of the dev transport; 0: cores + 2, at least 4 */
-	uint64_t commit_ms;   /* as work_options */
-	size_t cache_bytes;   /* as work_options */
-	uint64_t mask;        /* session_options.mask */
+	bool ring;          /* transport ring instead of dev */
+	unsigned workers;   /* of the dev transport; 0: cores + 2, at least 4 */
+	uint64_t commit_ms; /* as work_options */
+	size_t cache_bytes; /* as work_options */
+	uint64_t mask;      /* session_options.mask */
 };
 
 /* Opens ROOT and starts the workers. -EBUSY: another server has it. */
@@ -60,10 +60,10 @@ struct served_child {
 };
 /* A new workspace, mounted if the child says so. On failure nothing is left. */
 int served_create(struct server *s, const struct served_child *child, const struct stack *base,
-		 uid_t uid, gid_t gid, struct err *err);
+		  uid_t uid, gid_t gid, struct err *err);
 /* n children of a workspace; on failure none is left. */
 int served_fork(struct served *w, const struct served_child *children, unsigned n,
-	       uint64_t *pause_ns, struct err *err);
+		uint64_t *pause_ns, struct err *err);
 /* Mounts; nothing to do when it is mounted there already; -EBUSY when elsewhere. Those who
  * still use a detached mount of it get ENOTCONN from now on. */
 int served_mount(struct served *w, const char *path, struct err *err);
@@ -71,7 +71,7 @@ int served_mount(struct served *w, const char *path, struct err *err);
 int served_umount(struct served *w, bool *busy, struct err *err);
 /* ws_restore, with the kernel's caches; counts of what it was told to forget. */
 int served_restore(struct served *w, const struct stack *to, uint64_t *names, uint64_t *nodes,
-		  struct err *err);
+		   struct err *err);
 struct served_state {
 	bool mounted;
 	char *path;               /* where; NULL when it isn't mounted; the caller frees */

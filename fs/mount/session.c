@@ -1,6 +1,7 @@
 #include "fs/mount/session.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,17 +12,21 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/log.h"
 #include "fs/mount/mnt.h"
 #include "fs/mount/ops.h"
 
-enum { SYSFS_MAX = 4096 }; /* which is the size that its files claim to have */
+enum {
+	SYSFS_MAX = 4096,               /* which is the size that its files claim to have */
+	OPCODE_COPY_FILE_RANGE_64 = 53, /* newer than the headers of the build host may be */
+};
 
 struct session {
 	struct mounted m; /* libfuse's userdata */
 	struct loop *loop;
-	uint64_t source;  /* of the loop */
+	uint64_t source; /* of the loop */
 	char *path;
-	uint64_t dev;     /* of the superblock; 0: it went before we could look */
+	uint64_t dev; /* of the superblock; 0: it went before we could look */
 
 	/* Exclusive: while the session ends. Shared: while `se` or `fd` are used beside the
 	 * threads that serve (they can't meet its end). */
@@ -29,7 +34,7 @@ struct session {
 	struct fuse_session *se; /* NULL: ended */
 	int fd;                  /* se's own */
 
-	pthread_t ring;          /* of the ring transport: the thread that runs libfuse's loop */
+	pthread_t ring; /* of the ring transport: the thread that runs libfuse's loop */
 	bool ring_started;
 };
 
@@ -37,8 +42,10 @@ struct session {
 static void session_ended(void *ctx, int error)
 {
 	struct session *s = ctx;
+	if (error && error != -ENODEV && error != -ECONNABORTED)
+		log_error("the mount at %s ends: /dev/fuse: %s", s->path, strerror(-error));
 	pthread_rwlock_wrlock(&s->life);
-	fuse_session_exit(s->se); /* or libfuse would complain of failing writes */
+	fuse_session_exit(s->se);    /* or libfuse would complain of failing writes */
 	fuse_session_destroy(s->se); /* closes the descriptor */
 	s->se = NULL;
 	s->fd = -1;
@@ -57,24 +64,25 @@ static void session_request(void *ctx, void *buf, size_t n)
 	fuse_session_process_buf(s->se, &b);
 }
 
-/* Those that touch content or wait for the disk. */
+/* Those that touch content, wait for the disk, or have much to do. */
 static bool session_slow(void *ctx, const void *buf, size_t n)
 {
 	const struct fuse_in_header *in = buf;
 	switch (n < sizeof(*in) ? 0 : in->opcode) {
 	case FUSE_READ:
 	case FUSE_WRITE:
+	case FUSE_SETATTR:
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
 	case FUSE_FALLOCATE:
 	case FUSE_COPY_FILE_RANGE:
-	case FUSE_SETATTR: /* of a size */
-	case FUSE_READDIRPLUS:
+	case OPCODE_COPY_FILE_RANGE_64:
 	case FUSE_READDIR:
+	case FUSE_READDIRPLUS:
 	case FUSE_BATCH_FORGET:
 		return true;
 	default:
-		return (n < sizeof(*in) ? 0 : in->opcode) > FUSE_TMPFILE;
+		return false;
 	}
 }
 
@@ -104,15 +112,16 @@ int session_ring_check(struct err *err)
 {
 	auto_free void *text = NULL;
 	size_t len;
-	if (io_slurp(NULL, AT_FDCWD, "/sys/module/fuse/parameters/enable_uring", SYSFS_MAX, &text, &len,
-		     NULL) < 0)
+	if (io_slurp(NULL, AT_FDCWD, "/sys/module/fuse/parameters/enable_uring", SYSFS_MAX, &text,
+		     &len, NULL) < 0)
 		return err_set(err, -ENOSYS,
 			       "this kernel has no FUSE over io_uring (Linux 6.14): use the "
 			       "transport dev");
 	if (len == 0 || *(char *)text != 'Y')
-		return err_set(err, -ENOSYS,
-			       "FUSE over io_uring is switched off: echo Y > "
-			       "/sys/module/fuse/parameters/enable_uring, or use the transport dev");
+		return err_set(
+			err, -ENOSYS,
+			"FUSE over io_uring is switched off: echo Y > "
+			"/sys/module/fuse/parameters/enable_uring, or use the transport dev");
 	/* The kernel waits for a queue of each possible CPU, libfuse makes one for each that is
 	 * configured. */
 	auto_free void *possible = NULL;
@@ -195,8 +204,9 @@ int session_mount(struct session **out, struct ws *ws, const char *path,
 	s->path = strdup(path);
 	s->se = s->path ? new_fuse_session(s) : NULL;
 	int r = s->se ? mount_it(s, err)
-		      : err_set(err, -ENOMEM, "no libfuse session: out of memory, or of thread "
-					      "keys (about 1000 mounts a server)");
+		      : err_set(err, -ENOMEM,
+				"no libfuse session: out of memory, or of thread "
+				"keys (about 1000 mounts a server)");
 	if (r < 0) {
 		if (s->se)
 			fuse_session_destroy(s->se);

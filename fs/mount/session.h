@@ -22,11 +22,12 @@ struct session;
 enum session_state { SESSION_LIVE, SESSION_DETACHED, SESSION_ENDED };
 
 struct session_options {
-	struct loop *loop;     /* dev transport; NULL: a ring of its own */
-	uint64_t mask;         /* FUSE_CAP_* that are taken as not offered by the kernel */
+	struct loop *loop; /* dev transport; NULL: a ring of its own */
+	uint64_t mask;     /* FUSE_CAP_* that are taken as not offered by the kernel */
 };
 
-/* Mounts `ws` (borrowed until the session has ended) at `path`. Nothing is left behind on failure. */
+/* Mounts `ws` (borrowed until the session has ended) at `path`. On failure nothing is left
+ * behind. */
 int session_mount(struct session **out, struct ws *ws, const char *path,
 		  const struct session_options *opt, struct err *err);
 enum session_state session_state(struct session *s);

@@ -35,53 +35,53 @@ struct posix_case {
 	unsigned flags;
 };
 
-#define CHECK(x)                                                                       \
-	do {                                                                           \
-		if (!(x)) {                                                            \
+#define CHECK(x)                                                                            \
+	do {                                                                                \
+		if (!(x)) {                                                                 \
 			fprintf(stderr, "# %s:%d: %s (errno %s)\n", __FILE__, __LINE__, #x, \
-				strerrorname_np(errno));                               \
-			_exit(1);                                                      \
-		}                                                                      \
+				strerrorname_np(errno));                                    \
+			_exit(1);                                                           \
+		}                                                                           \
 	} while (0)
 
 /* The call succeeds; its value. */
-#define OK(x)                                                                             \
-	({                                                                                \
-		__typeof__(x) r_ = (x);                                                   \
-		if (r_ < 0) {                                                             \
-			fprintf(stderr, "# %s:%d: %s: %s\n", __FILE__, __LINE__, #x,      \
-				strerrorname_np(errno));                                  \
-			_exit(1);                                                         \
-		}                                                                         \
-		r_;                                                                       \
+#define OK(x)                                                                        \
+	({                                                                           \
+		__typeof__(x) r_ = (x);                                              \
+		if (r_ < 0) {                                                        \
+			fprintf(stderr, "# %s:%d: %s: %s\n", __FILE__, __LINE__, #x, \
+				strerrorname_np(errno));                             \
+			_exit(1);                                                    \
+		}                                                                    \
+		r_;                                                                  \
 	})
 
 /* The call fails with exactly that errno. */
-#define FAILS(x, e)                                                                          \
-	do {                                                                                 \
-		errno = 0;                                                                   \
-		long r_ = (long)(x);                                                         \
-		int got_ = r_ < 0 ? errno : 0;                                               \
-		if (got_ != (e)) {                                                           \
+#define FAILS(x, e)                                                                              \
+	do {                                                                                     \
+		errno = 0;                                                                       \
+		long r_ = (long)(x);                                                             \
+		int got_ = r_ < 0 ? errno : 0;                                                   \
+		if (got_ != (e)) {                                                               \
 			fprintf(stderr, "# %s:%d: %s gave %s, not %s\n", __FILE__, __LINE__, #x, \
-				got_ ? strerrorname_np(got_) : "success", #e);               \
-			_exit(1);                                                            \
-		}                                                                            \
+				got_ ? strerrorname_np(got_) : "success", #e);                   \
+			_exit(1);                                                                \
+		}                                                                                \
 	} while (0)
 
 /* Runs the block in a child, as somebody else where `uid` isn't the present one; the case fails
  * when the child does. */
-#define IN_CHILD(uid, ...)                                                     \
-	do {                                                                   \
-		fflush(NULL);                                                  \
-		pid_t pid_ = fork();                                           \
-		CHECK(pid_ >= 0);                                              \
-		if (pid_ == 0) {                                               \
-			become(uid);                                           \
-			__VA_ARGS__;                                           \
-			_exit(0);                                              \
-		}                                                              \
-		join(pid_);                                                    \
+#define IN_CHILD(uid, ...)           \
+	do {                         \
+		fflush(NULL);        \
+		pid_t pid_ = fork(); \
+		CHECK(pid_ >= 0);    \
+		if (pid_ == 0) {     \
+			become(uid); \
+			__VA_ARGS__; \
+			_exit(0);    \
+		}                    \
+		join(pid_);          \
 	} while (0)
 
 static inline void join(pid_t pid)

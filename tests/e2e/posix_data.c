@@ -56,9 +56,9 @@ static void reads_and_writes(void)
 	CHECK(pread(ro, buf, 5, 0) == 5 && memcmp(buf, "Jello", 5) == 0);
 	CHECK(write(fd, "", 0) == 0);
 	IN_CHILD(geteuid(), { /* and another process sees it at once */
-		int other = OK(open("f", O_RDWR));
-		CHECK(pread(other, buf, 1, 0) == 1 && buf[0] == 'J');
-		CHECK(pwrite(other, "C", 1, 0) == 1);
+			      int other = OK(open("f", O_RDWR));
+			      CHECK(pread(other, buf, 1, 0) == 1 && buf[0] == 'J');
+			      CHECK(pwrite(other, "C", 1, 0) == 1);
 	});
 	CHECK(pread(ro, buf, 1, 0) == 1 && buf[0] == 'C');
 }
@@ -66,8 +66,10 @@ static void reads_and_writes(void)
 /* Sizes and offsets around every boundary there is: blocks, 64 KiB, 1 MiB. */
 static void boundaries(void)
 {
-	static const uint64_t places[] = { 0, 1, 4095, 4096, 4097, 65535, 65536, 131072 + 7,
-					   (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20 };
+	static const uint64_t places[] = {
+		0,     1,          4095,          4096,    4097,          65535,
+		65536, 131072 + 7, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20
+	};
 	static const size_t sizes[] = { 1, 100, 4096, 5000, 65536, 200000, (1 << 20) + 3 };
 	enum { TOTAL = 5 << 20 };
 	unsigned char *want = calloc(1, TOTAL), *got = malloc(TOTAL), *data = malloc(2 << 20);
@@ -261,8 +263,12 @@ static void copying(void)
 	static const struct {
 		off_t from, to;
 		size_t n;
-	} ranges[] = { { 0, 0, N }, { 4096, 8192, 65536 }, { 1, 5, 100 }, { 100, 4096, 70001 },
-		       { 65536 + 3, 65536 + 3, 1 << 20 }, { N - 10, N - 10, 10 } };
+	} ranges[] = { { 0, 0, N },
+		       { 4096, 8192, 65536 },
+		       { 1, 5, 100 },
+		       { 100, 4096, 70001 },
+		       { 65536 + 3, 65536 + 3, 1 << 20 },
+		       { N - 10, N - 10, 10 } };
 	CHECK(copy_file_range(a, &(off_t){ 0 }, b, &(off_t){ 0 }, N, 0) == N);
 	CHECK(later(stat_of("b").st_mtim, before.st_mtim) && stat_of("b").st_size == N);
 	unsigned char *want = malloc(N);
@@ -391,7 +397,8 @@ static void transfers(void)
 	CHECK(buf && got);
 	fill(buf, N, 3);
 	int a = OK(open("a", O_RDWR | O_CREAT, 0666)), b = OK(open("b", O_RDWR | O_CREAT, 0666));
-	struct iovec v[3] = { { buf, 100 }, { buf + 100, 5 << 20 },
+	struct iovec v[3] = { { buf, 100 },
+			      { buf + 100, 5 << 20 },
 			      { buf + 100 + (5 << 20), N - 100 - (5 << 20) } };
 	CHECK(writev(a, v, 3) == N);
 	CHECK(pread(a, got, N, 0) == N && memcmp(buf, got, N) == 0);
@@ -453,14 +460,16 @@ static void times(void)
 	OK(clock_gettime(CLOCK_REALTIME, &now));
 	OK(futimens(fd, NULL));
 	b = stat_of("f");
-	CHECK(llabs(b.st_atim.tv_sec - now.tv_sec) <= 2 && llabs(b.st_mtim.tv_sec - now.tv_sec) <= 2);
+	CHECK(llabs(b.st_atim.tv_sec - now.tv_sec) <= 2 &&
+	      llabs(b.st_mtim.tv_sec - now.tv_sec) <= 2);
 	omit[0] = (struct timespec){ 5, 5 }, omit[1] = (struct timespec){ 0, UTIME_NOW };
 	OK(futimens(fd, omit));
 	b = stat_of("f");
 	CHECK(b.st_atim.tv_sec == 5 && llabs(b.st_mtim.tv_sec - now.tv_sec) <= 2);
 	OK(symlink("f", "l"));
 	OK(utimensat(AT_FDCWD, "l", exact[0], AT_SYMLINK_NOFOLLOW));
-	CHECK(same_time(stat_of("l").st_mtim, exact[0][1]) && stat_of("f").st_mtim.tv_sec != 1500000000);
+	CHECK(same_time(stat_of("l").st_mtim, exact[0][1]) &&
+	      stat_of("f").st_mtim.tv_sec != 1500000000);
 	OK(mkdir("d", 0777));
 	OK(utimensat(AT_FDCWD, "d", exact[0], 0));
 	CHECK(same_time(stat_of("d").st_mtim, exact[0][1]));
@@ -561,7 +570,8 @@ static void lock_ranges(void)
 		OK(lock(c, F_SETLK, F_WRLCK, 5, 5));
 		struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 		OK(fcntl(c, F_GETLK, &l));
-		CHECK(l.l_type == F_WRLCK && l.l_start == 0 && l.l_len == 5 && l.l_pid == getppid());
+		CHECK(l.l_type == F_WRLCK && l.l_start == 0 && l.l_len == 5 &&
+		      l.l_pid == getppid());
 	});
 	/* A process waits for a lock and gets it when it is free. */
 	fflush(NULL);

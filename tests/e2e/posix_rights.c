@@ -138,7 +138,10 @@ static void suid_by_chown(void)
 {
 	static const struct {
 		mode_t before, after;
-	} table[] = { { 06755, 0755 }, { 04711, 0711 }, { 02755, 0755 }, { 02745, 02745 },
+	} table[] = { { 06755, 0755 },
+		      { 04711, 0711 },
+		      { 02755, 0755 },
+		      { 02745, 02745 },
 		      { 01644, 01644 } };
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
 		put_file("f", "x", 0644);

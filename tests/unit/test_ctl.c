@@ -52,7 +52,8 @@ static void good_requests(void **state)
 		enum ctl_op op;
 	} table[] = {
 		{ "{\"op\":\"hello\"}", CTL_HELLO },
-		{ " {\"op\" : \"create\", \"id\":\"a\", \"uid\":0, \"gid\":4294967294}", CTL_CREATE },
+		{ " {\"op\" : \"create\", \"id\":\"a\", \"uid\":0, \"gid\":4294967294}",
+		  CTL_CREATE },
 		{ "{\"id\":\"ws_09az\",\"op\":\"mount\",\"path\":\"/x\"}", CTL_MOUNT },
 		{ "{\"op\":\"limits\",\"id\":\"a\",\"bytes\":9223372036854775807,\"inodes\":0}",
 		  CTL_LIMITS },
@@ -90,7 +91,8 @@ static void bad_requests(void **state)
 		{ "{\"op\":\"umount\",\"id\":\"\"}", "id:" },
 		{ "{\"op\":\"umount\",\"id\":\"A\"}", "id:" },
 		{ "{\"op\":\"umount\",\"id\":\"../a\"}", "id:" },
-		{ "{\"op\":\"umount\",\"id\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}", "id:" },
+		{ "{\"op\":\"umount\",\"id\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}",
+		  "id:" },
 		{ "{\"op\":\"mount\",\"id\":\"a\",\"path\":\"x\"}", "path:" },
 		{ "{\"op\":\"mount\",\"id\":\"a\",\"path\":\"\"}", "path:" },
 		{ "{\"op\":\"mount\",\"id\":\"a\",\"path\":\"/a\\u0000b\"}", "not JSON" },
@@ -100,7 +102,8 @@ static void bad_requests(void **state)
 		  "not JSON" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":4294967295,\"gid\":0}", "uid:" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0}", "gid is missing" },
-		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"stack\":\"00\"}", "stack:" },
+		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"stack\":\"00\"}",
+		  "stack:" },
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":\"0g\"}", "stack:" },
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":\"0\"}", "stack:" },
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":7}", "stack:" },
@@ -110,7 +113,8 @@ static void bad_requests(void **state)
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{}]}", "id of a child" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"x\":1}]}",
 		  "unknown field" },
-		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"path\":7}]}", "path:" },
+		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"path\":7}]}",
+		  "path:" },
 		{ "{\"op\":\"sweep\"}", "known is missing" },
 		{ "{\"op\":\"sweep\",\"known\":\"a\"}", "known:" },
 		{ "{\"op\":\"sweep\",\"known\":[\"a\",\"\"]}", "known:" },
@@ -156,7 +160,8 @@ static void fuse_conf(void **state)
 	assert_true(mnt_conf_allows_other("# x\n  user_allow_other \t\r\nmount_max = 5\n"));
 	assert_false(mnt_conf_allows_other(""));
 	assert_false(mnt_conf_allows_other("#user_allow_other\n"));
-	assert_false(mnt_conf_allows_other("user_allow_others\nuser_allow_othe\nx user_allow_other"));
+	assert_false(
+		mnt_conf_allows_other("user_allow_others\nuser_allow_othe\nx user_allow_other"));
 }
 
 /* ---- a conversation ---- */
@@ -233,7 +238,8 @@ static void lives(void **state)
 	assert_int_equal(json_array_size(list), 3);
 	static const char *const order[] = { "a", "b", "c" };
 	for (size_t i = 0; i < 3; i++)
-		assert_string_equal(json_string_value(json_object_get(json_array_get(list, i), "id")),
+		assert_string_equal(json_string_value(
+					    json_object_get(json_array_get(list, i), "id")),
 				    order[i]);
 	json_decref(j);
 	j = talk(s, 0, "{'op':'list','after':'b'}");
@@ -315,12 +321,20 @@ static void mounted(void **state)
 	(void)snprintf(file, sizeof(file), "%s/new", b);
 	put(file, "new");
 	/* In place, mounted, with what the kernel has cached of it. */
+	char gone[700];
+	(void)snprintf(gone, sizeof(gone), "%s/f", b);
+	int stale = open(gone, O_RDONLY | O_CLOEXEC);
+	assert_true(stale >= 0);
 	j = talk(s, 0, "{'op':'restore','id':'b','stack':'%s'}", stack);
 	assert_true(json_integer_value(json_object_get(j, "names")) >= 1);
 	json_decref(j);
 	assert_int_equal(access(file, F_OK), -1);
 	(void)snprintf(file, sizeof(file), "%s/f", b);
 	assert_true(is(file, "before"));
+	char byte;
+	assert_int_equal(pread(stale, &byte, 1, 0), -1); /* what it was open on is no more */
+	assert_int_equal(errno, ESTALE);
+	close(stale);
 	/* A busy one is detached, and who has it open goes on. */
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
@@ -348,11 +362,12 @@ static void mounted(void **state)
 	tell(s, EBUSY, "{'op':'mount','id':'b','path':'%s'}", a, NULL); /* a's place */
 	(void)snprintf(file, sizeof(file), "%s/none/x", folder);
 	tell(s, ENOENT, "{'op':'mount','id':'b','path':'%s'}", file, NULL);
-	tell(s, ENOENT, "{'op':'fork','id':'a','children':[{'id':'c'},{'id':'d','path':'%s'}]}", file,
-	     NULL);
+	tell(s, ENOENT, "{'op':'fork','id':'a','children':[{'id':'c'},{'id':'d','path':'%s'}]}",
+	     file, NULL);
 	tell(s, ENOENT, "{'op':'usage','id':'%s'}", "c", NULL); /* none is left */
 	j = talk(s, 0, "{'op':'stats'}");
-	assert_true(json_integer_value(json_object_get(json_object_get(j, "opcodes"), "MKNOD")) >= 2);
+	assert_true(json_integer_value(json_object_get(json_object_get(j, "opcodes"), "MKNOD")) >=
+		    2);
 	assert_true(json_integer_value(json_object_get(j, "requests")) > 10);
 	assert_non_null(json_object_get(json_object_get(j, "mounts"), "a"));
 	json_decref(j);
@@ -448,14 +463,10 @@ static void ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(good_requests),
-		cmocka_unit_test(bad_requests),
-		cmocka_unit_test(known_ids),
-		cmocka_unit_test(parsing_out_of_memory),
-		cmocka_unit_test(fuse_conf),
-		cmocka_unit_test(lives),
-		cmocka_unit_test(mounted),
-		cmocka_unit_test(ends),
+		cmocka_unit_test(good_requests), cmocka_unit_test(bad_requests),
+		cmocka_unit_test(known_ids),     cmocka_unit_test(parsing_out_of_memory),
+		cmocka_unit_test(fuse_conf),     cmocka_unit_test(lives),
+		cmocka_unit_test(mounted),       cmocka_unit_test(ends),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

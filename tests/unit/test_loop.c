@@ -170,7 +170,8 @@ static void *ask_until_end(void *arg)
 {
 	struct peer *p = arg;
 	for (int i = 0, got; !p->ended; i++) {
-		if (send(p->ours, &i, sizeof(i), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+		if (send(p->ours, &i, sizeof(i), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+		    errno != EAGAIN)
 			break;
 		(void)recv(p->ours, &got, sizeof(got), MSG_DONTWAIT); /* whether it came or not */
 	}
@@ -225,10 +226,8 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers),
-		cmocka_unit_test(beside_each_other),
-		cmocka_unit_test(fairness),
-		cmocka_unit_test(coming_and_going),
+		cmocka_unit_test(answers),  cmocka_unit_test(beside_each_other),
+		cmocka_unit_test(fairness), cmocka_unit_test(coming_and_going),
 		cmocka_unit_test(refusals),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
