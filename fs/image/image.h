@@ -27,8 +27,8 @@
 #include "fs/base/hash.h"
 #include "fs/base/io.h"
 
-/* The keyed 63-bit hash of a name, >= NAME_COOKIE_MIN. An entry's cookie is its name's hash or one of
- * the NAME_PROBE - 1 numbers behind it: the first that is free in its directory when the entry
+/* The keyed 63-bit hash of a name, >= NAME_COOKIE_MIN. An entry's cookie is its name's hash or one
+ * of the NAME_PROBE - 1 numbers behind it: the first that is free in its directory when the entry
  * is made, counted over the whole merged tree. So a look-up visits the cookies
  * [hash, hash + NAME_PROBE) and compares names; no free one is -ENOSPC. */
 enum { NAME_MAX_BYTES = 255, NAME_PROBE = 64, NAME_COOKIE_MIN = 16 };
@@ -47,9 +47,9 @@ struct attr {
 	uint64_t blocks; /* 512-byte units of data, holes left out */
 	struct timespec atime, mtime, ctime, btime;
 	uint64_t parent; /* a directory that holds a name of it (hint; the root: 1) */
-	uint64_t
-		parent_cookie; /* that name's cookie there; 0: unknown (after unlink of that name) */
-	uint64_t own_tag;      /* workspace whose quota own_bytes count towards; 0: none */
+	/* That name's cookie there; 0: unknown (after unlink of that name). */
+	uint64_t parent_cookie;
+	uint64_t own_tag; /* workspace whose quota own_bytes count towards; 0: none */
 	uint64_t own_bytes;
 };
 enum { ATTR_HAS_XATTR = 1 }; /* unset: surely none */

@@ -746,8 +746,8 @@ static void pages_that_vanish(void **state)
 			struct image *im = open_damaged(&d.place, &d.name);
 			if (warm)
 				assert_int_equal(ask_all(im, d.good), 0);
-			/* A cut within a page would leave zeros in its rest, which no bad sector does:
-			 * what was verified before can't be told from them. */
+			/* A cut within a page would leave zeros in its rest, which no bad sector
+			 * does: what was verified before can't be told from them. */
 			uint64_t cut = warm ? cuts[i] - cuts[i] % 4096 : cuts[i];
 			assert_int_equal(ftruncate(fd, (off_t)cut), 0);
 			assert_true(ask_all(im, d.good) > 0);
