@@ -2,8 +2,8 @@
  * fs/FORMAT.md gives every byte. Here is what encodes and decodes them and walks over a
  * journal, damaged or not; layer.c knows what the frames mean.
  *
- * The decoder is pure, bounded and total. A header check is mixed with the journal's random salt, so
- * no content that a tenant writes can pass for a frame. */
+ * The decoder is pure, bounded and total. A header check is mixed with the journal's random
+ * salt, so no content that a tenant writes can pass for a frame. */
 #ifndef BOUGH_WORK_JOURNAL_H
 #define BOUGH_WORK_JOURNAL_H
 

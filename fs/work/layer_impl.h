@@ -114,7 +114,8 @@ struct layer_apply {
 	struct layer_drop *drops;
 	size_t ndrops, cap;
 };
-/* Applies a body of records. -EBADMSG (only in a replay): nothing was applied; -ENOMEM: a part was. */
+/* Applies a body of records. -EBADMSG (only in a replay): nothing was applied; -ENOMEM: a
+ * part was. */
 int layer_apply(struct layer *l, const void *body, size_t len, struct layer_apply *how);
 void layer_apply_done(struct layer_apply *how);         /* frees what it holds */
 void layer_mark_damaged(struct layer *l, uint64_t ino); /* best effort: without memory, not */
