@@ -110,16 +110,33 @@ int wpack_sync(struct store *s, struct wpack *w, uint64_t end, struct err *err);
 int writer_flush(struct store *s, struct err *err);
 /* Seals full packs as far as they are durable, after a flush (whose error it gives). */
 int writer_seal(struct store *s, struct err *err);
+/* Lets go of the open pack if all of it is durable and indexed, so that gc and other processes
+ * can have it. Called when no session is left. */
+void writer_park(struct store *s);
 /* Enters what is in our own packs in an index that was made anew. */
 int writer_reindex(struct store *s, struct err *err);
 
-/* Enters the object in the index unless a place that can be relied on is there already. */
+/* Enters the object in the index unless a place that can be relied on is there already. A later
+ * copy in the same pack counts as better: it was written since the first one was bad. */
 int entry_offer(struct index_txn *t, const struct digest *d, const struct place *p, bool moved);
 /* Notes in the pack's row that it is durable up to here (a sync of another process's pack).
  * -EIO: its writer has cut it back meanwhile. */
 int row_note_synced(struct store *s, uint64_t id, uint64_t synced);
 
 /* ---- the index over time ---- */
+
+enum { BOOT_ID_BYTES = 16, INDEX_STATE_BYTES = 72 };
+
+/* What the file index/state says. */
+struct index_state {
+	uint8_t boot[BOOT_ID_BYTES];
+	bool closed;
+	/* Of a closed index: */
+	uint64_t used, hash;     /* index_hash */
+	uint64_t size, mtime_ns; /* of data.mdb */
+};
+void index_state_encode(uint8_t out[INDEX_STATE_BYTES], const struct index_state *st);
+int index_state_decode(struct index_state *st, const uint8_t *in, size_t len); /* 0, -EBADMSG */
 
 /* Opens the index, and makes it right: anew, proven, or caught up. `alone`: nobody else has
  * the store open. */
@@ -191,6 +208,7 @@ struct store {
 	pthread_mutex_t readers_lock;
 	struct reader *readers;
 	unsigned nreaders;
+	atomic_uint sessions; /* that are open in this process */
 	_Atomic uint64_t cache_hits, cache_misses, puts, put_hits, bytes_put;
 };
 

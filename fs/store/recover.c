@@ -10,6 +10,7 @@
  *                          they wrote): proven by walking through it
  *   in use, another boot   power was lost: LMDB's pages may be of any age
  *   no state, or damaged
+ *   a file index/distrust  a writer has seen its disk fail
  * What isn't trusted is made anew from the packs. A trusted index may still be older than the packs
  * (power lost right after "in use" was written, writers killed before their commit), so each
  * pack is compared with its row, and read from where the row ends. */
@@ -25,27 +26,17 @@
 #include "fs/store/internal.h"
 
 enum {
-	BOOT_ID_BYTES = 16,
-	STATE_BYTES = 72,
 	STATE_VERSION = 1,
 	STATE_CLOSED = 1,
 	ADD_BATCH = 32 * 1024, /* objects entered in one transaction */
 };
 #define STATE_MAGIC UINT32_C(0x78644942) /* "BIdx" */
 
-struct state {
-	uint8_t boot[BOOT_ID_BYTES];
-	bool closed;
-	/* Of a closed index: */
-	uint64_t used, hash;     /* index_hash */
-	uint64_t size, mtime_ns; /* of data.mdb */
-};
-
 /* ---- the state file ---- */
 
-static void state_encode(uint8_t out[STATE_BYTES], const struct state *st)
+void index_state_encode(uint8_t out[INDEX_STATE_BYTES], const struct index_state *st)
 {
-	memset(out, 0, STATE_BYTES);
+	memset(out, 0, INDEX_STATE_BYTES);
 	le_put32(out + 8, STATE_MAGIC);
 	le_put32(out + 12, STATE_VERSION);
 	memcpy(out + 16, st->boot, BOOT_ID_BYTES);
@@ -54,12 +45,13 @@ static void state_encode(uint8_t out[STATE_BYTES], const struct state *st)
 	le_put64(out + 48, st->hash);
 	le_put64(out + 56, st->size);
 	le_put64(out + 64, st->mtime_ns);
-	le_put64(out, hash_xxh3(out + 8, STATE_BYTES - 8, 0));
+	le_put64(out, hash_xxh3(out + 8, INDEX_STATE_BYTES - 8, 0));
 }
 
-static int state_decode(struct state *st, const uint8_t *in, size_t len)
+int index_state_decode(struct index_state *st, const uint8_t *in, size_t len)
 {
-	if (len != STATE_BYTES || le_get64(in) != hash_xxh3(in + 8, STATE_BYTES - 8, 0) ||
+	if (len != INDEX_STATE_BYTES ||
+	    le_get64(in) != hash_xxh3(in + 8, INDEX_STATE_BYTES - 8, 0) ||
 	    le_get32(in + 8) != STATE_MAGIC || le_get32(in + 12) != STATE_VERSION)
 		return -EBADMSG;
 	memcpy(st->boot, in + 16, BOOT_ID_BYTES);
@@ -71,18 +63,18 @@ static int state_decode(struct state *st, const uint8_t *in, size_t len)
 	return 0;
 }
 
-static int state_read(struct store *s, struct state *st)
+static int state_read(struct store *s, struct index_state *st)
 {
 	auto_free void *p = NULL;
 	size_t len;
-	int r = io_slurp(s->io, s->index_fd, "state", STATE_BYTES, &p, &len, NULL);
-	return r < 0 ? r : state_decode(st, p, len);
+	int r = io_slurp(s->io, s->index_fd, "state", INDEX_STATE_BYTES, &p, &len, NULL);
+	return r < 0 ? r : index_state_decode(st, p, len);
 }
 
-static int state_write(struct store *s, const struct state *st, bool durable)
+static int state_write(struct store *s, const struct index_state *st, bool durable)
 {
-	uint8_t b[STATE_BYTES];
-	state_encode(b, st);
+	uint8_t b[INDEX_STATE_BYTES];
+	index_state_encode(b, st);
 	return io_publish(s->io, s->index_fd, "state", b, sizeof(b), durable, NULL);
 }
 
@@ -105,7 +97,7 @@ int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx)
 	int r = 0;
 	(void)pthread_mutex_lock(&s->dirty_lock);
 	if (!s->dirty) {
-		struct state st = { 0 };
+		struct index_state st = { 0 };
 		boot_id(s, st.boot);
 		r = state_write(s, &st, false);
 		s->dirty = r == 0;
@@ -116,13 +108,12 @@ int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx)
 
 void recover_distrust(struct store *s)
 {
-	(void)pthread_mutex_lock(&s->dirty_lock);
-	(void)s->io->unlink(s->io->ctx, s->index_fd, "state", 0);
-	s->dirty = true; /* and it isn't written again by this process */
-	(void)pthread_mutex_unlock(&s->dirty_lock);
+	int fd = s->io->open(s->io->ctx, s->index_fd, "distrust", O_WRONLY | O_CREAT, 0600);
+	if (fd >= 0)
+		(void)s->io->close(s->io->ctx, fd); /* that it exists says all */
 }
 
-static int data_stat(struct store *s, struct state *st)
+static int data_stat(struct store *s, struct index_state *st)
 {
 	struct stat f;
 	if (fstatat(s->index_fd, "data.mdb", &f, 0) < 0)
@@ -347,6 +338,41 @@ static int compare_row(const void *key, const void *row)
 	return a < b ? -1 : a > b;
 }
 
+struct dated {
+	uint64_t id;
+	struct timespec t;
+};
+
+static int compare_dated(const void *a, const void *b)
+{
+	const struct dated *x = a, *y = b;
+	if (x->t.tv_sec != y->t.tv_sec)
+		return x->t.tv_sec < y->t.tv_sec ? 1 : -1;
+	return x->t.tv_nsec < y->t.tv_nsec ? 1 : x->t.tv_nsec > y->t.tv_nsec ? -1 : 0;
+}
+
+/* Packs without a row, the youngest first: where an object has two copies, the later one was
+ * written since the first one was bad. */
+static int index_unknown(struct store *s, const uint64_t *ids, size_t n, struct err *err)
+{
+	auto_free struct dated *d = calloc(n ? n : 1, sizeof(*d));
+	if (!d)
+		return err_sys(err, -ENOMEM, "index the packs");
+	for (size_t i = 0; i < n; i++) {
+		char name[PACK_NAME_BYTES];
+		struct stat st;
+		pack_name(name, ids[i]);
+		d[i].id = ids[i];
+		if (fstatat(s->packs_fd, name, &st, 0) == 0)
+			d[i].t = st.st_mtim;
+	}
+	qsort(d, n, sizeof(*d), compare_dated);
+	int r = 0;
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = index_pack(s, d[i].id, err);
+	return r;
+}
+
 int recover_catch_up(struct store *s, struct err *err)
 {
 	/* Rows first: a pack that appears in between is then listed, and has no row. */
@@ -359,10 +385,11 @@ int recover_catch_up(struct store *s, struct err *err)
 	r = store_list_packs(s, &ids, &nids, err);
 	for (size_t i = 0; r == 0 && i < nrows; i++)
 		r = check_row(s, &rows[i], err);
-	for (size_t i = 0; r == 0 && i < nids; i++)
+	size_t n = 0;
+	for (size_t i = 0; i < nids; i++)
 		if (!nrows || !bsearch(&ids[i], rows, nrows, sizeof(*rows), compare_row))
-			r = index_pack(s, ids[i], err);
-	return r;
+			ids[n++] = ids[i];
+	return r < 0 ? r : index_unknown(s, ids, n, err);
 }
 
 /* ---- opening and closing ---- */
@@ -370,7 +397,9 @@ int recover_catch_up(struct store *s, struct err *err)
 /* Is the index that lies there to be trusted, by its state? 1, 0, or 2: if it proves whole. */
 static int trust(struct store *s)
 {
-	struct state st, now = { 0 };
+	struct index_state st, now = { 0 };
+	if (faccessat(s->index_fd, "distrust", F_OK, 0) == 0)
+		return 0;
 	if (state_read(s, &st) < 0 || data_stat(s, &now) < 0)
 		return 0;
 	boot_id(s, now.boot);
@@ -403,10 +432,13 @@ static int rebuild(struct store *s, struct err *err)
 		r = writer_reindex(s, err);
 	if (r < 0)
 		return err_prefix(err, r, "rebuild the index");
-	struct state st = { 0 };
+	struct index_state st = { 0 };
 	boot_id(s, st.boot);
 	r = state_write(s, &st, false);
-	return r < 0 ? err_sys(err, r, "write the state of the index") : 0;
+	if (r < 0)
+		return err_sys(err, r, "write the state of the index");
+	(void)s->io->unlink(s->io->ctx, s->index_fd, "distrust", 0); /* or it is made anew again */
+	return 0;
 }
 
 int recover_rebuild(struct store *s, struct err *err)
@@ -468,7 +500,7 @@ void recover_close(struct store *s)
 	/* Failing anywhere here leaves a state that says "in use", which is always right. */
 	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
 		return;
-	struct state st;
+	struct index_state st;
 	if (state_read(s, &st) < 0 || st.closed || sync_packs(s) < 0 || index_sync(s->index) < 0 ||
 	    index_hash(s->index, &st.used, &st.hash) < 0 || data_stat(s, &st) < 0)
 		return;

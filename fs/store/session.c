@@ -71,6 +71,7 @@ static int register_once(struct store *s, struct store_session *ss)
 		return r;
 	}
 	ss->fd = fd;
+	atomic_fetch_add(&s->sessions, 1);
 	return 0;
 }
 
@@ -112,6 +113,8 @@ void store_session_end(struct store_session *ss)
 	struct store *s = ss->s;
 	drop_deps(ss);
 	if (ss->fd >= 0) {
+		if (atomic_fetch_sub(&s->sessions, 1) == 1)
+			writer_park(s);
 		/* A file that stays counts as a dead session's as soon as it is unlocked. */
 		(void)s->io->unlink(s->io->ctx, s->sessions_fd, ss->name, 0);
 		(void)s->io->close(s->io->ctx, ss->fd);

@@ -33,6 +33,20 @@ static int open_dir(struct store *s, int dirfd, const char *name, bool create, i
 	return 0;
 }
 
+/* Makes the folders durable with it, and the store's own name. */
+static int write_version(struct store *s, struct err *err)
+{
+	int r = io_publish(s->io, s->dirfd, "version", version_text, sizeof(version_text) - 1, true,
+			   err);
+	if (r < 0)
+		return r;
+	int fd = s->io->open(s->io->ctx, s->dirfd, "..", O_RDONLY | O_DIRECTORY, 0);
+	r = fd < 0 ? fd : s->io->fsync(s->io->ctx, fd);
+	if (fd >= 0)
+		(void)s->io->close(s->io->ctx, fd); /* a folder, only read */
+	return r < 0 ? err_sys(err, r, "sync the folder of %s", s->path) : 0;
+}
+
 /* A folder without a version is a store only once the version is written, which is last. */
 static int check_version(struct store *s, bool create, struct err *err)
 {
@@ -40,8 +54,7 @@ static int check_version(struct store *s, bool create, struct err *err)
 	size_t len;
 	int r = io_slurp(s->io, s->dirfd, "version", VERSION_MAX, (void **)&text, &len, err);
 	if (r == -ENOENT && create)
-		return io_publish(s->io, s->dirfd, "version", version_text,
-				  sizeof(version_text) - 1, true, err);
+		return write_version(s, err);
 	if (r < 0)
 		return r;
 	if (len != sizeof(version_text) - 1 || memcmp(text, version_text, len) != 0)

@@ -12,7 +12,8 @@
  *     (commit the name that leads to them: catalog, image, stack)
  *     store_session_end(ss)
  *
- * Threads: a store may be used by many threads; a session by one at a time. */
+ * Threads: a store may be used by many threads; a session by one at a time. Not across fork: a
+ * child opens the store itself. */
 #ifndef BOUGH_STORE_STORE_H
 #define BOUGH_STORE_STORE_H
 
@@ -82,11 +83,14 @@ int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
 		      const struct store_content *c, struct err *err);
 
 /* Garbage collection: in-flight sessions and new saves go on meanwhile.
- *   1 condemns packs that may be worth rewriting: from now on a put does not rely on them;
+ *   0 calls mark() to find the packs that are mostly dead; where there are none, that was all;
+ *   1 condemns those: from now on a put does not rely on them;
  *   2 waits for the sessions that began before (a dead process's session doesn't count);
- *   3 calls mark(), which reports each object that is alive by store_gc_mark (the catalog's
+ *   3 calls mark() again, which reports each object that is alive by store_gc_mark (the catalog's
  *     snapshots, images and workspaces: all that the sessions of step 2 have named by now);
- *   4 copies the live objects of packs that are mostly dead, syncs, moves the index, deletes.
+ *   4 copies the live objects of the condemned packs, syncs, moves the index, deletes.
+ * At most as much stays dead as is alive, besides the packs that are being written to. The thread
+ * that calls may have no session open, for it would wait for itself.
  * One gc at a time (-EBUSY). Killed at any point it loses nothing; the next one goes on. */
 struct store_gc;
 struct store_gc_stats {

@@ -434,7 +434,8 @@ int entry_offer(struct index_txn *t, const struct digest *d, const struct place 
 		r = index_txn_row(t, there.pack, &row);
 		if (r < 0)
 			return r;
-		if (r > 0 && !(row.flags & ROW_UNUSABLE))
+		bool later = there.pack == p->pack && there.off < p->off;
+		if (r > 0 && !(row.flags & ROW_UNUSABLE) && !later)
 			return 0;
 	}
 	return index_txn_put(t, d, p);
@@ -793,6 +794,28 @@ int writer_seal(struct store *s, struct err *err)
 	}
 	(void)pthread_mutex_unlock(&s->w.flush);
 	return r;
+}
+
+void writer_park(struct store *s)
+{
+	if (pthread_mutex_trylock(&s->w.flush) != 0)
+		return; /* somebody is busy with it */
+	(void)pthread_mutex_lock(&s->w.append);
+	struct wpack *w = s->w.cur;
+	bool idle = false;
+	if (w) {
+		uint64_t end = atomic_load(&w->written);
+		(void)pthread_mutex_lock(&w->lock);
+		idle = w->durable >= end && w->row_indexed == end && w->row_synced == end;
+		(void)pthread_mutex_unlock(&w->lock);
+	}
+	if (idle) {
+		s->w.cur = NULL;
+		(void)flock(w->fd, LOCK_UN);
+		wpack_unuse(s, w);
+	}
+	(void)pthread_mutex_unlock(&s->w.append);
+	(void)pthread_mutex_unlock(&s->w.flush);
 }
 
 int writer_reindex(struct store *s, struct err *err)
