@@ -260,6 +260,8 @@ struct change {
 /* *a (NULL allowed): the inode afterwards. */
 int content_change(struct ws *ws, uint64_t node, const struct change *ch, const struct caller *c,
 		   struct attr *a);
+/* Gives the active layer all that the inode (not a directory) has, so that nothing below counts. */
+int ws_pull_up(struct ws *ws, const struct attr *a);
 /* Bytes of [from, to) that are no hole. Under meta. */
 int content_data_bytes(struct ws *ws, uint64_t ino, uint64_t from, uint64_t to, uint64_t *out);
 

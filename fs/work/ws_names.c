@@ -232,6 +232,24 @@ static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const cha
 	return 0;
 }
 
+/* The first name of a file made without one: what sealed layers have of it would be left out
+ * when they are saved, so it comes up here before. */
+static int prepare_first_name(struct ws *ws, uint64_t node)
+{
+	struct attr a, below;
+	meta_read(ws);
+	int r = ws_get(ws, node, &a);
+	bool pull = r == 0 && a.nlink == 0 && !S_ISDIR(a.mode) &&
+		    view_inode_below(&ws->view, 1, a.ino, &below) == 0;
+	meta_done(ws);
+	if (!pull)
+		return r;
+	stripe_write(ws, a.ino);
+	r = ws_pull_up(ws, &a);
+	stripe_done(ws, a.ino);
+	return r;
+}
+
 int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t len,
 	    const struct caller *c, struct entry *out)
 {
@@ -239,9 +257,12 @@ int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t
 	if (r < 0)
 		return r;
 	ws_enter(ws);
-	meta_write(ws);
-	r = link_locked(ws, node, dir, name, len, c, out);
-	meta_done(ws);
+	r = prepare_first_name(ws, node);
+	if (r == 0) {
+		meta_write(ws);
+		r = link_locked(ws, node, dir, name, len, c, out);
+		meta_done(ws);
+	}
 	ws_leave(ws);
 	return r;
 }

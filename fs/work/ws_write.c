@@ -210,8 +210,8 @@ static int plan_punch(struct plan *p)
 		if (size < block_floor(lo))
 			p->drop0 = min_u64(p->drop0, block_ceil(size));
 	}
-	/* An edge may be followed by a drop, or the only one be both. */
-	if (r == 0 && lo % LAYER_BLOCK && lo < p->size)
+	/* An edge may be followed by a drop, or the only one be both; behind the end all goes. */
+	if (r == 0 && lo % LAYER_BLOCK && lo < p->size && block_floor(lo) < p->drop0)
 		r = plan_edge(p, lo, min_u64(hi, block_ceil(lo)));
 	if (r == 0 && hi < size && hi % LAYER_BLOCK && block_floor(hi) >= block_ceil(lo))
 		r = plan_edge(p, block_floor(hi), hi);

@@ -675,8 +675,8 @@ static uint64_t pick_off(uint64_t size)
 	case 1: return size ? rnd() % size : 0;
 	case 2: return below(16) * LAYER_BLOCK;
 	case 3: return below(16) * LAYER_BLOCK + below(40) - (below(2) ? 0 : 20);
-	case 4: return below(8) ? below(65536) : LAYER_BIG_FILE - 8192 + below(16384);
-	case 5: return below(20) ? below(10000) : below(CONTENT_MAX - 300000);
+	case 4: return below(50) ? below(65536) : LAYER_BIG_FILE - 8192 + below(16384);
+	case 5: return below(100) ? below(10000) : below(CONTENT_MAX - 300000);
 	default: return below(4096);
 	}
 }
@@ -730,7 +730,8 @@ static void op_truncate(void)
 	if (!pick_file(&f, pick_pair()))
 		return;
 	uint64_t size = pick_off(f.size) & INT32_MAX;
-	if (size > CONTENT_MAX)
+	/* Comparing takes longer than all else: big files shall not stay for long. */
+	if (size > CONTENT_MAX || (size > 200000 && below(4)))
 		size = 0;
 	say("truncate %s from %" PRIu64 " to %" PRIu64, f.name, f.size, size);
 	struct attr in = { .size = size }, out;
@@ -1137,6 +1138,31 @@ static void op_snapshot(void)
 	(void)snprintf(s->dir, sizeof(s->dir), "%s/s%u", m.base, m.serial++);
 	copy_dir(p->dir, s->dir);
 	s->used = true;
+	/* It is what it was taken of. */
+	struct pair q = { .fd = p->fd };
+	struct err err;
+	(void)snprintf(q.id, sizeof(q.id), "s%u", m.serial++);
+	if (ws_create(&q.ws, m.work, q.id, &s->stack, NULL, 0, 0, &err) < 0)
+		fail("%s", err.text);
+	compare_tree(&q);
+	ws_close(q.ws);
+	if (ws_delete(m.work, q.id, &err) < 0)
+		fail("%s", err.text);
+}
+
+static void op_create(void)
+{
+	struct snapshot *s = &m.snapshots[below(SNAPSHOTS)];
+	struct err err;
+	if (!s->used)
+		return;
+	struct pair *q = spare_pair(pick_pair());
+	say("create %s from %s", q->id, s->dir);
+	if (ws_create(&q->ws, m.work, q->id, &s->stack, NULL, 0, 0, &err) < 0)
+		fail("%s", err.text);
+	copy_dir(s->dir, q->dir);
+	open_dir(q);
+	compare_tree(q);
 }
 
 /* Layers are replaced by what they were saved as, or by one image, as in the background. */
@@ -1275,7 +1301,7 @@ static const struct {
 	{ "setattr", op_setattr, 400 },	 { "xattr", op_xattr, 600 },
 	{ "look", op_look, 400 },	 { "hold", op_hold, 200 },
 	{ "link held", op_link_held, 50 }, { "fork", op_fork, 4 },
-	{ "snapshot", op_snapshot, 4 },	 { "replace", op_replace, 5 },
+	{ "create", op_create, 2 }, { "snapshot", op_snapshot, 4 },	 { "replace", op_replace, 5 },
 	{ "restore", op_restore, 4 },	 { "reopen", op_reopen, 4 },
 	{ "restart", op_restart, 1 },
 };
