@@ -160,6 +160,21 @@ static struct space_stream *stream_begin(struct space *s, uint64_t ino)
 	return st;
 }
 
+/* The file that grew last is mostly complete when another one begins, so what is reserved for
+ * it at the end is given up: files that are written one after the other lie so, too. */
+static void give_up_latest(struct space *s)
+{
+	struct space_stream *latest = s->streams;
+	for (unsigned i = 1; latest && i < SPACE_STREAMS; i++)
+		if (s->streams[i].tick > latest->tick)
+			latest = &s->streams[i];
+	if (!latest || latest->end != s->end || latest->src == latest->end)
+		return;
+	uint64_t src = latest->src, end = latest->end;
+	latest->end = src;
+	space_free_add(s, src, end - src);
+}
+
 /* Makes the reserve longer where it ends, if nobody has what follows. */
 static void stream_extend(struct space *s, struct space_stream *st, uint64_t want)
 {
@@ -181,7 +196,9 @@ static void alloc_packed(struct space *s, uint64_t ino, uint64_t off, uint64_t l
 	bool grows = st && st->off == off;
 	uint64_t written = grows ? st->written : 0;
 	uint64_t ahead = written < AHEAD_MAX ? written : AHEAD_MAX;
-	if (grows && st->src == st->end)
+	if (!grows)
+		give_up_latest(s);
+	else if (st->src == st->end)
 		stream_extend(s, st, len + ahead);
 	if (!grows || st->src == st->end) {
 		st = stream_begin(s, ino);
