@@ -51,6 +51,8 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 	struct ws_row *rows;
 	size_t n;
 	bool with_usage = request_query_true(rq, "usage");
+	/* What is shown as mounted is: after a crash of bough-fs this waits until it is again. */
+	bool up = fs_ping(sd->fs, NULL) == 0;
 	int r = catalog_ws_list(sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
@@ -60,7 +62,7 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 		if (!has_labels(rq, &rows[i]))
 			continue;
 		/* One that can't be opened is shown without. */
-		bool got = with_usage && fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
+		bool got = up && with_usage && fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
 		json_t *j = api_workspace(sd, &rows[i], got ? &usage : NULL);
 		if (json_array_append_new(items, j) < 0)
 			r = no_memory(err);

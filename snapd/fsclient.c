@@ -390,6 +390,11 @@ int fs_delete(struct fsclient *fc, const char *id, struct err *err)
 	return r == -ENOENT ? 0 : r;
 }
 
+int fs_ping(struct fsclient *fc, struct err *err)
+{
+	return fsclient_call(fc, json_pack("{s:s}", "op", "hello"), true, NULL, err);
+}
+
 int fs_stats(struct fsclient *fc, json_t **out, struct err *err)
 {
 	return fsclient_call(fc, json_pack("{s:s}", "op", "stats"), true, out, err);

@@ -37,6 +37,9 @@ int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struc
 int fsclient_call(struct fsclient *fc, json_t *request, bool again, json_t **answer,
 		  struct err *err);
 
+/* It runs, and what should be mounted is: waits for that as any call does. */
+int fs_ping(struct fsclient *fc, struct err *err);
+
 struct fs_new {
 	const char *id, *path; /* path NULL: not mounted */
 	uint64_t bytes, inodes; /* quota; 0: none */

@@ -152,7 +152,8 @@ static int delete_images(struct collector *c, uint64_t *deleted, uint64_t *bytes
 	struct snapd *sd = c->sd;
 	char path[PATH_SIZE];
 	(void)snprintf(path, sizeof(path), "%s/images", sd->root);
-	qsort(c->images.list, c->images.n, sizeof(struct digest), compare_digests);
+	if (c->images.n)
+		qsort(c->images.list, c->images.n, sizeof(struct digest), compare_digests);
 	auto_dir *d = opendir(path);
 	if (!d)
 		return -errno;

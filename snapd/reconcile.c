@@ -22,6 +22,12 @@ static int compare_ids(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
+static void sort_ids(char (*ids)[ID_SIZE], size_t n)
+{
+	if (n > 0)
+		qsort(ids, n, ID_SIZE, compare_ids);
+}
+
 static bool id_in(char (*ids)[ID_SIZE], size_t n, const char *id)
 {
 	return n > 0 && bsearch(id, ids, n, ID_SIZE, compare_ids);
@@ -112,7 +118,7 @@ static int adopt_snap_records(struct snapd *sd, char (*ids)[ID_SIZE], size_t n,
 	for (size_t i = 0; i < nrows && have; i++)
 		memcpy(have[i], rows[i].id, ID_SIZE);
 	if (have)
-		qsort(have, nrows, ID_SIZE, compare_ids);
+		sort_ids(have, nrows);
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		auto_snap_row row = { 0 };
 		struct err why = { 0 };
@@ -135,7 +141,7 @@ static int check_snaps(struct snapd *sd, struct err *err)
 	int r = records_snap_ids(sd->records, &ids, &n, err);
 	if (r < 0)
 		return r;
-	qsort(ids, n, ID_SIZE, compare_ids);
+	sort_ids(ids, n);
 	r = catalog_snap_list(sd->catalog, NULL, &rows, &nrows, err);
 	if (r >= 0) {
 		r = adopt_snap_records(sd, ids, n, rows, nrows, err);
@@ -157,7 +163,7 @@ int reconcile_rows(struct snapd *sd, struct err *err)
 	int r = records_ws_ids(sd->records, &ids, &n, err);
 	if (r < 0)
 		return r;
-	qsort(ids, n, ID_SIZE, compare_ids);
+	sort_ids(ids, n);
 	r = adopt_ws_folders(sd, ids, n, err);
 	if (r >= 0)
 		r = check_ws_rows(sd, ids, n, err);
