@@ -23,7 +23,7 @@
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
- *                                                    mounted, path
+ *                                                    damaged, mounted, path
  *   sync    id                                    -> everything acknowledged is durable
  *   delete  id                                    (unmounts)
  *   close   id                                    (unmounts, forgets)

@@ -90,6 +90,7 @@ static int add_usage(struct answer *a, json_t *to, struct served *w, struct err 
 	add_int(a, to, "layers", u.layers);
 	add_int(a, to, "memory_bytes", u.memory_bytes);
 	add_int(a, to, "files", u.file_count);
+	add_int(a, to, "damaged", u.damaged);
 	add(a, to, "mounted", json_boolean(st.mounted));
 	add_text(a, to, "path", path);
 	return 0;
