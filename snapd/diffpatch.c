@@ -154,6 +154,12 @@ static int add_line(const git_diff_delta *delta, const git_diff_hunk *hunk,
 	return 0;
 }
 
+/* As git has them: a symlink's permissions mean nothing. */
+static uint32_t git_mode(const struct attr *a)
+{
+	return S_ISLNK(a->mode) ? S_IFLNK : a->mode;
+}
+
 static void add_index_line(struct buf *out, const struct compared *c, uint32_t same_mode)
 {
 	char old[ID_ABBREV + 1], new[ID_ABBREV + 1];
@@ -185,11 +191,11 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 	diff_quote(out, "b/", new_path);
 	buf_u8(out, '\n');
 	if (!has_old)
-		buf_printf(out, "new file mode %06o\n", new->mode);
+		buf_printf(out, "new file mode %06o\n", git_mode(new));
 	else if (!has_new)
-		buf_printf(out, "deleted file mode %06o\n", old->mode);
-	else if (old->mode != new->mode)
-		buf_printf(out, "old mode %06o\nnew mode %06o\n", old->mode, new->mode);
+		buf_printf(out, "deleted file mode %06o\n", git_mode(old));
+	else if (git_mode(old) != git_mode(new))
+		buf_printf(out, "old mode %06o\nnew mode %06o\n", git_mode(old), git_mode(new));
 	if (renamed) {
 		if (!differs)
 			buf_printf(out, "similarity index 100%%\n");
@@ -199,10 +205,11 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 		diff_quote(out, "", new_path);
 		buf_u8(out, '\n');
 	}
-	if (!differs && has_old && has_new)
+	if (!text || (!differs && has_old && has_new))
 		return flush(p);
+	bool same_mode = has_old && has_new && git_mode(old) == git_mode(new);
 	if (c.patch)
-		add_index_line(out, &c, has_old && has_new && old->mode == new->mode ? new->mode : 0);
+		add_index_line(out, &c, same_mode ? git_mode(new) : 0);
 	if (c.binary) {
 		add_side(out, "Binary files ", "a/", has_old ? old_path : NULL, false);
 		add_side(out, " and ", "b/", has_new ? new_path : NULL, false);
