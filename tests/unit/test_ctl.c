@@ -274,6 +274,45 @@ static void lives(void **state)
 	assert_int_equal(server_close(s, NULL), 0);
 }
 
+/* Every allocation fails once: an operation is done whole, or an error and nothing of it. */
+static void out_of_memory(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t makes;
+	} ops[] = {
+		{ "{\"op\":\"create\",\"id\":\"new\",\"uid\":0,\"gid\":0}", 1 },
+		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"new\"},{\"id\":\"new2\"}]}",
+		  2 },
+	};
+	struct server *s = open_server("oom");
+	tell(s, 0, "{'op':'create','id':'%s','uid':0,'gid':0}", "a", NULL);
+	bool hit = true;
+	uint64_t n = 0;
+	for (size_t i = 0; i < 2; i += !hit) {
+		n = hit ? n + 1 : 1;
+		auto_buf out = { 0 };
+		bool quit;
+		oom_at(n);
+		int r = ctl_answer(s, ops[i].text, strlen(ops[i].text), &out, &quit);
+		hit = oom_hit();
+		buf_u8(&out, 0);
+		const char *answer = (char *)out.data;
+		json_t *j = talk(s, 0, "{'op':'list'}");
+		size_t made = json_array_size(json_object_get(j, "workspaces")) - 1;
+		json_decref(j);
+		if (r == 0 && strstr(answer, "\"ok\":true"))
+			assert_int_equal(made, ops[i].makes);
+		else if (r == 0 && !strstr(answer, "\"done, but"))
+			assert_int_equal(made, 0);
+		assert_true(made == 0 || made == ops[i].makes);
+		assert_true(hit || made);
+		tell(s, made ? 0 : ENOENT, "{'op':'delete','id':'%s'}", "new", NULL);
+		tell(s, made > 1 ? 0 : ENOENT, "{'op':'delete','id':'%s'}", "new2", NULL);
+	}
+	assert_int_equal(server_close(s, NULL), 0);
+}
+
 static bool can_mount(void)
 {
 	return geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0;
@@ -466,7 +505,8 @@ int main(void)
 		cmocka_unit_test(good_requests), cmocka_unit_test(bad_requests),
 		cmocka_unit_test(known_ids),     cmocka_unit_test(parsing_out_of_memory),
 		cmocka_unit_test(fuse_conf),     cmocka_unit_test(lives),
-		cmocka_unit_test(mounted),       cmocka_unit_test(ends),
+		cmocka_unit_test(out_of_memory), cmocka_unit_test(mounted),
+		cmocka_unit_test(ends),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
