@@ -545,24 +545,30 @@ static bool in_stack(const struct ws_file *f, const struct layer_id *id)
 	return id_equal(&f->active, id);
 }
 
+/* Pins what that layer depends on. */
+static int pin_deps(struct registry *r, struct ws_file *f, const struct layer_id *id)
+{
+	const struct entry *e = entry_find(r, id);
+	int n = 0;
+	for (uint32_t k = 0; e && k < e->ndeps && n == 0; k++)
+		if (!in_stack(f, &e->deps[k]))
+			n = ws_file_pin(f, &e->deps[k]);
+	return n;
+}
+
 int registry_pin(struct registry *r, struct ws_file *f)
 {
-	const struct layer_id *id;
-	bool local, sealed;
-	int n = 0;
 	pthread_mutex_lock(&r->lock);
-	/* Pins are named too, so what a pinned layer depends on is looked at in its turn. */
-	for (uint32_t i = 0; i < f->stack.nlayers && n == 0; i++) {
-		const struct entry *e = entry_find(r, &f->stack.layers[i].id);
-		for (uint32_t k = 0; e && k < e->ndeps && n == 0; k++)
-			if (!in_stack(f, &e->deps[k]))
-				n = ws_file_pin(f, &e->deps[k]);
-	}
-	for (uint32_t i = f->stack.nlayers; n == 0 && nth_name(f, i, &id, &local, &sealed); i++) {
-		const struct entry *e = entry_find(r, id);
-		for (uint32_t k = 0; e && k < e->ndeps && n == 0; k++)
-			if (!in_stack(f, &e->deps[k]))
-				n = ws_file_pin(f, &e->deps[k]);
+	free(f->pins);
+	f->pins = NULL;
+	f->npins = 0;
+	int n = pin_deps(r, f, &f->active);
+	for (uint32_t i = 0; i < f->stack.nlayers && n == 0; i++)
+		n = pin_deps(r, f, &f->stack.layers[i].id);
+	/* A pinned layer is loaded whole, so what it depends on must be there in its turn. */
+	for (uint32_t i = 0; i < f->npins && n == 0; i++) {
+		const struct layer_id id = f->pins[i]; /* the array may move */
+		n = pin_deps(r, f, &id);
 	}
 	pthread_mutex_unlock(&r->lock);
 	return n;

@@ -45,7 +45,7 @@ bool registry_is_sealed(struct registry *r, const struct layer_id *id);
 
 /* An extent of `from` leads to the data of `to`. 0 or -ENOMEM. */
 int registry_depend(struct registry *r, const struct layer_id *from, const struct layer_id *to);
-/* Pins in *f every layer that what *f names depends on and that isn't in its stack. The
+/* Sets the pins of *f: every layer that those of its stack depend on and that isn't in it. The
  * layers are loaded (or were, since the process started). 0 or -ENOMEM. */
 int registry_pin(struct registry *r, struct ws_file *f);
 
