@@ -73,7 +73,7 @@ static int maker_commit(struct maker *m, const struct stack *saved, const char *
 	if (r < 0)
 		return snapd_inner(r);
 	m->row.created_ns = snapd_now_ns();
-	r = records_snap_write(sd->records, &m->row, err);
+	r = records_snap_write(sd->records, &m->row, false, err);
 	if (r >= 0)
 		r = catalog_snap_insert(sd->catalog, &m->row, ws, sealed ? sealed->data : NULL,
 					sealed ? sealed->len : 0, err);
@@ -83,6 +83,7 @@ static int maker_commit(struct maker *m, const struct stack *saved, const char *
 		(void)catalog_snap_delete(sd->catalog, m->row.id, true, NULL); /* told: the first */
 		(void)records_snap_remove(sd->records, m->row.id, NULL);
 	}
+	flattener_sync_records(sd->flattener);
 	return r;
 }
 
@@ -126,7 +127,7 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 		head.names = json_dumps(names, JSON_COMPACT);
 		json_decref(more);
 		json_decref(names);
-		r = head.names ? records_snap_write(sd->records, &head, err) : no_memory(err);
+		r = head.names ? records_snap_write(sd->records, &head, true, err) : no_memory(err);
 		if (r >= 0)
 			r = catalog_snap_update(sd->catalog, &head, err);
 		if (r >= 0)

@@ -129,7 +129,7 @@ int api_snap_patch(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = apply_patch(rq, &row, err);
 	if (r >= 0)
-		r = records_snap_write(sd->records, &row, err);
+		r = records_snap_write(sd->records, &row, true, err);
 	if (r >= 0)
 		r = catalog_snap_update(sd->catalog, &row, err);
 	if (r >= 0)
@@ -150,7 +150,7 @@ static int record_children(struct snapd *sd, const struct snap_row *row, struct 
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		memcpy(rows[i].parent, row->parent, sizeof(rows[i].parent));
-		r = records_snap_write(sd->records, &rows[i], err);
+		r = records_snap_write(sd->records, &rows[i], true, err);
 	}
 	snap_rows_free(rows, n);
 	return r;
@@ -177,7 +177,7 @@ int api_snap_delete(struct request *rq, struct reply *rp, struct err *err)
 		if (r >= 0)
 			r = catalog_sync(sd->catalog, err);
 		else /* it stays: a save has just taken it as parent */
-			(void)records_snap_write(sd->records, &src.snap, NULL);
+			(void)records_snap_write(sd->records, &src.snap, true, NULL);
 	}
 	pthread_mutex_unlock(&sd->rows);
 	rp->status = 204;

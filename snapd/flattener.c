@@ -48,7 +48,7 @@ struct flattener {
 	pthread_cond_t wake;
 	char queue[QUEUE_MAX][ID_SIZE];
 	size_t nqueued;
-	bool stop;
+	bool stop, sync; /* sync: of records was asked for */
 	atomic_bool cancel;
 	pthread_mutex_t one; /* one flattening at a time; covers memo */
 	struct memo memo[MEMO];
@@ -181,7 +181,7 @@ static int move_snapshot(struct flattener *f, const char *id, const struct flat 
 		if (r >= 0)
 			r = store_sync(ss, err);
 		if (r >= 0)
-			r = records_snap_write(sd->records, &row, err);
+			r = records_snap_write(sd->records, &row, true, err);
 		if (r >= 0)
 			r = catalog_snap_update(sd->catalog, &row, err);
 		if (r >= 0)
@@ -312,6 +312,16 @@ static void settle(struct flattener *f)
 		;
 }
 
+static void sync_records(struct flattener *f)
+{
+	struct err err = { 0 };
+	f->sync = false;
+	pthread_mutex_unlock(&f->lock);
+	if (records_sync(f->sd->records, &err) < 0)
+		log_error("%s", err.text); /* the catalog has them */
+	pthread_mutex_lock(&f->lock);
+}
+
 static void *flattener_thread(void *arg)
 {
 	struct flattener *f = arg;
@@ -320,11 +330,13 @@ static void *flattener_thread(void *arg)
 	(void)syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 7);
 	pthread_mutex_lock(&f->lock);
 	while (!f->stop) {
-		if (f->nqueued == 0) {
+		if (f->nqueued == 0 && !f->sync) {
 			pthread_cond_wait(&f->wake, &f->lock);
 			continue;
 		}
 		settle(f);
+		if (f->sync)
+			sync_records(f);
 		while (!f->stop && f->nqueued > 0) {
 			char id[ID_SIZE];
 			memcpy(id, f->queue[0], ID_SIZE);
@@ -350,6 +362,15 @@ void flattener_consider(struct flattener *f, const char *ws_id)
 		if (f->nqueued++ == 0)
 			pthread_cond_signal(&f->wake);
 	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+void flattener_sync_records(struct flattener *f)
+{
+	pthread_mutex_lock(&f->lock);
+	if (!f->sync && f->nqueued == 0)
+		pthread_cond_signal(&f->wake);
+	f->sync = true;
 	pthread_mutex_unlock(&f->lock);
 }
 

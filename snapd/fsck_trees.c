@@ -198,7 +198,7 @@ static int check_snapshots(struct walk *w, struct err *err)
 		}
 		if (records_snap_read(f->sd->records, rows[i].id, &record, &why) < 0) {
 			bool mended = f->repair && records_snap_write(f->sd->records, &rows[i],
-								      NULL) >= 0;
+								      true, NULL) >= 0;
 			fsck_affects(f, fsck_fault(f, "snapshots/", why.text, NULL, mended), true,
 				     rows[i].id);
 		}

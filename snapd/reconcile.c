@@ -133,8 +133,35 @@ static int adopt_snap_records(struct snapd *sd, char (*ids)[ID_SIZE], size_t n,
 	return r;
 }
 
+/* A record that isn't the row's: torn by a power failure, or of a manifest that was replaced. */
+static bool record_differs(struct snapd *sd, const struct snap_row *row)
+{
+	auto_snap_row record = { 0 };
+	return records_snap_read(sd->records, row->id, &record, NULL) < 0 ||
+	       !digest_equal(&record.manifest, &row->manifest);
+}
+
+/* Whether the machine was started since the last time: then records that weren't durable yet may
+ * be torn, and each is looked at. Remembers this boot. */
+static bool booted_since(struct snapd *sd)
+{
+	char path[PATH_SIZE], now[64] = "", last[64] = "";
+	(void)snprintf(path, sizeof(path), "%s/run/boot_id", sd->root);
+	auto_fd kernel = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	auto_fd mine = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (kernel < 0 || mine < 0 || read(kernel, now, sizeof(now) - 1) <= 0)
+		return true;
+	ssize_t n = pread(mine, last, sizeof(last) - 1, 0);
+	if (n > 0 && strcmp(now, last) == 0)
+		return false;
+	if (ftruncate(mine, 0) < 0 || pwrite(mine, now, strlen(now), 0) < 0)
+		log_warn("%s: %s", path, strerrordesc_np(errno)); /* looks again next time */
+	return true;
+}
+
 static int check_snaps(struct snapd *sd, struct err *err)
 {
+	bool thorough = booted_since(sd);
 	char (*ids)[ID_SIZE];
 	struct snap_row *rows;
 	size_t n, nrows;
@@ -146,8 +173,8 @@ static int check_snaps(struct snapd *sd, struct err *err)
 	if (r >= 0) {
 		r = adopt_snap_records(sd, ids, n, rows, nrows, err);
 		for (size_t i = 0; i < nrows && r >= 0; i++)
-			if (!id_in(ids, n, rows[i].id))
-				r = records_snap_write(sd->records, &rows[i], err);
+			if (!id_in(ids, n, rows[i].id) || (thorough && record_differs(sd, &rows[i])))
+				r = records_snap_write(sd->records, &rows[i], true, err);
 		snap_rows_free(rows, nrows);
 	}
 	free(ids);

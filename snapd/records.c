@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,13 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 
+enum { PENDING_MAX = 4096 }; /* records that aren't synced yet; beyond, one is synced at once */
+
 struct records {
 	int ws, snapshots; /* folders */
+	pthread_mutex_t lock;
+	char pending[PENDING_MAX][ID_SIZE];
+	size_t npending;
 };
 
 int records_open(struct records **out, const char *root, struct err *err)
@@ -29,7 +35,10 @@ int records_open(struct records **out, const char *root, struct err *err)
 	struct records *r = malloc(sizeof(*r));
 	if (!r)
 		return err_set(err, -ENOMEM, "out of memory");
-	*r = (struct records){ steal_fd(&ws), steal_fd(&snapshots) };
+	r->ws = steal_fd(&ws);
+	r->snapshots = steal_fd(&snapshots);
+	r->npending = 0;
+	pthread_mutex_init(&r->lock, NULL);
 	*out = r;
 	return 0;
 }
@@ -38,8 +47,10 @@ void records_close(struct records *r)
 {
 	if (!r)
 		return;
+	(void)records_sync(r, NULL); /* best effort: the catalog has it all */
 	close(r->ws);
 	close(r->snapshots);
+	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
 
@@ -257,7 +268,48 @@ static void snap_file(char out[ID_SIZE + 8], const char *id)
 	(void)snprintf(out, ID_SIZE + 8, "%s.json", id);
 }
 
-int records_snap_write(struct records *r, const struct snap_row *s, struct err *err)
+/* False when the list is full. */
+static bool note_pending(struct records *r, const char *id)
+{
+	pthread_mutex_lock(&r->lock);
+	bool room = r->npending < PENDING_MAX;
+	if (room)
+		memcpy(r->pending[r->npending++], id, ID_SIZE);
+	pthread_mutex_unlock(&r->lock);
+	return room;
+}
+
+int records_sync(struct records *r, struct err *err)
+{
+	char (*ids)[ID_SIZE] = NULL;
+	int e = 0;
+	pthread_mutex_lock(&r->lock);
+	size_t n = r->npending;
+	if (n > 0 && (ids = malloc(n * ID_SIZE))) {
+		memcpy(ids, r->pending, n * ID_SIZE);
+		r->npending = 0;
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (n == 0)
+		return 0;
+	if (!ids)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n && e >= 0; i++) {
+		char file[ID_SIZE + 8];
+		snap_file(file, ids[i]);
+		auto_fd fd = openat(r->snapshots, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0 && errno != ENOENT) /* absent: deleted meanwhile */
+			e = err_sys(err, -errno, "open snapshots/%s", file);
+		else if (fd >= 0 && fsync(fd) < 0)
+			e = err_sys(err, -errno, "sync snapshots/%s", file);
+	}
+	free(ids);
+	if (e >= 0 && fsync(r->snapshots) < 0)
+		e = err_sys(err, -errno, "sync snapshots");
+	return e;
+}
+
+int records_snap_write(struct records *r, const struct snap_row *s, bool now, struct err *err)
 {
 	char manifest[DIGEST_HEX + 1], file[ID_SIZE + 8];
 	digest_hex(manifest, &s->manifest);
@@ -269,7 +321,10 @@ int records_snap_write(struct records *r, const struct snap_row *s, struct err *
 			      (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "stored_bytes",
 			      (json_int_t)s->stored_bytes, "message", optional(s->message),
 			      "labels", parsed(s->labels), "names", parsed(s->names));
-	int e = publish(r->snapshots, file, j, true, err);
+	int e = publish(r->snapshots, file, json_incref(j), now, err);
+	if (e >= 0 && !now && !note_pending(r, s->id))
+		e = publish(r->snapshots, file, json_incref(j), true, err);
+	json_decref(j);
 	return e < 0 ? err_prefix(err, e, "record of snapshot %s", s->id) : 0;
 }
 

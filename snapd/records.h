@@ -2,8 +2,10 @@
  *
  *   ROOT/ws/<id>/meta.json     a workspace's row. Written after the catalog's commit, not
  *                              synced: a folder with it was acknowledged, one without never.
- *   ROOT/snapshots/<id>.json   a snapshot's row, durable before the catalog's commit; a
- *                              snapshot is deleted by deleting this file first.
+ *   ROOT/snapshots/<id>.json   a snapshot's row, written before the catalog's commit, whose
+ *                              sync makes the snapshot durable; this file becomes so soon after
+ *                              (records_sync), and is written again where a power failure came
+ *                              first. A snapshot is deleted by deleting this file first.
  *
  * Threads: any; one writer for each id (its lease). */
 #ifndef BOUGH_SNAPD_RECORDS_H
@@ -24,7 +26,10 @@ int records_ws_write(struct records *r, const struct ws_row *row, struct err *er
 int records_ws_read(struct records *r, const char *id, struct ws_row *out, struct err *err);
 int records_ws_remove(struct records *r, const char *id, struct err *err); /* durable; 0 if absent */
 
-int records_snap_write(struct records *r, const struct snap_row *row, struct err *err);
+/* `now`: durable on return; else by the next records_sync. */
+int records_snap_write(struct records *r, const struct snap_row *row, bool now, struct err *err);
+/* What was written without `now` becomes durable. Any thread; slow. */
+int records_sync(struct records *r, struct err *err);
 int records_snap_read(struct records *r, const char *id, struct snap_row *out, struct err *err);
 int records_snap_remove(struct records *r, const char *id, struct err *err); /* durable */
 

@@ -321,6 +321,28 @@ static void future(void **state)
 	f->c = NULL;
 }
 
+/* The log is copied back while changes go on, and used again. */
+static void checkpoints(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct ws_row w = workspace("w", 1);
+	char path[128];
+	struct stat st;
+	assert_int_equal(catalog_ws_insert(f->c, &w, 1, &err), 0);
+	path_of(f, "catalog.db-wal", path);
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < 1100; i++)
+			assert_int_equal(catalog_ws_set_mount(f->c, w.id, i & 1, &err), 0);
+		usleep(100000);
+	}
+	assert_int_equal(stat(path, &st), 0);
+	assert_in_range(st.st_size, 1, 10 << 20);
+	path_of(f, "catalog.db", path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_in_range(st.st_size, 8192, 1 << 20);
+}
+
 /* ---- threads ---- */
 
 struct worker {
@@ -395,7 +417,7 @@ static void records(void **state)
 	struct snap_row s = snapshot("sn_bbbbbbbbbb", 12), back = { 0 };
 	s.message = strdup("a \"message\"\n");
 	s.names = strdup("[\"n\"]");
-	assert_int_equal(records_snap_write(r, &s, &err), 0);
+	assert_int_equal(records_snap_write(r, &s, true, &err), 0);
 	assert_int_equal(records_snap_read(r, s.id, &back, &err), 0);
 	assert_string_equal(back.message, s.message);
 	assert_string_equal(back.names, s.names);
@@ -452,6 +474,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(snapshots, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damage, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(future, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(checkpoints, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(records, set_up, tear_down),
 		cmocka_unit_test(bad_records),
