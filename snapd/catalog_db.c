@@ -11,7 +11,10 @@
 
 #include "fs/base/cleanup.h"
 
-enum { WAL_PAGES = 1000 }; /* 4 MB: then it is copied back into the database */
+enum {
+	WAL_PAGES = 1000,    /* 4 MB: then it is copied back into the database */
+	WAL_PAGES_MAX = 4000, /* then writers wait until all of it is */
+};
 
 /* Each entry brings the schema from the version of its index to the next. Never change one
  * that was released; append. */
@@ -159,8 +162,14 @@ static void checkpoint(const char *path)
 		sqlite3_busy_timeout(db, 1000);
 		/* Only a connection that has read something knows that there is a log. */
 		(void)sqlite3_exec(db, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL);
-		/* One that fails is tried again by the next commit; nothing is lost meanwhile. */
-		(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+		/* The log begins anew once all of it is copied while nobody adds to it. Under steady
+		 * writing that moment may not come by itself. One that fails is tried again by the
+		 * next commit; nothing is lost meanwhile. */
+		int logged = 0;
+		(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &logged, NULL);
+		if (logged > WAL_PAGES_MAX)
+			(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, NULL,
+							NULL);
 	}
 	sqlite3_close(db);
 }
