@@ -69,7 +69,7 @@ step bough ls
 
 say "2. Work in one: change, delete, add, rename"
 big_path=$(bough path big)
-find "$big_path" -type f -size -64k | sort | head -n 2000 | sed -n '1~200p' >"$work/change"
+find "$big_path" -type f -size -64k | sort | awk 'NR <= 2000 && NR % 200 == 1' >"$work/change"
 while read -r f; do echo "changed by the demo" >>"$f"; done <"$work/change"
 rm "$(sed -n 1p "$work/change")"
 mkdir "$big_path/demo" && echo hello >"$big_path/demo/hello"
