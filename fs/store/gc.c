@@ -50,6 +50,8 @@ struct store_gc {
 	struct mark_shard shards[MARK_SHARDS];
 	struct victim *v;
 	size_t n;
+	/* The index has every object that is marked, so what can't be read in a pack is none. */
+	bool complete;
 	uint64_t copied; /* bytes written for the victims' live objects */
 	struct store_gc_stats st;
 };
@@ -191,6 +193,32 @@ static int choose(struct store_gc *gc, struct err *err)
 	return 0;
 }
 
+struct counter {
+	struct store_gc *gc;
+	uint64_t n;
+};
+
+static int count_marked(void *ctx, const struct digest *d, const struct place *p)
+{
+	struct counter *c = ctx;
+	c->n += is_marked(c->gc, d);
+	return 0;
+}
+
+/* Finds out whether an object is marked that the index doesn't have. */
+static int compare_marks(struct store_gc *gc, struct err *err)
+{
+	struct counter c = { gc, 0 };
+	uint64_t marks = 0;
+	int r = index_each(gc->s->index, count_marked, &c);
+	if (r < 0)
+		return err_sys(err, r, "read the index of the store");
+	for (size_t i = 0; i < MARK_SHARDS; i++)
+		marks += gc->shards[i].count + gc->shards[i].zero;
+	gc->complete = c.n >= marks;
+	return 0;
+}
+
 /* ---- changing rows ---- */
 
 struct flags_job {
@@ -309,7 +337,7 @@ static int list_objects(struct store_gc *gc, struct victim *v, struct pack_entry
 		struct pack_entry e = { rec.digest, off, rec.raw, rec.stored };
 		if (k == PACK_SCAN_RECORD && rec.kind == PACK_OBJECT)
 			buf_add(&b, &e, sizeof(e));
-		if (k == PACK_SCAN_DAMAGE && v->live > 0)
+		if (k == PACK_SCAN_DAMAGE && v->live > 0 && !gc->complete)
 			v->keep = true; /* who knows whose that was */
 	}
 	pack_scan_done(&sc);
@@ -443,6 +471,8 @@ static int collect(struct store_gc *gc, store_gc_mark_fn mark, void *ctx, struct
 		marks_clear(gc);
 		r = mark(ctx, gc, err);
 	}
+	if (r == 0)
+		r = compare_marks(gc, err);
 	if (r == 0)
 		r = rewrite(gc, err);
 	gc->st.bytes_freed -= gc->copied < gc->st.bytes_freed ? gc->copied : gc->st.bytes_freed;

@@ -106,6 +106,8 @@ void wpack_unuse(struct store *s, struct wpack *w);
 /* Makes the pack durable up to `end`; concurrent calls share. -errno: what lay behind the last
  * success is gone for good. */
 int wpack_sync(struct store *s, struct wpack *w, uint64_t end, struct err *err);
+/* Makes all durable that this process has written by now. */
+int writer_sync(struct store *s, struct err *err);
 /* Puts all that is pending into the index. */
 int writer_flush(struct store *s, struct err *err);
 /* Seals full packs as far as they are durable, after a flush (whose error it gives). */

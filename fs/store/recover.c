@@ -305,6 +305,23 @@ static int broken_txn(struct index_txn *t, void *ctx)
 	return index_txn_row_put(t, &row);
 }
 
+/* Makes durable what a dead writer has left: a save that went on from where it was killed relies
+ * on what it had put. */
+static int sync_left(struct store *s, const struct pack_row *row, struct err *err)
+{
+	int fd = store_lock_pack(s, row->id);
+	if (fd == -EWOULDBLOCK || fd == -ENOENT)
+		return 0; /* its writer lives */
+	int r = fd < 0 ? fd : s->io->fdatasync(s->io->ctx, fd);
+	if (r == 0)
+		r = s->io->fsync(s->io->ctx, s->packs_fd);
+	if (r == 0)
+		r = row_note_synced(s, row->id, row->indexed);
+	if (fd >= 0)
+		(void)s->io->close(s->io->ctx, fd); /* synced */
+	return r < 0 ? err_sys(err, r, "sync pack %016" PRIx64, row->id) : 0;
+}
+
 static int check_row(struct store *s, const struct pack_row *row, struct err *err)
 {
 	char name[PACK_NAME_BYTES];
@@ -329,7 +346,7 @@ static int check_row(struct store *s, const struct pack_row *row, struct err *er
 	}
 	if (there && (uint64_t)st.st_size > row->indexed)
 		return index_pack(s, id, err);
-	return 0;
+	return there && !broken && row->synced < row->indexed ? sync_left(s, row, err) : 0;
 }
 
 static int compare_row(const void *key, const void *row)

@@ -375,7 +375,12 @@ int store_sync(struct store_session *ss, struct err *err)
 	struct store *s = ss->s;
 	if (ss->failed)
 		return err_sys(err, ss->failed, "an earlier sync of this session has failed");
-	int r = sync_own(ss, err);
+	int r = writer_sync(s, err);
+	if (r < 0)
+		ss->failed = r; /* whose ever it was: this save may build on it */
+	/* What was put is durable by now, or lost and said so. */
+	if (r == 0)
+		r = sync_own(ss, err);
 	if (r == 0)
 		r = sync_others(ss, err);
 	/* What is durable is then made known to other processes. */

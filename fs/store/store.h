@@ -8,7 +8,8 @@
  * Life of a save:
  *     store_session_begin(s, &ss)   from here gc keeps all that this session puts or hits
  *     store_put(ss, …) …            in the page cache: survives kill, not power loss
- *     store_sync(ss)                all puts and hits of the session are durable
+ *     store_sync(ss)                all puts and hits of the session are durable (and all that
+ *                                   this process has put before, whatever became of its session)
  *     (commit the name that leads to them: catalog, image, stack)
  *     store_session_end(ss)
  *

@@ -22,9 +22,12 @@
 #include "fs/store/internal.h"
 
 enum {
-	FULL_MAX = 4,     /* full packs that wait; then a put syncs and seals them itself */
+	FULL_MAX = 2,     /* full packs that wait; then a put syncs and seals them itself */
 	FULL_LIMIT = 16,  /* where the index takes nothing, puts end here */
 	CREATE_TRIES = 8, /* a new file may be swept away before it is locked */
+	/* The kernel is asked to start writing after so many bytes, so that a small save beside a
+	 * large import doesn't wait for all of it. */
+	WRITE_BACK = 8 << 20,
 };
 
 int writer_init(struct store *s)
@@ -418,6 +421,12 @@ int writer_append(struct store *s, uint8_t *rec, const struct pack_record *r, bo
 	(void)pthread_mutex_lock(&s->w.append);
 	e = append_locked(s, rec, r, moved, w, end, written, err);
 	(void)pthread_mutex_unlock(&s->w.append);
+	if (e == 0 && *written) {
+		uint64_t from = (*end - pack_record_bytes(r->stored)) / WRITE_BACK * WRITE_BACK;
+		if (*end - from >= WRITE_BACK) /* a hint: whether it works is seen by the sync */
+			(void)sync_file_range((*w)->fd, (off_t)from, WRITE_BACK,
+					      SYNC_FILE_RANGE_WRITE);
+	}
 	return e;
 }
 
@@ -843,6 +852,31 @@ static struct wpack *next_undurable(struct store *s)
 		atomic_fetch_add(&found->users, 1);
 	(void)pthread_mutex_unlock(&s->w.append);
 	return found;
+}
+
+int writer_sync(struct store *s, struct err *err)
+{
+	/* What is appended from here on is no business of this call. */
+	struct {
+		struct wpack *w;
+		uint64_t end;
+	} todo[FULL_LIMIT + FULL_MAX + 1];
+	size_t n = 0;
+	(void)pthread_mutex_lock(&s->w.append);
+	for (struct wpack *w = s->w.cur ? s->w.cur : s->w.full;
+	     w && n < sizeof(todo) / sizeof(todo[0]); w = w == s->w.cur ? s->w.full : w->next) {
+		atomic_fetch_add(&w->users, 1);
+		todo[n].w = w;
+		todo[n++].end = atomic_load(&w->written);
+	}
+	(void)pthread_mutex_unlock(&s->w.append);
+	int r = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (r == 0)
+			r = wpack_sync(s, todo[i].w, todo[i].end, err);
+		wpack_unuse(s, todo[i].w);
+	}
+	return r;
 }
 
 static void let_go(struct store *s, struct wpack **list)

@@ -162,6 +162,24 @@ static inline int64_t check(struct store *s, bool repair)
 	return r;
 }
 
+/* Counts the faults that store_check reports, and keeps the last one. */
+struct faults {
+	unsigned n, index, repaired;
+	struct digest object;
+	char what[128];
+};
+
+static inline void on_fault(void *ctx, const struct store_fault *f)
+{
+	struct faults *fs = ctx;
+	fs->n++;
+	fs->index += !f->pack;
+	fs->repaired += f->repaired;
+	if (f->object)
+		fs->object = *f->object;
+	(void)snprintf(fs->what, sizeof(fs->what), "%s", f->what);
+}
+
 /* The path of a file of the store, or beside it. */
 #define store_file(sc, name) store_file_((sc), (name), (char[512]){ 0 })
 static inline const char *store_file_(const struct scratch *sc, const char *name, char *out)
@@ -210,6 +228,14 @@ static inline void write_file(const char *path, const void *data, size_t len, ui
 {
 	auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	assert_int_equal(pwrite(fd, data, len, (off_t)off), len);
+}
+
+/* Another boot: the file that stands for the kernel's boot id. */
+static inline void write_boot(const struct scratch *sc, char digit)
+{
+	char id[33];
+	memset(id, digit, 32);
+	write_file(beside(sc, "boot"), id, 32, 0);
 }
 
 /* Runs fn in a child that then dies without any clean-up, as by kill -9. */

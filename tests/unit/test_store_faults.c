@@ -222,13 +222,6 @@ static void test_leftovers(void **state)
 	store_close(s);
 }
 
-static void write_boot(const struct scratch *sc, char digit)
-{
-	char id[33];
-	memset(id, digit, 32);
-	write_file(beside(sc, "boot"), id, 32, 0);
-}
-
 static void put_and_lose_power(void *ctx)
 {
 	struct scratch *sc = ctx;
@@ -382,23 +375,6 @@ static void test_index_damage_unclosed(void **state)
 		get_range(s, 0, 60);
 		store_close(s);
 	}
-}
-
-struct faults {
-	unsigned n, index, repaired;
-	struct digest object;
-	char what[128];
-};
-
-static void on_fault(void *ctx, const struct store_fault *f)
-{
-	struct faults *fs = ctx;
-	fs->n++;
-	fs->index += !f->pack;
-	fs->repaired += f->repaired;
-	if (f->object)
-		fs->object = *f->object;
-	(void)snprintf(fs->what, sizeof(fs->what), "%s", f->what);
 }
 
 /* One flipped bit in a record, of a sealed pack and of an open one. */

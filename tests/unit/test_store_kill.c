@@ -23,8 +23,7 @@ struct catalog {
 	atomic_ullong saves, collections, deleted, reads;
 };
 
-static const struct store_options small = { .pack_bytes = PACK_BYTES,
-					    .cache_bytes = 1 << 16 };
+static const struct store_options small = { .pack_bytes = PACK_BYTES, .cache_bytes = 1 << 16 };
 
 static double now(void)
 {
@@ -33,12 +32,12 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-#define must(r, err)                                                                         \
-	do {                                                                                 \
-		if ((r) < 0) {                                                               \
-			(void)fprintf(stderr, "line %d: %s\n", __LINE__, (err)->text);       \
-			_exit(2);                                                            \
-		}                                                                            \
+#define must(r, err)                                                                   \
+	do {                                                                           \
+		if ((r) < 0) {                                                         \
+			(void)fprintf(stderr, "line %d: %s\n", __LINE__, (err)->text); \
+			_exit(2);                                                      \
+		}                                                                      \
 	} while (0)
 
 static void save(struct store *s, struct catalog *cat, uint64_t *seed)
