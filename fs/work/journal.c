@@ -232,6 +232,20 @@ static int classify_gap(struct journal_walk *w)
 	return 0;
 }
 
+/* A sector of zeros inside a gap says the same as one at its beginning. */
+static int look_for_hole(struct journal_walk *w, uint64_t pos)
+{
+	int error = 0;
+	if (w->gap == GAP_UNWRITTEN || pos % SECTOR || pos + SECTOR > w->size)
+		return 0;
+	const uint8_t *p = window(w, pos, SECTOR, &error);
+	if (!p)
+		return error;
+	if (all_zero(p, SECTOR))
+		w->gap = GAP_UNWRITTEN;
+	return 0;
+}
+
 int journal_walk_next(struct journal_walk *w, struct journal_frame *out)
 {
 	w->gap = GAP_NONE;
@@ -243,7 +257,9 @@ int journal_walk_next(struct journal_walk *w, struct journal_frame *out)
 		/* Frames begin at multiples of FRAME_ALIGN, so the next whole one is at one of these. */
 		for (uint64_t pos = w->pos; r == 0 && pos < w->size; pos += FRAME_ALIGN) {
 			w->unreadable |= window_is_bad(w, pos);
-			r = frame_at(w, pos, out);
+			r = look_for_hole(w, pos);
+			if (r == 0)
+				r = frame_at(w, pos, out);
 		}
 	}
 	if (r <= 0)

@@ -68,7 +68,7 @@ static inline uint64_t journal_frame_bytes(uint64_t body)
 
 enum journal_gap {
 	GAP_NONE,
-	GAP_UNWRITTEN, /* zeros up to a sector's end: blocks that never reached the disk, or nothing */
+	GAP_UNWRITTEN, /* a sector of zeros, or zeros up to one's end: it never reached the disk */
 	GAP_GARBAGE,
 };
 

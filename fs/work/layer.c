@@ -251,7 +251,7 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 		sc->limit = UINT64_MAX;
 		sc->end = w.gap_at;
 		/* The writes of one boot are whole, but for one that was cut short or undone. */
-		sc->lost_tail = w.gap == GAP_GARBAGE && !w.torn && !w.blank;
+		sc->lost_tail = w.gap != GAP_NONE && !w.torn && !w.blank;
 		if (r == 0 && w.unreadable)
 			r = -EIO;
 	}

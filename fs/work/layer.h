@@ -193,8 +193,9 @@ int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint
  * Build calls don't fail; txn_commit returns -ENOMEM, -ENOSPC, -E2BIG (above LAYER_TXN_MAX
  * bytes), -EIO …, then nothing was done. On a full disk a txn that only takes away (names,
  * inodes, extents, xattrs) lives on the journal's reserve; others get -ENOSPC.
- * Where memory runs out in the middle of a change, after it was written, every later txn_commit
- * of that layer fails with -EIO; opened anew, it shows what its journal has. */
+ * Memory for a change is held in reserve before it is written; should another thread use that
+ * up, txn_commit and every later one of that layer fail with -EIO, and opened anew it shows what
+ * its journal has. */
 struct txn {
 	struct layer *layer;
 	uint64_t ino;

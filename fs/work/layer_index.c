@@ -206,10 +206,10 @@ static int drop_part(void *ctx, const struct extent *e)
 	return space_drop(&c->l->space, c->ino, e->off, e->file, e->src, e->len);
 }
 
-static int let_go(struct layer *l, struct layer_apply *how)
+/* Without memory a place isn't found free before the next replay: no harm is done. */
+static void let_go(struct layer *l, struct layer_apply *how)
 {
-	int r = 0;
-	for (size_t i = 0; i < how->ndrops && r == 0; i++) {
+	for (size_t i = 0; i < how->ndrops; i++) {
 		const struct layer_drop *d = &how->drops[i];
 		struct extent e = { .off = d->off,
 				    .len = d->len,
@@ -221,10 +221,12 @@ static int let_go(struct layer *l, struct layer_apply *how)
 		bool own = d->file == d->ino && d->src == d->off;
 		struct layer_inode *li = own ? find_inode(l, d->ino) : NULL;
 		/* Of its own file an inode may have taken the very same place again. */
-		r = li ? extents_new_pieces(&li->extents, &e, drop_part, &c) : drop_part(&c, &e);
+		if (li)
+			(void)extents_new_pieces(&li->extents, &e, drop_part, &c);
+		else
+			(void)drop_part(&c, &e);
 	}
 	how->ndrops = 0;
-	return r;
 }
 
 static int drop_extents(struct layer *l, struct layer_inode *li, uint64_t from, uint64_t to,
@@ -465,7 +467,8 @@ int layer_apply(struct layer *l, const void *body, size_t len, struct layer_appl
 			return r;
 	}
 	assert(r == 0);
-	return how->ndrops ? let_go(l, how) : 0;
+	let_go(l, how);
+	return 0;
 }
 
 void layer_apply_done(struct layer_apply *how)

@@ -5,15 +5,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include "fs/base/cleanup.h"
 
 _Static_assert((int)LAYER_TXN_MAX == (int)JOURNAL_FRAME_MAX, "a txn is a frame");
 
 enum {
 	TXN_ROOM = 1024, /* what most operations need, so that they allocate once */
 	STEP_MIN = 256 * 1024,
-	STEP_MAX = 8 << 20, /* by how much preallocation goes ahead */
-	NODE_BYTES = 640,   /* of an ordered map's node, about */
-	NODES_A_RECORD = 8, /* that applying one record allocates at most, about */
+	STEP_MAX = 8 << 20,  /* by how much preallocation goes ahead */
+	RESERVE_LAST = 4096, /* of the reserve, for commits and the seal alone */
+	NODE_BYTES = 640,    /* of an ordered map's node, about */
+	NODES_A_RECORD = 8,  /* that applying one record allocates at most, about */
 };
 
 /* ---- building ---- */
@@ -194,11 +196,13 @@ static int append_locked(struct layer *l, int fd, struct buf *b, struct journal_
 	int r = start_writing(l, fd);
 	if (r < 0)
 		return r;
-	if (mode != APPEND_SMALL) {
-		r = preallocate(l, fd, journal_frame_bytes(b->len - FRAME_HEAD));
-		if (r < 0 && !(mode == APPEND_FREEING && is_full(r)))
-			return r;
-	}
+	uint64_t need = journal_frame_bytes(b->len - FRAME_HEAD);
+	r = mode == APPEND_SMALL ? 0 : preallocate(l, fd, need);
+	if (is_full(r) && mode == APPEND_FREEING &&
+	    l->journal.end + need + RESERVE_LAST <= l->journal.allocated)
+		r = 0;
+	if (r < 0)
+		return r;
 	f->seq = l->journal.seq + 1;
 	f->prev_ino = l->journal.last_ino;
 	journal_frame_finish(b, f, l->journal.salt);
@@ -226,10 +230,9 @@ int layer_append(struct layer *l, struct buf *b, struct journal_frame *f,
 
 /* ---- committing ---- */
 
-/* Applying must not fail once the record is written, so as much memory as it may need is
- * asked for first. (Another thread may still snatch it; then the layer is broken until it is
- * opened anew.) */
-static int reserve_memory(const struct layer *l, const struct txn *t)
+/* Applying must not fail once the record is written, so as much memory as it may need is held
+ * in reserve meanwhile. NULL: there isn't so much. */
+static void *reserve_memory(const struct layer *l, const struct txn *t)
 {
 	size_t n = t->body.len +
 		   (size_t)t->records * (sizeof(struct layer_inode) + NODES_A_RECORD * NODE_BYTES);
@@ -238,11 +241,23 @@ static int reserve_memory(const struct layer *l, const struct txn *t)
 		n += (l->inodes.cap + t->records) * 2 * sizeof(*l->inodes.slots);
 	if (l->dirs.count + t->records > l->dirs.cap / 4 * 3)
 		n += (l->dirs.cap + t->records) * 2 * sizeof(*l->dirs.slots);
-	void *p = malloc(n);
-	/* gcc would take away a malloc whose result is only freed. */
-	__asm__ volatile("" : : "r"(p) : "memory");
-	free(p);
-	return p ? 0 : -ENOMEM;
+	return malloc(n);
+}
+
+/* Applies what was just written. Without memory it is done once more, with the reserve:
+ * records say how things are, not how they change, so doing one twice does no harm but
+ * that a place may count as shared (and is then not used again before the next replay). */
+static int apply(struct layer *l, const struct txn *t, size_t len, void **reserve)
+{
+	struct layer_apply how = { 0 };
+	int r = layer_apply(l, t->body.data + FRAME_HEAD, len, &how);
+	if (r == -ENOMEM) {
+		free(*reserve);
+		*reserve = NULL;
+		r = layer_apply(l, t->body.data + FRAME_HEAD, len, &how);
+	}
+	layer_apply_done(&how);
+	return r;
 }
 
 static int add_deps(struct layer *l, const struct txn *t)
@@ -256,20 +271,23 @@ static int add_deps(struct layer *l, const struct txn *t)
 	return 0;
 }
 
+static int check(const struct txn *t)
+{
+	if (buf_error(&t->body) < 0 || buf_error(&t->others) < 0)
+		return -ENOMEM;
+	if (t->body.len - FRAME_HEAD > JOURNAL_FRAME_MAX)
+		return -E2BIG;
+	return atomic_load(&t->layer->broken);
+}
+
 static int commit(struct txn *t)
 {
 	struct layer *l = t->layer;
-	int r = buf_error(&t->body);
-	if (r == 0)
-		r = buf_error(&t->others);
-	if (r == 0 && t->body.len - FRAME_HEAD > JOURNAL_FRAME_MAX)
-		r = -E2BIG;
-	if (r == 0)
-		r = atomic_load(&l->broken);
-	if (r == 0)
-		r = reserve_memory(l, t);
-	if (r == 0)
-		r = add_deps(l, t);
+	int r = check(t);
+	if (r < 0)
+		return r;
+	auto_free void *reserve = reserve_memory(l, t);
+	r = reserve ? add_deps(l, t) : -ENOMEM;
 	if (r < 0)
 		return r;
 	struct journal_frame f = {
@@ -282,12 +300,9 @@ static int commit(struct txn *t)
 		return r;
 	atomic_fetch_add(&l->records, t->records);
 	layer_add_tag(l, t->tag);
-	struct layer_apply how = { 0 };
-	r = layer_apply(l, t->body.data + FRAME_HEAD, len, &how);
-	layer_apply_done(&how);
-	if (r == 0)
+	if (apply(l, t, len, &reserve) == 0)
 		return 0;
-	/* The journal has it, the index only half of it. */
+	/* Another thread took the memory: the journal has it, the index only half of it. */
 	atomic_store(&l->broken, -EIO);
 	return -EIO;
 }

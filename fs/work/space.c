@@ -481,6 +481,8 @@ int space_drop(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint6
 		if (r == 0)
 			r = queue_unused(b, src, len);
 	}
+	/* Perhaps that sharing has just ended couldn't be noted. */
+	s->unsettled |= r < 0;
 	unlock(s);
 	return r;
 }

@@ -25,7 +25,7 @@ static inline int kit_by_number(const void *a, const void *b)
 }
 
 struct kit_list {
-	uint64_t v[100000];
+	uint64_t v[4096];
 	size_t n;
 };
 
@@ -195,6 +195,9 @@ struct kit {
 	struct layer *layer;
 	struct kit_model m;
 	struct kit_model tried; /* what it would be if the step that failed had not */
+	/* Slots that a write which failed had overwritten in place: it is written again. */
+	struct kit_inode *redone_in;
+	uint64_t redone; /* bit for each */
 	uint64_t rng, version;
 	uint64_t steps;
 	bool later_ok; /* blocks may hold later writes than the model says (after a power cut) */
@@ -266,6 +269,7 @@ static inline int kit_write_slots(struct kit *k, struct kit_inode *in, unsigned 
 	uint64_t off = kit_block(from) * LAYER_BLOCK, end = off + (uint64_t)n * LAYER_BLOCK;
 	struct extent got[KIT_SLOTS];
 	unsigned ngot = 0;
+	uint64_t in_place = 0;
 	int r = 0;
 	for (unsigned i = 0; i < n; i++) {
 		in->kind[from + i] = BLOCK_DATA;
@@ -283,6 +287,7 @@ static inline int kit_write_slots(struct kit *k, struct kit_inode *in, unsigned 
 			x.src += off - x.off;
 			x.off = off;
 			x.len = LAYER_BLOCK;
+			in_place |= UINT64_C(1) << (from + (off - start) / LAYER_BLOCK);
 		} else {
 			uint64_t to = off + LAYER_BLOCK;
 			while (to < end && !((e = layer_extent_ceil(li, to)) && e->off <= to &&
@@ -306,6 +311,16 @@ static inline int kit_write_slots(struct kit *k, struct kit_inode *in, unsigned 
 	}
 	for (unsigned i = 0; r < 0 && i < ngot; i++)
 		layer_alloc_cancel(k->layer, &got[i]);
+	for (unsigned s = from; r < 0 && s < from + n; s++) {
+		uint64_t at = kit_block(s) * LAYER_BLOCK;
+		const struct extent *e = layer_extent_ceil(li, at);
+		if (!(in_place & UINT64_C(1) << s))
+			continue;
+		if (layer_pwrite(k->layer, e->file, data + (s - from) * LAYER_BLOCK, LAYER_BLOCK,
+				 e->src + (at - e->off)) == 0)
+			k->redone |= UINT64_C(1) << s;
+	}
+	k->redone_in = in;
 	return r;
 }
 
@@ -455,6 +470,7 @@ static inline int kit_step(struct kit *k)
 	struct kit_inode *in = &k->m.inode[i];
 	bool link = i >= KIT_INODES - KIT_LINKS;
 	before = k->m;
+	k->redone = 0;
 	k->steps++;
 	int r;
 	if (what == 15)
@@ -470,6 +486,9 @@ static inline int kit_step(struct kit *k)
 	k->tried = k->m;
 	if (r < 0)
 		k->m = before;
+	for (unsigned s = 0; k->redone && s < KIT_SLOTS; s++)
+		if (k->redone & UINT64_C(1) << s)
+			k->redone_in->stamp[s] = k->tried.inode[k->redone_in - k->m.inode].stamp[s];
 	k->last = r;
 	return r;
 }
