@@ -478,8 +478,11 @@ void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits)
 			u.records += layer_records(ws->view.layers[i]);
 		u.memory_bytes += layer_memory(ws->view.layers[i]);
 	}
-	for (unsigned i = 0; i < WS_SHARDS; i++)
+	for (unsigned i = 0; i < WS_SHARDS; i++) {
+		pthread_mutex_lock(&ws->nodes[i].lock);
 		u.memory_bytes += ws->nodes[i].map.cap * sizeof(struct u64map_slot);
+		pthread_mutex_unlock(&ws->nodes[i].lock);
+	}
 	if (limits)
 		*limits = ws->quota.limits;
 	meta_done(ws);
