@@ -811,8 +811,12 @@ static void op_copy(void)
 	struct stat sa, sb;
 	if (fstat(a.fd, &sa) < 0 || fstat(b.fd, &sb) < 0)
 		fail("fstat");
-	if (sa.st_ino == sb.st_ino && from < to + n && to < from + n)
-		return; /* the kernel refuses it */
+	if (sa.st_ino == sb.st_ino) {
+		if (from < to + n && to < from + n)
+			return; /* the kernel refuses it */
+		/* The loop below may not go on into what it made. */
+		n = from < a.size ? min_u64(n, a.size - from) : 0;
+	}
 	ssize_t r = ws_copy_range(p->ws, a.node, from, b.node, to, n, &root_caller);
 	ssize_t h = 0;
 	loff_t x = (loff_t)from, y = (loff_t)to;
