@@ -399,6 +399,15 @@ static int tell(struct differ *d, int (*fn)(void *ctx, const struct diff_entry *
 	return r;
 }
 
+/* The empty tree, which a workspace made from nothing is compared with, has no root even. */
+static int both_roots(struct differ *d)
+{
+	struct attr root;
+	bool in_a = view_inode(d->a, 1, &root) != -ENOENT;
+	bool in_b = view_inode(d->b, 1, &root) != -ENOENT;
+	return in_a && in_b ? both_sides(d, 1, 1, "") : push(d, in_a, in_b, "");
+}
+
 int diff_views(const struct view *a, const struct view *b,
 	       int (*fn)(void *ctx, const struct diff_entry *e), void *ctx, struct err *err)
 {
@@ -410,7 +419,7 @@ int diff_views(const struct view *a, const struct view *b,
 	if (d.lineage) {
 		r = with_lineage(&d);
 	} else {
-		r = both_sides(&d, 1, 1, "");
+		r = both_roots(&d);
 		if (r >= 0)
 			r = list_all_todo(&d);
 	}
