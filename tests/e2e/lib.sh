@@ -63,6 +63,9 @@ clean_up() {
 	rm -rf --one-file-system "$T"
 }
 trap clean_up EXIT
+cd "$T" || exit 1
+# An empty variable must never mean the current folder, or /.
+cd() { [ -n "${1:-}" ] && builtin cd "$@"; }
 trap 'exit 130' INT TERM
 
 # ---- TAP
@@ -102,14 +105,19 @@ skip_all() { # REASON
 }
 bail() { # a precondition of all that follows isn't there
 	echo "Bail out! $*"
+	end_of_logs
 	exit 1
+}
+end_of_logs() {
+	local log
+	for log in "$BOUGH_ROOT"/run/*.log; do
+		[ -s "$log" ] && { diag "== end of ${log##*/}"; diag "$(tail -n 25 "$log")"; }
+	done
 }
 done_testing() {
 	echo "1..$tap_n"
 	if [ $tap_failed != 0 ]; then
-		for log in "$BOUGH_ROOT"/run/*.log; do
-			[ -s "$log" ] && { diag "== end of ${log##*/}"; diag "$(tail -n 25 "$log")"; }
-		done
+		end_of_logs
 		exit 1
 	fi
 	exit 0
@@ -124,13 +132,22 @@ run() {
 	out=$(tr -d '\0' <"$T/.out") err=$(tr -d '\0' <"$T/.err")
 	return 0
 }
-# bough with these arguments must succeed.
+# bough with these arguments must succeed. Without its workspaces a test can't go on.
 bough_ok() { # DESCRIPTION ARGUMENT…
 	local what=$1
 	shift
 	run bough "$@"
-	if [ $code = 0 ]; then pass "$what"; else fail "$what"; diag "bough $*"; diag_run; fi
+	if [ $code = 0 ]; then
+		pass "$what"
+		return
+	fi
+	fail "$what"
+	diag "bough $*"
+	diag_run
+	[ "$1" != create ] || bail 'no workspace to work in'
 }
+# The mount point, or a path where nothing can be.
+at() { bough path "$1" 2>/dev/null || echo /nowhere; } # NAME
 # bough must end with this code, and say one line that matches.
 bough_fails() { # DESCRIPTION CODE REGEX ARGUMENT…
 	local what=$1 want=$2 regex=$3

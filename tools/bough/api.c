@@ -116,6 +116,8 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 	}
 	if (!*text)
 		return err_set(err, r, "boughd answered %u without a reason", status);
+	if (!strncmp(text, "import: ", 8))
+		text += 8; /* it will be said with the file's name before it */
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
 		return err_set(err, r, "%s", text);

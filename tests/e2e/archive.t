@@ -1,0 +1,146 @@
+#!/bin/bash
+# Export and import, compared byte for byte: modes, times, owners, xattrs, hard links, holes,
+# names of any byte.
+. "${0%/*}/lib.sh"
+need_fuse
+
+# ---- a tree with all there can be
+
+src=$T/src
+mkdir -p "$src/dir/deep" "$src/empty"
+python3 - "$src" <<'PY'
+import os, sys
+root = os.fsencode(sys.argv[1])
+def put(name, data, mode=0o644):
+    path = os.path.join(root, name)
+    with open(path, "wb") as f:
+        f.write(data)
+    os.chmod(path, mode)
+put(b"plain", b"plain\n")
+put(b"empty-file", b"")
+put(b"executable", b"#!/bin/sh\n", 0o755)
+put(b"unreadable", b"secret\n", 0o000)
+put(b"set-id", b"x", 0o6755)
+put(b"big", os.urandom(1 << 20) * 3 + b"tail")
+put(b"n" * 255, b"long name")
+put(b"latin-\xe9\xff", b"not UTF-8")
+put("käse-\u20ac-\U0001f333".encode(), b"UTF-8")
+put(b"new\nline\ttab \"quote\" \\back", b"odd")
+put(b"-dash", b"x")
+put(b" blank ", b"x")
+deep = os.path.join(root, b"dir/deep")
+for i in range(12):
+    deep = os.path.join(deep, b"d%02d" % i + b"x" * 90)
+    os.mkdir(deep)
+put(os.path.relpath(os.path.join(deep, b"file"), root), b"a path of 1,000 bytes and more")
+os.link(os.path.join(root, b"plain"), os.path.join(root, b"dir/linked"))
+os.link(os.path.join(root, b"plain"), os.path.join(root, b"dir/deep/again"))
+os.symlink(b"plain", os.path.join(root, b"symlink"))
+os.symlink(b"/absolute/\xff/nowhere", os.path.join(root, b"dangling"))
+os.symlink(b"t" * 4000, os.path.join(root, b"long-target"))
+os.mkfifo(os.path.join(root, b"fifo"))
+with open(os.path.join(root, b"sparse"), "wb") as f:
+    f.seek(100 << 20); f.write(b"end"); f.truncate(200 << 20)
+os.setxattr(os.path.join(root, b"plain"), "user.text", b"value")
+os.setxattr(os.path.join(root, b"plain"), "user.binary", bytes(range(256)))
+os.setxattr(os.path.join(root, b"dir"), "user.of-a-folder", b"x" * 2000)
+os.chmod(os.path.join(root, b"empty"), 0o1777)
+for i, name in enumerate([b"plain", b"big", b"fifo", b"dir", b"symlink"]):
+    os.utime(os.path.join(root, name), ns=(1, 1_234_567_890_123_456_789 + i), follow_symlinks=False)
+os.utime(os.path.join(root, b"empty-file"), ns=(0, -86400 * 10**9))
+PY
+if [ "$(id -u)" = 0 ]; then
+	mknod "$src/char" c 1 3
+	mknod "$src/block" b 7 200
+	chown 1234:5678 "$src/executable"
+	chown -h 4321:8765 "$src/symlink"
+	setfattr -n trusted.note -v hidden "$src/plain"
+	setcap cap_net_raw=ep "$src/executable" 2>/dev/null ||
+		setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 "$src/executable"
+fi
+cd "$T" || exit 1
+
+# ---- in by folder, out by tar, and in again
+
+bough_ok 'create from the folder' create a --dir "$src"
+a=$out
+same_tree 'the workspace is the folder' "$src" "$a"
+is 'holes are holes' "$(du -k "$a/sparse" | awk '{ print $1 < 100 }')" 1
+bough_ok 'save' save a --as s
+for f in tar tar.zst; do
+	bough_ok "export as $f" export s -o "$T/s.$f"
+	bough_ok "import of $f" import "$T/s.$f" --as "in-$f"
+	bough_ok "create from it" create "w-${f//./-}" --from "in-$f"
+	same_tree "$f round trip" "$src" "$out"
+done
+run rsync -aHAXn --delete --itemize-changes "$src/" "$(at w-tar)/"
+is 'rsync finds no difference' "$out" ''
+mkdir "$T/by-tar"
+tar --xattrs --xattrs-include='*' -xpf "$T/s.tar" -C "$T/by-tar" --numeric-owner
+same_tree 'GNU tar reads what was exported' "$src" "$T/by-tar"
+tar --xattrs --xattrs-include='*' --numeric-owner -cSf "$T/gnu.tar" --format=pax -C "$src" .
+bough_ok 'GNU tar is read' create gnu --tar "$T/gnu.tar"
+same_tree 'pax of GNU tar' "$src" "$(at gnu)"
+tar --numeric-owner -cSf "$T/old.tar" --format=gnu -C "$src" .
+bough_ok "GNU tar's own format is read" create old --tar "$T/old.tar"
+is 'its files are there' "$(cd "$(at old)" && find . -type f -print0 | sort -z | xargs -0 sha256sum)" \
+	"$(cd "$src" && find . -type f -print0 | sort -z | xargs -0 sha256sum)"
+bough_ok 'the tar of a workspace as it is' export a -o "$T/live.tar"
+cmp -s "$T/live.tar" "$T/s.tar"
+is 'is the tar of its snapshot' $? 0
+
+# ---- streams
+
+run bash -c "bough export s | bough import - --as piped"
+is 'export into import' $code 0
+is 'gives one content' "$(bough snapshots show piped --json | jq .stored_bytes | awk '{ print $1 < 300000 }')" 1
+for z in gzip 'xz -0' 'zstd -q'; do
+	$z -c "$T/s.tar" >"$T/z"
+	bough_ok "a tar of ${z%% *}" import "$T/z" --as "z-${z%% *}"
+done
+run bash -c "bough export s | head -c 1000 | wc -c"
+is 'a reader that leaves' "$out" 1000
+bough_ok 'the daemon goes on' ls
+
+# ---- zip and cpio hold less. libarchive reads a backslash in a zip's name as a slash, since
+# there are programs that write it so.
+
+contents() { (cd "$1" && find . -type f ! -name '*back' -print0 | sort -z | xargs -0 sha256sum); }
+for f in zip cpio; do
+	bough_ok "export as $f" export s --format $f -o "$T/s.$f"
+	bough_ok "import of $f" import "$T/s.$f" --as "in-$f"
+	bough_ok 'create from it' create "w-$f" --from "in-$f"
+	is "$f: contents and names" "$(contents "$out")" "$(contents "$src")"
+	is "$f: symlinks" "$(readlink "$(at "w-$f")/symlink")" plain
+	is "$f: modes" "$(stat -c %a "$(at "w-$f")/executable")" 755
+done
+mkdir "$T/by-cpio" && (cd "$T/by-cpio" && cpio -idm --quiet <"$T/s.cpio")
+is 'cpio reads what was exported' "$(sha256sum <"$T/by-cpio/big")" "$(sha256sum <"$src/big")"
+ok 'unzip finds it whole' unzip -tq "$T/s.zip"
+
+# ---- the output file
+
+bough_fails 'export to nowhere' 3 'nowhere' export s -o "$T/nowhere/x"
+bough_fails 'export of nothing' 3 'no workspace or snapshot' export nothing -o "$T/no.tar"
+ok 'leaves no file' test ! -e "$T/no.tar"
+is 'nor a temporary one' "$(find "$T" -maxdepth 1 -name '.*.tmp')" ''
+run script -qec 'bough export s' /dev/null
+like 'export to a terminal is refused' "$out" 'stdout is a terminal'
+bough_ok 'export with JSON' export s -o "$T/j.tar" --json
+is 'its size' "$(json .bytes)" "$(stat -c %s "$T/j.tar")"
+run bash -c 'bough export s >/dev/full'
+is 'export to a full disk' $code 6
+bough_ok 'to a device as it is' export s -o /dev/null
+ok 'which is still one' test -c /dev/null
+
+# ---- what the caller may not read
+
+if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups true 2>/dev/null; then
+	mkdir -m 777 "$T/user"
+	chmod 711 "$T"
+	run setpriv --reuid=65534 --regid=65534 --clear-groups \
+		env BOUGH_ROOT="$T/user/root" "$(command -v bough-pack)" "$src"
+	is 'a folder with an unreadable file is not packed' $code 1
+fi
+fsck_clean
+done_testing

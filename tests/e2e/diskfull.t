@@ -1,0 +1,107 @@
+#!/bin/bash
+# A full disk: ENOSPC to the caller, nothing lost that was acknowledged, and service goes on when
+# space returns. The root is a small ext4 of its own.
+. "${0%/*}/lib.sh"
+need_fuse
+need_root
+
+truncate -s 160M "$T/disk"
+mkfs.ext4 -q -F -m 0 "$T/disk" || skip_all 'no mkfs.ext4'
+mkdir "$BOUGH_ROOT"
+LOOP=$(losetup -f --show "$T/disk") || skip_all 'no loop device: needs root'
+mount "$LOOP" "$BOUGH_ROOT" || skip_all 'no loop device: needs root'
+head -c 60M /dev/zero >"$BOUGH_ROOT/ballast" # what will come free later
+ls_free() { df --output=avail -k "$BOUGH_ROOT" | tail -n 1; }
+
+bough_ok 'create' create w
+w=$out
+for i in $(seq 1 100); do echo "kept $i" >"$w/keep-$i"; done
+head -c 5000000 /dev/urandom >"$w/random"
+sum=$(sha256sum <"$w/random")
+bough_ok 'save' save w --as s
+
+# Fills up to the last block, from inside the workspace, with numbered files: each that could be
+# closed without an error counts.
+cat >"$T/fill.py" <<'PY'
+import errno, os, sys
+root, told, n = sys.argv[1], open(sys.argv[2], "w"), 0
+block = os.urandom(100000)
+while True:
+    try:
+        fd = os.open(f"{root}/fill-{n}", os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            done = 0
+            while done < len(block):
+                done += os.write(fd, block[done:])
+        finally:
+            os.close(fd)
+    except OSError as e:
+        print(errno.errorcode[e.errno])
+        sys.exit(e.errno != errno.ENOSPC)
+    told.write(f"{n}\n"); told.flush(); n += 1
+PY
+run python3 "$T/fill.py" "$w" "$T/told"
+is 'a full disk is ENOSPC' "$out" ENOSPC
+n=$(wc -l <"$T/told")
+ok "some were written before ($n)" test "$n" -gt 100
+wrong=0
+for i in $(cat "$T/told"); do [ "$(stat -c %s "$w/fill-$i")" = 100000 ] || wrong=$((wrong + 1)); done
+is 'each acknowledged one is whole' $wrong 0
+is 'what was there is whole' "$(sha256sum <"$w/random")" "$sum"
+# The last bit is taken from outside, so that nothing of the host's disk is left.
+cat /dev/zero >"$BOUGH_ROOT/rest" 2>/dev/null
+ok "the disk is full ($(ls_free) KiB)" test "$(ls_free)" -lt 100
+
+for c in 'create new' 'fork w new' 'save w' 'import '"$T/t.tar"' --as new'; do
+	tar cf "$T/t.tar" -C "$BOUGH_SRC" fs/base 2>/dev/null
+	run bough $c
+	if [ $code = 6 ] || [ $code = 0 ]; then
+		pass "$c on a full disk: done, or exit 6"
+		diag "exit $code: $err"
+	else
+		fail "$c on a full disk: done, or exit 6"
+		diag_run
+	fi
+done
+ok 'reading goes on' test "$(cat "$w/keep-50")" = 'kept 50'
+bough_ok 'listing goes on' ls
+run rm "$w/keep-100"
+is 'a file can be removed on a full disk' $code 0
+
+# ---- kill on a full disk
+
+kill_hard boughd bough-fs
+run bough ls
+if [ $code = 0 ]; then
+	is 'killed and started on a full disk' "$(cat "$(at w)/keep-50")" 'kept 50'
+else
+	like 'it cannot start on a full disk, and says why' "$err" '[Ss]pace'
+fi
+
+# ---- space returns
+
+rm "$BOUGH_ROOT/ballast" "$BOUGH_ROOT/rest"
+run wait_for 10 bough ls
+is 'with space it runs' $code 0
+w=$(at w)
+rm -f "$w"/fill-*
+is 'removed files are gone' "$(ls "$w" | grep -c fill)" 0
+is 'what was there is whole' "$(sha256sum <"$w/random")" "$sum"
+is 'every kept file' "$(cat "$w"/keep-* | wc -l)" 99
+for n in $(bough ls -q); do [ "$n" = w ] || bough rm "$n" >/dev/null; done
+bough_ok 'gc' gc
+head -c 20000000 /dev/urandom >"$w/after"
+is 'there is room to write again' $? 0
+ok "space came back ($(ls_free) KiB)" test "$(ls_free)" -gt 30000
+bough_ok 'save' save w --as t
+bough_ok 'fork' fork w v
+is 'the fork is whole' "$(sha256sum <"$(at v)/random")" "$sum"
+fsck_clean
+bough_ok 'down' down
+umount "$BOUGH_ROOT"
+run e2fsck -fn "$T/disk"
+is 'the host filesystem is clean' $code 0
+mount "$LOOP" "$BOUGH_ROOT"
+bough_ok 'up' up
+is 'all is there' "$(sha256sum <"$(at v)/random")" "$sum"
+done_testing

@@ -1,0 +1,83 @@
+#!/bin/bash
+# Quotas of bytes and inodes: hard, also for holes and many small files; shared content is free.
+. "${0%/*}/lib.sh"
+need_fuse
+
+bough_ok 'create with a quota' create q --quota 10M --inodes 100
+q=$out
+is 'statfs shows it' "$(stat -f -c '%b * %S' "$q" | bc 2>/dev/null || python3 -c "
+import os; s = os.statvfs('$q'); print(s.f_blocks * s.f_frsize)")" $((10 << 20))
+run dd if=/dev/zero of="$q/file" bs=64K count=400
+is 'a write above it fails' $code 1
+like 'with the right error' "$err" '(Disk quota exceeded|No space left)'
+size=$(stat -c %s "$q/file")
+ok "up to the limit all was written ($size)" test "$size" -gt 10000000 -a "$size" -le $((10 << 20))
+run bash -c "echo x >>'$q/file2'"
+ok 'not a byte more' test $code != 0 -o ! -s "$q/file2"
+rm -f "$q/file" "$q/file2"
+bough_ok 'used is told' show q --json
+ok 'after a delete nothing is used' test "$(json .used_bytes)" -lt 65536
+run dd if=/dev/zero of="$q/again" bs=1M count=9
+is 'and can be written again' $code 0
+rm "$q/again"
+
+run bash -c "cd '$q' && seq 1 200 | xargs touch"
+ok 'more files than the quota fail' test $code != 0
+n=$(ls "$q" | wc -l)
+ok "up to the limit they are there ($n)" test "$n" -ge 95 -a "$n" -le 100
+find "$q" -mindepth 1 -delete
+run bash -c "cd '$q' && seq 1 90 | xargs touch"
+is 'deleted ones count no more' $code 0
+find "$q" -mindepth 1 -delete
+
+# Many small files, sparse growth, fallocate.
+run python3 - "$q" <<'PY'
+import errno, os, sys
+root, total = sys.argv[1], 0
+limits = (errno.EDQUOT, errno.ENOSPC)
+with open(root + "/sparse", "wb", buffering=0) as f:
+    f.truncate(1 << 40)                       # a hole costs nothing
+    n = 0
+    try:
+        for i in range(100000):
+            f.seek(i << 24); f.write(b"x"); n += 1
+    except OSError as e:
+        assert e.errno in limits, e
+    assert n * 4096 <= 10 << 20, n            # whole blocks are counted
+    print("blocks", n)
+os.unlink(root + "/sparse")
+with open(root + "/reserve", "wb") as f:
+    try:
+        os.posix_fallocate(f.fileno(), 0, 11 << 20)
+        print("fallocate went through")
+    except OSError as e:
+        assert e.errno in limits, e
+os.unlink(root + "/reserve")
+PY
+is 'holes and reservations' $code 0
+like 'sparse growth was limited' "$out" 'blocks (2[0-9]{3}|1[0-9]{3})'
+[[ $out != *'went through'* ]]
+is 'so was fallocate' $? 0
+[ $code = 0 ] || diag_run
+
+# ---- what is shared isn't counted
+
+bough_ok 'a big one' create big
+head -c 30000000 /dev/urandom >"$(at big)/data"
+bough_ok 'save' save big --as s
+bough_ok 'create below its size' create small --from s --quota 1M
+small=$out
+is 'all of it can be read' "$(sha256sum <"$small/data")" "$(sha256sum <"$(at big)/data")"
+run bash -c "printf x | dd of='$small/data' bs=1 seek=15000000 conv=notrunc"
+is 'a byte of it can be changed' $code 0
+run dd if=/dev/zero of="$small/data" bs=64K conv=notrunc
+ok 'but not all' test $code != 0
+bough_ok 'a fork' fork small small-2 --json
+is 'has the quota' "$(json '.items[0].quota_bytes')" 1048576
+is 'and nothing used' "$(bough show small-2 --json | jq .used_bytes)" 0
+run dd if=/dev/zero of="$(at small-2)/mine" bs=1000K count=1
+is 'so it can write' $code 0
+bough_ok 'show for people' show small-2
+like 'tells used and limit' "$out" 'used +(1000K|9[0-9]{2}K|1\.0M) of 1\.0M'
+fsck_clean
+done_testing
