@@ -1,0 +1,146 @@
+/* The file of a workspace: its bytes, and which of several counts. */
+#include "ws_kit.h"
+
+static struct err err;
+
+static void fill(struct ws_file *f, uint64_t seq)
+{
+	*f = (struct ws_file){ .seq = seq, .tag = 0x1122334455667788, .birth_ino = 70000,
+			       .limit_bytes = 1 << 20, .limit_inodes = 100, .base_bytes = -5,
+			       .base_inodes = 3, .files = 12, .foreign = 1, .flattened = true,
+			       .gen = 7, .durable = true };
+	f->stack.seed = 99;
+	struct layer_id id = { { 1 } };
+	struct digest d = { { 2 } };
+	expect(0, stack_push(&f->stack, &id, false, &d, 1));
+	id.b[0] = 3;
+	expect(0, stack_push(&f->stack, &id, true, NULL, 0));
+	f->active.b[0] = 4;
+	id.b[0] = 5;
+	expect(0, ws_file_pin(f, &id));
+	expect(0, ws_file_pin(f, &id)); /* once */
+	memset(f->boot, 6, sizeof(f->boot));
+}
+
+static void test_bytes(void **state)
+{
+	struct ws_file f, g;
+	auto_buf b = { 0 }, c = { 0 };
+	fill(&f, 42);
+	ws_file_encode(&f, &b);
+	assert_false(b.failed);
+	expect(0, ws_file_decode(&g, b.data, b.len));
+	assert_int_equal(g.seq, 42);
+	assert_int_equal(g.base_bytes, -5);
+	assert_int_equal(g.npins, 1);
+	assert_int_equal(g.stack.nlayers, 2);
+	assert_true(g.flattened && g.durable);
+	ws_file_encode(&g, &c);
+	assert_int_equal(b.len, c.len);
+	assert_memory_equal(b.data, c.data, b.len);
+	/* The layout, as FORMAT has it. */
+	assert_memory_equal(b.data, "BOUGHWS1", 8);
+	assert_int_equal(le_get64(b.data + 8), 42);
+	assert_int_equal(le_get64(b.data + 24), 70000);
+	assert_int_equal(le_get32(b.data + 72), 1);
+	assert_int_equal(le_get16(b.data + 76), 7);
+	assert_int_equal(b.data[98 - 2], 4);
+	ws_file_done(&g);
+	/* Every flipped bit and every cut is noticed. */
+	for (size_t i = 0; i < b.len * 8; i += 7) {
+		b.data[i / 8] ^= (uint8_t)(1 << i % 8);
+		expect(-EBADMSG, ws_file_decode(&g, b.data, b.len));
+		b.data[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+	for (size_t i = 0; i < b.len; i++)
+		expect(-EBADMSG, ws_file_decode(&g, b.data, i));
+	/* And what a right sum doesn't make right. */
+	static const struct {
+		size_t at;
+		uint8_t value;
+	} wrong[] = { { 16, 0 }, { 72, 3 }, { 78, 4 } };
+	for (size_t i = 0; i < 3; i++) {
+		auto_buf w = { 0 };
+		buf_add(&w, b.data, b.len);
+		if (wrong[i].at == 16)
+			memset(w.data + 16, 0, 8); /* no tag */
+		else
+			w.data[wrong[i].at] = wrong[i].value;
+		le_put64(w.data + w.len - 8, hash_xxh3(w.data, w.len - 8, 0));
+		expect(-EBADMSG, ws_file_decode(&g, w.data, w.len));
+	}
+	ws_file_done(&f);
+}
+
+static void put(const char *root, const char *name, uint64_t seq, size_t cut)
+{
+	struct ws_file f;
+	auto_buf b = { 0 };
+	char path[200];
+	fill(&f, seq);
+	ws_file_encode(&f, &b);
+	ws_file_done(&f);
+	(void)snprintf(path, sizeof(path), "%s/ws/x/%s", root, name);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_int_equal(write(fd, b.data, b.len - cut), (ssize_t)(b.len - cut));
+	(void)close(fd);
+}
+
+/* Of a folder, the sequence numbers that count. */
+static void test_versions(void **state)
+{
+	static const struct {
+		uint64_t durable, newer[3]; /* 0: no such file; 1000 + n: torn */
+		uint64_t want[2];
+		int result;
+	} cases[] = {
+		{ 5, { 0 }, { 5, 0 }, 0 },
+		{ 5, { 6 }, { 6, 5 }, 0 },
+		{ 5, { 4 }, { 5, 0 }, 0 },
+		{ 5, { 5 }, { 5, 0 }, 0 },
+		{ 5, { 6, 8, 7 }, { 8, 5 }, 0 },
+		{ 5, { 1008, 7 }, { 7, 5 }, 0 },
+		{ 5, { 1008 }, { 5, 0 }, 0 },
+		{ 1005, { 8 }, { 8, 0 }, 0 },
+		{ 1005, { 1008 }, { 0, 0 }, -EBADMSG },
+		{ 0, { 8 }, { 8, 0 }, 0 },
+		{ 0, { 0 }, { 0, 0 }, -EBADMSG },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char root[64] = "/tmp/bough-test.XXXXXX", path[200], name[WS_FILE_NAME];
+		struct ws_file f[2];
+		unsigned n = 0;
+		assert_non_null(mkdtemp(root));
+		(void)snprintf(path, sizeof(path), "%s/ws", root);
+		assert_int_equal(mkdir(path, 0700), 0);
+		expect(-ENOENT, ws_file_load(f, &n, NULL, root, "x", &err));
+		(void)snprintf(path, sizeof(path), "%s/ws/x", root);
+		assert_int_equal(mkdir(path, 0700), 0);
+		if (cases[i].durable)
+			put(root, "stack", cases[i].durable % 1000, cases[i].durable / 1000);
+		for (unsigned k = 0; k < 3 && cases[i].newer[k]; k++) {
+			ws_file_name(name, cases[i].newer[k] % 1000);
+			put(root, name, cases[i].newer[k] % 1000, cases[i].newer[k] / 1000);
+		}
+		/* A copy under another's name is nothing. */
+		put(root, "stack-00000000000000ff", 12, 0);
+		expect(cases[i].result, ws_file_load(f, &n, NULL, root, "x", &err));
+		if (cases[i].result == 0) {
+			assert_int_equal(n, cases[i].want[1] ? 2 : 1);
+			for (unsigned k = 0; k < n; k++) {
+				assert_int_equal(f[k].seq, cases[i].want[k]);
+				ws_file_done(&f[k]);
+			}
+		}
+		succeed(err, io_remove_tree(AT_FDCWD, root, &err));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_versions),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
