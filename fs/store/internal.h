@@ -1,7 +1,7 @@
 /* What the parts of the store share. Not for others.
  *
  *   store.c    opening, reading            files.c   descriptors of packs that are read
- *   session.c  sessions, putting, syncing  writer.c  packs that this process appends to
+ *   session.c  sessions, putting, syncing  writer.c, writer_sync.c  packs that are written
  *   recover.c  the index after a kill, power loss or damage
  *   gc.c, check.c
  *
@@ -124,6 +124,19 @@ int entry_offer(struct index_txn *t, const struct digest *d, const struct place 
 /* Notes in the pack's row that it is durable up to here (a sync of another process's pack).
  * -EIO: its writer has cut it back meanwhile. */
 int row_note_synced(struct store *s, uint64_t id, uint64_t synced);
+
+/* Between writer.c and writer_sync.c. */
+enum {
+	WRITER_FULL_MAX = 2,    /* full packs that wait; then a put syncs and seals them itself */
+	WRITER_FULL_LIMIT = 16, /* where the index takes nothing, puts end here */
+};
+/* Like writer_find, under writer.append and without a use. */
+struct wpack *writer_own(struct store *s, uint64_t id, bool *lost);
+int writer_flush_locked(struct store *s, struct err *err); /* under writer.flush */
+void wpack_unlist(struct wpack **list, const struct wpack *w);
+/* Asserts what holds of the writer between calls; under writer.append. Nothing in release
+ * builds. */
+void writer_check(const struct store *s);
 
 /* ---- the index over time ---- */
 

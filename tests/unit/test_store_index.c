@@ -259,7 +259,7 @@ static void test_pending(void **state)
 						     .place = { .pack = 1 + n % 2, .off = n } });
 	}
 	ok(pending_reserve(&p), NULL);
-	pending_add(&p, &(struct pending_entry){ .digest = digest_no(3), .place = { 9, 9 } });
+	pending_add(&p, &(struct pending_entry){ .digest = digest_no(3), .place = { .pack = 9, .off = 9 } });
 	assert_int_equal(p.n, 10000);
 	pending_drop(&p, 1, 5000);
 	for (uint64_t n = 0; n < 10000; n++) {
@@ -283,7 +283,7 @@ static void test_pending(void **state)
 		}
 		assert_int_equal(r, -ENOMEM);
 	}
-	pending_add(&p, &(struct pending_entry){ .digest = d, .place = { 1, 1 } });
+	pending_add(&p, &(struct pending_entry){ .digest = d, .place = { .pack = 1, .off = 1 } });
 	pending_clear(&p);
 	assert_null(pending_find(&p, &d));
 	pending_done(&p);
