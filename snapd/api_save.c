@@ -325,6 +325,19 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 	return archive_import(&out->image, &opt, &src, st, err);
 }
 
+/* An archive may end before the upload does, but an upload that never ended is none. */
+static int import_rest(struct import *im, struct err *err)
+{
+	char buf[8192];
+	size_t n = 0;
+	ssize_t got;
+	while ((got = stream_read(im->body, buf, sizeof(buf), -1)) > 0)
+		if ((n += (size_t)got) > WEB_DISCARD_MAX)
+			return err_set(err, -EBADMSG, "more than %d MiB behind the archive's end",
+				       WEB_DISCARD_MAX >> 20);
+	return got < 0 ? err_set(err, -EBADMSG, "the upload broke off") : 0;
+}
+
 static int import_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		      struct err *err)
 {
@@ -340,6 +353,8 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	(void)store_stats(sd->store, &before, NULL); /* for stored_bytes, which may stay 0 */
 	images_making(sd->images);
 	r = import_image(im, &stack, &st, err);
+	if (r >= 0)
+		r = import_rest(im, err);
 	if (r == -ECONNRESET)
 		r = -EBADMSG;
 	(void)store_stats(sd->store, &after, NULL);

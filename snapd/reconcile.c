@@ -220,7 +220,7 @@ static int remove_unknown(struct snapd *sd, char (*ids)[ID_SIZE], size_t n, stru
 		log_warn("removing workspace %s, which was never acknowledged", ids[i]);
 		r = fsclient_direct(sd->fs, json_pack("{s:s, s:s}", "op", "delete", "id", ids[i]),
 				    NULL, err);
-		if (r < 0 && r != -ECONNRESET)
+		if (r < 0 && r != -ECONNRESET && r != -ENOENT)
 			log_error("remove %s: %s", ids[i], err ? err->text : "");
 	}
 	return r == -ECONNRESET ? r : 0;
