@@ -443,7 +443,7 @@ static int check_structure(struct check *c, struct err *err)
 	r = c->repair ? recover_rebuild(c->s, err) : 0;
 	bool repaired = c->repair && r == 0;
 	fault(c, false, 0, NULL, "the index is damaged", repaired);
-	return r < 0 ? r : repaired;
+	return r < 0 && r != -EWOULDBLOCK ? r : repaired;
 }
 
 static int check_all(struct check *c, struct err *err)

@@ -92,7 +92,7 @@ int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
  *   4 copies the live objects of the condemned packs, syncs, moves the index, deletes.
  * At most as much stays dead as is alive, besides the packs that are being written to. The thread
  * that calls may have no session open, for it would wait for itself.
- * One gc at a time (-EBUSY). Killed at any point it loses nothing; the next one goes on. */
+ * One gc or check at a time (-EBUSY). Killed at any point it loses nothing; the next one goes on. */
 struct store_gc;
 struct store_gc_stats {
 	uint64_t objects_live, objects_dead, bytes_freed, packs_rewritten, packs_deleted;
@@ -105,7 +105,8 @@ int store_gc_mark(struct store_gc *gc, const struct digest *d); /* any thread; 0
 /* Reads every record of every pack, compares hashes (XXH3 and SHA-256) and the index.
  * `report` is called for each fault. `repair`: the index is made right, torn tails are cut,
  * damaged records are left out of the index (the pack keeps them); nothing whole is dropped.
- * Returns the number of faults found, or -errno. */
+ * Where the index itself can't be read and other programs have the store open, that is the one
+ * fault that is reported. Returns the number of faults found, or -errno (-EBUSY: a gc runs). */
 struct store_fault {
 	const char *pack; /* file name, or NULL for the index */
 	uint64_t offset;
