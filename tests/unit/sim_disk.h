@@ -16,7 +16,7 @@
 #include <string.h>
 #include "fs/base/io.h"
 
-enum { SIM_SECTOR = 512, SIM_FDS = 256, SIM_FILES = 256 };
+enum { SIM_SECTOR = 512, SIM_FDS = 256, SIM_FILES = 1024 };
 
 struct sim_bytes {
 	uint8_t *p;
