@@ -31,7 +31,6 @@ enum {
 	SWAP_WAIT_MS = 30000,
 	MEMO = 32,
 	MEMO_ABOVE = 3,      /* layers that may stay above a remembered image */
-	SEAL_TRIES = 4,
 	NICE = 10,
 };
 
@@ -238,7 +237,7 @@ static int flatten_leased(struct flattener *f, const char *id, bool seal, struct
 	return r;
 }
 
-static int flatten_once(struct flattener *f, const char *id, bool seal, struct err *err)
+static int flatten(struct flattener *f, const char *id, bool seal, struct err *err)
 {
 	auto_flat fl = { 0 };
 	struct store_session *ss;
@@ -259,16 +258,6 @@ static int flatten_once(struct flattener *f, const char *id, bool seal, struct e
 		log_info("flattened %u layers of %s in %lld ms", fl.old.nlayers, id,
 			 (long long)(b.tv_sec - a.tv_sec) * 1000 +
 				 (b.tv_nsec - a.tv_nsec) / 1000000);
-	return r;
-}
-
-/* bough-fs refuses the swap (-EAGAIN) while a layer above shares content in a way that the new
- * image can't stand for: then that layer is sealed, and flattened with the rest. */
-static int flatten(struct flattener *f, const char *id, bool seal, struct err *err)
-{
-	int r = flatten_once(f, id, seal, err);
-	for (int i = 1; r == -EAGAIN && i < SEAL_TRIES; i++)
-		r = flatten_once(f, id, true, err);
 	return r;
 }
 
@@ -296,8 +285,11 @@ static void consider(struct flattener *f, const char *id)
 	pthread_mutex_lock(&f->one);
 	int r = flatten(f, id, !is_long, &err);
 	pthread_mutex_unlock(&f->one);
-	if (r < 0 && r != -ECANCELED)
-		log_warn("flatten %s: %s", id, err.text); /* the next save or fork tries again */
+	/* Removed or restored meanwhile is nothing to tell; else the next save or fork tries again. */
+	if (r == -ENOENT || r == -ESTALE || r == -ECANCELED)
+		log_debug("flatten %s: %s", id, err.text);
+	else if (r < 0)
+		log_warn("flatten %s: %s", id, err.text);
 }
 
 /* A while after the operation that asked, so as not to slow down what follows it. */

@@ -175,6 +175,31 @@ static int check_stack(struct walk *w, const struct stack *s, bool is_snap, cons
 	return 0;
 }
 
+static int check_snapshot(struct walk *w, const char *id)
+{
+	struct fsck *f = w->f;
+	auto_source src = { 0 };
+	auto_stack stack = { 0 };
+	auto_snap_row record = { 0 };
+	struct err why = { 0 };
+	if (source_find_snap(&src, f->sd, id, LEASE_SHARED, "fsck", &why) < 0)
+		return 0; /* removed meanwhile */
+	const struct snap_row *row = &src.snap;
+	f->snapshots++;
+	if (manifest_get(f->sd->store, &row->manifest, &stack, &why) < 0) {
+		int known = fsck_find(f, &row->manifest);
+		if (known < 0)
+			known = fsck_fault(f, "manifest", why.text, &row->manifest, false);
+		fsck_affects(f, known, true, id);
+		return 0;
+	}
+	if (records_snap_read(f->sd->records, id, &record, &why) < 0) {
+		bool mended = f->repair && records_snap_write(f->sd->records, row, true, NULL) >= 0;
+		fsck_affects(f, fsck_fault(f, "snapshots/", why.text, NULL, mended), true, id);
+	}
+	return check_stack(w, &stack, true, id);
+}
+
 static int check_snapshots(struct walk *w, struct err *err)
 {
 	struct fsck *f = w->f;
@@ -184,25 +209,8 @@ static int check_snapshots(struct walk *w, struct err *err)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {
-		auto_stack stack = { 0 };
-		auto_snap_row record = { 0 };
-		struct err why = { 0 };
-		f->snapshots++;
 		progress_tell(f->progress, i, n, "snapshots", "check");
-		if (manifest_get(f->sd->store, &rows[i].manifest, &stack, &why) < 0) {
-			int known = fsck_find(f, &rows[i].manifest);
-			if (known < 0)
-				known = fsck_fault(f, "manifest", why.text, &rows[i].manifest, false);
-			fsck_affects(f, known, true, rows[i].id);
-			continue;
-		}
-		if (records_snap_read(f->sd->records, rows[i].id, &record, &why) < 0) {
-			bool mended = f->repair && records_snap_write(f->sd->records, &rows[i],
-								      true, NULL) >= 0;
-			fsck_affects(f, fsck_fault(f, "snapshots/", why.text, NULL, mended), true,
-				     rows[i].id);
-		}
-		r = check_stack(w, &stack, true, rows[i].id);
+		r = check_snapshot(w, rows[i].id);
 	}
 	snap_rows_free(rows, n);
 	return r == -ENOMEM ? err_set(err, r, "out of memory") : r;

@@ -90,10 +90,7 @@ int ws_seal(struct ws *ws, struct stack *out, struct err *err);
 int ws_stack(struct ws *ws, struct stack *out);
 /* Replaces the lower part of the stack, `n` layers from the bottom and the image, which
  * must be those of `old`, by `with` (same tree: flattened or saved).
- * -EAGAIN: the image changes, and a layer above (the active one too) has an IMAGE extent that was
- * copied from another extent of kind IMAGE and not straight from the image. Its source may
- * have been overwritten since, so the new image needn't have those bytes at that place: the
- * caller seals, flattens that layer too, and tries again. */
+ * -ESTALE: the stack begins with something else by now. */
 int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
 	       struct err *err);
 /* Turns the workspace, in place, into what `to` shows. The generation of an inode whose

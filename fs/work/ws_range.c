@@ -88,12 +88,20 @@ struct shares {
 	uint64_t blocks_end; /* in the target */
 };
 
-/* What is shared of an image is found there by inode number for as long as the copy lives, in
- * whatever image comes to lie below: not so for one that was unlinked and left out. */
-static bool in_images(struct ws *ws, uint64_t ino)
+/* How many of the `len` bytes at `off` of inode `ino` may be shared as "the image's": those that
+ * the sealed layers show straight from it. Such an extent is read from whatever image comes to
+ * lie below, which flattening fills with what these layers show: not so for a range that
+ * one of them has changed since (a copy made earlier still has the old bytes), nor for
+ * an inode that was unlinked and is left out. */
+static uint64_t image_shows(struct ws *ws, uint64_t ino, uint64_t off, uint64_t len)
 {
 	struct attr below;
-	return view_inode_below(&ws->view, 1, ino, &below) == 0 && below.nlink > 0;
+	struct view_run run;
+	if (view_inode_below(&ws->view, 1, ino, &below) < 0 || below.nlink == 0 ||
+	    view_map_peek(&ws->view, 1, ino, off, len, &run) < 0 ||
+	    run.e.kind != EXTENT_IMAGE || run.index != ws->view.nlayers)
+		return 0;
+	return min_u64(len, run.e.len);
 }
 
 static int gather(struct copy *cp, struct shares *sh)
@@ -112,8 +120,11 @@ static int gather(struct copy *cp, struct shares *sh)
 		/* The rest of the last block shows as a hole, or as nobody's bytes. */
 		if (at_end && pos + run.e.len >= end)
 			len = stop - pos;
-		if (run.e.kind == EXTENT_IMAGE && !in_images(cp->ws, run.e.image_ino))
-			len = 0;
+		if (run.e.kind == EXTENT_IMAGE) {
+			uint64_t shown = image_shows(cp->ws, run.e.image_ino, run.e.src, run.e.len);
+			if (shown < run.e.len)
+				len = min_u64(len, block_floor(shown));
+		}
 		if (len == 0)
 			break;
 		run.e.off = cp->to_off + (pos - cp->from_off);

@@ -1,0 +1,105 @@
+#!/bin/bash
+# Flattening in the background: the stack gets short, and nobody can tell otherwise.
+. "${0%/*}/lib.sh"
+need_fuse
+
+layers() { bough show "$1" --json | jq .layers; } # WORKSPACE
+is_short() { [ "$(layers "$1")" -le 4 ]; }
+# Seals so often that the stack is worth it: each fork adds a layer, when something was written.
+make_long() { # WORKSPACE FOLDER
+	local i
+	for i in 1 2 3 4 5 6 7 8 9; do
+		echo "$i" >"$2/step-$i"
+		bough fork "$1" "tmp-$i" >/dev/null && bough rm "tmp-$i" >/dev/null || return
+	done
+}
+# Shares a whole file, as cp does where the filesystem can.
+reflink() { # FROM TO
+	python3 - "$@" <<-'PY'
+	import os, sys
+	a, b = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY, 0o644)
+	at, n = 0, os.fstat(a).st_size
+	while at < n:
+	    at += os.copy_file_range(a, b, n - at, at, at)
+	PY
+}
+
+mkdir -p "$T/tree/dir"
+head -c 200000 /dev/urandom >"$T/tree/A"
+head -c 3000000 /dev/urandom >"$T/tree/big"
+for i in $(seq 1 200); do echo "content of $i" >"$T/tree/dir/$i"; done
+ln "$T/tree/dir/1" "$T/tree/dir/linked" && ln -s ../A "$T/tree/dir/symlink"
+setfattr -n user.note -v kept "$T/tree/A"
+old=$(sha256sum <"$T/tree/A")
+bough_ok 'create' create w --dir "$T/tree"
+w=$out
+
+# ---- what is open, unlinked, locked or renamed stays so
+
+exec 8<>"$w/dir/5" 9<"$w/dir/6"
+rm "$w/dir/5" && mv "$w/dir/7" "$w/dir/seven" && echo more >>"$w/dir/8" && rm "$w/dir/9"
+printf x | dd of="$w/big" bs=1 seek=1500000 conv=notrunc status=none
+# A copy that shares what the import gave, whose source changes afterwards.
+reflink "$w/A" "$w/B" && head -c 200000 /dev/urandom >"$w/A"
+new=$(sha256sum <"$w/A") big=$(sha256sum <"$w/big") ino=$(stat -c %i "$w/dir/8")
+ok 'a long line of layers' make_long w "$w"
+# Written while the flattening is due: it lies above what is flattened, and shares with it.
+reflink "$w/B" "$w/C" && reflink "$w/big" "$w/big-2" && echo above >"$w/above"
+before=$(listing "$w")
+ok 'it gets short by itself' wait_for 15 is_short w
+[ "$(id -u)" != 0 ] || echo 3 >/proc/sys/vm/drop_caches
+is 'the tree is the same, byte for byte' "$(listing "$w" | sha256sum)" "$(sha256sum <<<"$before")"
+is 'a changed file' "$(sha256sum <"$w/A")" "$new"
+is 'a copy of what it was' "$(sha256sum <"$w/B")" "$old"
+is 'a copy of that copy, made above' "$(sha256sum <"$w/C")" "$old"
+is 'a byte in a big file' "$(sha256sum <"$w/big")" "$big"
+is 'and its copy' "$(sha256sum <"$w/big-2")" "$big"
+is 'inode numbers' "$(stat -c %i "$w/dir/8")" "$ino"
+is 'an unlinked file is read' "$(cat <&8)" 'content of 5'
+echo again >&8
+is 'and written' "$(tail -n 1 /proc/$$/fd/8)" again
+is 'an open one too' "$(cat <&9)" 'content of 6'
+exec 8>&- 9<&-
+
+# ---- snapshots and forks
+
+bough_ok 'save' save w --as flat
+bough_ok 'a fork' fork w v
+is 'has the same tree' "$(listing "$(at v)" | sha256sum)" "$(listing "$w" | sha256sum)"
+bough_ok 'nothing differs' diff w --against flat
+is 'indeed' "$out" ''
+mkdir "$T/x" && bough export flat | tar xf - -C "$T/x" --xattrs
+is 'the snapshot is whole' "$(cd "$T/x" && find . -type f ! -name above -print0 | sort -z | xargs -0 sha256sum | sha256sum)" \
+	"$(cd "$w" && find . -type f ! -name above -print0 | sort -z | xargs -0 sha256sum | sha256sum)"
+ok 'another line' make_long w "$w"
+bough_ok 'its end is saved' save w --as long
+before=$(bough export long | sha256sum)
+ok 'and short again' wait_for 15 is_short w
+is 'the snapshot is the same' "$(bough export long | sha256sum)" "$before"
+run bough save w
+is 'nothing new' "$err" "bough: nothing has changed since that snapshot"
+bough_ok 'gc' gc
+fsck_clean
+[ "$(id -u)" != 0 ] || echo 3 >/proc/sys/vm/drop_caches
+is 'whole after gc' "$(bough export long | sha256sum)" "$before"
+is 'the earlier one too' "$(bough export flat | tar xO ./C | sha256sum)" "$old"
+
+# ---- killed in the middle
+
+for i in 1 2 3; do
+	make_long w "$w" || break
+	sleep "0.$((RANDOM % 4 + 2))"
+	kill_hard boughd
+done
+before=$(listing "$w" | sha256sum)
+bough_ok 'service after kills' ls
+ok 'it gets short in the end' wait_for 20 eval 'echo x >"$w/again"; bough fork w k >/dev/null && bough rm k && is_short w'
+rm "$w/again"
+kill_hard boughd bough-fs
+bough_ok 'and after a kill of both' ls
+is 'all is there' "$(cd "$w" && ls | grep -c step)" 9
+is 'the copy of the copy' "$(sha256sum <"$w/C")" "$old"
+bough_ok 'gc takes what is left over' gc
+fsck_clean
+is 'what was changed' "$(sha256sum <"$w/A")" "$new"
+done_testing
