@@ -86,7 +86,7 @@ busy_once() { # in the background: one operation, told when it is acknowledged
 tar cf "$T/tree.tar" -C "$w/fixed" .
 victims=(boughd bough-fs 'boughd bough-fs' bough)
 : >"$T/done"
-back=0
+back=0 fs_kills=0
 for round in $(seq 1 "$ROUNDS"); do
 	for j in 1 2 3; do
 		n=$((n + 1))
@@ -94,6 +94,10 @@ for round in $(seq 1 "$ROUNDS"); do
 	done
 	sleep "0.$(printf '%03d' $((RANDOM % 400)))"
 	victim=${victims[RANDOM % 4]}
+	# What dies five times in a minute isn't started again by the same boughd.
+	[ "$victim" = bough-fs ] && fs_kills=$((fs_kills + 1))
+	[ $fs_kills -lt 5 ] || victim='boughd bough-fs'
+	[[ $victim != boughd* ]] || fs_kills=0
 	if [ "$victim" = bough ]; then
 		pids=$(pgrep -P "$(jobs -p | tr '\n' ',' | sed 's/,$//')" -x bough | tr '\n' ' ')
 		[ -z "$pids" ] || kill -9 $pids 2>/dev/null
@@ -104,9 +108,10 @@ for round in $(seq 1 "$ROUNDS"); do
 	# Somebody comes along; with that the service is back, by itself.
 	wait_for 20 bough ls -q >/dev/null 2>&1 || { fail "round $round: no service after $victim"; break; }
 	acked=$((10#$(cat "$T/ack")))
-	wait_for 20 test -d "$w/live" || { fail "round $round: no mount after $victim"; break; }
+	# statfs always asks the server; a look at a folder may be answered from the kernel's cache.
+	wait_for 20 stat -f "$w" >/dev/null 2>&1 || { fail "round $round: no mount after $victim"; break; }
 	wrong=$(check_live "$w" $acked)
-	[ -z "$wrong" ] || { fail "round $round ($victim): acknowledged writes"; diag "$wrong"; }
+	[ -z "$wrong" ] || { fail "round $round ($victim): acknowledged writes"; diag "$wrong"; end_of_logs; }
 	[ "$(cd "$w/fixed" && sha256sum ./* | sha256sum)" = "$fixed_sum" ] ||
 		fail "round $round ($victim): the files that nobody changes"
 	kill -0 $writer 2>/dev/null || { fail "round $round ($victim): the writer ended"; diag "$(cat "$T/writer.err")"; break; }
