@@ -92,14 +92,21 @@ struct shares {
  * the sealed layers show straight from it. Such an extent is read from whatever image comes to
  * lie below, which flattening fills with what these layers show: not so for a range that
  * one of them has changed since (a copy made earlier still has the old bytes), nor for
- * an inode that was unlinked and is left out. */
+ * an inode without a name, which is left out. Saving leaves those out too, and then the image's
+ * version shows again: so the name that it was last known by must lead to it. */
 static uint64_t image_shows(struct ws *ws, uint64_t ino, uint64_t off, uint64_t len)
 {
-	struct attr below;
+	const struct view below = { .layers = ws->view.layers + 1, .nlayers = ws->view.nlayers - 1,
+				    .image = ws->view.image, .seed = ws->view.seed };
+	struct attr a;
+	struct dirent_ref d;
 	struct view_run run;
-	if (view_inode_below(&ws->view, 1, ino, &below) < 0 || below.nlink == 0 ||
-	    view_map_peek(&ws->view, 1, ino, off, len, &run) < 0 ||
-	    run.e.kind != EXTENT_IMAGE || run.index != ws->view.nlayers)
+	if (view_inode(&below, ino, &a) < 0 || a.nlink == 0 || !a.parent_cookie ||
+	    view_dirent_ceil(&below, a.parent, a.parent_cookie, &d) < 0 ||
+	    d.cookie != a.parent_cookie || d.ino != ino)
+		return 0;
+	if (view_map_peek(&below, 0, ino, off, len, &run) < 0 || run.e.kind != EXTENT_IMAGE ||
+	    run.index != below.nlayers)
 		return 0;
 	return min_u64(len, run.e.len);
 }
