@@ -185,6 +185,8 @@ void layer_alloc_cancel(struct layer *l, const struct extent *e);
  * so it may be overwritten in place. */
 bool layer_owns(const struct layer *l, const struct extent *e, uint64_t off, uint64_t len);
 int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint64_t src);
+/* As layer_pwrite of n zeros, which then have space of the host's; mostly without writing them. */
+int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src);
 
 /* One atomic operation. Built up, then committed or dropped:
  *     struct txn t; txn_begin(&t, layer, ino_it_is_mainly_about);

@@ -271,6 +271,29 @@ int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint
 	return r;
 }
 
+int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src)
+{
+	static const char zeros[64 * 1024];
+	struct layer_file *f;
+	assert(l->dir && file != LAYER_JOURNAL);
+	int r = layer_file_get(l, file, LAYER_CREATE, &f);
+	if (r < 0)
+		return r;
+	r = l->io->fallocate(l->io->ctx, f->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, src, n);
+	if (r == -EOPNOTSUPP)
+		for (r = 0; n > 0 && r == 0;) {
+			size_t part = n < sizeof(zeros) ? (size_t)n : sizeof(zeros);
+			r = io_write_full(l->io, f->fd, zeros, part, src);
+			src += part;
+			n -= part;
+		}
+	lock(l); /* as above */
+	f->dirty = true;
+	unlock(l);
+	layer_file_put(l, f);
+	return r;
+}
+
 /* ---- giving back ---- */
 
 void layer_punch(void *ctx, uint64_t file, uint64_t off, uint64_t len)

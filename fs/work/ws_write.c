@@ -422,13 +422,13 @@ static int put(struct plan *p, const struct segment *s, const void *buf, size_t 
 
 static int put_zeros(struct plan *p, const struct segment *s, uint64_t from, uint64_t to)
 {
-	int r = 0;
-	while (from < to && r == 0) {
-		size_t n = (size_t)min_u64(to - from, sizeof(ZEROS));
-		r = put(p, s, ZEROS, n, from);
-		from += n;
-	}
-	return r;
+	const struct extent *e = &s->e;
+	if (from >= to)
+		return 0;
+	if (to - from <= sizeof(ZEROS))
+		return put(p, s, ZEROS, (size_t)(to - from), from);
+	assert(from >= e->off && to <= e->off + e->len);
+	return layer_zero(active(p->ws), e->file, to - from, e->src + (from - e->off));
 }
 
 static int move_tail(struct plan *p, const struct segment *s)
