@@ -299,8 +299,10 @@ static void detach_stale(struct snapd *sd)
 		unescape_octal(field);
 		auto_ws_row row = { 0 };
 		if (strncmp(field, below, (size_t)len) == 0 &&
-		    (catalog_ws_get(sd->catalog, field + len, &row, NULL) < 0 || !row.mount))
+		    (catalog_ws_get(sd->catalog, field + len, &row, NULL) < 0 || !row.mount)) {
 			detach(field);
+			(void)rmdir(field); /* what isn't empty is somebody's, and stays */
+		}
 	}
 	free(line);
 }

@@ -271,6 +271,9 @@ int session_umount(struct session *s, struct err *err)
 	if (session_state(s) != SESSION_LIVE)
 		return 0;
 	int r = mnt_umount(s->path, err);
+	/* What a program wrote into the bare folder would be hidden by the next mount. */
+	if (r >= 0)
+		(void)rmdir(s->path); /* what isn't empty is somebody's, and stays */
 	if (kernel_let_go(s))
 		stop_serving(s);
 	return r < 0 ? r : 0;

@@ -33,7 +33,8 @@ int session_mount(struct session **out, struct ws *ws, const char *path,
 enum session_state session_state(struct session *s);
 const char *session_path(const struct session *s);
 const struct counters *session_counters(const struct session *s);
-/* Unmounts; afterwards it is ENDED or, when it was busy, DETACHED. */
+/* Unmounts, and removes the mount point where it is empty; afterwards it is ENDED or, when it
+ * was busy, DETACHED. */
 int session_umount(struct session *s, struct err *err);
 /* Ends it whatever its state: who still uses it gets ENOTCONN. On return it is ENDED, also
  * when the unmount failed (then a dead mount stays at the path, and the error says so). */

@@ -99,7 +99,9 @@ is 'the new one is there' "$(cat "$(at renamed)/dir/file")" data
 
 # ---- umount and mount
 
+renamed=$(at renamed)
 bough_ok 'umount' umount renamed
+ok 'no folder is left into which a program could write unseen' test ! -e "$renamed"
 bough_fails 'an unmounted one has no path' 3 'bough mount renamed' path renamed
 bough_ok 'mount' mount renamed
 is 'it is all back' "$(cat "$out/dir/file")" data
@@ -113,6 +115,7 @@ ino=$(stat -c %i "$path/dir/file")
 bough_ok 'down' down
 is 'no daemon is left' "$(pids_of boughd)$(pids_of bough-fs)" ''
 is 'no mount is left' "$(grep -c " $T/" /proc/self/mounts)" 0
+is 'and no mount point' "$(ls "$BOUGH_ROOT/mnt")" ''
 bough_ok 'up' up
 like 'up tells what runs' "$out" 'boughd .* runs \(pid [0-9]+\)'
 is 'the mounts are back' "$(cat "$(at one)/dir/new")" parent
