@@ -17,7 +17,7 @@ enum { FILE_BYTES = 24 }; /* magic, next, XXH3 of both */
 struct counter {
 	const struct io *io;
 	int dir, fd;
-	bool fresh;   /* it was empty: just made, or made by somebody who died before writing */
+	bool fresh; /* it was empty: just made, or made by somebody who died before writing */
 	uint64_t next;
 };
 
@@ -80,7 +80,8 @@ static int counter_open(struct counter *c, const struct io *io, const char *root
 	    le_get64(b + 16) != hash_xxh3(b, 16, 0) || c->next < INO_FIRST)
 		return err_set(err, -EBADMSG,
 			       "the inode counter %s/ino is damaged; `bough fsck --repair` "
-			       "rebuilds it", root);
+			       "rebuilds it",
+			       root);
 	return 0;
 }
 
@@ -98,8 +99,7 @@ static int counter_write(struct counter *c, uint64_t next, struct err *err)
 	return r < 0 ? err_sys(err, r, "write the inode counter") : 0;
 }
 
-int ino_reserve(const struct io *io, const char *root, uint64_t n, uint64_t *first,
-		struct err *err)
+int ino_reserve(const struct io *io, const char *root, uint64_t n, uint64_t *first, struct err *err)
 {
 	struct counter c __attribute__((cleanup(counter_close)));
 	int r = counter_open(&c, io, root, O_RDWR | O_CREAT, err);
@@ -108,7 +108,8 @@ int ino_reserve(const struct io *io, const char *root, uint64_t n, uint64_t *fir
 	if (c.fresh && (has_entries(c.dir, "ws") || has_entries(c.dir, "images")))
 		return err_set(err, -EBADMSG,
 			       "the inode counter %s/ino is missing; `bough fsck --repair` "
-			       "rebuilds it", root);
+			       "rebuilds it",
+			       root);
 	if (n > INO_MAX || c.next > INO_MAX - n)
 		return err_set(err, -ENOSPC, "no inode numbers are left in %s", root);
 	r = counter_write(&c, c.next + n, err);

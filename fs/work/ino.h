@@ -11,8 +11,8 @@
 
 enum {
 	INO_ROOT = 1,
-	INO_FIRST = 2,         /* the first that is ever given out */
-	INO_RANGE = 65536,     /* what the server reserves at once: one fdatasync for so many files */
+	INO_FIRST = 2,     /* the first that is ever given out */
+	INO_RANGE = 65536, /* what the server reserves at once: one fdatasync for so many */
 };
 #define INO_MAX ((UINT64_C(1) << 48) - 1)
 

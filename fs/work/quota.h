@@ -25,9 +25,10 @@
 struct quota {
 	uint64_t tag, birth_ino;
 	struct ws_limits limits;
-	int64_t bytes, inodes;   /* in use now */
-	int64_t reserved;        /* bytes of writes that are under way */
-	int64_t base_bytes, base_inodes; /* when the active layer was new: its journal counts from there */
+	int64_t bytes, inodes; /* in use now */
+	int64_t reserved;      /* bytes of writes that are under way */
+	/* When the active layer was new: its journal counts from there. */
+	int64_t base_bytes, base_inodes;
 };
 
 /* 0, or -EDQUOT when so much more would be over a limit. Less than before is always right. */

@@ -14,13 +14,13 @@
  * 2. sealed_names <= names.
  * 3. What is loaded is sealed. */
 struct entry {
-	struct entry *next;   /* of the same key */
+	struct entry *next; /* of the same key */
 	struct layer_id id;
-	struct layer *layer;  /* a reference; NULL: not loaded */
+	struct layer *layer; /* a reference; NULL: not loaded */
 	bool loading, local;
 	bool durable;
-	uint32_t uses;        /* open workspaces that show it */
-	uint32_t names;       /* files on disk that name it */
+	uint32_t uses;  /* open workspaces that show it */
+	uint32_t names; /* files on disk that name it */
 	uint32_t sealed_names;
 	struct layer_id *deps;
 	uint32_t ndeps;
@@ -38,7 +38,7 @@ struct registry {
 	const char *images;
 	pthread_mutex_t lock;
 	pthread_cond_t loaded;
-	struct u64map map; /* key_of(id) -> struct entry chain */
+	struct u64map map;              /* key_of(id) -> struct entry chain */
 	struct image_entry *image_list; /* few: one for each snapshot in use */
 };
 
@@ -228,8 +228,8 @@ static int load_layer(struct registry *r, const struct stack_layer *desc, const 
 	options_for(&l, &opt);
 	struct layer *layer = NULL;
 	uint64_t damaged = 0;
-	int n = desc->local ? layer_open(&layer, &opt, &desc->id, false, &damaged, err) :
-			      layer_from_delta(&layer, &opt, desc, err);
+	int n = desc->local ? layer_open(&layer, &opt, &desc->id, false, &damaged, err)
+			    : layer_from_delta(&layer, &opt, desc, err);
 
 	pthread_mutex_lock(&r->lock);
 	e->loading = false;
@@ -506,7 +506,8 @@ void registry_unname(struct registry *r, const struct ws_file *f)
 			unname(r, id, sealed, &one, &ngone);
 			pthread_mutex_unlock(&r->lock);
 			if (ngone)
-				(void)layer_remove(r->opt.io, r->opt.root, &one, NULL); /* as below */
+				(void)layer_remove(r->opt.io, r->opt.root, &one,
+						   NULL); /* as below */
 		}
 		return;
 	}

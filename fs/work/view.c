@@ -26,8 +26,8 @@ static int open_layer(struct layer **out, const struct view_options *opt,
 	return layer_from_delta(out, &opt->layer, desc, err);
 }
 
-static int open_image(struct image **out, const struct view_options *opt,
-		      const struct digest *name, struct err *err)
+static int open_image(struct image **out, const struct view_options *opt, const struct digest *name,
+		      struct err *err)
 {
 	if (opt->find_image) {
 		int r = opt->find_image(opt->find_ctx, name, out);
@@ -111,8 +111,11 @@ int view_inode(const struct view *v, uint64_t ino, struct attr *out)
 
 static void ref_of(struct dirent_ref *out, const struct layer_dirent *d)
 {
-	*out = (struct dirent_ref){ .cookie = d->cookie, .ino = d->ino, .type = d->type,
-				    .name_len = d->name_len, .name = d->name };
+	*out = (struct dirent_ref){ .cookie = d->cookie,
+				    .ino = d->ino,
+				    .type = d->type,
+				    .name_len = d->name_len,
+				    .name = d->name };
 }
 
 /* The entry with the least cookie in [cookie, last] that the layers from index `from` on and

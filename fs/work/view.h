@@ -14,10 +14,10 @@
 #include "fs/work/layer.h"
 
 struct view {
-	struct layer **layers;  /* top first; each holds a reference */
+	struct layer **layers; /* top first; each holds a reference */
 	uint32_t nlayers;
-	struct image *image;    /* a reference, or NULL */
-	struct store *store;    /* borrowed */
+	struct image *image; /* a reference, or NULL */
+	struct store *store; /* borrowed */
 	uint64_t seed;
 };
 
@@ -25,7 +25,7 @@ struct view {
  * -ENOENT, then it is opened; NULL: always open. */
 struct view_options {
 	struct layer_options layer;
-	const char *images;  /* folder of the images */
+	const char *images; /* folder of the images */
 	int (*find)(void *ctx, const struct stack_layer *desc, struct layer **out);
 	/* As find, for the image; NULL: always open. */
 	int (*find_image)(void *ctx, const struct digest *name, struct image **out);
@@ -77,14 +77,15 @@ int view_each_xattr(const struct view *v, uint64_t ino,
  * -EIO when the inode is damaged. */
 enum { VIEW_NOWHERE = UINT32_MAX };
 struct view_run {
-	struct extent e;      /* e.off == off, e.len <= max */
-	struct image *image;  /* IMAGE: a reference */
-	uint32_t index;       /* of the layer whose extent it is; nlayers: the image itself;
+	struct extent e;     /* e.off == off, e.len <= max */
+	struct image *image; /* IMAGE: a reference */
+	uint32_t index;      /* of the layer whose extent it is; nlayers: the image itself;
 	                         VIEW_NOWHERE: a hole that no extent makes */
-	bool top;             /* index is 0 */
+	bool top;            /* index is 0 */
 };
 int view_map(const struct view *v, uint64_t ino, uint64_t off, uint64_t max, struct view_run *out);
-/* As view_map, as if there were no layers above index `from`; the caller clips by their base_size. */
+/* As view_map, as if there were no layers above index `from`; the caller clips by their
+ * base_size. */
 int view_map_below(const struct view *v, uint32_t from, uint64_t ino, uint64_t off, uint64_t max,
 		   struct view_run *out);
 /* As view_map_below, without references: good for as long as the owner's lock is held. */

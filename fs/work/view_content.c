@@ -55,8 +55,12 @@ static int map_image(struct image *im, uint64_t ino, uint64_t off, uint64_t end,
 		to += p.len;
 	}
 	*out = (struct view_run){
-		.e = { .off = off, .len = min_u64(to, end) - off, .kind = EXTENT_IMAGE,
-		       .src = off, .image_ino = ino, .image = image_info(im)->name },
+		.e = { .off = off,
+		       .len = min_u64(to, end) - off,
+		       .kind = EXTENT_IMAGE,
+		       .src = off,
+		       .image_ino = ino,
+		       .image = image_info(im)->name },
 		.image = im,
 		.index = index,
 	};

@@ -44,8 +44,8 @@ static int step(struct walk *w, struct attr *a)
 	while (w->depth > 0) {
 		struct level *l = &w->levels[w->depth - 1];
 		struct dirent_ref d;
-		int r = l->next == UINT64_MAX ? -ENOENT :
-						view_dirent_ceil(w->v, l->dir, l->next, &d);
+		int r = l->next == UINT64_MAX ? -ENOENT
+					      : view_dirent_ceil(w->v, l->dir, l->next, &d);
 		if (r == -ENOENT) {
 			w->depth--;
 			continue;
@@ -114,8 +114,8 @@ static int climb(const struct view *v, uint64_t ino, struct buf *reversed)
 			return -ENOENT;
 		int r = view_inode(v, ino, &a);
 		if (r == 0)
-			r = a.parent_cookie ? view_dirent_ceil(v, a.parent, a.parent_cookie, &d) :
-					      -ENOENT;
+			r = a.parent_cookie ? view_dirent_ceil(v, a.parent, a.parent_cookie, &d)
+					    : -ENOENT;
 		if (r < 0)
 			return r;
 		if (d.cookie != a.parent_cookie || d.ino != ino)

@@ -229,9 +229,9 @@ static int open_root(struct work *w, const char *root, struct err *err)
 	if (w->lock_fd < 0)
 		return err_sys(err, w->lock_fd, "open %s/server.lock", root);
 	if (flock(w->lock_fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ?
-			err_set(err, -EBUSY, "another process serves %s", root) :
-			err_sys(err, -errno, "lock %s/server.lock", root);
+		return errno == EWOULDBLOCK
+			       ? err_set(err, -EBUSY, "another process serves %s", root)
+			       : err_sys(err, -errno, "lock %s/server.lock", root);
 	static const char *const folders[] = { "ws", "layers", "images" };
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		r = make_folder(w, folders[i], err);
@@ -301,8 +301,9 @@ static void work_free(struct work *w)
 
 void work_layer_options(struct work *w, struct layer_options *out)
 {
-	*out = (struct layer_options){ .io = w->io, .root = w->root, .store = w->store,
-				       .boot_id = w->boot };
+	*out = (struct layer_options){
+		.io = w->io, .root = w->root, .store = w->store, .boot_id = w->boot
+	};
 }
 
 static void read_boot(struct work *w)
@@ -333,7 +334,8 @@ static int work_start(struct work *w, const char *root, const struct work_option
 		return err_set(err, -ENOMEM, "no memory");
 	}
 	struct layer_options lo;
-	struct store_options so = { .io = opt->io, .create = true,
+	struct store_options so = { .io = opt->io,
+				    .create = true,
 				    .cache_bytes = opt->cache_bytes };
 	r = store_open(&w->store, store, &so, err);
 	work_layer_options(w, &lo);
@@ -350,8 +352,7 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	return 0;
 }
 
-int work_open(struct work **out, const char *root, const struct work_options *opt,
-	      struct err *err)
+int work_open(struct work **out, const char *root, const struct work_options *opt, struct err *err)
 {
 	static const struct work_options defaults;
 	opt = opt ? opt : &defaults;
@@ -415,7 +416,7 @@ void work_trim(struct work *w)
 struct sweep {
 	bool (*known)(void *ctx, const char *id);
 	void *ctx;
-	bool spare_all; /* a workspace couldn't be read: what it names isn't known */
+	bool spare_all;         /* a workspace couldn't be read: what it names isn't known */
 	struct layer_id *spare; /* what an older, durable file of a workspace names */
 	size_t nspare;
 };
@@ -465,12 +466,10 @@ static int sweep_layer(struct work *w, const char *name, void *ctx, struct err *
 	for (size_t i = 0; i < s->nspare; i++)
 		if (memcmp(&s->spare[i], &id, sizeof(id)) == 0)
 			return 0;
-	return registry_is_named(w->registry, &id) ? 0 :
-						     layer_remove(w->io, w->root, &id, err);
+	return registry_is_named(w->registry, &id) ? 0 : layer_remove(w->io, w->root, &id, err);
 }
 
-int work_sweep(struct work *w, bool (*known)(void *ctx, const char *id), void *ctx,
-	       struct err *err)
+int work_sweep(struct work *w, bool (*known)(void *ctx, const char *id), void *ctx, struct err *err)
 {
 	struct sweep s = { .known = known, .ctx = ctx };
 	pthread_mutex_lock(&w->list_lock);

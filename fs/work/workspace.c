@@ -61,9 +61,17 @@ static int view_push(struct view *out, const struct view *below, uint32_t from, 
 static int make_root(struct layer *l, uid_t uid, gid_t gid)
 {
 	struct timespec now = ws_now();
-	struct attr a = { .ino = INO_ROOT, .mode = S_IFDIR | 0755, .uid = uid, .gid = gid,
-			  .nlink = 2, .size = 4096, .atime = now, .mtime = now, .ctime = now,
-			  .btime = now, .parent = INO_ROOT };
+	struct attr a = { .ino = INO_ROOT,
+			  .mode = S_IFDIR | 0755,
+			  .uid = uid,
+			  .gid = gid,
+			  .nlink = 2,
+			  .size = 4096,
+			  .atime = now,
+			  .mtime = now,
+			  .ctime = now,
+			  .btime = now,
+			  .parent = INO_ROOT };
 	struct txn t;
 	txn_begin(&t, l, INO_ROOT);
 	txn_inode(&t, &a, 0);
@@ -122,7 +130,8 @@ static int establish(struct ws **out, struct work *w, const char *id, struct vie
 	if (r == 0) {
 		r = ws_new(out, w, id, view, file, err);
 		if (r < 0)
-			(void)ws_drop_folder(w, id, NULL); /* the failure above is the one to tell */
+			(void)ws_drop_folder(w, id,
+					     NULL); /* the failure above is the one to tell */
 	}
 	if (r < 0) {
 		view_done(view);
@@ -230,8 +239,8 @@ static int swap_prepare(struct ws *ws, struct swap *s, struct err *err)
 			discard_layer(ws->work, l);
 		}
 		return r == -E2BIG ? err_set(err, r, "the workspace has %d layers: too many",
-					     STACK_LAYERS_MAX) :
-				     err_sys(err, r, "prepare a new layer");
+					     STACK_LAYERS_MAX)
+				   : err_sys(err, r, "prepare a new layer");
 	}
 	return 0;
 }
@@ -312,7 +321,7 @@ static int seal(struct ws *ws, uint64_t *pause_ns, struct err *err)
 	swapped = r == 0;
 	pthread_rwlock_unlock(&ws->gate);
 	*pause_ns = now_ns() - start;
-	if (swapped) { /* s has what was */
+	if (swapped) {                                                /* s has what was */
 		(void)registry_use(ws->work->registry, &ws->view, 1); /* entries are there */
 		registry_unuse(ws->work->registry, &s.view, 1);
 	}
@@ -349,8 +358,7 @@ static int fork_check(struct work *w, const char *const *ids, unsigned n, struct
 		if (r < 0)
 			return r;
 		struct stat st;
-		if (work_has(w, ids[i]) ||
-		    fstatat(w->ws_fd, ids[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
+		if (work_has(w, ids[i]) || fstatat(w->ws_fd, ids[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
 			return err_set(err, -EEXIST, "workspace %s is there already", ids[i]);
 		for (unsigned k = 0; k < i; k++)
 			if (strcmp(ids[k], ids[i]) == 0)

@@ -31,14 +31,13 @@
 struct work;
 struct work_options {
 	const struct io *io;
-	uint64_t commit_ms;    /* background commit of dirty layers; 0: 5000; UINT64_MAX: never */
-	size_t cache_bytes;    /* of the store */
+	uint64_t commit_ms;     /* background commit of dirty layers; 0: 5000; UINT64_MAX: never */
+	size_t cache_bytes;     /* of the store */
 	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
 };
 /* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
  * serves it. One background thread commits dirty layers and trims idle memory. */
-int work_open(struct work **out, const char *root, const struct work_options *opt,
-	      struct err *err);
+int work_open(struct work **out, const char *root, const struct work_options *opt, struct err *err);
 void work_close(struct work *w); /* all workspaces were closed */
 struct store *work_store(struct work *w);
 /* Options to open views of this root's stacks elsewhere in the process, sharing loaded layers. */
@@ -59,12 +58,12 @@ struct ws_limits {
 	uint64_t bytes, inodes; /* quota; 0: none */
 };
 struct ws_usage {
-	int64_t bytes, inodes;      /* of its own changes, what the quota counts */
-	uint64_t records;           /* journal records in its local layers: what a restart replays */
-	uint64_t layers;            /* in the stack, the active one counted */
+	int64_t bytes, inodes; /* of its own changes, what the quota counts */
+	uint64_t records;      /* in journals of its local layers: what a restart replays */
+	uint64_t layers;       /* in the stack, the active one counted */
 	uint64_t memory_bytes;
-	uint64_t file_count;        /* inodes that the workspace shows, about */
-	uint64_t damaged;           /* records that were found lost when it was opened */
+	uint64_t file_count; /* inodes that the workspace shows, about */
+	uint64_t damaged;    /* records that were found lost when it was opened */
 };
 
 /* A new workspace on `base` (NULL: empty, its root owned by uid, gid with mode 0755).
@@ -91,8 +90,7 @@ int ws_stack(struct ws *ws, struct stack *out);
 /* Replaces the lower part of the stack, `n` layers from the bottom and the image, which
  * must be those of `old`, by `with` (same tree: flattened or saved).
  * -ESTALE: the stack begins with something else by now. */
-int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
-	       struct err *err);
+int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with, struct err *err);
 /* Turns the workspace, in place, into what `to` shows. The generation of an inode whose
  * content or type differs goes up, so old handles answer -ESTALE. Then calls, after the swap
  * and without locks, for what the kernel must forget. */
@@ -133,8 +131,15 @@ int ws_lookup(struct ws *ws, uint64_t dir, const char *name, size_t len, struct 
 void ws_forget(struct ws *ws, uint64_t node, uint64_t n);
 int ws_getattr(struct ws *ws, uint64_t node, struct attr *out);
 enum {
-	WS_SET_MODE = 1, WS_SET_UID = 2, WS_SET_GID = 4, WS_SET_SIZE = 8, WS_SET_ATIME = 16,
-	WS_SET_MTIME = 32, WS_SET_CTIME = 64, WS_SET_ATIME_NOW = 128, WS_SET_MTIME_NOW = 256,
+	WS_SET_MODE = 1,
+	WS_SET_UID = 2,
+	WS_SET_GID = 4,
+	WS_SET_SIZE = 8,
+	WS_SET_ATIME = 16,
+	WS_SET_MTIME = 32,
+	WS_SET_CTIME = 64,
+	WS_SET_ATIME_NOW = 128,
+	WS_SET_MTIME_NOW = 256,
 	WS_KILL_SUID = 512, /* clear suid, sgid and capabilities (HANDLE_KILLPRIV_V2) */
 };
 int ws_setattr(struct ws *ws, uint64_t node, unsigned what, const struct attr *in,
@@ -184,6 +189,7 @@ int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct 
 struct ws_statfs {
 	uint64_t block_size, blocks, blocks_free, files, files_free;
 };
-int ws_statfs(struct ws *ws, struct ws_statfs *out); /* the quota where there is one, else the host's */
+/* The quota where there is one, else the host's. */
+int ws_statfs(struct ws *ws, struct ws_statfs *out);
 
 #endif

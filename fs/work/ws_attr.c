@@ -53,8 +53,9 @@ int ws_setattr(struct ws *ws, uint64_t node, unsigned what, const struct attr *i
 	int r;
 	ws_enter(ws);
 	if (what & WS_SET_SIZE) {
-		struct change ch = { .what = CHANGE_RESIZE, .off = in->size, .also = apply,
-				     .ctx = &s };
+		struct change ch = {
+			.what = CHANGE_RESIZE, .off = in->size, .also = apply, .ctx = &s
+		};
 		stripe_write(ws, ino_of(node));
 		r = content_change(ws, node, &ch, c, &a);
 		stripe_done(ws, ino_of(node));
@@ -129,8 +130,9 @@ static int setxattr_locked(struct ws *ws, uint64_t node, const char *name, const
 		r = xattr_name_check(name, &a, true);
 	if (r < 0)
 		return r;
-	r = a.flags & ATTR_HAS_XATTR ? view_xattr_below(&ws->view, 0, a.ino, name, name_len, &old,
-							&old_len, &index) : -ENODATA;
+	r = a.flags & ATTR_HAS_XATTR
+		    ? view_xattr_below(&ws->view, 0, a.ino, name, name_len, &old, &old_len, &index)
+		    : -ENODATA;
 	if (r < 0 && r != -ENODATA)
 		return r;
 	bool had = r == 0;
@@ -138,7 +140,8 @@ static int setxattr_locked(struct ws *ws, uint64_t node, const char *name, const
 		return -EEXIST;
 	if (!had && (flags & XATTR_REPLACE))
 		return -ENODATA;
-	struct xattr_sum sum = { .names = name_len + 1, .total = name_len + len,
+	struct xattr_sum sum = { .names = name_len + 1,
+				 .total = name_len + len,
 				 .leave_out = name };
 	if (a.flags & ATTR_HAS_XATTR)
 		r = view_each_xattr(&ws->view, a.ino, sum_xattr, &sum);
@@ -189,8 +192,9 @@ ssize_t ws_getxattr(struct ws *ws, uint64_t node, const char *name, void *buf, s
 	if (r == 0)
 		r = xattr_name_check(name, &a, false);
 	if (r == 0)
-		r = a.flags & ATTR_HAS_XATTR ?
-			view_xattr(&ws->view, a.ino, name, strlen(name), &value, &len) : -ENODATA;
+		r = a.flags & ATTR_HAS_XATTR
+			    ? view_xattr(&ws->view, a.ino, name, strlen(name), &value, &len)
+			    : -ENODATA;
 	if (r == 0 && cap > 0) {
 		if (len > cap)
 			r = -ERANGE;

@@ -81,8 +81,8 @@ void ws_file_encode(const struct ws_file *f, struct buf *out)
 	buf_u64(out, f->files);
 	buf_u32(out, f->foreign);
 	buf_u16(out, f->gen);
-	buf_u16(out, (uint16_t)((f->flattened ? FLAG_FLATTENED : 0) |
-				(f->durable ? FLAG_DURABLE : 0)));
+	buf_u16(out,
+		(uint16_t)((f->flattened ? FLAG_FLATTENED : 0) | (f->durable ? FLAG_DURABLE : 0)));
 	buf_add(out, f->boot, sizeof(f->boot));
 	buf_add(out, &f->active, sizeof(f->active));
 	buf_u32(out, f->npins);

@@ -20,17 +20,17 @@ enum {
 };
 
 struct ws_file {
-	uint64_t seq;          /* rises with each change of the stack or the settings */
-	uint64_t tag;          /* attr.own_tag of what the workspace is charged for; never 0 */
-	uint64_t birth_ino;    /* inodes from here on are its own */
+	uint64_t seq;       /* rises with each change of the stack or the settings */
+	uint64_t tag;       /* attr.own_tag of what the workspace is charged for; never 0 */
+	uint64_t birth_ino; /* inodes from here on are its own */
 	uint64_t limit_bytes, limit_inodes; /* 0: none */
 	int64_t base_bytes, base_inodes;    /* usage when the active layer was new */
-	uint64_t files;        /* inodes shown then, about */
-	uint32_t foreign;      /* layers from the bottom that are not its own changes */
-	bool flattened;        /* its own changes are partly in the image (quota.h) */
-	uint16_t gen;          /* the highest restore generation that it ever showed */
-	bool durable;          /* written when all that it names was on disk, and synced itself */
-	uint8_t boot[16];      /* in which it was written: in the same one it holds all, durable or not */
+	uint64_t files;                     /* inodes shown then, about */
+	uint32_t foreign; /* layers from the bottom that are not its own changes */
+	bool flattened;   /* its own changes are partly in the image (quota.h) */
+	uint16_t gen;     /* the highest restore generation that it ever showed */
+	bool durable;     /* written when all that it names was on disk, and synced itself */
+	uint8_t boot[16]; /* in which it was written: in the same one it holds, durable or not */
 	struct layer_id active;
 	struct stack stack;    /* what lies below the active layer */
 	struct layer_id *pins; /* layers that aren't in the stack any more, but whose data files

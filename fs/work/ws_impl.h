@@ -38,8 +38,8 @@ enum {
 	WS_SHARDS = 8,
 	WS_LINK_MAX = 65000, /* names of one inode, as ext4's */
 	COMMIT_MS_DEFAULT = 5000,
-	IDLE_MS = 5000,      /* without an operation for so long, memory is given back */
-	IO_PIECE = 1 << 20,  /* bytes copied at a time where a buffer is needed */
+	IDLE_MS = 5000,     /* without an operation for so long, memory is given back */
+	IO_PIECE = 1 << 20, /* bytes copied at a time where a buffer is needed */
 };
 #define WS_FILE_SIZE_MAX ((uint64_t)INT64_MAX - LAYER_BLOCK)
 
@@ -56,7 +56,7 @@ struct work {
 	uint64_t ino_next, ino_end; /* reserved and not given out */
 
 	pthread_mutex_t list_lock;
-	pthread_cond_t list_cond;   /* a workspace's `visits` went down; or stop */
+	pthread_cond_t list_cond; /* a workspace's `visits` went down; or stop */
 	struct ws *list;
 	bool stop, has_thread;
 	pthread_t thread;
@@ -78,8 +78,8 @@ struct ws {
 	pthread_rwlock_t gate, meta;
 	pthread_rwlock_t stripes[WS_STRIPES];
 
-	struct view view;     /* layers[0] is the active one */
-	struct ws_file file;  /* as on disk; base_* of the present active layer */
+	struct view view;             /* layers[0] is the active one */
+	struct ws_file file;          /* as on disk; base_* of the present active layer */
 	_Atomic uint64_t durable_seq; /* of the durable stack file; changed under publish */
 	_Atomic bool folder_durable;  /* its name in ROOT/ws; changed under publish */
 	struct quota quota;
@@ -90,7 +90,7 @@ struct ws {
 
 	struct node_shard nodes[WS_SHARDS];
 	pthread_mutex_t orphan_lock;
-	struct u64map orphans;      /* inodes with nlink 0 that are kept: ino -> the ws itself */
+	struct u64map orphans; /* inodes with nlink 0 that are kept: ino -> the ws itself */
 	_Atomic size_t norphans;
 };
 
@@ -117,8 +117,7 @@ struct version {
 	uint64_t seq;
 	bool written;
 };
-int version_open(struct version *v, struct work *w, const char *id, uint64_t seq,
-		 struct err *err);
+int version_open(struct version *v, struct work *w, const char *id, uint64_t seq, struct err *err);
 /* What f says counts from now on, though not after power loss. f->seq is the version's. */
 int version_write(struct version *v, struct work *w, const struct ws_file *f, struct err *err);
 /* Closes; removes the file unless it was written, else the one of `before` (0: none). */
@@ -128,8 +127,8 @@ int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, stru
 int ws_drop_folder(struct work *w, const char *id, struct err *err);
 /* A workspace in memory, on that view and that file (both are taken over on success) and on
  * the list. -EBUSY: one of that id is there. */
-int ws_new(struct ws **out, struct work *w, const char *id, struct view *view,
-	   struct ws_file *file, struct err *err);
+int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, struct ws_file *file,
+	   struct err *err);
 void ws_free(struct ws *ws); /* off the list, references given back */
 /* Everything acknowledged so far is durable. Holds the gate only for a moment. */
 int ws_commit(struct ws *ws, struct err *err);
@@ -138,7 +137,8 @@ bool ws_is_dirty(struct ws *ws);
 /* ---- workspace.c ---- */
 
 /* Everything of a new workspace on `base` but its folder: a view with a new active layer on
- * top and the file that says so, both the caller's; what the file names is named in the registry. */
+ * top and the file that says so, both the caller's; what the file names is named in the
+ * registry. */
 int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits *limits,
 	       struct view *view, struct ws_file *file, struct err *err);
 
@@ -149,7 +149,7 @@ struct swap {
 	struct version version; /* of the file to be */
 	bool named;             /* the file's layers are, in the registry */
 };
-void swap_now(struct ws *ws, struct swap *s); /* under the gate; the version is written */
+void swap_now(struct ws *ws, struct swap *s);  /* under the gate; the version is written */
 void swap_done(struct ws *ws, struct swap *s); /* gives back what is in it */
 
 /* ---- ws_op.c: what operations are made of ---- */
@@ -166,7 +166,7 @@ static inline struct layer *active(const struct ws *ws)
 {
 	return ws->view.layers[0];
 }
-void ws_enter(struct ws *ws);  /* gate shared */
+void ws_enter(struct ws *ws); /* gate shared */
 void ws_leave(struct ws *ws);
 void meta_read(struct ws *ws);
 void meta_write(struct ws *ws);
@@ -194,7 +194,7 @@ struct op {
 	struct txn t;
 	struct timespec now;
 	int64_t bytes, inodes, files;
-	int error; /* of a build call; op_commit returns it */
+	int error;         /* of a build call; op_commit returns it */
 	const char *xattr; /* to be removed once the inode has its record; borrowed */
 	size_t xattr_len;
 	bool xattr_hide;
@@ -216,7 +216,7 @@ int op_xattr_del(struct op *op, struct attr *a, const char *name, size_t name_le
 /* Clears suid, sgid, capabilities in *a. */
 void op_kill_priv(struct op *op, struct attr *a);
 void op_own(struct op *op, struct attr *a, int64_t bytes); /* own_bytes changes by that */
-int op_commit(struct op *op); /* 0, or -errno: then nothing was done */
+int op_commit(struct op *op);                              /* 0, or -errno: then nothing was done */
 /* What the lower layers count of the inode in this layer. */
 int ws_base_size(const struct ws *ws, const struct attr *a, uint64_t *base_size);
 
@@ -250,9 +250,9 @@ struct change {
 	} what;
 	uint64_t off, n;
 	const void *buf;
-	bool keep_size;  /* ALLOCATE, PUNCH: the file doesn't grow */
+	bool keep_size; /* ALLOCATE, PUNCH: the file doesn't grow */
 	bool kill_suid;
-	bool no_quota;   /* charged, but never refused */
+	bool no_quota; /* charged, but never refused */
 	/* Changes *a too, before it is put; NULL: nothing. */
 	int (*also)(struct op *op, struct attr *a, void *ctx);
 	void *ctx;

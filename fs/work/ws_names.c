@@ -70,8 +70,15 @@ static void dir_changed(struct op *op, struct attr *dir, int links)
 static void new_attr(struct attr *a, const struct attr *dir, uint64_t ino, uint32_t mode,
 		     const struct caller *c, const struct timespec *now)
 {
-	*a = (struct attr){ .ino = ino, .mode = mode, .uid = c->uid, .gid = c->gid, .nlink = 1,
-			    .atime = *now, .mtime = *now, .ctime = *now, .btime = *now,
+	*a = (struct attr){ .ino = ino,
+			    .mode = mode,
+			    .uid = c->uid,
+			    .gid = c->gid,
+			    .nlink = 1,
+			    .atime = *now,
+			    .mtime = *now,
+			    .ctime = *now,
+			    .btime = *now,
 			    .parent = dir->ino };
 	if (dir->mode & S_ISGID) {
 		a->gid = dir->gid;
@@ -159,21 +166,35 @@ int ws_mknod(struct ws *ws, uint64_t dir, const char *name, size_t len, uint32_t
 	if ((mode & S_IFMT) == 0)
 		mode |= S_IFREG;
 	switch (mode & S_IFMT) {
-	case S_IFREG: case S_IFDIR: case S_IFIFO: case S_IFSOCK: case S_IFCHR: case S_IFBLK:
+	case S_IFREG:
+	case S_IFDIR:
+	case S_IFIFO:
+	case S_IFSOCK:
+	case S_IFCHR:
+	case S_IFBLK:
 		break;
 	default:
 		return -EINVAL;
 	}
-	struct making m = { .dir = dir, .name = name, .len = len, .mode = mode & (S_IFMT | 07777),
-			    .rdev = rdev, .c = c };
+	struct making m = { .dir = dir,
+			    .name = name,
+			    .len = len,
+			    .mode = mode & (S_IFMT | 07777),
+			    .rdev = rdev,
+			    .c = c };
 	return make(ws, &m, out);
 }
 
 int ws_symlink(struct ws *ws, uint64_t dir, const char *name, size_t len, const char *target,
 	       const struct caller *c, struct entry *out)
 {
-	struct making m = { .dir = dir, .name = name, .len = len, .mode = S_IFLNK | 0777,
-			    .target = target, .target_len = strlen(target), .c = c };
+	struct making m = { .dir = dir,
+			    .name = name,
+			    .len = len,
+			    .mode = S_IFLNK | 0777,
+			    .target = target,
+			    .target_len = strlen(target),
+			    .c = c };
 	if (m.target_len == 0)
 		return -ENOENT;
 	if (m.target_len > 4095)
@@ -188,8 +209,8 @@ int ws_tmpfile(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *
 	return make(ws, &m, out);
 }
 
-static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const char *name,
-		       size_t len, const struct caller *c, struct entry *out)
+static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const char *name, size_t len,
+		       const struct caller *c, struct entry *out)
 {
 	struct attr dir, a;
 	uint64_t cookie;
@@ -341,7 +362,7 @@ struct renaming {
 	struct ws *ws;
 	struct attr from_dir, to_dir; /* equal inodes: only from_dir is used */
 	bool same_dir;
-	struct attr a, b;             /* what moves, and what is there (has_b) */
+	struct attr a, b; /* what moves, and what is there (has_b) */
 	uint64_t a_cookie, b_cookie;
 	bool has_b;
 	const char *name, *newname;
@@ -491,8 +512,7 @@ static int rename_move(struct renaming *rn, uint64_t whiteout)
 	struct op op;
 	op_begin(&op, ws, rn->a.ino, rn->c);
 	leave_old_name(&op, rn, whiteout);
-	txn_dirent(&op.t, to->ino, cookie, rn->newname, rn->newlen, rn->a.ino,
-		   type_of(rn->a.mode));
+	txn_dirent(&op.t, to->ino, cookie, rn->newname, rn->newlen, rn->a.ino, type_of(rn->a.mode));
 	moved(&op, &rn->a, to->ino, cookie);
 	if (rn->has_b)
 		name_gone(&op, &rn->b, to->ino, cookie);
@@ -506,8 +526,13 @@ static int rename_move(struct renaming *rn, uint64_t whiteout)
 int ws_rename(struct ws *ws, uint64_t dir, const char *name, size_t len, uint64_t newdir,
 	      const char *newname, size_t newlen, unsigned flags, const struct caller *c)
 {
-	struct renaming rn = { .ws = ws, .name = name, .len = len, .newname = newname,
-			       .newlen = newlen, .flags = flags, .c = c };
+	struct renaming rn = { .ws = ws,
+			       .name = name,
+			       .len = len,
+			       .newname = newname,
+			       .newlen = newlen,
+			       .flags = flags,
+			       .c = c };
 	uint64_t whiteout = 0;
 	if ((flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) ||
 	    ((flags & RENAME_EXCHANGE) && (flags & (RENAME_NOREPLACE | RENAME_WHITEOUT))))

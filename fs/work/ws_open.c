@@ -10,8 +10,7 @@
 int ws_id_check(const char *id, struct err *err)
 {
 	size_t n = strlen(id);
-	if (n == 0 || n > WS_ID_MAX ||
-	    strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_") != n)
+	if (n == 0 || n > WS_ID_MAX || strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_") != n)
 		return err_set(err, -EINVAL, "'%.60s' is no workspace id", id);
 	return 0;
 }
@@ -28,8 +27,8 @@ static int encode(struct buf *out, struct work *w, const struct ws_file *f, bool
 }
 
 /* The file `stack`, replaced. */
-static int publish_stack(struct work *w, const char *folder, const struct ws_file *f,
-			 bool durable, struct err *err)
+static int publish_stack(struct work *w, const char *folder, const struct ws_file *f, bool durable,
+			 struct err *err)
 {
 	auto_buf b = { 0 };
 	if (encode(&b, w, f, durable) < 0)
@@ -42,8 +41,7 @@ static int publish_stack(struct work *w, const char *folder, const struct ws_fil
 	return r;
 }
 
-int version_open(struct version *v, struct work *w, const char *id, uint64_t seq,
-		 struct err *err)
+int version_open(struct version *v, struct work *w, const char *id, uint64_t seq, struct err *err)
 {
 	char name[WS_FILE_NAME];
 	*v = (struct version){ .dir = -1, .fd = -1, .seq = seq };
@@ -98,8 +96,7 @@ int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, stru
 	char tmp[WS_ID_MAX + 32];
 	uint64_t token;
 	random_bytes(&token, sizeof(token));
-	(void)snprintf(tmp, sizeof(tmp), IO_TMP_PREFIX "%s-%016llx", id,
-		       (unsigned long long)token);
+	(void)snprintf(tmp, sizeof(tmp), IO_TMP_PREFIX "%s-%016llx", id, (unsigned long long)token);
 	int r = w->io->mkdir(w->io->ctx, w->ws_fd, tmp, 0700);
 	if (r < 0)
 		return err_sys(err, r, "make the folder of workspace %s", id);
@@ -131,8 +128,8 @@ int ws_drop_folder(struct work *w, const char *id, struct err *err)
 }
 
 /* One version, where nothing waits for it. */
-static int publish_version(struct work *w, const char *id, const struct ws_file *f,
-			   uint64_t before, struct err *err)
+static int publish_version(struct work *w, const char *id, const struct ws_file *f, uint64_t before,
+			   struct err *err)
 {
 	struct version v;
 	int r = version_open(&v, w, id, f->seq, err);
@@ -162,8 +159,8 @@ static void ws_destroy(struct ws *ws)
 	free(ws);
 }
 
-int ws_new(struct ws **out, struct work *w, const char *id, struct view *view,
-	   struct ws_file *file, struct err *err)
+int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, struct ws_file *file,
+	   struct err *err)
 {
 	struct ws *ws = calloc(1, sizeof(*ws));
 	if (!ws)
@@ -204,8 +201,8 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view,
 	}
 	if (r < 0) {
 		ws_destroy(ws);
-		return r == -EBUSY ? err_set(err, r, "workspace %s is open already", id) :
-				     err_sys(err, r, "open workspace %s", id);
+		return r == -EBUSY ? err_set(err, r, "workspace %s is open already", id)
+				   : err_sys(err, r, "open workspace %s", id);
 	}
 	ws->view = *view;
 	ws->file = *file;
@@ -235,8 +232,7 @@ bool ws_is_dirty(struct ws *ws)
 	return dirty;
 }
 
-static int commit_all(struct ws *ws, const struct view *v, const struct ws_file *f,
-		      struct err *err)
+static int commit_all(struct ws *ws, const struct view *v, const struct ws_file *f, struct err *err)
 {
 	struct work *w = ws->work;
 	int r = 0;
@@ -417,8 +413,8 @@ static int open_version(struct ws **out, struct work *w, const char *id, struct 
 
 static int find_leftover(void *ctx, const struct layer_inode *li)
 {
-	return !li->dead && li->attr.nlink == 0 && li->attr.mode != 0 ?
-		       inos_add(ctx, li->attr.ino) : 0;
+	return !li->dead && li->attr.nlink == 0 && li->attr.mode != 0 ? inos_add(ctx, li->attr.ino)
+								      : 0;
 }
 
 /* Ends the inodes without a name that the own layers still have: who held them is gone. */

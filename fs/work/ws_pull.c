@@ -75,8 +75,12 @@ static int pull_content(struct ws *ws, const struct attr *a)
 			break;
 		if (!run.top && run.e.kind != EXTENT_ZERO) {
 			ssize_t n = content_read(ws, node, buf, run.e.len, off, &now);
-			struct change ch = { .what = CHANGE_WRITE, .off = off, .buf = buf,
-					     .no_quota = true, .also = keep_times, .ctx = &now };
+			struct change ch = { .what = CHANGE_WRITE,
+					     .off = off,
+					     .buf = buf,
+					     .no_quota = true,
+					     .also = keep_times,
+					     .ctx = &now };
 			ch.n = n > 0 ? (uint64_t)n : 0;
 			r = n < 0 ? (int)n : content_change(ws, node, &ch, NULL, NULL);
 		}

@@ -74,8 +74,9 @@ static ssize_t copy_bytes(struct copy *cp, uint64_t most)
 	ssize_t got = content_read(cp->ws, cp->from, cp->buf, n, cp->from_off, &cp->src);
 	if (got <= 0)
 		return got;
-	struct change ch = { .what = CHANGE_WRITE, .off = cp->to_off, .n = (size_t)got,
-			     .buf = cp->buf };
+	struct change ch = {
+		.what = CHANGE_WRITE, .off = cp->to_off, .n = (size_t)got, .buf = cp->buf
+	};
 	int r = content_change(cp->ws, cp->to, &ch, cp->c, &cp->dst);
 	return r < 0 ? r : got;
 }
@@ -96,8 +97,10 @@ struct shares {
  * version shows again: so the name that it was last known by must lead to it. */
 static uint64_t image_shows(struct ws *ws, uint64_t ino, uint64_t off, uint64_t len)
 {
-	const struct view below = { .layers = ws->view.layers + 1, .nlayers = ws->view.nlayers - 1,
-				    .image = ws->view.image, .seed = ws->view.seed };
+	const struct view below = { .layers = ws->view.layers + 1,
+				    .nlayers = ws->view.nlayers - 1,
+				    .image = ws->view.image,
+				    .seed = ws->view.seed };
 	struct attr a;
 	struct dirent_ref d;
 	struct view_run run;
@@ -183,8 +186,9 @@ static int share_before(struct copy *cp, uint64_t from, uint64_t to, int64_t *ch
 		clip = max_u64(from, min_u64(to, end)); /* account_copy takes the rest */
 	int r = quota_content(&ws->view, own_layers(ws), cp->dst.ino, from, clip, cp->dst.size,
 			      charged);
-	return r < 0 ? r : content_data_bytes(ws, cp->dst.ino, from, min_u64(to, max_u64(from, end)),
-					      data);
+	return r < 0 ? r
+		     : content_data_bytes(ws, cp->dst.ino, from, min_u64(to, max_u64(from, end)),
+					  data);
 }
 
 static int share_commit(struct copy *cp, const struct shares *sh, uint64_t size)
@@ -307,8 +311,12 @@ static ssize_t copy_all(struct copy *cp)
 ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t to, uint64_t to_off,
 		      uint64_t n, const struct caller *c)
 {
-	struct copy cp = { .ws = ws, .from = from, .to = to, .from_off = from_off,
-			   .to_off = to_off, .n = min_u64(n, INT32_MAX & ~(LAYER_BLOCK - 1)),
+	struct copy cp = { .ws = ws,
+			   .from = from,
+			   .to = to,
+			   .from_off = from_off,
+			   .to_off = to_off,
+			   .n = min_u64(n, INT32_MAX & ~(LAYER_BLOCK - 1)),
 			   .c = c };
 	ws_enter(ws);
 	lock_both(ws, ino_of(from), ino_of(to));

@@ -97,8 +97,7 @@ ssize_t content_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t
 	return r < 0 ? r : (ssize_t)n;
 }
 
-int content_read_full(struct ws *ws, uint64_t ino, uint64_t size, void *buf, size_t n,
-		      uint64_t off)
+int content_read_full(struct ws *ws, uint64_t ino, uint64_t size, void *buf, size_t n, uint64_t off)
 {
 	struct look l = { .n = 0 };
 	size_t have = (size_t)min_u64(off < size ? size - off : 0, n);

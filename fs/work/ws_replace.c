@@ -14,8 +14,8 @@ static int pull_orphan(struct ws *ws, uint64_t ino, uint32_t from)
 	stripe_write(ws, ino);
 	meta_read(ws);
 	int r = view_inode(&ws->view, ino, &a);
-	bool held = r == 0 && a.nlink == 0 &&
-		    view_inode_below(&ws->view, from, ino, &below) == 0 && below.nlink == 0;
+	bool held = r == 0 && a.nlink == 0 && view_inode_below(&ws->view, from, ino, &below) == 0 &&
+		    below.nlink == 0;
 	meta_done(ws);
 	if (held)
 		r = ws_pull_up(ws, &a);
@@ -160,12 +160,10 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	return r;
 }
 
-int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with,
-	       struct err *err)
+int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with, struct err *err)
 {
 	pthread_mutex_lock(&ws->admin);
 	int r = replace(ws, old, with, err);
 	pthread_mutex_unlock(&ws->admin);
 	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
 }
-

@@ -24,9 +24,9 @@ struct restore {
 	struct view view; /* to be: the active layer on top */
 	struct ws_file file;
 	struct version version;
-	uint16_t gen;     /* of what differs */
+	uint16_t gen; /* of what differs */
 	struct txn t;
-	bool open;        /* t holds something */
+	bool open;                     /* t holds something */
 	struct buf nodes, names, text; /* uint64_t, struct changed_name, bytes */
 };
 

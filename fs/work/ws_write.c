@@ -21,14 +21,14 @@ enum { SEGMENTS_INLINE = 4 };
 struct plan {
 	struct ws *ws;
 	const struct change *ch;
-	struct attr a;          /* as found */
-	uint64_t b0, b1;        /* blocks of the range; b0 == b1: none */
-	uint64_t size;          /* afterwards */
-	uint64_t drop0, drop1;  /* extents in between go, first of all */
-	uint64_t hide0, hide1;  /* then what is below is hidden there */
-	int64_t growth;         /* of own_bytes */
-	int64_t reserved;       /* what of it was reserved in the quota */
-	int64_t blocks;         /* change of attr.blocks */
+	struct attr a;         /* as found */
+	uint64_t b0, b1;       /* blocks of the range; b0 == b1: none */
+	uint64_t size;         /* afterwards */
+	uint64_t drop0, drop1; /* extents in between go, first of all */
+	uint64_t hide0, hide1; /* then what is below is hidden there */
+	int64_t growth;        /* of own_bytes */
+	int64_t reserved;      /* what of it was reserved in the quota */
+	int64_t blocks;        /* change of attr.blocks */
 	struct segment *segments, room[SEGMENTS_INLINE];
 	size_t n, cap;
 };
@@ -374,8 +374,9 @@ static int plan(struct plan *p)
 	uint64_t end = 0;
 	if (__builtin_add_overflow(ch->off, ch->n, &end) || end > WS_FILE_SIZE_MAX)
 		return -EFBIG;
-	p->size = ch->what == CHANGE_RESIZE ? ch->off :
-		  ch->keep_size			  ? p->a.size : max_u64(p->a.size, end);
+	p->size = ch->what == CHANGE_RESIZE ? ch->off
+		  : ch->keep_size           ? p->a.size
+					    : max_u64(p->a.size, end);
 	if (ch->n > 0) {
 		p->b0 = block_floor(ch->off);
 		p->b1 = block_ceil(end);
@@ -539,8 +540,9 @@ static int commit(struct plan *p, const struct caller *c, struct attr *out)
 	struct op op;
 	op_begin(&op, ws, a.ino, c);
 	a.size = p->size;
-	a.blocks = p->blocks < 0 && (uint64_t)-p->blocks > a.blocks ? 0 :
-								     a.blocks + (uint64_t)p->blocks;
+	a.blocks = p->blocks < 0 && (uint64_t)-p->blocks > a.blocks
+			   ? 0
+			   : a.blocks + (uint64_t)p->blocks;
 	a.mtime = a.ctime = op.now;
 	if (ch->kill_suid)
 		op_kill_priv(&op, &a);
@@ -553,7 +555,8 @@ static int commit(struct plan *p, const struct caller *c, struct attr *out)
 	if (p->drop0 < p->drop1 && e && e->off < p->drop1)
 		txn_extent_drop(&op.t, a.ino, p->drop0, p->drop1);
 	if (p->hide0 < p->hide1) {
-		struct extent hole = { .off = p->hide0, .len = p->hide1 - p->hide0,
+		struct extent hole = { .off = p->hide0,
+				       .len = p->hide1 - p->hide0,
 				       .kind = EXTENT_ZERO };
 		txn_extent(&op.t, a.ino, &hole);
 	}
@@ -603,8 +606,9 @@ int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t o
 {
 	if (n == 0)
 		return 0;
-	struct change ch = { .what = CHANGE_WRITE, .off = off, .n = n, .buf = buf,
-			     .kill_suid = kill_suid };
+	struct change ch = {
+		.what = CHANGE_WRITE, .off = off, .n = n, .buf = buf, .kill_suid = kill_suid
+	};
 	ws_enter(ws);
 	stripe_write(ws, ino_of(node));
 	int r = content_change(ws, node, &ch, c, NULL);

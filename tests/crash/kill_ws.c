@@ -250,7 +250,12 @@ static void apply(struct side *s, uint64_t op)
 	if (x < 450)
 		do_name(s->ws, x < 200 ? 0 : x < 300 ? 1 : x < 380 ? 2 : x < 430 ? 3 : 4);
 	else if (x < 980)
-		do_content(s->ws, x < 700 ? 0 : x < 760 ? 1 : x < 820 ? 2 : x < 880 ? 3 : x < 930 ? 4 : 5);
+		do_content(s->ws, x < 700   ? 0
+				  : x < 760 ? 1
+				  : x < 820 ? 2
+				  : x < 880 ? 3
+				  : x < 930 ? 4
+					    : 5);
 	else if (x < 990)
 		r = do_fork(s, op, &err);
 	else if (x < 994)
@@ -524,7 +529,7 @@ int main(int argc, char **argv)
 	if (io_remove_tree(AT_FDCWD, base, &err) < 0)
 		fail("%s", err.text);
 	free(b.sh);
-	(void)printf("ok 1 - %u kills in %" PRIu64 " operations, %" PRIu64 " ms\n1..1\n", rounds, done,
-		     now_ms() - start);
+	(void)printf("ok 1 - %u kills in %" PRIu64 " operations, %" PRIu64 " ms\n1..1\n", rounds,
+		     done, now_ms() - start);
 	return 0;
 }

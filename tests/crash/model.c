@@ -32,10 +32,10 @@
 #include "fs/work/ws_impl.h"
 
 enum {
-	PAIRS = 3,       /* workspaces, each with its directory */
+	PAIRS = 3, /* workspaces, each with its directory */
 	SNAPSHOTS = 4,
-	HELD = 8,        /* files held open, perhaps without a name */
-	NAMES = 14,      /* few, so that names meet */
+	HELD = 8,   /* files held open, perhaps without a name */
+	NAMES = 14, /* few, so that names meet */
 	DEPTH = 4,
 	CONTENT_MAX = 3 << 20, /* bytes; beyond LAYER_BIG_FILE */
 	PATH_BYTES = 512,
@@ -44,7 +44,7 @@ enum {
 struct pair {
 	struct ws *ws; /* NULL: not in use */
 	char id[16], dir[96];
-	int fd;        /* of the directory */
+	int fd; /* of the directory */
 };
 
 struct snapshot {
@@ -59,8 +59,9 @@ struct held {
 	int fd;
 };
 
+static char base_dir[64];
 static struct {
-	char base[64], root[80];
+	char root[80];
 	struct work *work;
 	struct pair pairs[PAIRS];
 	struct snapshot snapshots[SNAPSHOTS];
@@ -85,7 +86,7 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *fmt
 		      m.what);
 	(void)vfprintf(stderr, fmt, ap);
 	(void)fprintf(stderr, "\nreplay: --seed %" PRIu64 " --from %" PRIu64 "\nkept: %s\n", m.seed,
-		      m.op, m.base);
+		      m.op, base_dir);
 	va_end(ap);
 	exit(1);
 }
@@ -147,9 +148,9 @@ static const struct caller root_caller;
 /* A directory on both sides, and a name in it. */
 struct place {
 	struct pair *p;
-	uint64_t dir;  /* node, with a reference; 0: none */
-	int fd;        /* -1: none */
-	int error;     /* of the way there, the same on both sides */
+	uint64_t dir; /* node, with a reference; 0: none */
+	int fd;       /* -1: none */
+	int error;    /* of the way there, the same on both sides */
 	char path[PATH_BYTES], name[32];
 	size_t len;
 };
@@ -453,7 +454,8 @@ static void compare_dir(struct pair *p, const char *path, uint64_t node, int fd)
 		compare_inode(p, sub, e.node, fd, names.v[i]);
 		if (S_ISDIR(e.attr.mode)) {
 			auto_fd child = openat(fd, names.v[i], O_RDONLY | O_DIRECTORY);
-			compare_dir(p, sub, e.node, child); /* as deep as DEPTH and renames make it */
+			compare_dir(p, sub, e.node,
+				    child); /* as deep as DEPTH and renames make it */
 		}
 		ws_forget(p->ws, e.node, 1);
 	}
@@ -461,7 +463,8 @@ static void compare_dir(struct pair *p, const char *path, uint64_t node, int fd)
 
 static int quota_differs(void *ctx, const struct attr *a, int64_t want)
 {
-	fail("inode %" PRIu64 " (size %" PRIu64 ", tag %s): own_bytes %" PRIu64 ", counted %" PRId64,
+	fail("inode %" PRIu64 " (size %" PRIu64 ", tag %s): own_bytes %" PRIu64
+	     ", counted %" PRId64,
 	     a->ino, a->size, a->own_tag == *(const uint64_t *)ctx ? "own" : "other", a->own_bytes,
 	     want);
 }
@@ -477,8 +480,8 @@ static void check_quota(struct ws *ws)
 		fail("quota_count: %s", strerror(-r));
 	if (bytes != ws->quota.bytes || inodes != ws->quota.inodes || ws->quota.reserved != 0)
 		fail("usage %" PRId64 " bytes %" PRId64 " inodes (%" PRId64 " reserved), counted "
-		     "%" PRId64 " and %" PRId64, ws->quota.bytes, ws->quota.inodes,
-		     ws->quota.reserved, bytes, inodes);
+		     "%" PRId64 " and %" PRId64,
+		     ws->quota.bytes, ws->quota.inodes, ws->quota.reserved, bytes, inodes);
 }
 
 static void compare_tree(struct pair *p)
@@ -510,7 +513,7 @@ static void op_make(void)
 {
 	auto_place pl;
 	pick_place(&pl, pick_pair());
-	static const mode_t types[] = { S_IFREG, S_IFREG, S_IFREG, S_IFREG, S_IFDIR,
+	static const mode_t types[] = { S_IFREG, S_IFREG, S_IFREG, S_IFREG,  S_IFDIR,
 					S_IFDIR, S_IFDIR, S_IFIFO, S_IFSOCK, S_IFCHR };
 	mode_t mode = types[below(10)] | (below(8) ? 0755 : (mode_t)below(07777 + 1));
 	if (S_ISCHR(mode) && !m.root_user)
@@ -524,8 +527,8 @@ static void op_make(void)
 	struct entry e;
 	struct caller c = pick_caller();
 	int r = ws_mknod(pl.p->ws, place_dir(&pl), pl.name, pl.len, mode, makedev(1, 3), &c, &e);
-	int h = S_ISDIR(mode) ? mkdirat(pl.fd, pl.name, mode) :
-				mknodat(pl.fd, pl.name, mode, makedev(1, 3));
+	int h = S_ISDIR(mode) ? mkdirat(pl.fd, pl.name, mode)
+			      : mknodat(pl.fd, pl.name, mode, makedev(1, 3));
 	if (same(r, err_of(h)))
 		ws_forget(pl.p->ws, e.node, 1);
 }
@@ -576,8 +579,8 @@ static void op_remove(void)
 	say("%s %s/%s/%s", dir ? "rmdir" : "unlink", pl.p->id, pl.path, pl.name);
 	if (pl.error)
 		return;
-	int r = dir ? ws_rmdir(pl.p->ws, place_dir(&pl), pl.name, pl.len, &root_caller) :
-		      ws_unlink(pl.p->ws, place_dir(&pl), pl.name, pl.len, &root_caller);
+	int r = dir ? ws_rmdir(pl.p->ws, place_dir(&pl), pl.name, pl.len, &root_caller)
+		    : ws_unlink(pl.p->ws, place_dir(&pl), pl.name, pl.len, &root_caller);
 	(void)same(r, err_of(unlinkat(pl.fd, pl.name, dir ? AT_REMOVEDIR : 0)));
 }
 
@@ -592,8 +595,9 @@ static bool is_prefix(const struct place *x, const struct place *y)
 
 static void op_rename(void)
 {
-	static const unsigned kinds[] = { 0, 0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE,
-					  RENAME_EXCHANGE, RENAME_WHITEOUT };
+	static const unsigned kinds[] = {
+		0, 0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_EXCHANGE, RENAME_WHITEOUT
+	};
 	struct pair *p = pick_pair();
 	auto_place a, b;
 	unsigned flags = kinds[below(8)];
@@ -671,24 +675,36 @@ static bool pick_file(struct file *f, struct pair *p)
 static uint64_t pick_off(uint64_t size)
 {
 	switch (below(8)) {
-	case 0: return size;
-	case 1: return size ? rnd() % size : 0;
-	case 2: return below(16) * LAYER_BLOCK;
-	case 3: return below(16) * LAYER_BLOCK + below(40) - (below(2) ? 0 : 20);
-	case 4: return below(50) ? below(65536) : LAYER_BIG_FILE - 8192 + below(16384);
-	case 5: return below(100) ? below(10000) : below(CONTENT_MAX - 300000);
-	default: return below(4096);
+	case 0:
+		return size;
+	case 1:
+		return size ? rnd() % size : 0;
+	case 2:
+		return below(16) * LAYER_BLOCK;
+	case 3:
+		return below(16) * LAYER_BLOCK + below(40) - (below(2) ? 0 : 20);
+	case 4:
+		return below(50) ? below(65536) : LAYER_BIG_FILE - 8192 + below(16384);
+	case 5:
+		return below(100) ? below(10000) : below(CONTENT_MAX - 300000);
+	default:
+		return below(4096);
 	}
 }
 
 static uint64_t pick_len(void)
 {
 	switch (below(6)) {
-	case 0: return 1 + below(20);
-	case 1: return LAYER_BLOCK;
-	case 2: return LAYER_BLOCK * (1 + below(8));
-	case 3: return below(40) ? 1 + below(9000) : 1 + below(200000);
-	default: return 1 + below(5000);
+	case 0:
+		return 1 + below(20);
+	case 1:
+		return LAYER_BLOCK;
+	case 2:
+		return LAYER_BLOCK * (1 + below(8));
+	case 3:
+		return below(40) ? 1 + below(9000) : 1 + below(200000);
+	default:
+		return 1 + below(5000);
 	}
 }
 
@@ -743,8 +759,11 @@ static void op_truncate(void)
 static void op_fallocate(void)
 {
 	static const int modes[] = {
-		0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
-		FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE,
+		0,
+		FALLOC_FL_KEEP_SIZE,
+		FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+		FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+		FALLOC_FL_ZERO_RANGE,
 		FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
 	};
 	auto_fileref f;
@@ -806,7 +825,8 @@ static void op_copy(void)
 	}
 	if (to + n > CONTENT_MAX)
 		n = to < CONTENT_MAX ? CONTENT_MAX - to : 0;
-	say("copy %s %" PRIu64 "+%" PRIu64 " (size %" PRIu64 ") to %s %" PRIu64 " (size %" PRIu64 ")",
+	say("copy %s %" PRIu64 "+%" PRIu64 " (size %" PRIu64 ") to %s %" PRIu64 " (size %" PRIu64
+	    ")",
 	    a.name, from, n, a.size, b.name, to, b.size);
 	struct stat sa, sb;
 	if (fstat(a.fd, &sa) < 0 || fstat(b.fd, &sb) < 0)
@@ -851,7 +871,9 @@ static void op_setattr(void)
 	pick_place(&pl, pick_pair());
 	if (pl.error || !target(&pl, &e, &st))
 		return;
-	struct attr in = { .mode = (uint32_t)below(07777 + 1), .uid = below(3), .gid = below(3),
+	struct attr in = { .mode = (uint32_t)below(07777 + 1),
+			   .uid = below(3),
+			   .gid = below(3),
 			   .mtime = { 1000000 + below(1000000), below(1000000000) },
 			   .atime = { 2000000000, 5 } };
 	struct timespec times[2] = { in.atime, in.mtime };
@@ -873,8 +895,7 @@ static void op_setattr(void)
 			break;
 		}
 		r = ws_setattr(pl.p->ws, e.node,
-			       WS_SET_UID | WS_SET_GID |
-				       (S_ISDIR(st.st_mode) ? 0 : WS_KILL_SUID),
+			       WS_SET_UID | WS_SET_GID | (S_ISDIR(st.st_mode) ? 0 : WS_KILL_SUID),
 			       &in, &root_caller, NULL);
 		h = err_of(fchownat(pl.fd, pl.name, in.uid, in.gid, AT_SYMLINK_NOFOLLOW));
 		break;
@@ -884,9 +905,9 @@ static void op_setattr(void)
 			       NULL);
 		h = err_of(utimensat(pl.fd, pl.name, times, AT_SYMLINK_NOFOLLOW));
 		struct attr a;
-		if (r == 0 && (ws_getattr(pl.p->ws, e.node, &a) < 0 ||
-			       a.mtime.tv_sec != in.mtime.tv_sec ||
-			       a.mtime.tv_nsec != in.mtime.tv_nsec))
+		if (r == 0 &&
+		    (ws_getattr(pl.p->ws, e.node, &a) < 0 || a.mtime.tv_sec != in.mtime.tv_sec ||
+		     a.mtime.tv_nsec != in.mtime.tv_nsec))
 			fail("mtime isn't what was set");
 	}
 	(void)same(r, h);
@@ -895,8 +916,10 @@ static void op_setattr(void)
 
 static void op_xattr(void)
 {
-	static const char *const names[] = { "user.one", "user.two", "user.a-longer-name-than-that",
-					     "trusted.x", "security.y", "nonsense.z", "user." };
+	static const char *const names[] = {
+		"user.one",   "user.two", "user.a-longer-name-than-that", "trusted.x", "security.y",
+		"nonsense.z", "user."
+	};
 	auto_place pl;
 	struct entry e;
 	struct stat st;
@@ -1074,7 +1097,7 @@ static void drop_pair(struct pair *p)
 static void name_pair(struct pair *p)
 {
 	(void)snprintf(p->id, sizeof(p->id), "w%u", m.serial);
-	(void)snprintf(p->dir, sizeof(p->dir), "%s/d%u", m.base, m.serial++);
+	(void)snprintf(p->dir, sizeof(p->dir), "%s/d%u", base_dir, m.serial++);
 }
 
 static struct pair *spare_pair(const struct pair *keep)
@@ -1139,7 +1162,7 @@ static void op_snapshot(void)
 		remove_dir(s->dir);
 	}
 	save(p, &sealed, &s->stack, flat);
-	(void)snprintf(s->dir, sizeof(s->dir), "%s/s%u", m.base, m.serial++);
+	(void)snprintf(s->dir, sizeof(s->dir), "%s/s%u", base_dir, m.serial++);
 	copy_dir(p->dir, s->dir);
 	s->used = true;
 	/* It is what it was taken of. */
@@ -1246,7 +1269,8 @@ static void open_work(void)
 	struct err err;
 	io = io_host;
 	io.fdatasync = io.fsync = no_sync;
-	struct work_options opt = { .io = &io, .boot_id = m.boot,
+	struct work_options opt = { .io = &io,
+				    .boot_id = m.boot,
 				    .commit_ms = below(2) ? 50 : UINT64_MAX };
 	if (work_open(&m.work, m.root, &opt, &err) < 0)
 		fail("%s", err.text);
@@ -1296,18 +1320,18 @@ static const struct {
 	void (*fn)(void);
 	unsigned weight; /* of 10,000 */
 } table[] = {
-	{ "make", op_make, 1500 },	 { "symlink", op_symlink, 200 },
-	{ "link", op_link, 300 },	 { "remove", op_remove, 1100 },
-	{ "rename", op_rename, 900 },	 { "write", op_write, 1900 },
-	{ "read", op_read, 700 },	 { "truncate", op_truncate, 500 },
+	{ "make", op_make, 1500 },          { "symlink", op_symlink, 200 },
+	{ "link", op_link, 300 },           { "remove", op_remove, 1100 },
+	{ "rename", op_rename, 900 },       { "write", op_write, 1900 },
+	{ "read", op_read, 700 },           { "truncate", op_truncate, 500 },
 	{ "fallocate", op_fallocate, 500 }, { "seek", op_seek, 200 },
-	{ "copy", op_copy, 500 },	 { "fsync", op_fsync, 2 },
-	{ "setattr", op_setattr, 400 },	 { "xattr", op_xattr, 600 },
-	{ "look", op_look, 400 },	 { "hold", op_hold, 200 },
-	{ "link held", op_link_held, 50 }, { "fork", op_fork, 4 },
-	{ "create", op_create, 2 }, { "snapshot", op_snapshot, 4 },	 { "replace", op_replace, 5 },
-	{ "restore", op_restore, 4 },	 { "reopen", op_reopen, 4 },
-	{ "restart", op_restart, 1 },
+	{ "copy", op_copy, 500 },           { "fsync", op_fsync, 2 },
+	{ "setattr", op_setattr, 400 },     { "xattr", op_xattr, 600 },
+	{ "look", op_look, 400 },           { "hold", op_hold, 200 },
+	{ "link held", op_link_held, 50 },  { "fork", op_fork, 4 },
+	{ "create", op_create, 2 },         { "snapshot", op_snapshot, 4 },
+	{ "replace", op_replace, 5 },       { "restore", op_restore, 4 },
+	{ "reopen", op_reopen, 4 },         { "restart", op_restart, 1 },
 };
 enum { TABLE = sizeof(table) / sizeof(table[0]) };
 
@@ -1332,10 +1356,10 @@ static void step(void)
 static void start(const char *dir)
 {
 	struct err err;
-	(void)snprintf(m.base, sizeof(m.base), "%s/bough-model.XXXXXX", dir);
-	if (!mkdtemp(m.base))
+	(void)snprintf(base_dir, sizeof(base_dir), "%s/bough-model.XXXXXX", dir);
+	if (!mkdtemp(base_dir))
 		fail("mkdtemp: %s", strerror(errno));
-	(void)snprintf(m.root, sizeof(m.root), "%s/root", m.base);
+	(void)snprintf(m.root, sizeof(m.root), "%s/root", base_dir);
 	m.root_user = geteuid() == 0;
 	(void)umask(0);
 	open_work();
@@ -1362,7 +1386,7 @@ static void finish(void)
 	(void)snprintf(layers, sizeof(layers), "%s/layers", m.root);
 	if (rmdir(layers) < 0)
 		fail("layers are left behind in %s", layers);
-	remove_dir(m.base);
+	remove_dir(base_dir);
 }
 
 int main(int argc, char **argv)
@@ -1388,8 +1412,11 @@ int main(int argc, char **argv)
 		else if (i + 1 < argc && strcmp(argv[i], "--dir") == 0)
 			dir = argv[++i];
 		else
-			return fprintf(stderr, "usage: %s [--ops N] [--seed S] [--from N] [--long] "
-				       "[--dir PATH]\n", argv[0]), 2;
+			return fprintf(stderr,
+				       "usage: %s [--ops N] [--seed S] [--from N] [--long] "
+				       "[--dir PATH]\n",
+				       argv[0]),
+			       2;
 	}
 	m.rng = m.seed;
 	buf_a = malloc(CONTENT_MAX + 300000);

@@ -305,10 +305,10 @@ static void expect_runs(struct view *v, uint64_t ino, uint64_t off, uint64_t max
 	}
 	assert_int_equal(max, 0);
 }
-#define expect_map(v, ino, off, max, ...)                                               \
-	do {                                                                            \
-		const struct want w_[] = __VA_ARGS__;                                   \
-		expect_runs(v, ino, off, max, w_, sizeof(w_) / sizeof(w_[0]));          \
+#define expect_map(v, ino, off, max, ...)                                      \
+	do {                                                                   \
+		const struct want w_[] = __VA_ARGS__;                          \
+		expect_runs(v, ino, off, max, w_, sizeof(w_) / sizeof(w_[0])); \
 	} while (0)
 
 static void own_blocks(struct stacked *s, uint64_t ino, uint64_t off, uint64_t len, char fill,
@@ -373,8 +373,10 @@ static void test_map(void **state)
 	char b[20001];
 	expect(20000, view_read(&s->v, FILE_INO, b, sizeof(b), 0, &err));
 	for (unsigned i = 0; i < 20000; i++)
-		assert_int_equal(b[i], i < 4096 ? 'i' : i < 7000 ? 'o' :
-				 i >= 12288 && i < 16384 ? 'u' : 0);
+		assert_int_equal(b[i], i < 4096                  ? 'i'
+				       : i < 7000                ? 'o'
+				       : i >= 12288 && i < 16384 ? 'u'
+								 : 0);
 	expect(0, view_read(&s->v, FILE_INO, b, 10, 20000, &err));
 	expect(5, view_read(&s->v, FILE_INO, b, 10, 19995, &err));
 }
@@ -392,11 +394,16 @@ static void test_extent_kinds(void **state)
 	expect(0, view_inode(&s->v, SPARSE_INO, &a));
 	begin(s, &t);
 	txn_inode(&t, &a, a.size);
-	struct extent e = { .off = 0, .len = 4096, .kind = EXTENT_IMAGE, .image_ino = FILE_INO,
-			    .src = 8192, .image = image_info(s->v.image)->name };
+	struct extent e = { .off = 0,
+			    .len = 4096,
+			    .kind = EXTENT_IMAGE,
+			    .image_ino = FILE_INO,
+			    .src = 8192,
+			    .image = image_info(s->v.image)->name };
 	txn_extent(&t, SPARSE_INO, &e);
-	e = (struct extent){ .off = 4096, .len = 4096, .kind = EXTENT_OBJECT, .object = d,
-			     .src = 1000 };
+	e = (struct extent){
+		.off = 4096, .len = 4096, .kind = EXTENT_OBJECT, .object = d, .src = 1000
+	};
 	txn_extent(&t, SPARSE_INO, &e);
 	e = (struct extent){ .off = 499712, .len = 4096, .kind = EXTENT_ZERO };
 	txn_extent(&t, SPARSE_INO, &e);
@@ -534,8 +541,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_names), T(test_collisions), T(test_inodes), T(test_xattrs), T(test_map),
-		T(test_extent_kinds), T(test_walk), T(test_deep), T(test_cycle), T(test_open),
+		T(test_names), T(test_collisions),   T(test_inodes), T(test_xattrs),
+		T(test_map),   T(test_extent_kinds), T(test_walk),   T(test_deep),
+		T(test_cycle), T(test_open),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

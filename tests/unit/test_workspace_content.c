@@ -48,8 +48,8 @@ static void test_sizes(void **state)
 	expect(-EINVAL, ws_seek(ws, o.node, 5, SEEK_SET, &at));
 	expect(-EFBIG, ws_fallocate(ws, o.node, 0, max, 1, &root_caller));
 	expect(-EINVAL, ws_fallocate(ws, o.node, 0, 0, 0, &root_caller));
-	expect(-EOPNOTSUPP, ws_fallocate(ws, o.node, FALLOC_FL_COLLAPSE_RANGE, 0, 4096,
-					 &root_caller));
+	expect(-EOPNOTSUPP,
+	       ws_fallocate(ws, o.node, FALLOC_FL_COLLAPSE_RANGE, 0, 4096, &root_caller));
 	expect(-EOPNOTSUPP, ws_fallocate(ws, o.node, FALLOC_FL_PUNCH_HOLE, 0, 1, &root_caller));
 	expect(-EFBIG, ws_copy_range(ws, e.node, far - 1, o.node, max, 1, &root_caller));
 	expect(-EISDIR, ws_write(ws, d.node, "x", 1, 0, false, &root_caller));
@@ -83,7 +83,8 @@ static void test_one_block(void **state)
 static void test_reflink(void **state)
 {
 	struct ws *ws = ((struct kit *)*state)->ws;
-	struct entry a = kit_make(ws, 1, "a", S_IFREG | 0644), b = kit_make(ws, 1, "b", S_IFREG | 0644);
+	struct entry a = kit_make(ws, 1, "a", S_IFREG | 0644),
+		     b = kit_make(ws, 1, "b", S_IFREG | 0644);
 	enum { N = 3 << 20 };
 	char *x = malloc(N), *y = malloc(N);
 	for (unsigned i = 0; i < N; i++)
@@ -118,7 +119,8 @@ static void test_reflink(void **state)
 static void test_shared_tail(void **state)
 {
 	struct ws *ws = ((struct kit *)*state)->ws;
-	struct entry a = kit_make(ws, 1, "a", S_IFREG | 0644), b = kit_make(ws, 1, "b", S_IFREG | 0644);
+	struct entry a = kit_make(ws, 1, "a", S_IFREG | 0644),
+		     b = kit_make(ws, 1, "b", S_IFREG | 0644);
 	char x[LAYER_BLOCK], y[LAYER_BLOCK];
 	memset(x, 'x', sizeof(x));
 	expect(0, ws_write(ws, a.node, x, sizeof(x), 0, false, &root_caller));
@@ -142,7 +144,8 @@ static void test_shared_tail(void **state)
 static void test_quota_byte(void **state)
 {
 	struct ws *ws = ((struct kit *)*state)->ws;
-	struct entry e = kit_make(ws, 1, "f", S_IFREG | 0644), g = kit_make(ws, 1, "g", S_IFREG | 0644);
+	struct entry e = kit_make(ws, 1, "f", S_IFREG | 0644),
+		     g = kit_make(ws, 1, "g", S_IFREG | 0644);
 	char *x = calloc(1, 20000), y[4];
 	limit(ws, 10000, 0);
 	expect(-EDQUOT, ws_write(ws, e.node, x, 10001, 0, false, &root_caller));
@@ -296,7 +299,8 @@ static void *race(void *arg)
 	struct racer *r = arg;
 	char x[100] = "";
 	for (unsigned i = 0; i < 2000; i++)
-		r->done += ws_write(r->ws, r->node, x, sizeof(x), i * 100, false, &root_caller) == 0;
+		r->done += ws_write(r->ws, r->node, x, sizeof(x), i * 100, false, &root_caller) ==
+			   0;
 	return NULL;
 }
 
@@ -433,7 +437,8 @@ static void fail_each(void (*prepare)(struct ws *ws), int (*op)(struct ws *ws),
 		failing_open(&x);
 		prepare(x.ws);
 		io_fault_plan(x.f, &(struct io_fault_plan){ .ops = IO_OPS_CHANGE & ~IO_OPS_SYNC,
-							    .nth = n, .error = -ENOSPC });
+							    .nth = n,
+							    .error = -ENOSPC });
 		int r = op(x.ws);
 		bool failed = io_fault_hits(x.f) > 0;
 		io_fault_plan(x.f, NULL);
@@ -530,10 +535,17 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_sizes), T(test_one_block), T(test_reflink), T(test_shared_tail),
-		T(test_quota_byte), T(test_quota_inodes), T(test_quota_fork),
-		T(test_quota_preallocated), T(test_quota_race),
-		cmocka_unit_test(test_full_disk), cmocka_unit_test(test_failing_disk),
+		T(test_sizes),
+		T(test_one_block),
+		T(test_reflink),
+		T(test_shared_tail),
+		T(test_quota_byte),
+		T(test_quota_inodes),
+		T(test_quota_fork),
+		T(test_quota_preallocated),
+		T(test_quota_race),
+		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_failing_disk),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

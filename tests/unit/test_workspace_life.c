@@ -27,8 +27,9 @@ static void test_create(void **state)
 	assert_int_equal(a.ino, 1);
 	assert_int_equal(a.mode, S_IFDIR | 0755);
 	assert_int_equal(a.nlink, 2);
-	static const char *const bad[] = { "", "A", "a/b", "..", ".x", "a-b",
-					   "a23456789012345678901234567890123456789012" };
+	static const char *const bad[] = {
+		"", "A", "a/b", "..", ".x", "a-b", "a23456789012345678901234567890123456789012"
+	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		expect(-EINVAL, ws_create(&ws, k->root.work, bad[i], NULL, NULL, 0, 0, &err));
 	expect(-EEXIST, ws_create(&ws, k->root.work, "w", NULL, NULL, 0, 0, &err));
@@ -232,7 +233,7 @@ static void test_power(void **state)
 	struct ws *c = kit_fork(k->ws, "c"), *d;
 	tree_put(c, "g", "child");
 	expect(0, ws_fsync(c, 1)); /* with all that lies below */
-	d = kit_fork(c, "d"); /* never synced */
+	d = kit_fork(c, "d");      /* never synced */
 	tree_put(k->ws, "h", "lost");
 	tree_put(d, "i", "lost too");
 	crash(k->ws);
@@ -330,7 +331,8 @@ static void test_failing_fork(void **state)
 		const char *ids[] = { "a", "b" };
 		struct ws *c[2];
 		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OPS_CHANGE & ~IO_OPS_SYNC,
-							  .nth = n, .error = -EIO });
+							  .nth = n,
+							  .error = -EIO });
 		int r = ws_fork(k.ws, ids, 2, NULL, c, NULL, &err);
 		bool failed = io_fault_hits(f) > 0;
 		io_fault_plan(f, NULL);
@@ -411,8 +413,8 @@ static void test_pins(void **state)
 	tree_mk(k->ws, "b", S_IFREG | 0644);
 	tree_seal(k->ws, &sealed);
 	tree_save(&k->root, &sealed, &saved);
-	expect(50000, ws_copy_range(k->ws, tree_node(k->ws, "a"), 0, tree_node(k->ws, "b"), 0, 50000,
-				    &root_caller));
+	expect(50000, ws_copy_range(k->ws, tree_node(k->ws, "a"), 0, tree_node(k->ws, "b"), 0,
+				    50000, &root_caller));
 	tree_rm(k->ws, "a");
 	succeed(err, ws_replace(k->ws, &sealed, &saved, &err));
 	assert_int_equal(k->ws->file.npins, 1);
@@ -748,12 +750,25 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_create), T(test_fork), T(test_too_deep), T(test_small_children),
-		T(test_killed_fork), T(test_sealed_elsewhere), T(test_power),
-		T(test_power_newer_file), T(test_missing_layer), T(test_bad_files),
-		cmocka_unit_test(test_failing_fork), T(test_replace), T(test_pins),
-		T(test_restore), T(test_restore_failing), T(test_sweep), T(test_sweep_spares),
-		T(test_ino), T(test_threads),
+		T(test_create),
+		T(test_fork),
+		T(test_too_deep),
+		T(test_small_children),
+		T(test_killed_fork),
+		T(test_sealed_elsewhere),
+		T(test_power),
+		T(test_power_newer_file),
+		T(test_missing_layer),
+		T(test_bad_files),
+		cmocka_unit_test(test_failing_fork),
+		T(test_replace),
+		T(test_pins),
+		T(test_restore),
+		T(test_restore_failing),
+		T(test_sweep),
+		T(test_sweep_spares),
+		T(test_ino),
+		T(test_threads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,13 +17,13 @@ static void test_names(void **state)
 		size_t len;
 		int want;
 	} cases[] = {
-		{ "a", 1, 0 }, { "a", 1, -EEXIST }, { "", 0, -ENOENT }, { ".", 1, -EEXIST },
-		{ "..", 2, -EEXIST }, { "x/y", 3, -EINVAL }, { "x\0y", 3, -EINVAL },
-		{ "\xff\xfe\x01", 3, 0 }, { "...", 3, 0 },
+		{ "a", 1, 0 },          { "a", 1, -EEXIST },      { "", 0, -ENOENT },
+		{ ".", 1, -EEXIST },    { "..", 2, -EEXIST },     { "x/y", 3, -EINVAL },
+		{ "x\0y", 3, -EINVAL }, { "\xff\xfe\x01", 3, 0 }, { "...", 3, 0 },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		expect(cases[i].want, ws_mknod(ws, 1, cases[i].name, cases[i].len, S_IFREG | 0644, 0,
-					       &root_caller, &e));
+		expect(cases[i].want, ws_mknod(ws, 1, cases[i].name, cases[i].len, S_IFREG | 0644,
+					       0, &root_caller, &e));
 	expect(0, ws_mknod(ws, 1, name, 255, S_IFREG, 0, &root_caller, &e));
 	expect(-ENAMETOOLONG, ws_mknod(ws, 1, name, 256, S_IFREG, 0, &root_caller, &e));
 	expect(-ENAMETOOLONG, ws_lookup(ws, 1, name, 256, &e));
@@ -98,16 +98,16 @@ static void test_directory_links(void **state)
 	tree_mv(ws, "b/y", "b/z");
 	assert_int_equal(kit_attr(ws, "b").nlink, 3);
 	/* A directory for a file. */
-	expect(0, ws_rename(ws, 1, "f", 1, tree_node(ws, "b"), "z", 1, RENAME_EXCHANGE,
-			    &root_caller));
+	expect(0,
+	       ws_rename(ws, 1, "f", 1, tree_node(ws, "b"), "z", 1, RENAME_EXCHANGE, &root_caller));
 	assert_int_equal(kit_attr(ws, "b").nlink, 2);
 	assert_int_equal(kit_attr(ws, "").nlink, 5);
 	assert_int_equal(kit_attr(ws, "f").parent, 1);
 	/* Into itself, which the kernel refuses before. */
 	tree_mk(ws, "a/n", S_IFDIR | 0755);
 	expect(-EINVAL, ws_rename(ws, 1, "a", 1, tree_node(ws, "a/n"), "q", 1, 0, &root_caller));
-	expect(-EINVAL, ws_rename(ws, tree_node(ws, "a"), "n", 1, 1, "a", 1, RENAME_EXCHANGE,
-				  &root_caller));
+	expect(-EINVAL,
+	       ws_rename(ws, tree_node(ws, "a"), "n", 1, 1, "a", 1, RENAME_EXCHANGE, &root_caller));
 	expect(-EINVAL, ws_rename(ws, 1, "a", 1, 1, "q", 1, RENAME_EXCHANGE | RENAME_NOREPLACE,
 				  &root_caller));
 	expect(-EINVAL, ws_rename(ws, 1, "a", 1, 1, "q", 1, 64, &root_caller));
@@ -247,7 +247,8 @@ static void test_kill_priv(void **state)
 	static const struct {
 		uint32_t before, after;
 	} cases[] = {
-		{ 06755, 0755 }, { 04644, 0644 }, { 02745, 02745 }, { 02755, 0755 }, { 01777, 01777 },
+		{ 06755, 0755 }, { 04644, 0644 },  { 02745, 02745 },
+		{ 02755, 0755 }, { 01777, 01777 },
 	};
 	struct entry e = kit_make(ws, 1, "f", S_IFREG | 0644);
 	struct attr in = { .uid = 3 }, out;
@@ -288,20 +289,21 @@ static void test_times(void **state)
 	struct ws *ws = ((struct kit *)*state)->ws;
 	struct attr old = { .atime = { 1000, 0 }, .mtime = { 1000, 0 }, .ctime = { 1000, 0 } }, a;
 	const unsigned all = WS_SET_ATIME | WS_SET_MTIME | WS_SET_CTIME;
-	struct entry d = kit_make(ws, 1, "d", S_IFDIR | 0755), f = kit_make(ws, d.node, "f", S_IFREG);
+	struct entry d = kit_make(ws, 1, "d", S_IFDIR | 0755),
+		     f = kit_make(ws, d.node, "f", S_IFREG);
 	struct entry e;
 	char b[8];
-#define RESET()                                                                  \
-	do {                                                                     \
+#define RESET()                                                                   \
+	do {                                                                      \
 		expect(0, ws_setattr(ws, d.node, all, &old, &root_caller, NULL)); \
 		expect(0, ws_setattr(ws, f.node, all, &old, &root_caller, NULL)); \
 	} while (0)
-#define MOVED(node, at, mt, ct)                                      \
-	do {                                                         \
-		expect(0, ws_getattr(ws, node, &a));                 \
-		assert_int_equal(!is(&a.atime, 1000), at);           \
-		assert_int_equal(!is(&a.mtime, 1000), mt);           \
-		assert_int_equal(!is(&a.ctime, 1000), ct);           \
+#define MOVED(node, at, mt, ct)                            \
+	do {                                               \
+		expect(0, ws_getattr(ws, node, &a));       \
+		assert_int_equal(!is(&a.atime, 1000), at); \
+		assert_int_equal(!is(&a.mtime, 1000), mt); \
+		assert_int_equal(!is(&a.ctime, 1000), ct); \
 	} while (0)
 	RESET();
 	expect(0, ws_write(ws, f.node, "x", 1, 0, false, &root_caller));
@@ -356,14 +358,18 @@ static void test_relatime(void **state)
 		time_t atime, mtime, ctime; /* seconds before now */
 		bool moves;
 	} cases[] = {
-		{ 100, 50, 200, true }, { 100, 200, 50, true }, { 100, 100, 200, true },
-		{ 50, 100, 100, false }, { 2 * 86400, 3 * 86400, 3 * 86400, true },
+		{ 100, 50, 200, true },
+		{ 100, 200, 50, true },
+		{ 100, 100, 200, true },
+		{ 50, 100, 100, false },
+		{ 2 * 86400, 3 * 86400, 3 * 86400, true },
 		{ 86000, 3 * 86400, 3 * 86400, false },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct attr in = { .atime = { now - cases[i].atime, 0 },
 				   .mtime = { now - cases[i].mtime, 0 },
-				   .ctime = { now - cases[i].ctime, 0 } }, out;
+				   .ctime = { now - cases[i].ctime, 0 } },
+			    out;
 		(void)day;
 		expect(0, ws_setattr(ws, e.node, WS_SET_ATIME | WS_SET_MTIME | WS_SET_CTIME, &in,
 				     &root_caller, NULL));
@@ -390,8 +396,8 @@ static void test_xattrs(void **state)
 	expect(-ERANGE, ws_setxattr(ws, f.node, "", "", 0, 0, &root_caller));
 	expect(-EINVAL, ws_setxattr(ws, f.node, "user.", "", 0, 0, &root_caller));
 	expect(-EINVAL, ws_setxattr(ws, f.node, "user.a", "", 0, 8, &root_caller));
-	expect(-EOPNOTSUPP, ws_setxattr(ws, f.node, "system.posix_acl_access", "", 0, 0,
-					&root_caller));
+	expect(-EOPNOTSUPP,
+	       ws_setxattr(ws, f.node, "system.posix_acl_access", "", 0, 0, &root_caller));
 	expect(-EOPNOTSUPP, ws_setxattr(ws, f.node, "usr.x", "", 0, 0, &root_caller));
 	expect(-EPERM, ws_setxattr(ws, p.node, "user.x", "", 0, 0, &root_caller));
 	expect(-ENODATA, ws_getxattr(ws, p.node, "user.x", NULL, 0));
@@ -509,10 +515,11 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_names), T(test_symlinks), T(test_link_limit), T(test_directory_links),
-		T(test_whiteout), T(test_orphans), T(test_leftovers), T(test_tmpfile),
-		T(test_setgid), T(test_kill_priv), T(test_times), T(test_relatime),
-		T(test_xattrs), T(test_readdir), T(test_readdir_references),
+		T(test_names),           T(test_symlinks), T(test_link_limit),
+		T(test_directory_links), T(test_whiteout), T(test_orphans),
+		T(test_leftovers),       T(test_tmpfile),  T(test_setgid),
+		T(test_kill_priv),       T(test_times),    T(test_relatime),
+		T(test_xattrs),          T(test_readdir),  T(test_readdir_references),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

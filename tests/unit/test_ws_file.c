@@ -5,10 +5,18 @@ static struct err err;
 
 static void fill(struct ws_file *f, uint64_t seq)
 {
-	*f = (struct ws_file){ .seq = seq, .tag = 0x1122334455667788, .birth_ino = 70000,
-			       .limit_bytes = 1 << 20, .limit_inodes = 100, .base_bytes = -5,
-			       .base_inodes = 3, .files = 12, .foreign = 1, .flattened = true,
-			       .gen = 7, .durable = true };
+	*f = (struct ws_file){ .seq = seq,
+			       .tag = 0x1122334455667788,
+			       .birth_ino = 70000,
+			       .limit_bytes = 1 << 20,
+			       .limit_inodes = 100,
+			       .base_bytes = -5,
+			       .base_inodes = 3,
+			       .files = 12,
+			       .foreign = 1,
+			       .flattened = true,
+			       .gen = 7,
+			       .durable = true };
 	f->stack.seed = 99;
 	struct layer_id id = { { 1 } };
 	struct digest d = { { 2 } };

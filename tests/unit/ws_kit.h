@@ -9,13 +9,13 @@
 #include "tree.h"
 
 /* The result must be that; says where and what else it was. */
-#define expect(want, call)                                                                   \
-	do {                                                                                 \
-		int64_t got_ = (call);                                                       \
-		if (got_ != (int64_t)(want))                                                 \
+#define expect(want, call)                                                                      \
+	do {                                                                                    \
+		int64_t got_ = (call);                                                          \
+		if (got_ != (int64_t)(want))                                                    \
 			fail_msg("%s:%d: %s is %lld (%s), not %lld", __FILE__, __LINE__, #call, \
 				 (long long)got_, got_ < 0 ? strerror((int)-got_) : "no error", \
-				 (long long)(want));                                         \
+				 (long long)(want));                                            \
 	} while (0)
 
 /* As expect(0, …) of calls with an err. */
@@ -23,7 +23,8 @@
 	do {                                                                                  \
 		int got_ = (call);                                                            \
 		if (got_ < 0)                                                                 \
-			fail_msg("%s:%d: %s: %s (%d)", __FILE__, __LINE__, #call, (err).text, got_); \
+			fail_msg("%s:%d: %s: %s (%d)", __FILE__, __LINE__, #call, (err).text, \
+				 got_);                                                       \
 	} while (0)
 
 static const struct caller root_caller;
