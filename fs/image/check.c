@@ -1,5 +1,5 @@
 /* image_check: every block against its hash, then every record against what the writer
- * promises (FORMAT-image.md, "Rules"). */
+ * promises (fs/FORMAT.md, "Rules"). */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

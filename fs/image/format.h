@@ -1,4 +1,4 @@
-/* Layout of an image file (FORMAT-image.md gives every byte and its reason).
+/* Layout of an image file (fs/FORMAT.md gives every byte and its reason).
  *
  *     header | runs | inodes | dirents | pieces | xattrs | strings
  *
