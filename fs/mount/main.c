@@ -16,6 +16,7 @@
 #include "fs/base/log.h"
 #include "fs/mount/ctl.h"
 #include "fs/mount/fuselog.h"
+#include "fs/mount/ops.h"
 #include "fs/mount/server.h"
 #include "fs/mount/session.h"
 
@@ -110,8 +111,8 @@ static int parse_option(struct options *o, int c)
 		return fputs(help_text, stdout) < 0 || fflush(stdout) < 0 ? EXIT_FAILURE
 									  : EXIT_SUCCESS;
 	case 'v':
-		return puts("bough-fs " BOUGH_VERSION) < 0 || fflush(stdout) < 0 ? EXIT_FAILURE
-										 : EXIT_SUCCESS;
+		printf("bough-fs " BOUGH_VERSION " (libfuse %s)\n", fuse_pkgversion());
+		return fflush(stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	default:
 		return EXIT_USAGE; /* getopt has said why */
 	}
