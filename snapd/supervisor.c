@@ -20,7 +20,7 @@
 #include "fs/base/log.h"
 #include "snapd/state.h"
 
-enum { QUIT_WAIT_MS = 20000, READY_AGAIN_MS = 5000, DYING_TRIES = 400 };
+enum { QUIT_WAIT_MS = 120000, READY_AGAIN_MS = 5000, DYING_TRIES = 400 };
 
 extern char **environ;
 
@@ -438,9 +438,13 @@ int supervisor_quit(struct supervisor *s, struct err *err)
 	if (r < 0 && r != -ECONNRESET)
 		return err_prefix(err, r, "end bough-fs");
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
-	if (poll(&p, 1, QUIT_WAIT_MS) == 0)
-		return err_set(err, -ETIMEDOUT, "bough-fs (process %d) didn't end within %d s", pid,
-			       QUIT_WAIT_MS / 1000);
+	if (poll(&p, 1, QUIT_WAIT_MS) == 0) {
+		/* What it acknowledged survives that. Its mounts are taken away at the next start. */
+		log_error("bough-fs %d didn't end within %d s: it is killed", pid,
+			  QUIT_WAIT_MS / 1000);
+		if (pid > 0)
+			(void)kill(pid, SIGKILL);
+	}
 	char why[96];
 	(void)child_ended(s, true, why, sizeof(why)); /* whatever way it went */
 	return 0;
