@@ -1,5 +1,5 @@
-/* Layers: their life. Invariants 2, 3 and 9 of the design meet here: what a commit syncs in
- * which order, and which frames a replay believes.
+/* Layers: their life. Invariants 2, 3 and 9 of the design meet here and in layer_replay.c: what a
+ * commit syncs in which order, and which frames a replay believes.
  *
  * A commit: places freed so far are set aside; the number n of the last frame is taken; data files
  * written since the last commit are synced, then the folder, if files were made in it; a commit
@@ -77,34 +77,6 @@ struct layer *layer_new_delta(const struct io *io, const struct layer_id *id)
 	return l;
 }
 
-/* ---- which boot ---- */
-
-static uint8_t machine_boot[BOOT_ID_BYTES]; /* constant once read */
-
-static void read_machine_boot(void)
-{
-	static const char path[] = "/proc/sys/kernel/random/boot_id";
-	char hex[LAYER_HEX + 1];
-	size_t n = 0;
-	auto_file *f = fopen(path, "re");
-	for (int c; f && n < LAYER_HEX && (c = fgetc(f)) != EOF;)
-		if (c != '-' && c != '\n')
-			hex[n++] = (char)c;
-	hex[n] = '\0';
-	/* Unknown: one that no journal has, so that only what is durable counts. */
-	if (n != LAYER_HEX || hex_decode(machine_boot, BOOT_ID_BYTES, hex) < 0)
-		random_bytes(machine_boot, BOOT_ID_BYTES);
-}
-
-static const uint8_t *boot_id(const struct layer_options *opt)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	if (opt->boot_id)
-		return opt->boot_id;
-	(void)pthread_once(&once, read_machine_boot);
-	return machine_boot;
-}
-
 /* ---- create ---- */
 
 static int create_files(struct layer *l, const struct journal_head *head, struct err *err)
@@ -137,7 +109,7 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 	struct journal_head head;
 	random_bytes(&head.id, sizeof(head.id));
 	random_bytes(&head.salt, sizeof(head.salt));
-	memcpy(head.boot, boot_id(opt), BOOT_ID_BYTES);
+	memcpy(head.boot, layer_boot_id(opt), BOOT_ID_BYTES);
 	struct layer *l = layer_new(opt->io, &head.id);
 	if (!l || set_dir(l, opt->root) < 0) {
 		layer_unref(l);
@@ -157,266 +129,21 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 	return 0;
 }
 
-/* ---- replay ---- */
-
-/* Frames from `from` to `to` count for nothing: they were written after the last commit
- * before a boot. */
-struct void_range {
-	uint64_t from, to;
-};
-
-struct commit_point {
-	uint64_t upto, end; /* what it covers; where it ends in the file */
-	uint64_t ino;
-	bool suspect; /* something before it, since the one before, may never have been written */
-};
-
-/* What the first walk over a journal finds out: which frames count. */
-struct scan {
-	struct commit_point last, before; /* the last two commits */
-	bool hole;                        /* since the last one */
-	uint8_t boot[BOOT_ID_BYTES];      /* which wrote the end of the journal */
-	struct void_range *voids;
-	size_t nvoids;
-	uint64_t ops;           /* frames that a commit must cover */
-	uint64_t limit;         /* frames beyond it don't count */
-	uint64_t end;           /* the journal goes on here */
-	uint64_t seq, last_ino; /* of the last frame seen */
-	bool other_boot, cut, lost_tail;
-};
-
-static int add_void(struct scan *sc, uint64_t from, uint64_t to)
-{
-	if (from > to)
-		return 0;
-	struct void_range *v = reallocarray(sc->voids, sc->nvoids + 1, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	sc->voids = v;
-	v[sc->nvoids++] = (struct void_range){ from, to };
-	return 0;
-}
-
-static bool is_void(const struct scan *sc, uint64_t seq)
-{
-	for (size_t i = 0; i < sc->nvoids; i++)
-		if (seq >= sc->voids[i].from && seq <= sc->voids[i].to)
-			return true;
-	return false;
-}
-
-static int scan_frame(struct scan *sc, const struct journal_walk *w, const struct journal_frame *f)
-{
-	if (w->gap == GAP_UNWRITTEN || (!f->body_ok && journal_frame_has_hole(f)))
-		sc->hole = true;
-	sc->last_ino = f->ino;
-	if (f->kind == FRAME_OP || f->kind == FRAME_SEAL)
-		sc->ops = f->seq;
-	if ((f->kind != FRAME_COMMIT && f->kind != FRAME_RESET) || !f->body_ok || f->len < 8)
-		return 0;
-	uint64_t upto = le_get64(f->body);
-	if (upto >= f->seq)
-		return 0;
-	sc->before = sc->last;
-	/* A reset says again what an older commit said; all before it was durable. */
-	sc->last = (struct commit_point){ upto, f->end, f->ino,
-					  sc->hole && f->kind == FRAME_COMMIT };
-	sc->hole = false;
-	if (f->kind != FRAME_RESET || f->len < 8 + BOOT_ID_BYTES)
-		return 0;
-	memcpy(sc->boot, f->body + 8, BOOT_ID_BYTES);
-	return add_void(sc, upto + 1, f->seq - 1);
-}
-
-/* Walks over the whole journal and decides which frames count (invariant 3). */
-static int scan_journal(struct layer *l, int fd, struct scan *sc)
-{
-	struct journal_walk w;
-	struct journal_frame f;
-	int r = journal_walk_init(&w, l->io, fd, l->journal.salt);
-	if (r < 0)
-		return r;
-	while ((r = journal_walk_next(&w, &f)) > 0) {
-		r = scan_frame(sc, &w, &f);
-		if (r < 0)
-			break;
-	}
-	sc->seq = w.last;
-	sc->other_boot = memcmp(sc->boot, l->journal.boot, BOOT_ID_BYTES) != 0;
-	if (sc->other_boot) {
-		const struct commit_point *c = sc->last.suspect ? &sc->before : &sc->last;
-		sc->limit = c->upto;
-		sc->end = c->end ? c->end : JOURNAL_HEAD;
-	} else {
-		sc->limit = UINT64_MAX;
-		sc->end = w.gap_at;
-		/* The writes of one boot are whole, but for one that was cut short or undone. */
-		sc->lost_tail = w.gap != GAP_NONE && !w.torn && !w.blank;
-		if (r == 0 && w.unreadable)
-			r = -EIO;
-	}
-	sc->cut = w.size > sc->end;
-	journal_walk_done(&w);
-	return r;
-}
-
-/* What the walk's step from frame number `prev` to `f` says of frames in between. */
-static void note_missing(struct layer *l, const struct scan *sc, const struct journal_frame *f,
-			 uint64_t prev, uint64_t *damaged)
-{
-	if (f->kind == FRAME_RESET || f->seq == prev + 1 || is_void(sc, f->seq - 1))
-		return;
-	*damaged += f->seq - prev - 1;
-	layer_mark_damaged(l, f->prev_ino);
-}
-
-static int replay_frame(struct layer *l, const struct journal_frame *f, struct layer_apply *how,
-			uint64_t *damaged)
-{
-	int r = f->body_ok ? 0 : -EBADMSG;
-	if (r == 0 && f->kind == FRAME_OP) {
-		r = layer_apply(l, f->body, f->len, how);
-		if (r == 0) {
-			atomic_fetch_add(&l->records, f->records);
-			layer_add_tag(l, f->tag);
-		}
-	} else if (r == 0 && f->kind == FRAME_SEAL) {
-		atomic_store(&l->sealed, true);
-	}
-	if (r == -EBADMSG) {
-		++*damaged;
-		layer_mark_damaged(l, f->ino);
-		r = 0;
-	}
-	return r;
-}
-
-static int replay(struct layer *l, int fd, const struct scan *sc, const struct layer_options *opt,
-		  uint64_t *damaged)
-{
-	struct journal_walk w;
-	struct journal_frame f;
-	struct layer_apply how = { .replay = true, .opt = opt };
-	uint64_t prev = 0;
-	int r = journal_walk_init(&w, l->io, fd, l->journal.salt);
-	if (r < 0)
-		return r;
-	while ((r = journal_walk_next(&w, &f)) > 0 && f.pos < sc->end) {
-		/* A commit that covers less than what lies before it: the rest doesn't count. */
-		if (f.seq <= sc->limit && !is_void(sc, f.seq)) {
-			note_missing(l, sc, &f, prev, damaged);
-			r = replay_frame(l, &f, &how, damaged);
-			if (r < 0)
-				break;
-		}
-		prev = f.seq;
-	}
-	journal_walk_done(&w);
-	layer_apply_done(&how);
-	*damaged += sc->lost_tail;
-	layer_mark_partial(l);
-	return r < 0 ? r : 0;
-}
-
-static void start_from(struct layer *l, const struct scan *sc)
-{
-	l->journal.seq = sc->seq;
-	l->journal.last_ino = sc->last_ino;
-	l->journal.end = l->journal.allocated = sc->end;
-	l->journal.cut = sc->cut;
-	if (sc->other_boot) {
-		l->journal.reset = true;
-		l->journal.reset_upto = sc->limit;
-		l->journal.last_op = l->commit.covered = sc->limit;
-	} else {
-		/* A commit frame that is there may not have been synced. */
-		l->journal.last_op = sc->ops;
-		l->files.all_dirty = sc->ops > 0;
-		l->commit.created = sc->last.end == 0;
-		l->files.dir_dirty = true;
-	}
-}
-
-static int data_size(struct layer *l, uint64_t *size)
-{
-	struct layer_file *f;
-	struct stat st;
-	*size = 0;
-	int r = layer_file_get(l, SPACE_PACKED, LAYER_EXISTING, &f);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = l->io->fstat(l->io->ctx, f->fd, &st);
-	layer_file_put(l, f);
-	if (r == 0 && st.st_size > 0)
-		*size = (uint64_t)st.st_size;
-	return r;
-}
-
-static int read_head(struct layer *l, int fd, struct journal_head *head, struct err *err)
-{
-	uint8_t block[JOURNAL_HEAD];
-	ssize_t n = io_read_full(l->io, fd, block, sizeof(block), 0);
-	if (n < 0)
-		return err_sys(err, (int)n, "read %s/journal", l->dir);
-	int r = journal_head_decode(head, block, (size_t)n);
-	if (r == 0 && memcmp(head->id.b, l->id.b, LAYER_ID_BYTES) != 0)
-		return err_set(err, -EBADMSG, "%s/journal belongs to another layer", l->dir);
-	if (r == -EPROTONOSUPPORT)
-		return err_set(err, -EBADMSG,
-			       "%s/journal has a version that this program doesn't know", l->dir);
-	if (r < 0)
-		return err_set(err, r, "the header of %s/journal is damaged", l->dir);
-	return 0;
-}
-
-static int load(struct layer *l, const struct layer_options *opt, uint64_t *damaged,
-		struct err *err)
-{
-	struct layer_file *f;
-	struct journal_head head;
-	int r = layer_file_get(l, LAYER_JOURNAL, LAYER_EXISTING, &f);
-	if (r < 0)
-		return err_sys(err, r, "open %s/journal", l->dir);
-	struct scan sc = { 0 };
-	r = read_head(l, f->fd, &head, err);
-	if (r == 0) {
-		l->journal.salt = head.salt;
-		memcpy(l->journal.boot, boot_id(opt), BOOT_ID_BYTES);
-		memcpy(sc.boot, head.boot, BOOT_ID_BYTES);
-		r = scan_journal(l, f->fd, &sc);
-		if (r == 0)
-			r = replay(l, f->fd, &sc, opt, damaged);
-		if (r == 0)
-			start_from(l, &sc);
-		else
-			(void)err_sys(err, r, "read %s/journal", l->dir);
-	}
-	layer_file_put(l, f);
-	free(sc.voids);
-	return r;
-}
+/* ---- open ---- */
 
 int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
 	       bool writable, uint64_t *damaged, struct err *err)
 {
-	uint64_t lost = 0, size = 0;
+	uint64_t lost = 0;
 	struct layer *l = layer_new(opt->io, id);
 	if (!l || set_dir(l, opt->root) < 0) {
 		layer_unref(l);
 		return err_set(err, -ENOMEM, "no memory for a layer");
 	}
 	l->writable = writable;
-	int r = load(l, opt, &lost, err);
-	if (r == 0 && writable && !layer_is_sealed(l)) {
-		r = data_size(l, &size);
-		if (r < 0)
-			(void)err_sys(err, r, "look at %s/data", l->dir);
-	}
-	if (r == 0) {
-		r = layer_rebuild_space(l, size, layer_is_dirty(l));
-		if (r < 0)
-			(void)err_sys(err, r, "count the space of %s", l->dir);
-	}
+	int r = layer_load(l, opt, &lost, err);
+	if (r == 0)
+		r = layer_load_space(l, &lost, err);
 	if (r < 0) {
 		layer_unref(l);
 		return r;
@@ -424,6 +151,7 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 	if (!writable || layer_is_sealed(l)) {
 		l->writable = false;
 		atomic_store(&l->sealed, true);
+		layer_files_close(l); /* they are opened again when somebody reads */
 	}
 	if (damaged)
 		*damaged = lost;

@@ -270,6 +270,7 @@ static bool allowed(const struct record *r)
 		return r->extent.kind == EXTENT_OBJECT || r->extent.kind == EXTENT_ZERO;
 	case REC_EXTENT_DROP:
 	case REC_USAGE:
+	case REC_DAMAGED:
 		return false;
 	}
 	return false;

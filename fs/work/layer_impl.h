@@ -1,6 +1,7 @@
 /* What the files that implement layer.h share.
  *
- *   layer.c        life: create, open (replay), seal, commit, remove
+ *   layer.c        life: create, open, seal, commit, remove
+ *   layer_replay.c what a journal and its data files say when they are opened
  *   layer_txn.c    building and committing operations
  *   layer_index.c  the index in memory: applying records, reading
  *   layer_io.c     descriptors and data
@@ -145,6 +146,16 @@ char *layer_path(const struct layer *l, uint64_t number);
 
 void layer_sync_failed(struct layer *l, int error); /* from now on every commit fails */
 struct layer *layer_new_delta(const struct io *io, const struct layer_id *id); /* NULL: no memory */
+
+/* layer_replay.c */
+
+/* 16 bytes: those of the options, or of the machine's present boot. */
+const uint8_t *layer_boot_id(const struct layer_options *opt);
+/* Reads the journal into the index of a new layer; *damaged grows by the frames lost. */
+int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damaged,
+	       struct err *err);
+/* Then: which places are used, and which files are missing; *damaged grows by inodes. */
+int layer_load_space(struct layer *l, uint64_t *damaged, struct err *err);
 
 /* layer_delta.c */
 

@@ -441,6 +441,9 @@ static int apply_record(struct layer *l, const struct record *r, struct layer_ap
 		return apply_extent(l, r, how);
 	case REC_EXTENT_DROP:
 		return apply_drop(l, r, how);
+	case REC_DAMAGED:
+		layer_mark_damaged(l, r->ino);
+		return 0;
 	case REC_USAGE:
 		l->usage_bytes = r->bytes;
 		l->usage_inodes = r->inodes;

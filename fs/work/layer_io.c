@@ -64,7 +64,8 @@ static void close_file(struct layer *l, struct layer_file *f)
 	free(f);
 }
 
-/* Closes clean files that nobody uses, beyond the first `keep` of the list. */
+/* Closes clean files that nobody uses, beyond the first `keep` of the list. The journal, whose
+ * dirt only the commit knows of, is left to the caller. */
 static void close_idle(struct layer *l, uint32_t keep)
 {
 	struct layer_file **p = &l->files.list;
@@ -72,7 +73,7 @@ static void close_idle(struct layer *l, uint32_t keep)
 		struct layer_file *f = *p;
 		if (keep > 0)
 			keep--;
-		else if (f->users == 0 && !f->dirty && !f->marked) {
+		else if (f->users == 0 && !f->dirty && !f->marked && f->number != LAYER_JOURNAL) {
 			close_file(l, take_out(l, p));
 			continue;
 		}
@@ -225,14 +226,13 @@ void layer_idle(struct layer *l)
 		return;
 	layer_trim(l);
 	bool dirty = layer_is_dirty(l);
+	if (!dirty)
+		space_settle(&l->space);
 	lock(l);
-	/* The journal's dirt is known to the commit alone. */
-	struct layer_file *journal = *find(l, LAYER_JOURNAL);
-	if (journal)
-		journal->users += dirty;
 	close_idle(l, 0);
-	if (journal && dirty)
-		journal->users--;
+	struct layer_file **p = find(l, LAYER_JOURNAL);
+	if (!dirty && *p && (*p)->users == 0)
+		close_file(l, take_out(l, p));
 	unlock(l);
 }
 
@@ -257,7 +257,7 @@ int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t sr
 int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint64_t src)
 {
 	struct layer_file *f;
-	assert(l->dir && file != LAYER_JOURNAL);
+	assert(l->writable && !layer_is_sealed(l) && file != LAYER_JOURNAL);
 	int r = layer_file_get(l, file, LAYER_CREATE, &f);
 	if (r < 0)
 		return r;
@@ -275,7 +275,7 @@ int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src)
 {
 	static const char zeros[64 * 1024];
 	struct layer_file *f;
-	assert(l->dir && file != LAYER_JOURNAL);
+	assert(l->writable && !layer_is_sealed(l) && file != LAYER_JOURNAL);
 	int r = layer_file_get(l, file, LAYER_CREATE, &f);
 	if (r < 0)
 		return r;

@@ -280,6 +280,11 @@ void record_extent_drop(struct buf *b, uint64_t ino, uint64_t from, uint64_t to)
 	put_var(b, to == UINT64_MAX ? 0 : to);
 }
 
+void record_damaged(struct buf *b, uint64_t ino)
+{
+	begin(b, REC_DAMAGED, ino);
+}
+
 void record_usage(struct buf *b, int64_t bytes, int64_t inodes)
 {
 	buf_u8(b, REC_USAGE);
@@ -492,6 +497,8 @@ int record_next(struct cur *c, struct record *r)
 		break;
 	case REC_EXTENT_DROP:
 		get_drop(c, r);
+		break;
+	case REC_DAMAGED:
 		break;
 	case REC_USAGE:
 		r->bytes = get_signed(c);

@@ -18,6 +18,7 @@ enum record_type {
 	REC_EXTENT = 8,
 	REC_EXTENT_DROP = 9,
 	REC_USAGE = 10,
+	REC_DAMAGED = 11,
 };
 
 enum {
@@ -58,6 +59,8 @@ void record_xattr_del(struct buf *b, uint64_t ino, const char *name, size_t name
 /* `own`: the layer whose journal it is; a DATA extent of another one names that by its id. */
 void record_extent(struct buf *b, uint64_t ino, const struct extent *e, const struct layer *own);
 void record_extent_drop(struct buf *b, uint64_t ino, uint64_t from, uint64_t to);
+/* The inode's content was lost with a data file. */
+void record_damaged(struct buf *b, uint64_t ino);
 void record_usage(struct buf *b, int64_t bytes, int64_t inodes);
 
 /* The next record: 1, 0 at the end, -EBADMSG. */

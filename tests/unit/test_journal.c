@@ -207,7 +207,7 @@ static void records_refused(void **state)
 		size_t len;
 	} bad[] = {
 		{ "type 0", { 0, 1 }, 2 },
-		{ "type 11", { 11, 1 }, 2 },
+		{ "type 12", { 12, 1 }, 2 },
 		{ "inode 0", { REC_DEAD, 0, 1 }, 3 },
 		{ "inode 2^48", { REC_DEAD, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 1 }, 9 },
 		{ "a number that doesn't end",
@@ -476,6 +476,12 @@ static void golden(void **state)
 	(void)snprintf(path, sizeof(path), "%s/layers/%s/journal", root, hex);
 	auto_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_int_equal(io_write_full(NULL, fd, j.data, j.len, 0), 0);
+	static const char *const files[] = { "data", "f67" };
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(path, sizeof(path), "%s/layers/%s/%s", root, hex, files[i]);
+		auto_fd file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(file >= 0);
+	}
 	struct layer_options opt = { .root = root, .boot_id = sample_boot };
 	struct layer *l;
 	uint64_t damaged = 9;

@@ -328,6 +328,57 @@ static void bad_headers(void **state)
 	stop();
 }
 
+/* A data file that is gone costs what was in it, and no more; and that stays so. */
+static void missing_files(void **state)
+{
+	(void)state;
+	for (int big = 0; big < 2; big++) {
+		record(11, 0);
+		struct layer_id id = *layer_id(h.k.layer);
+		char path[200], hex[2 * LAYER_ID_BYTES + 1];
+		uint64_t damaged, hurt = 0, file = 0;
+		for (unsigned i = 0; big && i < KIT_INODES; i++) {
+			const struct layer_inode *li = layer_inode(h.k.layer, KIT_FIRST + i);
+			const struct extent *e = li ? layer_extent_ceil(li, 256 * LAYER_BLOCK)
+						    : NULL;
+			file = e && e->file ? e->file : file;
+		}
+		layer_unref(h.k.layer);
+		hex_encode(hex, id.b, LAYER_ID_BYTES);
+		int n = snprintf(path, sizeof(path), "/root/layers/%s/%s", hex, big ? "f" : "data");
+		if (big)
+			(void)snprintf(path + n, sizeof(path) - (size_t)n, "%llx",
+				       (unsigned long long)file);
+		sim_wipe(&h.sim.files[sim_find(&h.sim, path)]);
+		for (int again = 0; again < 3; again++) {
+			assert_int_equal(
+				layer_open(&h.k.layer, &h.k.opt, &id, true, &damaged, NULL), 0);
+			for (unsigned i = 0; i < KIT_INODES; i++) {
+				const struct layer_inode *li = layer_inode(h.k.layer,
+									   KIT_FIRST + i);
+				const struct extent *e;
+				bool lost = false;
+				for (uint64_t off = 0; li && (e = layer_extent_ceil(li, off));
+				     off = e->off + e->len)
+					lost |= e->kind == EXTENT_DATA && e->file == file;
+				if (li)
+					assert_int_equal(li->damaged, lost);
+				hurt += lost && !again;
+			}
+			assert_int_equal(damaged, again ? 0 : hurt);
+			assert_true(hurt > 0);
+			/* New contents go where the file was. */
+			struct extent e;
+			assert_int_equal(layer_alloc(h.k.layer, KIT_FIRST + 90, 0, 4096, &e), 0);
+			assert_int_equal(layer_pwrite(h.k.layer, e.file, "x", 1, e.src), 0);
+			add_one(h.k.layer);
+			if (again < 2)
+				layer_unref(h.k.layer);
+		}
+		stop();
+	}
+}
+
 /* ---- a disk that fails ---- */
 
 /* A life with everything in it. What fails is left out; returns how many steps failed. */
@@ -408,6 +459,13 @@ static void failing_opens(void **state)
 	opt.io = io_fault_io(f);
 	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PREAD, .nth = 2, .for_good = true });
 	assert_int_equal(layer_open(&l, &opt, layer_id(h.k.layer), true, NULL, NULL), -EIO);
+	/* Who only reads gets what there is, and can't say that all is well. */
+	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PREAD, .nth = 2, .for_good = true });
+	uint64_t damaged;
+	assert_int_equal(layer_open(&l, &opt, layer_id(h.k.layer), false, &damaged, NULL), 0);
+	assert_true(damaged > 0);
+	assert_int_equal(layer_commit(l, NULL), -EIO);
+	layer_unref(l);
 	io_fault_free(f);
 	stop();
 }
@@ -495,11 +553,12 @@ static void no_memory_to_open(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(torn_tails),    cmocka_unit_test(flipped_bits),
-		cmocka_unit_test(after_a_boot),  cmocka_unit_test(many_boots),
-		cmocka_unit_test(bad_headers),   cmocka_unit_test(failing_calls),
-		cmocka_unit_test(failing_opens), cmocka_unit_test(failing_creates),
-		cmocka_unit_test(no_memory),     cmocka_unit_test(no_memory_to_open),
+		cmocka_unit_test(torn_tails),        cmocka_unit_test(flipped_bits),
+		cmocka_unit_test(after_a_boot),      cmocka_unit_test(many_boots),
+		cmocka_unit_test(bad_headers),       cmocka_unit_test(missing_files),
+		cmocka_unit_test(failing_calls),     cmocka_unit_test(failing_opens),
+		cmocka_unit_test(failing_creates),   cmocka_unit_test(no_memory),
+		cmocka_unit_test(no_memory_to_open),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
