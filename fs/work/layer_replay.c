@@ -326,8 +326,11 @@ static int mark_lost(struct missing *m)
 	r = layer_apply(l, m->records.data + FRAME_HEAD, m->records.len - FRAME_HEAD, &how);
 	layer_apply_done(&how);
 	struct journal_frame f = { .kind = FRAME_OP, .records = m->inodes };
-	if (r == 0 && l->writable && !layer_is_sealed(l))
-		r = layer_append(l, &m->records, &f, APPEND_SMALL);
+	if (r < 0 || !l->writable || layer_is_sealed(l))
+		return r;
+	r = layer_append(l, &m->records, &f, APPEND_SMALL);
+	if (r == 0)
+		atomic_fetch_add(&l->records, m->inodes);
 	return r;
 }
 
