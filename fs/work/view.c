@@ -118,30 +118,50 @@ static void ref_of(struct dirent_ref *out, const struct layer_dirent *d)
 				    .name = d->name };
 }
 
+/* Where a search over the names of a directory is in each of its sources. */
+struct heads {
+	/* For each layer its first record at or behind the cookie; NULL: it has none any more. */
+	const struct layer_dirent *layer[STACK_LAYERS_MAX + 1];
+	struct dirent_ref image;
+	bool in_image; /* `image` is set */
+};
+
+/* Brings the sources up to `cookie`: all of them at first, then those that are behind. */
+static int advance(struct heads *h, const struct view *v, uint32_t from, uint64_t dir,
+		   uint64_t cookie, bool first)
+{
+	for (uint32_t i = from; i < v->nlayers; i++)
+		if (first || (h->layer[i] && h->layer[i]->cookie < cookie))
+			h->layer[i] = layer_dirent_ceil(v->layers[i], dir, cookie);
+	if (!v->image || !(first || (h->in_image && h->image.cookie < cookie)))
+		return 0;
+	int r = image_dirent_ceil(v->image, dir, cookie, &h->image);
+	h->in_image = r == 0;
+	return r == -ENOENT ? 0 : r;
+}
+
 /* The entry with the least cookie in [cookie, last] that the layers from index `from` on and
  * the image show. -ENOENT: none. The upper layer wins at the same cookie; a whiteout
  * there hides it. */
 static int dirent_ceil(const struct view *v, uint32_t from, uint64_t dir, uint64_t cookie,
 		       uint64_t last, struct dirent_ref *out)
 {
-	for (;;) {
+	struct heads h;
+	h.in_image = false;
+	assert(v->nlayers <= STACK_LAYERS_MAX + 1);
+	for (bool first = true;; first = false) {
 		const struct layer_dirent *best = NULL;
-		for (uint32_t i = from; i < v->nlayers; i++) {
-			const struct layer_dirent *d = layer_dirent_ceil(v->layers[i], dir, cookie);
-			if (d && (!best || d->cookie < best->cookie))
-				best = d;
-		}
-		if (v->image && !(best && best->cookie == cookie)) {
-			struct dirent_ref d;
-			int r = image_dirent_ceil(v->image, dir, cookie, &d);
-			if (r < 0 && r != -ENOENT)
-				return r;
-			if (r == 0 && (!best || d.cookie < best->cookie)) {
-				if (d.cookie > last)
-					return -ENOENT;
-				*out = d;
-				return 0;
-			}
+		int r = advance(&h, v, from, dir, cookie, first);
+		if (r < 0)
+			return r;
+		for (uint32_t i = from; i < v->nlayers; i++)
+			if (h.layer[i] && (!best || h.layer[i]->cookie < best->cookie))
+				best = h.layer[i];
+		if (h.in_image && (!best || h.image.cookie < best->cookie)) {
+			if (h.image.cookie > last)
+				return -ENOENT;
+			*out = h.image;
+			return 0;
 		}
 		if (!best || best->cookie > last)
 			return -ENOENT;
