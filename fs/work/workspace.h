@@ -106,7 +106,8 @@ int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err
 void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits);
 /* Forgets all the kernel's references (after an unmount): orphans go. */
 void ws_forget_all(struct ws *ws);
-/* A consistent look: `fn` runs with the gate held shared and meta shared. */
+/* A consistent look: `fn` runs with the gate held shared and meta shared, so it may call nothing
+ * else of this header for that workspace. */
 int ws_with_view(struct ws *ws, int (*fn)(void *ctx, const struct view *v), void *ctx);
 
 /* ---- operations; 0 or -errno as the system call's. Any thread. ---- */
@@ -162,20 +163,27 @@ int ws_readlink(struct ws *ws, uint64_t node, char *buf, size_t cap, size_t *len
 
 /* Up to n bytes; the count. Moves atime by relatime's rule. */
 ssize_t ws_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off);
-/* All n bytes or -errno. */
+/* All n bytes or -errno; a write that would be over the quota is refused whole (-EDQUOT). Killed or
+ * failing in the middle, a range that is overwritten in place may hold old or new bytes. */
 int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off, bool kill_suid,
 	     const struct caller *c);
+/* Modes 0 and KEEP_SIZE give holes space of the host's that reads as zeros and is charged at once;
+ * a later write into it needs no more. What is there is left as it is, also where it is shared.
+ * PUNCH_HOLE and ZERO_RANGE (with or without KEEP_SIZE) leave holes, parts of blocks are
+ * zeroed; ZERO_RANGE reserves nothing. -EOPNOTSUPP: other modes. */
 int ws_fallocate(struct ws *ws, uint64_t node, int mode, uint64_t off, uint64_t len,
 		 const struct caller *c);
 int ws_seek(struct ws *ws, uint64_t node, uint64_t off, int whence, uint64_t *out);
-/* Shares whole blocks, copies the ragged ends; the count copied. */
+/* Shares whole blocks, copies the ragged ends; the count copied, which an error in the middle
+ * makes less than asked for. -EINVAL: the ranges overlap in one file. */
 ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t to, uint64_t to_off,
 		      uint64_t n, const struct caller *c);
 int ws_fsync(struct ws *ws, uint64_t node); /* this and all that was acknowledged before */
 
 /* Entries with cookie > `after` (0: from the start), without "." and "..". `fn` gets each
  * entry; with `plus` its attributes too (then a true return counts a reference), else NULL.
- * It returns false when there is no room; that entry isn't counted. */
+ * It returns false when there is no room; that entry isn't counted. An entry whose inode is lost
+ * comes without attributes, with `plus` too. `fn` may call nothing else of this header. */
 int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, bool plus,
 	       bool (*fn)(void *ctx, const struct dirent_ref *d, const struct attr *a), void *ctx);
 
