@@ -51,12 +51,12 @@ static const struct field no_fields[] = { { 0 } };
 static const char *const list_query[] = { "label", "usage", NULL };
 static const char *const diff_query[] = { "against", "format", NULL };
 static const char *const archive_query[] = { "format", NULL };
-static const char *const import_query[] = { "name", "message", "format", "max_bytes",
-					    "max_inodes", NULL };
+static const char *const import_query[] = { "name",      "message",    "format",
+					    "max_bytes", "max_inodes", NULL };
 static const char *const snap_list_query[] = { "workspace", NULL };
 static const char *const force_query[] = { "force", NULL };
 
-#define WS "/v1/workspaces"
+#define WS   "/v1/workspaces"
 #define SNAP "/v1/snapshots"
 
 const struct route api_routes[] = {

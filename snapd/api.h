@@ -7,8 +7,8 @@
 
 enum {
 	MESSAGE_MAX = 64 * 1024,
-	FORK_MAX = 1000,      /* children of one call: their request fits one frame */
-	NAMES_MAX = 1000,     /* of one snapshot's change */
+	FORK_MAX = 1000,  /* children of one call: their request fits one frame */
+	NAMES_MAX = 1000, /* of one snapshot's change */
 };
 
 extern const struct route api_routes[];

@@ -76,11 +76,11 @@ json_t *api_snapshot(const struct snap_row *row)
 	digest_hex(manifest, &row->manifest);
 	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "id", row->id,
 			 "names", parsed(row->names, json_array()), "message",
-			 optional(row->message), "created", api_time(row->created_ns),
-			 "workspace", optional(row->workspace), "parent", optional(row->parent),
-			 "manifest", manifest, "files", (json_int_t)row->files, "bytes",
-			 (json_int_t)row->bytes, "stored_bytes", (json_int_t)row->stored_bytes,
-			 "labels", parsed(row->labels, json_object()));
+			 optional(row->message), "created", api_time(row->created_ns), "workspace",
+			 optional(row->workspace), "parent", optional(row->parent), "manifest",
+			 manifest, "files", (json_int_t)row->files, "bytes", (json_int_t)row->bytes,
+			 "stored_bytes", (json_int_t)row->stored_bytes, "labels",
+			 parsed(row->labels, json_object()));
 }
 
 char *api_labels_text(const json_t *labels)

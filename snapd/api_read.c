@@ -74,9 +74,7 @@ static int find_other(struct diff_task *d, struct request *rq, struct err *err)
 	const char *key = request_query(rq, "against");
 	if (key)
 		return source_find(&d->from.src, sd, key, "diff", err);
-	const char *id = to->is_snap ? to->snap.parent
-			 : to->ws.head[0] ? to->ws.head
-					  : to->ws.base;
+	const char *id = to->is_snap ? to->snap.parent : to->ws.head[0] ? to->ws.head : to->ws.base;
 	if (!*id)
 		return 0; /* the empty tree */
 	int r = source_find_snap(&d->from.src, sd, id, LEASE_SHARED, "diff", err);
@@ -140,7 +138,9 @@ static int archive_stream(void *task, struct stream *out, struct err *err)
 {
 	struct archive_task *a = task;
 	struct archive_export_options opt = {
-		.format = a->format, .write = write_stream, .write_ctx = out,
+		.format = a->format,
+		.write = write_stream,
+		.write_ctx = out,
 	};
 	return archive_export(&a->tree.view, &opt, NULL, err);
 }

@@ -24,7 +24,6 @@ static int no_memory(struct err *err)
 struct maker {
 	struct snapd *sd;
 	struct snap_row row;
-	bool session_open;
 	struct store_session *ss;
 };
 
@@ -138,7 +137,8 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 		return r;
 	*result = api_snapshot(&head);
 	return *result && json_object_set_new(*result, "unchanged", json_true()) == 0
-		       ? 0 : no_memory(err);
+		       ? 0
+		       : no_memory(err);
 }
 
 /* 1: the workspace is as its head was saved or restored. */
@@ -313,10 +313,17 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 	char images[PATH_SIZE], scratch[PATH_SIZE];
 	struct archive_source src = { import_read, im };
 	struct archive_import_options opt = {
-		.session = im->maker.ss, .images = images, .scratch = scratch,
-		.reserve = import_reserve, .reserve_ctx = im, .max_bytes = im->max_bytes,
-		.max_inodes = im->max_inodes, .uid = geteuid(), .gid = getegid(),
-		.progress = import_progress, .progress_ctx = im,
+		.session = im->maker.ss,
+		.images = images,
+		.scratch = scratch,
+		.reserve = import_reserve,
+		.reserve_ctx = im,
+		.max_bytes = im->max_bytes,
+		.max_inodes = im->max_inodes,
+		.uid = geteuid(),
+		.gid = getegid(),
+		.progress = import_progress,
+		.progress_ctx = im,
 	};
 	(void)snprintf(images, sizeof(images), "%s/images", sd->root);
 	(void)snprintf(scratch, sizeof(scratch), "%s/tmp", sd->root);
@@ -391,7 +398,8 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	const char *name = request_query(rq, "name"), *message = request_query(rq, "message");
 	const char *format = request_query(rq, "format");
 	if (format && strcmp(format, "auto") != 0)
-		return request_bad_field(rq, "format", err, "only auto: the archive's own marks say");
+		return request_bad_field(rq, "format", err,
+					 "only auto: the archive's own marks say");
 	if (message && strlen(message) > MESSAGE_MAX)
 		return request_bad_field(rq, "message", err, "it is too long");
 	const char *damage = catalog_damage(sd->catalog);

@@ -58,8 +58,8 @@ static bool list_has(const json_t *list, const char *s)
 	return false;
 }
 
-static int add_name(struct request *rq, const struct snap_row *row, json_t *names,
-		    const char *name, struct err *err)
+static int add_name(struct request *rq, const struct snap_row *row, json_t *names, const char *name,
+		    struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	char owner[ID_SIZE];

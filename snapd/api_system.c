@@ -26,8 +26,7 @@ int api_health(struct request *rq, struct reply *rp, struct err *err)
 	supervisor_get(sd->supervisor, &st);
 	rp->json = json_pack("{s:b, s:s, s:i, s:s, s:o, s:o}", "ok", !damage && st.up, "version",
 			     BOUGH_VERSION, "pid", (int)getpid(), "root", sd->root, "fs",
-			     fs_status(sd), "catalog",
-			     damage ? json_string(damage) : json_null());
+			     fs_status(sd), "catalog", damage ? json_string(damage) : json_null());
 	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
@@ -39,10 +38,9 @@ static json_t *store_json(struct snapd *sd)
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "objects",
 			 number(st.objects), "packs", number(st.packs), "bytes_raw",
 			 number(st.bytes_raw), "bytes_stored", number(st.bytes_stored),
-			 "cache_bytes", number(st.cache_bytes), "cache_hits",
-			 number(st.cache_hits), "cache_misses", number(st.cache_misses), "puts",
-			 number(st.puts), "put_hits", number(st.put_hits), "bytes_put",
-			 number(st.bytes_put));
+			 "cache_bytes", number(st.cache_bytes), "cache_hits", number(st.cache_hits),
+			 "cache_misses", number(st.cache_misses), "puts", number(st.puts),
+			 "put_hits", number(st.put_hits), "bytes_put", number(st.bytes_put));
 }
 
 static json_t *catalog_json(struct snapd *sd)
@@ -65,8 +63,8 @@ int api_stats(struct request *rq, struct reply *rp, struct err *err)
 		(void)json_object_del(fs, "ok");
 	else
 		fs = json_pack("{s:s}", "error", why.text);
-	rp->json = json_pack("{s:o, s:o, s:o, s:o, s:{s:o, s:i}}", "store", store_json(sd), "fs", fs,
-			     "fs_process", fs_status(sd), "catalog", catalog_json(sd), "daemon",
+	rp->json = json_pack("{s:o, s:o, s:o, s:o, s:{s:o, s:i}}", "store", store_json(sd), "fs",
+			     fs, "fs_process", fs_status(sd), "catalog", catalog_json(sd), "daemon",
 			     "layers_memory_bytes", number(layercache_memory(sd->layers)), "pid",
 			     (int)getpid());
 	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");

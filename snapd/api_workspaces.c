@@ -158,8 +158,10 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	if (*like->labels && !(row->labels = strdup(like->labels)))
 		return no_memory(err);
 	snapd_mount_path(m->sd, row->id, m->paths[i]);
-	m->fs[i] = (struct fs_new){ .id = row->id, .path = mount ? m->paths[i] : NULL,
-				    .bytes = row->quota_bytes, .inodes = row->quota_inodes };
+	m->fs[i] = (struct fs_new){ .id = row->id,
+				    .path = mount ? m->paths[i] : NULL,
+				    .bytes = row->quota_bytes,
+				    .inodes = row->quota_inodes };
 	return lease_take(&m->leases[i], m->sd->leases, row->id, LEASE_EXCLUSIVE, "create", 0, err);
 }
 
@@ -192,7 +194,8 @@ static int making_commit(struct making *m, struct err *err)
 	for (size_t i = 0; i < m->n && r >= 0; i++)
 		r = records_ws_write(sd->records, &m->rows[i], err);
 	for (size_t i = 0; i < m->n && r < 0; i++)
-		(void)catalog_ws_delete(sd->catalog, m->rows[i].id, NULL); /* the first failure is told */
+		(void)catalog_ws_delete(sd->catalog, m->rows[i].id,
+					NULL); /* the first failure is told */
 	return snapd_inner(r);
 }
 
@@ -221,8 +224,9 @@ static int shorten(struct making *m, struct source *parent, struct err *err)
 {
 	lease_give(&parent->lease);
 	int r = flattener_now(m->sd->flattener, parent->ws.id, err);
-	int l = r < 0 ? 0 : lease_take(&parent->lease, m->sd->leases, parent->ws.id, LEASE_SHARED,
-				       "fork", LEASE_WAIT_MS, err);
+	int l = r < 0 ? 0
+		      : lease_take(&parent->lease, m->sd->leases, parent->ws.id, LEASE_SHARED,
+				   "fork", LEASE_WAIT_MS, err);
 	return r < 0 ? r : l;
 }
 
@@ -350,7 +354,8 @@ static int fork_name(struct request *rq, size_t i, char out[NAME_SIZE + 16], str
 	if (names)
 		(void)snprintf(out, NAME_SIZE + 16, "%.*s", NAME_SIZE + 14, name);
 	else
-		(void)snprintf(out, NAME_SIZE + 16, "%.*s-%u", NAME_SIZE - 1, name, (unsigned)i + 1);
+		(void)snprintf(out, NAME_SIZE + 16, "%.*s-%u", NAME_SIZE - 1, name,
+			       (unsigned)i + 1);
 	return free_name(rq, names ? "names" : "name", out, err);
 }
 
@@ -416,7 +421,8 @@ int api_ws_patch(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0 && limits)
 		r = snapd_inner(fs_limits(sd->fs, src.ws.id, bytes, inodes, err));
 	if (r >= 0) {
-		struct ws_patch p = { .name = name, .labels = labels,
+		struct ws_patch p = { .name = name,
+				      .labels = labels,
 				      .quota_bytes = limits ? &bytes : NULL,
 				      .quota_inodes = limits ? &inodes : NULL };
 		r = catalog_ws_patch(sd->catalog, src.ws.id, &p, err);

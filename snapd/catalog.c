@@ -135,7 +135,8 @@ int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct e
 	if (r < 0)
 		return r;
 	r = db_prepare(c, &st,
-		       "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC", err);
+		       "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC",
+		       err);
 	if (r >= 0)
 		r = read_ws_rows(c, st, rows, n, err);
 	db_unlock(c);
@@ -145,11 +146,12 @@ int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct e
 static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
-			   " mount, broken, labels, head_stack, parent, created)"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-			   err);
+	int r = db_prepare(
+		c, &st,
+		"INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
+		" mount, broken, labels, head_stack, parent, created)"
+		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+		err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
@@ -295,7 +297,7 @@ int catalog_ws_has_name(struct catalog *c, const char *name, struct err *err)
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
 		int rc = sqlite3_step(st);
-		r = rc == SQLITE_ROW ? 1
+		r = rc == SQLITE_ROW    ? 1
 		    : rc == SQLITE_DONE ? 0
 					: db_error(c, rc, err, "look up a name");
 		sqlite3_reset(st);

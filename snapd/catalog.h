@@ -28,14 +28,14 @@ enum { BROKEN_SIZE = 256 };
 
 struct ws_row {
 	char id[ID_SIZE], name[NAME_SIZE];
-	char base[ID_SIZE], head[ID_SIZE]; /* snapshots; "" for none */
-	char parent[ID_SIZE];              /* workspace; "" for none */
-	int64_t created_ns;                /* since 1970 */
+	char base[ID_SIZE], head[ID_SIZE];  /* snapshots; "" for none */
+	char parent[ID_SIZE];               /* workspace; "" for none */
+	int64_t created_ns;                 /* since 1970 */
 	uint64_t quota_bytes, quota_inodes; /* 0: none */
-	bool mount;                        /* it should be mounted whenever bough-fs runs */
-	char broken[BROKEN_SIZE];          /* why it can't be used; "": it can */
-	char *labels;                      /* a JSON object; NULL: none */
-	struct buf head_stack;             /* encoded sealed stack that `head` was saved from; may be empty */
+	bool mount;                         /* it should be mounted whenever bough-fs runs */
+	char broken[BROKEN_SIZE];           /* why it can't be used; "": it can */
+	char *labels;                       /* a JSON object; NULL: none */
+	struct buf head_stack; /* encoded sealed stack that `head` was saved from; may be empty */
 };
 void ws_row_done(struct ws_row *r);
 void ws_rows_free(struct ws_row *rows, size_t n);
@@ -53,7 +53,7 @@ struct snap_row {
 void snap_row_done(struct snap_row *r);
 void snap_rows_free(struct snap_row *rows, size_t n);
 
-#define auto_ws_row __attribute__((cleanup(ws_row_done))) struct ws_row
+#define auto_ws_row   __attribute__((cleanup(ws_row_done))) struct ws_row
 #define auto_snap_row __attribute__((cleanup(snap_row_done))) struct snap_row
 
 struct catalog;
@@ -70,6 +70,8 @@ int catalog_check(struct catalog *c, void (*report)(void *ctx, const char *what)
 		  struct err *err);
 /* Everything changed so far survives power loss. */
 int catalog_sync(struct catalog *c, struct err *err);
+/* The same, where something was changed since the last sync began. Called now and then. */
+int catalog_flush(struct catalog *c, struct err *err);
 
 struct catalog_counts {
 	uint64_t workspaces, mounted, broken, snapshots, names, bytes;
@@ -89,8 +91,7 @@ struct ws_patch {
 	const char *name, *labels; /* labels: "" takes them away */
 	const uint64_t *quota_bytes, *quota_inodes;
 };
-int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p,
-		     struct err *err);
+int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err);
 /* `head` NULL: it stays, only the stack that it corresponds to is another (flattened). */
 int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, const void *stack,
 			size_t len, struct err *err);
@@ -105,8 +106,8 @@ int catalog_ws_has_name(struct catalog *c, const char *name, struct err *err);
 /* By id, name, or a unique beginning of the id. -ENOENT; -ENOTUNIQ (several begin so). */
 int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err);
 /* Newest first; of one workspace (id) unless NULL. */
-int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows,
-		      size_t *n, struct err *err);
+int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows, size_t *n,
+		      struct err *err);
 /* `id` and its line of parents. */
 int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 		     struct err *err);

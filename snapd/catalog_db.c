@@ -12,7 +12,7 @@
 #include "fs/base/cleanup.h"
 
 enum {
-	WAL_PAGES = 1000,    /* 4 MB: then it is copied back into the database */
+	WAL_PAGES = 1000,     /* 4 MB: then it is copied back into the database */
 	WAL_PAGES_MAX = 4000, /* then writers wait until all of it is */
 };
 
@@ -148,6 +148,7 @@ int db_end(struct catalog *c, int r, struct err *err)
 static int wal_grew(void *ctx, sqlite3 *db, const char *name, int pages)
 {
 	struct catalog *c = ctx; /* locked: it is called inside a commit */
+	c->dirty = true;
 	if (pages >= WAL_PAGES && !c->want_checkpoint) {
 		c->want_checkpoint = true;
 		pthread_cond_broadcast(&c->wake);
@@ -162,9 +163,9 @@ static void checkpoint(const char *path)
 		sqlite3_busy_timeout(db, 1000);
 		/* Only a connection that has read something knows that there is a log. */
 		(void)sqlite3_exec(db, "SELECT 1 FROM sqlite_schema", NULL, NULL, NULL);
-		/* The log begins anew once all of it is copied while nobody adds to it. Under steady
-		 * writing that moment may not come by itself. One that fails is tried again by the
-		 * next commit; nothing is lost meanwhile. */
+		/* The log begins anew once all of it is copied while nobody adds to it. Under
+		 * steady writing that moment may not come by itself. One that fails is tried
+		 * again by the next commit; nothing is lost meanwhile. */
 		int logged = 0;
 		(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &logged, NULL);
 		if (logged > WAL_PAGES_MAX)
@@ -290,15 +291,17 @@ static void db_close(struct catalog *c)
 static int db_open(struct catalog *c, struct err *err)
 {
 	int rc = sqlite3_open_v2(c->path, &c->db,
-				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-					 SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+					 SQLITE_OPEN_PRIVATECACHE,
 				 NULL);
 	if (rc != SQLITE_OK)
 		return db_error(c, rc, err, "open the catalog");
 	sqlite3_extended_result_codes(c->db, 1);
 	sqlite3_busy_timeout(c->db, 5000);
-	int r = exec(c, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-			"PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF", err);
+	int r = exec(c,
+		     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+		     "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF",
+		     err);
 	if (r >= 0)
 		r = check_sound(c, err);
 	if (r >= 0)
@@ -433,15 +436,32 @@ int catalog_check(struct catalog *c, void (*report)(void *ctx, const char *what)
 	return r;
 }
 
-int catalog_sync(struct catalog *c, struct err *err)
+static int sync_log(struct catalog *c, bool always, struct err *err)
 {
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	auto_fd fd = fcntl(c->wal_fd, F_DUPFD_CLOEXEC, 3);
-	r = fd < 0 ? -errno : 0;
+	bool needed = always || c->dirty;
+	auto_fd fd = needed ? fcntl(c->wal_fd, F_DUPFD_CLOEXEC, 3) : -1;
+	r = needed && fd < 0 ? -errno : 0;
+	c->dirty = false;
 	db_unlock(c); /* others commit while the disk works */
-	if (r >= 0 && fdatasync(fd) < 0)
+	if (fd >= 0 && fdatasync(fd) < 0)
 		r = -errno;
-	return r < 0 ? err_sys(err, r, "sync the catalog") : 0;
+	if (r >= 0)
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	c->dirty = true;
+	pthread_mutex_unlock(&c->lock);
+	return err_sys(err, r, "sync the catalog");
+}
+
+int catalog_sync(struct catalog *c, struct err *err)
+{
+	return sync_log(c, true, err);
+}
+
+int catalog_flush(struct catalog *c, struct err *err)
+{
+	return sync_log(c, false, err);
 }

@@ -13,13 +13,14 @@ struct catalog {
 	pthread_mutex_t lock; /* all below */
 	sqlite3 *db;          /* NULL while damaged */
 	int wal_fd;
-	char damage[256];     /* "": sound */
+	bool dirty;       /* a commit since the last sync began */
+	char damage[256]; /* "": sound */
 	struct {
 		const char *sql; /* literals: compared by address */
 		sqlite3_stmt *stmt;
 	} cached[CATALOG_STATEMENTS];
 	size_t ncached;
-	pthread_cond_t wake;  /* of the checkpoint thread, and of who waits for it */
+	pthread_cond_t wake; /* of the checkpoint thread, and of who waits for it */
 	pthread_t thread;
 	bool stop, want_checkpoint, checkpointing;
 };

@@ -9,11 +9,13 @@
 
 #include "snapd/catalog_db.h"
 
-enum { LOG_MAX = 100000 }; /* a line of snapshots longer than this is cut: it is a cycle, or absurd */
+enum {
+	LOG_MAX = 100000
+}; /* a line of snapshots longer than this is cut: it is a cycle, or absurd */
 
-#define SNAP_COLUMNS \
+#define SNAP_COLUMNS                                                                            \
 	"s.id, s.workspace, s.parent, s.created, s.manifest, s.files, s.bytes, s.stored_bytes," \
-	" s.message, s.labels, (SELECT json_group_array(n.name) FROM (SELECT name FROM" \
+	" s.message, s.labels, (SELECT json_group_array(n.name) FROM (SELECT name FROM"         \
 	" snapshot_names WHERE snapshot = s.id ORDER BY pos) n)"
 
 void snap_row_done(struct snap_row *r)
@@ -106,8 +108,8 @@ static int read_snaps(struct catalog *c, sqlite3_stmt *st, struct snap_row **row
 }
 
 /* SELECT with one text parameter (or none: key NULL). */
-static int select_snaps(struct catalog *c, const char *sql, const char *key,
-			struct snap_row **rows, size_t *n, struct err *err)
+static int select_snaps(struct catalog *c, const char *sql, const char *key, struct snap_row **rows,
+			size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_lock(c, err);
@@ -187,13 +189,14 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st,
-		       "WITH RECURSIVE line(id, depth) AS (VALUES (?1, 0) UNION ALL"
-		       " SELECT p.parent, line.depth + 1 FROM line JOIN snapshots p ON p.id = line.id"
-		       " WHERE p.parent IS NOT NULL LIMIT ?2)"
-		       "SELECT " SNAP_COLUMNS
-		       " FROM line JOIN snapshots s ON s.id = line.id ORDER BY line.depth",
-		       err);
+	r = db_prepare(
+		c, &st,
+		"WITH RECURSIVE line(id, depth) AS (VALUES (?1, 0) UNION ALL"
+		" SELECT p.parent, line.depth + 1 FROM line JOIN snapshots p ON p.id = line.id"
+		" WHERE p.parent IS NOT NULL LIMIT ?2)"
+		"SELECT " SNAP_COLUMNS
+		" FROM line JOIN snapshots s ON s.id = line.id ORDER BY line.depth",
+		err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
 		sqlite3_bind_int(st, 2, LOG_MAX);
@@ -409,8 +412,7 @@ static int delete_snap(struct catalog *c, const char *id, struct err *err)
 			    " (SELECT parent FROM snapshots WHERE id = ?1) WHERE head = ?1",
 			    id, err);
 	if (r >= 0)
-		r = with_id(c,
-			    "UPDATE workspaces SET base = NULL WHERE base = ?1", id, err);
+		r = with_id(c, "UPDATE workspaces SET base = NULL WHERE base = ?1", id, err);
 	if (r >= 0)
 		r = with_id(c, "DELETE FROM snapshot_names WHERE snapshot = ?1", id, err);
 	if (r >= 0)

@@ -84,8 +84,7 @@ static int read_content(const struct view *v, const struct attr *a, struct conte
 }
 
 static int compare(const struct view *a, const struct view *b, const struct attr *old,
-		   const struct attr *new, const char *path, struct compared *out,
-		   struct err *err)
+		   const struct attr *new, const char *path, struct compared *out, struct err *err)
 {
 	git_diff_options opt;
 	git_diff_options_init(&opt, GIT_DIFF_OPTIONS_VERSION);
@@ -234,7 +233,7 @@ static int patch_entry(void *ctx, const struct diff_entry *e)
 	const struct attr *new = new_dir ? &no_attr : &e->new_attr;
 	if (!old->ino && !new->ino)
 		return 0; /* folders only */
-	if (old->ino && new->ino && (old->mode & S_IFMT) != (new->mode & S_IFMT)) {
+	if (old->ino && new->ino && (old->mode & S_IFMT) != (new->mode &S_IFMT)) {
 		int r = patch_file(p, old, &no_attr, old_path, old_path, false);
 		return r < 0 ? r : patch_file(p, &no_attr, new, e->path, e->path, false);
 	}

@@ -128,14 +128,22 @@ static int set_path(json_t *j, const char *key, const char *hex_key, const char 
 static const char *type_name(uint32_t mode)
 {
 	switch (mode & S_IFMT) {
-	case S_IFREG: return "file";
-	case S_IFDIR: return "dir";
-	case S_IFLNK: return "symlink";
-	case S_IFIFO: return "fifo";
-	case S_IFSOCK: return "socket";
-	case S_IFCHR: return "char";
-	case S_IFBLK: return "block";
-	default: return "unknown";
+	case S_IFREG:
+		return "file";
+	case S_IFDIR:
+		return "dir";
+	case S_IFLNK:
+		return "symlink";
+	case S_IFIFO:
+		return "fifo";
+	case S_IFSOCK:
+		return "socket";
+	case S_IFCHR:
+		return "char";
+	case S_IFBLK:
+		return "block";
+	default:
+		return "unknown";
 	}
 }
 
@@ -158,19 +166,25 @@ static json_t *attr_json(const struct attr *a)
 static const char *kind_name(enum diff_kind kind)
 {
 	switch (kind) {
-	case DIFF_ADDED: return "added";
-	case DIFF_DELETED: return "deleted";
-	case DIFF_MODIFIED: return "modified";
-	case DIFF_RENAMED: return "renamed";
-	case DIFF_TYPE: return "type";
+	case DIFF_ADDED:
+		return "added";
+	case DIFF_DELETED:
+		return "deleted";
+	case DIFF_MODIFIED:
+		return "modified";
+	case DIFF_RENAMED:
+		return "renamed";
+	case DIFF_TYPE:
+		return "type";
 	}
 	return "unknown";
 }
 
 static json_t *what_json(unsigned what)
 {
-	static const char *const names[] = { "content", "mode", "owner", "mtime", "xattr",
-					     "target" };
+	static const char *const names[] = {
+		"content", "mode", "owner", "mtime", "xattr", "target"
+	};
 	json_t *list = json_array();
 	for (int i = 0; i < 6; i++)
 		if (what & 1u << i)
@@ -232,9 +246,8 @@ int difftext_write(enum diff_format format, const struct view *a, const struct v
 	case DIFF_FORMAT_PATCH:
 		return diffpatch_patch(a, b, sink, err);
 	default:
-		r = diff_views(a, b,
-			       format == DIFF_FORMAT_JSON ? write_json : write_name_status, &w,
-			       err);
+		r = diff_views(a, b, format == DIFF_FORMAT_JSON ? write_json : write_name_status,
+			       &w, err);
 	}
 	buf_done(&w.line);
 	return r;

@@ -25,12 +25,12 @@
 #include "snapd/stackop.h"
 
 enum {
-	QUEUE_MAX = 4096,    /* beyond: forgotten, the next fork or save asks again */
-	RECENT_MAX = 64,     /* how far back a second request for the same is looked for */
-	SETTLE_MS = 300,     /* after an operation, before its workspace is looked at */
+	QUEUE_MAX = 4096, /* beyond: forgotten, the next fork or save asks again */
+	RECENT_MAX = 64,  /* how far back a second request for the same is looked for */
+	SETTLE_MS = 300,  /* after an operation, before its workspace is looked at */
 	SWAP_WAIT_MS = 30000,
 	MEMO = 32,
-	MEMO_ABOVE = 3,      /* layers that may stay above a remembered image */
+	MEMO_ABOVE = 3, /* layers that may stay above a remembered image */
 	NICE = 10,
 };
 
@@ -110,7 +110,8 @@ static int go_on(void *ctx, uint64_t files, uint64_t total, uint64_t bytes)
 }
 
 struct flat {
-	struct stack old, saved, with; /* the sealed stack; the same as deltas; the same as one image */
+	struct stack old, saved,
+		with; /* the sealed stack; the same as deltas; the same as one image */
 };
 
 static void flat_done(struct flat *fl)
@@ -285,7 +286,8 @@ static void consider(struct flattener *f, const char *id)
 	pthread_mutex_lock(&f->one);
 	int r = flatten(f, id, !is_long, &err);
 	pthread_mutex_unlock(&f->one);
-	/* Removed or restored meanwhile is nothing to tell; else the next save or fork tries again. */
+	/* Removed or restored meanwhile is nothing to tell; else the next save or fork tries
+	 * again. */
 	if (r == -ENOENT || r == -ESTALE || r == -ECANCELED)
 		log_debug("flatten %s: %s", id, err.text);
 	else if (r < 0)

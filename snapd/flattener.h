@@ -11,7 +11,8 @@
 struct snapd;
 struct flattener;
 int flattener_start(struct flattener **out, struct snapd *sd, struct err *err);
-void flattener_stop(struct flattener *f); /* ends the one under way at its next step; NULL allowed */
+void flattener_stop(
+	struct flattener *f); /* ends the one under way at its next step; NULL allowed */
 /* Looks at the workspace soon, and flattens it if that is worth while. Never blocks. */
 void flattener_consider(struct flattener *f, const char *ws_id);
 /* Makes snapshots' records durable soon (records_sync), in the same thread. Never blocks. */

@@ -63,7 +63,8 @@ void fsck_affects(struct fsck *f, int fault, bool is_snap, const char *name)
 		if (strcmp(json_string_value(one), name) == 0)
 			return;
 	if (json_array_size(*list) < AFFECTED_MAX)
-		(void)json_array_append_new(*list, json_string(name)); /* the fault itself is told */
+		(void)json_array_append_new(*list,
+					    json_string(name)); /* the fault itself is told */
 }
 
 static void faults_free(struct fsck *f)

@@ -5,8 +5,8 @@
 #include "snapd/api.h"
 
 enum {
-	FAULTS_MAX = 10000,  /* listed; more are counted only */
-	AFFECTED_MAX = 100,  /* workspaces and snapshots named for one fault */
+	FAULTS_MAX = 10000, /* listed; more are counted only */
+	AFFECTED_MAX = 100, /* workspaces and snapshots named for one fault */
 };
 
 struct fault {

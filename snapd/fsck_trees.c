@@ -125,8 +125,9 @@ static int check_layer(struct walk *w, const struct stack_layer *desc)
 	int r = desc->local ? layer_open(&l, &f->opt.layer, &desc->id, false, &damaged, &err)
 			    : layer_from_delta(&l, &f->opt.layer, desc, &err);
 	if (r < 0)
-		return w->now->nfaults ? 0 : add_fault(w, fsck_fault(f, w->where, err.text, NULL,
-								     false));
+		return w->now->nfaults
+			       ? 0
+			       : add_fault(w, fsck_fault(f, w->where, err.text, NULL, false));
 	if (damaged) {
 		char what[80];
 		(void)snprintf(what, sizeof(what), "%llu damaged records in its journal",

@@ -17,8 +17,8 @@ struct fsclient {
 	pthread_mutex_t lock;
 	pthread_cond_t moved; /* the gate */
 	bool open;
-	char why[256];     /* closed for a reason: don't wait */
-	uint64_t epoch;    /* one more whenever the gate closes: older connections are dead */
+	char why[256];  /* closed for a reason: don't wait */
+	uint64_t epoch; /* one more whenever the gate closes: older connections are dead */
 	int idle[FSCLIENT_IDLE];
 	unsigned nidle;
 };
@@ -91,8 +91,8 @@ static int pass_gate(struct fsclient *fc, struct err *err)
 	if (fc->open)
 		r = 0;
 	else
-		r = err_set(err, -ECONNREFUSED, "%s", fc->why[0] ? fc->why :
-			    "bough-fs isn't running yet; try again");
+		r = err_set(err, -ECONNREFUSED, "%s",
+			    fc->why[0] ? fc->why : "bough-fs isn't running yet; try again");
 	pthread_mutex_unlock(&fc->lock);
 	return r;
 }
@@ -294,9 +294,9 @@ int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, 
 		json_decref(list);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	int r = fsclient_call(fc,
-			      json_pack("{s:s, s:s, s:o}", "op", "fork", "id", id, "children", list),
-			      false, &answer, err);
+	int r = fsclient_call(
+		fc, json_pack("{s:s, s:s, s:o}", "op", "fork", "id", id, "children", list), false,
+		&answer, err);
 	if (r < 0)
 		return r;
 	*pause_ns = (uint64_t)json_integer_value(json_object_get(answer, "pause_ns"));
@@ -306,7 +306,8 @@ int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, 
 
 int fs_mount(struct fsclient *fc, const char *id, const char *path, struct err *err)
 {
-	return fsclient_call(fc, json_pack("{s:s, s:s, s:s}", "op", "mount", "id", id, "path", path),
+	return fsclient_call(fc,
+			     json_pack("{s:s, s:s, s:s}", "op", "mount", "id", id, "path", path),
 			     true, NULL, err);
 }
 
@@ -351,10 +352,9 @@ int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to, struct err *err)
 {
-	return fsclient_call(fc,
-			     json_pack("{s:s, s:s, s:o}", "op", "restore", "id", id, "stack",
-				       stack_hex(to)),
-			     false, NULL, err);
+	return fsclient_call(
+		fc, json_pack("{s:s, s:s, s:o}", "op", "restore", "id", id, "stack", stack_hex(to)),
+		false, NULL, err);
 }
 
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)
@@ -386,7 +386,8 @@ int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct e
 
 int fs_delete(struct fsclient *fc, const char *id, struct err *err)
 {
-	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL, err);
+	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL,
+			      err);
 	return r == -ENOENT ? 0 : r;
 }
 

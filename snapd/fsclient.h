@@ -2,8 +2,9 @@
  * bough-fs, and one function for each operation.
  *
  * Calls wait while bough-fs is being started (the supervisor opens and closes the gate), and
- * fail with -ECONNREFUSED and the reason when it can't be. When bough-fs dies under a call, one that may be
- * repeated is repeated once it is back; create, fork, restore and replace give -ECONNRESET.
+ * fail with -ECONNREFUSED and the reason when it can't be. When bough-fs dies under a call, one
+ * that may be repeated is repeated once it is back; create, fork, restore and replace give
+ * -ECONNRESET.
  *
  * Threads: any; each call under way has a connection of its own. */
 #ifndef BOUGH_SNAPD_FSCLIENT_H
@@ -41,7 +42,7 @@ int fsclient_call(struct fsclient *fc, json_t *request, bool again, json_t **ans
 int fs_ping(struct fsclient *fc, struct err *err);
 
 struct fs_new {
-	const char *id, *path; /* path NULL: not mounted */
+	const char *id, *path;  /* path NULL: not mounted */
 	uint64_t bytes, inodes; /* quota; 0: none */
 };
 struct fs_usage {

@@ -44,8 +44,7 @@ static uint64_t now_ms(void)
 int layercache_new(struct layercache **out, const char *root, struct store *store, struct err *err)
 {
 	struct layercache *lc = calloc(1, sizeof(*lc));
-	if (!lc || !(lc->root = strdup(root)) ||
-	    asprintf(&lc->images_dir, "%s/images", root) < 0) {
+	if (!lc || !(lc->root = strdup(root)) || asprintf(&lc->images_dir, "%s/images", root) < 0) {
 		if (lc)
 			free(lc->root);
 		free(lc);
@@ -209,7 +208,9 @@ static int find_image(void *ctx, const struct digest *name, struct image **out)
 void layercache_options(struct layercache *lc, struct view_options *out)
 {
 	*out = (struct view_options){
-		.layer = { .root = lc->root, .store = lc->store, .resolve = resolve_layer,
+		.layer = { .root = lc->root,
+			   .store = lc->store,
+			   .resolve = resolve_layer,
 			   .resolve_ctx = lc },
 		.images = lc->images_dir,
 		.find = find_layer,

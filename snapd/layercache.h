@@ -16,8 +16,7 @@ enum { LAYERCACHE_BYTES = 96 << 20 };
 
 struct layercache;
 /* `store` is borrowed. */
-int layercache_new(struct layercache **out, const char *root, struct store *store,
-		   struct err *err);
+int layercache_new(struct layercache **out, const char *root, struct store *store, struct err *err);
 void layercache_free(struct layercache *lc); /* NULL allowed; no view is open */
 /* For view_open and its kin; valid as long as the cache. */
 void layercache_options(struct layercache *lc, struct view_options *out);

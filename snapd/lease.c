@@ -16,7 +16,7 @@ struct entry {
 
 struct leases {
 	pthread_mutex_t lock;
-	pthread_cond_t given; /* some lease was given back */
+	pthread_cond_t given;  /* some lease was given back */
 	struct entry *entries; /* what is held now: as many as operations under way */
 };
 

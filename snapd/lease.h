@@ -16,7 +16,7 @@
 #include "snapd/names.h"
 
 struct leases;
-struct leases *leases_new(void); /* NULL: out of memory */
+struct leases *leases_new(void);    /* NULL: out of memory */
 void leases_free(struct leases *l); /* none is held; NULL allowed */
 
 enum lease_kind { LEASE_NONE, LEASE_SHARED, LEASE_SAVE, LEASE_EXCLUSIVE };

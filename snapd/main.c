@@ -25,7 +25,7 @@
 #include "snapd/state.h"
 
 enum {
-	HOUSEKEEPING_MS = 10000,
+	HOUSEKEEPING_MS = 5000, /* also: how much of the catalog a power failure may cost */
 	IDLE_MS = 30000,        /* cached content and layers that nobody asked for so long go */
 	QUIESCE_MS = 10000,     /* what is under way may end; then it is cut off, which is safe */
 	EXIT_USAGE = 2,
@@ -49,7 +49,8 @@ static const char help_text[] =
 	"error, warn, info (default), debug.\n"
 	"SIGTERM and SIGINT end boughd; workspaces stay mounted. `bough down` ends all of it.\n"
 	"\n"
-	"Exit status: 0 ended when asked to, 1 failed (also: another boughd has the state), 2 usage.\n";
+	"Exit status: 0 ended when asked to, 1 failed (also: another boughd has the state),\n"
+	"2 usage.\n";
 
 struct options {
 	const char *root, *transport;
@@ -229,14 +230,20 @@ static int start_supervisor(struct snapd *sd, const struct options *o, struct er
 	int r = find_server(binary, err);
 	if (r < 0)
 		return r;
-	struct supervisor_options opt = { .root = sd->root, .binary = binary,
-					  .transport = o->transport, .client = sd->fs,
-					  .ready = reconcile_fs, .ctx = sd };
+	struct supervisor_options opt = { .root = sd->root,
+					  .binary = binary,
+					  .transport = o->transport,
+					  .client = sd->fs,
+					  .ready = reconcile_fs,
+					  .ctx = sd };
 	return supervisor_start(&sd->supervisor, &opt, err);
 }
 
 static void housekeeping(struct snapd *sd)
 {
+	struct err err = { 0 };
+	if (catalog_flush(sd->catalog, &err) < 0 && err.code != -EUCLEAN)
+		log_error("%s", err.text); /* tried again next time */
 	store_trim(sd->store, IDLE_MS);
 	layercache_trim(sd->layers, IDLE_MS);
 	(void)malloc_trim(1 << 20);
@@ -291,8 +298,9 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		r = start_supervisor(sd, o, err);
 	(void)snprintf(path, sizeof(path), "%s/run/boughd.sock", sd->root);
 	if (r >= 0) {
-		struct web_options opt = { .socket_path = path, .routes = api_routes,
-					   .nroutes = api_nroutes, .ctx = sd };
+		struct web_options opt = {
+			.socket_path = path, .routes = api_routes, .nroutes = api_nroutes, .ctx = sd
+		};
 		r = web_start(&web, &opt, err);
 	}
 	if (r >= 0) {
@@ -318,11 +326,9 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	auto_free char *root = NULL;
 	auto_fd ready = -1, said = -1, lock = -1;
-	struct timespec began;
 	int status = parse_options(&o, argc, argv);
 	if (status >= 0)
 		return status;
-	clock_gettime(CLOCK_REALTIME, &began);
 	umask(077);
 	raise_limits();
 	int r = state_prepare(&root, o.root, &err);
@@ -334,9 +340,7 @@ int main(int argc, char **argv)
 	if (r >= 0 && o.daemon)
 		r = said = redirect_to_log(root, &err);
 	if (r >= 0) {
-		struct snapd sd = { .root = root, .stop_fd = -1,
-				    .started_ns = (uint64_t)began.tv_sec * 1000000000 +
-						  (uint64_t)began.tv_nsec };
+		struct snapd sd = { .root = root, .stop_fd = -1 };
 		git_libgit2_init();
 		r = run(&sd, &o, ready, &err);
 		git_libgit2_shutdown();

@@ -54,7 +54,7 @@ int name_check(const char *s, struct err *err)
 int label_key_check(const char *s, struct err *err)
 {
 	if (!*s || strlen(s) > NAME_CHARS || !plain(s, "._/-"))
-		return err_set(err, -EINVAL,
-			       "a label's key is 1 to %d of A-Z a-z 0-9 . _ / -", NAME_CHARS);
+		return err_set(err, -EINVAL, "a label's key is 1 to %d of A-Z a-z 0-9 . _ / -",
+			       NAME_CHARS);
 	return 0;
 }

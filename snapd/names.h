@@ -6,11 +6,11 @@
 #include "fs/base/err.h"
 
 enum {
-	ID_CHARS = 13,          /* "ws_" or "sn_" and 10 of base32 */
+	ID_CHARS = 13, /* "ws_" or "sn_" and 10 of base32 */
 	ID_SIZE = ID_CHARS + 1,
 	NAME_CHARS = 100,
 	NAME_SIZE = NAME_CHARS + 1,
-	ID_PREFIX_MIN = 6,      /* a snapshot may be named by so much of its id */
+	ID_PREFIX_MIN = 6, /* a snapshot may be named by so much of its id */
 };
 
 /* A fresh random id: 50 bits, so two among a million collide once in 2000 stores; the

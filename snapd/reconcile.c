@@ -113,7 +113,7 @@ static int adopt_snap(struct snapd *sd, struct snap_row *row, struct err *err)
 static int adopt_snap_records(struct snapd *sd, char (*ids)[ID_SIZE], size_t n,
 			      const struct snap_row *rows, size_t nrows, struct err *err)
 {
-	char (*have)[ID_SIZE] = calloc(nrows ? nrows : 1, ID_SIZE);
+	char(*have)[ID_SIZE] = calloc(nrows ? nrows : 1, ID_SIZE);
 	int r = have ? 0 : err_set(err, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < nrows && have; i++)
 		memcpy(have[i], rows[i].id, ID_SIZE);
@@ -162,7 +162,7 @@ static bool booted_since(struct snapd *sd)
 static int check_snaps(struct snapd *sd, struct err *err)
 {
 	bool thorough = booted_since(sd);
-	char (*ids)[ID_SIZE];
+	char(*ids)[ID_SIZE];
 	struct snap_row *rows;
 	size_t n, nrows;
 	int r = records_snap_ids(sd->records, &ids, &n, err);
@@ -173,7 +173,8 @@ static int check_snaps(struct snapd *sd, struct err *err)
 	if (r >= 0) {
 		r = adopt_snap_records(sd, ids, n, rows, nrows, err);
 		for (size_t i = 0; i < nrows && r >= 0; i++)
-			if (!id_in(ids, n, rows[i].id) || (thorough && record_differs(sd, &rows[i])))
+			if (!id_in(ids, n, rows[i].id) ||
+			    (thorough && record_differs(sd, &rows[i])))
 				r = records_snap_write(sd->records, &rows[i], true, err);
 		snap_rows_free(rows, nrows);
 	}
@@ -183,7 +184,7 @@ static int check_snaps(struct snapd *sd, struct err *err)
 
 int reconcile_rows(struct snapd *sd, struct err *err)
 {
-	char (*ids)[ID_SIZE];
+	char(*ids)[ID_SIZE];
 	size_t n;
 	if (catalog_damage(sd->catalog))
 		return 0;
@@ -313,10 +314,9 @@ static int mount_one(struct snapd *sd, const struct ws_row *row)
 	char path[PATH_SIZE];
 	struct err err = { 0 };
 	snapd_mount_path(sd, row->id, path);
-	int r = fsclient_direct(sd->fs,
-				json_pack("{s:s, s:s, s:s}", "op", "mount", "id", row->id, "path",
-					  path),
-				NULL, &err);
+	int r = fsclient_direct(
+		sd->fs, json_pack("{s:s, s:s, s:s}", "op", "mount", "id", row->id, "path", path),
+		NULL, &err);
 	if (r < 0 && r != -ECONNRESET) {
 		log_error("mount %s (%s): %s", row->name, row->id, err.text);
 		problems_set(sd->problems, row->id, err.text);
@@ -345,7 +345,7 @@ static int mount_wanted(struct snapd *sd, struct err *err)
 int reconcile_fs(void *ctx, bool fresh, struct err *err)
 {
 	struct snapd *sd = ctx;
-	char (*ids)[ID_SIZE];
+	char(*ids)[ID_SIZE];
 	size_t n;
 	int r = records_ws_ids(sd->records, &ids, &n, err);
 	if (r < 0)

@@ -190,10 +190,9 @@ int records_ws_write(struct records *r, const struct ws_row *w, struct err *err)
 	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o}", "version",
 			      1, "id", w->id, "name", w->name, "base", optional(w->base), "head",
 			      optional(w->head), "parent", optional(w->parent), "created_ns",
-			      (json_int_t)w->created_ns, "quota_bytes",
-			      (json_int_t)w->quota_bytes, "quota_inodes",
-			      (json_int_t)w->quota_inodes, "mount", w->mount, "labels",
-			      parsed(w->labels));
+			      (json_int_t)w->created_ns, "quota_bytes", (json_int_t)w->quota_bytes,
+			      "quota_inodes", (json_int_t)w->quota_inodes, "mount", w->mount,
+			      "labels", parsed(w->labels));
 	int e = publish(dir, "meta.json", j, false, err);
 	return e < 0 ? err_prefix(err, e, "record of workspace %s", w->id) : 0;
 }
@@ -281,7 +280,7 @@ static bool note_pending(struct records *r, const char *id)
 
 int records_sync(struct records *r, struct err *err)
 {
-	char (*ids)[ID_SIZE] = NULL;
+	char(*ids)[ID_SIZE] = NULL;
 	int e = 0;
 	pthread_mutex_lock(&r->lock);
 	size_t n = r->npending;
@@ -364,7 +363,7 @@ int records_snap_remove(struct records *r, const char *id, struct err *err)
 static int list_ids(int folder, const char *kind, const char *suffix, char (**ids)[ID_SIZE],
 		    size_t *n, struct err *err)
 {
-	char (*all)[ID_SIZE] = NULL;
+	char(*all)[ID_SIZE] = NULL;
 	size_t count = 0, cap = 0;
 	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_dir *d = fd < 0 ? NULL : fdopendir(fd);
@@ -386,7 +385,7 @@ static int list_ids(int folder, const char *kind, const char *suffix, char (**id
 			continue;
 		if (count == cap) {
 			size_t want = cap ? cap * 2 : 64;
-			char (*p)[ID_SIZE] = reallocarray(all, want, ID_SIZE);
+			char(*p)[ID_SIZE] = reallocarray(all, want, ID_SIZE);
 			if (!p) {
 				free(all);
 				return err_set(err, -ENOMEM, "out of memory");

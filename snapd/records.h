@@ -24,7 +24,8 @@ void records_close(struct records *r); /* NULL allowed */
 int records_ws_write(struct records *r, const struct ws_row *row, struct err *err);
 /* -ENOENT: none; -EBADMSG: not one. head_stack is left empty, as it isn't kept there. */
 int records_ws_read(struct records *r, const char *id, struct ws_row *out, struct err *err);
-int records_ws_remove(struct records *r, const char *id, struct err *err); /* durable; 0 if absent */
+int records_ws_remove(struct records *r, const char *id,
+		      struct err *err); /* durable; 0 if absent */
 
 /* `now`: durable on return; else by the next records_sync. */
 int records_snap_write(struct records *r, const struct snap_row *row, bool now, struct err *err);

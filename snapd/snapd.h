@@ -30,11 +30,10 @@ struct snapd {
 	struct layercache *layers;
 	struct flattener *flattener;
 	struct images *images;
-	struct problems *problems;   /* why workspaces aren't mounted */
-	pthread_mutex_t rows;        /* reading, changing and recording a row (meta.json, sidecar) */
-	pthread_mutex_t gc;          /* one gc or fsck --repair at a time */
-	int stop_fd;                 /* eventfd: writing to it ends the program */
-	uint64_t started_ns;
+	struct problems *problems; /* why workspaces aren't mounted */
+	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
+	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
+	int stop_fd;               /* eventfd: writing to it ends the program */
 };
 
 enum { PATH_SIZE = 4096 };
@@ -64,8 +63,8 @@ int source_find(struct source *out, struct snapd *sd, const char *key, const cha
 		struct err *err);
 int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
 		   const char *what, struct err *err);
-int source_find_snap(struct source *out, struct snapd *sd, const char *key,
-		     enum lease_kind kind, const char *what, struct err *err);
+int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+		     const char *what, struct err *err);
 /* The stack: a snapshot's manifest, or a workspace's after sealing it. The caller frees. */
 int source_stack(struct snapd *sd, const struct source *src, struct stack *out, struct err *err);
 

@@ -12,7 +12,7 @@
 enum { STREAM_BYTES = 512 * 1024 }; /* of the queue */
 
 struct stream;
-struct stream *stream_new(void); /* two references, one a side; NULL: out of memory */
+struct stream *stream_new(void);     /* two references, one a side; NULL: out of memory */
 void stream_unref(struct stream *s); /* NULL allowed */
 
 /* Writer. Waits for room. 0; -EPIPE once the reader has left. */

@@ -77,8 +77,13 @@ static int spawn(struct supervisor *s, struct err *err)
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
-	char *argv[] = { s->binary, (char[]){ "--foreground" }, (char[]){ "--root" }, s->root,
-			 s->transport ? (char[]){ "--transport" } : NULL, s->transport, NULL };
+	char *argv[] = { s->binary,
+			 (char[]){ "--foreground" },
+			 (char[]){ "--root" },
+			 s->root,
+			 s->transport ? (char[]){ "--transport" } : NULL,
+			 s->transport,
+			 NULL };
 	auto_fd log = state_open_log(s->root, "bough-fs.log", err);
 	if (log < 0)
 		return log;
@@ -141,7 +146,8 @@ static void last_words(struct supervisor *s, char *out, size_t size)
 	auto_fd fd = open(s->log, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return;
-	off_t from = st.st_size > (off_t)sizeof(tail) - 1 ? st.st_size - (off_t)sizeof(tail) + 1 : 0;
+	off_t from = st.st_size > (off_t)sizeof(tail) - 1 ? st.st_size - (off_t)sizeof(tail) + 1
+							  : 0;
 	ssize_t n = pread(fd, tail, sizeof(tail) - 1, from);
 	while (n > 0 && tail[n - 1] == '\n')
 		n--;
@@ -369,8 +375,7 @@ static void *supervise(void *arg)
 
 /* ---- life ---- */
 
-int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
-		     struct err *err)
+int supervisor_start(struct supervisor **out, const struct supervisor_options *opt, struct err *err)
 {
 	struct supervisor *s = calloc(1, sizeof(*s));
 	if (!s)
@@ -382,8 +387,8 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 	s->root = strdup(opt->root);
 	s->binary = strdup(opt->binary);
 	s->transport = opt->transport ? strdup(opt->transport) : NULL;
-	int r = s->wake < 0 || !s->root || !s->binary || (opt->transport && !s->transport)
-			? -ENOMEM : 0;
+	int r = s->wake < 0 || !s->root || !s->binary || (opt->transport && !s->transport) ? -ENOMEM
+											   : 0;
 	if (asprintf(&s->socket, "%s/run/fs.sock", opt->root) < 0) {
 		s->socket = NULL;
 		r = -ENOMEM;
@@ -439,7 +444,7 @@ int supervisor_quit(struct supervisor *s, struct err *err)
 		return err_prefix(err, r, "end bough-fs");
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 	if (poll(&p, 1, QUIT_WAIT_MS) == 0) {
-		/* What it acknowledged survives that. Its mounts are taken away at the next start. */
+		/* What it acknowledged survives that. Its mounts go at the next start. */
 		log_error("bough-fs %d didn't end within %d s: it is killed", pid,
 			  QUIT_WAIT_MS / 1000);
 		if (pid > 0)

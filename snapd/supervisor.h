@@ -2,8 +2,8 @@
  * notices its death, starts it again, and has the workspaces mounted again before requests
  * reach it. It opens and closes the fsclient's gate.
  *
- * After SUPERVISOR_DEATHS deaths within SUPERVISOR_WINDOW_MS it rests for SUPERVISOR_REST_MS between tries,
- * and requests are told so at once.
+ * After SUPERVISOR_DEATHS deaths within SUPERVISOR_WINDOW_MS it rests for SUPERVISOR_REST_MS
+ * between tries, and requests are told so at once.
  *
  * bough-fs is in a session of its own and isn't ended with boughd. */
 #ifndef BOUGH_SNAPD_SUPERVISOR_H
@@ -18,23 +18,25 @@ enum {
 	SUPERVISOR_DEATHS = 5,
 	SUPERVISOR_WINDOW_MS = 60000,
 	SUPERVISOR_REST_MS = 30000,
-	SUPERVISOR_START_MS = 15000, /* from exec to the first hello: it may have to repair things */
+	SUPERVISOR_START_MS =
+		15000, /* from exec to the first hello: it may have to repair things */
 };
 
 struct supervisor_options {
 	const char *root;
-	const char *binary; /* of bough-fs */
+	const char *binary;    /* of bough-fs */
 	const char *transport; /* its --transport; NULL: its default */
 	struct fsclient *client;
 	/* It answers, and nobody else can reach it yet. `fresh`: it has just begun, no workspace
-	 * is open in it. Through fsclient_direct. Failing closes the gate until it is tried again. */
+	 * is open in it. Through fsclient_direct. Failing closes the gate until it is tried
+	 * again. */
 	int (*ready)(void *ctx, bool fresh, struct err *err);
 	void *ctx;
 };
 
 struct supervisor_status {
 	bool up;
-	int pid;          /* 0: none */
+	int pid; /* 0: none */
 	uint64_t starts, deaths;
 	char problem[256]; /* why it isn't up; "" */
 };

@@ -21,9 +21,10 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 /* The generation counts restores, which changes nothing that a program sees. */
 static bool only_atime(const struct attr *a, const struct attr *b)
 {
-	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid &&
-	       a->nlink == b->nlink && a->rdev == b->rdev && a->size == b->size && a->blocks == b->blocks && same_time(&a->mtime, &b->mtime) &&
-	       same_time(&a->ctime, &b->ctime) && same_time(&a->btime, &b->btime);
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->nlink == b->nlink &&
+	       a->rdev == b->rdev && a->size == b->size && a->blocks == b->blocks &&
+	       same_time(&a->mtime, &b->mtime) && same_time(&a->ctime, &b->ctime) &&
+	       same_time(&a->btime, &b->btime);
 }
 
 static int look_at_inode(void *ctx, const struct layer_inode *li)

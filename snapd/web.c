@@ -38,7 +38,7 @@ struct web {
 struct call {
 	struct web *web;
 	struct MHD_Connection *conn;
-	char *raw;                 /* the target as it came */
+	char *raw; /* the target as it came */
 	struct web_target target;
 	const struct route *route; /* NULL until the head was looked at */
 	struct request rq;
@@ -204,8 +204,9 @@ static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
 
 static enum MHD_Result answer_stream(struct call *c, const char *type)
 {
-	struct MHD_Response *response = MHD_create_response_from_callback(
-		MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_output, c, NULL);
+	struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN,
+									  STREAM_BLOCK, read_output,
+									  c, NULL);
 	if (!response)
 		return MHD_NO;
 	c->output = task_output(c->task); /* ended by completed() */
@@ -353,8 +354,9 @@ static enum MHD_Result answer_by_hand(struct call *c)
 	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	auto_buf out = { 0 };
-	buf_printf(&out, "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
-			 "Content-Length: %zu\r\n\r\n%s\n",
+	buf_printf(&out,
+		   "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
+		   "Content-Length: %zu\r\n\r\n%s\n",
 		   status, code, text ? strlen(text) + 1 : 1, text ? text : "");
 	if (info && !buf_error(&out))
 		(void)send(info->connect_fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -6,11 +6,11 @@
  * fails with -errno and words, which become the JSON error. Handlers run on the
  * connection's own thread and may block.
  *
- * What libmicrohttpd makes hard, and is dealt with here: no status can be queued once a
- * body has begun (what is wrong is told before it or after it, or by hand on the socket); a reader that gives
- * nothing is called again at once (ours wait); it decodes %2F and %00 before anybody can
- * look (paths are taken raw); its connection timeout counts while a handler works (it is
- * lifted from the first call to the end of the reply).
+ * What libmicrohttpd makes hard, and is dealt with here: no status can be queued once a body
+ * has begun (what is wrong is told before it or after it, or by hand on the socket); a reader
+ * that gives nothing is called again at once (ours wait); it decodes %2F and %00 before
+ * anybody can look (paths are taken raw); its connection timeout counts while a handler works
+ * (it is lifted from the first call to the end of the reply).
  *
  * Threads: one for each connection, one for each running stream or ndjson job. */
 #ifndef BOUGH_SNAPD_WEB_H
@@ -24,14 +24,15 @@
 #include "snapd/stream.h"
 
 enum {
-	WEB_BODY_MAX = 1 << 20,        /* a JSON body */
-	WEB_DEPTH_MAX = 32,            /* of its nesting: the parser recurses */
-	WEB_DISCARD_MAX = 64 << 20,    /* of a refused body that is read on, so that the client hears why */
+	WEB_BODY_MAX = 1 << 20, /* a JSON body */
+	WEB_DEPTH_MAX = 32,     /* of its nesting: the parser recurses */
+	WEB_DISCARD_MAX =
+		64 << 20, /* of a refused body that is read on, so that the client hears why */
 	WEB_CONNECTIONS = 512,
-	WEB_IDLE_S = 60,               /* between the requests of a connection */
-	WEB_PARAMS = 2,                /* {…} of a path */
-	WEB_QUERY_MAX = 32,            /* parameters of a query */
-	WEB_MEMORY = 256 * 1024,       /* of a connection: bounds its head, half of it a read */
+	WEB_IDLE_S = 60,         /* between the requests of a connection */
+	WEB_PARAMS = 2,          /* {…} of a path */
+	WEB_QUERY_MAX = 32,      /* parameters of a query */
+	WEB_MEMORY = 256 * 1024, /* of a connection: bounds its head, half of it a read */
 };
 
 /* ---- a request ---- */
@@ -49,13 +50,13 @@ struct web_query {
 };
 
 struct request {
-	void *ctx;                       /* web_options.ctx */
-	const char *params[WEB_PARAMS];  /* decoded */
-	json_t *body;                    /* an object that fits the route's fields, or NULL: none sent */
+	void *ctx;                      /* web_options.ctx */
+	const char *params[WEB_PARAMS]; /* decoded */
+	json_t *body; /* an object that fits the route's fields, or NULL: none sent */
 	const struct web_query *query;
 	size_t nquery;
-	struct stream *upload;           /* upload routes: the body; owned by the reply's task */
-	json_t *details;                 /* a handler may set it before it fails; taken over */
+	struct stream *upload; /* upload routes: the body; owned by the reply's task */
+	json_t *details;       /* a handler may set it before it fails; taken over */
 };
 /* The value of a query parameter, or NULL. */
 const char *request_query(const struct request *rq, const char *key);

@@ -167,8 +167,7 @@ static int check_labels(const json_t *v, json_t **details, const char *name, str
 	return 0;
 }
 
-static int check_strings(const json_t *v, const struct field *f, json_t **details,
-			 struct err *err)
+static int check_strings(const json_t *v, const struct field *f, json_t **details, struct err *err)
 {
 	json_t *one;
 	size_t i;

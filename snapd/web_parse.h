@@ -22,8 +22,9 @@ void web_target_done(struct web_target *t);
 bool web_target_matches(const struct web_target *t, const char *pattern,
 			const char *params[WEB_PARAMS]);
 
-/* One JSON object that has no other members than `fields`, each of its type; null counts as absent,
- * no bytes as {}. The caller frees. -EINVAL; *details (NULL allowed) then may get {"field": name}. */
+/* One JSON object that has no other members than `fields`, each of its type; null counts as
+ * absent, no bytes as {}. The caller frees. -EINVAL; *details (NULL allowed) then may get
+ * {"field": name}. */
 int web_body_parse(json_t **out, const void *data, size_t len, const struct field *fields,
 		   json_t **details, struct err *err);
 

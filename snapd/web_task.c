@@ -79,15 +79,23 @@ unsigned web_status(int r, const char **code)
 		unsigned status;
 		const char *name;
 	} table[] = {
-		{ -EINVAL, 400, "invalid" },      { -EBADMSG, 400, "invalid" },
+		{ -EINVAL, 400, "invalid" },
+		{ -EBADMSG, 400, "invalid" },
 		{ -ENAMETOOLONG, 400, "invalid" },
-		{ -ENOENT, 404, "not_found" },    { -EEXIST, 409, "exists" },
-		{ -ENOTUNIQ, 409, "conflict" },   { -EBUSY, 409, "busy" },
-		{ -E2BIG, 413, "too_large" },     { -EFBIG, 413, "too_large" },
-		{ -EMSGSIZE, 413, "too_large" },  { -ENOSPC, 507, "no_space" },
-		{ -EDQUOT, 507, "quota" },        { -ECONNREFUSED, 503, "unavailable" },
-		{ -ECONNRESET, 503, "unavailable" }, { -ETIMEDOUT, 503, "unavailable" },
-		{ -EUCLEAN, 503, "unavailable" }, { -ESHUTDOWN, 503, "unavailable" },
+		{ -ENOENT, 404, "not_found" },
+		{ -EEXIST, 409, "exists" },
+		{ -ENOTUNIQ, 409, "conflict" },
+		{ -EBUSY, 409, "busy" },
+		{ -E2BIG, 413, "too_large" },
+		{ -EFBIG, 413, "too_large" },
+		{ -EMSGSIZE, 413, "too_large" },
+		{ -ENOSPC, 507, "no_space" },
+		{ -EDQUOT, 507, "quota" },
+		{ -ECONNREFUSED, 503, "unavailable" },
+		{ -ECONNRESET, 503, "unavailable" },
+		{ -ETIMEDOUT, 503, "unavailable" },
+		{ -EUCLEAN, 503, "unavailable" },
+		{ -ESHUTDOWN, 503, "unavailable" },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		if (table[i].code == r) {

@@ -65,8 +65,9 @@ static struct ws_row workspace(const char *name, int64_t created)
 
 static struct snap_row snapshot(const char *parent, int64_t created)
 {
-	struct snap_row row = { .created_ns = created, .files = 7, .bytes = 1ULL << 40,
-				.stored_bytes = 9 };
+	struct snap_row row = {
+		.created_ns = created, .files = 7, .bytes = 1ULL << 40, .stored_bytes = 9
+	};
 	id_make(row.id, "sn");
 	(void)snprintf(row.parent, sizeof(row.parent), "%s", parent);
 	random_bytes(&row.manifest, sizeof(row.manifest));
@@ -79,9 +80,19 @@ static void names(void **state)
 		const char *name;
 		bool good;
 	} table[] = {
-		{ "a", true }, { "A.b_c-9", true }, { "ws_short", true }, { "ws_ABCDEFGHIJ", true },
-		{ "", false }, { "-a", false }, { ".a", false }, { "..", false }, { "a/b", false },
-		{ "a b", false }, { "\xc3\xa4", false }, { "a\n", false }, { "ws_abcdefghij", false },
+		{ "a", true },
+		{ "A.b_c-9", true },
+		{ "ws_short", true },
+		{ "ws_ABCDEFGHIJ", true },
+		{ "", false },
+		{ "-a", false },
+		{ ".a", false },
+		{ "..", false },
+		{ "a/b", false },
+		{ "a b", false },
+		{ "\xc3\xa4", false },
+		{ "a\n", false },
+		{ "ws_abcdefghij", false },
 		{ "sn_2345672345", false },
 	};
 	char longest[NAME_CHARS + 2];
@@ -446,24 +457,37 @@ static void records(void **state)
 	snap_row_done(&s);
 }
 
+/* The rest of a workspace's record behind its id and name. */
+#define REST ",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0"
+#define GOOD "{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\"" REST
+
 static void bad_records(void **state)
 {
-	static const char *const ws[] = {
-		"", "{", "[]", "null", "{}", "{\"id\":\"ws_aaaaaaaaaa\"}",
-		"{\"id\":\"../../etc\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0}",
-		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"../x\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0}",
-		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":-1,\"quota_bytes\":0,\"quota_inodes\":0}",
-		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":\"0\",\"quota_inodes\":0}",
-		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0,\"labels\":[]}",
-		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0,\"labels\":{\"a\":1}}",
-		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\",\"created_ns\":1,\"quota_bytes\":0,\"quota_inodes\":0,\"head\":\"ws_aaaaaaaaaa\"}",
+	static const char *const table[] = {
+		"",
+		"{",
+		"[]",
+		"null",
+		"{}",
+		"{\"id\":\"ws_aaaaaaaaaa\"}",
+		"{\"id\":\"../../etc\",\"name\":\"n\"" REST "}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"../x\"" REST "}",
+		"{\"id\":\"ws_aaaaaaaaaa\",\"name\":\"n\"}",
+		GOOD ",\"name\":\"m\"}",
+		GOOD ",\"labels\":[]}",
+		GOOD ",\"labels\":{\"a\":1}}",
+		GOOD ",\"head\":\"ws_aaaaaaaaaa\"}",
+		GOOD ",\"parent\":7}",
 	};
-	for (size_t i = 0; i < sizeof(ws) / sizeof(ws[0]); i++) {
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		struct ws_row row;
-		assert_int_equal(ws_record_decode(&row, ws[i], strlen(ws[i])), -EBADMSG);
+		assert_int_equal(ws_record_decode(&row, table[i], strlen(table[i])), -EBADMSG);
 		struct snap_row snap;
-		assert_int_equal(snap_record_decode(&snap, ws[i], strlen(ws[i])), -EBADMSG);
+		assert_int_equal(snap_record_decode(&snap, table[i], strlen(table[i])), -EBADMSG);
 	}
+	struct ws_row row;
+	assert_int_equal(ws_record_decode(&row, GOOD "}", strlen(GOOD "}")), 0);
+	ws_row_done(&row);
 }
 
 int main(void)

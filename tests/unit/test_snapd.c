@@ -31,31 +31,26 @@ static void lease_kinds(void **state)
 		enum lease_kind first, second;
 		bool both;
 	} table[] = {
-		{ LEASE_SHARED, LEASE_SHARED, true },
-		{ LEASE_SHARED, LEASE_SAVE, true },
-		{ LEASE_SHARED, LEASE_EXCLUSIVE, false },
-		{ LEASE_SAVE, LEASE_SHARED, true },
-		{ LEASE_SAVE, LEASE_SAVE, false },
-		{ LEASE_SAVE, LEASE_EXCLUSIVE, false },
-		{ LEASE_EXCLUSIVE, LEASE_SHARED, false },
-		{ LEASE_EXCLUSIVE, LEASE_SAVE, false },
+		{ LEASE_SHARED, LEASE_SHARED, true },        { LEASE_SHARED, LEASE_SAVE, true },
+		{ LEASE_SHARED, LEASE_EXCLUSIVE, false },    { LEASE_SAVE, LEASE_SHARED, true },
+		{ LEASE_SAVE, LEASE_SAVE, false },           { LEASE_SAVE, LEASE_EXCLUSIVE, false },
+		{ LEASE_EXCLUSIVE, LEASE_SHARED, false },    { LEASE_EXCLUSIVE, LEASE_SAVE, false },
 		{ LEASE_EXCLUSIVE, LEASE_EXCLUSIVE, false },
 	};
 	struct leases *l = leases_new();
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		struct err err = { 0 };
 		auto_lease a = { 0 }, b = { 0 }, other = { 0 };
-		assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", table[i].first, "first", 0, &err),
-				 0);
+		assert_int_equal(
+			lease_take(&a, l, "ws_aaaaaaaaaa", table[i].first, "first", 0, &err), 0);
 		assert_true(lease_is_held(l, "ws_aaaaaaaaaa"));
 		assert_int_equal(lease_take(&b, l, "ws_aaaaaaaaaa", table[i].second, "second", 0,
 					    &err),
 				 table[i].both ? 0 : -EBUSY);
 		if (!table[i].both)
 			assert_non_null(strstr(err.text, "first"));
-		assert_int_equal(lease_take(&other, l, "ws_bbbbbbbbbb", LEASE_EXCLUSIVE, "x", 0,
-					    &err),
-				 0);
+		assert_int_equal(
+			lease_take(&other, l, "ws_bbbbbbbbbb", LEASE_EXCLUSIVE, "x", 0, &err), 0);
 		lease_give(&a);
 		lease_give(&b);
 		assert_false(lease_is_held(l, "ws_aaaaaaaaaa"));
@@ -79,7 +74,8 @@ static void lease_waits(void **state)
 	while (!lease_is_held(l, "ws_aaaaaaaaaa"))
 		usleep(1000);
 	struct lease a = { 0 };
-	assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", LEASE_EXCLUSIVE, "rm", 5, NULL), -EBUSY);
+	assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", LEASE_EXCLUSIVE, "rm", 5, NULL),
+			 -EBUSY);
 	assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", LEASE_EXCLUSIVE, "rm", 5000, NULL), 0);
 	pthread_join(t, NULL);
 	lease_give(&a);
@@ -222,12 +218,9 @@ static void problem_list(void **state)
 static void quoting(void **state)
 {
 	static const char *const table[][2] = {
-		{ "plain/path", "a/plain/path" },
-		{ "with space", "a/with space" },
-		{ "tab\there", "\"a/tab\\there\"" },
-		{ "new\nline", "\"a/new\\nline\"" },
-		{ "q\"b\\", "\"a/q\\\"b\\\\\"" },
-		{ "\x01\x7f", "\"a/\\001\\177\"" },
+		{ "plain/path", "a/plain/path" },         { "with space", "a/with space" },
+		{ "tab\there", "\"a/tab\\there\"" },      { "new\nline", "\"a/new\\nline\"" },
+		{ "q\"b\\", "\"a/q\\\"b\\\\\"" },         { "\x01\x7f", "\"a/\\001\\177\"" },
 		{ "k\xc3\xa4se", "\"a/k\\303\\244se\"" },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -246,10 +239,13 @@ static void utf8(void **state)
 		bool bad;
 	} table[] = {
 		{ "", "", false },
-		{ "k\xc3\xa4\xe2\x82\xac\xf0\x9f\x8c\xb3", "k\xc3\xa4\xe2\x82\xac\xf0\x9f\x8c\xb3", false },
-		{ "a\xff" "b", "a" BAD "b", true },
-		{ "\xc3", BAD, true },                         /* cut */
-		{ "\xc0\xaf", BAD BAD, true },                 /* overlong */
+		{ "k\xc3\xa4\xe2\x82\xac\xf0\x9f\x8c\xb3", "k\xc3\xa4\xe2\x82\xac\xf0\x9f\x8c\xb3",
+		  false },
+		{ "a\xff"
+		  "b",
+		  "a" BAD "b", true },
+		{ "\xc3", BAD, true },         /* cut */
+		{ "\xc0\xaf", BAD BAD, true }, /* overlong */
 		{ "\xe0\x80\x80", BAD BAD BAD, true },
 		{ "\xed\xa0\x80", BAD BAD BAD, true },         /* a surrogate */
 		{ "\xf4\x90\x80\x80", BAD BAD BAD BAD, true }, /* beyond the last */
@@ -272,6 +268,8 @@ struct false_server {
 	atomic_int requests, hang_up; /* how many requests are answered by hanging up */
 };
 
+#define FINE "{\"ok\":true,\"busy\":true,\"stack\":\"zz\",\"pause_ns\":7}"
+
 static void *serve_one(void *arg)
 {
 	struct false_server *fs = arg;
@@ -287,9 +285,8 @@ static void *serve_one(void *arg)
 			buf_reset(&f.text);
 			buf_printf(&f.text, "%s",
 				   fails ? "{\"error\":{\"errno\":2,\"text\":\"no such thing\"}}"
-				   : nonsense
-					   ? "[1]"
-					   : "{\"ok\":true,\"busy\":true,\"stack\":\"zz\",\"pause_ns\":7}");
+				   : nonsense ? "[1]"
+					      : FINE);
 			(void)frame_send(fd, &f, NULL);
 		}
 		frame_done(&f);
@@ -389,11 +386,11 @@ static void client_waits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lease_kinds),	cmocka_unit_test(lease_waits),
+		cmocka_unit_test(lease_kinds),  cmocka_unit_test(lease_waits),
 		cmocka_unit_test(stream_order), cmocka_unit_test(stream_left),
-		cmocka_unit_test(stacks),	cmocka_unit_test(images),
+		cmocka_unit_test(stacks),       cmocka_unit_test(images),
 		cmocka_unit_test(problem_list), cmocka_unit_test(quoting),
-		cmocka_unit_test(utf8),		cmocka_unit_test(client),
+		cmocka_unit_test(utf8),         cmocka_unit_test(client),
 		cmocka_unit_test(client_waits),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

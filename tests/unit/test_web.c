@@ -130,8 +130,8 @@ static int upload(struct request *rq, struct reply *rp, struct err *err)
 }
 
 static const struct field thing_fields[] = {
-	{ "name", FIELD_STRING, true, 10 }, { "size", FIELD_NUMBER, false, 0 },
-	{ "on", FIELD_BOOL, false, 0 },     { "list", FIELD_STRINGS, false, 3 },
+	{ "name", FIELD_STRING, true, 10 },   { "size", FIELD_NUMBER, false, 0 },
+	{ "on", FIELD_BOOL, false, 0 },       { "list", FIELD_STRINGS, false, 3 },
 	{ "labels", FIELD_LABELS, false, 0 }, { 0 },
 };
 static const char *const thing_query[] = { "q", "label", NULL };
@@ -158,7 +158,8 @@ static int start(void **state)
 	if (!mkdtemp(dir))
 		return -1;
 	(void)snprintf(sock, sizeof(sock), "%s/sock", dir);
-	struct web_options opt = { .socket_path = sock, .routes = routes,
+	struct web_options opt = { .socket_path = sock,
+				   .routes = routes,
 				   .nroutes = sizeof(routes) / sizeof(routes[0]) };
 	return web_start(&web, &opt, &err);
 }
@@ -219,9 +220,10 @@ static void expect(const char *method, const char *target, const char *body, int
 		   const char *text)
 {
 	char request[4096], line[32];
-	int n = snprintf(request, sizeof(request),
-			 "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-			 method, target, strlen(body), body);
+	int n = snprintf(
+		request, sizeof(request),
+		"%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+		method, target, strlen(body), body);
 	assert_in_range(n, 1, sizeof(request) - 1);
 	auto_free char *answer = exchange(request, (size_t)n);
 	(void)snprintf(line, sizeof(line), "HTTP/1.1 %d", status);
@@ -229,6 +231,8 @@ static void expect(const char *method, const char *target, const char *body, int
 		fail_msg("%s %s %s: expected %d %s, got\n%s", method, target, body, status, text,
 			 answer);
 }
+
+#define DEEP "{\"name\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1"
 
 static void routing(void **state)
 {
@@ -238,7 +242,8 @@ static void routing(void **state)
 		const char *text;
 	} table[] = {
 		{ "GET", "/v1/things/a", "", 200, "{\"thing\":\"a\"}" },
-		{ "GET", "/v1/things/a%20b?q=c+d%2B", "", 200, "{\"thing\":\"a b\",\"q\":\"c d+\"}" },
+		{ "GET", "/v1/things/a%20b?q=c+d%2B", "", 200,
+		  "{\"thing\":\"a b\",\"q\":\"c d+\"}" },
 		{ "GET", "/v1/things/a%2Fb", "", 200, "{\"thing\":\"a/b\"}" },
 		{ "GET", "/v1/things/a%00b", "", 400, "escape" },
 		{ "GET", "/v1/things/a%zz", "", 400, "escape" },
@@ -271,19 +276,22 @@ static void routing(void **state)
 		{ "POST", "/v1/things", "{\"name\":\"01234567890\"}", 400, "too long" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"nmae\":1}", 400, "\"field\":\"nmae\"" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":-1}", 400, "\"field\":\"size\"" },
-		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":1.5}", 400, "\"field\":\"size\"" },
+		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":1.5}", 400,
+		  "\"field\":\"size\"" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":13}", 400, "13 is bad luck" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":null}", 201, "name" },
-		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":99999999999999999999}", 400, "JSON" },
+		{ "POST", "/v1/things", "{\"name\":\"n\",\"size\":99999999999999999999}", 400,
+		  "JSON" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"on\":1}", 400, "\"field\":\"on\"" },
-		{ "POST", "/v1/things", "{\"name\":\"n\",\"list\":[\"a\",2]}", 400, "\"field\":\"list\"" },
-		{ "POST", "/v1/things", "{\"name\":\"n\",\"list\":[\"\",\"\",\"\",\"\"]}", 400, "too many" },
-		{ "POST", "/v1/things", "{\"name\":\"n\",\"labels\":{\"a\":\"b\"}}", 201, "labels" },
+		{ "POST", "/v1/things", "{\"name\":\"n\",\"list\":[\"a\",2]}", 400,
+		  "\"field\":\"list\"" },
+		{ "POST", "/v1/things", "{\"name\":\"n\",\"list\":[\"\",\"\",\"\",\"\"]}", 400,
+		  "too many" },
+		{ "POST", "/v1/things", "{\"name\":\"n\",\"labels\":{\"a\":\"b\"}}", 201,
+		  "labels" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"labels\":{\"a=\":\"b\"}}", 400, "key" },
 		{ "POST", "/v1/things", "{\"name\":\"n\",\"labels\":{\"a\":1}}", 400, "value" },
-		{ "POST", "/v1/things",
-		  "{\"name\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}",
-		  400, "nested" },
+		{ "POST", "/v1/things", DEEP, 400, "nested" },
 		{ "POST", "/v1/job", "", 201, "{\"answer\":42}" },
 		{ "POST", "/v1/job?fail=1", "", 507, "\"code\":\"quota\"" },
 		{ "POST", "/v1/upload?taken=1", "", 409, "\"code\":\"exists\"" },
@@ -296,10 +304,11 @@ static void routing(void **state)
 /* One connection, many requests. */
 static void keep_alive(void **state)
 {
-	static const char two[] = "GET /v1/things/a HTTP/1.1\r\nHost: x\r\n\r\n"
-				  "POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n"
-				  "{\"name\":\"n\"}"
-				  "GET /v1/things/missing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	static const char two[] =
+		"GET /v1/things/a HTTP/1.1\r\nHost: x\r\n\r\n"
+		"POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n\r\n"
+		"{\"name\":\"n\"}"
+		"GET /v1/things/missing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 	auto_free char *answer = exchange(two, sizeof(two) - 1);
 	assert_non_null(strstr(answer, "200 OK"));
 	assert_non_null(strstr(answer, "201 Created"));
@@ -309,12 +318,15 @@ static void keep_alive(void **state)
 static void hostile(void **state)
 {
 	static const char *const table[] = {
-		"GET\r\n\r\n", "\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x02\x00\x01",
+		"GET\r\n\r\n",
+		"\r\n\r\n",
+		"GET / HTTP/9.9\r\n\r\n",
+		"\x16\x03\x01\x02\x00\x01",
 		"GET /v1/things/a HTTP/1.1\r\nContent-Length: x\r\nConnection: close\r\n\r\n",
 		"GET /v1/things/a HTTP/1.1\r\nContent-Length: -1\r\nConnection: close\r\n\r\n",
 		"POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{",
 		"POST /v1/things HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-		"POST /v1/things HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"nam",
+		"POST /v1/things HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"nam",
 		"GET http://evil/v1/things/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -336,7 +348,8 @@ static void hostile(void **state)
 static void large_bodies(void **state)
 {
 	/* Said beforehand: refused beforehand. */
-	static const char head[] = "POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n";
+	static const char head[] =
+		"POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n";
 	auto_free char *answer = exchange(head, sizeof(head) - 1);
 	assert_non_null(strstr(answer, " 413 "));
 	assert_non_null(strstr(answer, "too_large"));
@@ -376,8 +389,9 @@ static void lines(void **state)
 				  "Accept: application/x-ndjson\r\n\r\n";
 	auto_free char *failed = exchange(bad, sizeof(bad) - 1);
 	assert_non_null(strstr(failed, "200 OK"));
-	assert_non_null(strstr(failed, "{\"error\":{\"code\":\"quota\",\"message\":\"over the quota\","
-				       "\"details\":{},\"status\":507}}\n"));
+	assert_non_null(strstr(failed,
+			       "{\"error\":{\"code\":\"quota\",\"message\":\"over the quota\","
+			       "\"details\":{},\"status\":507}}\n"));
 }
 
 static void wait_for(atomic_int *what, int value)
@@ -475,8 +489,9 @@ static void uploads(void **state)
 	free(block);
 	wait_for(&freed, before + 4);
 	/* With lines. */
-	static const char with_lines[] = "POST /v1/upload HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-					 "Accept: application/x-ndjson\r\nContent-Length: 3\r\n\r\nabc";
+	static const char with_lines[] =
+		"POST /v1/upload HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+		"Accept: application/x-ndjson\r\nContent-Length: 3\r\n\r\nabc";
 	auto_free char *told = exchange(with_lines, sizeof(with_lines) - 1);
 	assert_non_null(strstr(told, "{\"result\":{\"bytes\":3}}"));
 }
@@ -502,10 +517,10 @@ static void codes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(routing),	 cmocka_unit_test(keep_alive),
-		cmocka_unit_test(hostile),	 cmocka_unit_test(large_bodies),
-		cmocka_unit_test(lines),	 cmocka_unit_test(streams),
-		cmocka_unit_test(uploads),	 cmocka_unit_test(second_server),
+		cmocka_unit_test(routing), cmocka_unit_test(keep_alive),
+		cmocka_unit_test(hostile), cmocka_unit_test(large_bodies),
+		cmocka_unit_test(lines),   cmocka_unit_test(streams),
+		cmocka_unit_test(uploads), cmocka_unit_test(second_server),
 		cmocka_unit_test(codes),
 	};
 	return cmocka_run_group_tests(tests, start, stop);
