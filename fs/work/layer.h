@@ -47,7 +47,11 @@
 enum {
 	LAYER_BLOCK = 4096,
 	LAYER_BIG_FILE = 1 << 20, /* writes beyond this offset go to a file of the inode's own */
-	LAYER_RESERVE = 1 << 20,  /* bytes preallocated in the journal, so that unlink works on a full disk */
+	/* Bytes preallocated in the journal, so that unlink works on a full disk: as many as the
+	 * journal has, between these two. So a fork that changes a byte takes little space, and
+	 * what was made in a layer can be deleted again. */
+	LAYER_RESERVE_MIN = 32 << 10,
+	LAYER_RESERVE = 1 << 20,
 };
 
 struct layer;
@@ -118,10 +122,10 @@ struct layer_options {
 /* A new, empty, active layer with a random id. Durable only after layer_commit. */
 int layer_create(struct layer **out, const struct layer_options *opt, struct err *err);
 /* Loads a local layer by replaying its journal. `writable`: it stays active unless it was
- * sealed (see layer_is_sealed); false: it is taken as sealed wherever its valid records end, which is
- * right only for layers that are not anybody's active one.
+ * sealed (see layer_is_sealed); false: it is taken as sealed wherever its valid records end,
+ * which is right only for layers that are not anybody's active one.
  * -ENOENT, -EBADMSG (header damaged), -errno. Damage further in is survived: *damaged counts
- * the frames lost, their inodes are marked. */
+ * the frames lost and the inodes whose data file is missing; those inodes are marked. */
 int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
 	       bool writable, uint64_t *damaged, struct err *err);
 struct layer *layer_ref(struct layer *l);

@@ -11,8 +11,8 @@ _Static_assert((int)LAYER_TXN_MAX == (int)JOURNAL_FRAME_MAX, "a txn is a frame")
 
 enum {
 	TXN_ROOM = 1024, /* what most operations need, so that they allocate once */
-	STEP_MIN = 256 * 1024,
-	STEP_MAX = 8 << 20,  /* by how much preallocation goes ahead */
+	STEP_MIN = 8 << 10,
+	STEP_MAX = 8 << 20,  /* by how much preallocation goes ahead: a quarter, between these */
 	RESERVE_LAST = 4096, /* of the reserve, for commits and the seal alone */
 	NODE_BYTES = 640,    /* of an ordered map's node, about */
 	NODES_A_RECORD = 8,  /* that applying one record allocates at most, about */
@@ -114,14 +114,20 @@ static bool is_full(int r)
 	return r == -ENOSPC || r == -EDQUOT || r == -EFBIG;
 }
 
+static uint64_t between(uint64_t n, uint64_t min, uint64_t max)
+{
+	return n < min ? min : n > max ? max : n;
+}
+
 /* Keeps the reserve preallocated behind a frame of `need` bytes. The lock is held. */
 static int preallocate(struct layer *l, int fd, uint64_t need)
 {
 	const struct io *io = l->io;
-	uint64_t end = l->journal.end + need, least = end + LAYER_RESERVE;
+	uint64_t end = l->journal.end + need;
+	uint64_t least = end + between(end, LAYER_RESERVE_MIN, LAYER_RESERVE);
 	if (l->journal.no_prealloc || least <= l->journal.allocated)
 		return 0;
-	uint64_t step = end / 4 < STEP_MIN ? STEP_MIN : end / 4 > STEP_MAX ? STEP_MAX : end / 4;
+	uint64_t step = between(end / 4, STEP_MIN, STEP_MAX);
 	uint64_t from = l->journal.allocated, want[] = { least + step, least };
 	int r = 0;
 	for (int i = 0; i < 2; i++) {
