@@ -172,7 +172,8 @@ int layer_each_dir(const struct layer *l, int (*fn)(void *ctx, uint64_t dir), vo
  * asks before both and after: a different number means that the bytes may be somebody
  * else's, and that it must look again. */
 uint64_t layer_epoch(const struct layer *l);
-/* Bytes of a DATA extent, from `src` on. Exactly n bytes (a short file reads as zeros) or -errno. */
+/* Bytes of a DATA extent, from `src` on. Exactly n bytes (a short file reads as zeros), or
+ * -errno; -EIO where the file is missing. */
 int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t src);
 
 /* ---- changing an active layer ---- */

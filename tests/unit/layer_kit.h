@@ -514,7 +514,7 @@ static inline void kit_check_block(struct kit *k, const struct layer_inode *li, 
 		assert_memory_equal(got, want, sizeof(got));
 		return;
 	}
-	/* Overwritten in place before the power went: sectors of later writes to that very block. */
+	/* Overwritten in place before the power went: sectors of later writes to that block. */
 	for (size_t at = 0; at < sizeof(got); at += 512) {
 		struct kit_stamp s;
 		if (memcmp(got + at, want + at, 512) == 0)

@@ -291,7 +291,7 @@ static inline int sim_fallocate(void *ctx, int fd, int mode, uint64_t off, uint6
 		else if (s->space != UINT64_MAX)
 			s->space -= len;
 	}
-	if (r == 0 && (mode & FALLOC_FL_PUNCH_HOLE) && off < f->now.len) {
+	if (r == 0 && (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) && off < f->now.len) {
 		len = off + len > f->now.len ? f->now.len - off : len;
 		memset(f->now.p + off, 0, (size_t)len);
 		sim_mark(f, off, len);

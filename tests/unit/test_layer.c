@@ -143,6 +143,12 @@ static void check_blocks(struct layer *l, uint64_t ino, uint64_t block, unsigned
 	}
 }
 
+static int no_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
+{
+	(void)ctx, (void)fd, (void)mode, (void)off, (void)len;
+	return -EOPNOTSUPP;
+}
+
 /* ---- life ---- */
 
 static void life(void **state)
@@ -316,6 +322,32 @@ static void streams_make_one_extent(void **state)
 	assert_int_equal(layer_inode(l, 10)->extents.count, 2);
 	check_blocks(l, 10, 0, 512, 3);
 	layer_unref(l);
+}
+
+/* Zeros that are asked of the host, and written where it can't. */
+static void zeros(void **state)
+{
+	struct place *p = *state;
+	struct io io[2] = { io_host, io_host };
+	io[1].fallocate = no_fallocate;
+	for (int i = 0; i < 2; i++) {
+		struct layer_options opt = p->opt;
+		struct layer *l;
+		uint8_t data[3 * LAYER_BLOCK], zero[LAYER_BLOCK] = { 0 };
+		opt.io = &io[i];
+		assert_int_equal(layer_create(&l, &opt, NULL), 0);
+		memset(data, 7, sizeof(data));
+		assert_int_equal(layer_pwrite(l, 0, data, sizeof(data), 0), 0);
+		assert_int_equal(layer_zero(l, 0, LAYER_BLOCK, LAYER_BLOCK), 0);
+		assert_int_equal(layer_zero(l, 0, 300 * LAYER_BLOCK, 8 * LAYER_BLOCK), 0);
+		assert_int_equal(layer_pread(l, 0, data, sizeof(data), 0), 0);
+		assert_memory_equal(data + LAYER_BLOCK, zero, LAYER_BLOCK);
+		assert_true(data[LAYER_BLOCK - 1] == 7 && data[2 * LAYER_BLOCK] == 7);
+		assert_true(stat_of(p, l, "data").st_blocks * 512 >= 302 * LAYER_BLOCK);
+		assert_true(layer_is_dirty(l));
+		assert_int_equal(put_file(l, 10, 0), 0); /* nor is there a reserve */
+		layer_unref(l);
+	}
 }
 
 static void reflinks(void **state)
@@ -812,6 +844,7 @@ int main(void)
 		cmocka_unit_test(forgotten_inodes_leave_nothing),
 		cmocka_unit_test(a_dead_folder_drops_its_names),
 		cmocka_unit_test(streams_make_one_extent),
+		cmocka_unit_test(zeros),
 		cmocka_unit_test(reflinks),
 		cmocka_unit_test(other_layers),
 		cmocka_unit_test(tags),
