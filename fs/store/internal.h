@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "fs/base/boot.h"
 #include "fs/base/u64map.h"
 #include "fs/store/cache.h"
 #include "fs/store/codec.h"
@@ -140,7 +141,7 @@ void writer_check(const struct store *s);
 
 /* ---- the index over time ---- */
 
-enum { BOOT_ID_BYTES = 16, INDEX_STATE_BYTES = 72 };
+enum { INDEX_STATE_BYTES = 72 };
 
 /* What the file index/state says. */
 struct index_state {
@@ -209,7 +210,8 @@ int session_move(struct store_session *ss, uint8_t *rec, const struct pack_recor
 
 struct store {
 	const struct io *io;
-	char *path, *index_path, *boot_id_file;
+	char *path, *index_path;
+	uint8_t boot[BOOT_ID_BYTES];
 	int dirfd, packs_fd, sessions_fd, index_fd, lock_fd;
 	bool read_only;
 	uint64_t pack_bytes;

@@ -78,27 +78,13 @@ static int state_write(struct store *s, const struct index_state *st, bool durab
 	return io_publish(s->io, s->index_fd, "state", b, sizeof(b), durable, NULL);
 }
 
-/* The id of this boot; where the kernel tells none, one that no other equals. */
-static void boot_id(struct store *s, uint8_t out[BOOT_ID_BYTES])
-{
-	auto_free char *text = NULL;
-	size_t len, n = 0;
-	char hex[2 * BOOT_ID_BYTES + 1] = { 0 };
-	if (io_slurp(&io_host, AT_FDCWD, s->boot_id_file, 256, (void **)&text, &len, NULL) == 0)
-		for (size_t i = 0; i < len && n < 2 * BOOT_ID_BYTES; i++)
-			if (text[i] != '-')
-				hex[n++] = text[i];
-	if (hex_decode(out, BOOT_ID_BYTES, hex) < 0)
-		random_bytes(out, BOOT_ID_BYTES);
-}
-
 int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx)
 {
 	int r = 0;
 	(void)pthread_mutex_lock(&s->dirty_lock);
 	if (!s->dirty) {
 		struct index_state st = { 0 };
-		boot_id(s, st.boot);
+		memcpy(st.boot, s->boot, sizeof(st.boot));
 		r = state_write(s, &st, false);
 		s->dirty = r == 0;
 	}
@@ -419,8 +405,7 @@ static int trust(struct store *s)
 		return 0;
 	if (state_read(s, &st) < 0 || data_stat(s, &now) < 0)
 		return 0;
-	boot_id(s, now.boot);
-	bool same_boot = memcmp(st.boot, now.boot, BOOT_ID_BYTES) == 0;
+	bool same_boot = memcmp(st.boot, s->boot, sizeof(st.boot)) == 0;
 	if (!st.closed)
 		return same_boot ? 2 : 0;
 	if (same_boot && st.size == now.size && st.mtime_ns == now.mtime_ns)
@@ -450,7 +435,7 @@ static int rebuild(struct store *s, struct err *err)
 	if (r < 0)
 		return err_prefix(err, r, "rebuild the index");
 	struct index_state st = { 0 };
-	boot_id(s, st.boot);
+	memcpy(st.boot, s->boot, sizeof(st.boot));
 	r = state_write(s, &st, false);
 	if (r < 0)
 		return err_sys(err, r, "write the state of the index");
@@ -521,7 +506,7 @@ void recover_close(struct store *s)
 	if (state_read(s, &st) < 0 || st.closed || sync_packs(s) < 0 || index_sync(s->index) < 0 ||
 	    index_hash(s->index, &st.used, &st.hash) < 0 || data_stat(s, &st) < 0)
 		return;
-	boot_id(s, st.boot);
+	memcpy(st.boot, s->boot, sizeof(st.boot));
 	st.closed = true;
 	(void)state_write(s, &st, true);
 }

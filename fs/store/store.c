@@ -122,10 +122,7 @@ static int set_options(struct store *s, const struct store_options *opt)
 		s->pack_bytes = STORE_PACK_BYTES_MIN;
 	if (s->pack_bytes > max)
 		s->pack_bytes = max;
-	const char *file = opt->boot_id_file;
-	s->boot_id_file = strdup(file ? file : "/proc/sys/kernel/random/boot_id");
-	if (!s->boot_id_file)
-		return -ENOMEM;
+	memcpy(s->boot, boot_id(opt->boot_id), sizeof(s->boot));
 	return cache_init(&s->cache, opt->cache_bytes ? opt->cache_bytes : STORE_CACHE_DEFAULT);
 }
 
@@ -191,7 +188,6 @@ void store_close(struct store *s)
 	(void)pthread_mutex_destroy(&s->dirty_lock);
 	free(s->path);
 	free(s->index_path);
-	free(s->boot_id_file);
 	free(s);
 }
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "fs/base/boot.h"
 #include "fs/base/buf.h"
 #include "fs/base/io.h"
 #include "fs/work/stack.h"
@@ -20,7 +21,6 @@ enum {
 	FRAME_HEAD = 64,              /* bytes of a frame before its body */
 	FRAME_ALIGN = 8,              /* frames begin at multiples of it */
 	JOURNAL_FRAME_MAX = 64 << 20, /* bytes of a body: bounds what a reader must hold at once */
-	BOOT_ID_BYTES = 16,
 };
 
 struct journal_head {

@@ -109,7 +109,7 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 	struct journal_head head;
 	random_bytes(&head.id, sizeof(head.id));
 	random_bytes(&head.salt, sizeof(head.salt));
-	memcpy(head.boot, layer_boot_id(opt), BOOT_ID_BYTES);
+	memcpy(head.boot, boot_id(opt->boot_id), BOOT_ID_BYTES);
 	struct layer *l = layer_new(opt->io, &head.id);
 	if (!l || set_dir(l, opt->root) < 0) {
 		layer_unref(l);

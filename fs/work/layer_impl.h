@@ -149,8 +149,6 @@ struct layer *layer_new_delta(const struct io *io, const struct layer_id *id); /
 
 /* layer_replay.c */
 
-/* 16 bytes: those of the options, or of the machine's present boot. */
-const uint8_t *layer_boot_id(const struct layer_options *opt);
 /* Reads the journal into the index of a new layer; *damaged grows by the frames lost. */
 int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damaged,
 	       struct err *err);

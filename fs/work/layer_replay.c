@@ -8,36 +8,6 @@
 #include <string.h>
 #include "fs/base/cleanup.h"
 
-/* ---- which boot ---- */
-
-enum { BOOT_HEX = 2 * BOOT_ID_BYTES };
-
-static uint8_t machine_boot[BOOT_ID_BYTES]; /* constant once read */
-
-static void read_machine_boot(void)
-{
-	static const char path[] = "/proc/sys/kernel/random/boot_id";
-	char hex[BOOT_HEX + 1];
-	size_t n = 0;
-	auto_file *f = fopen(path, "re");
-	for (int c; f && n < BOOT_HEX && (c = fgetc(f)) != EOF;)
-		if (c != '-' && c != '\n')
-			hex[n++] = (char)c;
-	hex[n] = '\0';
-	/* Unknown: one that no journal has, so that only what is durable counts. */
-	if (n != BOOT_HEX || hex_decode(machine_boot, BOOT_ID_BYTES, hex) < 0)
-		random_bytes(machine_boot, BOOT_ID_BYTES);
-}
-
-const uint8_t *layer_boot_id(const struct layer_options *opt)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	if (opt->boot_id)
-		return opt->boot_id;
-	(void)pthread_once(&once, read_machine_boot);
-	return machine_boot;
-}
-
 /* ---- replay ---- */
 
 /* Frames from `from` to `to` count for nothing: they were written after the last commit
@@ -249,7 +219,7 @@ int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damag
 	r = read_head(l, f->fd, &head, err);
 	if (r == 0) {
 		l->journal.salt = head.salt;
-		memcpy(l->journal.boot, layer_boot_id(opt), BOOT_ID_BYTES);
+		memcpy(l->journal.boot, boot_id(opt->boot_id), BOOT_ID_BYTES);
 		memcpy(sc.boot, head.boot, BOOT_ID_BYTES);
 		r = scan_journal(l, f->fd, &sc);
 		if (r == 0)

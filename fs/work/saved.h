@@ -2,6 +2,7 @@
 #ifndef BOUGH_WORK_SAVED_H
 #define BOUGH_WORK_SAVED_H
 
+#include "fs/base/boot.h"
 #include "fs/base/io.h"
 #include "fs/work/stack.h"
 
@@ -12,7 +13,8 @@ int saved_write(const struct io *io, const char *root, const struct layer_id *la
  * absent, torn, or written before this boot (its objects may not have reached the disk). */
 int saved_read(const struct io *io, const char *root, const struct layer_id *layer,
 	       struct stack_layer *saved, struct err *err);
-/* Pure: any bytes give a list or -EBADMSG. `boot`: 16 bytes, who wrote it. */
-int saved_decode(struct stack_layer *saved, uint8_t boot[16], const void *data, size_t len);
+/* Pure: any bytes give a list or -EBADMSG. `boot`: in which it was written. */
+int saved_decode(struct stack_layer *saved, uint8_t boot[BOOT_ID_BYTES], const void *data,
+		 size_t len);
 
 #endif

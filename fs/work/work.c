@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include "fs/base/boot.h"
 
 /* ---- inode numbers ---- */
 
@@ -306,22 +307,6 @@ void work_layer_options(struct work *w, struct layer_options *out)
 	};
 }
 
-static void read_boot(struct work *w)
-{
-	static const char path[] = "/proc/sys/kernel/random/boot_id";
-	char text[40] = "", hex[33];
-	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	size_t n = 0;
-	for (ssize_t i = 0; i < got && n < sizeof(hex) - 1; i++)
-		if (text[i] != '-' && text[i] != '\n')
-			hex[n++] = text[i];
-	hex[n] = '\0';
-	/* Where the machine doesn't tell, every start counts as a boot: nothing is trusted. */
-	if (n != 32 || hex_decode(w->boot, sizeof(w->boot), hex) < 0)
-		random_bytes(w->boot, sizeof(w->boot));
-}
-
 static int work_start(struct work *w, const char *root, const struct work_options *opt,
 		      struct err *err)
 {
@@ -336,7 +321,8 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	struct layer_options lo;
 	struct store_options so = { .io = opt->io,
 				    .create = true,
-				    .cache_bytes = opt->cache_bytes };
+				    .cache_bytes = opt->cache_bytes,
+				    .boot_id = w->boot };
 	r = store_open(&w->store, store, &so, err);
 	work_layer_options(w, &lo);
 	if (r == 0)
@@ -361,10 +347,7 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 		return err_set(err, -ENOMEM, "no memory");
 	w->io = opt->io ? opt->io : &io_host;
 	w->root_fd = w->lock_fd = w->ws_fd = -1;
-	if (opt->boot_id)
-		memcpy(w->boot, opt->boot_id, sizeof(w->boot));
-	else
-		read_boot(w);
+	memcpy(w->boot, boot_id(opt->boot_id), sizeof(w->boot));
 	w->commit_ms = opt->commit_ms ? opt->commit_ms : COMMIT_MS_DEFAULT;
 	pthread_mutex_init(&w->ino_lock, NULL);
 	pthread_mutex_init(&w->list_lock, NULL);

@@ -230,14 +230,6 @@ static inline void write_file(const char *path, const void *data, size_t len, ui
 	assert_int_equal(pwrite(fd, data, len, (off_t)off), len);
 }
 
-/* Another boot: the file that stands for the kernel's boot id. */
-static inline void write_boot(const struct scratch *sc, char digit)
-{
-	char id[33];
-	memset(id, digit, 32);
-	write_file(beside(sc, "boot"), id, 32, 0);
-}
-
 /* Runs fn in a child that then dies without any clean-up, as by kill -9. */
 static inline void in_child(void (*fn)(void *ctx), void *ctx)
 {

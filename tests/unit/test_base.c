@@ -1,4 +1,4 @@
-/* err, buf, hash, cleanup and log. */
+/* err, buf, hash, cleanup, boot and log. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "fs/base/boot.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/err.h"
@@ -236,6 +237,23 @@ static void logs(void **state)
 	(void)unsetenv("JOURNAL_STREAM");
 }
 
+static void boot(void **state)
+{
+	static const uint8_t other[BOOT_ID_BYTES] = { 1 };
+	assert_ptr_equal(boot_id(other), other);
+	char text[37] = "", hex[2 * BOOT_ID_BYTES + 1];
+	auto_fd fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(read(fd, text, 36), 36);
+	char *to = hex;
+	for (const char *p = text; *p; p++)
+		if (*p != '-')
+			*to++ = *p;
+	*to = '\0';
+	uint8_t id[BOOT_ID_BYTES];
+	assert_int_equal(hex_decode(id, sizeof(id), hex), 0);
+	assert_memory_equal(boot_id(NULL), id, sizeof(id));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +262,7 @@ int main(void)
 		cmocka_unit_test(buffers_without_memory),
 		cmocka_unit_test(hashes),
 		cmocka_unit_test(cleanups),
+		cmocka_unit_test(boot),
 		cmocka_unit_test(logs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

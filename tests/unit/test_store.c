@@ -517,10 +517,9 @@ static void test_other_durable(void **state)
 static void test_state_file(void **state)
 {
 	struct scratch *sc = *state;
-	const char *boot = beside(sc, "boot");
-	static const char id[] = "01234567-89ab-cdef-0123-456789abcdef\n";
-	write_file(boot, id, sizeof(id) - 1, 0);
-	struct store_options opt = { .boot_id_file = boot };
+	static const uint8_t boot[BOOT_ID_BYTES] = { 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+						     0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10 };
+	struct store_options opt = { .boot_id = boot };
 	struct store *s = open_store(sc->store, &opt);
 	put_range(s, 0, 10);
 	auto_free uint8_t *b = NULL;
@@ -531,9 +530,7 @@ static void test_state_file(void **state)
 	assert_int_equal(len, 72);
 	assert_memory_equal(b + 8, "BIdx", 4);
 	assert_int_equal(le_get32(b + 12), 1);
-	static const uint8_t bin[8] = { 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef };
-	assert_memory_equal(b + 16, bin, 8);
-	assert_memory_equal(b + 24, bin, 8);
+	assert_memory_equal(b + 16, boot, sizeof(boot));
 	assert_int_equal(le_get32(b + 32), 0); /* in use */
 	assert_true(le_get64(b) == hash_xxh3(b + 8, 64, 0));
 	store_close(s);

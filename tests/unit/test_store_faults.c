@@ -222,10 +222,13 @@ static void test_leftovers(void **state)
 	store_close(s);
 }
 
+/* The ids of three boots. */
+static const uint8_t boots[][BOOT_ID_BYTES] = { { 1 }, { 2 }, { 3 } };
+
 static void put_and_lose_power(void *ctx)
 {
 	struct scratch *sc = ctx;
-	struct store_options opt = { .boot_id_file = beside(sc, "boot") };
+	struct store_options opt = { .boot_id = boots[0] };
 	struct store *s = open_store(sc->store, &opt);
 	put_range(s, 0, 30);
 	struct store_session *ss = begin(s);
@@ -238,9 +241,8 @@ static void put_and_lose_power(void *ctx)
 static void test_power_loss(void **state)
 {
 	struct scratch *sc = *state;
-	struct store_options opt = { .boot_id_file = beside(sc, "boot") };
+	struct store_options opt = { .boot_id = boots[0] };
 	char path[512];
-	write_boot(sc, '1');
 	in_child(put_and_lose_power, sc);
 	assert_int_equal(packs(sc, 0, path), 1);
 	struct store *s = open_store(sc->store, &opt); /* the same boot: all is there */
@@ -260,7 +262,7 @@ static void test_power_loss(void **state)
 	in_child(put_and_lose_power, sc);
 	assert_int_equal(packs(sc, 0, path), 1);
 	assert_int_equal(truncate(path, (off_t)p.off + 20), 0);
-	write_boot(sc, '2');
+	opt.boot_id = boots[1];
 	s = open_store(sc->store, &opt);
 	get_range(s, 0, 45);
 	for (uint64_t i = 45; i < 60; i++)
@@ -270,7 +272,7 @@ static void test_power_loss(void **state)
 	assert_int_equal(check(s, false), 0);
 	store_close(s);
 	/* Closed cleanly, another boot: trusted by its hash. */
-	write_boot(sc, '3');
+	opt.boot_id = boots[2];
 	s = open_store(sc->store, &opt);
 	assert_false(s->dirty);
 	get_range(s, 0, 60);
@@ -282,9 +284,7 @@ static void test_power_loss(void **state)
 static void test_old_index(void **state)
 {
 	struct scratch *sc = *state;
-	struct store_options opt = { .boot_id_file = beside(sc, "boot"),
-				     .pack_bytes = STORE_PACK_BYTES_MIN };
-	write_boot(sc, '1');
+	struct store_options opt = { .boot_id = boots[0], .pack_bytes = STORE_PACK_BYTES_MIN };
 	struct store *s = open_store(sc->store, &opt);
 	put_range(s, 0, 30);
 	store_close(s);
@@ -303,7 +303,7 @@ static void test_old_index(void **state)
 		write_file(store_file(sc, files[i]), data[i], len[i], 0);
 		free(data[i]);
 	}
-	write_boot(sc, '2');
+	opt.boot_id = boots[1];
 	s = open_store(sc->store, &opt);
 	get_range(s, 0, 200);
 	assert_int_equal(check(s, false), 0);
