@@ -256,6 +256,10 @@ static void serve(struct snapd *sd, int signals)
 		struct pollfd p[] = { { .fd = signals, .events = POLLIN },
 				      { .fd = sd->stop_fd, .events = POLLIN } };
 		int n = poll(p, 2, HOUSEKEEPING_MS);
+		if (!state_is_ours(sd->root, sd->lock_fd)) {
+			log_error("%s was removed or moved away: boughd ends", sd->root);
+			_exit(1); /* as safe as a kill; what lies there now isn't ours to clean */
+		}
 		if (n == 0)
 			housekeeping(sd);
 		else if (n > 0 || errno != EINTR)
@@ -340,7 +344,7 @@ int main(int argc, char **argv)
 	if (r >= 0 && o.daemon)
 		r = said = redirect_to_log(root, &err);
 	if (r >= 0) {
-		struct snapd sd = { .root = root, .stop_fd = -1 };
+		struct snapd sd = { .root = root, .lock_fd = lock, .stop_fd = -1 };
 		git_libgit2_init();
 		r = run(&sd, &o, ready, &err);
 		git_libgit2_shutdown();

@@ -14,6 +14,7 @@
 #include "fs/base/frame.h"
 #include "fs/base/log.h"
 #include "snapd/snapd.h"
+#include "snapd/state.h"
 
 extern char **environ;
 
@@ -347,6 +348,9 @@ int reconcile_fs(void *ctx, bool fresh, struct err *err)
 	struct snapd *sd = ctx;
 	char(*ids)[ID_SIZE];
 	size_t n;
+	/* Below it could be removed what another daemon has made at the same path. */
+	if (!state_is_ours(sd->root, sd->lock_fd))
+		return err_set(err, -ESTALE, "%s was removed or moved away", sd->root);
 	int r = records_ws_ids(sd->records, &ids, &n, err);
 	if (r < 0)
 		return r;

@@ -33,6 +33,7 @@ struct snapd {
 	struct problems *problems; /* why workspaces aren't mounted */
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
+	int lock_fd;               /* of ROOT, see state_is_ours */
 	int stop_fd;               /* eventfd: writing to it ends the program */
 };
 

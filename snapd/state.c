@@ -141,6 +141,18 @@ int state_lock(const char *root, struct err *err)
 	return steal_fd(&fd);
 }
 
+bool state_is_ours(const char *root, int lock_fd)
+{
+	char path[PATH_MAX];
+	struct stat have, there;
+	(void)snprintf(path, sizeof(path), "%s/run/boughd.lock", root);
+	if (fstat(lock_fd, &have) < 0)
+		return true;
+	if (lstat(path, &there) < 0)
+		return errno != ENOENT && errno != ENOTDIR; /* a disk that fails is another matter */
+	return have.st_dev == there.st_dev && have.st_ino == there.st_ino;
+}
+
 int state_open_log(const char *root, const char *name, struct err *err)
 {
 	char path[PATH_MAX], old[PATH_MAX + 4];
