@@ -68,6 +68,14 @@ struct node_shard {
 	struct u64map map; /* the count, as a pointer */
 };
 
+/* A file that another one has replaced: what only it names is removed once that one is durable,
+ * since before, the old one might come back. */
+struct stale {
+	struct stale *next;
+	struct ws_file file;
+	uint64_t until; /* the seq of what replaced it */
+};
+
 struct ws {
 	struct work *work;
 	struct ws *next;
@@ -82,6 +90,7 @@ struct ws {
 	struct ws_file file;          /* as on disk; base_* of the present active layer */
 	_Atomic uint64_t durable_seq; /* of the durable stack file; changed under publish */
 	_Atomic bool folder_durable;  /* its name in ROOT/ws; changed under publish */
+	struct stale *stale;          /* under publish */
 	struct quota quota;
 	int64_t files;        /* inodes made less inodes gone, since the active layer was new */
 	uint64_t damaged;     /* records lost in its layers */
@@ -133,6 +142,8 @@ void ws_free(struct ws *ws); /* off the list, references given back */
 /* Everything acknowledged so far is durable. Holds the gate only for a moment. */
 int ws_commit(struct ws *ws, struct err *err);
 bool ws_is_dirty(struct ws *ws);
+/* The workspace's file has just replaced old->file; `old` is taken over. Under admin. */
+void ws_retire(struct ws *ws, struct stale *old);
 
 /* ---- workspace.c ---- */
 

@@ -215,6 +215,12 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 void ws_free(struct ws *ws)
 {
 	work_remove(ws->work, ws);
+	/* What never became durable keeps its layers; the next start's sweep sees to them. */
+	for (struct stale *s = ws->stale, *next; s; s = next) {
+		next = s->next;
+		ws_file_done(&s->file);
+		free(s);
+	}
 	registry_unuse(ws->work->registry, &ws->view, 1);
 	view_done(&ws->view);
 	ws_file_done(&ws->file);
@@ -230,6 +236,32 @@ bool ws_is_dirty(struct ws *ws)
 		     atomic_load(&ws->durable_seq) < ws->file.seq;
 	pthread_rwlock_unlock(&ws->gate);
 	return dirty;
+}
+
+/* Under publish: lets go what replaced files name, as far as what replaced them is durable. */
+static void release_stale(struct ws *ws)
+{
+	for (struct stale **p = &ws->stale; *p;) {
+		struct stale *s = *p;
+		if (s->until > atomic_load(&ws->durable_seq)) {
+			p = &s->next;
+			continue;
+		}
+		*p = s->next;
+		registry_unname(ws->work->registry, &s->file);
+		ws_file_done(&s->file);
+		free(s);
+	}
+}
+
+void ws_retire(struct ws *ws, struct stale *old)
+{
+	old->until = ws->file.seq;
+	pthread_mutex_lock(&ws->publish);
+	old->next = ws->stale;
+	ws->stale = old;
+	release_stale(ws);
+	pthread_mutex_unlock(&ws->publish);
 }
 
 static int commit_all(struct ws *ws, const struct view *v, const struct ws_file *f, struct err *err)
@@ -250,6 +282,7 @@ static int commit_all(struct ws *ws, const struct view *v, const struct ws_file 
 		r = publish_stack(w, ws->id, f, true, err);
 		if (r == 0)
 			atomic_store(&ws->durable_seq, f->seq);
+		release_stale(ws);
 	}
 	if (r == 0 && !atomic_load(&ws->folder_durable)) {
 		r = w->io->fsync(w->io->ctx, w->ws_fd);

@@ -94,16 +94,20 @@ static int replaced_view(struct view *out, const struct view *now, uint32_t n,
 	return 0;
 }
 
-/* After a swap of the stack: s->view and s->file are what was. What nobody names any more is
- * removed, but not before the new file is durable: the old one might come back. */
-static void settle(struct ws *ws, struct swap *s)
+/* After the swap: s->view and s->file are what was. */
+static void settle(struct ws *ws, struct swap *s, struct stale *old)
 {
 	struct registry *reg = ws->work->registry;
 	(void)registry_use(reg, &ws->view, 1); /* the entries are there: the file is named */
 	registry_unuse(reg, &s->view, 1);
-	if (ws_commit(ws, NULL) < 0)
-		s->named = false; /* spared; the next start's sweep sees to it */
+	version_done(&s->version, ws->work, s->file.seq);
+	old->file = s->file;
+	s->file = (struct ws_file){ 0 };
+	s->named = false;
+	ws_retire(ws, old);
 	swap_done(ws, s);
+	/* Where that fails, the layers stay until it is done later. */
+	(void)ws_commit(ws, NULL);
 }
 
 static int replace(struct ws *ws, const struct stack *old, const struct stack *with,
@@ -113,10 +117,13 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	struct view_options vo;
 	struct view low = { 0 };
 	struct swap s = { .version = { -1, -1, 0, false } };
+	auto_free struct stale *was = calloc(1, sizeof(*was));
 	const struct stack *now = &ws->file.stack;
 	if (now->nlayers < old->nlayers || !digest_equal(&now->image, &old->image) ||
 	    !same_layers(now, old, old->nlayers) || now->seed != with->seed)
 		return err_set(err, -ESTALE, "the stack has changed");
+	if (!was)
+		return err_set(err, -ENOMEM, "no memory");
 	registry_options(w->registry, &vo);
 	int r = view_open(&low, &vo, with, err);
 	if (r < 0)
@@ -154,7 +161,7 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 		swap_now(ws, &s);
 	pthread_rwlock_unlock(&ws->gate);
 	if (r == 0)
-		settle(ws, &s);
+		settle(ws, &s, steal_ptr(&was));
 	else
 		swap_done(ws, &s);
 	return r;

@@ -188,28 +188,34 @@ static int swap_trees(struct restore *rs, struct err *err)
 static int restore(struct restore *rs, const struct stack *to, struct err *err)
 {
 	struct ws *ws = rs->ws;
-	struct work *w = ws->work;
-	int r = ws_prepare(w, to, NULL, &rs->view, &rs->file, err);
+	struct registry *reg = ws->work->registry;
+	auto_free struct stale *was = calloc(1, sizeof(*was));
+	if (!was)
+		return err_set(err, -ENOMEM, "no memory");
+	int r = ws_prepare(ws->work, to, NULL, &rs->view, &rs->file, err);
 	if (r < 0)
 		return r;
-	r = version_open(&rs->version, w, ws->id, ws->file.seq + 1, err);
+	r = version_open(&rs->version, ws->work, ws->id, ws->file.seq + 1, err);
 	if (r == 0) {
 		pthread_rwlock_wrlock(&ws->gate);
 		r = swap_trees(rs, err);
 		pthread_rwlock_unlock(&ws->gate);
-		version_done(&rs->version, w, rs->version.seq - 1);
+		version_done(&rs->version, ws->work, rs->version.seq - 1);
 	}
-	if (r == 0) {
-		(void)registry_use(w->registry, &ws->view, 1); /* the entries are there */
-		registry_unuse(w->registry, &rs->view, 1);
+	if (r < 0) {
+		view_done(&rs->view);
+		registry_unname(reg, &rs->file);
+		ws_file_done(&rs->file);
+		return r;
 	}
-	/* What was isn't removed before the new file is durable: it might come back. */
-	bool remove = r < 0 || ws_commit(ws, NULL) == 0;
+	(void)registry_use(reg, &ws->view, 1); /* the entries are there */
+	registry_unuse(reg, &rs->view, 1);
 	view_done(&rs->view);
-	if (remove)
-		registry_unname(w->registry, &rs->file);
-	ws_file_done(&rs->file);
-	return r;
+	was->file = rs->file;
+	ws_retire(ws, steal_ptr(&was));
+	/* Where that fails, what was stays on disk until it is done later. */
+	(void)ws_commit(ws, NULL);
+	return 0;
 }
 
 int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
