@@ -374,7 +374,7 @@ static int take_packed(struct space *s, uint64_t src, uint64_t len)
 			r = ranges_inc(&s->extra, src, at - src);
 		if (r == 0)
 			r = ranges_del(&s->held, at, n, NULL);
-		s->used += n;
+		s->used += r == 0 ? n : 0; /* or it is counted again when this is done again */
 		src = at + n;
 	}
 	return r;
@@ -393,7 +393,7 @@ static int take_big(struct space *s, struct space_big *b, bool own, uint64_t src
 		r = ranges_del(&b->own, src, len, &had);
 	if (r == 0)
 		r = ranges_add(&b->own, src, len);
-	s->big_used += len - had;
+	s->big_used += r == 0 ? len - had : 0; /* as above */
 	return r;
 }
 
