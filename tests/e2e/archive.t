@@ -40,7 +40,7 @@ os.symlink(b"/absolute/\xff/nowhere", os.path.join(root, b"dangling"))
 os.symlink(b"t" * 4000, os.path.join(root, b"long-target"))
 os.mkfifo(os.path.join(root, b"fifo"))
 with open(os.path.join(root, b"sparse"), "wb") as f:
-    f.seek(100 << 20); f.write(b"end"); f.truncate(200 << 20)
+    f.seek(30 << 20); f.write(b"end"); f.truncate(50 << 20)
 os.setxattr(os.path.join(root, b"plain"), "user.text", b"value")
 os.setxattr(os.path.join(root, b"plain"), "user.binary", bytes(range(256)))
 os.setxattr(os.path.join(root, b"dir"), "user.of-a-folder", b"x" * 2000)
