@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 #include "fs/base/buf.h"
+#include "fs/base/clock.h"
 #include "fs/base/u64map.h"
 #include "snapd/archive_lib.h"
 
@@ -125,9 +126,7 @@ static int cancelled(struct export *x)
 {
 	if (!x->opt->progress)
 		return 0;
-	struct timespec t;
-	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* can't fail */
-	uint64_t ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	uint64_t ms = clock_ms();
 	if (x->told_ms && ms - x->told_ms < PROGRESS_MS)
 		return 0;
 	x->told_ms = ms;
@@ -169,8 +168,7 @@ static int add_xattr(void *ctx, const char *name, size_t name_len, const void *v
 {
 	struct export *x = ctx;
 	char text[NAME_MAX_BYTES + 1];
-	/* A pax record ends its name at the first '='. */
-	if (!is_tar(x) || name_len > NAME_MAX_BYTES || memchr(name, '=', name_len)) {
+	if (!is_tar(x) || name_len > NAME_MAX_BYTES) {
 		x->st.xattrs_dropped++;
 		return 0;
 	}

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/image/image.h"
 #include "snapd/archive_intake.h"
 #include "snapd/archive_lib.h"
@@ -197,9 +198,7 @@ static int cancelled(struct import *im)
 {
 	if (!im->opt->progress)
 		return 0;
-	struct timespec t;
-	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* can't fail */
-	uint64_t ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	uint64_t ms = clock_ms();
 	if (im->told_ms && ms - im->told_ms < PROGRESS_MS)
 		return 0;
 	im->told_ms = ms;
@@ -309,22 +308,49 @@ static int content(struct import *im, struct archive_entry *e, const char *path,
 	return r;
 }
 
+static int hex_digit(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+				      : -1;
+}
+
+/* In a tar's SCHILY.xattr, libarchive writes what isn't printable, '%' and '=' as %XX, GNU tar the
+ * last two; libarchive decodes that only in records of its own. False: no name. */
+static bool xattr_name(const struct import *im, const char *given, char out[XATTR_NAME_BYTES + 1])
+{
+	bool tar = (archive_format(im->a) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
+	size_t n = 0;
+	for (const char *p = given; p && *p; p++) {
+		int high = tar && *p == '%' ? hex_digit(p[1]) : -1;
+		int low = high >= 0 ? hex_digit(p[2]) : -1;
+		if (n == XATTR_NAME_BYTES || (high == 0 && low == 0))
+			return false;
+		out[n++] = low >= 0 ? (char)(high << 4 | low) : *p;
+		p += low >= 0 ? 2 : 0;
+	}
+	out[n] = '\0';
+	return n > 0;
+}
+
 static int xattrs(struct import *im, struct archive_entry *e, const char *path, uint64_t ino)
 {
 	static const char *const spaces[] = { "user.", "security.", "trusted." };
-	const char *name;
+	const char *given;
+	char name[XATTR_NAME_BYTES + 1];
 	const void *value;
 	size_t len;
 	if (archive_entry_acl_types(e) &
 	    (ARCHIVE_ENTRY_ACL_TYPE_POSIX1E | ARCHIVE_ENTRY_ACL_TYPE_NFS4))
 		im->st.ignored_acls++;
 	(void)archive_entry_xattr_reset(e); /* gives their number */
-	while (archive_entry_xattr_next(e, &name, &value, &len) == ARCHIVE_OK) {
-		bool known = false;
-		for (size_t i = 0; name && i < sizeof(spaces) / sizeof(spaces[0]); i++)
+	while (archive_entry_xattr_next(e, &given, &value, &len) == ARCHIVE_OK) {
+		bool is_name = xattr_name(im, given, name), known = false;
+		for (size_t i = 0; is_name && i < sizeof(spaces) / sizeof(spaces[0]); i++)
 			known |= strncmp(name, spaces[i], strlen(spaces[i])) == 0 &&
 				 name[strlen(spaces[i])];
-		if (!known || len > XATTR_VALUE_BYTES || strlen(name) > XATTR_NAME_BYTES) {
+		if (!known || len > XATTR_VALUE_BYTES) {
 			im->st.ignored_xattrs++;
 			continue;
 		}

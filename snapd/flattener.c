@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "fs/work/save.h"
 #include "snapd/snapd.h"
@@ -242,8 +243,7 @@ static int flatten(struct flattener *f, const char *id, bool seal, struct err *e
 {
 	auto_flat fl = { 0 };
 	struct store_session *ss;
-	struct timespec a, b;
-	clock_gettime(CLOCK_MONOTONIC, &a);
+	uint64_t begun = clock_ms();
 	int r = store_session_begin(f->sd->store, &ss, err);
 	if (r < 0)
 		return r;
@@ -254,11 +254,9 @@ static int flatten(struct flattener *f, const char *id, bool seal, struct err *e
 		r = swap(f, id, &fl, ss, err);
 	images_made(f->sd->images, some ? &fl.with.image : NULL);
 	store_session_end(ss);
-	clock_gettime(CLOCK_MONOTONIC, &b);
 	if (r >= 0 && some)
-		log_info("flattened %u layers of %s in %lld ms", fl.old.nlayers, id,
-			 (long long)(b.tv_sec - a.tv_sec) * 1000 +
-				 (b.tv_nsec - a.tv_nsec) / 1000000);
+		log_info("flattened %u layers of %s in %llu ms", fl.old.nlayers, id,
+			 (unsigned long long)(clock_ms() - begun));
 	return r;
 }
 
@@ -297,11 +295,7 @@ static void consider(struct flattener *f, const char *id)
 /* A while after the operation that asked, so as not to slow down what follows it. */
 static void settle(struct flattener *f)
 {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += SETTLE_MS * 1000000L;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
+	struct timespec until = clock_in_ms(SETTLE_MS);
 	while (!f->stop && pthread_cond_timedwait(&f->wake, &f->lock, &until) == 0)
 		;
 }
@@ -374,11 +368,7 @@ int flattener_start(struct flattener **out, struct snapd *sd, struct err *err)
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
 	f->sd = sd;
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&f->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&f->wake);
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_mutex_init(&f->one, NULL);
 	int r = -pthread_create(&f->thread, NULL, flattener_thread, f);

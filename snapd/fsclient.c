@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/base/frame.h"
 #include "fs/base/hash.h"
 
@@ -30,11 +31,7 @@ int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err
 		free(fc);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&fc->moved, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&fc->moved);
 	pthread_mutex_init(&fc->lock, NULL);
 	*out = fc;
 	return 0;
@@ -81,9 +78,7 @@ void fsclient_close_gate(struct fsclient *fc, const char *why)
 
 static int pass_gate(struct fsclient *fc, struct err *err)
 {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += FSCLIENT_WAIT_MS / 1000;
+	struct timespec until = clock_in_ms(FSCLIENT_WAIT_MS);
 	int r = 0;
 	pthread_mutex_lock(&fc->lock);
 	while (!fc->open && !fc->why[0] && r == 0)

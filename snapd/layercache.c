@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+#include "fs/base/clock.h"
 
 enum { IMAGES = 8 }; /* maps, which cost address space and checked-block bits */
 
@@ -33,13 +33,6 @@ struct layercache {
 		uint64_t used_ms;
 	} images[IMAGES];
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 int layercache_new(struct layercache **out, const char *root, struct store *store, struct err *err)
 {
@@ -131,7 +124,7 @@ static int find_layer(void *ctx, const struct stack_layer *desc, struct layer **
 	while ((e = lookup(lc, desc)) && !e->layer)
 		pthread_cond_wait(&lc->loaded, &lc->lock);
 	if (e) {
-		e->used_ms = now_ms();
+		e->used_ms = clock_ms();
 		*out = layer_ref(e->layer);
 		pthread_mutex_unlock(&lc->lock);
 		return 0;
@@ -151,7 +144,7 @@ static int find_layer(void *ctx, const struct stack_layer *desc, struct layer **
 	if (r >= 0) {
 		e->layer = l;
 		e->memory = layer_memory(l);
-		e->used_ms = now_ms();
+		e->used_ms = clock_ms();
 		lc->memory += e->memory;
 		*out = layer_ref(l);
 		shrink(lc);
@@ -186,7 +179,7 @@ static int find_image(void *ctx, const struct digest *name, struct image **out)
 	pthread_mutex_lock(&lc->lock);
 	for (int i = 0; i < IMAGES; i++) {
 		if (lc->images[i].image && digest_equal(&lc->images[i].name, name)) {
-			lc->images[i].used_ms = now_ms();
+			lc->images[i].used_ms = clock_ms();
 			im = image_ref(lc->images[i].image);
 		} else if (!lc->images[i].image ||
 			   (lc->images[slot].image &&
@@ -198,7 +191,7 @@ static int find_image(void *ctx, const struct digest *name, struct image **out)
 		image_unref(lc->images[slot].image);
 		lc->images[slot].image = image_ref(im);
 		lc->images[slot].name = *name;
-		lc->images[slot].used_ms = now_ms();
+		lc->images[slot].used_ms = clock_ms();
 	}
 	pthread_mutex_unlock(&lc->lock);
 	*out = im;
@@ -233,7 +226,7 @@ static bool files_are_gone(struct layercache *lc, const struct entry *e)
 
 void layercache_trim(struct layercache *lc, uint64_t idle_ms)
 {
-	uint64_t now = now_ms();
+	uint64_t now = clock_ms();
 	pthread_mutex_lock(&lc->lock);
 	for (struct entry *e = lc->entries, *next; e; e = next) {
 		next = e->next;

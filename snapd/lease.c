@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "fs/base/clock.h"
 
 struct entry {
 	struct entry *next;
@@ -25,11 +26,7 @@ struct leases *leases_new(void)
 	struct leases *l = calloc(1, sizeof(*l));
 	if (!l)
 		return NULL;
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->given, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&l->given);
 	pthread_mutex_init(&l->lock, NULL);
 	return l;
 }
@@ -62,23 +59,10 @@ static bool in_the_way(const struct entry *e, enum lease_kind kind)
 	return kind == LEASE_SAVE && e->save;
 }
 
-static struct timespec deadline_in(int wait_ms)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += wait_ms / 1000;
-	t.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
-	return t;
-}
-
 int lease_take(struct lease *out, struct leases *l, const char *id, enum lease_kind kind,
 	       const char *what, int wait_ms, struct err *err)
 {
-	struct timespec until = deadline_in(wait_ms);
+	struct timespec until = clock_in_ms(wait_ms);
 	struct entry *e;
 	int r = 0;
 	pthread_mutex_lock(&l->lock);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "fs/base/clock.h"
 
 struct stream {
 	pthread_mutex_t lock;
@@ -25,13 +26,9 @@ struct stream *stream_new(void)
 		return NULL;
 	memset(s, 0, offsetof(struct stream, ring)); /* the ring's pages come as they are used */
 	s->refs = 2;
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->room, &attr);
-	pthread_cond_init(&s->bytes, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&s->room);
+	clock_cond_init(&s->bytes);
 	return s;
 }
 
@@ -105,14 +102,7 @@ static int wait_for_bytes(struct stream *s, int wait_ms)
 {
 	if (wait_ms < 0)
 		return pthread_cond_wait(&s->bytes, &s->lock);
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += wait_ms / 1000;
-	t.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
+	struct timespec t = clock_in_ms(wait_ms);
 	int r = 0;
 	while (s->len == 0 && !s->ended && r == 0)
 		r = pthread_cond_timedwait(&s->bytes, &s->lock, &t);

@@ -12,10 +12,10 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/base/frame.h"
 #include "fs/base/log.h"
 #include "snapd/state.h"
@@ -39,13 +39,6 @@ struct supervisor {
 	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
 	uint64_t died_ms[SUPERVISOR_DEATHS];
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static bool asked_to_end(struct supervisor *s)
 {
@@ -191,7 +184,7 @@ static int greet(struct supervisor *s, int *pid, struct err *err)
 /* Waits for a started child's hello. */
 static int await_hello(struct supervisor *s, int *pid, struct err *err)
 {
-	uint64_t until = now_ms() + SUPERVISOR_START_MS;
+	uint64_t until = clock_ms() + SUPERVISOR_START_MS;
 	int nap_us = 500;
 	char why[96], words[200];
 	while (!asked_to_end(s)) {
@@ -203,7 +196,7 @@ static int await_hello(struct supervisor *s, int *pid, struct err *err)
 			return err_set(err, -ECHILD, "bough-fs ended %s%s%s", why,
 				       words[0] ? ": " : "", words);
 		}
-		if (now_ms() > until)
+		if (clock_ms() > until)
 			return err_set(err, -ETIMEDOUT,
 				       "bough-fs doesn't answer %d s after its start",
 				       SUPERVISOR_START_MS / 1000);
@@ -238,7 +231,7 @@ static enum watched watch(struct supervisor *s, int fd, int wait_ms)
 
 static bool too_many_deaths(struct supervisor *s)
 {
-	uint64_t now = now_ms();
+	uint64_t now = clock_ms();
 	memmove(s->died_ms + 1, s->died_ms, sizeof(s->died_ms) - sizeof(s->died_ms[0]));
 	s->died_ms[0] = now;
 	uint64_t first = s->died_ms[SUPERVISOR_DEATHS - 1];

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 
 enum { PROGRESS_MS = 100 };
 
@@ -24,12 +25,8 @@ struct task_count *task_count_new(void)
 	struct task_count *c = calloc(1, sizeof(*c));
 	if (!c)
 		return NULL;
-	pthread_condattr_t attr;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->zero, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&c->zero);
 	return c;
 }
 
@@ -53,15 +50,8 @@ void task_count_add(struct task_count *c, int n)
 
 bool task_count_wait(struct task_count *c, int wait_ms)
 {
-	struct timespec t;
+	struct timespec t = clock_in_ms(wait_ms);
 	int r = 0;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += wait_ms / 1000;
-	t.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
 	pthread_mutex_lock(&c->lock);
 	while (c->n > 0 && r == 0)
 		r = pthread_cond_timedwait(&c->zero, &c->lock, &t);
@@ -143,13 +133,6 @@ struct progress {
 	uint64_t told_ms;
 };
 
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /* A client that doesn't read must not hold up the work: lines give way, the result doesn't. */
 static void put_line(struct stream *out, json_t *j, bool may_drop)
 {
@@ -167,7 +150,7 @@ void progress_tell(struct progress *p, uint64_t done, uint64_t total, const char
 {
 	if (!p)
 		return;
-	uint64_t now = now_ms();
+	uint64_t now = clock_ms();
 	if (now - p->told_ms < PROGRESS_MS)
 		return;
 	p->told_ms = now;

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 #include "fs/base/buf.h"
+#include "fs/base/clock.h"
 
 enum {
 	SHARDS_MAX = 16,
@@ -30,13 +30,6 @@ struct cache_shard {
 	size_t bytes;
 	struct cache_blob *newest, *oldest;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t); /* can't fail */
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static size_t cost(const struct cache_blob *b)
 {
@@ -176,7 +169,7 @@ static struct cache_blob *find(struct cache_shard *s, const struct digest *d)
 static const struct blob *touch(struct cache_shard *s, struct cache_blob *b)
 {
 	atomic_fetch_add_explicit(&b->uses, 1, memory_order_relaxed);
-	b->used_ms = now_ms();
+	b->used_ms = clock_ms();
 	if (s->newest != b) {
 		lru_remove(s, b);
 		lru_push(s, b);
@@ -215,7 +208,7 @@ const struct blob *cache_add(struct cache *c, struct cache_blob *b)
 	b->chain = *p;
 	*p = b;
 	lru_push(s, b);
-	b->used_ms = now_ms();
+	b->used_ms = clock_ms();
 	s->bytes += cost(b);
 	s->count++;
 	atomic_fetch_add_explicit(&b->uses, 1, memory_order_relaxed);
@@ -225,7 +218,7 @@ const struct blob *cache_add(struct cache *c, struct cache_blob *b)
 
 void cache_trim(struct cache *c, uint64_t idle_ms)
 {
-	uint64_t now = now_ms();
+	uint64_t now = clock_ms();
 	for (size_t i = 0; i < c->nshards; i++) {
 		struct cache_shard *s = &c->shards[i];
 		(void)pthread_mutex_lock(&s->lock);

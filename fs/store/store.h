@@ -34,13 +34,13 @@ enum {
 };
 
 struct store_options {
-	const struct io *io;      /* NULL: io_host */
-	bool create;              /* make the folders when absent */
-	bool read_only;           /* no session can begin */
-	size_t cache_bytes;       /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
-	uint64_t pack_bytes;      /* a pack is closed at this size; 0: 256 MiB */
-	int zstd_level;           /* 0: 3 */
-	const uint8_t *boot_id;   /* BOOT_ID_BYTES, copied; NULL: the machine's (boot.h) */
+	const struct io *io;    /* NULL: io_host */
+	bool create;            /* make the folders when absent */
+	bool read_only;         /* no session can begin */
+	size_t cache_bytes;     /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
+	uint64_t pack_bytes;    /* a pack is closed at this size; 0: 256 MiB */
+	int zstd_level;         /* 0: 3 */
+	const uint8_t *boot_id; /* BOOT_ID_BYTES, copied; NULL: the machine's (boot.h) */
 };
 
 /* Opens `dir`. A missing or damaged index is rebuilt from the packs (which may take long).

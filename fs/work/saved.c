@@ -45,8 +45,8 @@ int saved_write(const struct io *io, const char *root, const struct layer_id *la
 int saved_decode(struct stack_layer *saved, uint8_t boot[BOOT_ID_BYTES], const void *data,
 		 size_t len)
 {
-	if (len < SAVED_HEAD + 8 || le_get64((const uint8_t *)data + len - 8) !=
-					    hash_xxh3(data, len - 8, 0))
+	if (len < SAVED_HEAD + 8 ||
+	    le_get64((const uint8_t *)data + len - 8) != hash_xxh3(data, len - 8, 0))
 		return -EBADMSG;
 	struct cur c = cur_init(data, len - 8);
 	struct stack_layer out = { .local = false };

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include "fs/base/boot.h"
+#include "fs/base/clock.h"
 
 /* ---- inode numbers ---- */
 
@@ -142,23 +143,9 @@ static void idle_one(struct ws *ws, void *ctx)
 	view_done(&v);
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static void wait_ms(struct work *w, uint64_t ms)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += (time_t)(ms / 1000);
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
+	struct timespec t = clock_in_ms((int64_t)ms);
 	pthread_cond_timedwait(&w->list_cond, &w->list_lock, &t);
 }
 
@@ -175,17 +162,17 @@ static void *background(void *arg)
 	struct work *w = arg;
 	const bool commits = w->commit_ms != UINT64_MAX;
 	const uint64_t tick = commits && w->commit_ms < IDLE_MS ? w->commit_ms : IDLE_MS;
-	uint64_t committed = now_ms(), active = committed;
+	uint64_t committed = clock_ms(), active = committed;
 	bool idle = false; /* memory was given back since the last operation */
 	pthread_mutex_lock(&w->list_lock);
 	while (!w->stop) {
-		uint64_t end = now_ms() + tick;
-		for (uint64_t now = end - tick; now < end && !w->stop; now = now_ms())
+		uint64_t end = clock_ms() + tick;
+		for (uint64_t now = end - tick; now < end && !w->stop; now = clock_ms())
 			wait_ms(w, end - now);
 		if (w->stop)
 			break;
 		pthread_mutex_unlock(&w->list_lock);
-		uint64_t now = now_ms();
+		uint64_t now = clock_ms();
 		if (commits && now - committed >= w->commit_ms) {
 			each_ws(w, commit_one, NULL);
 			committed = now;
@@ -351,11 +338,7 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 	w->commit_ms = opt->commit_ms ? opt->commit_ms : COMMIT_MS_DEFAULT;
 	pthread_mutex_init(&w->ino_lock, NULL);
 	pthread_mutex_init(&w->list_lock, NULL);
-	pthread_condattr_t ca;
-	pthread_condattr_init(&ca);
-	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->list_cond, &ca);
-	pthread_condattr_destroy(&ca);
+	clock_cond_init(&w->list_cond);
 	int r = work_start(w, root, opt, err);
 	if (r < 0) {
 		work_free(w);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "fs/base/clock.h"
 
 static uint64_t new_tag(void)
 {
@@ -12,13 +13,6 @@ static uint64_t new_tag(void)
 		random_bytes(&tag, sizeof(tag));
 	while (tag == 0);
 	return tag;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static int fresh_layer(struct work *w, struct layer **out, struct err *err)
@@ -315,12 +309,12 @@ static int seal(struct ws *ws, uint64_t *pause_ns, struct err *err)
 	int r = swap_prepare(ws, &s, err);
 	if (r < 0)
 		return r;
-	uint64_t start = now_ns();
+	uint64_t start = clock_ns();
 	pthread_rwlock_wrlock(&ws->gate);
 	r = swap_commit(ws, &s, err);
 	swapped = r == 0;
 	pthread_rwlock_unlock(&ws->gate);
-	*pause_ns = now_ns() - start;
+	*pause_ns = clock_ns() - start;
 	if (swapped) {                                                /* s has what was */
 		(void)registry_use(ws->work->registry, &ws->view, 1); /* entries are there */
 		registry_unuse(ws->work->registry, &s.view, 1);

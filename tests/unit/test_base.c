@@ -1,4 +1,4 @@
-/* err, buf, hash, cleanup, boot and log. */
+/* err, buf, hash, cleanup, boot, clock and log. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -12,6 +12,7 @@
 #include "fs/base/boot.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/base/err.h"
 #include "fs/base/hash.h"
 #include "fs/base/log.h"
@@ -135,7 +136,9 @@ static void hashes(void **state)
 	struct digest zero = { 0 }, d = { 0 };
 	assert_true(digest_is_zero(&zero));
 	static const char *const bad[] = {
-		"", "e3", "E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"",
+		"e3",
+		"E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b8555",
 		"g3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b85 "
@@ -254,6 +257,29 @@ static void boot(void **state)
 	assert_memory_equal(boot_id(NULL), id, sizeof(id));
 }
 
+static void clocks(void **state)
+{
+	for (int64_t ms = 0; ms < 3000; ms += 37) {
+		uint64_t before = clock_ns();
+		struct timespec t = clock_in_ms(ms);
+		uint64_t after = clock_ns(), span = (uint64_t)ms * 1000000;
+		assert_in_range(t.tv_nsec, 0, 999999999);
+		assert_in_range((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec,
+				before + span, after + span);
+	}
+	pthread_cond_t c;
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	clock_cond_init(&c);
+	(void)pthread_mutex_lock(&lock);
+	uint64_t begun = clock_ms();
+	struct timespec until = clock_in_ms(5);
+	while (pthread_cond_timedwait(&c, &lock, &until) != ETIMEDOUT)
+		;
+	assert_true(clock_ms() >= begun + 5);
+	(void)pthread_mutex_unlock(&lock);
+	(void)pthread_cond_destroy(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -263,6 +289,7 @@ int main(void)
 		cmocka_unit_test(hashes),
 		cmocka_unit_test(cleanups),
 		cmocka_unit_test(boot),
+		cmocka_unit_test(clocks),
 		cmocka_unit_test(logs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

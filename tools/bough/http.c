@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "tools/bough/http_parse.h"
 
 enum {
@@ -192,13 +192,6 @@ static int try_head(struct http *h, struct err *err)
 	return 1;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* Takes in what the peer says before it has heard all. 1: it refuses, stop sending. */
 static int listen_early(struct http *h, struct err *err)
 {
@@ -245,9 +238,9 @@ static int send_bytes(struct http *h, const uint8_t *p, size_t n, struct err *er
 /* Waits for the peer's leave to send a long body, so that a refusal costs nothing. */
 static int await_continue(struct http *h, struct err *err)
 {
-	int64_t end = now_ms() + CONTINUE_WAIT_MS;
+	int64_t end = clock_ms() + CONTINUE_WAIT_MS;
 	while (!h->go_on && !h->have_head && !h->eof) {
-		int64_t left = end - now_ms();
+		int64_t left = end - clock_ms();
 		if (left <= 0)
 			break;
 		struct pollfd pfd = { .fd = h->fd, .events = POLLIN };

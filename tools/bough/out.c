@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 
 /* ---- values ---- */
 
@@ -223,17 +224,10 @@ enum {
 	LINE_MAX_COLUMNS = 200,
 };
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 void progress_begin(struct progress *p, const struct cli *cli, const char *what)
 {
 	const char *term = getenv("TERM");
-	*p = (struct progress){ .what = what, .begun_ms = now_ms() };
+	*p = (struct progress){ .what = what, .begun_ms = clock_ms() };
 	p->on = !cli->quiet && isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb"));
 }
 
@@ -279,7 +273,7 @@ void progress_update(struct progress *p, uint64_t done, uint64_t total, const ch
 {
 	if (!p || !p->on)
 		return;
-	int64_t now = now_ms();
+	int64_t now = clock_ms();
 	if (now - p->begun_ms < DRAW_AFTER_MS || (p->drawn && now - p->drawn_ms < DRAW_EVERY_MS))
 		return;
 	draw(what && *what ? what : p->what, done, total, unit);

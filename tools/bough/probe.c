@@ -9,16 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
-
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
+#include "fs/base/clock.h"
 
 static int spawn_probe(const char *const *argv, int out, pid_t *pid)
 {
@@ -41,7 +34,7 @@ static int collect(int fd, int64_t deadline, char *out, size_t size)
 	char spill[512];
 	out[0] = 0;
 	for (;;) {
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - clock_ms();
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		if (left <= 0)
 			return -ETIMEDOUT;
@@ -75,7 +68,7 @@ int probe_run_all(const char *const *argv, char *out, size_t size)
 	(void)close(p[1]);
 	if (r < 0)
 		return r;
-	r = collect(read_end, now_ms() + PROBE_MS, out, size);
+	r = collect(read_end, clock_ms() + PROBE_MS, out, size);
 	if (r < 0)
 		(void)kill(pid, SIGKILL);
 	int status;
