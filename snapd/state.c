@@ -10,10 +10,10 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/sock.h"
 
 enum { LOG_BYTES = 8 << 20, LOCK_WAIT_MS = 5000, LOCK_POLL_MS = 10 };
 
@@ -102,14 +102,10 @@ int state_prepare(char **root, const char *given, struct err *err)
 
 static bool somebody_serves(const char *root)
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	char path[PATH_MAX];
-	(void)snprintf(path, sizeof(path), "%s/run", root);
-	auto_fd dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	/* Through the folder's descriptor, since ROOT may be longer than a socket's address. */
-	(void)snprintf(un.sun_path, sizeof(un.sun_path), "/proc/self/fd/%d/boughd.sock", dir);
-	return fd >= 0 && connect(fd, (const struct sockaddr *)&un, sizeof(un)) == 0;
+	(void)snprintf(path, sizeof(path), "%s/run/boughd.sock", root);
+	auto_fd fd = sock_connect(path, SOCK_STREAM, NULL);
+	return fd >= 0;
 }
 
 int state_lock(const char *root, struct err *err)

@@ -1,7 +1,6 @@
 #include "snapd/web.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,12 +10,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
+#include "fs/base/sock.h"
 #include "snapd/web_parse.h"
 #include "snapd/web_task.h"
 
@@ -491,30 +490,11 @@ static void on_log(void *arg, const char *fmt, va_list ap)
 
 /* ---- listening ---- */
 
-/* The socket's address, through a descriptor of its folder where the path is too long for one. */
-static int address(struct sockaddr_un *un, const char *path, int *dir, struct err *err)
-{
-	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (strlen(path) < sizeof(un->sun_path)) {
-		(void)snprintf(un->sun_path, sizeof(un->sun_path), "%s", path);
-		return 0;
-	}
-	const char *slash = strrchr(path, '/');
-	auto_free char *folder = slash ? strndup(path, (size_t)(slash - path)) : NULL;
-	if (!folder)
-		return err_set(err, -ENAMETOOLONG, "socket path %s is too long", path);
-	*dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (*dir < 0)
-		return err_sys(err, -errno, "open %s", folder);
-	(void)snprintf(un->sun_path, sizeof(un->sun_path), "/proc/self/fd/%d%.60s", *dir, slash);
-	return 0;
-}
-
 static int listen_at(const char *path, struct err *err)
 {
 	struct sockaddr_un un;
 	auto_fd dir = -1;
-	int r = address(&un, path, &dir, err);
+	int r = sock_address(&un, path, &dir, err);
 	if (r < 0)
 		return r;
 	auto_fd probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

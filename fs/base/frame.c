@@ -1,14 +1,13 @@
 #include "fs/base/frame.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/sock.h"
 
 enum { BACKLOG = 64 };
 
@@ -18,32 +17,6 @@ union control {
 	struct cmsghdr align;
 };
 
-/* Fills in the address of `name` in the folder of `path`. Socket paths end at 107
- * bytes, state folders don't: a longer one goes through a descriptor of its folder,
- * which *dirfd then holds for as long as the address is used. */
-static int address(struct sockaddr_un *un, const char *path, const char *suffix, int *dirfd)
-{
-	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	int n = snprintf(un->sun_path, sizeof(un->sun_path), "%s%s", path, suffix);
-	if (n >= 0 && (size_t)n < sizeof(un->sun_path))
-		return 0;
-	const char *slash = strrchr(path, '/');
-	if (!slash)
-		return -ENAMETOOLONG;
-	auto_free char *dir = strndup(path, (size_t)(slash - path) + 1);
-	if (!dir)
-		return -ENOMEM;
-	auto_fd fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = snprintf(un->sun_path, sizeof(un->sun_path), "/proc/self/fd/%d/%s%s", fd, slash + 1,
-		     suffix);
-	if (n < 0 || (size_t)n >= sizeof(un->sun_path))
-		return -ENAMETOOLONG;
-	*dirfd = steal_fd(&fd);
-	return 0;
-}
-
 int frame_listen(const char *path, struct err *err)
 {
 	auto_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -51,21 +24,26 @@ int frame_listen(const char *path, struct err *err)
 		return err_sys(err, -errno, "socket");
 	struct sockaddr_un un;
 	auto_fd dir = -1;
-	int r = address(&un, path, ".new", &dir);
+	auto_free char *fresh = NULL;
+	if (asprintf(&fresh, "%s.new", path) < 0) {
+		fresh = NULL; /* undefined then */
+		return err_sys(err, -ENOMEM, "socket %s", path);
+	}
+	int r = sock_address(&un, fresh, &dir, err);
 	if (r < 0)
-		return err_sys(err, r, "socket %s", path);
+		return r;
 	/* The mode of the socket is that of the file that bind makes, from the start. */
 	if (fchmod(fd, 0600) < 0)
 		return err_sys(err, -errno, "chmod of a socket");
 	if (unlink(un.sun_path) < 0 && errno != ENOENT)
-		return err_sys(err, -errno, "remove the old %s.new", path);
+		return err_sys(err, -errno, "remove the old %s", fresh);
 	if (bind(fd, (const struct sockaddr *)&un, sizeof(un)) < 0)
-		return err_sys(err, -errno, "bind %s.new", path);
+		return err_sys(err, -errno, "bind %s", fresh);
 	/* It appears under its name only when it listens: nobody is ever refused. */
 	if (listen(fd, BACKLOG) < 0)
 		r = err_sys(err, -errno, "listen at %s", path);
 	else if (rename(un.sun_path, path) < 0)
-		r = err_sys(err, -errno, "rename %s.new to %s", path, path);
+		r = err_sys(err, -errno, "rename %s to %s", fresh, path);
 	if (r < 0) {
 		(void)unlink(un.sun_path); /* the failure above is the one to tell */
 		return r;
@@ -75,20 +53,7 @@ int frame_listen(const char *path, struct err *err)
 
 int frame_connect(const char *path, struct err *err)
 {
-	auto_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return err_sys(err, -errno, "socket");
-	struct sockaddr_un un;
-	auto_fd dir = -1;
-	int r = address(&un, path, "", &dir);
-	if (r < 0)
-		return err_sys(err, r, "socket %s", path);
-	do
-		r = connect(fd, (const struct sockaddr *)&un, sizeof(un));
-	while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return err_sys(err, -errno, "connect to %s", path);
-	return steal_fd(&fd);
+	return sock_connect(path, SOCK_SEQPACKET, err);
 }
 
 int frame_send(int fd, const struct frame *f, struct err *err)

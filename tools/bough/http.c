@@ -1,13 +1,12 @@
 #include "tools/bough/http.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/sock.h"
 #include "tools/bough/http_parse.h"
 
 enum {
@@ -34,51 +33,16 @@ struct http {
 
 /* ---- the connection ---- */
 
-static int connect_at(int fd, const char *path)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	size_t n = strlen(path);
-	if (n >= sizeof(sa.sun_path))
-		return -ENAMETOOLONG;
-	memcpy(sa.sun_path, path, n + 1);
-	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
-		return -errno;
-	return 0;
-}
-
-/* sun_path has 108 bytes; a longer path is reached through a descriptor of its folder. */
-static int connect_long(int fd, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	if (!slash)
-		return -ENAMETOOLONG;
-	auto_free char *dir = strndup(path, (size_t)(slash - path) + 1);
-	if (!dir)
-		return -ENOMEM;
-	auto_fd dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dirfd < 0)
-		return -errno;
-	char via[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int n = snprintf(via, sizeof(via), "/proc/self/fd/%d/%s", dirfd, slash + 1);
-	if (n < 0 || (size_t)n >= sizeof(via))
-		return -ENAMETOOLONG;
-	return connect_at(fd, via);
-}
-
 int http_open(struct http **out, const char *socket_path, struct err *err)
 {
 	struct http *h = calloc(1, sizeof(*h));
 	if (!h)
 		return err_sys(err, -ENOMEM, "connect");
-	h->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int r = h->fd < 0 ? -errno : 0;
-	if (r == 0)
-		r = connect_at(h->fd, socket_path);
-	if (r == -ENAMETOOLONG)
-		r = connect_long(h->fd, socket_path);
-	if (r < 0) {
+	h->fd = sock_connect(socket_path, SOCK_STREAM, err);
+	if (h->fd < 0) {
+		int r = h->fd;
 		http_free(h);
-		return err_sys(err, r, "connect to %s", socket_path);
+		return r;
 	}
 	*out = h;
 	return 0;
