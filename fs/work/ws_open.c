@@ -193,6 +193,9 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 	ws->quota.inodes = file->base_inodes + inodes;
 	ws->files = inodes;
 	ws->gen = file->gen;
+	/* Whole before the background thread can see it; the caller's again on failure. */
+	ws->view = *view;
+	ws->file = *file;
 	int r = registry_use(w->registry, view, 1);
 	if (r == 0) {
 		r = work_add(w, ws);
@@ -204,8 +207,6 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 		return r == -EBUSY ? err_set(err, r, "workspace %s is open already", id)
 				   : err_sys(err, r, "open workspace %s", id);
 	}
-	ws->view = *view;
-	ws->file = *file;
 	*view = (struct view){ 0 };
 	*file = (struct ws_file){ 0 };
 	*out = ws;
