@@ -324,28 +324,11 @@ static int list_objects(struct store_gc *gc, struct victim *v, struct pack_entry
 	int r = pack_toc_read(s->io, v->fd, v->id, v->size, out, n);
 	if (r != -ENODATA && r != -EBADMSG)
 		return r;
-	struct pack_scan sc;
-	r = pack_scan_init(&sc, s->io, v->fd, v->id, PACK_HEADER_BYTES, v->size);
-	if (r < 0)
-		return r;
-	auto_buf b = { 0 };
-	struct pack_record rec;
-	uint64_t off, len;
-	const uint8_t *stored;
-	int k;
-	while ((k = pack_scan_next(&sc, &rec, &off, &len, &stored)) != PACK_SCAN_END) {
-		struct pack_entry e = { rec.digest, off, rec.raw, rec.stored };
-		if (k == PACK_SCAN_RECORD && rec.kind == PACK_OBJECT)
-			buf_add(&b, &e, sizeof(e));
-		if (k == PACK_SCAN_DAMAGE && v->live > 0 && !gc->complete)
-			v->keep = true; /* who knows whose that was */
-	}
-	pack_scan_done(&sc);
-	if (buf_error(&b) < 0)
-		return buf_error(&b);
-	*n = b.len / sizeof(**out);
-	*out = (struct pack_entry *)(void *)steal_ptr(&b.data);
-	return 0;
+	bool damaged;
+	r = pack_scan_objects(s->io, v->fd, v->id, v->size, out, n, &damaged);
+	if (r == 0 && damaged && v->live > 0 && !gc->complete)
+		v->keep = true; /* who knows whose that was */
+	return r;
 }
 
 static int copy_victim(struct copy_job *job, struct err *err)

@@ -424,3 +424,32 @@ int pack_scan_next(struct pack_scan *s, struct pack_record *r, uint64_t *off, ui
 	*stored = bytes + PACK_HEAD_BYTES;
 	return PACK_SCAN_RECORD;
 }
+
+int pack_scan_objects(const struct io *io, int fd, uint64_t id, uint64_t to,
+		      struct pack_entry **out, size_t *n, bool *damaged)
+{
+	struct pack_scan sc;
+	int r = pack_scan_init(&sc, io, fd, id, PACK_HEADER_BYTES, to);
+	if (r < 0)
+		return r;
+	auto_buf b = { 0 };
+	bool damage = false;
+	struct pack_record rec;
+	uint64_t off, len;
+	const uint8_t *stored;
+	int k;
+	while ((k = pack_scan_next(&sc, &rec, &off, &len, &stored)) != PACK_SCAN_END) {
+		struct pack_entry e = { rec.digest, off, rec.raw, rec.stored };
+		if (k == PACK_SCAN_DAMAGE)
+			damage = true;
+		else if (rec.kind == PACK_OBJECT)
+			buf_add(&b, &e, sizeof(e));
+	}
+	pack_scan_done(&sc);
+	if (buf_error(&b) < 0)
+		return buf_error(&b);
+	*n = b.len / sizeof(**out);
+	*out = (struct pack_entry *)(void *)steal_ptr(&b.data);
+	*damaged = damage;
+	return 0;
+}

@@ -120,5 +120,9 @@ void pack_scan_done(struct pack_scan *s);
  * torn tail. Never fails: what can't be read counts as damaged. */
 int pack_scan_next(struct pack_scan *s, struct pack_record *r, uint64_t *off, uint64_t *len,
 		   const uint8_t **stored);
+/* What a table of contents up to `to` would say: the objects of all whole records before it, in
+ * order. The caller frees *out. *damaged: there are stretches that hold none. -ENOMEM. */
+int pack_scan_objects(const struct io *io, int fd, uint64_t id, uint64_t to,
+		      struct pack_entry **out, size_t *n, bool *damaged);
 
 #endif

@@ -280,27 +280,16 @@ static int whole_toc(struct store *s, struct wpack *w, struct pack_entry **out, 
 	*n = 0;
 	if (w->toc_from <= PACK_HEADER_BYTES)
 		return 0;
-	struct pack_scan sc;
-	int r = pack_scan_init(&sc, s->io, w->fd, w->id, PACK_HEADER_BYTES, w->toc_from);
+	auto_free struct pack_entry *e = NULL;
+	bool damaged;
+	size_t count;
+	int r = pack_scan_objects(s->io, w->fd, w->id, w->toc_from, &e, &count, &damaged);
 	if (r < 0)
 		return r;
-	auto_buf b = { 0 };
-	struct pack_record rec;
-	uint64_t off, len;
-	const uint8_t *stored;
-	int k;
-	while ((k = pack_scan_next(&sc, &rec, &off, &len, &stored)) == PACK_SCAN_RECORD) {
-		struct pack_entry e = { rec.digest, off, rec.raw, rec.stored };
-		if (rec.kind == PACK_OBJECT)
-			buf_add(&b, &e, sizeof(e));
-	}
-	pack_scan_done(&sc);
-	if (k != PACK_SCAN_END)
+	if (damaged)
 		return -EBADMSG;
-	if (buf_error(&b) < 0)
-		return buf_error(&b);
-	*n = b.len / sizeof(**out);
-	*out = (struct pack_entry *)(void *)steal_ptr(&b.data);
+	*out = steal_ptr(&e);
+	*n = count;
 	return 0;
 }
 
