@@ -101,20 +101,9 @@ static bool time_ok(const struct timespec *t)
 
 static bool attr_ok(const struct attr *a)
 {
-	switch (a->mode & S_IFMT) {
-	case S_IFREG:
-	case S_IFDIR:
-	case S_IFLNK:
-	case S_IFCHR:
-	case S_IFBLK:
-	case S_IFIFO:
-	case S_IFSOCK:
-		break;
-	default:
-		return false;
-	}
-	return !(a->mode & ~(uint32_t)(S_IFMT | 07777)) && a->size <= INT64_MAX &&
-	       time_ok(&a->atime) && time_ok(&a->mtime) && time_ok(&a->ctime) && time_ok(&a->btime);
+	return attr_type_ok(a->mode) && !(a->mode & ~(uint32_t)(S_IFMT | 07777)) &&
+	       a->size <= INT64_MAX && time_ok(&a->atime) && time_ok(&a->mtime) &&
+	       time_ok(&a->ctime) && time_ok(&a->btime);
 }
 
 int image_add_inode(struct image_builder *b, const struct attr *a)

@@ -54,6 +54,13 @@ struct attr {
 };
 enum { ATTR_HAS_XATTR = 1 }; /* unset: surely none */
 
+/* Has the mode one of the seven types that an inode can have? */
+static inline bool attr_type_ok(uint32_t mode)
+{
+	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
+	       S_ISFIFO(mode) || S_ISSOCK(mode);
+}
+
 struct dirent_ref {
 	uint64_t cookie, ino;
 	uint8_t type; /* DT_* */

@@ -294,29 +294,13 @@ void record_usage(struct buf *b, int64_t bytes, int64_t inodes)
 
 /* ---- decoding ---- */
 
-static bool known_type(uint32_t mode)
-{
-	switch (mode & S_IFMT) {
-	case S_IFREG:
-	case S_IFDIR:
-	case S_IFLNK:
-	case S_IFCHR:
-	case S_IFBLK:
-	case S_IFIFO:
-	case S_IFSOCK:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static void get_inode(struct cur *c, struct record *r)
 {
 	struct attr *a = &r->attr;
 	unsigned m = cur_u16(c);
 	*a = (struct attr){ .ino = r->ino, .nlink = 1 };
 	a->mode = get_var32(c);
-	if (!known_type(a->mode) || m & ~(unsigned)HAS_ALL)
+	if (!attr_type_ok(a->mode) || m & ~(unsigned)HAS_ALL)
 		cur_fail(c);
 	if (m & HAS_OWNER) {
 		a->uid = get_var32(c);

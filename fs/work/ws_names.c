@@ -165,17 +165,8 @@ int ws_mknod(struct ws *ws, uint64_t dir, const char *name, size_t len, uint32_t
 {
 	if ((mode & S_IFMT) == 0)
 		mode |= S_IFREG;
-	switch (mode & S_IFMT) {
-	case S_IFREG:
-	case S_IFDIR:
-	case S_IFIFO:
-	case S_IFSOCK:
-	case S_IFCHR:
-	case S_IFBLK:
-		break;
-	default:
+	if (!attr_type_ok(mode) || S_ISLNK(mode))
 		return -EINVAL;
-	}
 	struct making m = { .dir = dir,
 			    .name = name,
 			    .len = len,
