@@ -56,20 +56,6 @@ struct import {
 
 /* ---- the source ---- */
 
-static ssize_t fd_read(void *ctx, void *buf, size_t n, struct err *err)
-{
-	ssize_t r;
-	do
-		r = read(*(const int *)ctx, buf, n);
-	while (r < 0 && errno == EINTR);
-	return r < 0 ? err_sys(err, -errno, "read the archive") : r;
-}
-
-struct archive_source archive_source_fd(const int *fd)
-{
-	return (struct archive_source){ .read = fd_read, .ctx = (void *)(uintptr_t)fd };
-}
-
 static ssize_t source_read(struct import *im, void *buf, size_t n)
 {
 	ssize_t r = im->src->read(im->src->ctx, buf, n, &im->src_err);

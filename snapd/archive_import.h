@@ -34,9 +34,6 @@ struct archive_source {
 	void *ctx;
 };
 
-/* A source that reads a descriptor from where it stands, for a pipe, socket or file. */
-struct archive_source archive_source_fd(const int *fd);
-
 struct archive_import_options {
 	struct store_session *session; /* used by one other thread until the call returns */
 	const struct io *io;           /* for the image; NULL: the host's */

@@ -290,14 +290,6 @@ struct stream *task_output(struct task *t)
 	return t->out;
 }
 
-bool task_is_done(struct task *t)
-{
-	pthread_mutex_lock(&t->lock);
-	bool done = t->done;
-	pthread_mutex_unlock(&t->lock);
-	return done;
-}
-
 int task_wait(struct task *t, struct reply *reply, struct err *err)
 {
 	pthread_mutex_lock(&t->lock);

@@ -24,7 +24,6 @@ int task_start(struct task **out, const struct reply *reply, bool lines, struct 
 struct stream *task_output(struct task *t);
 /* A job without lines: waits, and moves the outcome to the reply (status, json). */
 int task_wait(struct task *t, struct reply *reply, struct err *err);
-bool task_is_done(struct task *t);
 void task_unref(struct task *t); /* the work goes on; NULL allowed */
 
 /* Runs a job here and now, without progress. */

@@ -89,11 +89,6 @@ unsigned server_workers(const struct server *s)
 	return s->loop ? loop_workers(s->loop) : 0;
 }
 
-struct work *server_work(struct server *s)
-{
-	return s->work;
-}
-
 void server_trim(struct server *s)
 {
 	work_trim(s->work);

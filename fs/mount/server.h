@@ -37,7 +37,6 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 int server_close(struct server *s, struct err *err);
 const char *server_transport(const struct server *s);
 unsigned server_workers(const struct server *s); /* 0: ring transport */
-struct work *server_work(struct server *s);
 /* Counters since the start, over all mounts there were and are. */
 void server_counters(struct server *s, struct counters *out);
 void server_trim(struct server *s);

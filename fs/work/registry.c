@@ -244,12 +244,6 @@ static int load_layer(struct registry *r, const struct stack_layer *desc, const 
 	return n;
 }
 
-int registry_layer(struct registry *r, const struct stack_layer *desc, struct layer **out,
-		   struct err *err)
-{
-	return load_layer(r, desc, NULL, out, err);
-}
-
 int registry_active(struct registry *r, const struct layer_id *id, bool writable,
 		    struct layer **out, uint64_t *damaged, struct err *err)
 {
@@ -257,16 +251,6 @@ int registry_active(struct registry *r, const struct layer_id *id, bool writable
 	struct layer_options opt;
 	options_for(&l, &opt);
 	return layer_open(out, &opt, id, writable, damaged, err);
-}
-
-int registry_add(struct registry *r, struct layer *sealed)
-{
-	pthread_mutex_lock(&r->lock);
-	struct entry *e = entry_get(r, layer_id(sealed), layer_is_local(sealed));
-	if (e && !e->layer && !e->loading)
-		e->layer = layer_ref(sealed);
-	pthread_mutex_unlock(&r->lock);
-	return e ? 0 : -ENOMEM;
 }
 
 static int find_layer(void *ctx, const struct stack_layer *desc, struct layer **out)

@@ -19,15 +19,10 @@ void registry_free(struct registry *r); /* NULL allowed; every view was given ba
 
 /* Options by which view_open shares what is loaded here; valid while the registry is. */
 void registry_options(struct registry *r, struct view_options *out);
-/* A sealed layer, loaded once: a new reference. */
-int registry_layer(struct registry *r, const struct stack_layer *desc, struct layer **out,
-		   struct err *err);
 /* An active layer from disk; what its extents lead to is remembered as its dependencies.
- * It isn't shared. When it turns out to be sealed, use registry_add. */
+ * It isn't shared. */
 int registry_active(struct registry *r, const struct layer_id *id, bool writable,
 		    struct layer **out, uint64_t *damaged, struct err *err);
-/* A layer that was active and is sealed now. 0 or -ENOMEM (then it is only not shared). */
-int registry_add(struct registry *r, struct layer *sealed);
 
 /* What an open workspace shows stays loaded: layers from index `from` on, and the image. */
 int registry_use(struct registry *r, const struct view *v, uint32_t from); /* 0 or -ENOMEM */
