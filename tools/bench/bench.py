@@ -153,6 +153,7 @@ class Bench:
         self.ext4 = os.path.join(work, "ext4")
         os.mkdir(self.ext4)
         self.rng = random.Random(20240229)
+        self.load = {}  # of the machine when a part began: who else was at work
 
     # ---- what is measured on
 
@@ -448,7 +449,8 @@ class Bench:
         for part in self.PARTS:
             if self.args.only and part not in self.args.only:
                 continue
-            say(part)
+            self.load[part] = os.getloadavg()[0]
+            say(f"{part} (load {self.load[part]:.1f})")
             try:
                 getattr(self, part)()
             except Exception as e:  # one part that fails must not hide the others
@@ -536,7 +538,7 @@ def main():
     bench.table.print()
     with open(args.json, "w") as f:
         json.dump(dict(machine=machine(), quick=args.quick, files=len(getattr(bench, "files", [])),
-                       results=bench.table.rows), f, indent=2)
+                       load=bench.load, results=bench.table.rows), f, indent=2)
         f.write("\n")
     say(f"written: {os.path.normpath(args.json)}")
     missed = [r["name"].strip() for r in bench.table.rows if r["ok"] is False]
