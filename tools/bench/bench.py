@@ -434,8 +434,8 @@ class Bench:
         kib, threads = server_memory()
         self.table.add(f"memory of an idle fork, at {n}", (kib - kib0) / n, "KiB", 256.0,
                        note=f"{kib0} to {kib} KiB in all")
-        self.table.add("  threads more than before", threads - threads0, "threads", 0,
-                       note=f"{threads} in all")
+        self.table.add("  threads for each of them", (threads - threads0) / n, "threads", 0.1,
+                       note=f"{threads0} to {threads} in all")
         before = time.perf_counter()
         bough("rm", *[f"idle-{i}" for i in range(n + 1)])
         self.table.add(f"removing {n} forks", time.perf_counter() - before, "s")
