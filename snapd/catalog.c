@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 
 #define WS_COLUMNS \
@@ -98,16 +99,7 @@ static int read_ws_rows(struct catalog *c, sqlite3_stmt *st, struct ws_row **row
 	size_t count = 0, cap = 0;
 	int r = 0, rc;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (count == cap) {
-			size_t want = cap ? cap * 2 : 16;
-			struct ws_row *p = reallocarray(all, want, sizeof(*p));
-			if (p) {
-				all = p;
-				cap = want;
-			} else {
-				r = -ENOMEM;
-			}
-		}
+		r = array_grow(&all, count, &cap);
 		if (r >= 0)
 			r = read_ws(st, &all[count]);
 		if (r < 0) {

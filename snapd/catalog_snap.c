@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 
 enum {
@@ -77,16 +78,7 @@ static int read_snaps(struct catalog *c, sqlite3_stmt *st, struct snap_row **row
 	size_t count = 0, cap = 0;
 	int r = 0, rc;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (count == cap) {
-			size_t want = cap ? cap * 2 : 16;
-			struct snap_row *p = reallocarray(all, want, sizeof(*p));
-			if (p) {
-				all = p;
-				cap = want;
-			} else {
-				r = -ENOMEM;
-			}
-		}
+		r = array_grow(&all, count, &cap);
 		if (r >= 0)
 			r = read_snap(st, &all[count]);
 		if (r < 0) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 
 enum {
@@ -291,14 +292,8 @@ static int stat_entry(void *ctx, const struct diff_entry *e)
 	}
 	diff_quote(&name, "", e->path);
 	buf_u8(&name, '\0');
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 64;
-		struct stat_line *p = reallocarray(s->lines, cap, sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		s->lines = p;
-		s->cap = cap;
-	}
+	if (array_grow(&s->lines, s->n, &s->cap) < 0)
+		return -ENOMEM;
 	if (buf_error(&name))
 		return -ENOMEM;
 	struct stat_line *l = &s->lines[s->n++];

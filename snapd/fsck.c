@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/array.h"
 #include "fs/work/ino.h"
 #include "fs/work/save.h"
 #include "snapd/reconcile.h"
@@ -19,15 +20,9 @@ int fsck_fault(struct fsck *f, const char *where, const char *what, const struct
 		f->more++;
 		return -1;
 	}
-	if (f->nfaults == f->cap) {
-		size_t cap = f->cap ? f->cap * 2 : 16;
-		struct fault *p = reallocarray(f->faults, cap, sizeof(*p));
-		if (!p) {
-			f->no_memory = true;
-			return -1;
-		}
-		f->faults = p;
-		f->cap = cap;
+	if (array_grow(&f->faults, f->nfaults, &f->cap) < 0) {
+		f->no_memory = true;
+		return -1;
 	}
 	struct fault *x = &f->faults[f->nfaults];
 	*x = (struct fault){ .where = strdup(where), .what = strdup(what), .repaired = repaired };

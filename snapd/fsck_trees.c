@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/array.h"
 #include "fs/work/save.h"
 #include "snapd/fsck.h"
 
@@ -55,14 +56,8 @@ static struct part *find_part(struct walk *w, const struct digest *key)
 
 static struct part *new_part(struct walk *w, const struct digest *key)
 {
-	if (w->nparts == w->cap) {
-		size_t cap = w->cap ? w->cap * 2 : 64;
-		struct part *p = reallocarray(w->parts, cap, sizeof(*p));
-		if (!p)
-			return NULL;
-		w->parts = p;
-		w->cap = cap;
-	}
+	if (array_grow(&w->parts, w->nparts, &w->cap) < 0)
+		return NULL;
 	struct part *p = &w->parts[w->nparts++];
 	*p = (struct part){ .key = *key };
 	return p;

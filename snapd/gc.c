@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/array.h"
 #include "fs/base/log.h"
 #include "fs/work/save.h"
 #include "snapd/api.h"
@@ -35,14 +36,8 @@ static int set_add(struct digest_set *s, const struct digest *d)
 {
 	if (s->n > 0 && digest_equal(&s->list[s->n - 1], d))
 		return 0;
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 64;
-		struct digest *p = reallocarray(s->list, cap, sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		s->list = p;
-		s->cap = cap;
-	}
+	if (array_grow(&s->list, s->n, &s->cap) < 0)
+		return -ENOMEM;
 	s->list[s->n++] = *d;
 	return 0;
 }

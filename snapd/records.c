@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 
@@ -383,15 +384,9 @@ static int list_ids(int folder, const char *kind, const char *suffix, char (**id
 		id[ID_CHARS] = '\0';
 		if (!id_is(id, kind))
 			continue;
-		if (count == cap) {
-			size_t want = cap ? cap * 2 : 64;
-			char(*p)[ID_SIZE] = reallocarray(all, want, ID_SIZE);
-			if (!p) {
-				free(all);
-				return err_set(err, -ENOMEM, "out of memory");
-			}
-			all = p;
-			cap = want;
+		if (array_grow(&all, count, &cap) < 0) {
+			free(all);
+			return err_set(err, -ENOMEM, "out of memory");
 		}
 		memcpy(all[count++], id, ID_SIZE);
 	}

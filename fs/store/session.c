@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/array.h"
 #include "fs/store/chunk.h"
 #include "fs/store/internal.h"
 
@@ -170,15 +171,9 @@ int sessions_wait(struct store *s, struct err *err)
 	while (r == 0 && (errno = 0, de = readdir(dir))) {
 		if (de->d_name[0] == '.')
 			continue;
-		if (n == cap) {
-			cap = cap ? cap * 2 : 16;
-			char **more = realloc(names, cap * sizeof(*more));
-			if (!more) {
-				r = -ENOMEM;
-				break;
-			}
-			names = more;
-		}
+		r = array_grow(&names, n, &cap);
+		if (r < 0)
+			break;
 		names[n] = strdup(de->d_name);
 		r = names[n] ? 0 : -ENOMEM;
 		n += r == 0;
@@ -196,19 +191,6 @@ int sessions_wait(struct store *s, struct err *err)
 
 /* ---- what a session relies on ---- */
 
-static int grow(void *array, size_t *cap, size_t n, size_t size)
-{
-	if (n < *cap)
-		return 0;
-	size_t c = *cap ? *cap * 2 : 4;
-	void **p = array, *more = realloc(*p, c * size);
-	if (!more)
-		return -ENOMEM;
-	*p = more;
-	*cap = c;
-	return 0;
-}
-
 /* Takes the use of w over, whether it succeeds or not. */
 static int rely_on_own(struct store_session *ss, struct wpack *w, uint64_t end)
 {
@@ -219,7 +201,7 @@ static int rely_on_own(struct store_session *ss, struct wpack *w, uint64_t end)
 				ss->own[i].end = end;
 			return 0;
 		}
-	int r = grow(&ss->own, &ss->cap_own, ss->nown, sizeof(*ss->own));
+	int r = array_grow(&ss->own, ss->nown, &ss->cap_own);
 	if (r < 0)
 		wpack_unuse(ss->s, w);
 	else
@@ -235,7 +217,7 @@ static int rely_on_other(struct store_session *ss, uint64_t id, uint64_t end)
 				ss->other[i].end = end;
 			return 0;
 		}
-	int r = grow(&ss->other, &ss->cap_other, ss->nother, sizeof(*ss->other));
+	int r = array_grow(&ss->other, ss->nother, &ss->cap_other);
 	struct pack_file *f;
 	if (r == 0)
 		r = files_get(ss->s, id, &f);

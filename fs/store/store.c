@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/store/internal.h"
 
@@ -214,13 +215,8 @@ int store_list_packs(struct store *s, uint64_t **ids, size_t *n, struct err *err
 		uint64_t id;
 		if (pack_name_parse(de->d_name, &id) < 0)
 			continue;
-		if (have == cap) {
-			cap = cap ? cap * 2 : 64;
-			uint64_t *more = realloc(list, cap * sizeof(*more));
-			if (!more)
-				return err_sys(err, -ENOMEM, "list the packs");
-			list = more;
-		}
+		if (array_grow(&list, have, &cap) < 0)
+			return err_sys(err, -ENOMEM, "list the packs");
 		list[have++] = id;
 	}
 	if (errno)

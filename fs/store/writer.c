@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/array.h"
 #include "fs/store/internal.h"
 
 enum {
@@ -87,15 +88,7 @@ void wpack_unuse(struct store *s, struct wpack *w)
 
 static int toc_reserve(struct wpack *w)
 {
-	if (w->ntoc < w->cap_toc)
-		return 0;
-	size_t cap = w->cap_toc ? w->cap_toc * 2 : 256;
-	struct pack_entry *toc = realloc(w->toc, cap * sizeof(*toc));
-	if (!toc)
-		return -ENOMEM;
-	w->toc = toc;
-	w->cap_toc = cap;
-	return 0;
+	return array_grow(&w->toc, w->ntoc, &w->cap_toc);
 }
 
 /* Notes a record of the pack; room was reserved in both tables. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/work/inos.h"
 #include "fs/work/same.h"
@@ -67,14 +68,8 @@ static int lookup_living(const struct view *v, uint64_t ino, struct attr *a)
 static int add(struct differ *d, enum diff_kind kind, unsigned what, char *path,
 	       const struct attr *old, const struct attr *now)
 {
-	if (d->n == d->cap) {
-		size_t cap = d->cap ? d->cap * 2 : 64;
-		struct found *f = reallocarray(d->found, cap, sizeof(*f));
-		if (!f)
-			return -ENOMEM;
-		d->found = f;
-		d->cap = cap;
-	}
+	if (array_grow(&d->found, d->n, &d->cap) < 0)
+		return -ENOMEM;
 	struct found *f = &d->found[d->n++];
 	*f = (struct found){ .kind = kind, .what = what, .path = path };
 	if (old)
@@ -96,14 +91,8 @@ static int add_copy(struct differ *d, enum diff_kind kind, unsigned what, const 
 
 static int push(struct differ *d, uint64_t in_a, uint64_t in_b, const char *path)
 {
-	if (d->ntodo == d->todo_cap) {
-		size_t cap = d->todo_cap ? d->todo_cap * 2 : 32;
-		struct todo *t = reallocarray(d->todo, cap, sizeof(*t));
-		if (!t)
-			return -ENOMEM;
-		d->todo = t;
-		d->todo_cap = cap;
-	}
+	if (array_grow(&d->todo, d->ntodo, &d->todo_cap) < 0)
+		return -ENOMEM;
 	char *p = strdup(path);
 	if (!p)
 		return -ENOMEM;

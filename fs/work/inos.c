@@ -2,17 +2,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "fs/base/array.h"
 
 int inos_add(struct inos *s, uint64_t ino)
 {
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 64;
-		uint64_t *v = reallocarray(s->v, cap, sizeof(*v));
-		if (!v)
-			return -ENOMEM;
-		s->v = v;
-		s->cap = cap;
-	}
+	if (array_grow(&s->v, s->n, &s->cap) < 0)
+		return -ENOMEM;
 	s->v[s->n++] = ino;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "fs/base/array.h"
 #include "fs/work/extents.h"
 
 enum { MALLOC_OVERHEAD = 8 };
@@ -188,14 +189,8 @@ static int piece_gone(void *ctx, const struct extent *e)
 	struct layer_apply *how = c->how;
 	if (e->kind != EXTENT_DATA || e->layer != c->l || (how->replay && e->file == SPACE_PACKED))
 		return 0;
-	if (how->ndrops == how->cap) {
-		size_t cap = how->cap ? how->cap * 2 : 8;
-		struct layer_drop *drops = reallocarray(how->drops, cap, sizeof(*drops));
-		if (!drops)
-			return -ENOMEM;
-		how->drops = drops;
-		how->cap = cap;
-	}
+	if (array_grow(&how->drops, how->ndrops, &how->cap) < 0)
+		return -ENOMEM;
 	how->drops[how->ndrops++] = (struct layer_drop){ c->ino, e->off, e->file, e->src, e->len };
 	return 0;
 }

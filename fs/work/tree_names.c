@@ -4,18 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/array.h"
 #include "fs/work/inos.h"
 
 int names_add(struct names *s, const struct dirent_ref *d)
 {
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 16;
-		struct name **v = reallocarray(s->v, cap, sizeof(struct name *));
-		if (!v)
-			return -ENOMEM;
-		s->v = v;
-		s->cap = cap;
-	}
+	if (array_grow(&s->v, s->n, &s->cap) < 0)
+		return -ENOMEM;
 	struct name *n = malloc(sizeof(*n) + d->name_len);
 	if (!n)
 		return -ENOMEM;

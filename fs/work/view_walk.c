@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 
 /* A directory on the way from the root to where the walk is. */
@@ -26,14 +27,8 @@ static int descend(struct walk *w, uint64_t dir)
 {
 	if (w->depth >= VIEW_DEPTH_MAX)
 		return -EBADMSG;
-	if (w->depth == w->cap) {
-		size_t cap = w->cap ? w->cap * 2 : 32;
-		struct level *more = realloc(w->levels, cap * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		w->levels = more;
-		w->cap = cap;
-	}
+	if (array_grow(&w->levels, w->depth, &w->cap) < 0)
+		return -ENOMEM;
 	w->levels[w->depth++] = (struct level){ .dir = dir, .path_len = w->path.len };
 	return 0;
 }

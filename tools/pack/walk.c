@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 
 enum { READ_BYTES = 64 * 1024 };
@@ -226,14 +227,8 @@ int walk_next(struct walk *w, struct walk_entry *out)
 
 int walk_enter(struct walk *w)
 {
-	if (w->depth == w->cap) {
-		size_t cap = w->cap ? w->cap * 2 : 16;
-		struct walk_level *more = realloc(w->levels, cap * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		w->levels = more;
-		w->cap = cap;
-	}
+	if (array_grow(&w->levels, w->depth, &w->cap) < 0)
+		return -ENOMEM;
 	struct stat st;
 	if (fstat(w->fd, &st) < 0)
 		return -errno;
