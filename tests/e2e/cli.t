@@ -46,12 +46,15 @@ bough_fails 'wrong label' 2 'K=V' create a --label novalue
 bough_fails 'wrong format' 2 'one of: tar' export a --format rar -o x
 bough_fails 'two forms of diff' 2 'one of' diff a --stat --patch
 bough_fails 'fork without names' 2 'NEW name' fork a
+bough_fails 'fork of too many' 2 'to 1000' fork a -n 1001
+bough_fails 'an option without a command' 2 '^bough: no option -v;' -v
+bough_fails 'a format that is not written' 2 'none of .tar' export a -o "$T/a.tgz"
 bough_fails 'fork of none' 2 'out of range' fork a -n 0
 bough_fails 'fork with a count and names' 2 'one NEW' fork a b c -n 2
 bough_fails 'tag without names' 2 'NAME' snapshots tag a
 bough_fails 'help of what is not' 2 'did you mean' help crate
 run bough frok --json
-is 'a usage error as JSON' "$(json '.exit')" 2
+is 'a usage error as JSON' "$(json '"\(.exit) \(.error.code)"')" '2 invalid'
 is 'nothing was started by wrong usage' "$(pids_of boughd)" ''
 
 # ---- without a daemon

@@ -71,6 +71,10 @@ static void ages(void **state)
 		assert_int_equal(out_parse_time(wrong[i]), -1);
 		assert_string_equal(out_age(buf, wrong[i], at), "-");
 	}
+	char moment[OUT_TIME_MAX];
+	assert_string_equal(out_time(moment, t, at), "2024-02-29T12:00:00.123456789Z (now)");
+	assert_string_equal(out_time(moment, t, at + 5), "2024-02-29T12:00:00.123456789Z (5s ago)");
+	assert_string_equal(out_time(moment, "", at), "-");
 	assert_int_equal(out_parse_time("1970-01-01T00:00:00Z"), 0);
 }
 

@@ -125,13 +125,7 @@ static const struct option_def *find_option(const struct args *a, const char *na
 
 /* ---- parsing ---- */
 
-static const char *where(const struct args *a)
-{
-	return a->cmd ? a->cmd->name : "bough";
-}
-
-static int check_choice(const struct args *a, const struct option_def *o, const char *value,
-			struct err *err)
+static int check_choice(const struct option_def *o, const char *value, struct err *err)
 {
 	size_t n = strlen(value);
 	for (const char *p = o->choices; p && *p;) {
@@ -140,16 +134,16 @@ static int check_choice(const struct args *a, const struct option_def *o, const 
 			return 0;
 		p += k + (p[k] == ' ');
 	}
-	return err_set(err, -EINVAL, "%s: --%s is one of: %s", where(a), o->name, o->choices);
+	return err_set(err, -EINVAL, "--%s is one of: %s", o->name, o->choices);
 }
 
 static int take_value(struct args *a, const struct option_def *o, const char *value,
 		      struct err *err)
 {
 	if (!o->many && o->value && args_get(a, o->name))
-		return err_set(err, -EINVAL, "%s: --%s is given twice", where(a), o->name);
+		return err_set(err, -EINVAL, "--%s is given twice", o->name);
 	if (value && o->kind == WORD_CHOICE) {
-		int r = check_choice(a, o, value, err);
+		int r = check_choice(o, value, err);
 		if (r < 0)
 			return r;
 	}
@@ -172,16 +166,15 @@ static int parse_long(struct args *a, const char *word, const char *next, struct
 		auto_free char *typed = strndup(name, n);
 		const char *near = typed ? nearest_option(a->cmd, typed) : NULL;
 		if (near)
-			return err_set(err, -EINVAL, "%s: no option --%.*s; did you mean --%s?",
-				       where(a), (int)n, name, near);
-		return err_set(err, -EINVAL, "%s: no option --%.*s; `bough %s%s--help` lists them",
-			       where(a), (int)n, name, a->cmd ? a->cmd->name : "",
-			       a->cmd ? " " : "");
+			return err_set(err, -EINVAL, "no option --%.*s; did you mean --%s?", (int)n,
+				       name, near);
+		return err_set(err, -EINVAL, "no option --%.*s; `bough %s%s--help` lists them",
+			       (int)n, name, a->cmd ? a->cmd->name : "", a->cmd ? " " : "");
 	}
 	if (!o->value && eq)
-		return err_set(err, -EINVAL, "%s: --%s takes no value", where(a), o->name);
+		return err_set(err, -EINVAL, "--%s takes no value", o->name);
 	if (o->value && !eq && !next)
-		return err_set(err, -EINVAL, "%s: --%s needs its %s", where(a), o->name, o->value);
+		return err_set(err, -EINVAL, "--%s needs its %s", o->name, o->value);
 	int r = take_value(a, o, !o->value ? NULL : eq ? eq + 1 : next, err);
 	return r < 0 ? r : o->value && !eq ? 2 : 1;
 }
@@ -192,12 +185,10 @@ static int parse_letters(struct args *a, const char *word, const char *next, str
 	for (const char *p = word + 1; *p; p++) {
 		const struct option_def *o = find_option(a, "", 0, *p);
 		if (!o)
-			return err_set(err, -EINVAL,
-				       "%s: no option -%c; `bough %s%s--help` lists them", where(a),
+			return err_set(err, -EINVAL, "no option -%c; `bough %s%s--help` lists them",
 				       *p, a->cmd ? a->cmd->name : "", a->cmd ? " " : "");
 		if (o->value && !p[1] && !next)
-			return err_set(err, -EINVAL, "%s: -%c needs its %s", where(a), *p,
-				       o->value);
+			return err_set(err, -EINVAL, "-%c needs its %s", *p, o->value);
 		int r = take_value(a, o, !o->value ? NULL : p[1] ? p + 1 : next, err);
 		if (r < 0)
 			return r;
@@ -269,7 +260,7 @@ int args_parse(struct args *a, int argc, char **argv, struct err *err)
 			used = w[1] == '-' ? parse_long(a, w, next, err)
 					   : parse_letters(a, w, next, err);
 		if (used < 0)
-			return used;
+			return a->cmd ? err_prefix(err, used, "%s", a->cmd->name) : used;
 		i += used;
 		if (a->cmd && a->cmd->run == cmd_complete) { /* its words are another's line */
 			i += i < argc && !strcmp(argv[i], "--");

@@ -52,7 +52,10 @@ static const struct option_def ls_options[] = {
 };
 
 static const struct option_def fork_options[] = {
-	{ .name = "count", .letter = 'n', .value = "COUNT", .help = "make NEW-1 … NEW-COUNT" },
+	{ .name = "count",
+	  .letter = 'n',
+	  .value = "COUNT",
+	  .help = "make NEW-1 … NEW-COUNT, at most 1000" },
 	OPT_LABEL,
 	{ 0 }
 };
@@ -105,7 +108,7 @@ static const struct option_def export_options[] = {
 	  .value = "FORMAT",
 	  .kind = WORD_CHOICE,
 	  .choices = "tar tar.zst zip cpio",
-	  .help = "tar, tar.zst, zip or cpio; else by FILE's ending, else tar" },
+	  .help = "tar, tar.zst, zip or cpio; else by FILE's ending (.tzst too), else tar" },
 	{ .name = "output",
 	  .letter = 'o',
 	  .value = "FILE",
@@ -239,7 +242,8 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "NAME SNAPSHOT",
 	  .summary = "turn a workspace back into a snapshot, in place",
-	  .about = "It stays mounted, with the same id. What wasn't saved is gone.\n",
+	  .about = "It stays mounted, with the same id. What wasn't saved is gone; programs that\n"
+		   "hold files open get ESTALE from them.\n",
 	  .examples = "bough restore app green\n",
 	  .min = 2,
 	  .max = 2,
@@ -327,9 +331,8 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "FILE|-",
 	  .summary = "make a snapshot from an archive",
-	  .about =
-		  "tar (also compressed), zip or cpio; - is stdin. An archive with a path that\n"
-		  "leaves its tree is refused whole. Prints the snapshot's id.\n",
+	  .about = "tar (also compressed), zip or cpio; - is stdin. An archive with a path that\n"
+		   "leaves its tree is refused whole. Prints the snapshot's id.\n",
 	  .options = import_options,
 	  .examples = "bough import app.tar.gz --as app-1.0\n"
 		      "docker export c1 | bough import - --as image\n",

@@ -5,6 +5,25 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/out.h"
 
+/* The API's word for a failure that the API didn't report. */
+static const char *error_code(int exit_code)
+{
+	switch (exit_code) {
+	case EXIT_CODE_USAGE:
+		return "invalid";
+	case EXIT_CODE_NOT_FOUND:
+		return "not_found";
+	case EXIT_CODE_EXISTS:
+		return "exists";
+	case EXIT_CODE_BUSY:
+		return "busy";
+	case EXIT_CODE_SPACE:
+		return "no_space";
+	default:
+		return "failed";
+	}
+}
+
 static void print_error(struct cli *cli, const struct err *err, int code)
 {
 	(void)fflush(stdout);
@@ -16,7 +35,7 @@ static void print_error(struct cli *cli, const struct err *err, int code)
 	/* With --json the program that reads stdout finds the reason there too. */
 	json_t *e = cli->detail ? json_loads(cli->detail, 0, NULL) : NULL;
 	if (!e)
-		e = json_pack("{s:s, s:s}", "code", "failed", "message", err->text);
+		e = json_pack("{s:s, s:s}", "code", error_code(code), "message", err->text);
 	json_t *doc = json_pack("{s:o, s:i}", "error", e, "exit", code);
 	if (doc)
 		(void)out_json(doc, NULL);

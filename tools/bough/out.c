@@ -70,6 +70,17 @@ const char *out_age(char buf[OUT_AGE_MAX], const char *rfc3339, time_t now)
 	return buf;
 }
 
+const char *out_time(char buf[OUT_TIME_MAX], const char *rfc3339, time_t now)
+{
+	char buf_age[OUT_AGE_MAX];
+	if (!*rfc3339)
+		return "-";
+	const char *age = out_age(buf_age, rfc3339, now);
+	bool past = age[0] >= '0' && age[0] <= '9';
+	(void)snprintf(buf, OUT_TIME_MAX, "%.64s (%s%s)", rfc3339, age, past ? " ago" : "");
+	return buf;
+}
+
 /* The length of the UTF-8 sequence at p when it is printable, 0 when it isn't. */
 static size_t printable(const unsigned char *p)
 {

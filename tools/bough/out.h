@@ -10,12 +10,14 @@
 #include <time.h>
 #include "tools/bough/cli.h"
 
-enum { OUT_SIZE_MAX = 24, OUT_AGE_MAX = 24 };
+enum { OUT_SIZE_MAX = 24, OUT_AGE_MAX = 24, OUT_TIME_MAX = 96 };
 
 /* "812", "1.2K", "34M", "5.0G" (powers of 1024); with `exact` all digits. Returns buf. */
 const char *out_size(char buf[OUT_SIZE_MAX], int64_t bytes, bool exact);
 /* "now", "45s", "12m", "3h", "9d", "7w", "2y" since the RFC 3339 time; "-" when it is none. */
 const char *out_age(char buf[OUT_AGE_MAX], const char *rfc3339, time_t now);
+/* The time with its age: "2026-01-31T12:00:00Z (3h ago)"; "-" when there is none. */
+const char *out_time(char buf[OUT_TIME_MAX], const char *rfc3339, time_t now);
 /* The time in seconds; -1: not RFC 3339 UTC. */
 time_t out_parse_time(const char *rfc3339);
 /* Copies text with control characters (C0, DEL, C1, broken UTF-8) shown as '?'. */

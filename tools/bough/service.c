@@ -139,7 +139,7 @@ static void print_member(const struct cli *cli, const char *key, const json_t *v
 		printf("%12s\n", out_size(size, json_integer_value(v), !bytes || cli->bytes));
 	else if (json_is_real(v))
 		printf("%12.2f\n", json_real_value(v));
-	else if (json_is_string(v)) {
+	else if (json_string_length(v) > 0) {
 		out_clean(stdout, json_string_value(v));
 		printf("\n");
 	} else

@@ -43,8 +43,14 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json)
 		return out_json(snap, err);
 	printf("%s\n", get_text(snap, "id"));
-	if (get_true(snap, "unchanged") && !cli->quiet)
-		fprintf(stderr, "bough: nothing has changed since that snapshot\n");
+	if (!get_true(snap, "unchanged") || cli->quiet)
+		return 0;
+	fprintf(stderr, "bough: nothing has changed since that snapshot");
+	if (message && strcmp(message, get_text(snap, "message")) != 0)
+		fprintf(stderr,
+			", so its message stays; `bough snapshots tag %s -m TEXT` changes it",
+			get_text(snap, "id"));
+	(void)fputc('\n', stderr);
 	return 0;
 }
 
@@ -174,16 +180,14 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	if (cli->json)
 		return out_json(s, err);
-	char buf[OUT_SIZE_MAX], age[OUT_AGE_MAX], text[128];
+	char buf[OUT_SIZE_MAX], text[128];
 	size_t i;
 	json_t *name, *v;
 	const char *k;
 	line("id", get_text(s, "id"));
 	json_array_foreach(json_object_get(s, "names"), i, name)
 		line("name", json_string_value(name) ? json_string_value(name) : "");
-	(void)snprintf(text, sizeof(text), "%s (%s ago)", get_text(s, "created"),
-		       out_age(age, get_text(s, "created"), time(NULL)));
-	line("created", text);
+	line("created", out_time(text, get_text(s, "created"), time(NULL)));
 	line("workspace", get_text(s, "workspace"));
 	line("parent", get_text(s, "parent"));
 	line("manifest", get_text(s, "manifest"));

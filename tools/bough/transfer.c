@@ -188,6 +188,17 @@ const char *transfer_format_of(const char *file)
 	return NULL;
 }
 
+/* An ending that promises a compression which isn't written: a plain tar would be a surprise. */
+static bool other_format(const char *file)
+{
+	static const char *const endings[] = { ".gz", ".tgz",  ".xz",  ".txz", ".bz2", ".tbz2",
+					       ".lz", ".lzma", ".zst", ".lz4", ".7z",  ".rar" };
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+		if (ends_with(file, endings[i]))
+			return true;
+	return false;
+}
+
 /* The output file while it isn't whole: a temporary one beside it that goes unless committed. */
 struct outfile {
 	int fd;
@@ -300,7 +311,7 @@ static int open_archive(struct cli *cli, const char *name, const char *format, s
 	}
 	if (r == -ENOENT)
 		return err_set(err, r,
-			       "no workspace or snapshot %s: `bough ls` and `bough snapshots "
+			       "no workspace or snapshot \"%s\": `bough ls` and `bough snapshots "
 			       "ls` show what there is",
 			       name);
 	return r;
@@ -312,6 +323,11 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 	bool to_file = file && strcmp(file, "-") != 0;
 	if (!format && to_file)
 		format = transfer_format_of(file);
+	if (!format && to_file && other_format(file))
+		return err_set(err, -EINVAL,
+			       "%s: its ending is none of .tar, .tar.zst, .zip and .cpio: give "
+			       "one of them, or --format",
+			       file);
 	if (!format)
 		format = "tar";
 	if (!to_file && isatty(STDOUT_FILENO))

@@ -87,7 +87,8 @@ static int check_free(struct cli *cli, const char *name, struct err *err)
 	auto_target t = ws_target(name, "");
 	int r = api_call(cli, "GET", &t, NULL, NULL, NULL, NULL);
 	if (r == 0)
-		return err_set(err, -EEXIST, "a workspace %s exists: choose another name", name);
+		return err_set(err, -EEXIST,
+			       "there is a workspace \"%s\" already: choose another name", name);
 	free(cli->detail);
 	cli->detail = NULL;
 	return 0;
@@ -195,10 +196,8 @@ static void line(const char *key, const char *value)
 
 static void line_time(const char *key, const char *rfc3339)
 {
-	char age[OUT_AGE_MAX], text[96];
-	(void)snprintf(text, sizeof(text), "%s (%s ago)", rfc3339,
-		       out_age(age, rfc3339, time(NULL)));
-	line(key, text);
+	char text[OUT_TIME_MAX];
+	line(key, out_time(text, rfc3339, time(NULL)));
 }
 
 static void line_labels(const json_t *o)
@@ -323,12 +322,14 @@ int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 
 /* ---- fork ---- */
 
+enum { FORK_MAX = 1000 }; /* boughd makes no more at once */
+
 static int fork_names(const struct args *a, json_t *body, struct err *err)
 {
 	const char *count = args_get(a, "count");
 	if (count) {
 		uint64_t n;
-		int r = args_number(count, "--count", 1, INT_MAX, &n, err);
+		int r = args_number(count, "--count", 1, FORK_MAX, &n, err);
 		if (r < 0)
 			return r;
 		if (a->n > 2)
