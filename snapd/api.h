@@ -14,8 +14,6 @@ enum {
 extern const struct route api_routes[];
 extern const size_t api_nroutes;
 
-/* "2026-01-31T12:00:00.123456789Z" */
-json_t *api_time(int64_t ns);
 /* `usage` NULL: left out. NULL: out of memory. */
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
 json_t *api_snapshot(const struct snap_row *row);

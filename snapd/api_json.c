@@ -7,7 +7,8 @@
 
 #include "snapd/api.h"
 
-json_t *api_time(int64_t ns)
+/* "2026-01-31T12:00:00.123456789Z" */
+static json_t *api_time(int64_t ns)
 {
 	char text[64];
 	struct tm tm;

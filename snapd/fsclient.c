@@ -202,8 +202,8 @@ int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struc
 	return r;
 }
 
-int fsclient_call(struct fsclient *fc, json_t *request, bool again, json_t **answer,
-		  struct err *err)
+/* fsclient_direct through the gate; `again`: it may be repeated. */
+static int call(struct fsclient *fc, json_t *request, bool again, json_t **answer, struct err *err)
 {
 	int r = request ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0)
@@ -275,7 +275,7 @@ int fs_create(struct fsclient *fc, const struct fs_new *w, const struct stack *s
 		json_decref(rq);
 		rq = NULL;
 	}
-	return fsclient_call(fc, rq, false, NULL, err);
+	return call(fc, rq, false, NULL, err);
 }
 
 int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, size_t n,
@@ -289,9 +289,8 @@ int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, 
 		json_decref(list);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	int r = fsclient_call(
-		fc, json_pack("{s:s, s:s, s:o}", "op", "fork", "id", id, "children", list), false,
-		&answer, err);
+	int r = call(fc, json_pack("{s:s, s:s, s:o}", "op", "fork", "id", id, "children", list),
+		     false, &answer, err);
 	if (r < 0)
 		return r;
 	*pause_ns = (uint64_t)json_integer_value(json_object_get(answer, "pause_ns"));
@@ -301,16 +300,14 @@ int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, 
 
 int fs_mount(struct fsclient *fc, const char *id, const char *path, struct err *err)
 {
-	return fsclient_call(fc,
-			     json_pack("{s:s, s:s, s:s}", "op", "mount", "id", id, "path", path),
-			     true, NULL, err);
+	return call(fc, json_pack("{s:s, s:s, s:s}", "op", "mount", "id", id, "path", path), true,
+		    NULL, err);
 }
 
 int fs_umount(struct fsclient *fc, const char *id, bool *busy, struct err *err)
 {
 	json_t *answer;
-	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "umount", "id", id), true, &answer,
-			      err);
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "umount", "id", id), true, &answer, err);
 	if (r < 0)
 		return r;
 	*busy = json_is_true(json_object_get(answer, "busy"));
@@ -322,7 +319,7 @@ static int ask_stack(struct fsclient *fc, const char *op, const char *id, struct
 		     struct err *err)
 {
 	json_t *answer;
-	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", op, "id", id), true, &answer, err);
+	int r = call(fc, json_pack("{s:s, s:s}", "op", op, "id", id), true, &answer, err);
 	return r < 0 ? r : take_stack(answer, out, err);
 }
 
@@ -339,31 +336,31 @@ int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err 
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err)
 {
-	return fsclient_call(fc,
-			     json_pack("{s:s, s:s, s:o, s:o}", "op", "replace", "id", id, "old",
-				       stack_hex(old), "new", stack_hex(with)),
-			     false, NULL, err);
+	return call(fc,
+		    json_pack("{s:s, s:s, s:o, s:o}", "op", "replace", "id", id, "old",
+			      stack_hex(old), "new", stack_hex(with)),
+		    false, NULL, err);
 }
 
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to, struct err *err)
 {
-	return fsclient_call(
-		fc, json_pack("{s:s, s:s, s:o}", "op", "restore", "id", id, "stack", stack_hex(to)),
-		false, NULL, err);
+	return call(fc,
+		    json_pack("{s:s, s:s, s:o}", "op", "restore", "id", id, "stack", stack_hex(to)),
+		    false, NULL, err);
 }
 
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)
 {
-	return fsclient_call(fc,
-			     json_pack("{s:s, s:s, s:o, s:o}", "op", "limits", "id", id, "bytes",
-				       number(bytes), "inodes", number(inodes)),
-			     true, NULL, err);
+	return call(fc,
+		    json_pack("{s:s, s:s, s:o, s:o}", "op", "limits", "id", id, "bytes",
+			      number(bytes), "inodes", number(inodes)),
+		    true, NULL, err);
 }
 
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err)
 {
 	json_t *a;
-	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "usage", "id", id), true, &a, err);
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "usage", "id", id), true, &a, err);
 	if (r < 0)
 		return r;
 	*out = (struct fs_usage){
@@ -381,17 +378,16 @@ int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct e
 
 int fs_delete(struct fsclient *fc, const char *id, struct err *err)
 {
-	int r = fsclient_call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL,
-			      err);
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL, err);
 	return r == -ENOENT ? 0 : r;
 }
 
 int fs_ping(struct fsclient *fc, struct err *err)
 {
-	return fsclient_call(fc, json_pack("{s:s}", "op", "hello"), true, NULL, err);
+	return call(fc, json_pack("{s:s}", "op", "hello"), true, NULL, err);
 }
 
 int fs_stats(struct fsclient *fc, json_t **out, struct err *err)
 {
-	return fsclient_call(fc, json_pack("{s:s}", "op", "stats"), true, out, err);
+	return call(fc, json_pack("{s:s}", "op", "stats"), true, out, err);
 }

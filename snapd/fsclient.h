@@ -34,9 +34,6 @@ void fsclient_close_gate(struct fsclient *fc, const char *why);
 /* One request, past the gate, never repeated. `request` is taken over; *answer (NULL allowed)
  * is the caller's. The error of an answer is returned as its -errno and text. */
 int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err);
-/* The same through the gate; `again`: it may be repeated. */
-int fsclient_call(struct fsclient *fc, json_t *request, bool again, json_t **answer,
-		  struct err *err);
 
 /* It runs, and what should be mounted is: waits for that as any call does. */
 int fs_ping(struct fsclient *fc, struct err *err);

@@ -69,9 +69,6 @@ int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum
 /* The stack: a snapshot's manifest, or a workspace's after sealing it. The caller frees. */
 int source_stack(struct snapd *sd, const struct source *src, struct stack *out, struct err *err);
 
-/* Pages that were written through shared maps reach the workspace. */
-void snapd_flush_maps(struct snapd *sd, const char *id);
-
 /* ---- images that are being made (images.c) ---- */
 
 /* Whoever makes an image holds it "made" from before image_finish until a row names it; gc

@@ -129,9 +129,10 @@ int source_find(struct source *out, struct snapd *sd, const char *key, const cha
 	return 0;
 }
 
-/* bough-fs can't hold a descriptor on its own mounts; boughd can. Writing back starts here and
- * is not waited for by FUSE's syncfs: what a program wants to be sure of, it msyncs. */
-void snapd_flush_maps(struct snapd *sd, const char *id)
+/* Pages that were written through shared maps reach the workspace. bough-fs can't hold a
+ * descriptor on its own mounts; boughd can. Writing back starts here and is not waited for by
+ * FUSE's syncfs: what a program wants to be sure of, it msyncs. */
+static void flush_maps(struct snapd *sd, const char *id)
 {
 	char path[PATH_SIZE];
 	snapd_mount_path(sd, id, path);
@@ -147,7 +148,7 @@ int source_stack(struct snapd *sd, const struct source *src, struct stack *out, 
 		return r < 0 ? err_prefix(err, snapd_inner(r), "snapshot %s", src->snap.id) : 0;
 	}
 	if (src->ws.mount)
-		snapd_flush_maps(sd, src->ws.id);
+		flush_maps(sd, src->ws.id);
 	int r = fs_seal(sd->fs, src->ws.id, out, err);
 	return r < 0 ? err_prefix(err, snapd_inner(r), "workspace %s", src->ws.name) : 0;
 }

@@ -14,7 +14,8 @@ struct arena_chunk {
 	_Alignas(max_align_t) char data[];
 };
 
-void *arena_get(struct arena *a, size_t bytes)
+/* Memory that lives as long as the builder, aligned for any struct; NULL: out of memory. */
+static void *arena_get(struct arena *a, size_t bytes)
 {
 	const size_t align = _Alignof(struct build_inode);
 	bytes = bytes ? (bytes + align - 1) / align * align : align;

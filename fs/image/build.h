@@ -41,7 +41,7 @@ struct build_inode {
 	uint64_t body, xattr; /* write.c: places, as in the record */
 };
 
-struct arena_chunk;
+struct arena_chunk; /* build.c */
 struct arena {
 	struct arena_chunk *chunks;
 	size_t left; /* bytes free in the newest chunk */
@@ -52,8 +52,5 @@ struct image_builder {
 	struct u64map inodes; /* number -> struct build_inode * */
 	struct arena arena;   /* everything of the builder but its maps */
 };
-
-/* Memory that lives as long as the builder, aligned for any struct; NULL: out of memory. */
-void *arena_get(struct arena *a, size_t bytes);
 
 #endif

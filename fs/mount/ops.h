@@ -32,11 +32,8 @@ struct caller caller_of(fuse_req_t req);
 void reply_error(fuse_req_t req, int r); /* 0 or -errno */
 void reply_node(fuse_req_t req, int r, const struct entry *e);
 void reply_attr(fuse_req_t req, int r, const struct attr *a);
-void stat_of_attr(struct stat *st, const struct attr *a);
 struct fuse_entry_param param_of_entry(const struct entry *e);
 
-/* ops_init.c */
-void on_init(void *userdata, struct fuse_conn_info *conn);
 /* ops_attr.c */
 void on_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);
 void on_setattr(fuse_req_t req, fuse_ino_t node, struct stat *in, int what,

@@ -37,7 +37,7 @@ uint64_t session_cap(const char *name)
 	return 0;
 }
 
-void on_init(void *userdata, struct fuse_conn_info *conn)
+static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct mounted *m = userdata;
 	if (m->ring)
@@ -90,7 +90,7 @@ void reply_error(fuse_req_t req, int r)
 	(void)fuse_reply_err(req, -r);
 }
 
-void stat_of_attr(struct stat *st, const struct attr *a)
+static void stat_of_attr(struct stat *st, const struct attr *a)
 {
 	*st = (struct stat){
 		.st_ino = a->ino,

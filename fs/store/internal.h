@@ -134,7 +134,6 @@ enum {
 /* Like writer_find, under writer.append and without a use. */
 struct wpack *writer_own(struct store *s, uint64_t id, bool *lost);
 int writer_flush_locked(struct store *s, struct err *err); /* under writer.flush */
-void wpack_unlist(struct wpack **list, const struct wpack *w);
 /* Asserts what holds of the writer between calls; under writer.append. Nothing in release
  * builds. */
 void writer_check(const struct store *s);

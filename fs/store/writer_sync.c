@@ -192,7 +192,7 @@ static int abandon_txn(struct index_txn *t, void *ctx)
 	return index_txn_row_put(t, &row);
 }
 
-void wpack_unlist(struct wpack **p, const struct wpack *w)
+static void wpack_unlist(struct wpack **p, const struct wpack *w)
 {
 	while (*p && *p != w)
 		p = &(*p)->next;

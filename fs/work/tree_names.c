@@ -7,7 +7,7 @@
 #include "fs/base/array.h"
 #include "fs/work/inos.h"
 
-int names_add(struct names *s, const struct dirent_ref *d)
+static int names_add(struct names *s, const struct dirent_ref *d)
 {
 	if (array_grow(&s->v, s->n, &s->cap) < 0)
 		return -ENOMEM;

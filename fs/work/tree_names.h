@@ -15,7 +15,6 @@ struct names {
 	size_t n, cap;
 };
 
-int names_add(struct names *s, const struct dirent_ref *d);
 /* Every name of the directory. -ENOENT, -EIO, -ENOMEM. */
 int names_all(struct names *s, const struct view *v, uint64_t dir);
 /* For each cookie of `dir` that the layers above the `common` lowest ones touch, in either

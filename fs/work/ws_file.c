@@ -43,7 +43,7 @@ int ws_file_copy(struct ws_file *out, const struct ws_file *in)
 	return 0;
 }
 
-bool ws_file_pins(const struct ws_file *f, const struct layer_id *id)
+static bool ws_file_pins(const struct ws_file *f, const struct layer_id *id)
 {
 	for (uint32_t i = 0; i < f->npins; i++)
 		if (memcmp(&f->pins[i], id, sizeof(*id)) == 0)

@@ -43,7 +43,6 @@ int ws_file_copy(struct ws_file *out, const struct ws_file *in);
 void ws_file_encode(const struct ws_file *f, struct buf *out); /* appends */
 /* Any bytes: 0 and a file that the caller frees, -EBADMSG, or -ENOMEM. */
 int ws_file_decode(struct ws_file *out, const void *data, size_t len);
-bool ws_file_pins(const struct ws_file *f, const struct layer_id *id);
 int ws_file_pin(struct ws_file *f, const struct layer_id *id); /* once; 0 or -ENOMEM */
 
 /* The name of the version that isn't synced. */

@@ -194,7 +194,6 @@ int ws_get_regular(struct ws *ws, uint64_t node, struct attr *out); /* -EISDIR, 
 /* The kernel's references. node_ref: 0 or -ENOMEM. */
 int node_ref(struct ws *ws, const struct attr *a);
 uint64_t node_unref(struct ws *ws, uint64_t node, uint64_t n); /* how many are left */
-uint64_t node_refs(struct ws *ws, uint64_t node);
 
 struct timespec ws_now(void);
 

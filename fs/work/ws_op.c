@@ -127,7 +127,7 @@ uint64_t node_unref(struct ws *ws, uint64_t node, uint64_t n)
 	return have;
 }
 
-uint64_t node_refs(struct ws *ws, uint64_t node)
+static uint64_t node_refs(struct ws *ws, uint64_t node)
 {
 	struct node_shard *s = shard_of(ws, node);
 	pthread_mutex_lock(&s->lock);
