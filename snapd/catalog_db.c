@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +15,9 @@
 enum {
 	WAL_PAGES = 1000,     /* 4 MB: then it is copied back into the database */
 	WAL_PAGES_MAX = 4000, /* then writers wait until all of it is */
+	/* On a full disk, workspaces and snapshots must be deletable: some 60 deletions fit. */
+	WAL_RESERVE = 1 << 20,
+	WAL_FRAME = 4096 + 24,
 };
 
 /* Each entry brings the schema from the version of its index to the next. Never change one
@@ -145,10 +149,21 @@ int db_end(struct catalog *c, int r, struct err *err)
 
 /* ---- checkpoints ---- */
 
+/* Keeps a place on the disk for what is added to the log behind `used` bytes, as far as there is
+ * one: what can't be had now is tried again by the next commit. */
+static void reserve_log(struct catalog *c, off_t used)
+{
+	if (used + WAL_RESERVE / 2 <= c->reserved)
+		return;
+	if (fallocate(c->wal_fd, FALLOC_FL_KEEP_SIZE, 0, used + WAL_RESERVE) == 0)
+		c->reserved = used + WAL_RESERVE;
+}
+
 static int wal_grew(void *ctx, sqlite3 *db, const char *name, int pages)
 {
 	struct catalog *c = ctx; /* locked: it is called inside a commit */
 	c->dirty = true;
+	reserve_log(c, (off_t)pages * WAL_FRAME);
 	if (pages >= WAL_PAGES && !c->want_checkpoint) {
 		c->want_checkpoint = true;
 		pthread_cond_broadcast(&c->wake);
@@ -270,6 +285,9 @@ static int open_wal(struct catalog *c, struct err *err)
 	c->wal_fd = open(path, O_RDWR | O_CLOEXEC);
 	if (c->wal_fd < 0)
 		return err_sys(err, -errno, "open %s", path);
+	struct stat st;
+	c->reserved = 0;
+	reserve_log(c, fstat(c->wal_fd, &st) == 0 ? st.st_size : 0);
 	auto_fd dir = open(c->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || fsync(dir) < 0)
 		return err_sys(err, -errno, "sync %s", c->root);

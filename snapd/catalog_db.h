@@ -13,6 +13,7 @@ struct catalog {
 	pthread_mutex_t lock; /* all below */
 	sqlite3 *db;          /* NULL while damaged */
 	int wal_fd;
+	off_t reserved; /* bytes of the log that have their place on the disk */
 	bool dirty;       /* a commit since the last sync began */
 	char damage[256]; /* "": sound */
 	struct {

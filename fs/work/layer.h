@@ -121,6 +121,9 @@ struct layer_options {
 
 /* A new, empty, active layer with a random id. Durable only after layer_commit. */
 int layer_create(struct layer **out, const struct layer_options *opt, struct err *err);
+/* Preallocates the reserve of one that has just been created, if there is space, instead of at its
+ * first change. */
+void layer_reserve(struct layer *l);
 /* Loads a local layer by replaying its journal. `writable`: it stays active unless it was
  * sealed (see layer_is_sealed); false: it is taken as sealed wherever its valid records end,
  * which is right only for layers that are not anybody's active one.

@@ -146,6 +146,17 @@ static int preallocate(struct layer *l, int fd, uint64_t need)
 	return r;
 }
 
+void layer_reserve(struct layer *l)
+{
+	struct layer_file *file;
+	if (layer_file_get(l, LAYER_JOURNAL, LAYER_EXISTING, &file) < 0)
+		return;
+	(void)pthread_mutex_lock(&l->journal.lock);
+	(void)preallocate(l, file->fd, 0); /* what can't be had now is tried by each change */
+	(void)pthread_mutex_unlock(&l->journal.lock);
+	layer_file_put(l, file);
+}
+
 /* Writes one finished frame at the end. */
 static int write_frame(struct layer *l, int fd, const struct buf *b, const struct journal_frame *f)
 {

@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include "fs/base/clock.h"
+
+enum { NEARLY_FULL = 64 << 20 };
 
 static uint64_t new_tag(void)
 {
@@ -19,7 +22,14 @@ static int fresh_layer(struct work *w, struct layer **out, struct err *err)
 {
 	struct layer_options lo;
 	work_layer_options(w, &lo);
-	return layer_create(out, &lo, err);
+	int r = layer_create(out, &lo, err);
+	/* New ones are cheap, but a seal on a disk that is nearly full must not take away what
+	 * lets files be deleted: the layer that is sealed had a reserve. */
+	struct statvfs host;
+	if (r == 0 && fstatvfs(w->root_fd, &host) == 0 &&
+	    host.f_bavail * host.f_frsize < NEARLY_FULL)
+		layer_reserve(*out);
+	return r;
 }
 
 /* A layer that came to nothing. */
