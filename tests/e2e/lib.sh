@@ -187,7 +187,7 @@ listing() { # FOLDER
 		LC_ALL=C find . -printf '%P %y %m %U:%G %n %T@ %l ' \( -type f -printf '%s\n' -o -printf '\n' \) | sort
 		find . -type f -print0 | sort -z | xargs -0r sha256sum
 		find . \( -type f -o -type d -o -type l \) -print0 | sort -z |
-			xargs -0r getfattr -h -d -m - -e hex 2>/dev/null | grep -v '^$'
+			xargs -0r getfattr -h -d -m - -e hex 2>/dev/null | grep -av '^$'
 		find . \( -type c -o -type b \) -exec stat -c '%n %t:%T' {} + | sort
 	)
 }

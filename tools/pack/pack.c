@@ -199,11 +199,6 @@ static void set_xattrs(struct packer *p, const struct walk_entry *we, int fd)
 	if (n < 0 && errno != ENOTSUP && errno != ENOENT) /* without /proc: as if there were none */
 		say(p, "%s: its xattrs: %s", we->path, strerror(errno));
 	for (const char *name = p->names; n > 0 && name < p->names + n; name += strlen(name) + 1) {
-		if (strchr(name, '=')) {
-			say(p, "%s: xattr %s left out: tar can't hold a name with '='", we->path,
-			    name);
-			continue;
-		}
 		ssize_t len = xattr_get(&at, name, p->value);
 		if (len >= 0)
 			archive_entry_xattr_add_entry(p->e, name, p->value, (size_t)len);
