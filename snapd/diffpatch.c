@@ -9,6 +9,7 @@
 
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
+#include "snapd/difffiles.h"
 
 enum {
 	STAT_WIDTH = 80,
@@ -174,17 +175,20 @@ static void add_index_line(struct buf *out, const struct compared *c, uint32_t s
 
 /* One file from old to new; either may be all zero. */
 static int patch_file(struct patcher *p, const struct attr *old, const struct attr *new,
-		      const char *old_path, const char *new_path, bool renamed)
+		      const char *old_path, const char *new_path, bool renamed, unsigned what)
 {
 	auto_compared c = { 0 };
 	struct buf *out = &p->out;
 	bool has_old = old->ino != 0, has_new = new->ino != 0;
-	int r = compare(p->a, p->b, old, new, new_path, &c, p->err);
+	/* A rename of what is the same is not read: a folder may hold much. */
+	bool same = renamed && !(what & (DIFF_CONTENT | DIFF_TARGET));
+	int r = same ? 0 : compare(p->a, p->b, old, new, new_path, &c, p->err);
 	if (r < 0)
 		return r;
 	bool text = has_text(old) || has_text(new);
-	bool differs = text && (!c.patch || c.old.len != c.new.len ||
-				(c.old.len && memcmp(c.old.data, c.new.data, c.old.len) != 0));
+	bool differs = text && !same &&
+		       (!c.patch || c.old.len != c.new.len ||
+			(c.old.len && memcmp(c.old.data, c.new.data, c.old.len) != 0));
 	buf_printf(out, "diff --git ");
 	diff_quote(out, "a/", old_path);
 	buf_u8(out, ' ');
@@ -235,14 +239,14 @@ static int patch_entry(void *ctx, const struct diff_entry *e)
 	if (!old->ino && !new->ino)
 		return 0; /* folders only */
 	if (old->ino && new->ino && (old->mode & S_IFMT) != (new->mode &S_IFMT)) {
-		int r = patch_file(p, old, &no_attr, old_path, old_path, false);
-		return r < 0 ? r : patch_file(p, &no_attr, new, e->path, e->path, false);
+		int r = patch_file(p, old, &no_attr, old_path, old_path, false, e->what);
+		return r < 0 ? r : patch_file(p, &no_attr, new, e->path, e->path, false, e->what);
 	}
 	bool renamed = e->kind == DIFF_RENAMED && old->ino && new->ino;
 	if (old->ino && new->ino && !renamed &&
 	    !(e->what & (DIFF_CONTENT | DIFF_MODE | DIFF_TARGET)))
 		return 0; /* owner, times, xattrs: nothing that a patch can say */
-	return patch_file(p, old, new, old_path, e->path, renamed);
+	return patch_file(p, old, new, old_path, e->path, renamed, e->what);
 }
 
 int diffpatch_patch(const struct view *a, const struct view *b, const struct diff_sink *sink,
@@ -250,7 +254,7 @@ int diffpatch_patch(const struct view *a, const struct view *b, const struct dif
 {
 	struct err own = { 0 };
 	struct patcher p = { .a = a, .b = b, .sink = sink, .err = err ? err : &own };
-	int r = diff_views(a, b, patch_entry, &p, p.err);
+	int r = diff_files(a, b, patch_entry, &p, p.err);
 	buf_done(&p.out);
 	return r;
 }
@@ -283,7 +287,8 @@ static int stat_entry(void *ctx, const struct diff_entry *e)
 	    (both && e->kind != DIFF_RENAMED &&
 	     !(e->what & (DIFF_CONTENT | DIFF_MODE | DIFF_TARGET)) && e->kind != DIFF_TYPE))
 		return 0;
-	int r = compare(s->a, s->b, old, new, e->path, &c, s->err);
+	bool same = e->kind == DIFF_RENAMED && !(e->what & (DIFF_CONTENT | DIFF_TARGET));
+	int r = same ? 0 : compare(s->a, s->b, old, new, e->path, &c, s->err);
 	if (r < 0)
 		return r;
 	if (e->old_path) {
@@ -392,7 +397,7 @@ int diffpatch_stat(const struct view *a, const struct view *b, const struct diff
 {
 	struct err own = { 0 };
 	struct stater s = { .a = a, .b = b, .err = err ? err : &own };
-	int r = diff_views(a, b, stat_entry, &s, s.err);
+	int r = diff_files(a, b, stat_entry, &s, s.err);
 	if (r >= 0) {
 		r = write_stat(&s, sink);
 		if (r < 0)

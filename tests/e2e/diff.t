@@ -37,6 +37,8 @@ bough_ok '--stat' diff w --stat
 like 'stat counts lines' "$out" 'text +\| +2 \+-'
 bough_ok '--patch' diff w --patch
 like 'the patch has the line' "$out" $'\n-7\n\\+seven\n'
+ok 'a renamed folder: its files are renamed' \
+	grep -qx 'rename from moving/a' "$T/.out"
 ok 'git can apply it' git -C "$T/tree" apply --check --include=text --include=dir/new - <"$T/.out"
 bough_ok '--json' diff w --json
 is 'a line for each as JSON' "$(json '.items | length')" 9
