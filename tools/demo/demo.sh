@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: the main job from end to end, on a state folder of its own that is removed
-# at the end. BOUGH_BIN is the folder of the programs; DEMO_TREE names another big tree.
+# at the end. BOUGH_BIN is the folder of the programs; DEMO_TREE names another big tree
+# (400 files or more).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -21,13 +22,19 @@ finish() {
 }
 trap finish EXIT
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
 # Runs a command and prints it with the time that it took and the disk that it used.
 step() {
-	local before after t0 t1
+	local before after t0 t1 line='' word
+	for word in "$@"; do
+		case $word in *' '*) word="\"$word\"" ;; esac
+		line+=" $word"
+	done
 	before=$(du -s --block-size=1 "$BOUGH_ROOT" 2>/dev/null | cut -f1 || echo 0)
-	printf '  $ %s\n' "$*"
+	printf '  $%s\n' "$line"
 	t0=$(date +%s%N)
 	"$@" | sed 's/^/    /'
 	t1=$(date +%s%N)
@@ -87,10 +94,11 @@ step bough diff try-2 --against big --patch
 
 say "5. Save it, break it, restore it in place"
 step bough save try-2 -m "the second way" --as way-2
-rm -rf "$(bough path try-2)/demo"
-echo "    broken: $(ls "$(bough path try-2)/demo" 2>&1 | sed "s#$work/##")"
+try_2=$(bough path try-2) # apart: a path that isn't there must not become `rm -rf /demo`
+rm -rf "$try_2/demo"
+echo "    broken: $(ls "$try_2/demo" 2>&1 | sed "s#$work/##")"
 step bough restore try-2 way-2
-printf '    back:   %s\n' "$(cat "$(bough path try-2)/demo/hello")"
+printf '    back:   %s\n' "$(cat "$try_2/demo/hello")"
 step bough log try-2
 
 say "6. Export: a tar of the snapshot holds the same files as the workspace"
@@ -98,9 +106,11 @@ step bough export way-2 --format tar.zst -o "$work/way-2.tar.zst"
 mkdir "$work/out"
 bsdtar -xpf "$work/way-2.tar.zst" -C "$work/out" 2>/dev/null ||
 	zstd -dc "$work/way-2.tar.zst" | tar xpf - -C "$work/out"
-diff -r --no-dereference "$work/out" "$(bough path try-2)"
+diff -r --no-dereference "$work/out" "$try_2"
 echo "    diff -r finds no difference"
 
 say "7. What it all takes"
 step bough stats
 step bough fsck
+
+say "Done; its state folder is removed."
