@@ -171,8 +171,10 @@ void recover_distrust(struct store *s);
 int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx);
 /* The ids of all pack files, ascending; the caller frees. */
 int store_list_packs(struct store *s, uint64_t **ids, size_t *n, struct err *err);
-/* Opens a pack for writing and takes its flock: the descriptor; -EWOULDBLOCK: somebody has it;
- * -ENOENT: it is gone. */
+/* Takes the flock of a file that was just opened by its name: 0; -EWOULDBLOCK: somebody has it;
+ * -ENOENT: whoever had it has deleted it; -errno. */
+int store_lock_file(struct store *s, int fd);
+/* Opens a pack for writing and takes its flock: the descriptor, or as store_lock_file. */
 int store_lock_pack(struct store *s, uint64_t id);
 
 /* ---- reading ---- */

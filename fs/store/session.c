@@ -60,11 +60,8 @@ static int register_once(struct store *s, struct store_session *ss)
 	int fd = s->io->open(s->io->ctx, s->sessions_fd, ss->name, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
 		return fd;
-	int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-	struct stat st;
-	if (r == 0)
-		r = s->io->fstat(s->io->ctx, fd, &st);
-	if (r == 0 && st.st_nlink == 0)
+	int r = store_lock_file(s, fd);
+	if (r == -ENOENT)
 		r = -EAGAIN;
 	if (r < 0) {
 		(void)s->io->unlink(s->io->ctx, s->sessions_fd, ss->name, 0);

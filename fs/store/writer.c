@@ -122,6 +122,15 @@ static int reserve_record(struct store *s, struct wpack *w)
 
 /* ---- opening one to append to ---- */
 
+int store_lock_file(struct store *s, int fd)
+{
+	struct stat st;
+	int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : s->io->fstat(s->io->ctx, fd, &st);
+	if (r < 0)
+		return r;
+	return st.st_nlink == 0 ? -ENOENT : 0;
+}
+
 int store_lock_pack(struct store *s, uint64_t id)
 {
 	char name[PACK_NAME_BYTES];
@@ -129,12 +138,7 @@ int store_lock_pack(struct store *s, uint64_t id)
 	int fd = s->io->open(s->io->ctx, s->packs_fd, name, O_RDWR, 0);
 	if (fd < 0)
 		return fd;
-	int r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-	struct stat st;
-	if (r == 0)
-		r = s->io->fstat(s->io->ctx, fd, &st);
-	if (r == 0 && st.st_nlink == 0)
-		r = -ENOENT;
+	int r = store_lock_file(s, fd);
 	if (r < 0) {
 		(void)s->io->close(s->io->ctx, fd); /* nothing was done with it */
 		return r;
@@ -272,11 +276,8 @@ static int create(struct store *s, struct wpack **out)
 	struct wpack *w = wpack_new(id, fd);
 	uint8_t h[PACK_HEADER_BYTES];
 	pack_header_encode(h, id);
-	int r = !w ? -ENOMEM : flock(fd, LOCK_EX | LOCK_NB) < 0 ? -EAGAIN : 0;
-	struct stat st;
-	if (r == 0)
-		r = s->io->fstat(s->io->ctx, fd, &st);
-	if (r == 0 && st.st_nlink == 0)
+	int r = w ? store_lock_file(s, fd) : -ENOMEM;
+	if (r == -ENOENT)
 		r = -EAGAIN;
 	if (r == 0)
 		r = io_write_full(s->io, fd, h, sizeof(h), 0);
