@@ -22,45 +22,11 @@
 #include "fs/image/format.h"
 #include "fs/image/image.h"
 #include "tests/unit/oom.h"
+#include "tests/unit/place.h"
 
 enum { SEED = 77 };
 
-/* ---- a folder for images, and ways to make some ---- */
-
-struct place {
-	char path[256];
-	int fd;
-};
-
-static int set_up(void **state)
-{
-	static struct place p;
-	const char *tmp = getenv("TMPDIR");
-	(void)snprintf(p.path, sizeof(p.path), "%s/test_image.XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(p.path))
-		return -1;
-	p.fd = open(p.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	*state = &p;
-	return p.fd < 0 ? -1 : 0;
-}
-
-static int tear_down(void **state)
-{
-	struct place *p = *state;
-	(void)close(p->fd);
-	return io_remove_tree(AT_FDCWD, p->path, NULL);
-}
-
-static unsigned entries(int dirfd)
-{
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	auto_dir *d = fdopendir(fd);
-	unsigned n = 0;
-	while (readdir(d))
-		n++;
-	return n - 2;
-}
+/* ---- ways to make images ---- */
 
 static struct image_builder *builder(void)
 {
@@ -366,7 +332,7 @@ static void trees_that_are_none(void **state)
 		assert_int_equal(image_finish(b, NULL, p->path, &d, &err), -EINVAL);
 		if (!strstr(err.text, cases[i].says))
 			fail_msg("%s; want %s", err.text, cases[i].says);
-		assert_int_equal(entries(p->fd), 0);
+		assert_int_equal(place_entries(p->fd), 0);
 		image_builder_free(b);
 	}
 }
@@ -532,7 +498,7 @@ static void any_order(void **state)
 		fail_msg("%s", err.text);
 	model_check(&m, im);
 	image_unref(im);
-	assert_int_equal(entries(p->fd), 1);
+	assert_int_equal(place_entries(p->fd), 1);
 }
 
 static void golden(void **state)
@@ -849,7 +815,7 @@ static void one_that_is_there(void **state)
 	struct image *im = sample(p->path, &again);
 	assert_int_equal(image_check(im, NULL), 0);
 	image_unref(im);
-	assert_int_equal(entries(p->fd), 1);
+	assert_int_equal(place_entries(p->fd), 1);
 }
 
 static void faults(void **state)
@@ -868,7 +834,7 @@ static void faults(void **state)
 		io_fault_chunk(f, 3000);
 		int r = image_finish(b, io_fault_io(f), p->path, &d, &err);
 		bool hit = io_fault_hits(f) > 0;
-		unsigned left = entries(p->fd);
+		unsigned left = place_entries(p->fd);
 		io_fault_free(f);
 		if (!hit) {
 			assert_int_equal(r, 0);
@@ -952,12 +918,12 @@ static void no_memory(void **state)
 		/* Without memory to compare, an image that is there is replaced. */
 		assert_true(r == -ENOMEM || r == 0);
 	}
-	assert_int_equal(entries(p->fd), 1);
+	assert_int_equal(place_entries(p->fd), 1);
 }
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(attributes),
 		TEST(names),

@@ -17,41 +17,7 @@
 #include "fs/base/io.h"
 #include "fs/base/io_fault.h"
 #include "tests/unit/oom.h"
-
-struct place {
-	char path[256];
-	int fd;
-};
-
-static int set_up(void **state)
-{
-	static struct place p;
-	const char *tmp = getenv("TMPDIR");
-	(void)snprintf(p.path, sizeof(p.path), "%s/test_io.XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(p.path))
-		return -1;
-	p.fd = open(p.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	*state = &p;
-	return p.fd < 0 ? -1 : 0;
-}
-
-static int tear_down(void **state)
-{
-	struct place *p = *state;
-	(void)close(p->fd);
-	return io_remove_tree(AT_FDCWD, p->path, NULL);
-}
-
-static unsigned entries(int dirfd)
-{
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	auto_dir *d = fdopendir(fd);
-	unsigned n = 0;
-	while (readdir(d))
-		n++;
-	return n - 2;
-}
+#include "tests/unit/place.h"
 
 static void put(int dirfd, const char *name, const char *text)
 {
@@ -89,9 +55,8 @@ static void full_transfers(void **state)
 	assert_int_equal(io_read_full(io, fd, in, sizeof(in), 9003), 1000);
 	assert_int_equal(io_read_full(io, fd, in, sizeof(in), 20000), 0);
 	/* Interrupted calls are repeated, others reported. */
-	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PWRITE | IO_OP_PREAD,
-						  .nth = 2,
-						  .error = -EINTR });
+	io_fault_plan(f, &(struct io_fault_plan){
+				 .ops = IO_OP_PWRITE | IO_OP_PREAD, .nth = 2, .error = -EINTR });
 	assert_int_equal(io_write_full(io, fd, out, 100, 0), 0);
 	assert_int_equal(io_fault_hits(f), 1);
 	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PREAD, .nth = 3 });
@@ -113,7 +78,7 @@ static void publish_replaces(void **state)
 		expect(p->fd, "name", "one");
 		assert_int_equal(io_publish(NULL, p->fd, "name", "", 0, durable, &err), 0);
 		expect(p->fd, "name", "");
-		assert_int_equal(entries(p->fd), 1);
+		assert_int_equal(place_entries(p->fd), 1);
 	}
 	struct stat st;
 	assert_int_equal(fstatat(p->fd, "name", &st, 0), 0);
@@ -134,7 +99,9 @@ static void publish_survives_faults(void **state)
 	static const struct {
 		bool durable, chunks;
 		size_t torn;
-	} rows[] = { { true, false, 0 }, { true, true, 0 }, { false, false, 0 }, { true, false, 2 } };
+	} rows[] = {
+		{ true, false, 0 }, { true, true, 0 }, { false, false, 0 }, { true, false, 2 }
+	};
 	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
 		for (uint64_t n = 1;; n++) {
 			put(p->fd, "name", "old content");
@@ -161,7 +128,7 @@ static void publish_survives_faults(void **state)
 			assert_true(err.text[0] != '\0');
 			if (renames == 0)
 				expect(p->fd, "name", "old content");
-			assert_int_equal(entries(p->fd), 1);
+			assert_int_equal(place_entries(p->fd), 1);
 		}
 	}
 }
@@ -173,8 +140,10 @@ static void publish_survives_kills(void **state)
 	for (uint64_t n = 1;; n++) {
 		put(p->fd, "name", "old content");
 		struct io_fault *f = io_fault_new(NULL);
-		io_fault_plan(f, &(struct io_fault_plan){
-					 .ops = IO_OPS_CHANGE, .nth = n, .for_good = true, .torn = 1 });
+		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OPS_CHANGE,
+							  .nth = n,
+							  .for_good = true,
+							  .torn = 1 });
 		int r = io_publish(io_fault_io(f), p->fd, "name", "new", 3, true, NULL);
 		bool hit = io_fault_hits(f) > 0;
 		io_fault_free(f);
@@ -219,8 +188,8 @@ static void *race_writer(void *arg)
 	char data[3000];
 	for (int i = 0; i < 400; i++) {
 		memset(data, i % 100, sizeof(data));
-		if (io_publish(NULL, race->dirfd, "raced", data, 1000 + (size_t)(i % 100) * 10, false,
-			       NULL) < 0)
+		if (io_publish(NULL, race->dirfd, "raced", data, 1000 + (size_t)(i % 100) * 10,
+			       false, NULL) < 0)
 			race->bad = "publish";
 	}
 	return NULL;
@@ -242,7 +211,7 @@ static void publish_is_atomic(void **state)
 	assert_null(race.bad);
 	assert_null(other.bad);
 	assert_true(race.reads > 0);
-	assert_int_equal(entries(p->fd), 1);
+	assert_int_equal(place_entries(p->fd), 1);
 }
 
 /* ---- slurp ---- */
@@ -265,7 +234,8 @@ static void slurp_limits(void **state)
 	assert_int_equal(io_slurp(NULL, p->fd, ".", 10000, &data, &len, &err), -EISDIR);
 	/* A file whose size says 0. */
 	auto_free void *proc = NULL;
-	assert_int_equal(io_slurp(NULL, AT_FDCWD, "/proc/self/status", 100000, &proc, &len, &err), 0);
+	assert_int_equal(io_slurp(NULL, AT_FDCWD, "/proc/self/status", 100000, &proc, &len, &err),
+			 0);
 	assert_true(len > 100 && strstr(proc, "Pid:"));
 	auto_free void *none = NULL;
 	assert_int_equal(io_slurp(NULL, AT_FDCWD, "/proc/self/status", 100, &none, &len, &err),
@@ -279,8 +249,8 @@ static void slurp_faults(void **state)
 	for (uint64_t n = 1;; n++) {
 		struct io_fault *f = io_fault_new(NULL);
 		io_fault_chunk(f, 4);
-		io_fault_plan(f, &(struct io_fault_plan){
-					 .ops = IO_OPS_ALL & ~IO_OP_CLOSE, .nth = n });
+		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OPS_ALL & ~IO_OP_CLOSE,
+							  .nth = n });
 		auto_free void *data = NULL;
 		size_t len;
 		int r = io_slurp(io_fault_io(f), p->fd, "ten", 100, &data, &len, NULL);
@@ -313,7 +283,7 @@ static void remove_simple(void **state)
 	assert_int_equal(io_remove_tree(p->fd, "file", &err), 0);
 	assert_int_equal(mkdirat(p->fd, "dir", 0700), 0);
 	assert_int_equal(io_remove_tree(p->fd, "dir", &err), 0);
-	assert_int_equal(entries(p->fd), 0);
+	assert_int_equal(place_entries(p->fd), 0);
 	put(p->fd, "file", "x");
 	assert_int_equal(io_remove_tree(p->fd, "file/below", &err), -ENOTDIR);
 	assert_non_null(strstr(err.text, "file/below"));
@@ -336,7 +306,7 @@ static void remove_leaves_link_targets(void **state)
 	assert_int_equal(io_remove_tree(p->fd, "link", NULL), 0);
 	assert_int_equal(io_remove_tree(p->fd, "tree", NULL), 0);
 	expect(p->fd, "keep/precious", "kept");
-	assert_int_equal(entries(p->fd), 1);
+	assert_int_equal(place_entries(p->fd), 1);
 }
 
 /* Deeper than there are descriptors, and with a path far over PATH_MAX. */
@@ -367,7 +337,7 @@ static void remove_deep(void **state)
 	(void)setrlimit(RLIMIT_NOFILE, &old);
 	assert_string_equal(err.text, "");
 	assert_int_equal(r, 0);
-	assert_int_equal(entries(p->fd), 1); /* "file" of the first level */
+	assert_int_equal(place_entries(p->fd), 1); /* "file" of the first level */
 }
 
 static void remove_wide(void **state)
@@ -391,7 +361,7 @@ static void remove_wide(void **state)
 		assert_int_equal(mknodat(p->fd, name, S_IFREG | 0600, 0), 0);
 	}
 	assert_int_equal(io_remove_tree(p->fd, "wide", NULL), 0);
-	assert_int_equal(entries(p->fd), 0);
+	assert_int_equal(place_entries(p->fd), 0);
 }
 
 /* Folders that their owner may not write or even enter. Root may do all, so it becomes
@@ -407,8 +377,8 @@ static void remove_read_only(void **state)
 	static const char *const dirs[] = { "locked/a/b", "locked/a", "locked" };
 	bool root = geteuid() == 0;
 	if (root) {
-		static const char *const all[] = { ".", "locked/a/b/file", "locked/a/file",
-						   "locked/a/b", "locked/a", "locked" };
+		static const char *const all[] = { ".",          "locked/a/b/file", "locked/a/file",
+						   "locked/a/b", "locked/a",        "locked" };
 		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 			assert_int_equal(fchownat(p->fd, all[i], 65534, 65534, 0), 0);
 	}
@@ -422,7 +392,7 @@ static void remove_read_only(void **state)
 		assert_int_equal(seteuid(0), 0);
 	assert_string_equal(err.text, "");
 	assert_int_equal(r, 0);
-	assert_int_equal(entries(p->fd), 0);
+	assert_int_equal(place_entries(p->fd), 0);
 }
 
 /* ---- the failing disk itself ---- */
@@ -441,8 +411,8 @@ static void fault_counts(void **state)
 	assert_int_equal(io->fdatasync(io->ctx, fd), 0); /* not of the plan */
 	assert_int_equal(io->fstat(io->ctx, fd, &st), -EROFS);
 	assert_int_equal(io->fstat(io->ctx, fd, &st), 0); /* once only */
-	io_fault_plan(f, &(struct io_fault_plan){
-				 .ops = IO_OPS_CHANGE, .nth = 2, .for_good = true });
+	io_fault_plan(f,
+		      &(struct io_fault_plan){ .ops = IO_OPS_CHANGE, .nth = 2, .for_good = true });
 	assert_int_equal(io->mkdir(io->ctx, p->fd, "d", 0700), 0);
 	assert_int_equal(io->mkdir(io->ctx, p->fd, "e", 0700), -EIO);
 	assert_int_equal(io->unlink(io->ctx, p->fd, "d", AT_REMOVEDIR), -EIO);
@@ -489,7 +459,7 @@ static void fault_torn_and_full(void **state)
 	io_fault_free(f);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define T(f) cmocka_unit_test_setup_teardown(f, place_set_up, place_tear_down)
 
 int main(void)
 {
