@@ -353,8 +353,9 @@ static int refuse_used(struct catalog *c, const char *id, struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
-			   "SELECT 'workspace ' || name || ' has it as head' FROM workspaces"
-			   " WHERE head = ?1 UNION ALL SELECT 'it is the parent of ' || id"
+			   "SELECT 'workspace ' || name || ' stands on it: delete that, or restore"
+			   " or save another there' FROM workspaces WHERE head = ?1 UNION ALL"
+			   " SELECT id || ' was made from it: delete that first, or use force'"
 			   " FROM snapshots WHERE parent = ?1 LIMIT 1",
 			   err);
 	if (r < 0)
