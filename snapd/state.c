@@ -64,6 +64,13 @@ static int make_parts(const char *root, struct err *err)
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (mkdirat(dir, parts[i], 0700) < 0 && errno != EEXIST)
 			return err_sys(err, -errno, "create %s/%s", root, parts[i]);
+	/* root can write into anybody's, but what it writes there the owner can't read. */
+	struct stat st;
+	if (fstatat(dir, "ws", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(err, -errno, "look at %s/ws", root);
+	if (st.st_uid != geteuid())
+		return err_set(err, -EACCES, "the state in %s belongs to user %u: run as that user",
+			       root, st.st_uid);
 	if (mkdirat(dir, "mnt", geteuid() == 0 ? 0711 : 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "create %s/mnt", root);
 	if (faccessat(dir, "run", W_OK | X_OK, AT_EACCESS) < 0)

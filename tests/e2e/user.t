@@ -93,6 +93,10 @@ is 'after a kill of the server' "$(wait_for 20 user stat -f "$w" >/dev/null 2>&1
 run user bough down
 is 'down' $code 0
 is 'no mount is left' "$(grep -c " $state/" /proc/self/mounts)" 0
+run bough --root "$state" up
+is 'root starts no daemon whose files the user could not read' $code 1
+like 'and says why' "$err" "belongs to user $uid"
+is 'nothing of it is root'"'"'s' "$(find "$state" -user 0)" ''
 run user bough up
 is 'up' $code 0
 is 'it is all back' "$(user cat "$f/d/file")" changed
