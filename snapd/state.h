@@ -16,8 +16,8 @@ int state_prepare(char **root, const char *given, struct err *err);
 /* The lock of the one daemon; the descriptor, held until it is closed. -EBUSY names its holder: at
  * once when that one serves, else (it begins or ends) after a few seconds. */
 int state_lock(const char *root, struct err *err);
-/* Whether ROOT is still the folder whose lock this is: false once it was removed, moved away or made
- * anew by somebody else, who may have a daemon of their own there. */
+/* Whether ROOT is still the folder whose lock this is: false once it was removed, moved away or
+ * made anew by somebody else, who may have a daemon of their own there. */
 bool state_is_ours(const char *root, int lock_fd);
 /* A file in ROOT/run for appending; a large one is set aside as <name>.1 first. */
 int state_open_log(const char *root, const char *name, struct err *err);

@@ -92,7 +92,8 @@ int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
  *   4 copies the live objects of the condemned packs, syncs, moves the index, deletes.
  * At most as much stays dead as is alive, besides the packs that are being written to. The thread
  * that calls may have no session open, for it would wait for itself.
- * One gc or check at a time (-EBUSY). Killed at any point it loses nothing; the next one goes on. */
+ * One gc or check at a time (-EBUSY). Killed at any point it loses nothing; the next one goes
+ * on. */
 struct store_gc;
 struct store_gc_stats {
 	uint64_t objects_live, objects_dead, bytes_freed, packs_rewritten, packs_deleted;

@@ -254,7 +254,7 @@ int journal_walk_next(struct journal_walk *w, struct journal_frame *out)
 	int r = frame_at(w, w->pos, out);
 	if (r == 0 && w->pos < w->size) {
 		r = classify_gap(w);
-		/* Frames begin at multiples of FRAME_ALIGN: the next whole one is at one of these. */
+		/* Frames begin at multiples of FRAME_ALIGN: the next is at one of these. */
 		for (uint64_t pos = w->pos; r == 0 && pos < w->size; pos += FRAME_ALIGN) {
 			w->unreadable |= window_is_bad(w, pos);
 			r = look_for_hole(w, pos);

@@ -18,7 +18,8 @@ struct saver {
 	const struct save_progress *progress;
 	struct save_stats st;
 	uint64_t files_total;
-	struct image *image; /* the stack's; whichever it was when an extent was made, see view_map */
+	/* The stack's; whichever it was when an extent was made, see view_map. */
+	struct image *image;
 	struct digest *parts; /* of the delta that is being written */
 	uint32_t nparts, parts_cap;
 };

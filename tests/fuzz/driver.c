@@ -55,8 +55,9 @@ static uint64_t next(uint64_t *s)
 
 static void run(const char *path, const char *how, uint64_t number, const void *data, size_t len)
 {
-	(void)snprintf(state.now, sizeof(state.now), "\ndied on %s, %s %" PRIu64 ", -s %" PRIu64 "\n",
-		       path, how, number, state.seed);
+	(void)snprintf(state.now, sizeof(state.now),
+		       "\ndied on %s, %s %" PRIu64 ", -s %" PRIu64 "\n", path, how, number,
+		       state.seed);
 	/* A copy of exactly this size, so that the sanitizer sees a read past its end. */
 	auto_free uint8_t *copy = malloc(len ? len : 1);
 	if (!copy)
@@ -70,9 +71,9 @@ static void run(const char *path, const char *how, uint64_t number, const void *
 /* Numbers that decoders stumble over: lengths, counts, signs. */
 static uint64_t strange(uint64_t *s)
 {
-	static const uint64_t v[] = { 0,	  1,	      0x7f,	  0x80,	      0xff,
-				      0x7fff,	  0xffff,     0x7fffffff, 0x80000000, UINT32_MAX,
-				      INT64_MAX,  UINT64_MAX, 4096,	  65536,      1ull << 48 };
+	static const uint64_t v[] = { 0,         1,          0x7f,       0x80,       0xff,
+				      0x7fff,    0xffff,     0x7fffffff, 0x80000000, UINT32_MAX,
+				      INT64_MAX, UINT64_MAX, 4096,       65536,      1ull << 48 };
 	return v[next(s) % (sizeof(v) / sizeof(v[0]))];
 }
 

@@ -282,7 +282,8 @@ static void out_of_memory(void **state)
 		size_t makes;
 	} ops[] = {
 		{ "{\"op\":\"create\",\"id\":\"new\",\"uid\":0,\"gid\":0}", 1 },
-		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"new\"},{\"id\":\"new2\"}]}",
+		{ "{\"op\":\"fork\",\"id\":\"a\","
+		  "\"children\":[{\"id\":\"new\"},{\"id\":\"new2\"}]}",
 		  2 },
 	};
 	struct server *s = open_server("oom");

@@ -83,7 +83,8 @@ static void test_attributes(void **state)
 	tree_chmod(f->ws, "a", 0755);
 	tree_chmod(f->ws, "dir", 0700);
 	assert_int_equal(ws_setxattr(f->ws, tree_node(f->ws, "b"), "user.k", "v", 1, 0,
-				     &tree_root_caller), 0);
+				     &tree_root_caller),
+			 0);
 	check(f, "Mm a\nMx b\nMm dir\n");
 }
 
@@ -170,7 +171,8 @@ static void test_content_survives(void **state)
 	tree_seal(f->ws, &one);
 	memcpy(want + 5000, "changed", 7);
 	tree_write(f->ws, "big", "changed", 7, 5000);
-	assert_int_equal(ws_copy_range(f->ws, big, 0, big, 1 << 20, 65536, &tree_root_caller), 65536);
+	assert_int_equal(ws_copy_range(f->ws, big, 0, big, 1 << 20, 65536, &tree_root_caller),
+			 65536);
 	memcpy(want + (1 << 20), want, 65536);
 	auto_stack two = { 0 };
 	tree_seal(f->ws, &two);
@@ -202,7 +204,10 @@ static void test_reach(void **state)
 	auto_stack saved = { 0 }, flat = { 0 };
 	tree_save(&f->root, &f->before, &saved);
 	tree_flatten(&f->root, &saved, &flat);
-	struct { const struct stack *s; size_t objects, images; } rows[] = {
+	struct {
+		const struct stack *s;
+		size_t objects, images;
+	} rows[] = {
 		{ &f->before, 5, 0 }, /* four contents and a part, by what it was saved as */
 		{ &saved, 5, 0 },
 		{ &flat, 4, 1 },
@@ -225,8 +230,10 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_nothing), T(test_content), T(test_attributes), T(test_added_and_deleted),
-		T(test_renames), T(test_rename_over), T(test_replaced), T(test_no_lineage),
+		T(test_nothing),          T(test_content),
+		T(test_attributes),       T(test_added_and_deleted),
+		T(test_renames),          T(test_rename_over),
+		T(test_replaced),         T(test_no_lineage),
 		T(test_content_survives), T(test_reach),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

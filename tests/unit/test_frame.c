@@ -295,12 +295,9 @@ static void listen_and_connect(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(texts),
-		cmocka_unit_test(no_message_yet),
-		cmocka_unit_test(descriptors),
-		cmocka_unit_test(cut_messages),
-		cmocka_unit_test(out_of_memory),
-		cmocka_unit_test(listen_and_connect),
+		cmocka_unit_test(texts),         cmocka_unit_test(no_message_yet),
+		cmocka_unit_test(descriptors),   cmocka_unit_test(cut_messages),
+		cmocka_unit_test(out_of_memory), cmocka_unit_test(listen_and_connect),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

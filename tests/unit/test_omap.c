@@ -156,9 +156,9 @@ static void orders(void **unused)
 		const char *name;
 		int put, del; /* 1: ascending, -1: descending, 0: shuffled */
 	} rows[] = {
-		{ "up, up", 1, 1 },	   { "up, down", 1, -1 }, { "down, up", -1, 1 },
-		{ "down, down", -1, -1 }, { "up, any", 1, 0 },	  { "any, up", 0, 1 },
-		{ "any, down", 0, -1 },	   { "any, any", 0, 0 },
+		{ "up, up", 1, 1 },       { "up, down", 1, -1 }, { "down, up", -1, 1 },
+		{ "down, down", -1, -1 }, { "up, any", 1, 0 },   { "any, up", 0, 1 },
+		{ "any, down", 0, -1 },   { "any, any", 0, 0 },
 	};
 	enum { N = 40000 };
 	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
@@ -259,8 +259,8 @@ static void empty_map(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(empty_map),	 cmocka_unit_test(random_ops),
-		cmocka_unit_test(orders),	 cmocka_unit_test(out_of_memory),
+		cmocka_unit_test(empty_map),      cmocka_unit_test(random_ops),
+		cmocka_unit_test(orders),         cmocka_unit_test(out_of_memory),
 		cmocka_unit_test(small_is_small),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -259,7 +259,8 @@ static void test_pending(void **state)
 						     .place = { .pack = 1 + n % 2, .off = n } });
 	}
 	ok(pending_reserve(&p), NULL);
-	pending_add(&p, &(struct pending_entry){ .digest = digest_no(3), .place = { .pack = 9, .off = 9 } });
+	pending_add(&p, &(struct pending_entry){ .digest = digest_no(3),
+						 .place = { .pack = 9, .off = 9 } });
 	assert_int_equal(p.n, 10000);
 	pending_drop(&p, 1, 5000);
 	for (uint64_t n = 0; n < 10000; n++) {

@@ -170,10 +170,9 @@ static int mark_named(void *ctx, struct store_gc *gc, struct err *err)
 static void live(const struct scratch *sc, struct disk *d, const uint8_t *boot, bool *named,
 		 uint64_t *seed)
 {
-	struct store_options opt = { .io = &d->io,
-				     .create = true,
-				     .boot_id = boot,
-				     .pack_bytes = STORE_PACK_BYTES_MIN };
+	struct store_options opt = {
+		.io = &d->io, .create = true, .boot_id = boot, .pack_bytes = STORE_PACK_BYTES_MIN
+	};
 	struct store *s;
 	struct store_session *ss;
 	if (store_open(&s, sc->store, &opt, NULL) < 0)
@@ -214,8 +213,7 @@ static void test_power_cuts(void **state)
 		live(sc, &d, boot, named, &seed);
 		disk_cut(&d, sc, &seed);
 		boot[0]++;
-		struct store_options opt = { .boot_id = boot,
-					     .pack_bytes = STORE_PACK_BYTES_MIN };
+		struct store_options opt = { .boot_id = boot, .pack_bytes = STORE_PACK_BYTES_MIN };
 		struct store *s = open_store(sc->store, &opt);
 		for (uint64_t n = 0; n < CATALOG; n++)
 			if (named[n] && try_get(s, n) < 0)

@@ -190,8 +190,8 @@ static inline int tree_diff_line(void *ctx, const struct diff_entry *e)
 {
 	buf_printf(ctx, "%c%s%s%s%s%s%s %s%s%s\n", e->kind, e->what & DIFF_CONTENT ? "c" : "",
 		   e->what & DIFF_MODE ? "m" : "", e->what & DIFF_OWNER ? "o" : "",
-		   e->what & DIFF_XATTR ? "x" : "", e->what & DIFF_TARGET ? "t" : "",
-		   "", e->old_path ? e->old_path : "", e->old_path ? " -> " : "", e->path);
+		   e->what & DIFF_XATTR ? "x" : "", e->what & DIFF_TARGET ? "t" : "", "",
+		   e->old_path ? e->old_path : "", e->old_path ? " -> " : "", e->path);
 	return 0;
 }
 

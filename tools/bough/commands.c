@@ -136,7 +136,8 @@ const struct command commands[] = {
 	  .summary = "make a workspace and mount it",
 	  .about =
 		  "Prints its mount point. Without --from, --dir or --tar it is empty. A folder\n"
-		  "or an archive is first imported as a snapshot, so each content is stored once.\n",
+		  "or an archive is first imported as a snapshot, so each content is stored "
+		  "once.\n",
 	  .options = create_options,
 	  .examples = "bough create app --dir ~/src/app\n"
 		      "bough create try --from app --quota 2G --label task=42\n"
@@ -320,7 +321,8 @@ const struct command commands[] = {
 	  .summary = "write a snapshot or a workspace as an archive",
 	  .about =
 		  "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
-		  "devices and holes are kept where the format can hold them: tar and tar.zst hold all.\n",
+		  "devices and holes are kept where the format can hold them: tar and tar.zst "
+		  "hold all.\n",
 	  .options = export_options,
 	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
 	  .min = 1,
