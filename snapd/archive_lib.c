@@ -17,7 +17,9 @@ int archive_err(struct err *err, struct archive *a, int code, const char *fmt, .
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut off, never overrun */
 	va_end(ap);
 	const char *said = archive_error_string(a);
-	return err_set(err, code, "%s: %s", what, said ? SHOW(said) : "no reason given");
+	/* libarchive has no words for a file that ends too early. */
+	const char *unsaid = code == -EBADMSG ? "it may be cut off" : "no reason given";
+	return err_set(err, code, "%s: %s", what, said ? SHOW(said) : unsaid);
 }
 
 /* The length of the UTF-8 character at s (n > 0 bytes are there), 0 when there is none. */
