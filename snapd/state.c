@@ -152,7 +152,7 @@ bool state_is_ours(const char *root, int lock_fd)
 	if (fstat(lock_fd, &have) < 0)
 		return true;
 	if (lstat(path, &there) < 0)
-		return errno != ENOENT && errno != ENOTDIR; /* a disk that fails is another matter */
+		return errno != ENOENT && errno != ENOTDIR; /* else the disk has failed */
 	return have.st_dev == there.st_dev && have.st_ino == there.st_ino;
 }
 
