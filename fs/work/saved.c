@@ -22,18 +22,26 @@ static int layer_folder(const char *root, const struct layer_id *layer, struct e
 	return fd < 0 ? err_sys(err, -errno, "open %s", path) : fd;
 }
 
+void saved_encode(const struct stack_layer *saved, const uint8_t boot[BOOT_ID_BYTES],
+		  struct buf *out)
+{
+	size_t from = out->len;
+	buf_u32(out, SAVED_MAGIC);
+	buf_u32(out, SAVED_VERSION);
+	buf_add(out, boot, BOOT_ID_BYTES);
+	buf_add(out, saved->id.b, sizeof(saved->id.b));
+	buf_u32(out, saved->nparts);
+	for (uint32_t i = 0; i < saved->nparts; i++)
+		buf_add(out, saved->parts[i].b, sizeof(saved->parts[i].b));
+	if (buf_error(out) == 0)
+		buf_u64(out, hash_xxh3(out->data + from, out->len - from, 0));
+}
+
 int saved_write(const struct io *io, const char *root, const struct layer_id *layer,
 		const struct stack_layer *saved, struct err *err)
 {
 	auto_buf b = { 0 };
-	buf_u32(&b, SAVED_MAGIC);
-	buf_u32(&b, SAVED_VERSION);
-	buf_add(&b, boot_id(NULL), BOOT_ID_BYTES);
-	buf_add(&b, saved->id.b, sizeof(saved->id.b));
-	buf_u32(&b, saved->nparts);
-	for (uint32_t i = 0; i < saved->nparts; i++)
-		buf_add(&b, saved->parts[i].b, sizeof(saved->parts[i].b));
-	buf_u64(&b, hash_xxh3(b.data, b.len, 0));
+	saved_encode(saved, boot_id(NULL), &b);
 	if (buf_error(&b))
 		return err_set(err, -ENOMEM, "no memory for a layer's list");
 	auto_fd dir = layer_folder(root, layer, err);
@@ -51,7 +59,7 @@ int saved_decode(struct stack_layer *saved, uint8_t boot[BOOT_ID_BYTES], const v
 	struct cur c = cur_init(data, len - 8);
 	struct stack_layer out = { .local = false };
 	uint32_t magic = cur_u32(&c), version = cur_u32(&c);
-	memcpy(boot, cur_take(&c, BOOT_ID_BYTES), BOOT_ID_BYTES);
+	const uint8_t *by = cur_take(&c, BOOT_ID_BYTES);
 	memcpy(out.id.b, cur_take(&c, LAYER_ID_BYTES), LAYER_ID_BYTES);
 	out.nparts = cur_u32(&c);
 	if (magic != SAVED_MAGIC || version != SAVED_VERSION || out.nparts > DELTA_PARTS_MAX ||
@@ -62,6 +70,7 @@ int saved_decode(struct stack_layer *saved, uint8_t boot[BOOT_ID_BYTES], const v
 		return -ENOMEM;
 	if (out.nparts)
 		memcpy(out.parts, c.p, (size_t)out.nparts * sizeof(*out.parts));
+	memcpy(boot, by, BOOT_ID_BYTES);
 	*saved = out;
 	return 0;
 }

@@ -13,7 +13,10 @@ int saved_write(const struct io *io, const char *root, const struct layer_id *la
  * absent, torn, or written before this boot (its objects may not have reached the disk). */
 int saved_read(const struct io *io, const char *root, const struct layer_id *layer,
 	       struct stack_layer *saved, struct err *err);
-/* Pure: any bytes give a list or -EBADMSG. `boot`: in which it was written. */
+/* The file's bytes. `boot`: in which it is written. Appends to *out, which remembers a failure. */
+void saved_encode(const struct stack_layer *saved, const uint8_t boot[BOOT_ID_BYTES],
+		  struct buf *out);
+/* Pure: any bytes give id, parts (the caller frees) and boot; or -EBADMSG, -ENOMEM. */
 int saved_decode(struct stack_layer *saved, uint8_t boot[BOOT_ID_BYTES], const void *data,
 		 size_t len);
 
