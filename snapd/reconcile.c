@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/base/boot.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/frame.h"
 #include "fs/base/log.h"
@@ -142,22 +143,28 @@ static bool record_differs(struct snapd *sd, const struct snap_row *row)
 	       !digest_equal(&record.manifest, &row->manifest);
 }
 
-/* Whether the machine was started since the last time: then records that weren't durable yet may
- * be torn, and each is looked at. Remembers this boot. */
+/* ROOT/run/boot_id: in which boot all records were last looked at. Since another one, those that
+ * weren't durable yet may be torn. */
+static int open_boot(struct snapd *sd, int flags)
+{
+	char path[PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s/run/boot_id", sd->root);
+	return open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
 static bool booted_since(struct snapd *sd)
 {
-	char path[PATH_SIZE], now[64] = "", last[64] = "";
-	(void)snprintf(path, sizeof(path), "%s/run/boot_id", sd->root);
-	auto_fd kernel = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	auto_fd mine = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (kernel < 0 || mine < 0 || read(kernel, now, sizeof(now) - 1) <= 0)
-		return true;
-	ssize_t n = pread(mine, last, sizeof(last) - 1, 0);
-	if (n > 0 && strcmp(now, last) == 0)
-		return false;
-	if (ftruncate(mine, 0) < 0 || pwrite(mine, now, strlen(now), 0) < 0)
-		log_warn("%s: %s", path, strerrordesc_np(errno)); /* looks again next time */
-	return true;
+	uint8_t last[BOOT_ID_BYTES];
+	auto_fd fd = open_boot(sd, O_RDONLY);
+	return fd < 0 || pread(fd, last, sizeof(last), 0) != sizeof(last) ||
+	       memcmp(last, boot_id(NULL), sizeof(last)) != 0;
+}
+
+static void remember_boot(struct snapd *sd)
+{
+	auto_fd fd = open_boot(sd, O_WRONLY | O_CREAT | O_TRUNC);
+	if (fd < 0 || pwrite(fd, boot_id(NULL), BOOT_ID_BYTES, 0) != BOOT_ID_BYTES)
+		log_warn("write run/boot_id: %s", strerrordesc_np(errno)); /* and looks again */
 }
 
 static int check_snaps(struct snapd *sd, struct err *err)
@@ -180,6 +187,8 @@ static int check_snaps(struct snapd *sd, struct err *err)
 		snap_rows_free(rows, nrows);
 	}
 	free(ids);
+	if (r >= 0 && thorough)
+		remember_boot(sd);
 	return r;
 }
 
