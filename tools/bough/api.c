@@ -14,6 +14,24 @@ struct target target_new(const char *path)
 	return t;
 }
 
+static struct target target_named(const char *path, const char *name, const char *rest)
+{
+	struct target t = target_new(path);
+	target_name(&t, name);
+	target_path(&t, rest);
+	return t;
+}
+
+struct target target_ws(const char *name, const char *rest)
+{
+	return target_named("/v1/workspaces/", name, rest);
+}
+
+struct target target_snap(const char *name, const char *rest)
+{
+	return target_named("/v1/snapshots/", name, rest);
+}
+
 void target_path(struct target *t, const char *literal)
 {
 	buf_add(&t->text, literal, strlen(literal));

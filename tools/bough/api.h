@@ -27,6 +27,8 @@ struct target {
 };
 #define auto_target __attribute__((cleanup(target_done))) struct target
 struct target target_new(const char *path);
+struct target target_ws(const char *name, const char *rest); /* /v1/workspaces/NAME and rest */
+struct target target_snap(const char *name, const char *rest);
 void target_name(struct target *t, const char *name); /* one segment, escaped */
 void target_path(struct target *t, const char *literal);
 void target_query(struct target *t, const char *key, const char *value); /* NULL value: nothing */

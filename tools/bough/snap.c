@@ -5,22 +5,6 @@
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
 
-static struct target snap_target(const char *name, const char *rest)
-{
-	struct target t = target_new("/v1/snapshots/");
-	target_name(&t, name);
-	target_path(&t, rest);
-	return t;
-}
-
-static struct target ws_target(const char *name, const char *rest)
-{
-	struct target t = target_new("/v1/workspaces/");
-	target_name(&t, name);
-	target_path(&t, rest);
-	return t;
-}
-
 /* ---- save, restore ---- */
 
 int cmd_save(struct cli *cli, const struct args *a, struct err *err)
@@ -36,7 +20,7 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	struct progress p;
 	progress_begin(&p, cli, "saving");
-	auto_target t = ws_target(a->operands[0], "/snapshots");
+	auto_target t = target_ws(a->operands[0], "/snapshots");
 	r = api_job(cli, "POST", &t, body, NULL, &p, &snap, err);
 	if (r < 0)
 		return r;
@@ -62,7 +46,7 @@ int cmd_restore(struct cli *cli, const struct args *a, struct err *err)
 	int r = api_set_text(body, "snapshot", a->operands[1], err);
 	if (r < 0)
 		return r;
-	auto_target t = ws_target(a->operands[0], "/restore");
+	auto_target t = target_ws(a->operands[0], "/restore");
 	r = api_call(cli, "POST", &t, body, &ws, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
 }
@@ -133,7 +117,7 @@ static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 
 int cmd_log(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_target t = ws_target(a->operands[0], "/log");
+	auto_target t = target_ws(a->operands[0], "/log");
 	return print_snapshots(cli, &t, err);
 }
 
@@ -174,7 +158,7 @@ static void show_message(const char *text)
 int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *s = NULL;
-	auto_target t = snap_target(a->operands[0], "");
+	auto_target t = target_snap(a->operands[0], "");
 	int r = api_call(cli, "GET", &t, NULL, &s, NULL, err);
 	if (r < 0)
 		return r;
@@ -208,7 +192,7 @@ int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 	int first = 0;
 	auto_json json_t *removed = json_array();
 	for (unsigned i = 0; i < a->n; i++) {
-		auto_target t = snap_target(a->operands[i], "");
+		auto_target t = target_snap(a->operands[i], "");
 		target_query(&t, "force", args_get(a, "force") ? "1" : NULL);
 		struct err e = { 0 };
 		int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, &e);
@@ -265,7 +249,7 @@ int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)
 		r = err_set(err, -EINVAL, "give it a NAME, --remove NAME or --message TEXT");
 	if (r < 0)
 		return r;
-	auto_target t = snap_target(a->operands[0], "");
+	auto_target t = target_snap(a->operands[0], "");
 	r = api_call(cli, "PATCH", &t, body, &snap, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(snap, err) : 0;
 }

@@ -7,14 +7,6 @@
 #include "tools/bough/out.h"
 #include "tools/bough/transfer.h"
 
-static struct target ws_target(const char *name, const char *rest)
-{
-	struct target t = target_new("/v1/workspaces/");
-	target_name(&t, name);
-	target_path(&t, rest);
-	return t;
-}
-
 /* ---- request members from options ---- */
 
 static int set_labels(json_t *body, const struct args *a, struct err *err)
@@ -84,7 +76,7 @@ static int print_workspace(struct cli *cli, const json_t *ws, struct err *err)
 /* A long upload for a name that is taken would be a pity; create itself decides. */
 static int check_free(struct cli *cli, const char *name, struct err *err)
 {
-	auto_target t = ws_target(name, "");
+	auto_target t = target_ws(name, "");
 	int r = api_call(cli, "GET", &t, NULL, NULL, NULL, NULL);
 	if (r == 0)
 		return err_set(err, -EEXIST,
@@ -166,7 +158,7 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 
 static int get_workspace(struct cli *cli, const char *name, json_t **out, struct err *err)
 {
-	auto_target t = ws_target(name, "");
+	auto_target t = target_ws(name, "");
 	return api_call(cli, "GET", &t, NULL, out, NULL, err);
 }
 
@@ -374,7 +366,7 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 		r = set_labels(body, a, err);
 	if (r < 0)
 		return r;
-	auto_target t = ws_target(a->operands[0], "/fork");
+	auto_target t = target_ws(a->operands[0], "/fork");
 	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	if (r < 0)
 		return r;
@@ -395,7 +387,7 @@ int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
 	int r = api_set_text(body, "name", a->operands[1], err);
 	if (r < 0)
 		return r;
-	auto_target t = ws_target(a->operands[0], "");
+	auto_target t = target_ws(a->operands[0], "");
 	r = api_call(cli, "PATCH", &t, body, &ws, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
 }
@@ -407,7 +399,7 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 {
 	int first = 0;
 	for (unsigned i = 0; i < a->n; i++) {
-		auto_target t = ws_target(a->operands[i], rest);
+		auto_target t = target_ws(a->operands[i], rest);
 		json_t *doc = NULL;
 		struct err e = { 0 };
 		int r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
