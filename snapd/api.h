@@ -17,6 +17,7 @@ extern const size_t api_nroutes;
 /* `usage` NULL: left out. NULL: out of memory. */
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
 json_t *api_snapshot(const struct snap_row *row);
+json_t *api_snapshots(const struct snap_row *rows, size_t n); /* {"items": [...]} */
 /* Labels of a body as the catalog has them: "" for none. NULL: out of memory. The caller frees. */
 char *api_labels_text(const json_t *labels);
 

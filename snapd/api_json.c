@@ -84,6 +84,17 @@ json_t *api_snapshot(const struct snap_row *row)
 			 parsed(row->labels, json_object()));
 }
 
+json_t *api_snapshots(const struct snap_row *rows, size_t n)
+{
+	json_t *items = json_array();
+	for (size_t i = 0; i < n; i++)
+		if (json_array_append_new(items, api_snapshot(&rows[i])) < 0) {
+			json_decref(items);
+			return NULL;
+		}
+	return json_pack("{s:o}", "items", items);
+}
+
 char *api_labels_text(const json_t *labels)
 {
 	return json_object_size(labels) ? json_dumps(labels, JSON_COMPACT) : strdup("");

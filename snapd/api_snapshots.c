@@ -23,13 +23,9 @@ int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
 		r = catalog_snap_list(sd->catalog, of && ws.id[0] ? ws.id : of, &rows, &n, err);
 	if (r < 0)
 		return r;
-	json_t *items = json_array();
-	for (size_t i = 0; i < n; i++)
-		if (json_array_append_new(items, api_snapshot(&rows[i])) < 0)
-			r = no_memory(err);
+	rp->json = api_snapshots(rows, n);
 	snap_rows_free(rows, n);
-	rp->json = json_pack("{s:o}", "items", items);
-	return rp->json ? r : no_memory(err);
+	return rp->json ? 0 : no_memory(err);
 }
 
 static int reply_snapshot(struct reply *rp, const struct snap_row *row, struct err *err)
