@@ -84,7 +84,7 @@ like 'boughd dies: one line' "$err" "^bough: ls: boughd doesn't start: killed by
 # A peer that isn't boughd.
 printf '#!/bin/sh\nexec python3 -c "
 import socket, sys
-s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[2] + \\"/run/boughd.sock\\"); s.listen()
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[2] + \\"/run/boughd.sock\\"); s.listen(); s.settimeout(20)
 c, _ = s.accept(); c.close()
 c, _ = s.accept(); c.recv(9999); c.send(b\\"SSH-2.0-nonsense\\\\r\\\\n\\"); c.close()
 " "$@"\n' >"$T/bin/boughd"
