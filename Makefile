@@ -129,7 +129,8 @@ $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
 $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
 	$(call link,$(call libs,libarchive libcrypto libxxhash))
 # Unit tests can let the n-th allocation fail: tests/unit/oom.h.
-WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc posix_memalign strdup strndup)
+WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc reallocarray posix_memalign \
+        strdup strndup)
 $(UNIT): $(B)/unit/%: $(B)/o/tests/unit/%.o $(B)/o/tests/unit/oom.o $(LIBS)
 	$(call link,$(WRAP) $(L_ALL) $(call libs,cmocka))
 # libFuzzer brings its own main(); driver.c is ours, for replaying a corpus.

@@ -1,6 +1,6 @@
 /* Lets an allocation of the project's own code fail, in unit tests: those are linked so
- * that malloc, calloc, realloc, posix_memalign, strdup and strndup come by here. What
- * libraries allocate inside does not. */
+ * that malloc, calloc, realloc, reallocarray, posix_memalign, strdup and strndup come by
+ * here. What libraries allocate inside does not. */
 #ifndef BOUGH_TESTS_UNIT_OOM_H
 #define BOUGH_TESTS_UNIT_OOM_H
 
