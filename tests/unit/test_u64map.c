@@ -110,16 +110,18 @@ static void out_of_memory(void **unused)
 	uint64_t key[KEYS];
 	void *has[KEYS] = { 0 };
 	size_t count = 0, failures = 0;
+	bool failed = false;
 	for (uint64_t i = 0; i < KEYS; i++)
 		key[i] = key_of(0, i);
 	for (unsigned n = 0; n < 30000; n++) {
 		size_t i = next() % KEYS;
 		bool grow = n / 5000 % 2 == 0;
-		oom_at(next() % 8 ? 0 : 1);
-		if (grow) {
+		if (grow) { /* growing fails once, then not */
 			void *v = value(n);
+			oom_at(!failed);
 			int r = u64map_put(&m, key[i], v);
-			if (r < 0) {
+			failed = r < 0;
+			if (failed) {
 				assert_int_equal(r, -ENOMEM);
 				assert_true(oom_hit());
 				failures++;
@@ -129,6 +131,7 @@ static void out_of_memory(void **unused)
 				has[i] = v;
 			}
 		} else { /* shrinking may fail; deleting doesn't */
+			oom_at(next() % 8 == 0);
 			assert_ptr_equal(u64map_del(&m, key[i]), has[i]);
 			count -= has[i] != NULL;
 			has[i] = NULL;
