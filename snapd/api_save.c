@@ -322,6 +322,7 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 		.max_inodes = im->max_inodes,
 		.uid = geteuid(),
 		.gid = getegid(),
+		.squash_owner = geteuid() != 0,
 		.progress = import_progress,
 		.progress_ctx = im,
 	};

@@ -233,6 +233,10 @@ static int attributes(struct import *im, struct archive_entry *e, const char *pa
 	};
 	if (owner(archive_entry_uid(e), &a->uid) < 0 || owner(archive_entry_gid(e), &a->gid) < 0)
 		return refuse(im, path, "its owner's number is out of range");
+	if (im->opt->squash_owner) {
+		a->uid = im->opt->uid;
+		a->gid = im->opt->gid;
+	}
 	if (archive_entry_mtime_is_set(e))
 		a->mtime = member_time(im, archive_entry_mtime(e), archive_entry_mtime_nsec(e));
 	if (archive_entry_atime_is_set(e))

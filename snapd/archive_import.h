@@ -20,6 +20,7 @@
 #ifndef BOUGH_SNAPD_ARCHIVE_IMPORT_H
 #define BOUGH_SNAPD_ARCHIVE_IMPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include "fs/base/err.h"
@@ -47,6 +48,8 @@ struct archive_import_options {
 	                      * itself may be an eighth and 64 MiB longer. */
 	uint64_t max_inodes; /* 0: no limit */
 	uint32_t uid, gid;   /* owner of folders that the archive leaves out */
+	bool squash_owner;   /* all is owned by uid and gid, whatever the archive says: for a
+	                      * server whose user could not change what others own */
 	/* Called now and then; a return other than 0 ends the import with -ECANCELED. */
 	int (*progress)(void *ctx, uint64_t bytes_read, uint64_t members);
 	void *progress_ctx;

@@ -55,6 +55,13 @@ f=$(json '.items[1].path')
 is 'the fork has it' "$(user cat "$f/d/file")" data
 user sh -c "echo changed >'$f/d/file'"
 is 'the parent is as it was' "$(user cat "$w/d/file")" data
+tar cf "$T/root.tar" --owner=0 --group=0 -C "$BOUGH_SRC" LICENSE
+chmod 644 "$T/root.tar"
+run user bough create theirs --tar "$T/root.tar"
+is 'an archive of what others own' $code 0
+is 'belongs to the user' "$(user stat -c %u:%g "$out/LICENSE")" "$uid:$uid"
+ok 'who can write to it' user sh -c "echo more >>'$out/LICENSE'"
+run user bough rm theirs
 run user bough save w --as s
 is 'save' $code 0
 user rm -r "$w/d"
