@@ -18,6 +18,7 @@
 
 enum {
 	SYSFS_MAX = 4096,               /* which is the size that its files claim to have */
+	SMALL_WRITE = 64 << 10, /* bytes that are copied sooner than another worker is woken */
 	OPCODE_COPY_FILE_RANGE_64 = 53, /* newer than the headers of the build host may be */
 };
 
@@ -68,10 +69,13 @@ static void session_request(void *ctx, void *buf, size_t n)
 static bool session_slow(void *ctx, const void *buf, size_t n)
 {
 	const struct fuse_in_header *in = buf;
+	const struct fuse_setattr_in *set = (const void *)(in + 1);
 	switch (n < sizeof(*in) ? 0 : in->opcode) {
-	case FUSE_READ:
 	case FUSE_WRITE:
+		return n > SMALL_WRITE;
 	case FUSE_SETATTR:
+		return n >= sizeof(*in) + sizeof(*set) && (set->valid & FATTR_SIZE);
+	case FUSE_READ:
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
 	case FUSE_FALLOCATE:
