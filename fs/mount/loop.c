@@ -119,9 +119,9 @@ static int rearm(struct loop *l, struct source *s)
 
 /* A client that asks one thing after the other has its next request ready microseconds after
  * an answer, while putting a worker to sleep and waking it costs far more, on a virtual machine
- * with a halted core above all: untar took 6.7 s with sleeping workers and 3.0 s with these. So a
- * worker looks on for SPIN_NS, but only where the last request came about as soon; who asks now and then
- * costs no spinning. Returns whether to read once more. */
+ * with a halted core above all: an untar took 6.7 s with sleeping workers and 2.5 s with these.
+ * So a worker looks on for SPIN_NS, but only where the last request came about as soon; who
+ * asks now and then costs no spinning. Returns whether to read once more. */
 static bool spin_on(struct source *s, uint64_t *idle_since)
 {
 	uint64_t now = clock_ns();

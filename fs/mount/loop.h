@@ -4,8 +4,8 @@
  * A source is a non-blocking descriptor from which one read(2) gets one request. A worker
  * that was woken for a source goes on reading it while there is more (up to a bound,
  * so that one busy source doesn't starve the others), and where requests follow each other
- * closely looks on for some microseconds before it sleeps. Requests that come meanwhile wait for this
- * worker, unless one may take long: then another worker is woken for the others first.
+ * closely looks on for some microseconds before it sleeps. Requests that come meanwhile wait
+ * for this worker, unless one may take long: then another is woken for the others first.
  *
  * Life of a source: loop_add -> request() … -> end(), called exactly once, when no worker
  * is or ever will be in request(): after the descriptor reported its end (ENODEV, end
