@@ -91,6 +91,21 @@ static void new_attr(struct attr *a, const struct attr *dir, uint64_t ino, uint3
 	}
 }
 
+/* Commits what hands out an entry of the inode: the reference is counted before, since it can
+ * fail for want of memory and a committed operation can't. */
+static int commit_entry(struct op *op, struct ws *ws, const struct attr *a)
+{
+	int r = node_ref(ws, a);
+	if (r < 0) {
+		txn_drop(&op->t);
+		return r;
+	}
+	r = op_commit(op);
+	if (r < 0)
+		(void)node_unref(ws, node_of(a), 1);
+	return r;
+}
+
 struct making {
 	uint64_t dir;
 	const char *name; /* NULL: without a name (O_TMPFILE) */
@@ -128,16 +143,9 @@ static int make_locked(struct ws *ws, const struct making *m, uint64_t ino, stru
 		txn_dirent(&op.t, dir.ino, cookie, m->name, m->len, ino, type_of(a.mode));
 		dir_changed(&op, &dir, S_ISDIR(a.mode) ? 1 : 0);
 	}
-	r = node_ref(ws, &a);
-	if (r < 0) {
-		txn_drop(&op.t);
+	r = commit_entry(&op, ws, &a);
+	if (r < 0)
 		return r;
-	}
-	r = op_commit(&op);
-	if (r < 0) {
-		(void)node_unref(ws, node_of(&a), 1);
-		return r;
-	}
 	if (!m->name)
 		orphan_add(ws, ino);
 	*out = (struct entry){ .node = node_of(&a), .attr = a };
@@ -228,16 +236,9 @@ static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const cha
 	op_inode(&op, &a);
 	txn_dirent(&op.t, dir.ino, cookie, name, len, a.ino, type_of(a.mode));
 	dir_changed(&op, &dir, 0);
-	r = node_ref(ws, &a);
-	if (r < 0) {
-		txn_drop(&op.t);
+	r = commit_entry(&op, ws, &a);
+	if (r < 0)
 		return r;
-	}
-	r = op_commit(&op);
-	if (r < 0) {
-		(void)node_unref(ws, node_of(&a), 1);
-		return r;
-	}
 	if (first)
 		(void)orphan_del(ws, a.ino);
 	*out = (struct entry){ .node = node_of(&a), .attr = a };
