@@ -100,9 +100,14 @@ static int reach_local(struct reach *re, const struct stack_layer *sl)
 	if (r < 0)
 		return r;
 	struct stack_layer saved;
-	r = saved_read(re->opt->layer.io, re->opt->layer.root, &sl->id, &saved, re->err);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+	struct err absent = { 0 };
+	r = saved_read(re->opt->layer.io, re->opt->layer.root, &sl->id, &saved, &absent);
+	if (r == -ENOENT)
+		return 0; /* never saved, or not in this boot */
+	if (r < 0) {
+		*re->err = absent;
+		return r;
+	}
 	r = reach_parts(re, &saved);
 	free(saved.parts);
 	return r;

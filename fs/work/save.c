@@ -241,7 +241,8 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 				(void)err_sys(err, r, "list a layer");
 			continue;
 		}
-		r = saved_read(opt->layer.io, opt->layer.root, &sl->id, &saved, err);
+		struct err absent = { 0 };
+		r = saved_read(opt->layer.io, opt->layer.root, &sl->id, &saved, &absent);
 		if (r == -ENOENT) {
 			r = save_layer(&sv, sl, &res, err);
 		} else if (r >= 0) {
@@ -249,6 +250,8 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 			if (r < 0)
 				(void)err_sys(err, r, "list a saved layer");
 			free(saved.parts);
+		} else if (err) {
+			*err = absent;
 		}
 		if (r < 0) {
 			char id[2 * LAYER_ID_BYTES + 1];
