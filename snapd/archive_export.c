@@ -119,7 +119,7 @@ static int write_err(struct export *x)
 
 static int out_of_memory(struct export *x)
 {
-	return err_set(&x->err, -ENOMEM, "out of memory for an archive");
+	return err_set(&x->err, -ENOMEM, "out of memory");
 }
 
 static int cancelled(struct export *x)

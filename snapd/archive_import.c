@@ -397,7 +397,7 @@ static int member(struct import *im, struct archive_entry *e)
 		if (len == 0 || len > TARGET_MAX)
 			return refuse(im, path, "a symlink whose target is empty or too long");
 		if (image_add_target(im->b, ino, target, len) < 0)
-			r = err_set(im->err, -ENOMEM, "out of memory for the tree");
+			r = err_set(im->err, -ENOMEM, "out of memory");
 	}
 	return r < 0 ? r : xattrs(im, e, path, ino);
 }
@@ -470,7 +470,7 @@ static int read_archive(struct import *im)
 	auto_archive_locale locale = archive_locale_set(zip);
 	im->a = archive_read_new();
 	if (!im->a)
-		return err_set(im->err, -ENOMEM, "out of memory for an archive");
+		return err_set(im->err, -ENOMEM, "out of memory");
 	im->tree.unique = zip; /* names that libarchive composes alike must not hide each other */
 	r = zip ? zip_open(im, &spool) : stream_open(im);
 	if (r == 0)
@@ -492,7 +492,7 @@ static int tree_begin(struct import *im)
 		im->now.tv_nsec--; /* atime is one more */
 	im->buf = malloc(READ_BYTES);
 	if (!im->buf)
-		return err_set(im->err, -ENOMEM, "out of memory for an archive");
+		return err_set(im->err, -ENOMEM, "out of memory");
 	int r = image_builder_new(&im->b, opt->seed, im->err);
 	if (r == 0)
 		r = intake_new(&im->in, opt->session, im->b, opt->max_bytes, im->err);

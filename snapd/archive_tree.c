@@ -12,7 +12,7 @@ void archive_tree_done(struct archive_tree *t)
 
 static int out_of_memory(struct err *err)
 {
-	return err_set(err, -ENOMEM, "out of memory for the tree");
+	return err_set(err, -ENOMEM, "out of memory");
 }
 
 static int new_ino(struct archive_tree *t, uint64_t *ino, struct err *err)

@@ -8,7 +8,7 @@ mapfile -t all < <(git ls-files -co --exclude-standard 2>/dev/null |
 	grep -vE '^(LICENSE$|tests/(fuzz/corpus|golden)/)')
 [ ${#all[@]} -gt 0 ] || mapfile -t all < <(find . -path ./build -prune -o -type f -print)
 
-echo 1..9
+echo 1..10
 n=0
 none() { # NAME: the findings are on stdin
 	local found
@@ -30,6 +30,8 @@ grep -nwE 'TODO|FIXME|XXX|HACK' "${sources[@]}" | none "nothing is left for late
 wc -l "${sources[@]}" | awk '$2 != "total" && $1 > ($2 ~ /^tests/ ? 1500 : 900) {
 	print $2 ": " $1 " lines" }' | # tests are long lists
 	none "no file is too long"
+grep -nE 'err_sys\([^;]*-ENOMEM|"no memory|"out of memory [^"]' tools/bough/*.c snapd/*.c |
+	none "to a person memory is out in the same words everywhere"
 printf '%s\n' "${sources[@]}" | grep '\.h$' |
 	xargs grep -L '^#define BOUGH_[A-Z0-9_]*_H$' | none "each header has its guard"
 grep -nE '(^|[^A-Za-z0-9./_}-])/(home/[a-z]|work/)' "${all[@]}" 2>/dev/null | grep -v '^tests/lint/source.t:' |

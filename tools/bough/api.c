@@ -86,7 +86,7 @@ int api_set_text(json_t *o, const char *key, const char *text, struct err *err)
 	if (!v)
 		return err_set(err, -EINVAL, "%s: \"%s\" isn't UTF-8", key, text);
 	if (json_object_set_new(o, key, v) < 0)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -177,10 +177,10 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 {
 	buf_u8(&t->text, 0);
 	if (buf_error(&t->text) < 0)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	if (body && !text)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	struct http_body memory = { .type = "application/json",
 				    .data = text,
 				    .len = text ? strlen(text) : 0,
@@ -231,7 +231,7 @@ static int read_doc(struct http *h, const struct http_head *head, json_t **out, 
 		return r;
 	if (head->status == 204 && len == 0) {
 		*out = json_object();
-		return *out ? 0 : err_sys(err, -ENOMEM, "answer");
+		return *out ? 0 : err_set(err, -ENOMEM, "out of memory");
 	}
 	return parse_doc(text, len, out, err);
 }

@@ -72,7 +72,7 @@ const char *nearest_command(const char *group, const char *word)
 	return s.best;
 }
 
-const char *nearest_option(const struct command *cmd, const char *word)
+static const char *nearest_option(const struct command *cmd, const char *word)
 {
 	struct nearest s = { .word = word, .distance = WORD_MAX };
 	for (const struct option_def *o = cmd ? cmd->options : NULL; o && o->name; o++)
@@ -246,7 +246,7 @@ int args_parse(struct args *a, int argc, char **argv, struct err *err)
 		most += strlen(argv[i]);
 	a->values = calloc(most, sizeof(*a->values));
 	if (!a->operands || !a->values)
-		return err_sys(err, -ENOMEM, "arguments");
+		return err_set(err, -ENOMEM, "out of memory");
 	const char *group = NULL;
 	bool raw = false; /* behind "--" */
 	for (int i = 1; i < argc;) {

@@ -95,18 +95,14 @@ int args_number(const char *text, const char *what, uint64_t min, uint64_t max, 
 const struct command *command_find(const char *first, const char *second);
 /* True where some command's name begins with this word and a blank. */
 bool command_is_group(const char *word);
-/* The word of the two tables that is nearest to `word`, when near enough; else NULL. */
+/* The command (of a group; NULL: any) whose name is nearest to `word`, when near enough; NULL. */
 const char *nearest_command(const char *group, const char *word);
-const char *nearest_option(const struct command *cmd, const char *word);
 
 /* ---- help and completion, made from the table ---- */
 
 void help_overview(void);
 void help_command(const struct command *cmd);
 int help_group(const char *group); /* -ENOENT: no such */
-/* Prints what may stand at word `at` of the command line `words` (n of them, the program's own
- * name is words[0]): one candidate a line. Never starts a daemon; silent when unsure. */
-void complete_words(struct cli *cli, char **words, unsigned n, unsigned at);
 
 /* ---- context ---- */
 

@@ -141,7 +141,9 @@ static void walk(struct position *p, char **words, unsigned at)
 	}
 }
 
-void complete_words(struct cli *cli, char **words, unsigned n, unsigned at)
+/* Prints what may stand at word `at` of the command line `words` (n of them, the program's own
+ * name is words[0]): one candidate a line. Never starts a daemon; silent when unsure. */
+static void complete_words(struct cli *cli, char **words, unsigned n, unsigned at)
 {
 	const char *begun = at < n ? words[at] : "";
 	struct position p = { 0 };

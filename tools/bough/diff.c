@@ -79,7 +79,7 @@ static int copy_plain(struct http *h, struct err *err)
 {
 	auto_free char *buf = malloc(TEXT_SIZE);
 	if (!buf)
-		return err_sys(err, -ENOMEM, "diff");
+		return err_set(err, -ENOMEM, "out of memory");
 	ssize_t n;
 	while ((n = http_read(h, buf, TEXT_SIZE, err)) > 0)
 		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n)

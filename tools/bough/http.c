@@ -37,7 +37,7 @@ int http_open(struct http **out, const char *socket_path, struct err *err)
 {
 	struct http *h = calloc(1, sizeof(*h));
 	if (!h)
-		return err_sys(err, -ENOMEM, "connect");
+		return err_set(err, -ENOMEM, "out of memory");
 	h->fd = sock_connect(socket_path, SOCK_STREAM, err);
 	if (h->fd < 0) {
 		int r = h->fd;
@@ -71,6 +71,8 @@ static int lost(struct http *h, struct err *err, int code, const char *what)
 		return err_set(err, code, "boughd gave an answer that isn't HTTP: %s", what);
 	if (code == -ECONNRESET)
 		return err_set(err, code, "boughd closed the connection %s", what);
+	if (code == -ENOMEM)
+		return err_set(err, code, "out of memory");
 	return err_sys(err, code, "%s", what);
 }
 

@@ -204,7 +204,7 @@ static void print_cells(const struct table *t, const char *const *cells, FILE *f
 int table_print(struct table *t, FILE *f, struct err *err)
 {
 	if (!t || t->failed)
-		return err_sys(err, -ENOMEM, "table");
+		return err_set(err, -ENOMEM, "out of memory");
 	bool colour = out_colour(f);
 	if (colour)
 		(void)fputs("\033[1m", f);

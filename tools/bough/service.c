@@ -54,7 +54,7 @@ int cmd_up(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json) {
 		auto_json json_t *doc = json_copy(health);
 		if (!doc || json_object_set(doc, "workspaces", items) < 0)
-			return err_sys(err, -ENOMEM, "answer");
+			return err_set(err, -ENOMEM, "out of memory");
 		cli->reported = true;
 		r = out_json(doc, err);
 	} else if (!cli->quiet) {
@@ -84,7 +84,7 @@ static int print_down(struct cli *cli, bool ran, struct err *err)
 		return 0;
 	}
 	auto_json json_t *doc = json_pack("{s:b}", "was_running", ran);
-	return doc ? out_json(doc, err) : err_sys(err, -ENOMEM, "answer");
+	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int await_end(int pidfd, struct err *err)
@@ -117,7 +117,7 @@ int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 						  : -1;
 	auto_target t = target_new("/v1/shutdown");
 	r = body ? api_call(cli, "POST", &t, body, NULL, NULL, err)
-		 : err_sys(err, -ENOMEM, "request");
+		 : err_set(err, -ENOMEM, "out of memory");
 	if (r == 0 && pidfd >= 0)
 		r = await_end(pidfd, err);
 	return r < 0 ? r : print_down(cli, true, err);
@@ -193,7 +193,7 @@ int cmd_fsck(struct cli *cli, const struct args *a, struct err *err)
 	bool repair = args_get(a, "repair");
 	auto_json json_t *body = json_pack("{s:b}", "repair", repair), *doc = NULL;
 	if (!body)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	auto_target t = target_new("/v1/fsck");
 	struct progress p;
 	progress_begin(&p, cli, "checking");
@@ -241,7 +241,7 @@ static int print_opcodes(const json_t *opcodes, struct err *err)
 	size_t n = json_object_size(opcodes), i = 0;
 	auto_free struct opcode *list = calloc(n + 1, sizeof(*list));
 	if (!list)
-		return err_sys(err, -ENOMEM, "stats");
+		return err_set(err, -ENOMEM, "out of memory");
 	int64_t total = 0;
 	const char *k;
 	json_t *v;

@@ -12,7 +12,7 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *snap = NULL;
 	const char *message = args_get(a, "message"), *name = args_get(a, "as");
 	if (!body)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	int r = message ? api_set_text(body, "message", message, err) : 0;
 	if (r == 0 && name)
 		r = api_set_text(body, "name", name, err);
@@ -42,7 +42,7 @@ int cmd_restore(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *ws = NULL;
 	if (!body)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	int r = api_set_text(body, "snapshot", a->operands[1], err);
 	if (r < 0)
 		return r;
@@ -211,14 +211,14 @@ int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 	if (first < 0 || !cli->json)
 		return first;
 	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
-	return doc ? out_json(doc, err) : err_sys(err, -ENOMEM, "answer");
+	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int set_list(json_t *body, const char *key, json_t *list, struct err *err)
 {
 	if (json_array_size(list) == 0)
 		return 0;
-	return json_object_set(body, key, list) < 0 ? err_sys(err, -ENOMEM, "request") : 0;
+	return json_object_set(body, key, list) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 static int add_text(json_t *list, const char *text, struct err *err)
@@ -226,7 +226,7 @@ static int add_text(json_t *list, const char *text, struct err *err)
 	json_t *s = json_string(text);
 	if (!s)
 		return err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", text);
-	return json_array_append_new(list, s) < 0 ? err_sys(err, -ENOMEM, "request") : 0;
+	return json_array_append_new(list, s) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)
@@ -234,7 +234,7 @@ int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *add = json_array(), *take = json_array();
 	auto_json json_t *snap = NULL;
 	const char *message = args_get(a, "message"), *name;
-	int r = body && add && take ? 0 : err_sys(err, -ENOMEM, "request");
+	int r = body && add && take ? 0 : err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = 1; i < a->n && r == 0; i++)
 		r = add_text(add, a->operands[i], err);
 	for (unsigned i = 0; r == 0 && (name = args_each(a, "remove", i)); i++)

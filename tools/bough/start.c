@@ -19,17 +19,11 @@ enum {
 	START_SAYS_MAX = 4096, /* of its stderr, for our message */
 };
 
-char *daemon_socket(const struct cli *cli)
-{
-	char *path = NULL;
-	return asprintf(&path, "%s/run/boughd.sock", cli->root) < 0 ? NULL : path;
-}
-
 int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 {
-	auto_free char *path = daemon_socket(cli);
-	if (!path)
-		return err_sys(err, -ENOMEM, "connect to boughd");
+	auto_free char *path = NULL;
+	if (asprintf(&path, "%s/run/boughd.sock", cli->root) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
 	return http_open(out, path, err);
 }
 
@@ -91,7 +85,7 @@ static int make_folders(const char *root, struct err *err)
 {
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s/run", root) < 0)
-		return err_sys(err, -ENOMEM, "start boughd");
+		return err_set(err, -ENOMEM, "out of memory");
 	for (char *p = path + 1;; p++) {
 		if (*p && *p != '/')
 			continue;
@@ -213,7 +207,7 @@ int daemon_connect_or_start(const struct cli *cli, struct http **out, struct err
 		return err_prefix(err, r == -ENOENT ? -ECONNREFUSED : r, "start boughd");
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s/run/start.lock", cli->root) < 0)
-		return err_sys(err, -ENOMEM, "start boughd");
+		return err_set(err, -ENOMEM, "out of memory");
 	auto_fd lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
 		return err_sys(err, -errno, "start boughd: open %s", path);

@@ -5,8 +5,6 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/http.h"
 
-/* ROOT/run/boughd.sock; the caller frees. NULL: out of memory. */
-char *daemon_socket(const struct cli *cli);
 /* Connects; -ENOENT or -ECONNREFUSED when no daemon runs. */
 int daemon_connect(const struct cli *cli, struct http **out, struct err *err);
 /* Connects, and starts `boughd --root ROOT --daemon` first when no daemon runs. Several

@@ -176,7 +176,8 @@ static bool ends_with(const char *s, const char *end)
 	return n > k && !strcasecmp(s + n - k, end);
 }
 
-const char *transfer_format_of(const char *file)
+/* The archive format that a file's name asks for; NULL: none that is known. */
+static const char *format_of(const char *file)
 {
 	static const char *const known[][2] = {
 		{ ".tar", "tar" }, { ".tar.zst", "tar.zst" }, { ".tzst", "tar.zst" },
@@ -226,7 +227,7 @@ static int outfile_open(struct outfile *o, const char *path, struct err *err)
 	o->name = slash ? slash + 1 : path;
 	o->dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 	if (!o->dir)
-		return err_sys(err, -ENOMEM, "open %s", path);
+		return err_set(err, -ENOMEM, "out of memory");
 	if (!*o->name)
 		return err_set(err, -EINVAL, "%s is a folder: name a file", path);
 	o->dirfd = open(o->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -242,7 +243,7 @@ static int outfile_open(struct outfile *o, const char *path, struct err *err)
 	}
 	char *temp = NULL;
 	if (asprintf(&temp, ".%.200s.%d.tmp", o->name, (int)getpid()) < 0)
-		return err_sys(err, -ENOMEM, "open %s", path);
+		return err_set(err, -ENOMEM, "out of memory");
 	o->fd = openat(o->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (o->fd < 0) {
 		int r = err_sys(err, -errno, "create a file in %s", o->dir);
@@ -271,7 +272,7 @@ static int copy_out(struct cli *cli, struct http *h, int fd, uint64_t *total, st
 {
 	auto_free char *buf = malloc(COPY_SIZE);
 	if (!buf)
-		return err_sys(err, -ENOMEM, "export");
+		return err_set(err, -ENOMEM, "out of memory");
 	struct progress p;
 	progress_begin(&p, cli, "exporting");
 	ssize_t n;
@@ -322,7 +323,7 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 	const char *file = args_get(a, "output"), *format = args_get(a, "format");
 	bool to_file = file && strcmp(file, "-") != 0;
 	if (!format && to_file)
-		format = transfer_format_of(file);
+		format = format_of(file);
 	if (!format && to_file && other_format(file))
 		return err_set(err, -EINVAL,
 			       "%s: its ending is none of .tar, .tar.zst, .zip and .cpio: give "

@@ -15,7 +15,5 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 			 struct err *err);
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
 			   struct err *err);
-/* The archive format that a file's name asks for; NULL: none that is known. */
-const char *transfer_format_of(const char *file);
 
 #endif

@@ -20,11 +20,11 @@ static int set_labels(json_t *body, const struct args *a, struct err *err)
 		if (!labels) {
 			labels = json_object();
 			if (json_object_set_new(body, "labels", labels) < 0)
-				return err_sys(err, -ENOMEM, "request");
+				return err_set(err, -ENOMEM, "out of memory");
 		}
 		auto_free char *key = strndup(kv, (size_t)(eq - kv));
 		if (!key)
-			return err_sys(err, -ENOMEM, "request");
+			return err_set(err, -ENOMEM, "out of memory");
 		if (json_object_get(labels, key))
 			return err_set(err, -EINVAL, "--label %s is given twice", key);
 		int r = api_set_text(labels, key, eq + 1, err);
@@ -37,7 +37,7 @@ static int set_labels(json_t *body, const struct args *a, struct err *err)
 static int set_int(json_t *body, const char *key, uint64_t v, struct err *err)
 {
 	if (json_object_set_new(body, key, json_integer((json_int_t)v)) < 0)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -124,7 +124,7 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 		return r;
 	*imported = strdup(get_text(snap, "id"));
 	if (!*imported)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	return api_set_text(body, "from", *imported, err);
 }
 
@@ -133,7 +133,7 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object();
 	auto_free char *imported = NULL;
 	if (!body)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	int r = api_set_text(body, "name", a->operands[0], err);
 	if (r == 0)
 		r = set_limits(body, a, err);
@@ -141,7 +141,7 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 		r = set_labels(body, a, err);
 	if (r == 0 && args_get(a, "no-mount") &&
 	    json_object_set_new(body, "mount", json_false()) < 0)
-		r = err_sys(err, -ENOMEM, "request");
+		r = err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = set_origin(cli, a, body, &imported, err);
 	auto_json json_t *ws = NULL;
@@ -333,13 +333,13 @@ static int fork_names(const struct args *a, json_t *body, struct err *err)
 		return err_set(err, -EINVAL, "it needs a NEW name, or --count");
 	json_t *names = json_array();
 	if (json_object_set_new(body, "names", names) < 0)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = 1; i < a->n; i++) {
 		json_t *s = json_string(a->operands[i]);
 		if (!s)
 			return err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", a->operands[i]);
 		if (json_array_append_new(names, s) < 0)
-			return err_sys(err, -ENOMEM, "request");
+			return err_set(err, -ENOMEM, "out of memory");
 	}
 	return 0;
 }
@@ -360,7 +360,7 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *doc = NULL;
 	if (!body)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	int r = fork_names(a, body, err);
 	if (r == 0)
 		r = set_labels(body, a, err);
@@ -383,7 +383,7 @@ int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *ws = NULL;
 	if (!body)
-		return err_sys(err, -ENOMEM, "request");
+		return err_set(err, -ENOMEM, "out of memory");
 	int r = api_set_text(body, "name", a->operands[1], err);
 	if (r < 0)
 		return r;
@@ -406,7 +406,7 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 		if (r == 0 && !strcmp(method, "DELETE"))
 			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
 		if (r == 0 && json_array_append_new(items, doc) < 0)
-			r = err_sys(&e, -ENOMEM, "answer");
+			r = err_set(&e, -ENOMEM, "out of memory");
 		if (r < 0 && first == 0) {
 			first = r;
 			*err = e;
@@ -424,11 +424,11 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 {
 	auto_json json_t *items = json_array();
 	if (!items)
-		return err_sys(err, -ENOMEM, "answer");
+		return err_set(err, -ENOMEM, "out of memory");
 	int r = each_operand(cli, a, method, rest, items, err);
 	if (cli->json && r == 0) {
 		auto_json json_t *doc = json_pack("{s:O}", "items", items);
-		return doc ? out_json(doc, err) : err_sys(err, -ENOMEM, "answer");
+		return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
 	}
 	size_t i;
 	json_t *ws;
