@@ -38,17 +38,18 @@ CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
 LDFLAGS_ALL  = -pthread -Wl,--as-needed $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
-PKGS := libzstd libxxhash libcrypto lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
+PKGS := libzstd libxxhash libcrypto libdeflate lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
 PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
 # pkg-config runs once per make, when the first compile needs it: after the set-up.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags fuse3 $(PKGS)))$(PKG_CFLAGS)
 libs = $(shell $(PKG_CONFIG) --libs $(1))
 L_FUSE  = $(call libs,--static fuse3)
-L_STORE = $(call libs,libzstd libxxhash libcrypto lmdb jansson)
+L_STORE = $(call libs,libzstd libxxhash libcrypto libdeflate lmdb jansson)
 L_ALL   = $(L_FUSE) $(call libs,$(PKGS))
 
 SRC_LIB   := $(wildcard fs/base/*.c fs/store/*.c fs/image/*.c fs/work/*.c)
 SRC_MOUNT := $(wildcard fs/mount/*.c)
+SRC_GIT   := $(wildcard gitops/*.c)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
@@ -65,7 +66,7 @@ each = $(patsubst $(1)/%.c,$(B)/$(notdir $(1))/%,$(2))
 
 LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
-LIBS := $(B)/libsnapd.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
+LIBS := $(B)/libsnapd.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
 PROGRAMS := $(B)/bough $(B)/boughd $(B)/bough-fs $(B)/bough-pack
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
@@ -114,6 +115,8 @@ $(B)/libmount.a: $(call no_main,$(SRC_MOUNT))
 	$(archive)
 $(B)/libsnapd.a: $(call no_main,$(SRC_SNAPD))
 	$(archive)
+$(B)/libgitops.a: $(call no_main,$(SRC_GIT))
+	$(archive)
 $(B)/libtool.a: $(call no_main,$(SRC_TOOL))
 	$(archive)
 $(B)/libpack.a: $(call no_main,$(SRC_PACK))
@@ -121,7 +124,7 @@ $(B)/libpack.a: $(call no_main,$(SRC_PACK))
 
 $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 	$(call link,$(L_FUSE) $(L_STORE))
-$(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(LIB)
+$(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(LIB)
 	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd libgit2))
 # Only what it needs: it starts once for every fork, and each library costs its loading.
 $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)

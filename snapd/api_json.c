@@ -64,6 +64,8 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 	const char *error = row->broken[0] ? row->broken : failed && !mounted ? problem : NULL;
 	if (error)
 		bad |= json_object_set_new(j, "error", json_string(error));
+	if (row->git)
+		bad |= json_object_set_new(j, "git", parsed(row->git, json_null()));
 	if (bad) {
 		json_decref(j);
 		return NULL;
@@ -75,13 +77,14 @@ json_t *api_snapshot(const struct snap_row *row)
 {
 	char manifest[DIGEST_HEX + 1];
 	digest_hex(manifest, &row->manifest);
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o}", "id", row->id,
-			 "names", parsed(row->names, json_array()), "message",
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o*}", "id",
+			 row->id, "names", parsed(row->names, json_array()), "message",
 			 optional(row->message), "created", api_time(row->created_ns), "workspace",
 			 optional(row->workspace), "parent", optional(row->parent), "manifest",
 			 manifest, "files", (json_int_t)row->files, "bytes", (json_int_t)row->bytes,
 			 "stored_bytes", (json_int_t)row->stored_bytes, "labels",
-			 parsed(row->labels, json_object()));
+			 parsed(row->labels, json_object()), "git",
+			 row->git ? parsed(row->git, json_null()) : NULL);
 }
 
 json_t *api_snapshots(const struct snap_row *rows, size_t n)

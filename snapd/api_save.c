@@ -188,6 +188,8 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 		return snapd_inner(r);
 	memcpy(m->row.workspace, ws->id, sizeof(m->row.workspace));
 	memcpy(m->row.parent, ws->head, sizeof(m->row.parent));
+	if (ws->git && !(m->row.git = strdup(ws->git)))
+		return no_memory(err);
 	m->row.files = usage.files;
 	m->row.bytes = st.bytes_read;
 	m->row.stored_bytes = st.bytes_stored;
@@ -228,7 +230,7 @@ int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- restore ---- */
 
-static int remember_head(struct snapd *sd, const struct ws_row *ws, const char *snap,
+static int remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
 			 struct err *err)
 {
 	auto_stack now = { 0 };
@@ -239,7 +241,12 @@ static int remember_head(struct snapd *sd, const struct ws_row *ws, const char *
 	stack_encode(&now, &encoded);
 	r = buf_error(&encoded);
 	if (r >= 0)
-		r = catalog_ws_set_head(sd->catalog, ws->id, snap, encoded.data, encoded.len, err);
+		r = catalog_ws_set_head(sd->catalog, ws->id, snap->id, encoded.data, encoded.len,
+					err);
+	if (r >= 0 && (snap->git || ws->git)) {
+		struct ws_patch p = { .git = snap->git ? snap->git : "" };
+		r = catalog_ws_patch(sd->catalog, ws->id, &p, err);
+	}
 	return r < 0 ? r : snapd_record_ws(sd, ws->id, err);
 }
 
@@ -258,7 +265,7 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	r = snapd_inner(fs_restore(sd->fs, ws.ws.id, &to, err));
 	if (r >= 0)
-		r = remember_head(sd, &ws.ws, snap.snap.id, err);
+		r = remember_head(sd, &ws.ws, &snap.snap, err);
 	if (r < 0)
 		return err_prefix(err, r, "restore %s", ws.ws.name);
 	layercache_trim(sd->layers, 60000);

@@ -153,6 +153,8 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	memcpy(row->parent, like->parent, sizeof(row->parent));
 	if (*like->labels && !(row->labels = strdup(like->labels)))
 		return no_memory(err);
+	if (like->git && !(row->git = strdup(like->git)))
+		return no_memory(err);
 	snapd_mount_path(m->sd, row->id, m->paths[i]);
 	m->fs[i] = (struct fs_new){ .id = row->id,
 				    .path = mount ? m->paths[i] : NULL,
@@ -299,10 +301,12 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
 	if (from && src.is_snap) {
 		memcpy(like.base, src.snap.id, sizeof(like.base));
 		memcpy(like.head, src.snap.id, sizeof(like.head));
+		like.git = src.snap.git; /* borrowed */
 	} else if (from) {
 		memcpy(like.base, src.ws.base, sizeof(like.base));
 		memcpy(like.head, src.ws.head, sizeof(like.head));
 		memcpy(like.parent, src.ws.id, sizeof(like.parent));
+		like.git = src.ws.git; /* borrowed */
 	}
 	like.quota_bytes = request_number(rq, "quota_bytes", src.ws.quota_bytes);
 	like.quota_inodes = request_number(rq, "quota_inodes", src.ws.quota_inodes);
@@ -371,6 +375,7 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 	memcpy(like.base, src.ws.base, sizeof(like.base));
 	memcpy(like.head, src.ws.head, sizeof(like.head));
 	memcpy(like.parent, src.ws.id, sizeof(like.parent));
+	like.git = src.ws.git; /* borrowed */
 	like.quota_bytes = src.ws.quota_bytes;
 	like.quota_inodes = src.ws.quota_inodes;
 	like.labels = api_labels_text(json_object_get(rq->body, "labels"));

@@ -9,12 +9,14 @@
 #include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 
-#define WS_COLUMNS \
-	"id, name, base, head, parent, created, quota_bytes, quota_inodes, mount, broken, labels"
+#define WS_COLUMNS                                                                                 \
+	"id, name, base, head, parent, created, quota_bytes, quota_inodes, mount, broken, labels," \
+	" git"
 
 void ws_row_done(struct ws_row *r)
 {
 	free(r->labels);
+	free(r->git);
 	buf_done(&r->head_stack);
 	memset(r, 0, sizeof(*r));
 }
@@ -45,10 +47,9 @@ static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 	r->quota_inodes = (uint64_t)sqlite3_column_int64(st, 7);
 	r->mount = sqlite3_column_int(st, 8) != 0;
 	column_text(st, 9, r->broken, sizeof(r->broken));
-	const char *labels = (const char *)sqlite3_column_text(st, 10);
-	if (labels && !(r->labels = strdup(labels)))
-		return -ENOMEM;
-	return 0;
+	int e = db_copy_text(st, 10, &r->labels);
+	e |= db_copy_text(st, 11, &r->git);
+	return e < 0 ? -ENOMEM : 0;
 }
 
 static int get_ws(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
@@ -64,9 +65,9 @@ static int get_ws(struct catalog *c, const char *key, struct ws_row *out, struct
 	int rc = sqlite3_step(st);
 	if (rc == SQLITE_ROW) {
 		r = read_ws(st, out);
-		const void *stack = sqlite3_column_blob(st, 11);
+		const void *stack = sqlite3_column_blob(st, 12);
 		if (stack)
-			buf_add(&out->head_stack, stack, (size_t)sqlite3_column_bytes(st, 11));
+			buf_add(&out->head_stack, stack, (size_t)sqlite3_column_bytes(st, 12));
 		if (r >= 0)
 			r = buf_error(&out->head_stack);
 		if (r < 0) {
@@ -141,8 +142,8 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	int r = db_prepare(
 		c, &st,
 		"INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
-		" mount, broken, labels, head_stack, parent, created)"
-		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+		" mount, broken, labels, head_stack, parent, created, git)"
+		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
 		err);
 	if (r < 0)
 		return r;
@@ -159,6 +160,7 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 		sqlite3_bind_blob64(st, 10, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
 	db_bind_text(st, 11, w->parent);
 	sqlite3_bind_int64(st, 12, w->created_ns);
+	db_bind_text(st, 13, w->git);
 	r = db_run(c, st, err, "insert a workspace");
 	if (r == -EEXIST)
 		(void)err_set(err, r, "there is a workspace \"%s\" already", w->name);
@@ -199,6 +201,7 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 	r = db_prepare(c, &st,
 		       "UPDATE workspaces SET name = ifnull(?2, name),"
 		       " labels = nullif(ifnull(?3, labels), ''),"
+		       " git = nullif(ifnull(?6, git), ''),"
 		       " quota_bytes = ifnull(?4, quota_bytes),"
 		       " quota_inodes = ifnull(?5, quota_inodes) WHERE id = ?1",
 		       err);
@@ -210,6 +213,8 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 			sqlite3_bind_int64(st, 4, (sqlite3_int64)*p->quota_bytes);
 		if (p->quota_inodes)
 			sqlite3_bind_int64(st, 5, (sqlite3_int64)*p->quota_inodes);
+		if (p->git)
+			sqlite3_bind_text(st, 6, p->git, -1, SQLITE_STATIC);
 		r = change_row(c, st, id, err);
 		if (r == -EEXIST)
 			(void)err_set(err, r, "there is a workspace \"%s\" already", p->name);

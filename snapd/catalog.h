@@ -35,6 +35,7 @@ struct ws_row {
 	bool mount;                         /* it should be mounted whenever bough-fs runs */
 	char broken[BROKEN_SIZE];           /* why it can't be used; "": it can */
 	char *labels;                       /* a JSON object; NULL: none */
+	char *git;             /* which checkout it is (gitlink.h), as JSON; NULL: none */
 	struct buf head_stack; /* encoded sealed stack that `head` was saved from; may be empty */
 };
 void ws_row_done(struct ws_row *r);
@@ -48,6 +49,7 @@ struct snap_row {
 	uint64_t files, bytes, stored_bytes;
 	char *message; /* NULL: none */
 	char *labels;  /* a JSON object; NULL: none */
+	char *git;     /* as in a ws_row */
 	char *names;   /* a JSON array, in order; NULL: none */
 };
 void snap_row_done(struct snap_row *r);
@@ -89,6 +91,7 @@ int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, st
 /* What is not NULL of it is changed. -ENOENT, -EEXIST (the name). */
 struct ws_patch {
 	const char *name, *labels; /* labels: "" takes them away */
+	const char *git;           /* likewise */
 	const uint64_t *quota_bytes, *quota_inodes;
 };
 int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err);

@@ -38,6 +38,8 @@ static const char *const migrations[] = {
 	"CREATE TABLE snapshot_names ("
 	" name TEXT PRIMARY KEY, snapshot TEXT NOT NULL, pos INTEGER NOT NULL) WITHOUT ROWID;"
 	"CREATE INDEX snapshot_names_snapshot ON snapshot_names(snapshot);",
+	"ALTER TABLE workspaces ADD COLUMN git TEXT;"
+	"ALTER TABLE snapshots ADD COLUMN git TEXT;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

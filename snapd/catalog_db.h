@@ -3,7 +3,9 @@
 #define BOUGH_SNAPD_CATALOG_DB_H
 
 #include <pthread.h>
+#include <errno.h>
 #include <sqlite3.h>
+#include <string.h>
 #include "snapd/catalog.h"
 
 enum { CATALOG_STATEMENTS = 48 };
@@ -13,7 +15,7 @@ struct catalog {
 	pthread_mutex_t lock; /* all below */
 	sqlite3 *db;          /* NULL while damaged */
 	int wal_fd;
-	off_t reserved; /* bytes of the log that have their place on the disk */
+	off_t reserved;   /* bytes of the log that have their place on the disk */
 	bool dirty;       /* a commit since the last sync began */
 	char damage[256]; /* "": sound */
 	struct {
@@ -42,6 +44,14 @@ int db_end(struct catalog *c, int r, struct err *err);
 /* catalog_ws_set_head with the lock held. */
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err);
+
+/* The column's text, which the caller frees; NULL for NULL. 0 or -ENOMEM. */
+static inline int db_copy_text(sqlite3_stmt *st, int i, char **out)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	*out = s ? strdup(s) : NULL;
+	return s && !*out ? -ENOMEM : 0;
+}
 
 static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" and NULL: NULL */
 {

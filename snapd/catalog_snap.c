@@ -16,13 +16,14 @@ enum {
 
 #define SNAP_COLUMNS                                                                            \
 	"s.id, s.workspace, s.parent, s.created, s.manifest, s.files, s.bytes, s.stored_bytes," \
-	" s.message, s.labels, (SELECT json_group_array(n.name) FROM (SELECT name FROM"         \
+	" s.message, s.labels, s.git, (SELECT json_group_array(n.name) FROM (SELECT name FROM"  \
 	" snapshot_names WHERE snapshot = s.id ORDER BY pos) n)"
 
 void snap_row_done(struct snap_row *r)
 {
 	free(r->message);
 	free(r->labels);
+	free(r->git);
 	free(r->names);
 	memset(r, 0, sizeof(*r));
 }
@@ -32,13 +33,6 @@ void snap_rows_free(struct snap_row *rows, size_t n)
 	for (size_t i = 0; i < n; i++)
 		snap_row_done(&rows[i]);
 	free(rows);
-}
-
-static int copy_text(sqlite3_stmt *st, int i, char **out)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	*out = s ? strdup(s) : NULL;
-	return s && !*out ? -ENOMEM : 0;
 }
 
 static void column_id(sqlite3_stmt *st, int i, char out[ID_SIZE])
@@ -60,9 +54,10 @@ static int read_snap(sqlite3_stmt *st, struct snap_row *r)
 	r->files = (uint64_t)sqlite3_column_int64(st, 5);
 	r->bytes = (uint64_t)sqlite3_column_int64(st, 6);
 	r->stored_bytes = (uint64_t)sqlite3_column_int64(st, 7);
-	int e = copy_text(st, 8, &r->message);
-	e |= copy_text(st, 9, &r->labels);
-	e |= copy_text(st, 10, &r->names);
+	int e = db_copy_text(st, 8, &r->message);
+	e |= db_copy_text(st, 9, &r->labels);
+	e |= db_copy_text(st, 10, &r->git);
+	e |= db_copy_text(st, 11, &r->names);
 	if (e < 0) {
 		snap_row_done(r);
 		return -ENOMEM;
@@ -275,8 +270,8 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
 			   "INSERT INTO snapshots (id, created, workspace, parent, manifest, files,"
-			   " bytes, stored_bytes, message, labels)"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+			   " bytes, stored_bytes, message, labels, git)"
+			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
 			   err);
 	if (r < 0)
 		return r;
@@ -290,6 +285,7 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	sqlite3_bind_int64(st, 8, (sqlite3_int64)s->stored_bytes);
 	db_bind_text(st, 9, s->message);
 	db_bind_text(st, 10, s->labels);
+	db_bind_text(st, 11, s->git);
 	return db_run(c, st, err, "insert a snapshot");
 }
 

@@ -144,6 +144,17 @@ static void read_json(struct reader *rd, const char *key, bool list, char **out)
 		rd->bad = -ENOMEM;
 }
 
+/* Kept as text: what it must hold is gitlink.h's. */
+static void read_git(struct reader *rd, char **out)
+{
+	const json_t *v = json_object_get(rd->j, "git");
+	if (!v || json_is_null(v))
+		return;
+	*out = json_is_object(v) ? json_dumps(v, JSON_COMPACT) : NULL;
+	if (!*out)
+		rd->bad = json_is_object(v) ? -ENOMEM : -EBADMSG;
+}
+
 static json_t *load(const void *data, size_t len)
 {
 	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
@@ -175,6 +186,7 @@ int ws_record_decode(struct ws_row *out, const void *data, size_t len)
 	row.quota_inodes = read_number(&rd, "quota_inodes");
 	row.mount = json_is_true(json_object_get(j, "mount"));
 	read_json(&rd, "labels", false, &row.labels);
+	read_git(&rd, &row.git);
 	json_decref(j);
 	if (rd.bad)
 		return rd.bad;
@@ -188,12 +200,13 @@ int records_ws_write(struct records *r, const struct ws_row *w, struct err *err)
 	auto_fd dir = openat(r->ws, w->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "folder of workspace %s", w->id);
-	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o}", "version",
-			      1, "id", w->id, "name", w->name, "base", optional(w->base), "head",
-			      optional(w->head), "parent", optional(w->parent), "created_ns",
-			      (json_int_t)w->created_ns, "quota_bytes", (json_int_t)w->quota_bytes,
-			      "quota_inodes", (json_int_t)w->quota_inodes, "mount", w->mount,
-			      "labels", parsed(w->labels));
+	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o}",
+			      "version", 1, "id", w->id, "name", w->name, "base", optional(w->base),
+			      "head", optional(w->head), "parent", optional(w->parent),
+			      "created_ns", (json_int_t)w->created_ns, "quota_bytes",
+			      (json_int_t)w->quota_bytes, "quota_inodes",
+			      (json_int_t)w->quota_inodes, "mount", w->mount, "labels",
+			      parsed(w->labels), "git", parsed(w->git));
 	int e = publish(dir, "meta.json", j, false, err);
 	return e < 0 ? err_prefix(err, e, "record of workspace %s", w->id) : 0;
 }
@@ -254,6 +267,7 @@ int snap_record_decode(struct snap_row *out, const void *data, size_t len)
 	if (message && !(row.message = strdup(message)))
 		rd.bad = -ENOMEM;
 	read_json(&rd, "labels", false, &row.labels);
+	read_git(&rd, &row.git);
 	read_json(&rd, "names", true, &row.names);
 	json_decref(j);
 	if (rd.bad)
@@ -314,13 +328,14 @@ int records_snap_write(struct records *r, const struct snap_row *s, bool now, st
 	char manifest[DIGEST_HEX + 1], file[ID_SIZE + 8];
 	digest_hex(manifest, &s->manifest);
 	snap_file(file, s->id);
-	json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o}",
+	json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o}",
 			      "version", 1, "id", s->id, "workspace", optional(s->workspace),
 			      "parent", optional(s->parent), "created_ns",
 			      (json_int_t)s->created_ns, "manifest", manifest, "files",
 			      (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "stored_bytes",
 			      (json_int_t)s->stored_bytes, "message", optional(s->message),
-			      "labels", parsed(s->labels), "names", parsed(s->names));
+			      "labels", parsed(s->labels), "git", parsed(s->git), "names",
+			      parsed(s->names));
 	int e = publish(r->snapshots, file, json_incref(j), now, err);
 	if (e >= 0 && !now && !note_pending(r, s->id))
 		e = publish(r->snapshots, file, json_incref(j), true, err);

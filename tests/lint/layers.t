@@ -1,6 +1,6 @@
 #!/bin/bash
 # Which folder may include which, from what the compiler says (gcc -MM), not from grep:
-# base <- store <- image <- work <- mount. Tests may include everything.
+# base <- store <- image <- work <- mount; gitops stands on work. Tests may include everything.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -10,7 +10,7 @@ declare -A may=(
 	[fs/image]="fs/base fs/store"
 	[fs/work]="fs/base fs/store fs/image"
 	[fs/mount]="fs/base fs/store fs/image fs/work"
-	[gitops]="fs/base fs/store fs/image"
+	[gitops]="fs/base fs/store fs/image fs/work"
 	[runtime]="fs/base fs/store fs/image"
 	[snapd]="fs/base fs/store fs/image fs/work gitops runtime"
 	[tools/bough]="fs/base"

@@ -1,0 +1,93 @@
+/* Mirrors: bare repositories with full history that boughd keeps, ROOT/repos/<8 hex digits>.
+ *
+ * Reading goes through libgit2. Moving data (fetch, push) and maintenance run the host's `git`, in
+ * the mirror only, as a child that is killed at a deadline, with an environment and a
+ * configuration of ours: no hooks, no system or user configuration, an allow-list of
+ * protocols, credentials by a helper that reads a descriptor (never in arguments, environment or
+ * files that git sees). Where no git is found, libgit2's own transport does it.
+ *
+ * A mirror is made in a folder with a temporary name and renamed when it is whole; an interrupted
+ * fetch leaves no trace (a quarantine is git's own; temporary packs are removed) and the next one
+ * starts over. Objects are never pruned, so what an image or a workspace refers to
+ * stays; kept commits have a ref besides (mirror_keep).
+ *
+ * Threads: a struct mirror by one at a time; any number may be open. Functions that take
+ * root and number: any, the caller holds the repository's lease against two fetches at once. */
+#ifndef BOUGH_GITOPS_MIRROR_H
+#define BOUGH_GITOPS_MIRROR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+#include "gitops/git.h"
+
+struct mirror;
+/* -ENOENT: there is none of that number. */
+int mirror_open(struct mirror **out, const char *root, uint32_t number, struct err *err);
+void mirror_close(struct mirror *m); /* NULL allowed */
+#define auto_mirror __attribute__((cleanup(mirror_auto_done))) struct mirror *
+static inline void mirror_auto_done(struct mirror **m)
+{
+	mirror_close(*m);
+}
+git_repository *mirror_repo(struct mirror *m); /* borrowed */
+git_odb *mirror_odb(struct mirror *m);         /* borrowed; sees packs that came later */
+uint32_t mirror_number(const struct mirror *m);
+const char *mirror_path(const struct mirror *m);
+
+/* What a person means by `ref`: NULL (the mirror's HEAD), a branch, a tag (peeled), a full ref
+ * name, "origin/<branch>", or a commit's id (7 digits or more of it). *commit is a commit; refname
+ * (NULL allowed; the caller frees) the full name, or NULL for an id.
+ * -ENOENT in words that name what is near; -ENOTUNIQ; -EINVAL: no commit. */
+int mirror_resolve(struct mirror *m, const char *ref, struct oid *commit, char **refname,
+		   struct err *err);
+/* A ref that keeps the commit: refs/bough/keep/<hex>. Idempotent. */
+int mirror_keep(struct mirror *m, const struct oid *commit, struct err *err);
+
+/* Where a mirror's data comes from. Secrets are borrowed, never logged, wiped by who owns them. */
+struct mirror_origin {
+	const char *url;   /* https, http, ssh, git or scp-like; with credentials in it: -EINVAL */
+	const char *token; /* for http(s); NULL: none */
+	const char *ssh_key;     /* a private key's text; NULL: none */
+	const char *known_hosts; /* its text; NULL: the host's own file decides nothing: refused */
+	unsigned deadline_s;     /* of the whole transfer; 0: 3600 */
+	unsigned stall_s;        /* without any progress; 0: 60 */
+};
+struct mirror_progress {
+	/* A return other than 0 cancels: -ECANCELED. */
+	int (*fn)(void *ctx, uint64_t done, uint64_t total, const char *what);
+	void *ctx;
+};
+struct mirror_result {
+	uint64_t refs_changed, objects, bytes;
+};
+
+/* -EEXIST: the number is taken. -ETIMEDOUT, -EACCES (authentication), -EHOSTUNREACH …: one line
+ * that says what the other side said; nothing is left. SHA-256 repositories: -ENOTSUP. */
+int mirror_clone(const char *root, uint32_t number, const struct mirror_origin *o,
+		 const struct mirror_progress *p, struct mirror_result *res, struct err *err);
+int mirror_fetch(const char *root, uint32_t number, const struct mirror_origin *o,
+		 const struct mirror_progress *p, struct mirror_result *res, struct err *err);
+/* The same from a tar stream of a repository's own files (objects/pack, loose objects, refs,
+ * packed-refs, HEAD), which the command line makes with the caller's rights. Nothing else in it is
+ * looked at; what a ref names must be there and whole (connectivity is checked). `number` may
+ * exist: then it is a fetch. */
+int mirror_take(const char *root, uint32_t number,
+		ssize_t (*read)(void *ctx, void *buf, size_t n, struct err *err), void *ctx,
+		const struct mirror_progress *p, struct mirror_result *res, struct err *err);
+/* Pushes `commit` to the origin's branch. `expect`: what the branch must be there now: an oid
+ * (force-with-lease), or NULL: a fast-forward or a new branch only.
+ * -ESTALE: not a fast-forward, or it moved. */
+int mirror_push(const char *root, uint32_t number, const struct mirror_origin *o,
+		const struct oid *commit, const char *branch, const struct oid *expect,
+		const struct mirror_progress *p, struct err *err);
+/* Geometric repack, multi-pack-index, commit-graph; never drops an object. */
+int mirror_maintain(const char *root, uint32_t number, struct err *err);
+int mirror_remove(const char *root, uint32_t number, struct err *err); /* absent: 0 */
+
+/* Puts a branch of the mirror from `expect` (NULL: it doesn't exist) to `commit`, atomically.
+ * -ESTALE: it is something else. */
+int mirror_move_branch(struct mirror *m, const char *branch, const struct oid *expect,
+		       const struct oid *commit, const char *why, struct err *err);
+
+#endif
