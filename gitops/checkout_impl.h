@@ -1,0 +1,91 @@
+/* What the files of a checkout share (checkout.h lists them). Not for others. */
+#ifndef BOUGH_GITOPS_CHECKOUT_IMPL_H
+#define BOUGH_GITOPS_CHECKOUT_IMPL_H
+
+#include "fs/base/buf.h"
+#include "gitops/checkout.h"
+
+/* One entry of the index, in its order (bytes of the path). */
+struct co_file {
+	const char *path;
+	uint32_t mode; /* git's: 0100644, 0100755, 0120000, 0160000 */
+	struct oid oid;
+	uint64_t ino;  /* 0: outside of the scope (skip-worktree), or a submodule's folder */
+	uint64_t size; /* as stat gives it: of what git would have written out */
+};
+
+/* One folder, in preorder, children in the order of the index; the first is the root. */
+struct co_dir {
+	const char *path; /* "" for the root, no slash at the end */
+	const char *name; /* its last component */
+	struct oid tree;
+	uint32_t files;    /* index entries below it, at any depth */
+	uint32_t subdirs;  /* direct ones */
+	uint64_t ino;      /* 0: outside of the scope */
+	struct oid ignore; /* its .gitignore's blob (in scope only); zero: none */
+};
+
+struct co_tree {
+	struct co_file *files;
+	size_t nfiles;
+	struct co_dir *dirs;
+	size_t ndirs;
+	uint64_t bytes, in_scope, submodules, lfs;
+};
+
+/* Numbers for new inodes, off the store-wide counter in batches. */
+struct co_inos {
+	const struct checkout_options *opt;
+	uint64_t next, end;
+};
+int co_ino(struct co_inos *s, uint64_t *ino, struct err *err);
+
+/* ---- tree.c: the files ---- */
+
+/* Adds the commit's tree (in scope) to the builder, under inode 1, which it makes; `out` is
+ * freed by co_tree_done. */
+int co_tree_add(struct co_tree *out, struct image_builder *b, struct co_inos *inos,
+		const struct checkout_options *opt, const struct checkout_spec *spec,
+		struct err *err);
+void co_tree_done(struct co_tree *t);
+
+/* ---- index_file.c ---- */
+
+/* The part of .git/index that is the same wherever the work tree is seen: entries (version 2 or
+ * 4, whichever git reads faster), TREE. And what index_tail makes the rest from: FSMN (all valid,
+ * with the token), UNTR (all valid), the SHA-1's state being made anew from the head.
+ * `head` and `meta` are appended to. */
+int index_head(struct buf *head, struct buf *meta, const struct co_tree *t,
+	       const struct checkout_spec *spec, const char *fsmonitor_token, struct err *err);
+/* The rest. `head` is the whole first part. */
+int index_tail(struct buf *out, const void *head, size_t head_len, const void *meta,
+	       size_t meta_len, const char *const *paths, size_t npaths, struct err *err);
+
+/* ---- pack_write.c ---- */
+
+/* Packs for the workspace: what is reachable from spec->commit within depth and scope, nothing
+ * else; compressed entries and deltas are copied raw from the mirror's packs where they can
+ * be. Several may come, e.g. one of a known ancestor. */
+struct pack_out {
+	/* pack and idx as content: pieces in order, as in an image; freed by pack_out_done. */
+	struct piece *pack, *idx;
+	size_t npack, nidx;
+	uint64_t pack_bytes, idx_bytes, objects;
+	uint8_t name[OID_BYTES]; /* the pack's checksum: pack-<hex>.pack */
+	bool promisor;           /* blobs outside of the scope are missing from it */
+};
+void pack_out_done(struct pack_out *p);
+int pack_write(struct pack_out *out, const struct checkout_options *opt,
+	       const struct checkout_spec *spec, struct err *err);
+/* The commits at which a history of that depth ends, for .git/shallow. The caller frees. */
+int pack_shallow(struct oid **out, size_t *n, const struct checkout_options *opt,
+		 const struct checkout_spec *spec, struct err *err);
+
+/* ---- dotgit.c ---- */
+
+/* Adds .git below inode 1: everything but the index's bytes, whose inode is *index_ino. */
+int dotgit_add(uint64_t *index_ino, struct image_builder *b, struct co_inos *inos,
+	       const struct pack_out *packs, size_t npacks, const struct checkout_options *opt,
+	       const struct checkout_spec *spec, struct err *err);
+
+#endif
