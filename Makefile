@@ -53,6 +53,7 @@ SRC_GIT   := $(wildcard gitops/*.c)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
+SRC_APPLY := $(wildcard tools/apply/*.c)
 SRC_BENCH := $(wildcard tools/bench/*.c)
 SRC_UNIT  := $(wildcard tests/unit/test_*.c)
 SRC_FUZZ  := $(wildcard tests/fuzz/fuzz_*.c)
@@ -67,7 +68,7 @@ each = $(patsubst $(1)/%.c,$(B)/$(notdir $(1))/%,$(2))
 LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
 LIBS := $(B)/libsnapd.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
-PROGRAMS := $(B)/bough $(B)/boughd $(B)/bough-fs $(B)/bough-pack
+PROGRAMS := $(B)/bough $(B)/boughd $(B)/bough-fs $(B)/bough-pack $(B)/bough-apply
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
 CRASH := $(call each,tests/crash,$(SRC_CRASH))
@@ -79,7 +80,7 @@ MAN   := $(patsubst tools/man/%.rst,build/man/%,$(wildcard tools/man/*.rst))
 # ---- build
 
 .PHONY: all
-all: $(PROGRAMS) ## build bough, boughd, bough-fs and bough-pack (the default)
+all: $(PROGRAMS) ## build the programs (the default)
 
 # The set-up counts as done for one state of its script on one release of Debian.
 SETUP := build/setup/done-$(shell cat tools/setup/setup.sh /etc/os-release | cksum | cut -d' ' -f1)
@@ -121,6 +122,8 @@ $(B)/libtool.a: $(call no_main,$(SRC_TOOL))
 	$(archive)
 $(B)/libpack.a: $(call no_main,$(SRC_PACK))
 	$(archive)
+$(B)/libapply.a: $(call no_main,$(SRC_APPLY))
+	$(archive)
 
 $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 	$(call link,$(L_FUSE) $(L_STORE))
@@ -131,6 +134,8 @@ $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
 	$(call link,$(call libs,jansson))
 $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
 	$(call link,$(call libs,libarchive libcrypto libxxhash))
+$(B)/bough-apply: $(B)/o/tools/apply/main.o $(B)/libapply.a $(B)/libgitops.a $(LIB)
+	$(call link,$(call libs,libgit2 jansson libcrypto libxxhash))
 # Unit tests can let the n-th allocation fail: tests/unit/oom.h.
 WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc reallocarray posix_memalign \
         strdup strndup)
@@ -229,13 +234,13 @@ install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions
 	install -d $(D)/share/man/man1 $(D)/share/man/man8 $(DESTDIR)$(UNITDIR)
 	install $(B)/bough $(B)/boughd $(B)/bough-fs $(D)/bin
-	install $(B)/bough-pack $(D)/libexec/bough
+	install $(B)/bough-pack $(B)/bough-apply $(D)/libexec/bough
 	install -m 644 tools/install/bough.bash $(D)/share/bash-completion/completions/bough
 	sed 's|@PREFIX@|$(PREFIX)|g' tools/install/boughd.service >$(DESTDIR)$(UNITDIR)/boughd.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/boughd.service
 	$(foreach m,$(MAN),install -m 644 $(m) $(D)/share/man/man$(subst .,,$(suffix $(m)));)
 uninstall: ## remove what install put there; state and workspaces stay
-	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs) $(D)/libexec/bough/bough-pack
+	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs) $(addprefix $(D)/libexec/bough/,bough-pack bough-apply)
 	rm -f $(D)/share/bash-completion/completions/bough $(DESTDIR)$(UNITDIR)/boughd.service
 	rm -f $(foreach m,$(MAN),$(D)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 

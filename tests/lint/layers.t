@@ -15,6 +15,7 @@ declare -A may=(
 	[snapd]="fs/base fs/store fs/image fs/work gitops runtime"
 	[tools/bough]="fs/base"
 	[tools/pack]="fs/base"
+	[tools/apply]="fs/base fs/store gitops"
 	[tools/bench]="fs/base"
 )
 # The control protocol is what boughd and bough-fs have in common; its header names no
