@@ -263,7 +263,7 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 		r = source_stack(sd, &snap, &to, err);
 	if (r < 0)
 		return r;
-	r = snapd_inner(fs_restore(sd->fs, ws.ws.id, &to, err));
+	r = snapd_inner(fs_restore(sd->fs, ws.ws.id, &to, NULL, err));
 	if (r >= 0)
 		r = remember_head(sd, &ws.ws, &snap.snap, err);
 	if (r < 0)

@@ -342,10 +342,12 @@ int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 		    false, NULL, err);
 }
 
-int fs_restore(struct fsclient *fc, const char *id, const struct stack *to, struct err *err)
+int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
+	       const struct stack *expect, struct err *err)
 {
 	return call(fc,
-		    json_pack("{s:s, s:s, s:o}", "op", "restore", "id", id, "stack", stack_hex(to)),
+		    json_pack("{s:s, s:s, s:o, s:o*}", "op", "restore", "id", id, "stack",
+			      stack_hex(to), "expect", expect ? stack_hex(expect) : NULL),
 		    false, NULL, err);
 }
 

@@ -57,7 +57,10 @@ int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *
 int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err);
-int fs_restore(struct fsclient *fc, const char *id, const struct stack *to, struct err *err);
+/* `expect` (NULL: whatever it is): -ESTALE where its sealed stack is another, or it was written to
+ * since. */
+int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
+	       const struct stack *expect, struct err *err);
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
 	      struct err *err);
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err);

@@ -19,7 +19,9 @@
  *   seal    id                                    -> stack
  *   stack   id                                    -> stack (its sealed part; seals nothing)
  *   replace id, old, new
- *   restore id, stack                             -> names, nodes (counts of invalidations)
+ *   restore id, stack, expect?                    -> names, nodes (counts of invalidations);
+ *                                                    expect: only if that is its sealed stack
+ *                                                    still and nothing was written (ESTALE)
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,

@@ -19,6 +19,7 @@ enum field {
 	F_NEW = 1 << 9,
 	F_CHILDREN = 1 << 10,
 	F_KNOWN = 1 << 11,
+	F_EXPECT = 1 << 12,
 };
 
 static const struct {
@@ -33,7 +34,7 @@ static const struct {
 	[CTL_SEAL] = { "seal", F_ID, 0 },
 	[CTL_STACK] = { "stack", F_ID, 0 },
 	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
-	[CTL_RESTORE] = { "restore", F_ID | F_STACK, 0 },
+	[CTL_RESTORE] = { "restore", F_ID | F_STACK, F_EXPECT },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
 	[CTL_USAGE] = { "usage", F_ID, 0 },
 	[CTL_SYNC] = { "sync", F_ID, 0 },
@@ -204,6 +205,10 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		return parse_stack(j, "old", &q->stack, err);
 	case F_NEW:
 		return parse_stack(j, "new", &q->with, err);
+	case F_EXPECT:
+		r = parse_stack(j, "expect", &q->with, err);
+		q->has_expect = r == 0;
+		return r;
 	case F_CHILDREN:
 		return parse_children(j, q, err);
 	case F_KNOWN:
@@ -216,10 +221,11 @@ static const struct {
 	const char *name;
 	enum field field;
 } fields[] = {
-	{ "id", F_ID },       { "path", F_PATH },         { "after", F_AFTER },
-	{ "bytes", F_BYTES }, { "inodes", F_INODES },     { "uid", F_UID },
-	{ "gid", F_GID },     { "stack", F_STACK },       { "old", F_OLD },
-	{ "new", F_NEW },     { "children", F_CHILDREN }, { "known", F_KNOWN },
+	{ "id", F_ID },         { "path", F_PATH },         { "after", F_AFTER },
+	{ "bytes", F_BYTES },   { "inodes", F_INODES },     { "uid", F_UID },
+	{ "gid", F_GID },       { "stack", F_STACK },       { "old", F_OLD },
+	{ "new", F_NEW },       { "children", F_CHILDREN }, { "known", F_KNOWN },
+	{ "expect", F_EXPECT },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

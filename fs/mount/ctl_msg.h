@@ -42,9 +42,9 @@ struct ctl_request {
 	struct ws_limits limits;
 	uid_t uid;
 	gid_t gid;
-	bool has_stack;
+	bool has_stack, has_expect;
 	struct stack stack; /* "stack", or "old" */
-	struct stack with;  /* "new" */
+	struct stack with;  /* "new", or "expect" */
 	struct served_child *children;
 	unsigned nchildren;
 	const char **known; /* in order */

@@ -335,7 +335,7 @@ static int do_restore(struct served *w, const struct ctl_request *q, struct answ
 		      struct err *err)
 {
 	uint64_t names, nodes;
-	int r = served_restore(w, &q->stack, &names, &nodes, err);
+	int r = served_restore(w, &q->stack, q->has_expect ? &q->with : NULL, &names, &nodes, err);
 	if (r < 0)
 		return r;
 	add_int(a, a->json, "names", names);

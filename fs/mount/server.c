@@ -353,8 +353,8 @@ static void forget_node(void *ctx, uint64_t node)
 		session_forget_node(f->session, node);
 }
 
-int served_restore(struct served *w, const struct stack *to, uint64_t *names, uint64_t *nodes,
-		   struct err *err)
+int served_restore(struct served *w, const struct stack *to, const struct stack *expect,
+		   uint64_t *names, uint64_t *nodes, struct err *err)
 {
 	/* The mount lock throughout: a session that ended while the kernel forgets would
 	 * leave those who wait for its answers, and the kernel waiting for them. */
@@ -362,7 +362,7 @@ int served_restore(struct served *w, const struct stack *to, uint64_t *names, ui
 	reap_session(w);
 	struct forgetting f = { .session = w->session };
 	struct ws_changes changes = { .name = forget_name, .node = forget_node, .ctx = &f };
-	int r = ws_restore(w->ws, to, &changes, err);
+	int r = ws_restore_if(w->ws, to, expect, &changes, err);
 	pthread_mutex_unlock(&w->mount);
 	if (r < 0)
 		return r;

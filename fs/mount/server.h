@@ -68,9 +68,10 @@ int served_fork(struct served *w, const struct served_child *children, unsigned 
 int served_mount(struct served *w, const char *path, struct err *err);
 /* Unmounts if it is mounted. *busy: it is detached and lives on for those who use it. */
 int served_umount(struct served *w, bool *busy, struct err *err);
-/* ws_restore, with the kernel's caches; counts of what it was told to forget. */
-int served_restore(struct served *w, const struct stack *to, uint64_t *names, uint64_t *nodes,
-		   struct err *err);
+/* ws_restore_if, with the kernel's caches; counts of what it was told to forget. `expect` NULL:
+ * whatever it is. */
+int served_restore(struct served *w, const struct stack *to, const struct stack *expect,
+		   uint64_t *names, uint64_t *nodes, struct err *err);
 struct served_state {
 	bool mounted;
 	char *path;               /* where; NULL when it isn't mounted; the caller frees */

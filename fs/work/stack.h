@@ -47,6 +47,9 @@ void stack_encode(const struct stack *s, struct buf *out);          /* appends *
 int stack_decode(struct stack *out, const void *data, size_t len);
 /* A delta's id: the first bytes of the SHA-256 over its part digests, one behind the other. */
 void layer_delta_id(struct layer_id *out, const struct digest *parts, uint32_t nparts);
+/* True when `s` has `lower`'s image and layers at its bottom; when they are the same. */
+bool stack_begins(const struct stack *s, const struct stack *lower);
+bool stack_equal(const struct stack *a, const struct stack *b);
 bool stack_is_saved(const struct stack *s); /* no local layer */
 
 #define auto_stack __attribute__((cleanup(stack_done))) struct stack

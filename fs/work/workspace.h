@@ -102,6 +102,10 @@ struct ws_changes {
 };
 int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
 	       struct err *err);
+/* The same if nothing was written since the workspace's sealed stack was `expect` (what a fork or
+ * ws_seal gave). -ESTALE: something was, and nothing is done. */
+int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *expect,
+		  const struct ws_changes *changes, struct err *err);
 int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err);
 void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits);
 /* Forgets all the kernel's references (after an unmount): orphans go. */

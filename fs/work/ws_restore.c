@@ -21,7 +21,8 @@ struct changed_name {
 
 struct restore {
 	struct ws *ws;
-	struct view view; /* to be: the active layer on top */
+	const struct stack *expect; /* NULL: whatever it is */
+	struct view view;           /* to be: the active layer on top */
 	struct ws_file file;
 	struct version version;
 	uint16_t gen; /* of what differs */
@@ -140,6 +141,9 @@ static void tell(const struct restore *rs, const struct ws_changes *changes)
 static int swap_trees(struct restore *rs, struct err *err)
 {
 	struct ws *ws = rs->ws;
+	if (rs->expect &&
+	    (!layer_is_empty(active(ws)) || !stack_equal(&ws->file.stack, rs->expect)))
+		return err_set(err, -ESTALE, "it was written to meanwhile");
 	struct view below = rs->view; /* borrows; without the new active layer */
 	below.layers++;
 	below.nlayers--;
@@ -218,10 +222,10 @@ static int restore(struct restore *rs, const struct stack *to, struct err *err)
 	return 0;
 }
 
-int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
-	       struct err *err)
+int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *expect,
+		  const struct ws_changes *changes, struct err *err)
 {
-	struct restore rs = { .ws = ws };
+	struct restore rs = { .ws = ws, .expect = expect };
 	pthread_mutex_lock(&ws->admin);
 	int r = restore(&rs, to, err);
 	pthread_mutex_unlock(&ws->admin);
@@ -231,4 +235,10 @@ int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *c
 	buf_done(&rs.names);
 	buf_done(&rs.text);
 	return r < 0 ? err_prefix(err, r, "restore workspace %s", ws->id) : 0;
+}
+
+int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
+	       struct err *err)
+{
+	return ws_restore_if(ws, to, NULL, changes, err);
 }

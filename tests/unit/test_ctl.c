@@ -107,6 +107,7 @@ static void bad_requests(void **state)
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":\"0g\"}", "stack:" },
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":\"0\"}", "stack:" },
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":7}", "stack:" },
+		{ "{\"op\":\"restore\",\"id\":\"a\",\"expect\":7}", "expect:" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[]}", "children:" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":{}}", "children:" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[1]}", "children:" },

@@ -539,6 +539,25 @@ static void test_restore(void **state)
 	assert_int_equal(kit_layers(k), 1);
 }
 
+static void test_restore_if_untouched(void **state)
+{
+	struct kit *k = *state;
+	auto_stack first = { 0 }, second = { 0 };
+	tree_put(k->ws, "f", "one");
+	tree_seal(k->ws, &first);
+	tree_put(k->ws, "f", "two");
+	tree_seal(k->ws, &second);
+	expect(-ESTALE, ws_restore_if(k->ws, &first, &first, NULL, &err)); /* sealed once more */
+	tree_put(k->ws, "g", "written meanwhile");
+	expect(-ESTALE, ws_restore_if(k->ws, &first, &second, NULL, &err));
+	kit_expect_text(k->ws, "f", "two");
+	kit_expect_text(k->ws, "g", "written meanwhile");
+	stack_done(&second);
+	tree_seal(k->ws, &second);
+	succeed(err, ws_restore_if(k->ws, &first, &second, NULL, &err));
+	kit_expect_text(k->ws, "f", "one");
+}
+
 static void test_restore_failing(void **state)
 {
 	struct kit *k = *state;
@@ -764,6 +783,7 @@ int main(void)
 		T(test_replace),
 		T(test_pins),
 		T(test_restore),
+		T(test_restore_if_untouched),
 		T(test_restore_failing),
 		T(test_sweep),
 		T(test_sweep_spares),
