@@ -1,0 +1,425 @@
+/* Mirrors: opening them, what a ref means, refs of ours. Moving data: mirror_move.c and others. */
+#include "gitops/mirror.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "gitops/mirror_impl.h"
+
+enum {
+	OID_PREFIX_MIN = 7,
+	REF_NAME_MAX = 1024,
+	/* Somebody else's lock on a ref is held for moments: an update of a ref waits so long. */
+	LOCK_TRIES = 100,
+	LOCK_PAUSE_MS = 20,
+};
+
+struct mirror {
+	git_repository *repo;
+	git_odb *odb;
+	uint32_t number;
+	char *path;
+};
+
+int mirror_folder(char out[MIRROR_PATH_SIZE], const char *root, uint32_t number, const char *suffix,
+		  struct err *err)
+{
+	char name[REPO_NAME_BYTES];
+	repo_folder_name(name, number);
+	int n = snprintf(out, MIRROR_PATH_SIZE, "%s/repos/%s%s", root, name, suffix);
+	if (n < 0 || n >= MIRROR_PATH_SIZE)
+		return err_set(err, -ENAMETOOLONG, "the path of repository %s is too long", name);
+	return 0;
+}
+
+int mirror_open(struct mirror **out, const char *root, uint32_t number, struct err *err)
+{
+	char path[MIRROR_PATH_SIZE];
+	int r = gitops_init(err);
+	if (r >= 0)
+		r = mirror_folder(path, root, number, "", err);
+	if (r < 0)
+		return r;
+	struct mirror *m = calloc(1, sizeof(*m));
+	if (!m || !(m->path = strdup(path))) {
+		free(m);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	m->number = number;
+	struct stat st;
+	if (stat(path, &st) < 0) {
+		r = err_sys(err, -errno, "open mirror %08x", number);
+	} else {
+		r = git_repository_open_bare(&m->repo, path);
+		if (r >= 0)
+			r = git_repository_odb(&m->odb, m->repo);
+		/* It is there, so libgit2's "not found" means that it is no repository. */
+		if (r < 0)
+			r = git_fail(err, r, "open mirror %08x", number);
+		if (r == -ENOENT)
+			r = -EBADMSG;
+		if (r < 0 && err)
+			err->code = r;
+	}
+	if (r < 0) {
+		mirror_close(m);
+		return r;
+	}
+	*out = m;
+	return 0;
+}
+
+void mirror_close(struct mirror *m)
+{
+	if (!m)
+		return;
+	git_odb_free(m->odb);
+	git_repository_free(m->repo);
+	free(m->path);
+	free(m);
+}
+
+git_repository *mirror_repo(struct mirror *m)
+{
+	return m->repo;
+}
+
+git_odb *mirror_odb(struct mirror *m)
+{
+	return m->odb;
+}
+
+uint32_t mirror_number(const struct mirror *m)
+{
+	return m->number;
+}
+
+const char *mirror_path(const struct mirror *m)
+{
+	return m->path;
+}
+
+/* ---- what a ref means ---- */
+
+/* The commit that an object is or a tag names. */
+static int peel_id(struct mirror *m, const git_oid *id, const char *ref, struct oid *commit,
+		   struct err *err)
+{
+	auto_git(git_object) object = NULL;
+	auto_git(git_object) peeled = NULL;
+	int r = git_object_lookup(&object, m->repo, id, GIT_OBJECT_ANY);
+	if (r < 0)
+		return git_fail(err, r, "read %s", ref);
+	r = git_object_peel(&peeled, object, GIT_OBJECT_COMMIT);
+	if (r == GIT_EPEEL || r == GIT_EINVALIDSPEC || r == GIT_EAMBIGUOUS || r == GIT_ENOTFOUND)
+		return err_set(err, -EINVAL, "%s is a %s, not a commit", ref,
+			       git_object_type2string(git_object_type(object)));
+	if (r < 0)
+		return git_fail(err, r, "read %s", ref);
+	*commit = oid_of_git(git_object_id(peeled));
+	return 0;
+}
+
+/* 1: it is that ref; 0: there is none of that name; -errno. */
+static int try_ref(struct mirror *m, const char *prefix, const char *ref, struct oid *commit,
+		   char **refname, struct err *err)
+{
+	char name[REF_NAME_MAX];
+	int n = snprintf(name, sizeof(name), "%s%s", prefix, ref), valid = 0;
+	if (n < 0 || n >= (int)sizeof(name) || git_reference_name_is_valid(&valid, name) < 0 ||
+	    !valid)
+		return 0;
+	auto_git(git_reference) found = NULL;
+	auto_git(git_reference) direct = NULL;
+	int r = git_reference_lookup(&found, m->repo, name);
+	if (r >= 0)
+		r = git_reference_resolve(&direct, found);
+	if (r == GIT_ENOTFOUND)
+		return 0;
+	if (r < 0)
+		return git_fail(err, r, "read %s", name);
+	r = peel_id(m, git_reference_target(direct), ref, commit, err);
+	if (r < 0 || !refname)
+		return r < 0 ? r : 1;
+	*refname = strdup(git_reference_name(direct));
+	return *refname ? 1 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static bool is_oid_prefix(const char *s)
+{
+	size_t n = strlen(s);
+	return n >= OID_PREFIX_MIN && n <= OID_HEX && strspn(s, "0123456789abcdefABCDEF") == n;
+}
+
+static int try_oid(struct mirror *m, const char *ref, struct oid *commit, struct err *err)
+{
+	git_oid id, full;
+	size_t n = strlen(ref);
+	int r = git_oid_fromstrn(&id, ref, n);
+	if (r >= 0)
+		r = git_odb_exists_prefix(&full, m->odb, &id, n);
+	if (r == GIT_ENOTFOUND)
+		return 0;
+	if (r == GIT_EAMBIGUOUS)
+		return err_set(err, -ENOTUNIQ, "%s begins more than one object's id", ref);
+	if (r < 0)
+		return git_fail(err, r, "look up %s", ref);
+	r = peel_id(m, &full, ref, commit, err);
+	return r < 0 ? r : 1;
+}
+
+/* How far apart two names are: the number of changed, added and removed characters, of names
+ * that are at most as long as this allows. */
+static unsigned distance(const char *a, const char *b)
+{
+	enum { LEN_MAX = 64 };
+	size_t na = strlen(a), nb = strlen(b);
+	if (na > LEN_MAX || nb > LEN_MAX)
+		return UINT_MAX;
+	unsigned row[LEN_MAX + 1];
+	for (size_t j = 0; j <= nb; j++)
+		row[j] = (unsigned)j;
+	for (size_t i = 1; i <= na; i++) {
+		unsigned diagonal = row[0];
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= nb; j++) {
+			unsigned best = diagonal + (tolower((unsigned char)a[i - 1]) !=
+						    tolower((unsigned char)b[j - 1]));
+			diagonal = row[j];
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			row[j] = best;
+		}
+	}
+	return row[nb];
+}
+
+struct near {
+	const char *wanted;
+	char name[128];
+	unsigned distance;
+	unsigned count;
+};
+
+static int look_near(const char *full, void *ctx)
+{
+	enum { REFS_LOOKED_AT = 20000 }; /* it is only a hint */
+	struct near *n = ctx;
+	const char *name = NULL;
+	if (strncmp(full, "refs/heads/", 11) == 0)
+		name = full + 11;
+	else if (strncmp(full, "refs/tags/", 10) == 0)
+		name = full + 10;
+	if (!name)
+		return 0;
+	unsigned d = distance(n->wanted, name);
+	const char *last = strrchr(name, '/');
+	if (last && strcmp(last + 1, n->wanted) == 0)
+		d = 0;
+	if (d < n->distance && strlen(name) < sizeof(n->name)) {
+		(void)snprintf(n->name, sizeof(n->name), "%s", name);
+		n->distance = d;
+	}
+	return ++n->count >= REFS_LOOKED_AT;
+}
+
+static int not_found(struct mirror *m, const char *ref, struct err *err)
+{
+	struct near n = { .wanted = ref, .distance = (unsigned)strlen(ref) / 3 + 2 };
+	(void)git_reference_foreach_name(m->repo, look_near, &n); /* a hint */
+	git_error_clear();
+	if (n.name[0])
+		return err_set(err, -ENOENT,
+			       "the repository has no branch, tag or commit %s; near it is %s", ref,
+			       n.name);
+	if (n.count == 0)
+		return err_set(err, -ENOENT, "the repository is empty: it has no %s", ref);
+	return err_set(err, -ENOENT, "the repository has no branch, tag or commit %s", ref);
+}
+
+static int resolve_head(struct mirror *m, struct oid *commit, char **refname, struct err *err)
+{
+	auto_git(git_reference) head = NULL;
+	int r = git_repository_head(&head, m->repo);
+	if (r == GIT_EUNBORNBRANCH || r == GIT_ENOTFOUND)
+		return err_set(err, -ENOENT,
+			       "the repository has no default branch; name a ref or commit");
+	if (r < 0)
+		return git_fail(err, r, "read HEAD");
+	r = peel_id(m, git_reference_target(head), "HEAD", commit, err);
+	if (r < 0 || !refname)
+		return r;
+	bool detached = strcmp(git_reference_name(head), "HEAD") == 0;
+	char *name = detached ? NULL : strdup(git_reference_name(head));
+	if (!detached && !name)
+		return err_set(err, -ENOMEM, "out of memory");
+	*refname = name;
+	return 0;
+}
+
+int mirror_resolve(struct mirror *m, const char *ref, struct oid *commit, char **refname,
+		   struct err *err)
+{
+	if (!ref || strcmp(ref, "HEAD") == 0)
+		return resolve_head(m, commit, refname, err);
+	if (ref[0] == '\0')
+		return err_set(err, -EINVAL, "a ref is empty");
+	/* A mirror that wasn't made by mirror_clone keeps origin's branches as its own. */
+	static const char origin[] = "origin/";
+	bool of_origin = strncmp(ref, origin, sizeof(origin) - 1) == 0;
+	const struct {
+		const char *prefix, *ref;
+	} tries[] = {
+		{ strncmp(ref, "refs/", 5) == 0 ? "" : NULL, ref },
+		{ "refs/heads/", ref },
+		{ "refs/tags/", ref },
+		{ of_origin ? "refs/remotes/" : NULL, ref },
+		{ of_origin ? "refs/heads/" : NULL, ref + sizeof(origin) - 1 },
+	};
+	/* A full id always means itself, whatever a branch is called. */
+	bool full_id = is_oid_prefix(ref) && strlen(ref) == OID_HEX;
+	int r = full_id ? try_oid(m, ref, commit, err) : 0;
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && r == 0 && !full_id; i++)
+		if (tries[i].prefix)
+			r = try_ref(m, tries[i].prefix, tries[i].ref, commit, refname, err);
+	if (r > 0 && full_id && refname)
+		*refname = NULL;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (!full_id && is_oid_prefix(ref))
+		r = try_oid(m, ref, commit, err);
+	if (r > 0 && refname)
+		*refname = NULL;
+	return r < 0 ? r : r > 0 ? 0 : not_found(m, ref, err);
+}
+
+/* ---- refs of ours ---- */
+
+/* A loose ref and the folders that lead to it survive power loss. */
+static int sync_ref(struct mirror *m, const char *name, struct err *err)
+{
+	auto_fd dir = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd file = dir < 0 ? -1 : openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || file < 0 || fsync(file) < 0)
+		return err_sys(err, -errno, "sync %s of mirror %08x", name, m->number);
+	char path[REF_NAME_MAX];
+	(void)snprintf(path, sizeof(path), "%s", name); /* it was made, so it fits */
+	for (char *slash; (slash = strrchr(path, '/'));) {
+		*slash = '\0';
+		auto_fd up = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (up < 0 || fsync(up) < 0)
+			return err_sys(err, -errno, "sync %s of mirror %08x", path, m->number);
+	}
+	return 0;
+}
+
+/* The value of a ref while its lock is held: 1, 0 (none), -errno. */
+static int ref_value(struct mirror *m, const char *name, git_oid *out, struct err *err)
+{
+	int r = git_reference_name_to_id(out, m->repo, name);
+	if (r == GIT_ENOTFOUND)
+		return 0;
+	return r < 0 ? git_fail(err, r, "read %s", name) : 1;
+}
+
+static int move_locked(struct mirror *m, git_transaction *tx, const char *name,
+		       const struct oid *expect, const struct oid *to, const char *why,
+		       struct err *err)
+{
+	git_oid now, want;
+	int r = ref_value(m, name, &now, err);
+	if (r < 0)
+		return r;
+	if (r == 0 && expect)
+		return err_set(err, -ESTALE, "%s is gone", name);
+	if (r > 0 && !expect)
+		return err_set(err, -ESTALE, "%s exists already", name);
+	want = r > 0 ? oid_to_git(expect) : now;
+	if (r > 0 && git_oid_cmp(&now, &want) != 0) {
+		char hex[OID_HEX + 1];
+		return err_set(err, -ESTALE, "%s has moved to %.12s", name,
+			       git_oid_tostr(hex, sizeof(hex), &now));
+	}
+	if (to) {
+		want = oid_to_git(to);
+		r = git_transaction_set_target(tx, name, &want, NULL, why);
+	} else {
+		r = git_transaction_remove(tx, name);
+	}
+	if (r >= 0)
+		r = git_transaction_commit(tx);
+	return r < 0 ? git_fail(err, r, "write %s", name) : 0;
+}
+
+int mirror_ref_cas(struct mirror *m, const char *name, const struct oid *expect,
+		   const struct oid *to, const char *why, struct err *err)
+{
+	git_transaction *tx = NULL;
+	int r = git_transaction_new(&tx, m->repo);
+	if (r < 0)
+		return git_fail(err, r, "write %s", name);
+	for (int tries = 0; (r = git_transaction_lock_ref(tx, name)) == GIT_ELOCKED; tries++) {
+		if (tries == LOCK_TRIES)
+			break;
+		const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000L };
+		(void)nanosleep(&pause, NULL); /* a signal only makes the wait shorter */
+	}
+	r = r < 0 ? git_fail(err, r, "lock %s", name) :
+		    move_locked(m, tx, name, expect, to, why, err);
+	git_transaction_free(tx);
+	return r >= 0 && to ? sync_ref(m, name, err) : r;
+}
+
+static int commit_there(struct mirror *m, const struct oid *commit, struct err *err)
+{
+	git_oid id = oid_to_git(commit);
+	auto_git(git_commit) c = NULL;
+	int r = git_commit_lookup(&c, m->repo, &id);
+	return r < 0 ? git_fail(err, r, "read the commit") : 0;
+}
+
+int mirror_keep(struct mirror *m, const struct oid *commit, struct err *err)
+{
+	char name[REF_NAME_MAX], hex[OID_HEX + 1];
+	oid_hex(hex, commit);
+	(void)snprintf(name, sizeof(name), "refs/bough/keep/%s", hex);
+	git_oid now, want = oid_to_git(commit);
+	int r = ref_value(m, name, &now, err);
+	if (r < 0 || (r > 0 && git_oid_cmp(&now, &want) == 0))
+		return r < 0 ? r : 0;
+	r = commit_there(m, commit, err);
+	if (r >= 0)
+		r = mirror_ref_cas(m, name, NULL, commit, "kept", err);
+	/* Another thread was quicker; it is the same value for everybody. */
+	if (r == -ESTALE) {
+		if (err)
+			*err = (struct err){ 0 };
+		r = 0;
+	}
+	return r < 0 ? err_prefix(err, r, "keep %.12s", hex) : 0;
+}
+
+int mirror_move_branch(struct mirror *m, const char *branch, const struct oid *expect,
+		       const struct oid *commit, const char *why, struct err *err)
+{
+	char name[REF_NAME_MAX];
+	int n = snprintf(name, sizeof(name), "refs/heads/%s", branch), valid = 0;
+	if (n < 0 || n >= (int)sizeof(name) || git_reference_name_is_valid(&valid, name) < 0 ||
+	    !valid || branch[0] == '-')
+		return err_set(err, -EINVAL, "%s is no name for a branch", branch);
+	int r = commit_there(m, commit, err);
+	if (r >= 0)
+		r = mirror_ref_cas(m, name, expect, commit, why, err);
+	return r < 0 ? err_prefix(err, r, "move branch %s", branch) : 0;
+}

@@ -1,0 +1,252 @@
+/* Mirrors as they lie on disk: what a ref means, refs of ours moved by compare and swap. The
+ * repositories are made by libgit2, as others would make them. */
+#include "gitops/mirror.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fs/base/io.h"
+
+static char root[64];
+static struct err err;
+static struct oid first, second, tag_of_second;
+
+static void git_ok(int r)
+{
+	if (r < 0)
+		fail_msg("libgit2: %s", git_error_last() ? git_error_last()->message : "?");
+}
+
+static struct oid make_commit(git_repository *repo, const struct oid *parent, const char *text)
+{
+	auto_git(git_treebuilder) tb = NULL;
+	auto_git(git_tree) tree = NULL;
+	auto_git(git_signature) who = NULL;
+	auto_git(git_commit) up = NULL;
+	git_oid blob, tree_id, id;
+	git_ok(git_blob_create_from_buffer(&blob, repo, text, strlen(text)));
+	git_ok(git_treebuilder_new(&tb, repo, NULL));
+	git_ok(git_treebuilder_insert(NULL, tb, "file", &blob, GIT_FILEMODE_BLOB));
+	git_ok(git_treebuilder_write(&tree_id, tb));
+	git_ok(git_tree_lookup(&tree, repo, &tree_id));
+	git_ok(git_signature_new(&who, "A", "a@example.org", 1700000000, 60));
+	if (parent) {
+		git_oid p = oid_to_git(parent);
+		git_ok(git_commit_lookup(&up, repo, &p));
+	}
+	const git_commit *parents[] = { up };
+	git_ok(git_commit_create(&id, repo, NULL, who, who, NULL, text, tree, parent ? 1 : 0,
+				 parents));
+	return oid_of_git(&id);
+}
+
+static void make_ref(git_repository *repo, const char *name, const struct oid *o)
+{
+	auto_git(git_reference) ref = NULL;
+	git_oid id = oid_to_git(o);
+	git_ok(git_reference_create(&ref, repo, name, &id, 0, NULL));
+}
+
+static int setup(void **state)
+{
+	(void)snprintf(root, sizeof(root), "/tmp/bough-mirror.XXXXXX");
+	assert_non_null(mkdtemp(root));
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/repos", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	(void)snprintf(path, sizeof(path), "%s/repos/00000003", root);
+	assert_int_equal(gitops_init(&err), 0);
+	auto_git(git_repository) repo = NULL;
+	git_ok(git_repository_init(&repo, path, 1));
+	first = make_commit(repo, NULL, "one");
+	second = make_commit(repo, &first, "two");
+	make_ref(repo, "refs/heads/main", &second);
+	make_ref(repo, "refs/heads/topic/deep", &first);
+	make_ref(repo, "refs/heads/deadbeef", &first); /* looks like an id */
+	make_ref(repo, "refs/tags/v1", &first);
+	make_ref(repo, "refs/remotes/origin/other", &first);
+	git_ok(git_repository_set_head(repo, "refs/heads/main"));
+	auto_git(git_object) target = NULL;
+	auto_git(git_signature) who = NULL;
+	git_oid id = oid_to_git(&second), tag;
+	git_ok(git_object_lookup(&target, repo, &id, GIT_OBJECT_COMMIT));
+	git_ok(git_signature_new(&who, "A", "a@example.org", 1700000000, 60));
+	git_ok(git_tag_create(&tag, repo, "v2", target, who, "the second", 0));
+	tag_of_second = oid_of_git(&tag);
+	git_oid blob;
+	git_ok(git_blob_create_from_buffer(&blob, repo, "a tagged blob", 13));
+	struct oid b = oid_of_git(&blob);
+	make_ref(repo, "refs/tags/blob", &b);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	return io_remove_tree(AT_FDCWD, root, &err);
+}
+
+static struct mirror *opened(void)
+{
+	struct mirror *m = NULL;
+	if (mirror_open(&m, root, 3, &err) < 0)
+		fail_msg("%s", err.text);
+	return m;
+}
+
+static void test_open(void **state)
+{
+	auto_mirror m = opened();
+	assert_int_equal(mirror_number(m), 3);
+	assert_non_null(strstr(mirror_path(m), "/repos/00000003"));
+	git_oid id = oid_to_git(&first);
+	assert_int_equal(git_odb_exists(mirror_odb(m), &id), 1);
+	struct mirror *none = NULL;
+	assert_int_equal(mirror_open(&none, root, 4, &err), -ENOENT);
+	assert_null(none);
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/repos/00000005", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(mirror_open(&none, root, 5, &err), -EBADMSG);
+	assert_int_equal(err.code, -EBADMSG);
+}
+
+static void test_resolve(void **state)
+{
+	char hex1[OID_HEX + 1], hex2[OID_HEX + 1], tag[OID_HEX + 1], cut[12 + 1];
+	oid_hex(hex1, &first);
+	oid_hex(hex2, &second);
+	oid_hex(tag, &tag_of_second);
+	memcpy(cut, hex2, 12);
+	cut[12] = 0;
+	const struct {
+		const char *ref;
+		int r;
+		const struct oid *commit;
+		const char *name, *text;
+	} cases[] = {
+		{ NULL, 0, &second, "refs/heads/main", NULL },
+		{ "HEAD", 0, &second, "refs/heads/main", NULL },
+		{ "main", 0, &second, "refs/heads/main", NULL },
+		{ "refs/heads/main", 0, &second, "refs/heads/main", NULL },
+		{ "origin/main", 0, &second, "refs/heads/main", NULL },
+		{ "origin/other", 0, &first, "refs/remotes/origin/other", NULL },
+		{ "topic/deep", 0, &first, "refs/heads/topic/deep", NULL },
+		{ "deadbeef", 0, &first, "refs/heads/deadbeef", NULL },
+		{ "v1", 0, &first, "refs/tags/v1", NULL },
+		{ "v2", 0, &second, "refs/tags/v2", NULL },
+		{ "refs/tags/v2", 0, &second, "refs/tags/v2", NULL },
+		{ hex1, 0, &first, NULL, NULL },
+		{ cut, 0, &second, NULL, NULL },
+		{ tag, 0, &second, NULL, NULL },
+		{ "", -EINVAL, NULL, NULL, "empty" },
+		{ "blob", -EINVAL, NULL, NULL, "is a blob, not a commit" },
+		{ "mian", -ENOENT, NULL, NULL, "near it is main" },
+		{ "deep", -ENOENT, NULL, NULL, "near it is topic/deep" },
+		{ "nothing-like-it", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "0000000", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "abc", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "../../../etc/passwd", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "refs/heads/../../HEAD", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "-x", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "main~1", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+	};
+	auto_mirror m = opened();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oid commit;
+		char *name = NULL;
+		int r = mirror_resolve(m, cases[i].ref, &commit, &name, &err);
+		if (r != cases[i].r)
+			fail_msg("%s: %d (%s)", cases[i].ref, r, err.text);
+		if (r < 0 && !strstr(err.text, cases[i].text))
+			fail_msg("%s: %s", cases[i].ref, err.text);
+		if (r >= 0) {
+			assert_memory_equal(&commit, cases[i].commit, sizeof(commit));
+			if (cases[i].name)
+				assert_string_equal(name, cases[i].name);
+			else
+				assert_null(name);
+		}
+		free(name);
+	}
+}
+
+static void test_keep(void **state)
+{
+	auto_mirror m = opened();
+	assert_int_equal(mirror_keep(m, &first, &err), 0);
+	assert_int_equal(mirror_keep(m, &first, &err), 0);
+	char name[128], hex[OID_HEX + 1];
+	oid_hex(hex, &first);
+	(void)snprintf(name, sizeof(name), "refs/bough/keep/%s", hex);
+	struct oid commit;
+	assert_int_equal(mirror_resolve(m, name, &commit, NULL, &err), 0);
+	assert_memory_equal(&commit, &first, sizeof(commit));
+	struct oid none = { { 1 } };
+	assert_int_equal(mirror_keep(m, &none, &err), -ENOENT);
+}
+
+static void test_move(void **state)
+{
+	auto_mirror m = opened();
+	struct oid none = { { 1 } }, commit;
+	assert_int_equal(mirror_move_branch(m, "new/one", NULL, &first, "made", &err), 0);
+	assert_int_equal(mirror_move_branch(m, "new/one", NULL, &second, "made", &err), -ESTALE);
+	assert_int_equal(mirror_move_branch(m, "new/one", &second, &first, "x", &err), -ESTALE);
+	assert_non_null(strstr(err.text, "has moved to"));
+	assert_int_equal(mirror_move_branch(m, "new/one", &first, &second, "x", &err), 0);
+	assert_int_equal(mirror_resolve(m, "new/one", &commit, NULL, &err), 0);
+	assert_memory_equal(&commit, &second, sizeof(commit));
+	assert_int_equal(mirror_move_branch(m, "gone", &first, &second, "x", &err), -ESTALE);
+	assert_int_equal(mirror_move_branch(m, "new/one", &second, &none, "x", &err), -ENOENT);
+	static const char *const bad[] = { "", "-x", "a..b", "a b", "a.lock", "/a", "a/", "a\n" };
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(mirror_move_branch(m, bad[i], NULL, &first, "x", &err), -EINVAL);
+}
+
+/* Of many that move a branch from the same commit, one wins. */
+enum { RACERS = 8 };
+static void *race(void *arg)
+{
+	struct mirror *m = NULL;
+	struct err e;
+	long r = mirror_open(&m, root, 3, &e);
+	if (r >= 0)
+		r = mirror_move_branch(m, "raced", &first, &second, "race", &e);
+	mirror_close(m);
+	return (void *)r;
+}
+
+static void test_race(void **state)
+{
+	auto_mirror m = opened();
+	assert_int_equal(mirror_move_branch(m, "raced", NULL, &first, "made", &err), 0);
+	pthread_t threads[RACERS];
+	for (size_t i = 0; i < RACERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, race, NULL), 0);
+	int won = 0;
+	for (size_t i = 0; i < RACERS; i++) {
+		void *r = NULL;
+		assert_int_equal(pthread_join(threads[i], &r), 0);
+		assert_true((long)r == 0 || (long)r == -ESTALE);
+		won += (long)r == 0;
+	}
+	assert_int_equal(won, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open), cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_keep), cmocka_unit_test(test_move),
+		cmocka_unit_test(test_race),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
