@@ -125,6 +125,7 @@ int api_snap_diff(struct request *rq, struct reply *rp, struct err *err)
 struct archive_task {
 	struct tree tree;
 	enum export_format format;
+	struct archive_export_stats stats;
 };
 
 static void archive_free(void *task)
@@ -142,7 +143,19 @@ static int archive_stream(void *task, struct stream *out, struct err *err)
 		.write = write_stream,
 		.write_ctx = out,
 	};
-	return archive_export(&a->tree.view, &opt, NULL, err);
+	return archive_export(&a->tree.view, &opt, &a->stats, err);
+}
+
+/* What the format couldn't hold is told, never lost in silence. */
+static json_t *archive_summary(void *task)
+{
+	const struct archive_export_stats *st = &((struct archive_task *)task)->stats;
+	return json_pack("{s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "members",
+			 (json_int_t)st->members, "bytes", (json_int_t)st->bytes, "lost", "sockets",
+			 (json_int_t)st->sockets_skipped, "specials",
+			 (json_int_t)st->specials_skipped, "xattrs", (json_int_t)st->xattrs_dropped,
+			 "hard_links", (json_int_t)st->links_as_files, "holes",
+			 (json_int_t)st->holes_filled);
 }
 
 static int archive(struct request *rq, struct reply *rp, bool of_snap, struct err *err)
@@ -166,6 +179,7 @@ static int archive(struct request *rq, struct reply *rp, bool of_snap, struct er
 		return r;
 	}
 	rp->stream = archive_stream;
+	rp->summary = archive_summary;
 	rp->type = export_format_mime(a->format);
 	rp->task = a;
 	rp->task_free = archive_free;

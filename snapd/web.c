@@ -23,6 +23,7 @@ enum {
 	BACKLOG = 256,
 	STREAM_BLOCK = 128 * 1024, /* of a streamed answer, a write */
 	GONE_MS = 1000,            /* how often a silent stream looks whether its client is there */
+	REASON_WAIT_MS = 10000,    /* for a slow client to take in why its answer is cut */
 	STACK_BYTES = 1 << 20,     /* of a connection's thread */
 };
 
@@ -44,10 +45,13 @@ struct call {
 	struct buf body;
 	size_t discarded;
 	bool too_large, refused;
+	bool close; /* the connection, behind the answer */
 	bool ndjson;
+	bool summary;          /* follows the stream */
 	struct stream *upload; /* the writer's reference */
 	struct task *task;
-	struct stream *output; /* of an answer: the reader's reference */
+	struct stream *output;         /* of an answer: the reader's reference */
+	struct MHD_Response *response; /* of a stream; libmicrohttpd's, for its callback's use */
 };
 
 /* ---- what handlers ask ---- */
@@ -101,6 +105,8 @@ static enum MHD_Result queue(struct call *c, unsigned status, struct MHD_Respons
 {
 	if (!response)
 		return MHD_NO;
+	if (c->close)
+		(void)MHD_add_response_header(response, "Connection", "close");
 	enum MHD_Result r = MHD_queue_response(c->conn, status, response);
 	MHD_destroy_response(response);
 	return r;
@@ -160,27 +166,58 @@ static bool client_is_there(struct call *c)
 	return poll(&p, 1, 0) == 0 || !(p.revents & (POLLHUP | POLLERR));
 }
 
+/* Sends by hand, beside libmicrohttpd, which has nothing to send at that time. */
+static void send_by_hand(struct call *c, const struct buf *out, int wait_ms)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (!info || buf_error(out))
+		return; /* that the connection closes is what counts */
+	for (size_t did = 0; did < out->len;) {
+		ssize_t n = send(info->connect_fd, out->data + did, out->len - did,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
+		struct pollfd p = { .fd = info->connect_fd, .events = POLLOUT };
+		if (n > 0)
+			did += (size_t)n;
+		else if (n == 0 || (errno != EAGAIN && errno != EINTR) || poll(&p, 1, wait_ms) == 0)
+			return;
+	}
+}
+
 /* Ends a stream that failed: a chunk that never comes, whose extension says why. The client sees
  * an answer that is cut, whether it looks at extensions or not. */
 static void cut_stream(struct call *c)
 {
 	struct err err = { 0 };
 	struct reply reply = { 0 };
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	if (task_wait(c->task, &reply, &err) >= 0 || !err.text[0])
+	const char *code;
+	int r = task_wait(c->task, &reply, &err);
+	if (r >= 0 || !err.text[0])
 		return;
 	log_error("%s: %s", c->raw, err.text);
+	(void)web_status(r, &code);
 	auto_buf out = { 0 };
-	buf_printf(&out, "7fffffff;error=");
+	buf_printf(&out, "7fffffff;code=%s;error=", code);
 	for (const char *p = err.text; *p; p++) {
 		bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
 			     (*p >= '0' && *p <= '9') || strchr("-._~", *p);
 		buf_printf(&out, plain ? "%c" : "%%%02X", (unsigned char)*p);
 	}
 	buf_printf(&out, "\r\n");
-	if (info && !buf_error(&out)) /* best effort: the cut itself is what counts */
-		(void)send(info->connect_fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	send_by_hand(c, &out, REASON_WAIT_MS);
+}
+
+/* What a stream that is whole leaves to say goes into the trailer. */
+static void add_summary(struct call *c)
+{
+	struct err err = { 0 };
+	struct reply reply = { 0 };
+	(void)task_wait(c->task, &reply, &err); /* it has ended well: so says its stream */
+	auto_free char *text = reply.json ? json_dumps(reply.json, JSON_COMPACT | JSON_ENSURE_ASCII)
+					  : NULL;
+	json_decref(reply.json);
+	if (text)
+		(void)MHD_add_response_footer(c->response, "Bough-Summary", text);
 }
 
 /* Gives the client what the task wrote. Waits for it here: an empty answer would have
@@ -194,6 +231,8 @@ static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
 	while (n == -EAGAIN && client_is_there(c));
 	if (n > 0)
 		return n;
+	if (n == 0 && c->summary)
+		add_summary(c);
 	if (n == 0)
 		return MHD_CONTENT_READER_END_OF_STREAM;
 	if (n != -EAGAIN)
@@ -209,6 +248,9 @@ static enum MHD_Result answer_stream(struct call *c, const char *type)
 	if (!response)
 		return MHD_NO;
 	c->output = task_output(c->task); /* ended by completed() */
+	c->response = response;
+	if (c->summary)
+		(void)MHD_add_response_header(response, "Trailer", "Bough-Summary");
 	(void)MHD_add_response_header(response, "Content-Type", type);
 	return queue(c, 200, response);
 }
@@ -220,6 +262,7 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 	int r = 0;
 	if (reply->stream || (reply->job && c->ndjson)) {
 		r = task_start(&c->task, reply, c->ndjson, NULL, c->web->count, &err);
+		c->summary = reply->summary;
 		if (r >= 0)
 			return answer_stream(c, reply->stream && reply->type
 							? reply->type
@@ -279,6 +322,42 @@ static uint64_t announced_length(struct call *c)
 	return s ? strtoull(s, NULL, 10) : 0; /* libmicrohttpd has refused what is no number */
 }
 
+struct framing {
+	unsigned lengths, encodings;
+	bool odd; /* not just "chunked", or no number */
+};
+
+static enum MHD_Result count_framing(void *arg, enum MHD_ValueKind kind, const char *key,
+				     const char *value)
+{
+	struct framing *f = arg;
+	if (strcasecmp(key, "Content-Length") == 0) {
+		f->lengths++;
+		f->odd |= !value || !*value || value[strspn(value, "0123456789")];
+	} else if (strcasecmp(key, "Transfer-Encoding") == 0) {
+		f->encodings++;
+		f->odd |= !value || strcasecmp(value, "chunked") != 0;
+	}
+	return MHD_YES;
+}
+
+/* True when it is certain where the body ends. libmicrohttpd takes the first of two lengths, and
+ * chunks rather than a length; whatever passes requests on to us may take the other, and then what
+ * it believes to be a body is another request here (RFC 9112 6.3, 11.2). */
+static bool framing_is_clear(struct call *c)
+{
+	struct framing f = { 0 };
+	(void)MHD_get_connection_values(c->conn, MHD_HEADER_KIND, count_framing, &f);
+	return f.lengths + f.encodings <= 1 && !f.odd;
+}
+
+static enum MHD_Result refuse_framing(struct call *c)
+{
+	c->close = true; /* what follows may be that other request */
+	return answer_refusal(c, 400, "invalid",
+			      "it takes one Content-Length, or Transfer-Encoding: chunked");
+}
+
 static bool accepts_ndjson(struct call *c)
 {
 	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Accept");
@@ -311,6 +390,8 @@ static enum MHD_Result begin(struct call *c, const char *method)
 	struct err err = { 0 };
 	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
 	c->refused = true;
+	if (!framing_is_clear(c))
+		return refuse_framing(c);
 	int r = web_target_parse(&c->target, c->raw, &err);
 	if (r < 0)
 		return answer_error(c, r, &err);
@@ -341,8 +422,6 @@ static enum MHD_Result answer_by_hand(struct call *c)
 	struct err err = { 0 };
 	struct reply reply = { 0 };
 	const char *code = "too_large";
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	int r = c->task ? task_wait(c->task, &reply, &err)
 			: err_set(&err, -E2BIG, "the body is larger than 1 MiB");
 	json_decref(reply.json);
@@ -357,8 +436,7 @@ static enum MHD_Result answer_by_hand(struct call *c)
 		   "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nConnection: close\r\n"
 		   "Content-Length: %zu\r\n\r\n%s\n",
 		   status, code, text ? strlen(text) + 1 : 1, text ? text : "");
-	if (info && !buf_error(&out))
-		(void)send(info->connect_fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	send_by_hand(c, &out, 0);
 	return MHD_NO;
 }
 

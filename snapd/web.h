@@ -87,6 +87,9 @@ struct reply {
 	/* Or a body as a stream, always in a thread of its own. */
 	int (*stream)(void *task, struct stream *out, struct err *err);
 	const char *type; /* of the stream; "application/x-ndjson": a failure is its last line */
+	/* Called behind a stream that went well, on its thread: an object that the client gets in
+	 * the trailer; NULL: out of memory. May be NULL: nothing to tell. */
+	json_t *(*summary)(void *task);
 	void *task;
 	void (*task_free)(void *task); /* called once, in the end, on some thread */
 };

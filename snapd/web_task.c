@@ -215,7 +215,9 @@ static void *task_thread(void *arg)
 	struct progress p = { .out = t->out };
 	if (rp->stream)
 		t->r = rp->stream(rp->task, t->out, &t->err);
-	else
+	if (rp->stream && t->r >= 0 && rp->summary && !(rp->json = rp->summary(rp->task)))
+		t->r = err_set(&t->err, -ENOMEM, "out of memory");
+	if (!rp->stream)
 		t->r = rp->job(rp->task, t->lines ? &p : NULL, &rp->status, &rp->json, &t->err);
 	if (t->upload) {
 		stream_leave(t->upload);

@@ -22,7 +22,8 @@ int task_start(struct task **out, const struct reply *reply, bool lines, struct 
 	       struct task_count *count, struct err *err);
 /* The reader's side of the output; the caller's reference. NULL when there is none. */
 struct stream *task_output(struct task *t);
-/* A job without lines: waits, and moves the outcome to the reply (status, json). */
+/* Waits for the end, and moves the outcome to the reply (status, json): of a job without
+ * lines, or a stream's summary. */
 int task_wait(struct task *t, struct reply *reply, struct err *err);
 void task_unref(struct task *t); /* the work goes on; NULL allowed */
 

@@ -164,4 +164,50 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups true 2>/dev/null; 
 	is 'a folder with an unreadable file is not packed' $code 1
 fi
 fsck_clean
+
+# ---- what a format can't hold is counted
+
+bough_ok 'a workspace with a socket' create sock
+(cd "$(at sock)" && python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s")' &&
+	mkfifo fifo && echo x >one && ln one two && setfattr -n user.x -v 1 one)
+bough_ok 'export as tar' export sock -o "$T/sock.tar"
+is 'tells of the socket' "$err" "bough: export: tar can't hold it all: 1 socket left out"
+bough_ok 'export as zip' export sock -o "$T/sock.zip"
+like 'tells of all that is lost' "$err" "^bough: export: zip can't hold it all: 1 socket left out, \
+1 device or fifo left out, [0-9]+ extended attributes? dropped, 1 hard link became a file of its own$"
+bough_ok 'quiet' export sock -q -o "$T/sock.zip"
+is 'it is' "$err" ''
+run bash -c 'bough export sock | tar tf - | wc -l'
+is 'to stdout' "$out:$err" "4:bough: export: tar can't hold it all: 1 socket left out"
+bough_ok 'with JSON' export sock --json -o "$T/sock.zip"
+is 'in the document' "$(json '.lost | "\(.sockets) \(.specials) \(.hard_links) \(.holes)"')" '1 1 1 0'
+bough_ok 'nothing to tell' export sock --format cpio -o "$T/sock.cpio" --json
+is 'cpio holds hard links and fifos' "$(json '.lost | "\(.sockets) \(.specials) \(.hard_links)"')" '1 0 0'
+
+# ---- broken off in the middle: by a byte of the store that went bad
+
+mkdir "$T/bad" && head -c 3000000 /dev/urandom >"$T/bad/noise"
+(cd "$T/bad" && seq 200 | xargs touch)
+bough_ok 'a snapshot' import - --as bad < <(tar cf - -C "$T/bad" .)
+bough_ok 'down' down
+pack=$(find "$BOUGH_ROOT/store/packs" -type f -printf '%T@ %s %p\n' | awk '$2 > 2000000' | sort -n | tail -n 1 | cut -d' ' -f3)
+at=$(($(stat -c %s "$pack") / 2))
+printf '\x55\xaa\x55\xaa' | dd of="$pack" bs=1 seek="$at" conv=notrunc status=none
+bough_ok 'up' up
+echo precious >"$T/bad.tar"
+bough_fails 'export of what is damaged says why' 1 "the archive isn't whole: .*noise" export bad -o "$T/bad.tar"
+is 'the file is what it was' "$(cat "$T/bad.tar")" precious
+is 'no half one is there' "$(find "$T" -maxdepth 1 -name '.*.tmp')" ''
+run bash -c 'bough export bad | wc -c; exit ${PIPESTATUS[0]}'
+is 'to stdout, it fails too' $code 1
+like 'with the reason' "$err" "^bough: export: the archive isn't whole: .*noise.*"
+run bough export bad -o "$T/new.tar" --json
+is 'the error in JSON' "$(json '"\(.exit) \(.error.code)"')" '1 internal'
+ok 'and no file' test ! -e "$T/new.tar"
+
+# An export that is killed leaves nothing, where files without a name exist.
+bough export bad -o "$T/killed.tar" & pid=$!
+kill -9 $pid
+wait $pid 2>/dev/null
+is 'nothing of a killed one' "$(find "$T" -maxdepth 1 -name '*killed*')" ''
 done_testing

@@ -6,6 +6,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* What stands beside the sizes and in the trailer. */
+static void read_said(const struct http_framing *f)
+{
+	char code[HTTP_CODE_MAX], text[HTTP_REASON_MAX];
+	size_t len = 0;
+	bool failed = http_parse_failure(f->said, f->said_len, code, text);
+	assert(memchr(code, 0, sizeof(code)) && memchr(text, 0, sizeof(text)));
+	assert(!failed || *text);
+	const uint8_t *v = http_parse_value(f->said, f->said_len, "bough-summary", &len);
+	assert(!v || (v > f->said && v + len <= f->said + f->said_len));
+}
+
 /* Consumes the body as http.c does, seeing `step` more bytes each time. */
 static void read_body(struct http_framing *f, const uint8_t *p, size_t n, size_t step)
 {
@@ -25,6 +37,8 @@ static void read_body(struct http_framing *f, const uint8_t *p, size_t n, size_t
 				assert(why);
 				return;
 			}
+			if (f->said_len)
+				read_said(f);
 			pos += (size_t)used;
 			if (used > 0)
 				continue;

@@ -149,6 +149,7 @@ static void chunks(void **state)
 		{ "\r\n", NULL },
 		{ "ffffffffffffffff\r\n", NULL },
 		{ "5x\r\nhello\r\n", NULL },
+		{ "5\r\nhello\r\n7fffffff;code=internal;error=gone\r\n", NULL },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		for (size_t step = 1; step < 9; step++) {
@@ -253,6 +254,52 @@ static void broken_answers(void **state)
 		if (r != cases[i].error)
 			fail_msg("case %zu: %d %s", i, r, err.text);
 		assert_true(*err.text);
+		http_free(h);
+		server_stop(&s);
+	}
+}
+
+/* An answer that the peer breaks off, with and without its reason; one with a summary. */
+static void last_words(void **state)
+{
+#define CHUNKED "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+	static const struct {
+		const char *answer, *code, *reason, *summary;
+	} cases[] = {
+		{ CHUNKED "7fffffff;code=too_large;error=%27a%00b%27:%20too%20large\r\n",
+		  "too_large", "'a?b': too large", NULL },
+		{ CHUNKED "7fffffff;error=x%2\r\n", "", "x%2", NULL },
+		{ CHUNKED
+		  "7fffffff;a=b;code=waytoolongforanycodethatthereiswaytoolong;error=x;c=d\r\n",
+		  "waytoolongforanycodethatthereis", "x", NULL },
+		{ CHUNKED "7fffffff;error=\r\n", NULL, NULL, NULL },
+		{ CHUNKED "7fffffff\r\n", NULL, NULL, NULL },
+		{ CHUNKED, NULL, NULL, NULL },
+		{ CHUNKED "0\r\n\r\n", NULL, NULL, NULL },
+		{ CHUNKED "0\r\nBough-Summary: {\"a\":1} \r\n\r\n", NULL, NULL, "{\"a\":1}" },
+		{ CHUNKED "0\r\nX: y\r\nbough-summary:{}\r\nBough-Summary: 2\r\n\r\n", NULL, NULL,
+		  "{}" },
+		{ CHUNKED "0\r\nBough-Summary\r\n\r\n", NULL, NULL, NULL },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) * 2; i++) {
+		struct exchange x = { .answer = cases[i / 2].answer, .piece = i % 2 };
+		struct server s;
+		assert_int_equal(server_start(&s, &x, 1), 0);
+		struct http *h = open_at(&s);
+		struct http_head head;
+		struct err err = { 0 };
+		char *text = NULL;
+		size_t len;
+		const char *code, *want = cases[i / 2].reason, *sum = cases[i / 2].summary;
+		assert_int_equal(http_send(h, &get, &head, &err), 0);
+		int r = http_read_all(h, 100, &text, &len, &err);
+		free(r == 0 ? text : NULL);
+		const char *reason = http_reason(h, &code), *summary = http_summary(h);
+		if (!reason != !want || (want && (strcmp(reason, want) || strcmp(err.text, want) ||
+						  strcmp(code, cases[i / 2].code) || r >= 0)))
+			fail_msg("case %zu: %d %s %s", i, r, reason, err.text);
+		if (!summary != !sum || (sum && strcmp(summary, sum) != 0))
+			fail_msg("case %zu: %s", i, summary);
 		http_free(h);
 		server_stop(&s);
 	}
@@ -520,12 +567,19 @@ static void no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),        cmocka_unit_test(endless_heads),
-		cmocka_unit_test(chunks),       cmocka_unit_test(escapes),
-		cmocka_unit_test(answers),      cmocka_unit_test(broken_answers),
-		cmocka_unit_test(lines),        cmocka_unit_test(long_lines),
-		cmocka_unit_test(uploads),      cmocka_unit_test(upload_ends),
-		cmocka_unit_test(nobody_there), cmocka_unit_test(long_socket_path),
+		cmocka_unit_test(heads),
+		cmocka_unit_test(endless_heads),
+		cmocka_unit_test(chunks),
+		cmocka_unit_test(escapes),
+		cmocka_unit_test(answers),
+		cmocka_unit_test(broken_answers),
+		cmocka_unit_test(last_words),
+		cmocka_unit_test(lines),
+		cmocka_unit_test(long_lines),
+		cmocka_unit_test(uploads),
+		cmocka_unit_test(upload_ends),
+		cmocka_unit_test(nobody_there),
+		cmocka_unit_test(long_socket_path),
 		cmocka_unit_test(no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,25 @@ static int stream_run(void *task, struct stream *out, struct err *err)
 	return r < 0 ? r : err_set(err, -EIO, "bad bytes");
 }
 
+/* A short one, with something to say behind it. */
+static int short_run(void *task, struct stream *out, struct err *err)
+{
+	return stream_write(out, "short", 5);
+}
+
+static json_t *short_summary(void *task)
+{
+	return json_pack("{s:i, s:s}", "lost", 3, "what", "a\nb");
+}
+
+static int short_stream(struct request *rq, struct reply *rp, struct err *err)
+{
+	rp->stream = short_run;
+	rp->summary = short_summary;
+	rp->type = "application/octet-stream";
+	return 0;
+}
+
 static int stream(struct request *rq, struct reply *rp, struct err *err)
 {
 	rp->stream = stream_run;
@@ -143,6 +162,7 @@ static const struct route routes[] = {
 	{ "DELETE", "/v1/things/{}", no_content, NULL, NULL, false },
 	{ "POST", "/v1/job", job, NULL, fail_query, false },
 	{ "GET", "/v1/stream", stream, NULL, fail_query, false },
+	{ "GET", "/v1/short", short_stream, NULL, NULL, false },
 	{ "POST", "/v1/upload", upload, NULL, upload_query, true },
 };
 
@@ -435,11 +455,75 @@ static void streams(void **state)
 		buf_add(&all, part, (size_t)n);
 	close(fd);
 	assert_true(all.len > 20 * 65536);
-	static const char end[] = "\r\n7fffffff;error=bad%20bytes\r\n";
+	static const char end[] = "\r\n7fffffff;code=internal;error=bad%20bytes\r\n";
 	assert_memory_equal(all.data + all.len - (sizeof(end) - 1), end, sizeof(end) - 1);
 	assert_null(memmem(all.data, all.len, "\r\n0\r\n", 5));
 	buf_done(&all);
 	wait_for(&freed, before + 2);
+}
+
+/* What a stream has to say in the end comes in a trailer; and one that doesn't read its answer for
+ * a while still hears why it was cut. */
+static void stream_ends(void **state)
+{
+	static const char whole[] =
+		"GET /v1/short HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	auto_free char *answer = exchange(whole, sizeof(whole) - 1);
+	assert_non_null(strstr(answer, "Trailer: Bough-Summary\r\n"));
+	assert_non_null(strstr(answer, "\r\n5\r\nshort\r\n0\r\nBough-Summary: "
+				       "{\"lost\":3,\"what\":\"a\\nb\"}\r\n\r\n"));
+	static const char bad[] = "GET /v1/stream?fail=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+	int fd = dial(), small = 4096;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	say(fd, bad, sizeof(bad) - 1);
+	char part[1000], last[2000] = "";
+	ssize_t n;
+	size_t total = 0;
+	while ((n = recv(fd, part, sizeof(part), 0)) > 0) {
+		total += (size_t)n;
+		if (total > 19 * 65536)
+			usleep(2000);
+		memmove(last, last + n, sizeof(last) - (size_t)n);
+		memcpy(last + sizeof(last) - n, part, (size_t)n);
+	}
+	close(fd);
+	assert_non_null(
+		memmem(last, sizeof(last), "7fffffff;code=internal;error=bad%20bytes\r\n", 42));
+}
+
+/* Two lengths, or a length and chunks: what follows the body would be anyone's guess, and another
+ * request to who guesses otherwise. */
+static void two_lengths(void **state)
+{
+	static const struct {
+		const char *lines, *body;
+		bool refused;
+	} cases[] = {
+		{ "Content-Length: 12\r\nContent-Length: 12\r\n", "{\"name\":\"n\"}", true },
+		{ "Content-Length: 12\r\ncontent-length: 5\r\n", "{\"name\":\"n\"}", true },
+		{ "Content-Length: 0\r\nContent-Length: 12\r\n", "{\"name\":\"n\"}", true },
+		{ "Content-Length: 12, 12\r\n", "{\"name\":\"n\"}", true },
+		{ "Content-Length: 12\r\nTransfer-Encoding: chunked\r\n",
+		  "c\r\n{\"name\":\"n\"}\r\n0\r\n\r\n", true },
+		{ "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+		  "c\r\n{\"name\":\"n\"}\r\n0\r\n\r\n", true },
+		{ "Transfer-Encoding: gzip\r\n", "", true },
+		{ "Transfer-Encoding: chunked\r\n", "c\r\n{\"name\":\"n\"}\r\n0\r\n\r\n", false },
+		{ "Content-Length: 12\r\n", "{\"name\":\"n\"}", false },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buf rq = { 0 };
+		buf_printf(
+			&rq, "POST /v1/things HTTP/1.1\r\nHost: x\r\n%s\r\n%s%s", cases[i].lines,
+			cases[i].body,
+			"GET /v1/things/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+		auto_free char *answer = exchange((const char *)rq.data, rq.len);
+		buf_done(&rq);
+		bool refused = !strncmp(answer, "HTTP/1.1 400", 12);
+		bool went_on = strstr(answer, "smuggled\"") != NULL;
+		if (refused != cases[i].refused || went_on == refused)
+			fail_msg("case %zu: %s", i, answer);
+	}
 }
 
 static void uploads(void **state)
@@ -517,10 +601,11 @@ static void codes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(routing), cmocka_unit_test(keep_alive),
-		cmocka_unit_test(hostile), cmocka_unit_test(large_bodies),
-		cmocka_unit_test(lines),   cmocka_unit_test(streams),
-		cmocka_unit_test(uploads), cmocka_unit_test(second_server),
+		cmocka_unit_test(routing),     cmocka_unit_test(keep_alive),
+		cmocka_unit_test(hostile),     cmocka_unit_test(large_bodies),
+		cmocka_unit_test(lines),       cmocka_unit_test(streams),
+		cmocka_unit_test(stream_ends), cmocka_unit_test(two_lengths),
+		cmocka_unit_test(uploads),     cmocka_unit_test(second_server),
 		cmocka_unit_test(codes),
 	};
 	return cmocka_run_group_tests(tests, start, stop);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
+#include "tools/bough/json.h"
 #include "tools/bough/start.h"
 
 /* ---- targets ---- */
@@ -134,8 +135,8 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 	}
 	if (!*text)
 		return err_set(err, r, "boughd answered %u without a reason", status);
-	if (!strncmp(text, "import: ", 8))
-		text += 8; /* it will be said with the file's name before it */
+	if (!strncmp(text, "import: ", 8) || !strncmp(text, "export: ", 8))
+		text += 8; /* the command's own name will be said before it */
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
 		return err_set(err, r, "%s", text);
@@ -325,4 +326,15 @@ int api_stream(struct cli *cli, struct target *t, const char *accept, struct htt
 {
 	struct http_head head;
 	return open_exchange(cli, "GET", t, NULL, NULL, accept, out, &head, err);
+}
+
+int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err)
+{
+	const char *code, *reason = http_reason(h, &code);
+	if (!reason)
+		return r;
+	auto_json json_t *e = json_pack("{s:s, s:s, s:{}}", "code", code, "message", reason,
+					"details");
+	/* Words that aren't UTF-8 stay as they came. */
+	return e ? from_error(cli, e, 500, err) : r;
 }

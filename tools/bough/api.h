@@ -48,6 +48,9 @@ int api_job(struct cli *cli, const char *method, struct target *t, json_t *body,
 /* GET whose answer is a stream: read it with http_read or http_read_line, then http_free. */
 int api_stream(struct cli *cli, struct target *t, const char *accept, struct http **out,
 	       struct err *err);
+/* Reading that stream failed with `r`: the same as a call would have failed when the daemon told
+ * why it broke the stream off, else `r` and *err as they are. */
+int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err);
 /* An {"error": …} line in a stream, as the calls above return it; 0: `line` is no error. */
 int api_line_error(struct cli *cli, const json_t *line, struct err *err);
 

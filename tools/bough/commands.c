@@ -322,7 +322,7 @@ const struct command commands[] = {
 	  .about =
 		  "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
 		  "devices and holes are kept where the format can hold them: tar and tar.zst "
-		  "hold all.\n",
+		  "hold\nall but sockets. What couldn't be kept is counted on stderr.\n",
 	  .options = export_options,
 	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
 	  .min = 1,

@@ -64,7 +64,7 @@ static void print_coloured(enum form form, const char *p, size_t n, bool *hunk)
 	printf("%s\n", c ? RESET : "");
 }
 
-static int copy_coloured(struct http *h, enum form form, struct err *err)
+static int copy_coloured(struct cli *cli, struct http *h, enum form form, struct err *err)
 {
 	const char *line;
 	size_t len;
@@ -72,10 +72,10 @@ static int copy_coloured(struct http *h, enum form form, struct err *err)
 	int r;
 	while ((r = http_read_line(h, API_LINE_MAX, &line, &len, err)) > 0)
 		print_coloured(form, line, len, &hunk);
-	return r;
+	return r < 0 ? api_stream_error(cli, h, r, err) : r;
 }
 
-static int copy_plain(struct http *h, struct err *err)
+static int copy_plain(struct cli *cli, struct http *h, struct err *err)
 {
 	auto_free char *buf = malloc(TEXT_SIZE);
 	if (!buf)
@@ -84,7 +84,7 @@ static int copy_plain(struct http *h, struct err *err)
 	while ((n = http_read(h, buf, TEXT_SIZE, err)) > 0)
 		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n)
 			return err_set(err, -EIO, "write to stdout");
-	return (int)n;
+	return n < 0 ? api_stream_error(cli, h, (int)n, err) : 0;
 }
 
 /* The stream of entries as one document, without holding it: {"items": [ … ]}. */
@@ -150,9 +150,9 @@ int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json)
 		r = copy_entries(cli, h, err);
 	else if (out_colour(stdout))
-		r = copy_coloured(h, form, err);
+		r = copy_coloured(cli, h, form, err);
 	else
-		r = copy_plain(h, err);
+		r = copy_plain(cli, h, err);
 	http_free(h);
 	return r;
 }

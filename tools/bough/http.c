@@ -29,6 +29,9 @@ struct http {
 	struct http_head head;
 	struct http_framing framing;
 	struct buf line;
+	bool has_reason; /* the peer said why its answer ends early */
+	char code[HTTP_CODE_MAX], reason[HTTP_REASON_MAX];
+	char *summary; /* of the trailer; NULL: none */
 };
 
 /* ---- the connection ---- */
@@ -56,6 +59,7 @@ void http_free(struct http *h)
 		(void)close(h->fd); /* nothing of ours is buffered in it */
 	buf_done(&h->in);
 	buf_done(&h->line);
+	free(h->summary);
 	free(h);
 }
 
@@ -339,6 +343,25 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 
 /* ---- the answer ---- */
 
+/* Takes in what a line between two pieces says. */
+static int take_said(struct http *h, struct err *err)
+{
+	const struct http_framing *f = &h->framing;
+	size_t len;
+	if (f->left > 0) {
+		h->has_reason = http_parse_failure(f->said, f->said_len, h->code, h->reason);
+		if (!h->has_reason)
+			return 0;
+		h->broken = true;
+		return err_set(err, -EREMOTEIO, "%s", h->reason);
+	}
+	const uint8_t *v = http_parse_value(f->said, f->said_len, "bough-summary", &len);
+	if (!v || h->summary)
+		return 0;
+	h->summary = strndup((const char *)v, len);
+	return h->summary ? 0 : lost(h, err, -ENOMEM, "receive");
+}
+
 /* Makes framing->left tell how much of the body lies directly ahead: 0 only at its end. */
 static int next_piece(struct http *h, struct err *err)
 {
@@ -349,12 +372,15 @@ static int next_piece(struct http *h, struct err *err)
 					     &why);
 		if (n < 0)
 			return lost(h, err, -EPROTO, why);
+		int r = f->said_len ? take_said(h, err) : 0;
+		if (r < 0)
+			return r;
 		h->pos += (size_t)n;
 		if (n > 0)
 			continue;
 		if (h->eof)
 			return lost(h, err, -ECONNRESET, "in the middle of its answer");
-		int r = fill(h, HTTP_HEAD_MAX + IN_SIZE, err);
+		r = fill(h, HTTP_HEAD_MAX + IN_SIZE, err);
 		if (r < 0)
 			return r;
 	}
@@ -388,6 +414,17 @@ ssize_t http_read(struct http *h, void *buf, size_t n, struct err *err)
 	h->pos += n;
 	f->left -= n;
 	return (ssize_t)n;
+}
+
+const char *http_reason(const struct http *h, const char **code)
+{
+	*code = h->code;
+	return h->has_reason ? h->reason : NULL;
+}
+
+const char *http_summary(const struct http *h)
+{
+	return h->summary;
 }
 
 int http_read_line(struct http *h, size_t max, const char **line, size_t *len, struct err *err)

@@ -67,6 +67,11 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 	      struct err *err);
 /* Up to n bytes of the answer's body; 0: it is complete. */
 ssize_t http_read(struct http *h, void *buf, size_t n, struct err *err);
+/* After a failure of the two around this line: what the peer gave as its reason for breaking the
+ * answer off, and the API's word for it ("" : none). NULL: it gave none. Borrowed. */
+const char *http_reason(const struct http *h, const char **code);
+/* After the end of the body: the JSON that the peer put behind it; NULL: none. Borrowed. */
+const char *http_summary(const struct http *h);
 /* The next line of the body, without its end and with a NUL behind it; borrowed until the next
  * call. 1, or 0 at the end of the body. -EFBIG when longer than `max`. */
 int http_read_line(struct http *h, size_t max, const char **line, size_t *len, struct err *err);

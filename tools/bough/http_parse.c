@@ -4,8 +4,8 @@
 #include <string.h>
 
 enum {
-	CHUNK_LINE_MAX = 256, /* size and extensions */
-	SIZE_DIGITS_MAX = 15, /* hexadecimal: below 2^60; decimal: below 10^15 */
+	CHUNK_LINE_MAX = 2048, /* size and extensions: a reason of 508 bytes may be encoded */
+	SIZE_DIGITS_MAX = 15,  /* hexadecimal: below 2^60; decimal: below 10^15 */
 };
 
 static int bad(const char **why, const char *text)
@@ -190,11 +190,15 @@ static int parse_chunk_size(struct http_framing *f, const uint8_t *p, size_t n, 
 	else
 		f->started = true;
 	f->left = v;
+	f->said = p + k;
+	f->said_len = n - k;
 	return 0;
 }
 
 ssize_t http_parse_chunk(struct http_framing *f, const uint8_t *p, size_t n, const char **why)
 {
+	f->said = NULL;
+	f->said_len = 0;
 	if (f->started) { /* the CRLF behind a chunk's data */
 		if ((n > 0 && p[0] != '\r') || (n > 1 && p[1] != '\n'))
 			return bad(why, "a chunk longer than its size");
@@ -222,5 +226,56 @@ ssize_t http_parse_chunk(struct http_framing *f, const uint8_t *p, size_t n, con
 		return bad(why, "a trailer that never ends");
 	if (len == 1)
 		f->done = true;
+	f->said = p;
+	f->said_len = (size_t)len - 1;
 	return len + 1;
+}
+
+/* ---- what boughd says in them ---- */
+
+/* Decodes %XX of the n bytes; NUL becomes '?'. Cuts what doesn't fit. */
+static void unescape(char *out, size_t size, const uint8_t *p, size_t n)
+{
+	size_t k = 0;
+	for (size_t i = 0; i < n && k + 1 < size; i++) {
+		int c = p[i];
+		if (c == '%' && i + 2 < n && hex_digit(p[i + 1]) >= 0 && hex_digit(p[i + 2]) >= 0) {
+			c = hex_digit(p[i + 1]) * 16 + hex_digit(p[i + 2]);
+			i += 2;
+		}
+		out[k++] = (char)(c ? c : '?');
+	}
+	out[k] = 0;
+}
+
+bool http_parse_failure(const uint8_t *said, size_t n, char code[HTTP_CODE_MAX],
+			char text[HTTP_REASON_MAX])
+{
+	bool failed = false;
+	code[0] = text[0] = 0;
+	for (size_t i = 0; i < n;) {
+		const uint8_t *p = said + i, *end = memchr(p, ';', n - i);
+		size_t len = end ? (size_t)(end - p) : n - i;
+		if (len > 5 && !memcmp(p, "code=", 5))
+			unescape(code, HTTP_CODE_MAX, p + 5, len - 5);
+		if (len > 6 && !memcmp(p, "error=", 6)) {
+			unescape(text, HTTP_REASON_MAX, p + 6, len - 6);
+			failed = true;
+		}
+		i += len + 1;
+	}
+	return failed;
+}
+
+const uint8_t *http_parse_value(const uint8_t *line, size_t n, const char *name, size_t *len)
+{
+	size_t k = strlen(name);
+	if (n <= k || line[k] != ':' || !same(line, k, name))
+		return NULL;
+	for (k++; k < n && (line[k] == ' ' || line[k] == '\t');)
+		k++;
+	while (n > k && (line[n - 1] == ' ' || line[n - 1] == '\t'))
+		n--;
+	*len = n - k;
+	return line + k;
 }

@@ -200,18 +200,20 @@ static bool other_format(const char *file)
 	return false;
 }
 
-/* The output file while it isn't whole: a temporary one beside it that goes unless committed. */
+/* The output file while it isn't whole: one without a name where the filesystem can do that, so
+ * that nothing is left however this program ends; else a temporary one beside it. */
 struct outfile {
 	int fd;
 	int dirfd; /* -1: stdout, nothing to commit */
 	char *dir;
-	char *temp; /* name in dirfd; NULL: none there */
+	char *temp;   /* name in dirfd, also before it is there; NULL: not to be renamed */
+	bool unnamed; /* nothing has that name yet */
 	const char *name;
 };
 
 static void outfile_done(struct outfile *o)
 {
-	if (o->temp)
+	if (o->temp && !o->unnamed)
 		(void)unlinkat(o->dirfd, o->temp, 0); /* it may be gone already */
 	if (o->dirfd >= 0) {
 		cleanup_close(&o->fd);
@@ -244,7 +246,10 @@ static int outfile_open(struct outfile *o, const char *path, struct err *err)
 	char *temp = NULL;
 	if (asprintf(&temp, ".%.200s.%d.tmp", o->name, (int)getpid()) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	o->fd = openat(o->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	o->fd = openat(o->dirfd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+	o->unnamed = o->fd >= 0;
+	if (!o->unnamed)
+		o->fd = openat(o->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (o->fd < 0) {
 		int r = err_sys(err, -errno, "create a file in %s", o->dir);
 		free(temp);
@@ -260,6 +265,11 @@ static int outfile_commit(struct outfile *o, struct err *err)
 		return 0;
 	if (fsync(o->fd) < 0)
 		return err_sys(err, -errno, "sync %s", o->name);
+	char path[32]; /* linkat with AT_EMPTY_PATH needs rights that a user hasn't */
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", o->fd);
+	if (o->unnamed && linkat(AT_FDCWD, path, o->dirfd, o->temp, AT_SYMLINK_FOLLOW) < 0)
+		return err_sys(err, -errno, "name %s", o->name);
+	o->unnamed = false;
 	if (renameat(o->dirfd, o->temp, o->dirfd, o->name) < 0)
 		return err_sys(err, -errno, "rename to %s", o->name);
 	free(steal_ptr(&o->temp));
@@ -293,8 +303,50 @@ static int copy_out(struct cli *cli, struct http *h, int fd, uint64_t *total, st
 	}
 	progress_end(&p);
 	if (n < 0)
-		return err_prefix(err, (int)n, "the archive isn't whole");
+		return err_prefix(err, api_stream_error(cli, h, (int)n, err),
+				  "the archive isn't whole");
 	return 0;
+}
+
+/* What the format couldn't hold: "2 sockets, 1 xattr". */
+static void note_lost(struct cli *cli, const json_t *lost, const char *format)
+{
+	static const struct {
+		const char *key, *one, *many;
+	} kinds[] = {
+		{ "sockets", "socket left out", "sockets left out" },
+		{ "specials", "device or fifo left out", "devices and fifos left out" },
+		{ "xattrs", "extended attribute dropped", "extended attributes dropped" },
+		{ "hard_links", "hard link became a file of its own",
+		  "hard links became files of their own" },
+		{ "holes", "sparse file written out", "sparse files written out" },
+	};
+	bool any = false;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !cli->quiet; i++) {
+		int64_t n = get_int(lost, kinds[i].key);
+		if (n <= 0)
+			continue;
+		if (!any)
+			fprintf(stderr, "bough: export: %s can't hold it all: ", format);
+		fprintf(stderr, "%s%lld %s", any ? ", " : "", (long long)n,
+			n == 1 ? kinds[i].one : kinds[i].many);
+		any = true;
+	}
+	if (any)
+		(void)fputc('\n', stderr);
+}
+
+static int print_exported(struct cli *cli, const char *file, const char *format, uint64_t bytes,
+			  const json_t *summary, struct err *err)
+{
+	json_t *lost = json_object_get(summary, "lost");
+	note_lost(cli, lost, format);
+	if (!cli->json)
+		return 0;
+	auto_json json_t *doc = json_pack("{s:s, s:s, s:I, s:I, s:O?}", "file", file, "format",
+					  format, "bytes", (json_int_t)bytes, "members",
+					  (json_int_t)get_int(summary, "members"), "lost", lost);
+	return doc ? out_json(doc, err) : err_set(err, -EIO, "the file's name isn't UTF-8");
 }
 
 /* The archive of a workspace, or where none has that name, of a snapshot; as ids say themselves. */
@@ -345,12 +397,10 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 	r = open_archive(cli, a->operands[0], format, &h, err);
 	if (r == 0)
 		r = copy_out(cli, h, o.fd, &total, err);
-	http_free(h);
 	if (r == 0)
 		r = outfile_commit(&o, err);
-	if (r < 0 || !cli->json)
-		return r;
-	auto_json json_t *doc = json_pack("{s:s, s:s, s:I}", "file", file, "format", format,
-					  "bytes", (json_int_t)total);
-	return doc ? out_json(doc, err) : err_set(err, -EIO, "the file's name isn't UTF-8");
+	auto_json json_t *summary = r == 0 && http_summary(h) ? json_loads(http_summary(h), 0, NULL)
+							      : NULL;
+	http_free(h);
+	return r < 0 ? r : print_exported(cli, file, format, total, summary, err);
 }
