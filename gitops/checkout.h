@@ -44,6 +44,11 @@ struct checkout_spec {
 	const char *origin_url; /* for .git/config, without credentials; NULL: none */
 };
 
+struct checkout_known {
+	struct oid commit;
+	struct digest image;
+};
+
 struct checkout_options {
 	struct mirror *mirror;
 	struct store_session *session;
@@ -56,6 +61,11 @@ struct checkout_options {
 	int (*progress)(void *ctx, uint64_t done, uint64_t total,
 			const char *what); /* NULL: none */
 	void *progress_ctx;
+	/* Images of other commits of that repository that are in `images`, and stay until the
+	 * build is over: one that is an ancestor, whole in history and of the same scope, lends
+	 * its packs, so that only the difference is written. The others do no harm. */
+	const struct checkout_known *known;
+	size_t nknown;
 };
 
 struct checkout_result {
@@ -74,8 +84,9 @@ int checkout_build(struct checkout_result *out, const struct checkout_options *o
 		   const struct checkout_spec *spec, struct err *err);
 
 /* The rest of .git/index (from index_head on, its checksum included) for a work tree that is seen
- * at `path`: the untracked cache is valid for the paths that it names only. Appends to *out. */
-int checkout_index_tail(struct buf *out, struct store *store, const struct digest *index_meta,
+ * at `path`: the untracked cache is valid for the paths that it names only, the file monitor's
+ * token is that of the image. Appends to *out. */
+int checkout_index_tail(struct buf *out, struct store *store, const struct checkout_result *co,
 			const char *const *paths, size_t npaths, struct err *err);
 
 /* A stack of that image and, above it, a delta with that tail: what the workspace is made from. */

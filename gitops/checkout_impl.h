@@ -52,40 +52,62 @@ void co_tree_done(struct co_tree *t);
 /* ---- index_file.c ---- */
 
 /* The part of .git/index that is the same wherever the work tree is seen: entries (version 2 or
- * 4, whichever git reads faster), TREE. And what index_tail makes the rest from: FSMN (all valid,
- * with the token), UNTR (all valid), the SHA-1's state being made anew from the head.
+ * 4, whichever git reads faster), TREE. And what index_tail makes the rest from: FSMN (all
+ * valid), UNTR (all valid), the SHA-1's state being made anew from the head.
  * `head` and `meta` are appended to. */
 int index_head(struct buf *head, struct buf *meta, const struct co_tree *t,
-	       const struct checkout_spec *spec, const char *fsmonitor_token, struct err *err);
-/* The rest. `head` is the whole first part. */
+	       const struct checkout_spec *spec, struct err *err);
+/* The rest. `head` is the whole first part. The token says what FSMN is valid as of; it names the
+ * image (changed.h), so it is known only here. */
 int index_tail(struct buf *out, const void *head, size_t head_len, const void *meta,
-	       size_t meta_len, const char *const *paths, size_t npaths, struct err *err);
+	       size_t meta_len, const char *fsmonitor_token, const char *const *paths,
+	       size_t npaths, struct err *err);
 
 /* ---- pack_write.c ---- */
 
-/* Packs for the workspace: what is reachable from spec->commit within depth and scope, nothing
- * else; compressed entries and deltas are copied raw from the mirror's packs where they can
- * be. Several may come, e.g. one of a known ancestor. */
+/* One pack of a workspace: what it may see of the history; compressed entries and deltas are
+ * copied raw from the mirror's packs where they can be. */
 struct pack_out {
-	/* pack and idx as content: pieces in order, as in an image; freed by pack_out_done. */
+	/* pack and idx as content: pieces in order, as in an image. */
 	struct piece *pack, *idx;
 	size_t npack, nidx;
 	uint64_t pack_bytes, idx_bytes, objects;
 	uint8_t name[OID_BYTES]; /* the pack's checksum: pack-<hex>.pack */
 	bool promisor;           /* blobs outside of the scope are missing from it */
 };
-void pack_out_done(struct pack_out *p);
-int pack_write(struct pack_out *out, const struct checkout_options *opt,
+/* A tag of the mirror that leads to a commit of that history. */
+struct pack_tag {
+	char *name;             /* without refs/tags/ */
+	struct oid oid, peeled; /* different: an annotated one, whose objects are in a pack */
+};
+struct pack_set {
+	/* Those of a known ancestor first, in its order; then what is new; annotated tags have one
+	 * of their own at the end, which no later checkout takes over. */
+	struct pack_out *packs;
+	struct pack_tag *tags; /* by name */
+	struct oid *shallow;   /* commits at which a history of limited depth ends */
+	size_t npacks, ntags, nshallow;
+};
+void pack_set_done(struct pack_set *s);
+/* All that is reachable from spec->commit within depth and scope, nothing else: outside of the
+ * scope there are trees but no blobs. -ENOENT, -EBADMSG: the mirror lacks an object, or it is
+ * damaged (err names it). */
+int pack_write(struct pack_set *out, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err);
-/* The commits at which a history of that depth ends, for .git/shallow. The caller frees. */
-int pack_shallow(struct oid **out, size_t *n, const struct checkout_options *opt,
-		 const struct checkout_spec *spec, struct err *err);
 
 /* ---- dotgit.c ---- */
 
-/* Adds .git below inode 1: everything but the index's bytes, whose inode is *index_ino. */
+/* .git/info/exclude has these bytes; UNTR names the blob. */
+#define DOTGIT_EXCLUDE "# What only this work tree ignores.\n"
+/* core.fsmonitor: the helper, relative to the work tree, where git starts it. */
+#define DOTGIT_FSMONITOR ".git/bough/fsmonitor"
+
+/* Adds .git below inode 1, with the packs' contents: everything but the index's bytes, whose inode
+ * is *index_ino. */
 int dotgit_add(uint64_t *index_ino, struct image_builder *b, struct co_inos *inos,
-	       const struct pack_out *packs, size_t npacks, const struct checkout_options *opt,
+	       const struct pack_set *packs, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err);
+/* What .git/info/sparse-checkout holds for that scope; appended. */
+void dotgit_sparse(struct buf *out, const struct checkout_spec *spec);
 
 #endif
