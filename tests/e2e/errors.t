@@ -82,6 +82,27 @@ ok 'a second daemon refuses' test $code != 0 -a $code != 124
 like 'and says why' "$err" 'boughd.*'
 bough_ok 'the first goes on' ls
 
+# ---- a daemon that doesn't answer
+
+pid=$(pids_of boughd)
+kill -STOP "$pid"
+bough ls -q >"$T/quiet.out" 2>"$T/quiet.err" &
+quiet=$!
+bough fork w late >"$T/fork.out" 2>"$T/fork.err" &
+fork=$!
+bough show w >"$T/show.out" 2>"$T/show.err" &
+show=$!
+wait_for 8 test -s "$T/show.err"
+is 'who waits for a stopped boughd is told' "$(cat "$T/show.err")" \
+	"bough: boughd (pid $pid) is stopped: \`kill -CONT $pid\` lets it go on"
+is 'not with -q' "$(cat "$T/quiet.err")" ''
+is 'nor a script, of what may take long' "$(cat "$T/fork.err")" ''
+kill -CONT "$pid"
+wait $quiet && wait $fork && wait $show
+is 'then all is answered' "$?:$(cat "$T/fork.out"):$(grep -c . "$T/show.out")" "0:late:$(bough show w | grep -c .)"
+is 'and nothing more said' "$(wc -l <"$T/show.err")" 1
+bough_ok 'rm it' rm late
+
 # ---- JSON of errors
 
 for c in 'show nothing' 'create w' 'save nothing' 'diff nothing' 'export nothing -o /dev/null' \

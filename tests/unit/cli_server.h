@@ -21,8 +21,9 @@ struct exchange {
 	const char *until;
 	const char *interim; /* said after the head; NULL: nothing */
 	const char *answer;
-	size_t len;   /* of answer; 0: strlen */
-	size_t piece; /* bytes a write; 0: all at once */
+	size_t len;        /* of answer; 0: strlen */
+	size_t piece;      /* bytes a write; 0: all at once */
+	unsigned delay_ms; /* before the answer */
 	/* Instead of `answer`: a status line's end, a type and a body, which is sent as one
 	 * chunk; with `early` before the request's body has come, with `cut` without the
 	 * last chunk. */
@@ -93,6 +94,7 @@ static inline void *server_main(void *arg)
 			say_chunked(c, x);
 		else if (!x->until || *x->until)
 			(void)read_until(c, &s->got[i], x->until ? x->until : "\r\n\r\n");
+		usleep(x->delay_ms * 1000);
 		if (x->answer)
 			say_all(c, x->answer, x->len ? x->len : strlen(x->answer), x->piece);
 		if (x->status && !x->early)

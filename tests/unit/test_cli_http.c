@@ -305,6 +305,37 @@ static void last_words(void **state)
 	}
 }
 
+static void note_silence(void *ctx, pid_t pid)
+{
+	assert_int_equal(pid, getpid());
+	++*(unsigned *)ctx;
+}
+
+/* A peer that is long in answering is told of once; one that isn't, never. */
+static void silence(void **state)
+{
+	static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+	static const struct exchange script[] = { { .answer = answer, .delay_ms = 150 },
+						  { .answer = answer, .delay_ms = 150 },
+						  { .answer = answer } };
+	static const int limits[] = { 20, 5000, 5000 };
+	struct server s;
+	assert_int_equal(server_start(&s, script, 3), 0);
+	for (int i = 0; i < 3; i++) {
+		unsigned told = 0;
+		struct http_request rq = get;
+		struct http *h = open_at(&s);
+		struct http_head head;
+		rq.silent = note_silence;
+		rq.silent_ms = limits[i];
+		rq.silent_ctx = &told;
+		assert_int_equal(http_send(h, &rq, &head, NULL), 0);
+		assert_int_equal(told, i == 0);
+		http_free(h);
+	}
+	server_stop(&s);
+}
+
 static void lines(void **state)
 {
 	static const struct exchange script[] = {
@@ -567,19 +598,13 @@ static void no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),
-		cmocka_unit_test(endless_heads),
-		cmocka_unit_test(chunks),
-		cmocka_unit_test(escapes),
-		cmocka_unit_test(answers),
-		cmocka_unit_test(broken_answers),
-		cmocka_unit_test(last_words),
-		cmocka_unit_test(lines),
-		cmocka_unit_test(long_lines),
-		cmocka_unit_test(uploads),
-		cmocka_unit_test(upload_ends),
-		cmocka_unit_test(nobody_there),
-		cmocka_unit_test(long_socket_path),
+		cmocka_unit_test(heads),        cmocka_unit_test(endless_heads),
+		cmocka_unit_test(chunks),       cmocka_unit_test(escapes),
+		cmocka_unit_test(answers),      cmocka_unit_test(broken_answers),
+		cmocka_unit_test(last_words),   cmocka_unit_test(silence),
+		cmocka_unit_test(lines),        cmocka_unit_test(long_lines),
+		cmocka_unit_test(uploads),      cmocka_unit_test(upload_ends),
+		cmocka_unit_test(nobody_there), cmocka_unit_test(long_socket_path),
 		cmocka_unit_test(no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
 #include "tools/bough/api.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/json.h"
 #include "tools/bough/start.h"
@@ -172,6 +174,44 @@ static int read_error(struct cli *cli, struct http *h, const struct http_head *h
 
 /* ---- calls ---- */
 
+enum { SILENT_MS = 5000 };
+
+/* 'R', 'S', 'T' …: the state of a process; 0: unknown. */
+static char process_state(pid_t pid)
+{
+	char path[48], text[512];
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+	if (f)
+		(void)fclose(f);
+	text[n] = 0;
+	const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
+	return at && at[1] == ' ' ? at[2] : 0;
+}
+
+/* One wonders what takes so long, and which process to look at. */
+static void tell_silence(void *ctx, pid_t pid)
+{
+	char who[40] = "boughd";
+	if (pid > 0)
+		(void)snprintf(who, sizeof(who), "boughd (pid %d)", (int)pid);
+	if (pid > 0 && process_state(pid) == 'T')
+		fprintf(stderr, "bough: %s is stopped: `kill -CONT %d` lets it go on\n", who,
+			(int)pid);
+	else
+		fprintf(stderr, "bough: %s hasn't answered yet; waiting\n", who);
+}
+
+/* What should be answered at once; the rest may have to wait for others, and a person at a
+ * terminal is told then too. A job's stream begins at once. */
+static bool wants_silence_told(const struct cli *cli, const char *method, const char *accept)
+{
+	bool quick = !strcmp(method, "GET") || !strcmp(method, "PATCH") ||
+		     (accept && !strcmp(accept, "application/x-ndjson"));
+	return !cli->quiet && (quick || isatty(STDERR_FILENO));
+}
+
 static int open_exchange(struct cli *cli, const char *method, struct target *t, json_t *body,
 			 const struct http_body *upload, const char *accept, struct http **out,
 			 struct http_head *head, struct err *err)
@@ -193,6 +233,10 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 				   .body = upload ? upload
 					   : text ? &memory
 						  : NULL };
+	if (wants_silence_told(cli, method, accept)) {
+		rq.silent = tell_silence;
+		rq.silent_ms = SILENT_MS;
+	}
 	cli->uploading = upload;
 	int r = daemon_connect_or_start(cli, out, err);
 	if (r < 0)

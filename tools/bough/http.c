@@ -305,6 +305,29 @@ static int send_stream(struct http *h, const struct http_body *b, struct err *er
 	return b->size >= 0 ? 0 : send_bytes(h, (const uint8_t *)"0\r\n\r\n", 5, err);
 }
 
+static pid_t peer_pid(const struct http *h)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	return getsockopt(h->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 ? peer.pid : 0;
+}
+
+/* Waits for the first byte of the answer, and tells once when it is long in coming. */
+static void await_answer(struct http *h, const struct http_request *rq)
+{
+	int64_t end = clock_ms() + rq->silent_ms;
+	struct pollfd pfd = { .fd = h->fd, .events = POLLIN };
+	int n = -1;
+	while (rq->silent && n < 0) {
+		int64_t left = end - clock_ms();
+		n = poll(&pfd, 1, left > 0 ? (int)left : 0);
+		if (n < 0 && errno != EINTR)
+			return; /* receiving will say what is wrong */
+	}
+	if (n == 0)
+		rq->silent(rq->silent_ctx, peer_pid(h));
+}
+
 int http_send(struct http *h, const struct http_request *rq, struct http_head *head,
 	      struct err *err)
 {
@@ -326,6 +349,8 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 	if (r < 0)
 		return r;
 	bool cut = r == 1;
+	if (!h->eof && pending(h) == 0)
+		await_answer(h, rq);
 	while ((r = try_head(h, err)) == 0) {
 		if (h->eof)
 			return lost(h, err, -ECONNRESET, "without an answer");

@@ -49,6 +49,11 @@ struct http_request {
 	const char *target;           /* path and query, encoded (http_escape) */
 	const char *accept;           /* NULL: application/json */
 	const struct http_body *body; /* NULL: none */
+	/* Called once when nothing has come silent_ms after the request was sent; the wait goes on.
+	 * `pid` is the process that listens, 0 when unknown. NULL: nobody cares. */
+	void (*silent)(void *ctx, pid_t pid);
+	int silent_ms;
+	void *silent_ctx;
 };
 
 struct http_head {
