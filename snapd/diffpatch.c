@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
@@ -185,10 +186,8 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 	int r = same ? 0 : compare(p->a, p->b, old, new, new_path, &c, p->err);
 	if (r < 0)
 		return r;
-	bool text = has_text(old) || has_text(new);
-	bool differs = text && !same &&
-		       (!c.patch || c.old.len != c.new.len ||
-			(c.old.len && memcmp(c.old.data, c.new.data, c.old.len) != 0));
+	bool differs = !same && (!c.patch || c.old.len != c.new.len ||
+				 (c.old.len && memcmp(c.old.data, c.new.data, c.old.len) != 0));
 	buf_printf(out, "diff --git ");
 	diff_quote(out, "a/", old_path);
 	buf_u8(out, ' ');
@@ -209,7 +208,7 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 		diff_quote(out, "", new_path);
 		buf_u8(out, '\n');
 	}
-	if (!text || (!differs && has_old && has_new))
+	if (!differs && has_old && has_new)
 		return flush(p);
 	bool same_mode = has_old && has_new && git_mode(old) == git_mode(new);
 	if (c.patch)
@@ -229,15 +228,57 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 
 static const struct attr no_attr;
 
+static bool is_special(const struct attr *a)
+{
+	return a->ino != 0 && !has_text(a) && !S_ISDIR(a->mode);
+}
+
+static void add_special(struct buf *out, const char *prefix, const char *path, const struct attr *a)
+{
+	if (!is_special(a)) {
+		buf_printf(out, "/dev/null");
+		return;
+	}
+	diff_quote(out, prefix, path);
+	if (S_ISFIFO(a->mode) || S_ISSOCK(a->mode))
+		buf_printf(out, " (%s,", S_ISFIFO(a->mode) ? "fifo" : "socket");
+	else
+		buf_printf(out, " (%s device %u:%u,", S_ISCHR(a->mode) ? "char" : "block",
+			   major((dev_t)a->rdev), minor((dev_t)a->rdev));
+	buf_printf(out, " mode %04o)", a->mode & 07777);
+}
+
+/* A fifo, socket or device has no form in git's patches, which tools would refuse: it is told in a
+ * line that they pass over, as in the text before a patch. */
+static int patch_special(struct patcher *p, const struct diff_entry *e)
+{
+	buf_printf(&p->out, "Special files ");
+	add_special(&p->out, "a/", e->old_path ? e->old_path : e->path, &e->old_attr);
+	buf_printf(&p->out, " and ");
+	add_special(&p->out, "b/", e->path, &e->new_attr);
+	buf_printf(&p->out, " differ\n");
+	return flush(p);
+}
+
+/* What a patch can say of it. */
+static const struct attr *patchable(const struct attr *a)
+{
+	return has_text(a) ? a : &no_attr;
+}
+
 static int patch_entry(void *ctx, const struct diff_entry *e)
 {
 	struct patcher *p = ctx;
 	const char *old_path = e->old_path ? e->old_path : e->path;
-	bool old_dir = S_ISDIR(e->old_attr.mode), new_dir = S_ISDIR(e->new_attr.mode);
-	const struct attr *old = old_dir ? &no_attr : &e->old_attr;
-	const struct attr *new = new_dir ? &no_attr : &e->new_attr;
+	const struct attr *old = patchable(&e->old_attr), *new = patchable(&e->new_attr);
+	bool said = e->kind != DIFF_MODIFIED || (e->what & (DIFF_CONTENT | DIFF_MODE));
+	if (said && (is_special(&e->old_attr) || is_special(&e->new_attr))) {
+		int r = patch_special(p, e);
+		if (r < 0)
+			return r;
+	}
 	if (!old->ino && !new->ino)
-		return 0; /* folders only */
+		return 0; /* a folder, or told above */
 	if (old->ino && new->ino && (old->mode & S_IFMT) != (new->mode &S_IFMT)) {
 		int r = patch_file(p, old, &no_attr, old_path, old_path, false, e->what);
 		return r < 0 ? r : patch_file(p, &no_attr, new, e->path, e->path, false, e->what);
@@ -262,6 +303,7 @@ int diffpatch_patch(const struct view *a, const struct view *b, const struct dif
 /* ---- stat ---- */
 
 struct stat_line {
+	char *path; /* by which they are sorted */
 	char *name; /* quoted */
 	bool binary;
 	uint64_t added, removed; /* lines; of binary content: sizes after and before */
@@ -297,12 +339,13 @@ static int stat_entry(void *ctx, const struct diff_entry *e)
 	}
 	diff_quote(&name, "", e->path);
 	buf_u8(&name, '\0');
-	if (array_grow(&s->lines, s->n, &s->cap) < 0)
-		return -ENOMEM;
-	if (buf_error(&name))
+	auto_free char *path = strdup(e->path);
+	if (!path || buf_error(&name) || array_grow(&s->lines, s->n, &s->cap) < 0)
 		return -ENOMEM;
 	struct stat_line *l = &s->lines[s->n++];
-	*l = (struct stat_line){ .name = (char *)steal_ptr(&name.data), .binary = c.binary };
+	*l = (struct stat_line){ .path = steal_ptr(&path),
+				 .name = (char *)steal_ptr(&name.data),
+				 .binary = c.binary };
 	l->added = c.binary ? c.new.size : c.added;
 	l->removed = c.binary ? c.old.size : c.removed;
 	return 0;
@@ -346,6 +389,13 @@ static void add_stat_line(struct buf *out, const struct stat_line *l, unsigned n
 	buf_u8(out, '\n');
 }
 
+/* The files of a renamed folder come last from diff_files. */
+static int by_stat_path(const void *a, const void *b)
+{
+	const struct stat_line *x = a, *y = b;
+	return strcmp(x->path, y->path);
+}
+
 static const char *plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";
@@ -356,6 +406,8 @@ static int write_stat(struct stater *s, const struct diff_sink *sink)
 	auto_buf out = { 0 };
 	uint64_t most = 0, added = 0, removed = 0;
 	unsigned name_width = 0, number_width = 1;
+	if (s->n > 1)
+		qsort(s->lines, s->n, sizeof(*s->lines), by_stat_path);
 	for (size_t i = 0; i < s->n; i++) {
 		const struct stat_line *l = &s->lines[i];
 		unsigned len = (unsigned)strlen(l->name);
@@ -403,8 +455,10 @@ int diffpatch_stat(const struct view *a, const struct view *b, const struct diff
 		if (r < 0)
 			(void)err_sys(s.err, r, "write the statistics");
 	}
-	for (size_t i = 0; i < s.n; i++)
+	for (size_t i = 0; i < s.n; i++) {
+		free(s.lines[i].path);
 		free(s.lines[i].name);
+	}
 	free(s.lines);
 	return r;
 }

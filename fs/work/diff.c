@@ -22,6 +22,7 @@ struct found {
 	unsigned what;
 	char *path, *old_path;
 	struct attr old_attr, new_attr;
+	bool skip; /* told by another */
 };
 
 /* A directory that is still to be listed: of `a`, of `b`, or of both side by side. */
@@ -373,13 +374,33 @@ static int with_lineage(struct differ *d)
 	return r < 0 ? r : add_changed(d);
 }
 
+/* What went and what came at one path, of two types of file: one entry. `d->found` is sorted; the
+ * one that went becomes it. */
+static void join_types(struct differ *d)
+{
+	for (size_t i = 0; i + 1 < d->n && d->found[i + 1].path; i++) {
+		struct found *gone = &d->found[i], *come = gone + 1;
+		if (gone->kind != DIFF_DELETED || come->kind != DIFF_ADDED ||
+		    strcmp(gone->path, come->path) != 0 ||
+		    !((gone->old_attr.mode ^ come->new_attr.mode) & S_IFMT))
+			continue;
+		come->kind = DIFF_TYPE;
+		come->what = DIFF_CONTENT | DIFF_MODE;
+		come->old_attr = gone->old_attr;
+		gone->skip = true;
+	}
+}
+
 static int tell(struct differ *d, int (*fn)(void *ctx, const struct diff_entry *e), void *ctx)
 {
 	int r = 0;
 	if (d->n > 1)
 		qsort(d->found, d->n, sizeof(*d->found), by_path);
+	join_types(d);
 	for (size_t i = 0; i < d->n && d->found[i].path && r >= 0; i++) {
 		const struct found *f = &d->found[i];
+		if (f->skip)
+			continue;
 		struct diff_entry e = { .kind = f->kind, .what = f->what, .path = f->path,
 					.old_path = f->old_path, .old_attr = f->old_attr,
 					.new_attr = f->new_attr };

@@ -8,7 +8,8 @@
 
 enum diff_kind {
 	DIFF_ADDED = 'A', DIFF_DELETED = 'D', DIFF_MODIFIED = 'M', DIFF_RENAMED = 'R',
-	DIFF_TYPE = 'T', /* another type of file at that path */
+	DIFF_TYPE = 'T', /* another type of file at that path; what lay in a folder
+			    or lies in one now has entries of its own */
 };
 enum { /* what of a DIFF_MODIFIED or DIFF_RENAMED differs */
 	DIFF_CONTENT = 1, DIFF_MODE = 2, DIFF_OWNER = 4, DIFF_MTIME = 8, DIFF_XATTR = 16,

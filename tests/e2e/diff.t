@@ -68,6 +68,58 @@ bough_ok 'another lineage' create x --dir "$T/tree"
 bough_ok 'against another lineage' diff x --against w --json
 like 'is compared by path' "$(json '[.items[].path] | join(" ")')" 'text'
 
+# ---- snapshots on both sides
+
+echo two >>"$w/text"
+bough_ok 'save again' save w --as s2
+bough_ok 'a snapshot against its parent' diff s2
+is 'what it changed' "$out" $'M\ttext'
+bough_ok 'a snapshot against a snapshot' diff s --against s2 --patch
+like 'the other way round' "$out" $'\n-two$'
+bough_ok 'by id, as JSON' diff "$(bough snapshots show s2 --json | jq -r .id)" --against s --json
+is 'an item' "$(json '.items | map(.path) | join(" ")')" text
+bough_ok 'a snapshot against a workspace' diff s2 --against w
+is 'no line' "$out" ''
+bough_fails 'a snapshot against what is not there' 3 'no snapshot or workspace "nothing"' \
+	diff s2 --against nothing
+bough_fails 'neither is there' 3 'no workspace or snapshot "nowhere"' diff nowhere --against nothing
+bough_ok 'a snapshot of that name too' snapshots tag s v
+bough_ok 'the workspace is taken' diff v --against w
+is 'not the snapshot' "$out" $'M\ttext'
+
+# ---- other types of files at a path, and files that git has no form for
+
+bough_ok 'create' create types
+types=$out
+(cd "$types" && mkdir -p dir/sub moving && echo a >dir/a && echo b >dir/sub/b && echo f >file &&
+	echo z >zfile && echo m >moving/m && echo n >moving/n && mkfifo fifo old-fifo fifo-2)
+bough_ok 'save' save types --as types-1
+(cd "$types" && git init -q "$T/types.git" && cp -a dir moving file zfile "$T/types.git")
+(cd "$types" && rm -r dir file zfile fifo fifo-2 && echo now a file >dir && mkdir file && echo in >file/in &&
+	mkfifo zfile && echo plain >fifo && mv moving aaa && echo more >>aaa/n && mv old-fifo new-fifo &&
+	python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("sock\tet")' && chmod 600 new-fifo)
+bough_ok 'diff' diff types
+is 'T for another type, a line for each in a folder' "$out" "$(printf '%s\n' $'R\tmoving\taaa' \
+	'M	aaa/n' 'T	dir' 'D	dir/a' 'D	dir/sub' 'D	dir/sub/b' 'T	fifo' 'D	fifo-2' 'T	file' \
+	'A	file/in' $'R\told-fifo\tnew-fifo' 'A	"sock\tet"' 'T	zfile')"
+bough_ok 'as JSON' diff types --json
+is 'both sides of the folder' "$(json '.items[] | select(.path == "dir") | .kind + " " + .old.type + " " + .new.type')" \
+	'type dir file'
+bough_ok 'stat' diff types --stat
+is 'in order of path, renamed ones too' "$(sed '$d; s/ *|.*//; s/.* => //; s/^ //' <<<"$out" | tr '\n' ' ')" \
+	"$(printf '%s\n' aaa/m aaa/n dir dir/a dir/sub/b fifo fifo-2 file file/in new-fifo '"sock\tet"' zfile | tr '\n' ' ')"
+bough_ok 'patch' diff types --patch
+is 'special files are told' "$(grep '^Special' <<<"$out")" "$(printf '%s\n' \
+	'Special files a/fifo (fifo, mode 0644) and /dev/null differ' \
+	'Special files a/fifo-2 (fifo, mode 0644) and /dev/null differ' \
+	'Special files a/old-fifo (fifo, mode 0644) and b/new-fifo (fifo, mode 0600) differ' \
+	'Special files /dev/null and "b/sock\tet" (socket, mode 0755) differ' \
+	'Special files /dev/null and b/zfile (fifo, mode 0644) differ')"
+is 'no mode that git refuses' "$(grep -cE '^(new|old|deleted)( file)? mode 0' <<<"$out")" 0
+ok 'git applies it' git -C "$T/types.git" apply - <"$T/.out"
+is 'and has what the workspace has' "$(cd "$T/types.git" && find . -path ./.git -prune -o -type f -print | sort | xargs sha256sum)" \
+	"$(cd "$types" && find . -type f | sort | xargs sha256sum)"
+
 # ---- what does not count
 
 cp -p "$w/text" "$T/text" && cat "$T/text" >"$w/text" && touch "$w/mode"

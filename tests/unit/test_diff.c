@@ -134,7 +134,7 @@ static void test_replaced(void **state)
 	tree_put(f->ws, "dir/c", "three\n"); /* another inode, the same file to a reader */
 	tree_rm(f->ws, "empty");
 	tree_mk(f->ws, "empty", S_IFDIR | 0700);
-	check(f, "D a\nA a\nA a/in\nTcm b\nMm empty\nMt link\n");
+	check(f, "Tcm a\nA a/in\nTcm b\nMm empty\nMt link\n");
 }
 
 /* A tree of another lineage is compared by path. */

@@ -372,6 +372,39 @@ int api_stream(struct cli *cli, struct target *t, const char *accept, struct htt
 	return open_exchange(cli, "GET", t, NULL, NULL, accept, out, &head, err);
 }
 
+bool api_exists(struct cli *cli, struct target *t)
+{
+	char *detail = steal_ptr(&cli->detail);
+	int r = api_call(cli, "GET", t, NULL, NULL, NULL, NULL);
+	free(cli->detail);
+	cli->detail = detail;
+	return r == 0;
+}
+
+int api_stream_either(struct cli *cli, const char *name, struct target *rest, const char *accept,
+		      struct http **out, struct err *err)
+{
+	static const char *const kinds[] = { "/v1/workspaces/", "/v1/snapshots/" };
+	buf_u8(&rest->text, 0);
+	if (buf_error(&rest->text) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 2; i++) {
+		auto_target t = target_new(kinds[i]), self = target_new(kinds[i]);
+		target_name(&t, name);
+		target_name(&self, name);
+		target_path(&t, (const char *)rest->text.data);
+		int r = api_stream(cli, &t, accept, out, err);
+		if (r != -ENOENT || api_exists(cli, &self))
+			return r;
+	}
+	free(steal_ptr(&cli->detail)); /* it tells of one of the two only */
+	return err_set(
+		err, -ENOENT,
+		"no workspace or snapshot \"%s\": `bough ls` and `bough snapshots ls` show what "
+		"there is",
+		name);
+}
+
 int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err)
 {
 	const char *code, *reason = http_reason(h, &code);

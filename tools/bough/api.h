@@ -48,6 +48,12 @@ int api_job(struct cli *cli, const char *method, struct target *t, json_t *body,
 /* GET whose answer is a stream: read it with http_read or http_read_line, then http_free. */
 int api_stream(struct cli *cli, struct target *t, const char *accept, struct http **out,
 	       struct err *err);
+/* As api_stream, of a workspace, or where none has that name, of a snapshot: /v1/…/NAME and `rest`
+ * (path and query, used up). -ENOENT, too, where something else that `rest` names isn't there. */
+int api_stream_either(struct cli *cli, const char *name, struct target *rest, const char *accept,
+		      struct http **out, struct err *err);
+/* True when GET gives something. Leaves no error behind. */
+bool api_exists(struct cli *cli, struct target *t);
 /* Reading that stream failed with `r`: the same as a call would have failed when the daemon told
  * why it broke the stream off, else `r` and *err as they are. */
 int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err);

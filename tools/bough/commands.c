@@ -68,7 +68,8 @@ static const struct option_def diff_options[] = {
 	{ .name = "against",
 	  .value = "SNAPSHOT|WORKSPACE",
 	  .kind = WORD_EITHER,
-	  .help = "compare with this; else with the last snapshot saved or restored" },
+	  .help = "compare with this; else with the last snapshot saved or restored, and a "
+		  "snapshot with its parent" },
 	{ .name = "name-status", .help = "a letter and the path of each file (the default)" },
 	{ .name = "stat", .help = "how many lines of each file" },
 	{ .name = "patch",
@@ -252,16 +253,18 @@ const struct command commands[] = {
 	  .run = cmd_restore },
 	{ .name = "diff",
 	  .group = G_SNAP,
-	  .operands = "NAME",
-	  .summary = "show what changed in a workspace",
+	  .operands = "WORKSPACE|SNAPSHOT",
+	  .summary = "show what changed in a workspace or a snapshot",
 	  .about = "Takes as long as what changed. Letters: A added, D deleted, M modified,\n"
-		   "R renamed, T another type of file.\n",
+		   "R renamed, T another type of file. A patch tells of fifos, sockets and\n"
+		   "devices in lines that `git apply` passes over.\n",
 	  .options = diff_options,
 	  .examples = "bough diff app\nbough diff try-a --against app --patch\n"
-		      "bough diff app --against green --stat\n",
+		      "bough diff app --against green --stat\n"
+		      "bough diff green --against blue     # two snapshots\n",
 	  .min = 1,
 	  .max = 1,
-	  .kinds = "w",
+	  .kinds = "e",
 	  .run = cmd_diff },
 	{ .name = "log",
 	  .group = G_SNAP,

@@ -138,13 +138,12 @@ int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json && form != NAME_STATUS)
 		return err_set(err, -EINVAL, "--json and --%s are two forms: give one",
 			       names[form]);
-	auto_target t = target_new("/v1/workspaces/");
-	target_name(&t, a->operands[0]);
-	target_path(&t, "/diff");
-	target_query(&t, "against", args_get(a, "against"));
-	target_query(&t, "format", cli->json ? "json" : names[form]);
+	auto_target rest = target_new("/diff");
+	target_query(&rest, "against", args_get(a, "against"));
+	target_query(&rest, "format", cli->json ? "json" : names[form]);
 	struct http *h = NULL;
-	int r = api_stream(cli, &t, cli->json ? "application/x-ndjson" : "text/plain", &h, err);
+	int r = api_stream_either(cli, a->operands[0], &rest,
+				  cli->json ? "application/x-ndjson" : "text/plain", &h, err);
 	if (r < 0)
 		return r;
 	if (cli->json)

@@ -349,27 +349,6 @@ static int print_exported(struct cli *cli, const char *file, const char *format,
 	return doc ? out_json(doc, err) : err_set(err, -EIO, "the file's name isn't UTF-8");
 }
 
-/* The archive of a workspace, or where none has that name, of a snapshot; as ids say themselves. */
-static int open_archive(struct cli *cli, const char *name, const char *format, struct http **out,
-			struct err *err)
-{
-	static const char *const kinds[] = { "/v1/workspaces/", "/v1/snapshots/" };
-	int r = -ENOENT;
-	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 2 && r == -ENOENT; i++) {
-		auto_target t = target_new(kinds[i]);
-		target_name(&t, name);
-		target_path(&t, "/archive");
-		target_query(&t, "format", format);
-		r = api_stream(cli, &t, "*/*", out, err);
-	}
-	if (r == -ENOENT)
-		return err_set(err, r,
-			       "no workspace or snapshot \"%s\": `bough ls` and `bough snapshots "
-			       "ls` show what there is",
-			       name);
-	return r;
-}
-
 int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 {
 	const char *file = args_get(a, "output"), *format = args_get(a, "format");
@@ -394,7 +373,9 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	struct http *h = NULL;
 	uint64_t total = 0;
-	r = open_archive(cli, a->operands[0], format, &h, err);
+	auto_target rest = target_new("/archive");
+	target_query(&rest, "format", format);
+	r = api_stream_either(cli, a->operands[0], &rest, "*/*", &h, err);
 	if (r == 0)
 		r = copy_out(cli, h, o.fd, &total, err);
 	if (r == 0)
