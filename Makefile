@@ -49,6 +49,7 @@ L_ALL   = $(L_FUSE) $(call libs,$(PKGS))
 
 SRC_LIB   := $(wildcard fs/base/*.c fs/store/*.c fs/image/*.c fs/work/*.c)
 SRC_MOUNT := $(wildcard fs/mount/*.c)
+SRC_HOLD  := $(wildcard fs/hold/*.c)
 SRC_GIT   := $(wildcard gitops/*.c)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
@@ -68,7 +69,7 @@ each = $(patsubst $(1)/%.c,$(B)/$(notdir $(1))/%,$(2))
 LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
 LIBS := $(B)/libsnapd.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
-PROGRAMS := $(B)/bough $(B)/boughd $(B)/bough-fs $(B)/bough-pack $(B)/bough-apply
+PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply)
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
 CRASH := $(call each,tests/crash,$(SRC_CRASH))
@@ -127,6 +128,9 @@ $(B)/libapply.a: $(call no_main,$(SRC_APPLY))
 
 $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 	$(call link,$(L_FUSE) $(L_STORE))
+# What keeps the mounts should need nothing that can break.
+$(B)/bough-hold: $(call obj,$(SRC_HOLD)) $(LIB)
+	$(call link)
 $(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(LIB)
 	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd libgit2))
 # Only what it needs: it starts once for every fork, and each library costs its loading.
@@ -234,13 +238,14 @@ install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions
 	install -d $(D)/share/man/man1 $(D)/share/man/man8 $(DESTDIR)$(UNITDIR)
 	install $(B)/bough $(B)/boughd $(B)/bough-fs $(D)/bin
-	install $(B)/bough-pack $(B)/bough-apply $(D)/libexec/bough
+	install $(B)/bough-hold $(B)/bough-pack $(B)/bough-apply $(D)/libexec/bough
 	install -m 644 tools/install/bough.bash $(D)/share/bash-completion/completions/bough
 	sed 's|@PREFIX@|$(PREFIX)|g' tools/install/boughd.service >$(DESTDIR)$(UNITDIR)/boughd.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/boughd.service
 	$(foreach m,$(MAN),install -m 644 $(m) $(D)/share/man/man$(subst .,,$(suffix $(m)));)
 uninstall: ## remove what install put there; state and workspaces stay
-	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs) $(addprefix $(D)/libexec/bough/,bough-pack bough-apply)
+	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs)
+	rm -f $(addprefix $(D)/libexec/bough/,bough-hold bough-pack bough-apply)
 	rm -f $(D)/share/bash-completion/completions/bough $(DESTDIR)$(UNITDIR)/boughd.service
 	rm -f $(foreach m,$(MAN),$(D)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 

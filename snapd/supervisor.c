@@ -18,9 +18,10 @@
 #include "fs/base/clock.h"
 #include "fs/base/frame.h"
 #include "fs/base/log.h"
+#include "fs/hold/hold.h"
 #include "snapd/state.h"
 
-enum { QUIT_WAIT_MS = 120000, READY_AGAIN_MS = 5000, DYING_TRIES = 400 };
+enum { QUIT_WAIT_MS = 120000, READY_AGAIN_MS = 5000, DYING_TRIES = 400, HOLD_ANSWER_MS = 5000 };
 
 extern char **environ;
 
@@ -37,7 +38,8 @@ struct supervisor {
 
 	/* the thread's own */
 	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
-	uint64_t died_ms[SUPERVISOR_DEATHS];
+	uint64_t up_since; /* clock_ms; 0: it isn't */
+	unsigned useless;  /* that died before they were of use, in a row */
 };
 
 static bool asked_to_end(struct supervisor *s)
@@ -63,6 +65,12 @@ static void set_problem(struct supervisor *s, const char *text)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Its mounts outlive it. */
+static bool held(const struct supervisor *s)
+{
+	return !s->transport || strcmp(s->transport, "ring") != 0;
+}
+
 /* ---- starting ---- */
 
 static int spawn(struct supervisor *s, struct err *err)
@@ -70,13 +78,17 @@ static int spawn(struct supervisor *s, struct err *err)
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
+	char hold[] = "--hold";
 	char *argv[] = { s->binary,
 			 (char[]){ "--foreground" },
 			 (char[]){ "--root" },
 			 s->root,
 			 s->transport ? (char[]){ "--transport" } : NULL,
 			 s->transport,
+			 NULL,
 			 NULL };
+	if (held(s))
+		argv[s->transport ? 6 : 4] = hold;
 	auto_fd log = state_open_log(s->root, "bough-fs.log", err);
 	if (log < 0)
 		return log;
@@ -153,8 +165,14 @@ static void last_words(struct supervisor *s, char *out, size_t size)
 
 /* ---- the connection that is watched ---- */
 
+/* What it says of itself. */
+struct peer {
+	int pid;
+	json_int_t resumed; /* mounts that it went on with */
+};
+
 /* Says hello; the descriptor, or -errno. */
-static int greet(struct supervisor *s, int *pid, struct err *err)
+static int greet(struct supervisor *s, struct peer *peer, struct err *err)
 {
 	static const char hello[] = "{\"op\":\"hello\"}";
 	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
@@ -173,7 +191,8 @@ static int greet(struct supervisor *s, int *pid, struct err *err)
 	if (r < 0)
 		return r;
 	json_t *j = json_loadb((const char *)f.text.data, f.text.len, 0, NULL);
-	*pid = (int)json_integer_value(json_object_get(j, "pid"));
+	peer->pid = (int)json_integer_value(json_object_get(j, "pid"));
+	peer->resumed = json_integer_value(json_object_get(j, "resumed"));
 	bool ok = json_is_true(json_object_get(j, "ok"));
 	json_decref(j);
 	if (!ok)
@@ -182,13 +201,13 @@ static int greet(struct supervisor *s, int *pid, struct err *err)
 }
 
 /* Waits for a started child's hello. */
-static int await_hello(struct supervisor *s, int *pid, struct err *err)
+static int await_hello(struct supervisor *s, struct peer *peer, struct err *err)
 {
 	uint64_t until = clock_ms() + SUPERVISOR_START_MS;
 	int nap_us = 500;
 	char why[96], words[200];
 	while (!asked_to_end(s)) {
-		int fd = greet(s, pid, err);
+		int fd = greet(s, peer, err);
 		if (fd >= 0)
 			return fd;
 		if (child_ended(s, false, why, sizeof(why))) {
@@ -229,33 +248,61 @@ static enum watched watch(struct supervisor *s, int fd, int wait_ms)
 
 /* ---- the thread ---- */
 
-static bool too_many_deaths(struct supervisor *s)
+/* Tells the holder to let the mounts go: programs on them get errors instead of waiting. */
+static void end_mounts(struct supervisor *s)
 {
-	uint64_t now = clock_ms();
-	memmove(s->died_ms + 1, s->died_ms, sizeof(s->died_ms) - sizeof(s->died_ms[0]));
-	s->died_ms[0] = now;
-	uint64_t first = s->died_ms[SUPERVISOR_DEATHS - 1];
-	return first && now - first < SUPERVISOR_WINDOW_MS;
+	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
+	auto_free char *socket = NULL;
+	if (asprintf(&socket, "%s/run/hold.sock", s->root) < 0) {
+		socket = NULL;
+		return;
+	}
+	auto_fd fd = frame_connect(socket, NULL);
+	if (fd < 0)
+		return; /* it doesn't run: nothing is held */
+	hold_encode(&f.text, HOLD_DROP_ALL, 0, NULL, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	if (frame_send(fd, &f, NULL) < 0 || poll(&p, 1, HOLD_ANSWER_MS) <= 0)
+		log_error("bough-hold doesn't let the mounts go");
 }
 
-/* After a death or a failed start: says so, and rests when it happens too often. */
+static void pause_after_death(struct supervisor *s)
+{
+	if (s->useless <= 2)
+		return;
+	unsigned doubled = s->useless - 3 < 8 ? s->useless - 3 : 8;
+	int ms = SUPERVISOR_PAUSE_MS << doubled;
+	rest(s, ms < SUPERVISOR_PAUSE_MAX_MS ? ms : SUPERVISOR_PAUSE_MAX_MS);
+}
+
+/* After a death or a failed start: says so, and rests when it happens again and again. */
 static void mourn(struct supervisor *s, const char *text)
 {
 	char why[256];
-	bool often = too_many_deaths(s);
+	bool useful = s->up_since && clock_ms() - s->up_since >= SUPERVISOR_LIFE_MS;
+	s->useless = useful ? 0 : s->useless + 1;
+	s->up_since = 0;
+	bool often = s->useless >= SUPERVISOR_USELESS;
 	pthread_mutex_lock(&s->lock);
 	s->status.deaths++;
 	pthread_mutex_unlock(&s->lock);
 	log_error("%s", text);
 	if (often)
-		(void)snprintf(why, sizeof(why), "%.150s (%d times in a minute; see %.60s)", text,
-			       SUPERVISOR_DEATHS, s->log);
+		(void)snprintf(why, sizeof(why), "%.150s (%u times in a row; see %.60s)", text,
+			       s->useless, s->log);
 	else
 		(void)snprintf(why, sizeof(why), "%.250s", text);
 	set_problem(s, why);
-	if (!often)
+	if (!often) {
+		pause_after_death(s);
 		return;
+	}
 	fsclient_close_gate(s->opt.client, why);
+	if (held(s)) {
+		log_error("bough-fs died %u times without being of use: its mounts end",
+			  s->useless);
+		end_mounts(s);
+	}
 	rest(s, SUPERVISOR_REST_MS);
 	if (!asked_to_end(s))
 		fsclient_close_gate(s->opt.client, NULL); /* requests wait for this try */
@@ -263,24 +310,25 @@ static void mourn(struct supervisor *s, const char *text)
 
 static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
 {
-	int pid = 0;
-	int fd = greet(s, &pid, err);
+	struct peer p = { 0 };
+	int fd = greet(s, &p, err);
 	/* One that is dying still has a socket for a moment. */
 	for (int i = 0; i < DYING_TRIES && fd == -ECONNRESET && !asked_to_end(s); i++) {
 		usleep(5000);
-		fd = greet(s, &pid, err);
+		fd = greet(s, &p, err);
 	}
 	*fresh = false;
 	if (fd == -ENOENT || fd == -ECONNREFUSED) {
-		*fresh = true;
 		int r = spawn(s, err);
 		if (r < 0)
 			return r;
-		fd = await_hello(s, &pid, err);
+		fd = await_hello(s, &p, err);
+		*fresh = p.resumed == 0;
 	}
 	if (fd >= 0) {
+		s->up_since = clock_ms();
 		pthread_mutex_lock(&s->lock);
-		s->status.pid = pid;
+		s->status.pid = p.pid;
 		pthread_mutex_unlock(&s->lock);
 	}
 	return fd;
@@ -318,7 +366,7 @@ static enum watched make_ready(struct supervisor *s, int fd, bool fresh)
 	int pid = s->status.pid;
 	pthread_mutex_unlock(&s->lock);
 	fsclient_open_gate(s->opt.client);
-	log_info("bough-fs %d %s", pid, fresh ? "started" : "taken over");
+	log_info("bough-fs %d %s", pid, s->child ? "started" : "taken over");
 	return watch(s, fd, -1);
 }
 
@@ -355,7 +403,6 @@ static void *supervise(void *arg)
 			kill_child(s);
 			fsclient_close_gate(s->opt.client, err.text);
 			mourn(s, err.text);
-			rest(s, 200);
 		}
 	}
 	fsclient_close_gate(s->opt.client, "boughd is ending");
@@ -426,10 +473,10 @@ static void end_thread(struct supervisor *s, bool quit)
 
 int supervisor_quit(struct supervisor *s, struct err *err)
 {
-	int pid = 0;
+	struct peer peer = { 0 };
 	struct err gone;
 	end_thread(s, true);
-	auto_fd fd = greet(s, &pid, &gone);
+	auto_fd fd = greet(s, &peer, &gone);
 	if (fd < 0)
 		return 0; /* it doesn't run */
 	int r = fsclient_direct(s->opt.client, json_pack("{s:s}", "op", "quit"), NULL, err);
@@ -438,10 +485,11 @@ int supervisor_quit(struct supervisor *s, struct err *err)
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 	if (poll(&p, 1, QUIT_WAIT_MS) == 0) {
 		/* What it acknowledged survives that. Its mounts go at the next start. */
-		log_error("bough-fs %d didn't end within %d s: it is killed", pid,
+		log_error("bough-fs %d didn't end within %d s: it is killed", peer.pid,
 			  QUIT_WAIT_MS / 1000);
-		if (pid > 0)
-			(void)kill(pid, SIGKILL);
+		if (peer.pid > 0)
+			(void)kill(peer.pid, SIGKILL);
+		end_mounts(s);
 	}
 	char why[96];
 	(void)child_ended(s, true, why, sizeof(why)); /* whatever way it went */

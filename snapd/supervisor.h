@@ -2,8 +2,11 @@
  * notices its death, starts it again, and has the workspaces mounted again before requests
  * reach it. It opens and closes the fsclient's gate.
  *
- * After SUPERVISOR_DEATHS deaths within SUPERVISOR_WINDOW_MS it rests for SUPERVISOR_REST_MS
- * between tries, and requests are told so at once.
+ * With the transport dev its mounts outlive it (bough-hold), and programs on them wait. So a
+ * new one is started at once, however often it is killed: one that served for
+ * SUPERVISOR_LIFE_MS was of use. After SUPERVISOR_USELESS in a row that weren't, the mounts
+ * end, so that nobody waits for ever; then it rests for SUPERVISOR_REST_MS between tries, and
+ * requests are told so at once.
  *
  * bough-fs is in a session of its own and isn't ended with boughd. */
 #ifndef BOUGH_SNAPD_SUPERVISOR_H
@@ -15,8 +18,10 @@
 #include "snapd/fsclient.h"
 
 enum {
-	SUPERVISOR_DEATHS = 5,
-	SUPERVISOR_WINDOW_MS = 60000,
+	SUPERVISOR_LIFE_MS = 100,
+	SUPERVISOR_USELESS = 12,     /* with the pauses between them it takes some 6 s */
+	SUPERVISOR_PAUSE_MS = 50,    /* from the third on, doubled each time, up to: */
+	SUPERVISOR_PAUSE_MAX_MS = 1000,
 	SUPERVISOR_REST_MS = 30000,
 	SUPERVISOR_START_MS =
 		15000, /* from exec to the first hello: it may have to repair things */
@@ -27,9 +32,9 @@ struct supervisor_options {
 	const char *binary;    /* of bough-fs */
 	const char *transport; /* its --transport; NULL: its default */
 	struct fsclient *client;
-	/* It answers, and nobody else can reach it yet. `fresh`: it has just begun, no workspace
-	 * is open in it. Through fsclient_direct. Failing closes the gate until it is tried
-	 * again. */
+	/* It answers, and nobody else can reach it yet. `fresh`: it has just begun and went on with
+	 * nothing, no workspace is open in it. Through fsclient_direct. Failing closes the gate
+	 * until it is tried again. */
 	int (*ready)(void *ctx, bool fresh, struct err *err);
 	void *ctx;
 };

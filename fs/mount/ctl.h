@@ -11,7 +11,8 @@
  * Stacks travel as hex of stack_encode. Ids are workspace ids. A workspace that isn't
  * open yet is opened by the first request that names it.
  *
- *   hello                                         -> version, pid, transport
+ *   hello                                         -> version, pid, transport, resumed (mounts
+ *                                                    that it went on with)
  *   create  id, stack?, bytes?, inodes?, uid, gid, path?  (path: mount there)
  *   mount   id, path                              -> (mounted already at that path: ok)
  *   umount  id                                    -> detached lazily when busy; "busy": true then

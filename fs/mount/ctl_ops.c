@@ -104,6 +104,7 @@ static int do_hello(struct server *s, const struct ctl_request *q, struct answer
 	add_text(a, a->json, "version", BOUGH_VERSION);
 	add_int(a, a->json, "pid", (uint64_t)getpid());
 	add_text(a, a->json, "transport", server_transport(s));
+	add_int(a, a->json, "resumed", server_resumed(s));
 	return 0;
 }
 

@@ -47,6 +47,7 @@ struct worker {
 	unsigned number;
 	pthread_mutex_t busy; /* held while it serves: others shed its buffer when it is not */
 	char *buf;            /* REQUEST_BYTES */
+	bool cold;            /* its pages were given back; under `busy` */
 };
 
 struct loop {
@@ -142,6 +143,15 @@ static void spin_learn(struct source *s)
 	atomic_store_explicit(&s->spins, clock_ns() - since < SPIN_LEARN_NS, memory_order_relaxed);
 }
 
+/* A killed process can't have a page made while the kernel copies a request to it: then the
+ * request would end with an error, and could never be sent again. So all are there before. */
+static void warm_up(struct worker *w)
+{
+	if (w->cold)
+		pages_populate(w->buf, REQUEST_BYTES);
+	w->cold = false;
+}
+
 /* 0 when there is no more for now, or the negated errno that ended the source. */
 static int serve(struct worker *w, struct source *s)
 {
@@ -203,7 +213,10 @@ static void *worker_main(void *arg)
 		struct epoll_event ev;
 		int n = epoll_wait(l->epfd, &ev, 1, timeout_ms);
 		if (n == 0) {
+			pthread_mutex_lock(&w->busy);
 			pages_shed(w->buf, REQUEST_BYTES);
+			w->cold = true;
+			pthread_mutex_unlock(&w->busy);
 			scratch_shed();
 			stack_shed();
 			timeout_ms = -1;
@@ -220,6 +233,7 @@ static void *worker_main(void *arg)
 		if (!s)
 			continue;
 		pthread_mutex_lock(&w->busy);
+		warm_up(w);
 		int error = serve(w, s);
 		pthread_mutex_unlock(&w->busy);
 		source_leave(l, s, error);
@@ -230,6 +244,7 @@ static int worker_start(struct loop *l, struct worker *w, unsigned number)
 {
 	w->loop = l;
 	w->number = number;
+	w->cold = true;
 	w->buf = pages_map(REQUEST_BYTES);
 	if (!w->buf)
 		return -ENOMEM;
@@ -363,6 +378,7 @@ void loop_shed(struct loop *l)
 		if (pthread_mutex_trylock(&w->busy) != 0)
 			continue;
 		pages_shed(w->buf, REQUEST_BYTES);
+		w->cold = true;
 		pthread_mutex_unlock(&w->busy);
 	}
 }

@@ -36,6 +36,8 @@ static const char help_text[] =
 	"  --mask-cap NAME        do without a capability of the kernel, for tests, repeatable:\n"
 	"                         async_read async_dio readdirplus parallel_dirops killpriv_v2\n"
 	"                         cache_symlinks explicit_inval no_open no_opendir expire_only\n"
+	"  --hold                 mounts outlive this process: bough-hold keeps them, programs\n"
+	"                         wait, and the next bough-fs goes on (boughd starts one)\n"
 	"  --foreground           don't go to the background when ready\n"
 	"  --help, --version\n"
 	"\n"
@@ -104,6 +106,9 @@ static int parse_option(struct options *o, int c)
 		n = session_cap(optarg);
 		o->server.mask |= n;
 		return n ? -1 : usage("--mask-cap: unknown capability ", optarg);
+	case 'k':
+		o->server.hold = true;
+		return -1;
 	case 'f':
 		o->foreground = true;
 		return -1;
@@ -128,6 +133,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "commit-ms", required_argument, NULL, 'c' },
 		{ "mount", required_argument, NULL, 'm' },
 		{ "mask-cap", required_argument, NULL, 'x' },
+		{ "hold", no_argument, NULL, 'k' },
 		{ "foreground", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },

@@ -8,6 +8,7 @@
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
 #include "fs/mount/counters.h"
+#include "fs/mount/request.h"
 #include "fs/work/workspace.h"
 
 /* What handlers know of their session; fuse_req_userdata. */
@@ -15,6 +16,10 @@ struct mounted {
 	struct ws *ws;
 	struct counters counters;
 	uint64_t mask; /* capabilities taken as not offered */
+	/* What INIT was answered with. Before: what a server before us has answered, which holds
+	 * for as long as the mount; 0: nobody has yet. */
+	uint64_t want;
+	void (*negotiated)(struct mounted *m); /* called before the answer; NULL: nothing */
 	bool ring;     /* handlers run in threads of libfuse, nobody counts before them */
 	bool no_open, no_opendir; /* as negotiated: answer ENOSYS, the kernel asks once */
 	bool killpriv;            /* suid and sgid are ours to clear */
@@ -29,7 +34,10 @@ extern const struct fuse_lowlevel_ops mount_ops;
 /* First thing in each handler. */
 struct mounted *on_begin(fuse_req_t req, unsigned opcode);
 struct caller caller_of(fuse_req_t req);
-void reply_error(fuse_req_t req, int r); /* 0 or -errno */
+/* Whether this request was done by a server that died before it could answer: 1, 0 or -errno;
+ * *e (NULL allowed): the entry of what it made, counted as any that is handed out. */
+int done_before(struct mounted *m, struct entry *e);
+void reply_error(fuse_req_t req, int r); /* -errno; 0 and above: none */
 void reply_node(fuse_req_t req, int r, const struct entry *e);
 void reply_attr(fuse_req_t req, int r, const struct attr *a);
 struct fuse_entry_param param_of_entry(const struct entry *e);

@@ -59,7 +59,12 @@ void on_setattr(fuse_req_t req, fuse_ino_t node, struct stat *in, int what,
 	if (!set && m->killpriv && c.uid != 0)
 		set = WS_KILL_SUID;
 	struct attr now;
-	int r = set ? ws_setattr(m->ws, node, set, &a, &c, &now) : ws_getattr(m->ws, node, &now);
+	int r = done_before(m, NULL);
+	if (r > 0)
+		set = 0;
+	if (r >= 0)
+		r = set ? ws_setattr(m->ws, node, set, &a, &c, &now)
+			: ws_getattr(m->ws, node, &now);
 	reply_attr(req, r, &now);
 }
 
@@ -138,17 +143,16 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 {
 	struct mounted *m = on_begin(req, FUSE_SETXATTR);
 	struct caller c = caller_of(req);
-	reply_error(req, namespace_is_ours(name)
-				 ? ws_setxattr(m->ws, node, name, value, size, flags, &c)
-				 : -EOPNOTSUPP);
+	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
+	reply_error(req, r ? r : ws_setxattr(m->ws, node, name, value, size, flags, &c));
 }
 
 void on_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 {
 	struct mounted *m = on_begin(req, FUSE_REMOVEXATTR);
 	struct caller c = caller_of(req);
-	reply_error(req,
-		    namespace_is_ours(name) ? ws_removexattr(m->ws, node, name, &c) : -EOPNOTSUPP);
+	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
+	reply_error(req, r ? r : ws_removexattr(m->ws, node, name, &c));
 }
 
 /* The answer to GETXATTR and LISTXATTR: the size alone when that was asked for. */

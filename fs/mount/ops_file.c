@@ -45,7 +45,9 @@ void on_write(fuse_req_t req, fuse_ino_t node, const char *buf, size_t size, off
 {
 	struct mounted *m = on_begin(req, FUSE_WRITE);
 	struct caller c = caller_of(req);
-	int r = ws_write(m->ws, node, buf, size, (uint64_t)off, fi->kill_suidgid, &c);
+	int r = done_before(m, NULL);
+	if (r == 0)
+		r = ws_write(m->ws, node, buf, size, (uint64_t)off, fi->kill_suidgid, &c);
 	if (r < 0) {
 		reply_error(req, r);
 		return;
@@ -59,7 +61,10 @@ void on_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t off, off_t le
 {
 	struct mounted *m = on_begin(req, FUSE_FALLOCATE);
 	struct caller c = caller_of(req);
-	reply_error(req, ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c));
+	int r = done_before(m, NULL);
+	if (r == 0)
+		r = ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c);
+	reply_error(req, r);
 }
 
 void on_lseek(fuse_req_t req, fuse_ino_t node, off_t off, int whence, struct fuse_file_info *fi)
@@ -74,12 +79,33 @@ void on_lseek(fuse_req_t req, fuse_ino_t node, off_t off, int whence, struct fus
 	(void)fuse_reply_lseek(req, (off_t)at);
 }
 
+/* A copy that was done to its end: the bytes there were to copy. */
+static ssize_t copied_before(struct mounted *m, fuse_ino_t from, off_t from_off, fuse_ino_t to,
+			     off_t to_off, size_t len)
+{
+	struct attr src, dst;
+	int r = ws_getattr(m->ws, from, &src);
+	if (r == 0)
+		r = ws_getattr(m->ws, to, &dst);
+	if (r < 0)
+		return r;
+	uint64_t had = src.size > (uint64_t)from_off ? src.size - (uint64_t)from_off : 0;
+	uint64_t has = dst.size > (uint64_t)to_off ? dst.size - (uint64_t)to_off : 0;
+	uint64_t n = len < WS_COPY_MAX ? len : WS_COPY_MAX;
+	n = n < had ? n : had;
+	return (ssize_t)(n < has ? n : has);
+}
+
 void on_copy(fuse_req_t req, fuse_ino_t from, off_t from_off, struct fuse_file_info *from_fi,
 	     fuse_ino_t to, off_t to_off, struct fuse_file_info *to_fi, size_t len, int flags)
 {
 	struct mounted *m = on_begin(req, FUSE_COPY_FILE_RANGE);
 	struct caller c = caller_of(req);
-	ssize_t n = ws_copy_range(m->ws, from, (uint64_t)from_off, to, (uint64_t)to_off, len, &c);
+	ssize_t n = done_before(m, NULL);
+	if (n > 0)
+		n = copied_before(m, from, from_off, to, to_off, len);
+	else if (n == 0)
+		n = ws_copy_range(m->ws, from, (uint64_t)from_off, to, (uint64_t)to_off, len, &c);
 	if (n < 0) {
 		reply_error(req, (int)n);
 		return;

@@ -49,6 +49,9 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++)
 		if (caps[i].want)
 			want |= caps[i].cap & conn->capable_ext;
+	if (m->want)
+		want = m->want & conn->capable_ext;
+	m->want = want;
 	conn->want_ext = want;
 	conn->want = (uint32_t)want;
 	m->killpriv = want & FUSE_CAP_HANDLE_KILLPRIV_V2;
@@ -59,6 +62,8 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	conn->time_gran = 1;
 	/* No handler waits for something that an interrupt could end. */
 	conn->no_interrupt = 1;
+	if (m->negotiated)
+		m->negotiated(m);
 }
 
 struct mounted *on_begin(fuse_req_t req, unsigned opcode)
@@ -76,7 +81,18 @@ struct mounted *on_begin(fuse_req_t req, unsigned opcode)
 struct caller caller_of(fuse_req_t req)
 {
 	const struct fuse_ctx *c = fuse_req_ctx(req);
-	return (struct caller){ .uid = c->uid, .gid = c->gid };
+	return (struct caller){ .uid = c->uid, .gid = c->gid, .tag = request_now().tag };
+}
+
+int done_before(struct mounted *m, struct entry *e)
+{
+	struct request q = request_now();
+	uint64_t node;
+	int r = q.again ? ws_answered(m->ws, q.tag, &node) : 0;
+	if (r <= 0 || !e)
+		return r;
+	r = node ? ws_again(m->ws, node, e) : -ESTALE;
+	return r < 0 ? r : 1;
 }
 
 /* Results of fuse_reply_* are dropped throughout: a reply fails only when the connection is
@@ -87,7 +103,7 @@ void reply_error(fuse_req_t req, int r)
 		struct mounted *m = fuse_req_userdata(req);
 		counter_add(&m->counters.errors, 1);
 	}
-	(void)fuse_reply_err(req, -r);
+	(void)fuse_reply_err(req, r < 0 ? -r : 0);
 }
 
 static void stat_of_attr(struct stat *st, const struct attr *a)

@@ -40,7 +40,9 @@ void on_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	struct mounted *m = on_begin(req, FUSE_MKNOD);
 	struct caller c = caller_of(req);
 	struct entry e;
-	int r = ws_mknod(m->ws, dir, name, strlen(name), mode, (uint32_t)rdev, &c, &e);
+	int r = done_before(m, &e);
+	if (r == 0)
+		r = ws_mknod(m->ws, dir, name, strlen(name), mode, (uint32_t)rdev, &c, &e);
 	reply_node(req, r, &e);
 }
 
@@ -49,7 +51,9 @@ void on_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 	struct mounted *m = on_begin(req, FUSE_MKDIR);
 	struct caller c = caller_of(req);
 	struct entry e;
-	int r = ws_mknod(m->ws, dir, name, strlen(name), S_IFDIR | (mode & 07777), 0, &c, &e);
+	int r = done_before(m, &e);
+	if (r == 0)
+		r = ws_mknod(m->ws, dir, name, strlen(name), S_IFDIR | (mode & 07777), 0, &c, &e);
 	reply_node(req, r, &e);
 }
 
@@ -58,7 +62,10 @@ void on_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 	struct mounted *m = on_begin(req, FUSE_SYMLINK);
 	struct caller c = caller_of(req);
 	struct entry e;
-	reply_node(req, ws_symlink(m->ws, dir, name, strlen(name), target, &c, &e), &e);
+	int r = done_before(m, &e);
+	if (r == 0)
+		r = ws_symlink(m->ws, dir, name, strlen(name), target, &c, &e);
+	reply_node(req, r, &e);
 }
 
 void on_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t dir, const char *name)
@@ -66,7 +73,10 @@ void on_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t dir, const char *name)
 	struct mounted *m = on_begin(req, FUSE_LINK);
 	struct caller c = caller_of(req);
 	struct entry e;
-	reply_node(req, ws_link(m->ws, node, dir, name, strlen(name), &c, &e), &e);
+	int r = done_before(m, &e);
+	if (r == 0)
+		r = ws_link(m->ws, node, dir, name, strlen(name), &c, &e);
+	reply_node(req, r, &e);
 }
 
 void on_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode, struct fuse_file_info *fi)
@@ -74,7 +84,9 @@ void on_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode, struct fuse_file_in
 	struct mounted *m = on_begin(req, OPCODE_TMPFILE);
 	struct caller c = caller_of(req);
 	struct entry e;
-	int r = ws_tmpfile(m->ws, dir, S_IFREG | (mode & 07777), &c, &e);
+	int r = done_before(m, &e);
+	if (r == 0)
+		r = ws_tmpfile(m->ws, dir, S_IFREG | (mode & 07777), &c, &e);
 	if (r < 0) {
 		reply_error(req, r);
 		return;
@@ -89,14 +101,16 @@ void on_unlink(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct mounted *m = on_begin(req, FUSE_UNLINK);
 	struct caller c = caller_of(req);
-	reply_error(req, ws_unlink(m->ws, dir, name, strlen(name), &c));
+	int r = done_before(m, NULL);
+	reply_error(req, r ? r : ws_unlink(m->ws, dir, name, strlen(name), &c));
 }
 
 void on_rmdir(fuse_req_t req, fuse_ino_t dir, const char *name)
 {
 	struct mounted *m = on_begin(req, FUSE_RMDIR);
 	struct caller c = caller_of(req);
-	reply_error(req, ws_rmdir(m->ws, dir, name, strlen(name), &c));
+	int r = done_before(m, NULL);
+	reply_error(req, r ? r : ws_rmdir(m->ws, dir, name, strlen(name), &c));
 }
 
 void on_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newdir,
@@ -104,8 +118,11 @@ void on_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newd
 {
 	struct mounted *m = on_begin(req, flags ? FUSE_RENAME2 : FUSE_RENAME);
 	struct caller c = caller_of(req);
-	reply_error(req, ws_rename(m->ws, dir, name, strlen(name), newdir, newname, strlen(newname),
-				   flags, &c));
+	int r = done_before(m, NULL);
+	if (r == 0)
+		r = ws_rename(m->ws, dir, name, strlen(name), newdir, newname, strlen(newname),
+			      flags, &c);
+	reply_error(req, r);
 }
 
 void on_readlink(fuse_req_t req, fuse_ino_t node)

@@ -21,6 +21,11 @@ void pages_shed(char *p, size_t bytes)
 		(void)madvise(p, bytes, MADV_DONTNEED); /* a hint; it can't fail on our mapping */
 }
 
+void pages_populate(char *p, size_t bytes)
+{
+	(void)madvise(p, bytes, MADV_POPULATE_WRITE); /* else each comes when it is touched */
+}
+
 void pages_unmap(char *p, size_t bytes)
 {
 	if (p)

@@ -19,6 +19,7 @@ void scratch_shed(void);
 /* For buffers like it: mapped memory that costs nothing until it is touched. */
 char *pages_map(size_t bytes);          /* NULL: out of memory */
 void pages_shed(char *p, size_t bytes); /* contents are lost */
+void pages_populate(char *p, size_t bytes); /* a hint: every page is there */
 void pages_unmap(char *p, size_t bytes);
 
 #endif

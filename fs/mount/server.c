@@ -3,10 +3,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
+#include "fs/base/log.h"
+#include "fs/mount/holder.h"
 #include "fs/mount/loop.h"
 #include "fs/mount/session.h"
 
@@ -18,6 +22,13 @@ struct server {
 	pthread_mutex_t lock;
 	struct served *all;   /* in order of id, so that lists can be continued */
 	struct counters past; /* of mounts that are gone */
+
+	struct holder *holder; /* NULL: mounts end with this process */
+	unsigned resumed;
+	bool end; /* of the thread that looks for what nobody holds; under lock */
+	pthread_cond_t ending;
+	bool has_thread;
+	pthread_t thread;
 };
 
 struct served {
@@ -34,54 +45,14 @@ struct served {
 
 /* ---- the server ---- */
 
-int server_open(struct server **out, const struct server_options *opt, struct err *err)
-{
-	if (opt->ring) {
-		int r = session_ring_check(err);
-		if (r < 0)
-			return r;
-	}
-	struct server *s = calloc(1, sizeof(*s));
-	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
-	pthread_mutex_init(&s->lock, NULL);
-	s->mask = opt->mask;
-	struct work_options wo = { .commit_ms = opt->commit_ms, .cache_bytes = opt->cache_bytes };
-	int r = work_open(&s->work, opt->root, &wo, err);
-	if (r == 0 && !opt->ring)
-		r = loop_start(&s->loop, opt->workers, err);
-	if (r < 0) {
-		(void)server_close(s, NULL); /* nothing is open yet */
-		return r;
-	}
-	*out = s;
-	return 0;
-}
-
-int server_close(struct server *s, struct err *err)
-{
-	if (!s)
-		return 0;
-	int result = 0;
-	while (s->all) {
-		char id[WS_ID_MAX + 1];
-		memcpy(id, s->all->id, sizeof(id));
-		struct err e;
-		int r = served_close(s, id, &e);
-		if (r < 0 && result == 0)
-			result = err_prefix(err, err_set(err, r, "%s", e.text), "close %s", id);
-	}
-	loop_stop(s->loop);
-	if (s->work)
-		work_close(s->work);
-	pthread_mutex_destroy(&s->lock);
-	free(s);
-	return result;
-}
-
 const char *server_transport(const struct server *s)
 {
 	return s->loop ? "dev" : "ring";
+}
+
+unsigned server_resumed(const struct server *s)
+{
+	return s->resumed;
 }
 
 unsigned server_workers(const struct server *s)
@@ -197,6 +168,11 @@ static void served_unref(struct served *w)
 	free(w);
 }
 
+static struct session_options session_options(const struct server *s)
+{
+	return (struct session_options){ .loop = s->loop, .mask = s->mask, .holder = s->holder };
+}
+
 /* ---- one of them ---- */
 
 int served_get(struct server *s, const char *id, struct served **out, struct err *err)
@@ -276,7 +252,7 @@ static int mount_locked(struct served *w, const char *path, struct err *err)
 	int r = end_session(w, err);
 	if (r < 0)
 		return r;
-	struct session_options so = { .loop = w->server->loop, .mask = w->server->mask };
+	struct session_options so = session_options(w->server);
 	struct session *session;
 	r = session_mount(&session, w->ws, path, &so, err);
 	if (r < 0)
@@ -541,4 +517,247 @@ void server_counters(struct server *s, struct counters *out)
 		if (w->session)
 			counters_add(out, session_counters(w->session));
 	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- going on where a server before was ---- */
+
+enum {
+	RESUMES_MAX = 3, /* of one mount, each the end of a server: then it is given up */
+	LOOK_MS = 2000,  /* between two looks for what the kernel has let go */
+};
+
+/* The workspace opened, its mount served again. */
+static int resume_served(struct server *s, const struct holder_entry *e, const struct held *held,
+			 struct served **out, struct err *err)
+{
+	struct served *w;
+	int fd = e->fd;
+	int r = claim(s, held->id, &w, err);
+	if (r < 0) {
+		cleanup_close(&fd);
+		return r;
+	}
+	struct session_options so = session_options(s);
+	r = ws_resume(&w->ws, s->work, held->id, err);
+	if (r == 0)
+		r = session_resume(&w->session, w->ws, e->key, fd, held, &so, err);
+	else
+		cleanup_close(&fd);
+	if (r < 0 && w->ws) {
+		struct ws *ws = w->ws;
+		pthread_mutex_lock(&s->lock);
+		w->ws = NULL;
+		pthread_mutex_unlock(&s->lock);
+		ws_close(ws);
+	}
+	*out = w;
+	unclaim(w);
+	return r;
+}
+
+static bool has_ended(int fd)
+{
+	struct pollfd p = { .fd = fd };
+	return poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLNVAL);
+}
+
+/* Takes the descriptor over. */
+static void resume_one(struct server *s, const struct holder_entry *e)
+{
+	struct held held;
+	struct err err = { 0 };
+	int fd = e->fd;
+	int r = held_decode(&held, e->blob, e->len);
+	if (r < 0 || has_ended(fd)) {
+		if (r < 0)
+			log_error("a mount that bough-hold keeps isn't understood: it ends");
+		cleanup_close(&fd);
+		holder_drop(s->holder, e->key);
+		return;
+	}
+	struct holder_slot *slot = holder_slot(s->holder, e->key);
+	if (slot && atomic_fetch_add(&slot->tries, 1) >= RESUMES_MAX) {
+		log_error("the server died %d times of going on with the mount at %s: it ends",
+			  RESUMES_MAX, held.path);
+		cleanup_close(&fd);
+		holder_drop(s->holder, e->key);
+		return;
+	}
+	struct served *w;
+	r = resume_served(s, e, &held, &w, &err);
+	if (r < 0) {
+		log_error("go on with the mount at %s: %s", held.path, err.text);
+		holder_drop(s->holder, e->key);
+		return;
+	}
+	if (slot)
+		atomic_store(&slot->tries, 0);
+	s->resumed++;
+}
+
+/* What a restore changed just before the server died may still be in the kernel's caches. */
+static void retell(struct served *w)
+{
+	pthread_mutex_lock(&w->mount);
+	if (w->session) {
+		struct forgetting f = { .session = w->session };
+		struct ws_changes changes = { .name = forget_name, .node = forget_node, .ctx = &f };
+		ws_retell(w->ws, &changes);
+	}
+	pthread_mutex_unlock(&w->mount);
+}
+
+static bool kernel_holds(void *ctx, uint64_t node)
+{
+	return session_holds(ctx, node);
+}
+
+static void look_for_unheld(struct served *w)
+{
+	pthread_mutex_lock(&w->mount);
+	if (w->session)
+		(void)ws_forget_unheld(w->ws, kernel_holds, w->session); /* again next time */
+	pthread_mutex_unlock(&w->mount);
+}
+
+static void each_open(struct server *s, void (*fn)(struct served *w))
+{
+	char **ids;
+	size_t n;
+	if (server_list(s, &ids, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		pthread_mutex_lock(&s->lock);
+		struct served *w = find_locked(s, ids[i]);
+		if (w)
+			w->refs++;
+		pthread_mutex_unlock(&s->lock);
+		free(ids[i]);
+		if (!w)
+			continue;
+		pthread_rwlock_rdlock(&w->life);
+		if (w->ws)
+			fn(w);
+		pthread_rwlock_unlock(&w->life);
+		served_unref(w);
+	}
+	free(ids);
+}
+
+/* Serves no requests, so it may wait for their answers. */
+static void *look_after(void *arg)
+{
+	struct server *s = arg;
+	(void)pthread_setname_np(pthread_self(), "fs-unheld"); /* for people only */
+	each_open(s, retell);
+	pthread_mutex_lock(&s->lock);
+	while (!s->end) {
+		struct timespec t = clock_in_ms(LOOK_MS);
+		pthread_cond_timedwait(&s->ending, &s->lock, &t);
+		if (s->end)
+			break;
+		pthread_mutex_unlock(&s->lock);
+		each_open(s, look_for_unheld);
+		pthread_mutex_lock(&s->lock);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static int resume_all(struct server *s, struct err *err)
+{
+	struct holder_entry *all;
+	size_t n;
+	int r = holder_take(s->holder, &all, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		resume_one(s, &all[i]);
+		free(all[i].blob);
+	}
+	free(all);
+	holder_renew(s->holder);
+	if (s->resumed == 0)
+		return 0;
+	log_info("goes on with %u mounts", s->resumed);
+	r = pthread_create(&s->thread, NULL, look_after, s);
+	s->has_thread = r == 0;
+	return r ? err_sys(err, -r, "start a thread") : 0;
+}
+
+static void end_thread(struct server *s)
+{
+	if (!s->has_thread)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->end = true;
+	pthread_cond_broadcast(&s->ending);
+	pthread_mutex_unlock(&s->lock);
+	(void)pthread_join(s->thread, NULL); /* it is ours and joinable */
+	s->has_thread = false;
+}
+
+/* ---- life ---- */
+
+enum { LOCK_TRIES = 200, LOCK_NAP_MS = 5 };
+
+int server_open(struct server **out, const struct server_options *opt, struct err *err)
+{
+	if (opt->ring) {
+		int r = session_ring_check(err);
+		if (r < 0)
+			return r;
+	}
+	struct server *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	pthread_mutex_init(&s->lock, NULL);
+	clock_cond_init(&s->ending);
+	s->mask = opt->mask;
+	bool hold = opt->hold && !opt->ring;
+	struct work_options wo = { .commit_ms = opt->commit_ms,
+				   .cache_bytes = opt->cache_bytes,
+				   .resumes = hold };
+	int r = work_open(&s->work, opt->root, &wo, err);
+	/* Of one that is just dying, the socket may close before its lock does. */
+	for (int i = 0; i < LOCK_TRIES && r == -EBUSY && hold; i++) {
+		(void)poll(NULL, 0, LOCK_NAP_MS);
+		r = work_open(&s->work, opt->root, &wo, err);
+	}
+	if (r == 0 && !opt->ring)
+		r = loop_start(&s->loop, opt->workers, err);
+	if (r == 0 && hold)
+		r = holder_open(&s->holder, opt->root, err);
+	if (r == 0 && hold)
+		r = resume_all(s, err);
+	if (r < 0) {
+		(void)server_close(s, NULL); /* nothing is open yet */
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+int server_close(struct server *s, struct err *err)
+{
+	if (!s)
+		return 0;
+	int result = 0;
+	end_thread(s);
+	while (s->all) {
+		char id[WS_ID_MAX + 1];
+		memcpy(id, s->all->id, sizeof(id));
+		struct err e;
+		int r = served_close(s, id, &e);
+		if (r < 0 && result == 0)
+			result = err_prefix(err, err_set(err, r, "%s", e.text), "close %s", id);
+	}
+	loop_stop(s->loop);
+	holder_close(s->holder);
+	if (s->work)
+		work_close(s->work);
+	pthread_cond_destroy(&s->ending);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return result;
 }

@@ -28,6 +28,9 @@ struct server_options {
 	uint64_t commit_ms; /* as work_options */
 	size_t cache_bytes; /* as work_options */
 	uint64_t mask;      /* session_options.mask */
+	/* Mounts outlive this process, and those of the one before are gone on with. Somebody must
+	 * be there to start the next one: programs on the mounts wait for it. */
+	bool hold;
 };
 
 /* Opens ROOT and starts the workers. -EBUSY: another server has it. */
@@ -37,6 +40,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 int server_close(struct server *s, struct err *err);
 const char *server_transport(const struct server *s);
 unsigned server_workers(const struct server *s); /* 0: ring transport */
+unsigned server_resumed(const struct server *s); /* mounts that it went on with at its start */
 /* Counters since the start, over all mounts there were and are. */
 void server_counters(struct server *s, struct counters *out);
 void server_trim(struct server *s);

@@ -5,22 +5,29 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/hash.h"
 #include "fs/base/io.h"
 #include "fs/base/log.h"
+#include "fs/hold/hold.h"
 #include "fs/mount/mnt.h"
 #include "fs/mount/ops.h"
 
 enum {
 	SYSFS_MAX = 4096,               /* which is the size that its files claim to have */
 	SMALL_WRITE = 64 << 10, /* bytes that are copied sooner than another worker is woken */
-	OPCODE_COPY_FILE_RANGE_64 = 53, /* newer than the headers of the build host may be */
+	/* Newer than the headers of the build host may be. */
+	OPCODE_COPY_FILE_RANGE_64 = 53,
+	NOTIFY_RESEND = 7,
+	TRIES_MAX = 8, /* of a request that a server died of so often: then it fails */
 };
+static const uint64_t INIT_HAS_RESEND = UINT64_C(1) << 39, UNIQUE_RESEND = UINT64_C(1) << 63;
 
 struct session {
 	struct mounted m; /* libfuse's userdata */
@@ -35,9 +42,65 @@ struct session {
 	struct fuse_session *se; /* NULL: ended */
 	int fd;                  /* se's own */
 
+	struct holder *holder; /* NULL: the mount ends with this process */
+	uint64_t key;          /* there, and of the tags */
+	struct held held;
+
 	pthread_t ring; /* of the ring transport: the thread that runs libfuse's loop */
 	bool ring_started;
 };
+
+/* ---- what outlives this process ---- */
+
+static void keep(struct session *s)
+{
+	auto_buf blob = { 0 };
+	held_encode(&s->held, &blob);
+	if (buf_error(&blob) < 0)
+		log_error("the mount at %s isn't kept beyond this server: out of memory", s->path);
+	else
+		holder_put(s->holder, s->key, s->fd, blob.data, blob.len);
+}
+
+static void let_go(struct session *s)
+{
+	if (!s->holder)
+		return;
+	ws_keep_gen(s->m.ws, NULL);
+	holder_drop(s->holder, s->key);
+	s->holder = NULL;
+}
+
+static void keep_gen(struct session *s)
+{
+	struct holder_slot *slot = holder_slot(s->holder, s->key);
+	if (slot)
+		ws_keep_gen(s->m.ws, &slot->gen);
+}
+
+/* The kernel's INIT has come: what a successor is told in its place. */
+static void keep_init(struct session *s, const struct fuse_in_header *in, size_t n)
+{
+	const struct fuse_init_in *init = (const void *)(in + 1);
+	uint64_t flags = 0;
+	if (n >= sizeof(*in) + sizeof(*init))
+		flags = init->flags | (uint64_t)init->flags2 << 32;
+	if (n > sizeof(s->held.init) || !(flags & INIT_HAS_RESEND)) {
+		let_go(s);
+		return;
+	}
+	memcpy(s->held.init, in, n);
+	s->held.init_len = n;
+}
+
+static void session_negotiated(struct mounted *m)
+{
+	struct session *s = (void *)((char *)m - offsetof(struct session, m));
+	if (!s->holder || s->held.want == m->want)
+		return;
+	s->held.want = m->want;
+	keep(s);
+}
 
 /* Nobody serves any more; gives back what the kernel held. */
 static void session_ended(void *ctx, int error)
@@ -46,12 +109,28 @@ static void session_ended(void *ctx, int error)
 	if (error && error != -ENODEV && error != -ECONNABORTED)
 		log_error("the mount at %s ends: /dev/fuse: %s", s->path, strerror(-error));
 	pthread_rwlock_wrlock(&s->life);
+	let_go(s);
 	fuse_session_exit(s->se);    /* or libfuse would complain of failing writes */
 	fuse_session_destroy(s->se); /* closes the descriptor */
 	s->se = NULL;
 	s->fd = -1;
 	ws_forget_all(s->m.ws);
 	pthread_rwlock_unlock(&s->life);
+}
+
+/* One by which the server died again and again is refused, or nothing would ever go on. */
+static bool is_deadly(struct session *s, const struct fuse_in_header *in, uint64_t tag)
+{
+	if (holder_try(s->holder, tag) <= TRIES_MAX)
+		return false;
+	log_error("the server died %d times of a %s in %s: it is answered with an I/O error",
+		  TRIES_MAX, opcode_name(in->opcode) ? opcode_name(in->opcode) : "request",
+		  s->path);
+	struct fuse_out_header out = { .len = sizeof(out), .error = -EIO, .unique = in->unique };
+	ssize_t w = write(s->fd, &out, sizeof(out));
+	(void)w; /* it fails only when the connection is gone */
+	holder_tried(s->holder, tag);
+	return true;
 }
 
 static void session_request(void *ctx, void *buf, size_t n)
@@ -62,7 +141,21 @@ static void session_request(void *ctx, void *buf, size_t n)
 		return; /* the kernel sends no such thing */
 	counters_request(&s->m.counters, in->opcode);
 	struct fuse_buf b = { .size = n, .mem = buf };
+	if (!s->holder) {
+		fuse_session_process_buf(s->se, &b);
+		return;
+	}
+	if (in->opcode == FUSE_INIT)
+		keep_init(s, in, n);
+	bool again = in->unique & UNIQUE_RESEND;
+	uint64_t tag = request_tag(s->key, in->unique);
+	if (again && is_deadly(s, in, tag))
+		return;
+	request_begin(tag, again);
 	fuse_session_process_buf(s->se, &b);
+	request_end();
+	if (again)
+		holder_tried(s->holder, tag);
 }
 
 /* Those that touch content, wait for the disk, or have much to do. */
@@ -180,11 +273,17 @@ static int mount_it(struct session *s, struct err *err)
 		s->fd = steal_fd(&fd);
 		if (mnt_device(s->path, &s->dev) < 0)
 			s->dev = 0;
+		s->held.dev = s->dev;
+		if (s->holder) {
+			keep(s);
+			keep_gen(s);
+		}
 		r = serve(s, err);
 	}
 	if (r < 0) {
 		cleanup_close(&fd);
 		fd = -1;
+		let_go(s);
 		/* With its descriptor closed it is dead, and can't be in use for long. */
 		fuse_session_destroy(s->se);
 		s->se = NULL;
@@ -193,29 +292,109 @@ static int mount_it(struct session *s, struct err *err)
 	return r;
 }
 
-int session_mount(struct session **out, struct ws *ws, const char *path,
-		  const struct session_options *opt, struct err *err)
+static struct session *session_new(struct ws *ws, const char *path,
+				   const struct session_options *opt, struct err *err)
 {
 	struct session *s = calloc(1, sizeof(*s));
-	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+	if (!s) {
+		(void)err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
 	pthread_rwlock_init(&s->life, NULL);
 	s->m.ws = ws;
 	s->m.mask = opt->mask;
 	s->m.ring = opt->loop == NULL;
+	s->m.negotiated = session_negotiated;
 	s->loop = opt->loop;
+	s->holder = opt->holder;
 	s->fd = -1;
 	s->path = strdup(path);
 	s->se = s->path ? new_fuse_session(s) : NULL;
-	int r = s->se ? mount_it(s, err)
-		      : err_set(err, -ENOMEM,
-				"no libfuse session: out of memory, or of thread "
-				"keys (about 1000 mounts a server)");
+	if (s->se)
+		return s;
+	(void)err_set(err, -ENOMEM,
+		      "no libfuse session: out of memory, or of thread "
+		      "keys (about 1000 mounts a server)");
+	session_free(s);
+	return NULL;
+}
+
+static void session_failed(struct session *s)
+{
+	if (s->se)
+		fuse_session_destroy(s->se);
+	s->se = NULL;
+	session_free(s);
+}
+
+int session_mount(struct session **out, struct ws *ws, const char *path,
+		  const struct session_options *opt, struct err *err)
+{
+	struct session *s = session_new(ws, path, opt, err);
+	if (!s)
+		return -ENOMEM;
+	if (strlen(path) >= sizeof(s->held.path) || path[0] != '/')
+		s->holder = NULL;
+	if (s->holder) {
+		memcpy(s->held.path, path, strlen(path) + 1);
+		(void)snprintf(s->held.id, sizeof(s->held.id), "%s", ws_id(ws));
+		s->held.mask = opt->mask;
+		do
+			random_bytes(&s->key, sizeof(s->key));
+		while (s->key <= HOLD_BOARD);
+	}
+	int r = mount_it(s, err);
 	if (r < 0) {
-		if (s->se)
-			fuse_session_destroy(s->se);
-		s->se = NULL;
-		session_free(s);
+		session_failed(s);
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+/* The kernel is asked to send again what it has given out and got no answer to. */
+static int resend(struct session *s, struct err *err)
+{
+	struct fuse_out_header out = { .len = sizeof(out), .error = NOTIFY_RESEND };
+	return write(s->fd, &out, sizeof(out)) < 0
+		       ? err_sys(err, -errno, "have the requests sent again")
+		       : 0;
+}
+
+int session_resume(struct session **out, struct ws *ws, uint64_t key, int fd,
+		   const struct held *held, const struct session_options *opt, struct err *err)
+{
+	char name[32];
+	struct session *s = session_new(ws, held->path, opt, err);
+	if (!s) {
+		cleanup_close(&fd);
+		return -ENOMEM;
+	}
+	s->key = key;
+	s->held = *held;
+	s->dev = held->dev;
+	s->m.mask = held->mask;
+	s->m.want = held->want;
+	(void)snprintf(name, sizeof(name), "/dev/fd/%d", fd);
+	int r = fuse_session_mount(s->se, name) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	if (r < 0)
+		cleanup_close(&fd); /* else it is libfuse's */
+	if (r == 0) {
+		s->fd = fd;
+		keep(s);
+		keep_gen(s);
+		/* libfuse must know what was agreed. If that had been answered, the kernel has no
+		 * use for the answer, which is no error. */
+		struct fuse_buf b = { .size = held->init_len, .mem = s->held.init };
+		if (b.size)
+			fuse_session_process_buf(s->se, &b);
+		r = resend(s, err);
+	}
+	if (r == 0)
+		r = serve(s, err);
+	if (r < 0) {
+		let_go(s);
+		session_failed(s);
 		return r;
 	}
 	*out = s;
@@ -286,9 +465,12 @@ int session_umount(struct session *s, struct err *err)
 int session_end(struct session *s, struct err *err)
 {
 	int r = session_umount(s, err);
+	struct holder *holder = s->holder;
 	if (!kernel_let_go(s) || s->se || s->ring_started)
 		stop_serving(s);
 	assert(!s->se);
+	if (holder)
+		holder_sync(holder); /* whose copy of the descriptor would keep it alive */
 	return r;
 }
 
@@ -330,4 +512,13 @@ void session_forget_node(struct session *s, uint64_t node)
 	if (s->se)
 		(void)fuse_lowlevel_notify_inval_inode(s->se, node, 0, 0);
 	pthread_rwlock_unlock(&s->life);
+}
+
+bool session_holds(struct session *s, uint64_t node)
+{
+	pthread_rwlock_rdlock(&s->life);
+	/* Before the first byte: only attributes are looked at again, and only if it has it. */
+	int r = s->se ? fuse_lowlevel_notify_inval_inode(s->se, node, -1, 0) : 0;
+	pthread_rwlock_unlock(&s->life);
+	return r != -ENOENT;
 }

@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include "fs/base/err.h"
 #include "fs/mount/counters.h"
+#include "fs/mount/held.h"
+#include "fs/mount/holder.h"
 #include "fs/mount/loop.h"
 #include "fs/work/workspace.h"
 
@@ -24,12 +26,21 @@ enum session_state { SESSION_LIVE, SESSION_DETACHED, SESSION_ENDED };
 struct session_options {
 	struct loop *loop; /* dev transport; NULL: a ring of its own */
 	uint64_t mask;     /* FUSE_CAP_* that are taken as not offered by the kernel */
+	/* Keeps the mount beyond this process, where the kernel can send its requests again
+	 * (Linux 6.9); borrowed until the session has ended. NULL: it ends with the process. */
+	struct holder *holder;
 };
 
 /* Mounts `ws` (borrowed until the session has ended) at `path`. On failure nothing is left
  * behind. */
 int session_mount(struct session **out, struct ws *ws, const char *path,
 		  const struct session_options *opt, struct err *err);
+/* Goes on where the server before was: the kernel sends what that one hasn't answered. `fd` is
+ * taken over in any case; on failure nobody serves the mount, nor keeps it. `ws`: of ws_resume. */
+int session_resume(struct session **out, struct ws *ws, uint64_t key, int fd,
+		   const struct held *held, const struct session_options *opt, struct err *err);
+/* Whether the kernel has that inode. Only from a thread that serves no requests. */
+bool session_holds(struct session *s, uint64_t node);
 enum session_state session_state(struct session *s);
 const char *session_path(const struct session *s);
 const struct counters *session_counters(const struct session *s);

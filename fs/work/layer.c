@@ -141,6 +141,7 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 		return err_set(err, -ENOMEM, "no memory for a layer");
 	}
 	l->writable = writable;
+	l->want_tags = opt->tags;
 	int r = layer_load(l, opt, &lost, err);
 	if (r == 0)
 		r = layer_load_space(l, &lost, err);

@@ -117,6 +117,7 @@ struct layer_options {
 	/* 16 bytes; NULL: those of the machine's present boot. Another boot than a journal's own
 	 * means that what no commit covers may not have reached the disk. */
 	const uint8_t *boot_id;
+	bool tags; /* layer_open collects what layer_tag finds */
 };
 
 /* A new, empty, active layer with a random id. Durable only after layer_commit. */
@@ -213,7 +214,9 @@ struct txn {
 	uint32_t records;
 	bool frees, creates; /* it takes something away; it adds something */
 	struct buf others;   /* pointers to other layers that its extents point into, borrowed */
-	uint64_t tag; /* (connection, unique) of the request, for exactly-once answers; 0: none */
+	/* Of the request that is done once this is: whoever resumes a server's work finds it in the
+	 * journal, and answers without doing it again. 0: none. */
+	uint64_t tag;
 };
 enum { LAYER_TXN_MAX = 64 << 20 };
 void txn_begin(struct txn *t, struct layer *l, uint64_t ino);
@@ -242,9 +245,11 @@ void txn_usage(struct txn *t, int64_t bytes, int64_t inodes);
 int txn_commit(struct txn *t);
 void txn_drop(struct txn *t);
 void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes); /* last committed */
-/* The tag's answer is given once: 1 when one of the last LAYER_TAGS tagged frames has it. */
-enum { LAYER_TAGS = 4096 };
-int layer_has_tag(const struct layer *l, uint64_t tag);
+/* The inode that the operation of that tag was mainly about: 1, 0 when none of the last
+ * LAYER_TAGS tagged frames that were there when the layer was opened has it. So many that a
+ * worker of the server before, stopped between a change and its answer, is never left behind. */
+enum { LAYER_TAGS = 65536 };
+int layer_tag(const struct layer *l, uint64_t tag, uint64_t *ino);
 
 /* ---- deltas ---- */
 

@@ -41,6 +41,10 @@ struct layer_file {
 	bool gone;      /* unlinked: closed by its last user */
 };
 
+struct layer_tagged {
+	uint64_t tag, ino;
+};
+
 struct layer {
 	atomic_uint refs;
 	const struct io *io;
@@ -56,8 +60,9 @@ struct layer {
 	struct u64map dirs;   /* -> struct omap *: cookie -> struct layer_dirent * */
 	struct layer **deps;  /* layers that extents point into; a reference each */
 	uint32_t ndeps;
+	bool want_tags;
 	uint32_t ntags, tag_at, tag_cap; /* a ring, which grows up to LAYER_TAGS */
-	uint64_t *tags;
+	struct layer_tagged *tags;
 	int64_t usage_bytes, usage_inodes;
 	size_t heap; /* bytes of what the index points to, maps left out */
 	uint64_t dirents, extents;
@@ -121,7 +126,7 @@ int layer_apply(struct layer *l, const void *body, size_t len, struct layer_appl
 void layer_apply_done(struct layer_apply *how);         /* frees what it holds */
 void layer_mark_damaged(struct layer *l, uint64_t ino); /* best effort: without memory, not */
 void layer_mark_partial(struct layer *l); /* after a replay: inodes that no record describes */
-void layer_add_tag(struct layer *l, uint64_t tag);
+int layer_add_tag(struct layer *l, uint64_t tag, uint64_t ino); /* 0 or -ENOMEM */
 int layer_add_dep(struct layer *l, struct layer *dep, bool have_ref);
 int layer_rebuild_space(struct layer *l, uint64_t data_size, bool unsettled);
 void layer_free_index(struct layer *l);

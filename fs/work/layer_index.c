@@ -495,32 +495,34 @@ void layer_mark_partial(struct layer *l)
 	}
 }
 
-void layer_add_tag(struct layer *l, uint64_t tag)
+int layer_add_tag(struct layer *l, uint64_t tag, uint64_t ino)
 {
-	if (tag == 0)
-		return;
+	if (tag == 0 || !l->want_tags)
+		return 0;
 	if (l->ntags == l->tag_cap && l->tag_cap < LAYER_TAGS) {
 		uint32_t cap = l->tag_cap ? l->tag_cap * 2 : 16;
-		uint64_t *tags = reallocarray(l->tags, cap, sizeof(*tags));
-		if (tags) { /* without memory the ring stays as short as it is */
-			l->tags = tags;
-			l->tag_cap = cap;
-			l->tag_at = l->ntags;
-		}
+		struct layer_tagged *tags = reallocarray(l->tags, cap, sizeof(*tags));
+		if (!tags)
+			return -ENOMEM;
+		l->tags = tags;
+		l->tag_cap = cap;
+		l->tag_at = l->ntags;
 	}
-	if (l->tag_cap == 0)
-		return;
-	l->tags[l->tag_at % l->tag_cap] = tag;
+	l->tags[l->tag_at % l->tag_cap] = (struct layer_tagged){ tag, ino };
 	l->tag_at = (l->tag_at + 1) % l->tag_cap;
 	if (l->ntags < l->tag_cap)
 		l->ntags++;
+	return 0;
 }
 
-int layer_has_tag(const struct layer *l, uint64_t tag)
+int layer_tag(const struct layer *l, uint64_t tag, uint64_t *ino)
 {
-	for (uint32_t i = 0; tag && i < l->ntags; i++)
-		if (l->tags[i] == tag)
-			return 1;
+	for (uint32_t i = 0; tag && i < l->ntags; i++) {
+		if (l->tags[i].tag != tag)
+			continue;
+		*ino = l->tags[i].ino;
+		return 1;
+	}
 	return 0;
 }
 

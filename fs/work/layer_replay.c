@@ -131,7 +131,7 @@ static int replay_frame(struct layer *l, const struct journal_frame *f, struct l
 		r = layer_apply(l, f->body, f->len, how);
 		if (r == 0) {
 			atomic_fetch_add(&l->records, f->records);
-			layer_add_tag(l, f->tag);
+			r = layer_add_tag(l, f->tag, f->ino);
 		}
 	} else if (r == 0 && f->kind == FRAME_SEAL) {
 		atomic_store(&l->sealed, true);

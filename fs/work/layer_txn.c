@@ -316,7 +316,6 @@ static int commit(struct txn *t)
 	if (r < 0)
 		return r;
 	atomic_fetch_add(&l->records, t->records);
-	layer_add_tag(l, t->tag);
 	if (apply(l, t, len, &reserve) == 0)
 		return 0;
 	/* Another thread took the memory: the journal has it, the index only half of it. */

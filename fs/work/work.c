@@ -48,6 +48,18 @@ int work_birth(struct work *w, uint64_t *ino, struct err *err)
 	return r;
 }
 
+int work_ino_floor(struct work *w, uint64_t *ino, struct err *err)
+{
+	int r = 0;
+	pthread_mutex_lock(&w->ino_lock);
+	if (w->ino_next < w->ino_end)
+		*ino = w->ino_next;
+	else
+		r = ino_peek(w->io, w->root, ino, err);
+	pthread_mutex_unlock(&w->ino_lock);
+	return r;
+}
+
 /* ---- the list ---- */
 
 static struct ws *list_find(struct work *w, const char *id)
@@ -290,7 +302,11 @@ static void work_free(struct work *w)
 void work_layer_options(struct work *w, struct layer_options *out)
 {
 	*out = (struct layer_options){
-		.io = w->io, .root = w->root, .store = w->store, .boot_id = w->boot
+		.io = w->io,
+		.root = w->root,
+		.store = w->store,
+		.boot_id = w->boot,
+		.tags = w->resumes,
 	};
 }
 
@@ -335,6 +351,7 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 	w->io = opt->io ? opt->io : &io_host;
 	w->root_fd = w->lock_fd = w->ws_fd = -1;
 	memcpy(w->boot, boot_id(opt->boot_id), sizeof(w->boot));
+	w->resumes = opt->resumes;
 	w->commit_ms = opt->commit_ms ? opt->commit_ms : COMMIT_MS_DEFAULT;
 	pthread_mutex_init(&w->ino_lock, NULL);
 	pthread_mutex_init(&w->list_lock, NULL);

@@ -34,6 +34,7 @@ struct work_options {
 	uint64_t commit_ms;     /* background commit of dirty layers; 0: 5000; UINT64_MAX: never */
 	size_t cache_bytes;     /* of the store */
 	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
+	bool resumes;           /* ws_resume will be called: collect what ws_answered finds */
 };
 /* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
  * serves it. One background thread commits dirty layers and trims idle memory. */
@@ -73,6 +74,9 @@ int ws_create(struct ws **out, struct work *w, const char *id, const struct stac
 /* Opens one from disk. -ENOENT, -EBADMSG, -EBUSY (open already). */
 int ws_open(struct ws **out, struct work *w, const char *id, struct err *err);
 void ws_close(struct ws *ws);
+/* As ws_open, where the mount of a server that died lives on: inodes without a name stay as long
+ * as the kernel may hold them (ws_forget_unheld), since how often it does was lost. */
+int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err);
 /* Deletes a closed workspace: its folder first, then layers that nobody else has. */
 int ws_delete(struct work *w, const char *id, struct err *err);
 const char *ws_id(const struct ws *ws);
@@ -106,10 +110,18 @@ int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *c
  * ws_seal gave). -ESTALE: something was, and nothing is done. */
 int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *expect,
 		  const struct ws_changes *changes, struct err *err);
+/* After ws_resume: calls for what a restore that had begun may not have told. */
+void ws_retell(struct ws *ws, const struct ws_changes *changes);
 int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err);
 void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits);
 /* Forgets all the kernel's references (after an unmount): orphans go. */
 void ws_forget_all(struct ws *ws);
+/* Ends inodes without a name that the kernel doesn't hold, after ws_resume: `held` asks it about
+ * a node, without locks. Those of which it said no twice in a row go. True: some are left. */
+bool ws_forget_unheld(struct ws *ws, bool (*held)(void *ctx, uint64_t node), void *ctx);
+/* Where the highest generation that was shown is kept beyond this process's life: raised to ours,
+ * ours to it, and kept so. `where` lives as long as the workspace is open; NULL: no more. */
+void ws_keep_gen(struct ws *ws, _Atomic uint16_t *where);
 /* A consistent look: `fn` runs with the gate held shared and meta shared, so it may call nothing
  * else of this header for that workspace. */
 int ws_with_view(struct ws *ws, int (*fn)(void *ctx, const struct view *v), void *ctx);
@@ -121,6 +133,10 @@ struct caller {
 	gid_t gid;
 	uint64_t tag; /* txn.tag; 0: none */
 };
+/* Whether the request of that tag was done before ws_resume: 1, and the node that it is mainly
+ * about (of what makes one: that; 0 where it is gone); 0: it wasn't; -errno. The answer is the
+ * one it would give now, but for what made a node, see ws_again. */
+int ws_answered(struct ws *ws, uint64_t tag, uint64_t *node);
 struct entry {
 	uint64_t node;
 	struct attr attr;
@@ -133,6 +149,8 @@ static inline uint64_t node_of(const struct attr *a)
 /* Each entry handed out by lookup, mknod, symlink, link, tmpfile and a true return of
  * readdir's callback counts one reference that ws_forget gives back. */
 int ws_lookup(struct ws *ws, uint64_t dir, const char *name, size_t len, struct entry *out);
+/* The entry of a node that ws_answered gave. */
+int ws_again(struct ws *ws, uint64_t node, struct entry *out);
 void ws_forget(struct ws *ws, uint64_t node, uint64_t n);
 int ws_getattr(struct ws *ws, uint64_t node, struct attr *out);
 enum {
@@ -179,7 +197,9 @@ int ws_fallocate(struct ws *ws, uint64_t node, int mode, uint64_t off, uint64_t 
 		 const struct caller *c);
 int ws_seek(struct ws *ws, uint64_t node, uint64_t off, int whence, uint64_t *out);
 /* Shares whole blocks, copies the ragged ends; the count copied, which an error in the middle
- * makes less than asked for. -EINVAL: the ranges overlap in one file. */
+ * makes less than asked for. -EINVAL: the ranges overlap in one file. Of several steps only the
+ * last has the caller's tag: without it, it is done once more. */
+enum { WS_COPY_MAX = INT32_MAX & ~4095 }; /* bytes, of one call */
 ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t to, uint64_t to_off,
 		      uint64_t n, const struct caller *c);
 int ws_fsync(struct ws *ws, uint64_t node); /* this and all that was acknowledged before */

@@ -26,6 +26,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/u64map.h"
+#include "fs/work/forget.h"
 #include "fs/work/ino.h"
 #include "fs/work/inos.h"
 #include "fs/work/quota.h"
@@ -51,6 +52,7 @@ struct work {
 	struct registry *registry;
 	uint64_t commit_ms;
 	uint8_t boot[16];
+	bool resumes; /* as work_options */
 
 	pthread_mutex_t ino_lock;
 	uint64_t ino_next, ino_end; /* reserved and not given out */
@@ -95,11 +97,17 @@ struct ws {
 	int64_t files;        /* inodes made less inodes gone, since the active layer was new */
 	uint64_t damaged;     /* records lost in its layers */
 	_Atomic uint16_t gen; /* the highest generation shown */
+	_Atomic(_Atomic uint16_t *) gen_kept; /* and where that outlives us; NULL: nowhere */
+	/* Resumed: the kernel may hold inodes below this number, however often we gave them out.
+	 * 0: all its references are counted. */
+	_Atomic uint64_t held_below;
 	_Atomic bool touched; /* an operation came since the background thread looked */
 
 	struct node_shard nodes[WS_SHARDS];
 	pthread_mutex_t orphan_lock;
-	struct u64map orphans; /* inodes with nlink 0 that are kept: ino -> the ws itself */
+	/* Inodes with nlink 0 that are kept: ino -> ORPHAN, or ORPHAN_UNHELD when the kernel
+	 * said once that it doesn't hold it. */
+	struct u64map orphans;
 	_Atomic size_t norphans;
 };
 
@@ -108,6 +116,8 @@ struct ws {
 int work_ino(struct work *w, uint64_t *ino); /* a number nobody has: 0, -ENOSPC, -EIO … */
 /* A number above all that have been reserved by anybody so far, next to be given out. */
 int work_birth(struct work *w, uint64_t *ino, struct err *err);
+/* A number that this process gives none below of from now on; reserves nothing. */
+int work_ino_floor(struct work *w, uint64_t *ino, struct err *err);
 /* Puts the workspace on the list. -EBUSY: one of that id is open. */
 int work_add(struct work *w, struct ws *ws);
 void work_remove(struct work *w, struct ws *ws); /* waits until the background thread is off it */
@@ -144,6 +154,13 @@ int ws_commit(struct ws *ws, struct err *err);
 bool ws_is_dirty(struct ws *ws);
 /* The workspace's file has just replaced old->file; `old` is taken over. Under admin. */
 void ws_retire(struct ws *ws, struct stale *old);
+
+/* ---- ws_resume.c: what a server needs that goes on behind another's mount ---- */
+
+/* Before a restore's version is written into the workspace's folder `dir`: what the kernel must be
+ * told to forget, so that it is, whatever becomes of this process. Best effort. */
+void forget_list_write(struct ws *ws, int dir, uint64_t seq, const struct forget_list *f);
+void forget_list_drop(struct ws *ws); /* it was told */
 
 /* ---- workspace.c ---- */
 
@@ -194,6 +211,8 @@ int ws_get_regular(struct ws *ws, uint64_t node, struct attr *out); /* -EISDIR, 
 /* The kernel's references. node_ref: 0 or -ENOMEM. */
 int node_ref(struct ws *ws, const struct attr *a);
 uint64_t node_unref(struct ws *ws, uint64_t node, uint64_t n); /* how many are left */
+uint64_t node_refs(struct ws *ws, uint64_t node);
+void gen_shown(struct ws *ws, uint16_t gen); /* a generation of what is given out */
 
 struct timespec ws_now(void);
 
@@ -230,10 +249,12 @@ int op_commit(struct op *op);                              /* 0, or -errno: then
 /* What the lower layers count of the inode in this layer. */
 int ws_base_size(const struct ws *ws, const struct attr *a, uint64_t *base_size);
 
+extern char ORPHAN[1], ORPHAN_UNHELD[1];
 void orphan_add(struct ws *ws, uint64_t ino); /* memory short: it stays until the next open */
 bool orphan_del(struct ws *ws, uint64_t ino);
 /* Ends the orphan when it is one and nobody holds it. Under meta exclusive. */
 void orphan_reap(struct ws *ws, uint64_t ino, uint64_t node);
+void orphan_end(struct ws *ws, uint64_t ino); /* where the caller knows that nobody holds it */
 
 /* Moves atime by relatime's rule; takes meta itself. */
 void ws_accessed(struct ws *ws, uint64_t node, const struct attr *a);

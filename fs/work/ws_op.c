@@ -99,13 +99,37 @@ static struct node_shard *shard_of(struct ws *ws, uint64_t node)
 	return &ws->nodes[node % WS_SHARDS];
 }
 
+static void raise_gen(_Atomic uint16_t *at, uint16_t gen)
+{
+	uint16_t was = atomic_load(at);
+	while (gen > was && !atomic_compare_exchange_weak(at, &was, gen))
+		;
+}
+
+void gen_shown(struct ws *ws, uint16_t gen)
+{
+	_Atomic uint16_t *kept = atomic_load(&ws->gen_kept);
+	raise_gen(&ws->gen, gen);
+	if (kept)
+		raise_gen(kept, gen);
+}
+
+void ws_keep_gen(struct ws *ws, _Atomic uint16_t *where)
+{
+	atomic_store(&ws->gen_kept, where);
+	if (!where)
+		return;
+	raise_gen(&ws->gen, atomic_load(where));
+	raise_gen(where, atomic_load(&ws->gen));
+}
+
 int node_ref(struct ws *ws, const struct attr *a)
 {
 	uint64_t node = node_of(a);
 	struct node_shard *s = shard_of(ws, node);
 	uint16_t gen = atomic_load_explicit(&ws->gen, memory_order_relaxed);
-	while (a->gen > gen && !atomic_compare_exchange_weak(&ws->gen, &gen, a->gen))
-		;
+	if (a->gen > gen)
+		gen_shown(ws, a->gen);
 	pthread_mutex_lock(&s->lock);
 	uintptr_t n = (uintptr_t)u64map_get(&s->map, node);
 	int r = u64map_put(&s->map, node, (void *)(n + 1));
@@ -127,7 +151,13 @@ uint64_t node_unref(struct ws *ws, uint64_t node, uint64_t n)
 	return have;
 }
 
-static uint64_t node_refs(struct ws *ws, uint64_t node)
+/* Resumed, and the kernel may have references from before: only it knows. */
+static bool from_before(const struct ws *ws, uint64_t ino)
+{
+	return ino < atomic_load_explicit(&ws->held_below, memory_order_relaxed);
+}
+
+uint64_t node_refs(struct ws *ws, uint64_t node)
 {
 	struct node_shard *s = shard_of(ws, node);
 	pthread_mutex_lock(&s->lock);
@@ -250,7 +280,7 @@ void op_unlinked(struct op *op, struct attr *a)
 {
 	struct ws *ws = op->ws;
 	assert(a->nlink == 0);
-	if (node_refs(ws, node_of(a)) == 0) {
+	if (node_refs(ws, node_of(a)) == 0 && !from_before(ws, a->ino)) {
 		op_dead(op, a);
 		return;
 	}
@@ -324,10 +354,12 @@ int op_commit(struct op *op)
 
 /* ---- orphans ---- */
 
+char ORPHAN[1], ORPHAN_UNHELD[1];
+
 void orphan_add(struct ws *ws, uint64_t ino)
 {
 	pthread_mutex_lock(&ws->orphan_lock);
-	(void)u64map_put(&ws->orphans, ino, ws);
+	(void)u64map_put(&ws->orphans, ino, ORPHAN);
 	atomic_store(&ws->norphans, ws->orphans.count);
 	pthread_mutex_unlock(&ws->orphan_lock);
 }
@@ -351,8 +383,14 @@ static bool is_orphan(struct ws *ws, uint64_t ino)
 
 void orphan_reap(struct ws *ws, uint64_t ino, uint64_t node)
 {
+	if (node_refs(ws, node) == 0 && !from_before(ws, ino))
+		orphan_end(ws, ino);
+}
+
+void orphan_end(struct ws *ws, uint64_t ino)
+{
 	struct attr a;
-	if (node_refs(ws, node) > 0 || !orphan_del(ws, ino))
+	if (!orphan_del(ws, ino))
 		return;
 	if (view_inode(&ws->view, ino, &a) < 0 || a.nlink > 0)
 		return;
@@ -381,6 +419,7 @@ void ws_forget_all(struct ws *ws)
 {
 	ws_enter(ws);
 	meta_write(ws);
+	atomic_store(&ws->held_below, 0);
 	for (unsigned i = 0; i < WS_SHARDS; i++) {
 		struct node_shard *s = &ws->nodes[i];
 		pthread_mutex_lock(&s->lock);

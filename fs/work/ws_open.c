@@ -451,8 +451,9 @@ static int find_leftover(void *ctx, const struct layer_inode *li)
 								      : 0;
 }
 
-/* Ends the inodes without a name that the own layers still have: who held them is gone. */
-static int reap_leftovers(struct ws *ws)
+/* The inodes without a name that the own layers still have: who held them is gone, and they end,
+ * or the kernel may hold them still. */
+static int see_to_leftovers(struct ws *ws, bool held)
 {
 	auto_inos found = { 0 };
 	int r = 0;
@@ -464,6 +465,10 @@ static int reap_leftovers(struct ws *ws)
 		struct op op;
 		if (view_inode(&ws->view, found.v[i], &a) < 0 || a.nlink > 0)
 			continue;
+		if (held) {
+			orphan_add(ws, a.ino);
+			continue;
+		}
 		op_begin(&op, ws, a.ino, NULL);
 		op_dead(&op, &a);
 		r = op_commit(&op);
@@ -485,7 +490,7 @@ static int recount(struct ws *ws)
 	return r;
 }
 
-int ws_open(struct ws **out, struct work *w, const char *id, struct err *err)
+static int open_ws(struct ws **out, struct work *w, const char *id, bool held, struct err *err)
 {
 	struct ws_file f[2];
 	unsigned n = 0;
@@ -517,8 +522,14 @@ int ws_open(struct ws **out, struct work *w, const char *id, struct err *err)
 		return err_prefix(err, r, "open workspace %s", id);
 	if (ws->damaged)
 		r = recount(ws);
+	if (r == 0 && held) {
+		uint64_t floor;
+		r = work_ino_floor(w, &floor, NULL);
+		if (r == 0)
+			atomic_store(&ws->held_below, floor);
+	}
 	if (r == 0)
-		r = reap_leftovers(ws);
+		r = see_to_leftovers(ws, held);
 	/* On a full disk leftovers stay until the next time. */
 	if (r < 0 && r != -ENOSPC) {
 		ws_free(ws);
@@ -526,6 +537,16 @@ int ws_open(struct ws **out, struct work *w, const char *id, struct err *err)
 	}
 	*out = ws;
 	return 0;
+}
+
+int ws_open(struct ws **out, struct work *w, const char *id, struct err *err)
+{
+	return open_ws(out, w, id, false, err);
+}
+
+int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err)
+{
+	return open_ws(out, w, id, true, err);
 }
 
 void ws_close(struct ws *ws)

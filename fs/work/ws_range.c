@@ -63,6 +63,15 @@ static void unlock_both(struct ws *ws, uint64_t from, uint64_t to)
 		stripe_done(ws, from);
 }
 
+/* Who does a step of n bytes: with the tag when it is the last. */
+static struct caller step_caller(const struct copy *cp, uint64_t n)
+{
+	struct caller c = *cp->c;
+	if (n < cp->n)
+		c.tag = 0;
+	return c;
+}
+
 /* Copies up to `most` bytes by reading and writing them; the count. */
 static ssize_t copy_bytes(struct copy *cp, uint64_t most)
 {
@@ -77,7 +86,8 @@ static ssize_t copy_bytes(struct copy *cp, uint64_t most)
 	struct change ch = {
 		.what = CHANGE_WRITE, .off = cp->to_off, .n = (size_t)got, .buf = cp->buf
 	};
-	int r = content_change(cp->ws, cp->to, &ch, cp->c, &cp->dst);
+	struct caller c = step_caller(cp, (uint64_t)got);
+	int r = content_change(cp->ws, cp->to, &ch, &c, &cp->dst);
 	return r < 0 ? r : got;
 }
 
@@ -211,7 +221,8 @@ static int share_commit(struct copy *cp, const struct shares *sh, uint64_t size)
 		return r;
 	struct op op;
 	struct attr a = cp->dst;
-	op_begin(&op, ws, a.ino, cp->c);
+	struct caller c = step_caller(cp, min_u64(sh->blocks_end - cp->to_off, cp->n));
+	op_begin(&op, ws, a.ino, &c);
 	a.size = size;
 	a.mtime = a.ctime = op.now;
 	int64_t blocks = (int64_t)a.blocks + (data - (int64_t)had) / 512;
@@ -290,7 +301,8 @@ static ssize_t copy_all(struct copy *cp)
 	ssize_t r = 0;
 	if (cp->n > 0 && cp->to_off > old_size) { /* a growth by itself */
 		struct change ch = { .what = CHANGE_RESIZE, .off = cp->to_off };
-		r = content_change(cp->ws, cp->to, &ch, cp->c, &cp->dst);
+		struct caller c = step_caller(cp, 0);
+		r = content_change(cp->ws, cp->to, &ch, &c, &cp->dst);
 	}
 	while (r >= 0 && cp->n > 0) {
 		r = copy_step(cp);
@@ -303,7 +315,8 @@ static ssize_t copy_all(struct copy *cp)
 	}
 	if (r < 0 && done == 0 && cp->dst.size > old_size) {
 		struct change ch = { .what = CHANGE_RESIZE, .off = old_size };
-		(void)content_change(cp->ws, cp->to, &ch, cp->c, NULL); /* it shrinks: has space */
+		struct caller c = step_caller(cp, 0);
+		(void)content_change(cp->ws, cp->to, &ch, &c, NULL); /* it shrinks: has space */
 	}
 	return done > 0 ? (ssize_t)done : r;
 }
@@ -316,7 +329,7 @@ ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t 
 			   .to = to,
 			   .from_off = from_off,
 			   .to_off = to_off,
-			   .n = min_u64(n, INT32_MAX & ~(LAYER_BLOCK - 1)),
+			   .n = min_u64(n, WS_COPY_MAX),
 			   .c = c };
 	ws_enter(ws);
 	lock_both(ws, ino_of(from), ino_of(to));

@@ -9,15 +9,9 @@
 #include <sys/stat.h>
 
 #include "fs/work/diff.h"
+#include "fs/work/forget.h"
 
 enum { INODES_A_TXN = 256 };
-
-struct changed_name {
-	uint64_t dir_node, child_node;
-	uint32_t text; /* place in restore.text */
-	uint8_t len;
-	bool removed;
-};
 
 struct restore {
 	struct ws *ws;
@@ -28,7 +22,7 @@ struct restore {
 	uint16_t gen; /* of what differs */
 	struct txn t;
 	bool open;                     /* t holds something */
-	struct buf nodes, names, text; /* uint64_t, struct changed_name, bytes */
+	struct forget_list forget;
 };
 
 static int flush(struct restore *rs)
@@ -54,13 +48,7 @@ static int put_gen(struct restore *rs, const struct attr *now, uint16_t gen)
 static int add_name(struct restore *rs, uint64_t dir_node, const char *name, size_t len,
 		    bool removed, uint64_t child_node)
 {
-	if (rs->text.len > UINT32_MAX - NAME_MAX_BYTES)
-		return -E2BIG;
-	struct changed_name n = { dir_node, child_node, (uint32_t)rs->text.len, (uint8_t)len,
-				  removed };
-	buf_add(&rs->text, name, len);
-	buf_add(&rs->names, &n, sizeof(n));
-	return rs->text.failed || rs->names.failed ? -ENOMEM : 0;
+	return forget_list_name(&rs->forget, dir_node, name, len, removed, child_node);
 }
 
 /* The name by which the inode was last known, so that a look-up gives its new generation. */
@@ -82,10 +70,9 @@ static int inode_differs(void *ctx, uint64_t ino, const struct attr *old, const 
 	struct restore *rs = ctx;
 	int r = 0;
 	if (old) {
-		uint64_t node = node_of(old);
-		buf_add(&rs->nodes, &node, sizeof(node));
-		if (rs->nodes.failed)
-			return -ENOMEM;
+		r = forget_list_node(&rs->forget, node_of(old));
+		if (r < 0)
+			return r;
 	}
 	if (!now || ino == INO_ROOT)
 		return 0;
@@ -109,32 +96,10 @@ static int name_differs(void *ctx, uint64_t dir, const char *name, size_t len, u
 	uint64_t node = 0, dir_node = node_of(&d);
 	if (old_child && view_inode(v, old_child, &child) == 0)
 		node = node_of(&child);
-	buf_add(&rs->nodes, &dir_node, sizeof(dir_node)); /* its list of names is cached */
-	if (rs->nodes.failed)
-		return -ENOMEM;
+	int r = forget_list_node(&rs->forget, dir_node); /* its list of names is cached */
+	if (r < 0)
+		return r;
 	return add_name(rs, dir_node, name, len, new_child == 0, node);
-}
-
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
-/* Without locks: tells what the kernel must forget, each node once. */
-static void tell(const struct restore *rs, const struct ws_changes *changes)
-{
-	const struct changed_name *n = (const void *)rs->names.data;
-	for (size_t i = 0; i < rs->names.len / sizeof(*n); i++)
-		changes->name(changes->ctx, n[i].dir_node, (const char *)rs->text.data + n[i].text,
-			      n[i].len, n[i].removed, n[i].child_node);
-	uint64_t *node = (uint64_t *)rs->nodes.data;
-	size_t count = rs->nodes.len / sizeof(*node);
-	if (count > 0)
-		qsort(node, count, sizeof(*node), by_number);
-	for (size_t i = 0; i < count; i++)
-		if (i == 0 || node[i] != node[i - 1])
-			changes->node(changes->ctx, node[i]);
 }
 
 /* Under the gate: what differs, then the swap. */
@@ -166,6 +131,7 @@ static int swap_trees(struct restore *rs, struct err *err)
 	rs->file.gen = rs->gen;
 	rs->file.limit_bytes = ws->file.limit_bytes;
 	rs->file.limit_inodes = ws->file.limit_inodes;
+	forget_list_write(ws, rs->version.dir, rs->version.seq, &rs->forget);
 	r = version_write(&rs->version, ws->work, &rs->file, err);
 	if (r < 0)
 		return r;
@@ -176,6 +142,7 @@ static int swap_trees(struct restore *rs, struct err *err)
 	rs->view = view;
 	rs->file = file;
 	ws->gen = rs->gen;
+	gen_shown(ws, rs->gen);
 	ws->files = 0;
 	struct quota *q = &ws->quota;
 	q->tag = ws->file.tag;
@@ -230,10 +197,9 @@ int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *exp
 	int r = restore(&rs, to, err);
 	pthread_mutex_unlock(&ws->admin);
 	if (r == 0 && changes)
-		tell(&rs, changes);
-	buf_done(&rs.nodes);
-	buf_done(&rs.names);
-	buf_done(&rs.text);
+		forget_list_tell(&rs.forget, changes);
+	forget_list_drop(ws);
+	forget_list_done(&rs.forget);
 	return r < 0 ? err_prefix(err, r, "restore workspace %s", ws->id) : 0;
 }
 

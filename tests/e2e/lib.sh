@@ -54,7 +54,7 @@ clean_up() {
 	kill $(jobs -p) 2>/dev/null
 	for root in "$BOUGH_ROOT" ${EXTRA_ROOTS:-}; do
 		[ ! -e "$root" ] || BOUGH_ROOT=$root timeout 30 bough down >/dev/null 2>&1
-		BOUGH_ROOT=$root kill_hard boughd bough-fs
+		BOUGH_ROOT=$root kill_hard boughd bough-fs bough-hold
 	done
 	# The deepest first: mounts inside of workspaces, then those, then loop mounts.
 	awk -v t="$T/" 'index($2, t) == 1 { print $2 }' /proc/self/mounts | tac |

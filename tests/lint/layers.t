@@ -1,6 +1,6 @@
 #!/bin/bash
 # Which folder may include which, from what the compiler says (gcc -MM), not from grep:
-# base <- store <- image <- work <- mount; gitops stands on work. Tests may include everything.
+# base <- store <- image <- work <- mount; base <- hold <- mount; gitops stands on work. Tests may include everything.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -9,10 +9,11 @@ declare -A may=(
 	[fs/store]="fs/base"
 	[fs/image]="fs/base fs/store"
 	[fs/work]="fs/base fs/store fs/image"
-	[fs/mount]="fs/base fs/store fs/image fs/work"
+	[fs/hold]="fs/base"
+	[fs/mount]="fs/base fs/store fs/image fs/work fs/hold"
 	[gitops]="fs/base fs/store fs/image fs/work"
 	[runtime]="fs/base fs/store fs/image"
-	[snapd]="fs/base fs/store fs/image fs/work gitops runtime"
+	[snapd]="fs/base fs/store fs/image fs/work fs/hold gitops runtime"
 	[tools/bough]="fs/base"
 	[tools/pack]="fs/base"
 	[tools/apply]="fs/base fs/store gitops"

@@ -482,14 +482,14 @@ static void golden(void **state)
 		auto_fd file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 		assert_true(file >= 0);
 	}
-	struct layer_options opt = { .root = root, .boot_id = sample_boot };
+	struct layer_options opt = { .root = root, .boot_id = sample_boot, .tags = true };
 	struct layer *l;
-	uint64_t damaged = 9;
+	uint64_t damaged = 9, ino;
 	assert_int_equal(layer_open(&l, &opt, &sample_id, true, &damaged, NULL), 0);
 	assert_int_equal(damaged, 0);
 	assert_true(layer_is_sealed(l));
 	assert_int_equal(layer_records(l), 24);
-	assert_int_equal(layer_has_tag(l, 5 * 256), 1);
+	assert_int_equal(layer_tag(l, 5 * 256, &ino), 1);
 	auto_free char *text = kit_text(l);
 	golden_file("layer-v1.txt", text, strlen(text));
 	layer_unref(l);
@@ -498,7 +498,7 @@ static void golden(void **state)
 	assert_int_equal(layer_open(&l, &opt, &sample_id, true, &damaged, NULL), 0);
 	assert_false(layer_is_sealed(l));
 	assert_int_equal(layer_records(l), 21);
-	assert_int_equal(layer_has_tag(l, 5 * 256), 0);
+	assert_int_equal(layer_tag(l, 5 * 256, &ino), 0);
 	layer_unref(l);
 	assert_int_equal(io_remove_tree(AT_FDCWD, root, NULL), 0);
 }

@@ -251,7 +251,6 @@ static void random_life(void **state)
 		assert_int_equal(layer_data_bytes(k.layer), bytes);
 		assert_true(layer_memory(k.layer) < memory * 2 + 10000);
 		kit_check(&k);
-		assert_int_equal(layer_has_tag(k.layer, k.steps + 2), 0);
 		layer_unref(k.layer);
 	}
 }
@@ -430,23 +429,33 @@ static void tags(void **state)
 {
 	struct place *p = *state;
 	struct layer *l = create(p);
-	for (uint64_t i = 1; i <= LAYER_TAGS + 100; i++) {
+	uint64_t ino = 0;
+	for (uint64_t i = 1; i <= 100; i++) {
 		struct attr a = file_attr(10);
 		struct txn t;
-		txn_begin(&t, l, 10);
+		txn_begin(&t, l, 10 + i);
 		t.tag = i * 2;
 		txn_inode(&t, &a, 0);
 		assert_int_equal(txn_commit(&t), 0);
 	}
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(layer_has_tag(l, 0), 0);
-		assert_int_equal(layer_has_tag(l, 2), 0);
-		assert_int_equal(layer_has_tag(l, 200), 0);
-		assert_int_equal(layer_has_tag(l, 202), 1);
-		assert_int_equal(layer_has_tag(l, 203), 0);
-		assert_int_equal(layer_has_tag(l, (LAYER_TAGS + 100) * 2), 1);
-		l = reopen(p, l, true);
+	assert_int_equal(layer_tag(l, 2, &ino), 0); /* nobody asks whoever did it */
+	l = reopen(p, l, true);
+	assert_int_equal(layer_tag(l, 2, &ino), 0); /* nor was it asked for */
+	p->opt.tags = true;
+	l = reopen(p, l, true);
+	p->opt.tags = false;
+	assert_int_equal(layer_tag(l, 0, &ino), 0);
+	assert_int_equal(layer_tag(l, 3, &ino), 0);
+	for (uint64_t i = 1; i <= 100; i++) {
+		assert_int_equal(layer_tag(l, i * 2, &ino), 1);
+		assert_int_equal(ino, 10 + i);
 	}
+	/* The last so many count. */
+	for (uint64_t i = 101; i <= LAYER_TAGS + 1; i++)
+		assert_int_equal(layer_add_tag(l, i * 2, 1), 0);
+	assert_int_equal(layer_tag(l, 2, &ino), 0);
+	assert_int_equal(layer_tag(l, 4, &ino), 1);
+	assert_int_equal(layer_tag(l, (LAYER_TAGS + 1) * 2, &ino), 1);
 	layer_unref(l);
 }
 
