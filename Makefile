@@ -38,13 +38,13 @@ CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
 LDFLAGS_ALL  = -pthread -Wl,--as-needed $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
-PKGS := libzstd libxxhash libcrypto libdeflate lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
+PKGS := libzstd libxxhash libcrypto libdeflate zlib lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
 PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
 # pkg-config runs once per make, when the first compile needs it: after the set-up.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags fuse3 $(PKGS)))$(PKG_CFLAGS)
 libs = $(shell $(PKG_CONFIG) --libs $(1))
 L_FUSE  = $(call libs,--static fuse3)
-L_STORE = $(call libs,libzstd libxxhash libcrypto libdeflate lmdb jansson)
+L_STORE = $(call libs,libzstd libxxhash libcrypto libdeflate zlib lmdb jansson)
 L_ALL   = $(L_FUSE) $(call libs,$(PKGS))
 
 SRC_LIB   := $(wildcard fs/base/*.c fs/store/*.c fs/image/*.c fs/work/*.c)

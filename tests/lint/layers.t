@@ -17,7 +17,7 @@ declare -A may=(
 	[tools/bough]="fs/base"
 	[tools/pack]="fs/base"
 	[tools/apply]="fs/base fs/store gitops"
-	[tools/bench]="fs/base"
+	[tools/bench]="fs/base fs/store"
 )
 # The control protocol is what boughd and bough-fs have in common; its header names no
 # type of fs/mount.

@@ -23,7 +23,8 @@ PACKAGES=(
 	# to build
 	gcc make pkgconf meson ninja-build dpkg-dev ca-certificates
 	libzstd-dev libxxhash-dev libssl-dev liblmdb-dev libsqlite3-dev libarchive-dev
-	libmicrohttpd-dev libjansson-dev libgit2-dev libdeflate-dev liburing-dev libnuma-dev python3-docutils
+	libmicrohttpd-dev libjansson-dev libgit2-dev libdeflate-dev zlib1g-dev liburing-dev libnuma-dev
+	python3-docutils
 	# to run
 	fuse3
 	# to test
