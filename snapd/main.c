@@ -168,9 +168,10 @@ static int redirect_to_log(const char *root, struct err *err)
 
 static int open_store(struct snapd *sd, struct err *err)
 {
-	char path[PATH_SIZE];
-	struct store_options opt = { .create = true };
+	char path[PATH_SIZE], repos[PATH_SIZE];
+	struct store_options opt = { .create = true, .repos = repos };
 	(void)snprintf(path, sizeof(path), "%s/store", sd->root);
+	(void)snprintf(repos, sizeof(repos), "%s/repos", sd->root);
 	return store_open(&sd->store, path, &opt, err);
 }
 

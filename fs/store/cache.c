@@ -36,14 +36,15 @@ static size_t cost(const struct cache_blob *b)
 	return sizeof(*b) + b->blob.len;
 }
 
+/* By the last bytes of the digest: addresses of git objects begin alike. */
 static struct cache_shard *shard_of(struct cache *c, const struct digest *d)
 {
-	return &c->shards[d->b[0] % c->nshards];
+	return &c->shards[d->b[31] % c->nshards];
 }
 
 static struct cache_blob **bucket_of(struct cache_shard *s, const struct digest *d)
 {
-	return &s->buckets[le_get64(d->b + 8) & (s->nbuckets - 1)];
+	return &s->buckets[le_get64(d->b + 16) & (s->nbuckets - 1)];
 }
 
 int cache_init(struct cache *c, size_t bytes)

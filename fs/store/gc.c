@@ -92,6 +92,8 @@ static int mark_grow(struct mark_shard *m)
 
 int store_gc_mark(struct store_gc *gc, const struct digest *d)
 {
+	if (digest_is_git(d, NULL, NULL))
+		return 0;
 	struct mark_shard *m = shard_of(gc, d);
 	int r = 0;
 	(void)pthread_mutex_lock(&m->lock);

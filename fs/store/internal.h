@@ -4,6 +4,7 @@
  *   session.c  sessions, putting, syncing  writer.c, writer_sync.c  packs that are written
  *   recover.c  the index after a kill, power loss or damage
  *   gc.c, check.c
+ *   gitblob.c  content that lies in git repositories: gitrepo.c and what is below it
  *
  * Order of locks: writer.flush, writer.append, writer.pending_lock; all others are taken last.
  * Locks between processes are flocks, taken without waiting except where said:
@@ -21,6 +22,7 @@
 #include "fs/base/u64map.h"
 #include "fs/store/cache.h"
 #include "fs/store/codec.h"
+#include "fs/store/gitrepo.h"
 #include "fs/store/index.h"
 #include "fs/store/pack.h"
 #include "fs/store/pending.h"
@@ -194,6 +196,11 @@ int store_locate(struct store *s, const struct digest *d, struct place *p, struc
 /* Reads and verifies the record; its stored bytes are at rd->buf + PACK_HEAD_BYTES then. */
 int store_read_record(struct store *s, struct reader *rd, const struct digest *d,
 		      const struct place *p, struct pack_record *r);
+/* The blob at a git address, verified (gitblob.c). As store_get. */
+int store_git_load(struct store *s, const struct digest *d, struct cache_blob **out,
+		   struct err *err);
+/* As store_has. */
+int store_git_has(struct store *s, const struct digest *d, uint32_t *size);
 
 /* ---- gc and check ---- */
 
@@ -222,6 +229,7 @@ struct store {
 	bool dirty; /* the state file says so */
 	struct cache cache;
 	struct pack_files files;
+	struct gitrepos *git; /* NULL: none */
 	struct writer w;
 	pthread_mutex_t readers_lock;
 	struct reader *readers;

@@ -283,6 +283,8 @@ int store_put(struct store_session *ss, const void *data, size_t len, struct dig
 		return err_sys(err, ss->failed, "an earlier sync of this session has failed");
 	struct digest d;
 	hash_sha256(&d, data, len);
+	if (digest_is_git(&d, NULL, NULL)) /* once in 2^64 */
+		return err_set(err, -EIO, "the content's digest reads as a git object's address");
 	int r = rely_on(ss, &d);
 	if (r < 0)
 		return err_sys(err, r, "look up an object");

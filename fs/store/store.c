@@ -124,7 +124,9 @@ static int set_options(struct store *s, const struct store_options *opt)
 	if (s->pack_bytes > max)
 		s->pack_bytes = max;
 	memcpy(s->boot, boot_id(opt->boot_id), sizeof(s->boot));
-	return cache_init(&s->cache, opt->cache_bytes ? opt->cache_bytes : STORE_CACHE_DEFAULT);
+	int r = opt->repos ? gitrepos_new(&s->git, s->io, opt->repos, NULL) : 0;
+	size_t bytes = opt->cache_bytes ? opt->cache_bytes : STORE_CACHE_DEFAULT;
+	return r < 0 ? r : cache_init(&s->cache, bytes);
 }
 
 int store_open(struct store **out, const char *dir, const struct store_options *opt,
@@ -173,6 +175,7 @@ void store_close(struct store *s)
 	index_close(s->index);
 	files_done(s);
 	cache_done(&s->cache);
+	gitrepos_free(s->git);
 	while (s->readers) {
 		struct reader *r = s->readers;
 		s->readers = r->next;
@@ -349,8 +352,8 @@ static bool same_place(const struct place *a, const struct place *b)
 }
 
 /* Locates and loads. What fails is tried once more where gc has moved it meanwhile. */
-static int fetch(struct store *s, struct reader *rd, const struct digest *d,
-		 struct cache_blob **out, struct err *err)
+static int fetch_by(struct store *s, struct reader *rd, const struct digest *d,
+		    struct cache_blob **out, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
 	digest_hex(hex, d);
@@ -383,6 +386,16 @@ static int fetch(struct store *s, struct reader *rd, const struct digest *d,
 		       p.pack, p.off);
 }
 
+static int fetch(struct store *s, const struct digest *d, struct cache_blob **out, struct err *err)
+{
+	struct reader *rd = reader_get(s);
+	if (!rd)
+		return err_sys(err, -ENOMEM, "read an object");
+	int r = fetch_by(s, rd, d, out, err);
+	reader_put(s, rd);
+	return r;
+}
+
 int store_get(struct store *s, const struct digest *d, const struct blob **out, struct err *err)
 {
 	const struct blob *b = cache_get(&s->cache, d);
@@ -391,12 +404,9 @@ int store_get(struct store *s, const struct digest *d, const struct blob **out, 
 		*out = b;
 		return 0;
 	}
-	struct reader *rd = reader_get(s);
-	if (!rd)
-		return err_sys(err, -ENOMEM, "read an object");
 	struct cache_blob *loaded = NULL;
-	int r = fetch(s, rd, d, &loaded, err);
-	reader_put(s, rd);
+	int r = digest_is_git(d, NULL, NULL) ? store_git_load(s, d, &loaded, err)
+					     : fetch(s, d, &loaded, err);
 	if (r < 0)
 		return r;
 	atomic_fetch_add_explicit(&s->cache_misses, 1, memory_order_relaxed);
@@ -409,6 +419,8 @@ int store_has(struct store *s, const struct digest *d, uint32_t *size)
 	struct place p;
 	struct pack_row row;
 	bool pending;
+	if (digest_is_git(d, NULL, NULL))
+		return store_git_has(s, d, size);
 	int r = store_locate(s, d, &p, &row, &pending);
 	if (r > 0 && size)
 		*size = p.raw;
@@ -419,6 +431,8 @@ void store_trim(struct store *s, uint64_t idle_ms)
 {
 	cache_trim(&s->cache, idle_ms);
 	files_sweep(s, idle_ms == 0);
+	if (s->git)
+		gitrepos_trim(s->git, idle_ms);
 	(void)pthread_mutex_lock(&s->readers_lock);
 	struct reader *list = steal_ptr(&s->readers);
 	s->nreaders = 0;

@@ -41,6 +41,7 @@ struct store_options {
 	uint64_t pack_bytes;    /* a pack is closed at this size; 0: 256 MiB */
 	int zstd_level;         /* 0: 3 */
 	const uint8_t *boot_id; /* BOOT_ID_BYTES, copied; NULL: the machine's (boot.h) */
+	const char *repos;      /* where git objects lie (gitrepo.h); NULL: there are none */
 };
 
 /* Opens `dir`. A missing or damaged index is rebuilt from the packs (which may take long).
@@ -62,7 +63,8 @@ struct blob {
 	const uint8_t *data;
 	size_t len;
 };
-/* The object's content, verified. From the bounded cache where it is there.
+/* The object's content, verified. From the bounded cache where it is there. `d` may be the
+ * address of a git blob (gitrepo.h), here and in store_has.
  * -ENOENT: no such object; -EBADMSG: found and damaged (err names object and pack);
  * give it back with blob_put. Any thread. */
 int store_get(struct store *s, const struct digest *d, const struct blob **out, struct err *err);
@@ -101,7 +103,8 @@ struct store_gc_stats {
 typedef int (*store_gc_mark_fn)(void *ctx, struct store_gc *gc, struct err *err);
 int store_gc(struct store *s, store_gc_mark_fn mark, void *ctx, struct store_gc_stats *st,
 	     struct err *err);
-int store_gc_mark(struct store_gc *gc, const struct digest *d); /* any thread; 0 or -ENOMEM */
+/* Any thread; 0 or -ENOMEM. Addresses of git objects are passed over: others keep mirrors. */
+int store_gc_mark(struct store_gc *gc, const struct digest *d);
 
 /* Reads every record of every pack, compares hashes (XXH3 and SHA-256) and the index.
  * `report` is called for each fault. `repair`: the index is made right, torn tails are cut,

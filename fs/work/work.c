@@ -316,16 +316,19 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	int r = open_root(w, root, err);
 	if (r < 0)
 		return r;
-	auto_free char *store = NULL;
-	if (asprintf(&store, "%s/store", root) < 0) {
+	auto_free char *store = NULL, *repos = NULL;
+	if (asprintf(&store, "%s/store", root) < 0)
 		store = NULL;
+	if (asprintf(&repos, "%s/repos", root) < 0)
+		repos = NULL;
+	if (!store || !repos)
 		return err_set(err, -ENOMEM, "no memory");
-	}
 	struct layer_options lo;
 	struct store_options so = { .io = opt->io,
 				    .create = true,
 				    .cache_bytes = opt->cache_bytes,
-				    .boot_id = w->boot };
+				    .boot_id = w->boot,
+				    .repos = repos };
 	r = store_open(&w->store, store, &so, err);
 	work_layer_options(w, &lo);
 	if (r == 0)
