@@ -35,6 +35,10 @@ static const struct field restore_fields[] = {
 	{ "snapshot", FIELD_STRING, true, 0 },
 	{ 0 },
 };
+static const struct field merge_fields[] = {
+	{ "from", FIELD_STRING, true, 0 },
+	{ 0 },
+};
 static const struct field snap_patch_fields[] = {
 	{ "message", FIELD_STRING, false, MESSAGE_MAX },
 	{ "add_names", FIELD_STRINGS, false, NAMES_MAX },
@@ -69,6 +73,7 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/fork", api_ws_fork, fork_fields, NULL, false },
 	{ "POST", WS "/{}/snapshots", api_ws_save, save_fields, NULL, false },
 	{ "POST", WS "/{}/restore", api_ws_restore, restore_fields, NULL, false },
+	{ "POST", WS "/{}/merge", api_ws_merge, merge_fields, NULL, false },
 	{ "GET", WS "/{}/diff", api_ws_diff, NULL, diff_query, false },
 	{ "GET", WS "/{}/log", api_ws_log, NULL, NULL, false },
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },

@@ -34,6 +34,8 @@ int api_ws_log(struct request *rq, struct reply *rp, struct err *err);
 /* saving and restoring (api_save.c) */
 int api_ws_save(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_restore(struct request *rq, struct reply *rp, struct err *err);
+/* merging (api_merge.c) */
+int api_ws_merge(struct request *rq, struct reply *rp, struct err *err);
 int api_import(struct request *rq, struct reply *rp, struct err *err);
 /* snapshots */
 int api_snap_list(struct request *rq, struct reply *rp, struct err *err);

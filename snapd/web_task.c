@@ -75,6 +75,7 @@ unsigned web_status(int r, const char **code)
 		{ -ENOENT, 404, "not_found" },
 		{ -EEXIST, 409, "exists" },
 		{ -ENOTUNIQ, 409, "conflict" },
+		{ -ESTALE, 409, "conflict" },
 		{ -EBUSY, 409, "busy" },
 		{ -E2BIG, 413, "too_large" },
 		{ -EFBIG, 413, "too_large" },

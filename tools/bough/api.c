@@ -131,7 +131,7 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 	if (r == -EINVAL && status == 400 &&
 	    !json_object_get(json_object_get(e, "details"), "field") && cli->uploading)
 		r = -EBADMSG;
-	if (cli->json && json_is_object(e)) {
+	if (json_is_object(e)) {
 		free(cli->detail);
 		cli->detail = json_dumps(e, JSON_COMPACT);
 	}

@@ -111,7 +111,7 @@ struct cli {
 	bool json;      /* one JSON document on stdout */
 	bool quiet;     /* no progress, no notes */
 	bool bytes;     /* exact sizes */
-	char *detail;   /* JSON of the API's error, for --json; NULL */
+	char *detail;   /* JSON of the API's last error; NULL */
 	bool uploading; /* the last request carried a stream */
 	bool reported;  /* the JSON document on stdout tells of the error already */
 };
@@ -130,6 +130,8 @@ command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_rm,
 /* snap.c */
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;
+/* merge.c */
+command_fn cmd_merge;
 /* diff.c */
 command_fn cmd_diff;
 /* transfer.c */

@@ -64,6 +64,13 @@ static const struct option_def save_options[] = {
 	OPT_MESSAGE, { .name = "as", .value = "SNAPSHOT", .help = "a name for it" }, { 0 }
 };
 
+static const struct option_def merge_options[] = {
+	{ .name = "into",
+	  .value = "OTHER",
+	  .help = "the workspace that gets the changes",
+	  .kind = WORD_WORKSPACE },
+	{ 0 },
+};
 static const struct option_def diff_options[] = {
 	{ .name = "against",
 	  .value = "SNAPSHOT|WORKSPACE",
@@ -135,10 +142,9 @@ const struct command commands[] = {
 	  .group = G_WS,
 	  .operands = "NAME",
 	  .summary = "make a workspace and mount it",
-	  .about =
-		  "Prints its mount point. Without --from, --dir or --tar it is empty. A folder\n"
-		  "or an archive is first imported as a snapshot, so each content is stored "
-		  "once.\n",
+	  .about = "Prints its mount point. Without --from, --dir or --tar it is empty. A folder\n"
+		   "or an archive is first imported as a snapshot, so each content is stored "
+		   "once.\n",
 	  .options = create_options,
 	  .examples = "bough create app --dir ~/src/app\n"
 		      "bough create try --from app --quota 2G --label task=42\n"
@@ -266,6 +272,21 @@ const struct command commands[] = {
 	  .max = 1,
 	  .kinds = "e",
 	  .run = cmd_diff },
+	{ .name = "merge",
+	  .group = G_SNAP,
+	  .operands = "NAME --into OTHER",
+	  .summary = "bring what a workspace or snapshot changed into another workspace",
+	  .about =
+		  "Both come from a common origin: a fork, a snapshot or a commit. What NAME changed\n"
+		  "since then is done to OTHER, wherever OTHER has moved it to; texts that both\n"
+		  "changed are merged line by line. With conflicts, which are listed, nothing is\n"
+		  "changed, and the exit code is 4. OTHER stays mounted.\n",
+	  .options = merge_options,
+	  .examples = "bough merge try-a --into app\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_merge },
 	{ .name = "log",
 	  .group = G_SNAP,
 	  .operands = "NAME",
@@ -322,10 +343,9 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "SNAPSHOT|WORKSPACE",
 	  .summary = "write a snapshot or a workspace as an archive",
-	  .about =
-		  "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
-		  "devices and holes are kept where the format can hold them: tar and tar.zst "
-		  "hold\nall but sockets. What couldn't be kept is counted on stderr.\n",
+	  .about = "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
+		   "devices and holes are kept where the format can hold them: tar and tar.zst "
+		   "hold\nall but sockets. What couldn't be kept is counted on stderr.\n",
 	  .options = export_options,
 	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
 	  .min = 1,
