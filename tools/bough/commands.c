@@ -277,10 +277,10 @@ const struct command commands[] = {
 	  .operands = "NAME --into OTHER",
 	  .summary = "bring what a workspace or snapshot changed into another workspace",
 	  .about =
-		  "Both come from a common origin: a fork, a snapshot or a commit. What NAME changed\n"
-		  "since then is done to OTHER, wherever OTHER has moved it to; texts that both\n"
-		  "changed are merged line by line. With conflicts, which are listed, nothing is\n"
-		  "changed, and the exit code is 4. OTHER stays mounted.\n",
+		  "Both come from a common origin: a fork, a snapshot or a commit. What NAME\n"
+		  "changed since then is done to OTHER, wherever OTHER has moved it to; texts that\n"
+		  "both changed are merged line by line. With conflicts, which are listed, nothing\n"
+		  "is changed, and the exit code is 4. OTHER stays mounted.\n",
 	  .options = merge_options,
 	  .examples = "bough merge try-a --into app\n",
 	  .min = 1,
