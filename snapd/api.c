@@ -15,6 +15,8 @@ static const struct field create_fields[] = {
 static const struct field ws_patch_fields[] = {
 	{ "name", FIELD_STRING, false, 0 },
 	{ "labels", FIELD_LABELS, false, 0 },
+	{ "add_labels", FIELD_LABELS, false, 0 },
+	{ "remove_labels", FIELD_STRINGS, false, WEB_LABELS_MAX },
 	{ "quota_bytes", FIELD_NUMBER, false, 0 },
 	{ "quota_inodes", FIELD_NUMBER, false, 0 },
 	{ 0 },

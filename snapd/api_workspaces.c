@@ -401,39 +401,73 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- change ---- */
 
+/* The labels that the row is to have, as the catalog has them; *out NULL: they stay. */
+static int merge_labels(struct request *rq, const struct ws_row *row, char **out, struct err *err)
+{
+	const json_t *all = json_object_get(rq->body, "labels");
+	json_t *add = json_object_get(rq->body, "add_labels"), *key;
+	const json_t *take = json_object_get(rq->body, "remove_labels");
+	size_t i;
+	if (!json_is_object(all) && !json_is_object(add) && !json_is_array(take))
+		return 0;
+	json_t *j = json_is_object(all) ? json_deep_copy(all)
+		    : row->labels       ? json_loads(row->labels, 0, NULL)
+					: json_object();
+	json_array_foreach(take, i, key)
+		(void)json_object_del(j, json_string_value(key)); /* what isn't there is gone */
+	int r = !j || (add && json_object_update(j, add) < 0) ? no_memory(err) : 0;
+	if (r == 0 && json_object_size(j) > WEB_LABELS_MAX)
+		r = request_bad_field(rq, "add_labels", err, "at most %d labels", WEB_LABELS_MAX);
+	if (r == 0 && !(*out = api_labels_text(j)))
+		r = no_memory(err);
+	json_decref(j);
+	return r;
+}
+
+/* Reads the row, and changes it, under sd->patches: of two changes at once each keeps what the
+ * other made, and bough-fs hears of limits in the order in which the catalog has them. */
+static int change(struct request *rq, const char *id, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_ws_row row = { 0 };
+	auto_free char *labels = NULL;
+	const char *name = request_string(rq, "name");
+	bool limits = json_object_get(rq->body, "quota_bytes") ||
+		      json_object_get(rq->body, "quota_inodes");
+	int r = catalog_ws_get(sd->catalog, id, &row, err);
+	if (r < 0)
+		return r;
+	uint64_t bytes = request_number(rq, "quota_bytes", row.quota_bytes);
+	uint64_t inodes = request_number(rq, "quota_inodes", row.quota_inodes);
+	if (name && strcmp(name, row.name) != 0)
+		r = free_name(rq, "name", name, err);
+	if (r >= 0)
+		r = merge_labels(rq, &row, &labels, err);
+	if (r >= 0 && limits)
+		r = snapd_inner(fs_limits(sd->fs, id, bytes, inodes, err));
+	if (r < 0)
+		return r;
+	struct ws_patch p = { .name = name,
+			      .labels = labels,
+			      .quota_bytes = limits ? &bytes : NULL,
+			      .quota_inodes = limits ? &inodes : NULL };
+	r = catalog_ws_patch(sd->catalog, id, &p, err);
+	return r < 0 ? r : snapd_record_ws(sd, id, err);
+}
+
 int api_ws_patch(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
-	auto_free char *labels = NULL;
-	const json_t *want = json_object_get(rq->body, "labels");
-	const char *name = request_string(rq, "name");
-	bool limits = json_object_get(rq->body, "quota_bytes") ||
-		      json_object_get(rq->body, "quota_inodes");
+	auto_ws_row row = { 0 };
 	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "change", err);
 	if (r < 0)
 		return r;
-	uint64_t bytes = request_number(rq, "quota_bytes", src.ws.quota_bytes);
-	uint64_t inodes = request_number(rq, "quota_inodes", src.ws.quota_inodes);
-	if (name && strcmp(name, src.ws.name) != 0)
-		r = free_name(rq, "name", name, err);
-	if (r >= 0 && json_is_object(want) && !(labels = api_labels_text(want)))
-		r = no_memory(err);
-	if (r >= 0 && limits)
-		r = snapd_inner(fs_limits(sd->fs, src.ws.id, bytes, inodes, err));
-	if (r >= 0) {
-		struct ws_patch p = { .name = name,
-				      .labels = labels,
-				      .quota_bytes = limits ? &bytes : NULL,
-				      .quota_inodes = limits ? &inodes : NULL };
-		r = catalog_ws_patch(sd->catalog, src.ws.id, &p, err);
-	}
+	pthread_mutex_lock(&sd->patches);
+	r = change(rq, src.ws.id, err);
+	pthread_mutex_unlock(&sd->patches);
 	if (r >= 0)
-		r = snapd_record_ws(sd, src.ws.id, err);
-	if (r < 0)
-		return r;
-	auto_ws_row row = { 0 };
-	r = catalog_ws_get(sd->catalog, src.ws.id, &row, err);
+		r = catalog_ws_get(sd->catalog, src.ws.id, &row, err);
 	return r < 0 ? r : reply_workspace(sd, rp, &row, NULL, err);
 }
 

@@ -178,6 +178,7 @@ static int open_store(struct snapd *sd, struct err *err)
 static int open_parts(struct snapd *sd, struct err *err)
 {
 	char path[PATH_SIZE];
+	pthread_mutex_init(&sd->patches, NULL);
 	pthread_mutex_init(&sd->rows, NULL);
 	pthread_mutex_init(&sd->gc, NULL);
 	sd->leases = leases_new();
@@ -223,6 +224,7 @@ static void close_parts(struct snapd *sd)
 		close(sd->stop_fd);
 	pthread_mutex_destroy(&sd->gc);
 	pthread_mutex_destroy(&sd->rows);
+	pthread_mutex_destroy(&sd->patches);
 }
 
 static int start_supervisor(struct snapd *sd, const struct options *o, struct err *err)

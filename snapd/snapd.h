@@ -31,6 +31,7 @@ struct snapd {
 	struct flattener *flattener;
 	struct images *images;
 	struct problems *problems; /* why workspaces aren't mounted */
+	pthread_mutex_t patches;   /* one change of a workspace's labels and limits at a time */
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
 	int lock_fd;               /* of ROOT, see state_is_ours */

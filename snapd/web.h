@@ -32,6 +32,7 @@ enum {
 	WEB_IDLE_S = 60,         /* between the requests of a connection */
 	WEB_PARAMS = 2,          /* {…} of a path */
 	WEB_QUERY_MAX = 32,      /* parameters of a query */
+	WEB_LABELS_MAX = 64,     /* of one workspace or snapshot */
 	WEB_MEMORY = 256 * 1024, /* of a connection: bounds its head, half of it a read */
 };
 

@@ -6,7 +6,7 @@
 
 #include "snapd/names.h"
 
-enum { LABELS_MAX = 64, LABEL_VALUE_MAX = 1000 };
+enum { LABEL_VALUE_MAX = 1000 };
 
 /* ---- the target ---- */
 
@@ -153,7 +153,7 @@ static int check_labels(const json_t *v, json_t **details, const char *name, str
 {
 	const char *key;
 	json_t *one;
-	if (json_object_size(v) > LABELS_MAX)
+	if (json_object_size(v) > WEB_LABELS_MAX)
 		return bad(details, name, err, "at most 64 labels");
 	json_object_foreach((json_t *)(uintptr_t)v, key, one) {
 		if (label_key_check(key, NULL) < 0)

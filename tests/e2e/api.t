@@ -60,6 +60,11 @@ gives 'list by key' 200 '.items | length' 1 GET "$ws?label=team"
 gives 'list with usage' 200 '[.items[] | has("used_bytes")] | all' true GET "$ws?usage=1"
 gives 'rename and labels' 200 '.name, .labels.a, .labels.team' $'uno\nb\nnull' \
 	PATCH $ws/one '{"name":"uno","labels":{"a":"b"}}'
+gives 'labels are added and removed' 200 '.labels | "\(.a) \(.c) \(.d)"' 'null 1 2' \
+	PATCH $ws/uno '{"add_labels":{"c":"1","d":"2"},"remove_labels":["a","none"]}'
+gives 'too many of them' 400 .details.field add_labels PATCH $ws/uno \
+	"$(jq -nc '{add_labels: ([range(63) | {"l\(.)": "x"}] | add)}')"
+gives 'a label that is none' 400 .details.field add_labels PATCH $ws/uno '{"add_labels":{"a b":"x"}}'
 gives 'the old name is gone' 404 .code not_found GET $ws/one
 gives 'back' 200 .name one PATCH $ws/uno '{"name":"one"}'
 gives 'a name that is taken' 409 .code exists PATCH $ws/one '{"name":"two"}'

@@ -3,7 +3,7 @@
 # it says when the daemon can't start.
 . "${0%/*}/lib.sh"
 
-commands=(create path ls show fork rename rm mount umount save restore diff log 'snapshots ls'
+commands=(create path ls show fork rename set rm mount umount save restore diff log 'snapshots ls'
 	'snapshots show' 'snapshots rm' 'snapshots tag' export import up down gc fsck stats doctor help)
 
 # ---- help
@@ -42,6 +42,9 @@ bough_fails 'empty name' 2 'empty' path ''
 bough_fails 'two origins' 2 'one of --from' create a --from b --dir /
 bough_fails 'wrong size' 2 "isn't a size" create a --quota lots
 bough_fails 'wrong number' 2 "isn't a number" create a --inodes many
+bough_fails 'set of nothing' 2 'give it --quota' set a
+bough_fails 'set of a wrong quota' 2 "isn't a size" set a --quota nothing
+bough_fails 'set of a wrong label' 2 'K=V' set a --label k
 bough_fails 'wrong label' 2 'K=V' create a --label novalue
 bough_fails 'wrong format' 2 'one of: tar' export a --format rar -o x
 bough_fails 'two forms of diff' 2 'one of' diff a --stat --patch
@@ -108,7 +111,7 @@ like 'and says so' "$err" 'write to stdout'
 complete_line() { # WORD…: the candidates for the last one
 	bough __complete -- $(($# - 1)) "$@" | sort | tr '\n' ' '
 }
-is 'completes commands' "$(complete_line bough s)" 'save show snapshots stats '
+is 'completes commands' "$(complete_line bough s)" 'save set show snapshots stats '
 is 'completes a group' "$(complete_line bough snapshots '')" 'ls rm show tag '
 is 'completes options' "$(complete_line bough fork a --c)" '--count '
 is 'completes options with common ones' "$(complete_line bough diff --)" \

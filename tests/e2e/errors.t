@@ -8,6 +8,8 @@ bough_ok 'a workspace' create w
 w=$out
 echo x >"$w/file"
 bough_ok 'a snapshot' save w --as s
+like 'show names its workspace' "$(bough snapshots show s)" $'\nworkspace w \\(ws_[a-z2-7]{10}\\)\n'
+bough_fails 'fork of a snapshot says how' 3 '`bough create new --from s` makes' fork s new
 snap=$out
 
 # ---- not found
@@ -60,6 +62,23 @@ bough_fails 'no archive' 1 'no.tar' import "$T/no.tar"
 bough_fails 'an import of a folder' 2 '--dir' import "$T"
 bough_fails 'a folder that is a file' 2 '--tar' create new --dir "$T/no.tar"
 bough_fails 'export into a folder' 2 'name a file' export s -o "$T"
+
+# ---- no rights on /dev/fuse
+
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+	mkdir -m 777 "$T/user" && chmod 711 "$T" && mknod -m 600 "$T/nofuse" c 10 229
+	cat >"$T/as-user" <<-'END'
+		mount --bind "$1/nofuse" /dev/fuse
+		export BOUGH_ROOT=$1/user/root
+		setpriv --reuid=65534 --regid=65534 --clear-groups bough create mine
+		code=$?
+		setpriv --reuid=65534 --regid=65534 --clear-groups bough down
+		exit $code
+	END
+	run unshare -m bash "$T/as-user" "$T"
+	is 'a user who may not open /dev/fuse: failed' $code 1
+	like 'and is told who knows more' "$err" '/dev/fuse: Permission denied: `bough doctor` tells'
+fi
 
 # ---- busy, in use
 

@@ -50,6 +50,30 @@ bough_ok 'create without mounting' create six --no-mount
 is 'prints nothing' "$out" ''
 is 'it is not mounted' "$(bough show six --json | jq .mounted)" false
 
+# ---- set
+
+bough_ok 'create with limits' create seven --inodes 1K --quota 1M --label a=1 --label b=2
+bough_ok 'show' show seven --json
+is '1K is 1024' "$(json .quota_inodes)" 1024
+bough_ok 'set' set seven --quota 64K --inodes none --label b=3 --label c=4 --no-label a --no-label absent --json
+is 'it is set' "$(json '[.quota_bytes, .quota_inodes, .labels.a, .labels.b, .labels.c] | map(tostring) | join(" ")')" \
+	'65536 0 null 3 4'
+run bash -c 'head -c 200000 /dev/zero | tr "\0" x >"$(bough path seven)/f"'
+like 'the new quota holds at once' "$err" 'Disk quota exceeded|No space'
+bough_ok 'more' set seven --quota 1M
+is 'says nothing' "$out$err" ''
+ok 'and there is room' dd if=/dev/urandom of="$(at seven)/f" bs=100k count=2 status=none
+is 'the labels stayed' "$(bough show seven --json | jq -c .labels)" '{"b":"3","c":"4"}'
+for i in $(seq 8); do bough set seven --label "at-once-$i=x" & done
+wait
+is 'changes at once keep each other' "$(bough show seven --json | jq '.labels | length')" 10
+bough_ok 'of an unmounted one' umount seven
+bough_ok 'too' set seven --quota none --no-label b
+is 'is kept' "$(bough show seven --json | jq -c '[.quota_bytes, .labels.b]')" '[0,null]'
+bough_fails 'set of what is not there' 3 nothing set nothing --quota 1G
+bough_fails 'a wrong key' 2 'key' set seven --label 'a b=c'
+bough_ok 'rm' rm seven
+
 # ---- list
 
 bough_ok 'ls' ls
@@ -140,5 +164,8 @@ bough_ok 'rm of all' rm $(bough ls -q)
 is 'none is left' "$(bough ls -q)" ''
 bough_ok 'gc' gc
 bough_ok 'stats' stats
+like 'times in units' "$out" $'\n  cpu  +[0-9.]+(ns|us|ms|s)\n'
+bough_ok 'exact ones' stats --bytes
+like 'if wanted' "$out" $'\n  cpu ns  +[0-9]+\n'
 fsck_clean
 done_testing

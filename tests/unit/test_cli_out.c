@@ -37,6 +37,23 @@ static void sizes(void **state)
 		assert_string_equal(out_size(buf, cases[i].n, false), cases[i].text);
 	assert_string_equal(out_size(buf, 123456789, true), "123456789");
 	assert_string_equal(out_size(buf, INT64_MIN, true), "-9223372036854775808");
+	static const struct {
+		int64_t ns;
+		const char *text;
+	} times[] = {
+		{ 0, "0ns" },
+		{ 999, "999ns" },
+		{ 1000, "1us" },
+		{ 6960711, "7.0ms" },
+		{ 12345678, "12ms" },
+		{ 2500000000, "2.5s" },
+		{ 59000000000, "59s" },
+		{ 125000000000, "2m05s" },
+		{ 11220000000000, "3h07m" },
+		{ INT64_MAX, "2562047h47m" },
+	};
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		assert_string_equal(out_duration(buf, times[i].ns), times[i].text);
 }
 
 static void ages(void **state)

@@ -112,6 +112,12 @@ static const struct {
 	{ "internal", -EIO, NULL },
 };
 
+const char *mount_hint(const char *why)
+{
+	bool fuse = strstr(why, "/dev/fuse") || strstr(why, "fusermount");
+	return fuse && !strchr(why, '`') ? ": `bough doctor` tells what is missing" : "";
+}
+
 /* The API's error object as our error; `status` decides when its code is unknown. */
 static int from_error(struct cli *cli, const json_t *e, unsigned status, struct err *err)
 {
@@ -139,6 +145,8 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 		return err_set(err, r, "boughd answered %u without a reason", status);
 	if (!strncmp(text, "import: ", 8) || !strncmp(text, "export: ", 8))
 		text += 8; /* the command's own name will be said before it */
+	if (*mount_hint(text))
+		return err_set(err, r, "%s%s", text, mount_hint(text));
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
 		return err_set(err, r, "%s", text);

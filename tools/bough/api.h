@@ -60,6 +60,9 @@ int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *e
 /* An {"error": …} line in a stream, as the calls above return it; 0: `line` is no error. */
 int api_line_error(struct cli *cli, const json_t *line, struct err *err);
 
+/* What to do about a mount that failed for such a reason, to be put behind it; "" : no idea. */
+const char *mount_hint(const char *why);
+
 /* Sets o[key] to text. -EINVAL: it isn't UTF-8, which JSON can't carry. */
 int api_set_text(json_t *o, const char *key, const char *text, struct err *err);
 

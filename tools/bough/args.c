@@ -337,7 +337,9 @@ static int suffix_power(const char *s)
 	return (int)(at - letters) + 1;
 }
 
-int args_size(const char *text, const char *what, uint64_t *out, struct err *err)
+/* `example`: what to write, and of what it isn't one. */
+static int parse_scaled(const char *text, const char *what, const char *example, uint64_t *out,
+			struct err *err)
 {
 	const char *p = text;
 	__uint128_t whole = 0, scale = 1; /* the value is whole / scale */
@@ -353,10 +355,19 @@ int args_size(const char *text, const char *what, uint64_t *out, struct err *err
 	}
 	int power = digits ? suffix_power(p) : -1;
 	if (power < 0)
-		return err_set(err, -EINVAL, "%s: \"%s\" isn't a size; write 4096, 512K, 1.5G",
-			       what, text);
+		return err_set(err, -EINVAL, "%s: \"%s\" isn't a %s", what, text, example);
 	if (whole / scale > limit >> (10 * power)) /* so the shift below can't overflow */
 		return err_set(err, -EINVAL, "%s: %s is too large", what, text);
 	*out = (uint64_t)((whole << (10 * power)) / scale);
 	return 0;
+}
+
+int args_size(const char *text, const char *what, uint64_t *out, struct err *err)
+{
+	return parse_scaled(text, what, "size; write 4096, 512K, 1.5G", out, err);
+}
+
+int args_count(const char *text, const char *what, uint64_t *out, struct err *err)
+{
+	return parse_scaled(text, what, "number; write 5000, 10K, 1M", out, err);
 }

@@ -89,6 +89,8 @@ const char *args_get(const struct args *a, const char *name);
 const char *args_each(const struct args *a, const char *name, unsigned i);
 /* "10G", "512K", "1.5M", "4096": bytes, powers of 1024. -EINVAL. `what` is for the message. */
 int args_size(const char *text, const char *what, uint64_t *out, struct err *err);
+/* The same for things that are counted: "4096", "10K". */
+int args_count(const char *text, const char *what, uint64_t *out, struct err *err);
 int args_number(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *out,
 		struct err *err);
 /* The command with that name, of one word or two; NULL. */
@@ -125,8 +127,8 @@ int cli_root(const char *opt, char **out, struct err *err);
 
 typedef int command_fn(struct cli *cli, const struct args *a, struct err *err);
 /* ws.c */
-command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_rm, cmd_mount,
-	cmd_umount;
+command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set, cmd_rm,
+	cmd_mount, cmd_umount;
 /* snap.c */
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;

@@ -26,6 +26,17 @@ const struct option_def common_options[] = {
 		.name = "message", .letter = 'm', .value = "TEXT", .help = "what this snapshot is" \
 	}
 
+#define OPT_QUOTA                                          \
+	{                                                  \
+		.name = "quota", .value = "SIZE|none",     \
+		.help = "limit of its own bytes: 512M, 10G" \
+	}
+#define OPT_INODES                                          \
+	{                                                   \
+		.name = "inodes", .value = "N|none",        \
+		.help = "limit of its own files: 5000, 100K" \
+	}
+
 static const struct option_def create_options[] = {
 	{ .name = "from",
 	  .value = "SNAPSHOT|WORKSPACE",
@@ -39,10 +50,25 @@ static const struct option_def create_options[] = {
 	  .value = "FILE|-",
 	  .kind = WORD_FILE,
 	  .help = "begin with an archive: tar (also compressed), zip, cpio; - is stdin" },
-	{ .name = "quota", .value = "SIZE", .help = "limit of its own bytes: 512M, 10G; 0: none" },
-	{ .name = "inodes", .value = "N", .help = "limit of its own files; 0: none" },
+	OPT_QUOTA,
+	OPT_INODES,
 	OPT_LABEL,
 	{ .name = "no-mount", .help = "don't mount it yet" },
+	{ 0 }
+};
+
+static const struct option_def set_options[] = {
+	OPT_QUOTA,
+	OPT_INODES,
+	{ .name = "label",
+	  .letter = 'l',
+	  .value = "K=V",
+	  .many = true,
+	  .help = "give it this label, or another value (may be repeated)" },
+	{ .name = "no-label",
+	  .value = "K",
+	  .many = true,
+	  .help = "take the label away (may be repeated)" },
 	{ 0 }
 };
 
@@ -203,6 +229,19 @@ const struct command commands[] = {
 	  .max = 2,
 	  .kinds = "w.",
 	  .run = cmd_rename },
+	{ .name = "set",
+	  .group = G_WS,
+	  .operands = "NAME",
+	  .summary = "change its quota and labels",
+	  .about = "It may stay mounted and in use. A limit below what the workspace has written\n"
+		   "lets it write no more until it has freed enough.\n",
+	  .options = set_options,
+	  .examples = "bough set app --quota 20G --inodes none\n"
+		      "bough set app --label task=43 --no-label draft\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_set },
 	{ .name = "rm",
 	  .group = G_WS,
 	  .operands = "NAME…",

@@ -27,6 +27,31 @@ const char *out_size(char buf[OUT_SIZE_MAX], int64_t bytes, bool exact)
 	return buf;
 }
 
+const char *out_duration(char buf[OUT_SIZE_MAX], int64_t ns)
+{
+	static const struct {
+		int64_t ns;
+		const char *unit;
+	} units[] = { { 1000000000, "s" }, { 1000000, "ms" }, { 1000, "us" }, { 1, "ns" } };
+	int64_t s = ns / 1000000000;
+	if (s >= 3600) {
+		(void)snprintf(buf, OUT_SIZE_MAX, "%lldh%02dm", (long long)(s / 3600),
+			       (int)(s / 60 % 60));
+		return buf;
+	}
+	if (s >= 60) {
+		(void)snprintf(buf, OUT_SIZE_MAX, "%dm%02ds", (int)(s / 60), (int)(s % 60));
+		return buf;
+	}
+	size_t u = 0;
+	while (u < 3 && ns < units[u].ns)
+		u++;
+	double v = (double)ns / (double)units[u].ns;
+	(void)snprintf(buf, OUT_SIZE_MAX, v < 9.95 && ns % units[u].ns ? "%.1f%s" : "%.0f%s", v,
+		       units[u].unit);
+	return buf;
+}
+
 time_t out_parse_time(const char *text)
 {
 	struct tm tm = { 0 };

@@ -14,6 +14,8 @@ enum { OUT_SIZE_MAX = 24, OUT_AGE_MAX = 24, OUT_TIME_MAX = 96 };
 
 /* "812", "1.2K", "34M", "5.0G" (powers of 1024); with `exact` all digits. Returns buf. */
 const char *out_size(char buf[OUT_SIZE_MAX], int64_t bytes, bool exact);
+/* "0ns", "12us", "3.4ms", "5.6s", "2m05s", "3h07m" of nanoseconds. Returns buf. */
+const char *out_duration(char buf[OUT_SIZE_MAX], int64_t ns);
 /* "now", "45s", "12m", "3h", "9d", "7w", "2y" since the RFC 3339 time; "-" when it is none. */
 const char *out_age(char buf[OUT_AGE_MAX], const char *rfc3339, time_t now);
 /* The time with its age: "2026-01-31T12:00:00Z (3h ago)"; "-" when there is none. */

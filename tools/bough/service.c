@@ -125,7 +125,8 @@ int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 
 /* ---- gc, fsck ---- */
 
-/* "packs_deleted" as "packs deleted"; members that are bytes as sizes. */
+/* "packs_deleted" as "packs deleted"; members that are bytes as sizes, nanoseconds ("cpu_ns") as
+ * times ("cpu"). */
 static void print_member(const struct cli *cli, const char *key, const json_t *v, int indent)
 {
 	char name[64], size[OUT_SIZE_MAX];
@@ -134,8 +135,13 @@ static void print_member(const struct cli *cli, const char *key, const json_t *v
 	for (; key[n] && n + 1 < sizeof(name); n++)
 		name[n] = key[n] == '_' ? ' ' : key[n];
 	name[n] = 0;
+	bool time = n > 3 && !strcmp(name + n - 3, " ns") && !cli->bytes && json_is_integer(v);
+	if (time)
+		name[n - 3] = 0;
 	printf("%*s%-24s ", indent, "", name);
-	if (json_is_integer(v))
+	if (time)
+		printf("%12s\n", out_duration(size, json_integer_value(v)));
+	else if (json_is_integer(v))
 		printf("%12s\n", out_size(size, json_integer_value(v), !bytes || cli->bytes));
 	else if (json_is_real(v))
 		printf("%12.2f\n", json_real_value(v));

@@ -155,6 +155,20 @@ static void show_message(const char *text)
 	}
 }
 
+/* The workspace that it was saved from: "app (ws_…)" while that is there. */
+static void show_workspace(struct cli *cli, const char *id)
+{
+	auto_json json_t *ws = NULL;
+	auto_target t = target_ws(id, "");
+	char text[256];
+	if (!*id || api_call(cli, "GET", &t, NULL, &ws, NULL, NULL) < 0) {
+		line("workspace", id);
+		return;
+	}
+	(void)snprintf(text, sizeof(text), "%s (%s)", get_text(ws, "name"), id);
+	line("workspace", text);
+}
+
 int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *s = NULL;
@@ -172,7 +186,7 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	json_array_foreach(json_object_get(s, "names"), i, name)
 		line("name", json_string_value(name) ? json_string_value(name) : "");
 	line("created", out_time(text, get_text(s, "created"), time(NULL)));
-	line("workspace", get_text(s, "workspace"));
+	show_workspace(cli, get_text(s, "workspace"));
 	line("parent", get_text(s, "parent"));
 	line("manifest", get_text(s, "manifest"));
 	line("files", out_size(buf, get_int(s, "files"), true));

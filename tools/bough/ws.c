@@ -1,4 +1,4 @@
-/* Workspaces: create, path, ls, show, fork, rename, rm, mount, umount. */
+/* Workspaces: create, path, ls, show, fork, rename, set, rm, mount, umount. */
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
@@ -9,17 +9,18 @@
 
 /* ---- request members from options ---- */
 
-static int set_labels(json_t *body, const struct args *a, struct err *err)
+/* As the member `field`. */
+static int set_labels(json_t *body, const char *field, const struct args *a, struct err *err)
 {
 	const char *kv;
 	for (unsigned i = 0; (kv = args_each(a, "label", i)); i++) {
 		const char *eq = strchr(kv, '=');
 		if (!eq || eq == kv)
 			return err_set(err, -EINVAL, "--label takes K=V, not \"%s\"", kv);
-		json_t *labels = json_object_get(body, "labels");
+		json_t *labels = json_object_get(body, field);
 		if (!labels) {
 			labels = json_object();
-			if (json_object_set_new(body, "labels", labels) < 0)
+			if (json_object_set_new(body, field, labels) < 0)
 				return err_set(err, -ENOMEM, "out of memory");
 		}
 		auto_free char *key = strndup(kv, (size_t)(eq - kv));
@@ -41,25 +42,34 @@ static int set_int(json_t *body, const char *key, uint64_t v, struct err *err)
 	return 0;
 }
 
+/* One limit; "none" is the API's 0. */
+static int set_limit(json_t *body, const char *key, const char *text,
+		     int (*parse)(const char *, const char *, uint64_t *, struct err *),
+		     const char *option, struct err *err)
+{
+	uint64_t v = 0;
+	int r = strcmp(text, "none") != 0 ? parse(text, option, &v, err) : 0;
+	return r < 0 ? r : set_int(body, key, v, err);
+}
+
 static int set_limits(json_t *body, const struct args *a, struct err *err)
 {
-	const char *text;
-	uint64_t v;
+	const char *quota = args_get(a, "quota"), *inodes = args_get(a, "inodes");
 	int r = 0;
-	if ((text = args_get(a, "quota"))) {
-		r = args_size(text, "--quota", &v, err);
-		if (r == 0)
-			r = set_int(body, "quota_bytes", v, err);
-	}
-	if (r == 0 && (text = args_get(a, "inodes"))) {
-		r = args_number(text, "--inodes", 0, INT64_MAX, &v, err);
-		if (r == 0)
-			r = set_int(body, "quota_inodes", v, err);
-	}
+	if (quota)
+		r = set_limit(body, "quota_bytes", quota, args_size, "--quota", err);
+	if (r == 0 && inodes)
+		r = set_limit(body, "quota_inodes", inodes, args_count, "--inodes", err);
 	return r;
 }
 
 /* ---- create ---- */
+
+static int not_mounted(const json_t *ws, const char *what, struct err *err)
+{
+	const char *why = get_text(ws, "error");
+	return err_set(err, -EIO, "%s %s: %s%s", get_text(ws, "name"), what, why, mount_hint(why));
+}
 
 static int print_workspace(struct cli *cli, const json_t *ws, struct err *err)
 {
@@ -68,8 +78,7 @@ static int print_workspace(struct cli *cli, const json_t *ws, struct err *err)
 	if (get_true(ws, "mounted"))
 		printf("%s\n", get_text(ws, "path"));
 	else if (*get_text(ws, "error"))
-		return err_set(err, -EIO, "%s is made but not mounted: %s", get_text(ws, "name"),
-			       get_text(ws, "error"));
+		return not_mounted(ws, "is made but not mounted", err);
 	return 0;
 }
 
@@ -138,7 +147,7 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0)
 		r = set_limits(body, a, err);
 	if (r == 0)
-		r = set_labels(body, a, err);
+		r = set_labels(body, "labels", a, err);
 	if (r == 0 && args_get(a, "no-mount") &&
 	    json_object_set_new(body, "mount", json_false()) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
@@ -351,9 +360,20 @@ static int report_unmounted(const json_t *items, struct err *err)
 	json_t *ws;
 	json_array_foreach(items, i, ws)
 		if (*get_text(ws, "error"))
-			return err_set(err, -EIO, "%s is made but not mounted: %s",
-				       get_text(ws, "name"), get_text(ws, "error"));
+			return not_mounted(ws, "is made but not mounted", err);
 	return 0;
+}
+
+/* Where the name is a snapshot's, something else does what was meant. */
+static int hint_snapshot(struct cli *cli, const struct args *a, int r, struct err *err)
+{
+	auto_target t = target_snap(a->operands[0], "");
+	if (r != -ENOENT || !api_exists(cli, &t))
+		return r;
+	return err_set(err, r,
+		       "\"%s\" is a snapshot: `bough create %s --from %s` makes a workspace "
+		       "of it",
+		       a->operands[0], a->n > 1 ? a->operands[1] : "NEW", a->operands[0]);
 }
 
 int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
@@ -363,18 +383,56 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = fork_names(a, body, err);
 	if (r == 0)
-		r = set_labels(body, a, err);
+		r = set_labels(body, "labels", a, err);
 	if (r < 0)
 		return r;
 	auto_target t = target_ws(a->operands[0], "/fork");
 	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	if (r < 0)
-		return r;
+		return hint_snapshot(cli, a, r, err);
 	json_t *items = json_object_get(doc, "items");
 	if (cli->json)
 		return out_json(doc, err);
 	print_names(items);
 	return report_unmounted(items, err);
+}
+
+/* ---- set ---- */
+
+static int set_no_labels(json_t *body, const struct args *a, struct err *err)
+{
+	const char *key;
+	json_t *list = NULL;
+	for (unsigned i = 0; (key = args_each(a, "no-label", i)); i++) {
+		json_t *s = json_string(key);
+		if (!s)
+			return err_set(err, -EINVAL, "--no-label: \"%s\" isn't UTF-8", key);
+		if (!list) {
+			list = json_array();
+			if (json_object_set_new(body, "remove_labels", list) < 0)
+				list = NULL;
+		}
+		if (json_array_append_new(list, s) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+int cmd_set(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *ws = NULL;
+	int r = body ? set_limits(body, a, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r == 0)
+		r = set_labels(body, "add_labels", a, err);
+	if (r == 0)
+		r = set_no_labels(body, a, err);
+	if (r == 0 && json_object_size(body) == 0)
+		r = err_set(err, -EINVAL, "give it --quota, --inodes, --label or --no-label");
+	if (r < 0)
+		return r;
+	auto_target t = target_ws(a->operands[0], "");
+	r = api_call(cli, "PATCH", &t, body, &ws, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
 }
 
 /* ---- rename, rm, mount, umount ---- */
@@ -436,8 +494,7 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 		if (!cli->json && paths)
 			printf("%s\n", get_text(ws, "path"));
 		if (r == 0 && paths && !get_true(ws, "mounted"))
-			r = err_set(err, -EIO, "%s isn't mounted: %s", get_text(ws, "name"),
-				    get_text(ws, "error"));
+			r = not_mounted(ws, "isn't mounted", err);
 	}
 	return r;
 }
