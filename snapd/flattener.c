@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,9 +105,13 @@ static bool image_is_there(struct flattener *f, const struct digest *name)
 
 /* ---- flattening ---- */
 
+/* Gives way, too: without it this thread keeps its CPU for a tick of 4 ms, nice or not, and a
+ * program that writes to a mount waits behind it. (SCHED_IDLE would do as well, but on a busy
+ * machine whoever needs a lock that the thread holds would starve with it.) */
 static int go_on(void *ctx, uint64_t files, uint64_t total, uint64_t bytes)
 {
 	struct flattener *f = ctx;
+	(void)sched_yield(); /* can't fail on Linux */
 	return atomic_load(&f->cancel);
 }
 
@@ -155,7 +160,7 @@ static int read_and_write(struct flattener *f, struct flat *fl, struct store_ses
 		return r;
 	r = store_sync(ss, err);
 	if (r >= 0)
-		r = flatten_stack(&fl->with, &fl->saved, &opt, ss, err);
+		r = flatten_stack(&fl->with, &fl->saved, &opt, ss, &progress, err);
 	if (r >= 0)
 		remember(f, &fl->old, &fl->with);
 	return r;

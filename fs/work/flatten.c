@@ -129,7 +129,8 @@ static int add_inode(struct flattener *f, uint64_t ino, struct err *err)
 }
 
 static int flatten_view(const struct view *v, const struct view_options *opt,
-			struct store_session *ss, struct digest *name, struct err *err)
+			struct store_session *ss, const struct save_progress *p,
+			struct digest *name, struct err *err)
 {
 	auto_inos all = { 0 };
 	int r = v->image ? inos_add_image(&all, v->image) : 0;
@@ -143,8 +144,11 @@ static int flatten_view(const struct view *v, const struct view_options *opt,
 	r = image_builder_new(&f.b, v->seed, err);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++)
+	for (size_t i = 0; i < all.n && r >= 0; i++) {
 		r = add_inode(&f, all.v[i], err);
+		if (r >= 0 && p && p->fn && p->fn(p->ctx, i + 1, all.n, 0))
+			r = err_set(err, -ECANCELED, "it was cancelled");
+	}
 	if (r >= 0)
 		r = store_sync(ss, err); /* objects before the name that leads to them */
 	if (r >= 0)
@@ -154,7 +158,7 @@ static int flatten_view(const struct view *v, const struct view_options *opt,
 }
 
 int flatten_stack(struct stack *out, const struct stack *s, const struct view_options *opt,
-		  struct store_session *ss, struct err *err)
+		  struct store_session *ss, const struct save_progress *progress, struct err *err)
 {
 	struct view v;
 	if (!stack_is_saved(s))
@@ -163,7 +167,7 @@ int flatten_stack(struct stack *out, const struct stack *s, const struct view_op
 	if (r < 0)
 		return err_prefix(err, r, "flatten");
 	struct digest name;
-	r = flatten_view(&v, opt, ss, &name, err);
+	r = flatten_view(&v, opt, ss, progress, &name, err);
 	view_done(&v);
 	if (r < 0)
 		return err_prefix(err, r, "flatten");

@@ -33,6 +33,14 @@ struct run_sink {
 	void *emit_ctx;
 };
 
+static int tell(const struct saver *sv, struct err *err)
+{
+	const struct save_progress *p = sv->progress;
+	if (p && p->fn && p->fn(p->ctx, sv->st.files, sv->files_total, sv->st.bytes_read))
+		return err_set(err, -ECANCELED, "the save was cancelled");
+	return 0;
+}
+
 static int emit_piece(void *ctx, uint64_t off, uint32_t len, const struct digest *d,
 		      struct err *err)
 {
@@ -41,7 +49,10 @@ static int emit_piece(void *ctx, uint64_t off, uint32_t len, const struct digest
 	if (d)
 		e.object = *d;
 	int r = rs->emit(rs->emit_ctx, &e);
-	return r < 0 ? err_sys(err, r, "record of a saved piece") : 0;
+	if (r < 0)
+		return err_sys(err, r, "record of a saved piece");
+	rs->sv->st.bytes_read += len;
+	return tell(rs->sv, err);
 }
 
 /* The layer's own DATA extents hold [off, off + len): the caller made the run so. */
@@ -130,7 +141,6 @@ static int save_content(void *ctx, const struct layer_inode *li,
 		if (e->kind == EXTENT_DATA) {
 			end = data_run_end(li, e->off, size);
 			r = store_put_content(sv->ss, e->off, end - e->off, &content, err);
-			sv->st.bytes_read += end - e->off;
 		} else if (e->kind == EXTENT_IMAGE) {
 			r = emit_image(sv, e, end, &rs, err);
 		} else {
@@ -146,10 +156,7 @@ static int save_content(void *ctx, const struct layer_inode *li,
 		off = end;
 	}
 	sv->st.files++;
-	const struct save_progress *p = sv->progress;
-	if (p && p->fn && p->fn(p->ctx, sv->st.files, sv->files_total, sv->st.bytes_read))
-		return err_set(err, -ECANCELED, "the save was cancelled");
-	return 0;
+	return tell(sv, err);
 }
 
 static int save_part(void *ctx, const void *data, size_t len, struct err *err)

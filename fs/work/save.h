@@ -11,7 +11,8 @@ struct save_stats {
 	uint64_t files, bytes_read, layers, bytes_stored, records;
 };
 struct save_progress {
-	/* Called now and then; a return other than 0 ends the save with -ECANCELED. */
+	/* Called for each file and for each piece of a big one, so at least once a few ms of work;
+	 * a return other than 0 ends it with -ECANCELED. */
 	int (*fn)(void *ctx, uint64_t files_done, uint64_t files_total, uint64_t bytes_done);
 	void *ctx;
 };
@@ -25,9 +26,10 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 	       struct save_stats *st, struct err *err);
 
 /* Writes the tree that a saved stack shows as one image (contents are objects already, so
- * only metadata moves) and gives the stack {image}. Durable on return, after its objects. */
+ * only metadata moves) and gives the stack {image}. Durable on return, after its objects.
+ * Progress counts inodes. */
 int flatten_stack(struct stack *out, const struct stack *s, const struct view_options *opt,
-		  struct store_session *ss, struct err *err);
+		  struct store_session *ss, const struct save_progress *progress, struct err *err);
 
 /* When a stack is worth flattening. */
 enum { FLATTEN_LAYERS = 8, FLATTEN_RECORDS = 200000 };

@@ -106,8 +106,28 @@ static void settle(struct ws *ws, struct swap *s, struct stale *old)
 	s->named = false;
 	ws_retire(ws, old);
 	swap_done(ws, s);
-	/* Where that fails, the layers stay until it is done later. */
-	(void)ws_commit(ws, NULL);
+	/* The layers go when the new file is durable. That is left to the background thread where
+	 * there is one: a sync of all that is being written now takes long, and a fork would wait
+	 * for it. Where it fails, they stay until it is done later. */
+	if (ws->work->commit_ms == UINT64_MAX)
+		(void)ws_commit(ws, NULL);
+}
+
+/* Takes the gate, with the pins set. Pinned layers are on disk then: what stays leads into them,
+ * and nothing syncs them once they are out of the stack. Seldom is there one, so only then does
+ * anybody wait for a sync. On failure the gate is free. */
+static int pin_and_stop(struct ws *ws, struct ws_file *f, struct err *err)
+{
+	for (bool synced = false;; synced = true) {
+		pthread_rwlock_wrlock(&ws->gate);
+		int r = registry_pin(ws->work->registry, f);
+		if (r == 0 && (f->npins == 0 || synced))
+			return 0;
+		pthread_rwlock_unlock(&ws->gate);
+		r = r < 0 ? err_sys(err, r, "replace layers") : ws_commit(ws, err);
+		if (r < 0)
+			return r;
+	}
 }
 
 static int replace(struct ws *ws, const struct stack *old, const struct stack *with,
@@ -131,9 +151,6 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	r = pull_orphans(ws, ws->view.nlayers - old->nlayers);
 	if (r < 0)
 		(void)err_sys(err, r, "copy what was unlinked and is still in use");
-	/* What stays and leads into layers that go must find its bytes after power loss too. */
-	if (r == 0)
-		r = ws_commit(ws, err);
 	if (r == 0) {
 		r = replaced_file(&s.file, &ws->file, old->nlayers, with);
 		if (r == 0)
@@ -148,10 +165,12 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 		swap_done(ws, &s);
 		return r;
 	}
-	pthread_rwlock_wrlock(&ws->gate);
-	r = registry_pin(w->registry, &s.file);
-	if (r == 0)
-		r = registry_name(w->registry, &s.file);
+	r = pin_and_stop(ws, &s.file, err);
+	if (r < 0) {
+		swap_done(ws, &s);
+		return r;
+	}
+	r = registry_name(w->registry, &s.file);
 	s.named = r == 0;
 	if (r < 0)
 		(void)err_sys(err, r, "replace layers");

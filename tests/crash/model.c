@@ -1140,7 +1140,7 @@ static void save(struct pair *p, struct stack *sealed, struct stack *saved, bool
 		fail("save: %s", err.text);
 	if (flat) {
 		struct stack image;
-		if (flatten_stack(&image, saved, &vo, ss, &err) < 0)
+		if (flatten_stack(&image, saved, &vo, ss, NULL, &err) < 0)
 			fail("flatten: %s", err.text);
 		stack_done(saved);
 		*saved = image;

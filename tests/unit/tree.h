@@ -181,7 +181,7 @@ static inline void tree_flatten(struct tree_root *t, const struct stack *s, stru
 	struct err err = { 0 };
 	struct store_session *ss;
 	if (store_session_begin(work_store(t->work), &ss, &err) < 0 ||
-	    flatten_stack(out, s, &t->opt, ss, &err) < 0)
+	    flatten_stack(out, s, &t->opt, ss, NULL, &err) < 0)
 		fail_msg("flatten: %s", err.text);
 	store_session_end(ss);
 }
