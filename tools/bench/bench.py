@@ -4,6 +4,7 @@ Every figure is a median of runs that alternate between Bough and ext4 (where ex
 same thing at all), on the same disk, in the same minutes. Requests are counted by the server."""
 
 import argparse
+import array
 import contextlib
 import json
 import os
@@ -14,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 BIN = os.environ["BOUGH_BIN"]
@@ -248,9 +248,9 @@ class Bench:
                 times.append(self.one_fork("big", f"busy-{i}") * 1000)
                 windows.append((t0, time.perf_counter()))
                 time.sleep(0.02)
-            rate = stream.rate()
-            base = percentile([w for t, w in stream.writes if t < quiet], 99) * 1000
-            pauses = [stream.longest(a, b) * 1000 for a, b in windows]
+        rate = stream.rate()
+        base = percentile([w for t, w in stream.writes if t < quiet], 99) * 1000
+        pauses = [stream.longest(a, b) * 1000 for a, b in windows]
         bough("rm", *[f"busy-{i}" for i in range(rounds * 3)])
         self.table.add("fork of the tree + ls, parent streams writes", median(times), "ms", 25,
                        note=f"p99 {percentile(times, 99):.1f}; writer {rate / 1e6:.0f} MB/s")
@@ -460,38 +460,52 @@ class Bench:
 
 
 class Stream:
-    """A program's thread that writes all the time, 256 KiB at once, and notes how long each took."""
+    """A program that writes all the time, 256 KiB at once, and notes how long each took. A process of
+    its own: a thread would wait for this one's interpreter lock, up to 5 ms."""
+
+    BLOCK = 256 << 10
+    WRITER = """
+import array, gc, os, signal, sys, time
+gc.disable()
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+block = os.urandom(int(sys.argv[2]))
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+times = array.array("d")
+n = 0
+while not stop:
+    began = time.perf_counter()
+    os.pwrite(fd, block, n % 1024 * len(block))
+    times.append(began)
+    times.append(time.perf_counter() - began)
+    n += 1
+os.close(fd)
+sys.stdout.buffer.write(times.tobytes())
+"""
 
     def __init__(self, path):
-        self.path, self.writes, self.stop = path, [], threading.Event()
+        self.path = path
 
     def __enter__(self):
-        self.thread = threading.Thread(target=self.main, daemon=True)
         self.began = time.perf_counter()
-        self.thread.start()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", self.WRITER, self.path, str(self.BLOCK)], stdout=subprocess.PIPE)
         return self
 
-    def main(self):
-        block = os.urandom(256 << 10)
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        n = 0
-        while not self.stop.is_set():
-            t0 = time.perf_counter()
-            os.pwrite(fd, block, (n % 1024) * len(block))
-            self.writes.append((t0, time.perf_counter() - t0))
-            n += 1
-        os.close(fd)
+    def __exit__(self, *exc):
+        """Ends it; then `writes` are (when it began, how long it took), on perf_counter's clock."""
+        self.took = time.perf_counter() - self.began
+        self.process.terminate()
+        times = array.array("d")
+        times.frombytes(self.process.communicate()[0])
+        self.writes = list(zip(times[0::2], times[1::2]))
 
     def rate(self):
-        return len(self.writes) * (256 << 10) / (time.perf_counter() - self.began)
+        return len(self.writes) * self.BLOCK / self.took
 
     def longest(self, begin, end):
         """The longest write that overlaps the time."""
-        return max((took for t, took in list(self.writes) if t < end and t + took > begin), default=0.0)
-
-    def __exit__(self, *exc):
-        self.stop.set()
-        self.thread.join()
+        return max((took for t, took in self.writes if t < end and t + took > begin), default=0.0)
 
 
 def machine():
