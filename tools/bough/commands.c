@@ -317,9 +317,9 @@ const struct command commands[] = {
 	  .summary = "bring what a workspace or snapshot changed into another workspace",
 	  .about =
 		  "Both come from a common origin: a fork, a snapshot or a commit. What NAME\n"
-		  "changed since then is done to OTHER, wherever OTHER has moved it to; texts that\n"
-		  "both changed are merged line by line. With conflicts, which are listed, nothing\n"
-		  "is changed, and the exit code is 4. OTHER stays mounted.\n",
+		  "changed since then is done to OTHER, wherever OTHER has moved it to; texts\n"
+		  "that both changed are merged line by line. With conflicts, which are listed,\n"
+		  "nothing is changed, and the exit code is 4. OTHER stays mounted.\n",
 	  .options = merge_options,
 	  .examples = "bough merge try-a --into app\n",
 	  .min = 1,

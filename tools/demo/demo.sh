@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # `make demo`: the main job from end to end, on a state folder of its own that is removed
-# at the end. BOUGH_BIN is the folder of the programs; DEMO_TREE names another big tree
-# (400 files or more).
+# at the end. BOUGH_BIN is the folder of the programs; DEMO_TREE names another tree to work
+# in, of any size.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${BOUGH_BIN:-$here/build/release}
+if [ -n "${DEMO_TREE:-}" ] && ! [ -d "$DEMO_TREE" ]; then
+	echo "demo: DEMO_TREE=$DEMO_TREE isn't a folder" >&2
+	exit 2
+fi
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/bough-demo.XXXXXX")
 export BOUGH_ROOT=$work/state
 export PATH=$bin:$PATH
@@ -76,11 +80,16 @@ step bough ls
 
 say "2. Work in one: change, delete, add, rename"
 big_path=$(bough path big)
-find "$big_path" -type f -size -64k | sort | awk 'NR <= 2000 && NR % 200 == 1' >"$work/change"
-while read -r f; do echo "changed by the demo" >>"$f"; done <"$work/change"
-rm "$(sed -n 1p "$work/change")"
-mkdir "$big_path/demo" && echo hello >"$big_path/demo/hello"
-mv "$(sed -n 2p "$work/change")" "$big_path/demo/moved"
+# Ten of them, or as many as there are: the first is deleted, the second moved.
+find "$big_path" -type f -size -64k -writable ! -path $'*\n*' | sort |
+	awk 'NR <= 2000' >"$work/files"
+every=$(($(wc -l <"$work/files") / 10))
+awk -v every=$((every > 0 ? every : 1)) 'NR % every == (1 % every) && n++ < 10' "$work/files" >"$work/change"
+while IFS= read -r f; do echo "changed by the demo" >>"$f"; done <"$work/change"
+first=$(sed -n 1p "$work/change") second=$(sed -n 2p "$work/change")
+[ -z "$first" ] || rm -f "$first"
+mkdir -p "$big_path/demo" && echo hello >"$big_path/demo/hello"
+[ -z "$second" ] || mv -f "$second" "$big_path/demo/moved"
 step bough diff big
 
 say "3. Fork it three ways, as it is, mounted and changed"
