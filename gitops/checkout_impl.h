@@ -10,7 +10,8 @@ struct co_file {
 	const char *path;
 	uint32_t mode; /* git's: 0100644, 0100755, 0120000, 0160000 */
 	struct oid oid;
-	uint64_t ino;  /* 0: outside of the scope (skip-worktree), or a submodule's folder */
+	uint32_t dir;  /* which of the tree's folders it is in */
+	uint64_t ino;  /* of the file, or of a submodule's folder; 0: outside of the scope */
 	uint64_t size; /* as stat gives it: of what git would have written out */
 };
 
@@ -19,18 +20,22 @@ struct co_dir {
 	const char *path; /* "" for the root, no slash at the end */
 	const char *name; /* its last component */
 	struct oid tree;
+	uint32_t parent;   /* the root: 0 */
 	uint32_t files;    /* index entries below it, at any depth */
 	uint32_t subdirs;  /* direct ones */
 	uint64_t ino;      /* 0: outside of the scope */
-	struct oid ignore; /* its .gitignore's blob (in scope only); zero: none */
+	struct oid ignore;     /* its .gitignore as git's untracked cache names it; zero: none … */
+	struct oid attributes; /* its .gitattributes' blob; zero: none (in scope only, both) */
 };
 
+struct co_names; /* tree.c: what paths point into */
 struct co_tree {
 	struct co_file *files;
 	size_t nfiles;
 	struct co_dir *dirs;
 	size_t ndirs;
 	uint64_t bytes, in_scope, submodules, lfs;
+	struct co_names *names;
 };
 
 /* Numbers for new inodes, off the store-wide counter in batches. */
@@ -39,6 +44,8 @@ struct co_inos {
 	uint64_t next, end;
 };
 int co_ino(struct co_inos *s, uint64_t *ino, struct err *err);
+/* n of them will be asked for: one reservation, which costs a sync, for all. */
+int co_inos_expect(struct co_inos *s, uint64_t n, struct err *err);
 
 /* ---- tree.c: the files ---- */
 
@@ -51,17 +58,30 @@ void co_tree_done(struct co_tree *t);
 
 /* ---- index_file.c ---- */
 
-/* The part of .git/index that is the same wherever the work tree is seen: entries (version 2 or
- * 4, whichever git reads faster), TREE. And what index_tail makes the rest from: FSMN (all
- * valid), UNTR (all valid), the SHA-1's state being made anew from the head.
- * `head` and `meta` are appended to. */
-int index_head(struct buf *head, struct buf *meta, const struct co_tree *t,
+/* .git/index is, in this order: `head` (entries, TREE) and `rest` (most of UNTR), which are the
+ * same for all workspaces of the image and lie in it one behind the other; and between and behind
+ * them `front` (FSMN, UNTR's beginning with the work tree's path) and `trailer` (SHA-1), which a
+ * layer above the image has (checkout_stack).
+ *
+ * Entries: version 2, or 3 where there is a scope. All are valid by stat data, fsmonitor and
+ * untracked cache: gitformat-index(5), git's read-cache.c, dir.c, fsmonitor.c, ewah/. */
+enum {
+	INDEX_META_MAX = 256,
+	INDEX_TRAILER = 20,
+};
+
+/* All three are appended to; `meta` gets what index_tail needs, at most INDEX_META_MAX bytes.
+ * -EFBIG: more than an index can hold. */
+int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struct co_tree *t,
 	       const struct checkout_spec *spec, struct err *err);
-/* The rest. `head` is the whole first part. The token says what FSMN is valid as of; it names the
- * image (changed.h), so it is known only here. */
-int index_tail(struct buf *out, const void *head, size_t head_len, const void *meta,
-	       size_t meta_len, const char *fsmonitor_token, const char *const *paths,
-	       size_t npaths, struct err *err);
+/* For a work tree that git sees at `path`: it trusts the untracked cache there only. The token says
+ * what FSMN is valid as of; it names the image (changed.h), so it is known only here.
+ * -EBADMSG: `meta` isn't what index_head gave. */
+int index_tail(struct buf *front, uint8_t trailer[INDEX_TRAILER], const void *meta,
+	       size_t meta_len, const void *rest, size_t rest_len, const char *token,
+	       const char *path, struct err *err);
+/* The id by which the untracked cache knows patterns that git read from a file. */
+void index_exclude_oid(struct oid *out, const void *data, size_t len);
 
 /* ---- pack_write.c ---- */
 

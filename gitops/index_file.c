@@ -1,0 +1,399 @@
+/* .git/index: what git takes for its own, with nothing left to look at. */
+#define OPENSSL_SUPPRESS_DEPRECATED /* only the old calls can go on from a saved state */
+#include <errno.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include "fs/base/cleanup.h"
+#include "gitops/checkout_impl.h"
+#include "gitops/tree_entry.h"
+
+enum {
+	NAME_LEN_MAX = 0xfff, /* as far as the flags can say it */
+	FLAG_EXTENDED = 0x4000,
+	FLAG_SKIP_WORKTREE = 0x4000, /* of the extended flags */
+	STAT_BYTES = 36,
+	/* What git status asks for: other folders shown, empty ones hidden. */
+	UNTRACKED_FLAGS = 6,
+	META_VERSION = 1,
+	EXT_HEAD = 8,
+};
+static const char exclude_name[] = ".gitignore";
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- numbers, as git writes them ---- */
+
+static void be32(struct buf *b, uint64_t v)
+{
+	uint8_t p[4] = { (uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v };
+	buf_add(b, p, sizeof(p));
+}
+
+static void be64(struct buf *b, uint64_t v)
+{
+	be32(b, v >> 32);
+	be32(b, v);
+}
+
+static void put_be32(uint8_t *p, uint64_t v)
+{
+	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16), p[2] = (uint8_t)(v >> 8);
+	p[3] = (uint8_t)v;
+}
+
+/* git's varint: seven bits a byte, the high ones first, each but the last less one. */
+static void varint(struct buf *b, uint64_t v)
+{
+	uint8_t p[10];
+	size_t at = sizeof(p) - 1;
+	p[at] = v & 0x7f;
+	while (v >>= 7)
+		p[--at] = (uint8_t)(0x80 | (--v & 0x7f));
+	buf_add(b, p + at, sizeof(p) - at);
+}
+
+/* Begins an extension; its length is put when it ends. */
+static size_t ext_begin(struct buf *b, const char *name)
+{
+	buf_add(b, name, 4);
+	be32(b, 0);
+	return b->len;
+}
+
+static void ext_end(struct buf *b, size_t start, size_t more)
+{
+	if (!b->failed)
+		put_be32(b->data + start - 4, b->len - start + more);
+}
+
+/* ---- stat data ---- */
+
+/* ctime, mtime, dev, ino, uid, gid, size; with the entry's mode before the owner. git compares no
+ * dev (it is another at each mount), and of the others 32 bits. */
+static void put_stat(uint8_t *p, const struct checkout_spec *spec, uint64_t ino, uint64_t size)
+{
+	put_be32(p, (uint64_t)spec->time_s);
+	put_be32(p + 4, 0);
+	put_be32(p + 8, (uint64_t)spec->time_s);
+	put_be32(p + 12, 0);
+	put_be32(p + 16, 0);
+	put_be32(p + 20, ino);
+	put_be32(p + 24, spec->uid);
+	put_be32(p + 28, spec->gid);
+	put_be32(p + 32, size);
+}
+
+/* ---- entries ---- */
+
+static void put_entry(struct buf *b, const struct co_file *f, const struct checkout_spec *spec)
+{
+	uint8_t p[64] = { 0 }, stat[STAT_BYTES];
+	size_t len = strlen(f->path), n = 62;
+	bool skip = f->ino == 0;
+	if (!skip) {
+		put_stat(stat, spec, f->ino, f->mode == MODE_GITLINK ? 4096 : f->size);
+		memcpy(p, stat, 24);
+		memcpy(p + 28, stat + 24, 12);
+	}
+	put_be32(p + 24, f->mode);
+	memcpy(p + 40, f->oid.b, OID_BYTES);
+	unsigned flags = (unsigned)(len < NAME_LEN_MAX ? len : NAME_LEN_MAX);
+	flags |= skip ? FLAG_EXTENDED : 0;
+	p[60] = (uint8_t)(flags >> 8), p[61] = (uint8_t)flags;
+	if (skip) {
+		p[62] = FLAG_SKIP_WORKTREE >> 8;
+		n = 64;
+	}
+	buf_add(b, p, n);
+	buf_add(b, f->path, len);
+	static const uint8_t zeros[8];
+	buf_add(b, zeros, 8 - (n + len) % 8); /* one at least */
+}
+
+static int put_entries(struct buf *b, const struct co_tree *t, const struct checkout_spec *spec,
+		       struct err *err)
+{
+	size_t need = 12;
+	for (size_t i = 0; i < t->nfiles; i++)
+		need += 72 + strlen(t->files[i].path);
+	if (need > UINT32_MAX / 2)
+		return err_set(err, -EFBIG, "the commit has more files than an index can hold");
+	if (!buf_room(b, need + need / 8))
+		return no_memory(err);
+	buf_add(b, "DIRC", 4);
+	be32(b, t->in_scope == t->nfiles ? 2 : 3);
+	be32(b, t->nfiles);
+	for (size_t i = 0; i < t->nfiles; i++)
+		put_entry(b, &t->files[i], spec);
+	return 0;
+}
+
+/* ---- TREE ---- */
+
+/* A folder without files is in a tree only when somebody made it so by hand. The index can't say
+ * it, so neither it nor what is above it has an id here; git makes those when it needs them. */
+static int put_tree(struct buf *b, const struct co_tree *t, struct err *err)
+{
+	auto_free uint8_t *odd = calloc(t->ndirs, 1);
+	auto_free uint32_t *subdirs = calloc(t->ndirs, sizeof(*subdirs));
+	if (!odd || !subdirs)
+		return no_memory(err);
+	for (size_t i = t->ndirs; i-- > 1;) { /* children come behind their parents */
+		const struct co_dir *d = &t->dirs[i];
+		odd[i] |= d->files == 0;
+		odd[d->parent] |= odd[i];
+		subdirs[d->parent] += d->files != 0;
+	}
+	size_t start = ext_begin(b, "TREE");
+	for (size_t i = 0; i < t->ndirs; i++) {
+		const struct co_dir *d = &t->dirs[i];
+		if (d->files == 0 && i > 0)
+			continue;
+		buf_add(b, d->name, strlen(d->name) + 1);
+		buf_printf(b, "%d %u\n", odd[i] ? -1 : (int)d->files, subdirs[i]);
+		if (!odd[i])
+			buf_add(b, d->tree.b, OID_BYTES);
+	}
+	ext_end(b, start, 0);
+	return 0;
+}
+
+/* ---- UNTR ---- */
+
+/* Folders in scope, in preorder with siblings by strcmp: git searches them so. */
+struct untracked {
+	const struct co_tree *t;
+	uint32_t *first, *children; /* of folder i: children[first[i]] … first[i + 1] */
+	uint32_t *order;
+	size_t n;
+};
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+	const struct co_tree *t = ctx;
+	return strcmp(t->dirs[*(const uint32_t *)a].name, t->dirs[*(const uint32_t *)b].name);
+}
+
+static void sort_children(struct untracked *u)
+{
+	const struct co_tree *t = u->t;
+	for (size_t i = 1; i < t->ndirs; i++)
+		if (t->dirs[i].ino)
+			u->first[t->dirs[i].parent + 2]++;
+	for (size_t i = 0; i < t->ndirs; i++)
+		u->first[i + 2] += u->first[i + 1];
+	for (size_t i = 1; i < t->ndirs; i++)
+		if (t->dirs[i].ino)
+			u->children[u->first[t->dirs[i].parent + 1]++] = (uint32_t)i;
+	for (size_t i = 0; i < t->ndirs; i++)
+		if (u->first[i + 1] - u->first[i] > 1)
+			qsort_r(u->children + u->first[i], u->first[i + 1] - u->first[i],
+				sizeof(uint32_t), by_name, (void *)t);
+}
+
+static int order_folders(struct untracked *u)
+{
+	size_t depth = 1;
+	auto_free uint32_t *stack = calloc(u->t->ndirs, sizeof(*stack)); /* starts with the root */
+	if (!stack)
+		return -ENOMEM;
+	while (depth > 0) {
+		uint32_t i = stack[--depth];
+		u->order[u->n++] = i;
+		for (uint32_t k = u->first[i + 1]; k > u->first[i]; k--)
+			stack[depth++] = u->children[k - 1];
+	}
+	return 0;
+}
+
+/* EWAH bitmaps: a word that says "so many words of ones, so many literal ones follow". */
+static void put_bitmap(struct buf *b, uint64_t bits, uint64_t ones, const uint64_t *literal,
+		       uint64_t n)
+{
+	be32(b, bits);
+	be32(b, 1 + n);
+	be64(b, (ones ? 1 : 0) | ones << 1 | n << 33);
+	for (uint64_t i = 0; i < n; i++)
+		be64(b, literal[i]);
+	be32(b, 0); /* where the last of those words is */
+}
+
+static void put_all_ones(struct buf *b, uint64_t bits)
+{
+	uint64_t last = (UINT64_C(1) << bits % 64) - 1;
+	put_bitmap(b, bits, bits / 64, &last, bits % 64 != 0);
+}
+
+static int put_folders(struct buf *b, const struct untracked *u, const struct checkout_spec *spec)
+{
+	static const struct oid none;
+	size_t words = (u->n + 63) / 64;
+	auto_free uint64_t *ignores = calloc(words, sizeof(*ignores));
+	auto_buf oids = { 0 };
+	if (!ignores)
+		return -ENOMEM;
+	varint(b, u->n);
+	for (size_t i = 0; i < u->n; i++) {
+		uint32_t k = u->order[i];
+		const struct co_dir *d = &u->t->dirs[k];
+		varint(b, 0); /* untracked names */
+		varint(b, u->first[k + 1] - u->first[k]);
+		buf_add(b, d->name, strlen(d->name) + 1);
+		if (memcmp(&d->ignore, &none, sizeof(none)) != 0) {
+			ignores[i / 64] |= UINT64_C(1) << i % 64;
+			buf_add(&oids, d->ignore.b, OID_BYTES);
+		}
+	}
+	put_all_ones(b, u->n);        /* valid */
+	put_bitmap(b, 0, 0, NULL, 0); /* only looked into */
+	put_bitmap(b, u->n, 0, ignores, words);
+	for (size_t i = 0; i < u->n; i++) {
+		uint8_t stat[STAT_BYTES];
+		put_stat(stat, spec, u->t->dirs[u->order[i]].ino, 4096);
+		buf_add(b, stat, sizeof(stat));
+	}
+	buf_add(b, oids.data, oids.len);
+	buf_u8(b, 0);
+	return buf_error(&oids);
+}
+
+static int put_untracked(struct buf *b, const struct co_tree *t, const struct checkout_spec *spec)
+{
+	auto_free uint32_t *first = calloc(t->ndirs + 2, sizeof(*first));
+	auto_free uint32_t *children = calloc(t->ndirs, sizeof(*children));
+	auto_free uint32_t *order = calloc(t->ndirs, sizeof(*order));
+	struct untracked u = { .t = t, .first = first, .children = children, .order = order };
+	if (!first || !children || !order)
+		return -ENOMEM;
+	sort_children(&u);
+	int r = order_folders(&u);
+	return r < 0 ? r : put_folders(b, &u, spec);
+}
+
+/* What git's untracked cache calls a file of patterns that it has read itself: the blob of its
+ * bytes and a newline more. */
+void index_exclude_oid(struct oid *out, const void *data, size_t len)
+{
+	SHA_CTX sha;
+	char head[32];
+	int n = snprintf(head, sizeof(head), "blob %zu", len + (len > 0));
+	(void)SHA1_Init(&sha); /* none of these can fail */
+	(void)SHA1_Update(&sha, head, (size_t)n + 1);
+	(void)SHA1_Update(&sha, data, len);
+	(void)SHA1_Update(&sha, "\n", len > 0);
+	(void)SHA1_Final(out->b, &sha);
+}
+
+/* ---- head ---- */
+
+/* The state of SHA-1 behind the head, so that nobody has to read it again. */
+static void put_sha(struct buf *b, const SHA_CTX *c)
+{
+	uint32_t h[5] = { c->h0, c->h1, c->h2, c->h3, c->h4 };
+	for (int i = 0; i < 5; i++)
+		buf_u32(b, h[i]);
+	buf_u64(b, (uint64_t)c->Nh << 32 | c->Nl);
+	buf_u32(b, c->num);
+	buf_add(b, c->data, sizeof(c->data));
+}
+
+static int get_sha(struct cur *in, SHA_CTX *c)
+{
+	(void)SHA1_Init(c); /* can't fail */
+	c->h0 = cur_u32(in), c->h1 = cur_u32(in), c->h2 = cur_u32(in), c->h3 = cur_u32(in);
+	c->h4 = cur_u32(in);
+	uint64_t bits = cur_u64(in);
+	c->Nl = (uint32_t)bits;
+	c->Nh = (uint32_t)(bits >> 32);
+	c->num = cur_u32(in);
+	const uint8_t *data = cur_take(in, sizeof(c->data));
+	if (!data || c->num >= sizeof(c->data) || bits / 8 % sizeof(c->data) != c->num)
+		return -EBADMSG;
+	memcpy(c->data, data, sizeof(c->data));
+	return 0;
+}
+
+int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struct co_tree *t,
+	       const struct checkout_spec *spec, struct err *err)
+{
+	SHA_CTX sha;
+	size_t start = head->len;
+	int r = put_entries(head, t, spec, err);
+	if (r >= 0)
+		r = put_tree(head, t, err);
+	if (r < 0)
+		return r;
+	if (put_untracked(rest, t, spec) < 0 || buf_error(head) < 0 || buf_error(rest) < 0)
+		return no_memory(err);
+	(void)SHA1_Init(&sha);
+	(void)SHA1_Update(&sha, head->data + start, head->len - start);
+	buf_u32(meta, META_VERSION);
+	put_sha(meta, &sha);
+	return buf_error(meta) < 0 ? no_memory(err) : 0;
+}
+
+/* ---- tail ---- */
+
+static void put_fsmonitor(struct buf *b, const char *token)
+{
+	size_t start = ext_begin(b, "FSMN");
+	be32(b, 2);
+	buf_add(b, token, strlen(token) + 1);
+	size_t at = b->len;
+	be32(b, 0);
+	put_bitmap(b, 0, 0, NULL, 0); /* entries that aren't known to be valid: none */
+	if (!b->failed)
+		put_be32(b->data + at, b->len - at - 4);
+	ext_end(b, start, 0);
+}
+
+static int put_untracked_begin(struct buf *b, const char *path, size_t rest_len)
+{
+	struct utsname uts;
+	auto_buf ident = { 0 };
+	static const char exclude[] = DOTGIT_EXCLUDE;
+	uint8_t zeros[2 * STAT_BYTES] = { 0 };
+	struct oid oids[2] = { 0 };
+	if (uname(&uts) < 0)
+		return -errno;
+	buf_printf(&ident, "Location %s, system %s", path, uts.sysname);
+	buf_u8(&ident, 0); /* it is the first of a list */
+	size_t start = ext_begin(b, "UNTR");
+	varint(b, ident.len);
+	buf_add(b, ident.data, ident.len);
+	/* .git/info/exclude, and core.excludesFile, which isn't there; compared by their ids. */
+	index_exclude_oid(&oids[0], exclude, sizeof(exclude) - 1);
+	buf_add(b, zeros, sizeof(zeros));
+	be32(b, UNTRACKED_FLAGS);
+	buf_add(b, oids, sizeof(oids));
+	buf_add(b, exclude_name, sizeof(exclude_name));
+	ext_end(b, start, rest_len);
+	return buf_error(&ident);
+}
+
+int index_tail(struct buf *front, uint8_t trailer[INDEX_TRAILER], const void *meta, size_t meta_len,
+	       const void *rest, size_t rest_len, const char *token, const char *path,
+	       struct err *err)
+{
+	struct cur in = cur_init(meta, meta_len);
+	SHA_CTX sha;
+	if (cur_u32(&in) != META_VERSION || get_sha(&in, &sha) < 0 || cur_left(&in))
+		return err_set(err, -EBADMSG, "what is known of the index is damaged");
+	size_t start = front->len;
+	put_fsmonitor(front, token);
+	int r = put_untracked_begin(front, path, rest_len);
+	if (r < 0 || buf_error(front) < 0)
+		return r < 0 ? err_sys(err, r, "make the index") : no_memory(err);
+	(void)SHA1_Update(&sha, front->data + start, front->len - start);
+	(void)SHA1_Update(&sha, rest, rest_len);
+	(void)SHA1_Final(trailer, &sha);
+	return 0;
+}
