@@ -141,7 +141,7 @@ static int rest_entry(void *ctx, const char *path, size_t len, const struct attr
 		return r;
 	if (S_ISDIR(a->mode))
 		return r || leads_to_move(f, own, len) ? 0 : VIEW_SKIP;
-	if (!r || bsearch(&own, f->told, f->ntold, sizeof(*f->told), by_text))
+	if (!r || (f->ntold && bsearch(&own, f->told, f->ntold, sizeof(*f->told), by_text)))
 		return 0;
 	struct diff_entry e = { .kind = DIFF_RENAMED, .path = own, .old_path = old };
 	e.old_attr = e.new_attr = *a;

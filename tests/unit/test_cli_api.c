@@ -148,6 +148,7 @@ static void jobs(void **state)
 		if (r == 0)
 			assert_string_equal(get_text(doc, "id"), "x");
 		assert_true(contains(&s.got[0], "Accept: application/x-ndjson\r\n"));
+		free(cli.detail);
 		server_stop(&s);
 	}
 }
@@ -178,6 +179,7 @@ static void invalid_uploads(void **state)
 		int r = api_job(&cli, "POST", &t, NULL, &body, NULL, &doc, &err);
 		if (r != (i ? -EINVAL : -EBADMSG))
 			fail_msg("case %d: %d %s", i, r, err.text);
+		free(cli.detail);
 	}
 	server_stop(&s);
 }

@@ -9,7 +9,7 @@ const struct option_def common_options[] = {
 	  .kind = WORD_FOLDER,
 	  .help = "where all state lies (BOUGH_ROOT; /var/lib/bough, or ~/.local/state/bough)" },
 	{ .name = "json", .help = "one JSON document on stdout, errors too" },
-	{ .name = "bytes", .help = "exact sizes" },
+	{ .name = "bytes", .help = "exact sizes and times" },
 	{ .name = "quiet", .letter = 'q', .help = "no progress, no notes; lists print names only" },
 	{ .name = "help", .letter = 'h', .help = "this help" },
 	{ .name = "version", .help = "the version" },
