@@ -34,6 +34,7 @@ LDFLAGS_asan   := -fsanitize=address,undefined
 LDFLAGS_tsan   := -fsanitize=thread
 LDFLAGS_fuzz   := $(LDFLAGS_asan) -fsanitize=fuzzer
 CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)"' -I. \
+               -DFSMONITOR_PROGRAM='"$(B)/bough-fsmonitor"' \
                -include fs/base/banned.h $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
 LDFLAGS_ALL  = -pthread -Wl,--as-needed $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
@@ -54,6 +55,7 @@ SRC_GIT   := $(wildcard gitops/*.c)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
+SRC_FSMON := tools/fsmonitor/main.c
 SRC_APPLY := $(wildcard tools/apply/*.c)
 SRC_BENCH := $(wildcard tools/bench/*.c)
 SRC_UNIT  := $(wildcard tests/unit/test_*.c)
@@ -133,6 +135,16 @@ $(B)/bough-hold: $(call obj,$(SRC_HOLD)) $(LIB)
 	$(call link)
 $(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(LIB)
 	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd libgit2))
+# What runs in workspaces, whatever container they are mounted in: no libraries, no start files, no
+# sanitizers. boughd carries it as bytes and puts it into each .git.
+CFLAGS_FSMON := -std=gnu17 $(WARN) -Os -ffreestanding -nostdlib -static -fno-pie -no-pie -s \
+                -fno-stack-protector -fno-asynchronous-unwind-tables \
+                -Wl,--build-id=none -Wl,-z,noexecstack -Wl,-z,noseparate-code
+$(B)/bough-fsmonitor: $(SRC_FSMON) | $(SETUP)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_FSMON) -o $@ $(SRC_FSMON)
+$(B)/o/gitops/helper.o: $(B)/bough-fsmonitor
 # Only what it needs: it starts once for every fork, and each library costs its loading.
 $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
 	$(call link,$(call libs,jansson))

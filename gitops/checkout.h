@@ -52,7 +52,8 @@ struct checkout_known {
 struct checkout_options {
 	struct mirror *mirror;
 	struct store_session *session;
-	const struct io *io; /* for the image; NULL: the host's */
+	struct store *store; /* the session's, for reading; NULL: `known` isn't looked at */
+	const struct io *io; /* for the image and the mirror's packs; NULL: the host's */
 	const char *images;  /* folder where the image is published */
 	uint64_t seed;       /* of name_hash */
 	/* Takes n numbers off the store-wide counter. */

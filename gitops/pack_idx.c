@@ -1,0 +1,142 @@
+/* Indexes of packs, version 2. */
+#include "gitops/pack_impl.h"
+
+#include <openssl/evp.h>
+
+enum {
+	FANOUT = 256 * 4,
+	IDX_HEAD = 8,
+	IDX_VERSION = 2,
+	IDX_TAIL = 2 * SHA1_BYTES,
+};
+static const uint8_t idx_magic[4] = { 0xff, 't', 'O', 'c' };
+#define IDX_BIG 0x80000000U
+
+static uint32_t be_get32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void be_add32(struct buf *b, uint32_t v)
+{
+	const uint8_t t[4] = { (uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8),
+			       (uint8_t)v };
+	buf_add(b, t, sizeof(t));
+}
+
+static bool sha1(uint8_t out[SHA1_BYTES], const void *data, size_t len)
+{
+	return EVP_Digest(data, len, out, NULL, EVP_sha1(), NULL) == 1;
+}
+
+int idx_decode(struct idx_view *out, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+	uint8_t sum[SHA1_BYTES];
+	if (len < IDX_HEAD + FANOUT + IDX_TAIL || memcmp(p, idx_magic, sizeof(idx_magic)) != 0 ||
+	    be_get32(p + 4) != IDX_VERSION)
+		return -EBADMSG;
+	struct idx_view v = { .fanout = p + IDX_HEAD, .oids = p + IDX_HEAD + FANOUT };
+	uint32_t before = 0;
+	for (int i = 0; i < 256; i++) {
+		v.n = be_get32(v.fanout + (size_t)i * 4);
+		if (v.n < before)
+			return -EBADMSG;
+		before = v.n;
+	}
+	size_t rest = len - IDX_HEAD - FANOUT - IDX_TAIL, each = OID_BYTES + 4 + 4;
+	if (rest / each < v.n || (rest - v.n * each) % 8 || (rest - v.n * each) / 8 > v.n)
+		return -EBADMSG;
+	v.crcs = v.oids + (size_t)v.n * OID_BYTES;
+	v.offs = v.crcs + (size_t)v.n * 4;
+	v.bigs = v.offs + (size_t)v.n * 4;
+	v.nbig = (uint32_t)((rest - v.n * each) / 8);
+	v.pack_sha = p + len - IDX_TAIL;
+	if (!sha1(sum, p, len - SHA1_BYTES) ||
+	    memcmp(sum, p + len - SHA1_BYTES, SHA1_BYTES) != 0)
+		return -EBADMSG;
+	for (uint32_t i = 1; i < v.n; i++)
+		if (memcmp(v.oids + (size_t)(i - 1) * OID_BYTES, v.oids + (size_t)i * OID_BYTES,
+			   OID_BYTES) >= 0)
+			return -EBADMSG;
+	*out = v;
+	return 0;
+}
+
+struct sorted {
+	struct oid oid;
+	uint64_t at;
+	uint32_t crc;
+};
+
+static int by_oid(const void *a, const void *b)
+{
+	return memcmp(a, b, OID_BYTES);
+}
+
+static int by_obj(const void *a, const void *b)
+{
+	const struct idx_entry *x = a, *y = b;
+	return (x->obj > y->obj) - (x->obj < y->obj);
+}
+
+/* The entries by id. Numbers are in that order within a pack of the mirror. */
+static struct sorted *sort(const struct src *s, struct idx_entry *e, uint32_t n)
+{
+	struct sorted *v = calloc(n ? n : 1, sizeof(*v));
+	bool done = true;
+	if (!v)
+		return NULL;
+	qsort(e, n, sizeof(*e), by_obj);
+	for (uint32_t i = 0; i < n; i++) {
+		v[i].at = e[i].at;
+		v[i].crc = e[i].crc;
+		src_oid(s, e[i].obj, &v[i].oid);
+		done = done && (i == 0 || by_oid(&v[i - 1], &v[i]) < 0);
+	}
+	if (!done)
+		qsort(v, n, sizeof(*v), by_oid);
+	return v;
+}
+
+static void add_tables(struct buf *out, const struct sorted *v, uint32_t n)
+{
+	uint32_t i = 0, nbig = 0;
+	for (unsigned first = 0; first < 256; first++) {
+		while (i < n && v[i].oid.b[0] <= first)
+			i++;
+		be_add32(out, i);
+	}
+	for (i = 0; i < n; i++)
+		buf_add(out, v[i].oid.b, OID_BYTES);
+	for (i = 0; i < n; i++)
+		be_add32(out, v[i].crc);
+	for (i = 0; i < n; i++)
+		be_add32(out, v[i].at < IDX_BIG ? (uint32_t)v[i].at : IDX_BIG | nbig++);
+	for (i = 0; i < n; i++) {
+		if (v[i].at < IDX_BIG)
+			continue;
+		be_add32(out, (uint32_t)(v[i].at >> 32));
+		be_add32(out, (uint32_t)v[i].at);
+	}
+}
+
+int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32_t n,
+	       const uint8_t pack_sha[SHA1_BYTES], struct err *err)
+{
+	uint8_t sum[SHA1_BYTES];
+	auto_free struct sorted *v = sort(s, e, n);
+	if (!v)
+		return err_set(err, -ENOMEM, "out of memory");
+	size_t start = out->len;
+	buf_add(out, idx_magic, sizeof(idx_magic));
+	be_add32(out, IDX_VERSION);
+	add_tables(out, v, n);
+	buf_add(out, pack_sha, SHA1_BYTES);
+	if (buf_error(out) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (!sha1(sum, out->data + start, out->len - start))
+		return err_set(err, -EIO, "SHA-1 isn't there");
+	buf_add(out, sum, sizeof(sum));
+	return buf_error(out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+}

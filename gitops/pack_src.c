@@ -1,0 +1,743 @@
+/* The objects of a mirror as they lie on disk. libgit2 gives no such view: it has no call for an
+ * entry's raw bytes, and it hashes and copies each object that it reads. */
+#include "gitops/pack_impl.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <libdeflate.h>
+#include <stdio.h>
+
+enum {
+	IDX_BYTES_MAX = INT32_MAX, /* 70 million objects */
+	CACHE_BYTES = 96 << 20,    /* what git takes for bases of deltas */
+	CACHE_ONE_MAX = 8 << 20,   /* larger ones aren't kept */
+	OPEN_TRIES = 5,            /* packs may be replaced while their folder is read */
+	DEFLATE_RATIO_MAX = 1032,
+	PACK_VERSION_2 = 2,
+};
+
+struct src_cached {
+	struct src_cached *newer, *older;
+	uint32_t obj;
+	struct src_data *data;
+};
+
+static uint32_t be_get32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static int bad(struct err *err, const struct src_pack *p, const char *what)
+{
+	return err_set(err, -EBADMSG, "%s of the mirror is damaged: %s", p->name, what);
+}
+
+/* ---- opening ---- */
+
+static uint64_t offset_of(const struct src_pack *p, uint32_t pos)
+{
+	uint32_t v = be_get32(p->offs + (size_t)pos * 4);
+	if (!(v & 0x80000000U))
+		return v;
+	v &= 0x7fffffffU;
+	if (v >= p->nbig)
+		return 0; /* the place of no entry */
+	const uint8_t *b = p->bigs + (size_t)v * 8;
+	return (uint64_t)be_get32(b) << 32 | be_get32(b + 4);
+}
+
+struct place {
+	uint64_t off;
+	uint32_t pos;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+	return (x->off > y->off) - (x->off < y->off);
+}
+
+static int make_order(struct src_pack *p, struct err *err)
+{
+	auto_free struct place *v = calloc(p->n + 1, sizeof(*v));
+	p->order = calloc(p->n + 1, sizeof(*p->order));
+	if (!v || !p->order)
+		return no_memory(err);
+	for (uint32_t i = 0; i < p->n; i++)
+		v[i] = (struct place){ offset_of(p, i), i };
+	qsort(v, p->n, sizeof(*v), by_place);
+	for (uint32_t i = 0; i < p->n; i++) {
+		uint64_t end = i + 1 < p->n ? v[i + 1].off : p->size - SHA1_BYTES;
+		if (v[i].off < PACK_HEAD || v[i].off >= end || end > p->size - SHA1_BYTES)
+			return bad(err, p, "places of its objects");
+		p->order[i] = v[i].pos;
+	}
+	return 0;
+}
+
+static int check_pack_file(const struct src *s, const struct src_pack *p, const uint8_t *sha,
+			   struct err *err)
+{
+	uint8_t head[PACK_HEAD], tail[SHA1_BYTES];
+	if (p->size < PACK_HEAD + SHA1_BYTES)
+		return bad(err, p, "cut off");
+	ssize_t n = io_read_full(s->io, p->fd, head, sizeof(head), 0);
+	if (n >= 0)
+		n = io_read_full(s->io, p->fd, tail, sizeof(tail), p->size - SHA1_BYTES);
+	if (n < 0)
+		return err_sys(err, (int)n, "read %s", p->name);
+	if (memcmp(head, "PACK", 4) != 0 || be_get32(head + 4) != PACK_VERSION_2 ||
+	    be_get32(head + 8) != p->n || memcmp(tail, sha, SHA1_BYTES) != 0)
+		return bad(err, p, "pack and index don't belong together");
+	return 0;
+}
+
+/* `name`: without .idx. -ENOENT: it has gone. */
+static int open_pack(struct src *s, struct src_pack *p, int dir, const char *name, struct err *err)
+{
+	char file[sizeof(p->name) + 8];
+	struct stat st;
+	void *data;
+	size_t len;
+	(void)snprintf(p->name, sizeof(p->name), "%s", name); /* its length was looked at */
+	(void)snprintf(file, sizeof(file), "%s.idx", name);
+	int r = io_slurp(s->io, dir, file, IDX_BYTES_MAX, &data, &len, err);
+	if (r < 0)
+		return r;
+	p->idx = data;
+	struct idx_view v;
+	if (idx_decode(&v, data, len) < 0)
+		return bad(err, p, "its index");
+	p->n = v.n, p->nbig = v.nbig;
+	p->oids = v.oids, p->crcs = v.crcs, p->offs = v.offs, p->bigs = v.bigs;
+	(void)snprintf(file, sizeof(file), "%s.pack", name);
+	p->fd = s->io->open(s->io->ctx, dir, file, O_RDONLY | O_CLOEXEC, 0);
+	if (p->fd < 0)
+		return err_sys(err, p->fd, "open %s", file);
+	r = s->io->fstat(s->io->ctx, p->fd, &st);
+	if (r < 0)
+		return err_sys(err, r, "look at %s", file);
+	p->size = (uint64_t)st.st_size;
+	r = check_pack_file(s, p, v.pack_sha, err);
+	return r < 0 ? r : make_order(p, err);
+}
+
+static void close_packs(struct src *s)
+{
+	for (size_t i = 0; i < s->npacks; i++) {
+		struct src_pack *p = &s->packs[i];
+		if (p->fd >= 0)
+			(void)s->io->close(s->io->ctx, p->fd); /* only read */
+		free(p->idx);
+		free(p->order);
+	}
+	free(s->packs);
+	s->packs = NULL;
+	s->npacks = 0;
+}
+
+static struct src_pack *add_pack(struct src *s, size_t *cap)
+{
+	if (array_grow(&s->packs, s->npacks, cap) < 0)
+		return NULL;
+	struct src_pack *p = &s->packs[s->npacks++];
+	*p = (struct src_pack){ .fd = -1 };
+	return p;
+}
+
+static DIR *open_folder(int at, const char *name)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (fd >= 0 && !d)
+		(void)close(fd);
+	return d;
+}
+
+static int open_packs(struct src *s, size_t *cap, int objects, struct err *err)
+{
+	auto_dir *d = open_folder(objects, "pack");
+	if (!d)
+		return errno == ENOENT ? 0 : err_sys(err, -errno, "open the mirror's packs");
+	struct dirent *e;
+	while ((errno = 0, e = readdir(d))) {
+		size_t n = strlen(e->d_name);
+		if (n < 10 || n - 4 >= sizeof(s->packs->name) ||
+		    strncmp(e->d_name, "pack-", 5) != 0 || strcmp(e->d_name + n - 4, ".idx") != 0)
+			continue;
+		e->d_name[n - 4] = 0;
+		struct src_pack *p = add_pack(s, cap);
+		int r = p ? open_pack(s, p, dirfd(d), e->d_name, err) : no_memory(err);
+		if (r < 0)
+			return r;
+	}
+	return errno ? err_sys(err, -errno, "read the mirror's packs") : 0;
+}
+
+/* Largest first, where most is found; by name after that, so that the order is always the same. */
+static int by_size(const void *a, const void *b)
+{
+	const struct src_pack *x = a, *y = b;
+	return x->n != y->n ? (x->n < y->n) - (x->n > y->n) : strcmp(x->name, y->name);
+}
+
+static int compare_oids(const void *a, const void *b)
+{
+	return memcmp(a, b, OID_BYTES);
+}
+
+static int add_loose_of(struct buf *oids, int objects, unsigned first, struct err *err)
+{
+	char hex[OID_HEX + 1];
+	struct dirent *e;
+	(void)snprintf(hex, sizeof(hex), "%02x", first);
+	auto_dir *d = open_folder(objects, hex);
+	if (!d)
+		return errno == ENOENT ? 0 : err_sys(err, -errno, "open objects/%s", hex);
+	while ((errno = 0, e = readdir(d))) {
+		struct oid oid;
+		if (strlen(e->d_name) != OID_HEX - 2)
+			continue;
+		memcpy(hex + 2, e->d_name, OID_HEX - 1);
+		if (oid_parse(&oid, hex) == 0)
+			buf_add(oids, oid.b, OID_BYTES);
+	}
+	return errno ? err_sys(err, -errno, "read objects/%.2s", hex) : 0;
+}
+
+static int add_loose(struct src *s, size_t *cap, int objects, struct err *err)
+{
+	auto_buf oids = { 0 };
+	for (unsigned i = 0; i < 256; i++) {
+		int r = add_loose_of(&oids, objects, i, err);
+		if (r < 0)
+			return r;
+	}
+	struct src_pack *p = oids.len ? add_pack(s, cap) : NULL;
+	if (buf_error(&oids) < 0 || (oids.len && !p))
+		return no_memory(err);
+	if (!p)
+		return 0;
+	qsort(oids.data, oids.len / OID_BYTES, OID_BYTES, compare_oids);
+	p->n = (uint32_t)(oids.len / OID_BYTES);
+	p->oids = p->idx = steal_ptr(&oids.data);
+	(void)snprintf(p->name, sizeof(p->name), "loose objects");
+	return 0;
+}
+
+static int open_all(struct src *s, const char *path, struct err *err)
+{
+	char objects[4096];
+	size_t cap = 0;
+	int n = snprintf(objects, sizeof(objects), "%s/objects", path);
+	if (n < 0 || n >= (int)sizeof(objects))
+		return err_set(err, -ENAMETOOLONG, "the mirror's path is too long");
+	auto_fd fd = open(objects, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(err, -errno, "open %s", objects);
+	int r = 0;
+	/* Loose ones first: those that are packed meanwhile are then found twice, not never. */
+	struct src loose = { .io = s->io };
+	size_t loose_cap = 0;
+	r = add_loose(&loose, &loose_cap, fd, err);
+	if (r >= 0)
+		r = open_packs(s, &cap, fd, err);
+	if (r >= 0)
+		qsort(s->packs, s->npacks, sizeof(*s->packs), by_size);
+	if (r >= 0 && loose.npacks) {
+		struct src_pack *p = add_pack(s, &cap);
+		r = p ? 0 : no_memory(err);
+		if (p) {
+			*p = loose.packs[0];
+			loose.npacks = 0;
+		}
+	}
+	close_packs(&loose);
+	uint64_t total = 0;
+	for (size_t i = 0; i < s->npacks; i++) {
+		s->packs[i].first = (uint32_t)total;
+		total += s->packs[i].n;
+	}
+	if (r >= 0 && total >= OBJ_NONE)
+		r = err_set(err, -EFBIG, "the mirror has too many objects");
+	s->total = (uint32_t)total;
+	return r;
+}
+
+int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *err)
+{
+	*s = (struct src){ .io = io ? io : &io_host, .odb = mirror_odb(m) };
+	s->inflate = libdeflate_alloc_decompressor();
+	if (!s->inflate)
+		return no_memory(err);
+	int r = -ENOENT;
+	for (int i = 0; i < OPEN_TRIES && r == -ENOENT; i++) {
+		close_packs(s);
+		r = open_all(s, mirror_path(m), err);
+	}
+	if (r < 0)
+		src_close(s);
+	return r;
+}
+
+void src_put(struct src_data *d)
+{
+	if (d && --d->refs == 0)
+		free(d);
+}
+
+void src_close(struct src *s)
+{
+	while (s->newest) {
+		struct src_cached *c = s->newest;
+		s->newest = c->older;
+		src_put(c->data);
+		free(c);
+	}
+	u64map_done(&s->cached);
+	if (s->io)
+		close_packs(s);
+	free(s->raw);
+	libdeflate_free_decompressor(s->inflate);
+	*s = (struct src){ 0 };
+}
+
+/* ---- finding ---- */
+
+static uint32_t find_in(const struct src_pack *p, const uint8_t *oid)
+{
+	uint32_t lo = 0, hi = p->n;
+	if (p->offs) { /* a pack's: with a fanout */
+		const uint8_t *fanout = p->oids - 1024;
+		lo = oid[0] ? be_get32(fanout + (oid[0] - 1) * 4) : 0;
+		hi = be_get32(fanout + oid[0] * 4);
+	}
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		int c = memcmp(oid, p->oids + (size_t)mid * OID_BYTES, OID_BYTES);
+		if (c == 0)
+			return mid;
+		if (c < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return OBJ_NONE;
+}
+
+uint32_t src_find(const struct src *s, const struct oid *oid)
+{
+	for (size_t i = 0; i < s->npacks; i++) {
+		uint32_t pos = find_in(&s->packs[i], oid->b);
+		if (pos != OBJ_NONE)
+			return s->packs[i].first + pos;
+	}
+	return OBJ_NONE;
+}
+
+int src_need(const struct src *s, const struct oid *oid, uint32_t *obj, struct err *err)
+{
+	char hex[OID_HEX + 1];
+	uint32_t found = src_find(s, oid);
+	oid_hex(hex, oid);
+	if (found == OBJ_NONE)
+		return err_set(err, -ENOENT, "the mirror lacks object %s", hex);
+	*obj = found;
+	return 0;
+}
+
+struct src_pack *src_pack_of(const struct src *s, uint32_t obj)
+{
+	size_t i = 0;
+	assert(obj < s->total);
+	while (obj - s->packs[i].first >= s->packs[i].n)
+		i++;
+	return &s->packs[i];
+}
+
+void src_oid(const struct src *s, uint32_t obj, struct oid *out)
+{
+	const struct src_pack *p = src_pack_of(s, obj);
+	memcpy(out->b, p->oids + (size_t)(obj - p->first) * OID_BYTES, OID_BYTES);
+}
+
+/* ---- entries ---- */
+
+/* Which one by place begins there; OBJ_NONE: none. */
+static uint32_t find_place(const struct src_pack *p, uint64_t off)
+{
+	uint32_t lo = 0, hi = p->n;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		uint64_t at = offset_of(p, p->order[mid]);
+		if (at == off)
+			return mid;
+		if (off < at)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return OBJ_NONE;
+}
+
+static int entry_base(const struct src_pack *p, struct cur *c, struct src_entry *e,
+		      struct err *err)
+{
+	if (e->kind == PACK_REF_DELTA) {
+		const uint8_t *oid = cur_take(c, OID_BYTES);
+		uint32_t pos = oid ? find_in(p, oid) : OBJ_NONE;
+		if (pos == OBJ_NONE)
+			return bad(err, p, "a delta without its base");
+		e->base = p->first + pos;
+		return 0;
+	}
+	uint8_t b = cur_u8(c);
+	uint64_t back = b & 0x7f;
+	while (b & 0x80) {
+		if (back >= (uint64_t)1 << 56)
+			return bad(err, p, "a delta's base");
+		b = cur_u8(c);
+		back = (back + 1) << 7 | (b & 0x7f);
+	}
+	uint32_t i = back && back < e->off ? find_place(p, e->off - back) : OBJ_NONE;
+	if (i == OBJ_NONE)
+		return bad(err, p, "a delta's base");
+	e->base = p->first + p->order[i];
+	return 0;
+}
+
+int src_entry_at(const struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
+		 struct err *err)
+{
+	uint8_t head[ENTRY_HEAD_MAX];
+	uint32_t pos = p->order[i];
+	struct src_entry e = { .off = offset_of(p, pos), .base = OBJ_NONE };
+	e.len = (i + 1 < p->n ? offset_of(p, p->order[i + 1]) : p->size - SHA1_BYTES) - e.off;
+	e.crc = be_get32(p->crcs + (size_t)pos * 4);
+	ssize_t n = io_read_full(s->io, p->fd, head, e.len < sizeof(head) ? e.len : sizeof(head),
+				 e.off);
+	if (n < 0)
+		return err_sys(err, (int)n, "read %s", p->name);
+	struct cur c = cur_init(head, (size_t)n);
+	uint8_t b = cur_u8(&c);
+	unsigned shift = 4;
+	e.kind = b >> 4 & 7;
+	e.size = b & 15;
+	while (b & 0x80 && shift < 57) {
+		b = cur_u8(&c);
+		e.size |= (uint64_t)(b & 0x7f) << shift;
+		shift += 7;
+	}
+	e.size_bytes = (uint8_t)(c.p - head);
+	if (b & 0x80 || e.kind == 0 || e.kind == 5)
+		return bad(err, p, "an object's header");
+	if (e.kind > GIT_TAG) {
+		int r = entry_base(p, &c, &e, err);
+		if (r < 0)
+			return r;
+	}
+	e.head = (uint8_t)(c.p - head);
+	if (c.bad || e.len <= e.head)
+		return bad(err, p, "an object's header");
+	*out = e;
+	return 0;
+}
+
+static int entry_of(const struct src *s, const struct src_pack *p, uint32_t obj,
+		    struct src_entry *out, struct err *err)
+{
+	uint32_t i = find_place(p, offset_of(p, obj - p->first));
+	assert(i != OBJ_NONE); /* the order was made from these places */
+	return src_entry_at(s, p, i, out, err);
+}
+
+/* ---- reading ---- */
+
+static int odb_fail(const struct src *s, uint32_t obj, int r, struct err *err)
+{
+	char hex[OID_HEX + 1];
+	struct oid oid;
+	src_oid(s, obj, &oid);
+	oid_hex(hex, &oid);
+	return git_fail(err, r, "read object %s of the mirror", hex);
+}
+
+int src_type(const struct src *s, uint32_t obj, enum git_type *type, struct err *err)
+{
+	const struct src_pack *p = src_pack_of(s, obj);
+	if (p->fd < 0) {
+		struct oid oid;
+		size_t len;
+		git_object_t t;
+		src_oid(s, obj, &oid);
+		git_oid id = oid_to_git(&oid);
+		int r = git_odb_read_header(&len, &t, s->odb, &id);
+		if (r < 0)
+			return odb_fail(s, obj, r, err);
+		*type = (enum git_type)t;
+		return 0;
+	}
+	for (unsigned i = 0; i <= GIT_CHAIN_MAX; i++) {
+		struct src_entry e;
+		int r = entry_of(s, p, obj, &e, err);
+		if (r < 0)
+			return r;
+		if (e.base == OBJ_NONE) {
+			*type = (enum git_type)e.kind;
+			return 0;
+		}
+		obj = e.base;
+	}
+	return bad(err, p, "a chain of deltas is too long");
+}
+
+static struct src_data *new_data(enum git_type type, size_t len)
+{
+	struct src_data *d = malloc(sizeof(*d) + len + 1);
+	if (!d)
+		return NULL;
+	d->refs = 1;
+	d->type = type;
+	d->len = len;
+	d->data[len] = 0;
+	return d;
+}
+
+static void unlink_cached(struct src *s, struct src_cached *c)
+{
+	*(c->newer ? &c->newer->older : &s->newest) = c->older;
+	*(c->older ? &c->older->newer : &s->oldest) = c->newer;
+}
+
+static void link_cached(struct src *s, struct src_cached *c)
+{
+	c->newer = NULL;
+	c->older = s->newest;
+	*(s->newest ? &s->newest->newer : &s->oldest) = c;
+	s->newest = c;
+}
+
+static struct src_data *cache_get(struct src *s, uint32_t obj)
+{
+	struct src_cached *c = u64map_get(&s->cached, (uint64_t)obj + 1);
+	if (!c)
+		return NULL;
+	unlink_cached(s, c);
+	link_cached(s, c);
+	c->data->refs++;
+	return c->data;
+}
+
+static void cache_drop_oldest(struct src *s)
+{
+	struct src_cached *c = s->oldest;
+	unlink_cached(s, c);
+	(void)u64map_del(&s->cached, (uint64_t)c->obj + 1);
+	s->cached_bytes -= c->data->len + sizeof(*c) + sizeof(*c->data);
+	src_put(c->data);
+	free(c);
+}
+
+/* Where there is no memory for it, it isn't kept. */
+static void cache_add(struct src *s, uint32_t obj, struct src_data *d)
+{
+	if (d->len > CACHE_ONE_MAX)
+		return;
+	struct src_cached *c = malloc(sizeof(*c));
+	if (!c)
+		return;
+	c->obj = obj;
+	c->data = d;
+	if (u64map_put(&s->cached, (uint64_t)obj + 1, c) < 0) {
+		free(c);
+		return;
+	}
+	d->refs++;
+	link_cached(s, c);
+	s->cached_bytes += d->len + sizeof(*c) + sizeof(*d);
+	while (s->cached_bytes > CACHE_BYTES && s->oldest != c)
+		cache_drop_oldest(s);
+}
+
+/* What an entry's compressed data holds, its own check verified. */
+static int inflate_entry(struct src *s, const struct src_pack *p, const struct src_entry *e,
+			 struct src_data **out, struct err *err)
+{
+	if (e->size > OBJECT_BYTES_MAX || e->len > OBJECT_BYTES_MAX)
+		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
+	if (e->size / DEFLATE_RATIO_MAX > e->len)
+		return bad(err, p, "an object's size");
+	if (s->raw_cap < e->len) {
+		uint8_t *raw = realloc(s->raw, e->len);
+		if (!raw)
+			return no_memory(err);
+		s->raw = raw;
+		s->raw_cap = e->len;
+	}
+	ssize_t n = io_read_full(s->io, p->fd, s->raw, e->len, e->off);
+	if (n < 0)
+		return err_sys(err, (int)n, "read %s", p->name);
+	if ((size_t)n != e->len || libdeflate_crc32(0, s->raw, e->len) != e->crc)
+		return bad(err, p, "an object's checksum");
+	struct src_data *d = new_data((enum git_type)e->kind, e->size);
+	if (!d)
+		return no_memory(err);
+	if (libdeflate_zlib_decompress(s->inflate, s->raw + e->head, e->len - e->head, d->data,
+				       e->size, NULL) != LIBDEFLATE_SUCCESS) {
+		free(d);
+		return bad(err, p, "an object's compressed data");
+	}
+	*out = d;
+	return 0;
+}
+
+static uint64_t delta_size(struct cur *c)
+{
+	uint64_t v = 0;
+	unsigned shift = 0;
+	uint8_t b;
+	do {
+		b = cur_u8(c);
+		v |= (uint64_t)(b & 0x7f) << shift;
+		shift += 7;
+	} while (b & 0x80 && shift < 57);
+	if (b & 0x80)
+		cur_fail(c);
+	return v;
+}
+
+/* One instruction, which begins with b: where its bytes are, and how many. */
+static const uint8_t *delta_step(struct cur *c, uint8_t b, const struct src_data *base, size_t *n)
+{
+	if (!(b & 0x80)) {
+		*n = b; /* 0 is reserved */
+		return b ? cur_take(c, b) : NULL;
+	}
+	size_t from = 0, len = 0;
+	for (unsigned i = 0; i < 4; i++)
+		if (b & 1U << i)
+			from |= (size_t)cur_u8(c) << 8 * i;
+	for (unsigned i = 0; i < 3; i++)
+		if (b & 16U << i)
+			len |= (size_t)cur_u8(c) << 8 * i;
+	if (len == 0)
+		len = 0x10000;
+	*n = len;
+	return c->bad || from > base->len || len > base->len - from ? NULL : base->data + from;
+}
+
+static int apply_delta(const struct src_pack *p, const struct src_data *base,
+		       const struct src_data *delta, struct src_data **out, struct err *err)
+{
+	struct cur c = cur_init(delta->data, delta->len);
+	uint64_t base_len = delta_size(&c), len = delta_size(&c);
+	size_t at = 0, n;
+	if (c.bad || base_len != base->len || len > OBJECT_BYTES_MAX)
+		return bad(err, p, "a delta's sizes");
+	struct src_data *d = new_data(base->type, len);
+	if (!d)
+		return no_memory(err);
+	while (cur_left(&c)) {
+		uint8_t b = cur_u8(&c);
+		const uint8_t *bytes = delta_step(&c, b, base, &n);
+		if (!bytes || n > len - at)
+			break;
+		memcpy(d->data + at, bytes, n);
+		at += n;
+	}
+	if (cur_left(&c) || c.bad || at != len) {
+		free(d);
+		return bad(err, p, "a delta");
+	}
+	*out = d;
+	return 0;
+}
+
+struct link {
+	uint32_t obj;
+	struct src_entry e;
+};
+
+/* From the object down to what is whole, or in the cache; the deltas above that are the chain. */
+static int walk_down(struct src *s, const struct src_pack *p, uint32_t obj, struct link **chain,
+		     size_t *n, struct src_data **out, struct err *err)
+{
+	size_t cap = 0;
+	for (;;) {
+		struct src_entry e;
+		*out = cache_get(s, obj);
+		if (*out)
+			return 0;
+		int r = entry_of(s, p, obj, &e, err);
+		if (r == 0 && *n > GIT_CHAIN_MAX)
+			r = bad(err, p, "a chain of deltas is too long");
+		if (r == 0 && array_grow(chain, *n, &cap) < 0)
+			r = no_memory(err);
+		if (r < 0)
+			return r;
+		if (e.base == OBJ_NONE) {
+			r = inflate_entry(s, p, &e, out, err);
+			if (r == 0)
+				cache_add(s, obj, *out);
+			return r;
+		}
+		(*chain)[(*n)++] = (struct link){ obj, e };
+		obj = e.base;
+	}
+}
+
+static int read_packed(struct src *s, const struct src_pack *p, uint32_t obj,
+		       struct src_data **out, struct err *err)
+{
+	auto_free struct link *chain = NULL;
+	auto_src_data *d = NULL;
+	size_t n = 0;
+	int r = walk_down(s, p, obj, &chain, &n, &d, err);
+	while (r == 0 && n > 0) {
+		auto_src_data *delta = NULL;
+		struct src_data *now = NULL;
+		const struct link *l = &chain[--n];
+		r = inflate_entry(s, p, &l->e, &delta, err);
+		if (r == 0)
+			r = apply_delta(p, d, delta, &now, err);
+		if (r < 0)
+			break;
+		src_put(d);
+		d = now;
+		cache_add(s, l->obj, d);
+	}
+	if (r == 0)
+		*out = steal_ptr(&d);
+	return r;
+}
+
+static int read_loose(struct src *s, uint32_t obj, struct src_data **out, struct err *err)
+{
+	auto_git(git_odb_object) o = NULL;
+	struct oid oid;
+	src_oid(s, obj, &oid);
+	git_oid id = oid_to_git(&oid);
+	int r = git_odb_read(&o, s->odb, &id);
+	if (r < 0)
+		return odb_fail(s, obj, r, err);
+	size_t len = git_odb_object_size(o);
+	struct src_data *d = len <= OBJECT_BYTES_MAX
+				     ? new_data((enum git_type)git_odb_object_type(o), len)
+				     : NULL;
+	if (!d)
+		return no_memory(err);
+	memcpy(d->data, git_odb_object_data(o), len);
+	*out = d;
+	return 0;
+}
+
+int src_read(struct src *s, uint32_t obj, struct src_data **out, struct err *err)
+{
+	const struct src_pack *p = src_pack_of(s, obj);
+	return p->fd < 0 ? read_loose(s, obj, out, err) : read_packed(s, p, obj, out, err);
+}

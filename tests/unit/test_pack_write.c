@@ -1,0 +1,523 @@
+/* .git of a workspace as it is written into an image, judged by the system's git: packs and their
+ * indexes, refs, config; and that nothing is in it that the commit's history doesn't hold. */
+#include "gitops/checkout_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+#include "oom.h"
+
+enum { REPO = 1, SEED = 77 };
+
+static char root[64];
+static struct err err;
+static struct store *store;
+static struct store_session *session;
+static struct mirror *mirror;
+
+#define ok(call)                                                                            \
+	do {                                                                                \
+		int got_ = (call);                                                          \
+		if (got_ < 0)                                                               \
+			fail_msg("%s:%d: %s: %s (%d)", __FILE__, __LINE__, #call, err.text, \
+				 got_);                                                     \
+	} while (0)
+
+/* ---- git ---- */
+
+/* Runs a script of the shell in ROOT; its status, and what it says goes to ROOT/said. `m` is git
+ * in the mirror, `w` git in the work tree that was written out. */
+static int __attribute__((format(printf, 1, 2))) try_sh(const char *fmt, ...)
+{
+	static const char frame[] =
+		"cd %s && exec >said 2>&1 </dev/null\n"
+		"export HOME=%s GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C\n"
+		"export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org\n"
+		"export GIT_COMMITTER_NAME=C GIT_COMMITTER_EMAIL=c@example.org\n"
+		"export GIT_AUTHOR_DATE='1600000000 +0000' GIT_COMMITTER_DATE='1600000000 +0000'\n"
+		"m() { git -C repos/00000001 \"$@\"; }\n"
+		"w() { git -c safe.directory='*' -C out \"$@\"; }\n"
+		"set -e\n%s\n";
+	char *script = NULL, *whole = NULL;
+	va_list ap;
+	va_start(ap, fmt);
+	assert_true(vasprintf(&script, fmt, ap) >= 0);
+	va_end(ap);
+	assert_true(asprintf(&whole, frame, root, root, script) >= 0);
+	int r = system(whole);
+	free(script);
+	free(whole);
+	return r;
+}
+
+static char *said(void)
+{
+	static char text[4096];
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/said", root);
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = 0;
+	return text;
+}
+
+#define sh(...)                                                               \
+	do {                                                                  \
+		if (try_sh(__VA_ARGS__) != 0)                                 \
+			fail_msg("%s:%d: %s", __FILE__, __LINE__, said()); \
+	} while (0)
+
+/* The one line that the script prints. */
+static struct oid oid_from(const char *script)
+{
+	struct oid o;
+	sh("%s", script);
+	char *line = said();
+	line[strcspn(line, "\n")] = 0;
+	if (oid_parse(&o, line) < 0)
+		fail_msg("%s: %s", script, line);
+	return o;
+}
+
+/* A history of branches and merges, with names that must not get out. */
+static const char make_mirror[] =
+	"rm -rf src repos out && mkdir repos && git init -q -b main src && cd src\n"
+	"put() { mkdir -p $(dirname $1); seq $2 $(($2 + 400)) >$1; git add $1; }\n"
+	"put README 1; put lib/a/one 10; put lib/b/two 20; put doc/x 30\n"
+	"ln -s README link; printf '#!/bin/sh\\n' >run; chmod +x run; git add .\n"
+	"git commit -qm first; git tag v1; git tag -am 'the first' v1a\n"
+	"for i in 1 2 3 4 5 6 7 8; do\n"
+	"  put lib/a/one $((10 + i)); put lib/b/n$i 40$i; put doc/x 3$i; git commit -qm c$i\n"
+	"done\n"
+	"git tag -am two v2a; git tag -am 'a tag of a tag' v2b v2a\n"
+	"git checkout -qb side v1; put lib/b/side 9; git commit -qm side\n"
+	"put deep/er/and/deeper/f 1; git commit -qm deeper\n"
+	"git checkout -q main; git merge -q --no-ff -m merge side\n"
+	"git mv lib/b deep/moved; git commit -qm moved; put lib/b/two 77; git commit -qm again\n"
+	"git checkout -qb secret; put lib/a/SECRET 666; git commit -qm secret\n"
+	"git tag -am 'not to be seen' hidden; git tag tree main^{tree}\n"
+	"git checkout -q main; put later 5; git commit -qm later; git tag -am later latertag\n"
+	"cd ..; git clone -q --mirror --no-local src repos/00000001\n"
+	"m config gc.auto 0; mv repos base\n";
+static const char fresh[] = "rm -rf repos out; cp -a base repos";
+
+static int setup(void **state)
+{
+	(void)snprintf(root, sizeof(root), "/tmp/bough-packs.XXXXXX");
+	assert_non_null(mkdtemp(root));
+	ok(gitops_init(&err));
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/store", root);
+	const struct store_options so = { .create = true };
+	ok(store_open(&store, path, &so, &err));
+	ok(store_session_begin(store, &session, &err));
+	(void)snprintf(path, sizeof(path), "%s/images", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	sh("%s", make_mirror);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	mirror_close(mirror);
+	mirror = NULL;
+	store_session_end(session);
+	store_close(store);
+	(void)io_remove_tree(AT_FDCWD, root, NULL);
+	return 0;
+}
+
+/* ---- images ---- */
+
+static uint64_t next_ino = 2;
+
+int co_ino(struct co_inos *s, uint64_t *ino, struct err *e)
+{
+	*ino = next_ino++;
+	return 0;
+}
+
+static struct checkout_options options(void)
+{
+	static char images[128];
+	(void)snprintf(images, sizeof(images), "%s/images", root);
+	mirror_close(mirror);
+	mirror = NULL;
+	ok(mirror_open(&mirror, root, REPO, &err));
+	return (struct checkout_options){
+		.mirror = mirror, .session = session, .store = store, .images = images, .seed = SEED,
+	};
+}
+
+/* An image that holds .git and nothing else. */
+static struct digest build(const struct checkout_options *opt, const struct checkout_spec *spec,
+			   struct pack_set *set)
+{
+	struct image_builder *b;
+	struct co_inos inos = { .opt = opt };
+	struct attr a = { .ino = 1, .mode = S_IFDIR | 0755, .nlink = 2 };
+	struct digest name;
+	uint64_t index;
+	ok(pack_write(set, opt, spec, &err));
+	ok(image_builder_new(&b, SEED, &err));
+	ok(image_add_inode(b, &a));
+	ok(dotgit_add(&index, b, &inos, set, opt, spec, &err));
+	ok(image_finish(b, opt->io, opt->images, &name, &err));
+	image_builder_free(b);
+	return name;
+}
+
+static void write_file(struct image *im, const struct attr *a, const char *path)
+{
+	auto_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, a->mode & 07777);
+	assert_true(fd >= 0);
+	struct piece p;
+	for (uint64_t at = 0; at < a->size; at = p.off + p.len) {
+		const struct blob *b;
+		ok(image_piece_ceil(im, a->ino, at, &p));
+		ok(store_get(store, &p.object, &b, &err));
+		assert_int_equal(pwrite(fd, b->data + p.obj_off, p.len, (off_t)p.off), p.len);
+		blob_put(b);
+	}
+	assert_int_equal(ftruncate(fd, (off_t)a->size), 0);
+}
+
+static void write_tree(struct image *im, uint64_t dir, const char *path)
+{
+	struct dirent_ref d;
+	assert_int_equal(mkdir(path, 0755), 0);
+	for (uint64_t at = 0; image_dirent_ceil(im, dir, at, &d) == 0; at = d.cookie + 1) {
+		char below[512];
+		struct attr a;
+		(void)snprintf(below, sizeof(below), "%s/%.*s", path, d.name_len, d.name);
+		ok(image_inode(im, d.ino, &a));
+		if (S_ISDIR(a.mode))
+			write_tree(im, d.ino, below);
+		else if (strcmp(below + strlen(root), "/out/.git/index") != 0)
+			write_file(im, &a, below);
+	}
+}
+
+/* ROOT/out becomes what the image holds; then the work tree is checked out by git. */
+static void write_out(const struct digest *name)
+{
+	char path[128];
+	struct image *im;
+	(void)snprintf(path, sizeof(path), "%s/images", root);
+	ok(image_open(&im, NULL, path, name, &err));
+	sh("rm -rf out");
+	(void)snprintf(path, sizeof(path), "%s/out", root);
+	write_tree(im, 1, path);
+	image_unref(im);
+	sh("w read-tree -mu HEAD");
+}
+
+/* The objects of the raw packs are those, no more and no fewer; each pack stands alone, and git
+ * would have made the same index. */
+static void judge(const char *expected)
+{
+	sh("{ %s; } | sort -u >expected", expected);
+	sh("for p in out/.git/objects/pack/*.pack; do\n"
+	   "  cp $p judge.pack; git index-pack judge.pack >/dev/null\n"
+	   "  cmp judge.idx ${p%%.pack}.idx; rm -f judge.*\n"
+	   "done");
+	sh("for i in out/.git/objects/pack/*.idx; do git show-index <$i; done |\n"
+	   "  cut -d' ' -f2 | sort >found; uniq -d found | diff /dev/null -; diff expected found");
+	sh("w fsck --strict --full --no-dangling 2>&1 | grep -v ^notice | diff /dev/null -");
+	sh("w status --porcelain | diff /dev/null -");
+}
+
+#define LIST(what) "m rev-list --objects --no-object-names " what
+
+/* ---- tests ---- */
+
+static const char *const repacked[] = {
+	"true",                                              /* as it was cloned */
+	"m repack -qadf --depth=50 --window=50",             /* other deltas */
+	"m -c repack.useDeltaBaseOffset=false repack -qadf", /* bases by id */
+	"m repack -qadf --depth=0",                          /* no deltas */
+	/* Loose. */
+	"mv repos/00000001/objects/pack/*.pack . && rm -f repos/00000001/objects/pack/*; "
+	"for p in pack-*.pack; do m unpack-objects -q <$p; done; rm -f pack-*.pack",
+	/* Half of it in another pack, some of it in both. */
+	"m repack -qd; m rev-list --objects v1a side | m pack-objects -q objects/pack/pack >/dev/null\n"
+	"m rev-list --objects --all --not v1 | m pack-objects -q objects/pack/pack >/dev/null\n",
+};
+
+static void every_way_that_a_mirror_is_packed(void **state)
+{
+	sh("%s", fresh);
+	const struct oid tip = oid_from("m rev-parse main^");
+	for (size_t i = 0; i < sizeof(repacked) / sizeof(*repacked); i++) {
+		struct pack_set set = { 0 };
+		sh("%s\n%s", fresh, repacked[i]);
+		const struct checkout_options opt = options();
+		const struct checkout_spec spec = { .commit = tip, .branch = "topic", .uid = 5,
+						    .gid = 6, .time_s = 1600000000 };
+		const struct digest image = build(&opt, &spec, &set);
+		write_out(&image);
+		judge(LIST("main^") "; m rev-parse v1a v2a v2b");
+		assert_int_equal(set.npacks, 2);
+		assert_int_equal(set.ntags, 4);
+		pack_set_done(&set);
+		sh("test \"$(w symbolic-ref HEAD)\" = refs/heads/topic\n"
+		   "w log --oneline --all >/dev/null; w tag | xargs echo | grep -x 'v1 v1a v2a v2b'\n"
+		   "test $(w rev-parse v2b^{commit}) = $(m rev-parse v2b^{commit})");
+		sh("! grep -r SECRET out; ! w cat-file -e $(m rev-parse main)");
+	}
+}
+
+static void a_history_of_limited_depth(void **state)
+{
+	static const unsigned depths[] = { 1, 2, 3, 5, 100 };
+	sh("%s", fresh);
+	for (size_t i = 0; i < sizeof(depths) / sizeof(*depths); i++) {
+		struct pack_set set;
+		const struct checkout_options opt = options();
+		const struct checkout_spec spec = { .commit = oid_from("m rev-parse main"),
+						    .depth = depths[i] };
+		const struct digest image = build(&opt, &spec, &set);
+		write_out(&image);
+		pack_set_done(&set);
+		sh("rm -rf other; git clone -q --bare --no-local --depth %u --no-tags -b main "
+		   "file://$PWD/repos/00000001 other; sort other/shallow >a 2>/dev/null || true\n"
+		   "sort out/.git/shallow >b 2>/dev/null || true; touch a b; diff a b",
+		   depths[i]);
+		judge("git -C other rev-list --objects --no-object-names HEAD; "
+		      "for t in v1a v2a v2b latertag; do if git -C other cat-file -e $(m rev-parse $t^{commit}) 2>/dev/null; "
+		      "then m rev-parse $t; fi; done");
+	}
+}
+
+/* In scope: files of the top and of lib, all of lib/b and deep/er. */
+static void a_scope_has_all_trees_and_its_blobs(void **state)
+{
+	static const char *const scopes[] = { "deep/er", "lib/b" };
+	for (size_t i = 0; i < sizeof(repacked) / sizeof(*repacked); i++) {
+		struct pack_set set;
+		sh("%s\n%s", fresh, repacked[i]);
+		const struct checkout_options opt = options();
+		const struct checkout_spec spec = { .commit = oid_from("m rev-parse main"),
+						    .branch = "main", .scopes = scopes,
+						    .nscopes = 2 };
+		const struct digest image = build(&opt, &spec, &set);
+		write_out(&image);
+		pack_set_done(&set);
+		sh("cp out/.git/info/sparse-checkout mine; w sparse-checkout set deep/er lib/b\n"
+		   "diff mine out/.git/info/sparse-checkout");
+		/* Every blob that some commit has at a path in scope. */
+		judge(LIST("--filter=blob:none main") "; m rev-parse v1a v2a v2b latertag; "
+		      "for c in $(m rev-list main); do m ls-tree -r $c; done | "
+		      "awk '$2 == \"blob\" && ($4 ~ /^(lib\\/b\\/|deep\\/er\\/)/ || "
+		      "$4 !~ /\\// || $4 ~ /^(lib|deep)\\/[^\\/]*$/) { print $3 }'");
+		sh("! w cat-file -p main:doc/x; w cat-file -p main:doc/x 2>&1 | "
+		   "grep 'outside of the scope'; ls out | xargs echo | grep -w lib; test ! -e out/doc");
+	}
+}
+
+static void a_known_ancestor_lends_its_packs(void **state)
+{
+	struct checkout_known known[3] = { 0 };
+	struct pack_set one, two, three;
+	sh("%s", fresh);
+	struct checkout_options opt = options();
+	struct checkout_spec spec = { .commit = oid_from("m rev-parse v2a^{commit}"),
+				      .branch = "b" };
+	known[0].commit = spec.commit;
+	known[0].image = build(&opt, &spec, &one);
+	known[2].commit = spec.commit = oid_from("m rev-parse secret");
+	known[2].image = build(&opt, &spec, &three);
+	pack_set_done(&three);
+	opt.known = known;
+	opt.nknown = 3;
+	spec.commit = oid_from("m rev-parse main^^");
+	known[1].commit = spec.commit;
+	known[1].image = build(&opt, &spec, &two);
+	assert_int_equal(two.npacks, 3); /* the old one, the difference, tags */
+	assert_memory_equal(two.packs[0].name, one.packs[0].name, OID_BYTES);
+	assert_true(two.packs[1].objects < one.packs[0].objects);
+	write_out(&known[1].image);
+	judge(LIST("main^^") "; m rev-parse v1a v2a v2b");
+
+	spec.commit = oid_from("m rev-parse main");
+	struct digest image = build(&opt, &spec, &three);
+	assert_int_equal(three.npacks, 4);
+	write_out(&image);
+	judge(LIST("main") "; m rev-parse v1a v2a v2b latertag");
+	pack_set_done(&three);
+
+	/* The same commit again: nothing is written but tags. One that is no ancestor lends none. */
+	spec.commit = known[1].commit;
+	image = build(&opt, &spec, &three);
+	assert_int_equal(three.npacks, 3);
+	pack_set_done(&three);
+	spec.commit = oid_from("m rev-parse side");
+	image = build(&opt, &spec, &three);
+	write_out(&image);
+	judge(LIST("side") "; m rev-parse v1a");
+	pack_set_done(&three);
+
+	/* Nor does one with another depth or scope. */
+	static const char *const scopes[] = { "lib" };
+	spec.commit = oid_from("m rev-parse main");
+	spec.depth = 2;
+	image = build(&opt, &spec, &three);
+	assert_int_equal(three.npacks, 2);
+	write_out(&image);
+	pack_set_done(&three);
+	spec.depth = 0;
+	spec.scopes = scopes;
+	spec.nscopes = 1;
+	image = build(&opt, &spec, &three);
+	assert_int_equal(three.npacks, 2);
+	pack_set_done(&three);
+	pack_set_done(&one);
+	pack_set_done(&two);
+}
+
+/* What was outside of the scope and is moved into it comes along, though its tree is known. */
+static void a_known_scope_that_gets_more(void **state)
+{
+	static const char *const scopes[] = { "lib" };
+	struct checkout_known known = { 0 };
+	struct pack_set set;
+	sh("%s\ncd src; git mv doc lib/doc; git commit -qm 'doc is in scope'; git push -q "
+	   "../repos/00000001 main",
+	   fresh);
+	struct checkout_options opt = options();
+	struct checkout_spec spec = { .commit = oid_from("m rev-parse main^"), .branch = "b",
+				      .scopes = scopes, .nscopes = 1 };
+	known.commit = spec.commit;
+	known.image = build(&opt, &spec, &set);
+	pack_set_done(&set);
+	opt.known = &known;
+	opt.nknown = 1;
+	spec.commit = oid_from("m rev-parse main");
+	const struct digest image = build(&opt, &spec, &set);
+	assert_int_equal(set.npacks, 3);
+	pack_set_done(&set);
+	write_out(&image);
+	sh("test -s out/lib/doc/x; w fsck --strict --full; w status --porcelain | diff /dev/null -");
+}
+
+/* What people do in a work tree, in a whole one and in one with a scope. */
+static void git_works_in_it(void **state)
+{
+	static const char *const scopes[] = { "lib" };
+	static const char url[] = "https://me:sesame@example.org/r.git";
+	sh("%s", fresh);
+	for (size_t n = 0; n < 2; n++) {
+		struct pack_set set;
+		const struct checkout_options opt = options();
+		const struct checkout_spec spec = { .commit = oid_from("m rev-parse main"),
+						    .branch = "topic", .upstream = "main",
+						    .scopes = scopes, .nscopes = n,
+						    .origin_url = url };
+		const struct digest image = build(&opt, &spec, &set);
+		write_out(&image);
+		pack_set_done(&set);
+		sh("! grep -r sesame out/.git; w remote get-url origin | "
+		   "grep -x https://example.org/r.git\n"
+		   "w rev-parse @{u} origin/HEAD main@{0} 2>/dev/null || w rev-parse @{u} origin/HEAD");
+		sh("echo x >>out/lib/a/one; w commit -qam 'a change'; echo y >>out/lib/a/one\n"
+		   "w stash -q; w stash pop -q; w checkout -q -b other HEAD~2 -- 2>&1 || true\n"
+		   "w checkout -qf topic; w checkout -qb other HEAD~3; echo z >out/lib/new\n"
+		   "w add lib/new; w commit -qm new; w merge -q -m merged topic\n"
+		   "w checkout -q topic; echo t >out/top; w add top; w commit -qm top\n"
+		   "w rebase -q other; w gc -q; w fsck --strict --full\n"
+		   "w log --all --oneline >/dev/null; w status --porcelain | diff /dev/null -");
+		sh("! w cat-file -e $(m rev-parse secret)");
+	}
+}
+
+static void a_detached_head(void **state)
+{
+	struct pack_set set;
+	sh("%s", fresh);
+	const struct checkout_options opt = options();
+	const struct checkout_spec spec = { .commit = oid_from("m rev-parse side") };
+	const struct digest image = build(&opt, &spec, &set);
+	pack_set_done(&set);
+	write_out(&image);
+	sh("! w symbolic-ref -q HEAD; test $(w rev-parse HEAD) = $(m rev-parse side)\n"
+	   "w for-each-ref | grep -c . | grep -x 2");
+}
+
+static void what_is_damaged_or_missing_is_named(void **state)
+{
+	struct pack_set set;
+	sh("%s", fresh);
+	struct checkout_options opt = options();
+	struct checkout_spec spec = { .commit = oid_from("m rev-parse main") };
+	spec.commit.b[3] ^= 1;
+	assert_int_equal(pack_write(&set, &opt, &spec, &err), -ENOENT);
+	spec.commit.b[3] ^= 1;
+	/* Each byte of the pack in turn would take long; some are enough. */
+	sh("stat -c %%s repos/00000001/objects/pack/*.pack; chmod u+w repos/00000001/objects/pack/*");
+	const long size = strtol(said(), NULL, 10);
+	for (long at = 3; at < size; at += size / 40 + 1) {
+		sh("cp repos/00000001/objects/pack/*.pack keep\n"
+		   "printf '\\377\\000' | dd conv=notrunc bs=1 seek=%ld of=$(echo "
+		   "repos/00000001/objects/pack/*.pack) 2>/dev/null",
+		   at);
+		int r = pack_write(&set, &opt, &spec, &err);
+		if (r == 0) { /* in what isn't part of this history */
+			sh("m fsck 2>&1 | grep -q 'error\\|fatal'");
+			pack_set_done(&set);
+		} else {
+			assert_int_equal(r, -EBADMSG);
+		}
+		sh("cp keep repos/00000001/objects/pack/*.pack");
+	}
+	sh("truncate -s -1 repos/00000001/objects/pack/*.idx");
+	assert_int_equal(pack_write(&set, &opt, &spec, &err), -EBADMSG);
+}
+
+static void out_of_memory(void **state)
+{
+	struct pack_set set;
+	sh("%s", fresh);
+	const struct checkout_options opt = options();
+	const struct checkout_spec spec = { .commit = oid_from("m rev-parse main") };
+	for (uint64_t n = 1;; n++) {
+		oom_at(n);
+		int r = pack_write(&set, &opt, &spec, &err);
+		if (!oom_hit()) {
+			ok(r);
+			break;
+		}
+		/* A cache that doesn't grow is no failure. */
+		if (r != -ENOMEM && r != 0)
+			fail_msg("allocation %llu: %d %s", (unsigned long long)n, r, err.text);
+		if (r == 0)
+			pack_set_done(&set);
+	}
+	pack_set_done(&set);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_way_that_a_mirror_is_packed),
+		cmocka_unit_test(a_history_of_limited_depth),
+		cmocka_unit_test(a_scope_has_all_trees_and_its_blobs),
+		cmocka_unit_test(a_known_ancestor_lends_its_packs),
+		cmocka_unit_test(a_known_scope_that_gets_more),
+		cmocka_unit_test(git_works_in_it),
+		cmocka_unit_test(a_detached_head),
+		cmocka_unit_test(what_is_damaged_or_missing_is_named),
+		cmocka_unit_test(out_of_memory),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
