@@ -253,6 +253,7 @@ static int fsck_run(void *task, struct progress *p, unsigned *status, json_t **r
 	if (pthread_mutex_trylock(&t->sd->gc) != 0)
 		return err_set(err, -EBUSY, "a gc or fsck runs already");
 	layercache_trim(t->sd->layers, 0); /* it is the disk that is checked */
+	store_trim(t->sd->store, 0);
 	layercache_options(t->sd->layers, &f.opt);
 	int r = fsck_all(&f, err);
 	pthread_mutex_unlock(&t->sd->gc);

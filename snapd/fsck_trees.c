@@ -12,6 +12,9 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/array.h"
+#include "fs/base/buf.h"
+#include "fs/base/u64map.h"
+#include "fs/store/gitrepo.h"
 #include "fs/work/save.h"
 #include "snapd/fsck.h"
 
@@ -26,7 +29,8 @@ struct walk {
 	struct fsck *f;
 	struct part *parts;
 	size_t nparts, cap;
-	struct part *now; /* whose objects are being listed */
+	struct part *now;  /* whose objects are being listed */
+	struct u64map git; /* git objects that were read: their fault's number + 2, as a pointer */
 	char where[128];
 };
 
@@ -63,10 +67,39 @@ static struct part *new_part(struct walk *w, const struct digest *key)
 	return p;
 }
 
+/* A git object that a part leads to is read whole, once: no other check comes by there. Images of
+ * one repository share most of them. */
+static int check_git(struct walk *w, const struct digest *d)
+{
+	struct oid oid;
+	uint32_t repo;
+	const struct blob *b = NULL;
+	struct err err = { 0 };
+	(void)digest_is_git(d, &repo, &oid); /* the caller has asked */
+	/* Two with one key, once in 2^64 pairs, cost no more than that one isn't looked at. */
+	uint64_t key = le_get64(oid.b) + repo * UINT64_C(0x9e3779b97f4a7c15);
+	void *seen = u64map_get(&w->git, key ? key : 1);
+	int fault = (int)((intptr_t)seen - 2);
+	if (!seen) {
+		int r = store_get(w->f->sd->store, d, &b, &err);
+		blob_put(b);
+		if (r == -ENOMEM)
+			return r;
+		fault = r < 0 ? fsck_fault(w->f, w->where, err.text, d, false) : -1;
+		seen = (void *)((intptr_t)fault + 2); /* never NULL: none is -1 */
+		r = u64map_put(&w->git, key ? key : 1, seen);
+		if (r < 0)
+			return r;
+	}
+	return add_fault(w, fault);
+}
+
 /* An object that a part leads to: missing, or known to be damaged since the store's check? */
 static int check_object(void *ctx, const struct digest *d)
 {
 	struct walk *w = ctx;
+	if (digest_is_git(d, NULL, NULL))
+		return check_git(w, d);
 	int fault = w->f->nfaults ? fsck_find(w->f, d) : -1;
 	if (fault < 0 && store_has(w->f->sd->store, d, NULL) == 0)
 		fault = fsck_fault(w->f, w->where, "an object is missing from the store", d, false);
@@ -256,5 +289,6 @@ int fsck_trees(struct fsck *f, struct err *err)
 	for (size_t i = 0; i < w.nparts; i++)
 		free(w.parts[i].faults);
 	free(w.parts);
+	u64map_done(&w.git);
 	return r;
 }

@@ -131,7 +131,7 @@ static inline const uint8_t *instruction_decode(struct instruction *in, const ui
 		*in = (struct instruction){ .n = op };
 		return op ? p : NULL; /* 0 is reserved */
 	}
-	if (end - p < __builtin_popcount(op & 0x7f))
+	if (end - p < 7 && end - p < __builtin_popcount(op & 0x7f))
 		return NULL;
 	uint32_t off = 0, n = 0;
 	for (unsigned i = 0; i < 4; i++)

@@ -76,9 +76,9 @@ static inline uint64_t git_idx_large_at(const struct git_idx *x, uint32_t i)
 	return GIT_IDX_OIDS + (uint64_t)(OID_BYTES + 8) * x->count + (uint64_t)8 * i;
 }
 
-/* Of n sorted names: 1 and which one is `oid`; 0; or -1, +1: it lies before, behind all of
- * them as 0 does not say. */
-enum git_search { GIT_BEFORE = -1, GIT_ABSENT = 0, GIT_FOUND = 1, GIT_BEHIND = 2 };
+/* Where `oid` lies among n >= 1 sorted names: before or behind all of them, between two, or
+ * it is the one at *at. */
+enum git_search { GIT_BEFORE, GIT_ABSENT, GIT_FOUND, GIT_BEHIND };
 enum git_search git_idx_search(const uint8_t *oids, uint32_t n, const struct oid *oid,
 			       uint32_t *at);
 
