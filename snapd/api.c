@@ -8,6 +8,7 @@ static const struct field create_fields[] = {
 	{ "quota_inodes", FIELD_NUMBER, false, 0 },
 	{ "labels", FIELD_LABELS, false, 0 },
 	{ "mount", FIELD_BOOL, false, 0 },
+	{ "xattrs", FIELD_BOOL, false, 0 },
 	{ "uid", FIELD_NUMBER, false, 0 },
 	{ "gid", FIELD_NUMBER, false, 0 },
 	{ 0 },

@@ -41,6 +41,7 @@ static int add_usage(json_t *j, const struct fs_usage *u)
 	bad |= json_object_set_new(j, "layers", json_integer((json_int_t)u->layers));
 	bad |= json_object_set_new(j, "records", json_integer((json_int_t)u->records));
 	bad |= json_object_set_new(j, "files", json_integer((json_int_t)u->files));
+	bad |= json_object_set_new(j, "xattrs", json_boolean(u->xattrs));
 	return bad;
 }
 

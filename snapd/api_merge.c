@@ -157,9 +157,12 @@ static int fork_it(struct merge *m, struct err *err)
 	uint64_t pause_ns;
 	id_make(m->id, "ws");
 	snapd_mount_path(sd, m->id, m->path);
-	struct fs_new child = {
-		.id = m->id, .path = m->path, .bytes = row->quota_bytes, .inodes = row->quota_inodes
-	};
+	/* Through which theirs' xattrs come, where ours shows none. */
+	struct fs_new child = { .id = m->id,
+				.path = m->path,
+				.bytes = row->quota_bytes,
+				.inodes = row->quota_inodes,
+				.xattrs = FS_XATTRS_ON };
 	int r = lease_take(&m->lease, sd->leases, m->id, LEASE_EXCLUSIVE, "merge", 0, err);
 	if (r < 0)
 		return r;

@@ -315,6 +315,8 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = making_add(&m, 0, name, &like, request_bool(rq, "mount", true), err);
 	free(like.labels);
+	if (r >= 0 && json_object_get(rq->body, "xattrs"))
+		m.fs[0].xattrs = request_bool(rq, "xattrs", true) ? FS_XATTRS_ON : FS_XATTRS_OFF;
 	if (r >= 0)
 		r = make(&m, from ? &src : NULL, (uid_t)request_number(rq, "uid", geteuid()),
 			 (gid_t)request_number(rq, "gid", getegid()), &pause_ns, err);

@@ -255,7 +255,12 @@ static json_t *new_workspace(const struct fs_new *w)
 {
 	json_t *j = json_pack("{s:s, s:o, s:o}", "id", w->id, "bytes", number(w->bytes), "inodes",
 			      number(w->inodes));
-	if (j && w->path && json_object_set_new(j, "path", json_string(w->path)) < 0) {
+	int bad = j ? 0 : -1;
+	if (w->path)
+		bad |= json_object_set_new(j, "path", json_string(w->path));
+	if (w->xattrs != FS_XATTRS_INHERIT)
+		bad |= json_object_set_new(j, "xattrs", json_boolean(w->xattrs == FS_XATTRS_ON));
+	if (bad) {
 		json_decref(j);
 		j = NULL;
 	}
@@ -373,6 +378,7 @@ int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct e
 		.memory_bytes = (uint64_t)json_integer_value(json_object_get(a, "memory_bytes")),
 		.files = (uint64_t)json_integer_value(json_object_get(a, "files")),
 		.mounted = json_is_true(json_object_get(a, "mounted")),
+		.xattrs = json_is_true(json_object_get(a, "xattrs")),
 	};
 	json_decref(a);
 	return 0;

@@ -41,11 +41,13 @@ int fs_ping(struct fsclient *fc, struct err *err);
 struct fs_new {
 	const char *id, *path;  /* path NULL: not mounted */
 	uint64_t bytes, inodes; /* quota; 0: none */
+	/* Whether it shows xattrs; else as its parent, and without one it does. */
+	enum { FS_XATTRS_INHERIT, FS_XATTRS_ON, FS_XATTRS_OFF } xattrs;
 };
 struct fs_usage {
 	int64_t bytes, inodes;
 	uint64_t records, layers, memory_bytes, files;
-	bool mounted;
+	bool mounted, xattrs;
 };
 int fs_create(struct fsclient *fc, const struct fs_new *w, const struct stack *stack, uid_t uid,
 	      gid_t gid, struct err *err); /* stack NULL: empty */

@@ -13,10 +13,12 @@
  *
  *   hello                                         -> version, pid, transport, resumed (mounts
  *                                                    that it went on with)
- *   create  id, stack?, bytes?, inodes?, uid, gid, path?  (path: mount there)
+ *   create  id, stack?, bytes?, inodes?, xattrs?, uid, gid, path?  (path: mount there; xattrs:
+ *                                                    false shows none, true is the default)
  *   mount   id, path                              -> (mounted already at that path: ok)
  *   umount  id                                    -> detached lazily when busy; "busy": true then
- *   fork    id, children: [{id, path?, bytes?, inodes?}] -> pause_ns
+ *   fork    id, children: [{id, path?, bytes?, inodes?, xattrs?}] -> pause_ns
+ *                                                    (xattrs: else as the parent)
  *   seal    id                                    -> stack
  *   stack   id                                    -> stack (its sealed part; seals nothing)
  *   replace id, old, new
@@ -26,7 +28,7 @@
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
- *                                                    damaged, mounted, path
+ *                                                    damaged, xattrs, mounted, path
  *   sync    id                                    -> everything acknowledged is durable
  *   delete  id                                    (unmounts)
  *   close   id                                    (unmounts, forgets)

@@ -20,6 +20,7 @@ enum field {
 	F_CHILDREN = 1 << 10,
 	F_KNOWN = 1 << 11,
 	F_EXPECT = 1 << 12,
+	F_XATTRS = 1 << 13,
 };
 
 static const struct {
@@ -27,7 +28,8 @@ static const struct {
 	unsigned must, may;
 } ops[CTL_OPS] = {
 	[CTL_HELLO] = { "hello", 0, 0 },
-	[CTL_CREATE] = { "create", F_ID | F_UID | F_GID, F_STACK | F_BYTES | F_INODES | F_PATH },
+	[CTL_CREATE] = { "create", F_ID | F_UID | F_GID,
+			 F_STACK | F_BYTES | F_INODES | F_PATH | F_XATTRS },
 	[CTL_MOUNT] = { "mount", F_ID | F_PATH, 0 },
 	[CTL_UMOUNT] = { "umount", F_ID, 0 },
 	[CTL_FORK] = { "fork", F_ID | F_CHILDREN, 0 },
@@ -116,6 +118,14 @@ static int parse_limits(const json_t *j, struct ws_limits *out, struct err *err)
 	return r;
 }
 
+static int parse_xattrs(const json_t *j, struct ws_limits *out, struct err *err)
+{
+	if (!json_is_boolean(j))
+		return err_set(err, -EINVAL, "xattrs: true or false expected");
+	out->xattrs = json_is_true(j) ? WS_XATTRS_ON : WS_XATTRS_OFF;
+	return 0;
+}
+
 static int parse_child(const json_t *j, struct served_child *out, struct err *err)
 {
 	if (!json_is_object(j))
@@ -124,12 +134,15 @@ static int parse_child(const json_t *j, struct served_child *out, struct err *er
 	json_t *value;
 	json_object_foreach((json_t *)j, key, value) /* it changes nothing */
 		if (strcmp(key, "id") != 0 && strcmp(key, "path") != 0 &&
-		    strcmp(key, "bytes") != 0 && strcmp(key, "inodes") != 0)
+		    strcmp(key, "bytes") != 0 && strcmp(key, "inodes") != 0 &&
+		    strcmp(key, "xattrs") != 0)
 			return err_set(err, -EINVAL, "children: unknown field %.40s", key);
 	int r = parse_id(json_object_get(j, "id"), "id of a child", &out->id, err);
-	const json_t *path = json_object_get(j, "path");
+	const json_t *path = json_object_get(j, "path"), *xattrs = json_object_get(j, "xattrs");
 	if (r == 0 && path)
 		r = parse_path(path, &out->path, err);
+	if (r == 0 && xattrs)
+		r = parse_xattrs(xattrs, &out->limits, err);
 	return r < 0 ? r : parse_limits(j, &out->limits, err);
 }
 
@@ -209,6 +222,8 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		r = parse_stack(j, "expect", &q->with, err);
 		q->has_expect = r == 0;
 		return r;
+	case F_XATTRS:
+		return parse_xattrs(j, &q->limits, err);
 	case F_CHILDREN:
 		return parse_children(j, q, err);
 	case F_KNOWN:
@@ -225,7 +240,7 @@ static const struct {
 	{ "bytes", F_BYTES },   { "inodes", F_INODES },     { "uid", F_UID },
 	{ "gid", F_GID },       { "stack", F_STACK },       { "old", F_OLD },
 	{ "new", F_NEW },       { "children", F_CHILDREN }, { "known", F_KNOWN },
-	{ "expect", F_EXPECT },
+	{ "expect", F_EXPECT }, { "xattrs", F_XATTRS },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

@@ -86,6 +86,7 @@ static int add_usage(struct answer *a, json_t *to, struct served *w, struct err 
 	add_int(a, to, "inodes", u.inodes < 0 ? 0 : (uint64_t)u.inodes);
 	add_int(a, to, "limit_bytes", l.bytes);
 	add_int(a, to, "limit_inodes", l.inodes);
+	add(a, to, "xattrs", json_boolean(l.xattrs != WS_XATTRS_OFF));
 	add_int(a, to, "records", u.records);
 	add_int(a, to, "layers", u.layers);
 	add_int(a, to, "memory_bytes", u.memory_bytes);

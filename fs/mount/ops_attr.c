@@ -128,6 +128,16 @@ void on_statfs(fuse_req_t req, fuse_ino_t node)
 
 /* ---- extended attributes ---- */
 
+/* ENOSYS where the workspace shows no xattrs: the kernel then stops asking for any, and programs
+ * hear EOPNOTSUPP from it. */
+static bool refused(struct mounted *m, fuse_req_t req)
+{
+	if (ws_shows_xattrs(m->ws))
+		return false;
+	reply_error(req, -ENOSYS);
+	return true;
+}
+
 /* Not among them: system., so that nobody takes the word of an ACL that isn't enforced. */
 static bool namespace_is_ours(const char *name)
 {
@@ -142,6 +152,8 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 		 int flags)
 {
 	struct mounted *m = on_begin(req, FUSE_SETXATTR);
+	if (refused(m, req))
+		return;
 	struct caller c = caller_of(req);
 	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
 	reply_error(req, r ? r : ws_setxattr(m->ws, node, name, value, size, flags, &c));
@@ -150,6 +162,8 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 void on_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 {
 	struct mounted *m = on_begin(req, FUSE_REMOVEXATTR);
+	if (refused(m, req))
+		return;
 	struct caller c = caller_of(req);
 	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
 	reply_error(req, r ? r : ws_removexattr(m->ws, node, name, &c));
@@ -171,6 +185,8 @@ static void reply_xattr(fuse_req_t req, ssize_t n, const char *buf, size_t asked
 void on_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 {
 	struct mounted *m = on_begin(req, FUSE_GETXATTR);
+	if (refused(m, req))
+		return;
 	if (!namespace_is_ours(name)) {
 		reply_error(req, -EOPNOTSUPP);
 		return;
@@ -204,6 +220,8 @@ static size_t drop_trusted(char *buf, size_t n)
 void on_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
 {
 	struct mounted *m = on_begin(req, FUSE_LISTXATTR);
+	if (refused(m, req))
+		return;
 	char *buf = scratch();
 	if (!buf) {
 		reply_error(req, -ENOMEM);

@@ -93,6 +93,7 @@ int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits 
 	if (limits) {
 		f.limit_bytes = limits->bytes;
 		f.limit_inodes = limits->inodes;
+		f.no_xattrs = limits->xattrs == WS_XATTRS_OFF;
 	}
 	int r = view_open(&below, &vo, base, err);
 	if (r == 0)
@@ -394,6 +395,8 @@ static int fork_child(struct ws *ws, const char *id, const struct ws_limits *lim
 		f.flattened = false;
 		f.limit_bytes = limits ? limits->bytes : 0;
 		f.limit_inodes = limits ? limits->inodes : 0;
+		if (limits && limits->xattrs != WS_XATTRS_INHERIT)
+			f.no_xattrs = limits->xattrs == WS_XATTRS_OFF;
 		f.base_bytes = f.base_inodes = 0;
 		f.active = *layer_id(view.layers[0]);
 		/* What the parent has below its active layer was numbered before now. */
@@ -437,7 +440,7 @@ int ws_fork(struct ws *ws, const char *const *ids, unsigned n, const struct ws_l
 	pthread_mutex_lock(&ws->admin);
 	r = seal(ws, &pause, err);
 	for (; made < n && r == 0; made += r == 0)
-		r = fork_child(ws, ids[made], limits, &children[made], err);
+		r = fork_child(ws, ids[made], limits ? &limits[made] : NULL, &children[made], err);
 	pthread_mutex_unlock(&ws->admin);
 	if (r < 0) {
 		fork_undo(children, made);
@@ -473,6 +476,11 @@ int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err
 	return r;
 }
 
+bool ws_shows_xattrs(const struct ws *ws)
+{
+	return !ws->no_xattrs;
+}
+
 void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits)
 {
 	struct ws_usage u = { 0 };
@@ -495,8 +503,10 @@ void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits)
 		u.memory_bytes += ws->nodes[i].map.cap * sizeof(struct u64map_slot);
 		pthread_mutex_unlock(&ws->nodes[i].lock);
 	}
-	if (limits)
+	if (limits) {
 		*limits = ws->quota.limits;
+		limits->xattrs = ws->no_xattrs ? WS_XATTRS_OFF : WS_XATTRS_ON;
+	}
 	meta_done(ws);
 	pthread_rwlock_unlock(&ws->gate);
 	*out = u;

@@ -57,6 +57,11 @@ struct ws;
 enum { WS_ID_MAX = 40 }; /* characters: [a-z0-9_]+ */
 struct ws_limits {
 	uint64_t bytes, inodes; /* quota; 0: none */
+	/* Set where it is made, for good: a workspace without xattrs answers no question about
+	 * them, so the kernel stops asking (security.capability before a first write and a chown).
+	 * What it is made from may have some: they are kept, saved and exported, and don't show;
+	 * file capabilities end when the file is written or changes hands, as ever. */
+	enum { WS_XATTRS_INHERIT, WS_XATTRS_ON, WS_XATTRS_OFF } xattrs; /* without a parent: on */
 };
 struct ws_usage {
 	int64_t bytes, inodes; /* of its own changes, what the quota counts */
@@ -81,8 +86,9 @@ int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err);
 int ws_delete(struct work *w, const char *id, struct err *err);
 const char *ws_id(const struct ws *ws);
 
-/* n children of a workspace, mounted and written to or not. O(1): no copy, no sync. The
- * children are open; on failure none exists. *pause_ns (NULL allowed): how long writers stood. */
+/* n children of a workspace, mounted and written to or not, each with its limits (NULL: none at
+ * all). O(1): no copy, no sync. The children are open; on failure none exists. *pause_ns (NULL
+ * allowed): how long writers stood. */
 int ws_fork(struct ws *ws, const char *const *ids, unsigned n, const struct ws_limits *limits,
 	    struct ws **children, uint64_t *pause_ns, struct err *err);
 /* Seals the active layer and puts a new one on top; `out` is the sealed stack (every
@@ -112,7 +118,8 @@ int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *exp
 		  const struct ws_changes *changes, struct err *err);
 /* After ws_resume: calls for what a restore that had begun may not have told. */
 void ws_retell(struct ws *ws, const struct ws_changes *changes);
-int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err);
+int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err); /* quota only */
+bool ws_shows_xattrs(const struct ws *ws); /* never changes */
 void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits);
 /* Forgets all the kernel's references (after an unmount): orphans go. */
 void ws_forget_all(struct ws *ws);

@@ -29,6 +29,8 @@ static int apply(struct op *op, struct attr *a, void *ctx)
 	const struct attr *in = s->in;
 	if (what & WS_KILL_SUID)
 		op_kill_priv(op, a);
+	if (what & (WS_SET_UID | WS_SET_GID))
+		op_kill_hidden(op, a);
 	if (what & WS_SET_MODE)
 		a->mode = (a->mode & S_IFMT) | (in->mode & 07777);
 	if (what & WS_SET_UID)

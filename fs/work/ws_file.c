@@ -13,6 +13,8 @@ static const char MAGIC[8] = "BOUGHWS1";
 enum {
 	FLAG_FLATTENED = 1,
 	FLAG_DURABLE = 2,
+	FLAG_NO_XATTRS = 4,
+	FLAGS = FLAG_FLATTENED | FLAG_DURABLE | FLAG_NO_XATTRS,
 	TRAILER_BYTES = 8, /* XXH3 of all before it */
 };
 
@@ -81,8 +83,9 @@ void ws_file_encode(const struct ws_file *f, struct buf *out)
 	buf_u64(out, f->files);
 	buf_u32(out, f->foreign);
 	buf_u16(out, f->gen);
-	buf_u16(out,
-		(uint16_t)((f->flattened ? FLAG_FLATTENED : 0) | (f->durable ? FLAG_DURABLE : 0)));
+	buf_u16(out, (uint16_t)((f->flattened ? FLAG_FLATTENED : 0) |
+				(f->durable ? FLAG_DURABLE : 0) |
+				(f->no_xattrs ? FLAG_NO_XATTRS : 0)));
 	buf_add(out, f->boot, sizeof(f->boot));
 	buf_add(out, &f->active, sizeof(f->active));
 	buf_u32(out, f->npins);
@@ -132,6 +135,7 @@ int ws_file_decode(struct ws_file *out, const void *data, size_t len)
 	uint16_t flags = cur_u16(&c);
 	f.flattened = flags & FLAG_FLATTENED;
 	f.durable = flags & FLAG_DURABLE;
+	f.no_xattrs = flags & FLAG_NO_XATTRS;
 	const uint8_t *p = cur_take(&c, sizeof(f.boot));
 	if (p)
 		memcpy(f.boot, p, sizeof(f.boot));
@@ -141,7 +145,7 @@ int ws_file_decode(struct ws_file *out, const void *data, size_t len)
 	int r = decode_pins(&f, &c);
 	if (r < 0)
 		return r;
-	if (c.bad || (flags & ~(FLAG_FLATTENED | FLAG_DURABLE)) || f.tag == 0)
+	if (c.bad || (flags & ~FLAGS) || f.tag == 0)
 		return -EBADMSG;
 	r = stack_decode(&f.stack, c.p, cur_left(&c));
 	if (r < 0)

@@ -28,6 +28,7 @@ struct ws_file {
 	uint64_t files;                     /* inodes shown then, about */
 	uint32_t foreign; /* layers from the bottom that are not its own changes */
 	bool flattened;   /* its own changes are partly in the image (quota.h) */
+	bool no_xattrs;   /* none are shown (workspace.h) */
 	uint16_t gen;     /* the highest restore generation that it ever showed */
 	bool durable;     /* written when all that it names was on disk, and synced itself */
 	uint8_t boot[16]; /* in which it was written: in the same one it holds, durable or not */

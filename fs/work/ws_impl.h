@@ -90,6 +90,7 @@ struct ws {
 
 	struct view view;             /* layers[0] is the active one */
 	struct ws_file file;          /* as on disk; base_* of the present active layer */
+	bool no_xattrs;               /* file.no_xattrs; needs no lock */
 	_Atomic uint64_t durable_seq; /* of the durable stack file; changed under publish */
 	_Atomic bool folder_durable;  /* its name in ROOT/ws; changed under publish */
 	struct stale *stale;          /* under publish */
@@ -244,6 +245,9 @@ void op_dirent_del(struct op *op, uint64_t dir, uint64_t cookie);
 int op_xattr_del(struct op *op, struct attr *a, const char *name, size_t name_len);
 /* Clears suid, sgid, capabilities in *a. */
 void op_kill_priv(struct op *op, struct attr *a);
+/* For changes of content or owner: where the kernel knows of no xattrs it can't ask for
+ * capabilities to be cleared, so that is done here. */
+void op_kill_hidden(struct op *op, struct attr *a);
 void op_own(struct op *op, struct attr *a, int64_t bytes); /* own_bytes changes by that */
 int op_commit(struct op *op);                              /* 0, or -errno: then nothing was done */
 /* What the lower layers count of the inode in this layer. */

@@ -317,19 +317,30 @@ int op_xattr_del(struct op *op, struct attr *a, const char *name, size_t name_le
 	return 0;
 }
 
-void op_kill_priv(struct op *op, struct attr *a)
+static void kill_capability(struct op *op, struct attr *a)
 {
 	static const char CAP[] = "security.capability";
+	if (!(a->flags & ATTR_HAS_XATTR) || op->xattr) /* or it goes already */
+		return;
+	int r = op_xattr_del(op, a, CAP, sizeof(CAP) - 1);
+	if (r < 0 && r != -ENODATA)
+		op->error = r;
+}
+
+void op_kill_priv(struct op *op, struct attr *a)
+{
 	if (S_ISDIR(a->mode))
 		return;
 	a->mode &= ~(uint32_t)S_ISUID;
 	if (a->mode & S_IXGRP)
 		a->mode &= ~(uint32_t)S_ISGID;
-	if (!(a->flags & ATTR_HAS_XATTR))
-		return;
-	int r = op_xattr_del(op, a, CAP, sizeof(CAP) - 1);
-	if (r < 0 && r != -ENODATA)
-		op->error = r;
+	kill_capability(op, a);
+}
+
+void op_kill_hidden(struct op *op, struct attr *a)
+{
+	if (op->ws->no_xattrs && !S_ISDIR(a->mode))
+		kill_capability(op, a);
 }
 
 int op_commit(struct op *op)

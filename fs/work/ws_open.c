@@ -193,6 +193,7 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 	ws->quota.inodes = file->base_inodes + inodes;
 	ws->files = inodes;
 	ws->gen = file->gen;
+	ws->no_xattrs = file->no_xattrs;
 	/* Whole before the background thread can see it; the caller's again on failure. */
 	ws->view = *view;
 	ws->file = *file;

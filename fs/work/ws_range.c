@@ -225,6 +225,7 @@ static int share_commit(struct copy *cp, const struct shares *sh, uint64_t size)
 	op_begin(&op, ws, a.ino, &c);
 	a.size = size;
 	a.mtime = a.ctime = op.now;
+	op_kill_hidden(&op, &a);
 	int64_t blocks = (int64_t)a.blocks + (data - (int64_t)had) / 512;
 	a.blocks = blocks > 0 ? (uint64_t)blocks : 0;
 	op_own(&op, &a, after - before);

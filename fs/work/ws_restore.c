@@ -131,6 +131,7 @@ static int swap_trees(struct restore *rs, struct err *err)
 	rs->file.gen = rs->gen;
 	rs->file.limit_bytes = ws->file.limit_bytes;
 	rs->file.limit_inodes = ws->file.limit_inodes;
+	rs->file.no_xattrs = ws->file.no_xattrs;
 	forget_list_write(ws, rs->version.dir, rs->version.seq, &rs->forget);
 	r = version_write(&rs->version, ws->work, &rs->file, err);
 	if (r < 0)

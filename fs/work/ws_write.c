@@ -546,6 +546,7 @@ static int commit(struct plan *p, const struct caller *c, struct attr *out)
 	a.mtime = a.ctime = op.now;
 	if (ch->kill_suid)
 		op_kill_priv(&op, &a);
+	op_kill_hidden(&op, &a);
 	if (ch->also)
 		op.error = ch->also(&op, &a, ch->ctx);
 	op_own(&op, &a, p->growth);

@@ -58,6 +58,10 @@ static void good_requests(void **state)
 		{ "{\"op\":\"limits\",\"id\":\"a\",\"bytes\":9223372036854775807,\"inodes\":0}",
 		  CTL_LIMITS },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\"}]}", CTL_FORK },
+		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"xattrs\":true}]}",
+		  CTL_FORK },
+		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"xattrs\":false}",
+		  CTL_CREATE },
 		{ "{\"op\":\"sweep\",\"known\":[]}", CTL_SWEEP },
 		{ "{\"op\":\"list\"}", CTL_LIST },
 		{ "{\"op\":\"list\",\"after\":\"a\"}", CTL_LIST },
@@ -102,6 +106,10 @@ static void bad_requests(void **state)
 		  "not JSON" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":4294967295,\"gid\":0}", "uid:" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0}", "gid is missing" },
+		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"xattrs\":0}",
+		  "xattrs:" },
+		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"xattrs\":1}]}",
+		  "xattrs:" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"stack\":\"00\"}",
 		  "stack:" },
 		{ "{\"op\":\"restore\",\"id\":\"a\",\"stack\":\"0g\"}", "stack:" },
@@ -227,8 +235,17 @@ static void lives(void **state)
 	assert_true(json_is_false(json_object_get(j, "mounted")));
 	assert_true(json_is_null(json_object_get(j, "path")));
 	json_decref(j);
-	j = talk(s, 0, "{'op':'fork','id':'a','children':[{'id':'b'},{'id':'c','inodes':5}]}");
+	j = talk(s, 0, "{'op':'fork','id':'a','children':[{'id':'b'},{'id':'c','inodes':5,"
+			  "'xattrs':false}]}");
 	assert_true(json_is_integer(json_object_get(j, "pause_ns")));
+	json_decref(j);
+	j = talk(s, 0, "{'op':'usage','id':'b'}");
+	assert_true(json_is_true(json_object_get(j, "xattrs")));
+	assert_int_equal(json_integer_value(json_object_get(j, "limit_inodes")), 0);
+	json_decref(j);
+	j = talk(s, 0, "{'op':'usage','id':'c'}");
+	assert_true(json_is_false(json_object_get(j, "xattrs")));
+	assert_int_equal(json_integer_value(json_object_get(j, "limit_inodes")), 5);
 	json_decref(j);
 	tell(s, EEXIST, "{'op':'fork','id':'a','children':[{'id':'%s'},{'id':'b'}]}", "d", NULL);
 	tell(s, ENOENT, "{'op':'usage','id':'%s'}", "d", NULL);

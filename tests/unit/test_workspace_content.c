@@ -12,7 +12,7 @@ static struct err err;
 
 static void limit(struct ws *ws, uint64_t bytes, uint64_t inodes)
 {
-	struct ws_limits l = { bytes, inodes };
+	struct ws_limits l = { .bytes = bytes, .inodes = inodes };
 	succeed(err, ws_set_limits(ws, &l, &err));
 }
 
@@ -218,7 +218,7 @@ static void test_quota_fork(void **state)
 	char *x = calloc(1, 100000);
 	tree_write(k->ws, "f", x, 100000, 0);
 	tree_put(k->ws, "g", "12345");
-	struct ws_limits l = { 8192, 2 };
+	struct ws_limits l = { .bytes = 8192, .inodes = 2 };
 	const char *id = "c";
 	struct ws *c;
 	succeed(err, ws_fork(k->ws, &id, 1, &l, &c, NULL, &err));

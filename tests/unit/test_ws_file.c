@@ -16,7 +16,8 @@ static void fill(struct ws_file *f, uint64_t seq)
 			       .foreign = 1,
 			       .flattened = true,
 			       .gen = 7,
-			       .durable = true };
+			       .durable = true,
+			       .no_xattrs = true };
 	f->stack.seed = 99;
 	struct layer_id id = { { 1 } };
 	struct digest d = { { 2 } };
@@ -42,7 +43,7 @@ static void test_bytes(void **state)
 	assert_int_equal(g.base_bytes, -5);
 	assert_int_equal(g.npins, 1);
 	assert_int_equal(g.stack.nlayers, 2);
-	assert_true(g.flattened && g.durable);
+	assert_true(g.flattened && g.durable && g.no_xattrs);
 	ws_file_encode(&g, &c);
 	assert_int_equal(b.len, c.len);
 	assert_memory_equal(b.data, c.data, b.len);
@@ -52,6 +53,7 @@ static void test_bytes(void **state)
 	assert_int_equal(le_get64(b.data + 24), 70000);
 	assert_int_equal(le_get32(b.data + 72), 1);
 	assert_int_equal(le_get16(b.data + 76), 7);
+	assert_int_equal(le_get16(b.data + 78), 1 | 2 | 4);
 	assert_int_equal(b.data[98 - 2], 4);
 	ws_file_done(&g);
 	/* Every flipped bit and every cut is noticed. */
@@ -66,7 +68,7 @@ static void test_bytes(void **state)
 	static const struct {
 		size_t at;
 		uint8_t value;
-	} wrong[] = { { 16, 0 }, { 72, 3 }, { 78, 4 } };
+	} wrong[] = { { 16, 0 }, { 72, 3 }, { 78, 8 } };
 	for (size_t i = 0; i < 3; i++) {
 		auto_buf w = { 0 };
 		buf_add(&w, b.data, b.len);

@@ -54,6 +54,8 @@ static const struct option_def create_options[] = {
 	OPT_INODES,
 	OPT_LABEL,
 	{ .name = "no-mount", .help = "don't mount it yet" },
+	{ .name = "no-xattrs",
+	  .help = "no extended attributes: fewer questions of the kernel (untar, chown)" },
 	{ 0 }
 };
 

@@ -151,6 +151,9 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0 && args_get(a, "no-mount") &&
 	    json_object_set_new(body, "mount", json_false()) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
+	if (r == 0 && args_get(a, "no-xattrs") &&
+	    json_object_set_new(body, "xattrs", json_false()) < 0)
+		r = err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = set_origin(cli, a, body, &imported, err);
 	auto_json json_t *ws = NULL;
@@ -231,6 +234,8 @@ static void show_usage(const struct cli *cli, const json_t *ws)
 	(void)snprintf(text, sizeof(text), "%lld, with %lld records",
 		       (long long)get_int(ws, "layers"), (long long)get_int(ws, "records"));
 	line("layers", text);
+	if (json_is_false(json_object_get(ws, "xattrs")))
+		line("xattrs", "none are shown");
 }
 
 int cmd_show(struct cli *cli, const struct args *a, struct err *err)
