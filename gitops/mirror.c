@@ -375,8 +375,8 @@ int mirror_ref_cas(struct mirror *m, const char *name, const struct oid *expect,
 		const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000L };
 		(void)nanosleep(&pause, NULL); /* a signal only makes the wait shorter */
 	}
-	r = r < 0 ? git_fail(err, r, "lock %s", name) :
-		    move_locked(m, tx, name, expect, to, why, err);
+	r = r < 0 ? git_fail(err, r, "lock %s", name)
+		  : move_locked(m, tx, name, expect, to, why, err);
 	git_transaction_free(tx);
 	return r >= 0 && to ? sync_ref(m, name, err) : r;
 }

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "fs/base/buf.h"
 #include "fs/base/err.h"
 #include "gitops/git.h"
 
@@ -47,7 +48,7 @@ int mirror_keep(struct mirror *m, const struct oid *commit, struct err *err);
 /* Where a mirror's data comes from. Secrets are borrowed, never logged, wiped by who owns them. */
 struct mirror_origin {
 	const char *url;   /* https, http, ssh, git or scp-like; with credentials in it: -EINVAL */
-	const char *token; /* for http(s); NULL: none */
+	const char *token; /* for http(s): a token, or USER:PASSWORD; NULL: none */
 	const char *ssh_key;     /* a private key's text; NULL: none */
 	const char *known_hosts; /* its text; NULL: the host's own file decides nothing: refused */
 	unsigned deadline_s;     /* of the whole transfer; 0: 3600 */
@@ -75,6 +76,9 @@ int mirror_fetch(const char *root, uint32_t number, const struct mirror_origin *
 int mirror_take(const char *root, uint32_t number,
 		ssize_t (*read)(void *ctx, void *buf, size_t n, struct err *err), void *ctx,
 		const struct mirror_progress *p, struct mirror_result *res, struct err *err);
+/* Appends the names (40 hex digits, a pack's checksum) of the packs that mirror_take has taken,
+ * one a line: who makes the stream may leave them out. */
+int mirror_taken(const char *root, uint32_t number, struct buf *out, struct err *err);
 /* Pushes `commit` to the origin's branch. `expect`: what the branch must be there now: an oid
  * (force-with-lease), or NULL: a fast-forward or a new branch only.
  * -ESTALE: not a fast-forward, or it moved. */
@@ -84,6 +88,9 @@ int mirror_push(const char *root, uint32_t number, const struct mirror_origin *o
 /* Geometric repack, multi-pack-index, commit-graph; never drops an object. */
 int mirror_maintain(const char *root, uint32_t number, struct err *err);
 int mirror_remove(const char *root, uint32_t number, struct err *err); /* absent: 0 */
+/* Once at the start, before anything else uses them: what an ended process left is removed, or
+ * finished where all of it was there. */
+int mirror_recover(const char *root, struct err *err);
 
 /* Puts a branch of the mirror from `expect` (NULL: it doesn't exist) to `commit`, atomically.
  * -ESTALE: it is something else. */

@@ -6,6 +6,10 @@
 
 enum { MIRROR_PATH_SIZE = 4096 };
 
+/* In a mirror that is taken from files: names of the packs, one a line. */
+#define MIRROR_TAKEN "bough-packs"
+enum { MIRROR_TAKEN_MAX = 1 << 20 };
+
 /* ROOT/repos/<8 hex digits><suffix>. */
 int mirror_folder(char out[MIRROR_PATH_SIZE], const char *root, uint32_t number, const char *suffix,
 		  struct err *err);

@@ -19,6 +19,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
+#include "gitops/errand.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
 #include "snapd/reconcile.h"
@@ -333,7 +334,10 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	auto_free char *root = NULL;
 	auto_fd ready = -1, said = -1, lock = -1;
-	int status = parse_options(&o, argc, argv);
+	int status;
+	if (gitops_errand(argc, argv, &status))
+		return status;
+	status = parse_options(&o, argc, argv);
 	if (status >= 0)
 		return status;
 	umask(077);

@@ -1,0 +1,116 @@
+#include "gitops/errand.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "gitops/child.h"
+
+enum { SECRET_MAX = 64 << 10 };
+
+/* ---- bough-credential ---- */
+
+/* The next line, its end cut off; NULL: none is left. */
+static char *next_line(char **rest)
+{
+	return *rest && **rest ? strsep(rest, "\n") : NULL;
+}
+
+/* git asks by lines key=value. An answer of nothing means: none for that place. */
+static int credential(const char *operation)
+{
+	char line[8192], protocol[16] = "", host[512] = "";
+	auto_free char *secret = calloc(1, SECRET_MAX + 1);
+	if (!secret || strcmp(operation, "get") != 0)
+		return secret ? 0 : 1;
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, "protocol=", 9) == 0)
+			(void)snprintf(protocol, sizeof(protocol), "%.15s", line + 9);
+		else if (strncmp(line, "host=", 5) == 0)
+			(void)snprintf(host, sizeof(host), "%.511s", line + 5);
+	}
+	/* pread: git may ask more than once. */
+	ssize_t n = pread(CHILD_KEPT, secret, SECRET_MAX, 0);
+	if (n <= 0)
+		return 1;
+	char *rest = secret;
+	const char *for_protocol = next_line(&rest), *for_host = next_line(&rest);
+	const char *user = next_line(&rest), *password = next_line(&rest);
+	int r = 0;
+	/* A redirection leads elsewhere, and what lies there is somebody else's. */
+	if (password && strcmp(protocol, for_protocol) == 0 && strcasecmp(host, for_host) == 0)
+		r = printf("username=%s\npassword=%s\n", user, password) < 0 || fflush(stdout) != 0;
+	explicit_bzero(secret, SECRET_MAX);
+	return r;
+}
+
+/* ---- bough-ssh ---- */
+
+/* ssh asks nobody, reads no configuration and offers nothing but the given key; a host whose key
+ * isn't known is refused. */
+static int run_ssh(int argc, char **argv)
+{
+	const char *key = getenv(ERRAND_SSH_KEY), *known = getenv(ERRAND_KNOWN_HOSTS);
+	auto_free char *identity = NULL;
+	auto_free char *hosts = NULL;
+	if (!key || !known || asprintf(&identity, "IdentityFile=%s", key) < 0 ||
+	    asprintf(&hosts, "UserKnownHostsFile=%s", known) < 0) {
+		(void)fputs("fatal: ssh: neither key nor known hosts were given\n", stderr);
+		return 1;
+	}
+	const char *const options[] = {
+		identity,
+		hosts,
+		"GlobalKnownHostsFile=/dev/null",
+		"StrictHostKeyChecking=yes",
+		"UpdateHostKeys=no",
+		"BatchMode=yes",
+		"IdentitiesOnly=yes",
+		"IdentityAgent=none",
+		"PreferredAuthentications=publickey",
+		"ForwardAgent=no",
+		"ClearAllForwardings=yes",
+		"PermitLocalCommand=no",
+		"ProxyCommand=none",
+		"ControlPath=none",
+		"ConnectTimeout=30",
+		"ServerAliveInterval=15",
+	};
+	enum { OPTIONS = sizeof(options) / sizeof(options[0]) };
+	const char **args = calloc(3 + 2 * OPTIONS + (size_t)argc + 1, sizeof(*args));
+	size_t n = 0;
+	if (!args)
+		return 1;
+	args[n++] = "ssh";
+	args[n++] = "-F";
+	args[n++] = "/dev/null";
+	for (size_t i = 0; i < OPTIONS; i++) {
+		args[n++] = "-o";
+		args[n++] = options[i];
+	}
+	for (int i = 1; i < argc; i++)
+		args[n++] = argv[i];
+	execvp("ssh", (char *const *)(uintptr_t)args);
+	(void)fprintf(stderr, "fatal: run ssh: %s\n", strerrordesc_np(errno));
+	free(args);
+	return 1;
+}
+
+bool gitops_errand(int argc, char **argv, int *status)
+{
+	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+	const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "";
+	if (strcmp(name, ERRAND_CREDENTIAL) == 0)
+		*status = credential(argc > 1 ? argv[1] : "");
+	else if (strcmp(name, ERRAND_SSH) == 0)
+		*status = run_ssh(argc, argv);
+	else if (strcmp(name, ERRAND_TRANSFER) == 0)
+		*status = errand_transfer(argc, argv);
+	else
+		return false;
+	return true;
+}
