@@ -64,34 +64,54 @@ struct checkout_options {
 	void *progress_ctx;
 	/* Images of other commits of that repository that are in `images`, and stay until the
 	 * build is over: one that is an ancestor, whole in history and of the same scope, lends
-	 * its packs, so that only the difference is written. The others do no harm. */
+	 * its packs, so that only the difference is written. The others do no harm. Left empty,
+	 * checkout_build takes those that it has made itself. */
 	const struct checkout_known *known;
 	size_t nknown;
 };
 
-struct checkout_result {
-	struct digest image;
-	uint64_t files, bytes;    /* in scope */
-	uint64_t submodules, lfs; /* empty folders; pointers left as they are */
-	uint64_t index_ino;       /* of .git/index … */
-	uint64_t index_head;      /* … whose first bytes are the same for every path … */
-	struct digest index_meta; /* … and the object that index_tail makes the rest from */
+enum {
+	CHECKOUT_META_MAX = 256,
+	CHECKOUT_KEEP_S = 14 * 24 * 3600, /* for how long gc keeps what nobody uses */
 };
 
-/* 0; everything is durable after store_sync(session), and the caller names the image before the
- * session ends. -ENOENT: a scope that isn't a folder of the commit (err names it); -EBADMSG:
- * a damaged object; -ENOTSUP; -ECANCELED. */
+struct checkout_result {
+	struct digest image;
+	uint64_t seed;            /* of the image, so of every stack with it */
+	uint64_t files, bytes;    /* in scope */
+	uint64_t submodules, lfs; /* empty folders; pointers left as they are */
+	/* .git/index in the image: its number, and how long the two parts are that all paths have
+	 * in common; and what checkout_stack needs to make the others. */
+	uint64_t index_ino, index_head, index_rest;
+	uint8_t index_meta[CHECKOUT_META_MAX];
+	uint32_t index_meta_len;
+};
+
+/* Builds the image, and remembers it beside the mirror (MIRROR.checkouts/). Contents are synced
+ * before the image is published; it is kept by gc as long as something names it, or
+ * checkout_each does.
+ * -ENOENT: a scope that isn't a folder of the commit (err names it); -EBADMSG: a damaged or hostile
+ * object; -EFBIG; -ECANCELED. */
 int checkout_build(struct checkout_result *out, const struct checkout_options *opt,
 		   const struct checkout_spec *spec, struct err *err);
+/* 1 and what an earlier checkout_build of an equal spec gave, which counts as used now; 0: none, or
+ * its image is gone or damaged. -errno. */
+int checkout_find(struct checkout_result *out, const struct checkout_options *opt,
+		  const struct checkout_spec *spec, struct err *err);
+/* A name for the spec, the same for equal ones: who builds holds a lock of that name. */
+void checkout_key(struct digest *out, const struct checkout_options *opt,
+		  const struct checkout_spec *spec);
 
-/* The rest of .git/index (from index_head on, its checksum included) for a work tree that is seen
- * at `path`: the untracked cache is valid for the paths that it names only, the file monitor's
- * token is that of the image. Appends to *out. */
-int checkout_index_tail(struct buf *out, struct store *store, const struct checkout_result *co,
-			const char *const *paths, size_t npaths, struct err *err);
+/* A stack of that image and, above it, a delta with the rest of .git/index for a work tree that is
+ * seen at `path`: what the workspace is made from. Of `opt` session, store, io and images count.
+ * Its objects are durable after store_sync(session). */
+int checkout_stack(struct stack *out, const struct checkout_result *co,
+		   const struct checkout_options *opt, const char *path, struct err *err);
 
-/* A stack of that image and, above it, a delta with that tail: what the workspace is made from. */
-int checkout_stack(struct stack *out, const struct checkout_result *co, uint64_t seed,
-		   struct store_session *session, const struct buf *tail, struct err *err);
+/* For gc. Calls fn with the image of each checkout under ROOT/repos that was used in the last
+ * keep_s seconds; forgets the others, and those whose repository is gone. Nobody may be in
+ * checkout_find or checkout_build's beginning meanwhile: the caller has a lock for the three. */
+int checkout_each(const char *repos, int64_t keep_s,
+		  int (*fn)(void *ctx, const struct digest *image), void *ctx, struct err *err);
 
 #endif

@@ -28,6 +28,15 @@ struct co_dir {
 	struct oid attributes; /* its .gitattributes' blob; zero: none (in scope only, both) */
 };
 
+/* A file whose content is in the store, since it is larger than one object. */
+struct co_large {
+	struct oid oid;
+	uint64_t size;
+	const char *path;     /* for messages */
+	struct piece *pieces; /* holes left out */
+	size_t npieces;
+};
+
 struct co_names; /* tree.c: what paths point into */
 struct co_tree {
 	struct co_file *files;
@@ -36,6 +45,8 @@ struct co_tree {
 	size_t ndirs;
 	uint64_t bytes, in_scope, submodules, lfs;
 	struct co_names *names;
+	struct co_large *large;
+	size_t nlarge;
 };
 
 /* Numbers for new inodes, off the store-wide counter in batches. */
@@ -47,14 +58,50 @@ int co_ino(struct co_inos *s, uint64_t *ino, struct err *err);
 /* n of them will be asked for: one reservation, which costs a sync, for all. */
 int co_inos_expect(struct co_inos *s, uint64_t n, struct err *err);
 
+/* ---- checkout_record.c: what is remembered of a checkout ---- */
+
+struct co_record {
+	struct oid commit;
+	struct checkout_result result;
+	struct co_large *large; /* by oid */
+	size_t nlarge;
+};
+void co_record_done(struct co_record *r);
+void co_record_encode(const struct co_record *r, struct buf *out); /* appends */
+/* Any bytes: 0, -EBADMSG, -ENOMEM. */
+int co_record_decode(struct co_record *out, const void *data, size_t len);
+
+/* Earlier checkouts of the repository whose images are there, the last used first. */
+struct co_past {
+	struct co_record *v;
+	size_t n;
+};
+void co_past_done(struct co_past *p);
+int co_past_load(struct co_past *out, const struct checkout_options *opt, struct err *err);
+const struct co_large *co_past_large(const struct co_past *p, const struct oid *oid);
+int co_record_write(const struct checkout_options *opt, const struct checkout_spec *spec,
+		    const struct co_record *r, struct err *err);
+
 /* ---- tree.c: the files ---- */
 
 /* Adds the commit's tree (in scope) to the builder, under inode 1, which it makes; `out` is
- * freed by co_tree_done. */
+ * freed by co_tree_done. `past`: what earlier checkouts put into the store; NULL: nothing. */
 int co_tree_add(struct co_tree *out, struct image_builder *b, struct co_inos *inos,
 		const struct checkout_options *opt, const struct checkout_spec *spec,
-		struct err *err);
+		const struct co_past *past, struct err *err);
 void co_tree_done(struct co_tree *t);
+
+/* Owner and times of every inode of a checkout. */
+void co_attr(struct attr *out, const struct checkout_spec *spec);
+
+/* ---- large.c: contents above STORE_OBJECT_MAX ---- */
+
+#define CO_BLOB_MAX (UINT64_C(2) << 30) /* it is held in memory */
+/* Puts the content of each that has no pieces yet into the store. -EFBIG above CO_BLOB_MAX;
+ * -EBADMSG. */
+int co_large_put(struct co_large *v, size_t n, const struct checkout_options *opt,
+		 struct err *err);
+void co_large_done(struct co_large *v, size_t n);
 
 /* ---- index_file.c ---- */
 
@@ -65,12 +112,9 @@ void co_tree_done(struct co_tree *t);
  *
  * Entries: version 2, or 3 where there is a scope. All are valid by stat data, fsmonitor and
  * untracked cache: gitformat-index(5), git's read-cache.c, dir.c, fsmonitor.c, ewah/. */
-enum {
-	INDEX_META_MAX = 256,
-	INDEX_TRAILER = 20,
-};
+enum { INDEX_TRAILER = 20 };
 
-/* All three are appended to; `meta` gets what index_tail needs, at most INDEX_META_MAX bytes.
+/* All three are appended to; `meta` gets what index_tail needs, at most CHECKOUT_META_MAX bytes.
  * -EFBIG: more than an index can hold. */
 int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struct co_tree *t,
 	       const struct checkout_spec *spec, struct err *err);

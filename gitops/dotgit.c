@@ -29,15 +29,11 @@ struct dotgit {
 static int add_inode(struct dotgit *g, uint64_t dir, const char *name, uint32_t mode, uint64_t size,
 		     uint64_t *ino)
 {
-	struct attr a = {
-		.mode = mode,
-		.uid = g->spec->uid,
-		.gid = g->spec->gid,
-		.nlink = 1,
-		.size = size,
-		.mtime = { .tv_sec = (time_t)g->spec->time_s },
-	};
-	a.atime = a.ctime = a.btime = a.mtime;
+	struct attr a;
+	co_attr(&a, g->spec);
+	a.mode = mode;
+	a.nlink = 1;
+	a.size = size;
 	int r = co_ino(g->inos, &a.ino, g->err);
 	if (r < 0)
 		return r;

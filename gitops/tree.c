@@ -81,6 +81,7 @@ void co_tree_done(struct co_tree *t)
 		next = c->next;
 		free(c);
 	}
+	co_large_done(t->large, t->nlarge);
 	free(t->files);
 	free(t->dirs);
 	memset(t, 0, sizeof(*t));
@@ -314,23 +315,23 @@ struct fill {
 	struct attributes *attributes;
 	int *at; /* of each folder: which .gitattributes is the nearest */
 	struct attr like;
+	const struct co_past *past;
+	uint64_t *large_inos; /* of t->large */
+	size_t large_cap, large_inos_cap;
 	struct err *err;
 };
 
 /* An atime of now: one as old as the commit would make the first read of each file a change. */
-static void init_like(struct fill *f)
+void co_attr(struct attr *out, const struct checkout_spec *spec)
 {
-	struct timespec now, t = { .tv_sec = f->spec->time_s };
+	struct timespec now, t = { .tv_sec = (time_t)spec->time_s };
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* can't fail for this clock */
 	now.tv_nsec = 0;
 	if (now.tv_sec <= t.tv_sec)
 		now = (struct timespec){ t.tv_sec, 1 };
-	f->like = (struct attr){ .uid = f->spec->uid,
-				 .gid = f->spec->gid,
-				 .atime = now,
-				 .mtime = t,
-				 .ctime = t,
-				 .btime = t };
+	*out = (struct attr){
+		.uid = spec->uid, .gid = spec->gid, .atime = now, .mtime = t, .ctime = t, .btime = t
+	};
 }
 
 static int add_inode(struct fill *f, uint64_t ino, uint32_t mode, uint64_t size, const char *path)
@@ -449,20 +450,44 @@ static int convert_file(struct fill *f, struct co_file *file)
 	return r < 0 ? r : 1;
 }
 
-static int put_large(struct fill *f, const struct co_file *file)
+/* Those that aren't known from an earlier checkout are read together, by several threads. */
+static int put_off(struct fill *f, const struct co_file *file)
 {
-	auto_git(git_odb_object) o = NULL;
-	int r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, file->path, f->err);
+	struct co_tree *t = f->t;
+	const struct co_large *known = co_past_large(f->past, &file->oid);
+	struct co_large l = { .oid = file->oid, .size = file->size, .path = file->path };
+	if (array_grow(&t->large, t->nlarge, &f->large_cap) < 0 ||
+	    array_grow(&f->large_inos, t->nlarge, &f->large_inos_cap) < 0)
+		return no_memory(f->err);
+	if (known && known->size == file->size && known->npieces) {
+		l.pieces = reallocarray(NULL, known->npieces, sizeof(*l.pieces));
+		if (!l.pieces)
+			return no_memory(f->err);
+		memcpy(l.pieces, known->pieces, known->npieces * sizeof(*l.pieces));
+		l.npieces = known->npieces;
+	}
+	f->large_inos[t->nlarge] = file->ino;
+	t->large[t->nlarge++] = l;
+	return 0;
+}
+
+static int add_large(struct fill *f)
+{
+	const struct co_tree *t = f->t;
+	int r = co_large_put(t->large, t->nlarge, f->opt, f->err);
 	if (r < 0)
 		return r;
-	return put_content(f, file->ino, git_odb_object_data(o), git_odb_object_size(o));
+	for (size_t i = 0; i < t->nlarge && r >= 0; i++)
+		for (size_t k = 0; k < t->large[i].npieces && r >= 0; k++)
+			r = image_add_piece(f->b, f->large_inos[i], &t->large[i].pieces[k]);
+	return r < 0 ? err_sys(f->err, r, "add contents") : 0;
 }
 
 static int add_regular(struct fill *f, struct co_file *file)
 {
 	int r = f->at[file->dir] == ATTR_NONE ? 0 : convert_file(f, file);
 	if (r == 0 && file->size > STORE_OBJECT_MAX)
-		r = put_large(f, file);
+		r = put_off(f, file);
 	else if (r == 0 && file->size > 0) {
 		struct piece p = { .len = (uint32_t)file->size };
 		digest_of_git(&p.object, f->repo, &file->oid);
@@ -577,17 +602,18 @@ static int read_attributes(struct fill *f)
 
 int co_tree_add(struct co_tree *out, struct image_builder *b, struct co_inos *inos,
 		const struct checkout_options *opt, const struct checkout_spec *spec,
-		struct err *err)
+		const struct co_past *past, struct err *err)
 {
 	struct co_tree t = { 0 };
 	struct fill f = { .t = &t,
 			  .b = b,
 			  .opt = opt,
 			  .spec = spec,
+			  .past = past,
 			  .odb = mirror_odb(opt->mirror),
 			  .repo = mirror_number(opt->mirror),
 			  .err = err };
-	init_like(&f);
+	co_attr(&f.like, spec);
 	int r = read_tree(&t, opt, spec, err);
 	if (r >= 0)
 		r = read_attributes(&f);
@@ -597,6 +623,9 @@ int co_tree_add(struct co_tree *out, struct image_builder *b, struct co_inos *in
 		r = add_folders(&f, inos);
 	if (r >= 0)
 		r = add_files(&f, inos);
+	if (r >= 0)
+		r = add_large(&f);
+	free(f.large_inos);
 	attributes_free(f.attributes);
 	free(f.at);
 	if (r < 0) {

@@ -10,7 +10,7 @@
 #include "fs/work/extents.h"
 
 enum {
-	PART_HEAD = 32,
+	PART_HEAD = DELTA_HEAD,
 	PART_VERSION = 1,
 	PART_LAST = 1, /* flag */
 };
@@ -35,17 +35,22 @@ static int no_memory(struct delta_out *o)
 	return err_set(o->err, -ENOMEM, "no memory for a delta");
 }
 
+void delta_head(uint8_t p[DELTA_HEAD], uint32_t index, bool last, uint32_t records)
+{
+	memset(p, 0, PART_HEAD);
+	memcpy(p, part_magic, sizeof(part_magic));
+	le_put32(p + 8, PART_VERSION);
+	le_put32(p + 12, index);
+	le_put32(p + 16, last ? PART_LAST : 0);
+	le_put32(p + 20, records);
+}
+
 static int flush_part(struct delta_out *o, bool last)
 {
 	if (buf_error(&o->part) < 0)
 		return no_memory(o);
 	uint8_t *p = o->part.data;
-	memset(p, 0, PART_HEAD);
-	memcpy(p, part_magic, sizeof(part_magic));
-	le_put32(p + 8, PART_VERSION);
-	le_put32(p + 12, o->index);
-	le_put32(p + 16, last ? PART_LAST : 0);
-	le_put32(p + 20, o->records);
+	delta_head(p, o->index, last, o->records);
 	int r = o->sink->part(o->sink->ctx, p, o->part.len, o->err);
 	o->index++;
 	o->records = 0;

@@ -63,6 +63,10 @@ void record_extent_drop(struct buf *b, uint64_t ino, uint64_t from, uint64_t to)
 void record_damaged(struct buf *b, uint64_t ino);
 void record_usage(struct buf *b, int64_t bytes, int64_t inodes);
 
+/* What stands before the records of a delta's part (layer_delta.c). */
+enum { DELTA_HEAD = 32 };
+void delta_head(uint8_t out[DELTA_HEAD], uint32_t index, bool last, uint32_t records);
+
 /* The next record: 1, 0 at the end, -EBADMSG. */
 int record_next(struct cur *c, struct record *out);
 

@@ -65,10 +65,12 @@ static inline void kit_repo(struct kit *k, const char *script)
 static inline int kit_set_up(void **state)
 {
 	struct kit *k = calloc(1, sizeof(*k));
-	struct store_options so = { .create = true };
+	char repos[300];
+	struct store_options so = { .create = true, .repos = repos };
 	if (!k || scratch_set_up((void **)&k->s) < 0)
 		return -1;
 	(void)snprintf(k->images, sizeof(k->images), "%s/images", k->s->path);
+	(void)snprintf(repos, sizeof(repos), "%s/repos", k->s->path);
 	if (mkdir(k->images, 0700) < 0 || store_open(&k->store, k->s->store, &so, NULL) < 0 ||
 	    store_session_begin(k->store, &k->session, NULL) < 0)
 		return -1;
@@ -97,6 +99,7 @@ static inline struct checkout_options kit_options(struct kit *k)
 {
 	return (struct checkout_options){ .mirror = k->mirror,
 					  .session = k->session,
+					  .store = k->store,
 					  .images = k->images,
 					  .seed = 7,
 					  .reserve = kit_reserve,

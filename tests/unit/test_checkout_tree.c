@@ -12,7 +12,7 @@ static int build(struct kit *k, const struct checkout_spec *spec, struct co_tree
 	struct image_builder *b;
 	struct digest name;
 	assert_int_equal(image_builder_new(&b, opt.seed, &k->err), 0);
-	int r = co_tree_add(t, b, &inos, &opt, spec, &k->err);
+	int r = co_tree_add(t, b, &inos, &opt, spec, NULL, &k->err);
 	if (r == 0) {
 		assert_int_equal(image_finish(b, NULL, k->images, &name, &k->err), 0);
 		assert_int_equal(image_open(im, NULL, k->images, &name, &k->err), 0);
@@ -36,10 +36,12 @@ static void same_as_git(struct kit *k, struct image *im)
 }
 
 static const char plain[] =
-	"echo hello >a; mkdir -p d/e/f 'with blank'; echo x >d/e/f/deep; echo y >'with blank/\"q\"'\n"
+	"echo hello >a; mkdir -p d/e/f 'with blank'; echo x >d/e/f/deep; echo y >'with "
+	"blank/\"q\"'\n"
 	": >empty; printf 'no newline' >d/n; ln -s ../a d/link; ln -s nowhere dangling\n"
 	"echo '#!/bin/sh' >run; chmod 755 run; echo s >d.c; echo t >d-e; mkdir d0; echo u >d0/x\n"
-	"echo '*.o' >.gitignore; echo k >d/.gitignore; printf '\\303\\244' >\"$(printf '\\303\\244')\"\n"
+	"echo '*.o' >.gitignore; echo k >d/.gitignore; printf '\\303\\244' >\"$(printf "
+	"'\\303\\244')\"\n"
 	"head -c 1500000 /dev/urandom >large; head -c 3000000 /dev/zero >zeros; echo e >>zeros\n"
 	"head -c 1048576 /dev/zero >exact\n"
 	"git add -A; git update-index --add --cacheinfo 160000,"
@@ -102,15 +104,18 @@ static void test_scope(void **state)
 
 /* Each kind of conversion, and who decides: byte by byte as git writes it. */
 static const char converted[] =
-	"printf 'one\\ntwo\\n' >lf; for f in a.crlf a.bat b.bat auto.txt x.dos 'q p.dos'; do cp lf $f "
+	"printf 'one\\ntwo\\n' >lf; for f in a.crlf a.bat b.bat auto.txt x.dos 'q p.dos'; do cp lf "
+	"$f "
 	"2>/dev/null || cp lf \"$f\"; done\n"
 	"printf 'one\\r\\ntwo\\n' >mixed.crlf; printf 'one\\r\\ntwo\\n' >mixed.txt\n"
 	"printf 'one\\ntwo\\0\\n' >bin.txt; printf 'one\\ntwo\\0\\n' >bin.crlf\n"
 	"printf 'a\\032\\n\\032' >eof.txt; printf 'a\\001\\002\\003\\n' >control.txt\n"
 	"printf 'a $Id$ b $Id: old $ c $Id: two words $ $Id: $ $Ident$ $Id:\\n$Id' >k.id\n"
-	"printf 'none' >none.id; printf '\\303\\244\\n' >u16.enc; cp u16.enc le.bom; cp u16.enc be.bom\n"
+	"printf 'none' >none.id; printf '\\303\\244\\n' >u16.enc; cp u16.enc le.bom; cp u16.enc "
+	"be.bom\n"
 	"cp u16.enc l1.lat; printf 'bad \\377' >bad.lat; cp lf both.mix\n"
-	"mkdir -p sub/deep mac; cp lf sub/a.crlf; cp lf sub/deep/a.crlf; cp lf sub/deep/b.bat; cp lf "
+	"mkdir -p sub/deep mac; cp lf sub/a.crlf; cp lf sub/deep/a.crlf; cp lf sub/deep/b.bat; cp "
+	"lf "
 	"mac/m.mac\n"
 	"printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:00\\nsize 3\\n' >p.lfs\n"
 	"printf 'not one' >q.lfs; cp lf '[x].set'; cp lf x.set\n"
@@ -137,7 +142,8 @@ static const char converted[] =
 	"!*.dos -text\n"
 	"dir/ eol=crlf\n"
 	"E\n"
-	"printf '*.bat -crlf\\n[attr]nested eol=crlf\\n*.crlf eol=crlf text\\n' >sub/deep/.gitattributes\n"
+	"printf '*.bat -crlf\\n[attr]nested eol=crlf\\n*.crlf eol=crlf text\\n' "
+	">sub/deep/.gitattributes\n"
 	"git add .gitattributes sub/deep/.gitattributes; git commit -qm one";
 
 static void test_converted(void **state)
