@@ -132,8 +132,8 @@ command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set
 /* snap.c */
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;
-/* merge.c */
-command_fn cmd_merge;
+/* merge.c, apply.c */
+command_fn cmd_merge, cmd_apply;
 /* diff.c */
 command_fn cmd_diff;
 /* transfer.c */

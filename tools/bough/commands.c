@@ -92,6 +92,14 @@ static const struct option_def save_options[] = {
 	OPT_MESSAGE, { .name = "as", .value = "SNAPSHOT", .help = "a name for it" }, { 0 }
 };
 
+static const struct option_def apply_options[] = {
+	{ .name = "to", .value = "CHECKOUT", .help = "a git checkout", .kind = WORD_FOLDER },
+	{ .name = "commit", .help = "and commit there" },
+	{ .name = "patch", .help = "write the files only, not the index" },
+	OPT_MESSAGE,
+	{ .name = "author", .value = "AUTHOR", .help = "\"Name <address>\" of the commit" },
+	{ 0 },
+};
 static const struct option_def merge_options[] = {
 	{ .name = "into",
 	  .value = "OTHER",
@@ -313,6 +321,22 @@ const struct command commands[] = {
 	  .max = 1,
 	  .kinds = "e",
 	  .run = cmd_diff },
+	{ .name = "apply",
+	  .group = G_SNAP,
+	  .operands = "NAME --to CHECKOUT",
+	  .summary = "bring a checkout's changes into another checkout of the repository",
+	  .about = "NAME is a workspace or snapshot that was made with --git. What it changed since\n"
+		   "its commit is merged into HEAD of CHECKOUT three ways and written with your\n"
+		   "rights: all of it, or with conflicts or local changes in the way nothing, and\n"
+		   "the exit code is 4. No hook runs. --patch writes the files and leaves the index,\n"
+		   "--commit commits too.\n",
+	  .options = apply_options,
+	  .examples = "bough apply task-7 --to ~/src/project\n"
+		      "bough apply task-7 --to ~/src/project --commit -m \"fix the parser\"\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_apply },
 	{ .name = "merge",
 	  .group = G_SNAP,
 	  .operands = "NAME --into OTHER",
