@@ -93,7 +93,17 @@ void gitpack_close(struct gitpack *p)
 
 /* ---- finding ---- */
 
-enum { SEARCH_OIDS = 384 }; /* names that one read looks at: it hits at once in most packs */
+enum { SEARCH_OIDS = 512 }; /* the most names that one read looks at */
+
+/* How many names to read around where one of n evenly spread ones is expected: three times the
+ * root of n is six times the deviation. */
+static uint32_t spread(uint32_t n)
+{
+	uint32_t w = 32;
+	while (w < SEARCH_OIDS && (uint64_t)w * w < (uint64_t)9 * n)
+		w *= 2;
+	return w;
+}
 
 /* The offset of object i, from the table that holds it. */
 static int offset_of(const struct gitpack *p, uint32_t i, uint64_t *off)
@@ -126,12 +136,12 @@ int gitpack_find(const struct gitpack *p, const struct oid *oid, uint64_t *off)
 	 * missed then is halved, so that no table makes this slow. */
 	uint32_t guess = (uint32_t)((uint64_t)(hi - lo) * be_get32(oid->b + 1) >> 32);
 	for (bool first = true; lo < hi; first = false) {
-		uint32_t n = hi - lo, from = lo, at;
-		if (n > SEARCH_OIDS) {
+		uint32_t n = hi - lo, from = lo, at, some = first ? spread(n) : SEARCH_OIDS;
+		if (n > some) {
 			uint32_t mid = first ? guess : n / 2;
-			uint32_t back = mid < SEARCH_OIDS / 2 ? mid : SEARCH_OIDS / 2;
-			from = mid - back > n - SEARCH_OIDS ? hi - SEARCH_OIDS : lo + mid - back;
-			n = SEARCH_OIDS;
+			uint32_t back = mid < some / 2 ? mid : some / 2;
+			from = mid - back > n - some ? hi - some : lo + mid - back;
+			n = some;
 		}
 		int r = read_exact(p->io, p->idx_fd, oids, (size_t)n * OID_BYTES,
 				   git_idx_oid_at(from));

@@ -118,6 +118,7 @@ static void addresses(void **state)
 	uint32_t repo;
 	char name[REPO_NAME_BYTES], hex[OID_HEX + 1];
 	digest_of_git(&d, 0x12345678, &oid);
+	assert_memory_equal(d.b, "\xb0ugh\0git\x78\x56\x34\x12\1\2\3\0", 16); /* as on disk */
 	assert_true(digest_is_git(&d, &repo, &back));
 	assert_int_equal(repo, 0x12345678);
 	assert_memory_equal(&oid, &back, sizeof(oid));
