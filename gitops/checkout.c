@@ -1,5 +1,6 @@
 /* A checkout as a whole: the image of a commit, and the stack of a workspace. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -105,14 +106,81 @@ static void remember(const struct build *b)
 	(void)co_record_write(b->opt, b->spec, &rec, NULL);
 }
 
+/* The packs are written beside the walk of the tree, by a thread with a mirror and a session of its
+ * own; what it puts is durable with the build's sync. */
+struct pack_job {
+	struct checkout_options opt;
+	const struct checkout_spec *spec;
+	struct pack_set *out;
+	pthread_t thread;
+	bool threaded;
+	int result;
+	struct err err;
+};
+
+static void *write_packs(void *arg)
+{
+	struct pack_job *j = arg;
+	j->result = pack_write(j->out, &j->opt, j->spec, &j->err);
+	return NULL;
+}
+
+/* ROOT, in whose folder `repos` the mirror is. The caller frees. */
+static char *root_of(const struct checkout_options *opt)
+{
+	static const char middle[] = "/repos/";
+	size_t len = strlen(mirror_path(opt->mirror)), tail = strlen(middle) + REPO_NAME_BYTES - 1;
+	return strndup(mirror_path(opt->mirror), len > tail ? len - tail : 0);
+}
+
+static int packs_begin(struct pack_job *j, struct build *b)
+{
+	auto_free char *root = root_of(b->opt);
+	*j = (struct pack_job){ .opt = *b->opt, .spec = b->spec, .out = &b->packs };
+	j->opt.mirror = NULL;
+	j->opt.session = NULL;
+	j->opt.progress = NULL; /* the tree tells */
+	if (!root)
+		return no_memory(b->err);
+	int r = mirror_open(&j->opt.mirror, root, mirror_number(b->opt->mirror), b->err);
+	if (r >= 0)
+		r = store_session_begin(b->opt->store, &j->opt.session, b->err);
+	if (r < 0)
+		return r;
+	j->threaded = pthread_create(&j->thread, NULL, write_packs, j) == 0;
+	if (!j->threaded)
+		(void)write_packs(j); /* one after the other, then */
+	return 0;
+}
+
+/* Waits for it in any case. */
+static int packs_end(struct pack_job *j, struct err *err)
+{
+	if (j->threaded)
+		(void)pthread_join(j->thread, NULL); /* ours, joined once */
+	store_session_end(j->opt.session);
+	mirror_close(j->opt.mirror);
+	if (j->result < 0 && err)
+		*err = j->err;
+	return j->result;
+}
+
+static int build_contents(struct build *b)
+{
+	struct pack_job job;
+	int r = packs_begin(&job, b);
+	if (r >= 0)
+		r = co_tree_add(&b->tree, b->b, &b->inos, b->opt, b->spec, &b->past, b->err);
+	int p = packs_end(&job, r < 0 ? NULL : b->err);
+	return r < 0 ? r : p;
+}
+
 static int build_all(struct build *b)
 {
 	const struct checkout_options *opt = b->opt;
 	int r = image_builder_new(&b->b, opt->seed, b->err);
 	if (r >= 0)
-		r = pack_write(&b->packs, opt, b->spec, b->err);
-	if (r >= 0)
-		r = co_tree_add(&b->tree, b->b, &b->inos, opt, b->spec, &b->past, b->err);
+		r = build_contents(b);
 	if (r >= 0)
 		r = dotgit_add(&b->out->index_ino, b->b, &b->inos, &b->packs, opt, b->spec, b->err);
 	if (r >= 0)

@@ -109,7 +109,8 @@ int checkout_stack(struct stack *out, const struct checkout_result *co,
 		   const struct checkout_options *opt, const char *path, struct err *err);
 
 /* For gc. Calls fn with the image of each checkout under ROOT/repos that was used in the last
- * keep_s seconds; forgets the others, and those whose repository is gone. Nobody may be in
+ * keep_s seconds; forgets the others, those whose repository is gone, and those for which fn gives
+ * -ESTALE. Another failure of fn ends the listing. Nobody may be in
  * checkout_find or checkout_build's beginning meanwhile: the caller has a lock for the three. */
 int checkout_each(const char *repos, int64_t keep_s,
 		  int (*fn)(void *ctx, const struct digest *image), void *ctx, struct err *err);

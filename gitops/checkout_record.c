@@ -369,7 +369,11 @@ static int each_record(int dir, bool all, int64_t keep_s,
 		if (r >= 0) {
 			r = fn(ctx, &rec.result.image);
 			co_record_done(&rec);
-		} else if (r != -ENOMEM) {
+			keep = r != -ESTALE;
+		} else {
+			keep = r == -ENOMEM;
+		}
+		if (!keep) {
 			r = unlinkat(dir, list[i].name, 0) < 0 ? -errno : 0;
 		}
 	}

@@ -247,7 +247,7 @@ static int open_all(struct src *s, const char *path, struct err *err)
 	r = add_loose(&loose, &loose_cap, fd, err);
 	if (r >= 0)
 		r = open_packs(s, &cap, fd, err);
-	if (r >= 0)
+	if (r >= 0 && s->npacks > 1)
 		qsort(s->packs, s->npacks, sizeof(*s->packs), by_size);
 	if (r >= 0 && loose.npacks) {
 		struct src_pack *p = add_pack(s, &cap);
