@@ -16,7 +16,9 @@
 #include "fs/base/array.h"
 #include "fs/base/log.h"
 #include "fs/work/save.h"
+#include "gitops/checkout.h"
 #include "snapd/api.h"
+#include "snapd/gitlink.h"
 
 struct digest_set {
 	struct digest *list; /* sorted before it is asked */
@@ -72,6 +74,37 @@ static int mark_stack(struct collector *c, const struct stack *s, struct err *er
 	return stack_reach(s, &c->opt, &sink, err);
 }
 
+/* The tree that a checkout began with, for diff and commit. */
+static int mark_checkout(struct collector *c, const char *git, struct err *err)
+{
+	auto_gitlink link = { 0 };
+	int r = git ? gitlink_parse(&link, git, err) : 0;
+	return r < 0 || !git ? r : mark_stack(c, &link.stack, err);
+}
+
+/* Checkouts that were used lately stay, so that the next workspace of that commit is there at
+ * once. One that can't be read is no loss: it is built again. */
+static int mark_remembered(void *ctx, const struct digest *image)
+{
+	struct collector *c = ctx;
+	struct stack s = { .image = *image };
+	struct err err;
+	int r = mark_stack(c, &s, &err);
+	if (r == -EBADMSG || r == -ENOENT || r == -EIO)
+		return -ESTALE;
+	return r;
+}
+
+static int mark_all_remembered(struct collector *c, struct err *err)
+{
+	char path[PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s/repos", c->sd->root);
+	pthread_mutex_lock(&c->sd->checkouts);
+	int r = checkout_each(path, CHECKOUT_KEEP_S, mark_remembered, c, err);
+	pthread_mutex_unlock(&c->sd->checkouts);
+	return r;
+}
+
 static int mark_manifest(struct collector *c, const struct digest *manifest, struct err *err)
 {
 	auto_stack stack = { 0 };
@@ -92,6 +125,8 @@ static int mark_snapshot(struct collector *c, const struct snap_row *row, struct
 	if (r >= 0 && records_snap_read(c->sd->records, row->id, &recorded, NULL) >= 0 &&
 	    !digest_equal(&recorded.manifest, &row->manifest))
 		r = mark_manifest(c, &recorded.manifest, err);
+	if (r >= 0)
+		r = mark_checkout(c, row->git, err);
 	progress_tell(c->progress, ++c->done, c->total, "snapshots", "mark");
 	return r < 0 ? err_prefix(err, r, "gc: snapshot %s", row->id) : 0;
 }
@@ -107,6 +142,8 @@ static int mark_workspace(struct collector *c, const struct ws_row *row, struct 
 		r = fs_seal(c->sd->fs, row->id, &stack, err);
 	if (r >= 0)
 		r = mark_stack(c, &stack, err);
+	if (r >= 0)
+		r = mark_checkout(c, row->git, err);
 	if (r < 0) {
 		auto_ws_row now = { 0 };
 		if (catalog_ws_get(c->sd->catalog, row->id, &now, NULL) == -ENOENT)
@@ -136,6 +173,8 @@ static int mark(void *ctx, struct store_gc *gc, struct err *err)
 			r = mark_workspace(c, &wss[i], err);
 		ws_rows_free(wss, nwss);
 	}
+	if (r >= 0)
+		r = mark_all_remembered(c, err);
 	snap_rows_free(snaps, nsnaps);
 	return r;
 }

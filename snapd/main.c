@@ -182,6 +182,7 @@ static int open_parts(struct snapd *sd, struct err *err)
 	pthread_mutex_init(&sd->patches, NULL);
 	pthread_mutex_init(&sd->rows, NULL);
 	pthread_mutex_init(&sd->gc, NULL);
+	pthread_mutex_init(&sd->checkouts, NULL);
 	sd->leases = leases_new();
 	sd->images = images_new();
 	sd->problems = problems_new();

@@ -75,6 +75,14 @@ const char *request_string(const struct request *rq, const char *key)
 	return json_string_value(json_object_get(rq->body, key));
 }
 
+int request_object(struct request *rq, const char *key, const struct field *fields, json_t **out,
+		   struct err *err)
+{
+	json_t *v = json_object_get(rq->body, key);
+	*out = json_is_object(v) ? v : NULL;
+	return *out ? web_fields_check(v, fields, &rq->details, err) : 0;
+}
+
 uint64_t request_number(const struct request *rq, const char *key, uint64_t otherwise)
 {
 	const json_t *v = json_object_get(rq->body, key);

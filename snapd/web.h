@@ -38,7 +38,14 @@ enum {
 
 /* ---- a request ---- */
 
-enum field_type { FIELD_STRING, FIELD_NUMBER, FIELD_BOOL, FIELD_STRINGS, FIELD_LABELS };
+enum field_type {
+	FIELD_STRING,
+	FIELD_NUMBER,
+	FIELD_BOOL,
+	FIELD_STRINGS,
+	FIELD_LABELS,
+	FIELD_OBJECT, /* the handler checks what is in it: request_object */
+};
 struct field {
 	const char *name; /* NULL ends a table */
 	enum field_type type;
@@ -66,6 +73,9 @@ bool request_query_true(const struct request *rq, const char *key); /* "1" or "t
 const char *request_string(const struct request *rq, const char *key);
 uint64_t request_number(const struct request *rq, const char *key, uint64_t otherwise);
 bool request_bool(const struct request *rq, const char *key, bool otherwise);
+/* An object's members, checked against a table of their own; *out is borrowed, NULL: absent. */
+int request_object(struct request *rq, const char *key, const struct field *fields, json_t **out,
+		   struct err *err);
 /* Fails with -EINVAL and remembers which field. */
 int request_bad_field(struct request *rq, const char *field, struct err *err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -203,12 +203,15 @@ static int check_field(const struct field *f, const json_t *v, json_t **details,
 		if (!json_is_object(v))
 			return bad(details, f->name, err, "an object of strings is expected");
 		return check_labels(v, details, f->name, err);
+	case FIELD_OBJECT:
+		return json_is_object(v) ? 0
+					 : bad(details, f->name, err, "an object is expected");
 	}
 	return err_set(err, -EINVAL, "a field of no type");
 }
 
-static int check_fields(const json_t *j, const struct field *fields, json_t **details,
-			struct err *err)
+int web_fields_check(const json_t *j, const struct field *fields, json_t **details,
+		     struct err *err)
 {
 	const char *key;
 	json_t *v;
@@ -241,7 +244,7 @@ int web_body_parse(json_t **out, const void *data, size_t len, const struct fiel
 	if (!j)
 		return err_set(err, -EINVAL, "the body is no JSON: %s (byte %d)", why.text,
 			       why.position);
-	int r = json_is_object(j) ? check_fields(j, fields, details, err)
+	int r = json_is_object(j) ? web_fields_check(j, fields, details, err)
 				  : err_set(err, -EINVAL, "the body is no JSON object");
 	if (r < 0) {
 		json_decref(j);

@@ -27,5 +27,8 @@ bool web_target_matches(const struct web_target *t, const char *pattern,
  * {"field": name}. */
 int web_body_parse(json_t **out, const void *data, size_t len, const struct field *fields,
 		   json_t **details, struct err *err);
+/* The same check of an object that was parsed already. */
+int web_fields_check(const json_t *j, const struct field *fields, json_t **details,
+		     struct err *err);
 
 #endif
