@@ -134,7 +134,7 @@ $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 $(B)/bough-hold: $(call obj,$(SRC_HOLD)) $(LIB)
 	$(call link)
 $(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(LIB)
-	$(call link,$(L_STORE) $(call libs,sqlite3 libarchive libmicrohttpd libgit2))
+	$(call link,$(L_STORE) $(call libs,zlib sqlite3 libarchive libmicrohttpd libgit2))
 # What runs in workspaces, whatever container they are mounted in: no libraries, no start files, no
 # sanitizers. boughd carries it as bytes and puts it into each .git.
 CFLAGS_FSMON := -std=gnu17 $(WARN) -Os -ffreestanding -nostdlib -static -fno-pie -no-pie -s \

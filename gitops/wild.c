@@ -10,8 +10,9 @@ enum token_kind {
 	TOKEN_SET,
 	TOKEN_STAR,  /* any number of bytes but '/' */
 	TOKEN_STARS, /* any number of bytes */
-	/* As TOKEN_STARS, and together with the slash behind it, it may stand for nothing. */
+	/* A "**" with the slash behind it, which two tokens stand for: nothing, or … */
 	TOKEN_FOLDERS,
+	TOKEN_INSIDE, /* … any number of bytes and a slash */
 };
 
 struct set {
@@ -209,6 +210,7 @@ static struct token stars(struct scan *s, const uint8_t *start, bool path)
 	bool escaped = peek(s, 0) == '\\' && peek(s, 1) == '/';
 	if (s->p - first < 2 || !begins || !(ends || slash || escaped))
 		return (struct token){ .kind = TOKEN_STAR };
+	s->p += slash;
 	return (struct token){ .kind = slash ? TOKEN_FOLDERS : TOKEN_STARS };
 }
 
@@ -221,6 +223,8 @@ static int parse(struct wild *w, struct scan *s, bool path)
 		*t = (struct token){ .kind = TOKEN_BYTE, .byte = c };
 		if (c == '*') {
 			*t = stars(s, start, path);
+			if (t->kind == TOKEN_FOLDERS) /* the stars and the slash: there is room */
+				w->tokens[++w->n] = (struct token){ .kind = TOKEN_INSIDE };
 		} else if (c == '?' || c == '[') {
 			t->kind = TOKEN_SET;
 			t->set = calloc(1, sizeof(*t->set));
@@ -272,7 +276,7 @@ static void close_states(const struct wild *w, uint8_t *on)
 {
 	for (size_t i = 0; i < w->n; i++) {
 		enum token_kind k = w->tokens[i].kind;
-		if (!on[i] || k == TOKEN_BYTE || k == TOKEN_SET)
+		if (!on[i] || k == TOKEN_BYTE || k == TOKEN_SET || k == TOKEN_INSIDE)
 			continue;
 		on[i + 1] = 1;
 		if (k == TOKEN_FOLDERS)
@@ -290,8 +294,10 @@ static bool step(const struct token *t, uint8_t c)
 	case TOKEN_STAR:
 		return c != '/';
 	case TOKEN_STARS:
-	case TOKEN_FOLDERS:
+	case TOKEN_INSIDE:
 		return true;
+	case TOKEN_FOLDERS: /* its second token takes the bytes */
+		return false;
 	}
 	return false;
 }
@@ -316,7 +322,10 @@ int wild_match(const struct wild *w, const char *text, size_t len, uint64_t *ste
 			if (!now[i] || !step(t, (uint8_t)text[k]))
 				continue;
 			any = true;
-			next[t->kind == TOKEN_BYTE || t->kind == TOKEN_SET ? i + 1 : i] = 1;
+			bool one = t->kind == TOKEN_BYTE || t->kind == TOKEN_SET;
+			next[one ? i + 1 : i] = 1;
+			if (t->kind == TOKEN_INSIDE && text[k] == '/')
+				next[i + 1] = 1;
 		}
 		close_states(w, next);
 		*steps += w->n + 1;
