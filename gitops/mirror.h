@@ -85,8 +85,9 @@ int mirror_taken(const char *root, uint32_t number, struct buf *out, struct err 
 int mirror_push(const char *root, uint32_t number, const struct mirror_origin *o,
 		const struct oid *commit, const char *branch, const struct oid *expect,
 		const struct mirror_progress *p, struct err *err);
-/* Geometric repack, multi-pack-index, commit-graph; never drops an object. */
-int mirror_maintain(const char *root, uint32_t number, struct err *err);
+/* Geometric repack, multi-pack-index, commit-graph, with low priority; never drops an object. */
+int mirror_maintain(const char *root, uint32_t number, const struct mirror_progress *p,
+		    struct err *err);
 int mirror_remove(const char *root, uint32_t number, struct err *err); /* absent: 0 */
 /* Once at the start, before anything else uses them: what an ended process left is removed, or
  * finished where all of it was there. */

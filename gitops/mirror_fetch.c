@@ -250,11 +250,12 @@ static bool is_lock(const char *name)
 	return n > 5 && strcmp(name + n - 5, ".lock") == 0;
 }
 
-int mirror_maintain(const char *root, uint32_t number, struct err *err)
+int mirror_maintain(const char *root, uint32_t number, const struct mirror_progress *p,
+		    struct err *err)
 {
 	static const char *const steps[][8] = {
 		/* --geometric takes all objects of a pack along, reachable or not. */
-		{ "repack", "--geometric=2", "-d", "-q", "--write-midx", NULL },
+		{ "repack", "--geometric=2", "-d", "-n", "-q", "--write-midx", NULL },
 		{ "commit-graph", "write", "--reachable", "--split", "--no-progress", NULL },
 	};
 	auto_transport t = { .secret = -1, .hosts = -1 };
@@ -264,7 +265,7 @@ int mirror_maintain(const char *root, uint32_t number, struct err *err)
 	if (r >= 0)
 		r = scratch_make(&scratch, root, number, err);
 	if (r >= 0)
-		r = transport_open(&t, path, scratch.path, NULL, NULL, err);
+		r = transport_open(&t, path, scratch.path, NULL, p, err);
 	if (r < 0 || !transport_has_git(&t))
 		return r; /* libgit2 has no such thing; it costs only speed */
 	sweep(path, "objects/pack", is_git_tmp);

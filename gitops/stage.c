@@ -96,7 +96,9 @@ static int borrow(struct stage *s, int dir, struct err *err)
 	char line[64];
 	const char *name = strrchr(s->target, '/') + 1;
 	(void)snprintf(line, sizeof(line), "../../%s/objects\n", name);
-	int r = put_text(dir, "objects/info/alternates", line, err);
+	auto_fd info = openat(dir, "objects/info", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = info < 0 ? err_sys(err, -errno, "open %s/objects/info", s->path)
+			 : put_text(info, "alternates", line, err);
 	auto_fd target = r < 0 ? -1 : open_dir(s->target, err);
 	if (r < 0 || target < 0)
 		return r < 0 ? r : target;

@@ -71,7 +71,7 @@ static const struct {
 	{ "bad pack", -EBADMSG, "it sent damaged objects" },
 	{ "pack signature", -EBADMSG, "it sent damaged objects" },
 	{ "remote: fatal", -EBADMSG, "it failed on its side" },
-	{ "remote error", -EIO, "it failed on its side" },
+	{ "remote error", -EREMOTEIO, "it failed on its side" },
 	{ "early EOF", -ECONNRESET, "the connection broke off" },
 	{ "hung up unexpectedly", -ECONNRESET, "the connection broke off" },
 	{ "unexpected disconnect", -ECONNRESET, "the connection broke off" },

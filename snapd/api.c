@@ -1,5 +1,6 @@
 /* The table of routes. */
 #include "snapd/api.h"
+#include "snapd/repos.h"
 
 static const struct field create_fields[] = {
 	{ "name", FIELD_STRING, true, 0 },
@@ -53,6 +54,20 @@ static const struct field fsck_fields[] = {
 	{ "repair", FIELD_BOOL, false, 0 },
 	{ 0 },
 };
+static const struct field repo_add_fields[] = {
+	{ "url", FIELD_STRING, true, 0 },
+	{ "name", FIELD_STRING, false, 0 },
+	{ "token", FIELD_STRING, false, REPO_SECRET_MAX },
+	{ "ssh_key", FIELD_STRING, false, REPO_SECRET_MAX },
+	{ "known_hosts", FIELD_STRING, false, REPO_SECRET_MAX },
+	{ 0 },
+};
+static const struct field repo_fetch_fields[] = {
+	{ "token", FIELD_STRING, false, REPO_SECRET_MAX },
+	{ "ssh_key", FIELD_STRING, false, REPO_SECRET_MAX },
+	{ "known_hosts", FIELD_STRING, false, REPO_SECRET_MAX },
+	{ 0 },
+};
 static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", NULL };
@@ -61,10 +76,12 @@ static const char *const archive_query[] = { "format", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
 static const char *const snap_list_query[] = { "workspace", NULL };
+static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
 
 #define WS   "/v1/workspaces"
 #define SNAP "/v1/snapshots"
+#define REPO "/v1/repos"
 
 const struct route api_routes[] = {
 	{ "GET", "/v1/health", api_health, NULL, NULL, false },
@@ -89,6 +106,14 @@ const struct route api_routes[] = {
 	{ "DELETE", SNAP "/{}", api_snap_delete, NULL, force_query, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
 	{ "GET", SNAP "/{}/archive", api_snap_archive, NULL, archive_query, false },
+	{ "GET", REPO, api_repo_list, NULL, NULL, false },
+	{ "POST", REPO, api_repo_add, repo_add_fields, NULL, false },
+	{ "POST", REPO "/import", api_repo_import, NULL, repo_import_query, true },
+	{ "GET", REPO "/{}", api_repo_get, NULL, NULL, false },
+	{ "DELETE", REPO "/{}", api_repo_delete, NULL, NULL, false },
+	{ "POST", REPO "/{}/fetch", api_repo_fetch, repo_fetch_fields, NULL, false },
+	{ "POST", REPO "/{}/import", api_repo_update, NULL, NULL, true },
+	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, NULL, false },
 	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
 	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
 	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },

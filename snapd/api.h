@@ -14,6 +14,8 @@ enum {
 extern const struct route api_routes[];
 extern const size_t api_nroutes;
 
+/* RFC 3339 UTC. */
+json_t *api_time(int64_t ns);
 /* `usage` NULL: left out. NULL: out of memory. */
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
 json_t *api_snapshot(const struct snap_row *row);
@@ -47,6 +49,15 @@ int api_ws_diff(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_diff(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_archive(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_archive(struct request *rq, struct reply *rp, struct err *err);
+/* repositories (api_repos.c) */
+int api_repo_list(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_get(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_add(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_import(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_fetch(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_update(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_packs(struct request *rq, struct reply *rp, struct err *err);
+int api_repo_delete(struct request *rq, struct reply *rp, struct err *err);
 /* the system */
 int api_health(struct request *rq, struct reply *rp, struct err *err);
 int api_stats(struct request *rq, struct reply *rp, struct err *err);

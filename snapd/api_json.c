@@ -8,7 +8,7 @@
 #include "snapd/api.h"
 
 /* "2026-01-31T12:00:00.123456789Z" */
-static json_t *api_time(int64_t ns)
+json_t *api_time(int64_t ns)
 {
 	char text[64];
 	struct tm tm;

@@ -40,6 +40,10 @@ static const char *const migrations[] = {
 	"CREATE INDEX snapshot_names_snapshot ON snapshot_names(snapshot);",
 	"ALTER TABLE workspaces ADD COLUMN git TEXT;"
 	"ALTER TABLE snapshots ADD COLUMN git TEXT;",
+	"CREATE TABLE repos ("
+	" number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, url TEXT NOT NULL,"
+	" is_path INTEGER NOT NULL, is_global INTEGER NOT NULL, owner INTEGER NOT NULL,"
+	" created INTEGER NOT NULL, fetched INTEGER NOT NULL, head TEXT);",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

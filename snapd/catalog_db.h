@@ -8,7 +8,7 @@
 #include <string.h>
 #include "snapd/catalog.h"
 
-enum { CATALOG_STATEMENTS = 48 };
+enum { CATALOG_STATEMENTS = 64 };
 
 struct catalog {
 	char *root, *path;

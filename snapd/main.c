@@ -20,9 +20,11 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
 #include "gitops/errand.h"
+#include "gitops/mirror.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
 #include "snapd/reconcile.h"
+#include "snapd/repos.h"
 #include "snapd/state.h"
 
 enum {
@@ -202,6 +204,10 @@ static int open_parts(struct snapd *sd, struct err *err)
 	if (r >= 0)
 		r = flattener_start(&sd->flattener, sd, err);
 	if (r >= 0)
+		r = upkeep_start(&sd->upkeep, sd, err);
+	if (r >= 0)
+		r = mirror_recover(sd->root, err);
+	if (r >= 0)
 		r = reconcile_rows(sd, err);
 	if (r >= 0 && catalog_damage(sd->catalog))
 		log_error("the catalog %s/catalog.db is damaged (%s): bough fsck --repair makes "
@@ -214,6 +220,7 @@ static void close_parts(struct snapd *sd)
 {
 	supervisor_free(sd->supervisor);
 	flattener_stop(sd->flattener);
+	upkeep_stop(sd->upkeep);
 	fsclient_free(sd->fs);
 	layercache_free(sd->layers);
 	store_close(sd->store);

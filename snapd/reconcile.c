@@ -14,6 +14,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/frame.h"
 #include "fs/base/log.h"
+#include "snapd/repos.h"
 #include "snapd/snapd.h"
 #include "snapd/state.h"
 
@@ -206,6 +207,8 @@ int reconcile_rows(struct snapd *sd, struct err *err)
 	if (r >= 0)
 		r = check_ws_rows(sd, ids, n, err);
 	free(ids);
+	if (r >= 0)
+		r = repos_reconcile(sd, err);
 	return r < 0 ? r : check_snaps(sd, err);
 }
 

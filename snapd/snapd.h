@@ -18,6 +18,7 @@
 struct flattener;
 struct images;
 struct problems;
+struct upkeep;
 
 struct snapd {
 	const char *root;
@@ -30,6 +31,7 @@ struct snapd {
 	struct layercache *layers;
 	struct flattener *flattener;
 	struct images *images;
+	struct upkeep *upkeep;     /* of repositories (repos.h) */
 	struct problems *problems; /* why workspaces aren't mounted */
 	pthread_mutex_t patches;   /* one change of a workspace's labels and limits at a time */
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */

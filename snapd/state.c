@@ -57,7 +57,7 @@ static int make_path(char *path, mode_t mode, struct err *err)
 static int make_parts(const char *root, struct err *err)
 {
 	static const char *const parts[] = { "run",    "ws",        "layers", "store",
-					     "images", "snapshots", "tmp" };
+					     "images", "snapshots", "tmp",   "repos" };
 	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "open %s", root);

@@ -87,6 +87,9 @@ unsigned web_status(int r, const char **code)
 		{ -ETIMEDOUT, 503, "unavailable" },
 		{ -EUCLEAN, 503, "unavailable" },
 		{ -ESHUTDOWN, 503, "unavailable" },
+		{ -EACCES, 403, "refused" },
+		{ -ENOTSUP, 400, "unsupported" },
+		{ -EREMOTEIO, 502, "remote" },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		if (table[i].code == r) {

@@ -87,8 +87,8 @@ static void test_names(void **state)
 	static const char *const cases[][2] = {
 		{ "https://example.org/me/linux.git", "linux" },
 		{ "git@example.org:linux.git", "linux" },
-		{ "/home/me/src/linux/", "linux" },
-		{ "/home/me/src/linux/.git", "linux" },
+		{ "/srv/src/linux/", "linux" },
+		{ "/srv/src/linux/.git", "linux" },
 		{ "https://example.org/a b", "a-b" },
 		{ "/srv/.hidden", "hidden" },
 		{ "/", "" },

@@ -109,6 +109,9 @@ static const struct {
 	{ "no_space", -ENOSPC, "make room on the disk, or run `bough gc`" },
 	{ "quota", -EDQUOT, "free space in the workspace or give it a larger quota" },
 	{ "unavailable", -ECONNREFUSED, "try again; `bough doctor` tells what is missing" },
+	{ "refused", -EACCES, NULL },
+	{ "unsupported", -ENOTSUP, NULL },
+	{ "remote", -EREMOTEIO, NULL },
 	{ "internal", -EIO, NULL },
 };
 

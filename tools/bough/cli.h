@@ -29,6 +29,7 @@ enum word_kind {
 	WORD_WORKSPACE = 'w',
 	WORD_SNAPSHOT = 's',
 	WORD_EITHER = 'e',
+	WORD_REPO = 'r',
 	WORD_FILE = 'f',
 	WORD_FOLDER = 'd',
 	WORD_COMMAND = 'c',
@@ -136,6 +137,8 @@ command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show,
 command_fn cmd_merge, cmd_apply;
 /* diff.c */
 command_fn cmd_diff;
+/* repo.c */
+command_fn cmd_repo_add, cmd_repo_fetch, cmd_repo_ls, cmd_repo_show, cmd_repo_rm;
 /* transfer.c */
 command_fn cmd_export, cmd_import;
 /* service.c */

@@ -78,6 +78,9 @@ static void offer_kind(struct cli *cli, char kind, const struct option_def *opt,
 	case WORD_SNAPSHOT:
 		offer_items(cli, "/v1/snapshots", begun);
 		break;
+	case WORD_REPO:
+		offer_items(cli, "/v1/repos", begun);
+		break;
 	case WORD_COMMAND:
 		offer_commands(NULL, begun);
 		break;

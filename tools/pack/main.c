@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "tools/pack/gitfiles.h"
 #include "tools/pack/pack.h"
 
 static const char help[] =
@@ -18,6 +20,9 @@ static const char help[] =
 	"  --exclude PATTERN    leave out what matches: with a '/' the way from DIR, else any\n"
 	"                       name; * ? [] as in a shell. May be given several times\n"
 	"  --ignore-unreadable  leave out what can't be opened\n"
+	"  --git                DIR is a git repository: write the files that a mirror of it\n"
+	"                       needs (refs, objects, packs), and nothing else\n"
+	"  --known              with --git: stdin lists the checksums of packs to leave out\n"
 	"  --help, --version\n"
 	"\n"
 	"examples:\n"
@@ -39,17 +44,47 @@ static int usage(const char *what)
 	return 2;
 }
 
+/* The list of packs to leave out, NUL-terminated. */
+static int read_known(struct buf *out)
+{
+	enum { KNOWN_MAX = 16 << 20 };
+	uint8_t *room;
+	ssize_t n;
+	while ((room = buf_room(out, 65536)) && (n = read(STDIN_FILENO, room, 65536)) > 0)
+		if ((out->len += (size_t)n) > KNOWN_MAX)
+			return -1;
+	buf_u8(out, 0);
+	return room && n == 0 ? buf_error(out) : -1;
+}
+
+static int pack_git(const char *dir, bool known)
+{
+	auto_buf list = { 0 };
+	struct err err = { 0 };
+	if (known && read_known(&list) < 0) {
+		say(NULL, "the list of packs can't be read");
+		return 1;
+	}
+	int r = gitfiles_pack(dir, STDOUT_FILENO, known ? (const char *)list.data : NULL, &err);
+	if (r < 0)
+		say(NULL, err.text);
+	return r != 0;
+}
+
 static int run(int argc, char **argv, const char **excludes)
 {
 	static const struct option options[] = {
 		{ "one-file-system", no_argument, NULL, 'x' },
 		{ "exclude", required_argument, NULL, 'e' },
 		{ "ignore-unreadable", no_argument, NULL, 'i' },
+		{ "git", no_argument, NULL, 'g' },
+		{ "known", no_argument, NULL, 'k' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
 		{ 0 },
 	};
 	struct pack_options opt = { .excludes = excludes, .say = say };
+	bool git = false, known = false;
 	for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		switch (c) {
 		case 'x':
@@ -60,6 +95,12 @@ static int run(int argc, char **argv, const char **excludes)
 			break;
 		case 'i':
 			opt.ignore_unreadable = true;
+			break;
+		case 'g':
+			git = true;
+			break;
+		case 'k':
+			known = true;
 			break;
 		case 'h':
 			return fputs(help, stdout) < 0 || fflush(stdout) != 0;
@@ -73,6 +114,8 @@ static int run(int argc, char **argv, const char **excludes)
 		return usage("one folder must be given");
 	if (isatty(STDOUT_FILENO))
 		return usage("stdout is a terminal: the stream must go to a file or a pipe");
+	if (git)
+		return pack_git(argv[optind], known);
 	struct err err = { 0 };
 	int r = pack_tree(argv[optind], STDOUT_FILENO, &opt, &err);
 	if (r < 0)

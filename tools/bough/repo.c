@@ -1,0 +1,430 @@
+/* Repositories: add, fetch, ls, show, rm. */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+#include "tools/bough/api.h"
+#include "tools/bough/cli.h"
+#include "tools/bough/json.h"
+#include "tools/bough/start.h"
+
+enum {
+	SECRET_MAX = 64 << 10, /* as the API takes it */
+	PIPE_SIZE = 1 << 20,   /* from bough-pack: fewer switches */
+	WHY_MAX = 400,         /* of what bough-pack says */
+};
+
+static struct target target_repo(const char *name, const char *rest)
+{
+	struct target t = target_new("/v1/repos/");
+	target_name(&t, name);
+	target_path(&t, rest);
+	return t;
+}
+
+/* ---- credentials ---- */
+
+static void wipe_text(char **s)
+{
+	if (*s)
+		explicit_bzero(*s, strlen(*s));
+	free(*s);
+}
+#define auto_secret __attribute__((cleanup(wipe_text))) char
+
+/* The file that an option names, as a member of the body; `-` is stdin. */
+static int add_secret(json_t *body, const struct args *a, const char *option, const char *key,
+		      bool one_line, struct err *err)
+{
+	const char *file = args_get(a, option);
+	if (!file)
+		return 0;
+	auto_secret *text = calloc(1, SECRET_MAX + 2);
+	bool in = strcmp(file, "-") == 0;
+	auto_fd fd = in ? -1 : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (!text)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (!in && fd < 0)
+		return err_sys(err, -errno, "open %s", file);
+	size_t len = 0;
+	ssize_t n;
+	while (len <= SECRET_MAX &&
+	       (n = read(in ? STDIN_FILENO : fd, text + len, SECRET_MAX + 1 - len)) != 0) {
+		if (n < 0 && errno != EINTR)
+			return err_sys(err, -errno, "read %s", file);
+		len += n > 0 ? (size_t)n : 0;
+	}
+	if (len > SECRET_MAX)
+		return err_set(err, -EINVAL, "%s: more than %d KiB", file, SECRET_MAX >> 10);
+	while (one_line && len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
+		text[--len] = '\0';
+	if (len == 0)
+		return err_set(err, -EINVAL, "%s is empty", file);
+	if (strlen(text) != len || (one_line && strpbrk(text, "\r\n")))
+		return err_set(err, -EINVAL, "%s: %s", file,
+			       one_line ? "a token is one line" : "it isn't a text");
+	return api_set_text(body, key, text, err);
+}
+
+static int add_secrets(json_t *body, const struct args *a, struct err *err)
+{
+	int r = add_secret(body, a, "token-file", "token", true, err);
+	if (r == 0)
+		r = add_secret(body, a, "ssh-key", "ssh_key", false, err);
+	if (r == 0)
+		r = add_secret(body, a, "known-hosts", "known_hosts", false, err);
+	return r;
+}
+
+static bool any_secret(const struct args *a)
+{
+	return args_get(a, "token-file") || args_get(a, "ssh-key") || args_get(a, "known-hosts");
+}
+
+/* ---- files of a local repository, through bough-pack ---- */
+
+struct sending {
+	struct progress progress;
+	pid_t pack;
+	int why; /* what it says: its stderr */
+};
+
+static void show_sent(void *ctx, uint64_t bytes)
+{
+	struct sending *s = ctx;
+	progress_update(&s->progress, bytes, 0, "bytes", "reading");
+}
+
+/* Its last line, without its name. */
+static void read_why(int fd, char out[WHY_MAX + 1])
+{
+	size_t len = 0;
+	ssize_t n;
+	while (len < WHY_MAX && (n = read(fd, out + len, WHY_MAX - len)) > 0)
+		len += (size_t)n;
+	while (len > 0 && out[len - 1] == '\n')
+		len--;
+	out[len] = '\0';
+	char *last = strrchr(out, '\n');
+	char *from = last ? last + 1 : out;
+	if (strncmp(from, "bough-pack: ", 12) == 0)
+		from += 12;
+	memmove(out, from, strlen(from) + 1);
+}
+
+static int reap(struct sending *s, struct err *err)
+{
+	char why[WHY_MAX + 1];
+	int status;
+	pid_t pid = s->pack;
+	s->pack = 0;
+	read_why(s->why, why);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_sys(err, -errno, "wait for bough-pack");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	if (WIFSIGNALED(status))
+		return err_set(err, -EIO, "bough-pack was killed by signal %d", WTERMSIG(status));
+	return err_set(err, -EIO, "%s", *why ? why : "the repository couldn't be read");
+}
+
+static int pack_finish(void *ctx, struct err *err)
+{
+	struct sending *s = ctx;
+	return s->pack ? reap(s, err) : 0;
+}
+
+static int spawn(struct sending *s, const char *path, int known, int out, int why, struct err *err)
+{
+	auto_free char *program = NULL;
+	int r = program_find("bough-pack", &program, err);
+	if (r < 0)
+		return r == -ENOENT ? -EIO : r; /* it isn't what the caller named */
+	posix_spawn_file_actions_t fa;
+	int e = posix_spawn_file_actions_init(&fa);
+	if (e)
+		return err_sys(err, -e, "start bough-pack");
+	char *argv[] = { (char *)"bough-pack", (char *)"--git",         (char *)"--known",
+			 (char *)"--",         (char *)(uintptr_t)path, NULL };
+	if (!(e = posix_spawn_file_actions_adddup2(&fa, known, 0)) &&
+	    !(e = posix_spawn_file_actions_adddup2(&fa, out, 1)) &&
+	    !(e = posix_spawn_file_actions_adddup2(&fa, why, 2)))
+		e = posix_spawn(&s->pack, program, &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	if (e) {
+		s->pack = 0;
+		return err_sys(err, -e, "start %s", program);
+	}
+	return 0;
+}
+
+/* Starts `bough-pack --git PATH`; *out is its stdout. `known` is a text of its stdin. */
+static int start_pack(struct sending *s, const char *path, const char *known, int *out,
+		      struct err *err)
+{
+	int data[2], why[2];
+	auto_fd list = memfd_create("known", MFD_CLOEXEC);
+	size_t len = strlen(known);
+	if (list < 0 || write(list, known, len) != (ssize_t)len || lseek(list, 0, SEEK_SET) < 0)
+		return err_sys(err, -errno, "start bough-pack");
+	if (pipe2(data, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "pipe");
+	auto_fd data_r = data[0], data_w = data[1];
+	if (pipe2(why, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "pipe");
+	auto_fd why_r = why[0], why_w = why[1];
+	(void)fcntl(data_w, F_SETPIPE_SZ, PIPE_SIZE); /* only speed */
+	int r = spawn(s, path, list, data_w, why_w, err);
+	if (r < 0)
+		return r;
+	s->why = steal_fd(&why_r);
+	*out = steal_fd(&data_r);
+	return 0;
+}
+
+static int send_files(struct cli *cli, struct target *t, const char *path, const char *known,
+		      json_t **out, struct err *err)
+{
+	struct sending s = { .why = -1 };
+	auto_fd fd = -1;
+	int r = start_pack(&s, path, known, &fd, err);
+	if (r < 0)
+		return r;
+	auto_fd why = s.why;
+	struct http_body body = { .type = "application/x-tar",
+				  .fd = fd,
+				  .size = -1,
+				  .finish = pack_finish,
+				  .sent = show_sent,
+				  .ctx = &s };
+	progress_begin(&s.progress, cli, "reading");
+	r = api_job(cli, "POST", t, NULL, &body, &s.progress, out, err);
+	if (s.pack) { /* broken off: it must not fill a pipe for ever */
+		(void)kill(s.pack, SIGKILL);
+		(void)reap(&s, NULL);
+	}
+	return r;
+}
+
+/* ---- add ---- */
+
+/* What is there on this machine is a path, whatever it looks like. */
+static bool is_url(const char *place)
+{
+	struct stat st;
+	if (strstr(place, "://"))
+		return true;
+	const char *colon = strchr(place, ':'), *slash = strchr(place, '/');
+	return colon && (!slash || colon < slash) && stat(place, &st) < 0;
+}
+
+static int add_url(struct cli *cli, const struct args *a, json_t **out, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	if (!body)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = api_set_text(body, "url", a->operands[0], err);
+	if (r == 0 && args_get(a, "name"))
+		r = api_set_text(body, "name", args_get(a, "name"), err);
+	if (r == 0)
+		r = add_secrets(body, a, err);
+	if (r < 0)
+		return r;
+	struct progress p;
+	auto_target t = target_new("/v1/repos");
+	progress_begin(&p, cli, "connecting");
+	return api_job(cli, "POST", &t, body, NULL, &p, out, err);
+}
+
+static int add_path(struct cli *cli, const struct args *a, json_t **out, struct err *err)
+{
+	const char *place = a->operands[0];
+	if (any_secret(a))
+		return err_set(err, -EINVAL, "%s is a path: it needs no credentials", place);
+	auto_free char *path = realpath(place, NULL);
+	if (!path)
+		return err_sys(err, -errno, "open %s", place);
+	auto_target t = target_new("/v1/repos/import");
+	target_query(&t, "name", args_get(a, "name"));
+	target_query(&t, "path", path);
+	return send_files(cli, &t, path, "", out, err);
+}
+
+int cmd_repo_add(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *repo = NULL;
+	int r = is_url(a->operands[0]) ? add_url(cli, a, &repo, err) : add_path(cli, a, &repo, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(repo, err);
+	printf("%s\n", get_text(repo, "name"));
+	return 0;
+}
+
+/* ---- fetch ---- */
+
+static int known_packs(struct cli *cli, const char *name, struct buf *out, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	auto_target t = target_repo(name, "/packs");
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	size_t i;
+	json_t *item;
+	json_array_foreach(json_object_get(doc, "items"), i, item)
+		buf_printf(out, "%s\n", json_string_value(item) ? json_string_value(item) : "");
+	buf_u8(out, 0);
+	return r < 0 ? r : buf_error(out) ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+static int fetch_path(struct cli *cli, const struct args *a, const char *path, json_t **out,
+		      struct err *err)
+{
+	auto_buf known = { 0 };
+	if (any_secret(a))
+		return err_set(err, -EINVAL, "%s comes from a path: it needs no credentials",
+			       a->operands[0]);
+	int r = known_packs(cli, a->operands[0], &known, err);
+	if (r < 0)
+		return r;
+	auto_target t = target_repo(a->operands[0], "/import");
+	return send_files(cli, &t, path, (const char *)known.data, out, err);
+}
+
+static int fetch_url(struct cli *cli, const struct args *a, json_t **out, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	int r = body ? add_secrets(body, a, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		return r;
+	struct progress p;
+	auto_target t = target_repo(a->operands[0], "/fetch");
+	progress_begin(&p, cli, "connecting");
+	return api_job(cli, "POST", &t, body, NULL, &p, out, err);
+}
+
+int cmd_repo_fetch(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *repo = NULL, *result = NULL;
+	auto_target t = target_repo(a->operands[0], "");
+	int r = api_call(cli, "GET", &t, NULL, &repo, NULL, err);
+	if (r < 0)
+		return r;
+	const char *path = get_text(repo, "path");
+	r = *path ? fetch_path(cli, a, path, &result, err) : fetch_url(cli, a, &result, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(result, err);
+	int64_t n = get_int(result, "refs_changed");
+	if (!cli->quiet)
+		printf("%lld ref%s changed\n", (long long)n, n == 1 ? "" : "s");
+	return 0;
+}
+
+/* ---- ls, show, rm ---- */
+
+static const char *place_of(const json_t *repo)
+{
+	const char *url = get_text(repo, "url");
+	return *url ? url : get_text(repo, "path");
+}
+
+int cmd_repo_ls(struct cli *cli, const struct args *a, struct err *err)
+{
+	static const char *const headings[] = { "REPOSITORY", "BRANCH", ">FETCHED", "FROM", NULL };
+	auto_json json_t *doc = NULL;
+	auto_target t = target_new("/v1/repos");
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(doc, err);
+	size_t i;
+	json_t *repo;
+	if (cli->quiet) {
+		json_array_foreach(json_object_get(doc, "items"), i, repo)
+			printf("%s\n", get_text(repo, "name"));
+		return 0;
+	}
+	auto_table *table = table_new(headings);
+	time_t now = time(NULL);
+	json_array_foreach(json_object_get(doc, "items"), i, repo) {
+		char age[OUT_AGE_MAX];
+		const char *cells[] = { get_text(repo, "name"), get_text(repo, "head"),
+					out_age(age, get_text(repo, "fetched"), now),
+					place_of(repo) };
+		table_row(table, cells);
+	}
+	return table_print(table, stdout, err);
+}
+
+static void line(const char *key, const char *value)
+{
+	printf("%-11s", key);
+	out_clean(stdout, *value ? value : "-");
+	printf("\n");
+}
+
+int cmd_repo_show(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *s = NULL;
+	auto_target t = target_repo(a->operands[0], "");
+	int r = api_call(cli, "GET", &t, NULL, &s, NULL, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(s, err);
+	static const char *const counts[] = { "branches", "tags", "workspaces", "snapshots" };
+	char buf[OUT_SIZE_MAX], text[OUT_TIME_MAX];
+	time_t now = time(NULL);
+	line("id", get_text(s, "id"));
+	line("name", get_text(s, "name"));
+	line(get_text(s, "kind"), place_of(s));
+	line("branch", get_text(s, "head"));
+	line("commit", get_text(s, "commit"));
+	line("created", out_time(text, get_text(s, "created"), now));
+	line("fetched", out_time(text, get_text(s, "fetched"), now));
+	line("size", out_size(buf, get_int(s, "bytes"), cli->bytes));
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		line(counts[i], out_size(buf, get_int(s, counts[i]), true));
+	line("auth", get_text(s, "auth"));
+	line("visibility", get_text(s, "visibility"));
+	if (*get_text(s, "error"))
+		line("error", get_text(s, "error"));
+	return 0;
+}
+
+int cmd_repo_rm(struct cli *cli, const struct args *a, struct err *err)
+{
+	int first = 0;
+	auto_json json_t *removed = json_array();
+	for (unsigned i = 0; i < a->n; i++) {
+		struct err e = { 0 };
+		auto_target t = target_repo(a->operands[i], "");
+		int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, &e);
+		if (r == 0) {
+			(void)json_array_append_new(removed,
+						    json_pack("{s:s}", "name", a->operands[i]));
+		} else if (first == 0) {
+			first = r;
+			*err = e;
+		} else {
+			fprintf(stderr, "bough: %s: ", a->cmd->name);
+			out_clean(stderr, e.text);
+			(void)fputc('\n', stderr);
+		}
+	}
+	if (first < 0 || !cli->json)
+		return first;
+	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
+	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
+}
