@@ -21,7 +21,13 @@
 #include "fs/hold/hold.h"
 #include "snapd/state.h"
 
-enum { QUIT_WAIT_MS = 120000, READY_AGAIN_MS = 5000, DYING_TRIES = 400, HOLD_ANSWER_MS = 5000 };
+enum {
+	QUIT_WAIT_MS = 120000,
+	LEAVE_WAIT_MS = 30000,
+	READY_AGAIN_MS = 5000,
+	DYING_TRIES = 400,
+	HOLD_ANSWER_MS = 5000,
+};
 
 extern char **environ;
 
@@ -169,6 +175,7 @@ static void last_words(struct supervisor *s, char *out, size_t size)
 struct peer {
 	int pid;
 	json_int_t resumed; /* mounts that it went on with */
+	char program[128];  /* hold_identity of its file */
 };
 
 /* Says hello; the descriptor, or -errno. */
@@ -192,6 +199,8 @@ static int greet(struct supervisor *s, struct peer *peer, struct err *err)
 		return r;
 	json_t *j = json_loadb((const char *)f.text.data, f.text.len, 0, NULL);
 	peer->pid = (int)json_integer_value(json_object_get(j, "pid"));
+	const char *program = json_string_value(json_object_get(j, "program"));
+	(void)snprintf(peer->program, sizeof(peer->program), "%s", program ? program : "");
 	peer->resumed = json_integer_value(json_object_get(j, "resumed"));
 	bool ok = json_is_true(json_object_get(j, "ok"));
 	json_decref(j);
@@ -308,10 +317,42 @@ static void mourn(struct supervisor *s, const char *text)
 		fsclient_close_gate(s->opt.client, NULL); /* requests wait for this try */
 }
 
+static bool is_outdated(const struct supervisor *s, const struct peer *p)
+{
+	struct stat st;
+	char now[sizeof(p->program)];
+	if (!held(s) || !p->program[0] || stat(s->binary, &st) < 0)
+		return false;
+	(void)hold_identity(now, sizeof(now), &st); /* it fits */
+	return strcmp(now, p->program) != 0;
+}
+
+/* Has it end and leave its mounts to the next. False: it stays, and is as good as before. */
+static bool ask_to_leave(struct supervisor *s, int fd)
+{
+	struct err err;
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+	if (fsclient_direct(s->opt.client, json_pack("{s:s}", "op", "leave"), NULL, &err) < 0) {
+		log_warn("bough-fs runs an older program and stays: %s", err.text);
+		return false;
+	}
+	if (poll(&p, 1, LEAVE_WAIT_MS) <= 0) {
+		log_warn("bough-fs doesn't leave");
+		return false;
+	}
+	log_info("bough-fs ran an older program and has left; another goes on");
+	return true;
+}
+
 static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
 {
 	struct peer p = { 0 };
 	int fd = greet(s, &p, err);
+	if (fd >= 0 && is_outdated(s, &p) && ask_to_leave(s, fd)) {
+		cleanup_close(&fd);
+		fsclient_close_gate(s->opt.client, NULL); /* its connections are dead */
+		fd = greet(s, &p, err);
+	}
 	/* One that is dying still has a socket for a moment. */
 	for (int i = 0; i < DYING_TRIES && fd == -ECONNRESET && !asked_to_end(s); i++) {
 		usleep(5000);

@@ -8,6 +8,9 @@
  * end, so that nobody waits for ever; then it rests for SUPERVISOR_REST_MS between tries, and
  * requests are told so at once.
  *
+ * One that it takes over and that runs another file than would be started now is asked to
+ * leave, and the next goes on with its mounts: so a restart of boughd upgrades bough-fs as well.
+ *
  * bough-fs is in a session of its own and isn't ended with boughd. */
 #ifndef BOUGH_SNAPD_SUPERVISOR_H
 #define BOUGH_SNAPD_SUPERVISOR_H

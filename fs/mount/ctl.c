@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ struct ctl {
 	char *path;
 	struct stat socket; /* as we made it: another one there means that ours is gone */
 	int listener, signals, quit, watch;
+	atomic_bool leave; /* the mounts stay */
 	pthread_mutex_t lock;
 	struct conn *conns;
 	unsigned nconns;
@@ -77,14 +79,16 @@ static bool converse(struct conn *c, struct frame *in, struct frame *out)
 			log_warn("control connection: %s", err.text);
 		return false;
 	}
-	bool quit = false;
-	if (ctl_answer(c->ctl->server, in->text.data, in->text.len, &out->text, &quit) < 0) {
+	enum ctl_end end = CTL_GO_ON;
+	if (ctl_answer(c->ctl->server, in->text.data, in->text.len, &out->text, &end) < 0) {
 		refuse(c->fd, ENOMEM, "out of memory");
 		return true;
 	}
 	r = frame_send(c->fd, out, &err);
-	if (quit) {
-		log_info("asked to quit");
+	if (end != CTL_GO_ON) {
+		log_info("asked to %s", end == CTL_END_QUIT ? "quit" : "leave");
+		if (end == CTL_END_LEAVE)
+			atomic_store(&c->ctl->leave, true);
 		uint64_t one = 1;
 		ssize_t n = write(c->ctl->quit, &one, sizeof(one));
 		(void)n; /* full only after 2^64 times */
@@ -281,7 +285,7 @@ int ctl_run(struct ctl *ctl, struct err *err)
 			accept_one(ctl);
 	}
 	stop_conns(ctl);
-	return 0;
+	return atomic_load(&ctl->leave);
 }
 
 void ctl_close(struct ctl *ctl)

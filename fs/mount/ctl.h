@@ -11,8 +11,8 @@
  * Stacks travel as hex of stack_encode. Ids are workspace ids. A workspace that isn't
  * open yet is opened by the first request that names it.
  *
- *   hello                                         -> version, pid, transport, resumed (mounts
- *                                                    that it went on with)
+ *   hello                                         -> version, program, pid, transport, resumed
+ *                                                    (mounts that it went on with)
  *   create  id, stack?, bytes?, inodes?, xattrs?, uid, gid, path?  (path: mount there; xattrs:
  *                                                    false shows none, true is the default)
  *   mount   id, path                              -> (mounted already at that path: ok)
@@ -45,11 +45,14 @@
  *   trim                                          gives back idle memory now
  *   quit                                          unmounts all, exits; the connection ends when
  *                                                 all that is done
+ *   leave                                         exits once what it has begun is answered; the
+ *                                                 mounts stay with the holder (-EOPNOTSUPP
+ *                                                 without one)
  *
  * A mount point is made where it is absent (its last folder only), and stays after an
  * unmount. Where a killed server left a dead mount it is taken away first.
  *
- * Descriptors aren't passed yet; frame.h carries them for the holder. */
+ * hello's `program` tells the file of the program, as hold_identity does. */
 #ifndef BOUGH_MOUNT_CTL_H
 #define BOUGH_MOUNT_CTL_H
 
@@ -60,9 +63,9 @@ struct ctl;
 
 /* Listens at `socket_path`. */
 int ctl_open(struct ctl **out, struct server *s, const char *socket_path, struct err *err);
-/* Serves; returns 0 when `quit` was asked for, a signal came that ends programs (SIGTERM,
- * SIGINT, SIGHUP, which are blocked in all threads), or the socket was removed. No call into
- * the server is in progress any more. */
+/* Serves; returns 1 when `leave` was asked for, and 0 when `quit` was, a signal came that ends
+ * programs (SIGTERM, SIGINT, SIGHUP, which are blocked in all threads), or the socket was
+ * removed. No call into the server is in progress any more. */
 int ctl_run(struct ctl *c, struct err *err);
 /* Ends the connections and removes the socket. NULL allowed. */
 void ctl_close(struct ctl *c);

@@ -29,6 +29,7 @@ enum ctl_op {
 	CTL_STATS,
 	CTL_TRIM,
 	CTL_QUIT,
+	CTL_LEAVE,
 	CTL_OPS,
 };
 

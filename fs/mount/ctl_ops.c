@@ -105,6 +105,7 @@ static int do_hello(struct server *s, const struct ctl_request *q, struct answer
 	add_text(a, a->json, "version", BOUGH_VERSION);
 	add_int(a, a->json, "pid", (uint64_t)getpid());
 	add_text(a, a->json, "transport", server_transport(s));
+	add_text(a, a->json, "program", server_program(s));
 	add_int(a, a->json, "resumed", server_resumed(s));
 	return 0;
 }
@@ -148,6 +149,15 @@ static int do_trim(struct server *s, const struct ctl_request *q, struct answer 
 static int do_quit(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	return 0; /* ctl_answer tells the caller */
+}
+
+static int do_leave(struct server *s, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	return server_holds(s) ? 0
+			       : err_set(err, -EOPNOTSUPP,
+					 "the mounts would end with this server: nobody holds "
+					 "them");
 }
 
 /* Calls fn for each open workspace behind `after` until it returns false. */
@@ -380,7 +390,7 @@ static const struct {
 	[CTL_DELETE] = { .server = do_delete },   [CTL_CLOSE] = { .server = do_close },
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
-	[CTL_QUIT] = { .server = do_quit },
+	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
 };
 
 static int perform(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
@@ -421,7 +431,8 @@ static int dump_error(const struct err *err, struct buf *out)
 	return r;
 }
 
-int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out, bool *quit)
+int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out,
+	       enum ctl_end *end)
 {
 	struct err err = { 0 };
 	struct ctl_request q;
@@ -431,7 +442,9 @@ int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out, 
 	struct answer a = { .json = json_pack("{s:b}", "ok", 1) };
 	r = a.json ? perform(s, &q, &a, &err) : err_set(&err, -ENOMEM, "out of memory");
 	if (r >= 0)
-		*quit = q.op == CTL_QUIT;
+		*end = q.op == CTL_QUIT    ? CTL_END_QUIT
+		       : q.op == CTL_LEAVE ? CTL_END_LEAVE
+					   : CTL_GO_ON;
 	if (r >= 0 && (a.failed || dump(a.json, out) < 0))
 		r = err_set(&err, -ENOMEM, "done, but out of memory for the answer");
 	if (r >= 0 && out->len > FRAME_MAX)

@@ -5,8 +5,10 @@
 #include "fs/base/buf.h"
 #include "fs/mount/server.h"
 
+enum ctl_end { CTL_GO_ON, CTL_END_QUIT, CTL_END_LEAVE };
 /* Answers one request: `out` gets the JSON text of the answer, whatever the bytes were.
- * *quit is set when the server was asked to end. 0, or -ENOMEM and no answer. */
-int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out, bool *quit);
+ * *end is set when the server was asked to end. 0, or -ENOMEM and no answer. */
+int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out,
+	       enum ctl_end *end);
 
 #endif

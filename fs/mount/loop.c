@@ -301,11 +301,8 @@ int loop_start(struct loop **out, unsigned workers, struct err *err)
 	return 0;
 }
 
-void loop_stop(struct loop *l)
+void loop_halt(struct loop *l)
 {
-	if (!l)
-		return;
-	assert(l->sources.count == 0);
 	if (l->nworkers > 0) {
 		uint64_t one = 1;
 		ssize_t n = write(l->stop, &one, sizeof(one));
@@ -317,6 +314,15 @@ void loop_stop(struct loop *l)
 		pthread_mutex_destroy(&w->busy);
 		pages_unmap(w->buf, REQUEST_BYTES);
 	}
+	l->nworkers = 0;
+}
+
+void loop_stop(struct loop *l)
+{
+	if (!l)
+		return;
+	assert(l->sources.count == 0);
+	loop_halt(l);
 	cleanup_close(&l->stop);
 	cleanup_close(&l->epfd);
 	free(l->workers);

@@ -34,6 +34,9 @@ struct loop_ops {
 int loop_start(struct loop **out, unsigned workers, struct err *err);
 /* Ends the workers. All sources have ended. NULL allowed. */
 void loop_stop(struct loop *l);
+/* Ends the workers once what they have begun is answered, and leaves the sources as they are: no
+ * end() is called. For a process that goes while somebody else goes on with them. */
+void loop_halt(struct loop *l);
 unsigned loop_workers(const struct loop *l);
 
 /* Serves `fd`. *source names it for loop_remove (never 0); it is set before the first

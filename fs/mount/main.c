@@ -247,6 +247,11 @@ static int serve(const struct options *o, void (*ready)(void *ctx), void *ctx, s
 		ready(ctx);
 		r = ctl_run(ctl, err);
 	}
+	if (r > 0) {
+		server_leave(s);
+		log_info("leaves the mounts to the next server");
+		_exit(EXIT_SUCCESS); /* to close the workspaces would end the mounts */
+	}
 	struct err e;
 	int c = server_close(s, &e);
 	ctl_close(ctl);

@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/log.h"
+#include "fs/hold/hold.h"
 #include "fs/mount/holder.h"
 #include "fs/mount/loop.h"
 #include "fs/mount/session.h"
@@ -23,6 +25,7 @@ struct server {
 	struct served *all;   /* in order of id, so that lists can be continued */
 	struct counters past; /* of mounts that are gone */
 
+	char program[128];
 	struct holder *holder; /* NULL: mounts end with this process */
 	unsigned resumed;
 	bool end; /* of the thread that looks for what nobody holds; under lock */
@@ -48,6 +51,16 @@ struct served {
 const char *server_transport(const struct server *s)
 {
 	return s->loop ? "dev" : "ring";
+}
+
+bool server_holds(const struct server *s)
+{
+	return s->holder != NULL;
+}
+
+const char *server_program(const struct server *s)
+{
+	return s->program;
 }
 
 unsigned server_resumed(const struct server *s)
@@ -714,6 +727,9 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	pthread_mutex_init(&s->lock, NULL);
 	clock_cond_init(&s->ending);
 	s->mask = opt->mask;
+	struct stat self; /* as it is now: later another file may be there */
+	if (stat("/proc/self/exe", &self) == 0)
+		(void)hold_identity(s->program, sizeof(s->program), &self); /* it fits */
 	bool hold = opt->hold && !opt->ring;
 	struct work_options wo = { .commit_ms = opt->commit_ms,
 				   .cache_bytes = opt->cache_bytes,
@@ -736,6 +752,12 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	}
 	*out = s;
 	return 0;
+}
+
+void server_leave(struct server *s)
+{
+	end_thread(s);
+	loop_halt(s->loop);
 }
 
 int server_close(struct server *s, struct err *err)

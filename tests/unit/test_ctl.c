@@ -199,8 +199,8 @@ static json_t *talk(struct server *s, int error, const char *fmt, ...)
 		if (*p == '\'')
 			*p = '"';
 	auto_buf out = { 0 };
-	bool quit = false;
-	assert_int_equal(ctl_answer(s, text, strlen(text), &out, &quit), 0);
+	enum ctl_end end = CTL_GO_ON;
+	assert_int_equal(ctl_answer(s, text, strlen(text), &out, &end), 0);
 	json_t *j = json_loadb((char *)out.data, out.len, 0, NULL);
 	assert_non_null(j);
 	int got = (int)json_integer_value(json_object_get(json_object_get(j, "error"), "errno"));
@@ -311,9 +311,9 @@ static void out_of_memory(void **state)
 	for (size_t i = 0; i < 2; i += !hit) {
 		n = hit ? n + 1 : 1;
 		auto_buf out = { 0 };
-		bool quit;
+		enum ctl_end end;
 		oom_at(n);
-		int r = ctl_answer(s, ops[i].text, strlen(ops[i].text), &out, &quit);
+		int r = ctl_answer(s, ops[i].text, strlen(ops[i].text), &out, &end);
 		hit = oom_hit();
 		buf_u8(&out, 0);
 		const char *answer = (char *)out.data;

@@ -142,7 +142,7 @@ command_fn cmd_repo_add, cmd_repo_fetch, cmd_repo_ls, cmd_repo_show, cmd_repo_rm
 /* transfer.c */
 command_fn cmd_export, cmd_import;
 /* service.c */
-command_fn cmd_gc, cmd_fsck, cmd_stats, cmd_up, cmd_down;
+command_fn cmd_gc, cmd_fsck, cmd_stats, cmd_up, cmd_down, cmd_upgrade;
 /* doctor.c */
 command_fn cmd_doctor;
 /* help.c, complete.c */

@@ -526,6 +526,17 @@ const struct command commands[] = {
 	  .examples = "bough down\n",
 	  .max = 0,
 	  .run = cmd_down },
+	{ .name = "upgrade",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "run what is installed now; programs on workspaces go on",
+	  .about = "Ends boughd and starts the one beside bough. That one replaces bough-fs and\n"
+		   "bough-hold where other programs lie in their places. Open files, working\n"
+		   "folders, maps and locks stay; requests wait for some milliseconds. With the\n"
+		   "transport ring bough-fs stays as it is until `bough down`.\n",
+	  .examples = "make install && bough upgrade\n",
+	  .max = 0,
+	  .run = cmd_upgrade },
 	{ .name = "gc",
 	  .group = G_SYS,
 	  .operands = "",

@@ -1,5 +1,6 @@
 /* The service itself: up, down, gc, fsck, stats. */
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -121,6 +122,45 @@ int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0 && pidfd >= 0)
 		r = await_end(pidfd, err);
 	return r < 0 ? r : print_down(cli, true, err);
+}
+
+/* ---- upgrade ---- */
+
+/* One that systemd runs is systemd's to end and to start. */
+static bool is_service(int64_t pid)
+{
+	char path[64], line[512];
+	bool found = false;
+	(void)snprintf(path, sizeof(path), "/proc/%lld/cgroup", (long long)pid);
+	auto_file *f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, "/boughd.service") != NULL;
+	return found;
+}
+
+/* boughd alone: the workspaces stay mounted. */
+static int end_daemon(struct cli *cli, struct err *err)
+{
+	auto_json json_t *health = NULL;
+	int r = get_health(cli, &health, err);
+	if (r < 0)
+		return r;
+	int64_t pid = get_int(health, "pid");
+	if (is_service(pid))
+		return err_set(err, -EBUSY, "systemd runs boughd: systemctl restart boughd");
+	auto_fd pidfd = pid > 0 && pid <= INT_MAX ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0)
+						  : -1;
+	if (pidfd < 0 || syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0) < 0)
+		return err_sys(err, -errno, "end boughd (pid %lld)", (long long)pid);
+	return await_end(pidfd, err);
+}
+
+int cmd_upgrade(struct cli *cli, const struct args *a, struct err *err)
+{
+	int r = daemon_runs(cli, err);
+	if (r > 0)
+		r = end_daemon(cli, err);
+	return r < 0 ? r : cmd_up(cli, a, err); /* which starts the one beside us */
 }
 
 /* ---- gc, fsck ---- */
