@@ -2,6 +2,10 @@
  * fails, none is lost, and none is done twice.
  *
  *     count_ws [--seconds N] [--clients N] [--gap-ms N] [--seed S]
+ *     count_ws --at DIR --until FILE [--clients N] [--seed S]
+ *
+ * The second form only does the operations, in a folder of a mount that others see to, until that
+ * file is there.
  *
  * Each client does numbered operations, one after the other, of which each works exactly once: a
  * name made with O_EXCL, renamed, linked, unlinked, and so on. It checks each result at once, and
@@ -42,7 +46,7 @@ enum {
 	RECORD = 9, /* bytes of one append */
 };
 
-static char base[100], mnt[128], root[128];
+static char base[100], mnt[200], root[128];
 static uint64_t seed = 1;
 static unsigned seconds = 8, nclients = 4, gap_ms = 350;
 static struct shared {
@@ -276,7 +280,7 @@ static void do_counter(struct client *c)
 
 static void do_list(struct client *c)
 {
-	char path[256];
+	char path[300];
 	unsigned n = 0;
 	(void)snprintf(path, sizeof(path), "%s/fixed", mnt);
 	c->step_start = clock_ns();
@@ -313,7 +317,7 @@ static void *client_main(void *arg)
 
 static void client_open(struct client *c, unsigned id)
 {
-	char path[256];
+	char path[300];
 	*c = (struct client){ .id = id, .rng = seed * 1000 + id, .worst = "" };
 	(void)snprintf(c->dir, sizeof(c->dir), "c%u", id);
 	(void)snprintf(path, sizeof(path), "%s/%s", mnt, c->dir);
@@ -346,7 +350,7 @@ static void client_close(struct client *c)
 /* What must be there when all is done, by whatever server serves it. */
 static void client_check(struct client *c)
 {
-	char path[256];
+	char path[300];
 	auto_free void *text = NULL;
 	size_t len, names = 0;
 	(void)snprintf(path, sizeof(path), "%s/%s/log", mnt, c->dir);
@@ -376,7 +380,7 @@ static void client_check(struct client *c)
 static pid_t start_server(void)
 {
 	const char *bin = getenv("BOUGH_BIN");
-	char program[512], mount_arg[160];
+	char program[512], mount_arg[256];
 	(void)snprintf(program, sizeof(program), "%s/bough-fs", bin ? bin : "build/release");
 	(void)snprintf(mount_arg, sizeof(mount_arg), "ws_count=%s", mnt);
 	pid_t pid = fork();
@@ -482,7 +486,7 @@ static unsigned kill_servers(pid_t *server, pid_t clients, uint64_t *slowest_ns,
 
 static void prepare(void)
 {
-	char path[256];
+	char path[300];
 	for (unsigned i = 0; i < FIXED; i++) {
 		(void)snprintf(path, sizeof(path), "%s/fixed", mnt);
 		if (i == 0 && mkdir(path, 0700) < 0)
@@ -501,7 +505,7 @@ static void prepare(void)
 
 static void check_counter(void)
 {
-	char path[256];
+	char path[300];
 	uint64_t n[2] = { 0 };
 	(void)snprintf(path, sizeof(path), "%s/counter", mnt);
 	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -557,6 +561,28 @@ static void await_clients(pid_t clients, atomic_bool *what)
 	}
 }
 
+/* On a mount that somebody else kills the servers of. */
+static void run_at(const char *until)
+{
+	int status;
+	pid_t clients = fork();
+	if (clients < 0)
+		fail("fork: %s", strerror(errno));
+	if (clients == 0)
+		run_clients();
+	await_clients(clients, &shared->ready);
+	while (access(until, F_OK) < 0) {
+		if (waitpid(clients, &status, WNOHANG) != 0)
+			exit(1); /* it has said why */
+		(void)poll(NULL, 0, 20);
+	}
+	atomic_store(&shared->stop, true);
+	await_clients(clients, &shared->closed);
+	atomic_store(&shared->ready, true);
+	if (waitpid(clients, &status, 0) != clients || status != 0)
+		exit(1); /* it has said why */
+}
+
 static void run(void)
 {
 	uint64_t slowest_ns = 0, sum_ns = 0;
@@ -590,7 +616,7 @@ static unsigned number(const char *s)
 
 int main(int argc, char **argv)
 {
-	const char *tmp = getenv("TMPDIR");
+	const char *tmp = getenv("TMPDIR"), *at = NULL, *until = "/";
 	seed = clock_ns() % 1000000;
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--seconds") == 0)
@@ -601,9 +627,23 @@ int main(int argc, char **argv)
 			gap_ms = number(argv[i + 1]);
 		else if (strcmp(argv[i], "--seed") == 0)
 			seed = strtoull(argv[i + 1], NULL, 10);
+		else if (strcmp(argv[i], "--at") == 0)
+			at = argv[i + 1];
+		else if (strcmp(argv[i], "--until") == 0)
+			until = argv[i + 1];
 	}
 	if (nclients == 0 || nclients > CLIENTS_MAX || gap_ms == 0)
 		return 2;
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	if (shared == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	(void)setvbuf(stdout, NULL, _IOLBF, 0);
+	if (at) {
+		(void)snprintf(mnt, sizeof(mnt), "%s", at);
+		run_at(until);
+		return 0;
+	}
 	if (access("/dev/fuse", R_OK | W_OK) < 0) {
 		printf("1..0 # SKIP no /dev/fuse\n");
 		return 0;
@@ -613,11 +653,6 @@ int main(int argc, char **argv)
 		fail("mkdtemp: %s", strerror(errno));
 	(void)snprintf(root, sizeof(root), "%s/root", base);
 	(void)snprintf(mnt, sizeof(mnt), "%s/mnt", base);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		      -1, 0);
-	if (shared == MAP_FAILED)
-		fail("mmap: %s", strerror(errno));
-	(void)setvbuf(stdout, NULL, _IOLBF, 0);
 	run();
 	printf("1..1\nok 1 - every call worked, exactly once\n");
 	(void)io_remove_tree(AT_FDCWD, base, NULL); /* what is left lies in a scratch folder */
