@@ -348,14 +348,14 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "NAME --to CHECKOUT",
 	  .summary = "bring a checkout's changes into another checkout of the repository",
-	  .about = "NAME is a workspace or snapshot that was made with --git. What it changed since\n"
-		   "its commit is merged into HEAD of CHECKOUT three ways and written with your\n"
-		   "rights: all of it, or with conflicts or local changes in the way nothing, and\n"
-		   "the exit code is 4. No hook runs. --patch writes the files and leaves the index,\n"
-		   "--commit commits too.\n",
+	  .about =
+		  "NAME is a workspace or snapshot that was made with --git. What it changed\n"
+		  "since its commit is merged into HEAD of CHECKOUT three ways and written with\n"
+		  "your rights: all of it, or with conflicts or local changes in the way nothing,\n"
+		  "and the exit code is 4. No hook runs.\n",
 	  .options = apply_options,
 	  .examples = "bough apply task-7 --to ~/src/project\n"
-		      "bough apply task-7 --to ~/src/project --commit -m \"fix the parser\"\n",
+		      "bough apply task-7 --to ~/src/project --commit -m 'fix the parser'\n",
 	  .min = 1,
 	  .max = 1,
 	  .kinds = "e",
