@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -436,6 +437,14 @@ static void env_make(struct env *e, const struct transport *t)
 
 /* ---- running it ---- */
 
+/* Seconds: the origin's own, else of the environment, else the default. */
+static unsigned seconds(unsigned given, const char *variable, unsigned otherwise)
+{
+	const char *s = getenv(variable);
+	unsigned long n = s ? strtoul(s, NULL, 10) : 0;
+	return given ? given : n > 0 && n < UINT_MAX ? (unsigned)n : otherwise;
+}
+
 struct talk {
 	const struct transport *t;
 	uint64_t done, total;
@@ -497,8 +506,9 @@ int transport_git(struct transport *t, const char *const *args, const void *inpu
 		.input_len = len,
 		.keep = token ? t->secret : -1,
 		.keep2 = -1,
-		.deadline_s = o && o->deadline_s ? o->deadline_s : TRANSPORT_DEADLINE_S,
-		.stall_s = o ? (o->stall_s ? o->stall_s : TRANSPORT_STALL_S) : 0,
+		.deadline_s = seconds(o ? o->deadline_s : 0, "BOUGH_GIT_DEADLINE",
+				      TRANSPORT_DEADLINE_S),
+		.stall_s = o ? seconds(o->stall_s, "BOUGH_GIT_STALL", TRANSPORT_STALL_S) : 0,
 		.nice = t->nice,
 		.line = on_line,
 		.tick = on_tick,
@@ -507,7 +517,9 @@ int transport_git(struct transport *t, const char *const *args, const void *inpu
 	auto_child_result res = { 0 };
 	int r = child_run(&res, &opt, err);
 	env_done(&env);
-	if (r >= 0 && res.status != 0)
+	/* Of a shallow repository git leaves out the branches, and calls that a success. */
+	bool partly = r >= 0 && strstr((const char *)res.err.data, "shallow roots are not allowed");
+	if (r >= 0 && (res.status != 0 || partly))
 		r = explain(t, &res, err);
 	if (r >= 0 && out) {
 		buf_done(out);
