@@ -12,6 +12,7 @@ static const struct field create_fields[] = {
 	{ "xattrs", FIELD_BOOL, false, 0 },
 	{ "uid", FIELD_NUMBER, false, 0 },
 	{ "gid", FIELD_NUMBER, false, 0 },
+	{ "git", FIELD_OBJECT, false, 0 },
 	{ 0 },
 };
 static const struct field ws_patch_fields[] = {

@@ -33,6 +33,25 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_mount(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_log(struct request *rq, struct reply *rp, struct err *err);
+/* What a workspace of a stack that is made for it begins with. */
+struct ws_plan {
+	char *name;
+	struct ws_row like; /* quota and labels ("": none) count */
+	bool mount, xattrs;
+	uid_t uid;
+	gid_t gid;
+	/* Gives the stack, saved and synced, and the row's git (which the row takes over) for one
+	 * that is seen at `path`. */
+	int (*stack)(void *ctx, const char *path, struct stack *out, char **git, struct err *err);
+	void *ctx;
+};
+void ws_plan_done(struct ws_plan *p);
+/* From a request of the route "create". -EEXIST: the name is taken. */
+int ws_plan_init(struct ws_plan *p, struct request *rq, struct err *err);
+/* Makes it; *row is its row, the caller's. */
+int api_ws_make(struct ws_row *row, struct snapd *sd, const struct ws_plan *p, struct err *err);
+/* A checkout (api_checkout.c): a request of that route with `git`. */
+int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err);
 /* saving and restoring (api_save.c) */
 int api_ws_save(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_restore(struct request *rq, struct reply *rp, struct err *err);

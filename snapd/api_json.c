@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "snapd/api.h"
+#include "snapd/repos.h"
 
 /* "2026-01-31T12:00:00.123456789Z" */
 json_t *api_time(int64_t ns)
@@ -31,6 +32,27 @@ static json_t *parsed(const char *text, json_t *otherwise)
 	if (!j)
 		return otherwise;
 	json_decref(otherwise);
+	return j;
+}
+
+/* Which checkout it is; how the tree began is nobody else's business. */
+static json_t *checkout(const char *git)
+{
+	json_t *j = parsed(git, json_null());
+	(void)json_object_del(j, "stack"); /* it has one, or is null */
+	return j;
+}
+
+/* The same with the repository's name, null when that is gone. */
+static json_t *named_checkout(struct snapd *sd, const char *git)
+{
+	char id[ID_SIZE];
+	auto_repo_row repo = { 0 };
+	json_t *j = checkout(git);
+	repo_lease_id(id, (uint32_t)json_integer_value(json_object_get(j, "repo")));
+	bool known = catalog_repo_get(sd->catalog, id, &repo, NULL) >= 0;
+	/* Without memory for it, it is missing: the answer says the rest. */
+	(void)json_object_set_new(j, "name", known ? json_string(repo.name) : json_null());
 	return j;
 }
 
@@ -66,7 +88,7 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 	if (error)
 		bad |= json_object_set_new(j, "error", json_string(error));
 	if (row->git)
-		bad |= json_object_set_new(j, "git", parsed(row->git, json_null()));
+		bad |= json_object_set_new(j, "git", named_checkout(sd, row->git));
 	if (bad) {
 		json_decref(j);
 		return NULL;
@@ -85,7 +107,7 @@ json_t *api_snapshot(const struct snap_row *row)
 			 manifest, "files", (json_int_t)row->files, "bytes", (json_int_t)row->bytes,
 			 "stored_bytes", (json_int_t)row->stored_bytes, "labels",
 			 parsed(row->labels, json_object()), "git",
-			 row->git ? parsed(row->git, json_null()) : NULL);
+			 row->git ? checkout(row->git) : NULL);
 }
 
 json_t *api_snapshots(const struct snap_row *rows, size_t n)

@@ -111,6 +111,7 @@ struct making {
 	struct lease *leases;
 	struct fs_new *fs;
 	char (*paths)[PATH_SIZE];
+	const struct stack *stack; /* of the first; NULL: `src` says, or it is empty */
 };
 
 static void making_done(struct making *m)
@@ -206,13 +207,14 @@ static int make_from_snapshot(struct making *m, const struct source *src, uid_t 
 		r = source_stack(m->sd, src, &stack, err);
 	if (r < 0)
 		return r;
+	const struct stack *from = src->is_snap ? &stack : m->stack;
 	if (src->is_snap) {
 		buf_reset(&m->rows[0].head_stack);
 		stack_encode(&stack, &m->rows[0].head_stack);
 		if (buf_error(&m->rows[0].head_stack))
 			return no_memory(err);
 	}
-	r = fs_create(m->sd->fs, &m->fs[0], src->is_snap ? &stack : NULL, uid, gid, err);
+	r = fs_create(m->sd->fs, &m->fs[0], from, uid, gid, err);
 	return r == -ENOENT || r == -EINVAL ? -EIO : r;
 }
 
@@ -293,6 +295,8 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
 	struct ws_row like = { 0 };
 	uint64_t pause_ns;
 	const char *name = request_string(rq, "name"), *from = request_string(rq, "from");
+	if (json_is_object(json_object_get(rq->body, "git")))
+		return api_ws_checkout(rq, rp, err);
 	int r = free_name(rq, "name", name, err);
 	if (r >= 0 && from)
 		r = source_find(&src, sd, from, "create", err);
@@ -324,6 +328,53 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	rp->status = 201;
 	return reply_workspace(sd, rp, &m.rows[0], NULL, err);
+}
+
+/* ---- of a stack ---- */
+
+void ws_plan_done(struct ws_plan *p)
+{
+	free(p->name);
+	ws_row_done(&p->like);
+}
+
+int ws_plan_init(struct ws_plan *p, struct request *rq, struct err *err)
+{
+	const char *name = request_string(rq, "name");
+	int r = free_name(rq, "name", name, err);
+	if (r < 0)
+		return r;
+	p->like.quota_bytes = request_number(rq, "quota_bytes", 0);
+	p->like.quota_inodes = request_number(rq, "quota_inodes", 0);
+	p->like.labels = api_labels_text(json_object_get(rq->body, "labels"));
+	p->name = strdup(name);
+	p->mount = request_bool(rq, "mount", true);
+	p->xattrs = request_bool(rq, "xattrs", true);
+	p->uid = (uid_t)request_number(rq, "uid", geteuid());
+	p->gid = (gid_t)request_number(rq, "gid", getegid());
+	return p->name && p->like.labels ? 0 : no_memory(err);
+}
+
+int api_ws_make(struct ws_row *row, struct snapd *sd, const struct ws_plan *p, struct err *err)
+{
+	auto_making m = { 0 };
+	auto_stack stack = { 0 };
+	int r = making_init(&m, sd, 1, err);
+	if (r >= 0)
+		r = making_add(&m, 0, p->name, &p->like, p->mount, err);
+	if (r >= 0)
+		r = p->stack(p->ctx, m.paths[0], &stack, &m.rows[0].git, err);
+	if (r < 0)
+		return r;
+	m.stack = &stack;
+	if (!p->xattrs)
+		m.fs[0].xattrs = FS_XATTRS_OFF;
+	r = make(&m, NULL, p->uid, p->gid, NULL, err);
+	if (r < 0)
+		return r;
+	*row = m.rows[0];
+	m.rows[0] = (struct ws_row){ 0 };
+	return 0;
 }
 
 /* ---- fork ---- */

@@ -101,7 +101,7 @@ static const struct {
 	const char *hint; /* what to do, where the message alone may leave one puzzled */
 } error_codes[] = {
 	{ "invalid", -EINVAL, NULL },
-	{ "not_found", -ENOENT, "`bough ls` and `bough snapshots ls` show what there is" },
+	{ "not_found", -ENOENT, NULL }, /* not_found_hint */
 	{ "exists", -EEXIST, "choose another name" },
 	{ "conflict", -EEXIST, NULL },
 	{ "busy", -EBUSY, "end what uses it and try again" },
@@ -119,6 +119,14 @@ const char *mount_hint(const char *why)
 {
 	bool fuse = strstr(why, "/dev/fuse") || strstr(why, "fusermount");
 	return fuse && !strchr(why, '`') ? ": `bough doctor` tells what is missing" : "";
+}
+
+/* Not of a ref, or a folder of a commit. */
+static const char *not_found_hint(const char *text)
+{
+	return strstr(text, "workspace") || strstr(text, "snapshot")
+		       ? "`bough ls` and `bough snapshots ls` show what there is"
+		       : NULL;
 }
 
 /* The API's error object as our error; `status` decides when its code is unknown. */
@@ -150,6 +158,8 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 		text += 8; /* the command's own name will be said before it */
 	if (*mount_hint(text))
 		return err_set(err, r, "%s%s", text, mount_hint(text));
+	if (r == -ENOENT)
+		hint = not_found_hint(text);
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
 		return err_set(err, r, "%s", text);

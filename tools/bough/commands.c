@@ -50,6 +50,19 @@ static const struct option_def create_options[] = {
 	  .value = "FILE|-",
 	  .kind = WORD_FILE,
 	  .help = "begin with an archive: tar (also compressed), zip, cpio; - is stdin" },
+	{ .name = "git",
+	  .value = "REPO",
+	  .kind = WORD_REPO,
+	  .help = "begin with a commit of a repository that `bough repo` knows" },
+	{ .name = "ref",
+	  .value = "REF|COMMIT",
+	  .help = "which: a branch, a tag, a commit's id; else what its HEAD says" },
+	{ .name = "scope",
+	  .value = "DIR",
+	  .many = true,
+	  .help = "only this folder, and the files of those above it (may be repeated)" },
+	{ .name = "depth", .value = "N", .help = "so many commits of its history; else all" },
+	{ .name = "branch", .value = "NAME", .help = "on a new branch of this name" },
 	OPT_QUOTA,
 	OPT_INODES,
 	OPT_LABEL,
@@ -201,12 +214,15 @@ const struct command commands[] = {
 	  .group = G_WS,
 	  .operands = "NAME",
 	  .summary = "make a workspace and mount it",
-	  .about = "Prints its mount point. Without --from, --dir or --tar it is empty. A folder\n"
-		   "or an archive is first imported as a snapshot, so each content is stored "
+	  .about = "Prints its mount point. Without --from, --dir, --tar or --git it is empty. A\n"
+		   "folder or an archive is first imported as a snapshot, so each content is\n"
+		   "stored once. A checkout has a .git of its own with the history of its commit\n"
+		   "and nothing else of the repository; the second one of a commit is there at\n"
 		   "once.\n",
 	  .options = create_options,
 	  .examples = "bough create app --dir ~/src/app\n"
 		      "bough create try --from app --quota 2G --label task=42\n"
+		      "bough create fix --git linux --ref v6.1 --scope drivers/net --branch fix\n"
 		      "curl -sL https://example.org/app.tar.gz | bough create app --tar -\n",
 	  .min = 1,
 	  .max = 1,

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
+#include "tools/bough/checkout.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
@@ -113,8 +114,8 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 {
 	const char *from = args_get(a, "from"), *dir = args_get(a, "dir"),
 		   *tar = args_get(a, "tar");
-	if (!!from + !!dir + !!tar > 1)
-		return err_set(err, -EINVAL, "give one of --from, --dir and --tar");
+	if (!!from + !!dir + !!tar + !!args_get(a, "git") > 1)
+		return err_set(err, -EINVAL, "give one of --from, --dir, --tar and --git");
 	if (from)
 		return api_set_text(body, "from", from, err);
 	if (!dir && !tar)
@@ -137,6 +138,17 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 	return api_set_text(body, "from", *imported, err);
 }
 
+/* The first checkout of a commit takes long enough for a progress; all else is there at once. */
+static int create(struct cli *cli, json_t *body, json_t **ws, struct err *err)
+{
+	struct progress p;
+	auto_target t = target_new("/v1/workspaces");
+	if (!json_object_get(body, "git"))
+		return api_call(cli, "POST", &t, body, ws, NULL, err);
+	progress_begin(&p, cli, "checking out");
+	return api_job(cli, "POST", &t, body, NULL, &p, ws, err);
+}
+
 int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
@@ -155,15 +167,18 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	    json_object_set_new(body, "xattrs", json_false()) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
+		r = checkout_set(body, a, err);
+	if (r == 0)
 		r = set_origin(cli, a, body, &imported, err);
 	auto_json json_t *ws = NULL;
-	if (r == 0) {
-		auto_target t = target_new("/v1/workspaces");
-		r = api_call(cli, "POST", &t, body, &ws, NULL, err);
-	}
+	if (r == 0)
+		r = create(cli, body, &ws, err);
 	if (r < 0 && imported)
 		drop_snapshot(cli, imported);
-	return r < 0 ? r : print_workspace(cli, ws, err);
+	if (r < 0)
+		return r;
+	checkout_notes(cli, ws);
+	return print_workspace(cli, ws, err);
 }
 
 /* ---- path, show ---- */
@@ -258,6 +273,7 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 	line("base", get_text(ws, "base"));
 	line("head", get_text(ws, "head"));
 	line("parent", get_text(ws, "parent"));
+	checkout_show(ws, line);
 	show_usage(cli, ws);
 	line_labels(ws);
 	return 0;

@@ -1,0 +1,204 @@
+#!/bin/bash
+# create --git: a checkout that git takes for its own, clean from the first moment.
+# A part of it acts as another user: where /dev/fuse is root's alone, in a mount name space with an
+# open one.
+if [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] && [ -z "${BOUGH_TEST_OWN_FUSE:-}" ] &&
+	[ "$(stat -c %a /dev/fuse)" != 666 ] && unshare -m true 2>/dev/null; then
+	exec env BOUGH_TEST_OWN_FUSE=1 unshare -m "$0" "$@"
+fi
+. "${0%/*}/lib.sh"
+need_fuse
+if [ -n "${BOUGH_TEST_OWN_FUSE:-}" ]; then
+	mknod -m 666 "$T/fuse" c 10 229 && mount --bind "$T/fuse" /dev/fuse || skip_all 'no /dev/fuse'
+fi
+export HOME=$T/home GIT_CONFIG_NOSYSTEM=1 GIT_PAGER=cat
+unset XDG_CONFIG_HOME
+mkdir "$HOME"
+git config --global user.name Test && git config --global user.email test@example.org
+git config --global init.defaultBranch main
+export GIT_AUTHOR_DATE='1700000000 +0000' GIT_COMMITTER_DATE='1700000000 +0000'
+
+git init -q src || bail 'no git'
+(
+	cd src || exit 1
+	mkdir -p lib/deep/er doc tools 'with blank' vendor/sub
+	for i in $(seq 300); do echo "line $i" >"lib/f$i.c"; done
+	echo deep >lib/deep/er/x && echo d >doc/readme && echo '#!/bin/sh' >tools/run && chmod 755 tools/run
+	echo q >'with blank/"q"' && ln -s lib/f1.c link && ln -s nowhere dangling
+	printf '*.o\n/build\n' >.gitignore && echo '*.tmp' >lib/.gitignore
+	printf '*.bat text eol=crlf\n*.id ident\n* text=auto\n' >.gitattributes
+	printf 'one\ntwo\n' >run.bat && echo '$Id$' >v.id
+	head -c 1500000 /dev/urandom >large
+	git add -A && git update-index --add \
+		--cacheinfo 160000,1234567890123456789012345678901234567890,vendor/sub
+	git commit -qm 'the first' && git tag v1
+	echo more >>lib/f1.c && git rm -q lib/f2.c && git commit -qam 'the second'
+	git branch side v1
+	GIT_COMMITTER_DATE='4000000000 +0000' git commit -q --allow-empty -m 'from the future'
+	git branch future && git reset -q --hard HEAD~1
+) || bail 'no repository'
+git clone -q src plain # git's own checkout, to compare with
+
+bough_ok 'repo add' repo add "$T/src" --name src
+
+status() { git -C "$1" status --porcelain 2>&1; } # WORK TREE
+reads() { bough stats --json | jq '.fs.opcodes.READ // 0'; }
+same_as() { # DESCRIPTION WORKSPACE CHECKOUT
+	run diff -r --no-dereference --exclude=.git "$2" "$3"
+	is "$1" "$code$out" 0
+}
+
+bough_ok 'create' create a --git src
+a=$out
+same_as 'the files are git'\''s' "$a" plain
+before=$(reads)
+is 'git status is clean' "$(status "$a")" ''
+n=$(($(reads) - before))
+ok "and read few files for it ($n READs)" test $n -lt 40
+is 'on the branch of its HEAD' "$(git -C "$a" symbolic-ref HEAD)" refs/heads/main
+is 'it follows origin'\''s' "$(git -C "$a" rev-parse --abbrev-ref '@{u}')" origin/main
+is 'with its history' "$(git -C "$a" log --format=%H)" "$(git -C src log --format=%H)"
+is 'and its tag' "$(git -C "$a" rev-parse v1)" "$(git -C src rev-parse v1)"
+run git -C "$a" fsck --strict
+is 'git fsck' $code 0
+is 'nothing of other branches is there' "$(git -C "$a" cat-file -t future 2>&1)" \
+	'fatal: Not a valid object name future'
+ok 'a submodule is an empty folder' test -d "$a/vendor/sub"
+is 'ends of lines as .gitattributes says' "$(od -c "$a/run.bat" | head -n 1)" \
+	"$(od -c plain/run.bat | head -n 1)"
+is 'a file is as old as the commit' "$(stat -c %Y "$a/lib/f1.c")" 1700000000
+run git -C "$a" -c core.fsmonitor=false status --porcelain
+is 'clean by stat data too' "$code$out" 0
+run git -C "$a" -c core.fsmonitor=false -c core.untrackedCache=false status --porcelain
+is 'and without the untracked cache' "$code$out" 0
+
+# Untracked cache: as it came, no folder is read.
+bough_ok 'another' create b --git src
+b=$out
+GIT_TRACE2_PERF=$T/perf git -C "$b" status >/dev/null
+is 'git opened no folder' "$(grep -c 'opendir:0' "$T/perf")" 1
+is 'and no pattern file was news' "$(grep -c 'gitignore-invalidation:0' "$T/perf")" 1
+ok 'the second is as the first' cmp <(cd "$a" && stat -c '%n %i %s %Y %Z %f' lib/* doc) \
+	<(cd "$b" && stat -c '%n %i %s %Y %Z %f' lib/* doc)
+is 'its own changes are seen' "$(
+	echo x >>"$b/lib/f3.c" && rm "$b/lib/f4.c" && echo n >"$b/new" && touch "$b/x.o"
+	status "$b"
+)" ' M lib/f3.c
+ D lib/f4.c
+?? new'
+is 'the first knows nothing of it' "$(status "$a")" ''
+run git -C "$b" commit -qam 'in the workspace'
+is 'git commit' $code 0
+run git -C "$b" stash -qu
+is 'git stash' $code 0
+is 'clean again' "$(status "$b")" ''
+run git -C "$b" checkout -q v1
+is 'git checkout' "$code$(status "$b")" 0
+run git -C "$b" gc -q --prune=now
+is 'git gc' $code 0
+run git -C "$b" fsck --strict
+is 'git fsck after all that' $code 0
+
+# ---- which commit
+
+bough_ok 'a tag' create t --git src --ref v1
+t=$out
+is 'is checked out detached' "$(git -C "$t" rev-parse HEAD) $(git -C "$t" symbolic-ref -q HEAD)" \
+	"$(git -C src rev-parse v1) "
+git -C plain checkout -q v1
+same_as 'with its files' "$t" plain
+is 'and clean' "$(status "$t")" ''
+git -C plain checkout -q main
+bough_ok 'a new branch' create n --git src --ref side --branch topic/x --depth 1
+n=$out
+is 'it is on it' "$(git -C "$n" symbolic-ref HEAD)" refs/heads/topic/x
+is 'one commit deep' "$(git -C "$n" rev-list --count HEAD)" 1
+is 'clean' "$(status "$n")" ''
+bough_ok 'a commit by its id' create i --git src --ref "$(git -C src rev-parse --short=10 v1)"
+is 'is that' "$(git -C "$out" rev-parse HEAD)" "$(git -C src rev-parse v1)"
+bough_ok 'a commit of the future' create f --git src --ref future
+is 'has files of the present' "$(($(stat -c %Y "$out/doc/readme") <= $(date +%s)))" 1
+is 'and is clean' "$(status "$out")" ''
+
+run bough show n --json
+is 'show tells' "$(json '.git | [.name, .ref, .branch, (.base == .anchor)] | tostring')" \
+	'["src","refs/heads/side","topic/x",true]'
+run bough show n
+like 'in words too' "$out" 'repo +src'
+
+# ---- scope
+
+bough_ok 'a scope' create s --git src --scope lib/deep --scope ./doc/
+s=$out
+git clone -q src cone && git -C cone sparse-checkout set --cone lib/deep doc
+same_as 'the files are those of a cone' "$s" cone
+is 'clean' "$(status "$s")" ''
+is 'the index has all names' "$(git -C "$s" ls-files -t)" "$(git -C cone ls-files -t)"
+echo changed >>"$s/doc/readme"
+run git -C "$s" commit -qam 'in the scope'
+is 'a commit in it' $code 0
+is 'keeps what is outside' "$(git -C "$s" rev-parse HEAD:tools)" "$(git -C src rev-parse main:tools)"
+run git -C "$s" fsck
+is 'git fsck' $code 0
+
+# ---- forks and snapshots
+
+bough_ok 'fork' fork a a2
+is 'a fork is clean' "$(status "$(at a2)")" ''
+echo y >>"$a/lib/f5.c"
+bough_ok 'save' save a --as saved
+rm -r "$a/lib"
+bough_ok 'restore' restore a saved
+is 'back as it was' "$(status "$a")" ' M lib/f5.c'
+bough_ok 'from a snapshot' create c --from saved
+is 'which changed as much' "$(status "$out")" ' M lib/f5.c'
+run bough show c --json
+is 'it is a checkout too' "$(json .git.base)" "$(git -C src rev-parse main)"
+bough_ok 'gc' gc
+bough_ok 'fsck' fsck
+bough_ok 'and one more' create d --git src
+is 'is clean' "$(status "$out")" ''
+bough_ok 'down' down
+bough_ok 'up' up
+is 'clean after a restart' "$(status "$(at d)")" ''
+run diff -r --no-dereference --exclude=.git "$(at d)" plain
+is 'and whole' "$code$out" 0
+
+# ---- bad input
+
+bough_fails 'an unknown repository' 3 'nowhere' create x --git nowhere
+bough_fails 'an unknown ref' 3 'no-such' create x --git src --ref no-such
+bough_fails 'an unknown scope' 3 "no folder 'lib/none'" create x --git src --scope lib/none
+bough_fails 'a file as scope' 3 "no folder 'run.bat'" create x --git src --scope run.bat
+bough_fails 'a scope that leads out' 2 'no folder' create x --git src --scope ../x
+bough_fails 'a branch that can'\''t be' 2 'a\.\.b' create x --git src --branch a..b
+bough_fails 'a ref without a repository' 2 'needs --git' create x --ref main
+bough_fails 'two beginnings' 2 'one of' create x --git src --from saved
+bough_fails 'a name that is taken' 4 'already' create d --git src
+run bough path x
+is 'nothing was made' $code 3
+
+# ---- another user
+
+if [ "$(id -u)" = 0 ] && fusermount3 --version >/dev/null 2>&1; then
+	uid=65534 # fusermount3 wants a user that has a name: nobody
+	user() { setpriv --reuid=$uid --regid=$uid --clear-groups --inh-caps=-all "$@"; }
+	chmod 711 "$T" && mkdir -m 700 "$T/u" && chown $uid:$uid "$T/u" && chmod -R a+rX "$T/src"
+	mkdir "$T/bin" && cp "$BOUGH_BIN"/bough "$BOUGH_BIN"/boughd "$BOUGH_BIN"/bough-* "$T/bin"
+	chmod -R a+rX "$T/bin"
+	export BOUGH_ROOT=$T/u/root HOME=$T/u PATH=$T/bin:/usr/bin:/bin
+	EXTRA_ROOTS=$T/root
+	user git config --global safe.directory '*' # src is root's
+	run user bough repo add "$T/src" --name src
+	is 'a user adds a repository' $code 0
+	run user bough create w --git src
+	is 'and creates from it' $code 0
+	[ $code = 0 ] || diag_run
+	w=$out
+	is 'all is the user'\''s' "$(user stat -c %u "$w/.git/index" "$w/doc/readme" | sort -u)" $uid
+	user git config --global --unset-all safe.directory
+	is 'clean, without a setting' "$(user git -C "$w" status --porcelain 2>&1)" ''
+	echo n >"$T/n" && user cp "$T/n" "$w/n"
+	is 'what changes is seen' "$(user git -C "$w" status --porcelain 2>&1)" '?? n'
+fi
+done_testing

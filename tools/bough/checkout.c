@@ -1,0 +1,114 @@
+#include "tools/bough/checkout.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "tools/bough/api.h"
+#include "tools/bough/json.h"
+#include "tools/bough/out.h"
+
+enum {
+	DEPTH_MAX = 1 << 30,
+	SHORT_ID = 12, /* digits of a commit's id that are shown */
+};
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static int set_scopes(json_t *git, const struct args *a, struct err *err)
+{
+	const char *scope;
+	json_t *list = NULL;
+	for (unsigned i = 0; (scope = args_each(a, "scope", i)); i++) {
+		if (!list && json_object_set_new(git, "scopes", list = json_array()) < 0)
+			return no_memory(err);
+		json_t *s = json_string(scope);
+		if (!s)
+			return err_set(err, -EINVAL,
+				       "--scope: only UTF-8 can be told to the "
+				       "daemon");
+		if (json_array_append_new(list, s) < 0)
+			return no_memory(err);
+	}
+	return 0;
+}
+
+int checkout_set(json_t *body, const struct args *a, struct err *err)
+{
+	static const char *const others[] = { "ref", "scope", "depth", "branch" };
+	const char *repo = args_get(a, "git"), *depth = args_get(a, "depth");
+	const char *ref = args_get(a, "ref"), *branch = args_get(a, "branch");
+	for (size_t i = 0; !repo && i < sizeof(others) / sizeof(others[0]); i++)
+		if (args_get(a, others[i]))
+			return err_set(err, -EINVAL, "--%s needs --git", others[i]);
+	if (!repo)
+		return 0;
+	json_t *git = json_object();
+	if (json_object_set_new(body, "git", git) < 0)
+		return no_memory(err);
+	int r = api_set_text(git, "repo", repo, err);
+	if (r == 0 && ref)
+		r = api_set_text(git, "ref", ref, err);
+	if (r == 0 && branch)
+		r = api_set_text(git, "branch", branch, err);
+	if (r == 0)
+		r = set_scopes(git, a, err);
+	uint64_t n;
+	if (r == 0 && depth)
+		r = args_number(depth, "--depth", 1, DEPTH_MAX, &n, err);
+	if (r == 0 && depth && json_object_set_new(git, "depth", json_integer((json_int_t)n)) < 0)
+		r = no_memory(err);
+	return r;
+}
+
+void checkout_notes(const struct cli *cli, const json_t *ws)
+{
+	const json_t *co = json_object_get(ws, "checkout");
+	int64_t modules = get_int(co, "submodules"), lfs = get_int(co, "lfs");
+	int64_t uid = get_int(co, "uid");
+	if (!co || cli->quiet || cli->json)
+		return;
+	if (modules)
+		fprintf(stderr, "bough: %" PRId64 " submodule%s left as empty folders\n", modules,
+			modules == 1 ? " is" : "s are");
+	if (lfs)
+		fprintf(stderr, "bough: %" PRId64 " file%s of git-lfs left as pointers\n", lfs,
+			lfs == 1 ? " is" : "s are");
+	if (uid != (int64_t)geteuid())
+		fprintf(stderr,
+			"bough: all belongs to user %" PRId64
+			"; git of others wants it in safe.directory\n",
+			uid);
+}
+
+static void line_commit(void (*line)(const char *, const char *), const char *key, const char *id)
+{
+	char text[SHORT_ID + 1];
+	(void)snprintf(text, sizeof(text), "%s", id); /* cut */
+	line(key, text);
+}
+
+void checkout_show(const json_t *ws, void (*line)(const char *key, const char *value))
+{
+	const json_t *git = json_object_get(ws, "git");
+	char text[32];
+	size_t i;
+	json_t *scope;
+	if (!json_is_object(git))
+		return;
+	line("repo", get_text(git, "name"));
+	line("ref", get_text(git, "ref"));
+	line_commit(line, "commit", get_text(git, "base"));
+	if (strcmp(get_text(git, "base"), get_text(git, "anchor")) != 0)
+		line_commit(line, "anchor", get_text(git, "anchor"));
+	line("branch", get_text(git, "branch"));
+	json_array_foreach(json_object_get(git, "scopes"), i, scope)
+		line("scope", json_string_value(scope) ? json_string_value(scope) : "");
+	(void)snprintf(text, sizeof(text), "%" PRId64, get_int(git, "depth"));
+	if (get_int(git, "depth"))
+		line("depth", text);
+}
