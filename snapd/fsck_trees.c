@@ -17,6 +17,7 @@
 #include "fs/store/gitrepo.h"
 #include "fs/work/save.h"
 #include "snapd/fsck.h"
+#include "snapd/gitlink.h"
 
 /* One image or layer that was looked at, and the faults it has or leads to. */
 struct part {
@@ -204,6 +205,20 @@ static int check_stack(struct walk *w, const struct stack *s, bool is_snap, cons
 	return 0;
 }
 
+/* The tree that a checkout began with, without which there is no diff with its commit. */
+static int check_checkout(struct walk *w, const char *git, bool is_snap, const char *name)
+{
+	auto_gitlink link = { 0 };
+	struct err why = { 0 };
+	int r = git ? gitlink_parse(&link, git, &why) : 0;
+	if (r == -EBADMSG) {
+		fsck_affects(w->f, fsck_fault(w->f, "catalog", why.text, NULL, false), is_snap,
+			     name);
+		return 0;
+	}
+	return r < 0 || !git ? r : check_stack(w, &link.stack, is_snap, name);
+}
+
 static int check_snapshot(struct walk *w, const char *id)
 {
 	struct fsck *f = w->f;
@@ -226,7 +241,8 @@ static int check_snapshot(struct walk *w, const char *id)
 		bool mended = f->repair && records_snap_write(f->sd->records, row, true, NULL) >= 0;
 		fsck_affects(f, fsck_fault(f, "snapshots/", why.text, NULL, mended), true, id);
 	}
-	return check_stack(w, &stack, true, id);
+	int r = check_stack(w, &stack, true, id);
+	return r < 0 ? r : check_checkout(w, row->git, true, id);
 }
 
 static int check_snapshots(struct walk *w, struct err *err)
@@ -267,6 +283,8 @@ static int check_workspaces(struct walk *w, struct err *err)
 			e = fs_stack(f->sd->fs, rows[i].id, &stack, &why);
 		if (e >= 0) {
 			r = check_stack(w, &stack, false, rows[i].name);
+			if (r >= 0)
+				r = check_checkout(w, rows[i].git, false, rows[i].name);
 			continue;
 		}
 		auto_ws_row now = { 0 };

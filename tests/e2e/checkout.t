@@ -164,6 +164,33 @@ is 'clean after a restart' "$(status "$(at d)")" ''
 run diff -r --no-dereference --exclude=.git "$(at d)" plain
 is 'and whole' "$code$out" 0
 
+# ---- what keeps what
+
+images() { ls "$BOUGH_ROOT/images" | wc -l; }
+base=$(images)
+touch -d '20 days ago' "$BOUGH_ROOT"/repos/*.checkouts/* # used long ago, all of them
+bough rm t n i f s c >/dev/null 2>&1
+bough_ok 'gc' gc
+ok "images of checkouts that nobody has go ($base, now $(images))" test "$(images)" -lt "$base"
+for i in $(seq 12); do # the stack is flattened: its image isn't the checkout's any more
+	echo "$i" >"$(at d)/flat$i" && bough save d >/dev/null 2>&1
+done
+flat() { run bough show d --json && [ "$(json .layers)" -le 3 ]; }
+wait_for 20 flat
+touch -d '20 days ago' "$BOUGH_ROOT"/repos/*.checkouts/*
+bough rm a a2 b >/dev/null 2>&1
+bough_ok 'gc once more' gc
+bough_ok 'nothing is missing' fsck
+ok 'the tree that it began with is still there' test "$(images)" -ge 2
+is 'status' "$(status "$(at d)" | wc -l)" 12
+# Two at once want what isn't there: one builds it.
+bough create p1 --git src --ref v1 --json >"$T/p1" &
+bough create p2 --git src --ref v1 --json >"$T/p2"
+wait $!
+is 'two at once, built once' "$(cat "$T/p1" "$T/p2" | jq -s 'map(.checkout.built) | sort' -c)" \
+	'[false,true]'
+is 'both are clean' "$(status "$(at p1)")$(status "$(at p2)")" ''
+
 # ---- bad input
 
 bough_fails 'an unknown repository' 3 'nowhere' create x --git nowhere
