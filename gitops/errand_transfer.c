@@ -266,5 +266,6 @@ int errand_transfer(int argc, char **argv)
 		explicit_bzero(j.secret, SECRET_MAX);
 	free(j.secret);
 	git_repository_free(j.repo);
+	(void)git_libgit2_shutdown(); /* the program ends */
 	return status;
 }

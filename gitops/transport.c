@@ -80,6 +80,8 @@ static const struct {
 	{ "RPC failed", -ECONNRESET, "the connection broke off" },
 	{ "expected flush", -ECONNRESET, "the connection broke off" },
 	{ "invalid index-pack output", -EBADMSG, "it sent damaged objects" },
+	{ "revision walk setup failed", -EBADMSG, "objects are missing" },
+	{ "Failed to traverse parents", -EBADMSG, "objects are missing" },
 	{ "missing", -EBADMSG, "objects are missing" },
 	{ "bad object", -EBADMSG, "objects are missing" },
 };

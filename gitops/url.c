@@ -131,7 +131,7 @@ void git_url_name(char *out, size_t size, const char *url)
 		from--;
 	for (size_t i = from; i < n && len + 1 < size; i++) {
 		bool fits = isalnum((unsigned char)url[i]) || strchr("._-", url[i]);
-		if (len == 0 && (url[i] == '-' || url[i] == '.'))
+		if (len == 0 && (!fits || url[i] == '-' || url[i] == '.'))
 			continue;
 		out[len++] = fits ? url[i] : '-';
 	}

@@ -366,7 +366,7 @@ static int put_fanout(struct files *f, int objects, const char *fan)
 		auto_fd file = openat(fd, e->d_name, O_RDONLY | O_CLOEXEC | O_NOATIME);
 		if (file < 0 && errno == EPERM)
 			file = openat(fd, e->d_name, O_RDONLY | O_CLOEXEC);
-		(void)snprintf(name, sizeof(name), "objects/%s/%s", fan, e->d_name);
+		(void)snprintf(name, sizeof(name), "objects/%s/%.38s", fan, e->d_name);
 		if (file < 0 && errno != ENOENT) /* packed meanwhile: the packs come later */
 			r = err_sys(f->err, -errno, "open %s", name);
 		else if (file >= 0)
