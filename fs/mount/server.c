@@ -53,9 +53,14 @@ const char *server_transport(const struct server *s)
 	return s->loop ? "dev" : "ring";
 }
 
-bool server_holds(const struct server *s)
+bool server_holds(struct server *s)
 {
-	return s->holder != NULL;
+	bool all = s->holder != NULL;
+	pthread_mutex_lock(&s->lock);
+	for (struct served *w = s->all; w; w = w->next)
+		all &= !w->session || session_is_held(w->session);
+	pthread_mutex_unlock(&s->lock);
+	return all;
 }
 
 const char *server_program(const struct server *s)

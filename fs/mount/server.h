@@ -40,8 +40,8 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 int server_close(struct server *s, struct err *err);
 const char *server_transport(const struct server *s);
 unsigned server_workers(const struct server *s); /* 0: ring transport */
-bool server_holds(const struct server *s);           /* its mounts outlive it */
-const char *server_program(const struct server *s);  /* its file, by hold_identity */
+bool server_holds(struct server *s);                /* all its mounts outlive it */
+const char *server_program(const struct server *s); /* its file, by hold_identity */
 /* Answers what was begun and serves no more; the mounts wait for the next server. The process
  * must end now, without server_close. */
 void server_leave(struct server *s);

@@ -514,6 +514,14 @@ void session_forget_node(struct session *s, uint64_t node)
 	pthread_rwlock_unlock(&s->life);
 }
 
+bool session_is_held(struct session *s)
+{
+	pthread_rwlock_rdlock(&s->life);
+	bool held = !s->se || (s->holder && s->held.init_len > 0);
+	pthread_rwlock_unlock(&s->life);
+	return held;
+}
+
 bool session_holds(struct session *s, uint64_t node)
 {
 	pthread_rwlock_rdlock(&s->life);

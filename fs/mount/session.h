@@ -39,6 +39,7 @@ int session_mount(struct session **out, struct ws *ws, const char *path,
  * taken over in any case; on failure nobody serves the mount, nor keeps it. `ws`: of ws_resume. */
 int session_resume(struct session **out, struct ws *ws, uint64_t key, int fd,
 		   const struct held *held, const struct session_options *opt, struct err *err);
+bool session_is_held(struct session *s); /* it outlives this process */
 /* Whether the kernel has that inode. Only from a thread that serves no requests. */
 bool session_holds(struct session *s, uint64_t node);
 enum session_state session_state(struct session *s);

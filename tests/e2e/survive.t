@@ -3,7 +3,7 @@
 # upgrade, while programs have files open, build and write.
 #
 #     KILLS=600 GAP=1 tests/e2e/survive.t       a long run: ten minutes of builds and kills
-. "${0%/*}/lib.sh"
+. "${0%/*}/lib.sh" || exit 1
 need_fuse
 
 KILLS=${KILLS:-6} GAP=${GAP:-0.3}
