@@ -2,9 +2,9 @@
  *
  * First each entry's place is laid out, which needs sizes only; then the pack is produced as one
  * stream of bytes, which the store cuts into objects. Entries are copied as they lie in the
- * mirror's packs, compressed. A delta whose base is in the pack too gets a new reference to it; one whose
- * base isn't (it may not be seen here, or another pack has it) is written whole, and lies in a
- * temporary file until the stream gets there. */
+ * mirror's packs, compressed. A delta whose base is in the pack too gets a new reference to it; one
+ * whose base isn't (it may not be seen here, or another pack has it) is written whole, and lies in
+ * a temporary file until the stream gets there. */
 #include <assert.h>
 #include <fcntl.h>
 #include <libdeflate.h>

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include "fs/mount/ops.h"
 #include "fs/mount/scratch.h"
+#include "fs/work/changed.h"
 
 enum { OPCODE_STATX = 52 }; /* newer than the headers of the build host may be */
 
@@ -182,9 +183,24 @@ static void reply_xattr(fuse_req_t req, ssize_t n, const char *buf, size_t asked
 		(void)fuse_reply_buf(req, buf, (size_t)n);
 }
 
+/* Git's question what changed (tools/fsmonitor). It is no attribute: it isn't listed, can't be set,
+ * and the kernel asks each time. */
+static void reply_changed(fuse_req_t req, struct mounted *m, fuse_ino_t node, const char *token,
+			  size_t size)
+{
+	auto_buf answer = { 0 };
+	struct caller c = caller_of(req);
+	int r = ws_changed(m->ws, node, token, &c, &answer);
+	reply_xattr(req, r < 0 ? r : (ssize_t)answer.len, (const char *)answer.data, size);
+}
+
 void on_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 {
 	struct mounted *m = on_begin(req, FUSE_GETXATTR);
+	if (strncmp(name, CHANGED_XATTR, strlen(CHANGED_XATTR)) == 0) {
+		reply_changed(req, m, node, name + strlen(CHANGED_XATTR), size);
+		return;
+	}
 	if (refused(m, req))
 		return;
 	if (!namespace_is_ours(name)) {

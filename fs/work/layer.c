@@ -60,6 +60,7 @@ void layer_unref(struct layer *l)
 		layer_trim(l);
 	layer_files_close(l);
 	layer_free_index(l);
+	changed_log_unref(atomic_load(&l->changed));
 	space_done(&l->space);
 	(void)pthread_mutex_destroy(&l->journal.lock);
 	(void)pthread_mutex_destroy(&l->files.lock);
@@ -115,6 +116,7 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 		layer_unref(l);
 		return err_set(err, -ENOMEM, "no memory for a layer");
 	}
+	atomic_store(&l->changed, changed_log_new(&l->id));
 	l->writable = true;
 	l->journal.salt = head.salt;
 	memcpy(l->journal.boot, head.boot, BOOT_ID_BYTES);
@@ -140,6 +142,7 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 		layer_unref(l);
 		return err_set(err, -ENOMEM, "no memory for a layer");
 	}
+	atomic_store(&l->changed, changed_log_new(&l->id));
 	l->writable = writable;
 	l->want_tags = opt->tags;
 	int r = layer_load(l, opt, &lost, err);
@@ -382,6 +385,21 @@ uint64_t layer_data_bytes(const struct layer *l)
 	return n;
 }
 
+const struct changed_log *layer_changed(const struct layer *l)
+{
+	return atomic_load(&((struct layer *)l)->changed); /* loads take no const before C23 */
+}
+
+void layer_lend_changed(struct layer *to, const struct layer *from)
+{
+	struct changed_log *g = (struct changed_log *)layer_changed(from), *none = NULL;
+	if (!g || layer_is_local(to))
+		return;
+	changed_log_ref(g);
+	if (!atomic_compare_exchange_strong(&to->changed, &none, g))
+		changed_log_unref(g);
+}
+
 size_t layer_memory(const struct layer *l)
 {
 	/* An entry of an ordered map takes 16 bytes in a leaf that is two thirds full; a map of
@@ -392,5 +410,7 @@ size_t layer_memory(const struct layer *l)
 	sum += l->dirents * DIRENT_ENTRY + l->extents * EXTENT_ENTRY;
 	sum += l->tag_cap * sizeof(*l->tags) + l->ndeps * sizeof(struct layer *);
 	sum += l->dir ? strlen(l->dir) + 1 : 0;
+	const struct changed_log *g = layer_changed(l);
+	sum += g ? changed_log_bytes(g) : 0;
 	return sum + space_memory((struct space *)&l->space); /* for its lock */
 }

@@ -157,6 +157,13 @@ bool layer_is_dirty(const struct layer *l); /* something since the last layer_co
  * bytes that no layer_commit has made durable stay open). Any thread. */
 void layer_idle(struct layer *l);
 
+/* What the layer's operations touched lately (changed_log.h), borrowed; NULL: not known. */
+struct changed_log;
+const struct changed_log *layer_changed(const struct layer *l);
+/* The delta `to` was made from `from` and takes its place: it goes on to know what that knew. Where
+ * it knows already, nothing happens. Any thread. */
+void layer_lend_changed(struct layer *to, const struct layer *from);
+
 /* ---- reading the index ---- */
 
 const struct layer_inode *layer_inode(const struct layer *l, uint64_t ino); /* NULL: untouched */
@@ -213,6 +220,7 @@ struct txn {
 	struct buf body;
 	uint32_t records;
 	bool frees, creates; /* it takes something away; it adds something */
+	bool quiet; /* set by the caller: nothing that layer_changed() need tell */
 	struct buf others;   /* pointers to other layers that its extents point into, borrowed */
 	/* Of the request that is done once this is: whoever resumes a server's work finds it in the
 	 * journal, and answers without doing it again. 0: none. */

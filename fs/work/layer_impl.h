@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "fs/base/u64map.h"
+#include "fs/work/changed_log.h"
 #include "fs/work/journal.h"
 #include "fs/work/layer.h"
 #include "fs/work/record.h"
@@ -66,6 +67,9 @@ struct layer {
 	int64_t usage_bytes, usage_inodes;
 	size_t heap; /* bytes of what the index points to, maps left out */
 	uint64_t dirents, extents;
+	/* What was touched lately; NULL: nobody knows. A delta's is set once at most, when it takes
+	 * the place of the local layer that it was made from. */
+	_Atomic(struct changed_log *) changed;
 
 	struct {
 		pthread_mutex_t lock;
@@ -115,6 +119,7 @@ struct layer_drop {
 /* How records are applied, and what is put off until the last of them is. */
 struct layer_apply {
 	bool replay;                     /* the packed file's space isn't counted yet */
+	uint64_t seq; /* of the frame, for the log of what changed; 0: it isn't noted */
 	const struct layer_options *opt; /* replay: whose resolve() finds other layers; a
 	                                    layer that isn't found marks the inode damaged */
 	struct layer_drop *drops;

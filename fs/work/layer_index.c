@@ -447,6 +447,67 @@ static int apply_record(struct layer *l, const struct record *r, struct layer_ap
 	return -EBADMSG;
 }
 
+/* ---- what changed ---- */
+
+enum { NAMES_LOOK = 64 }; /* records looked at for a name in a folder: more than an operation has */
+
+static bool names_something_in(const void *body, size_t len, uint64_t dir)
+{
+	struct cur c = cur_init(body, len);
+	struct record r;
+	for (int i = 0; i < NAMES_LOOK && record_next(&c, &r) > 0; i++)
+		if ((r.type == REC_DIRENT || r.type == REC_DIRENT_DEL) && r.ino == dir)
+			return true;
+	return false;
+}
+
+static void note_name(struct layer *l, struct changed_log *g, const struct record *r, uint64_t seq)
+{
+	const struct layer_dirent *old = layer_dirent_ceil(l, r->ino, r->cookie);
+	if (old && old->cookie == r->cookie && old->ino)
+		changed_log_name(g, seq, r->ino, r->cookie, old->ino, old->type, old->name,
+				 old->name_len);
+	if (r->type == REC_DIRENT)
+		changed_log_name(g, seq, r->ino, r->cookie, r->child, r->dtype, r->name,
+				 r->name_len);
+	else if (r->flag)
+		changed_log_name(g, seq, r->ino, r->cookie, 0, 0, NULL, 0);
+}
+
+/* Before the record is applied: it may be the last to know a name. */
+static void note(struct layer *l, const struct record *r, const void *body, size_t len,
+		 uint64_t seq)
+{
+	struct changed_log *g = atomic_load(&l->changed);
+	if (!g || seq == 0)
+		return;
+	switch (r->type) {
+	case REC_DIRENT:
+	case REC_DIRENT_DEL:
+		note_name(l, g, r, seq);
+		return;
+	case REC_INODE:
+		/* A folder that gets or loses a name has another time, which says no more. */
+		if (S_ISDIR(r->attr.mode) && names_something_in(body, len, r->ino))
+			return;
+		changed_log_inode(g, seq, r->ino);
+		return;
+	case REC_TARGET:
+	case REC_XATTR:
+	case REC_XATTR_DEL:
+	case REC_EXTENT:
+	case REC_EXTENT_DROP:
+	case REC_DAMAGED:
+		changed_log_inode(g, seq, r->ino);
+		return;
+	case REC_DEAD:
+		changed_log_gone(g, r->ino);
+		return;
+	case REC_USAGE:
+		return;
+	}
+}
+
 int layer_apply(struct layer *l, const void *body, size_t len, struct layer_apply *how)
 {
 	struct record rec;
@@ -460,6 +521,7 @@ int layer_apply(struct layer *l, const void *body, size_t len, struct layer_appl
 	}
 	struct cur c = cur_init(body, len);
 	while ((r = record_next(&c, &rec)) > 0) {
+		note(l, &rec, body, len, how->seq);
 		r = apply_record(l, &rec, how);
 		if (r < 0)
 			return r;

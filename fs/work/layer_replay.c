@@ -128,6 +128,7 @@ static int replay_frame(struct layer *l, const struct journal_frame *f, struct l
 {
 	int r = f->body_ok ? 0 : -EBADMSG;
 	if (r == 0 && f->kind == FRAME_OP) {
+		how->seq = f->seq;
 		r = layer_apply(l, f->body, f->len, how);
 		if (r == 0) {
 			atomic_fetch_add(&l->records, f->records);
@@ -150,7 +151,8 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 	struct journal_walk w;
 	struct journal_frame f;
 	struct layer_apply how = { .replay = true, .opt = opt };
-	uint64_t prev = 0;
+	struct changed_log *changed = atomic_load(&l->changed);
+	uint64_t prev = 0, lost = *damaged;
 	int r = journal_walk_init(&w, l->io, fd, l->journal.salt);
 	if (r < 0)
 		return r;
@@ -168,6 +170,9 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 	layer_apply_done(&how);
 	*damaged += sc->lost_tail;
 	layer_mark_partial(l);
+	/* Somebody may remember frames that don't count any more, or that were lost. */
+	if (changed && (sc->other_boot || sc->nvoids || *damaged != lost))
+		changed_log_forget(changed, sc->seq);
 	return r < 0 ? r : 0;
 }
 

@@ -264,9 +264,9 @@ static void *reserve_memory(const struct layer *l, const struct txn *t)
 /* Applies what was just written. Without memory it is done once more, with the reserve:
  * records say how things are, not how they change, so doing one twice does no harm but
  * that a place may count as shared (and is then not used again before the next replay). */
-static int apply(struct layer *l, const struct txn *t, size_t len, void **reserve)
+static int apply(struct layer *l, const struct txn *t, uint64_t seq, size_t len, void **reserve)
 {
-	struct layer_apply how = { 0 };
+	struct layer_apply how = { .seq = t->quiet ? 0 : seq };
 	int r = layer_apply(l, t->body.data + FRAME_HEAD, len, &how);
 	if (r == -ENOMEM) {
 		free(*reserve);
@@ -316,7 +316,7 @@ static int commit(struct txn *t)
 	if (r < 0)
 		return r;
 	atomic_fetch_add(&l->records, t->records);
-	if (apply(l, t, len, &reserve) == 0)
+	if (apply(l, t, f.seq, len, &reserve) == 0)
 		return 0;
 	/* Another thread took the memory: the journal has it, the index only half of it. */
 	atomic_store(&l->broken, -EIO);

@@ -225,6 +225,11 @@ ssize_t ws_getxattr(struct ws *ws, uint64_t node, const char *name, void *buf, s
 ssize_t ws_listxattr(struct ws *ws, uint64_t node, char *buf, size_t cap);
 int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct caller *c);
 
+/* What changed below the folder since the token (changed.h); appended. -EPERM: the caller neither
+ * owns it nor is root: names of what others may not look into would come out. */
+int ws_changed(struct ws *ws, uint64_t dir, const char *token, const struct caller *c,
+	       struct buf *out);
+
 struct ws_statfs {
 	uint64_t block_size, blocks, blocks_free, files, files_free;
 };

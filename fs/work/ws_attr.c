@@ -1,4 +1,5 @@
 /* Operations on attributes: getattr, setattr, xattrs; readdir and statfs. */
+#include "fs/work/changed.h"
 #include "fs/work/ws_impl.h"
 
 #include <dirent.h>
@@ -76,6 +77,22 @@ int ws_setattr(struct ws *ws, uint64_t node, unsigned what, const struct attr *i
 	ws_leave(ws);
 	if (r == 0 && out)
 		*out = a;
+	return r;
+}
+
+int ws_changed(struct ws *ws, uint64_t dirnode, const char *token, const struct caller *c,
+	       struct buf *out)
+{
+	struct attr dir;
+	ws_enter(ws);
+	meta_read(ws);
+	int r = ws_get_dir(ws, dirnode, &dir);
+	if (r == 0 && c->uid != 0 && c->uid != dir.uid)
+		r = -EPERM;
+	if (r == 0)
+		r = changed_since(out, &ws->view, dir.ino, token);
+	meta_done(ws);
+	ws_leave(ws);
 	return r;
 }
 

@@ -229,10 +229,9 @@ static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const cha
 	bool first = a.nlink == 0;
 	a.nlink++;
 	a.ctime = op.now;
-	if (first || a.parent_cookie == 0) {
-		a.parent = dir.ino;
-		a.parent_cookie = cookie;
-	}
+	/* The newest name is the one that stays where a file is made under another one first. */
+	a.parent = dir.ino;
+	a.parent_cookie = cookie;
 	op_inode(&op, &a);
 	txn_dirent(&op.t, dir.ino, cookie, name, len, a.ino, type_of(a.mode));
 	dir_changed(&op, &dir, 0);

@@ -476,6 +476,7 @@ void ws_accessed(struct ws *ws, uint64_t node, const struct attr *seen)
 	    !(a.atime.tv_sec == now.tv_sec && a.atime.tv_nsec == now.tv_nsec)) {
 		struct op op;
 		op_begin(&op, ws, a.ino, NULL);
+		op.t.quiet = true;
 		a.atime = now;
 		op_inode(&op, &a);
 		(void)op_commit(&op); /* on a full disk reading goes on without */

@@ -94,6 +94,16 @@ static int replaced_view(struct view *out, const struct view *now, uint32_t n,
 	return 0;
 }
 
+/* Where layers were saved, each by itself, the deltas know what the local ones knew. */
+static void lend_changed(const struct view *now, const struct view *low, const struct stack *old,
+			 const struct stack *with)
+{
+	if (old->nlayers != with->nlayers || !digest_equal(&old->image, &with->image))
+		return;
+	for (uint32_t i = 0; i < low->nlayers; i++)
+		layer_lend_changed(low->layers[i], now->layers[now->nlayers - low->nlayers + i]);
+}
+
 /* After the swap: s->view and s->file are what was. */
 static void settle(struct ws *ws, struct swap *s, struct stale *old)
 {
@@ -148,6 +158,7 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	int r = view_open(&low, &vo, with, err);
 	if (r < 0)
 		return r;
+	lend_changed(&ws->view, &low, old, with);
 	r = pull_orphans(ws, ws->view.nlayers - old->nlayers);
 	if (r < 0)
 		(void)err_sys(err, r, "copy what was unlinked and is still in use");

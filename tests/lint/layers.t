@@ -16,7 +16,7 @@ declare -A may=(
 	[snapd]="fs/base fs/store fs/image fs/work fs/hold gitops runtime"
 	[tools/bough]="fs/base"
 	[tools/pack]="fs/base"
-	[tools/fsmonitor]=""
+	[tools/fsmonitor]="fs/base"
 	[tools/apply]="fs/base fs/store gitops"
 	[tools/bench]="fs/base fs/store"
 )

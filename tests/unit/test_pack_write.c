@@ -142,9 +142,10 @@ static int teardown(void **state)
 
 static uint64_t next_ino = 2;
 
-int co_ino(struct co_inos *s, uint64_t *ino, struct err *e)
+static int reserve(void *ctx, uint64_t n, uint64_t *first, struct err *e)
 {
-	*ino = next_ino++;
+	*first = next_ino;
+	next_ino += n;
 	return 0;
 }
 
@@ -156,7 +157,12 @@ static struct checkout_options options(void)
 	mirror = NULL;
 	ok(mirror_open(&mirror, root, REPO, &err));
 	return (struct checkout_options){
-		.mirror = mirror, .session = session, .store = store, .images = images, .seed = SEED,
+		.mirror = mirror,
+		.session = session,
+		.store = store,
+		.images = images,
+		.seed = SEED,
+		.reserve = reserve,
 	};
 }
 
@@ -251,7 +257,8 @@ static const char *const repacked[] = {
 	"mv repos/00000001/objects/pack/*.pack . && rm -f repos/00000001/objects/pack/*; "
 	"for p in pack-*.pack; do m unpack-objects -q <$p; done; rm -f pack-*.pack",
 	/* Half of it in another pack, some of it in both. */
-	"m repack -qd; m rev-list --objects v1a side | m pack-objects -q objects/pack/pack >/dev/null\n"
+	"m repack -qd\n"
+	"m rev-list --objects v1a side | m pack-objects -q objects/pack/pack >/dev/null\n"
 	"m rev-list --objects --all --not v1 | m pack-objects -q objects/pack/pack >/dev/null\n",
 };
 
@@ -272,7 +279,8 @@ static void every_way_that_a_mirror_is_packed(void **state)
 		assert_int_equal(set.ntags, 4);
 		pack_set_done(&set);
 		sh("test \"$(w symbolic-ref HEAD)\" = refs/heads/topic\n"
-		   "w log --oneline --all >/dev/null; w tag | xargs echo | grep -x 'v1 v1a v2a v2b'\n"
+		   "w log --oneline --all >/dev/null\n"
+		   "w tag | xargs echo | grep -x 'v1 v1a v2a v2b'\n"
 		   "test $(w rev-parse v2b^{commit}) = $(m rev-parse v2b^{commit})");
 		sh("! grep -r SECRET out; ! w cat-file -e $(m rev-parse main)");
 	}
@@ -295,7 +303,8 @@ static void a_history_of_limited_depth(void **state)
 		   "sort out/.git/shallow >b 2>/dev/null || true; touch a b; diff a b",
 		   depths[i]);
 		judge("git -C other rev-list --objects --no-object-names HEAD; "
-		      "for t in v1a v2a v2b latertag; do if git -C other cat-file -e $(m rev-parse $t^{commit}) 2>/dev/null; "
+		      "for t in v1a v2a v2b latertag; do "
+		      "if git -C other cat-file -e $(m rev-parse $t^{commit}) 2>/dev/null; "
 		      "then m rev-parse $t; fi; done");
 	}
 }
@@ -322,7 +331,8 @@ static void a_scope_has_all_trees_and_its_blobs(void **state)
 		      "awk '$2 == \"blob\" && ($4 ~ /^(lib\\/b\\/|deep\\/er\\/)/ || "
 		      "$4 !~ /\\// || $4 ~ /^(lib|deep)\\/[^\\/]*$/) { print $3 }'");
 		sh("! w cat-file -p main:doc/x; w cat-file -p main:doc/x 2>&1 | "
-		   "grep 'outside of the scope'; ls out | xargs echo | grep -w lib; test ! -e out/doc");
+		   "grep 'outside of the scope'\n"
+		   "ls out | xargs echo | grep -w lib; test ! -e out/doc");
 	}
 }
 
@@ -357,7 +367,7 @@ static void a_known_ancestor_lends_its_packs(void **state)
 	judge(LIST("main") "; m rev-parse v1a v2a v2b latertag");
 	pack_set_done(&three);
 
-	/* The same commit again: nothing is written but tags. One that is no ancestor lends none. */
+	/* The same commit again: nothing is written but tags. No ancestor: it lends none. */
 	spec.commit = known[1].commit;
 	image = build(&opt, &spec, &three);
 	assert_int_equal(three.npacks, 3);
@@ -408,7 +418,8 @@ static void a_known_scope_that_gets_more(void **state)
 	assert_int_equal(set.npacks, 3);
 	pack_set_done(&set);
 	write_out(&image);
-	sh("test -s out/lib/doc/x; w fsck --strict --full; w status --porcelain | diff /dev/null -");
+	sh("test -s out/lib/doc/x; w fsck --strict --full\n"
+	   "w status --porcelain | diff /dev/null -");
 }
 
 /* What people do in a work tree, in a whole one and in one with a scope. */
@@ -429,10 +440,10 @@ static void git_works_in_it(void **state)
 		pack_set_done(&set);
 		sh("! grep -r sesame out/.git; w remote get-url origin | "
 		   "grep -x https://example.org/r.git\n"
-		   "w rev-parse @{u} origin/HEAD main@{0} 2>/dev/null || w rev-parse @{u} origin/HEAD");
+		   "test $(w rev-parse @{u}) = $(w rev-parse origin/HEAD)");
 		sh("echo x >>out/lib/a/one; w commit -qam 'a change'; echo y >>out/lib/a/one\n"
-		   "w stash -q; w stash pop -q; w checkout -q -b other HEAD~2 -- 2>&1 || true\n"
-		   "w checkout -qf topic; w checkout -qb other HEAD~3; echo z >out/lib/new\n"
+		   "w stash -q; w stash pop -q; w checkout -qf; w checkout -qb other HEAD~3\n"
+		   "echo z >out/lib/new\n"
 		   "w add lib/new; w commit -qm new; w merge -q -m merged topic\n"
 		   "w checkout -q topic; echo t >out/top; w add top; w commit -qm top\n"
 		   "w rebase -q other; w gc -q; w fsck --strict --full\n"
@@ -463,23 +474,28 @@ static void what_is_damaged_or_missing_is_named(void **state)
 	spec.commit.b[3] ^= 1;
 	assert_int_equal(pack_write(&set, &opt, &spec, &err), -ENOENT);
 	spec.commit.b[3] ^= 1;
-	/* Each byte of the pack in turn would take long; some are enough. */
-	sh("stat -c %%s repos/00000001/objects/pack/*.pack; chmod u+w repos/00000001/objects/pack/*");
-	const long size = strtol(said(), NULL, 10);
-	for (long at = 3; at < size; at += size / 40 + 1) {
-		sh("cp repos/00000001/objects/pack/*.pack keep\n"
-		   "printf '\\377\\000' | dd conv=notrunc bs=1 seek=%ld of=$(echo "
-		   "repos/00000001/objects/pack/*.pack) 2>/dev/null",
-		   at);
+	sh("mv repos/00000001/objects/pack/*.pack it; chmod u+w it repos/00000001/objects/pack/*\n"
+	   "ln -s $PWD/it $(echo repos/00000001/objects/pack/*.idx | sed s/idx$/pack/)");
+	char path[128];
+	uint8_t was, now;
+	struct stat st;
+	unsigned bad = 0;
+	(void)snprintf(path, sizeof(path), "%s/it", root);
+	auto_fd fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(fstat(fd, &st), 0);
+	for (off_t at = 3; at < st.st_size; at += 97) {
+		assert_int_equal(pread(fd, &was, 1, at), 1);
+		now = was ^ 0x41;
+		assert_int_equal(pwrite(fd, &now, 1, at), 1);
 		int r = pack_write(&set, &opt, &spec, &err);
-		if (r == 0) { /* in what isn't part of this history */
-			sh("m fsck 2>&1 | grep -q 'error\\|fatal'");
+		if (r == 0) /* in what isn't part of this history */
 			pack_set_done(&set);
-		} else {
+		else
 			assert_int_equal(r, -EBADMSG);
-		}
-		sh("cp keep repos/00000001/objects/pack/*.pack");
+		bad += r != 0;
+		assert_int_equal(pwrite(fd, &was, 1, at), 1);
 	}
+	assert_true(bad > st.st_size / 97 * 8 / 10);
 	sh("truncate -s -1 repos/00000001/objects/pack/*.idx");
 	assert_int_equal(pack_write(&set, &opt, &spec, &err), -EBADMSG);
 }

@@ -68,29 +68,56 @@ static long put(const char *p, long n)
 	return 0;
 }
 
-/* The token may be anything that a file says: what fits no name is asked about as nothing. */
-static int build_name(char name[NAME_BYTES], const char *token)
+/* Appends a string to the name; what fits no name is asked about as nothing. */
+static int add_name(char name[NAME_BYTES], size_t *n, const char *s)
 {
-	static const char prefix[] = "bough.changes.";
-	size_t n = sizeof(prefix) - 1;
-	for (size_t i = 0; i < n; i++)
-		name[i] = prefix[i];
-	for (; *token && n < NAME_BYTES - 1; token++)
-		name[n++] = *token;
-	name[n] = 0;
-	return *token == 0;
+	for (; *s && *n < NAME_BYTES - 1; s++)
+		name[(*n)++] = *s;
+	name[*n] = 0;
+	return *s == 0;
+}
+
+/* Where the last string of the answer begins. */
+static long last_of(long n)
+{
+	long at = n - 1;
+	while (at > 0 && answer[at - 1])
+		at--;
+	return at;
+}
+
+/* Hands the answer on. Where its last string begins with "//" that isn't a part of it: the rest is
+ * to be asked for with this behind the token. */
+static long hand_on(char name[NAME_BYTES], size_t token_end, long n)
+{
+	for (;;) {
+		long at = last_of(n);
+		int more = answer[at] == '/' && answer[at + 1] == '/';
+		size_t end = token_end;
+		if (put(answer, more ? at : n))
+			return 1;
+		if (!more)
+			return 0;
+		if (!add_name(name, &end, answer + at))
+			return 1;
+		n = call4(SYS_getxattr, (long)".", (long)name, (long)answer, sizeof(answer));
+		/* Git takes a failure for "everything", whatever it has read before. */
+		if (n <= 0 || answer[n - 1])
+			return 1;
+	}
 }
 
 static long run(long argc, char **argv)
 {
 	static const char all[] = "0\0/"; /* and the NUL that ends it */
 	char name[NAME_BYTES];
+	size_t end = 0;
 	if (argc < 3 || argv[1][0] != '2' || argv[1][1])
 		return 1;
 	long n = 0;
-	if (build_name(name, argv[2]))
+	if (add_name(name, &end, "bough.changes.") && add_name(name, &end, argv[2]))
 		n = call4(SYS_getxattr, (long)".", (long)name, (long)answer, sizeof(answer));
-	return n > 0 ? put(answer, n) : put(all, sizeof(all));
+	return n > 0 && answer[n - 1] == 0 ? hand_on(name, end, n) : put(all, sizeof(all));
 }
 
 /* `stack`: as the kernel leaves it: the count of arguments, then they. */
