@@ -278,12 +278,16 @@ int mirror_maintain(const char *root, uint32_t number, const struct mirror_progr
 
 int mirror_remove(const char *root, uint32_t number, struct err *err)
 {
-	char path[MIRROR_PATH_SIZE], gone[MIRROR_PATH_SIZE];
+	char path[MIRROR_PATH_SIZE], gone[MIRROR_PATH_SIZE], checkouts[MIRROR_PATH_SIZE];
 	int r = mirror_folder(path, root, number, "", err);
 	if (r >= 0)
 		r = mirror_folder(gone, root, number, ".tmp", err);
 	if (r >= 0)
+		r = mirror_folder(checkouts, root, number, ".checkouts", err);
+	if (r >= 0)
 		r = io_remove_tree(AT_FDCWD, gone, err);
+	if (r >= 0) /* what is remembered of checkouts (checkout.h) */
+		r = io_remove_tree(AT_FDCWD, checkouts, err);
 	if (r < 0)
 		return r;
 	/* In one step; what is left of it by a kill is removed by the next start. */

@@ -37,7 +37,7 @@ mirror() { # REPO: its folder
 tip() { git --git-dir="$(mirror "$1")" rev-parse "${2:-main}"; } # REPO [REF]
 # Nothing of a failed transfer is left: mirrors, their records and secrets, nothing else.
 no_trace() { # DESCRIPTION
-	is "$1" "$(ls -A "$BOUGH_ROOT/repos" | grep -vxE '[0-9a-f]{8}(\.json|\.secret)?')" ''
+	is "$1" "$(ls -A "$BOUGH_ROOT/repos" | grep -vxE '[0-9a-f]{8}(\.json|\.secret|\.run-.*)?')" ''
 	is "$1: as many mirrors as are listed" "$(ls "$BOUGH_ROOT/repos" | grep -cxE '[0-9a-f]{8}')" \
 		"$(bough repo ls -q | wc -l)"
 }
