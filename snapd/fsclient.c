@@ -353,7 +353,7 @@ int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
 	return call(fc,
 		    json_pack("{s:s, s:s, s:o, s:o*}", "op", "restore", "id", id, "stack",
 			      stack_hex(to), "expect", expect ? stack_hex(expect) : NULL),
-		    false, NULL, err);
+		    !expect, NULL, err);
 }
 
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)

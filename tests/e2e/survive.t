@@ -223,9 +223,28 @@ before=$(used)
 rm "$w/big"
 less() { [ "$(used)" -lt $((before - 60000000)) ]; }
 ok 'what is removed after a kill gives its space back' wait_for 15 less
-bough_ok 'fork' fork w f
 bough_ok 'save' save w
+bough_ok 'fork' fork w f
+forked=$(at f)
 fsck_clean
+
+# ---- restores under kills: whatever was told to the kernel, it shows what is there
+
+echo 1 >"$forked/v" && mkdir "$forked/only-1" && echo one >"$forked/only-1/file"
+bough_ok 'save the first' save f --as s1
+echo 2 >"$forked/v" && rm -r "$forked/only-1" && mkdir "$forked/only-2"
+bough_ok 'save the second' save f --as s2
+wrong=
+for i in 1 2 1 2 1 2; do
+	cat "$forked/v" "$forked"/only-*/* >/dev/null 2>&1
+	bough restore f s$i >/dev/null 2>"$T/restore.err" &
+	sleep "0.0$((RANDOM % 9))"
+	kill_hard bough-fs
+	wait $! || wrong+=" restore $i: $(cat "$T/restore.err");"
+	[ "$(cat "$forked/v")" = $i ] || wrong+=" v is $(cat "$forked/v") for $i;"
+	[ "$(cd "$forked" && echo only-*)" = only-$i ] || wrong+=" only $(cd "$forked" && echo only-*) for $i;"
+done
+is 'restores under kills' "$wrong" ''
 
 # ---- a server that can't live
 
