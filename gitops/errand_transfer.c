@@ -190,33 +190,51 @@ static int may_push(struct job *j, git_remote *remote, const char *spec, const c
 	return 1;
 }
 
-static int push(struct job *j, git_remote *remote, const char *spec, const char *lease)
+/* libgit2 pushes refs only, so the commit gets one for as long. After a kill it stays, and harms
+ * nothing: nothing of a mirror is ever dropped. */
+static int upload(struct job *j, git_remote *remote, const char *spec, bool force)
 {
 	git_push_options opt;
-	git_remote_connect_options copt;
-	auto_free char *forced = NULL;
-	(void)git_push_options_init(&opt, GIT_PUSH_OPTIONS_VERSION); /* known versions */
-	(void)git_remote_connect_options_init(&copt, GIT_REMOTE_CONNECT_OPTIONS_VERSION);
+	git_oid commit;
+	auto_git(git_reference) ref = NULL;
+	auto_free char *full = NULL;
+	(void)git_push_options_init(&opt, GIT_PUSH_OPTIONS_VERSION); /* a known version */
 	set_callbacks(&opt.callbacks, j);
-	set_callbacks(&copt.callbacks, j);
-	if (!strchr(spec, ':') || asprintf(&forced, "+%s", spec) < 0)
+	if (asprintf(&full, "%srefs/bough/push/%s", force ? "+" : "", spec) < 0)
 		return 128;
-	int r = git_remote_connect_ext(remote, GIT_DIRECTION_PUSH, &copt);
+	char *name = full + force, *colon = strchr(name, ':');
+	int r = git_oid_fromstrn(&commit, spec, OID_HEX);
+	*colon = '\0';
+	if (r >= 0)
+		r = git_reference_create(&ref, j->repo, name, &commit, 1, NULL);
+	*colon = ':';
+	git_strarray list = { &full, 1 };
+	if (r >= 0)
+		r = git_remote_upload(remote, &list, &opt);
+	int status = r < 0 ? say_failed(r, "push") : 0;
+	if (ref)
+		(void)git_reference_delete(ref); /* as after a kill */
+	return status;
+}
+
+static int push(struct job *j, git_remote *remote, const char *spec, const char *lease)
+{
+	git_remote_connect_options opt;
+	(void)git_remote_connect_options_init(&opt, GIT_REMOTE_CONNECT_OPTIONS_VERSION);
+	set_callbacks(&opt.callbacks, j);
+	if (!strchr(spec, ':'))
+		return 128;
+	int r = git_remote_connect_ext(remote, GIT_DIRECTION_PUSH, &opt);
 	if (r < 0)
 		return say_failed(r, "connect");
 	r = may_push(j, remote, spec, lease);
-	if (r != 0)
-		return r;
-	char *specs[] = { lease ? forced : (char *)(uintptr_t)spec };
-	git_strarray list = { specs, 1 };
-	r = git_remote_upload(remote, &list, &opt);
-	if (r < 0)
-		return say_failed(r, "push");
-	if (j->refused) {
+	if (r == 0)
+		r = upload(j, remote, spec, lease != NULL);
+	if (r == 0 && j->refused) {
 		(void)fprintf(stderr, " ! [remote rejected] (%s)\n", j->refused);
-		return 1;
+		r = 1;
 	}
-	return 0;
+	return r;
 }
 
 static int work(struct job *j, int argc, char **argv)
