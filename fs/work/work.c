@@ -60,6 +60,22 @@ int work_ino_floor(struct work *w, uint64_t *ino, struct err *err)
 	return r;
 }
 
+int work_above(struct work *w, uint64_t *ino, struct err *err)
+{
+	int r = 0;
+	pthread_mutex_lock(&w->ino_lock);
+	if (w->ino_end == 0) { /* none was given out since the start */
+		uint64_t next;
+		r = ino_peek(w->io, w->root, &next, err);
+		if (r == 0)
+			w->ino_next = w->ino_end = next;
+	}
+	if (r == 0)
+		*ino = w->ino_next;
+	pthread_mutex_unlock(&w->ino_lock);
+	return r;
+}
+
 /* ---- the list ---- */
 
 static struct ws *list_find(struct work *w, const char *id)

@@ -400,11 +400,10 @@ static int fork_child(struct ws *ws, const char *id, const struct ws_limits *lim
 		f.base_bytes = f.base_inodes = 0;
 		f.active = *layer_id(view.layers[0]);
 		/* What the parent has below its active layer was numbered before now. */
-		pthread_mutex_lock(&w->ino_lock);
-		f.birth_ino = w->ino_next;
-		pthread_mutex_unlock(&w->ino_lock);
-		r = registry_name(w->registry, &f);
+		r = work_above(w, &f.birth_ino, NULL);
 	}
+	if (r == 0)
+		r = registry_name(w->registry, &f);
 	if (r < 0) {
 		if (view.nlayers) {
 			struct layer *l = layer_ref(view.layers[0]);

@@ -117,6 +117,8 @@ struct ws {
 int work_ino(struct work *w, uint64_t *ino); /* a number nobody has: 0, -ENOSPC, -EIO … */
 /* A number above all that have been reserved by anybody so far, next to be given out. */
 int work_birth(struct work *w, uint64_t *ino, struct err *err);
+/* A number above all that the open workspaces show. Nothing is reserved, so there is no sync. */
+int work_above(struct work *w, uint64_t *ino, struct err *err);
 /* A number that this process gives none below of from now on; reserves nothing. */
 int work_ino_floor(struct work *w, uint64_t *ino, struct err *err);
 /* Puts the workspace on the list. -EBUSY: one of that id is open. */

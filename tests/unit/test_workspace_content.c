@@ -212,6 +212,27 @@ static void test_quota_inodes(void **state)
 }
 
 /* What a workspace was made from is free; what it changes is its own, once. */
+/* A fork by a server that has given out no inode number yet. */
+static void test_quota_fork_first(void **state)
+{
+	struct kit *k = *state;
+	struct work_options o = { .commit_ms = UINT64_MAX };
+	tree_put(k->ws, "f", "12345");
+	ws_close(k->ws);
+	work_close(k->root.work);
+	succeed(err, work_open(&k->root.work, k->root.dir, &o, &err));
+	work_view_options(k->root.work, &k->root.opt);
+	succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+	struct ws *c = kit_fork(k->ws, "c");
+	kit_check_usage(c);
+	tree_rm(c, "f"); /* the parent's, which was never charged */
+	assert_int_equal(c->quota.inodes, 0);
+	tree_put(c, "g", "its own");
+	assert_int_equal(c->quota.inodes, 1);
+	kit_check_usage(c);
+	ws_close(c);
+}
+
 static void test_quota_fork(void **state)
 {
 	struct kit *k = *state;
@@ -542,6 +563,7 @@ int main(void)
 		T(test_quota_byte),
 		T(test_quota_inodes),
 		T(test_quota_fork),
+		T(test_quota_fork_first),
 		T(test_quota_preallocated),
 		T(test_quota_race),
 		cmocka_unit_test(test_full_disk),
