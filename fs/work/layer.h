@@ -264,7 +264,7 @@ int layer_tag(const struct layer *l, uint64_t tag, uint64_t *ino);
 /* Writes one sealed layer's state into `put` as delta parts (each up to STORE_OBJECT_MAX): the same
  * records as the journal's, in a canonical order. The caller gives for each regular inode's
  * contents EXTENT_OBJECT or EXTENT_ZERO extents by `content` (NULL: the inode's own extents,
- * which then are all OBJECT or ZERO). Inodes with nlink 0 are left out. */
+ * which then are all OBJECT or ZERO). Inodes with nlink 0 become tombstones. */
 struct delta_sink {
 	int (*content)(void *ctx, const struct layer_inode *li,
 		       int (*emit)(void *emit_ctx, const struct extent *e), void *emit_ctx,

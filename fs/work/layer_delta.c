@@ -170,9 +170,10 @@ static bool is_orphan(const struct layer_inode *li)
 static int put_inode(struct delta_out *o, const struct layer_inode *li)
 {
 	const struct attr *a = &li->attr;
-	if (is_orphan(li))
-		return 0;
-	if (li->dead) {
+	/* Who holds an orphan has it from the layer itself, or from a copy above (ws_replace).
+	 * What is below may still have it with a name: leaving it out would bring that version
+	 * back, nameless but counted, into what the saved stack shows. */
+	if (li->dead || is_orphan(li)) {
 		record_dead(&o->rec, a->ino, false);
 		return put_record(o);
 	}

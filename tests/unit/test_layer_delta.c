@@ -270,7 +270,7 @@ static void an_empty_layer(void **state)
 	parts_done(&p);
 }
 
-static void left_out_and_kept(void **state)
+static void nameless_and_kept(void **state)
 {
 	(void)state;
 	struct layer *l = create();
@@ -289,8 +289,9 @@ static void left_out_and_kept(void **state)
 	assert_int_equal(layer_seal(l, NULL), 0);
 	to_delta(l, &p);
 	struct layer *d = from_parts(&p);
-	assert_null(layer_inode(d, 10));
-	assert_null(layer_inode(d, 11));
+	assert_true(layer_inode(d, 10)->dead); /* what is below must not come back */
+	assert_null(layer_inode(d, 10)->xattrs);
+	assert_true(layer_inode(d, 11)->dead);
 	assert_false(layer_has_dir(d, 11));
 	assert_true(layer_inode(d, 12)->dead);
 	assert_int_equal(layer_dirent_ceil(d, 13, 0)->ino, 14);
@@ -620,7 +621,7 @@ int main(void)
 		cmocka_unit_test(canonical),
 		cmocka_unit_test(many_parts),
 		cmocka_unit_test(an_empty_layer),
-		cmocka_unit_test(left_out_and_kept),
+		cmocka_unit_test(nameless_and_kept),
 		cmocka_unit_test(refused_to_write),
 		cmocka_unit_test(refused_to_read),
 		cmocka_unit_test(targets_and_sizes),
