@@ -164,6 +164,28 @@ static void test_odd_tree(void **state)
 		  "test \"$(git write-tree --prefix=a/)\" = $(git rev-parse HEAD:a)");
 }
 
+/* A commit of nothing, and one of a submodule only. */
+static void test_empty(void **state)
+{
+	static const char *const scripts[] = {
+		"git commit -q --allow-empty -m one",
+		"mkdir sub; git update-index --add --cacheinfo 160000,"
+		"1234567890123456789012345678901234567890,sub; git commit -qm one",
+	};
+	struct kit *k = *state;
+	struct checkout_result co;
+	for (size_t i = 0; i < 2; i++) {
+		kit_repo(k, scripts[i]);
+		struct checkout_spec spec = kit_spec(k, NULL);
+		spec.branch = "main";
+		build(k, &spec, &co);
+		assert_int_equal(co.submodules, i);
+		extract(k, &co);
+		kit_sh(k, judge);
+		kit_sh(k, "rm -rf repos/00000001.checkouts");
+	}
+}
+
 static int count(void *ctx, const struct digest *image)
 {
 	++*(int *)ctx;
@@ -241,6 +263,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_whole, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_scope, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_odd_tree, kit_set_up, kit_tear_down),
+		cmocka_unit_test_setup_teardown(test_empty, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_records, kit_set_up, kit_tear_down),
 		cmocka_unit_test(test_record_damage),
 	};
