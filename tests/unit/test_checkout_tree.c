@@ -1,5 +1,6 @@
 /* The files of a checkout, with system git as the judge: names, modes, contents, conversions. */
 #include "checkout_kit.h"
+#include "oom.h"
 #include "gitops/attributes.h"
 #include "gitops/tree_entry.h"
 
@@ -166,6 +167,34 @@ static void test_converted(void **state)
 	co_tree_done(&t);
 }
 
+/* Whatever allocation fails, that is the answer, and nothing is left. */
+static void test_memory(void **state)
+{
+	struct kit *k = *state;
+	kit_repo(k, converted);
+	struct checkout_options opt = kit_options(k);
+	struct checkout_spec spec = kit_spec(k, NULL);
+	uint64_t n = 1;
+	for (bool hit = true; hit; n++) {
+		struct co_inos inos = { .opt = &opt };
+		struct image_builder *b;
+		struct co_tree t = { 0 };
+		auto_buf head = { 0 }, rest = { 0 }, meta = { 0 };
+		struct err err = { 0 };
+		assert_int_equal(image_builder_new(&b, opt.seed, &k->err), 0);
+		oom_at(n);
+		int r = co_tree_add(&t, b, &inos, &opt, &spec, NULL, &err);
+		if (r == 0)
+			r = index_head(&head, &rest, &meta, &t, &spec, &err);
+		hit = oom_hit();
+		assert_int_equal(r < 0, hit);
+		assert_int_equal(err.code < 0, hit);
+		co_tree_done(&t);
+		image_builder_free(b);
+	}
+	assert_true(n > 100);
+}
+
 /* What attributes say, for random patterns and paths: as git check-attr. */
 static void random_pattern(struct buf *b, uint64_t *s)
 {
@@ -296,8 +325,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plain),     cmocka_unit_test(test_scope),
-		cmocka_unit_test(test_converted), cmocka_unit_test(test_patterns),
-		cmocka_unit_test(test_hostile),   cmocka_unit_test(test_names),
+		cmocka_unit_test(test_converted), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_patterns),  cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(tests, kit_set_up, kit_tear_down);
 }
