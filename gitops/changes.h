@@ -48,6 +48,8 @@ struct changes {
 };
 enum { CHANGES_WARNINGS_MAX = 200 };
 void changes_done(struct changes *c);
+/* Appends a line to the warnings. 0 or -ENOMEM. */
+int changes_warn(struct changes *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define auto_changes __attribute__((cleanup(changes_done))) struct changes
 
 struct changes_options {

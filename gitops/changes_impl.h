@@ -24,9 +24,6 @@ static inline bool oid_equal(const struct oid *a, const struct oid *b)
 	return memcmp(a->b, b->b, OID_BYTES) == 0;
 }
 
-/* Appends a line to the warnings. 0 or -ENOMEM. */
-int changes_warn(struct changes *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 /* A commit's tree. */
 int commit_tree(git_tree **out, struct mirror *m, const struct oid *commit, struct err *err);
 

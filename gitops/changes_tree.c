@@ -125,6 +125,7 @@ static int by_name(const void *pa, const void *pb)
 	return (ca > cb) - (ca < cb);
 }
 
+/* An empty one is written as a root only. */
 static int write_level(struct builder *b, struct level *l, struct oid *out, bool *empty)
 {
 	auto_buf text = { 0 };
@@ -146,6 +147,8 @@ static int write_level(struct builder *b, struct level *l, struct oid *out, bool
 	}
 	if (buf_error(&text) < 0)
 		return no_memory(b);
+	if (*empty && l->len)
+		return 0;
 	return packout_put(b->pack, GIT_TREE, text.data, text.len, out, b->err);
 }
 

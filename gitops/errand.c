@@ -110,6 +110,8 @@ bool gitops_errand(int argc, char **argv, int *status)
 		*status = run_ssh(argc, argv);
 	else if (strcmp(name, ERRAND_TRANSFER) == 0)
 		*status = errand_transfer(argc, argv);
+	else if (strcmp(name, ERRAND_JAIL) == 0)
+		*status = errand_jail(argc, argv);
 	else
 		return false;
 	return true;

@@ -9,6 +9,7 @@
  *                           from descriptor CHILD_KEPT, when protocol and host are the right ones
  *   bough-ssh …             GIT_SSH: runs ssh with the key and known hosts that boughd holds
  *   bough-transfer …        fetch, push and ls-remote by libgit2, in git's words
+ *   bough-jail PROGRAM …    runs a program on hostile data (jail.c)
  *
  * The secret's form on the descriptor: lines "protocol", "host", "user", "password". */
 #ifndef BOUGH_GITOPS_ERRAND_H
@@ -19,6 +20,7 @@
 #define ERRAND_CREDENTIAL "bough-credential"
 #define ERRAND_SSH        "bough-ssh"
 #define ERRAND_TRANSFER   "bough-transfer"
+#define ERRAND_JAIL       "bough-jail"
 /* Where bough-ssh finds the files: set in its environment, as /proc/PID/fd/N. */
 #define ERRAND_SSH_KEY     "BOUGH_SSH_KEY"
 #define ERRAND_KNOWN_HOSTS "BOUGH_SSH_KNOWN_HOSTS"
@@ -28,5 +30,7 @@ bool gitops_errand(int argc, char **argv, int *status);
 
 /* bough-transfer (errand_transfer.c). */
 int errand_transfer(int argc, char **argv);
+/* bough-jail (jail.c): returns only where the program can't be run. */
+int errand_jail(int argc, char **argv);
 
 #endif

@@ -165,7 +165,7 @@ bool transport_progress(const char *line, uint64_t *done, uint64_t *total, const
 /* ---- what the child gets ---- */
 
 /* git by BOUGH_GIT (a path that leads nowhere: there is none), else by PATH. */
-static int find_git(char **out, struct err *err)
+int transport_find_git(char **out, struct err *err)
 {
 	const char *given = getenv("BOUGH_GIT"), *path = getenv("PATH");
 	*out = NULL;
@@ -278,7 +278,7 @@ int transport_open(struct transport *t, const char *repo, const char *scratch,
 				 .nice = origin ? 0 : NICE_WORK };
 	int r = origin ? git_url_parse(&t->url, origin->url, err) : 0;
 	if (r >= 0)
-		r = find_git(&t->git, err);
+		r = transport_find_git(&t->git, err);
 	if (r >= 0 && (!(t->repo = strdup(repo)) || !(t->helpers = strdup(scratch))))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0 && origin)

@@ -40,6 +40,8 @@ void transport_close(struct transport *t);
  * -ECANCELED, -EIO. */
 int transport_git(struct transport *t, const char *const *args, const void *input, size_t len,
 		  struct buf *out, struct err *err);
+/* The host's git, which the caller frees; NULL: there is none. 0 or -ENOMEM. */
+int transport_find_git(char **out, struct err *err);
 /* Only with the host's own git: -EOPNOTSUPP where there is none. */
 bool transport_has_git(const struct transport *t);
 

@@ -40,6 +40,23 @@ static const struct field restore_fields[] = {
 	{ "snapshot", FIELD_STRING, true, 0 },
 	{ 0 },
 };
+static const struct field commit_fields[] = {
+	{ "message", FIELD_STRING, false, MESSAGE_MAX },
+	{ "author", FIELD_STRING, false, 0 },
+	{ "branch", FIELD_STRING, false, 0 },
+	{ "squash", FIELD_BOOL, false, 0 },
+	{ "history", FIELD_BOOL, false, 0 },
+	{ "sync", FIELD_BOOL, false, 0 },
+	{ "ignored", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field push_fields[] = {
+	{ "branch", FIELD_STRING, false, 0 },
+	{ "remote", FIELD_STRING, false, 0 },
+	{ "force_with_lease", FIELD_STRING, false, 0 },
+	{ "any_names", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
 static const struct field merge_fields[] = {
 	{ "from", FIELD_STRING, true, 0 },
 	{ 0 },
@@ -72,7 +89,7 @@ static const struct field repo_fetch_fields[] = {
 static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", NULL };
-static const char *const diff_query[] = { "against", "format", NULL };
+static const char *const diff_query[] = { "against", "format", "since", NULL };
 static const char *const archive_query[] = { "format", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
@@ -95,6 +112,8 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/snapshots", api_ws_save, save_fields, NULL, false },
 	{ "POST", WS "/{}/restore", api_ws_restore, restore_fields, NULL, false },
 	{ "POST", WS "/{}/merge", api_ws_merge, merge_fields, NULL, false },
+	{ "POST", WS "/{}/commit", api_ws_commit, commit_fields, NULL, false },
+	{ "POST", WS "/{}/push", api_ws_push, push_fields, NULL, false },
 	{ "GET", WS "/{}/diff", api_ws_diff, NULL, diff_query, false },
 	{ "GET", WS "/{}/log", api_ws_log, NULL, NULL, false },
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
@@ -105,6 +124,7 @@ const struct route api_routes[] = {
 	{ "GET", SNAP "/{}", api_snap_get, NULL, NULL, false },
 	{ "PATCH", SNAP "/{}", api_snap_patch, snap_patch_fields, NULL, false },
 	{ "DELETE", SNAP "/{}", api_snap_delete, NULL, force_query, false },
+	{ "POST", SNAP "/{}/commit", api_snap_commit, commit_fields, NULL, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
 	{ "GET", SNAP "/{}/archive", api_snap_archive, NULL, archive_query, false },
 	{ "GET", REPO, api_repo_list, NULL, NULL, false },

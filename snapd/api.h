@@ -63,9 +63,16 @@ int api_snap_list(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_get(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_patch(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_delete(struct request *rq, struct reply *rp, struct err *err);
+/* back to git (api_commit.c, api_push.c) */
+int api_ws_commit(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_commit(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_push(struct request *rq, struct reply *rp, struct err *err);
 /* reading (api_read.c) */
 int api_ws_diff(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_diff(struct request *rq, struct reply *rp, struct err *err);
+/* The diff of a checkout with its commit (api_gitdiff.c); the source is taken over. */
+int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int format,
+		struct err *err);
 int api_ws_archive(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_archive(struct request *rq, struct reply *rp, struct err *err);
 /* repositories (api_repos.c) */

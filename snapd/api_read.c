@@ -7,6 +7,7 @@
 #include "snapd/api.h"
 #include "snapd/archive_export.h"
 #include "snapd/difftext.h"
+#include "snapd/gitwork.h"
 
 /* A tree that is held for reading: leased, and its view. */
 struct tree {
@@ -93,6 +94,13 @@ static int diff(struct request *rq, struct reply *rp, bool of_snap, struct err *
 	d->format = (enum diff_format)format;
 	int r = of_snap ? source_find_snap(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err)
 			: source_find_ws(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err);
+	if (r >= 0 && !request_query(rq, "against") && source_git(&d->to.src)) {
+		r = api_gitdiff(rq, rp, &d->to.src, format, err);
+		diff_free(d);
+		return r;
+	}
+	if (r >= 0 && request_query(rq, "since"))
+		r = request_bad_field(rq, "since", err, "only of a checkout, and without against");
 	if (r >= 0)
 		r = find_other(d, rq, err);
 	if (r >= 0)

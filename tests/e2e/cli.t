@@ -115,7 +115,7 @@ is 'completes commands' "$(complete_line bough s)" 'save set show snapshots stat
 is 'completes a group' "$(complete_line bough snapshots '')" 'ls rm show tag '
 is 'completes options' "$(complete_line bough fork a --c)" '--count '
 is 'completes options with common ones' "$(complete_line bough diff --)" \
-	'--against --bytes --help --json --name-status --patch --quiet --root --stat --version '
+	'--against --bytes --help --json --name-status --patch --quiet --root --since --stat --version '
 is 'completes choices' "$(complete_line bough export x --format t)" 'tar tar.zst '
 is 'leaves files to the shell' "$(complete_line bough import '')" $'\tf '
 is 'completes help' "$(complete_line bough help um)" 'umount '

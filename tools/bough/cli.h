@@ -139,6 +139,8 @@ command_fn cmd_merge, cmd_apply;
 command_fn cmd_diff;
 /* repo.c */
 command_fn cmd_repo_add, cmd_repo_fetch, cmd_repo_ls, cmd_repo_show, cmd_repo_rm;
+/* git.c */
+command_fn cmd_commit, cmd_push;
 /* transfer.c */
 command_fn cmd_export, cmd_import;
 /* service.c */

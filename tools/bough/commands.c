@@ -124,13 +124,55 @@ static const struct option_def diff_options[] = {
 	{ .name = "against",
 	  .value = "SNAPSHOT|WORKSPACE",
 	  .kind = WORD_EITHER,
-	  .help = "compare with this; else with the last snapshot saved or restored, and a "
-		  "snapshot with its parent" },
+	  .help = "compare with this; else a checkout with its commit, others with the last "
+		  "snapshot saved or restored, and a snapshot with its parent" },
+	{ .name = "since",
+	  .value = "WHAT",
+	  .kind = WORD_CHOICE,
+	  .choices = "base anchor",
+	  .help = "of a checkout: the commit it was made from (base), or the last one that "
+		  "`bough commit` made (anchor)" },
 	{ .name = "name-status", .help = "a letter and the path of each file (the default)" },
 	{ .name = "stat", .help = "how many lines of each file" },
 	{ .name = "patch",
 	  .letter = 'p',
 	  .help = "the changes themselves, as git diff shows them" },
+	{ 0 }
+};
+
+static const struct option_def commit_options[] = {
+	{ .name = "message", .letter = 'm', .value = "TEXT", .help = "what the commit is about" },
+	{ .name = "author",
+	  .value = "NAME <ADDRESS>",
+	  .help = "whose it is; else GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, else Bough's own" },
+	{ .name = "branch",
+	  .letter = 'b',
+	  .value = "BRANCH",
+	  .help = "of the repository; else the one it was made with, else bough/NAME" },
+	{ .name = "squash",
+	  .help = "its own git has commits: take the files alone, as one commit" },
+	{ .name = "history", .help = "its own git has commits: take these over" },
+	{ .name = "sync",
+	  .help = "tell its own git: the commit comes as origin/BRANCH, nothing else changes" },
+	{ .name = "ignored", .help = "also untracked files that .gitignore leaves out" },
+	{ 0 }
+};
+
+static const struct option_def push_options[] = {
+	{ .name = "branch",
+	  .letter = 'b',
+	  .value = "BRANCH",
+	  .help = "of the other side; else the one that was committed to" },
+	{ .name = "remote",
+	  .value = "URL",
+	  .help = "push there; the repository's credentials are used for its own host only" },
+	{ .name = "force-with-lease",
+	  .help = "also where it is no fast-forward, if the branch is where it was last seen" },
+	{ .name = "force-with-lease-of",
+	  .value = "COMMIT",
+	  .help = "the same, if the branch is at this commit (40 digits)" },
+	{ .name = "any-names",
+	  .help = "also names that other systems can't hold (con, a., A beside a)" },
 	{ 0 }
 };
 
@@ -360,6 +402,38 @@ const struct command commands[] = {
 	  .max = 1,
 	  .kinds = "e",
 	  .run = cmd_diff },
+	{ .name = "commit",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "make a commit in the repository of what a checkout changed",
+	  .about =
+		  "NAME is a workspace or snapshot that was made with --git. One commit, on the\n"
+		  "last one made so (at first the one it began with), moves BRANCH of bough's\n"
+		  "mirror; `bough push` sends it on. Nothing in the workspace is run or changed.\n"
+		  "When commits were made with git inside of it, that is said, with exit code 4,\n"
+		  "until --squash or --history decides. Prints the commit's id; when nothing has\n"
+		  "changed, the last one's.\n",
+	  .options = commit_options,
+	  .examples = "bough commit fix -m \"net: free the skb once\"\n"
+		      "bough commit fix -m \"wip\" --author \"Jo <jo@example.org>\"\n"
+		      "bough commit fix --history\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_commit },
+	{ .name = "push",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "send a workspace's last commit to where its repository came from",
+	  .about =
+		  "A fast-forward or a new branch only. With the credentials that the repository\n"
+		  "was added with; none of them ever is in a workspace.\n",
+	  .options = push_options,
+	  .examples = "bough push fix\nbough push fix --branch net-fix\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_push },
 	{ .name = "apply",
 	  .group = G_SNAP,
 	  .operands = "NAME --to CHECKOUT",

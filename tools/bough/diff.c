@@ -140,6 +140,7 @@ int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 			       names[form]);
 	auto_target rest = target_new("/diff");
 	target_query(&rest, "against", args_get(a, "against"));
+	target_query(&rest, "since", args_get(a, "since"));
 	target_query(&rest, "format", cli->json ? "json" : names[form]);
 	struct http *h = NULL;
 	int r = api_stream_either(cli, a->operands[0], &rest,

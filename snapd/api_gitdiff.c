@@ -1,0 +1,63 @@
+/* What a checkout changed, as git would say it. Found before the first byte of the answer. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/api.h"
+#include "snapd/gitdiff.h"
+#include "snapd/gitwork.h"
+
+struct gitdiff_task {
+	struct gitwork work;
+	struct changes_options opt;
+	struct changes changes;
+	enum diff_format format;
+};
+
+static void gitdiff_free(void *task)
+{
+	struct gitdiff_task *t = task;
+	changes_done(&t->changes);
+	gitwork_done(&t->work);
+	free(t);
+}
+
+static int write_stream(void *ctx, const void *data, size_t n)
+{
+	return stream_write(ctx, data, n);
+}
+
+static int gitdiff_stream(void *task, struct stream *out, struct err *err)
+{
+	struct gitdiff_task *t = task;
+	struct diff_sink sink = { write_stream, out };
+	return snapd_inner(gitdiff_write(t->format, &t->changes, &t->opt, &sink, err));
+}
+
+int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int format,
+		struct err *err)
+{
+	const char *since = request_query(rq, "since");
+	bool anchor = since && strcmp(since, "anchor") == 0;
+	if (since && !anchor && strcmp(since, "base") != 0)
+		return request_bad_field(rq, "since", err, "base or anchor is expected");
+	struct gitdiff_task *t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_set(err, -ENOMEM, "out of memory");
+	t->format = (enum diff_format)format;
+	int r = gitwork_open(&t->work, rq->ctx, src, err);
+	if (r >= 0) {
+		const struct gitlink *link = &t->work.link;
+		gitwork_options(&t->work, anchor ? &link->anchor : &link->base, &t->opt);
+		r = snapd_inner(changes_find(&t->changes, &t->opt, err));
+	}
+	if (r < 0) {
+		gitdiff_free(t);
+		return r;
+	}
+	rp->stream = gitdiff_stream;
+	rp->type = diff_format_mime(t->format);
+	rp->task = t;
+	rp->task_free = gitdiff_free;
+	return 0;
+}

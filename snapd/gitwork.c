@@ -1,0 +1,71 @@
+#include "snapd/gitwork.h"
+
+#include <errno.h>
+
+const char *source_git(const struct source *s)
+{
+	return s->is_snap ? s->snap.git : s->ws.git;
+}
+
+const char *source_name(const struct source *s)
+{
+	return s->is_snap ? s->snap.id : s->ws.name;
+}
+
+static int open_view(struct gitwork *g, const struct stack *s, struct view *out, bool *has,
+		     struct err *err)
+{
+	struct view_options opt;
+	layercache_options(g->sd->layers, &opt);
+	int r = view_open(out, &opt, s, err);
+	if (r < 0)
+		return err_prefix(err, snapd_inner(r), "open %s", source_name(&g->src));
+	*has = true;
+	return 0;
+}
+
+int gitwork_open(struct gitwork *g, struct snapd *sd, struct source *src, struct err *err)
+{
+	auto_stack now = { 0 };
+	*g = (struct gitwork){ .sd = sd, .src = *src };
+	*src = (struct source){ 0 };
+	if (!source_git(&g->src))
+		return err_set(err, -EINVAL, "%s is no checkout of a repository",
+			       source_name(&g->src));
+	int r = snapd_inner(gitlink_parse(&g->link, source_git(&g->src), err));
+	if (r >= 0)
+		r = snapd_inner(mirror_open(&g->mirror, sd->root, g->link.repo, err));
+	if (r >= 0)
+		r = source_stack(sd, &g->src, &now, err);
+	if (r >= 0)
+		r = open_view(g, &now, &g->now, &g->has_now, err);
+	if (r >= 0)
+		r = open_view(g, &g->link.stack, &g->before, &g->has_before, err);
+	return r;
+}
+
+void gitwork_done(struct gitwork *g)
+{
+	if (g->has_now)
+		view_done(&g->now);
+	if (g->has_before)
+		view_done(&g->before);
+	mirror_close(g->mirror);
+	gitlink_done(&g->link);
+	source_done(&g->src);
+	g->mirror = NULL;
+	g->has_now = g->has_before = false;
+}
+
+void gitwork_options(const struct gitwork *g, const struct oid *base, struct changes_options *out)
+{
+	*out = (struct changes_options){
+		.mirror = g->mirror,
+		.base = *base,
+		.checkout = g->link.base,
+		.before = &g->before,
+		.now = &g->now,
+		.scopes = (const char *const *)g->link.scopes,
+		.nscopes = g->link.nscopes,
+	};
+}

@@ -1,0 +1,144 @@
+/* Back to git: commit and push. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/api.h"
+#include "tools/bough/json.h"
+#include "tools/bough/out.h"
+
+static void show_warnings(const struct cli *cli, const json_t *res)
+{
+	const json_t *w;
+	size_t i;
+	if (cli->quiet)
+		return;
+	json_array_foreach(json_object_get(res, "warnings"), i, w) {
+		(void)fputs("bough: ", stderr);
+		out_clean(stderr, json_is_string(w) ? json_string_value(w) : "");
+		(void)fputc('\n', stderr);
+	}
+}
+
+/* Whose commit it is, when not said: GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, as for git itself; else
+ * boughd decides. */
+static int set_author(json_t *body, const char *given, struct err *err)
+{
+	const char *name = getenv("GIT_AUTHOR_NAME"), *email = getenv("GIT_AUTHOR_EMAIL");
+	auto_free char *both = NULL;
+	if (given)
+		return api_set_text(body, "author", given, err);
+	if (!name || !*name || !email || !*email)
+		return 0;
+	if (asprintf(&both, "%s <%s>", name, email) < 0) {
+		both = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	return api_set_text(body, "author", both, err);
+}
+
+static int set_flags(json_t *body, const struct args *a, struct err *err)
+{
+	static const char *const flags[] = { "squash", "history", "sync", "ignored" };
+	int bad = 0;
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		if (args_get(a, flags[i]))
+			bad |= json_object_set_new(body, flags[i], json_true());
+	return bad ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* A workspace of that name, or else a snapshot. */
+static int post_commit(struct cli *cli, const char *name, json_t *body, json_t **res,
+		       struct err *err)
+{
+	struct progress p;
+	progress_begin(&p, cli, "commit");
+	int r = -ENOENT;
+	if (strncmp(name, "sn_", 3) != 0) {
+		auto_target t = target_ws(name, "/commit");
+		r = api_job(cli, "POST", &t, body, NULL, &p, res, err);
+	}
+	if (r == -ENOENT) {
+		auto_target t = target_snap(name, "/commit");
+		r = api_job(cli, "POST", &t, body, NULL, &p, res, err);
+	}
+	if (r == -ENOENT) {
+		free(steal_ptr(&cli->detail)); /* it tells of one of the two only */
+		return err_set(err, r,
+			       "no workspace or snapshot \"%s\": `bough ls` and `bough snapshots "
+			       "ls` show what there is",
+			       name);
+	}
+	return r;
+}
+
+int cmd_commit(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	auto_json json_t *res = NULL;
+	const char *message = args_get(a, "message"), *branch = args_get(a, "branch");
+	if (!message && !args_get(a, "history"))
+		return err_set(err, -EINVAL, "-m MESSAGE says what the commit is about");
+	int r = message ? api_set_text(body, "message", message, err) : 0;
+	if (r >= 0 && branch)
+		r = api_set_text(body, "branch", branch, err);
+	if (r >= 0)
+		r = set_author(body, args_get(a, "author"), err);
+	if (r >= 0)
+		r = set_flags(body, a, err);
+	if (r >= 0)
+		r = post_commit(cli, a->operands[0], body, &res, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(res, err);
+	show_warnings(cli, res);
+	if (!cli->quiet) {
+		int64_t n = get_int(res, "files");
+		(void)fputs("bough: ", stderr);
+		out_clean(stderr, get_text(res, "branch"));
+		if (get_true(res, "unchanged"))
+			(void)fputs(": nothing has changed since\n", stderr);
+		else
+			(void)fprintf(stderr, ": %lld path%s%s\n", (long long)n, n == 1 ? "" : "s",
+				      get_true(res, "history") ? ", after its own commits" : "");
+	}
+	printf("%s\n", get_text(res, "commit"));
+	return 0;
+}
+
+int cmd_push(struct cli *cli, const struct args *a, struct err *err)
+{
+	static const char *const texts[][2] = { { "branch", "branch" }, { "remote", "remote" } };
+	auto_json json_t *body = json_object();
+	auto_json json_t *res = NULL;
+	const char *of = args_get(a, "force-with-lease-of");
+	int r = 0;
+	for (size_t i = 0; i < 2 && r >= 0; i++)
+		if (args_get(a, texts[i][0]))
+			r = api_set_text(body, texts[i][1], args_get(a, texts[i][0]), err);
+	if (r >= 0 && (of || args_get(a, "force-with-lease")))
+		r = api_set_text(body, "force_with_lease", of ? of : "", err);
+	if (r >= 0 && args_get(a, "any-names") &&
+	    json_object_set_new(body, "any_names", json_true()) < 0)
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		return r;
+	struct progress p;
+	auto_target t = target_ws(a->operands[0], "/push");
+	progress_begin(&p, cli, "push");
+	r = api_job(cli, "POST", &t, body, NULL, &p, &res, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(res, err);
+	printf("%s\n", get_text(res, "commit"));
+	if (!cli->quiet) {
+		(void)fputs("bough: on ", stderr);
+		out_clean(stderr, get_text(res, "branch"));
+		(void)fputs(" of ", stderr);
+		out_clean(stderr, get_text(res, "remote"));
+		(void)fputc('\n', stderr);
+	}
+	return 0;
+}
