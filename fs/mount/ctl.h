@@ -25,6 +25,12 @@
  *   restore id, stack, expect?                    -> names, nodes (counts of invalidations);
  *                                                    expect: only if that is its sealed stack
  *                                                    still and nothing was written (ESTALE)
+ *   put     id, dir, name, file, mode?, exist?, match?, unless? -> created, version, mode
+ *                                                    (ws_put; dir and file: inode numbers; name in
+ *                                                    hex; match, unless: [version, as version.h
+ *                                                    writes it]; exist: something has the name, or
+ *                                                    nothing, as it says; else EREMCHG)
+ *   take    id, dir, name, exist?, match?, unless?   (ws_take)
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
+#include "fs/work/ino.h"
 
 enum field {
 	F_ID = 1 << 0,
@@ -21,6 +22,13 @@ enum field {
 	F_KNOWN = 1 << 11,
 	F_EXPECT = 1 << 12,
 	F_XATTRS = 1 << 13,
+	F_DIR = 1 << 14,
+	F_NAME = 1 << 15,
+	F_FILE = 1 << 16,
+	F_MODE = 1 << 17,
+	F_EXIST = 1 << 18,
+	F_MATCH = 1 << 19,
+	F_UNLESS = 1 << 20,
 };
 
 static const struct {
@@ -37,6 +45,9 @@ static const struct {
 	[CTL_STACK] = { "stack", F_ID, 0 },
 	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
 	[CTL_RESTORE] = { "restore", F_ID | F_STACK, F_EXPECT },
+	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
+		      F_MODE | F_EXIST | F_MATCH | F_UNLESS },
+	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
 	[CTL_USAGE] = { "usage", F_ID, 0 },
 	[CTL_SYNC] = { "sync", F_ID, 0 },
@@ -193,6 +204,76 @@ bool ctl_knows(const struct ctl_request *q, const char *id)
 	return q->nknown && bsearch(&id, q->known, q->nknown, sizeof(*q->known), compare_strings);
 }
 
+/* A name in a directory: any bytes, so it comes in hex. */
+static int parse_name(const json_t *j, struct ctl_request *q, struct err *err)
+{
+	const char *s = json_string_value(j);
+	size_t len = json_string_length(j) / 2;
+	if (!s || json_string_length(j) % 2 || len == 0 || len > NAME_MAX_BYTES)
+		return err_set(err, -EINVAL, "name: 1 to %d bytes in hex expected", NAME_MAX_BYTES);
+	q->name = calloc(1, len + 1);
+	if (!q->name)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (hex_decode((uint8_t *)q->name, len, s) < 0)
+		return err_set(err, -EINVAL, "name: hex expected");
+	q->put.name = q->name;
+	q->put.len = len;
+	return 0;
+}
+
+static int parse_versions(const json_t *j, const char *what, struct ctl_request *q,
+			  const struct version_id **list, size_t *count, struct err *err)
+{
+	size_t n = json_array_size(j); /* 0 for what is no array */
+	if (n == 0 || n > CTL_VERSIONS_MAX)
+		return err_set(err, -EINVAL, "%s: an array of 1 to %d expected", what,
+			       CTL_VERSIONS_MAX);
+	if (!q->versions)
+		q->versions = calloc(2 * (size_t)CTL_VERSIONS_MAX, sizeof(*q->versions));
+	if (!q->versions)
+		return err_set(err, -ENOMEM, "out of memory");
+	struct version_id *to = q->versions + (list == &q->put.unless ? CTL_VERSIONS_MAX : 0);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *one = json_array_get(j, i);
+		const char *s = json_string_value(one);
+		if (!s || version_parse(&to[i], s, json_string_length(one)) < 0)
+			return err_set(err, -EINVAL, "%s: versions of files expected", what);
+	}
+	*list = to;
+	*count = n;
+	return 0;
+}
+
+static int parse_put_field(struct ctl_request *q, enum field f, const json_t *j, struct err *err)
+{
+	struct ws_put *p = &q->put;
+	uint64_t mode;
+	int r;
+	switch (f) {
+	case F_DIR:
+		return parse_count(j, "dir", INO_MAX, &p->dir, err);
+	case F_FILE:
+		return parse_count(j, "file", INO_MAX, &p->file, err);
+	case F_NAME:
+		return parse_name(j, q, err);
+	case F_MODE:
+		r = parse_count(j, "mode", 07777, &mode, err);
+		p->set_mode = r == 0;
+		p->mode = r == 0 ? (uint32_t)mode : 0;
+		return r;
+	case F_EXIST:
+		if (!json_is_boolean(j))
+			return err_set(err, -EINVAL, "exist: true or false expected");
+		p->must_exist = json_is_true(j);
+		p->must_not_exist = !p->must_exist;
+		return 0;
+	case F_MATCH:
+		return parse_versions(j, "match", q, &p->match, &p->nmatch, err);
+	default:
+		return parse_versions(j, "unless", q, &p->unless, &p->nunless, err);
+	}
+}
+
 static int parse_field(struct ctl_request *q, enum field f, const json_t *j, struct err *err)
 {
 	int r;
@@ -229,6 +310,14 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		return parse_children(j, q, err);
 	case F_KNOWN:
 		return parse_known(j, q, err);
+	case F_DIR:
+	case F_NAME:
+	case F_FILE:
+	case F_MODE:
+	case F_EXIST:
+	case F_MATCH:
+	case F_UNLESS:
+		return parse_put_field(q, f, j, err);
 	}
 	return -EINVAL;
 }
@@ -241,7 +330,9 @@ static const struct {
 	{ "bytes", F_BYTES },   { "inodes", F_INODES },     { "uid", F_UID },
 	{ "gid", F_GID },       { "stack", F_STACK },       { "old", F_OLD },
 	{ "new", F_NEW },       { "children", F_CHILDREN }, { "known", F_KNOWN },
-	{ "expect", F_EXPECT }, { "xattrs", F_XATTRS },
+	{ "expect", F_EXPECT }, { "dir", F_DIR },           { "name", F_NAME },
+	{ "file", F_FILE },     { "mode", F_MODE },         { "exist", F_EXIST },
+	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "xattrs", F_XATTRS },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 
@@ -305,6 +396,8 @@ void ctl_request_done(struct ctl_request *q)
 	stack_done(&q->stack);
 	stack_done(&q->with);
 	free(q->children);
+	free(q->name);
+	free(q->versions);
 	free(q->known);
 	json_decref(q->json);
 	*q = (struct ctl_request){ 0 };

@@ -19,6 +19,8 @@ enum ctl_op {
 	CTL_STACK,
 	CTL_REPLACE,
 	CTL_RESTORE,
+	CTL_PUT,
+	CTL_TAKE,
 	CTL_LIMITS,
 	CTL_USAGE,
 	CTL_SYNC,
@@ -33,7 +35,10 @@ enum ctl_op {
 	CTL_OPS,
 };
 
-enum { CTL_CHILDREN_MAX = 1024 }; /* of one fork; each is a mount(2) */
+enum {
+	CTL_CHILDREN_MAX = 1024, /* of one fork; each is a mount(2) */
+	CTL_VERSIONS_MAX = 64,   /* of one condition */
+};
 
 /* All strings are borrowed from `json`. Fields that the operation doesn't have are zero. */
 struct ctl_request {
@@ -48,7 +53,10 @@ struct ctl_request {
 	struct stack with;  /* "new", or "expect" */
 	struct served_child *children;
 	unsigned nchildren;
-	const char **known; /* in order */
+	struct ws_put put; /* its name and lists are the request's own */
+	char *name;
+	struct version_id *versions; /* match, then unless */
+	const char **known;          /* in order */
 	size_t nknown;
 };
 

@@ -355,6 +355,21 @@ static int do_restore(struct served *w, const struct ctl_request *q, struct answ
 	return 0;
 }
 
+static int do_put(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
+{
+	struct ws_put_result res;
+	char text[VERSION_TEXT];
+	bool put = q->op == CTL_PUT;
+	int r = served_put_file(w, &q->put, put, &res, err);
+	if (r < 0 || !put)
+		return r;
+	struct version_id v = version_of(&res.attr);
+	add(a, a->json, "created", json_boolean(res.old_node == 0));
+	add_text(a, a->json, "version", version_text(text, &v));
+	add_int(a, a->json, "mode", res.attr.mode & 07777);
+	return 0;
+}
+
 static int do_limits(struct served *w, const struct ctl_request *q, struct answer *a,
 		     struct err *err)
 {
@@ -385,7 +400,8 @@ static const struct {
 	[CTL_MOUNT] = { .served = do_mount },     [CTL_UMOUNT] = { .served = do_umount },
 	[CTL_FORK] = { .served = do_fork },       [CTL_SEAL] = { .served = do_seal },
 	[CTL_STACK] = { .served = do_stack },     [CTL_REPLACE] = { .served = do_replace },
-	[CTL_RESTORE] = { .served = do_restore }, [CTL_LIMITS] = { .served = do_limits },
+	[CTL_RESTORE] = { .served = do_restore }, [CTL_PUT] = { .served = do_put },
+	[CTL_TAKE] = { .served = do_put },        [CTL_LIMITS] = { .served = do_limits },
 	[CTL_USAGE] = { .served = do_usage },     [CTL_SYNC] = { .served = do_sync },
 	[CTL_DELETE] = { .server = do_delete },   [CTL_CLOSE] = { .server = do_close },
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },

@@ -365,6 +365,35 @@ int served_restore(struct served *w, const struct stack *to, const struct stack 
 	return 0;
 }
 
+/* ---- compare and replace ---- */
+
+int served_put_file(struct served *w, const struct ws_put *want, bool put,
+		    struct ws_put_result *out, struct err *err)
+{
+	struct ws_put_result res;
+	/* The mount lock: as in served_restore. */
+	pthread_mutex_lock(&w->mount);
+	reap_session(w);
+	int r = put ? ws_put(w->ws, want, &res) : ws_take(w->ws, want, &res);
+	if (r == 0 && w->session) {
+		/* Dropped, not only to be asked for again: a look-up that is under way for an entry
+		 * that was to be asked for could make the old answer good for ever. */
+		session_forget_name(w->session, res.dir_node, want->name, want->len, true);
+		session_forget_node(w->session, res.dir_node);
+		if (res.node)
+			session_forget_attr(w->session, res.node);
+		if (res.old_node)
+			session_forget_attr(w->session, res.old_node);
+	}
+	pthread_mutex_unlock(&w->mount);
+	if (r == -EREMCHG)
+		return err_set(err, r, "the file isn't what it was expected to be");
+	if (r < 0)
+		return err_sys(err, r, put ? "name the file" : "remove the name");
+	*out = res;
+	return 0;
+}
+
 /* ---- create, fork, close, delete ---- */
 
 /* An entry for a workspace that doesn't exist yet, locked exclusively. */

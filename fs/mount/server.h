@@ -81,6 +81,9 @@ int served_umount(struct served *w, bool *busy, struct err *err);
  * whatever it is. */
 int served_restore(struct served *w, const struct stack *to, const struct stack *expect,
 		   uint64_t *names, uint64_t *nodes, struct err *err);
+/* ws_put, or ws_take, with the kernel's caches. */
+int served_put_file(struct served *w, const struct ws_put *want, bool put,
+		    struct ws_put_result *out, struct err *err);
 struct served_state {
 	bool mounted;
 	char *path;               /* where; NULL when it isn't mounted; the caller frees */

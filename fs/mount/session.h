@@ -57,6 +57,7 @@ void session_free(struct session *s); /* an ended one; NULL allowed */
 void session_forget_name(struct session *s, uint64_t dir_node, const char *name, size_t len,
 			 bool removed);
 void session_forget_node(struct session *s, uint64_t node);
+void session_forget_attr(struct session *s, uint64_t node); /* its content stays known */
 
 /* Names of capabilities, for --mask-cap: 0 for an unknown name. */
 uint64_t session_cap(const char *name);

@@ -109,6 +109,10 @@ enum { VIEW_SKIP = 1, VIEW_DEPTH_MAX = 65536 };
 int view_walk(const struct view *v,
 	      int (*fn)(void *ctx, const char *path, size_t len, const struct attr *a), void *ctx,
 	      struct err *err);
+/* The same of what lies below directory `dir`; paths are relative to it. */
+int view_walk_from(const struct view *v, uint64_t dir,
+		   int (*fn)(void *ctx, const char *path, size_t len, const struct attr *a),
+		   void *ctx, struct err *err);
 /* Path of an inode by its parent hints; where they don't lead to it, by searching the tree. The
  * caller frees. -ENOENT: no name leads to it. */
 int view_path(const struct view *v, uint64_t ino, char **out);

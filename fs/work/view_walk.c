@@ -70,9 +70,16 @@ int view_walk(const struct view *v,
 	      int (*fn)(void *ctx, const char *path, size_t len, const struct attr *a), void *ctx,
 	      struct err *err)
 {
+	return view_walk_from(v, 1, fn, ctx, err);
+}
+
+int view_walk_from(const struct view *v, uint64_t dir,
+		   int (*fn)(void *ctx, const char *path, size_t len, const struct attr *a),
+		   void *ctx, struct err *err)
+{
 	struct walk w = { .v = v };
 	struct attr a;
-	int r = view_inode(v, 1, &a);
+	int r = view_inode(v, dir, &a);
 	r = r < 0 ? r : 1;
 	while (r > 0) {
 		const char *path = w.path.data ? (const char *)w.path.data : "";

@@ -24,6 +24,7 @@
 #include "fs/image/image.h"
 #include "fs/store/store.h"
 #include "fs/work/stack.h"
+#include "fs/work/version.h"
 #include "fs/work/view.h"
 
 /* ---- the root ---- */
@@ -229,6 +230,31 @@ int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct 
  * owns it nor is root: names of what others may not look into would come out. */
 int ws_changed(struct ws *ws, uint64_t dir, const char *token, const struct caller *c,
 	       struct buf *out);
+
+/* Compare and replace, for who isn't the kernel: it must be told afterwards to forget the name
+ * and what it knows of the inodes. Directory and file are given by their inode numbers. */
+struct ws_put {
+	uint64_t dir;
+	const char *name;
+	size_t len;
+	uint64_t file; /* regular and without a name yet (ws_tmpfile), which the kernel holds */
+	bool set_mode;
+	uint32_t mode; /* else as what it replaces, without set-id bits; a new one has 0644 */
+	/* What must be there; else -EREMCHG, and nothing is done. */
+	bool must_exist, must_not_exist;
+	const struct version_id *match, *unless; /* one of these, if there are any; none of these */
+	size_t nmatch, nunless;
+};
+struct ws_put_result {
+	uint64_t dir_node, node, old_node; /* old_node: of what it replaced or took; 0: none */
+	struct attr attr;                  /* of the file now; ws_take: of what was taken */
+};
+/* The file gets the name, in place of a regular file that has it: owner, xattrs (but capabilities)
+ * and mode stay. A new file belongs to its folder's owner. -ENOENT: no such folder; -EISDIR,
+ * -ELOOP: the name is something else's than a regular file's. 0 again where that was done. */
+int ws_put(struct ws *ws, const struct ws_put *want, struct ws_put_result *out);
+/* The name goes: of anything but a directory (-EISDIR). `file` and `mode` mean nothing. -ENOENT. */
+int ws_take(struct ws *ws, const struct ws_put *want, struct ws_put_result *out);
 
 struct ws_statfs {
 	uint64_t block_size, blocks, blocks_free, files, files_free;

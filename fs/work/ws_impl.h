@@ -95,6 +95,7 @@ struct ws {
 	_Atomic bool folder_durable;  /* its name in ROOT/ws; changed under publish */
 	struct stale *stale;          /* under publish */
 	struct quota quota;
+	struct timespec stamped; /* of the last change; under meta */
 	int64_t files;        /* inodes made less inodes gone, since the active layer was new */
 	uint64_t damaged;     /* records lost in its layers */
 	_Atomic uint16_t gen; /* the highest generation shown */
@@ -264,6 +265,21 @@ void orphan_end(struct ws *ws, uint64_t ino); /* where the caller knows that nob
 
 /* Moves atime by relatime's rule; takes meta itself. */
 void ws_accessed(struct ws *ws, uint64_t node, const struct attr *a);
+
+/* ---- ws_names.c: what ws_put.c needs too. Under meta, but the first and the last ---- */
+
+/* -ENOENT, -ENAMETOOLONG, -EEXIST (dots), -EINVAL. */
+int ws_name_check(const char *name, size_t len);
+/* The entry and the inode behind it. */
+int ws_find(struct ws *ws, uint64_t dir, const char *name, size_t len, struct dirent_ref *d,
+	    struct attr *a);
+/* The directory is as it is after a change of its names. */
+void ws_dir_changed(struct op *op, struct attr *dir, int links);
+/* One name of the inode is gone; *a is its new version. The entry itself is the caller's. */
+void ws_name_gone(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie);
+/* Before a file made without a name gets its first: all of it comes up to the active layer. Gate
+ * shared, no other lock. */
+int ws_prepare_first_name(struct ws *ws, uint64_t node);
 
 /* ---- ws_read.c: gate shared, the stripe held ---- */
 

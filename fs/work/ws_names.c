@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int name_check(const char *name, size_t len)
+int ws_name_check(const char *name, size_t len)
 {
 	if (len == 0)
 		return -ENOENT;
@@ -23,9 +23,9 @@ static uint8_t type_of(uint32_t mode)
 	return (uint8_t)((mode & S_IFMT) >> 12);
 }
 
-/* The entry and the inode behind it. A name whose inode is lost is damage. */
-static int find(struct ws *ws, uint64_t dir, const char *name, size_t len, struct dirent_ref *d,
-		struct attr *a)
+/* A name whose inode is lost is damage. */
+int ws_find(struct ws *ws, uint64_t dir, const char *name, size_t len, struct dirent_ref *d,
+	    struct attr *a)
 {
 	if (len > NAME_MAX_BYTES)
 		return -ENAMETOOLONG;
@@ -46,7 +46,7 @@ int ws_lookup(struct ws *ws, uint64_t dir, const char *name, size_t len, struct 
 	if (r == 0 && !S_ISDIR(d.mode))
 		r = -ENOTDIR;
 	if (r == 0)
-		r = find(ws, d.ino, name, len, &ref, &a);
+		r = ws_find(ws, d.ino, name, len, &ref, &a);
 	if (r == 0)
 		r = node_ref(ws, &a);
 	if (r == 0)
@@ -56,8 +56,7 @@ int ws_lookup(struct ws *ws, uint64_t dir, const char *name, size_t len, struct 
 	return r;
 }
 
-/* The directory is as it is after a change of its names. */
-static void dir_changed(struct op *op, struct attr *dir, int links)
+void ws_dir_changed(struct op *op, struct attr *dir, int links)
 {
 	dir->nlink += (uint32_t)links;
 	dir->mtime = dir->ctime = op->now;
@@ -141,7 +140,7 @@ static int make_locked(struct ws *ws, const struct making *m, uint64_t ino, stru
 		txn_target(&op.t, ino, m->target, m->target_len);
 	if (m->name) {
 		txn_dirent(&op.t, dir.ino, cookie, m->name, m->len, ino, type_of(a.mode));
-		dir_changed(&op, &dir, S_ISDIR(a.mode) ? 1 : 0);
+		ws_dir_changed(&op, &dir, S_ISDIR(a.mode) ? 1 : 0);
 	}
 	r = commit_entry(&op, ws, &a);
 	if (r < 0)
@@ -155,7 +154,7 @@ static int make_locked(struct ws *ws, const struct making *m, uint64_t ino, stru
 static int make(struct ws *ws, const struct making *m, struct entry *out)
 {
 	uint64_t ino;
-	int r = m->name ? name_check(m->name, m->len) : 0;
+	int r = m->name ? ws_name_check(m->name, m->len) : 0;
 	if (r == 0)
 		r = work_ino(ws->work, &ino);
 	if (r < 0)
@@ -234,7 +233,7 @@ static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const cha
 	a.parent_cookie = cookie;
 	op_inode(&op, &a);
 	txn_dirent(&op.t, dir.ino, cookie, name, len, a.ino, type_of(a.mode));
-	dir_changed(&op, &dir, 0);
+	ws_dir_changed(&op, &dir, 0);
 	r = commit_entry(&op, ws, &a);
 	if (r < 0)
 		return r;
@@ -244,9 +243,8 @@ static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const cha
 	return 0;
 }
 
-/* The first name of a file made without one: what sealed layers have of it would be left out
- * when they are saved, so it comes up here before. */
-static int prepare_first_name(struct ws *ws, uint64_t node)
+/* What sealed layers have of it would be left out when they are saved. */
+int ws_prepare_first_name(struct ws *ws, uint64_t node)
 {
 	struct attr a, below;
 	meta_read(ws);
@@ -265,11 +263,11 @@ static int prepare_first_name(struct ws *ws, uint64_t node)
 int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t len,
 	    const struct caller *c, struct entry *out)
 {
-	int r = name_check(name, len);
+	int r = ws_name_check(name, len);
 	if (r < 0)
 		return r;
 	ws_enter(ws);
-	r = prepare_first_name(ws, node);
+	r = ws_prepare_first_name(ws, node);
 	if (r == 0) {
 		meta_write(ws);
 		r = link_locked(ws, node, dir, name, len, c, out);
@@ -281,8 +279,7 @@ int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t
 
 /* ---- taking away ---- */
 
-/* One name of the inode is gone; *a is its new version. The entry itself is the caller's. */
-static void name_gone(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie)
+void ws_name_gone(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie)
 {
 	a->ctime = op->now;
 	if (a->parent == dir && a->parent_cookie == cookie)
@@ -301,7 +298,7 @@ static int remove_locked(struct ws *ws, uint64_t dirnode, const char *name, size
 	struct dirent_ref d;
 	int r = ws_get_dir(ws, dirnode, &dir);
 	if (r == 0)
-		r = find(ws, dir.ino, name, len, &d, &a);
+		r = ws_find(ws, dir.ino, name, len, &d, &a);
 	if (r < 0)
 		return r;
 	if (want_dir) {
@@ -317,8 +314,8 @@ static int remove_locked(struct ws *ws, uint64_t dirnode, const char *name, size
 	uint64_t cookie = d.cookie;
 	op_begin(&op, ws, a.ino, c);
 	op_dirent_del(&op, dir.ino, cookie);
-	dir_changed(&op, &dir, want_dir ? -1 : 0);
-	name_gone(&op, &a, dir.ino, cookie);
+	ws_dir_changed(&op, &dir, want_dir ? -1 : 0);
+	ws_name_gone(&op, &a, dir.ino, cookie);
 	r = op_commit(&op);
 	/* The kernel may have let go between the look at its references and now. */
 	if (r == 0 && a.nlink == 0)
@@ -394,11 +391,11 @@ static int rename_find(struct renaming *rn, uint64_t dir, uint64_t newdir)
 	if (r < 0)
 		return r;
 	rn->same_dir = rn->from_dir.ino == rn->to_dir.ino;
-	r = find(ws, rn->from_dir.ino, rn->name, rn->len, &d, &rn->a);
+	r = ws_find(ws, rn->from_dir.ino, rn->name, rn->len, &d, &rn->a);
 	if (r < 0)
 		return r;
 	rn->a_cookie = d.cookie;
-	r = find(ws, rn->to_dir.ino, rn->newname, rn->newlen, &d, &rn->b);
+	r = ws_find(ws, rn->to_dir.ino, rn->newname, rn->newlen, &d, &rn->b);
 	if (r < 0 && r != -ENOENT)
 		return r;
 	rn->has_b = r == 0;
@@ -450,11 +447,11 @@ static void moved(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie)
 static void dirs_changed(struct op *op, struct renaming *rn, int from_links, int to_links)
 {
 	if (rn->same_dir) {
-		dir_changed(op, &rn->from_dir, from_links + to_links);
+		ws_dir_changed(op, &rn->from_dir, from_links + to_links);
 		return;
 	}
-	dir_changed(op, &rn->from_dir, from_links);
-	dir_changed(op, &rn->to_dir, to_links);
+	ws_dir_changed(op, &rn->from_dir, from_links);
+	ws_dir_changed(op, &rn->to_dir, to_links);
 }
 
 static int rename_exchange(struct renaming *rn)
@@ -506,7 +503,7 @@ static int rename_move(struct renaming *rn, uint64_t whiteout)
 	txn_dirent(&op.t, to->ino, cookie, rn->newname, rn->newlen, rn->a.ino, type_of(rn->a.mode));
 	moved(&op, &rn->a, to->ino, cookie);
 	if (rn->has_b)
-		name_gone(&op, &rn->b, to->ino, cookie);
+		ws_name_gone(&op, &rn->b, to->ino, cookie);
 	dirs_changed(&op, rn, -a_dir, a_dir - (rn->has_b && S_ISDIR(rn->b.mode)));
 	r = op_commit(&op);
 	if (r == 0 && rn->has_b && rn->b.nlink == 0)
@@ -528,7 +525,7 @@ int ws_rename(struct ws *ws, uint64_t dir, const char *name, size_t len, uint64_
 	if ((flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) ||
 	    ((flags & RENAME_EXCHANGE) && (flags & (RENAME_NOREPLACE | RENAME_WHITEOUT))))
 		return -EINVAL;
-	int r = name_check(newname, newlen);
+	int r = ws_name_check(newname, newlen);
 	if (r == 0 && (flags & RENAME_WHITEOUT))
 		r = work_ino(ws->work, &whiteout);
 	if (r < 0)

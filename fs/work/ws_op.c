@@ -168,9 +168,29 @@ uint64_t node_refs(struct ws *ws, uint64_t node)
 
 /* ---- one change ---- */
 
+static bool not_later(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
+}
+
+/* No two changes of a workspace have one time, though the clock ticks slowly: ctime tells the
+ * versions of a file apart (version.h). A clock that is put back is followed, but for little. */
+static struct timespec stamp(struct ws *ws)
+{
+	enum { BACK_S = 1, SECOND_NS = 1000000000 };
+	struct timespec now = ws_now(), *last = &ws->stamped;
+	if (not_later(&now, last) && last->tv_sec - now.tv_sec <= BACK_S) {
+		now = *last;
+		if (++now.tv_nsec == SECOND_NS)
+			now = (struct timespec){ now.tv_sec + 1, 0 };
+	}
+	*last = now;
+	return now;
+}
+
 void op_begin(struct op *op, struct ws *ws, uint64_t ino, const struct caller *c)
 {
-	*op = (struct op){ .ws = ws, .now = ws_now() };
+	*op = (struct op){ .ws = ws, .now = stamp(ws) };
 	txn_begin(&op->t, active(ws), ino);
 	op->t.tag = c ? c->tag : 0;
 }
@@ -452,11 +472,6 @@ void ws_forget_all(struct ws *ws)
 }
 
 /* ---- atime ---- */
-
-static bool not_later(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
-}
 
 static bool atime_is_due(const struct attr *a, const struct timespec *now)
 {
