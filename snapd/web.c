@@ -40,6 +40,7 @@ struct call {
 	struct MHD_Connection *conn;
 	char *raw; /* the target as it came */
 	struct web_target target;
+	char *tail;                /* of the target */
 	const struct route *route; /* NULL until the head was looked at */
 	struct request rq;
 	struct buf body;
@@ -51,6 +52,8 @@ struct call {
 	struct stream *upload; /* the writer's reference */
 	struct task *task;
 	struct stream *output;         /* of an answer: the reader's reference */
+	struct reply reading;          /* an answer with `read`: until the request ends */
+	struct reply headers;          /* only those, for whatever is answered */
 	struct MHD_Response *response; /* of a stream; libmicrohttpd's, for its callback's use */
 };
 
@@ -115,6 +118,10 @@ static enum MHD_Result queue(struct call *c, unsigned status, struct MHD_Respons
 		return MHD_NO;
 	if (c->close)
 		(void)MHD_add_response_header(response, "Connection", "close");
+	if (!web_headers_put(response, &c->headers)) {
+		MHD_destroy_response(response);
+		return MHD_NO;
+	}
 	enum MHD_Result r = MHD_queue_response(c->conn, status, response);
 	MHD_destroy_response(response);
 	return r;
@@ -192,27 +199,32 @@ static void send_by_hand(struct call *c, const struct buf *out, int wait_ms)
 	}
 }
 
-/* Ends a stream that failed: a chunk that never comes, whose extension says why. The client sees
- * an answer that is cut, whether it looks at extensions or not. */
-static void cut_stream(struct call *c)
+/* Ends a body in chunks that failed: by one that never comes, whose extension says why. The client
+ * sees an answer that is cut, whether it looks at extensions or not. */
+static void cut_chunks(struct call *c, int r, const struct err *err)
 {
-	struct err err = { 0 };
-	struct reply reply = { 0 };
 	const char *code;
-	int r = task_wait(c->task, &reply, &err);
-	if (r >= 0 || !err.text[0])
-		return;
-	log_error("%s: %s", c->raw, err.text);
 	(void)web_status(r, &code);
 	auto_buf out = { 0 };
 	buf_printf(&out, "7fffffff;code=%s;error=", code);
-	for (const char *p = err.text; *p; p++) {
+	for (const char *p = err->text; *p; p++) {
 		bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
 			     (*p >= '0' && *p <= '9') || strchr("-._~", *p);
 		buf_printf(&out, plain ? "%c" : "%%%02X", (unsigned char)*p);
 	}
 	buf_printf(&out, "\r\n");
 	send_by_hand(c, &out, REASON_WAIT_MS);
+}
+
+static void cut_stream(struct call *c)
+{
+	struct err err = { 0 };
+	struct reply reply = { 0 };
+	int r = task_wait(c->task, &reply, &err);
+	if (r >= 0 || !err.text[0])
+		return;
+	log_error("%s: %s", c->raw, err.text);
+	cut_chunks(c, r, &err);
 }
 
 /* What a stream that is whole leaves to say goes into the trailer. */
@@ -248,7 +260,7 @@ static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
 	return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-static enum MHD_Result answer_stream(struct call *c, const char *type)
+static enum MHD_Result answer_stream(struct call *c, const char *type, unsigned status)
 {
 	struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN,
 									  STREAM_BLOCK, read_output,
@@ -260,7 +272,35 @@ static enum MHD_Result answer_stream(struct call *c, const char *type)
 	if (c->summary)
 		(void)MHD_add_response_header(response, "Trailer", "Bough-Summary");
 	(void)MHD_add_response_header(response, "Content-Type", type);
-	return queue(c, 200, response);
+	return queue(c, status, response);
+}
+
+static ssize_t read_body(void *arg, uint64_t pos, char *buf, size_t max)
+{
+	struct call *c = arg;
+	struct err err = { 0 };
+	ssize_t n = c->reading.read(c->reading.task, pos, buf, max, &err);
+	if (n > 0)
+		return n;
+	if (n == 0)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	log_error("%s: %s", c->raw, err.text);
+	if (c->reading.length == WEB_UNKNOWN)
+		cut_chunks(c, (int)n, &err);
+	return MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static enum MHD_Result answer_reading(struct call *c, const struct reply *reply)
+{
+	uint64_t length = reply->length;
+	size_t block = length < STREAM_BLOCK ? (size_t)length + 1 : STREAM_BLOCK;
+	struct MHD_Response *response = MHD_create_response_from_callback(
+		length == WEB_UNKNOWN ? MHD_SIZE_UNKNOWN : length, block, read_body, c, NULL);
+	c->reading = *reply; /* its task is freed by completed() */
+	c->reading.nheaders = 0;
+	if (response && reply->type)
+		(void)MHD_add_response_header(response, "Content-Type", reply->type);
+	return queue(c, reply->status, response);
 }
 
 /* The reply of a handler that went well. The reply's memory is taken over. */
@@ -268,15 +308,20 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 {
 	struct err err = { 0 };
 	int r = 0;
+	web_headers_move(&c->headers, reply);
+	if (reply->read)
+		return answer_reading(c, reply);
 	if (reply->stream || (reply->job && c->ndjson)) {
 		r = task_start(&c->task, reply, c->ndjson, NULL, c->web->count, &err);
 		c->summary = reply->summary;
 		if (r >= 0)
-			return answer_stream(c, reply->stream && reply->type
-							? reply->type
-							: "application/x-ndjson");
+			return answer_stream(c,
+					     reply->stream && reply->type ? reply->type
+									  : "application/x-ndjson",
+					     reply->status);
 	} else if (reply->job) {
 		r = task_run_here(reply, &err);
+		web_headers_move(&c->headers, reply);
 	}
 	if (r < 0) {
 		json_decref(reply->json);
@@ -382,6 +427,7 @@ static enum MHD_Result begin_upload(struct call *c)
 		return answer_error(c, -ENOMEM, &err);
 	c->rq.upload = c->upload;
 	int r = c->route->handle(&c->rq, &reply, &err);
+	web_headers_move(&c->headers, &reply);
 	if (r >= 0)
 		r = task_start(&c->task, &reply, c->ndjson, c->upload, c->web->count, &err);
 	else
@@ -404,11 +450,20 @@ static enum MHD_Result begin(struct call *c, const char *method)
 	if (r < 0)
 		return answer_error(c, r, &err);
 	c->route = find_route(c, method, allow, sizeof(allow));
-	if (!c->route && allow[0])
+	c->rq.method = method;
+	c->rq.conn = c->conn;
+	if (!c->route && allow[0]) {
+		reply_header(&c->headers, "Allow", "%s", allow);
 		return answer_refusal(c, 405, "invalid", "that path has other methods");
+	}
+	if (!c->route && c->target.more)
+		return answer_refusal(c, 400, "invalid", "the path has too many parts");
 	if (!c->route)
 		return answer_refusal(c, 404, "not_found", "no such path");
-	r = check_query(c, &err);
+	r = web_target_tail(&c->target, c->route->path, &c->tail, &err);
+	c->rq.tail = c->tail;
+	if (r >= 0)
+		r = check_query(c, &err);
 	if (r < 0)
 		return answer_error(c, r, &err);
 	if (!c->route->upload && announced_length(c) > WEB_BODY_MAX)
@@ -433,6 +488,7 @@ static enum MHD_Result answer_by_hand(struct call *c)
 	int r = c->task ? task_wait(c->task, &reply, &err)
 			: err_set(&err, -E2BIG, "the body is larger than 1 MiB");
 	json_decref(reply.json);
+	web_headers_free(&reply);
 	if (r >= 0)
 		r = err_set(&err, -EINVAL, "the body goes on behind its end");
 	unsigned status = web_status(r, &code);
@@ -471,8 +527,9 @@ static enum MHD_Result finish_upload(struct call *c)
 	struct err err = { 0 };
 	stream_end(c->upload, 0);
 	if (c->ndjson)
-		return answer_stream(c, "application/x-ndjson");
+		return answer_stream(c, "application/x-ndjson", 200);
 	int r = task_wait(c->task, &reply, &err);
+	web_headers_move(&c->headers, &reply);
 	return r < 0 ? answer_error(c, r, &err) : answer_json(c, reply.status, reply.json);
 }
 
@@ -494,6 +551,7 @@ static enum MHD_Result finish(struct call *c)
 		r = c->route->handle(&c->rq, &reply, &err);
 	if (r < 0) {
 		json_decref(reply.json);
+		web_headers_move(&c->headers, &reply);
 		return answer_error(c, r, &err);
 	}
 	return answer_reply(c, &reply);
@@ -550,6 +608,11 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 		stream_unref(out);
 	}
 	task_unref(c->task);
+	if (c->reading.task_free)
+		c->reading.task_free(c->reading.task);
+	web_headers_free(&c->headers);
+	web_kept_free(c->rq.kept);
+	free(c->tail);
 	json_decref(c->rq.body);
 	json_decref(c->rq.details);
 	buf_done(&c->body);

@@ -34,6 +34,7 @@ enum {
 	WEB_QUERY_MAX = 32,      /* parameters of a query */
 	WEB_LABELS_MAX = 64,     /* of one workspace or snapshot */
 	WEB_MEMORY = 256 * 1024, /* of a connection: bounds its head, half of it a read */
+	WEB_HEADERS = 12,        /* of an answer, beside those of HTTP itself */
 };
 
 /* ---- a request ---- */
@@ -57,18 +58,30 @@ struct web_query {
 	char *key, *value;
 };
 
+struct MHD_Connection;
+struct web_kept; /* memory that the request's end frees */
+
 struct request {
-	void *ctx;                      /* web_options.ctx */
+	void *ctx; /* web_options.ctx */
+	const char *method;
 	const char *params[WEB_PARAMS]; /* decoded */
-	json_t *body; /* an object that fits the route's fields, or NULL: none sent */
+	const char *tail; /* of a route that ends with {...} (web_target_tail); else NULL */
+	json_t *body;     /* an object that fits the route's fields, or NULL: none sent */
 	const struct web_query *query;
 	size_t nquery;
 	struct stream *upload; /* upload routes: the body; owned by the reply's task */
 	json_t *details;       /* a handler may set it before it fails; taken over */
+	struct MHD_Connection *conn;
+	struct web_kept *kept;
 };
 /* The value of a query parameter, or NULL. */
 const char *request_query(const struct request *rq, const char *key);
 bool request_query_true(const struct request *rq, const char *key); /* "1" or "true" */
+/* A header's value, with ", " between those of several lines; NULL: it isn't there. Good until the
+ * request ends. */
+const char *request_header(struct request *rq, const char *name);
+/* Of the body that was announced; UINT64_MAX: unknown. */
+uint64_t request_length(const struct request *rq);
 /* Members of the body, absent ones as NULL, 0 and `otherwise`. */
 const char *request_string(const struct request *rq, const char *key);
 uint64_t request_number(const struct request *rq, const char *key, uint64_t otherwise);
@@ -87,9 +100,16 @@ struct progress;
 void progress_tell(struct progress *p, uint64_t done, uint64_t total, const char *unit,
 		   const char *what);
 
+struct web_header {
+	const char *name; /* a literal */
+	char *value;
+};
+
 struct reply {
-	unsigned status; /* 200 unless set */
-	json_t *json;    /* taken over; NULL: an empty body */
+	unsigned status;                        /* 200 unless set; a stream's, too */
+	json_t *json;                           /* taken over; NULL: an empty body */
+	struct web_header headers[WEB_HEADERS]; /* reply_header; of an error's answer, too */
+	size_t nheaders;
 
 	/* Instead of `json`, work that takes long. In plain, it runs at once and its result is
 	 * the answer; in ndjson it runs in a thread of its own. */
@@ -101,13 +121,24 @@ struct reply {
 	/* Called behind a stream that went well, on its thread: an object that the client gets in
 	 * the trailer; NULL: out of memory. May be NULL: nothing to tell. */
 	json_t *(*summary)(void *task);
+	/* Called behind a job, however it ended, on its thread: may add headers. May be NULL. */
+	void (*tell)(void *task, struct reply *rp);
+	/* Or a body that the connection's own thread asks for piece by piece, so that no other is
+	 * needed: up to n bytes from `pos` on, at least one; 0 at its end; -errno breaks it off. */
+	ssize_t (*read)(void *task, uint64_t pos, void *buf, size_t n, struct err *err);
+	uint64_t length; /* of such a body, or WEB_UNKNOWN: then it comes in chunks */
 	void *task;
 	void (*task_free)(void *task); /* called once, in the end, on some thread */
 };
 
+#define WEB_UNKNOWN UINT64_MAX
+/* A header of the answer. Want of memory is told by the answer, a 13th header left out. */
+void reply_header(struct reply *rp, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 typedef int (*web_handler)(struct request *rq, struct reply *reply, struct err *err);
 struct route {
-	const char *method, *path; /* "/v1/things/{}/parts" */
+	const char *method, *path; /* "/v1/things/{}/parts", "/v1/things/{}/files/{...}" */
 	web_handler handle;
 	const struct field *fields; /* of the body; NULL: no body is looked at */
 	const char *const *query;   /* parameters that are known, NULL ends; NULL: none */

@@ -1,9 +1,11 @@
 #include "snapd/web_parse.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/cleanup.h"
 #include "snapd/names.h"
 
 enum { LABEL_VALUE_MAX = 1000 };
@@ -61,10 +63,12 @@ static int parse_path(struct web_target *t, char *path, struct err *err)
 	if (*path != '/')
 		return err_set(err, -EINVAL, "the path doesn't begin with /");
 	for (char *rest = path + 1, *segment; (segment = strsep(&rest, "/"));) {
-		if (t->nsegments == WEB_SEGMENTS)
-			return err_set(err, -EINVAL, "the path has too many parts");
 		if (!unescape(segment, false))
 			return err_set(err, -EINVAL, "a bad escape in the path");
+		t->more = t->nsegments == WEB_SEGMENTS;
+		if (t->more)
+			continue;
+		t->at[t->nsegments] = (size_t)(segment - path);
 		t->segments[t->nsegments++] = segment;
 	}
 	return 0;
@@ -78,7 +82,8 @@ int web_target_parse(struct web_target *out, const char *raw, struct err *err)
 	char *query = strchr(t.memory, '?');
 	if (query)
 		*query++ = '\0';
-	int r = parse_path(&t, t.memory, err);
+	t.path = strdup(t.memory);
+	int r = t.path ? parse_path(&t, t.memory, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r == 0 && query)
 		r = parse_query(&t, query, err);
 	if (r < 0) {
@@ -92,7 +97,13 @@ int web_target_parse(struct web_target *out, const char *raw, struct err *err)
 void web_target_done(struct web_target *t)
 {
 	free(t->memory);
+	free(t->path);
 	*t = (struct web_target){ 0 };
+}
+
+static bool is_tail(const char *pattern)
+{
+	return strcmp(pattern, "{...}") == 0;
 }
 
 bool web_target_matches(const struct web_target *t, const char *pattern,
@@ -103,6 +114,8 @@ bool web_target_matches(const struct web_target *t, const char *pattern,
 		const char *segment = ++pattern;
 		pattern = strchrnul(segment, '/');
 		size_t len = (size_t)(pattern - segment);
+		if (is_tail(segment))
+			return true;
 		if (i == t->nsegments)
 			return false;
 		const char *have = t->segments[i++];
@@ -114,7 +127,60 @@ bool web_target_matches(const struct web_target *t, const char *pattern,
 			return false;
 		}
 	}
-	return i == t->nsegments;
+	return i == t->nsegments && !t->more;
+}
+
+/* One part of a file's path: what may be a name, and nothing that leads elsewhere. */
+static int check_part(const char *part, struct err *err)
+{
+	size_t len = strlen(part);
+	if (len == 0)
+		return err_set(err, -EINVAL, "an empty part in the file's path");
+	if (strcmp(part, ".") == 0 || strcmp(part, "..") == 0)
+		return err_set(err, -EINVAL, "\"%s\" in the file's path", part);
+	if (strchr(part, '/'))
+		return err_set(err, -EINVAL, "an encoded '/' in the file's path");
+	if (len > NAME_MAX)
+		return err_set(err, -EINVAL, "a part of the file's path is above %d bytes",
+			       NAME_MAX);
+	return 0;
+}
+
+int web_target_tail(const struct web_target *t, const char *pattern, char **out, struct err *err)
+{
+	size_t before = 0;
+	const char *tail = pattern;
+	for (; *tail && !is_tail(tail); tail++)
+		before += *tail == '/';
+	*out = NULL;
+	if (!*tail)
+		return 0;
+	bool none = before > t->nsegments; /* it ends where the tail would begin */
+	auto_free char *raw = strdup(none ? "" : t->path + t->at[before - 1]);
+	char *to = raw ? malloc(strlen(raw) + 1) : NULL;
+	size_t len = 0;
+	int r = to ? 0 : err_set(err, -ENOMEM, "out of memory");
+	for (char *rest = raw, *part; r == 0 && (part = strsep(&rest, "/"));) {
+		if (!rest && !*part)
+			break;               /* the path's end, or a '/' there */
+		(void)unescape(part, false); /* it was looked at before */
+		r = check_part(part, err);
+		if (r == 0 && len > 0)
+			to[len++] = '/';
+		size_t n = strlen(part);
+		if (r == 0)
+			memcpy(to + len, part, n);
+		len += n;
+	}
+	if (r == 0 && len >= PATH_MAX)
+		r = err_set(err, -EINVAL, "the file's path is above %d bytes", PATH_MAX - 1);
+	if (r < 0) {
+		free(to);
+		return r;
+	}
+	to[len] = '\0';
+	*out = to;
+	return 0;
 }
 
 /* ---- the body ---- */

@@ -10,17 +10,26 @@ struct web_target {
 	char *memory; /* what the pointers point into */
 	char *segments[WEB_SEGMENTS];
 	size_t nsegments;
+	bool more;  /* there are others behind them: only a pattern with a tail can fit */
+	char *path; /* as it came, without the query */
+	size_t at[WEB_SEGMENTS]; /* where the segments begin there */
 	struct web_query query[WEB_QUERY_MAX];
 	size_t nquery;
 };
 /* Takes "/a/b%2Fc?d=e+f" apart, each segment and value decoded by itself. -EINVAL: not absolute,
- * a bad escape, %00, too many parts. */
+ * a bad escape, %00, too many parameters. */
 int web_target_parse(struct web_target *out, const char *raw, struct err *err);
 void web_target_done(struct web_target *t);
 
-/* True when the target's path fits the pattern; params get the segments at {}. */
+/* True when the target's path fits the pattern; params get the segments at {}. A pattern that ends
+ * with {...} fits any number of segments there, which web_target_tail gives. */
 bool web_target_matches(const struct web_target *t, const char *pattern,
 			const char *params[WEB_PARAMS]);
+/* What stands for {...} in a pattern that fits, as the path of a file below some folder: decoded,
+ * without a '/' at its end; "": the folder itself. The caller frees. 0: the pattern has no
+ * tail, and *out is NULL. -EINVAL: an empty part, "." or "..", a part with an encoded '/', one
+ * above 255 bytes, or all above 4,095. */
+int web_target_tail(const struct web_target *t, const char *pattern, char **out, struct err *err);
 
 /* One JSON object that has no other members than `fields`, each of its type; null counts as
  * absent, no bytes as {}. The caller frees. -EINVAL; *details (NULL allowed) then may get

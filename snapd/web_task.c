@@ -72,14 +72,29 @@ unsigned web_status(int r, const char **code)
 		{ -EINVAL, 400, "invalid" },
 		{ -EBADMSG, 400, "invalid" },
 		{ -ENAMETOOLONG, 400, "invalid" },
+		{ -EPERM, 403, "forbidden" },
+		{ -EACCES, 403, "forbidden" },
+		{ -EROFS, 403, "forbidden" },
 		{ -ENOENT, 404, "not_found" },
 		{ -EEXIST, 409, "exists" },
 		{ -ENOTUNIQ, 409, "conflict" },
 		{ -ESTALE, 409, "conflict" },
 		{ -EBUSY, 409, "busy" },
+		{ -EISDIR, 409, "conflict" },
+		{ -ENOTDIR, 409, "conflict" },
+		{ -ENOTEMPTY, 409, "conflict" },
+		{ -ELOOP, 409, "conflict" },
+		{ -EMLINK, 409, "conflict" },
+		{ -EUNATCH, 409, "not_mounted" },
+		{ -EKEYEXPIRED, 410, "gone" },
+		{ -EREMCHG, 412, "changed" },
 		{ -E2BIG, 413, "too_large" },
 		{ -EFBIG, 413, "too_large" },
 		{ -EMSGSIZE, 413, "too_large" },
+		{ -EMEDIUMTYPE, 415, "unsupported" },
+		{ -ERANGE, 416, "range" },
+		{ -ENOLCK, 423, "locked" },
+		{ -EOPNOTSUPP, 501, "not_implemented" },
 		{ -ENOSPC, 507, "no_space" },
 		{ -EDQUOT, 507, "quota" },
 		{ -ECONNREFUSED, 503, "unavailable" },
@@ -190,6 +205,7 @@ void task_unref(struct task *t)
 	if (left > 0)
 		return;
 	json_decref(t->reply.json);
+	web_headers_free(&t->reply);
 	pthread_cond_destroy(&t->finished);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -223,6 +239,8 @@ static void *task_thread(void *arg)
 		t->r = err_set(&t->err, -ENOMEM, "out of memory");
 	if (!rp->stream)
 		t->r = rp->job(rp->task, t->lines ? &p : NULL, &rp->status, &rp->json, &t->err);
+	if (rp->job && rp->tell)
+		rp->tell(rp->task, rp);
 	if (t->upload) {
 		stream_leave(t->upload);
 		stream_unref(t->upload);
@@ -256,6 +274,7 @@ int task_start(struct task **out, const struct reply *reply, bool lines, struct 
 	if (!t)
 		goto fail;
 	t->reply = *reply;
+	t->reply.nheaders = 0; /* they stay the caller's */
 	t->lines = lines && reply->job;
 	t->count = count;
 	t->refs = 2;
@@ -305,6 +324,7 @@ int task_wait(struct task *t, struct reply *reply, struct err *err)
 	reply->status = t->reply.status;
 	reply->json = t->reply.json;
 	t->reply.json = NULL;
+	web_headers_move(reply, &t->reply);
 	if (t->r < 0)
 		*err = t->err;
 	return t->r;
@@ -313,6 +333,8 @@ int task_wait(struct task *t, struct reply *reply, struct err *err)
 int task_run_here(struct reply *reply, struct err *err)
 {
 	int r = reply->job(reply->task, NULL, &reply->status, &reply->json, err);
+	if (reply->tell)
+		reply->tell(reply->task, reply);
 	if (reply->task_free)
 		reply->task_free(reply->task);
 	return r;

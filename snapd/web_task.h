@@ -29,6 +29,14 @@ void task_unref(struct task *t); /* the work goes on; NULL allowed */
 
 /* Runs a job here and now, without progress. */
 int task_run_here(struct reply *reply, struct err *err);
+/* ---- headers (web_headers.c) ---- */
+
+struct MHD_Response;
+void web_kept_free(struct web_kept *k);
+void web_headers_move(struct reply *to, struct reply *from); /* those that `to` had are freed */
+void web_headers_free(struct reply *rp);
+bool web_headers_put(struct MHD_Response *response, const struct reply *rp); /* false: no memory */
+
 /* {"code", "message", "details"}; details is taken over. NULL: out of memory. */
 json_t *web_error_json(int r, const struct err *err, json_t *details);
 

@@ -148,6 +148,57 @@ static int upload(struct request *rq, struct reply *rp, struct err *err)
 	return 0;
 }
 
+/* The tail of the path, as a body that is asked for; "cut" breaks off behind a byte. */
+static ssize_t tail_read(void *task, uint64_t pos, void *buf, size_t n, struct err *err)
+{
+	const char *text = task;
+	size_t left = strlen(text) - pos;
+	if (strcmp(text, "cut") == 0 && pos == 1)
+		return err_set(err, -EIO, "bad bytes");
+	n = n < left ? n : left;
+	n = n > 1 && strcmp(text, "cut") == 0 ? 1 : n;
+	memcpy(buf, text + pos, n);
+	return (ssize_t)n;
+}
+
+static void tail_free(void *task)
+{
+	atomic_fetch_add(&freed, 1);
+	free(task);
+}
+
+static int tail(struct request *rq, struct reply *rp, struct err *err)
+{
+	const char *echo = request_header(rq, "X-Echo");
+	reply_header(rp, "X-Method", "%s", rq->method);
+	reply_header(rp, "X-Echo", "%s", echo ? echo : "none");
+	if (strcmp(rq->tail, "gone") == 0)
+		return err_set(err, -EREMCHG, "changed");
+	if (strcmp(rq->tail, "304") == 0) {
+		rp->status = 304;
+		return 0;
+	}
+	rp->task = strdup(rq->tail);
+	rp->task_free = tail_free;
+	rp->read = tail_read;
+	rp->length = request_query(rq, "q") ? WEB_UNKNOWN : strlen(rq->tail);
+	rp->type = "text/plain";
+	rp->status = 206;
+	return 0;
+}
+
+static void tail_tell(void *task, struct reply *rp)
+{
+	reply_header(rp, "X-Told", "behind");
+}
+
+static int tail_put(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = upload(rq, rp, err);
+	rp->tell = tail_tell;
+	return r;
+}
+
 static const struct field thing_fields[] = {
 	{ "name", FIELD_STRING, true, 10 },   { "size", FIELD_NUMBER, false, 0 },
 	{ "on", FIELD_BOOL, false, 0 },       { "list", FIELD_STRINGS, false, 3 },
@@ -164,6 +215,9 @@ static const struct route routes[] = {
 	{ "GET", "/v1/stream", stream, NULL, fail_query, false },
 	{ "GET", "/v1/short", short_stream, NULL, NULL, false },
 	{ "POST", "/v1/upload", upload, NULL, upload_query, true },
+	{ "GET", "/v1/tree/{}/files/{...}", tail, NULL, thing_query, false },
+	{ "HEAD", "/v1/tree/{}/files/{...}", tail, NULL, thing_query, false },
+	{ "PUT", "/v1/tree/{}/files/{...}", tail_put, NULL, NULL, true },
 };
 
 /* ---- a server and a raw client ---- */
@@ -319,6 +373,68 @@ static void routing(void **state)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		expect(table[i].method, table[i].target, table[i].body, table[i].status,
 		       table[i].text);
+}
+
+#define LONG "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void tails(void **state)
+{
+	static const struct {
+		const char *method, *target;
+		int status;
+		const char *text;
+	} table[] = {
+		{ "GET", "/v1/tree/x/files/a", 206, "\r\n\r\na" },
+		{ "GET", "/v1/tree/x/files/a/b/c/d/e/f/g/h/i", 206, "\r\n\r\na/b/c/d/e/f/g/h/i" },
+		{ "GET", "/v1/tree/x/files/a%20b/%c3%a9%ff", 206, "\r\n\r\na b/\xc3\xa9\xff" },
+		{ "GET", "/v1/tree/x/files/a/b/", 206, "\r\n\r\na/b" },
+		{ "GET", "/v1/tree/x/files/a/b/?q=1", 206, "\r\n3\r\na/b\r\n0\r\n" },
+		{ "GET", "/v1/tree/x/files/...", 206, "\r\n\r\n..." },
+		{ "GET", "/v1/tree/x/files/", 206, "Content-Length: 0" },
+		{ "GET", "/v1/tree/x/files", 206, "Content-Length: 0" },
+		{ "HEAD", "/v1/tree/x/files/abc", 206, "X-Method: HEAD" },
+		{ "HEAD", "/v1/tree/x/files/abc", 206, "Content-Length: 3" },
+		{ "GET", "/v1/tree/x/files/gone", 412, "X-Echo: none" },
+		{ "GET", "/v1/tree/x/files/304", 304, "X-Echo: none" },
+		{ "PUT", "/v1/tree/x/files/a", 201, "X-Told: behind" },
+		{ "DELETE", "/v1/tree/x/files/a", 405, "Allow: GET, HEAD, PUT" },
+		{ "GET", "/v1/tree/x/filesx", 404, "no such path" },
+		{ "GET", "/v1/tree//files/a", 404, "no such path" },
+		{ "GET", "/v1/tree/x/files//", 400, "empty part" },
+		{ "GET", "/v1/tree/x/files//a", 400, "empty part" },
+		{ "GET", "/v1/tree/x/files/a//b", 400, "empty part" },
+		{ "GET", "/v1/tree/x/files/a/../b", 400, "\\\"..\\\" in" },
+		{ "GET", "/v1/tree/x/files/..", 400, "\\\"..\\\" in" },
+		{ "GET", "/v1/tree/x/files/%2e%2e", 400, "\\\"..\\\" in" },
+		{ "GET", "/v1/tree/x/files/.", 400, "\\\".\\\" in" },
+		{ "GET", "/v1/tree/x/files/a%2fb", 400, "an encoded" },
+		{ "GET", "/v1/tree/x/files/%2f", 400, "an encoded" },
+		{ "GET", "/v1/tree/x/files/a%00b", 400, "escape" },
+		{ "GET", "/v1/tree/x/files/1/2/3/4/5/6/7/8/%zz", 400, "escape" },
+		{ "GET", "/v1/tree/x/files/" LONG LONG LONG LONG, 400, "above 255 bytes" },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		expect(table[i].method, table[i].target, "", table[i].status, table[i].text);
+	static const char two[] = "GET /v1/tree/x/files/a HTTP/1.1\r\nHost: x\r\nx-echo: 1\r\n"
+				  "X-ECHO: 2\r\nConnection: close\r\n\r\n";
+	auto_free char *answer = exchange(two, sizeof(two) - 1);
+	assert_non_null(strstr(answer, "X-Echo: 1, 2\r\n"));
+}
+
+/* A body of a promised length that can't be kept: the connection ends. */
+static void cut_reading(void **state)
+{
+	static const char rq[] = "GET /v1/tree/x/files/cut HTTP/1.1\r\nHost: x\r\n\r\n";
+	static const char chunked[] = "GET /v1/tree/x/files/cut?q=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+	int before = atomic_load(&freed);
+	auto_free char *answer = exchange(rq, sizeof(rq) - 1);
+	assert_non_null(strstr(answer, "Content-Length: 3"));
+	assert_string_equal(answer + strlen(answer) - 5, "\r\n\r\nc");
+	auto_free char *other = exchange(chunked, sizeof(chunked) - 1);
+	assert_non_null(strstr(other, "code=internal;error=bad%20bytes"));
+	for (int i = 0; i < 500 && atomic_load(&freed) < before + 2; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	assert_int_equal(atomic_load(&freed), before + 2);
 }
 
 /* One connection, many requests. */
@@ -601,7 +717,8 @@ static void codes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(routing),     cmocka_unit_test(keep_alive),
+		cmocka_unit_test(routing),     cmocka_unit_test(tails),
+		cmocka_unit_test(cut_reading), cmocka_unit_test(keep_alive),
 		cmocka_unit_test(hostile),     cmocka_unit_test(large_bodies),
 		cmocka_unit_test(lines),       cmocka_unit_test(streams),
 		cmocka_unit_test(stream_ends), cmocka_unit_test(two_lengths),
