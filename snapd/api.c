@@ -86,6 +86,11 @@ static const struct field repo_fetch_fields[] = {
 	{ "known_hosts", FIELD_STRING, false, REPO_SECRET_MAX },
 	{ 0 },
 };
+static const struct field file_op_fields[] = {
+	{ "to", FIELD_STRING, false, 4096 }, { "target", FIELD_STRING, false, 4096 },
+	{ "mode", FIELD_STRING, false, 8 },  { "replace", FIELD_BOOL, false, 0 },
+	{ "parents", FIELD_BOOL, false, 0 }, { 0 },
+};
 static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", NULL };
@@ -96,6 +101,11 @@ static const char *const import_query[] = { "name",      "message",    "format",
 static const char *const snap_list_query[] = { "workspace", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
+
+static const char *const file_get_query[] = { "recursive", "limit", "cursor", "stat", NULL };
+static const char *const file_put_query[] = { "mode", NULL };
+static const char *const file_delete_query[] = { "recursive", NULL };
+static const char *const file_op_query[] = { "op", NULL };
 
 #define WS   "/v1/workspaces"
 #define SNAP "/v1/snapshots"
@@ -119,6 +129,11 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
 	{ "POST", WS "/{}/umount", api_ws_umount, no_fields, NULL, false },
 	{ "GET", WS "/{}/archive", api_ws_archive, NULL, archive_query, false },
+	{ "GET", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
+	{ "HEAD", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
+	{ "PUT", WS "/{}/files/{...}", api_ws_file_put, NULL, file_put_query, true },
+	{ "DELETE", WS "/{}/files/{...}", api_ws_file_delete, NULL, file_delete_query, false },
+	{ "POST", WS "/{}/files/{...}", api_ws_file_op, file_op_fields, file_op_query, false },
 	{ "POST", "/v1/import", api_import, NULL, import_query, true },
 	{ "GET", SNAP, api_snap_list, NULL, snap_list_query, false },
 	{ "GET", SNAP "/{}", api_snap_get, NULL, NULL, false },
@@ -135,6 +150,9 @@ const struct route api_routes[] = {
 	{ "POST", REPO "/{}/fetch", api_repo_fetch, repo_fetch_fields, NULL, false },
 	{ "POST", REPO "/{}/import", api_repo_update, NULL, NULL, true },
 	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, NULL, false },
+};
+	{ "GET", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
+	{ "HEAD", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
 	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
 	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
 	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },

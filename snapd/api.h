@@ -84,6 +84,12 @@ int api_repo_fetch(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_update(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_packs(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_delete(struct request *rq, struct reply *rp, struct err *err);
+/* files (api_files.c, api_files_put.c, api_files_op.c) */
+int api_ws_file_get(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_file_get(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_file_put(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
 /* the system */
 int api_health(struct request *rq, struct reply *rp, struct err *err);
 int api_stats(struct request *rq, struct reply *rp, struct err *err);

@@ -356,6 +356,65 @@ int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
 		    !expect, NULL, err);
 }
 
+static json_t *versions(const struct version_id *list, size_t n)
+{
+	json_t *a = json_array();
+	char text[VERSION_TEXT];
+	int bad = a ? 0 : -1;
+	for (size_t i = 0; i < n; i++)
+		bad |= json_array_append_new(a, json_string(version_text(text, &list[i])));
+	if (!bad)
+		return a;
+	json_decref(a);
+	return NULL;
+}
+
+static json_t *put_request(const char *op, const char *id, const struct ws_put *w)
+{
+	char hex[2 * NAME_MAX_BYTES + 1];
+	if (w->len > NAME_MAX_BYTES)
+		return NULL;
+	hex_encode(hex, (const uint8_t *)w->name, w->len);
+	json_t *rq = json_pack("{s:s, s:s, s:o, s:s}", "op", op, "id", id, "dir", number(w->dir),
+			       "name", hex);
+	int bad = rq ? 0 : -1;
+	if (w->file)
+		bad |= json_object_set_new(rq, "file", number(w->file));
+	if (w->file && w->set_mode)
+		bad |= json_object_set_new(rq, "mode", number(w->mode));
+	if (w->must_exist || w->must_not_exist)
+		bad |= json_object_set_new(rq, "exist", json_boolean(w->must_exist));
+	if (w->nmatch)
+		bad |= json_object_set_new(rq, "match", versions(w->match, w->nmatch));
+	if (w->nunless)
+		bad |= json_object_set_new(rq, "unless", versions(w->unless, w->nunless));
+	if (!bad)
+		return rq;
+	json_decref(rq);
+	return NULL;
+}
+
+int fs_put(struct fsclient *fc, const char *id, const struct ws_put *want, struct fs_named *out,
+	   struct err *err)
+{
+	json_t *a;
+	int r = call(fc, put_request("put", id, want), true, &a, err);
+	if (r < 0)
+		return r;
+	struct fs_named n = { .created = json_is_true(json_object_get(a, "created")),
+			      .mode = (uint32_t)json_integer_value(json_object_get(a, "mode")) };
+	const char *version = json_string_value(json_object_get(a, "version"));
+	(void)snprintf(n.version, sizeof(n.version), "%s", version ? version : "");
+	json_decref(a);
+	*out = n;
+	return 0;
+}
+
+int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, struct err *err)
+{
+	return call(fc, put_request("take", id, want), false, NULL, err);
+}
+
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)
 {
 	return call(fc,

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include "fs/base/err.h"
 #include "fs/work/stack.h"
+#include "fs/work/workspace.h"
 
 enum {
 	FSCLIENT_WAIT_MS = 20000,    /* for bough-fs to be up; a restart takes some 100 ms */
@@ -63,6 +64,15 @@ int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
  * since. */
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
 	       const struct stack *expect, struct err *err);
+/* ws_put: what has the name afterwards. -EREMCHG. One that may have been done is repeated. */
+struct fs_named {
+	bool created;
+	uint32_t mode;
+	char version[VERSION_TEXT];
+};
+int fs_put(struct fsclient *fc, const char *id, const struct ws_put *want, struct fs_named *out,
+	   struct err *err);
+int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, struct err *err);
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
 	      struct err *err);
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err);

@@ -1,0 +1,33 @@
+/* What the handlers of files share (API.md, "Files"). */
+#ifndef BOUGH_SNAPD_API_FILES_H
+#define BOUGH_SNAPD_API_FILES_H
+
+#include "snapd/api.h"
+#include "snapd/files_head.h"
+#include "snapd/files_place.h"
+
+/* If-Match and If-None-Match as they were sent. */
+struct conditions {
+	struct head_tags match, unless;
+	bool has_match, has_unless;
+};
+/* -EINVAL: a malformed list. */
+int conditions_get(struct conditions *c, struct request *rq, struct err *err);
+/* Of what is there now (NULL: nothing): 0, or -EREMCHG. For changes: an ETag counts as the version
+ * that it names, in whatever coding. */
+int conditions_check(const struct conditions *c, const struct found *f, struct err *err);
+/* The same for ws_put and ws_take. `lists` lives as long as `want` is used. */
+struct condition_lists {
+	struct version_id match[HEAD_TAGS_MAX], unless[HEAD_TAGS_MAX];
+};
+void conditions_want(const struct conditions *c, struct condition_lists *lists,
+		     struct ws_put *want);
+/* A change without such a check refuses to be asked for one. */
+int conditions_refuse(struct request *rq, struct err *err);
+
+/* An octal mode. -EINVAL, with the field told. */
+int files_mode(struct request *rq, const char *text, uint32_t *out, struct err *err);
+/* Puts what was found into an error's details: {"type", "target"?}. */
+void files_detail(struct request *rq, const struct place *p, const struct found *f);
+
+#endif

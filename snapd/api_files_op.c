@@ -1,0 +1,317 @@
+/* Files: removed, and what is done to names: directories made, moved, copied, linked, modes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "snapd/api_files.h"
+#include "snapd/archive_lib.h"
+#include "snapd/files_list.h"
+#include "snapd/files_remove.h"
+
+/* ---- DELETE ---- */
+
+static int remove_file(struct place *p, const char *path, const struct conditions *c,
+		       struct err *err)
+{
+	struct condition_lists lists;
+	struct stat dir;
+	const char *name;
+	auto_fd fd = -1;
+	int r = place_parent(p, path, NULL, &fd, &name, err);
+	if (r < 0)
+		return r;
+	if (!c->has_match && !c->has_unless)
+		return unlinkat(fd, name, 0) < 0 ? place_error(err, -errno, "remove", path) : 0;
+	if (fstat(fd, &dir) < 0)
+		return place_error(err, -errno, "look at", path);
+	struct ws_put want = { .dir = dir.st_ino, .name = name, .len = strlen(name) };
+	conditions_want(c, &lists, &want);
+	return fs_take(p->sd->fs, p->src.ws.id, &want, err);
+}
+
+static int remove_dir(struct place *p, const char *path, bool whole, struct err *err)
+{
+	const char *name;
+	auto_fd fd = -1;
+	int r = place_parent(p, path, NULL, &fd, &name, err);
+	if (r < 0)
+		return r;
+	if (!whole && unlinkat(fd, name, AT_REMOVEDIR) < 0)
+		return errno == ENOTEMPTY ? err_set(err, -ENOTEMPTY,
+						    "%s isn't empty: ?recursive=true removes it "
+						    "with all that is in it",
+						    SHOW(path))
+					  : place_error(err, -errno, "remove", path);
+	r = whole ? files_remove(fd, name) : 0;
+	return r < 0 ? place_error(err, r, "remove", path) : 0;
+}
+
+int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	auto_place p = { .root = -1 };
+	auto_found f = { .fd = -1 };
+	struct conditions c = { 0 };
+	int r = conditions_get(&c, rq, err);
+	if (r >= 0)
+		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
+	if (r >= 0 && !*rq->tail)
+		r = err_set(err, -EISDIR, "the root directory can't be removed");
+	if (r >= 0)
+		r = place_find(&p, rq->tail, &f, err);
+	if (r >= 0)
+		r = conditions_check(&c, &f, err);
+	if (r >= 0)
+		r = S_ISDIR(f.mode)
+			    ? remove_dir(&p, rq->tail, request_query_true(rq, "recursive"), err)
+			    : remove_file(&p, rq->tail, &c, err);
+	if (r >= 0)
+		rp->status = 204;
+	return r;
+}
+
+/* ---- POST ---- */
+
+struct op {
+	struct place *place;
+	const char *path;
+	struct request *rq;
+};
+
+/* The path in a body, by the rules of one in a target. */
+static int other_path(struct op *o, const char *key, char out[PATH_SIZE], struct err *err)
+{
+	const char *s = request_string(o->rq, key);
+	if (!s)
+		return request_bad_field(o->rq, key, err, "it is missing");
+	s += *s == '/';
+	size_t len = strlen(s);
+	if (len >= PATH_SIZE)
+		return request_bad_field(o->rq, key, err, "it is too long");
+	for (const char *at = s;; at++) {
+		size_t n = strcspn(at, "/");
+		if (n == 0 || n > NAME_MAX || (n == 1 && *at == '.') ||
+		    (n == 2 && memcmp(at, "..", 2) == 0))
+			return request_bad_field(o->rq, key, err,
+						 "a path without empty parts, \".\" and \"..\"");
+		at += n;
+		if (!*at)
+			break;
+	}
+	memcpy(out, s, len + 1);
+	return 0;
+}
+
+static int op_mkdir(struct op *o, struct reply *rp, struct err *err)
+{
+	const char *text = request_string(o->rq, "mode"), *name;
+	bool parents = request_bool(o->rq, "parents", true);
+	uint32_t mode = 0755;
+	unsigned made = 0;
+	auto_fd dir = -1;
+	int r = text ? files_mode(o->rq, text, &mode, err) : 0;
+	if (r >= 0)
+		r = place_parent(o->place, o->path, parents ? &made : NULL, &dir, &name, err);
+	if (r < 0)
+		return r;
+	r = place_make_dir(dir, name, mode);
+	if (r < 0) {
+		place_unmake(o->place, o->path, made);
+		return r == -EEXIST ? err_set(err, r, "%s is there already", SHOW(o->path))
+				    : place_error(err, r, "make", o->path);
+	}
+	(void)close(r);
+	rp->status = 201;
+	return 0;
+}
+
+static int op_move(struct op *o, struct reply *rp, struct err *err)
+{
+	char to[PATH_SIZE];
+	const char *name, *new_name;
+	unsigned made = 0;
+	auto_fd dir = -1, new_dir = -1;
+	unsigned flags = request_bool(o->rq, "replace", false) ? 0 : RENAME_NOREPLACE;
+	int r = other_path(o, "to", to, err);
+	if (r >= 0)
+		r = place_parent(o->place, o->path, NULL, &dir, &name, err);
+	if (r >= 0 && faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		r = place_error(err, -errno, "move", o->path);
+	if (r >= 0)
+		r = place_parent(o->place, to, &made, &new_dir, &new_name, err);
+	if (r < 0)
+		return r;
+	if (renameat2(dir, name, new_dir, new_name, flags) == 0)
+		return 0;
+	r = -errno;
+	place_unmake(o->place, to, made);
+	if (r == -EEXIST)
+		return err_set(err, r, "%s is there already", SHOW(to));
+	if (r == -EINVAL)
+		return err_set(err, -ENOTUNIQ, "%s can't be moved into itself", SHOW(o->path));
+	return place_error(err, r, "move", o->path);
+}
+
+/* All of one file's content, which is shared, not copied. */
+static int copy_content(int from, int to)
+{
+	enum { PIECE = 1 << 30 };
+	for (;;) {
+		ssize_t n = copy_file_range(from, NULL, to, NULL, PIECE, 0);
+		if (n == 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+static int name_copy(struct op *o, const char *to, int fd, mode_t mode, struct reply *rp,
+		     struct err *err)
+{
+	struct fs_named named;
+	struct stat file, dir;
+	unsigned made = 0;
+	const char *name;
+	auto_fd at = -1;
+	int r = place_parent(o->place, to, &made, &at, &name, err);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &file) < 0 || fstat(at, &dir) < 0) {
+		r = place_error(err, -errno, "look at", to);
+	} else {
+		struct ws_put want = {
+			.dir = dir.st_ino,
+			.name = name,
+			.len = strlen(name),
+			.file = file.st_ino,
+			.set_mode = true,
+			.mode = mode & 01777,
+			.must_not_exist = !request_bool(o->rq, "replace", false),
+		};
+		r = fs_put(o->place->sd->fs, o->place->src.ws.id, &want, &named, err);
+	}
+	if (r < 0)
+		place_unmake(o->place, to, made);
+	if (r == -EREMCHG)
+		return err_set(err, -EEXIST, "%s is there already", SHOW(to));
+	if (r == -EISDIR || r == -ELOOP)
+		return err_set(err, r, "%s is no file", SHOW(to));
+	if (r < 0)
+		return r == -ENOENT ? -ENOTUNIQ : r;
+	rp->status = named.created ? 201 : 200;
+	reply_header(rp, "ETag", "\"%s\"", named.version);
+	return 0;
+}
+
+static int op_copy(struct op *o, struct reply *rp, struct err *err)
+{
+	char to[PATH_SIZE];
+	auto_found f = { .fd = -1 };
+	int r = other_path(o, "to", to, err);
+	if (r >= 0)
+		r = place_find(o->place, o->path, &f, err);
+	if (r >= 0 && !S_ISREG(f.mode)) {
+		files_detail(o->rq, o->place, &f);
+		r = err_set(err, S_ISDIR(f.mode) ? -EISDIR : -ELOOP,
+			    "%s is a %s: only files are copied", SHOW(o->path), place_type(f.mode));
+	}
+	if (r >= 0)
+		r = found_open(&f, err);
+	if (r < 0)
+		return r;
+	auto_fd fd = place_unnamed(o->place);
+	r = fd < 0 ? fd : copy_content(f.fd, fd);
+	if (r < 0)
+		return place_error(err, r, "copy", o->path);
+	return name_copy(o, to, fd, f.mode, rp, err);
+}
+
+static int op_symlink(struct op *o, struct reply *rp, struct err *err)
+{
+	const char *target = request_string(o->rq, "target"), *name;
+	struct stat st;
+	unsigned made = 0;
+	auto_fd dir = -1;
+	if (!target || !*target)
+		return request_bad_field(o->rq, "target", err, "it is missing");
+	int r = place_parent(o->place, o->path, &made, &dir, &name, err);
+	if (r < 0)
+		return r;
+	if (symlinkat(target, dir, name) < 0) {
+		r = -errno;
+		place_unmake(o->place, o->path, made);
+		return r == -EEXIST ? err_set(err, r, "%s is there already", SHOW(o->path))
+				    : place_error(err, r, "make", o->path);
+	}
+	if (geteuid() == 0 && (fstat(dir, &st) < 0 ||
+			       fchownat(dir, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0))
+		return place_error(err, -errno, "give its owner to", o->path);
+	rp->status = 201;
+	return 0;
+}
+
+static int op_chmod(struct op *o, struct reply *rp, struct err *err)
+{
+	const char *text = request_string(o->rq, "mode");
+	char path[32];
+	uint32_t mode;
+	auto_found f = { .fd = -1 };
+	if (!text)
+		return request_bad_field(o->rq, "mode", err, "it is missing");
+	int r = files_mode(o->rq, text, &mode, err);
+	if (r >= 0)
+		r = place_find(o->place, o->path, &f, err);
+	if (r < 0)
+		return r;
+	if (S_ISLNK(f.mode))
+		return err_set(err, -ELOOP, "%s is a symlink, which has no mode", SHOW(o->path));
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
+	return chmod(path, mode) < 0 ? place_error(err, -errno, "change", o->path) : 0;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct op *o, struct reply *rp, struct err *err);
+} ops[] = {
+	{ "mkdir", op_mkdir },     { "move", op_move },   { "copy", op_copy },
+	{ "symlink", op_symlink }, { "chmod", op_chmod },
+};
+
+int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err)
+{
+	auto_place p = { .root = -1 };
+	const char *name = request_query(rq, "op");
+	size_t i = 0;
+	while (i < sizeof(ops) / sizeof(ops[0]) && (!name || strcmp(name, ops[i].name) != 0))
+		i++;
+	if (i == sizeof(ops) / sizeof(ops[0]))
+		return request_bad_field(rq, "op", err,
+					 "it is one of mkdir, move, copy, symlink and chmod");
+	int r = conditions_refuse(rq, err);
+	if (r >= 0)
+		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
+	if (r >= 0 && !*rq->tail && strcmp(name, "chmod") != 0)
+		r = err_set(err, -EISDIR, "that is the root directory");
+	if (r < 0)
+		return r;
+	struct op o = { .place = &p, .path = rq->tail, .rq = rq };
+	r = ops[i].run(&o, rp, err);
+	if (r < 0)
+		return r;
+	/* What it is now, at the path that it has now. */
+	auto_found f = { .fd = -1 };
+	bool other = strcmp(name, "move") == 0 || strcmp(name, "copy") == 0;
+	const char *at = other ? request_string(rq, "to") : rq->tail;
+	at += *at == '/';
+	if (place_find(&p, at, &f, NULL) < 0) {
+		rp->status = 204; /* done, and gone by now */
+		return 0;
+	}
+	json_t *entry = listing_entry(at, strlen(at), &f, request_string(rq, "target"));
+	rp->json = json_pack("{s:o}", "entry", entry);
+	return rp->json ? 0 : err_set(err, -ENOMEM, "done, but out of memory for the answer");
+}

@@ -1,0 +1,370 @@
+#include "snapd/files_place.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "snapd/archive_lib.h"
+
+#ifndef AT_HANDLE_FID
+#define AT_HANDLE_FID 0x200
+#endif
+
+const char *place_type(mode_t mode)
+{
+	return S_ISREG(mode)    ? "file"
+	       : S_ISDIR(mode)  ? "directory"
+	       : S_ISLNK(mode)  ? "symlink"
+	       : S_ISFIFO(mode) ? "fifo"
+	       : S_ISSOCK(mode) ? "socket"
+	       : S_ISCHR(mode)  ? "char"
+				: "block";
+}
+
+int place_error(struct err *err, int r, const char *what, const char *path)
+{
+	const char *shown = *path ? SHOW(path) : "/";
+	if (r == -ELOOP)
+		return err_set(err, r, "%s: a symbolic link, which isn't followed", shown);
+	if (r == -EXDEV)
+		return err_set(err, -EPERM, "%s: on another mount", shown);
+	if (r == -ENOTCONN || r == -ECONNABORTED)
+		return err_set(err, -ECONNRESET, "the workspace's mount has no server; try again");
+	if (r == -EINVAL || r == -EBADMSG || r == -ENOTUNIQ)
+		r = -EIO; /* nothing that the client said */
+	return err_sys(err, r, "%s %s", what, shown);
+}
+
+/* ---- opening ---- */
+
+void place_done(struct place *p)
+{
+	if (p->has_view)
+		view_done(&p->view);
+	cleanup_close(&p->root);
+	source_done(&p->src);
+	*p = (struct place){ .root = -1 };
+}
+
+/* The mount's root; -1: it isn't mounted. No request is made. */
+static int open_mount(struct snapd *sd, const char *id)
+{
+	char path[PATH_SIZE];
+	struct statx sx;
+	snapd_mount_path(sd, id, path);
+	auto_fd fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &sx) < 0 ||
+	    !(sx.stx_attributes & STATX_ATTR_MOUNT_ROOT))
+		return -1;
+	return steal_fd(&fd);
+}
+
+static int open_view(struct place *p, struct err *err)
+{
+	struct view_options opt;
+	auto_stack stack = { 0 };
+	int r = source_stack(p->sd, &p->src, &stack, err);
+	if (r < 0)
+		return r;
+	layercache_options(p->sd->layers, &opt);
+	r = view_open(&p->view, &opt, &stack, err);
+	if (r < 0)
+		return err_prefix(err, snapd_inner(r), "open %s",
+				  p->src.is_snap ? p->src.snap.id : p->src.ws.name);
+	p->has_view = true;
+	return 0;
+}
+
+int place_open(struct place *out, struct snapd *sd, const char *key, bool is_snap,
+	       enum place_use use, struct err *err)
+{
+	struct place p = { .sd = sd, .root = -1 };
+	int r = 0;
+	if (!is_snap && use != PLACE_SEALED) {
+		r = source_find_ws(&p.src, sd, key, LEASE_NONE, "read", err);
+		if (r >= 0 && p.src.ws.mount)
+			p.root = open_mount(sd, p.src.ws.id);
+		if (r >= 0 && p.root < 0 && use == PLACE_WRITE)
+			r = err_set(err, -EUNATCH, "workspace %s isn't mounted: mount it to write",
+				    p.src.ws.name);
+	}
+	if (r >= 0 && p.root < 0) {
+		source_done(&p.src);
+		p.src = (struct source){ 0 };
+		r = is_snap ? source_find_snap(&p.src, sd, key, LEASE_SHARED, "read", err)
+			    : source_find_ws(&p.src, sd, key, LEASE_SHARED, "read", err);
+		if (r >= 0)
+			r = open_view(&p, err);
+	}
+	if (r < 0) {
+		place_done(&p);
+		return r;
+	}
+	*out = p;
+	return 0;
+}
+
+/* ---- finding ---- */
+
+static int open_beneath(int root, const char *path, int flags)
+{
+	struct open_how how = {
+		.flags = (uint64_t)(flags | O_CLOEXEC),
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV |
+			   RESOLVE_NO_MAGICLINKS,
+	};
+	long fd;
+	do /* a rename in the way of a path that is being walked */
+		fd = syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
+	while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* A node id is the inode's number and, above, its restore generation; the kernel has it in what it
+ * calls a handle: the id's two halves and a number of its own. */
+static uint16_t generation(int fd)
+{
+	struct {
+		struct file_handle h;
+		unsigned char bytes[MAX_HANDLE_SZ];
+	} f = { .h.handle_bytes = MAX_HANDLE_SZ };
+	int mount;
+	uint32_t high;
+	if (name_to_handle_at(fd, "", &f.h, &mount, AT_EMPTY_PATH | AT_HANDLE_FID) < 0) {
+		f.h.handle_bytes = MAX_HANDLE_SZ; /* before Linux 6.5 */
+		if (name_to_handle_at(fd, "", &f.h, &mount, AT_EMPTY_PATH) < 0)
+			return 0;
+	}
+	if (f.h.handle_bytes < 3 * sizeof(high))
+		return 0;
+	memcpy(&high, f.h.f_handle, sizeof(high));
+	return (uint16_t)(high >> 16);
+}
+
+static int find_on_mount(const struct place *p, const char *path, struct found *out,
+			 struct err *err)
+{
+	struct stat st;
+	auto_fd fd = open_beneath(p->root, path, O_PATH | O_NOFOLLOW);
+	if (fd < 0)
+		return place_error(err, fd == -ENOTDIR ? -ENOENT : fd, "look for", path);
+	if (fstat(fd, &st) < 0)
+		return place_error(err, -errno, "look at", path);
+	struct attr a = {
+		.ino = st.st_ino,
+		.gen = generation(fd),
+		.ctime = st.st_ctim,
+	};
+	*out = (struct found){ .ino = st.st_ino,
+			       .mode = st.st_mode,
+			       .size = (uint64_t)st.st_size,
+			       .uid = st.st_uid,
+			       .gid = st.st_gid,
+			       .mtime = st.st_mtim,
+			       .version = version_of(&a) };
+	out->fd = steal_fd(&fd);
+	return 0;
+}
+
+static int find_in_view(const struct place *p, const char *path, struct found *out, struct err *err)
+{
+	struct attr a;
+	int r = view_inode(&p->view, 1, &a);
+	for (const char *at = path; r == 0 && *at;) {
+		struct dirent_ref d;
+		size_t n = strcspn(at, "/");
+		r = S_ISLNK(a.mode)    ? -ELOOP
+		    : !S_ISDIR(a.mode) ? -ENOENT
+				       : view_lookup(&p->view, a.ino, at, n, &d);
+		if (r == 0) {
+			r = view_inode(&p->view, d.ino, &a);
+			r = r == -ENOENT ? -EIO : r;
+		}
+		at += n + (at[n] == '/');
+	}
+	if (r < 0)
+		return place_error(err, r, "look for", path);
+	*out = (struct found){ .fd = -1,
+			       .ino = a.ino,
+			       .mode = a.mode,
+			       .size = a.size,
+			       .uid = a.uid,
+			       .gid = a.gid,
+			       .mtime = a.mtime,
+			       .version = version_of(&a) };
+	return 0;
+}
+
+int place_find(const struct place *p, const char *path, struct found *out, struct err *err)
+{
+	return p->has_view ? find_in_view(p, path, out, err) : find_on_mount(p, path, out, err);
+}
+
+void found_done(struct found *f)
+{
+	cleanup_close(&f->fd);
+	f->fd = -1;
+}
+
+int found_open(struct found *f, struct err *err)
+{
+	char path[32];
+	if (f->fd < 0)
+		return 0;
+	assert(S_ISREG(f->mode) || S_ISDIR(f->mode));
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return place_error(err, -errno, "open", "the file");
+	cleanup_close(&f->fd);
+	f->fd = fd;
+	return 0;
+}
+
+ssize_t place_read(const struct place *p, const struct found *f, void *buf, size_t n, uint64_t off,
+		   struct err *err)
+{
+	if (f->fd < 0)
+		return view_read(&p->view, f->ino, buf, n, off, err);
+	ssize_t got;
+	do
+		got = pread(f->fd, buf, n, (off_t)off);
+	while (got < 0 && errno == EINTR);
+	return got < 0 ? place_error(err, -errno, "read", "the file") : got;
+}
+
+int place_target(const struct place *p, const struct found *f, char out[PATH_SIZE], struct err *err)
+{
+	size_t len = 0;
+	ssize_t n;
+	int r = 0;
+	if (f->fd < 0) {
+		r = view_target(&p->view, f->ino, out, PATH_SIZE - 1, &len);
+	} else {
+		n = readlinkat(f->fd, "", out, PATH_SIZE - 1);
+		r = n < 0 ? -errno : 0;
+		len = n < 0 ? 0 : (size_t)n;
+	}
+	if (r < 0)
+		return place_error(err, r, "read", "the link");
+	out[len < PATH_SIZE ? len : PATH_SIZE - 1] = '\0';
+	return 0;
+}
+
+/* ---- directories above ---- */
+
+int place_make_dir(int at, const char *name, mode_t mode)
+{
+	struct stat st;
+	if (mkdirat(at, name, 0755) < 0)
+		return -errno;
+	auto_fd fd = open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+	if (fd < 0)
+		return fd;
+	if (fstat(at, &st) < 0)
+		return -errno;
+	/* Who isn't root has it already as it can be. */
+	if (geteuid() == 0 && fchown(fd, st.st_uid, st.st_gid) < 0)
+		return -errno;
+	if (fchmod(fd, mode | (st.st_mode & S_ISGID)) < 0) /* the umask is the program's */
+		return -errno;
+	return steal_fd(&fd);
+}
+
+/* Without O_TMPFILE (Linux 6.1): for some microseconds it has a name. */
+int place_unnamed(const struct place *p)
+{
+	int root = p->root;
+	char name[40];
+	uint64_t random;
+	int fd = openat(root, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+		return fd < 0 ? -errno : fd;
+	random_bytes(&random, sizeof(random));
+	(void)snprintf(name, sizeof(name), ".bough-put-%016llx", (unsigned long long)random);
+	fd = openat(root, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0 && unlinkat(root, name, 0) < 0) {
+		int r = -errno;
+		cleanup_close(&fd);
+		return r;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* Goes down along path[0 .. len), and makes what is missing. */
+static int make_dirs(int root, const char *path, size_t len, unsigned *made)
+{
+	char name[NAME_MAX + 1];
+	auto_fd at = open_beneath(root, "", O_RDONLY | O_DIRECTORY);
+	for (size_t i = 0; at >= 0 && i < len;) {
+		size_t n = strcspn(path + i, "/");
+		memcpy(name, path + i, n);
+		name[n] = '\0';
+		int next = open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+		if (next == -ENOENT) {
+			next = place_make_dir(at, name, 0755);
+			*made += next >= 0;
+		}
+		if (next == -EEXIST) /* somebody else was faster */
+			next = open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+		cleanup_close(&at);
+		at = next;
+		i += n + 1;
+	}
+	return at < 0 ? at : steal_fd(&at);
+}
+
+static const char *last_name(const char *path, size_t *dir_len)
+{
+	const char *slash = strrchr(path, '/');
+	*dir_len = slash ? (size_t)(slash - path) : 0;
+	return slash ? slash + 1 : path;
+}
+
+int place_parent(const struct place *p, const char *path, unsigned *made, int *dir,
+		 const char **name, struct err *err)
+{
+	char above[PATH_SIZE];
+	size_t len;
+	if (!*path)
+		return err_set(err, -EISDIR, "that is the root directory");
+	*name = last_name(path, &len);
+	memcpy(above, path, len);
+	above[len] = '\0';
+	unsigned n = 0;
+	int fd = open_beneath(p->root, above, O_RDONLY | O_DIRECTORY);
+	if (fd == -ENOENT && made)
+		fd = make_dirs(p->root, above, len, &n);
+	if (fd < 0) {
+		place_unmake(p, path, n);
+		return place_error(err, fd, "open", above);
+	}
+	if (made)
+		*made = n;
+	*dir = fd;
+	return 0;
+}
+
+void place_unmake(const struct place *p, const char *path, unsigned made)
+{
+	char above[PATH_SIZE];
+	size_t len;
+	(void)last_name(path, &len);
+	for (; made > 0 && len > 0; made--) {
+		memcpy(above, path, len);
+		above[len] = '\0';
+		const char *name = last_name(above, &len);
+		above[len] = '\0';
+		auto_fd fd = open_beneath(p->root, above, O_RDONLY | O_DIRECTORY);
+		if (fd < 0 || unlinkat(fd, name, AT_REMOVEDIR) < 0)
+			return; /* somebody uses it */
+	}
+}
