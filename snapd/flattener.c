@@ -30,6 +30,8 @@ enum {
 	QUEUE_MAX = 4096, /* beyond: forgotten, the next fork or save asks again */
 	RECENT_MAX = 64,  /* how far back a second request for the same is looked for */
 	SETTLE_MS = 300,  /* after an operation, before its workspace is looked at */
+	LOOK_MS = 10000,  /* between looks for journals that have become long by themselves */
+	FIRST_LOOK_MS = 2000,
 	SWAP_WAIT_MS = 30000,
 	MEMO = 32,
 	MEMO_ABOVE = 3, /* layers that may stay above a remembered image */
@@ -305,6 +307,21 @@ static void settle(struct flattener *f)
 		;
 }
 
+static void consider_long(void *ctx, const char *id, const struct fs_usage *u)
+{
+	if (u->records > FLATTEN_RECORDS)
+		flattener_consider(ctx, id);
+}
+
+/* Whoever only writes, and never forks or saves, has a journal that grows all the same: what a
+ * restart must replay. Called with the lock, which it lets go. */
+static void look_around(struct flattener *f)
+{
+	pthread_mutex_unlock(&f->lock);
+	(void)fs_each_open(f->sd->fs, consider_long, f, NULL); /* else the next time */
+	pthread_mutex_lock(&f->lock);
+}
+
 static void sync_records(struct flattener *f)
 {
 	struct err err = { 0 };
@@ -322,9 +339,13 @@ static void *flattener_thread(void *arg)
 	/* Best effort, lowest: class 2, level 7. Idle class could starve for ever. */
 	(void)syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 7);
 	pthread_mutex_lock(&f->lock);
+	struct timespec look = clock_in_ms(FIRST_LOOK_MS);
 	while (!f->stop) {
 		if (f->nqueued == 0 && !f->sync) {
-			pthread_cond_wait(&f->wake, &f->lock);
+			if (pthread_cond_timedwait(&f->wake, &f->lock, &look) == ETIMEDOUT) {
+				look_around(f);
+				look = clock_in_ms(LOOK_MS);
+			}
 			continue;
 		}
 		settle(f);

@@ -423,13 +423,9 @@ int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inod
 		    true, NULL, err);
 }
 
-int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err)
+static struct fs_usage take_usage(const json_t *a)
 {
-	json_t *a;
-	int r = call(fc, json_pack("{s:s, s:s}", "op", "usage", "id", id), true, &a, err);
-	if (r < 0)
-		return r;
-	*out = (struct fs_usage){
+	return (struct fs_usage){
 		.bytes = json_integer_value(json_object_get(a, "bytes")),
 		.inodes = json_integer_value(json_object_get(a, "inodes")),
 		.records = (uint64_t)json_integer_value(json_object_get(a, "records")),
@@ -439,7 +435,47 @@ int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct e
 		.mounted = json_is_true(json_object_get(a, "mounted")),
 		.xattrs = json_is_true(json_object_get(a, "xattrs")),
 	};
+}
+
+int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err)
+{
+	json_t *a;
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "usage", "id", id), true, &a, err);
+	if (r < 0)
+		return r;
+	*out = take_usage(a);
 	json_decref(a);
+	return 0;
+}
+
+int fs_each_open(struct fsclient *fc,
+		 void (*fn)(void *ctx, const char *id, const struct fs_usage *u), void *ctx,
+		 struct err *err)
+{
+	enum { FS_ID_MAX = 40 }; /* WS_ID_MAX */
+	char after[FS_ID_MAX + 1] = "";
+	for (bool more = true; more;) {
+		json_t *a, *item;
+		size_t i;
+		int r = fsclient_direct(fc,
+					*after ? json_pack("{s:s, s:s}", "op", "list", "after",
+							   after)
+					       : json_pack("{s:s}", "op", "list"),
+					&a, err);
+		if (r < 0)
+			return r;
+		more = json_is_true(json_object_get(a, "more"));
+		json_array_foreach(json_object_get(a, "workspaces"), i, item) {
+			const char *id = json_string_value(json_object_get(item, "id"));
+			if (!id || strlen(id) > FS_ID_MAX)
+				continue;
+			(void)snprintf(after, sizeof(after), "%s", id);
+			struct fs_usage u = take_usage(item);
+			fn(ctx, id, &u);
+		}
+		more &= i > 0; /* or it would ask for the same again */
+		json_decref(a);
+	}
 	return 0;
 }
 

@@ -76,6 +76,10 @@ int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, stru
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
 	      struct err *err);
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err);
+/* Calls fn for each workspace that is open in bough-fs, past the gate. */
+int fs_each_open(struct fsclient *fc,
+		 void (*fn)(void *ctx, const char *id, const struct fs_usage *u), void *ctx,
+		 struct err *err);
 int fs_delete(struct fsclient *fc, const char *id, struct err *err);
 int fs_stats(struct fsclient *fc, json_t **out, struct err *err);
 

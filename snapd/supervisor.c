@@ -46,6 +46,7 @@ struct supervisor {
 	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
 	uint64_t up_since; /* clock_ms; 0: it isn't */
 	unsigned useless;  /* that died before they were of use, in a row */
+	bool crashed;      /* the last that died did by its own fault */
 };
 
 static bool asked_to_end(struct supervisor *s)
@@ -84,17 +85,17 @@ static int spawn(struct supervisor *s, struct err *err)
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
-	char hold[] = "--hold";
-	char *argv[] = { s->binary,
-			 (char[]){ "--foreground" },
-			 (char[]){ "--root" },
-			 s->root,
-			 s->transport ? (char[]){ "--transport" } : NULL,
-			 s->transport,
-			 NULL,
-			 NULL };
+	char *argv[10] = { s->binary, (char[]){ "--foreground" }, (char[]){ "--root" }, s->root };
+	char hold[] = "--hold", crashed[] = "--crashed", transport[] = "--transport";
+	size_t n = 4;
+	if (s->transport) {
+		argv[n++] = transport;
+		argv[n++] = s->transport;
+	}
 	if (held(s))
-		argv[s->transport ? 6 : 4] = hold;
+		argv[n++] = hold;
+	if (held(s) && s->crashed)
+		argv[n++] = crashed;
 	auto_fd log = state_open_log(s->root, "bough-fs.log", err);
 	if (log < 0)
 		return log;
@@ -122,6 +123,12 @@ static int spawn(struct supervisor *s, struct err *err)
 	return 0;
 }
 
+/* Killed by somebody, or ended by its own fault. */
+static bool is_crash(int status)
+{
+	return WIFSIGNALED(status) ? WTERMSIG(status) != SIGKILL : WEXITSTATUS(status) != 0;
+}
+
 static void describe_end(int status, char *out, size_t size)
 {
 	if (WIFSIGNALED(status))
@@ -141,6 +148,7 @@ static bool child_ended(struct supervisor *s, bool wait, char *why, size_t size)
 	if (pid == 0 || (pid < 0 && errno == EINTR))
 		return false;
 	s->child = 0;
+	s->crashed = pid > 0 && is_crash(status);
 	if (pid > 0)
 		describe_end(status, why, size);
 	else

@@ -340,7 +340,7 @@ static int do_stack(struct served *w, const struct ctl_request *q, struct answer
 static int do_replace(struct served *w, const struct ctl_request *q, struct answer *a,
 		      struct err *err)
 {
-	return ws_replace(served_ws(w), &q->stack, &q->with, err);
+	return served_replace(w, &q->stack, &q->with, err);
 }
 
 static int do_restore(struct served *w, const struct ctl_request *q, struct answer *a,

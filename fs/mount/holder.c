@@ -506,6 +506,16 @@ struct holder_slot *holder_slot(struct holder *h, uint64_t key)
 	return free_one;
 }
 
+void holder_crashed(struct holder *h)
+{
+	for (size_t i = 0; i < SLOTS; i++)
+		if (atomic_load(&h->board->slots[i].tries) > 0)
+			atomic_fetch_add(&h->board->slots[i].tries, HOLDER_CRASH - 1);
+	for (size_t i = 0; i < TRIES; i++)
+		if (atomic_load(&h->board->tries[i].tag) != 0)
+			atomic_fetch_add(&h->board->tries[i].tries, HOLDER_CRASH - 1);
+}
+
 unsigned holder_try(struct holder *h, uint64_t tag)
 {
 	for (unsigned pass = 0; pass < 2; pass++) {

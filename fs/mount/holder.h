@@ -51,8 +51,12 @@ struct holder_slot {
 /* The mount's, found or taken; NULL where there is no room. Ends with holder_drop. */
 struct holder_slot *holder_slot(struct holder *h, uint64_t key);
 
-/* Counts that a request that was sent before is about to be tried again; how often that is. Those
- * that the board has no room for count as the first time. */
+/* The server before ended by its own fault: what it was at counts for so much more. One that was
+ * killed from outside says little of what it was at. */
+enum { HOLDER_CRASH = 8 };
+void holder_crashed(struct holder *h);
+/* Counts that a request that was sent before is about to be tried again; how often that is, by
+ * that measure. Those that the board has no room for count as the first time. */
 unsigned holder_try(struct holder *h, uint64_t tag);
 void holder_tried(struct holder *h, uint64_t tag); /* it didn't kill the server */
 

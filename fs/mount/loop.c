@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,9 +46,10 @@ struct worker {
 	struct loop *loop;
 	pthread_t thread;
 	unsigned number;
-	pthread_mutex_t busy; /* held while it serves: others shed its buffer when it is not */
-	char *buf;            /* REQUEST_BYTES */
-	bool cold;            /* its pages were given back; under `busy` */
+	pthread_mutex_t busy;  /* held while it serves: others shed its buffer when it is not */
+	char *buf;             /* REQUEST_BYTES */
+	bool cold;             /* its pages were given back; under `busy` */
+	_Atomic uint64_t turn; /* one more when a request begins, and when it is answered */
 };
 
 struct loop {
@@ -161,7 +163,9 @@ static int serve(struct worker *w, struct source *s)
 		ssize_t n = read(s->fd, w->buf, REQUEST_BYTES);
 		if (n > 0) {
 			int r = s->ops->slow(s->ctx, w->buf, (size_t)n) ? rearm(w->loop, s) : 0;
+			atomic_fetch_add(&w->turn, 1);
 			s->ops->request(s->ctx, w->buf, (size_t)n);
+			atomic_fetch_add(&w->turn, 1);
 			if (r < 0)
 				return r;
 			i = idle_since ? 0 : i + 1; /* who waited has nobody before it */
@@ -375,6 +379,15 @@ void loop_remove(struct loop *l, uint64_t source)
 	while (u64map_get(&l->sources, source))
 		pthread_cond_wait(&l->ended, &l->lock);
 	pthread_mutex_unlock(&l->lock);
+}
+
+void loop_quiesce(struct loop *l)
+{
+	for (unsigned i = 0; i < l->nworkers; i++) {
+		uint64_t turn = atomic_load(&l->workers[i].turn);
+		while (turn % 2 && atomic_load(&l->workers[i].turn) == turn)
+			(void)poll(NULL, 0, 1);
+	}
 }
 
 void loop_shed(struct loop *l)

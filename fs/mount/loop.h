@@ -45,6 +45,8 @@ int loop_add(struct loop *l, int fd, const struct loop_ops *ops, void *ctx, uint
 /* Ends a source and returns when its end() has returned; it may have ended by itself
  * already. Not from a worker. */
 void loop_remove(struct loop *l, uint64_t source);
+/* Returns when all that was in request() when it was called has left it. Not from a worker. */
+void loop_quiesce(struct loop *l);
 /* Gives the memory of idle workers' buffers back now (they do it by themselves after
  * a while). */
 void loop_shed(struct loop *l);

@@ -38,6 +38,7 @@ static const char help_text[] =
 	"                         cache_symlinks explicit_inval no_open no_opendir expire_only\n"
 	"  --hold                 mounts outlive this process: bough-hold keeps them, programs\n"
 	"                         wait, and the next bough-fs goes on (boughd starts one)\n"
+	"  --crashed              the one before ended by its own fault: suspect what it was at\n"
 	"  --foreground           don't go to the background when ready\n"
 	"  --help, --version\n"
 	"\n"
@@ -106,6 +107,9 @@ static int parse_option(struct options *o, int c)
 		n = session_cap(optarg);
 		o->server.mask |= n;
 		return n ? -1 : usage("--mask-cap: unknown capability ", optarg);
+	case 'z':
+		o->server.crashed = true;
+		return -1;
 	case 'k':
 		o->server.hold = true;
 		return -1;
@@ -134,6 +138,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "mount", required_argument, NULL, 'm' },
 		{ "mask-cap", required_argument, NULL, 'x' },
 		{ "hold", no_argument, NULL, 'k' },
+		{ "crashed", no_argument, NULL, 'z' },
 		{ "foreground", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },

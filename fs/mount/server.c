@@ -394,6 +394,16 @@ int served_put_file(struct served *w, const struct ws_put *want, bool put,
 	return 0;
 }
 
+/* Their frames' tags go with the layers. Of a request between its change and its answer they must
+ * stay, should this process die just there. */
+int served_replace(struct served *w, const struct stack *old, const struct stack *with,
+		   struct err *err)
+{
+	if (w->server->loop)
+		loop_quiesce(w->server->loop);
+	return ws_replace(w->ws, old, with, err);
+}
+
 /* ---- create, fork, close, delete ---- */
 
 /* An entry for a workspace that doesn't exist yet, locked exclusively. */
@@ -569,7 +579,8 @@ void server_counters(struct server *s, struct counters *out)
 /* ---- going on where a server before was ---- */
 
 enum {
-	RESUMES_MAX = 3, /* of one mount, each the end of a server: then it is given up */
+	/* Of one mount, each the end of a server: then it is given up. */
+	RESUMES_MAX = 3 * HOLDER_CRASH,
 	LOOK_MS = 2000,  /* between two looks for what the kernel has let go */
 };
 
@@ -624,8 +635,9 @@ static void resume_one(struct server *s, const struct holder_entry *e)
 	}
 	struct holder_slot *slot = holder_slot(s->holder, e->key);
 	if (slot && atomic_fetch_add(&slot->tries, 1) >= RESUMES_MAX) {
-		log_error("the server died %d times of going on with the mount at %s: it ends",
-			  RESUMES_MAX, held.path);
+		log_error("the server died again and again of going on with the mount at %s: it "
+			  "ends",
+			  held.path);
 		cleanup_close(&fd);
 		holder_drop(s->holder, e->key);
 		return;
@@ -778,6 +790,8 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 		r = loop_start(&s->loop, opt->workers, err);
 	if (r == 0 && hold)
 		r = holder_open(&s->holder, opt->root, err);
+	if (r == 0 && hold && opt->crashed)
+		holder_crashed(s->holder);
 	if (r == 0 && hold)
 		r = resume_all(s, err);
 	if (r < 0) {

@@ -31,6 +31,7 @@ struct server_options {
 	/* Mounts outlive this process, and those of the one before are gone on with. Somebody must
 	 * be there to start the next one: programs on the mounts wait for it. */
 	bool hold;
+	bool crashed; /* the one before ended by its own fault */
 };
 
 /* Opens ROOT and starts the workers. -EBUSY: another server has it. */
@@ -77,6 +78,9 @@ int served_fork(struct served *w, const struct served_child *children, unsigned 
 int served_mount(struct served *w, const char *path, struct err *err);
 /* Unmounts if it is mounted. *busy: it is detached and lives on for those who use it. */
 int served_umount(struct served *w, bool *busy, struct err *err);
+/* ws_replace, once nobody can ask any more whether a request was done in the layers that go. */
+int served_replace(struct served *w, const struct stack *old, const struct stack *with,
+		   struct err *err);
 /* ws_restore_if, with the kernel's caches; counts of what it was told to forget. `expect` NULL:
  * whatever it is. */
 int served_restore(struct served *w, const struct stack *to, const struct stack *expect,

@@ -25,7 +25,7 @@ enum {
 	/* Newer than the headers of the build host may be. */
 	OPCODE_COPY_FILE_RANGE_64 = 53,
 	NOTIFY_RESEND = 7,
-	TRIES_MAX = 8, /* of a request that a server died of so often: then it fails */
+	TRIES_MAX = 8 * HOLDER_CRASH, /* servers that died of a request: then it fails */
 };
 static const uint64_t INIT_HAS_RESEND = UINT64_C(1) << 39, UNIQUE_RESEND = UINT64_C(1) << 63;
 
@@ -123,8 +123,9 @@ static bool is_deadly(struct session *s, const struct fuse_in_header *in, uint64
 {
 	if (holder_try(s->holder, tag) <= TRIES_MAX)
 		return false;
-	log_error("the server died %d times of a %s in %s: it is answered with an I/O error",
-		  TRIES_MAX, opcode_name(in->opcode) ? opcode_name(in->opcode) : "request",
+	log_error("the server died again and again of a %s in %s: it is answered with an I/O "
+		  "error",
+		  opcode_name(in->opcode) ? opcode_name(in->opcode) : "request",
 		  s->path);
 	struct fuse_out_header out = { .len = sizeof(out), .error = -EIO, .unique = in->unique };
 	ssize_t w = write(s->fd, &out, sizeof(out));
