@@ -100,7 +100,7 @@ no_trace 'nothing is left of it'
 
 # ---- rm, and a catalog that is lost
 
-if [ -c /dev/fuse ]; then
+if (exec 3<>/dev/fuse) 2>/dev/null; then
 	bough_ok 'a workspace of it' create w --git m
 	bough_fails 'rm is refused while it is used' 5 'used by 1 workspace' repo rm m
 	is 'show says so' "$(bough repo show m --json | jq .workspaces)" 1

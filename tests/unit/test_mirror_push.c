@@ -1,5 +1,5 @@
-/* Clone, fetch and push by git: on this machine, with the host's git and without it. The test is its
- * own bough-transfer (gitops/errand.h). */
+/* Clone, fetch and push by git: on this machine, with the host's git and without it. The test is
+ * its own bough-transfer (gitops/errand.h). */
 #include "gitops/mirror.h"
 
 #include <arpa/inet.h>
