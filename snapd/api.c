@@ -94,6 +94,7 @@ static const struct field file_op_fields[] = {
 static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", NULL };
+static const char *const bundle_query[] = { "message", "author", NULL };
 static const char *const diff_query[] = { "against", "format", "since", NULL };
 static const char *const archive_query[] = { "format", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
@@ -124,6 +125,7 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/merge", api_ws_merge, merge_fields, NULL, false },
 	{ "POST", WS "/{}/commit", api_ws_commit, commit_fields, NULL, false },
 	{ "POST", WS "/{}/push", api_ws_push, push_fields, NULL, false },
+	{ "GET", WS "/{}/bundle", api_ws_bundle, NULL, bundle_query, false },
 	{ "GET", WS "/{}/diff", api_ws_diff, NULL, diff_query, false },
 	{ "GET", WS "/{}/log", api_ws_log, NULL, NULL, false },
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
@@ -140,6 +142,7 @@ const struct route api_routes[] = {
 	{ "PATCH", SNAP "/{}", api_snap_patch, snap_patch_fields, NULL, false },
 	{ "DELETE", SNAP "/{}", api_snap_delete, NULL, force_query, false },
 	{ "POST", SNAP "/{}/commit", api_snap_commit, commit_fields, NULL, false },
+	{ "GET", SNAP "/{}/bundle", api_snap_bundle, NULL, bundle_query, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
 	{ "GET", SNAP "/{}/archive", api_snap_archive, NULL, archive_query, false },
 	{ "GET", REPO, api_repo_list, NULL, NULL, false },

@@ -65,6 +65,8 @@ int api_snap_patch(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_delete(struct request *rq, struct reply *rp, struct err *err);
 /* back to git (api_commit.c, api_push.c) */
 int api_ws_commit(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_bundle(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_bundle(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_commit(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_push(struct request *rq, struct reply *rp, struct err *err);
 /* reading (api_read.c) */

@@ -361,21 +361,12 @@ static int copy_string(struct request *rq, const char *key, char **out, struct e
 	return s && !*out ? no_memory(err) : 0;
 }
 
-/* "Name <address>". */
 static int parse_author(struct request *rq, struct commit_task *t, struct err *err)
 {
-	const char *s = request_string(rq, "author");
-	const char *open = s ? strrchr(s, '<') : NULL, *end = s ? s + strlen(s) : NULL;
-	if (!s)
-		return 0;
-	if (!open || open == s || end[-1] != '>')
-		return request_bad_field(rq, "author", err, "\"Name <address>\" is expected");
-	const char *name_end = open;
-	while (name_end > s && name_end[-1] == ' ')
-		name_end--;
-	t->author = strndup(s, (size_t)(name_end - s));
-	t->email = strndup(open + 1, (size_t)(end - open) - 2);
-	return t->author && t->email ? 0 : no_memory(err);
+	int r = gitwork_author(request_string(rq, "author"), &t->author, &t->email);
+	if (r == -ENOMEM)
+		return no_memory(err);
+	return r < 0 ? request_bad_field(rq, "author", err, "\"Name <address>\" is expected") : 0;
 }
 
 static int read_options(struct request *rq, struct commit_task *t, struct err *err)

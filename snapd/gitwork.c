@@ -1,6 +1,7 @@
 #include "snapd/gitwork.h"
 
 #include <errno.h>
+#include <string.h>
 
 const char *source_git(const struct source *s)
 {
@@ -68,4 +69,20 @@ void gitwork_options(const struct gitwork *g, const struct oid *base, struct cha
 		.scopes = (const char *const *)g->link.scopes,
 		.nscopes = g->link.nscopes,
 	};
+}
+
+int gitwork_author(const char *text, char **name, char **address)
+{
+	const char *open = text ? strrchr(text, '<') : NULL;
+	size_t len = text ? strlen(text) : 0;
+	if (!text)
+		return 0;
+	if (!open || open == text || text[len - 1] != '>')
+		return -EINVAL;
+	const char *end = open;
+	while (end > text && end[-1] == ' ')
+		end--;
+	*name = strndup(text, (size_t)(end - text));
+	*address = strndup(open + 1, len - (size_t)(open - text) - 2);
+	return *name && *address ? 0 : -ENOMEM;
 }

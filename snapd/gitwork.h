@@ -27,4 +27,7 @@ void gitwork_done(struct gitwork *g);
 /* Options to compare with `base`, a commit of its repository; they borrow from g. */
 void gitwork_options(const struct gitwork *g, const struct oid *base, struct changes_options *out);
 
+/* The halves of "Name <address>", which the caller frees; NULL gives NULLs. -EINVAL, -ENOMEM. */
+int gitwork_author(const char *text, char **name, char **address);
+
 #endif

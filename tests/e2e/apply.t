@@ -1,0 +1,101 @@
+#!/bin/bash
+# bough apply: what a checkout changed, into another checkout of the repository.
+. "${0%/*}/lib.sh"
+need_fuse
+
+export GIT_CONFIG_NOSYSTEM=1 HOME=$T
+git config --global user.name Tester
+git config --global user.email t@example.org
+git config --global init.defaultBranch main
+
+git init -q up
+(
+	cd up || exit 1
+	mkdir -p src docs
+	seq 1 100 >src/lines
+	echo a >docs/a
+	echo b >docs/b
+	printf '*.o\n' >.gitignore
+	git add -A && git commit -qm base
+) || bail 'git'
+bough_ok 'a mirror' repo add up --name up
+bough_ok 'a checkout' create work --git up
+W=$out
+base=$(git -C up rev-parse HEAD)
+
+run bough apply work --to up
+is 'nothing changed' "$code:$out" '0:work has changed nothing'
+
+(
+	cd "$W" || exit 1
+	sed -i 's/^50$/fifty/' src/lines
+	git mv docs/a docs/moved
+	rm docs/b
+	printf 'bin\0ary' >binary
+	echo x >script && chmod +x script
+	ln -s src/lines link
+	echo ignored >out.o
+)
+fresh() { rm -rf co && git clone -q up co; }
+
+fresh
+run bough apply work --to co
+is 'applies' "$code" 0
+is 'files' "$(git -C co status --porcelain | tr '\n' ' ')" \
+	'A  binary D  docs/b R  docs/a -> docs/moved A  link A  script M  src/lines '
+is 'contents' "$(sed -n 50p co/src/lines) $(readlink co/link) $(stat -c %a co/script)" 'fifty src/lines 755'
+is 'what is ignored stays' "$(ls co/*.o 2>/dev/null)" ''
+fresh
+run bough apply work --to co --commit -m 'the work' --author 'Some One <s@example.org>'
+is 'commits' "$code" 0
+is 'as told' "$(git -C co log -1 --format='%s %an %ae %P')" "the work Some One s@example.org $base"
+is 'git finds it sound' "$(git -C co fsck --strict 2>&1 | grep -v dangling)" ''
+want=$(git -C co rev-parse 'HEAD^{tree}')
+bough_ok 'from a snapshot' save work --as done
+fresh
+run bough apply done --to co --commit
+is 'the same' "$code:$(git -C co rev-parse 'HEAD^{tree}')" "0:$want"
+fresh
+run bough apply work --to co --patch --json
+is 'JSON' "$code:$(jq -r '.paths | length' <<<"$out")" 0:7
+is 'the index stays' "$(git -C co diff --cached --name-only)" ''
+
+# Three ways, and what is in the way.
+fresh
+sed -i 's/^10$/ten/' co/src/lines && git -C co commit -qam more
+run bough apply work --to co --commit
+is 'three ways' "$code:$(sed -n '10p;50p' co/src/lines | tr '\n' ' ')" '0:ten fifty '
+fresh
+echo local >>co/src/lines
+before=$(git -C co status --porcelain; cat co/src/lines; ls co)
+run bough apply work --to co
+is 'a local change' "$code" 4
+like 'named' "$err" src/lines
+is 'nothing changed' "$(git -C co status --porcelain; cat co/src/lines; ls co)" "$before"
+
+# What can't be.
+run bough apply work --to "$T/nowhere"
+is 'no checkout' "$code" 3
+git init -q strange && git -C strange commit -q --allow-empty -m x
+run bough apply work --to strange
+is 'another repository' "$code" 3
+like 'says what is missing' "$err" "hasn't the commit $base"
+run bough apply nobody --to up
+is 'unknown workspace' "$code" 3
+bough_ok 'no checkout' create plain
+run bough apply plain --to up
+is 'a plain workspace' "$code" 2
+like 'says so' "$err" 'no checkout of a repository'
+run bough apply work
+is 'without --to' "$code" 2
+run bough apply work --to up --author nobody
+is 'a bad author' "$code" 2
+
+# Anybody's git can read what the API gives.
+run curl -s --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://x/v1/workspaces/work/bundle" -o b.bundle
+ok 'a bundle' git -C up bundle verify -q ../b.bundle
+fresh
+ok 'fetched from' git -C co fetch -q ../b.bundle refs/heads/bough:got
+is 'its tree' "$(git -C co rev-parse 'got^{tree}')" "$want"
+
+done_testing
