@@ -1,50 +1,15 @@
-#include "fs/mount/server.h"
+#include "fs/mount/server_impl.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
-#include "fs/base/log.h"
 #include "fs/hold/hold.h"
-#include "fs/mount/holder.h"
-#include "fs/mount/loop.h"
-#include "fs/mount/session.h"
-
-/* Locks, outer first: served.life, served.mount, server.lock. */
-struct server {
-	struct work *work;
-	struct loop *loop; /* NULL: ring transport */
-	uint64_t mask;
-	pthread_mutex_t lock;
-	struct served *all;   /* in order of id, so that lists can be continued */
-	struct counters past; /* of mounts that are gone */
-
-	char program[128];
-	struct holder *holder; /* NULL: mounts end with this process */
-	unsigned resumed;
-	bool end; /* of the thread that looks for what nobody holds; under lock */
-	pthread_cond_t ending;
-	bool has_thread;
-	pthread_t thread;
-};
-
-struct served {
-	struct server *server;
-	struct served *next;
-	unsigned refs; /* under server.lock, as `next` */
-	/* Shared: while `ws` is used; exclusive: while it is opened, closed or deleted. */
-	pthread_rwlock_t life;
-	struct ws *ws; /* NULL: not open (yet, or any more) */
-	pthread_mutex_t mount;
-	struct session *session; /* NULL: no mount */
-	char id[WS_ID_MAX + 1];
-};
 
 /* ---- the server ---- */
 
@@ -131,7 +96,7 @@ int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), voi
 
 /* ---- the table of all ---- */
 
-static struct served *find_locked(struct server *s, const char *id)
+struct served *served_find(struct server *s, const char *id)
 {
 	struct served *w = s->all;
 	while (w && strcmp(w->id, id) != 0)
@@ -146,7 +111,7 @@ static int served_ref(struct server *s, const char *id, struct served **out, str
 	if (len == 0 || len > WS_ID_MAX)
 		return err_set(err, -EINVAL, "a workspace id has 1 to %d characters", WS_ID_MAX);
 	pthread_mutex_lock(&s->lock);
-	struct served *w = find_locked(s, id);
+	struct served *w = served_find(s, id);
 	if (!w) {
 		w = calloc(1, sizeof(*w));
 		if (w) {
@@ -166,7 +131,7 @@ static int served_ref(struct server *s, const char *id, struct served **out, str
 }
 
 /* An entry stays while somebody uses it or its workspace is open. */
-static void served_unref(struct served *w)
+void served_unref(struct served *w)
 {
 	struct server *s = w->server;
 	pthread_mutex_lock(&s->lock);
@@ -186,7 +151,7 @@ static void served_unref(struct served *w)
 	free(w);
 }
 
-static struct session_options session_options(const struct server *s)
+struct session_options server_session_options(const struct server *s)
 {
 	return (struct session_options){ .loop = s->loop, .mask = s->mask, .holder = s->holder };
 }
@@ -270,7 +235,7 @@ static int mount_locked(struct served *w, const char *path, struct err *err)
 	int r = end_session(w, err);
 	if (r < 0)
 		return r;
-	struct session_options so = session_options(w->server);
+	struct session_options so = server_session_options(w->server);
 	struct session *session;
 	r = session_mount(&session, w->ws, path, &so, err);
 	if (r < 0)
@@ -319,13 +284,7 @@ int served_state(struct served *w, struct served_state *out, struct err *err)
 
 /* ---- restore ---- */
 
-struct forgetting {
-	struct session *session; /* NULL: not mounted, only counted */
-	uint64_t names, nodes;
-	uint64_t last_dir;
-};
-
-static void forget_name(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
+void forgetting_name(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
 			uint64_t child_node)
 {
 	struct forgetting *f = ctx;
@@ -339,7 +298,7 @@ static void forget_name(void *ctx, uint64_t dir_node, const char *name, size_t l
 	f->last_dir = dir_node;
 }
 
-static void forget_node(void *ctx, uint64_t node)
+void forgetting_node(void *ctx, uint64_t node)
 {
 	struct forgetting *f = ctx;
 	f->nodes++;
@@ -355,7 +314,7 @@ int served_restore(struct served *w, const struct stack *to, const struct stack 
 	pthread_mutex_lock(&w->mount);
 	reap_session(w);
 	struct forgetting f = { .session = w->session };
-	struct ws_changes changes = { .name = forget_name, .node = forget_node, .ctx = &f };
+	struct ws_changes changes = { .name = forgetting_name, .node = forgetting_node, .ctx = &f };
 	int r = ws_restore_if(w->ws, to, expect, &changes, err);
 	pthread_mutex_unlock(&w->mount);
 	if (r < 0)
@@ -407,7 +366,7 @@ int served_replace(struct served *w, const struct stack *old, const struct stack
 /* ---- create, fork, close, delete ---- */
 
 /* An entry for a workspace that doesn't exist yet, locked exclusively. */
-static int claim(struct server *s, const char *id, struct served **out, struct err *err)
+int served_claim(struct server *s, const char *id, struct served **out, struct err *err)
 {
 	struct served *w;
 	int r = served_ref(s, id, &w, err);
@@ -426,7 +385,7 @@ static int claim(struct server *s, const char *id, struct served **out, struct e
 	return err_set(err, -EEXIST, "workspace %s exists", id);
 }
 
-static void unclaim(struct served *w)
+void served_unclaim(struct served *w)
 {
 	pthread_rwlock_unlock(&w->life);
 	served_unref(w);
@@ -457,7 +416,7 @@ int served_create(struct server *s, const struct served_child *child, const stru
 		  uid_t uid, gid_t gid, struct err *err)
 {
 	struct served *w;
-	int r = claim(s, child->id, &w, err);
+	int r = served_claim(s, child->id, &w, err);
 	if (r < 0)
 		return r;
 	r = ws_create(&w->ws, s->work, child->id, base, &child->limits, uid, gid, err);
@@ -466,7 +425,7 @@ int served_create(struct server *s, const struct served_child *child, const stru
 		if (r < 0)
 			uncreate(w);
 	}
-	unclaim(w);
+	served_unclaim(w);
 	return r;
 }
 
@@ -483,7 +442,7 @@ static void forking_done(struct forking *f)
 {
 	for (unsigned i = 0; f->all && i < f->n; i++)
 		if (f->all[i])
-			unclaim(f->all[i]);
+			served_unclaim(f->all[i]);
 	free(f->ids);
 	free(f->limits);
 	free(f->children);
@@ -525,7 +484,7 @@ int served_fork(struct served *w, const struct served_child *children, unsigned 
 			if (strcmp(f.ids[i], f.ids[j]) == 0)
 				r = err_set(err, -EINVAL, "child %s is named twice", f.ids[i]);
 		if (r == 0)
-			r = claim(w->server, f.ids[i], &f.all[i], err);
+			r = served_claim(w->server, f.ids[i], &f.all[i], err);
 	}
 	if (r == 0)
 		r = fork_claimed(w, children, &f, pause_ns, err);
@@ -547,7 +506,7 @@ int served_close(struct server *s, const char *id, struct err *err)
 	int c = close_claimed(w, &e);
 	if (c < 0 && r == 0)
 		r = err_set(err, c, "%s", e.text);
-	unclaim(w);
+	served_unclaim(w);
 	return r;
 }
 
@@ -561,7 +520,7 @@ int served_delete(struct server *s, const char *id, struct err *err)
 	r = close_claimed(w, err);
 	if (r == 0)
 		r = ws_delete(s->work, id, err);
-	unclaim(w);
+	served_unclaim(w);
 	return r;
 }
 
@@ -574,186 +533,6 @@ void server_counters(struct server *s, struct counters *out)
 		if (w->session)
 			counters_add(out, session_counters(w->session));
 	pthread_mutex_unlock(&s->lock);
-}
-
-/* ---- going on where a server before was ---- */
-
-enum {
-	/* Of one mount, each the end of a server: then it is given up. */
-	RESUMES_MAX = 3 * HOLDER_CRASH,
-	LOOK_MS = 2000,  /* between two looks for what the kernel has let go */
-};
-
-/* The workspace opened, its mount served again. */
-static int resume_served(struct server *s, const struct holder_entry *e, const struct held *held,
-			 struct served **out, struct err *err)
-{
-	struct served *w;
-	int fd = e->fd;
-	int r = claim(s, held->id, &w, err);
-	if (r < 0) {
-		cleanup_close(&fd);
-		return r;
-	}
-	struct session_options so = session_options(s);
-	r = ws_resume(&w->ws, s->work, held->id, err);
-	if (r == 0)
-		r = session_resume(&w->session, w->ws, e->key, fd, held, &so, err);
-	else
-		cleanup_close(&fd);
-	if (r < 0 && w->ws) {
-		struct ws *ws = w->ws;
-		pthread_mutex_lock(&s->lock);
-		w->ws = NULL;
-		pthread_mutex_unlock(&s->lock);
-		ws_close(ws);
-	}
-	*out = w;
-	unclaim(w);
-	return r;
-}
-
-static bool has_ended(int fd)
-{
-	struct pollfd p = { .fd = fd };
-	return poll(&p, 1, 0) == 1 && p.revents & (POLLERR | POLLNVAL);
-}
-
-/* Takes the descriptor over. */
-static void resume_one(struct server *s, const struct holder_entry *e)
-{
-	struct held held;
-	struct err err = { 0 };
-	int fd = e->fd;
-	int r = held_decode(&held, e->blob, e->len);
-	if (r < 0 || has_ended(fd)) {
-		if (r < 0)
-			log_error("a mount that bough-hold keeps isn't understood: it ends");
-		cleanup_close(&fd);
-		holder_drop(s->holder, e->key);
-		return;
-	}
-	struct holder_slot *slot = holder_slot(s->holder, e->key);
-	if (slot && atomic_fetch_add(&slot->tries, 1) >= RESUMES_MAX) {
-		log_error("the server died again and again of going on with the mount at %s: it "
-			  "ends",
-			  held.path);
-		cleanup_close(&fd);
-		holder_drop(s->holder, e->key);
-		return;
-	}
-	struct served *w;
-	r = resume_served(s, e, &held, &w, &err);
-	if (r < 0) {
-		log_error("go on with the mount at %s: %s", held.path, err.text);
-		holder_drop(s->holder, e->key);
-		return;
-	}
-	if (slot)
-		atomic_store(&slot->tries, 0);
-	s->resumed++;
-}
-
-/* What a restore changed just before the server died may still be in the kernel's caches. */
-static void retell(struct served *w)
-{
-	pthread_mutex_lock(&w->mount);
-	if (w->session) {
-		struct forgetting f = { .session = w->session };
-		struct ws_changes changes = { .name = forget_name, .node = forget_node, .ctx = &f };
-		ws_retell(w->ws, &changes);
-	}
-	pthread_mutex_unlock(&w->mount);
-}
-
-static bool kernel_holds(void *ctx, uint64_t node)
-{
-	return session_holds(ctx, node);
-}
-
-static void look_for_unheld(struct served *w)
-{
-	pthread_mutex_lock(&w->mount);
-	if (w->session)
-		(void)ws_forget_unheld(w->ws, kernel_holds, w->session); /* again next time */
-	pthread_mutex_unlock(&w->mount);
-}
-
-static void each_open(struct server *s, void (*fn)(struct served *w))
-{
-	char **ids;
-	size_t n;
-	if (server_list(s, &ids, &n, NULL) < 0)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		pthread_mutex_lock(&s->lock);
-		struct served *w = find_locked(s, ids[i]);
-		if (w)
-			w->refs++;
-		pthread_mutex_unlock(&s->lock);
-		free(ids[i]);
-		if (!w)
-			continue;
-		pthread_rwlock_rdlock(&w->life);
-		if (w->ws)
-			fn(w);
-		pthread_rwlock_unlock(&w->life);
-		served_unref(w);
-	}
-	free(ids);
-}
-
-/* Serves no requests, so it may wait for their answers. */
-static void *look_after(void *arg)
-{
-	struct server *s = arg;
-	(void)pthread_setname_np(pthread_self(), "fs-unheld"); /* for people only */
-	each_open(s, retell);
-	pthread_mutex_lock(&s->lock);
-	while (!s->end) {
-		struct timespec t = clock_in_ms(LOOK_MS);
-		pthread_cond_timedwait(&s->ending, &s->lock, &t);
-		if (s->end)
-			break;
-		pthread_mutex_unlock(&s->lock);
-		each_open(s, look_for_unheld);
-		pthread_mutex_lock(&s->lock);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
-}
-
-static int resume_all(struct server *s, struct err *err)
-{
-	struct holder_entry *all;
-	size_t n;
-	int r = holder_take(s->holder, &all, &n, err);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < n; i++) {
-		resume_one(s, &all[i]);
-		free(all[i].blob);
-	}
-	free(all);
-	holder_renew(s->holder);
-	if (s->resumed == 0)
-		return 0;
-	log_info("goes on with %u mounts", s->resumed);
-	r = pthread_create(&s->thread, NULL, look_after, s);
-	s->has_thread = r == 0;
-	return r ? err_sys(err, -r, "start a thread") : 0;
-}
-
-static void end_thread(struct server *s)
-{
-	if (!s->has_thread)
-		return;
-	pthread_mutex_lock(&s->lock);
-	s->end = true;
-	pthread_cond_broadcast(&s->ending);
-	pthread_mutex_unlock(&s->lock);
-	(void)pthread_join(s->thread, NULL); /* it is ours and joinable */
-	s->has_thread = false;
 }
 
 /* ---- life ---- */
@@ -793,7 +572,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	if (r == 0 && hold && opt->crashed)
 		holder_crashed(s->holder);
 	if (r == 0 && hold)
-		r = resume_all(s, err);
+		r = server_resume(s, err);
 	if (r < 0) {
 		(void)server_close(s, NULL); /* nothing is open yet */
 		return r;
@@ -804,7 +583,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 
 void server_leave(struct server *s)
 {
-	end_thread(s);
+	server_resume_end(s);
 	loop_halt(s->loop);
 }
 
@@ -813,7 +592,7 @@ int server_close(struct server *s, struct err *err)
 	if (!s)
 		return 0;
 	int result = 0;
-	end_thread(s);
+	server_resume_end(s);
 	while (s->all) {
 		char id[WS_ID_MAX + 1];
 		memcpy(id, s->all->id, sizeof(id));
