@@ -3,19 +3,9 @@
 
 #include <openssl/evp.h>
 
-enum {
-	FANOUT = 256 * 4,
-	IDX_HEAD = 8,
-	IDX_VERSION = 2,
-	IDX_TAIL = 2 * SHA1_BYTES,
-};
+enum { IDX_VERSION = 2 };
 static const uint8_t idx_magic[4] = { 0xff, 't', 'O', 'c' };
 #define IDX_BIG 0x80000000U
-
-static uint32_t be_get32(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
 
 static void be_add32(struct buf *b, uint32_t v)
 {
@@ -33,25 +23,16 @@ int idx_decode(struct idx_view *out, const void *data, size_t len)
 {
 	const uint8_t *p = data;
 	uint8_t sum[SHA1_BYTES];
-	if (len < IDX_HEAD + FANOUT + IDX_TAIL || memcmp(p, idx_magic, sizeof(idx_magic)) != 0 ||
-	    be_get32(p + 4) != IDX_VERSION)
+	struct idx_view v = { 0 };
+	if (len < GIT_IDX_OIDS + GIT_IDX_TRAILER || git_idx_decode(&v.idx, p, len) < 0)
 		return -EBADMSG;
-	struct idx_view v = { .fanout = p + IDX_HEAD, .oids = p + IDX_HEAD + FANOUT };
-	uint32_t before = 0;
-	for (int i = 0; i < 256; i++) {
-		v.n = be_get32(v.fanout + (size_t)i * 4);
-		if (v.n < before)
-			return -EBADMSG;
-		before = v.n;
-	}
-	size_t rest = len - IDX_HEAD - FANOUT - IDX_TAIL, each = OID_BYTES + 4 + 4;
-	if (rest / each < v.n || (rest - v.n * each) % 8 || (rest - v.n * each) / 8 > v.n)
-		return -EBADMSG;
+	v.n = v.idx.count;
+	v.nbig = v.idx.large;
+	v.oids = p + GIT_IDX_OIDS;
 	v.crcs = v.oids + (size_t)v.n * OID_BYTES;
-	v.offs = v.crcs + (size_t)v.n * 4;
-	v.bigs = v.offs + (size_t)v.n * 4;
-	v.nbig = (uint32_t)((rest - v.n * each) / 8);
-	v.pack_sha = p + len - IDX_TAIL;
+	v.offs = p + git_idx_offset_at(&v.idx, 0);
+	v.bigs = p + git_idx_large_at(&v.idx, 0);
+	v.pack_sha = p + len - GIT_IDX_TRAILER;
 	if (!sha1(sum, p, len - SHA1_BYTES) ||
 	    memcmp(sum, p + len - SHA1_BYTES, SHA1_BYTES) != 0)
 		return -EBADMSG;

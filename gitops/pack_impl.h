@@ -15,17 +15,14 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/u64map.h"
+#include "fs/store/gitform.h"
 #include "gitops/checkout_impl.h"
 
 /* ---- pack_src.c ---- */
 
 enum {
 	OBJ_NONE = UINT32_MAX,
-	PACK_OFS_DELTA = 6,
-	PACK_REF_DELTA = 7,
-	PACK_HEAD = 12, /* bytes before the first entry */
-	SHA1_BYTES = 20,
-	ENTRY_HEAD_MAX = 32, /* bytes of an entry before its compressed data; 10 + 20 at most */
+	SHA1_BYTES = GIT_TRAILER,
 	/* An object whose bytes are needed at once (trees, commits; blobs that can't be copied). */
 	OBJECT_BYTES_MAX = INT32_MAX,
 };
@@ -37,6 +34,7 @@ struct src_pack {
 	uint8_t *idx;     /* its index, whole; loose: the ids alone */
 	const uint8_t *oids, *crcs, *offs, *bigs; /* tables in it */
 	uint32_t n, nbig;
+	uint32_t *fanout; /* NULL: loose */
 	uint32_t first;   /* number of its first object */
 	uint32_t *order;  /* positions by place in the pack */
 	char name[64];
@@ -80,8 +78,7 @@ struct src_entry {
 	uint64_t off, len;   /* the whole entry in the pack */
 	uint64_t size;       /* of what is compressed */
 	uint8_t kind;        /* enum git_type, or a delta */
-	uint8_t size_bytes;  /* of the header: type and size … */
-	uint8_t head;        /* … and with the base */
+	uint8_t head;        /* bytes before what is compressed */
 	uint32_t base;       /* number of a delta's base, in the same pack; else OBJ_NONE */
 	uint32_t crc;        /* of the whole entry */
 };
@@ -133,8 +130,9 @@ int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32
 	       const uint8_t pack_sha[SHA1_BYTES], struct err *err);
 /* The tables of an index: 0, or -EBADMSG unless it is one and its own check holds. */
 struct idx_view {
-	const uint8_t *fanout, *oids, *crcs, *offs, *bigs, *pack_sha;
+	const uint8_t *oids, *crcs, *offs, *bigs, *pack_sha;
 	uint32_t n, nbig;
+	struct git_idx idx;
 };
 int idx_decode(struct idx_view *out, const void *data, size_t len);
 

@@ -148,8 +148,8 @@ static int holds_tags(struct known *k, uint64_t ino)
 	if (r < 0)
 		return r;
 	r = -ESTALE;
-	if (p.len > PACK_HEAD && p.obj_off < b->len && b->len - p.obj_off > PACK_HEAD)
-		r = (b->data[p.obj_off + PACK_HEAD] >> 4 & 7) == GIT_TAG;
+	if (p.len > GIT_PACK_HEAD && p.obj_off < b->len && b->len - p.obj_off > GIT_PACK_HEAD)
+		r = (b->data[p.obj_off + GIT_PACK_HEAD] >> 4 & 7) == GIT_TAG;
 	blob_put(b);
 	return r;
 }

@@ -7,13 +7,12 @@
 #include <libdeflate.h>
 #include <stdio.h>
 
+
 enum {
 	IDX_BYTES_MAX = INT32_MAX, /* 70 million objects */
 	CACHE_BYTES = 96 << 20,    /* what git takes for bases of deltas */
 	CACHE_ONE_MAX = 8 << 20,   /* larger ones aren't kept */
 	OPEN_TRIES = 5,            /* packs may be replaced while their folder is read */
-	DEFLATE_RATIO_MAX = 1032,
-	PACK_VERSION_2 = 2,
 };
 
 struct src_cached {
@@ -21,11 +20,6 @@ struct src_cached {
 	uint32_t obj;
 	struct src_data *data;
 };
-
-static uint32_t be_get32(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
 
 static int no_memory(struct err *err)
 {
@@ -47,8 +41,7 @@ static uint64_t offset_of(const struct src_pack *p, uint32_t pos)
 	v &= 0x7fffffffU;
 	if (v >= p->nbig)
 		return 0; /* the place of no entry */
-	const uint8_t *b = p->bigs + (size_t)v * 8;
-	return (uint64_t)be_get32(b) << 32 | be_get32(b + 4);
+	return be_get64(p->bigs + (size_t)v * 8);
 }
 
 struct place {
@@ -73,7 +66,7 @@ static int make_order(struct src_pack *p, struct err *err)
 	qsort(v, p->n, sizeof(*v), by_place);
 	for (uint32_t i = 0; i < p->n; i++) {
 		uint64_t end = i + 1 < p->n ? v[i + 1].off : p->size - SHA1_BYTES;
-		if (v[i].off < PACK_HEAD || v[i].off >= end || end > p->size - SHA1_BYTES)
+		if (v[i].off < GIT_PACK_HEAD || v[i].off >= end || end > p->size - SHA1_BYTES)
 			return bad(err, p, "places of its objects");
 		p->order[i] = v[i].pos;
 	}
@@ -83,16 +76,17 @@ static int make_order(struct src_pack *p, struct err *err)
 static int check_pack_file(const struct src *s, const struct src_pack *p, const uint8_t *sha,
 			   struct err *err)
 {
-	uint8_t head[PACK_HEAD], tail[SHA1_BYTES];
-	if (p->size < PACK_HEAD + SHA1_BYTES)
+	uint8_t head[GIT_PACK_HEAD], tail[SHA1_BYTES];
+	uint32_t count;
+	if (p->size < GIT_PACK_HEAD + SHA1_BYTES)
 		return bad(err, p, "cut off");
 	ssize_t n = io_read_full(s->io, p->fd, head, sizeof(head), 0);
 	if (n >= 0)
 		n = io_read_full(s->io, p->fd, tail, sizeof(tail), p->size - SHA1_BYTES);
 	if (n < 0)
 		return err_sys(err, (int)n, "read %s", p->name);
-	if (memcmp(head, "PACK", 4) != 0 || be_get32(head + 4) != PACK_VERSION_2 ||
-	    be_get32(head + 8) != p->n || memcmp(tail, sha, SHA1_BYTES) != 0)
+	if (git_pack_head_decode(&count, head) < 0 || count != p->n ||
+	    memcmp(tail, sha, SHA1_BYTES) != 0)
 		return bad(err, p, "pack and index don't belong together");
 	return 0;
 }
@@ -104,8 +98,8 @@ static int open_pack(struct src *s, struct src_pack *p, int dir, const char *nam
 	struct stat st;
 	void *data;
 	size_t len;
-	(void)snprintf(p->name, sizeof(p->name), "%s", name); /* its length was looked at */
-	(void)snprintf(file, sizeof(file), "%s.idx", name);
+	memcpy(p->name, name, strlen(name) + 1); /* its length was looked at */
+	(void)snprintf(file, sizeof(file), "%s.idx", p->name);
 	int r = io_slurp(s->io, dir, file, IDX_BYTES_MAX, &data, &len, err);
 	if (r < 0)
 		return r;
@@ -114,8 +108,12 @@ static int open_pack(struct src *s, struct src_pack *p, int dir, const char *nam
 	if (idx_decode(&v, data, len) < 0)
 		return bad(err, p, "its index");
 	p->n = v.n, p->nbig = v.nbig;
+	p->fanout = malloc(sizeof(v.idx.fanout));
+	if (!p->fanout)
+		return no_memory(err);
+	memcpy(p->fanout, v.idx.fanout, sizeof(v.idx.fanout));
 	p->oids = v.oids, p->crcs = v.crcs, p->offs = v.offs, p->bigs = v.bigs;
-	(void)snprintf(file, sizeof(file), "%s.pack", name);
+	(void)snprintf(file, sizeof(file), "%s.pack", p->name);
 	p->fd = s->io->open(s->io->ctx, dir, file, O_RDONLY | O_CLOEXEC, 0);
 	if (p->fd < 0)
 		return err_sys(err, p->fd, "open %s", file);
@@ -135,6 +133,7 @@ static void close_packs(struct src *s)
 			(void)s->io->close(s->io->ctx, p->fd); /* only read */
 		free(p->idx);
 		free(p->order);
+		free(p->fanout);
 	}
 	free(s->packs);
 	s->packs = NULL;
@@ -191,14 +190,15 @@ static int compare_oids(const void *a, const void *b)
 	return memcmp(a, b, OID_BYTES);
 }
 
-static int add_loose_of(struct buf *oids, int objects, unsigned first, struct err *err)
+/* `name`: the two digits that ids begin with. */
+static int add_loose_of(struct buf *oids, int objects, const char *name, struct err *err)
 {
 	char hex[OID_HEX + 1];
 	struct dirent *e;
-	(void)snprintf(hex, sizeof(hex), "%02x", first);
-	auto_dir *d = open_folder(objects, hex);
+	auto_dir *d = open_folder(objects, name);
 	if (!d)
-		return errno == ENOENT ? 0 : err_sys(err, -errno, "open objects/%s", hex);
+		return errno == ENOENT ? 0 : err_sys(err, -errno, "open objects/%s", name);
+	memcpy(hex, name, 2);
 	while ((errno = 0, e = readdir(d))) {
 		struct oid oid;
 		if (strlen(e->d_name) != OID_HEX - 2)
@@ -207,17 +207,26 @@ static int add_loose_of(struct buf *oids, int objects, unsigned first, struct er
 		if (oid_parse(&oid, hex) == 0)
 			buf_add(oids, oid.b, OID_BYTES);
 	}
-	return errno ? err_sys(err, -errno, "read objects/%.2s", hex) : 0;
+	return errno ? err_sys(err, -errno, "read objects/%s", name) : 0;
 }
 
 static int add_loose(struct src *s, size_t *cap, int objects, struct err *err)
 {
 	auto_buf oids = { 0 };
-	for (unsigned i = 0; i < 256; i++) {
-		int r = add_loose_of(&oids, objects, i, err);
+	struct dirent *e;
+	auto_dir *d = open_folder(objects, ".");
+	if (!d)
+		return err_sys(err, -errno, "open the mirror's objects");
+	while ((errno = 0, e = readdir(d))) {
+		uint8_t first;
+		if (hex_decode(&first, 1, e->d_name) < 0)
+			continue;
+		int r = add_loose_of(&oids, objects, e->d_name, err);
 		if (r < 0)
 			return r;
 	}
+	if (errno)
+		return err_sys(err, -errno, "read the mirror's objects");
 	struct src_pack *p = oids.len ? add_pack(s, cap) : NULL;
 	if (buf_error(&oids) < 0 || (oids.len && !p))
 		return no_memory(err);
@@ -311,12 +320,8 @@ void src_close(struct src *s)
 
 static uint32_t find_in(const struct src_pack *p, const uint8_t *oid)
 {
-	uint32_t lo = 0, hi = p->n;
-	if (p->offs) { /* a pack's: with a fanout */
-		const uint8_t *fanout = p->oids - 1024;
-		lo = oid[0] ? be_get32(fanout + (oid[0] - 1) * 4) : 0;
-		hi = be_get32(fanout + oid[0] * 4);
-	}
+	uint32_t lo = p->fanout && oid[0] ? p->fanout[oid[0] - 1] : 0;
+	uint32_t hi = p->fanout ? p->fanout[oid[0]] : p->n;
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 		int c = memcmp(oid, p->oids + (size_t)mid * OID_BYTES, OID_BYTES);
@@ -385,36 +390,21 @@ static uint32_t find_place(const struct src_pack *p, uint64_t off)
 	return OBJ_NONE;
 }
 
-static int entry_base(const struct src_pack *p, struct cur *c, struct src_entry *e,
-		      struct err *err)
+static uint32_t base_of(const struct src_pack *p, uint64_t off, const struct git_entry *g)
 {
-	if (e->kind == PACK_REF_DELTA) {
-		const uint8_t *oid = cur_take(c, OID_BYTES);
-		uint32_t pos = oid ? find_in(p, oid) : OBJ_NONE;
-		if (pos == OBJ_NONE)
-			return bad(err, p, "a delta without its base");
-		e->base = p->first + pos;
-		return 0;
+	if (g->type == GIT_REF_DELTA) {
+		uint32_t pos = find_in(p, g->base.b);
+		return pos == OBJ_NONE ? OBJ_NONE : p->first + pos;
 	}
-	uint8_t b = cur_u8(c);
-	uint64_t back = b & 0x7f;
-	while (b & 0x80) {
-		if (back >= (uint64_t)1 << 56)
-			return bad(err, p, "a delta's base");
-		b = cur_u8(c);
-		back = (back + 1) << 7 | (b & 0x7f);
-	}
-	uint32_t i = back && back < e->off ? find_place(p, e->off - back) : OBJ_NONE;
-	if (i == OBJ_NONE)
-		return bad(err, p, "a delta's base");
-	e->base = p->first + p->order[i];
-	return 0;
+	uint32_t i = g->back && g->back < off ? find_place(p, off - g->back) : OBJ_NONE;
+	return i == OBJ_NONE ? OBJ_NONE : p->first + p->order[i];
 }
 
 int src_entry_at(const struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
 		 struct err *err)
 {
-	uint8_t head[ENTRY_HEAD_MAX];
+	uint8_t head[GIT_ENTRY_HEAD_MAX];
+	struct git_entry g;
 	uint32_t pos = p->order[i];
 	struct src_entry e = { .off = offset_of(p, pos), .base = OBJ_NONE };
 	e.len = (i + 1 < p->n ? offset_of(p, p->order[i + 1]) : p->size - SHA1_BYTES) - e.off;
@@ -423,27 +413,16 @@ int src_entry_at(const struct src *s, const struct src_pack *p, uint32_t i, stru
 				 e.off);
 	if (n < 0)
 		return err_sys(err, (int)n, "read %s", p->name);
-	struct cur c = cur_init(head, (size_t)n);
-	uint8_t b = cur_u8(&c);
-	unsigned shift = 4;
-	e.kind = b >> 4 & 7;
-	e.size = b & 15;
-	while (b & 0x80 && shift < 57) {
-		b = cur_u8(&c);
-		e.size |= (uint64_t)(b & 0x7f) << shift;
-		shift += 7;
-	}
-	e.size_bytes = (uint8_t)(c.p - head);
-	if (b & 0x80 || e.kind == 0 || e.kind == 5)
+	if (git_entry_decode(&g, head, (size_t)n) < 0 || e.len <= g.head)
 		return bad(err, p, "an object's header");
-	if (e.kind > GIT_TAG) {
-		int r = entry_base(p, &c, &e, err);
-		if (r < 0)
-			return r;
+	e.kind = g.type;
+	e.size = g.size;
+	e.head = g.head;
+	if (g.type == GIT_OFS_DELTA || g.type == GIT_REF_DELTA) {
+		e.base = base_of(p, e.off, &g);
+		if (e.base == OBJ_NONE)
+			return bad(err, p, "a delta without its base");
 	}
-	e.head = (uint8_t)(c.p - head);
-	if (c.bad || e.len <= e.head)
-		return bad(err, p, "an object's header");
 	*out = e;
 	return 0;
 }
@@ -570,7 +549,7 @@ static int inflate_entry(struct src *s, const struct src_pack *p, const struct s
 {
 	if (e->size > OBJECT_BYTES_MAX || e->len > OBJECT_BYTES_MAX)
 		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
-	if (e->size / DEFLATE_RATIO_MAX > e->len)
+	if (e->size > git_inflated_max(e->len))
 		return bad(err, p, "an object's size");
 	if (s->raw_cap < e->len) {
 		uint8_t *raw = realloc(s->raw, e->len);
@@ -596,64 +575,18 @@ static int inflate_entry(struct src *s, const struct src_pack *p, const struct s
 	return 0;
 }
 
-static uint64_t delta_size(struct cur *c)
-{
-	uint64_t v = 0;
-	unsigned shift = 0;
-	uint8_t b;
-	do {
-		b = cur_u8(c);
-		v |= (uint64_t)(b & 0x7f) << shift;
-		shift += 7;
-	} while (b & 0x80 && shift < 57);
-	if (b & 0x80)
-		cur_fail(c);
-	return v;
-}
-
-/* One instruction, which begins with b: where its bytes are, and how many. */
-static const uint8_t *delta_step(struct cur *c, uint8_t b, const struct src_data *base, size_t *n)
-{
-	if (!(b & 0x80)) {
-		*n = b; /* 0 is reserved */
-		return b ? cur_take(c, b) : NULL;
-	}
-	size_t from = 0, len = 0;
-	for (unsigned i = 0; i < 4; i++)
-		if (b & 1U << i)
-			from |= (size_t)cur_u8(c) << 8 * i;
-	for (unsigned i = 0; i < 3; i++)
-		if (b & 16U << i)
-			len |= (size_t)cur_u8(c) << 8 * i;
-	if (len == 0)
-		len = 0x10000;
-	*n = len;
-	return c->bad || from > base->len || len > base->len - from ? NULL : base->data + from;
-}
-
 static int apply_delta(const struct src_pack *p, const struct src_data *base,
 		       const struct src_data *delta, struct src_data **out, struct err *err)
 {
-	struct cur c = cur_init(delta->data, delta->len);
-	uint64_t base_len = delta_size(&c), len = delta_size(&c);
-	size_t at = 0, n;
-	if (c.bad || base_len != base->len || len > OBJECT_BYTES_MAX)
-		return bad(err, p, "a delta's sizes");
-	struct src_data *d = new_data(base->type, len);
+	uint64_t len;
+	if (git_delta_check(delta->data, delta->len, base->len, &len) < 0)
+		return bad(err, p, "a delta");
+	if (len > OBJECT_BYTES_MAX)
+		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
+	struct src_data *d = new_data(base->type, (size_t)len);
 	if (!d)
 		return no_memory(err);
-	while (cur_left(&c)) {
-		uint8_t b = cur_u8(&c);
-		const uint8_t *bytes = delta_step(&c, b, base, &n);
-		if (!bytes || n > len - at)
-			break;
-		memcpy(d->data + at, bytes, n);
-		at += n;
-	}
-	if (cur_left(&c) || c.bad || at != len) {
-		free(d);
-		return bad(err, p, "a delta");
-	}
+	git_delta_apply(delta->data, delta->len, base->data, d->data);
 	*out = d;
 	return 0;
 }

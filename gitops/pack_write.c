@@ -54,7 +54,7 @@ struct writer {
 	uint64_t pos;
 	uint32_t i;            /* the entry that it is in */
 	uint64_t from;         /* bytes of that entry's data are at `from` of its pack … */
-	uint8_t head[ENTRY_HEAD_MAX];
+	uint8_t head[GIT_ENTRY_HEAD_MAX];
 	unsigned head_len, head_at; /* … behind a header of our own */
 	uint32_t src_crc;      /* of the entry as it lies in the mirror */
 	uint8_t *window;
@@ -108,7 +108,7 @@ static unsigned put_back(uint8_t *p, uint64_t back)
 
 static unsigned delta_head(uint8_t *p, const struct src *s, const struct plan *pl, uint64_t size)
 {
-	unsigned n = put_size(p, pl->how == OFS ? PACK_OFS_DELTA : PACK_REF_DELTA, size);
+	unsigned n = put_size(p, pl->how == OFS ? GIT_OFS_DELTA : GIT_REF_DELTA, size);
 	if (pl->how == OFS)
 		return n + put_back(p + n, pl->at - pl->base);
 	struct oid oid;
@@ -151,7 +151,7 @@ static void spool_close(struct spool *s)
 /* Puts an entry of that content at the spool's end; *len: its bytes. */
 static int spool_add(struct spool *s, const struct src_data *d, uint64_t *len, struct err *err)
 {
-	size_t need = ENTRY_HEAD_MAX + libdeflate_zlib_compress_bound(s->deflate, d->len);
+	size_t need = GIT_ENTRY_HEAD_MAX + libdeflate_zlib_compress_bound(s->deflate, d->len);
 	if (s->cap < need) {
 		free(s->out);
 		s->cap = 0;
@@ -199,7 +199,7 @@ static int plan_entry(struct writer *w, const struct src_pack *p, uint32_t i, st
 		      uint64_t *len, struct err *err)
 {
 	struct src_entry e;
-	uint8_t head[ENTRY_HEAD_MAX];
+	uint8_t head[GIT_ENTRY_HEAD_MAX];
 	int r = src_entry_at(w->src, p, i, &e, err);
 	if (r < 0)
 		return r;
@@ -265,7 +265,7 @@ static int make_plan(struct writer *w, const enum git_type *types, size_t ntypes
 	w->plan_of = calloc((size_t)w->src->total + 1, sizeof(*w->plan_of));
 	if (!w->plans || !w->plan_of)
 		return no_memory(err);
-	w->end = PACK_HEAD;
+	w->end = GIT_PACK_HEAD;
 	for (size_t t = 0; t < ntypes; t++) {
 		int r = plan_type(w, types[t], err);
 		if (r < 0)
@@ -319,30 +319,24 @@ static int begin_entry(struct writer *w, struct err *err)
 	w->src_crc = 0;
 	if (pl->how == COPY || pl->how == SPOOLED)
 		return 0;
-	uint8_t old[ENTRY_HEAD_MAX];
-	size_t have = 0;
-	uint64_t size;
-	while (have < sizeof(old)) {
+	uint8_t old[GIT_ENTRY_HEAD_MAX];
+	struct git_entry g;
+	size_t have = 0, want = sizeof(old);
+	uint64_t room = w->src->packs[pl->pack].size - pl->src;
+	for (want = room < want ? (size_t)room : want; have < want;) {
 		const uint8_t *p;
 		size_t n;
-		int r = window(w, fd_of(w, pl), pl->src + have, sizeof(old) - have, &p, &n, err);
+		int r = window(w, fd_of(w, pl), pl->src + have, want - have, &p, &n, err);
 		if (r < 0)
 			return r;
 		memcpy(old + have, p, n);
 		have += n;
 	}
-	unsigned n = 0, shift = 4;
-	bool ofs = (old[0] >> 4 & 7) == PACK_OFS_DELTA;
-	for (size = old[0] & 15; old[n++] & 0x80 && n < 10; shift += 7)
-		size |= (uint64_t)(old[n] & 0x7f) << shift;
-	if (!ofs)
-		n += OID_BYTES;
-	else
-		while (old[n++] & 0x80 && n + 1 < sizeof(old))
-			;
-	w->head_len = delta_head(w->head, w->src, pl, size);
-	w->src_crc = libdeflate_crc32(0, old, n);
-	w->from += n;
+	if (git_entry_decode(&g, old, have) < 0) /* it was right a moment ago */
+		return err_set(err, -EBADMSG, "a pack of the mirror has changed");
+	w->head_len = delta_head(w->head, w->src, pl, g.size);
+	w->src_crc = libdeflate_crc32(0, old, g.head);
+	w->from += g.head;
 	return 0;
 }
 
@@ -353,10 +347,7 @@ static int end_entry(struct writer *w, struct err *err)
 	if (pl->how == COPY)
 		w->src_crc = pl->crc;
 	if (pl->how != SPOOLED) {
-		uint32_t pos = pl->obj - p->first;
-		const uint8_t *c = p->crcs + (size_t)pos * 4;
-		uint32_t crc = (uint32_t)c[0] << 24 | (uint32_t)c[1] << 16 | (uint32_t)c[2] << 8 |
-			       c[3];
+		uint32_t crc = be_get32(p->crcs + (size_t)(pl->obj - p->first) * 4);
 		if (crc != w->src_crc)
 			return err_set(err, -EBADMSG, "%s of the mirror is damaged at %llu",
 				       p->name, (unsigned long long)pl->src);
@@ -399,11 +390,11 @@ static ssize_t copy_entry(struct writer *w, uint8_t *buf, size_t n, struct err *
 
 static ssize_t copy_head(struct writer *w, uint8_t *buf, size_t n)
 {
-	uint8_t head[PACK_HEAD] = "PACK";
+	uint8_t head[GIT_PACK_HEAD] = "PACK";
 	be_put32(head + 4, PACK_VERSION_2);
 	be_put32(head + 8, w->n);
-	if (n > PACK_HEAD - w->pos)
-		n = (size_t)(PACK_HEAD - w->pos);
+	if (n > GIT_PACK_HEAD - w->pos)
+		n = (size_t)(GIT_PACK_HEAD - w->pos);
 	memcpy(buf, head + w->pos, n);
 	w->pos += n;
 	return (ssize_t)n;
@@ -446,7 +437,7 @@ static int stream_read(void *ctx, void *buf, size_t len, uint64_t off, struct er
 	if (body > w->end - w->pos)
 		body = (size_t)(w->end - w->pos);
 	for (size_t done = 0; done < body;) {
-		ssize_t n = w->pos < PACK_HEAD ? copy_head(w, p + done, body - done)
+		ssize_t n = w->pos < GIT_PACK_HEAD ? copy_head(w, p + done, body - done)
 					       : copy_entry(w, p + done, body - done, err);
 		if (n < 0)
 			return (int)n;
