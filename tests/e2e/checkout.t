@@ -142,6 +142,14 @@ is 'a commit in it' $code 0
 is 'keeps what is outside' "$(git -C "$s" rev-parse HEAD:tools)" "$(git -C src rev-parse main:tools)"
 run git -C "$s" fsck
 is 'git fsck' $code 0
+run git -C "$s" cat-file -p HEAD:tools/run
+like 'content outside: git says why it isn'\''t there' "$err" 'outside of the scope'
+ok 'and fails' test $code != 0
+mkdir "$s/tools" && echo mine >"$s/tools/run"
+is 'a file written outside is seen' "$(status "$s")" ' M tools/run'
+rm -r "$s/tools"
+run git -C "$s" merge -q --no-edit --no-ff HEAD~1
+is 'a merge that changes nothing outside' $code 0
 
 # ---- forks and snapshots
 
