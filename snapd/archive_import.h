@@ -27,13 +27,7 @@
 #include "fs/base/hash.h"
 #include "fs/base/io.h"
 #include "fs/store/store.h"
-
-/* Where the bytes come from. */
-struct archive_source {
-	/* Up to n bytes into buf: the count, 0 at the end, or -errno (with err set). */
-	ssize_t (*read)(void *ctx, void *buf, size_t n, struct err *err);
-	void *ctx;
-};
+#include "snapd/archive_read.h"
 
 struct archive_import_options {
 	struct store_session *session; /* used by one other thread until the call returns */
