@@ -16,6 +16,7 @@
 #include "fs/work/diff.h"
 #include "fs/work/tree_names.h"
 #include "gitops/gitname.h"
+#include "gitops/treediff.h"
 #include "gitops/viewfile.h"
 
 /* A path to look at. */
@@ -327,23 +328,9 @@ static int on_entry(void *ctx, const struct diff_entry *e)
 	return r;
 }
 
-static int on_delta(const git_diff_delta *d, float progress, void *ctx)
+static int on_difference(void *ctx, const char *path, uint32_t old_mode, uint32_t mode)
 {
-	struct finder *f = ctx;
-	int r = add_spot(f, d->old_file.path, strlen(d->old_file.path), false);
-	return r < 0 ? r : add_spot(f, d->new_file.path, strlen(d->new_file.path), false);
-}
-
-static int add_commits_difference(struct finder *f)
-{
-	auto_git(git_diff) d = NULL;
-	int r = git_diff_tree_to_tree(&d, mirror_repo(f->opt->mirror), f->checkout.root, f->base,
-				      NULL);
-	if (r >= 0)
-		r = git_diff_foreach(d, on_delta, NULL, NULL, NULL, f);
-	if (r == -ENOMEM)
-		return r;
-	return r < 0 ? git_fail(f->err, r, "compare two commits") : 0;
+	return add_spot(ctx, path, strlen(path), false);
 }
 
 static int by_spot(const void *a, const void *b)
@@ -707,6 +694,18 @@ static int open_commits(struct finder *f)
 	return r < 0 ? r : commit_tree(&f->checkout.root, opt->mirror, checkout, f->err);
 }
 
+/* All of a checkout's files have one time, and nothing in a workspace can be given it later. */
+static int find_spots(struct finder *f)
+{
+	const struct changes_options *opt = f->opt;
+	struct attr root;
+	int r = view_inode(opt->before, 1, &root);
+	if (r < 0 && r != -ENOENT)
+		return err_sys(f->err, r, "look at the tree as it was checked out");
+	return diff_views_since(opt->before, opt->now, r < 0 ? NULL : &root.ctime, on_entry, f,
+				f->err);
+}
+
 static int find(struct finder *f)
 {
 	const struct changes_options *opt = f->opt;
@@ -714,9 +713,10 @@ static int find(struct finder *f)
 	if (r >= 0)
 		r = rules_new(&f->rules, opt->now, f->err);
 	if (r >= 0)
-		r = diff_views(opt->before, opt->now, on_entry, f, f->err);
+		r = find_spots(f);
 	if (r >= 0 && !f->same_commit)
-		r = add_commits_difference(f);
+		r = treediff(mirror_repo(opt->mirror), f->checkout.root, f->base, on_difference, f,
+			     f->err);
 	if (r < 0)
 		return r;
 	sort_spots(f);

@@ -6,6 +6,7 @@
 #include "fs/base/cleanup.h"
 #include "gitops/changes_impl.h"
 #include "gitops/gitname.h"
+#include "gitops/treediff.h"
 
 struct checker {
 	git_repository *repo;
@@ -80,11 +81,10 @@ static int check_name(struct checker *c, const char *path, size_t at, size_t len
 	return 1;
 }
 
-static int on_delta(const git_diff_delta *d, float progress, void *ctx)
+static int on_difference(void *ctx, const char *path, uint32_t old_mode, uint32_t mode)
 {
 	struct checker *c = ctx;
-	const char *path = d->new_file.path;
-	if (d->status != GIT_DELTA_ADDED)
+	if (old_mode || !mode)
 		return 0;
 	for (size_t at = 0; path[at];) {
 		size_t len = strcspn(path + at, "/");
@@ -101,18 +101,11 @@ int pushnames_check(struct mirror *m, const struct oid *base, const struct oid *
 {
 	struct err own = { 0 };
 	struct checker c = { .repo = mirror_repo(m), .err = err ? err : &own };
-	auto_git(git_diff) diff = NULL;
-	c.err->code = 0;
 	int r = commit_tree(&c.base, m, base, c.err);
 	if (r >= 0)
 		r = commit_tree(&c.now, m, commit, c.err);
-	if (r >= 0) {
-		r = git_diff_tree_to_tree(&diff, c.repo, c.base, c.now, NULL);
-		if (r >= 0)
-			r = git_diff_foreach(diff, on_delta, NULL, NULL, NULL, &c);
-		if (r < 0) /* ours were told */
-			r = c.err->code ? c.err->code : git_fail(c.err, r, "compare two commits");
-	}
+	if (r >= 0)
+		r = treediff(c.repo, c.base, c.now, on_difference, &c, c.err);
 	leave(&c);
 	git_tree_free(c.base);
 	git_tree_free(c.now);

@@ -14,6 +14,7 @@
 #include "gitops/packout.h"
 #include "snapd/api.h"
 #include "snapd/difftext.h"
+#include "snapd/flattener.h"
 #include "snapd/gitsync.h"
 #include "snapd/gitwork.h"
 
@@ -344,6 +345,8 @@ static int commit_run(void *task, struct progress *p, unsigned *status, json_t *
 		r = commit_all(&c, err);
 	if (r < 0) /* what the client named was found: the rest is no "not found" */
 		return r == -ENOENT || r == -EEXIST ? -EIO : r;
+	if (!c.work.src.is_snap)
+		flattener_consider(t->sd->flattener, c.work.src.ws.id);
 	*status = c.unchanged ? 200 : 201;
 	*result = json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:o}", "commit",
 			    hex_json(&c.commit), "parent", hex_json(&c.parent), "tree",

@@ -38,6 +38,7 @@ struct differ {
 	size_t n, cap;
 	struct todo *todo;
 	size_t ntodo, todo_cap;
+	const struct timespec *quiet; /* as in diff_views_since */
 	struct inos changed; /* inodes of both sides whose attributes or content differ */
 	uint64_t last_dir;   /* the directory that paths are known of */
 	bool last_both;
@@ -366,7 +367,7 @@ static int by_path(const void *pa, const void *pb)
 static int with_lineage(struct differ *d)
 {
 	struct diff_raw cb = { .inode = raw_inode, .name = raw_name, .ctx = d };
-	int r = diff_raw(d->a, d->b, &cb, d->err);
+	int r = diff_raw_since(d->a, d->b, d->quiet, &cb, d->err);
 	if (r >= 0)
 		r = list_all_todo(d);
 	if (r >= 0)
@@ -421,8 +422,14 @@ static int both_roots(struct differ *d)
 int diff_views(const struct view *a, const struct view *b,
 	       int (*fn)(void *ctx, const struct diff_entry *e), void *ctx, struct err *err)
 {
+	return diff_views_since(a, b, NULL, fn, ctx, err);
+}
+
+int diff_views_since(const struct view *a, const struct view *b, const struct timespec *quiet,
+		     int (*fn)(void *ctx, const struct diff_entry *e), void *ctx, struct err *err)
+{
 	struct err own = { 0 };
-	struct differ d = { .a = a, .b = b, .lineage = a->seed == b->seed,
+	struct differ d = { .a = a, .b = b, .lineage = a->seed == b->seed, .quiet = quiet,
 			    .err = err ? err : &own };
 	d.err->text[0] = '\0';
 	int r;

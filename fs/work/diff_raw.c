@@ -28,13 +28,15 @@ static bool same_image(const struct view *a, const struct view *b)
 	return digest_equal(&image_info(a->image)->name, &image_info(b->image)->name);
 }
 
-static int candidates(struct inos *out, const struct view *a, const struct view *b, bool dirs)
+/* `images`: those of the images are in it already. */
+static int candidates(struct inos *out, const struct view *a, const struct view *b, bool dirs,
+		      bool images)
 {
 	uint32_t common = 0;
 	int r = 0;
 	if (same_image(a, b)) {
 		common = common_layers(a, b);
-	} else {
+	} else if (!images) {
 		if (a->image)
 			r = inos_add_image(out, a->image);
 		if (r >= 0 && b->image)
@@ -65,9 +67,9 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 
 static bool same_attr(const struct attr *a, const struct attr *b)
 {
-	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid &&
-	       a->nlink == b->nlink && a->rdev == b->rdev && a->size == b->size &&
-	       a->flags == b->flags && a->gen == b->gen && same_time(&a->atime, &b->atime) &&
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->nlink == b->nlink &&
+	       a->rdev == b->rdev && a->size == b->size && a->flags == b->flags &&
+	       a->gen == b->gen && same_time(&a->atime, &b->atime) &&
 	       same_time(&a->mtime, &b->mtime) && same_time(&a->ctime, &b->ctime);
 }
 
@@ -159,15 +161,23 @@ static int diff_dir(const struct view *a, const struct view *b, uint64_t dir, bo
 	return diff_lists(dir, &x, &y, cb);
 }
 
-int diff_raw(const struct view *a, const struct view *b, const struct diff_raw *cb,
-	     struct err *err)
+int diff_raw(const struct view *a, const struct view *b, const struct diff_raw *cb, struct err *err)
+{
+	return diff_raw_since(a, b, NULL, cb, err);
+}
+
+int diff_raw_since(const struct view *a, const struct view *b, const struct timespec *quiet,
+		   const struct diff_raw *cb, struct err *err)
 {
 	auto_inos inodes = { 0 }, dirs = { 0 };
 	/* Other seeds give other cookies, and another image other places: then whole lists. */
 	bool whole = a->seed != b->seed || !same_image(a, b);
-	int r = candidates(&inodes, a, b, false);
+	bool images = quiet && a->seed == b->seed && a->image && b->image && !same_image(a, b);
+	int r = images ? inos_add_touched(&inodes, &dirs, a->image, b->image, quiet) : 0;
 	if (r >= 0)
-		r = candidates(&dirs, a, b, true);
+		r = candidates(&inodes, a, b, false, images);
+	if (r >= 0)
+		r = candidates(&dirs, a, b, true, images);
 	if (r < 0)
 		return err_sys(err, r, "list what may differ");
 	for (size_t i = 0; i < inodes.n && r >= 0; i++)

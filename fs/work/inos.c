@@ -1,7 +1,9 @@
 #include "fs/work/inos.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include "fs/base/array.h"
 
 int inos_add(struct inos *s, uint64_t ino)
@@ -67,4 +69,52 @@ int inos_add_image(struct inos *s, struct image *im)
 		next = a.ino + 1;
 	}
 	return r == -ENOENT ? 0 : r;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static bool untouched(const struct attr *a, const struct attr *b, const struct timespec *quiet)
+{
+	return same_time(&a->ctime, quiet) && same_time(&b->ctime, quiet) && a->mode == b->mode &&
+	       a->uid == b->uid && a->gid == b->gid && a->nlink == b->nlink && a->size == b->size &&
+	       a->rdev == b->rdev && a->flags == b->flags && a->gen == b->gen &&
+	       same_time(&a->mtime, &b->mtime);
+}
+
+static int add_both(struct inos *s, struct inos *dirs, const struct attr *a)
+{
+	int r = inos_add(s, a->ino);
+	return r >= 0 && S_ISDIR(a->mode) ? inos_add(dirs, a->ino) : r;
+}
+
+/* The next inode from `from` on; ino 0: there is none. */
+static int next_inode(struct image *im, uint64_t from, struct attr *out)
+{
+	int r = image_inode_ceil(im, from, out);
+	if (r == -ENOENT)
+		*out = (struct attr){ 0 };
+	return r == -ENOENT ? 0 : r;
+}
+
+int inos_add_touched(struct inos *s, struct inos *dirs, struct image *a, struct image *b,
+		     const struct timespec *quiet)
+{
+	struct attr x, y;
+	int r = next_inode(a, 0, &x);
+	if (r >= 0)
+		r = next_inode(b, 0, &y);
+	while (r >= 0 && (x.ino || y.ino)) {
+		bool first = x.ino && (!y.ino || x.ino <= y.ino);
+		bool second = y.ino && (!x.ino || y.ino <= x.ino);
+		if (!first || !second || !untouched(&x, &y, quiet))
+			r = add_both(s, dirs, first ? &x : &y);
+		if (first && r >= 0)
+			r = next_inode(a, x.ino + 1, &x);
+		if (second && r >= 0)
+			r = next_inode(b, y.ino + 1, &y);
+	}
+	return r;
 }

@@ -20,6 +20,11 @@ int inos_add_layers(struct inos *s, const struct view *v, uint32_t nlayers, bool
 /* Every inode of the image. 0, -ENOMEM, -EIO. */
 int inos_add_image(struct inos *s, struct image *im);
 
+/* Inodes that only one of two images has, or that were touched since `quiet` (diff.h) in one of
+ * them; directories among them into `dirs` too. 0, -ENOMEM, -EIO. */
+int inos_add_touched(struct inos *s, struct inos *dirs, struct image *a, struct image *b,
+		     const struct timespec *quiet);
+
 #define auto_inos __attribute__((cleanup(inos_done))) struct inos
 
 #endif
