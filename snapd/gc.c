@@ -19,6 +19,7 @@
 #include "gitops/checkout.h"
 #include "snapd/api.h"
 #include "snapd/gitlink.h"
+#include "snapd/state.h"
 
 struct digest_set {
 	struct digest *list; /* sorted before it is asked */
@@ -220,33 +221,48 @@ static int delete_images(struct collector *c, uint64_t *deleted, uint64_t *bytes
 
 /* ---- the job ---- */
 
+struct collected {
+	struct store_gc_stats st;
+	uint64_t images, bytes;
+};
+
+static int collect(struct snapd *sd, struct progress *p, struct collected *out, struct err *err)
+{
+	struct collector c = { .sd = sd, .progress = p };
+	*out = (struct collected){ 0 };
+	layercache_options(sd->layers, &c.opt);
+	progress_tell(p, 0, 0, "snapshots", "wait for saves under way");
+	int r = store_gc(sd->store, mark, &c, &out->st, err);
+	if (r >= 0) {
+		r = delete_images(&c, &out->images, &out->bytes);
+		if (r < 0)
+			(void)err_sys(err, r, "list %s/images", sd->root);
+	}
+	free(c.images.list);
+	return r;
+}
+
 static int gc_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		  struct err *err)
 {
 	struct snapd *sd = task;
-	struct collector c = { .sd = sd, .progress = p };
-	struct store_gc_stats st = { 0 };
-	uint64_t images = 0, bytes = 0;
+	struct collected got;
 	if (pthread_mutex_trylock(&sd->gc) != 0)
 		return err_set(err, -EBUSY, "a gc or fsck runs already");
-	layercache_options(sd->layers, &c.opt);
-	progress_tell(p, 0, 0, "snapshots", "wait for saves under way");
-	int r = store_gc(sd->store, mark, &c, &st, err);
-	if (r >= 0) {
-		r = delete_images(&c, &images, &bytes);
-		if (r < 0)
-			(void)err_sys(err, r, "list %s/images", sd->root);
-	}
+	int r = collect(sd, p, &got, err);
+	if (r == -ENOSPC && state_spare_use(sd->root))
+		r = collect(sd, p, &got, err);
+	state_spare_keep(sd->root);
 	pthread_mutex_unlock(&sd->gc);
-	free(c.images.list);
 	if (r < 0)
 		return snapd_inner(r);
 	*result = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "objects_live",
-			    (json_int_t)st.objects_live, "objects_dead",
-			    (json_int_t)st.objects_dead, "bytes_freed",
-			    (json_int_t)(st.bytes_freed + bytes), "packs_rewritten",
-			    (json_int_t)st.packs_rewritten, "packs_deleted",
-			    (json_int_t)st.packs_deleted, "images_deleted", (json_int_t)images);
+			    (json_int_t)got.st.objects_live, "objects_dead",
+			    (json_int_t)got.st.objects_dead, "bytes_freed",
+			    (json_int_t)(got.st.bytes_freed + got.bytes), "packs_rewritten",
+			    (json_int_t)got.st.packs_rewritten, "packs_deleted",
+			    (json_int_t)got.st.packs_deleted, "images_deleted",
+			    (json_int_t)got.images);
 	return *result ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 

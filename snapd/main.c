@@ -360,6 +360,7 @@ int main(int argc, char **argv)
 		r = said = redirect_to_log(root, &err);
 	if (r >= 0) {
 		struct snapd sd = { .root = root, .lock_fd = lock, .stop_fd = -1 };
+		state_spare_keep(root);
 		git_libgit2_init();
 		r = run(&sd, &o, ready, &err);
 		git_libgit2_shutdown();

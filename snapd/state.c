@@ -57,7 +57,7 @@ static int make_path(char *path, mode_t mode, struct err *err)
 static int make_parts(const char *root, struct err *err)
 {
 	static const char *const parts[] = { "run",    "ws",        "layers", "store",
-					     "images", "snapshots", "tmp",   "repos" };
+					     "images", "snapshots", "tmp",    "repos" };
 	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "open %s", root);
@@ -166,4 +166,24 @@ int state_open_log(const char *root, const char *name, struct err *err)
 		(void)rename(path, old); /* one that can't be moved goes on growing */
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd < 0 ? err_sys(err, -errno, "open %s", path) : fd;
+}
+
+void state_spare_keep(const char *root)
+{
+	struct stat st;
+	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd fd = dir < 0 ? -1
+			     : openat(dir, "spare", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+				      0600);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size >= STATE_SPARE_BYTES)
+		return;
+	/* Not by writing zeros where the host can't reserve: that would be slow each time. */
+	if (fallocate(fd, 0, 0, STATE_SPARE_BYTES) < 0)
+		(void)unlinkat(dir, "spare", 0); /* a part of it would count as all */
+}
+
+bool state_spare_use(const char *root)
+{
+	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir >= 0 && unlinkat(dir, "spare", 0) == 0;
 }

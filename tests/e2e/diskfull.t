@@ -19,6 +19,9 @@ for i in $(seq 1 100); do echo "kept $i" >"$w/keep-$i"; done
 head -c 5000000 /dev/urandom >"$w/random"
 sum=$(sha256sum <"$w/random")
 bough_ok 'save' save w --as s
+head -c 12000000 /dev/urandom >"$T/dead" && tar cf "$T/dead.tar" -C "$T" dead && rm "$T/dead"
+bough_ok 'what gc will take' import "$T/dead.tar" --as dead
+rm "$T/dead.tar"
 bough_ok 'what will be in the way' fork w spare-1 spare-2 spare-3
 
 # Fills up to the last block, from inside the workspace, with numbered files: each that could be
@@ -77,6 +80,13 @@ is 'a file can be removed on a full disk' $code 0
 take_rest rest-2
 bough_ok 'workspaces can be removed on a full disk' rm spare-1 spare-2 spare-3
 rm "$BOUGH_ROOT/rest-2"
+take_rest rest-3
+bough_ok 'so can snapshots' snapshots rm dead
+echo dirty >"$w/keep-1"
+take_rest rest-4
+bough_ok 'gc works on a full disk' gc
+ok "and makes room ($(ls_free) KiB)" test "$(ls_free)" -gt 4000
+rm "$BOUGH_ROOT/rest-3" "$BOUGH_ROOT/rest-4"
 
 # ---- kill on a full disk
 
