@@ -103,6 +103,7 @@ static const char *const snap_list_query[] = { "workspace", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
 
+static const char *const archive_put_query[] = { "atomic", NULL };
 static const char *const file_get_query[] = { "recursive", "limit", "cursor", "stat", NULL };
 static const char *const file_put_query[] = { "mode", NULL };
 static const char *const file_delete_query[] = { "recursive", NULL };
@@ -130,7 +131,8 @@ const struct route api_routes[] = {
 	{ "GET", WS "/{}/log", api_ws_log, NULL, NULL, false },
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
 	{ "POST", WS "/{}/umount", api_ws_umount, no_fields, NULL, false },
-	{ "GET", WS "/{}/archive", api_ws_archive, NULL, archive_query, false },
+	{ "GET", WS "/{}/archive/{...}", api_ws_archive, NULL, archive_query, false },
+	{ "PUT", WS "/{}/archive/{...}", api_ws_archive_put, NULL, archive_put_query, true },
 	{ "GET", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
 	{ "HEAD", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
 	{ "PUT", WS "/{}/files/{...}", api_ws_file_put, NULL, file_put_query, true },
@@ -144,7 +146,7 @@ const struct route api_routes[] = {
 	{ "POST", SNAP "/{}/commit", api_snap_commit, commit_fields, NULL, false },
 	{ "GET", SNAP "/{}/bundle", api_snap_bundle, NULL, bundle_query, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
-	{ "GET", SNAP "/{}/archive", api_snap_archive, NULL, archive_query, false },
+	{ "GET", SNAP "/{}/archive/{...}", api_snap_archive, NULL, archive_query, false },
 	{ "GET", REPO, api_repo_list, NULL, NULL, false },
 	{ "POST", REPO, api_repo_add, repo_add_fields, NULL, false },
 	{ "POST", REPO "/import", api_repo_import, NULL, repo_import_query, true },

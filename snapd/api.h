@@ -91,6 +91,7 @@ int api_ws_file_get(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_file_get(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
 /* the system */
 int api_health(struct request *rq, struct reply *rp, struct err *err);

@@ -7,6 +7,7 @@
 #include "snapd/api.h"
 #include "snapd/archive_export.h"
 #include "snapd/difftext.h"
+#include "snapd/files_place.h"
 #include "snapd/gitwork.h"
 
 /* A tree that is held for reading: leased, and its view. */
@@ -132,6 +133,7 @@ int api_snap_diff(struct request *rq, struct reply *rp, struct err *err)
 
 struct archive_task {
 	struct tree tree;
+	uint64_t root; /* inode of the directory */
 	enum export_format format;
 	struct archive_export_stats stats;
 };
@@ -148,6 +150,7 @@ static int archive_stream(void *task, struct stream *out, struct err *err)
 	struct archive_task *a = task;
 	struct archive_export_options opt = {
 		.format = a->format,
+		.root = a->root,
 		.write = write_stream,
 		.write_ctx = out,
 	};
@@ -166,6 +169,19 @@ static json_t *archive_summary(void *task)
 			 (json_int_t)st->holes_filled);
 }
 
+static int find_directory(struct archive_task *a, const char *path, struct err *err)
+{
+	struct found f;
+	int r = place_find_in(&a->tree.view, path, &f, err);
+	if (r < 0)
+		return r;
+	if (!S_ISDIR(f.mode))
+		return err_set(err, -ENOTDIR, "that is a %s, not a directory",
+			       place_type(f.mode));
+	a->root = f.ino;
+	return 0;
+}
+
 static int archive(struct request *rq, struct reply *rp, bool of_snap, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -182,6 +198,8 @@ static int archive(struct request *rq, struct reply *rp, bool of_snap, struct er
 			: source_find_ws(src, sd, rq->params[0], LEASE_SHARED, "export", err);
 	if (r >= 0)
 		r = tree_open(&a->tree, sd, err);
+	if (r >= 0)
+		r = find_directory(a, rq->tail, err);
 	if (r < 0) {
 		archive_free(a);
 		return r;

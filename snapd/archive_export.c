@@ -81,6 +81,11 @@ const char *export_format_mime(enum export_format f)
 	return formats[f].mime;
 }
 
+static uint64_t root(const struct export *x)
+{
+	return x->opt->root ? x->opt->root : 1;
+}
+
 static bool is_tar(const struct export *x)
 {
 	return x->opt->format == EXPORT_TAR || x->opt->format == EXPORT_TAR_ZST;
@@ -458,7 +463,7 @@ static int choose_encoding(struct export *x)
 {
 	if (!is_tar(x))
 		return 0;
-	int r = view_walk(x->v, look_for_odd_names, x, &x->err);
+	int r = view_walk_from(x->v, root(x), look_for_odd_names, x, &x->err);
 	if (r == -EILSEQ) {
 		x->binary = true;
 		x->err = (struct err){ 0 };
@@ -516,7 +521,7 @@ static int export_all(struct export *x)
 	r = open_archive(x);
 	if (r == 0) {
 		struct err walk = { 0 };
-		r = view_walk(x->v, visit, x, &walk);
+		r = view_walk_from(x->v, root(x), visit, x, &walk);
 		if (r < 0 && x->err.code == 0)
 			x->err = walk;
 	}

@@ -26,6 +26,7 @@ const char *export_format_mime(enum export_format f);
 struct archive_export_options {
 	enum export_format format;
 	int zstd_level; /* 0: 3 */
+	uint64_t root;  /* inode of the directory that is the archive's root; 0: the tree's */
 	/* Takes all n bytes: 0, or -errno, which ends the export with that. */
 	int (*write)(void *ctx, const void *data, size_t n);
 	void *write_ctx;

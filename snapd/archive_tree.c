@@ -54,8 +54,7 @@ int archive_tree_root(struct archive_tree *t, struct err *err)
 
 /* ---- paths ---- */
 
-/* The next component of a path; *p moves behind it. False at the end. "." is no component. */
-static bool component(const char **p, const char **name, size_t *len)
+bool archive_component(const char **p, const char **name, size_t *len)
 {
 	for (;;) {
 		while (**p == '/')
@@ -70,8 +69,7 @@ static bool component(const char **p, const char **name, size_t *len)
 	}
 }
 
-/* Refuses a path that leaves the tree or has a name that no folder can hold. */
-static int path_check(const char *path, const char *what, struct err *err)
+int archive_path_check(const char *path, const char *what, struct err *err)
 {
 	if (!path[0])
 		return err_set(err, -EBADMSG, "a member without a %s", what);
@@ -79,7 +77,7 @@ static int path_check(const char *path, const char *what, struct err *err)
 		return err_set(err, -EBADMSG, "'%s': an absolute %s", SHOW(path), what);
 	const char *p = path, *name;
 	size_t len;
-	for (unsigned depth = 0; component(&p, &name, &len); depth++) {
+	for (unsigned depth = 0; archive_component(&p, &name, &len); depth++) {
 		if (depth >= ARCHIVE_DEPTH_MAX)
 			return err_set(err, -EBADMSG, "'%s': a %s of more than %d folders",
 				       SHOW(path), what, ARCHIVE_DEPTH_MAX);
@@ -100,7 +98,7 @@ static void path_split(const char *path, size_t *dir_len, const char **last, siz
 	*dir_len = 0;
 	*last = path;
 	*len = 0;
-	while (component(&p, &name, &n)) {
+	while (archive_component(&p, &name, &n)) {
 		*dir_len = (size_t)(name - path);
 		*last = name;
 		*len = n;
@@ -133,7 +131,7 @@ static int dir_of(struct archive_tree *t, const char *path, size_t dir_len, bool
 	uint64_t at = 1;
 	const char *p = path, *name;
 	size_t len;
-	while ((size_t)(p - path) < dir_len && component(&p, &name, &len) &&
+	while ((size_t)(p - path) < dir_len && archive_component(&p, &name, &len) &&
 	       (size_t)(name - path) < dir_len) {
 		uint64_t child;
 		uint8_t type;
@@ -188,7 +186,7 @@ int archive_tree_put(struct archive_tree *t, const char *path, const struct attr
 	const char *name;
 	size_t dir_len, len;
 	uint64_t dir, old, made;
-	int r = path_check(path, "name", err);
+	int r = archive_path_check(path, "name", err);
 	if (r < 0)
 		return r;
 	path_split(path, &dir_len, &name, &len);
@@ -229,7 +227,7 @@ static int link_target(struct archive_tree *t, const char *path, const char *tar
 	const char *name;
 	size_t dir_len, len;
 	uint64_t dir;
-	int r = path_check(target, "hard link's target", err);
+	int r = archive_path_check(target, "hard link's target", err);
 	if (r < 0)
 		return r;
 	path_split(target, &dir_len, &name, &len);
@@ -253,7 +251,7 @@ int archive_tree_link(struct archive_tree *t, const char *path, const char *targ
 	size_t dir_len, len;
 	uint64_t dir, child, old;
 	uint8_t type, old_type;
-	int r = path_check(path, "name", err);
+	int r = archive_path_check(path, "name", err);
 	if (r == 0)
 		r = link_target(t, path, target, &child, &type, err);
 	if (r < 0)

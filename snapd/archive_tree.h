@@ -1,5 +1,5 @@
 /* The tree that an import builds: where a member goes, and whether it may. All rules
- * against hostile names are here. Not for others than archive_import.c and its tests. */
+ * against hostile names are here. For archive_import.c, archive_extract.c and tests. */
 #ifndef BOUGH_SNAPD_ARCHIVE_TREE_H
 #define BOUGH_SNAPD_ARCHIVE_TREE_H
 
@@ -26,6 +26,12 @@ struct archive_tree {
 	uint64_t dir_ino;           /* … and its inode; 0: none yet */
 };
 void archive_tree_done(struct archive_tree *t);
+
+/* Refuses (-EBADMSG) a member's path that leaves the tree or has a name that no folder can hold.
+ * `what` it is, for the error's text: "name". */
+int archive_path_check(const char *path, const char *what, struct err *err);
+/* The next component of a path; *p moves behind it. False at the end. "." is no component. */
+bool archive_component(const char **p, const char **name, size_t *len);
 
 /* Makes the root. */
 int archive_tree_root(struct archive_tree *t, struct err *err);

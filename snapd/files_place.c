@@ -174,18 +174,18 @@ static int find_on_mount(const struct place *p, const char *path, struct found *
 	return 0;
 }
 
-static int find_in_view(const struct place *p, const char *path, struct found *out, struct err *err)
+int place_find_in(const struct view *v, const char *path, struct found *out, struct err *err)
 {
 	struct attr a;
-	int r = view_inode(&p->view, 1, &a);
+	int r = view_inode(v, 1, &a);
 	for (const char *at = path; r == 0 && *at;) {
 		struct dirent_ref d;
 		size_t n = strcspn(at, "/");
 		r = S_ISLNK(a.mode)    ? -ELOOP
 		    : !S_ISDIR(a.mode) ? -ENOENT
-				       : view_lookup(&p->view, a.ino, at, n, &d);
+				       : view_lookup(v, a.ino, at, n, &d);
 		if (r == 0) {
-			r = view_inode(&p->view, d.ino, &a);
+			r = view_inode(v, d.ino, &a);
 			r = r == -ENOENT ? -EIO : r;
 		}
 		at += n + (at[n] == '/');
@@ -205,7 +205,8 @@ static int find_in_view(const struct place *p, const char *path, struct found *o
 
 int place_find(const struct place *p, const char *path, struct found *out, struct err *err)
 {
-	return p->has_view ? find_in_view(p, path, out, err) : find_on_mount(p, path, out, err);
+	return p->has_view ? place_find_in(&p->view, path, out, err)
+			   : find_on_mount(p, path, out, err);
 }
 
 void found_done(struct found *f)

@@ -44,6 +44,8 @@ struct found {
 };
 #define auto_found __attribute__((cleanup(found_done))) struct found
 int place_find(const struct place *p, const char *path, struct found *out, struct err *err);
+/* The same of a view. */
+int place_find_in(const struct view *v, const char *path, struct found *out, struct err *err);
 void found_done(struct found *f);
 /* Of a file or directory on a mount: makes fd one that can be read. */
 int found_open(struct found *f, struct err *err);

@@ -382,6 +382,8 @@ static json_t *put_request(const char *op, const char *id, const struct ws_put *
 		bad |= json_object_set_new(rq, "file", number(w->file));
 	if (w->file && w->set_mode)
 		bad |= json_object_set_new(rq, "mode", number(w->mode));
+	if (w->file && w->as_is)
+		bad |= json_object_set_new(rq, "as_is", json_true());
 	if (w->must_exist || w->must_not_exist)
 		bad |= json_object_set_new(rq, "exist", json_boolean(w->must_exist));
 	if (w->nmatch)

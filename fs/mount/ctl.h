@@ -25,7 +25,7 @@
  *   restore id, stack, expect?                    -> names, nodes (counts of invalidations);
  *                                                    expect: only if that is its sealed stack
  *                                                    still and nothing was written (ESTALE)
- *   put     id, dir, name, file, mode?, exist?, match?, unless? -> created, version, mode
+ *   put     id, dir, name, file, mode?, as_is?, exist?, match?, unless? -> created, version, mode
  *                                                    (ws_put; dir and file: inode numbers; name in
  *                                                    hex; match, unless: [version, as version.h
  *                                                    writes it]; exist: something has the name, or

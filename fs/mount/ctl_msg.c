@@ -29,6 +29,7 @@ enum field {
 	F_EXIST = 1 << 18,
 	F_MATCH = 1 << 19,
 	F_UNLESS = 1 << 20,
+	F_AS_IS = 1 << 21,
 };
 
 static const struct {
@@ -46,7 +47,7 @@ static const struct {
 	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
 	[CTL_RESTORE] = { "restore", F_ID | F_STACK, F_EXPECT },
 	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
-		      F_MODE | F_EXIST | F_MATCH | F_UNLESS },
+		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
 	[CTL_USAGE] = { "usage", F_ID, 0 },
@@ -261,6 +262,11 @@ static int parse_put_field(struct ctl_request *q, enum field f, const json_t *j,
 		p->set_mode = r == 0;
 		p->mode = r == 0 ? (uint32_t)mode : 0;
 		return r;
+	case F_AS_IS:
+		if (!json_is_boolean(j))
+			return err_set(err, -EINVAL, "as_is: true or false expected");
+		p->as_is = json_is_true(j);
+		return 0;
 	case F_EXIST:
 		if (!json_is_boolean(j))
 			return err_set(err, -EINVAL, "exist: true or false expected");
@@ -314,6 +320,7 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 	case F_NAME:
 	case F_FILE:
 	case F_MODE:
+	case F_AS_IS:
 	case F_EXIST:
 	case F_MATCH:
 	case F_UNLESS:
@@ -332,7 +339,8 @@ static const struct {
 	{ "new", F_NEW },       { "children", F_CHILDREN }, { "known", F_KNOWN },
 	{ "expect", F_EXPECT }, { "dir", F_DIR },           { "name", F_NAME },
 	{ "file", F_FILE },     { "mode", F_MODE },         { "exist", F_EXIST },
-	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "xattrs", F_XATTRS },
+	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "as_is", F_AS_IS },
+	{ "xattrs", F_XATTRS },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

@@ -238,6 +238,7 @@ struct ws_put {
 	const char *name;
 	size_t len;
 	uint64_t file; /* regular and without a name yet (ws_tmpfile), which the kernel holds */
+	bool as_is; /* the file has its owner, mode and xattrs already */
 	bool set_mode;
 	uint32_t mode; /* else as what it replaces, without set-id bits; a new one has 0644 */
 	/* What must be there; else -EREMCHG, and nothing is done. */

@@ -91,6 +91,10 @@ static int inherit(struct ws *ws, struct op *op, struct putting *p)
 	const struct ws_put *w = p->want;
 	struct attr *a = &p->a;
 	struct inheriting in = { .op = op, .ino = a->ino };
+	if (w->as_is) {
+		op_inode(op, a);
+		return 0;
+	}
 	a->uid = p->had ? p->old.uid : p->dir.uid;
 	a->gid = p->had ? p->old.gid : p->dir.gid;
 	uint32_t mode = p->had ? p->old.mode & 01777 : 0644;

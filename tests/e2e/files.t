@@ -306,6 +306,73 @@ bough_ok 'restore' restore w s
 http GET $w/noise
 ok 'the file is another version than before' test "$(header ETag)" != "$tag"
 
+# ---- archives of directories, and into them
+
+a=/v1/workspaces/w/archive
+mkdir -p "$at/tree/sub/deep" && cp "$T/noise" "$at/tree/sub/noise" && ln "$at/tree/sub/noise" "$at/tree/hard"
+ln -s /etc "$at/tree/sub/out" && mkfifo "$at/tree/sub/fifo" && setfattr -n user.k -v v "$at/tree/sub"
+chmod 2750 "$at/tree/sub/deep" && truncate -s 1M "$at/tree/hole" && touch -d 2001-02-03 "$at/tree/sub/deep" "$at/tree/sub" "$at/tree"
+gives 'an archive of a directory' 200 GET "$a/tree/sub?format=tar"
+is 'its members' "$(tar tf "$T/.body" | sort | tr '\n' ' ')" './ ./deep/ ./fifo ./noise ./out '
+gives 'of a file' 409 GET "$a/tree/hole"
+gives 'of nothing' 404 GET "$a/none"
+gives 'through a link' 409 GET "$a/etc"
+bough_ok 'a snapshot of it' save w --as tree -q
+gives 'of a directory of a snapshot' 200 GET "/v1/snapshots/tree/archive/tree?format=tar"
+mv "$T/.body" "$T/tree.tar"
+for format in tar tar.zst zip; do
+	gives "$format of it" 200 GET "$a/tree?format=$format"
+	mv "$T/.body" "$T/tree.$format"
+	mkdir -p "$at/into/$format"
+	gives "  back into a directory" 200 PUT "$a/into/$format" -T - <"$T/tree.$format"
+done
+gzip -c "$T/tree.tar" >"$T/tree.tar.gz"
+mkdir "$at/into/gz"
+gives 'a tar.gz' 200 PUT "$a/into/gz/" -T - <"$T/tree.tar.gz"
+touch -r "$at/tree" "$at"/into/*
+for format in tar tar.zst gz; do same_tree "$format: the same tree" "$at/tree" "$at/into/$format"; done
+ok 'zip: the same content' cmp -s "$at/tree/sub/noise" "$at/into/zip/sub/noise"
+echo old >"$at/into/tar/hole" && ln -sf /etc/passwd "$at/into/tar/hard" && touch "$at/into/tar/mine"
+gives 'once more over it' 200 PUT "$a/into/tar" -T "$T/tree.tar"
+ok 'what has no member stays' test -f "$at/into/tar/mine"
+rm -f "$at/into/tar/mine" && touch -r "$at/tree" "$at/into/tar"
+same_tree 'the rest is the same again' "$at/tree" "$at/into/tar"
+gives 'into the root' 200 PUT "$a" -T - < <(mkdir -p "$T/r" && echo x >"$T/r/from-root" && tar c -C "$T/r" from-root)
+is 'it is there' "$(cat "$at/from-root")" x
+gives 'into a file' 409 PUT "$a/gzip" -T "$T/tree.tar"
+gives 'no archive' 400 PUT "$a/into" --data-binary 'this is none'
+gives 'cut off' 400 PUT "$a/into/cut" -T - < <(mkdir -p "$at/into/cut"; head -c 3000000 "$T/tree.tar")
+gives 'atomic' 501 PUT "$a/into?atomic=true" -T "$T/tree.tar"
+python3 - "$T" <<-'END'
+	import io, sys, tarfile
+	def make(name, *members):
+	    with tarfile.open(f"{sys.argv[1]}/evil-{name}.tar", "w") as t:
+	        for m in members:
+	            i = tarfile.TarInfo(m[0])
+	            i.type, i.linkname = m[1], m[2] if len(m) > 2 else ""
+	            data = b"evil" if m[1] == tarfile.REGTYPE else b""
+	            i.size = len(data)
+	            t.addfile(i, io.BytesIO(data))
+	R, S, L, D = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+	make("absolute", ("/tmp/bough-evil", R))
+	make("dots", ("a/../../bough-evil", R))
+	make("link", ("l", S, "/tmp"), ("l/bough-evil", R))
+	make("inner", ("d", D), ("l", S, "d"), ("l/bough-evil", R))
+	make("hardlink", ("h", L, "../../../etc/passwd"))
+	make("hardabs", ("h", L, "/etc/passwd"))
+	make("hardthrough", ("l", S, "/etc"), ("h", L, "l/passwd"))
+	make("harddir", ("d", D), ("h", L, "d"))
+	make("hardnone", ("h", L, "nothing"))
+	make("over", ("sub", R))
+END
+mkdir "$at/evil" "$at/evil/sub"
+for name in absolute dots link inner hardlink hardabs hardthrough harddir hardnone; do
+	gives "hostile archive: $name" 400 PUT "$a/evil" -T "$T/evil-$name.tar"
+done
+gives 'a file in the place of a folder' 409 PUT "$a/evil" -T "$T/evil-over.tar"
+ok 'none got out' test ! -e /tmp/bough-evil -a ! -e "$at/bough-evil"
+rm -rf "$at/into" "$at/evil" "$at/tree"
+
 # ---- quota
 
 bough_ok 'a small one' create q --quota 1M -q

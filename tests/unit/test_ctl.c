@@ -58,6 +58,11 @@ static void good_requests(void **state)
 		{ "{\"op\":\"limits\",\"id\":\"a\",\"bytes\":9223372036854775807,\"inodes\":0}",
 		  CTL_LIMITS },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\"}]}", CTL_FORK },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"ff20\",\"file\":2}", CTL_PUT },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\",\"file\":2,\"mode\":4095,"
+		  "\"as_is\":true,\"exist\":false,\"match\":[\"1.0.a\",\"2.1.b\"],\"unless\":[\"1.0.0\"]}",
+		  CTL_PUT },
+		{ "{\"op\":\"take\",\"id\":\"a\",\"dir\":1,\"name\":\"61\"}", CTL_TAKE },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"xattrs\":true}]}",
 		  CTL_FORK },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"xattrs\":false}",
@@ -106,8 +111,7 @@ static void bad_requests(void **state)
 		  "not JSON" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":4294967295,\"gid\":0}", "uid:" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0}", "gid is missing" },
-		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"xattrs\":0}",
-		  "xattrs:" },
+		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"xattrs\":0}", "xattrs:" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"xattrs\":1}]}",
 		  "xattrs:" },
 		{ "{\"op\":\"create\",\"id\":\"a\",\"uid\":0,\"gid\":0,\"stack\":\"00\"}",
@@ -124,6 +128,20 @@ static void bad_requests(void **state)
 		  "unknown field" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"path\":7}]}",
 		  "path:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\"}", "file is missing" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"\"}", "name:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"6\"}", "name:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"6g\"}", "name:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":-1,\"file\":2,\"name\":\"61\"}", "dir:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":281474976710656,\"file\":2,\"name\":\"61\"}",
+		  "dir:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"mode\":4096}", "mode:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"as_is\":1}", "as_is:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"exist\":1}", "exist:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"match\":[]}", "match:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"match\":[1]}", "match:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"match\":[\"x\"]}", "match:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"unless\":\"1.0.0\"}", "unless:" },
 		{ "{\"op\":\"sweep\"}", "known is missing" },
 		{ "{\"op\":\"sweep\",\"known\":\"a\"}", "known:" },
 		{ "{\"op\":\"sweep\",\"known\":[\"a\",\"\"]}", "known:" },
@@ -235,8 +253,9 @@ static void lives(void **state)
 	assert_true(json_is_false(json_object_get(j, "mounted")));
 	assert_true(json_is_null(json_object_get(j, "path")));
 	json_decref(j);
-	j = talk(s, 0, "{'op':'fork','id':'a','children':[{'id':'b'},{'id':'c','inodes':5,"
-			  "'xattrs':false}]}");
+	j = talk(s, 0,
+		 "{'op':'fork','id':'a','children':[{'id':'b'},{'id':'c','inodes':5,"
+		 "'xattrs':false}]}");
 	assert_true(json_is_integer(json_object_get(j, "pause_ns")));
 	json_decref(j);
 	j = talk(s, 0, "{'op':'usage','id':'b'}");
