@@ -45,7 +45,8 @@ struct supervisor {
 	/* the thread's own */
 	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
 	uint64_t up_since; /* clock_ms; 0: it isn't */
-	unsigned useless;  /* that died before they were of use, in a row */
+	unsigned useless;  /* that died before they were of use, in a row: each counts 1, or
+	                      SUPERVISOR_CRASH when it was by its own fault */
 	bool crashed;      /* the last that died did by its own fault */
 };
 
@@ -283,11 +284,13 @@ static void end_mounts(struct supervisor *s)
 		log_error("bough-hold doesn't let the mounts go");
 }
 
+/* Only who ends by its own fault is given time: who was killed was wanted dead, not late. */
 static void pause_after_death(struct supervisor *s)
 {
-	if (s->useless <= 2)
+	unsigned crashes = s->useless / SUPERVISOR_CRASH;
+	if (!s->crashed || crashes <= 2)
 		return;
-	unsigned doubled = s->useless - 3 < 8 ? s->useless - 3 : 8;
+	unsigned doubled = crashes - 3 < 8 ? crashes - 3 : 8;
 	int ms = SUPERVISOR_PAUSE_MS << doubled;
 	rest(s, ms < SUPERVISOR_PAUSE_MAX_MS ? ms : SUPERVISOR_PAUSE_MAX_MS);
 }
@@ -297,16 +300,16 @@ static void mourn(struct supervisor *s, const char *text)
 {
 	char why[256];
 	bool useful = s->up_since && clock_ms() - s->up_since >= SUPERVISOR_LIFE_MS;
-	s->useless = useful ? 0 : s->useless + 1;
+	s->useless = useful ? 0 : s->useless + (s->crashed ? SUPERVISOR_CRASH : 1);
 	s->up_since = 0;
-	bool often = s->useless >= SUPERVISOR_USELESS;
+	bool often = s->useless >= SUPERVISOR_USELESS * SUPERVISOR_CRASH;
 	pthread_mutex_lock(&s->lock);
 	s->status.deaths++;
 	pthread_mutex_unlock(&s->lock);
 	log_error("%s", text);
 	if (often)
-		(void)snprintf(why, sizeof(why), "%.150s (%u times in a row; see %.60s)", text,
-			       s->useless, s->log);
+		(void)snprintf(why, sizeof(why), "%.150s (again and again; see %.60s)", text,
+			       s->log);
 	else
 		(void)snprintf(why, sizeof(why), "%.250s", text);
 	set_problem(s, why);
@@ -316,8 +319,7 @@ static void mourn(struct supervisor *s, const char *text)
 	}
 	fsclient_close_gate(s->opt.client, why);
 	if (held(s)) {
-		log_error("bough-fs died %u times without being of use: its mounts end",
-			  s->useless);
+		log_error("bough-fs died again and again without being of use: its mounts end");
 		end_mounts(s);
 	}
 	rest(s, SUPERVISOR_REST_MS);
@@ -432,6 +434,7 @@ static void serve(struct supervisor *s, int fd, bool fresh)
 	fsclient_close_gate(s->opt.client, NULL);
 	if (meant)
 		return;
+	s->crashed = false; /* as far as we know, unless it was our child */
 	/* The socket closes a little before the process is a zombie. */
 	for (int i = 0; i < 100 && s->child && !child_ended(s, false, why, sizeof(why)); i++)
 		usleep(1000);
@@ -449,7 +452,9 @@ static void *supervise(void *arg)
 		if (fd >= 0) {
 			serve(s, fd, fresh);
 		} else if (fd != -ECANCELED) {
+			bool killed = fd == -ECHILD && !s->crashed;
 			kill_child(s);
+			s->crashed = !killed;
 			fsclient_close_gate(s->opt.client, err.text);
 			mourn(s, err.text);
 		}

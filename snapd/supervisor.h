@@ -4,9 +4,10 @@
  *
  * With the transport dev its mounts outlive it (bough-hold), and programs on them wait. So a
  * new one is started at once, however often it is killed: one that served for
- * SUPERVISOR_LIFE_MS was of use. After SUPERVISOR_USELESS in a row that weren't, the mounts
- * end, so that nobody waits for ever; then it rests for SUPERVISOR_REST_MS between tries, and
- * requests are told so at once.
+ * SUPERVISOR_LIFE_MS was of use. After SUPERVISOR_USELESS in a row that weren't and ended by
+ * their own fault (of those that were killed, SUPERVISOR_CRASH times as many) the mounts end, so
+ * that nobody waits for ever; then it rests for SUPERVISOR_REST_MS between tries, and requests
+ * are told so at once.
  *
  * One that it takes over and that runs another file than would be started now is asked to
  * leave, and the next goes on with its mounts: so a restart of boughd upgrades bough-fs as well.
@@ -22,12 +23,13 @@
 
 enum {
 	SUPERVISOR_LIFE_MS = 100,
+	SUPERVISOR_CRASH = 8,
 	SUPERVISOR_USELESS = 12,     /* with the pauses between them it takes some 6 s */
 	SUPERVISOR_PAUSE_MS = 50,    /* from the third on, doubled each time, up to: */
 	SUPERVISOR_PAUSE_MAX_MS = 1000,
 	SUPERVISOR_REST_MS = 30000,
 	SUPERVISOR_START_MS =
-		15000, /* from exec to the first hello: it may have to repair things */
+		60000, /* from exec to the first hello: it may have to replay and repair things */
 };
 
 struct supervisor_options {
