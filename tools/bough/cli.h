@@ -31,6 +31,8 @@ enum word_kind {
 	WORD_EITHER = 'e',
 	WORD_REPO = 'r',
 	WORD_FILE = 'f',
+	WORD_PLACE = 'p', /* NAME:PATH */
+	WORD_EITHER_PLACE = 'q', /* that, or a file */
 	WORD_FOLDER = 'd',
 	WORD_COMMAND = 'c',
 	WORD_CHOICE = 'k', /* one of option.choices */
@@ -143,6 +145,8 @@ command_fn cmd_repo_add, cmd_repo_fetch, cmd_repo_ls, cmd_repo_show, cmd_repo_rm
 command_fn cmd_commit, cmd_push;
 /* transfer.c */
 command_fn cmd_export, cmd_import;
+/* files.c */
+command_fn cmd_cat, cmd_cp, cmd_files_ls;
 /* service.c */
 command_fn cmd_gc, cmd_fsck, cmd_stats, cmd_up, cmd_down, cmd_upgrade;
 /* doctor.c */

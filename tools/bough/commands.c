@@ -92,6 +92,11 @@ static const struct option_def ls_options[] = {
 	{ 0 }
 };
 
+static const struct option_def files_ls_options[] = {
+	{ .name = "recursive", .letter = 'r', .help = "all that is below it, at one moment" },
+	{ 0 }
+};
+
 static const struct option_def fork_options[] = {
 	{ .name = "count",
 	  .letter = 'n',
@@ -249,6 +254,7 @@ static const struct option_def fsck_options[] = {
 #define G_WS   "Workspaces"
 #define G_SNAP "Snapshots"
 #define G_REPO "Repositories"
+#define G_FILE "Files"
 #define G_SYS  "The service"
 
 const struct command commands[] = {
@@ -600,6 +606,40 @@ const struct command commands[] = {
 	  .kinds = "r",
 	  .run = cmd_repo_rm },
 
+	{ .name = "cp",
+	  .group = G_FILE,
+	  .operands = "FILE WORKSPACE:PATH | WORKSPACE:PATH FILE",
+	  .summary = "copy a file into a workspace, or out of one",
+	  .about = "Out of a snapshot, too. - is stdin or stdout; a folder, or a path that ends with\n"
+		   "/, gets the file under its name. Nobody sees half of it: it takes the place of an\n"
+		   "older one when it is whole. Folders that are missing in the workspace are made.\n",
+	  .examples = "bough cp build.log app:logs/\nbough cp green:bin/tool .\n"
+		      "make 2>&1 | bough cp - app:make.log\n",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "q",
+	  .run = cmd_cp },
+	{ .name = "cat",
+	  .group = G_FILE,
+	  .operands = "WORKSPACE:PATH|SNAPSHOT:PATH…",
+	  .summary = "print files",
+	  .about = "Nothing is mounted for it. Symbolic links aren't followed.\n",
+	  .examples = "bough cat app:Makefile\nbough cat green:etc/hosts green:etc/passwd\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "p",
+	  .run = cmd_cat },
+	{ .name = "files ls",
+	  .group = G_FILE,
+	  .operands = "WORKSPACE:[PATH]|SNAPSHOT:[PATH]",
+	  .summary = "list a folder of a workspace or a snapshot",
+	  .about = "In the order that the file system has them in.\n",
+	  .options = files_ls_options,
+	  .examples = "bough files ls app:\nbough files ls green:src --recursive --json\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "p",
+	  .run = cmd_files_ls },
 	{ .name = "up",
 	  .group = G_SYS,
 	  .operands = "",

@@ -42,8 +42,15 @@ static void offer_options(const struct option_def *o, const char *begun)
 	}
 }
 
+/* The name, with `behind` behind it. */
+static void offer_with(const char *word, const char *behind, const char *begun)
+{
+	if (strncmp(word, begun, strlen(begun)) == 0)
+		printf("%s%s\n", word, behind);
+}
+
 /* Names that the running daemon knows. */
-static void offer_items(struct cli *cli, const char *path, const char *begun)
+static void offer_items(struct cli *cli, const char *path, const char *behind, const char *begun)
 {
 	struct http *h = NULL;
 	if (daemon_connect(cli, &h, NULL) < 0)
@@ -57,11 +64,12 @@ static void offer_items(struct cli *cli, const char *path, const char *begun)
 	json_t *item, *name;
 	json_array_foreach(json_object_get(doc, "items"), i, item) {
 		if (*get_text(item, "name"))
-			offer(get_text(item, "name"), begun);
+			offer_with(get_text(item, "name"), behind, begun);
 		json_array_foreach(json_object_get(item, "names"), k, name)
-			offer(json_string_value(name) ? json_string_value(name) : "", begun);
+			offer_with(json_string_value(name) ? json_string_value(name) : "", behind,
+				   begun);
 		if (!strncmp(begun, "sn_", 3) || !strncmp(begun, "ws_", 3))
-			offer(get_text(item, "id"), begun);
+			offer_with(get_text(item, "id"), behind, begun);
 	}
 	json_decref(doc);
 }
@@ -71,15 +79,22 @@ static void offer_kind(struct cli *cli, char kind, const struct option_def *opt,
 	switch (kind) {
 	case WORD_WORKSPACE:
 	case WORD_EITHER:
-		offer_items(cli, "/v1/workspaces", begun);
+		offer_items(cli, "/v1/workspaces", "", begun);
 		if (kind == WORD_WORKSPACE)
 			break;
 		/* fall through */
 	case WORD_SNAPSHOT:
-		offer_items(cli, "/v1/snapshots", begun);
+		offer_items(cli, "/v1/snapshots", "", begun);
 		break;
 	case WORD_REPO:
-		offer_items(cli, "/v1/repos", begun);
+		offer_items(cli, "/v1/repos", "", begun);
+		break;
+	case WORD_PLACE:
+	case WORD_EITHER_PLACE: /* what is behind the ':' isn't completed */
+		offer_items(cli, "/v1/workspaces", ":", begun);
+		offer_items(cli, "/v1/snapshots", ":", begun);
+		if (kind == WORD_EITHER_PLACE)
+			printf("\t%c\n", WORD_FILE);
 		break;
 	case WORD_COMMAND:
 		offer_commands(NULL, begun);

@@ -447,6 +447,11 @@ const char *http_reason(const struct http *h, const char **code)
 	return h->has_reason ? h->reason : NULL;
 }
 
+const char *http_type(const struct http *h)
+{
+	return h->head.type;
+}
+
 const char *http_summary(const struct http *h)
 {
 	return h->summary;

@@ -75,6 +75,7 @@ ssize_t http_read(struct http *h, void *buf, size_t n, struct err *err);
 /* After a failure of the two around this line: what the peer gave as its reason for breaking the
  * answer off, and the API's word for it ("" : none). NULL: it gave none. Borrowed. */
 const char *http_reason(const struct http *h, const char **code);
+const char *http_type(const struct http *h); /* of the answer: http_head.type */
 /* After the end of the body: the JSON that the peer put behind it; NULL: none. Borrowed. */
 const char *http_summary(const struct http *h);
 /* The next line of the body, without its end and with a NUL behind it; borrowed until the next

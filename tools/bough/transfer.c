@@ -11,6 +11,7 @@
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/json.h"
+#include "tools/bough/outfile.h"
 #include "tools/bough/start.h"
 
 enum {
@@ -200,91 +201,14 @@ static bool other_format(const char *file)
 	return false;
 }
 
-/* The output file while it isn't whole: one without a name where the filesystem can do that, so
- * that nothing is left however this program ends; else a temporary one beside it. */
-struct outfile {
-	int fd;
-	int dirfd; /* -1: stdout, nothing to commit */
-	char *dir;
-	char *temp;   /* name in dirfd, also before it is there; NULL: not to be renamed */
-	bool unnamed; /* nothing has that name yet */
-	const char *name;
-};
-
-static void outfile_done(struct outfile *o)
-{
-	if (o->temp && !o->unnamed)
-		(void)unlinkat(o->dirfd, o->temp, 0); /* it may be gone already */
-	if (o->dirfd >= 0) {
-		cleanup_close(&o->fd);
-		(void)close(o->dirfd);
-	}
-	free(o->dir);
-	free(o->temp);
-}
-
-static int outfile_open(struct outfile *o, const char *path, struct err *err)
-{
-	const char *slash = strrchr(path, '/');
-	o->name = slash ? slash + 1 : path;
-	o->dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-	if (!o->dir)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (!*o->name)
-		return err_set(err, -EINVAL, "%s is a folder: name a file", path);
-	o->dirfd = open(o->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (o->dirfd < 0)
-		return err_sys(err, -errno, "open %s", o->dir);
-	struct stat st;
-	if (fstatat(o->dirfd, o->name, &st, 0) == 0 && !S_ISREG(st.st_mode)) {
-		/* A device or pipe is written to as it is: nobody wants it replaced. */
-		if (S_ISDIR(st.st_mode))
-			return err_set(err, -EINVAL, "%s is a folder: name a file", path);
-		o->fd = openat(o->dirfd, o->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-		return o->fd < 0 ? err_sys(err, -errno, "open %s", path) : 0;
-	}
-	char *temp = NULL;
-	if (asprintf(&temp, ".%.200s.%d.tmp", o->name, (int)getpid()) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	o->fd = openat(o->dirfd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-	o->unnamed = o->fd >= 0;
-	if (!o->unnamed)
-		o->fd = openat(o->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (o->fd < 0) {
-		int r = err_sys(err, -errno, "create a file in %s", o->dir);
-		free(temp);
-		return r;
-	}
-	o->temp = temp;
-	return 0;
-}
-
-static int outfile_commit(struct outfile *o, struct err *err)
-{
-	if (!o->temp)
-		return 0;
-	if (fsync(o->fd) < 0)
-		return err_sys(err, -errno, "sync %s", o->name);
-	char path[32]; /* linkat with AT_EMPTY_PATH needs rights that a user hasn't */
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", o->fd);
-	if (o->unnamed && linkat(AT_FDCWD, path, o->dirfd, o->temp, AT_SYMLINK_FOLLOW) < 0)
-		return err_sys(err, -errno, "name %s", o->name);
-	o->unnamed = false;
-	if (renameat(o->dirfd, o->temp, o->dirfd, o->name) < 0)
-		return err_sys(err, -errno, "rename to %s", o->name);
-	free(steal_ptr(&o->temp));
-	if (fsync(o->dirfd) < 0)
-		return err_sys(err, -errno, "sync %s", o->dir);
-	return 0;
-}
-
-static int copy_out(struct cli *cli, struct http *h, int fd, uint64_t *total, struct err *err)
+int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what, uint64_t *total,
+		      struct err *err)
 {
 	auto_free char *buf = malloc(COPY_SIZE);
 	if (!buf)
 		return err_set(err, -ENOMEM, "out of memory");
 	struct progress p;
-	progress_begin(&p, cli, "exporting");
+	progress_begin(&p, cli, what);
 	ssize_t n;
 	*total = 0;
 	while ((n = http_read(h, buf, COPY_SIZE, err)) > 0) {
@@ -294,7 +218,7 @@ static int copy_out(struct cli *cli, struct http *h, int fd, uint64_t *total, st
 				continue;
 			if (w < 0) {
 				progress_end(&p);
-				return err_sys(err, -errno, "write the archive");
+				return err_sys(err, -errno, "write what came");
 			}
 			done += w;
 		}
@@ -303,8 +227,7 @@ static int copy_out(struct cli *cli, struct http *h, int fd, uint64_t *total, st
 	}
 	progress_end(&p);
 	if (n < 0)
-		return err_prefix(err, api_stream_error(cli, h, (int)n, err),
-				  "the archive isn't whole");
+		return api_stream_error(cli, h, (int)n, err);
 	return 0;
 }
 
@@ -366,8 +289,7 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -EINVAL, "stdout is a terminal: give -o FILE or redirect it");
 	if (!to_file && cli->json)
 		return err_set(err, -EINVAL, "--json needs -o FILE: stdout can't hold both");
-	__attribute__((cleanup(outfile_done))) struct outfile o = { .fd = STDOUT_FILENO,
-								    .dirfd = -1 };
+	auto_outfile o = OUTFILE_STDOUT;
 	int r = to_file ? outfile_open(&o, file, err) : 0;
 	if (r < 0)
 		return r;
@@ -377,7 +299,9 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 	target_query(&rest, "format", format);
 	r = api_stream_either(cli, a->operands[0], &rest, "*/*", &h, err);
 	if (r == 0)
-		r = copy_out(cli, h, o.fd, &total, err);
+		r = transfer_copy_out(cli, h, o.fd, "exporting", &total, err);
+	if (r < 0 && h)
+		r = err_prefix(err, r, "the archive isn't whole");
 	if (r == 0)
 		r = outfile_commit(&o, err);
 	auto_json json_t *summary = r == 0 && http_summary(h) ? json_loads(http_summary(h), 0, NULL)

@@ -2,7 +2,7 @@
 #ifndef BOUGH_TOOLS_TRANSFER_H
 #define BOUGH_TOOLS_TRANSFER_H
 
-#include "tools/bough/cli.h"
+#include "tools/bough/api.h"
 
 struct import {
 	const char *name, *message;     /* of the snapshot; NULL: none */
@@ -15,5 +15,8 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 			 struct err *err);
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
 			   struct err *err);
+/* The rest of an answer into a descriptor, with progress; *total: bytes. */
+int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what, uint64_t *total,
+		      struct err *err);
 
 #endif
