@@ -51,6 +51,8 @@ void on_statfs(fuse_req_t req, fuse_ino_t node);
 void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *value, size_t size,
 		 int flags);
 void on_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size);
+void on_ioctl(fuse_req_t req, fuse_ino_t node, unsigned cmd, void *arg, struct fuse_file_info *fi,
+	      unsigned flags, const void *in, size_t in_size, size_t out_size);
 void on_listxattr(fuse_req_t req, fuse_ino_t node, size_t size);
 void on_removexattr(fuse_req_t req, fuse_ino_t node, const char *name);
 /* ops_name.c */

@@ -190,8 +190,24 @@ static void reply_changed(fuse_req_t req, struct mounted *m, fuse_ino_t node, co
 {
 	auto_buf answer = { 0 };
 	struct caller c = caller_of(req);
-	int r = ws_changed(m->ws, node, token, &c, &answer);
+	int r = ws_changed(m->ws, node, token, &c, CHANGED_ANSWER_MAX, &answer);
 	reply_xattr(req, r < 0 ? r : (ssize_t)answer.len, (const char *)answer.data, size);
+}
+
+/* The same question where the workspace shows no xattrs, of which the kernel then asks none. */
+void on_ioctl(fuse_req_t req, fuse_ino_t node, unsigned cmd, void *arg, struct fuse_file_info *fi,
+	      unsigned flags, const void *in, size_t in_size, size_t out_size)
+{
+	struct mounted *m = on_begin(req, FUSE_IOCTL);
+	auto_buf answer = { 0 };
+	struct caller c = caller_of(req);
+	int r = -ENOTTY;
+	if (cmd == CHANGED_IOCTL && memchr(in, 0, in_size))
+		r = ws_changed(m->ws, node, in, &c, out_size, &answer);
+	if (r < 0)
+		reply_error(req, r);
+	else
+		(void)fuse_reply_ioctl(req, (int)answer.len, answer.data, answer.len);
 }
 
 void on_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)

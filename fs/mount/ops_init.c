@@ -24,6 +24,7 @@ static const struct {
 	{ "killpriv_v2", FUSE_CAP_HANDLE_KILLPRIV_V2, true }, /* the kernel sends SETATTR mode */
 	{ "cache_symlinks", FUSE_CAP_CACHE_SYMLINKS, true },  /* READLINK each time */
 	{ "explicit_inval", FUSE_CAP_EXPLICIT_INVAL_DATA, true }, /* pages go when a size changes */
+	{ "ioctl_dir", FUSE_CAP_IOCTL_DIR, true }, /* git looks at all where there are no xattrs */
 	{ "no_open", FUSE_CAP_NO_OPEN_SUPPORT, false },       /* OPEN and RELEASE are answered */
 	{ "no_opendir", FUSE_CAP_NO_OPENDIR_SUPPORT, false }, /* so are OPENDIR and RELEASEDIR */
 	{ "expire_only", FUSE_CAP_EXPIRE_ONLY, false },       /* names are invalidated instead */
@@ -158,7 +159,7 @@ void reply_attr(fuse_req_t req, int r, const struct attr *a)
 }
 
 /* Left out, so that the kernel hears ENOSYS once and does without: create (LOOKUP, MKNOD and
- * no OPEN or RELEASE are fewer requests than LOOKUP, CREATE, RELEASE), flush, access, ioctl, poll,
+ * no OPEN or RELEASE are fewer requests than LOOKUP, CREATE, RELEASE), flush, access, poll,
  * bmap; and the locks, which it then keeps itself. */
 const struct fuse_lowlevel_ops mount_ops = {
 	.init = on_init,
@@ -195,4 +196,5 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.getxattr = on_getxattr,
 	.listxattr = on_listxattr,
 	.removexattr = on_removexattr,
+	.ioctl = on_ioctl,
 };

@@ -446,7 +446,7 @@ static int by_ino(const void *a, const void *b)
 
 /* One answer's worth of the folders above number `after`. What happens to them between one answer
  * and the next has a place in the log behind the token that the first one gave. */
-static int put_folders(struct buf *out, const struct query *q, uint64_t after)
+static int put_folders(struct buf *out, const struct query *q, uint64_t after, size_t max)
 {
 	struct folders f = { 0 };
 	size_t start = out->len;
@@ -456,7 +456,7 @@ static int put_folders(struct buf *out, const struct query *q, uint64_t after)
 	for (size_t i = 0; r == 0 && i < f.n; i++) {
 		if (f.v[i].ino <= after)
 			continue;
-		if (out->len - start > CHANGED_ANSWER_MAX - PATH_BYTES_MAX - CHANGED_TOKEN_MAX) {
+		if (out->len - start > max - PATH_BYTES_MAX - CHANGED_TOKEN_MAX) {
 			buf_printf(out, "//%" PRIu64, f.v[i - 1].ino);
 			buf_u8(out, 0);
 			break;
@@ -476,7 +476,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Each path once. */
-static int put_answer(struct buf *out, size_t start, const struct buf *paths)
+static int put_answer(struct buf *out, size_t start, const struct buf *paths, size_t max)
 {
 	auto_free const char **v = NULL;
 	size_t n = 0, cap = 0;
@@ -492,10 +492,10 @@ static int put_answer(struct buf *out, size_t start, const struct buf *paths)
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || strcmp(v[i - 1], v[i]) != 0)
 			buf_add(out, v[i], strlen(v[i]) + 1);
-	return out->len - start > CHANGED_ANSWER_MAX - CHANGED_TOKEN_MAX ? EVERYTHING : 0;
+	return out->len - start > max - CHANGED_TOKEN_MAX ? EVERYTHING : 0;
 }
 
-static int answer(struct buf *out, struct query *q, const struct token *t)
+static int answer(struct buf *out, struct query *q, const struct token *t, size_t max)
 {
 	size_t start = out->len;
 	put_token(out, q->v, 'l');
@@ -503,7 +503,7 @@ static int answer(struct buf *out, struct query *q, const struct token *t)
 	for (size_t i = 0; r == 0 && i < q->n; i++)
 		r = put_event(q, &q->events[i]);
 	if (r == 0)
-		r = put_answer(out, start, &q->paths);
+		r = put_answer(out, start, &q->paths, max);
 	if (r || !t->folders)
 		return r;
 	/* Whether they can be named is known before anybody relies on it. */
@@ -514,7 +514,8 @@ static int answer(struct buf *out, struct query *q, const struct token *t)
 	return r;
 }
 
-int changed_since(struct buf *out, const struct view *v, uint64_t dir, const char *token)
+int changed_since(struct buf *out, const struct view *v, uint64_t dir, const char *token,
+		  size_t max)
 {
 	struct query q = { .v = v, .dir = dir };
 	struct token t;
@@ -522,10 +523,10 @@ int changed_since(struct buf *out, const struct view *v, uint64_t dir, const cha
 	bool good = parse(&t, token) == 0;
 	int r = good ? 0 : EVERYTHING;
 	if (good && t.more) {
-		r = put_folders(out, &q, t.after);
+		r = put_folders(out, &q, t.after, max);
 		r = r == EVERYTHING ? -E2BIG : r;
 	} else if (good) {
-		r = answer(out, &q, &t);
+		r = answer(out, &q, &t, max);
 	}
 	if (r == EVERYTHING) {
 		out->len = start;

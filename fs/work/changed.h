@@ -20,6 +20,7 @@
 #ifndef BOUGH_WORK_CHANGED_H
 #define BOUGH_WORK_CHANGED_H
 
+#include <linux/ioctl.h>
 #include "fs/base/buf.h"
 #include "fs/base/hash.h"
 
@@ -28,6 +29,10 @@ enum {
 	CHANGED_ANSWER_MAX = 65536,  /* what a value of an xattr may have */
 };
 #define CHANGED_XATTR "bough.changes." /* and the token: the attribute that is asked for */
+/* The same question where no xattrs are to be had: the token, with its NUL, in a buffer that then
+ * holds the answer. */
+enum { CHANGED_ANSWER_MIN = 16000 };
+#define CHANGED_IOCTL ((unsigned)_IOC(_IOC_READ | _IOC_WRITE, 0xb0, 1, CHANGED_ANSWER_MIN))
 
 /* The token of a work tree just as its image has it. */
 void changed_token_of_image(char out[CHANGED_TOKEN_MAX], const struct digest *image);
@@ -36,9 +41,11 @@ struct view;
 /* Appends the answer: the token of now, then the paths below the folder `dir`, relative to it,
  * each with a NUL behind it; or after the token the one path "/": everything. Names of folders
  * end with '/' where their attributes changed. Nothing of a `.git` in `dir` is named.
+ * At most `max` bytes (CHANGED_ANSWER_MIN at least) are given.
  * Where the last of them begins with "//", it is none, and there is more: asking with the token,
  * that path behind it, gives the rest (paths alone).
  * The owner's lock covers the call. 0, or -ENOMEM, -EIO; -E2BIG: there is no rest to be had. */
-int changed_since(struct buf *out, const struct view *v, uint64_t dir, const char *token);
+int changed_since(struct buf *out, const struct view *v, uint64_t dir, const char *token,
+		  size_t max);
 
 #endif

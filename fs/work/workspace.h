@@ -226,10 +226,11 @@ ssize_t ws_getxattr(struct ws *ws, uint64_t node, const char *name, void *buf, s
 ssize_t ws_listxattr(struct ws *ws, uint64_t node, char *buf, size_t cap);
 int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct caller *c);
 
-/* What changed below the folder since the token (changed.h); appended. -EPERM: the caller neither
+/* What changed below the folder since the token (changed.h), in at most `max` bytes; appended.
+ * -EPERM: the caller neither
  * owns it nor is root: names of what others may not look into would come out. */
 int ws_changed(struct ws *ws, uint64_t dir, const char *token, const struct caller *c,
-	       struct buf *out);
+	       size_t max, struct buf *out);
 
 /* Compare and replace, for who isn't the kernel: it must be told afterwards to forget the name
  * and what it knows of the inodes. Directory and file are given by their inode numbers. */

@@ -81,7 +81,7 @@ int ws_setattr(struct ws *ws, uint64_t node, unsigned what, const struct attr *i
 }
 
 int ws_changed(struct ws *ws, uint64_t dirnode, const char *token, const struct caller *c,
-	       struct buf *out)
+	       size_t max, struct buf *out)
 {
 	struct attr dir;
 	ws_enter(ws);
@@ -90,7 +90,7 @@ int ws_changed(struct ws *ws, uint64_t dirnode, const char *token, const struct 
 	if (r == 0 && c->uid != 0 && c->uid != dir.uid)
 		r = -EPERM;
 	if (r == 0)
-		r = changed_since(out, &ws->view, dir.ino, token);
+		r = changed_since(out, &ws->view, dir.ino, token, max);
 	meta_done(ws);
 	ws_leave(ws);
 	return r;

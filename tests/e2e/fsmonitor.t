@@ -16,7 +16,7 @@ set_up() { # FOLDER
 		git -C "$1" config core.untrackedCache true
 }
 ask() { (cd "$1" && .git/bough/fsmonitor 2 "$2") | tr '\0' '\n'; } # FOLDER TOKEN
-token() { ask "$1" "${2:-none}" | head -n 1; } # FOLDER [TOKEN]
+token() { ask "$1" "${2:-none}" | sed -n 1p; } # FOLDER [TOKEN]
 now() { token "$1" "$(token "$1")"; }          # FOLDER: the token of now, of the ordinary kind
 since() { ask "$1" "$2" | tail -n +2 | sort | xargs; } # FOLDER TOKEN: the paths
 
@@ -96,6 +96,21 @@ kill_hard bough-fs
 wait_for 10 test -e "$w/one-more"
 is 'after a restart of the server' "$(since "$f" "$t")" 'in-fork'
 like 'also where layers were saved' "$(since "$w" "$t")" '^(/|in-parent one-more)$'
+
+# ---- without xattrs the kernel asks for none, and the question goes another way
+
+bough_ok 'create without xattrs' create bare --no-xattrs
+b=$out
+git -C "$b" init -q && set_up "$b" && mkdir -p "$b/d"
+(cd "$b/d" && seq -f 'folder-%g' 900 | xargs mkdir && echo x >f)
+getfattr -n security.capability "$b/d/f" >/dev/null 2>&1
+t=$(token "$b")
+like 'it answers' "$t" '^e'
+is 'each folder is named, over several answers' "$(ask "$b" "$t" | grep -c '~$')" 902
+t=$(now "$b") && echo y >>"$b/d/f"
+is 'and what changed' "$(since "$b" "$t")" 'd/f'
+run python3 -c 'import fcntl, os, sys; fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x5401, b"x" * 64)' "$b/d/f"
+like 'no other ioctl is known' "$err" 'Inappropriate ioctl'
 
 # ---- git believes it
 

@@ -90,7 +90,7 @@ fi
 # The same with a kernel that offers less: what a capability is about without it, and
 # everything without all of them.
 caps="async_read async_dio readdirplus parallel_dirops killpriv_v2 cache_symlinks explicit_inval
-	no_open no_opendir expire_only"
+	ioctl_dir no_open no_opendir expire_only"
 without() { # CAPABILITY PROGRAM…
 	local c=$1 mask=() p
 	shift

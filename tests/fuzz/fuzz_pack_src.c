@@ -1,6 +1,6 @@
-/* A mirror whose pack is hostile: entries, deltas, commits, trees and tags from the input, in a pack
- * whose checksums and index are right. All that a checkout does with it must end, with packs or
- * with an error.
+/* A mirror whose pack is hostile: entries, deltas, commits, trees and tags from the input, in a
+ * pack whose checksums and index are right. All that a checkout does with it must end, with packs
+ * or with an error.
  *
  * The input is a list of objects: a byte of kind (its low three bits as in packs, bit 3: the
  * content as it is, else compressed here), two bytes of length, for a delta one byte: how many

@@ -14,7 +14,7 @@
 static struct buf ask(struct ws *ws, uint64_t dir, const char *token)
 {
 	struct buf b = { 0 };
-	expect(0, ws_changed(ws, dir, token, &root_caller, &b));
+	expect(0, ws_changed(ws, dir, token, &root_caller, CHANGED_ANSWER_MAX, &b));
 	assert_true(b.len > 0 && b.data[b.len - 1] == 0);
 	return b;
 }
@@ -346,9 +346,10 @@ static void tokens(void **state)
 	assert_string_equal(since(ws, token), "/");
 	struct buf b = { 0 };
 	const struct caller c = { .uid = 7 };
-	expect(-EPERM, ws_changed(ws, 1, "x", &c, &b));
-	expect(-ENOTDIR, ws_changed(ws, tree_node(ws, "f"), "x", &root_caller, &b));
-	expect(-ESTALE, ws_changed(ws, 99999, "x", &root_caller, &b));
+	expect(-EPERM, ws_changed(ws, 1, "x", &c, CHANGED_ANSWER_MAX, &b));
+	const uint64_t file = tree_node(ws, "f");
+	expect(-ENOTDIR, ws_changed(ws, file, "x", &root_caller, CHANGED_ANSWER_MAX, &b));
+	expect(-ESTALE, ws_changed(ws, 99999, "x", &root_caller, CHANGED_ANSWER_MAX, &b));
 	assert_int_equal(b.len, 0);
 }
 
@@ -463,7 +464,7 @@ static void memory_runs_out(void **state)
 	for (uint64_t n = 1;; n++) {
 		struct buf b = { 0 };
 		oom_at(n);
-		int r = ws_changed(ws, 1, token, &root_caller, &b);
+		int r = ws_changed(ws, 1, token, &root_caller, CHANGED_ANSWER_MIN, &b);
 		bool hit = oom_hit();
 		buf_done(&b);
 		if (!hit) {

@@ -1,17 +1,22 @@
 /* bough-fsmonitor: what core.fsmonitor of a workspace's repository runs (githooks(5),
  * fsmonitor-watchman, version 2). It asks the server of the mount that it is started in for the
- * paths that changed since the token, by the value of an attribute that isn't stored anywhere, and
+ * paths that changed since the token, by the value of an attribute that isn't stored anywhere, or
+ * where the mount has no attributes by an ioctl, whose answers are shorter (fs/work/changed.h); and
  * hands the answer on: a new token and the paths, each with a NUL behind it. Where nobody answers
  * (another filesystem, an answer that is too long) it says "/": look at everything.
  *
  * It runs in whatever container the workspace is mounted in, once for each `git status`: so it
- * stands alone, without libraries, and is a few kilobytes long. */
+ * stands alone, without libraries, and is a kilobyte long. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/ioctl.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 
 enum {
 	ANSWER_MAX = 65536, /* XATTR_SIZE_MAX */
 	NAME_BYTES = 256,   /* XATTR_NAME_MAX and a NUL */
+	IOCTL_BYTES = 16000,
 };
 
 #if defined(__x86_64__)
@@ -54,6 +59,7 @@ __asm__(".globl _start\n"
 #error "the start of a program is not written down for this machine"
 #endif
 
+static const char prefix[] = "bough.changes.";
 static char answer[ANSWER_MAX];
 
 static long put(const char *p, long n)
@@ -75,6 +81,23 @@ static int add_name(char name[NAME_BYTES], size_t *n, const char *s)
 		name[(*n)++] = *s;
 	name[*n] = 0;
 	return *s == 0;
+}
+
+/* The answer to a question by its name: its length, or less than 1. */
+static long ask(const char *name)
+{
+	static long folder = -1;
+	if (folder < 0) {
+		long n = call4(SYS_getxattr, (long)".", (long)name, (long)answer, sizeof(answer));
+		if (n != -EOPNOTSUPP)
+			return n;
+		folder = call4(SYS_openat, AT_FDCWD, (long)".", O_RDONLY | O_DIRECTORY, 0);
+	}
+	size_t i = 0;
+	for (const char *token = name + sizeof(prefix) - 1; (answer[i] = token[i]); i++)
+		;
+	return call4(SYS_ioctl, folder, _IOC(_IOC_READ | _IOC_WRITE, 0xb0, 1, IOCTL_BYTES),
+		     (long)answer, 0);
 }
 
 /* Where the last string of the answer begins. */
@@ -100,7 +123,7 @@ static long hand_on(char name[NAME_BYTES], size_t token_end, long n)
 			return 0;
 		if (!add_name(name, &end, answer + at))
 			return 1;
-		n = call4(SYS_getxattr, (long)".", (long)name, (long)answer, sizeof(answer));
+		n = ask(name);
 		/* Git takes a failure for "everything", whatever it has read before. */
 		if (n <= 0 || answer[n - 1])
 			return 1;
@@ -115,8 +138,8 @@ static long run(long argc, char **argv)
 	if (argc < 3 || argv[1][0] != '2' || argv[1][1])
 		return 1;
 	long n = 0;
-	if (add_name(name, &end, "bough.changes.") && add_name(name, &end, argv[2]))
-		n = call4(SYS_getxattr, (long)".", (long)name, (long)answer, sizeof(answer));
+	if (add_name(name, &end, prefix) && add_name(name, &end, argv[2]))
+		n = ask(name);
 	return n > 0 && answer[n - 1] == 0 ? hand_on(name, end, n) : put(all, sizeof(all));
 }
 
