@@ -307,7 +307,7 @@ static int set_path(json_t *j, const char *key, const char *hex_key, const char 
 static json_t *side_json(uint32_t mode, const struct oid *oid)
 {
 	static const struct oid none;
-	char text[8], hex[OID_HEX + 1];
+	char text[16], hex[OID_HEX + 1];
 	if (!mode)
 		return json_null();
 	(void)snprintf(text, sizeof(text), "%06o", mode);

@@ -63,6 +63,44 @@ static void check(struct fixture *f, const char *want)
 		}
 }
 
+/* By what was touched since a moment, here one that no inode has: all are looked at. */
+static char *diff_since(struct fixture *f, const struct stack *a, const struct stack *b)
+{
+	static const struct timespec never;
+	struct err err = { 0 };
+	struct view va, vb;
+	struct buf out = { 0 };
+	tree_view(&f->root, a, &va);
+	tree_view(&f->root, b, &vb);
+	if (diff_views_since(&va, &vb, &never, tree_diff_line, &out, &err) < 0)
+		fail_msg("diff: %s", err.text);
+	view_done(&va);
+	view_done(&vb);
+	buf_u8(&out, 0);
+	assert_false(out.failed);
+	return (char *)out.data;
+}
+
+/* Two images without a layer in common: what came, went or was touched is found. */
+static void test_since(void **state)
+{
+	struct fixture *f = *state;
+	auto_stack now = { 0 }, saved_a = { 0 }, saved_b = { 0 }, flat_a = { 0 }, flat_b = { 0 };
+	tree_put(f->ws, "a", "ONE\n");
+	tree_rm(f->ws, "b");
+	tree_put(f->ws, "dir/new", "new\n");
+	tree_mv(f->ws, "dir/sub", "moved");
+	tree_seal(f->ws, &now);
+	tree_save(&f->root, &f->before, &saved_a);
+	tree_save(&f->root, &now, &saved_b);
+	tree_flatten(&f->root, &saved_a, &flat_a);
+	tree_flatten(&f->root, &saved_b, &flat_b);
+	auto_free char *got = diff_since(f, &flat_a, &flat_b);
+	assert_string_equal(got, "Mc a\nD b\nA dir/new\nR dir/sub -> moved\n");
+	auto_free char *same = diff_since(f, &flat_b, &flat_b);
+	assert_string_equal(same, "");
+}
+
 static void test_nothing(void **state)
 {
 	check(*state, "");
@@ -230,11 +268,17 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_nothing),          T(test_content),
-		T(test_attributes),       T(test_added_and_deleted),
-		T(test_renames),          T(test_rename_over),
-		T(test_replaced),         T(test_no_lineage),
-		T(test_content_survives), T(test_reach),
+		T(test_since),
+		T(test_nothing),
+		T(test_content),
+		T(test_attributes),
+		T(test_added_and_deleted),
+		T(test_renames),
+		T(test_rename_over),
+		T(test_replaced),
+		T(test_no_lineage),
+		T(test_content_survives),
+		T(test_reach),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
