@@ -2,6 +2,13 @@
 #include "snapd/api.h"
 #include "snapd/repos.h"
 
+#define OWNED_FIELDS                                                                           \
+	{ "visibility", FIELD_STRING, false, 0 }, { "team", FIELD_STRING, false, NAME_CHARS }, \
+		{ "ttl_s", FIELD_NUMBER, false, 0 },                                           \
+	{                                                                                      \
+		"on_expiry", FIELD_STRING, false, 0                                            \
+	}
+
 static const struct field create_fields[] = {
 	{ "name", FIELD_STRING, true, 0 },
 	{ "from", FIELD_STRING, false, 0 },
@@ -13,6 +20,8 @@ static const struct field create_fields[] = {
 	{ "uid", FIELD_NUMBER, false, 0 },
 	{ "gid", FIELD_NUMBER, false, 0 },
 	{ "git", FIELD_OBJECT, false, 0 },
+	OWNED_FIELDS,
+	{ "description", FIELD_STRING, false, DESCRIPTION_MAX },
 	{ 0 },
 };
 static const struct field ws_patch_fields[] = {
@@ -20,6 +29,8 @@ static const struct field ws_patch_fields[] = {
 	{ "labels", FIELD_LABELS, false, 0 },
 	{ "add_labels", FIELD_LABELS, false, 0 },
 	{ "remove_labels", FIELD_STRINGS, false, WEB_LABELS_MAX },
+	OWNED_FIELDS,
+	{ "description", FIELD_STRING, false, DESCRIPTION_MAX },
 	{ "quota_bytes", FIELD_NUMBER, false, 0 },
 	{ "quota_inodes", FIELD_NUMBER, false, 0 },
 	{ 0 },
@@ -29,6 +40,7 @@ static const struct field fork_fields[] = {
 	{ "name", FIELD_STRING, false, 0 },
 	{ "count", FIELD_NUMBER, false, 0 },
 	{ "labels", FIELD_LABELS, false, 0 },
+	OWNED_FIELDS,
 	{ 0 },
 };
 static const struct field save_fields[] = {
@@ -66,6 +78,7 @@ static const struct field snap_patch_fields[] = {
 	{ "add_names", FIELD_STRINGS, false, NAMES_MAX },
 	{ "remove_names", FIELD_STRINGS, false, NAMES_MAX },
 	{ "labels", FIELD_LABELS, false, 0 },
+	OWNED_FIELDS,
 	{ 0 },
 };
 static const struct field fsck_fields[] = {
@@ -91,15 +104,38 @@ static const struct field file_op_fields[] = {
 	{ "mode", FIELD_STRING, false, 8 },  { "replace", FIELD_BOOL, false, 0 },
 	{ "parents", FIELD_BOOL, false, 0 }, { 0 },
 };
+static const struct field token_fields[] = {
+	{ "name", FIELD_STRING, false, NAME_CHARS },
+	{ "owner", FIELD_STRING, false, NAME_CHARS },
+	{ "scope", FIELD_STRING, false, 2 * NAME_SIZE },
+	{ "read_only", FIELD_BOOL, false, 0 },
+	{ "expires_s", FIELD_NUMBER, false, 0 },
+	{ 0 },
+};
+static const struct field user_fields[] = {
+	{ "name", FIELD_STRING, true, 0 },
+	{ "uid", FIELD_NUMBER, false, 0 },
+	{ "admin", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field team_fields[] = {
+	{ "name", FIELD_STRING, true, 0 },
+	{ 0 },
+};
+static const struct field member_fields[] = {
+	{ "role", FIELD_STRING, true, 0 },
+	{ 0 },
+};
 static const struct field no_fields[] = { { 0 } };
 
-static const char *const list_query[] = { "label", "usage", NULL };
+static const char *const list_query[] = { "label", "usage", "limit", "cursor", NULL };
+static const char *const page_query[] = { "limit", "cursor", NULL };
 static const char *const bundle_query[] = { "message", "author", NULL };
 static const char *const diff_query[] = { "against", "format", "since", NULL };
 static const char *const archive_query[] = { "format", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
-static const char *const snap_list_query[] = { "workspace", NULL };
+static const char *const snap_list_query[] = { "workspace", "label", "limit", "cursor", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
 
@@ -128,7 +164,7 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/push", api_ws_push, push_fields, NULL, false },
 	{ "GET", WS "/{}/bundle", api_ws_bundle, NULL, bundle_query, false },
 	{ "GET", WS "/{}/diff", api_ws_diff, NULL, diff_query, false },
-	{ "GET", WS "/{}/log", api_ws_log, NULL, NULL, false },
+	{ "GET", WS "/{}/log", api_ws_log, NULL, page_query, false },
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
 	{ "POST", WS "/{}/umount", api_ws_umount, no_fields, NULL, false },
 	{ "GET", WS "/{}/archive/{...}", api_ws_archive, NULL, archive_query, false },
@@ -157,6 +193,19 @@ const struct route api_routes[] = {
 	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, NULL, false },
 	{ "GET", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
 	{ "HEAD", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
+	{ "GET", "/v1/whoami", api_whoami, NULL, NULL, false },
+	{ "GET", "/v1/tokens", api_token_list, NULL, page_query, false },
+	{ "POST", "/v1/tokens", api_token_create, token_fields, NULL, false },
+	{ "DELETE", "/v1/tokens/{}", api_token_delete, NULL, NULL, false },
+	{ "GET", "/v1/users", api_user_list, NULL, NULL, false },
+	{ "POST", "/v1/users", api_user_create, user_fields, NULL, false },
+	{ "DELETE", "/v1/users/{}", api_user_delete, NULL, NULL, false },
+	{ "GET", "/v1/teams", api_team_list, NULL, NULL, false },
+	{ "POST", "/v1/teams", api_team_create, team_fields, NULL, false },
+	{ "GET", "/v1/teams/{}", api_team_get, NULL, NULL, false },
+	{ "DELETE", "/v1/teams/{}", api_team_delete, NULL, NULL, false },
+	{ "PUT", "/v1/teams/{}/members/{}", api_member_set, member_fields, NULL, false },
+	{ "DELETE", "/v1/teams/{}/members/{}", api_member_delete, NULL, NULL, false },
 	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
 	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
 	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },

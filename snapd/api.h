@@ -7,6 +7,7 @@
 
 enum {
 	MESSAGE_MAX = 64 * 1024,
+	DESCRIPTION_MAX = 64 * 1024,
 	FORK_MAX = 1000,  /* children of one call: their request fits one frame */
 	NAMES_MAX = 1000, /* of one snapshot's change */
 };
@@ -14,14 +15,38 @@ enum {
 extern const struct route api_routes[];
 extern const size_t api_nroutes;
 
+struct page;
 /* RFC 3339 UTC. */
 json_t *api_time(int64_t ns);
 /* `usage` NULL: left out. NULL: out of memory. */
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
 json_t *api_snapshot(const struct snap_row *row);
-json_t *api_snapshots(const struct snap_row *rows, size_t n); /* {"items": [...]} */
+/* {"items": [...]}: those that the caller sees and asks for. */
+json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n);
 /* Labels of a body as the catalog has them: "" for none. NULL: out of memory. The caller frees. */
 char *api_labels_text(const json_t *labels);
+
+/* ---- lists and owners (api_owned.c) ---- */
+
+enum { CURSOR_SIZE = 48 };
+/* One page of a list that is newest first: `limit` of them behind what `cursor` names. */
+struct page {
+	size_t limit, taken; /* limit 0: all */
+	int64_t after_ns, last_ns;
+	char after_id[24], last_id[24];
+	bool begun, more;
+};
+int page_begin(struct page *p, struct request *rq, struct err *err);
+/* Whether this one, asked for in the list's order, is on the page. */
+bool page_takes(struct page *p, int64_t created_ns, const char *id);
+/* {"items", "next"?}; items are taken over. NULL: out of memory. */
+json_t *page_end(const struct page *p, json_t *items);
+/* Whether the labels (a row's) fit all `label=K` and `label=K=V` of the query. */
+bool page_has_labels(const struct request *rq, const char *have);
+
+/* Changes *own as "visibility", "team", "ttl_s" and "on_expiry" of the body say. 1, or 0: they say
+ * nothing. */
+int api_own_take(struct request *rq, struct owned *own, struct err *err);
 
 /* workspaces */
 int api_ws_list(struct request *rq, struct reply *rp, struct err *err);
@@ -93,6 +118,20 @@ int api_ws_file_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
+/* tokens, users, teams (api_access.c) */
+int api_whoami(struct request *rq, struct reply *rp, struct err *err);
+int api_token_list(struct request *rq, struct reply *rp, struct err *err);
+int api_token_create(struct request *rq, struct reply *rp, struct err *err);
+int api_token_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_user_list(struct request *rq, struct reply *rp, struct err *err);
+int api_user_create(struct request *rq, struct reply *rp, struct err *err);
+int api_user_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_team_list(struct request *rq, struct reply *rp, struct err *err);
+int api_team_get(struct request *rq, struct reply *rp, struct err *err);
+int api_team_create(struct request *rq, struct reply *rp, struct err *err);
+int api_team_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_member_set(struct request *rq, struct reply *rp, struct err *err);
+int api_member_delete(struct request *rq, struct reply *rp, struct err *err);
 /* the system */
 int api_health(struct request *rq, struct reply *rp, struct err *err);
 int api_stats(struct request *rq, struct reply *rp, struct err *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/repos.h"
 
@@ -67,6 +68,20 @@ static int add_usage(json_t *j, const struct fs_usage *u)
 	return bad;
 }
 
+static int add_owned(json_t *j, const struct owned *own)
+{
+	int bad = json_object_set_new(j, "owner", json_string(own->owner));
+	bad |= json_object_set_new(j, "visibility", json_string(visibility_names[own->visibility]));
+	if (own->visibility == VISIBLE_TEAM)
+		bad |= json_object_set_new(j, "team", json_string(own->team));
+	bad |= json_object_set_new(j, "expires",
+				   own->expires_ns ? api_time(own->expires_ns) : json_null());
+	if (own->expires_ns)
+		bad |= json_object_set_new(j, "on_expiry",
+					   json_string(on_expiry_names[own->on_expiry]));
+	return bad;
+}
+
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage)
 {
 	char path[PATH_SIZE], problem[BROKEN_SIZE] = "";
@@ -87,6 +102,8 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 	const char *error = row->broken[0] ? row->broken : failed && !mounted ? problem : NULL;
 	if (error)
 		bad |= json_object_set_new(j, "error", json_string(error));
+	bad |= add_owned(j, &row->own);
+	bad |= json_object_set_new(j, "description", optional(row->description));
 	if (row->git)
 		bad |= json_object_set_new(j, "git", named_checkout(sd, row->git));
 	if (bad) {
@@ -100,25 +117,36 @@ json_t *api_snapshot(const struct snap_row *row)
 {
 	char manifest[DIGEST_HEX + 1];
 	digest_hex(manifest, &row->manifest);
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o*}", "id",
-			 row->id, "names", parsed(row->names, json_array()), "message",
-			 optional(row->message), "created", api_time(row->created_ns), "workspace",
-			 optional(row->workspace), "parent", optional(row->parent), "manifest",
-			 manifest, "files", (json_int_t)row->files, "bytes", (json_int_t)row->bytes,
-			 "stored_bytes", (json_int_t)row->stored_bytes, "labels",
-			 parsed(row->labels, json_object()), "git",
-			 row->git ? checkout(row->git) : NULL);
+	json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o*}", "id",
+			      row->id, "names", parsed(row->names, json_array()), "message",
+			      optional(row->message), "created", api_time(row->created_ns),
+			      "workspace", optional(row->workspace), "parent",
+			      optional(row->parent), "manifest", manifest, "files",
+			      (json_int_t)row->files, "bytes", (json_int_t)row->bytes,
+			      "stored_bytes", (json_int_t)row->stored_bytes, "labels",
+			      parsed(row->labels, json_object()), "git",
+			      row->git ? checkout(row->git) : NULL);
+	if (j && add_owned(j, &row->own)) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
 }
 
-json_t *api_snapshots(const struct snap_row *rows, size_t n)
+json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n)
 {
 	json_t *items = json_array();
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		if (!access_sees(rq->ctx, rq->caller, &rows[i].own, rows[i].workspace) ||
+		    !page_has_labels(rq, rows[i].labels) ||
+		    !page_takes(page, rows[i].created_ns, rows[i].id))
+			continue;
 		if (json_array_append_new(items, api_snapshot(&rows[i])) < 0) {
 			json_decref(items);
 			return NULL;
 		}
-	return json_pack("{s:o}", "items", items);
+	}
+	return page_end(page, items);
 }
 
 char *api_labels_text(const json_t *labels)

@@ -12,6 +12,7 @@
 #include "fs/base/log.h"
 #include "gitops/mirror.h"
 #include "gitops/url.h"
+#include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/repos.h"
 
@@ -117,7 +118,8 @@ int api_repo_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && items; i++)
-		if (json_array_append_new(items, repo_json(&rows[i])) < 0) {
+		if (access_sees_repo(rq->caller, &rows[i]) &&
+		    json_array_append_new(items, repo_json(&rows[i])) < 0) {
 			json_decref(items);
 			items = NULL;
 		}
@@ -363,7 +365,7 @@ static struct move *move_new(struct snapd *sd, const char *url, struct err *err)
 		return NULL;
 	}
 	m->sd = sd;
-	m->row.owner = geteuid();
+	m->row.owner = doing_uid();
 	return m;
 }
 

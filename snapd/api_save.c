@@ -40,7 +40,7 @@ static int snap_name_free(struct request *rq, const char *name, struct err *err)
 	struct err why = { 0 };
 	if (name_check(name, &why) < 0)
 		return request_bad_field(rq, "name", err, "%s", why.text);
-	int r = catalog_snap_has_name(sd->catalog, name, NULL, err);
+	int r = catalog_snap_has_name(sd->catalog, rq->caller->owner, name, NULL, err);
 	return r > 0 ? err_set(err, -EEXIST, "there is a snapshot \"%s\" already", name) : r;
 }
 
@@ -49,6 +49,7 @@ static int maker_init(struct maker *m, struct snapd *sd, const char *name, const
 {
 	m->sd = sd;
 	id_make(m->row.id, "sn");
+	doing_owner(m->row.own.owner);
 	if (message && *message && !(m->row.message = strdup(message)))
 		return no_memory(err);
 	if (name) {
@@ -188,6 +189,8 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 		return snapd_inner(r);
 	memcpy(m->row.workspace, ws->id, sizeof(m->row.workspace));
 	memcpy(m->row.parent, ws->head, sizeof(m->row.parent));
+	m->row.own = ws->own; /* whoever saves */
+	m->row.own.expires_ns = 0;
 	if (ws->git && !(m->row.git = strdup(ws->git)))
 		return no_memory(err);
 	m->row.files = usage.files;

@@ -15,15 +15,18 @@ int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	auto_ws_row ws = { 0 };
 	struct snap_row *rows;
+	struct page page;
 	size_t n;
 	const char *of = request_query(rq, "workspace");
+	int r = page_begin(&page, rq, err);
 	/* A workspace that is gone may still have snapshots: by its id they are found. */
-	int r = of && !id_is(of, "ws") ? catalog_ws_get(sd->catalog, of, &ws, err) : 0;
+	if (r >= 0 && of && !id_is(of, "ws"))
+		r = catalog_ws_get(sd->catalog, of, &ws, err);
 	if (r >= 0)
 		r = catalog_snap_list(sd->catalog, of && ws.id[0] ? ws.id : of, &rows, &n, err);
 	if (r < 0)
 		return r;
-	rp->json = api_snapshots(rows, n);
+	rp->json = api_snapshots(rq, &page, rows, n);
 	snap_rows_free(rows, n);
 	return rp->json ? 0 : no_memory(err);
 }
@@ -62,7 +65,7 @@ static int add_name(struct request *rq, const struct snap_row *row, json_t *name
 	struct err why = { 0 };
 	if (name_check(name, &why) < 0)
 		return request_bad_field(rq, "add_names", err, "%s", why.text);
-	int r = catalog_snap_has_name(sd->catalog, name, owner, err);
+	int r = catalog_snap_has_name(sd->catalog, row->own.owner, name, owner, err);
 	if (r > 0 && strcmp(owner, row->id) != 0)
 		return err_set(err, -EEXIST, "there is a snapshot \"%s\" already", name);
 	if (r >= 0 && !list_has(names, name) && json_array_append_new(names, json_string(name)) < 0)
@@ -101,6 +104,8 @@ static int apply_patch(struct request *rq, struct snap_row *row, struct err *err
 	const char *message = request_string(rq, "message");
 	const json_t *labels = json_object_get(rq->body, "labels");
 	int r = change_names(rq, row, err);
+	if (r >= 0)
+		r = api_own_take(rq, &row->own, err);
 	if (r >= 0 && message) {
 		free(row->message);
 		row->message = *message ? strdup(message) : NULL;

@@ -9,6 +9,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
 #include "fs/work/save.h"
+#include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
 
@@ -26,40 +27,27 @@ static int reply_workspace(struct snapd *sd, struct reply *rp, const struct ws_r
 
 /* ---- list and get ---- */
 
-static bool has_labels(const struct request *rq, const struct ws_row *row)
-{
-	bool all = true;
-	json_t *labels = NULL;
-	for (size_t i = 0; i < rq->nquery && all; i++) {
-		if (strcmp(rq->query[i].key, "label") != 0)
-			continue;
-		if (!labels && row->labels)
-			labels = json_loads(row->labels, 0, NULL);
-		const char *want = rq->query[i].value, *eq = strchr(want, '=');
-		size_t n = eq ? (size_t)(eq - want) : strlen(want);
-		auto_free char *key = strndup(want, n);
-		const char *have = key ? json_string_value(json_object_get(labels, key)) : NULL;
-		all = have && (!eq || strcmp(have, eq + 1) == 0);
-	}
-	json_decref(labels);
-	return all;
-}
-
 int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct ws_row *rows;
+	struct page page;
 	size_t n;
 	bool with_usage = request_query_true(rq, "usage");
+	int r = page_begin(&page, rq, err);
+	if (r < 0)
+		return r;
 	/* What is shown as mounted is: after a crash of bough-fs this waits until it is again. */
 	bool up = fs_ping(sd->fs, NULL) == 0;
-	int r = catalog_ws_list(sd->catalog, &rows, &n, err);
+	r = catalog_ws_list(sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		struct fs_usage usage;
-		if (!has_labels(rq, &rows[i]))
+		if (!access_sees(sd, rq->caller, &rows[i].own, rows[i].id) ||
+		    !page_has_labels(rq, rows[i].labels) ||
+		    !page_takes(&page, rows[i].created_ns, rows[i].id))
 			continue;
 		/* One that can't be opened is shown without. */
 		bool got = up && with_usage && fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
@@ -68,7 +56,7 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 			r = no_memory(err);
 	}
 	ws_rows_free(rows, n);
-	rp->json = json_pack("{s:o}", "items", items);
+	rp->json = page_end(&page, items);
 	return rp->json ? r : no_memory(err);
 }
 
@@ -89,13 +77,16 @@ int api_ws_log(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	auto_ws_row row = { 0 };
 	struct snap_row *rows = NULL;
+	struct page page;
 	size_t n = 0;
-	int r = catalog_ws_get(sd->catalog, rq->params[0], &row, err);
+	int r = page_begin(&page, rq, err);
+	if (r >= 0)
+		r = catalog_ws_get(sd->catalog, rq->params[0], &row, err);
 	if (r >= 0 && row.head[0])
 		r = catalog_snap_log(sd->catalog, row.head, &rows, &n, err);
 	if (r < 0)
 		return r;
-	rp->json = api_snapshots(rows, n);
+	rp->json = api_snapshots(rq, &page, rows, n);
 	snap_rows_free(rows, n);
 	return rp->json ? 0 : no_memory(err);
 }
@@ -146,6 +137,8 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	id_make(row->id, "ws");
 	(void)snprintf(row->name, sizeof(row->name), "%s", name);
 	row->created_ns = snapd_now_ns();
+	row->own = like->own;
+	doing_owner(row->own.owner);
 	row->mount = mount;
 	row->quota_bytes = like->quota_bytes;
 	row->quota_inodes = like->quota_inodes;
@@ -155,6 +148,8 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	if (*like->labels && !(row->labels = strdup(like->labels)))
 		return no_memory(err);
 	if (like->git && !(row->git = strdup(like->git)))
+		return no_memory(err);
+	if (like->description && !(row->description = strdup(like->description)))
 		return no_memory(err);
 	snapd_mount_path(m->sd, row->id, m->paths[i]);
 	m->fs[i] = (struct fs_new){ .id = row->id,
@@ -283,7 +278,7 @@ static int free_name(struct request *rq, const char *field, const char *name, st
 	struct err why = { 0 };
 	if (name_check(name, &why) < 0)
 		return request_bad_field(rq, field, err, "%s", why.text);
-	int r = catalog_ws_has_name(sd->catalog, name, err);
+	int r = catalog_ws_has_name(sd->catalog, rq->caller->owner, name, err);
 	return r > 0 ? err_set(err, -EEXIST, "there is a workspace \"%s\" already", name) : r;
 }
 
@@ -298,10 +293,13 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
 	if (json_is_object(json_object_get(rq->body, "git")))
 		return api_ws_checkout(rq, rp, err);
 	int r = free_name(rq, "name", name, err);
+	if (r >= 0)
+		r = api_own_take(rq, &like.own, err);
 	if (r >= 0 && from)
 		r = source_find(&src, sd, from, "create", err);
 	if (r < 0)
 		return r;
+	like.description = (char *)(uintptr_t)request_string(rq, "description"); /* borrowed */
 	if (from && src.is_snap) {
 		memcpy(like.base, src.snap.id, sizeof(like.base));
 		memcpy(like.head, src.snap.id, sizeof(like.head));
@@ -344,6 +342,12 @@ int ws_plan_init(struct ws_plan *p, struct request *rq, struct err *err)
 	int r = free_name(rq, "name", name, err);
 	if (r < 0)
 		return r;
+	r = api_own_take(rq, &p->like.own, err);
+	if (r < 0)
+		return r;
+	const char *description = request_string(rq, "description");
+	if (description && !(p->like.description = strdup(description)))
+		return no_memory(err);
 	p->like.quota_bytes = request_number(rq, "quota_bytes", 0);
 	p->like.quota_inodes = request_number(rq, "quota_inodes", 0);
 	p->like.labels = api_labels_text(json_object_get(rq->body, "labels"));
@@ -422,6 +426,8 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 	size_t n = 0;
 	int r = fork_count(rq, &n, err);
 	if (r >= 0)
+		r = api_own_take(rq, &like.own, err);
+	if (r >= 0)
 		r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "fork", err);
 	if (r < 0)
 		return r;
@@ -496,12 +502,17 @@ static int change(struct request *rq, const char *id, struct err *err)
 		r = free_name(rq, "name", name, err);
 	if (r >= 0)
 		r = merge_labels(rq, &row, &labels, err);
+	int owned = r < 0 ? r : api_own_take(rq, &row.own, err);
+	if (r >= 0)
+		r = owned;
 	if (r >= 0 && limits)
 		r = snapd_inner(fs_limits(sd->fs, id, bytes, inodes, err));
 	if (r < 0)
 		return r;
 	struct ws_patch p = { .name = name,
 			      .labels = labels,
+			      .description = request_string(rq, "description"),
+			      .own = owned > 0 ? &row.own : NULL,
 			      .quota_bytes = limits ? &bytes : NULL,
 			      .quota_inodes = limits ? &inodes : NULL };
 	r = catalog_ws_patch(sd->catalog, id, &p, err);

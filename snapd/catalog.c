@@ -7,15 +7,39 @@
 #include <string.h>
 
 #include "fs/base/array.h"
+#include "snapd/principal.h"
 #include "snapd/catalog_db.h"
 
 #define WS_COLUMNS                                                                                 \
 	"id, name, base, head, parent, created, quota_bytes, quota_inodes, mount, broken, labels," \
-	" git"
+	" git, description, " DB_OWNED
+enum { WS_COLUMNS_N = 13 + OWNED_COLUMNS };
+
+const char *const visibility_names[] = { "private", "team", "global", NULL };
+const char *const on_expiry_names[] = { "delete", "save", "keep", NULL };
+
+static int index_of(const char *const *names, const char *s)
+{
+	for (int i = 0; names[i]; i++)
+		if (strcmp(names[i], s) == 0)
+			return i;
+	return -EINVAL;
+}
+
+int visibility_parse(const char *s)
+{
+	return index_of(visibility_names, s);
+}
+
+int on_expiry_parse(const char *s)
+{
+	return index_of(on_expiry_names, s);
+}
 
 void ws_row_done(struct ws_row *r)
 {
 	free(r->labels);
+	free(r->description);
 	free(r->git);
 	buf_done(&r->head_stack);
 	memset(r, 0, sizeof(*r));
@@ -34,6 +58,51 @@ static void column_text(sqlite3_stmt *st, int i, char *out, size_t size)
 	(void)snprintf(out, size, "%s", s ? s : "");
 }
 
+void db_read_owned(sqlite3_stmt *st, int i, struct owned *out)
+{
+	int visibility = sqlite3_column_int(st, i + 1), on_expiry = sqlite3_column_int(st, i + 4);
+	column_text(st, i, out->owner, sizeof(out->owner));
+	/* Nobody sees more because a number is odd. */
+	out->visibility = visibility == VISIBLE_TEAM || visibility == VISIBLE_GLOBAL
+				  ? (enum visibility)visibility
+				  : VISIBLE_PRIVATE;
+	column_text(st, i + 2, out->team, sizeof(out->team));
+	out->expires_ns = sqlite3_column_int64(st, i + 3);
+	out->on_expiry = on_expiry == EXPIRY_DELETE || on_expiry == EXPIRY_SAVE
+				 ? (enum on_expiry)on_expiry
+				 : EXPIRY_KEEP;
+}
+
+void db_bind_owned(sqlite3_stmt *st, int i, const struct owned *own)
+{
+	if (own->owner[0]) {
+		sqlite3_bind_text(st, i, own->owner, -1, SQLITE_STATIC);
+	} else {
+		char self[OWNER_SIZE];
+		owner_self(self);
+		sqlite3_bind_text(st, i, self, -1, SQLITE_TRANSIENT);
+	}
+	sqlite3_bind_int(st, i + 1, (int)own->visibility);
+	db_bind_text(st, i + 2, own->team);
+	if (own->expires_ns)
+		sqlite3_bind_int64(st, i + 3, own->expires_ns);
+	else
+		sqlite3_bind_null(st, i + 3);
+	sqlite3_bind_int(st, i + 4, (int)own->on_expiry);
+}
+
+const char *db_split_key(const char *key, char owner[OWNER_SIZE])
+{
+	const char *slash = strchr(key, '/');
+	if (!slash || slash - key >= OWNER_SIZE) {
+		doing_owner(owner);
+		return key;
+	}
+	memcpy(owner, key, (size_t)(slash - key));
+	owner[slash - key] = '\0';
+	return slash + 1;
+}
+
 static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 {
 	memset(r, 0, sizeof(*r));
@@ -49,25 +118,31 @@ static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 	column_text(st, 9, r->broken, sizeof(r->broken));
 	int e = db_copy_text(st, 10, &r->labels);
 	e |= db_copy_text(st, 11, &r->git);
+	e |= db_copy_text(st, 12, &r->description);
+	db_read_owned(st, 13, &r->own);
 	return e < 0 ? -ENOMEM : 0;
 }
 
 static int get_ws(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
+	char owner[OWNER_SIZE];
 	int r = db_prepare(c, &st,
 			   "SELECT " WS_COLUMNS ", head_stack FROM workspaces"
-			   " WHERE id = ?1 OR name = ?1",
+			   " WHERE id = ?1 OR (owner = ?2 AND name = ?3)",
 			   err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
 	int rc = sqlite3_step(st);
 	if (rc == SQLITE_ROW) {
 		r = read_ws(st, out);
-		const void *stack = sqlite3_column_blob(st, 12);
+		const void *stack = sqlite3_column_blob(st, WS_COLUMNS_N);
 		if (stack)
-			buf_add(&out->head_stack, stack, (size_t)sqlite3_column_bytes(st, 12));
+			buf_add(&out->head_stack, stack,
+				(size_t)sqlite3_column_bytes(st, WS_COLUMNS_N));
 		if (r >= 0)
 			r = buf_error(&out->head_stack);
 		if (r < 0) {
@@ -80,6 +155,7 @@ static int get_ws(struct catalog *c, const char *key, struct ws_row *out, struct
 		r = db_error(c, rc, err, "look up a workspace");
 	}
 	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
 	return r;
 }
 
@@ -142,8 +218,9 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	int r = db_prepare(
 		c, &st,
 		"INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
-		" mount, broken, labels, head_stack, parent, created, git)"
-		" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+		" mount, broken, labels, head_stack, parent, created, git, description, " DB_OWNED
+		") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,"
+		" ?17, ?18, ?19)",
 		err);
 	if (r < 0)
 		return r;
@@ -161,6 +238,8 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	db_bind_text(st, 11, w->parent);
 	sqlite3_bind_int64(st, 12, w->created_ns);
 	db_bind_text(st, 13, w->git);
+	db_bind_text(st, 14, w->description);
+	db_bind_owned(st, 15, &w->own);
 	r = db_run(c, st, err, "insert a workspace");
 	if (r == -EEXIST)
 		(void)err_set(err, r, "there is a workspace \"%s\" already", w->name);
@@ -202,6 +281,11 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 		       "UPDATE workspaces SET name = ifnull(?2, name),"
 		       " labels = nullif(ifnull(?3, labels), ''),"
 		       " git = nullif(ifnull(?6, git), ''),"
+		       " description = nullif(ifnull(?7, description), ''),"
+		       " visibility = ifnull(?9, visibility),"
+		       " team = CASE WHEN ?9 IS NULL THEN team ELSE ?10 END,"
+		       " expires = CASE WHEN ?9 IS NULL THEN expires ELSE ?11 END,"
+		       " on_expiry = ifnull(?12, on_expiry),"
 		       " quota_bytes = ifnull(?4, quota_bytes),"
 		       " quota_inodes = ifnull(?5, quota_inodes) WHERE id = ?1",
 		       err);
@@ -215,6 +299,10 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 			sqlite3_bind_int64(st, 5, (sqlite3_int64)*p->quota_inodes);
 		if (p->git)
 			sqlite3_bind_text(st, 6, p->git, -1, SQLITE_STATIC);
+		if (p->description)
+			sqlite3_bind_text(st, 7, p->description, -1, SQLITE_STATIC);
+		if (p->own)
+			db_bind_owned(st, 8, p->own); /* ?8, the owner, stays as it is */
 		r = change_row(c, st, id, err);
 		if (r == -EEXIST)
 			(void)err_set(err, r, "there is a workspace \"%s\" already", p->name);
@@ -284,15 +372,16 @@ int catalog_ws_delete(struct catalog *c, const char *id, struct err *err)
 	return change_ws(c, "DELETE FROM workspaces WHERE id = ?1", id, NULL, 0, err);
 }
 
-int catalog_ws_has_name(struct catalog *c, const char *name, struct err *err)
+int catalog_ws_has_name(struct catalog *c, const char *owner, const char *name, struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT 1 FROM workspaces WHERE name = ?1", err);
+	r = db_prepare(c, &st, "SELECT 1 FROM workspaces WHERE owner = ?1 AND name = ?2", err);
 	if (r >= 0) {
-		sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
 		int rc = sqlite3_step(st);
 		r = rc == SQLITE_ROW    ? 1
 		    : rc == SQLITE_DONE ? 0

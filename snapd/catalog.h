@@ -26,8 +26,25 @@
 
 enum { BROKEN_SIZE = 256 };
 
+enum visibility { VISIBLE_PRIVATE, VISIBLE_TEAM, VISIBLE_GLOBAL };
+enum on_expiry { EXPIRY_DELETE, EXPIRY_SAVE, EXPIRY_KEEP };
+
+/* Whose a workspace or snapshot is, who else sees it, and until when it is there. */
+struct owned {
+	char owner[OWNER_SIZE]; /* "": whoever boughd runs as, until the catalog fills it in */
+	enum visibility visibility;
+	char team[NAME_SIZE]; /* of VISIBLE_TEAM */
+	int64_t expires_ns;   /* since 1970; 0: never */
+	enum on_expiry on_expiry;
+};
+/* Their names in JSON and in the catalog. -EINVAL: none of them. */
+int visibility_parse(const char *s);
+int on_expiry_parse(const char *s);
+extern const char *const visibility_names[], *const on_expiry_names[];
+
 struct ws_row {
 	char id[ID_SIZE], name[NAME_SIZE];
+	struct owned own;
 	char base[ID_SIZE], head[ID_SIZE];  /* snapshots; "" for none */
 	char parent[ID_SIZE];               /* workspace; "" for none */
 	int64_t created_ns;                 /* since 1970 */
@@ -35,6 +52,7 @@ struct ws_row {
 	bool mount;                         /* it should be mounted whenever bough-fs runs */
 	char broken[BROKEN_SIZE];           /* why it can't be used; "": it can */
 	char *labels;                       /* a JSON object; NULL: none */
+	char *description;                  /* NULL: none */
 	char *git;             /* which checkout it is (gitlink.h), as JSON; NULL: none */
 	struct buf head_stack; /* encoded sealed stack that `head` was saved from; may be empty */
 };
@@ -43,6 +61,7 @@ void ws_rows_free(struct ws_row *rows, size_t n);
 
 struct snap_row {
 	char id[ID_SIZE];
+	struct owned own;
 	char workspace[ID_SIZE], parent[ID_SIZE]; /* "" for none; they may be gone */
 	int64_t created_ns;
 	struct digest manifest;
@@ -82,7 +101,8 @@ int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err
 
 /* ---- workspaces ---- */
 
-/* By id or name. -ENOENT says so in words. */
+/* By id; or by name, of the owner whom this thread works for (principal.h), or "OWNER/NAME".
+ * -ENOENT says so in words. */
 int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err);
 /* All, newest first. With `head_stack`s left out. */
 int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct err *err);
@@ -92,7 +112,9 @@ int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, st
 struct ws_patch {
 	const char *name, *labels; /* labels: "" takes them away */
 	const char *git;           /* likewise */
+	const char *description;   /* likewise */
 	const uint64_t *quota_bytes, *quota_inodes;
+	const struct owned *own; /* all of it but the owner */
 };
 int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err);
 /* `head` NULL: it stays, only the stack that it corresponds to is another (flattened). */
@@ -102,11 +124,12 @@ int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct e
 int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err);
 int catalog_ws_delete(struct catalog *c, const char *id, struct err *err);
 /* 1, 0 or -errno. */
-int catalog_ws_has_name(struct catalog *c, const char *name, struct err *err);
+int catalog_ws_has_name(struct catalog *c, const char *owner, const char *name, struct err *err);
 
 /* ---- snapshots ---- */
 
-/* By id, name, or a unique beginning of the id. -ENOENT; -ENOTUNIQ (several begin so). */
+/* By id, name (as a workspace's), or a unique beginning of the id. -ENOENT; -ENOTUNIQ (several
+ * begin so). */
 int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err);
 /* Newest first; of one workspace (id) unless NULL. */
 int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows, size_t *n,
@@ -118,7 +141,7 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
  * sealed stack it was saved from: one transaction. -EEXIST: a name is another snapshot's. */
 int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const char *ws,
 			const void *stack, size_t len, struct err *err);
-/* Writes message, labels, names, parent and manifest. */
+/* Writes message, labels, names, parent, manifest and whose it is. */
 int catalog_snap_update(struct catalog *c, const struct snap_row *row, struct err *err);
 /* Its children and the workspaces with it as head get its parent instead. Where `force` is
  * false and there are any: -ENOTUNIQ naming one. */
@@ -128,7 +151,20 @@ int catalog_snap_refuse(struct catalog *c, const char *id, struct err *err);
 /* Snapshots whose parent it is. */
 int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 			  struct err *err);
-/* 1 and the snapshot that has the name (when `id` isn't NULL), 0, or -errno. */
-int catalog_snap_has_name(struct catalog *c, const char *name, char id[ID_SIZE], struct err *err);
+/* 1 and the owner's snapshot that has the name (when `id` isn't NULL), 0, or -errno. */
+int catalog_snap_has_name(struct catalog *c, const char *owner, const char *name, char id[ID_SIZE],
+			  struct err *err);
+
+/* ---- what a key may mean (catalog_find.c) ---- */
+
+struct meant {
+	char id[ID_SIZE];
+	char workspace[ID_SIZE]; /* that a snapshot is of; a workspace's own id */
+	struct owned own;
+};
+/* Those with that id, with an id that begins so (snapshots; 6 characters or more), with the name
+ * "OWNER/NAME", or with that name, whoever they belong to: up to `max`, in no order. */
+int catalog_find(struct catalog *c, bool snapshots, const char *key, struct meant *out, size_t max,
+		 size_t *n, struct err *err);
 
 #endif

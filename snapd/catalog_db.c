@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "snapd/principal.h"
 
 enum {
 	WAL_PAGES = 1000,     /* 4 MB: then it is copied back into the database */
@@ -44,6 +45,54 @@ static const char *const migrations[] = {
 	" number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, url TEXT NOT NULL,"
 	" is_path INTEGER NOT NULL, is_global INTEGER NOT NULL, owner INTEGER NOT NULL,"
 	" created INTEGER NOT NULL, fetched INTEGER NOT NULL, head TEXT);",
+	/* Names are unique for each owner, so the tables that say so are made anew. */
+	"CREATE TABLE workspaces_2 ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
+	" created INTEGER NOT NULL, base TEXT, head TEXT, parent TEXT,"
+	" quota_bytes INTEGER NOT NULL, quota_inodes INTEGER NOT NULL, mount INTEGER NOT NULL,"
+	" broken TEXT, labels TEXT, head_stack BLOB, git TEXT, owner TEXT NOT NULL DEFAULT '',"
+	" visibility INTEGER NOT NULL DEFAULT 0, team TEXT, expires INTEGER,"
+	" on_expiry INTEGER NOT NULL DEFAULT 0, description TEXT, UNIQUE (owner, name));"
+	"INSERT INTO workspaces_2 (seq, id, name, created, base, head, parent, quota_bytes,"
+	" quota_inodes, mount, broken, labels, head_stack, git)"
+	" SELECT seq, id, name, created, base, head, parent, quota_bytes, quota_inodes, mount,"
+	" broken, labels, head_stack, git"
+	" FROM workspaces;"
+	"DROP TABLE workspaces;"
+	"ALTER TABLE workspaces_2 RENAME TO workspaces;"
+	"CREATE INDEX workspaces_head ON workspaces(head);"
+	"CREATE INDEX workspaces_name ON workspaces(name);"
+	"CREATE INDEX workspaces_expires ON workspaces(expires) WHERE expires IS NOT NULL;"
+	"ALTER TABLE snapshots ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
+	"ALTER TABLE snapshots ADD COLUMN visibility INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE snapshots ADD COLUMN team TEXT;"
+	"ALTER TABLE snapshots ADD COLUMN expires INTEGER;"
+	"ALTER TABLE snapshots ADD COLUMN on_expiry INTEGER NOT NULL DEFAULT 0;"
+	"CREATE INDEX snapshots_expires ON snapshots(expires) WHERE expires IS NOT NULL;"
+	"CREATE TABLE snapshot_names_2 ("
+	" owner TEXT NOT NULL, name TEXT NOT NULL, snapshot TEXT NOT NULL, pos INTEGER NOT NULL,"
+	" PRIMARY KEY (owner, name)) WITHOUT ROWID;"
+	"INSERT INTO snapshot_names_2 SELECT '', name, snapshot, pos FROM snapshot_names;"
+	"DROP TABLE snapshot_names;"
+	"ALTER TABLE snapshot_names_2 RENAME TO snapshot_names;"
+	"CREATE INDEX snapshot_names_snapshot ON snapshot_names(snapshot);"
+	"CREATE INDEX snapshot_names_name ON snapshot_names(name);"
+	"CREATE TABLE users (name TEXT PRIMARY KEY, uid INTEGER UNIQUE, admin INTEGER NOT NULL,"
+	" created INTEGER NOT NULL);"
+	"CREATE TABLE tokens (id TEXT PRIMARY KEY, hash BLOB NOT NULL, owner TEXT NOT NULL,"
+	" name TEXT, scope TEXT NOT NULL, read_only INTEGER NOT NULL, created INTEGER NOT NULL,"
+	" expires INTEGER, used INTEGER);"
+	"CREATE TABLE teams (name TEXT PRIMARY KEY, created INTEGER NOT NULL);"
+	"CREATE TABLE members (team TEXT NOT NULL, owner TEXT NOT NULL, role INTEGER NOT NULL,"
+	" PRIMARY KEY (team, owner)) WITHOUT ROWID;"
+	"CREATE TABLE audit (seq INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL,"
+	" owner TEXT NOT NULL, token TEXT, source TEXT NOT NULL, method TEXT NOT NULL,"
+	" path TEXT NOT NULL, object TEXT, status INTEGER NOT NULL, about TEXT);"
+	"CREATE INDEX audit_object ON audit(object);"
+	"CREATE TABLE repeats (owner TEXT NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,"
+	" key TEXT NOT NULL, body BLOB NOT NULL, time INTEGER NOT NULL, effect TEXT,"
+	" status INTEGER, answer TEXT, PRIMARY KEY (owner, method, path, key));"
+	"CREATE INDEX repeats_time ON repeats(time);",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
@@ -236,6 +285,19 @@ static int schema_version(struct catalog *c, int *version, struct err *err)
 	return rc == SQLITE_ROW ? 0 : db_error(c, rc, err, "read the catalog's version");
 }
 
+/* What was made when there were no owners belongs to who boughd runs as. */
+static int own_all(struct catalog *c, struct err *err)
+{
+	char owner[OWNER_SIZE], sql[512];
+	owner_self(owner); /* digits and a colon: nothing to quote */
+	(void)snprintf(sql, sizeof(sql),
+		       "UPDATE workspaces SET owner = '%s' WHERE owner = '';"
+		       "UPDATE snapshots SET owner = '%s' WHERE owner = '';"
+		       "UPDATE snapshot_names SET owner = '%s' WHERE owner = ''",
+		       owner, owner, owner);
+	return exec(c, sql, err);
+}
+
 static int migrate(struct catalog *c, struct err *err)
 {
 	int version = 0;
@@ -259,7 +321,7 @@ static int migrate(struct catalog *c, struct err *err)
 		if (r < 0)
 			return err_prefix(err, r, "bring the catalog to version %d", version + 1);
 	}
-	return 0;
+	return own_all(c, err);
 }
 
 static int check_sound(struct catalog *c, struct err *err)

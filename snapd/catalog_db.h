@@ -8,7 +8,7 @@
 #include <string.h>
 #include "snapd/catalog.h"
 
-enum { CATALOG_STATEMENTS = 64 };
+enum { CATALOG_STATEMENTS = 128 };
 
 struct catalog {
 	char *root, *path;
@@ -44,6 +44,14 @@ int db_end(struct catalog *c, int r, struct err *err);
 /* catalog_ws_set_head with the lock held. */
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err);
+
+/* Columns "owner, visibility, team, expires, on_expiry" from i on; and their five parameters. */
+enum { OWNED_COLUMNS = 5 };
+#define DB_OWNED "owner, visibility, team, expires, on_expiry"
+void db_read_owned(sqlite3_stmt *st, int i, struct owned *out);
+void db_bind_owned(sqlite3_stmt *st, int i, const struct owned *own);
+/* A key "OWNER/NAME", or the name of the owner whom this thread works for; borrowed from `key`. */
+const char *db_split_key(const char *key, char owner[OWNER_SIZE]);
 
 /* The column's text, which the caller frees; NULL for NULL. 0 or -ENOMEM. */
 static inline int db_copy_text(sqlite3_stmt *st, int i, char **out)

@@ -14,10 +14,11 @@ enum {
 	LOG_MAX = 100000
 }; /* a line of snapshots longer than this is cut: it is a cycle, or absurd */
 
-#define SNAP_COLUMNS                                                                            \
-	"s.id, s.workspace, s.parent, s.created, s.manifest, s.files, s.bytes, s.stored_bytes," \
-	" s.message, s.labels, s.git, (SELECT json_group_array(n.name) FROM (SELECT name FROM"  \
-	" snapshot_names WHERE snapshot = s.id ORDER BY pos) n)"
+#define SNAP_COLUMNS                                                                             \
+	"s.id, s.workspace, s.parent, s.created, s.manifest, s.files, s.bytes, s.stored_bytes,"  \
+	" s.message, s.labels, s.git, (SELECT json_group_array(n.name) FROM (SELECT name FROM"   \
+	" snapshot_names WHERE snapshot = s.id ORDER BY pos) n), s.owner, s.visibility, s.team," \
+	" s.expires, s.on_expiry"
 
 void snap_row_done(struct snap_row *r)
 {
@@ -58,6 +59,7 @@ static int read_snap(sqlite3_stmt *st, struct snap_row *r)
 	e |= db_copy_text(st, 9, &r->labels);
 	e |= db_copy_text(st, 10, &r->git);
 	e |= db_copy_text(st, 11, &r->names);
+	db_read_owned(st, 12, &r->own);
 	if (e < 0) {
 		snap_row_done(r);
 		return -ENOMEM;
@@ -127,14 +129,35 @@ static int only(struct snap_row *rows, size_t n, const char *key, struct snap_ro
 	return err_set(err, -ENOTUNIQ, "several snapshots' ids begin with \"%s\"", key);
 }
 
+/* By id or name. */
+static int get_named(struct catalog *c, const char *key, struct snap_row **rows, size_t *n,
+		     struct err *err)
+{
+	sqlite3_stmt *st;
+	char owner[OWNER_SIZE];
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE id = ?1 OR id ="
+		       " (SELECT snapshot FROM snapshot_names WHERE owner = ?2 AND name = ?3)",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+		r = read_snaps(c, st, rows, n, err);
+		sqlite3_clear_bindings(st);
+	}
+	db_unlock(c);
+	return r;
+}
+
 int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err)
 {
 	struct snap_row *rows;
 	size_t n;
-	int r = select_snaps(c,
-			     "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE id = ?1 OR id ="
-			     " (SELECT snapshot FROM snapshot_names WHERE name = ?1)",
-			     key, &rows, &n, err);
+	int r = get_named(c, key, &rows, &n, err);
 	if (r < 0)
 		return r;
 	if (n > 0 || strlen(key) < ID_PREFIX_MIN || strncmp(key, "sn_", 3) != 0)
@@ -195,13 +218,17 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
 
 /* ---- names ---- */
 
-static int name_owner(struct catalog *c, const char *name, char id[ID_SIZE], struct err *err)
+static int name_owner(struct catalog *c, const char *owner, const char *name, char id[ID_SIZE],
+		      struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, "SELECT snapshot FROM snapshot_names WHERE name = ?1", err);
+	int r = db_prepare(c, &st,
+			   "SELECT snapshot FROM snapshot_names WHERE owner = ?1 AND name = ?2",
+			   err);
 	if (r < 0)
 		return r;
-	sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
 	int rc = sqlite3_step(st);
 	if (rc == SQLITE_ROW)
 		column_id(st, 0, id);
@@ -210,13 +237,14 @@ static int name_owner(struct catalog *c, const char *name, char id[ID_SIZE], str
 	return r;
 }
 
-int catalog_snap_has_name(struct catalog *c, const char *name, char id[ID_SIZE], struct err *err)
+int catalog_snap_has_name(struct catalog *c, const char *owner, const char *name, char id[ID_SIZE],
+			  struct err *err)
 {
 	char own[ID_SIZE];
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = name_owner(c, name, id ? id : own, err);
+	r = name_owner(c, owner, name, id ? id : own, err);
 	db_unlock(c);
 	return r;
 }
@@ -226,7 +254,8 @@ static int put_name(struct catalog *c, const char *id, const char *name, size_t 
 {
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
-			   "INSERT INTO snapshot_names (name, snapshot, pos) VALUES (?1, ?2, ?3)",
+			   "INSERT INTO snapshot_names (owner, name, snapshot, pos) VALUES"
+			   " ((SELECT owner FROM snapshots WHERE id = ?2), ?1, ?2, ?3)",
 			   err);
 	if (r < 0)
 		return r;
@@ -270,8 +299,9 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
 			   "INSERT INTO snapshots (id, created, workspace, parent, manifest, files,"
-			   " bytes, stored_bytes, message, labels, git)"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+			   " bytes, stored_bytes, message, labels, git, " DB_OWNED
+			   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
+			   " ?15, ?16)",
 			   err);
 	if (r < 0)
 		return r;
@@ -286,6 +316,7 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	db_bind_text(st, 9, s->message);
 	db_bind_text(st, 10, s->labels);
 	db_bind_text(st, 11, s->git);
+	db_bind_owned(st, 12, &s->own);
 	return db_run(c, st, err, "insert a snapshot");
 }
 
@@ -313,7 +344,8 @@ static int update_snap(struct catalog *c, const struct snap_row *s, struct err *
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
 			   "UPDATE snapshots SET message = ?2, labels = ?3, parent = ?4,"
-			   " manifest = ?5 WHERE id = ?1",
+			   " manifest = ?5, visibility = ?7, team = ?8, expires = ?9,"
+			   " on_expiry = ?10 WHERE id = ?1",
 			   err);
 	if (r < 0)
 		return r;
@@ -322,6 +354,7 @@ static int update_snap(struct catalog *c, const struct snap_row *s, struct err *
 	db_bind_text(st, 3, s->labels);
 	db_bind_text(st, 4, s->parent);
 	sqlite3_bind_blob(st, 5, s->manifest.b, sizeof(s->manifest.b), SQLITE_STATIC);
+	db_bind_owned(st, 6, &s->own); /* ?6, the owner, stays as it is */
 	r = db_run(c, st, err, "change a snapshot");
 	if (r >= 0 && sqlite3_changes(c->db) == 0)
 		r = err_set(err, -ENOENT, "no snapshot \"%s\"", s->id);

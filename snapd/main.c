@@ -21,7 +21,9 @@
 #include "fs/base/log.h"
 #include "gitops/errand.h"
 #include "gitops/mirror.h"
+#include "snapd/access.h"
 #include "snapd/api.h"
+#include "snapd/config.h"
 #include "snapd/flattener.h"
 #include "snapd/reconcile.h"
 #include "snapd/repos.h"
@@ -45,9 +47,17 @@ static const char help_text[] =
 	"  --daemon               go to the background; returns when the socket answers, or says\n"
 	"                         in one line why it doesn't. Logs to DIR/run/boughd.log\n"
 	"  --foreground           stay, and log to stderr (the default)\n"
+	"  --listen ADDRESS:PORT  serve the API there too, for bearers of tokens\n"
+	"  --tls-cert FILE, --tls-key FILE\n"
+	"                         with TLS: PEM files of a certificate and its key\n"
+	"  --insecure             allow addresses beyond this machine without TLS\n"
+	"  --multi-user           let every user of this machine connect to the socket: each\n"
+	"                         sees what is theirs\n"
 	"  --transport dev|ring   of the FUSE server: plain /dev/fuse (default), or io_uring\n"
 	"  --help, --version\n"
 	"\n"
+	"DIR/config.json may say the same: {\"listen\": [], \"tls_cert\": \"\",\n"
+	"\"tls_key\": \"\", \"insecure\": false, \"multi_user\": false}.\n"
 	"The FUSE server is bough-fs beside boughd, or $BOUGH_FS. BOUGH_LOG sets the log's level:\n"
 	"error, warn, info (default), debug.\n"
 	"SIGTERM and SIGINT end boughd; workspaces stay mounted. `bough down` ends all of it.\n"
@@ -58,12 +68,24 @@ static const char help_text[] =
 struct options {
 	const char *root, *transport;
 	bool daemon;
+	struct config config;
 };
 
 static int usage(const char *text)
 {
 	fprintf(stderr, "boughd: %s (try --help)\n", text);
 	return EXIT_USAGE;
+}
+
+static int config_option(struct config *c, int which, const char *value)
+{
+	char **to = which == 'c' ? &c->tls_cert : &c->tls_key;
+	if (which == 'l')
+		return config_listen(c, value, NULL);
+	if (*to)
+		return -EEXIST;
+	*to = strdup(value);
+	return *to ? 0 : -ENOMEM;
 }
 
 /* -1: go on; else the exit status. */
@@ -74,6 +96,11 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "daemon", no_argument, NULL, 'd' },
 		{ "foreground", no_argument, NULL, 'f' },
 		{ "transport", required_argument, NULL, 't' },
+		{ "listen", required_argument, NULL, 'l' },
+		{ "tls-cert", required_argument, NULL, 'c' },
+		{ "tls-key", required_argument, NULL, 'k' },
+		{ "insecure", no_argument, NULL, 'i' },
+		{ "multi-user", no_argument, NULL, 'm' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
 		{ 0 },
@@ -96,6 +123,18 @@ static int parse_options(struct options *o, int argc, char **argv)
 			if (strcmp(optarg, "dev") != 0 && strcmp(optarg, "ring") != 0)
 				return usage("--transport is dev or ring");
 			o->transport = optarg;
+			break;
+		case 'l':
+		case 'c':
+		case 'k':
+			if (config_option(&o->config, c, optarg) < 0)
+				return usage("too many addresses, or twice the same option");
+			break;
+		case 'i':
+			o->config.insecure = true;
+			break;
+		case 'm':
+			o->config.multi_user = true;
 			break;
 		case 'h':
 			fputs(help_text, stdout);
@@ -314,8 +353,20 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		r = start_supervisor(sd, o, err);
 	(void)snprintf(path, sizeof(path), "%s/run/boughd.sock", sd->root);
 	if (r >= 0) {
+		const struct config *c = &o->config;
 		struct web_options opt = {
-			.socket_path = path, .routes = api_routes, .nroutes = api_nroutes, .ctx = sd
+			.socket_path = path,
+			.socket_open = c->multi_user,
+			.tcp = (const char *const *)c->listen,
+			.ntcp = c->nlisten,
+			.tls_cert = c->tls_cert_text,
+			.tls_key = c->tls_key_text,
+			.insecure = c->insecure,
+			.routes = api_routes,
+			.nroutes = api_nroutes,
+			.ctx = sd,
+			.identify = auth_identify,
+			.admit = access_admit,
 		};
 		r = web_start(&web, &opt, err);
 	}
@@ -351,15 +402,22 @@ int main(int argc, char **argv)
 	umask(077);
 	raise_limits();
 	int r = state_prepare(&root, o.root, &err);
+	if (r >= 0)
+		r = config_read(&o.config, root, &err);
 	if (r >= 0 && o.daemon)
 		r = ready = go_background(&err);
 	log_init("boughd");
 	if (r >= 0)
 		r = lock = state_lock(root, &err);
+	if (r >= 0)
+		r = state_open_run(root, o.config.multi_user, &err);
 	if (r >= 0 && o.daemon)
 		r = said = redirect_to_log(root, &err);
 	if (r >= 0) {
-		struct snapd sd = { .root = root, .lock_fd = lock, .stop_fd = -1 };
+		struct snapd sd = { .root = root,
+				    .lock_fd = lock,
+				    .stop_fd = -1,
+				    .multi_user = o.config.multi_user };
 		state_spare_keep(root);
 		git_libgit2_init();
 		r = run(&sd, &o, ready, &err);
@@ -372,5 +430,6 @@ int main(int argc, char **argv)
 		}
 		fprintf(stderr, "boughd: %s\n", err.text);
 	}
+	config_done(&o.config);
 	return r < 0 ? 1 : 0;
 }

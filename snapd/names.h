@@ -10,7 +10,8 @@ enum {
 	ID_SIZE = ID_CHARS + 1,
 	NAME_CHARS = 100,
 	NAME_SIZE = NAME_CHARS + 1,
-	ID_PREFIX_MIN = 6, /* a snapshot may be named by so much of its id */
+	OWNER_SIZE = NAME_SIZE, /* "uid:N", or a user's name */
+	ID_PREFIX_MIN = 6,      /* a snapshot may be named by so much of its id */
 };
 
 /* A fresh random id: 50 bits, so two among a million collide once in 2000 stores; the

@@ -155,6 +155,45 @@ static void read_git(struct reader *rd, char **out)
 		rd->bad = json_is_object(v) ? -ENOMEM : -EBADMSG;
 }
 
+/* Records of before there were owners have none of it. */
+static void read_owned(struct reader *rd, struct owned *own)
+{
+	const json_t *expires = json_object_get(rd->j, "expires_ns");
+	const char *seen = json_string_value(json_object_get(rd->j, "visibility"));
+	const char *then = json_string_value(json_object_get(rd->j, "on_expiry"));
+	int visibility = seen ? visibility_parse(seen) : VISIBLE_PRIVATE;
+	int on_expiry = then ? on_expiry_parse(then) : EXPIRY_DELETE;
+	read_text(rd, "owner", own->owner, sizeof(own->owner), false);
+	read_text(rd, "team", own->team, sizeof(own->team), false);
+	if (visibility < 0 || on_expiry < 0 || json_integer_value(expires) < 0) {
+		rd->bad = -EBADMSG;
+		return;
+	}
+	own->visibility = (enum visibility)visibility;
+	own->on_expiry = (enum on_expiry)on_expiry;
+	own->expires_ns = json_integer_value(expires);
+}
+
+static int add_owned(json_t *j, const struct owned *own)
+{
+	int bad = json_object_set_new(j, "owner", optional(own->owner));
+	bad |= json_object_set_new(j, "visibility", json_string(visibility_names[own->visibility]));
+	bad |= json_object_set_new(j, "team", optional(own->team));
+	bad |= json_object_set_new(j, "expires_ns", json_integer(own->expires_ns));
+	bad |= json_object_set_new(j, "on_expiry", json_string(on_expiry_names[own->on_expiry]));
+	return bad;
+}
+
+/* NULL: no memory for all of it. */
+static json_t *with_owned(json_t *j, const struct owned *own)
+{
+	if (j && add_owned(j, own) < 0) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
 static json_t *load(const void *data, size_t len)
 {
 	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
@@ -187,6 +226,10 @@ int ws_record_decode(struct ws_row *out, const void *data, size_t len)
 	row.mount = json_is_true(json_object_get(j, "mount"));
 	read_json(&rd, "labels", false, &row.labels);
 	read_git(&rd, &row.git);
+	read_owned(&rd, &row.own);
+	const char *about = json_string_value(json_object_get(j, "description"));
+	if (about && !(row.description = strdup(about)))
+		rd.bad = -ENOMEM;
 	json_decref(j);
 	if (rd.bad)
 		return rd.bad;
@@ -200,14 +243,15 @@ int records_ws_write(struct records *r, const struct ws_row *w, struct err *err)
 	auto_fd dir = openat(r->ws, w->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "folder of workspace %s", w->id);
-	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o}",
+	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
 			      "version", 1, "id", w->id, "name", w->name, "base", optional(w->base),
 			      "head", optional(w->head), "parent", optional(w->parent),
 			      "created_ns", (json_int_t)w->created_ns, "quota_bytes",
 			      (json_int_t)w->quota_bytes, "quota_inodes",
 			      (json_int_t)w->quota_inodes, "mount", w->mount, "labels",
-			      parsed(w->labels), "git", parsed(w->git));
-	int e = publish(dir, "meta.json", j, false, err);
+			      parsed(w->labels), "git", parsed(w->git), "description",
+			      optional(w->description));
+	int e = publish(dir, "meta.json", with_owned(j, &w->own), false, err);
 	return e < 0 ? err_prefix(err, e, "record of workspace %s", w->id) : 0;
 }
 
@@ -268,6 +312,7 @@ int snap_record_decode(struct snap_row *out, const void *data, size_t len)
 		rd.bad = -ENOMEM;
 	read_json(&rd, "labels", false, &row.labels);
 	read_git(&rd, &row.git);
+	read_owned(&rd, &row.own);
 	read_json(&rd, "names", true, &row.names);
 	json_decref(j);
 	if (rd.bad)
@@ -336,6 +381,7 @@ int records_snap_write(struct records *r, const struct snap_row *s, bool now, st
 			      (json_int_t)s->stored_bytes, "message", optional(s->message),
 			      "labels", parsed(s->labels), "git", parsed(s->git), "names",
 			      parsed(s->names));
+	j = with_owned(j, &s->own);
 	int e = publish(r->snapshots, file, json_incref(j), now, err);
 	if (e >= 0 && !now && !note_pending(r, s->id))
 		e = publish(r->snapshots, file, json_incref(j), true, err);

@@ -37,6 +37,7 @@ struct snapd {
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
 	pthread_mutex_t checkouts; /* what is remembered of checkouts (checkout.h) */
+	bool multi_user;           /* the socket is every user's (config.h) */
 	int lock_fd;               /* of ROOT, see state_is_ours */
 	int stop_fd;               /* eventfd: writing to it ends the program */
 };

@@ -8,6 +8,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/work/save.h"
+#include "snapd/principal.h"
 #include "snapd/snapd.h"
 
 void snapd_mount_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
@@ -111,7 +112,12 @@ int source_find(struct source *out, struct snapd *sd, const char *key, const cha
 		snap = (struct source){ 0 };
 		return 0;
 	}
-	int w = catalog_ws_has_name(sd->catalog, key, &other);
+	char owner[OWNER_SIZE];
+	const char *name = strchr(key, '/');
+	doing_owner(owner);
+	if (name && name - key < OWNER_SIZE)
+		(void)snprintf(owner, sizeof(owner), "%.*s", (int)(name - key), key);
+	int w = catalog_ws_has_name(sd->catalog, owner, name ? name + 1 : key, &other);
 	if (w < 0) {
 		if (err)
 			*err = other;

@@ -107,6 +107,14 @@ int state_prepare(char **root, const char *given, struct err *err)
 	return 0;
 }
 
+int state_open_run(const char *root, bool open, struct err *err)
+{
+	char path[PATH_MAX];
+	(void)snprintf(path, sizeof(path), "%s/run", root);
+	/* What else is in there has modes of its own. */
+	return chmod(path, open ? 0711 : 0700) < 0 ? err_sys(err, -errno, "chmod %s", path) : 0;
+}
+
 static bool somebody_serves(const char *root)
 {
 	char path[PATH_MAX];

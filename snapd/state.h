@@ -13,6 +13,8 @@ enum { STATE_ROOT_MAX = 3500 }; /* bytes; what lies below fits PATH_MAX */
  * those that hold state are private, mount points can be passed through to (as root).
  * The caller frees. */
 int state_prepare(char **root, const char *given, struct err *err);
+/* Whether others may pass through ROOT/run to the socket. */
+int state_open_run(const char *root, bool open, struct err *err);
 /* The lock of the one daemon; the descriptor, held until it is closed. -EBUSY names its holder: at
  * once when that one serves, else (it begins or ends) after a few seconds. */
 int state_lock(const char *root, struct err *err);

@@ -9,28 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
-#include "fs/base/sock.h"
+#include "snapd/web_listen.h"
 #include "snapd/web_parse.h"
 #include "snapd/web_task.h"
 
 enum {
-	BACKLOG = 256,
 	STREAM_BLOCK = 128 * 1024, /* of a streamed answer, a write */
 	GONE_MS = 1000,            /* how often a silent stream looks whether its client is there */
 	REASON_WAIT_MS = 10000,    /* for a slow client to take in why its answer is cut */
-	STACK_BYTES = 1 << 20,     /* of a connection's thread */
 };
 
 struct web {
 	struct web_options opt;
-	struct MHD_Daemon *daemon;
-	int socket;
+	struct web_listen *listen;
 	struct task_count *count; /* requests and tasks under way */
 };
 
@@ -43,6 +39,7 @@ struct call {
 	char *tail;                /* of the target */
 	const struct route *route; /* NULL until the head was looked at */
 	struct request rq;
+	struct doing *doing;
 	struct buf body;
 	size_t discarded;
 	bool too_large, refused;
@@ -122,6 +119,8 @@ static enum MHD_Result queue(struct call *c, unsigned status, struct MHD_Respons
 		MHD_destroy_response(response);
 		return MHD_NO;
 	}
+	if (status == MHD_HTTP_UNAUTHORIZED)
+		(void)MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
 	enum MHD_Result r = MHD_queue_response(c->conn, status, response);
 	MHD_destroy_response(response);
 	return r;
@@ -162,6 +161,8 @@ static enum MHD_Result answer_error(struct call *c, int r, const struct err *err
 	if (status == 500)
 		log_error("%s: %s", c->raw, err->text);
 	json_t *j = web_error_json(r, err, take_details(c));
+	if (c->route)
+		doing_tell(c->doing, status, j);
 	return j ? answer_json(c, status, j) : MHD_NO;
 }
 
@@ -186,7 +187,7 @@ static void send_by_hand(struct call *c, const struct buf *out, int wait_ms)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	if (!info || buf_error(out))
+	if (!info || buf_error(out) || web_listen_peer(c->conn)->tls)
 		return; /* that the connection closes is what counts */
 	for (size_t did = 0; did < out->len;) {
 		ssize_t n = send(info->connect_fd, out->data + did, out->len - did,
@@ -309,11 +310,15 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 	struct err err = { 0 };
 	int r = 0;
 	web_headers_move(&c->headers, reply);
-	if (reply->read)
+	if (reply->read) {
+		doing_tell(c->doing, reply->status, NULL);
 		return answer_reading(c, reply);
+	}
 	if (reply->stream || (reply->job && c->ndjson)) {
 		r = task_start(&c->task, reply, c->ndjson, NULL, c->web->count, &err);
 		c->summary = reply->summary;
+		if (r >= 0 && reply->stream)
+			doing_tell(c->doing, 200, NULL);
 		if (r >= 0)
 			return answer_stream(c,
 					     reply->stream && reply->type ? reply->type
@@ -327,10 +332,59 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 		json_decref(reply->json);
 		return answer_error(c, r, &err);
 	}
+	doing_tell(c->doing, reply->status, reply->json);
 	return answer_json(c, reply->status, reply->json);
 }
 
 /* ---- the head ---- */
+
+/* Whose request it is; the thread works for that caller from here on. */
+static int identify(struct call *c, struct err *err)
+{
+	const struct web_options *o = &c->web->opt;
+	const struct web_peer *peer = web_listen_peer(c->conn);
+	const char *auth = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Authorization");
+	c->doing = doing_new();
+	if (!c->doing)
+		return err_set(err, -ENOMEM, "out of memory");
+	c->doing->done = o->done;
+	c->doing->ctx = o->ctx;
+	c->rq.caller = &c->doing->caller;
+	(void)doing_set(c->doing); /* on_request sets it back */
+	if (peer->too_many) {
+		c->close = true;
+		return err_set(err, -EUSERS, "too many connections of uid %u", (unsigned)peer->uid);
+	}
+	if (o->identify)
+		return o->identify(o->ctx, peer, auth, &c->doing->caller, err);
+	principal_of_service(&c->doing->caller);
+	return 0;
+}
+
+/* What is being done is known: what `done` will hear of. */
+static int name_work(struct call *c, struct err *err)
+{
+	const char *key = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Idempotency-Key");
+	c->doing->method = c->route->method;
+	c->doing->pattern = c->route->path;
+	c->doing->path = strndup(c->raw, strcspn(c->raw, "?"));
+	if (key && strcmp(c->route->method, "POST") == 0)
+		c->doing->key = strdup(key);
+	if (!c->doing->path || (key && strcmp(c->route->method, "POST") == 0 && !c->doing->key))
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int admit(struct call *c, struct reply *reply, struct err *err)
+{
+	const struct web_options *o = &c->web->opt;
+	if (!o->admit)
+		return 0;
+	int r = o->admit(&c->rq, c->route, c->body.data, c->body.len, reply, err);
+	if (r > 0)
+		c->doing->told = true; /* nothing is done */
+	return r;
+}
 
 static const struct route *find_route(struct call *c, const char *method, char *allow, size_t size)
 {
@@ -426,7 +480,14 @@ static enum MHD_Result begin_upload(struct call *c)
 	if (!c->upload)
 		return answer_error(c, -ENOMEM, &err);
 	c->rq.upload = c->upload;
-	int r = c->route->handle(&c->rq, &reply, &err);
+	int r = admit(c, &reply, &err);
+	if (r > 0) {
+		stream_unref(c->upload);
+		c->refused = true;
+		return answer_reply(c, &reply);
+	}
+	if (r == 0)
+		r = c->route->handle(&c->rq, &reply, &err);
 	web_headers_move(&c->headers, &reply);
 	if (r >= 0)
 		r = task_start(&c->task, &reply, c->ndjson, c->upload, c->web->count, &err);
@@ -443,10 +504,13 @@ static enum MHD_Result begin(struct call *c, const char *method)
 	char allow[128] = "";
 	struct err err = { 0 };
 	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+	web_listen_head(c->conn);
 	c->refused = true;
 	if (!framing_is_clear(c))
 		return refuse_framing(c);
 	int r = web_target_parse(&c->target, c->raw, &err);
+	if (r >= 0)
+		r = identify(c, &err);
 	if (r < 0)
 		return answer_error(c, r, &err);
 	c->route = find_route(c, method, allow, sizeof(allow));
@@ -462,6 +526,8 @@ static enum MHD_Result begin(struct call *c, const char *method)
 		return answer_refusal(c, 404, "not_found", "no such path");
 	r = web_target_tail(&c->target, c->route->path, &c->tail, &err);
 	c->rq.tail = c->tail;
+	if (r >= 0)
+		r = name_work(c, &err);
 	if (r >= 0)
 		r = check_query(c, &err);
 	if (r < 0)
@@ -548,6 +614,8 @@ static enum MHD_Result finish(struct call *c)
 		r = web_body_parse(&c->rq.body, c->body.data, c->body.len, c->route->fields,
 				   &c->rq.details, &err);
 	if (r >= 0)
+		r = admit(c, &reply, &err);
+	if (r == 0)
 		r = c->route->handle(&c->rq, &reply, &err);
 	if (r < 0) {
 		json_decref(reply.json);
@@ -572,6 +640,15 @@ static void *on_target(void *arg, const char *uri, struct MHD_Connection *conn)
 	return c;
 }
 
+static enum MHD_Result step(struct call *c, const char *method, const char *data, size_t n)
+{
+	if (!c->route && !c->refused)
+		return begin(c, method);
+	if (c->refused)
+		return MHD_NO; /* the answer is queued; libmicrohttpd asks no more */
+	return n == 0 ? finish(c) : take_body(c, data, n);
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *url,
 				  const char *method, const char *version, const char *data,
 				  size_t *n, void **call)
@@ -579,14 +656,12 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 	struct call *c = *call;
 	if (!c)
 		return MHD_NO; /* out of memory */
-	if (!c->route && !c->refused)
-		return begin(c, method);
-	if (c->refused)
-		return MHD_NO; /* the answer is queued; libmicrohttpd asks no more */
-	if (*n == 0)
-		return finish(c);
-	enum MHD_Result r = take_body(c, data, *n);
-	*n = 0;
+	bool body = c->route && !c->refused;
+	struct doing *was = doing_set(c->doing);
+	enum MHD_Result r = step(c, method, data, *n);
+	(void)doing_set(was);
+	if (body)
+		*n = 0;
 	return r;
 }
 
@@ -615,11 +690,13 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	free(c->tail);
 	json_decref(c->rq.body);
 	json_decref(c->rq.details);
+	doing_unref(c->doing);
 	buf_done(&c->body);
 	web_target_done(&c->target);
 	free(c->raw);
 	free(c);
 	(void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)WEB_IDLE_S);
+	web_listen_next(conn);
 	task_count_add(w->count, -1);
 }
 
@@ -637,60 +714,23 @@ static void on_log(void *arg, const char *fmt, va_list ap)
 	log_debug("http: %s", text);
 }
 
-/* ---- listening ---- */
-
-static int listen_at(const char *path, struct err *err)
-{
-	struct sockaddr_un un;
-	auto_fd dir = -1;
-	int r = sock_address(&un, path, &dir, err);
-	if (r < 0)
-		return r;
-	auto_fd probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || probe < 0)
-		return err_sys(err, -errno, "socket");
-	if (connect(probe, (const struct sockaddr *)&un, sizeof(un)) == 0)
-		return err_set(err, -EADDRINUSE, "somebody listens on %s already", path);
-	if (unlink(path) < 0 && errno != ENOENT)
-		return err_sys(err, -errno, "replace %s", path);
-	/* It never exists with more rights: the umask is the program's 077 (main.c). */
-	if (bind(fd, (const struct sockaddr *)&un, sizeof(un)) < 0 || chmod(path, 0600) < 0 ||
-	    listen(fd, BACKLOG) < 0)
-		return err_sys(err, -errno, "listen on %s", path);
-	return steal_fd(&fd);
-}
+/* ---- the server ---- */
 
 int web_start(struct web **out, const struct web_options *opt, struct err *err)
 {
 	struct web *w = calloc(1, sizeof(*w));
+	const struct web_callbacks cb = { on_request,  on_target, on_completed,
+					  on_unescape, on_log,    w };
 	if (!w || !(w->count = task_count_new())) {
 		free(w);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	w->opt = *opt;
-	w->socket = listen_at(opt->socket_path, err);
-	if (w->socket < 0) {
-		int r = w->socket;
+	int r = web_listen_start(&w->listen, opt, &cb, err);
+	if (r < 0) {
 		task_count_free(w->count);
 		free(w);
 		return r;
-	}
-	w->daemon = MHD_start_daemon(
-		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
-			MHD_USE_ERROR_LOG | MHD_USE_ITC,
-		0, NULL, NULL, on_request, w, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-		MHD_OPTION_LISTEN_SOCKET, w->socket, MHD_OPTION_URI_LOG_CALLBACK, on_target, w,
-		MHD_OPTION_NOTIFY_COMPLETED, on_completed, w, MHD_OPTION_UNESCAPE_CALLBACK,
-		on_unescape, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CONNECTIONS,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)WEB_IDLE_S,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_MEMORY,
-		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_END);
-	if (!w->daemon) {
-		close(w->socket);
-		task_count_free(w->count);
-		free(w);
-		return err_set(err, -EIO, "libmicrohttpd doesn't start");
 	}
 	*out = w;
 	return 0;
@@ -698,9 +738,7 @@ int web_start(struct web **out, const struct web_options *opt, struct err *err)
 
 bool web_quiesce(struct web *w, int wait_ms)
 {
-	int fd = MHD_quiesce_daemon(w->daemon);
-	if (fd >= 0)
-		close(fd);
+	web_listen_quiesce(w->listen);
 	return task_count_wait(w->count, wait_ms);
 }
 
@@ -708,7 +746,7 @@ void web_free(struct web *w)
 {
 	if (!w)
 		return;
-	MHD_stop_daemon(w->daemon);
+	web_listen_stop(w->listen);
 	task_count_free(w->count);
 	free(w);
 }

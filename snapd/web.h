@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "fs/base/err.h"
+#include "snapd/principal.h"
 #include "snapd/stream.h"
 
 enum {
@@ -31,8 +32,10 @@ enum {
 	WEB_CONNECTIONS = 512,
 	WEB_IDLE_S = 60,         /* between the requests of a connection */
 	WEB_PARAMS = 2,          /* {…} of a path */
+	WEB_IDS = 4,             /* of a path and a query, as admit() found them */
 	WEB_QUERY_MAX = 32,      /* parameters of a query */
 	WEB_LABELS_MAX = 64,     /* of one workspace or snapshot */
+	WEB_TCP_MAX = 8,         /* addresses */
 	WEB_MEMORY = 256 * 1024, /* of a connection: bounds its head, half of it a read */
 	WEB_HEADERS = 12,        /* of an answer, beside those of HTTP itself */
 };
@@ -61,18 +64,31 @@ struct web_query {
 struct MHD_Connection;
 struct web_kept; /* memory that the request's end frees */
 
+/* Who is at the other end of a connection. */
+struct web_peer {
+	bool local; /* over the unix socket, with the credentials it had when it connected */
+	uid_t uid;
+	gid_t gid;
+	pid_t pid;
+	char address[FROM_SIZE]; /* of TCP: "192.0.2.7:4000" */
+	bool tls;
+	bool too_many; /* its uid has as many connections as one may have */
+};
+
 struct request {
-	void *ctx; /* web_options.ctx */
+	void *ctx;                      /* web_options.ctx */
+	const struct principal *caller; /* good until the request ends */
 	const char *method;
 	const char *params[WEB_PARAMS]; /* decoded */
 	const char *tail; /* of a route that ends with {...} (web_target_tail); else NULL */
 	json_t *body;     /* an object that fits the route's fields, or NULL: none sent */
-	const struct web_query *query;
+	struct web_query *query;
 	size_t nquery;
 	struct stream *upload; /* upload routes: the body; owned by the reply's task */
 	json_t *details;       /* a handler may set it before it fails; taken over */
 	struct MHD_Connection *conn;
 	struct web_kept *kept;
+	char ids[WEB_IDS][ID_SIZE]; /* for `admit` to put in place of parameters */
 };
 /* The value of a query parameter, or NULL. */
 const char *request_query(const struct request *rq, const char *key);
@@ -150,9 +166,24 @@ struct route {
 struct web;
 struct web_options {
 	const char *socket_path;
+	bool socket_open;       /* for every user to connect to; else for boughd's own and root */
+	const char *const *tcp; /* "127.0.0.1:8080", "[::]:443": up to WEB_TCP_MAX of them */
+	size_t ntcp;
+	const char *tls_cert, *tls_key; /* PEM, of all of those; NULL: in the clear */
+	bool insecure;                  /* in the clear beyond this machine, too */
 	const struct route *routes;
 	size_t nroutes;
 	void *ctx;
+	/* Tells who asks, by the connection and the Authorization header (NULL: none). A failure is
+	 * the answer; -EKEYREJECTED is 401. NULL: whoever can connect is the service's own. */
+	int (*identify)(void *ctx, const struct web_peer *peer, const char *authorization,
+			struct principal *out, struct err *err);
+	/* Called before a route's handler, with the body parsed but for uploads: may refuse, or
+	 * give the answer itself (1). `data` is the body as it came. May be NULL. */
+	int (*admit)(struct request *rq, const struct route *rt, const void *data, size_t len,
+		     struct reply *rp, struct err *err);
+	/* How a request ended (principal.h): on the thread that knows. May be NULL. */
+	void (*done)(void *ctx, struct doing *d, unsigned status, const json_t *answer);
 };
 /* Listens and serves; a socket that nobody listens on any more is replaced. -EADDRINUSE. */
 int web_start(struct web **out, const struct web_options *opt, struct err *err);

@@ -72,6 +72,7 @@ unsigned web_status(int r, const char **code)
 		{ -EINVAL, 400, "invalid" },
 		{ -EBADMSG, 400, "invalid" },
 		{ -ENAMETOOLONG, 400, "invalid" },
+		{ -EKEYREJECTED, 401, "unauthenticated" },
 		{ -EPERM, 403, "forbidden" },
 		{ -EROFS, 403, "forbidden" },
 		{ -ENOENT, 404, "not_found" },
@@ -94,6 +95,9 @@ unsigned web_status(int r, const char **code)
 		{ -ERANGE, 416, "range" },
 		{ -ENOLCK, 423, "locked" },
 		{ -ENOSYS, 501, "not_implemented" },
+		{ -EALREADY, 409, "in_flight" },
+		{ -EBADE, 422, "key_reused" },
+		{ -EUSERS, 429, "too_many" },
 		{ -ENOSPC, 507, "no_space" },
 		{ -EDQUOT, 507, "quota" },
 		{ -ECONNREFUSED, 503, "unavailable" },
@@ -186,6 +190,7 @@ struct task {
 	struct stream *out;    /* the writer's reference and the reader's: NULL without output */
 	struct stream *upload; /* the reader's side of the body */
 	struct task_count *count;
+	struct doing *doing;
 	pthread_mutex_t lock;
 	pthread_cond_t finished;
 	unsigned refs;
@@ -205,6 +210,7 @@ void task_unref(struct task *t)
 		return;
 	json_decref(t->reply.json);
 	web_headers_free(&t->reply);
+	doing_unref(t->doing);
 	pthread_cond_destroy(&t->finished);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -227,11 +233,22 @@ static void end_lines(struct task *t)
 		json_decref(e);
 }
 
+/* Before anybody hears of the end. */
+static void tell_end(struct task *t)
+{
+	const char *code;
+	json_t *e = t->r < 0 ? web_error_json(t->r, &t->err, NULL) : NULL;
+	doing_tell(t->doing, t->r < 0 ? web_status(t->r, &code) : t->reply.status,
+		   e ? e : t->reply.json);
+	json_decref(e);
+}
+
 static void *task_thread(void *arg)
 {
 	struct task *t = arg;
 	struct reply *rp = &t->reply;
 	struct progress p = { .out = t->out };
+	(void)doing_set(t->doing);
 	if (rp->stream)
 		t->r = rp->stream(rp->task, t->out, &t->err);
 	if (rp->stream && t->r >= 0 && rp->summary && !(rp->json = rp->summary(rp->task)))
@@ -240,6 +257,8 @@ static void *task_thread(void *arg)
 		t->r = rp->job(rp->task, t->lines ? &p : NULL, &rp->status, &rp->json, &t->err);
 	if (rp->job && rp->tell)
 		rp->tell(rp->task, rp);
+	if (rp->job)
+		tell_end(t);
 	if (t->upload) {
 		stream_leave(t->upload);
 		stream_unref(t->upload);
@@ -276,6 +295,7 @@ int task_start(struct task **out, const struct reply *reply, bool lines, struct 
 	t->reply.nheaders = 0; /* they stay the caller's */
 	t->lines = lines && reply->job;
 	t->count = count;
+	t->doing = doing_ref(doing_now());
 	t->refs = 2;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->finished, NULL);
@@ -296,6 +316,7 @@ fail:
 	if (t) {
 		stream_unref(t->out);
 		stream_unref(t->out);
+		doing_unref(t->doing);
 		pthread_cond_destroy(&t->finished);
 		pthread_mutex_destroy(&t->lock);
 		free(t);

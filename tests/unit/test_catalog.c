@@ -14,6 +14,7 @@
 #include <sqlite3.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "snapd/principal.h"
 #include "snapd/catalog.h"
 #include "snapd/records.h"
 
@@ -116,6 +117,8 @@ static void workspaces(void **state)
 {
 	struct fixture *f = *state;
 	struct err err = { 0 };
+	char self[OWNER_SIZE];
+	owner_self(self);
 	struct ws_row in[] = { workspace("one", 100), workspace("two", 100), workspace("old", 50) };
 	in[0].quota_bytes = 1ULL << 50;
 	in[0].labels = strdup("{\"a\":\"b\"}");
@@ -149,8 +152,8 @@ static void workspaces(void **state)
 	struct ws_row more[] = { workspace("three", 1), workspace("two", 1) };
 	assert_int_equal(catalog_ws_insert(f->c, more, 2, &err), -EEXIST);
 	assert_non_null(strstr(err.text, "\"two\""));
-	assert_int_equal(catalog_ws_has_name(f->c, "three", &err), 0);
-	assert_int_equal(catalog_ws_has_name(f->c, "two", &err), 1);
+	assert_int_equal(catalog_ws_has_name(f->c, self, "three", &err), 0);
+	assert_int_equal(catalog_ws_has_name(f->c, self, "two", &err), 1);
 
 	uint64_t zero = 0;
 	struct ws_patch p = { .name = "uno" };
@@ -183,6 +186,8 @@ static void snapshots(void **state)
 {
 	struct fixture *f = *state;
 	struct err err = { 0 };
+	char self[OWNER_SIZE];
+	owner_self(self);
 	struct ws_row w = workspace("w", 1);
 	struct snap_row a = snapshot("", 1), b = snapshot(a.id, 2), c = snapshot(b.id, 3), *rows;
 	size_t n;
@@ -219,9 +224,9 @@ static void snapshots(void **state)
 	d.names = strdup("[\"new\",\"base\"]");
 	assert_int_equal(catalog_snap_insert(f->c, &d, NULL, NULL, 0, &err), -EEXIST);
 	assert_int_equal(catalog_snap_get(f->c, d.id, &got, &err), -ENOENT);
-	assert_int_equal(catalog_snap_has_name(f->c, "new", NULL, &err), 0);
+	assert_int_equal(catalog_snap_has_name(f->c, self, "new", NULL, &err), 0);
 	char owner[ID_SIZE];
-	assert_int_equal(catalog_snap_has_name(f->c, "base", owner, &err), 1);
+	assert_int_equal(catalog_snap_has_name(f->c, self, "base", owner, &err), 1);
 	assert_string_equal(owner, a.id);
 
 	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);

@@ -119,6 +119,11 @@ static const struct {
 	{ "not_implemented", -ENOSYS, NULL },
 	{ "unsupported", -ENOTSUP, NULL },
 	{ "remote", -EREMOTEIO, NULL },
+	{ "unauthenticated", -EACCES, NULL },
+	{ "forbidden", -EACCES, NULL },
+	{ "in_flight", -EBUSY, NULL },
+	{ "key_reused", -EEXIST, NULL },
+	{ "too_many", -EBUSY, NULL },
 	{ "internal", -EIO, NULL },
 };
 

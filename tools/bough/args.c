@@ -303,6 +303,26 @@ const char *args_get(const struct args *a, const char *name)
 
 /* ---- numbers ---- */
 
+int args_duration(const char *text, const char *what, uint64_t *out, struct err *err)
+{
+	static const struct {
+		char letter;
+		unsigned seconds;
+	} units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	unsigned unit = *end ? 0 : 1;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (end[0] == units[i].letter && !end[1])
+			unit = units[i].seconds;
+	if (end == text || *text < '0' || *text > '9' || !unit || errno || n > UINT32_MAX)
+		return err_set(err, -EINVAL, "%s takes a time like 90s, 30m, 24h or 7d, not \"%s\"",
+			       what, text);
+	*out = n * unit;
+	return 0;
+}
+
 int args_number(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *out,
 		struct err *err)
 {

@@ -94,6 +94,8 @@ const char *args_each(const struct args *a, const char *name, unsigned i);
 int args_size(const char *text, const char *what, uint64_t *out, struct err *err);
 /* The same for things that are counted: "4096", "10K". */
 int args_count(const char *text, const char *what, uint64_t *out, struct err *err);
+/* "90", "30s", "10m", "24h", "7d": seconds. */
+int args_duration(const char *text, const char *what, uint64_t *out, struct err *err);
 int args_number(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *out,
 		struct err *err);
 /* The command with that name, of one word or two; NULL. */
@@ -130,11 +132,14 @@ int cli_root(const char *opt, char **out, struct err *err);
 
 typedef int command_fn(struct cli *cli, const struct args *a, struct err *err);
 /* ws.c */
-command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set, cmd_rm,
-	cmd_mount, cmd_umount;
+command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set, cmd_rm, cmd_mount,
+	cmd_umount;
 /* snap.c */
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;
+/* access.c */
+command_fn cmd_token_create, cmd_token_ls, cmd_token_rm, cmd_user_add, cmd_user_ls, cmd_user_rm,
+	cmd_team_add, cmd_team_ls, cmd_team_join, cmd_team_leave, cmd_team_rm;
 /* merge.c, apply.c */
 command_fn cmd_merge, cmd_apply;
 /* diff.c */

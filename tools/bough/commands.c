@@ -26,15 +26,27 @@ const struct option_def common_options[] = {
 		.name = "message", .letter = 'm', .value = "TEXT", .help = "what this snapshot is" \
 	}
 
-#define OPT_QUOTA                                          \
-	{                                                  \
-		.name = "quota", .value = "SIZE|none",     \
-		.help = "limit of its own bytes: 512M, 10G" \
+#define OPT_QUOTA                                                                                  \
+	{                                                                                          \
+		.name = "quota", .value = "SIZE|none", .help = "limit of its own bytes: 512M, 10G" \
 	}
-#define OPT_INODES                                          \
-	{                                                   \
-		.name = "inodes", .value = "N|none",        \
-		.help = "limit of its own files: 5000, 100K" \
+#define OPT_INODES                                                                                \
+	{                                                                                         \
+		.name = "inodes", .value = "N|none", .help = "limit of its own files: 5000, 100K" \
+	}
+
+#define OPTS_KEEPING                                                             \
+	{ .name = "description", .value = "TEXT", .help = "what it is for" },    \
+		{ .name = "visibility",                                          \
+		  .value = "WHO",                                                \
+		  .help = "who else sees it: private, team:TEAM or global" },    \
+		{ .name = "ttl",                                                 \
+		  .value = "TIME|none",                                          \
+		  .help = "how long from now it is kept: 30m, 24h, 7d" },        \
+	{                                                                        \
+		.name = "on-expiry", .value = "WHAT", .kind = WORD_CHOICE,       \
+		.choices = "delete save keep",                                   \
+		.help = "then: delete it, save it first, or keep and unmount it" \
 	}
 
 static const struct option_def create_options[] = {
@@ -66,6 +78,7 @@ static const struct option_def create_options[] = {
 	OPT_QUOTA,
 	OPT_INODES,
 	OPT_LABEL,
+	OPTS_KEEPING,
 	{ .name = "no-mount", .help = "don't mount it yet" },
 	{ .name = "no-xattrs",
 	  .help = "no extended attributes: fewer questions of the kernel (untar, chown)" },
@@ -84,6 +97,7 @@ static const struct option_def set_options[] = {
 	  .value = "K",
 	  .many = true,
 	  .help = "take the label away (may be repeated)" },
+	OPTS_KEEPING,
 	{ 0 }
 };
 
@@ -251,11 +265,38 @@ static const struct option_def fsck_options[] = {
 	{ .name = "repair", .help = "rebuild what can be rebuilt" }, { 0 }
 };
 
-#define G_WS   "Workspaces"
-#define G_SNAP "Snapshots"
-#define G_REPO "Repositories"
-#define G_FILE "Files"
-#define G_SYS  "The service"
+static const struct option_def token_create_options[] = {
+	{ .name = "scope",
+	  .value = "SCOPE",
+	  .help = "admin, or one workspace; else all that its owner may" },
+	{ .name = "read-only", .help = "it changes nothing" },
+	{ .name = "expires", .value = "TIME", .help = "how long it is good for: 30m, 24h, 7d" },
+	{ .name = "name", .value = "NAME", .help = "what it is for" },
+	{ .name = "owner",
+	  .value = "USER",
+	  .help = "whose it is: a user's name or uid:N (admins only; else yours)" },
+	{ 0 }
+};
+static const struct option_def user_add_options[] = {
+	{ .name = "uid", .value = "N", .help = "who that is on this machine" },
+	{ .name = "admin", .help = "may do and see all" },
+	{ 0 }
+};
+static const struct option_def team_join_options[] = {
+	{ .name = "role",
+	  .value = "ROLE",
+	  .kind = WORD_CHOICE,
+	  .choices = "reader member admin",
+	  .help = "reader, member (the default) or admin" },
+	{ 0 }
+};
+
+#define G_WS     "Workspaces"
+#define G_SNAP   "Snapshots"
+#define G_REPO   "Repositories"
+#define G_FILE   "Files"
+#define G_ACCESS "Users and tokens"
+#define G_SYS    "The service"
 
 const struct command commands[] = {
 	{ .name = "create",
@@ -460,11 +501,10 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "NAME --into OTHER",
 	  .summary = "bring what a workspace or snapshot changed into another workspace",
-	  .about =
-		  "Both come from a common origin: a fork, a snapshot or a commit. What NAME\n"
-		  "changed since then is done to OTHER, wherever OTHER has moved it to; texts\n"
-		  "that both changed are merged line by line. With conflicts, which are listed,\n"
-		  "nothing is changed, and the exit code is 4. OTHER stays mounted.\n",
+	  .about = "Both come from a common origin: a fork, a snapshot or a commit. What NAME\n"
+		   "changed since then is done to OTHER, wherever OTHER has moved it to; texts\n"
+		   "that both changed are merged line by line. With conflicts, which are listed,\n"
+		   "nothing is changed, and the exit code is 4. OTHER stays mounted.\n",
 	  .options = merge_options,
 	  .examples = "bough merge try-a --into app\n",
 	  .min = 1,
@@ -640,6 +680,104 @@ const struct command commands[] = {
 	  .max = 1,
 	  .kinds = "p",
 	  .run = cmd_files_ls },
+
+	{ .name = "token create",
+	  .group = G_ACCESS,
+	  .operands = "",
+	  .summary = "make a token for calls over the network",
+	  .about = "Prints it, this once: only its hash is kept. Clients send it as\n"
+		   "`Authorization: Bearer TOKEN`.\n",
+	  .options = token_create_options,
+	  .examples = "bough token create --name ci --expires 24h\n"
+		      "bough token create --scope app --read-only\n",
+	  .max = 0,
+	  .run = cmd_token_create },
+	{ .name = "token ls",
+	  .group = G_ACCESS,
+	  .operands = "",
+	  .summary = "list the tokens",
+	  .examples = "bough token ls\n",
+	  .max = 0,
+	  .run = cmd_token_ls },
+	{ .name = "token rm",
+	  .group = G_ACCESS,
+	  .operands = "ID…",
+	  .summary = "make tokens invalid, at once",
+	  .examples = "bough token rm tk_k3v6q2abcd\n",
+	  .min = 1,
+	  .max = ANY,
+	  .run = cmd_token_rm },
+	{ .name = "user add",
+	  .group = G_ACCESS,
+	  .operands = "NAME",
+	  .summary = "name a user of the service",
+	  .about =
+		  "A user of this machine (--uid) needs no entry: what uid N makes is owned by\n"
+		  "\"uid:N\". An entry gives that owner a name, or makes an owner without a uid.\n",
+	  .options = user_add_options,
+	  .examples = "bough user add alice --uid 1000\nbough user add ci\n",
+	  .min = 1,
+	  .max = 1,
+	  .run = cmd_user_add },
+	{ .name = "user ls",
+	  .group = G_ACCESS,
+	  .operands = "",
+	  .summary = "list the users",
+	  .examples = "bough user ls\n",
+	  .max = 0,
+	  .run = cmd_user_ls },
+	{ .name = "user rm",
+	  .group = G_ACCESS,
+	  .operands = "NAME…",
+	  .summary = "delete users, with their tokens and memberships",
+	  .about = "What they made stays.\n",
+	  .examples = "bough user rm ci\n",
+	  .min = 1,
+	  .max = ANY,
+	  .run = cmd_user_rm },
+	{ .name = "team add",
+	  .group = G_ACCESS,
+	  .operands = "TEAM",
+	  .summary = "make a team, whose admin you are",
+	  .about = "`bough set NAME --visibility team:TEAM` lets its members see a workspace, and\n"
+		   "change it unless they are readers.\n",
+	  .examples = "bough team add web\n",
+	  .min = 1,
+	  .max = 1,
+	  .run = cmd_team_add },
+	{ .name = "team join",
+	  .group = G_ACCESS,
+	  .operands = "TEAM USER",
+	  .summary = "add somebody to a team, or change the role",
+	  .options = team_join_options,
+	  .examples = "bough team join web alice --role reader\n",
+	  .min = 2,
+	  .max = 2,
+	  .run = cmd_team_join },
+	{ .name = "team leave",
+	  .group = G_ACCESS,
+	  .operands = "TEAM USER",
+	  .summary = "take somebody out of a team",
+	  .examples = "bough team leave web alice\n",
+	  .min = 2,
+	  .max = 2,
+	  .run = cmd_team_leave },
+	{ .name = "team ls",
+	  .group = G_ACCESS,
+	  .operands = "",
+	  .summary = "list your teams and who is in them",
+	  .examples = "bough team ls\n",
+	  .max = 0,
+	  .run = cmd_team_ls },
+	{ .name = "team rm",
+	  .group = G_ACCESS,
+	  .operands = "TEAM…",
+	  .summary = "delete teams; what they saw is private then",
+	  .examples = "bough team rm web\n",
+	  .min = 1,
+	  .max = ANY,
+	  .run = cmd_team_rm },
+
 	{ .name = "up",
 	  .group = G_SYS,
 	  .operands = "",

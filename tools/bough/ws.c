@@ -64,6 +64,28 @@ static int set_limits(json_t *body, const struct args *a, struct err *err)
 	return r;
 }
 
+/* --description, --visibility, --ttl, --on-expiry. */
+static int set_keeping(json_t *body, const struct args *a, struct err *err)
+{
+	const char *seen = args_get(a, "visibility"), *ttl = args_get(a, "ttl");
+	const char *then = args_get(a, "on-expiry"), *about = args_get(a, "description");
+	uint64_t s = 0;
+	int r = about ? api_set_text(body, "description", about, err) : 0;
+	if (r == 0 && seen && !strncmp(seen, "team:", 5)) {
+		r = api_set_text(body, "team", seen + 5, err);
+		seen = "team";
+	}
+	if (r == 0 && seen)
+		r = api_set_text(body, "visibility", seen, err);
+	if (r == 0 && ttl && strcmp(ttl, "none") != 0)
+		r = args_duration(ttl, "--ttl", &s, err);
+	if (r == 0 && ttl)
+		r = set_int(body, "ttl_s", s, err);
+	if (r == 0 && then)
+		r = api_set_text(body, "on_expiry", then, err);
+	return r;
+}
+
 /* ---- create ---- */
 
 static int not_mounted(const json_t *ws, const char *what, struct err *err)
@@ -160,6 +182,8 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 		r = set_limits(body, a, err);
 	if (r == 0)
 		r = set_labels(body, "labels", a, err);
+	if (r == 0)
+		r = set_keeping(body, a, err);
 	if (r == 0 && args_get(a, "no-mount") &&
 	    json_object_set_new(body, "mount", json_false()) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
@@ -447,8 +471,11 @@ int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 		r = set_labels(body, "add_labels", a, err);
 	if (r == 0)
 		r = set_no_labels(body, a, err);
+	if (r == 0)
+		r = set_keeping(body, a, err);
 	if (r == 0 && json_object_size(body) == 0)
-		r = err_set(err, -EINVAL, "give it --quota, --inodes, --label or --no-label");
+		r = err_set(err, -EINVAL,
+			    "give it --quota, --label or what else `bough help set` tells");
 	if (r < 0)
 		return r;
 	auto_target t = target_ws(a->operands[0], "");

@@ -1,0 +1,355 @@
+#include "snapd/access.h"
+#include "snapd/repos.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SAME_MAX = 64 /* of one name, among all owners, that are looked at */ };
+
+/* ---- whose is what ---- */
+
+/* A token that is good for one workspace sees that and its snapshots, whatever its owner sees. */
+static bool in_scope(const struct principal *who, const char *workspace)
+{
+	return !who->workspace[0] || strcmp(who->workspace, workspace) == 0;
+}
+
+static int role_of(struct snapd *sd, const struct principal *who, const struct owned *own)
+{
+	if (own->visibility != VISIBLE_TEAM)
+		return -ENOENT;
+	return catalog_role(sd->catalog, own->team, who->owner, NULL); /* none where it fails */
+}
+
+bool access_sees(struct snapd *sd, const struct principal *who, const struct owned *own,
+		 const char *workspace)
+{
+	if (!who->known || !in_scope(who, workspace))
+		return false;
+	return who->admin || strcmp(own->owner, who->owner) == 0 ||
+	       own->visibility == VISIBLE_GLOBAL || role_of(sd, who, own) >= 0;
+}
+
+bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
+		   const char *workspace)
+{
+	if (!who->known || who->read_only || !in_scope(who, workspace))
+		return false;
+	return who->admin || strcmp(own->owner, who->owner) == 0 ||
+	       role_of(sd, who, own) >= ROLE_MEMBER;
+}
+
+bool access_sees_repo(const struct principal *who, const struct repo_row *row)
+{
+	return who->admin || row->global || (who->uid != (uid_t)-1 && row->owner == who->uid);
+}
+
+static int find_repo(struct request *rq, const char *key, bool write, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_repo_row row = { 0 };
+	const struct principal *who = rq->caller;
+	int r = catalog_repo_get(sd->catalog, key, &row, err);
+	if (r < 0)
+		return r;
+	if (!access_sees_repo(who, &row))
+		return err_set(err, -ENOENT, "no repository \"%s\"", key);
+	if (write && !who->admin && row.owner != who->uid)
+		return err_set(err, -EPERM, "%s may be read, but not changed", key);
+	return 0;
+}
+
+int access_need_admin(const struct request *rq, struct err *err)
+{
+	const struct principal *who = rq->caller;
+	return who->admin && !who->workspace[0] ? 0
+						: err_set(err, -EPERM, "only an admin may do that");
+}
+
+/* ---- what a key means ---- */
+
+/* "alice/app", where alice is a user with a uid, is "uid:N/app". */
+static const char *true_key(struct snapd *sd, const char *key, char out[2 * NAME_SIZE])
+{
+	char owner[OWNER_SIZE];
+	const char *slash = strchr(key, '/');
+	if (!slash || slash - key >= OWNER_SIZE || strlen(slash) > NAME_SIZE)
+		return key;
+	(void)snprintf(owner, sizeof(owner), "%.*s", (int)(slash - key), key);
+	if (auth_owner(sd, owner, owner, NULL) < 0)
+		return key;
+	(void)snprintf(out, 2 * NAME_SIZE, "%s%s", owner, slash);
+	return out;
+}
+
+/* Of those with that key the one that is meant: it alone, or the caller's own. */
+static int choose(const struct principal *who, struct meant *f, size_t n, const char *key,
+		  bool snaps, struct err *err)
+{
+	const char *what = snaps ? "snapshot" : "workspace";
+	size_t mine = 0, at = 0;
+	if (n == 0)
+		return err_set(err, -ENOENT, "no %s \"%s\"", what, key);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(f[i].own.owner, who->owner) == 0)
+			mine++, at = i;
+	if (n == 1 || mine == 1) {
+		f[0] = f[at];
+		return 0;
+	}
+	if (snaps && strncmp(key, "sn_", 3) == 0)
+		return err_set(err, -ENOTUNIQ, "several snapshots' ids begin with \"%s\"", key);
+	return err_set(err, -ENOTUNIQ, "several %ss are called \"%s\": say OWNER/%s", what, key,
+		       key);
+}
+
+int access_find(struct snapd *sd, const struct principal *who, bool snapshots, bool write,
+		const char *key, struct meant *out, struct err *err)
+{
+	struct meant *f = calloc(SAME_MAX, sizeof(*f));
+	char buf[2 * NAME_SIZE];
+	size_t n = 0, seen = 0;
+	if (!f)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = catalog_find(sd->catalog, snapshots, true_key(sd, key, buf), f, SAME_MAX, &n, err);
+	for (size_t i = 0; i < n; i++)
+		if (access_sees(sd, who, &f[i].own, f[i].workspace))
+			f[seen++] = f[i];
+	if (r >= 0)
+		r = choose(who, f, seen, key, snapshots, err);
+	if (r >= 0 && write && !access_writes(sd, who, &f[0].own, f[0].workspace))
+		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
+	if (r >= 0)
+		*out = f[0];
+	free(f);
+	return r;
+}
+
+/* Either, which must not be both. */
+static int find_either(struct snapd *sd, const struct principal *who, const char *key,
+		       struct meant *out, struct err *err)
+{
+	struct meant snap;
+	struct err why = { 0 };
+	if (id_is(key, "ws"))
+		return access_find(sd, who, false, false, key, out, err);
+	int s = access_find(sd, who, true, false, key, &snap, &why);
+	if (strncmp(key, "sn_", 3) == 0 && s >= 0) {
+		*out = snap;
+		return 0;
+	}
+	int w = access_find(sd, who, false, false, key, out, err);
+	if (w >= 0 && s >= 0)
+		return err_set(err, -ENOTUNIQ,
+			       "\"%s\" is both a snapshot and a workspace: give its id", key);
+	if (w >= 0 || w != -ENOENT)
+		return w;
+	if (s == -ENOENT)
+		return err_set(err, s, "no snapshot or workspace \"%s\"", key);
+	if (s < 0 && err)
+		*err = why;
+	if (s >= 0)
+		*out = snap;
+	return s < 0 ? s : 0;
+}
+
+/* ---- requests ---- */
+
+enum family { ADMINS, ANYBODYS, WORKSPACES, SNAPSHOTS };
+
+/* What lies behind "/v1/". Handlers of those that are anybody's show each caller's own. */
+static enum family family_of(const char *pattern)
+{
+	static const struct {
+		const char *name;
+		enum family family;
+	} table[] = {
+		{ "/v1/workspaces", WORKSPACES }, { "/v1/snapshots", SNAPSHOTS },
+		{ "/v1/import", ANYBODYS },       { "/v1/health", ANYBODYS },
+		{ "/v1/version", ANYBODYS },      { "/v1/openapi.json", ANYBODYS },
+		{ "/v1/tokens", ANYBODYS },       { "/v1/teams", ANYBODYS },
+		{ "/v1/jobs", ANYBODYS },         { "/v1/events", ANYBODYS },
+		{ "/v1/audit", ANYBODYS },        { "/v1/usage", ANYBODYS },
+		{ "/v1/repos", ANYBODYS },        { "/v1/whoami", ANYBODYS },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		size_t n = strlen(table[i].name);
+		if (strncmp(pattern, table[i].name, n) == 0 && (!pattern[n] || pattern[n] == '/'))
+			return table[i].family;
+	}
+	return ADMINS;
+}
+
+static bool only_reads(const char *method)
+{
+	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
+static bool is_route(const struct route *rt, const char *method, const char *pattern)
+{
+	return strcmp(rt->method, method) == 0 && strcmp(rt->path, pattern) == 0;
+}
+
+/* Makes something beside what its path names: not for a token of one workspace. */
+static bool makes_others(const struct route *rt)
+{
+	return is_route(rt, "POST", "/v1/workspaces") || is_route(rt, "POST", "/v1/import") ||
+	       is_route(rt, "POST", "/v1/workspaces/{}/fork") ||
+	       strncmp(rt->path, "/v1/repos", 9) == 0;
+}
+
+static int check_limits(const struct request *rq, const struct route *rt, struct err *err)
+{
+	const struct principal *who = rq->caller;
+	if (!who->known)
+		return err_set(err, -EKEYREJECTED, "a token is needed");
+	if (family_of(rt->path) == ADMINS && access_need_admin(rq, err) < 0)
+		return -EPERM;
+	if (who->read_only && !only_reads(rt->method))
+		return err_set(err, -EPERM, "the token is for reading only");
+	if (who->uid == (uid_t)-1 && !who->admin &&
+	    (is_route(rt, "POST", "/v1/repos") || is_route(rt, "POST", "/v1/repos/import")))
+		return err_set(err, -EPERM, "repositories belong to users with a uid");
+	if (who->workspace[0] && makes_others(rt))
+		return err_set(err, -EPERM, "the token is for workspace %s only", who->workspace);
+	return 0;
+}
+
+/* Commits and pushes of a checkout move branches of the repository, too. */
+static int admit_git(struct request *rq, const struct route *rt, bool snapshot, const char *id,
+		     struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_ws_row ws = { 0 };
+	auto_snap_row snap = { 0 };
+	char repo[ID_SIZE];
+	const char *last = strrchr(rt->path, '/');
+	if (rq->caller->admin || (strcmp(last, "/commit") != 0 && strcmp(last, "/push") != 0))
+		return 0;
+	int r = snapshot ? catalog_snap_get(sd->catalog, id, &snap, err)
+			 : catalog_ws_get(sd->catalog, id, &ws, err);
+	const char *text = snapshot ? snap.git : ws.git;
+	if (r < 0 || !text)
+		return r; /* it is no checkout: the handler says so */
+	json_t *git = json_loads(text, 0, NULL);
+	repo_lease_id(repo, (uint32_t)json_integer_value(json_object_get(git, "repo")));
+	json_decref(git);
+	return find_repo(rq, repo, true, err);
+}
+
+/* What the path names: workspaces and snapshots have their key first. */
+static int admit_path(struct request *rq, const struct route *rt, enum family family,
+		      struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct meant found;
+	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0)
+		return find_repo(rq, rq->params[0], !only_reads(rt->method), err);
+	bool fork = is_route(rt, "POST", "/v1/workspaces/{}/fork");
+	if (!rq->params[0] || (family != WORKSPACES && family != SNAPSHOTS))
+		return 0;
+	int r = access_find(sd, rq->caller, family == SNAPSHOTS, !only_reads(rt->method) && !fork,
+			    rq->params[0], &found, err);
+	if (r < 0)
+		return r;
+	memcpy(rq->ids[0], found.id, ID_SIZE);
+	rq->params[0] = rq->ids[0];
+	struct doing *d = doing_now();
+	if (d)
+		memcpy(d->object, found.id, ID_SIZE);
+	return admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
+}
+
+static int admit_field(struct request *rq, const char *key, bool either, struct err *err)
+{
+	struct meant found;
+	const char *text = request_string(rq, key);
+	if (!text)
+		return 0;
+	int r = either ? find_either(rq->ctx, rq->caller, text, &found, err)
+		       : access_find(rq->ctx, rq->caller, true, false, text, &found, err);
+	if (r < 0)
+		return r;
+	return json_object_set_new(rq->body, key, json_string(found.id)) < 0
+		       ? err_set(err, -ENOMEM, "out of memory")
+		       : 0;
+}
+
+/* A workspace that is gone may still have snapshots: by its id they are found, as far as they are
+ * the caller's to see. */
+static int admit_query(struct request *rq, enum family family, struct err *err)
+{
+	struct meant found;
+	size_t at = 1;
+	for (size_t i = 0; i < rq->nquery; i++) {
+		struct web_query *q = &rq->query[i];
+		bool against = strcmp(q->key, "against") == 0;
+		bool of = family == SNAPSHOTS && strcmp(q->key, "workspace") == 0 &&
+			  !id_is(q->value, "ws");
+		if ((!against && !of) || at == WEB_IDS)
+			continue;
+		int r = against ? find_either(rq->ctx, rq->caller, q->value, &found, err)
+				: access_find(rq->ctx, rq->caller, false, false, q->value, &found,
+					      err);
+		if (r < 0)
+			return r;
+		memcpy(rq->ids[at], found.id, ID_SIZE);
+		q->value = rq->ids[at++];
+	}
+	return 0;
+}
+
+static gid_t group_of(uid_t uid)
+{
+	struct passwd pw, *found = NULL;
+	char buf[4096];
+	return getpwuid_r(uid, &pw, buf, sizeof(buf), &found) == 0 && found ? found->pw_gid
+									    : (gid_t)uid;
+}
+
+/* Who isn't an admin gives a new tree to nobody but himself. Only root's boughd can do so at all:
+ * another's gives all to its own user. */
+static int admit_owner(struct request *rq, struct err *err)
+{
+	const struct principal *who = rq->caller;
+	if (who->admin || who->uid == (uid_t)-1 || geteuid() != 0 || !rq->body)
+		return who->admin || !(json_object_get(rq->body, "uid") ||
+				       json_object_get(rq->body, "gid"))
+			       ? 0
+			       : err_set(err, -EPERM, "only an admin may say uid and gid");
+	gid_t gid = who->gid == (gid_t)-1 ? group_of(who->uid) : who->gid;
+	if (request_number(rq, "uid", who->uid) != who->uid ||
+	    request_number(rq, "gid", gid) != gid)
+		return err_set(err, -EPERM, "uid and gid are those of the caller: %u and %u",
+			       (unsigned)who->uid, (unsigned)gid);
+	int bad = json_object_set_new(rq->body, "uid", json_integer(who->uid));
+	bad |= json_object_set_new(rq->body, "gid", json_integer(gid));
+	return bad ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+int access_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
+		 struct reply *rp, struct err *err)
+{
+	enum family family = family_of(rt->path);
+	int r = check_limits(rq, rt, err);
+	if (r >= 0)
+		r = admit_path(rq, rt, family, err);
+	if (r >= 0 && (family == WORKSPACES || family == SNAPSHOTS)) {
+		r = admit_query(rq, family, err);
+		if (r >= 0)
+			r = admit_field(rq, "from", true, err);
+		if (r >= 0)
+			r = admit_field(rq, "snapshot", false, err);
+	}
+	if (r >= 0 && is_route(rt, "POST", "/v1/workspaces"))
+		r = admit_owner(rq, err);
+	const char *repo = json_string_value(
+		json_object_get(json_object_get(rq->body, "git"), "repo"));
+	if (r >= 0 && repo)
+		r = find_repo(rq, repo, false, err);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,106 @@
+/* Who may do what: users, teams, tokens, and the one check that every request passes.
+ *
+ * Visibility. A workspace or snapshot is its owner's; `team` lets the members of one team see it
+ * (and change it, unless they are readers there), `global` lets everybody see it. What one may not
+ * see is answered as what isn't there. Admins see and may do all.
+ *
+ * access_admit turns every key in a request (in the path, in "from", "snapshot", "against",
+ * "workspace") into the id of what the caller means by it, and refuses what isn't the caller's. So
+ * handlers get ids only, and a name that changes hands meanwhile leads nowhere. A route of a family
+ * that it doesn't know is the admins'. */
+#ifndef BOUGH_SNAPD_ACCESS_H
+#define BOUGH_SNAPD_ACCESS_H
+
+#include "snapd/api.h"
+
+enum { TOKEN_TEXT = 6 + 10 + 1 + 64 + 1 }; /* "bough_" id "_" secret */
+
+/* ---- rows (catalog_access.c) ---- */
+
+struct token_row {
+	char id[ID_SIZE]; /* "tk_…" */
+	struct digest hash;
+	char owner[OWNER_SIZE], name[NAME_SIZE];
+	bool admin, read_only;
+	char workspace[ID_SIZE];                 /* "": all of the owner's */
+	int64_t created_ns, expires_ns, used_ns; /* 0: never */
+};
+struct user_row {
+	char name[NAME_SIZE];
+	bool has_uid, admin;
+	uid_t uid;
+	int64_t created_ns;
+};
+enum role { ROLE_READER, ROLE_MEMBER, ROLE_ADMIN };
+extern const char *const role_names[];
+struct team_row {
+	char name[NAME_SIZE];
+	int64_t created_ns;
+};
+struct member_row {
+	char owner[OWNER_SIZE];
+	enum role role;
+};
+
+/* -EEXIST, -ENOENT as ever. Lists are the caller's to free. `owner` NULL: all. */
+int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err);
+int catalog_token_get(struct catalog *c, const char *id, struct token_row *out, struct err *err);
+int catalog_token_list(struct catalog *c, const char *owner, struct token_row **rows, size_t *n,
+		       struct err *err);
+int catalog_token_delete(struct catalog *c, const char *id, struct err *err);
+int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struct err *err);
+
+int catalog_user_insert(struct catalog *c, const struct user_row *row, struct err *err);
+int catalog_user_get(struct catalog *c, const char *name, struct user_row *out, struct err *err);
+int catalog_user_of_uid(struct catalog *c, uid_t uid, struct user_row *out, struct err *err);
+int catalog_user_list(struct catalog *c, struct user_row **rows, size_t *n, struct err *err);
+/* With the tokens and memberships of that owner. */
+int catalog_user_delete(struct catalog *c, const char *name, const char *owner, struct err *err);
+
+int catalog_team_insert(struct catalog *c, const struct team_row *row, const char *admin,
+			struct err *err);
+int catalog_team_get(struct catalog *c, const char *name, struct team_row *out, struct err *err);
+/* Those that `member` is in; NULL: all. */
+int catalog_team_list(struct catalog *c, const char *member, struct team_row **rows, size_t *n,
+		      struct err *err);
+/* What was the team's to see is private then. */
+int catalog_team_delete(struct catalog *c, const char *name, struct err *err);
+int catalog_members(struct catalog *c, const char *team, struct member_row **rows, size_t *n,
+		    struct err *err);
+int catalog_member_set(struct catalog *c, const char *team, const char *owner, enum role role,
+		       struct err *err);
+int catalog_member_delete(struct catalog *c, const char *team, const char *owner, struct err *err);
+/* The role, or -ENOENT. */
+int catalog_role(struct catalog *c, const char *team, const char *owner, struct err *err);
+
+/* ---- who it is (auth.c) ---- */
+
+/* web_options.identify; ctx is the struct snapd. */
+int auth_identify(void *ctx, const struct web_peer *peer, const char *authorization,
+		  struct principal *out, struct err *err);
+/* A fresh token: fills id and hash, and the text, which is told once. */
+void auth_token_make(struct token_row *row, char text[TOKEN_TEXT]);
+/* "bough_…": its id. -EINVAL. Pure. */
+int auth_token_id(const char *text, char id[ID_SIZE]);
+/* The owner that a word means: a user's name, "uid:N". -ENOENT: no such user. */
+int auth_owner(struct snapd *sd, const char *word, char out[OWNER_SIZE], struct err *err);
+
+/* ---- what they may ---- */
+
+/* web_options.admit. */
+int access_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
+		 struct reply *rp, struct err *err);
+/* `workspace`: that it is, or is of; "" for none. */
+bool access_sees(struct snapd *sd, const struct principal *who, const struct owned *own,
+		 const char *workspace);
+bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
+		   const char *workspace);
+/* What is meant by a key that came otherwise than in those places. -ENOENT, -ENOTUNIQ, -EPERM. */
+int access_find(struct snapd *sd, const struct principal *who, bool snapshots, bool write,
+		const char *key, struct meant *out, struct err *err);
+/* Repositories belong to uids, and are private or global. */
+struct repo_row;
+bool access_sees_repo(const struct principal *who, const struct repo_row *row);
+int access_need_admin(const struct request *rq, struct err *err);
+
+#endif

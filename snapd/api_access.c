@@ -1,0 +1,430 @@
+/* Tokens, users and teams. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/log.h"
+#include "snapd/access.h"
+
+enum { EXPIRY_MAX_S = 10 * 365 * 24 * 3600 };
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static json_t *optional(const char *s)
+{
+	return *s ? json_string(s) : json_null();
+}
+
+static json_t *time_or_null(int64_t ns)
+{
+	return ns ? api_time(ns) : json_null();
+}
+
+static int give(struct reply *rp, unsigned status, json_t *j, struct err *err)
+{
+	rp->json = j;
+	rp->status = status;
+	return j ? 0 : no_memory(err);
+}
+
+/* ---- tokens ---- */
+
+static json_t *token_json(const struct token_row *t)
+{
+	return json_pack("{s:s, s:o, s:s, s:s, s:b, s:o, s:o, s:o}", "id", t->id, "name",
+			 optional(t->name), "owner", t->owner, "scope",
+			 t->admin          ? "admin"
+			 : t->workspace[0] ? t->workspace
+					   : "owner",
+			 "read_only", t->read_only, "created", api_time(t->created_ns), "expires",
+			 time_or_null(t->expires_ns), "used", time_or_null(t->used_ns));
+}
+
+int api_token_list(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct token_row *rows;
+	struct page page;
+	size_t n;
+	const char *owner = rq->caller->admin ? NULL : rq->caller->owner;
+	int r = page_begin(&page, rq, err);
+	if (r >= 0)
+		r = catalog_token_list(sd->catalog, owner, &rows, &n, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	for (size_t i = 0; i < n && r >= 0; i++)
+		if (page_takes(&page, rows[i].created_ns, rows[i].id) &&
+		    json_array_append_new(items, token_json(&rows[i])) < 0)
+			r = no_memory(err);
+	free(rows);
+	json_t *j = page_end(&page, items);
+	if (r < 0) {
+		json_decref(j);
+		return r;
+	}
+	return give(rp, 200, j, err);
+}
+
+/* What the token is good for: never for more than who asks for it. */
+static int take_scope(struct request *rq, struct token_row *t, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct meant ws;
+	const char *scope = request_string(rq, "scope");
+	const struct principal *who = rq->caller;
+	if (!scope || strcmp(scope, "owner") == 0)
+		return 0;
+	if (strcmp(scope, "admin") == 0) {
+		t->admin = true;
+		return who->admin ? 0 : err_set(err, -EPERM, "only an admin gives such a token");
+	}
+	int r = access_find(sd, who, false, false, scope, &ws, err);
+	if (r < 0)
+		return r;
+	memcpy(t->workspace, ws.id, sizeof(t->workspace));
+	return 0;
+}
+
+static int take_owner(struct request *rq, struct token_row *t, struct err *err)
+{
+	const char *owner = request_string(rq, "owner");
+	memcpy(t->owner, rq->caller->owner, sizeof(t->owner));
+	if (!owner)
+		return 0;
+	int r = auth_owner(rq->ctx, owner, t->owner, err);
+	if (r >= 0 && !rq->caller->admin && strcmp(t->owner, rq->caller->owner) != 0)
+		r = err_set(err, -EPERM, "only an admin gives tokens to others");
+	return r;
+}
+
+int api_token_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct token_row t = { .created_ns = snapd_now_ns() };
+	struct err why = { 0 };
+	char text[TOKEN_TEXT];
+	const char *name = request_string(rq, "name");
+	uint64_t expires_s = request_number(rq, "expires_s", 0);
+	if (rq->caller->token[0] && !rq->caller->admin)
+		return err_set(err, -EPERM, "a token makes no tokens, unless it is an admin's");
+	if (name && name_check(name, &why) < 0)
+		return request_bad_field(rq, "name", err, "%s", why.text);
+	if (expires_s > EXPIRY_MAX_S)
+		return request_bad_field(rq, "expires_s", err, "at most %d", EXPIRY_MAX_S);
+	if (name)
+		(void)snprintf(t.name, sizeof(t.name), "%s", name);
+	t.read_only = request_bool(rq, "read_only", false);
+	t.expires_ns = expires_s ? t.created_ns + (int64_t)expires_s * 1000000000 : 0;
+	int r = take_owner(rq, &t, err);
+	if (r >= 0)
+		r = take_scope(rq, &t, err);
+	if (r < 0)
+		return r;
+	auth_token_make(&t, text);
+	r = catalog_token_insert(sd->catalog, &t, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	json_t *j = r < 0 ? NULL : token_json(&t);
+	if (j && json_object_set_new(j, "token", json_string(text)) < 0) {
+		json_decref(j);
+		j = NULL;
+	}
+	explicit_bzero(text, sizeof(text));
+	return r < 0 ? r : give(rp, 201, j, err);
+}
+
+int api_token_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct token_row t;
+	const char *id = rq->params[0];
+	int r = catalog_token_get(sd->catalog, id, &t, err);
+	if (r >= 0 && !rq->caller->admin && strcmp(t.owner, rq->caller->owner) != 0)
+		r = err_set(err, -ENOENT, "no token \"%.100s\"", id);
+	if (r >= 0)
+		r = catalog_token_delete(sd->catalog, t.id, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err); /* it must not come back */
+	rp->status = 204;
+	return r;
+}
+
+/* ---- who one is ---- */
+
+int api_whoami(struct request *rq, struct reply *rp, struct err *err)
+{
+	const struct principal *who = rq->caller;
+	return give(rp, 200,
+		    json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:s}", "owner", who->owner, "admin",
+			      who->admin, "read_only", who->read_only, "uid",
+			      who->uid == (uid_t)-1 ? json_null()
+						    : json_integer((json_int_t)who->uid),
+			      "token", optional(who->token), "workspace", optional(who->workspace),
+			      "from", who->from),
+		    err);
+}
+
+/* ---- users ---- */
+
+static void owner_of(const struct user_row *u, char out[OWNER_SIZE])
+{
+	if (u->has_uid)
+		owner_of_uid(out, u->uid);
+	else
+		(void)snprintf(out, OWNER_SIZE, "%s", u->name);
+}
+
+static json_t *user_json(const struct user_row *u)
+{
+	char owner[OWNER_SIZE];
+	owner_of(u, owner);
+	return json_pack("{s:s, s:s, s:o, s:b, s:o}", "name", u->name, "owner", owner, "uid",
+			 u->has_uid ? json_integer((json_int_t)u->uid) : json_null(), "admin",
+			 u->admin, "created", api_time(u->created_ns));
+}
+
+int api_user_list(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct user_row *rows;
+	size_t n;
+	int r = catalog_user_list(sd->catalog, &rows, &n, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	int bad = 0;
+	for (size_t i = 0; i < n; i++)
+		bad |= json_array_append_new(items, user_json(&rows[i]));
+	free(rows);
+	json_t *j = json_pack("{s:o}", "items", items);
+	if (bad) {
+		json_decref(j);
+		return no_memory(err);
+	}
+	return give(rp, 200, j, err);
+}
+
+int api_user_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct user_row u = { .created_ns = snapd_now_ns() };
+	struct err why = { 0 };
+	const char *name = request_string(rq, "name");
+	uint64_t uid = request_number(rq, "uid", UINT64_MAX);
+	if (name_check(name, &why) < 0)
+		return request_bad_field(rq, "name", err, "%s", why.text);
+	if (uid != UINT64_MAX && uid >= UINT32_MAX)
+		return request_bad_field(rq, "uid", err, "it is no uid");
+	(void)snprintf(u.name, sizeof(u.name), "%s", name);
+	u.has_uid = uid != UINT64_MAX;
+	u.uid = u.has_uid ? (uid_t)uid : 0;
+	u.admin = request_bool(rq, "admin", false);
+	int r = catalog_user_insert(sd->catalog, &u, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	return r < 0 ? r : give(rp, 201, user_json(&u), err);
+}
+
+int api_user_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct user_row u;
+	char owner[OWNER_SIZE];
+	int r = catalog_user_get(sd->catalog, rq->params[0], &u, err);
+	if (r < 0)
+		return r;
+	owner_of(&u, owner);
+	r = catalog_user_delete(sd->catalog, u.name, owner, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	rp->status = 204;
+	return r;
+}
+
+/* ---- teams ---- */
+
+/* The caller's role; an admin of the service is one of each team. -ENOENT: not in it. */
+static int role_in(struct request *rq, const char *team, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct team_row row;
+	int r = catalog_team_get(sd->catalog, team, &row, err);
+	if (r < 0)
+		return r;
+	if (rq->caller->admin)
+		return ROLE_ADMIN;
+	r = catalog_role(sd->catalog, team, rq->caller->owner, NULL);
+	return r == -ENOENT ? err_set(err, r, "no team \"%.100s\"", team) : r;
+}
+
+static int need_team_admin(struct request *rq, const char *team, struct err *err)
+{
+	int r = role_in(rq, team, err);
+	if (r >= 0 && r < ROLE_ADMIN)
+		return err_set(err, -EPERM, "only an admin of the team may do that");
+	return r;
+}
+
+static json_t *team_json(struct snapd *sd, const struct team_row *t, struct err *err)
+{
+	struct member_row *rows;
+	size_t n;
+	int bad = 0;
+	if (catalog_members(sd->catalog, t->name, &rows, &n, err) < 0)
+		return NULL;
+	json_t *members = json_array();
+	for (size_t i = 0; i < n; i++)
+		bad |= json_array_append_new(members,
+					     json_pack("{s:s, s:s}", "owner", rows[i].owner, "role",
+						       role_names[rows[i].role]));
+	free(rows);
+	json_t *j = json_pack("{s:s, s:o, s:o}", "name", t->name, "created",
+			      api_time(t->created_ns), "members", members);
+	if (!bad)
+		return j;
+	json_decref(j);
+	return NULL;
+}
+
+int api_team_list(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct team_row *rows;
+	size_t n;
+	int r = catalog_team_list(sd->catalog, rq->caller->admin ? NULL : rq->caller->owner, &rows,
+				  &n, err);
+	if (r < 0)
+		return r;
+	json_t *items = json_array();
+	int bad = 0;
+	for (size_t i = 0; i < n; i++)
+		bad |= json_array_append_new(items, team_json(sd, &rows[i], err));
+	free(rows);
+	json_t *j = json_pack("{s:o}", "items", items);
+	if (bad) {
+		json_decref(j);
+		return no_memory(err);
+	}
+	return give(rp, 200, j, err);
+}
+
+static int reply_team(struct request *rq, struct reply *rp, unsigned status, const char *name,
+		      struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct team_row row;
+	int r = catalog_team_get(sd->catalog, name, &row, err);
+	return r < 0 ? r : give(rp, status, team_json(sd, &row, err), err);
+}
+
+int api_team_get(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = role_in(rq, rq->params[0], err);
+	return r < 0 ? r : reply_team(rq, rp, 200, rq->params[0], err);
+}
+
+int api_team_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct team_row t = { .created_ns = snapd_now_ns() };
+	struct err why = { 0 };
+	const char *name = request_string(rq, "name");
+	if (name_check(name, &why) < 0)
+		return request_bad_field(rq, "name", err, "%s", why.text);
+	if (rq->caller->workspace[0])
+		return err_set(err, -EPERM, "the token is for one workspace only");
+	(void)snprintf(t.name, sizeof(t.name), "%s", name);
+	int r = catalog_team_insert(sd->catalog, &t, rq->caller->owner, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	return r < 0 ? r : reply_team(rq, rp, 201, t.name, err);
+}
+
+/* The records beside what the team saw follow the catalog. One that stays behind counts only once
+ * the catalog is lost. */
+static void record_team_less(struct snapd *sd, const char *team, struct ws_row *ws, size_t nws,
+			     struct snap_row *snaps, size_t nsnaps)
+{
+	struct err why = { 0 };
+	int r = 0;
+	for (size_t i = 0; i < nws; i++)
+		if (strcmp(ws[i].own.team, team) == 0)
+			r |= snapd_record_ws(sd, ws[i].id, &why);
+	for (size_t i = 0; i < nsnaps; i++) {
+		if (strcmp(snaps[i].own.team, team) != 0)
+			continue;
+		snaps[i].own.visibility = VISIBLE_PRIVATE;
+		snaps[i].own.team[0] = '\0';
+		pthread_mutex_lock(&sd->rows);
+		r |= records_snap_write(sd->records, &snaps[i], false, &why);
+		pthread_mutex_unlock(&sd->rows);
+	}
+	if (r < 0)
+		log_warn("team %s: %s", team, why.text);
+}
+
+int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct ws_row *ws = NULL;
+	struct snap_row *snaps = NULL;
+	size_t nws = 0, nsnaps = 0;
+	const char *team = rq->params[0];
+	int r = need_team_admin(rq, team, err);
+	if (r >= 0)
+		r = catalog_ws_list(sd->catalog, &ws, &nws, err);
+	if (r >= 0)
+		r = catalog_snap_list(sd->catalog, NULL, &snaps, &nsnaps, err);
+	if (r >= 0)
+		r = catalog_team_delete(sd->catalog, team, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	if (r >= 0)
+		record_team_less(sd, team, ws, nws, snaps, nsnaps);
+	ws_rows_free(ws, nws);
+	snap_rows_free(snaps, nsnaps);
+	rp->status = 204;
+	return r;
+}
+
+int api_member_set(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	char owner[OWNER_SIZE];
+	const char *role = request_string(rq, "role");
+	int v;
+	for (v = 0; role_names[v] && strcmp(role_names[v], role) != 0; v++)
+		;
+	if (!role_names[v])
+		return request_bad_field(rq, "role", err, "reader, member or admin");
+	int r = need_team_admin(rq, rq->params[0], err);
+	if (r >= 0)
+		r = auth_owner(sd, rq->params[1], owner, err);
+	if (r >= 0)
+		r = catalog_member_set(sd->catalog, rq->params[0], owner, (enum role)v, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	return r < 0 ? r : reply_team(rq, rp, 200, rq->params[0], err);
+}
+
+int api_member_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	char owner[OWNER_SIZE];
+	int r = auth_owner(sd, rq->params[1], owner, err);
+	bool self = r >= 0 && strcmp(owner, rq->caller->owner) == 0; /* one may leave */
+	if (r >= 0)
+		r = self ? role_in(rq, rq->params[0], err)
+			 : need_team_admin(rq, rq->params[0], err);
+	if (r >= 0)
+		r = catalog_member_delete(sd->catalog, rq->params[0], owner, err);
+	if (r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	rp->status = 204;
+	return r;
+}

@@ -1,0 +1,139 @@
+/* What every list and every workspace and snapshot has: pages, owners, who sees it, how long it is
+ * kept. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "snapd/access.h"
+
+enum {
+	PAGE_MAX = 1000,
+	TTL_MAX_S = 10 * 365 * 24 * 3600, /* some ten years: no overflow, and no end in sight */
+};
+
+/* ---- pages ---- */
+
+int page_begin(struct page *p, struct request *rq, struct err *err)
+{
+	const char *limit = request_query(rq, "limit"), *cursor = request_query(rq, "cursor");
+	char *end;
+	*p = (struct page){ .begun = !cursor };
+	if (limit) {
+		errno = 0;
+		unsigned long n = strtoul(limit, &end, 10);
+		if (errno || !*limit || *end || *limit == '-' || n < 1 || n > PAGE_MAX)
+			return request_bad_field(rq, "limit", err, "1 to %d", PAGE_MAX);
+		p->limit = n;
+	}
+	if (!cursor)
+		return 0;
+	errno = 0;
+	p->after_ns = strtoll(cursor, &end, 16);
+	if (errno || end == cursor || *end != '-' || strlen(end + 1) >= sizeof(p->after_id))
+		return request_bad_field(rq, "cursor", err, "it is no cursor of a list");
+	(void)snprintf(p->after_id, sizeof(p->after_id), "%s", end + 1);
+	return 0;
+}
+
+bool page_takes(struct page *p, int64_t created_ns, const char *id)
+{
+	if (!p->begun && created_ns >= p->after_ns) {
+		p->begun = strcmp(id, p->after_id) == 0; /* from the next one on */
+		return false;
+	}
+	p->begun = true; /* where the last one of the page before is gone, too */
+	if (p->more || (p->limit && p->taken == p->limit)) {
+		p->more = true;
+		return false;
+	}
+	p->taken++;
+	p->last_ns = created_ns;
+	(void)snprintf(p->last_id, sizeof(p->last_id), "%s", id);
+	return true;
+}
+
+json_t *page_end(const struct page *p, json_t *items)
+{
+	char cursor[CURSOR_SIZE];
+	json_t *j = json_pack("{s:o}", "items", items);
+	if (!j || !p->more)
+		return j;
+	(void)snprintf(cursor, sizeof(cursor), "%llx-%s", (unsigned long long)p->last_ns,
+		       p->last_id);
+	if (json_object_set_new(j, "next", json_string(cursor)) < 0) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
+bool page_has_labels(const struct request *rq, const char *have)
+{
+	bool all = true;
+	json_t *labels = NULL;
+	for (size_t i = 0; i < rq->nquery && all; i++) {
+		if (strcmp(rq->query[i].key, "label") != 0)
+			continue;
+		if (!labels && have)
+			labels = json_loads(have, 0, NULL);
+		const char *want = rq->query[i].value, *eq = strchrnul(want, '=');
+		const char *value = json_string_value(
+			json_object_getn(labels, want, (size_t)(eq - want)));
+		all = value && (!*eq || strcmp(value, eq + 1) == 0);
+	}
+	json_decref(labels);
+	return all;
+}
+
+/* ---- whose, and until when ---- */
+
+static int take_visibility(struct request *rq, struct owned *own, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const char *seen = request_string(rq, "visibility"), *team = request_string(rq, "team");
+	if (!seen && !team)
+		return 0;
+	int v = seen ? visibility_parse(seen) : VISIBLE_TEAM;
+	if (v < 0)
+		return request_bad_field(rq, "visibility", err, "private, team or global");
+	if ((v == VISIBLE_TEAM) != (team != NULL))
+		return request_bad_field(rq, "team", err, "it goes with the visibility \"team\"");
+	if (team) {
+		struct team_row row;
+		int r = rq->caller->admin
+				? catalog_team_get(sd->catalog, team, &row, NULL)
+				: catalog_role(sd->catalog, team, rq->caller->owner, NULL);
+		if (r < 0 || strlen(team) >= sizeof(own->team))
+			return request_bad_field(rq, "team", err, "you are in no team \"%.100s\"",
+						 team);
+		(void)snprintf(own->team, sizeof(own->team), "%s", team);
+	} else {
+		own->team[0] = '\0';
+	}
+	own->visibility = (enum visibility)v;
+	return 1;
+}
+
+static int take_expiry(struct request *rq, struct owned *own, struct err *err)
+{
+	const char *then = request_string(rq, "on_expiry");
+	bool ttl = json_is_integer(json_object_get(rq->body, "ttl_s"));
+	uint64_t s = request_number(rq, "ttl_s", 0);
+	int v = then ? on_expiry_parse(then) : (int)own->on_expiry;
+	if (v < 0)
+		return request_bad_field(rq, "on_expiry", err, "delete, save or keep");
+	if (s > TTL_MAX_S)
+		return request_bad_field(rq, "ttl_s", err, "at most %d", TTL_MAX_S);
+	if (ttl)
+		own->expires_ns = s ? snapd_now_ns() + (int64_t)s * 1000000000 : 0;
+	own->on_expiry = (enum on_expiry)v;
+	return ttl || then;
+}
+
+int api_own_take(struct request *rq, struct owned *own, struct err *err)
+{
+	int a = take_visibility(rq, own, err);
+	int b = a < 0 ? a : take_expiry(rq, own, err);
+	return b < 0 ? b : a | b;
+}

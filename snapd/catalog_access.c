@@ -1,0 +1,404 @@
+/* Rows of tokens, users, teams and their members. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/array.h"
+#include "snapd/access.h"
+#include "snapd/catalog_db.h"
+
+const char *const role_names[] = { "reader", "member", "admin", NULL };
+
+static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, size, "%s", s ? s : "");
+}
+
+/* A SELECT's rows, each read by `read` into `size` bytes. The lock is held by nobody. */
+struct query {
+	const char *sql, *what;
+	const char *key; /* ?1; NULL: none */
+	size_t size;
+	void (*read)(sqlite3_stmt *st, void *row);
+};
+
+static int read_rows(struct catalog *c, const struct query *q, void **rows, size_t *n,
+		     struct err *err)
+{
+	sqlite3_stmt *st = NULL;
+	char *all = NULL;
+	size_t count = 0, cap = 0;
+	int rc = SQLITE_DONE, r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, q->sql, err);
+	if (r >= 0 && q->key)
+		sqlite3_bind_text(st, 1, q->key, -1, SQLITE_STATIC);
+	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		char *more = array_room(all, count, &cap, q->size);
+		if (!more) {
+			r = err_set(err, -ENOMEM, "out of memory");
+			break;
+		}
+		all = more;
+		memset(all + count * q->size, 0, q->size);
+		q->read(st, all + count++ * q->size);
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, q->what);
+	if (st) {
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+	}
+	db_unlock(c);
+	if (r < 0) {
+		free(all);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+/* The only row, or -ENOENT with words. */
+static int read_one(struct catalog *c, const struct query *q, void *out, struct err *err)
+{
+	void *rows;
+	size_t n;
+	int r = read_rows(c, q, &rows, &n, err);
+	if (r < 0)
+		return r;
+	if (n > 0)
+		memcpy(out, rows, q->size);
+	free(rows);
+	return n > 0 ? 0 : err_set(err, -ENOENT, "no %s \"%.100s\"", q->what, q->key);
+}
+
+/* A statement with up to two texts and a number as ?3; how many rows it changed. */
+static int run(struct catalog *c, const char *sql, const char *a, const char *b, int64_t number,
+	       struct err *err, const char *what)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, sql, err);
+	if (r < 0)
+		return r;
+	int params = sqlite3_bind_parameter_count(st);
+	sqlite3_bind_text(st, 1, a, -1, SQLITE_STATIC);
+	if (params > 1)
+		sqlite3_bind_text(st, 2, b, -1, SQLITE_STATIC);
+	if (params > 2)
+		sqlite3_bind_int64(st, 3, number);
+	r = db_run(c, st, err, what);
+	return r < 0 ? r : sqlite3_changes(c->db);
+}
+
+static int run_locked(struct catalog *c, const char *sql, const char *a, const char *b,
+		      int64_t number, struct err *err, const char *what)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = run(c, sql, a, b, number, err, what);
+	db_unlock(c);
+	return r;
+}
+
+/* ---- tokens ---- */
+
+#define TOKEN_COLUMNS "id, hash, owner, name, scope, read_only, created, expires, used"
+
+static void read_token(sqlite3_stmt *st, void *row)
+{
+	struct token_row *t = row;
+	char scope[ID_SIZE];
+	const void *hash = sqlite3_column_blob(st, 1);
+	text_of(st, 0, t->id, sizeof(t->id));
+	if (hash && sqlite3_column_bytes(st, 1) == (int)sizeof(t->hash.b))
+		memcpy(t->hash.b, hash, sizeof(t->hash.b));
+	text_of(st, 2, t->owner, sizeof(t->owner));
+	text_of(st, 3, t->name, sizeof(t->name));
+	text_of(st, 4, scope, sizeof(scope));
+	t->admin = strcmp(scope, "admin") == 0;
+	if (id_is(scope, "ws"))
+		memcpy(t->workspace, scope, sizeof(t->workspace));
+	t->read_only = sqlite3_column_int(st, 5) != 0;
+	t->created_ns = sqlite3_column_int64(st, 6);
+	t->expires_ns = sqlite3_column_int64(st, 7);
+	t->used_ns = sqlite3_column_int64(st, 8);
+}
+
+int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "INSERT INTO tokens (" TOKEN_COLUMNS
+		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL)",
+		       err);
+	if (r >= 0) {
+		const char *scope = row->admin ? "admin" : row->workspace;
+		sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
+		sqlite3_bind_blob(st, 2, row->hash.b, sizeof(row->hash.b), SQLITE_STATIC);
+		sqlite3_bind_text(st, 3, row->owner, -1, SQLITE_STATIC);
+		db_bind_text(st, 4, row->name);
+		sqlite3_bind_text(st, 5, *scope ? scope : "owner", -1, SQLITE_STATIC);
+		sqlite3_bind_int(st, 6, row->read_only);
+		sqlite3_bind_int64(st, 7, row->created_ns);
+		if (row->expires_ns)
+			sqlite3_bind_int64(st, 8, row->expires_ns);
+		r = db_run(c, st, err, "insert a token");
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_token_get(struct catalog *c, const char *id, struct token_row *out, struct err *err)
+{
+	const struct query q = { "SELECT " TOKEN_COLUMNS " FROM tokens WHERE id = ?1", "token", id,
+				 sizeof(*out), read_token };
+	return read_one(c, &q, out, err);
+}
+
+int catalog_token_list(struct catalog *c, const char *owner, struct token_row **rows, size_t *n,
+		       struct err *err)
+{
+	const struct query q = { owner ? "SELECT " TOKEN_COLUMNS " FROM tokens WHERE owner = ?1"
+					 " ORDER BY created DESC, id DESC"
+				       : "SELECT " TOKEN_COLUMNS
+					 " FROM tokens ORDER BY created DESC, id DESC",
+				 "list tokens", owner, sizeof(**rows), read_token };
+	return read_rows(c, &q, (void **)rows, n, err);
+}
+
+int catalog_token_delete(struct catalog *c, const char *id, struct err *err)
+{
+	int r = run_locked(c, "DELETE FROM tokens WHERE id = ?1", id, NULL, 0, err,
+			   "delete a token");
+	return r == 0 ? err_set(err, -ENOENT, "no token \"%.100s\"", id) : r < 0 ? r : 0;
+}
+
+int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struct err *err)
+{
+	int r = run_locked(c, "UPDATE tokens SET used = ?3 WHERE id = ?1 AND ?2 IS NOT NULL", id,
+			   id, when_ns, err, "note a token's use");
+	return r < 0 ? r : 0;
+}
+
+/* ---- users ---- */
+
+#define USER_COLUMNS "name, uid, admin, created"
+
+static void read_user(sqlite3_stmt *st, void *row)
+{
+	struct user_row *u = row;
+	text_of(st, 0, u->name, sizeof(u->name));
+	u->has_uid = sqlite3_column_type(st, 1) != SQLITE_NULL;
+	u->uid = (uid_t)sqlite3_column_int64(st, 1);
+	u->admin = sqlite3_column_int(st, 2) != 0;
+	u->created_ns = sqlite3_column_int64(st, 3);
+}
+
+int catalog_user_insert(struct catalog *c, const struct user_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "INSERT INTO users (" USER_COLUMNS ") VALUES (?1, ?2, ?3, ?4)", err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, row->name, -1, SQLITE_STATIC);
+		if (row->has_uid)
+			sqlite3_bind_int64(st, 2, row->uid);
+		sqlite3_bind_int(st, 3, row->admin);
+		sqlite3_bind_int64(st, 4, row->created_ns);
+		r = db_run(c, st, err, "insert a user");
+		if (r == -EEXIST)
+			(void)err_set(err, r, "there is a user with that name or uid already");
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_user_get(struct catalog *c, const char *name, struct user_row *out, struct err *err)
+{
+	const struct query q = { "SELECT " USER_COLUMNS " FROM users WHERE name = ?1", "user", name,
+				 sizeof(*out), read_user };
+	return read_one(c, &q, out, err);
+}
+
+int catalog_user_of_uid(struct catalog *c, uid_t uid, struct user_row *out, struct err *err)
+{
+	char text[16];
+	(void)snprintf(text, sizeof(text), "%u", (unsigned)uid);
+	const struct query q = { "SELECT " USER_COLUMNS
+				 " FROM users WHERE uid = cast(?1 AS INTEGER)",
+				 "user with uid", text, sizeof(*out), read_user };
+	return read_one(c, &q, out, err);
+}
+
+int catalog_user_list(struct catalog *c, struct user_row **rows, size_t *n, struct err *err)
+{
+	const struct query q = { "SELECT " USER_COLUMNS " FROM users ORDER BY name", "list users",
+				 NULL, sizeof(**rows), read_user };
+	return read_rows(c, &q, (void **)rows, n, err);
+}
+
+int catalog_user_delete(struct catalog *c, const char *name, const char *owner, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = run(c, "DELETE FROM users WHERE name = ?1", name, NULL, 0, err,
+			"delete a user");
+		if (r == 0)
+			r = err_set(err, -ENOENT, "no user \"%.100s\"", name);
+		if (r >= 0)
+			r = run(c, "DELETE FROM tokens WHERE owner = ?1", owner, NULL, 0, err,
+				"delete a user's tokens");
+		if (r >= 0)
+			r = run(c, "DELETE FROM members WHERE owner = ?1", owner, NULL, 0, err,
+				"delete a user's memberships");
+		r = db_end(c, r < 0 ? r : 0, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+/* ---- teams ---- */
+
+static void read_team(sqlite3_stmt *st, void *row)
+{
+	struct team_row *t = row;
+	text_of(st, 0, t->name, sizeof(t->name));
+	t->created_ns = sqlite3_column_int64(st, 1);
+}
+
+static void read_member(sqlite3_stmt *st, void *row)
+{
+	struct member_row *m = row;
+	int role = sqlite3_column_int(st, 1);
+	text_of(st, 0, m->owner, sizeof(m->owner));
+	m->role = role == ROLE_ADMIN || role == ROLE_MEMBER ? (enum role)role : ROLE_READER;
+}
+
+static const char put_member[] = "INSERT INTO members (team, owner, role) VALUES (?1, ?2, ?3)"
+				 " ON CONFLICT (team, owner) DO UPDATE SET role = ?3";
+
+int catalog_team_insert(struct catalog *c, const struct team_row *row, const char *admin,
+			struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = run(c, "INSERT INTO teams (name, created) SELECT ?1, ?3 WHERE ?2 IS NOT NULL",
+			row->name, row->name, row->created_ns, err, "insert a team");
+		if (r == -EEXIST)
+			(void)err_set(err, r, "there is a team \"%s\" already", row->name);
+		if (r >= 0)
+			r = run(c, put_member, row->name, admin, ROLE_ADMIN, err,
+				"insert a team's admin");
+		r = db_end(c, r < 0 ? r : 0, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_team_get(struct catalog *c, const char *name, struct team_row *out, struct err *err)
+{
+	const struct query q = { "SELECT name, created FROM teams WHERE name = ?1", "team", name,
+				 sizeof(*out), read_team };
+	return read_one(c, &q, out, err);
+}
+
+int catalog_team_list(struct catalog *c, const char *member, struct team_row **rows, size_t *n,
+		      struct err *err)
+{
+	const struct query q = {
+		member ? "SELECT name, created FROM teams WHERE name IN"
+			 " (SELECT team FROM members WHERE owner = ?1) ORDER BY name"
+		       : "SELECT name, created FROM teams ORDER BY name",
+		"list teams", member, sizeof(**rows), read_team
+	};
+	return read_rows(c, &q, (void **)rows, n, err);
+}
+
+int catalog_team_delete(struct catalog *c, const char *name, struct err *err)
+{
+	static const char *const also[] = {
+		"DELETE FROM members WHERE team = ?1",
+		"UPDATE workspaces SET visibility = 0, team = NULL WHERE team = ?1",
+		"UPDATE snapshots SET visibility = 0, team = NULL WHERE team = ?1",
+	};
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = run(c, "DELETE FROM teams WHERE name = ?1", name, NULL, 0, err,
+			"delete a team");
+		if (r == 0)
+			r = err_set(err, -ENOENT, "no team \"%.100s\"", name);
+		for (size_t i = 0; i < sizeof(also) / sizeof(also[0]) && r >= 0; i++)
+			r = run(c, also[i], name, NULL, 0, err, "delete a team");
+		r = db_end(c, r < 0 ? r : 0, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_members(struct catalog *c, const char *team, struct member_row **rows, size_t *n,
+		    struct err *err)
+{
+	const struct query q = { "SELECT owner, role FROM members WHERE team = ?1 ORDER BY owner",
+				 "list a team", team, sizeof(**rows), read_member };
+	return read_rows(c, &q, (void **)rows, n, err);
+}
+
+int catalog_member_set(struct catalog *c, const char *team, const char *owner, enum role role,
+		       struct err *err)
+{
+	int r = run_locked(c, put_member, team, owner, role, err, "change a team");
+	return r < 0 ? r : 0;
+}
+
+int catalog_member_delete(struct catalog *c, const char *team, const char *owner, struct err *err)
+{
+	int r = run_locked(c, "DELETE FROM members WHERE team = ?1 AND owner = ?2", team, owner, 0,
+			   err, "change a team");
+	return r == 0  ? err_set(err, -ENOENT, "%.100s is not in team \"%.100s\"", owner, team)
+	       : r < 0 ? r
+		       : 0;
+}
+
+int catalog_role(struct catalog *c, const char *team, const char *owner, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "SELECT owner, role FROM members WHERE team = ?1 AND owner = ?2",
+		       err);
+	if (r >= 0) {
+		struct member_row m;
+		sqlite3_bind_text(st, 1, team, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+		int rc = sqlite3_step(st);
+		if (rc == SQLITE_ROW)
+			read_member(st, &m);
+		r = rc == SQLITE_ROW    ? (int)m.role
+		    : rc == SQLITE_DONE ? err_set(err, -ENOENT, "no member of \"%.100s\"", team)
+					: db_error(c, rc, err, "look up a team");
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+	}
+	db_unlock(c);
+	return r;
+}

@@ -1,0 +1,157 @@
+#include "snapd/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+
+enum { CONFIG_MAX = 1 << 20, PEM_MAX = 1 << 20 };
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+void config_done(struct config *c)
+{
+	for (size_t i = 0; i < c->nlisten; i++)
+		free(c->listen[i]);
+	free(c->tls_cert);
+	free(c->tls_key);
+	free(c->tls_cert_text);
+	if (c->tls_key_text)
+		explicit_bzero(c->tls_key_text, strlen(c->tls_key_text));
+	free(c->tls_key_text);
+	memset(c, 0, sizeof(*c));
+}
+
+int config_listen(struct config *c, const char *address, struct err *err)
+{
+	if (c->nlisten == WEB_TCP_MAX)
+		return err_set(err, -EINVAL, "at most %d addresses to listen on", WEB_TCP_MAX);
+	c->listen[c->nlisten] = strdup(address);
+	if (!c->listen[c->nlisten])
+		return no_memory(err);
+	c->nlisten++;
+	return 0;
+}
+
+static int take_text(char **to, const char *key, const json_t *v, struct err *err)
+{
+	if (!json_is_string(v) || !json_string_length(v))
+		return err_set(err, -EINVAL, "\"%s\": a path is expected", key);
+	if (!*to && !(*to = strdup(json_string_value(v))))
+		return no_memory(err);
+	return 0;
+}
+
+static int take_bool(bool *to, const char *key, const json_t *v, struct err *err)
+{
+	if (!json_is_boolean(v))
+		return err_set(err, -EINVAL, "\"%s\": true or false is expected", key);
+	*to |= json_is_true(v);
+	return 0;
+}
+
+static int take_listen(struct config *c, const json_t *v, bool given, struct err *err)
+{
+	const json_t *one;
+	size_t i;
+	int r = 0;
+	if (json_is_string(v))
+		return given ? 0 : config_listen(c, json_string_value(v), err);
+	if (!json_is_array(v))
+		return err_set(err, -EINVAL, "\"listen\": a list of addresses is expected");
+	json_array_foreach((json_t *)(uintptr_t)v, i, one) {
+		if (!json_is_string(one))
+			return err_set(err, -EINVAL, "\"listen\": a list of addresses is expected");
+		if (r >= 0 && !given)
+			r = config_listen(c, json_string_value(one), err);
+	}
+	return r;
+}
+
+static int take(struct config *c, const char *key, const json_t *v, bool given, struct err *err)
+{
+	if (strcmp(key, "listen") == 0)
+		return take_listen(c, v, given, err);
+	if (strcmp(key, "tls_cert") == 0)
+		return take_text(&c->tls_cert, key, v, err);
+	if (strcmp(key, "tls_key") == 0)
+		return take_text(&c->tls_key, key, v, err);
+	if (strcmp(key, "insecure") == 0)
+		return take_bool(&c->insecure, key, v, err);
+	if (strcmp(key, "multi_user") == 0)
+		return take_bool(&c->multi_user, key, v, err);
+	return err_set(err, -EINVAL, "there is no \"%.60s\"", key);
+}
+
+int config_parse(struct config *c, const void *data, size_t len, struct err *err)
+{
+	json_error_t why;
+	const char *key;
+	json_t *v, *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, &why);
+	bool given = c->nlisten > 0;
+	int r = 0;
+	if (!j)
+		return err_set(err, -EINVAL, "it is no JSON: %s (line %d)", why.text, why.line);
+	if (!json_is_object(j))
+		r = err_set(err, -EINVAL, "an object is expected");
+	json_object_foreach(j, key, v) {
+		if (r >= 0)
+			r = take(c, key, v, given, err);
+	}
+	json_decref(j);
+	return r;
+}
+
+static int read_pem(const char *path, char **out, struct err *err)
+{
+	auto_free void *data = NULL;
+	size_t len;
+	int r = io_slurp(&io_host, AT_FDCWD, path, PEM_MAX, &data, &len, err);
+	if (r < 0)
+		return err_prefix(err, r, "%s", path);
+	*out = strndup(data, len);
+	return *out ? 0 : no_memory(err);
+}
+
+static int check_file(const char *path, struct err *err)
+{
+	struct stat st;
+	if (stat(path, &st) < 0)
+		return errno == ENOENT ? -ENOENT : err_sys(err, -errno, "look at %s", path);
+	if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022))
+		return err_set(err, -EPERM, "%s: others could write to it", path);
+	return 0;
+}
+
+int config_read(struct config *c, const char *root, struct err *err)
+{
+	auto_free char *path = NULL;
+	auto_free void *data = NULL;
+	size_t len;
+	if (asprintf(&path, "%s/config.json", root) < 0) {
+		path = NULL;
+		return no_memory(err);
+	}
+	int r = check_file(path, err);
+	if (r >= 0)
+		r = io_slurp(&io_host, AT_FDCWD, path, CONFIG_MAX, &data, &len, err);
+	if (r >= 0 && (r = config_parse(c, data, len, err)) < 0)
+		r = err_prefix(err, r, "%s", path);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (!c->tls_cert != !c->tls_key)
+		return err_set(err, -EINVAL, "TLS takes a certificate and a key: one is missing");
+	r = c->tls_cert ? read_pem(c->tls_cert, &c->tls_cert_text, err) : 0;
+	if (r >= 0 && c->tls_key)
+		r = read_pem(c->tls_key, &c->tls_key_text, err);
+	return r;
+}

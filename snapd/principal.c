@@ -1,0 +1,101 @@
+#include "snapd/principal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/base/clock.h"
+
+void owner_of_uid(char out[OWNER_SIZE], uid_t uid)
+{
+	(void)snprintf(out, OWNER_SIZE, "uid:%u", (unsigned)uid);
+}
+
+void owner_self(char out[OWNER_SIZE])
+{
+	owner_of_uid(out, geteuid());
+}
+
+void principal_of_peer(struct principal *out, uid_t uid, gid_t gid, pid_t pid)
+{
+	*out = (struct principal){ .known = true, .uid = uid, .gid = gid };
+	out->admin = uid == 0 || uid == geteuid();
+	if (out->admin)
+		owner_self(out->owner);
+	else
+		owner_of_uid(out->owner, uid);
+	(void)snprintf(out->from, sizeof(out->from), "pid %d", (int)pid);
+}
+
+void principal_of_service(struct principal *out)
+{
+	*out = (struct principal){
+		.known = true, .admin = true, .uid = geteuid(), .gid = getegid()
+	};
+	owner_self(out->owner);
+	(void)snprintf(out->from, sizeof(out->from), "boughd");
+}
+
+/* ---- what is being done ---- */
+
+static _Thread_local struct doing *current;
+
+struct doing *doing_new(void)
+{
+	struct doing *d = calloc(1, sizeof(*d));
+	if (!d)
+		return NULL;
+	d->refs = 1;
+	d->begun_ns = clock_ns();
+	return d;
+}
+
+struct doing *doing_ref(struct doing *d)
+{
+	if (d)
+		(void)__atomic_add_fetch(&d->refs, 1, __ATOMIC_RELAXED);
+	return d;
+}
+
+void doing_unref(struct doing *d)
+{
+	if (!d || __atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	free(d->path);
+	free(d->key);
+	free(d);
+}
+
+struct doing *doing_set(struct doing *d)
+{
+	struct doing *was = current;
+	current = d;
+	return was;
+}
+
+struct doing *doing_now(void)
+{
+	return current;
+}
+
+void doing_tell(struct doing *d, unsigned status, const json_t *answer)
+{
+	if (!d || __atomic_exchange_n(&d->told, true, __ATOMIC_ACQ_REL))
+		return;
+	if (d->done)
+		d->done(d->ctx, d, status, answer);
+}
+
+void doing_owner(char out[OWNER_SIZE])
+{
+	if (current)
+		memcpy(out, current->caller.owner, OWNER_SIZE);
+	else
+		owner_self(out);
+}
+
+uid_t doing_uid(void)
+{
+	return !current || current->caller.admin ? geteuid() : current->caller.uid;
+}
