@@ -10,7 +10,7 @@ enum {
 	GZIP_LEVEL = 4,
 	ZSTD_LEVEL = 3,
 	GZIP_BITS = 15 + 16, /* the largest window, in gzip's own wrapping */
-	ZSTD_WINDOW_LOG = 27 /* of what is decoded: 128 MiB, as zstd itself allows */
+	ZSTD_WINDOW_LOG = 23 /* of what is decoded: 8 MiB, all that RFC 9659 allows */
 };
 
 struct coder {
