@@ -117,8 +117,8 @@ static int look(struct planner *pl, const struct view *v, uint64_t dir, const ch
 	return 1;
 }
 
-/* Follows a path of a diff, which is there. */
-static int resolve(struct planner *pl, const struct view *v, const char *path, struct spot *out)
+/* Follows a path. 1, 0 or -errno. */
+static int follow(struct planner *pl, const struct view *v, const char *path, struct spot *out)
 {
 	uint64_t dir = ROOT_INO;
 	int r = 1;
@@ -134,6 +134,13 @@ static int resolve(struct planner *pl, const struct view *v, const char *path, s
 		dir = out->ino;
 		path += len + (path[len] == '/');
 	}
+	return r;
+}
+
+/* The same of a path of a diff, which is there. */
+static int resolve(struct planner *pl, const struct view *v, const char *path, struct spot *out)
+{
+	int r = follow(pl, v, path, out);
 	return r == 0 ? err_set(pl->err, -EIO, "a path of the comparison isn't there") : r;
 }
 
@@ -242,16 +249,44 @@ static bool is_freed(const struct planner *pl, uint64_t dir, uint64_t cookie)
 	return m && u64map_get(m, cookie);
 }
 
-/* Ours' folder for one of theirs: itself, or the one that ours made at the same place. 1; 0: ours
- * has none; -errno. */
+/* A folder of theirs that took the place of base's: the comparison goes by that name, so what is in
+ * it belongs to base's. *out is that one, or itself. */
+static int replaced_dir(struct planner *pl, uint64_t theirs, uint64_t *out)
+{
+	auto_free char *path = NULL;
+	struct spot s;
+	struct attr a;
+	*out = theirs;
+	int r = view_path(pl->t->theirs, theirs, &path);
+	if (r < 0)
+		return err_sys(pl->err, r == -ENOENT ? -EIO : r, "find a folder");
+	r = follow(pl, pl->t->base, path, &s);
+	if (r <= 0 || s.ino == theirs)
+		return r;
+	r = living(pl, pl->t->base, s.ino, &a);
+	if (r > 0 && S_ISDIR(a.mode))
+		*out = s.ino;
+	return r;
+}
+
+/* Ours' folder for one of theirs: itself, the one whose place it took, or the one that ours made
+ * at the same place. 1; 0: ours has none; -errno. */
 static int our_dir(struct planner *pl, uint64_t theirs, uint64_t *out)
 {
 	struct attr a;
 	void *same = u64map_get(&pl->same, theirs);
-	*out = same ? (uint64_t)(uintptr_t)same : theirs;
-	if (same || u64map_get(&pl->moved, theirs))
+	if (!same) {
+		int r = replaced_dir(pl, theirs, out);
+		if (r < 0)
+			return r;
+		same = (void *)(uintptr_t)*out;
+		if (u64map_put(&pl->same, theirs, same) < 0)
+			return no_memory(pl);
+	}
+	*out = (uint64_t)(uintptr_t)same;
+	if (u64map_get(&pl->moved, *out))
 		return 1;
-	int r = living(pl, pl->t->ours, theirs, &a);
+	int r = living(pl, pl->t->ours, *out, &a);
 	return r > 0 && !S_ISDIR(a.mode) ? 0 : r;
 }
 

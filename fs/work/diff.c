@@ -22,7 +22,8 @@ struct found {
 	unsigned what;
 	char *path, *old_path;
 	struct attr old_attr, new_attr;
-	bool skip; /* told by another */
+	bool skip;   /* told by another */
+	bool listed; /* a folder: what is in it is told too, or will be */
 };
 
 /* A directory that is still to be listed: of `a`, of `b`, or of both side by side. */
@@ -160,6 +161,7 @@ static int one_side(struct differ *d, bool in_a, uint64_t ino, const char *path)
 		if (r != -ENOENT)
 			return r; /* moved: its contents are compared where they are */
 	}
+	d->found[d->n - 1].listed = true;
 	return push(d, in_a ? ino : 0, in_a ? 0 : ino, path);
 }
 
@@ -323,11 +325,125 @@ static int find_renames(struct differ *d)
 	return r;
 }
 
-/* Changed inodes that no entry tells about yet, at one of their paths. An inode never changes
- * its type. */
+/* ---- folders that took another's name ---- */
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+static bool inos_has(const struct inos *s, uint64_t ino)
+{
+	return s->n && bsearch(&ino, s->v, s->n, sizeof(*s->v), by_value);
+}
+
+/* Lists the folders of one side that have no partner on the other, or one that is listed. The
+ * number of them. */
+static int list_side(struct differ *d, enum diff_kind side)
+{
+	auto_inos all = { 0 }, listed = { 0 }; /* of the other side */
+	int r = 0, n = 0;
+	for (size_t i = 0; i < d->n && r >= 0; i++) {
+		const struct found *f = &d->found[i];
+		uint64_t ino = f->kind == DIFF_DELETED ? f->old_attr.ino : f->new_attr.ino;
+		if (f->kind == side || (f->kind != DIFF_DELETED && f->kind != DIFF_ADDED))
+			continue;
+		r = inos_add(&all, ino);
+		if (r >= 0 && f->listed)
+			r = inos_add(&listed, ino);
+	}
+	inos_sort(&all);
+	inos_sort(&listed);
+	for (size_t i = 0; i < d->n && r >= 0; i++) {
+		struct found *f = &d->found[i];
+		const struct attr *a = side == DIFF_DELETED ? &f->old_attr : &f->new_attr;
+		if (f->kind != side || f->listed || !S_ISDIR(a->mode) ||
+		    (inos_has(&all, a->ino) && !inos_has(&listed, a->ino)))
+			continue;
+		f->listed = true;
+		n++;
+		r = push(d, side == DIFF_DELETED ? a->ino : 0, side == DIFF_DELETED ? 0 : a->ino,
+			 f->path);
+	}
+	if (r >= 0 && n > 0)
+		r = list_all_todo(d);
+	return r < 0 ? r : n;
+}
+
+/* A folder that went from one name and came to another is a rename, and needs no list. Where the
+ * other name was taken by a folder before, the two were compared name by name: no such pair is
+ * found, and what is in it must be told at this name too. */
+static int list_unpaired(struct differ *d)
+{
+	int r;
+	do {
+		r = list_side(d, DIFF_DELETED);
+		if (r == 0)
+			r = list_side(d, DIFF_ADDED);
+	} while (r > 0);
+	return r;
+}
+
+/* ---- changed inodes ---- */
+
+struct linked {
+	struct differ *d;
+	const struct inos *inos; /* changed, with several names; sorted */
+};
+
+/* Each name of a changed inode that `a` had in this directory already; new ones are told as such. */
+static int linked_in(void *ctx, const char *path, size_t len, const struct attr *dir)
+{
+	const struct linked *l = ctx;
+	struct differ *d = l->d;
+	struct dirent_ref e, was;
+	int r = 0;
+	if (!S_ISDIR(dir->mode))
+		return 0;
+	auto_free char *at = strndup(path, len); /* it isn't terminated */
+	if (!at)
+		return -ENOMEM;
+	for (uint64_t next = 0; r >= 0; next = e.cookie + 1) {
+		r = view_dirent_ceil(d->b, dir->ino, next, &e);
+		if (r < 0)
+			return r == -ENOENT ? 0 : r;
+		if (!inos_has(l->inos, e.ino))
+			continue;
+		r = view_lookup(d->a, dir->ino, e.name, e.name_len, &was);
+		if (r == -ENOENT || (r >= 0 && was.ino != e.ino)) {
+			r = 0;
+			continue;
+		}
+		struct attr x, y;
+		auto_free char *name = join(at, e.name, e.name_len);
+		if (r >= 0)
+			r = name ? view_inode(d->a, e.ino, &x) : -ENOMEM;
+		if (r >= 0)
+			r = view_inode(d->b, e.ino, &y);
+		if (r >= 0)
+			r = compare(d, name, &x, &y);
+	}
+	return r;
+}
+
+/* One with a single name that no entry tells about yet. An inode never changes its type. */
+static int add_single(struct differ *d, uint64_t ino, const struct attr *now)
+{
+	struct attr was;
+	auto_free char *path = NULL;
+	int r = view_path(d->b, ino, &path);
+	if (r >= 0)
+		r = view_inode(d->a, ino, &was);
+	if (r >= 0)
+		r = compare(d, path, &was, now);
+	return r == -ENOENT ? 0 : r; /* no name leads to it */
+}
+
+/* Where they are, only a walk of the tree tells of inodes with several names. */
 static int add_changed(struct differ *d)
 {
-	auto_inos told = { 0 };
+	auto_inos told = { 0 }, links = { 0 };
 	int r = 0;
 	for (size_t i = 0; i < d->n && r >= 0; i++)
 		if (d->found[i].path)
@@ -336,23 +452,22 @@ static int add_changed(struct differ *d)
 	inos_sort(&d->changed);
 	for (size_t i = 0, j = 0; i < d->changed.n && r >= 0; i++) {
 		uint64_t ino = d->changed.v[i];
+		struct attr now;
 		while (j < told.n && told.v[j] < ino)
 			j++;
-		if (j < told.n && told.v[j] == ino)
-			continue;
-		auto_free char *path = NULL;
-		struct attr x, y;
-		r = view_path(d->b, ino, &path);
-		if (r >= 0)
-			r = view_inode(d->a, ino, &x);
-		if (r >= 0)
-			r = view_inode(d->b, ino, &y);
-		if (r >= 0)
-			r = compare(d, path, &x, &y);
-		else if (r == -ENOENT)
-			r = 0; /* no name leads to it */
+		r = view_inode(d->b, ino, &now);
+		if (r < 0)
+			r = r == -ENOENT ? 0 : r;
+		else if (!S_ISDIR(now.mode) && now.nlink > 1)
+			r = inos_add(&links, ino);
+		else if (j == told.n || told.v[j] != ino)
+			r = add_single(d, ino, &now);
 	}
-	return r;
+	if (r < 0 || links.n == 0)
+		return r;
+	inos_sort(&links);
+	struct linked l = { d, &links };
+	return view_walk(d->b, linked_in, &l, d->err);
 }
 
 static int by_path(const void *pa, const void *pb)
@@ -370,6 +485,8 @@ static int with_lineage(struct differ *d)
 	int r = diff_raw_since(d->a, d->b, d->quiet, &cb, d->err);
 	if (r >= 0)
 		r = list_all_todo(d);
+	if (r >= 0)
+		r = list_unpaired(d);
 	if (r >= 0)
 		r = find_renames(d);
 	return r < 0 ? r : add_changed(d);

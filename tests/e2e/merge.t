@@ -100,6 +100,13 @@ merge
 is 'swaps' "$code:$(cat "$O/docs/a" "$O/docs/b" | tr '\n' ' ')" '0:b a '
 is 'a file becomes a folder' "$(cat "$O/binary/in")" in
 
+# A folder that takes another's name.
+fresh
+(cd "$TH" && rm -r docs && mv old docs)
+merge
+is 'a folder in the place of another' "$code:$(cd "$O" && find docs old 2>/dev/null | sort | tr '\n' ' ')" \
+	'0:docs docs/sub docs/sub/y docs/x '
+
 # The same change in both is none.
 fresh
 for w in "$TH" "$O"; do

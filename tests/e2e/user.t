@@ -69,7 +69,7 @@ run user bough restore w s
 is 'restore' $code 0
 is 'it is back' "$(user cat "$w/d/hard")" data
 run user bough diff f-2 --against w
-is 'diff' "$out" $'M\td/file'
+is 'diff' "$out" $'M\td/file\nM\td/hard'
 run user sh -c 'bough export w | tar tf - | sort | tr "\n" " "'
 is 'export' "$out" './ ./d/ ./d/file ./d/hard ./d/link '
 mkdir -p "$T/src/open" && echo x >"$T/src/open/file" && echo secret >"$T/src/secret"

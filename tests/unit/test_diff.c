@@ -148,6 +148,51 @@ static void test_renames(void **state)
 	check(f, "R a -> empty/a2\nR dir/sub -> sub2\nMc sub2/d\n");
 }
 
+static void link_to(struct fixture *f, const char *from, const char *dir, const char *name)
+{
+	struct entry e;
+	assert_int_equal(ws_link(f->ws, tree_node(f->ws, from), tree_node(f->ws, dir), name,
+				 strlen(name), &tree_root_caller, &e),
+			 0);
+	ws_forget(f->ws, e.node, 1);
+}
+
+/* A changed file counts at each of its names, and a new name hides no old one. */
+static void test_several_names(void **state)
+{
+	struct fixture *f = *state;
+	link_to(f, "a", "dir", "a2");
+	link_to(f, "b", "empty", "b2");
+	tree_put(f->ws, "b", "TWO\n");
+	check(f, "Mc b\nA dir/a2\nA empty/b2\n");
+	stack_done(&f->before);
+	tree_seal(f->ws, &f->before);
+	tree_put(f->ws, "dir/a2", "ONE\n");
+	tree_mv(f->ws, "empty/b2", "b3");
+	tree_put(f->ws, "b3", "2\n");
+	tree_mv(f->ws, "dir", "d");
+	check(f, "Mc a\nMc b\nRc empty/b2 -> b3\nR dir -> d\nMc d/a2\n");
+}
+
+/* A folder that took the name of another: both lists count. */
+static void test_folder_over(void **state)
+{
+	struct fixture *f = *state;
+	tree_mk(f->ws, "empty/deep", S_IFDIR | 0755);
+	tree_put(f->ws, "empty/deep/x", "x\n");
+	tree_put(f->ws, "empty/c", "c\n");
+	stack_done(&f->before);
+	tree_seal(f->ws, &f->before);
+	tree_mv(f->ws, "dir", "gone");
+	tree_mv(f->ws, "empty", "dir");
+	tree_rm(f->ws, "gone/sub/d");
+	tree_rm(f->ws, "gone/sub");
+	tree_rm(f->ws, "gone/c");
+	tree_rm(f->ws, "gone");
+	check(f,
+	      "Mc dir/c\nR empty/deep -> dir/deep\nD dir/sub\nD dir/sub/d\nD empty\nD empty/c\n");
+}
+
 static void test_rename_over(void **state)
 {
 	struct fixture *f = *state;
@@ -268,16 +313,10 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_since),
-		T(test_nothing),
-		T(test_content),
-		T(test_attributes),
-		T(test_added_and_deleted),
-		T(test_renames),
-		T(test_rename_over),
-		T(test_replaced),
-		T(test_no_lineage),
-		T(test_content_survives),
+		T(test_since),         T(test_nothing),           T(test_content),
+		T(test_attributes),    T(test_added_and_deleted), T(test_renames),
+		T(test_several_names), T(test_folder_over),       T(test_rename_over),
+		T(test_replaced),      T(test_no_lineage),        T(test_content_survives),
 		T(test_reach),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
