@@ -259,8 +259,11 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	memcpy(rq->ids[0], found.id, ID_SIZE);
 	rq->params[0] = rq->ids[0];
 	struct doing *d = doing_now();
-	if (d)
+	if (d) {
 		memcpy(d->object, found.id, ID_SIZE);
+		memcpy(d->workspace, found.workspace, ID_SIZE);
+		d->own = found.own;
+	}
 	return admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
 }
 

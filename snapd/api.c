@@ -129,6 +129,9 @@ static const struct field member_fields[] = {
 static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", "limit", "cursor", NULL };
+static const char *const audit_query[] = { "object", "limit", "cursor", "format", NULL };
+static const char *const events_query[] = { "since", NULL };
+static const char *const job_query[] = { "wait", NULL };
 static const char *const page_query[] = { "limit", "cursor", NULL };
 static const char *const bundle_query[] = { "message", "author", NULL };
 static const char *const diff_query[] = { "against", "format", "since", NULL };
@@ -206,6 +209,13 @@ const struct route api_routes[] = {
 	{ "DELETE", "/v1/teams/{}", api_team_delete, NULL, NULL, false },
 	{ "PUT", "/v1/teams/{}/members/{}", api_member_set, member_fields, NULL, false },
 	{ "DELETE", "/v1/teams/{}/members/{}", api_member_delete, NULL, NULL, false },
+	{ "GET", "/v1/version", api_version, NULL, NULL, false },
+	{ "GET", "/metrics", api_metrics, NULL, NULL, false },
+	{ "GET", "/v1/audit", api_audit, NULL, audit_query, false },
+	{ "GET", "/v1/events", api_events, NULL, events_query, false },
+	{ "GET", "/v1/jobs", api_job_list, NULL, page_query, false },
+	{ "GET", "/v1/jobs/{}", api_job_get, NULL, job_query, false },
+	{ "POST", "/v1/jobs/{}/cancel", api_job_cancel, no_fields, NULL, false },
 	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
 	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
 	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },

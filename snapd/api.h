@@ -132,6 +132,14 @@ int api_team_create(struct request *rq, struct reply *rp, struct err *err);
 int api_team_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_member_set(struct request *rq, struct reply *rp, struct err *err);
 int api_member_delete(struct request *rq, struct reply *rp, struct err *err);
+/* the service (api_service.c) */
+int api_version(struct request *rq, struct reply *rp, struct err *err);
+int api_metrics(struct request *rq, struct reply *rp, struct err *err);
+int api_audit(struct request *rq, struct reply *rp, struct err *err);
+int api_events(struct request *rq, struct reply *rp, struct err *err);
+int api_job_list(struct request *rq, struct reply *rp, struct err *err);
+int api_job_get(struct request *rq, struct reply *rp, struct err *err);
+int api_job_cancel(struct request *rq, struct reply *rp, struct err *err);
 /* the system */
 int api_health(struct request *rq, struct reply *rp, struct err *err);
 int api_stats(struct request *rq, struct reply *rp, struct err *err);

@@ -170,7 +170,7 @@ static int on_progress(void *ctx, uint64_t done, uint64_t total, const char *wha
 {
 	struct move *m = ctx;
 	progress_tell(m->progress, done, total, m->body ? "bytes" : "objects", what);
-	return 0;
+	return progress_cancelled(m->progress) ? -ECANCELED : 0;
 }
 
 static ssize_t on_read(void *ctx, void *buf, size_t n, struct err *err)

@@ -108,7 +108,7 @@ static int save_progress(void *ctx, uint64_t done, uint64_t total, uint64_t byte
 {
 	struct save *s = ctx;
 	progress_tell(s->progress, done, total, "files", "save");
-	return 0;
+	return progress_cancelled(s->progress) ? -ECANCELED : 0;
 }
 
 /* The head again, with the new name where one was given. */
@@ -307,7 +307,7 @@ static int import_progress(void *ctx, uint64_t bytes, uint64_t members)
 {
 	struct import *im = ctx;
 	progress_tell(im->progress, bytes, 0, "bytes", "import");
-	return 0;
+	return progress_cancelled(im->progress) ? -ECANCELED : 0;
 }
 
 static int import_reserve(void *ctx, uint64_t n, uint64_t *first, struct err *err)

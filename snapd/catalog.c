@@ -253,8 +253,11 @@ int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, st
 		return r;
 	r = db_begin(c, err);
 	if (r >= 0) {
-		for (size_t i = 0; i < n && r >= 0; i++)
+		for (size_t i = 0; i < n && r >= 0; i++) {
 			r = insert_ws(c, &rows[i], err);
+			if (r >= 0)
+				r = db_note_effect(c, rows[i].id, err);
+		}
 		r = db_end(c, r, err);
 	}
 	db_unlock(c);

@@ -93,6 +93,10 @@ static const char *const migrations[] = {
 	" key TEXT NOT NULL, body BLOB NOT NULL, time INTEGER NOT NULL, effect TEXT,"
 	" status INTEGER, answer TEXT, PRIMARY KEY (owner, method, path, key));"
 	"CREATE INDEX repeats_time ON repeats(time);",
+	"CREATE TABLE jobs (id TEXT PRIMARY KEY, owner TEXT NOT NULL, object TEXT,"
+	" state TEXT NOT NULL, path TEXT NOT NULL, answer TEXT, status INTEGER,"
+	" created INTEGER NOT NULL, ended INTEGER);"
+	"CREATE INDEX jobs_owner ON jobs(owner);",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -41,6 +41,9 @@ int db_begin(struct catalog *c, struct err *err);
 /* Commits where r >= 0, else rolls back; returns r or the commit's failure. */
 int db_end(struct catalog *c, int r, struct err *err);
 
+/* Where this thread works for an Idempotency-Key: that it made `id`. In the transaction that does.
+ * (catalog_journal.c) */
+int db_note_effect(struct catalog *c, const char *id, struct err *err);
 /* catalog_ws_set_head with the lock held. */
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err);

@@ -24,7 +24,11 @@
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/config.h"
+#include "snapd/events.h"
 #include "snapd/flattener.h"
+#include "snapd/jobs.h"
+#include "snapd/journal.h"
+#include "snapd/outcome.h"
 #include "snapd/reconcile.h"
 #include "snapd/repos.h"
 #include "snapd/state.h"
@@ -227,12 +231,19 @@ static int open_parts(struct snapd *sd, struct err *err)
 	sd->leases = leases_new();
 	sd->images = images_new();
 	sd->problems = problems_new();
+	sd->events = events_new();
+	sd->metrics = metrics_new();
 	sd->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!sd->leases || !sd->images || !sd->problems || sd->stop_fd < 0)
+	if (!sd->leases || !sd->images || !sd->problems || !sd->events || !sd->metrics ||
+	    sd->stop_fd < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	int r = records_open(&sd->records, sd->root, err);
+	int r = jobs_new(&sd->jobs, sd, err);
+	if (r >= 0)
+		r = records_open(&sd->records, sd->root, err);
 	if (r >= 0)
 		r = catalog_open(&sd->catalog, sd->root, err);
+	if (r >= 0 && !catalog_damage(sd->catalog))
+		r = catalog_journal_begin(sd->catalog, err);
 	if (r >= 0)
 		r = open_store(sd, err);
 	if (r >= 0)
@@ -266,6 +277,9 @@ static void close_parts(struct snapd *sd)
 	catalog_close(sd->catalog);
 	records_close(sd->records);
 	problems_free(sd->problems);
+	jobs_free(sd->jobs);
+	events_free(sd->events);
+	metrics_free(sd->metrics);
 	images_free(sd->images);
 	leases_free(sd->leases);
 	if (sd->stop_fd >= 0)
@@ -366,7 +380,9 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.nroutes = api_nroutes,
 			.ctx = sd,
 			.identify = auth_identify,
-			.admit = access_admit,
+			.admit = outcome_admit,
+			.done = outcome_done,
+			.background = jobs_start,
 		};
 		r = web_start(&web, &opt, err);
 	}
@@ -377,7 +393,8 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		serve(sd, signals);
 		log_info("ends");
 		(void)unlink(path);
-		if (!web_quiesce(web, QUIESCE_MS)) {
+		events_stop(sd->events);
+		if (!web_quiesce(web, QUIESCE_MS) || !jobs_stop(sd->jobs, QUIESCE_MS)) {
 			log_warn("cuts off what is still under way");
 			_exit(0); /* as safe as a kill, which everything here bears */
 		}

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include "fs/base/hash.h"
-#include "snapd/names.h"
+#include "snapd/catalog.h"
 
 enum { FROM_SIZE = 64 };
 
@@ -48,12 +48,14 @@ struct doing {
 	struct principal caller;
 	const char *method; /* literals of the route */
 	const char *pattern;
-	char *path;           /* as it was asked for, without its query; NULL: none yet */
-	char object[ID_SIZE]; /* what the path names, once it is known; "": nothing */
-	char *key;            /* the Idempotency-Key; NULL: none */
-	struct digest body;   /* of what came with the key */
-	bool keyed;           /* this one does the work of that key */
-	uint64_t begun_ns;    /* by clock.h */
+	char *path;              /* as it was asked for, without its query; NULL: none yet */
+	char object[ID_SIZE];    /* what the path names, once it is known; "": nothing */
+	char workspace[ID_SIZE]; /* that it is, or is of */
+	struct owned own;        /* whose it is */
+	char *key;               /* the Idempotency-Key; NULL: none */
+	struct digest body;      /* of what came with the key */
+	bool keyed;              /* this one does the work of that key */
+	uint64_t begun_ns;       /* by clock.h */
 	/* Called once, when it is decided how it ended: the answer's status and body (NULL: none,
 	 * or a stream). */
 	void (*done)(void *ctx, struct doing *d, unsigned status, const json_t *answer);

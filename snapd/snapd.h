@@ -15,8 +15,11 @@
 #include "snapd/records.h"
 #include "snapd/supervisor.h"
 
+struct events;
 struct flattener;
 struct images;
+struct jobs;
+struct metrics;
 struct problems;
 struct upkeep;
 
@@ -33,6 +36,9 @@ struct snapd {
 	struct images *images;
 	struct upkeep *upkeep;     /* of repositories (repos.h) */
 	struct problems *problems; /* why workspaces aren't mounted */
+	struct events *events;     /* events.h */
+	struct jobs *jobs;         /* jobs.h */
+	struct metrics *metrics;   /* outcome.h */
 	pthread_mutex_t patches;   /* one change of a workspace's labels and limits at a time */
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */

@@ -304,6 +304,25 @@ static enum MHD_Result answer_reading(struct call *c, const struct reply *reply)
 	return queue(c, reply->status, response);
 }
 
+static bool prefers_async(struct call *c)
+{
+	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Prefer");
+	return c->web->opt.background && s && strcasestr(s, "respond-async");
+}
+
+/* How the job ends, it tells by itself. */
+static enum MHD_Result answer_async(struct call *c, struct reply *reply)
+{
+	struct err err = { 0 };
+	json_t *j = NULL;
+	int r = c->web->opt.background(c->web->opt.ctx, reply, &j, &err);
+	if (r < 0)
+		return answer_error(c, r, &err);
+	reply_header(&c->headers, "Location", "/v1/jobs/%s",
+		     json_string_value(json_object_get(j, "id")));
+	return answer_json(c, 202, j);
+}
+
 /* The reply of a handler that went well. The reply's memory is taken over. */
 static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 {
@@ -314,6 +333,8 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 		doing_tell(c->doing, reply->status, NULL);
 		return answer_reading(c, reply);
 	}
+	if (reply->job && prefers_async(c))
+		return answer_async(c, reply);
 	if (reply->stream || (reply->job && c->ndjson)) {
 		r = task_start(&c->task, reply, c->ndjson, NULL, c->web->count, &err);
 		c->summary = reply->summary;

@@ -115,6 +115,8 @@ int request_bad_field(struct request *rq, const char *field, struct err *err, co
 struct progress;
 void progress_tell(struct progress *p, uint64_t done, uint64_t total, const char *unit,
 		   const char *what);
+/* Whether the work is to end, with -ECANCELED. Looked at wherever progress is told. */
+bool progress_cancelled(const struct progress *p);
 
 struct web_header {
 	const char *name; /* a literal */
@@ -182,6 +184,9 @@ struct web_options {
 	 * give the answer itself (1). `data` is the body as it came. May be NULL. */
 	int (*admit)(struct request *rq, const struct route *rt, const void *data, size_t len,
 		     struct reply *rp, struct err *err);
+	/* Takes over the work of a reply with a job whose caller prefers not to wait; *out is the
+	 * answer, with 202. NULL: everybody waits. */
+	int (*background)(void *ctx, const struct reply *reply, json_t **out, struct err *err);
 	/* How a request ended (principal.h): on the thread that knows. May be NULL. */
 	void (*done)(void *ctx, struct doing *d, unsigned status, const json_t *answer);
 };

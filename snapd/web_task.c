@@ -96,6 +96,7 @@ unsigned web_status(int r, const char **code)
 		{ -ENOLCK, 423, "locked" },
 		{ -ENOSYS, 501, "not_implemented" },
 		{ -EALREADY, 409, "in_flight" },
+		{ -ECANCELED, 409, "cancelled" },
 		{ -EBADE, 422, "key_reused" },
 		{ -EUSERS, 429, "too_many" },
 		{ -ENOSPC, 507, "no_space" },
@@ -150,11 +151,6 @@ json_t *web_error_json(int r, const struct err *err, json_t *details)
 
 /* ---- progress ---- */
 
-struct progress {
-	struct stream *out;
-	uint64_t told_ms;
-};
-
 /* A client that doesn't read must not hold up the work: lines give way, the result doesn't. */
 static void put_line(struct stream *out, json_t *j, bool may_drop)
 {
@@ -167,6 +163,11 @@ static void put_line(struct stream *out, json_t *j, bool may_drop)
 	(void)stream_write(out, text, len + 1);
 }
 
+bool progress_cancelled(const struct progress *p)
+{
+	return p && p->cancelled && __atomic_load_n(p->cancelled, __ATOMIC_RELAXED);
+}
+
 void progress_tell(struct progress *p, uint64_t done, uint64_t total, const char *unit,
 		   const char *what)
 {
@@ -176,6 +177,10 @@ void progress_tell(struct progress *p, uint64_t done, uint64_t total, const char
 	if (now - p->told_ms < PROGRESS_MS)
 		return;
 	p->told_ms = now;
+	if (p->sink) {
+		p->sink(p->ctx, done, total, unit, what);
+		return;
+	}
 	put_line(p->out,
 		 json_pack("{s:{s:I, s:I, s:s, s:s}}", "progress", "done", (json_int_t)done,
 			   "total", (json_int_t)total, "unit", unit, "what", what),

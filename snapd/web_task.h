@@ -1,9 +1,18 @@
 /* Work that a reply starts in a thread of its own, and the streams that tie it to the
- * connection. Used by web.c only. */
+ * connection. Used by web.c and jobs.c only. */
 #ifndef BOUGH_SNAPD_WEB_TASK_H
 #define BOUGH_SNAPD_WEB_TASK_H
 
 #include "snapd/web.h"
+
+/* Where a job's progress goes: lines of a stream, or a function. */
+struct progress {
+	struct stream *out;
+	uint64_t told_ms;
+	void (*sink)(void *ctx, uint64_t done, uint64_t total, const char *unit, const char *what);
+	void *ctx;
+	const bool *cancelled; /* atomic; NULL: it can't be */
+};
 
 struct task;
 /* Counts running tasks for web_quiesce. */

@@ -135,6 +135,7 @@ POST   /v1/workspaces                {"name":"NNN","from":"PRIVATE","mount":fals
 POST   /v1/workspaces                {"name":"NNN","mount":false,"uid":0} 201 403 403 403 403 403 403 403 201 403 401 401
 GET    /v1/workspaces/team           -                        200 200 404 200 200 200 200 404 200 404 401 401
 PATCH  /v1/workspaces/team           {"labels":{}}            200 200 404 200 403 200 403 404 200 404 401 401
+GET    /v1/audit?object=global       -                        200 200 403 403 403 200 200 404 200 403 401 401
 DELETE /v1/workspaces/global         -                        204 404 404 404 404 404 403 404 404 404 401 401
 GET    /v1/snapshots/alice%2Fs       -                        200 200 404 404 404 200 200 200 200 404 401 401
 GET    /v1/snapshots/alice%2Fs/diff  -                        200 200 404 404 404 200 200 200 200 404 401 401
@@ -145,6 +146,11 @@ PUT    /v1/teams/web/members/uid:9   {"role":"reader"}        200 200 404 403 40
 POST   /v1/tokens                    {}                       201 201 201 201 201 403 403 403 201 403 401 401
 POST   /v1/tokens                    {"scope":"admin"}        201 403 403 403 403 403 403 403 201 403 401 401
 POST   /v1/tokens                    {"owner":"ci"}           201 403 403 403 403 403 403 403 201 403 401 401
+GET    /metrics                      -                        200 403 403 403 403 403 403 403 200 403 401 401
+GET    /v1/version                   -                        200 200 200 200 200 200 200 200 200 200 401 401
+GET    /v1/jobs                      -                        200 200 200 200 200 200 200 200 200 200 401 401
+GET    /v1/audit                     -                        200 200 200 200 200 200 200 200 200 200 401 401
+GET    /v1/audit?object=PRIVATE      -                        200 200 404 404 404 200 200 200 200 404 401 401
 GET    /v1/repos                     -                        200 200 200 200 200 200 200 403 200 200 401 401
 EOF
 )
@@ -166,6 +172,24 @@ gives 'means one'"'"'s own' 200 .owner $other $other GET $ws/private
 gives 'root must say which' 409 .code conflict root GET $ws/private
 gives 'by the owner' 200 .owner $other root GET "$ws/$other%2Fprivate"
 gives 'tokens are one'"'"'s own' 200 '[.items[].owner] | unique | join(" ")' $owner $owner GET /v1/tokens
+
+# ---- what one hears of
+
+listen() { # CALLER: types and owners of the events since the beginning
+	local via=()
+	[ "$1" = root ] || via=(setpriv --reuid="${1#uid:}" --regid="${1#uid:}" --clear-groups)
+	"${via[@]}" timeout 2 curl -sSN --unix-socket "$sock" "http://d/v1/events?since=$mark.0" 2>/dev/null |
+		sed -n 's/^data: //p'
+}
+timeout 1 curl -sSN --unix-socket "$sock" http://d/v1/events >"$T/mark" 2>/dev/null &
+wait_for 5 grep -q bough "$T/mark"
+as root POST $ws '{"name":"mark","mount":false}'
+wait_for 5 grep -q '^id' "$T/mark"
+mark=$(sed -n 's/^id: \(.*\)\..*/\1/p' "$T/mark")
+is 'a stranger hears of nothing private' "$(listen $other | jq -r "select(.object == \"$private\") | .type")" ''
+like 'its owner of all' "$(listen $owner | jq -r "select(.object == \"$private\") | .type" | tr '\n' ' ')" 'workspace.created .*workspace.changed '
+gives 'a stranger'"'"'s audit log is his own' 200 '[.items[].owner] | unique | join(" ")' $other $other GET /v1/audit
+gives 'who shared is in the team'"'"'s' 200 '[.items[] | select(.path == "/v1/teams")] | .[0].owner' $owner $owner GET '/v1/audit?limit=1000'
 
 # ---- tokens end
 

@@ -1,0 +1,418 @@
+/* Rows of the audit log, of keys that were used, and of jobs. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/array.h"
+#include "snapd/catalog_db.h"
+#include "snapd/journal.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, size, "%s", s ? s : "");
+}
+
+/* Locked and prepared; unlock with end(). */
+static int begin(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, st, sql, err);
+	if (r < 0)
+		db_unlock(c);
+	return r;
+}
+
+static void end(struct catalog *c, sqlite3_stmt *st)
+{
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	db_unlock(c);
+}
+
+/* ---- audit ---- */
+
+#define AUDIT_COLUMNS "time, owner, token, source, method, path, object, status, about"
+
+void audit_rows_free(struct audit_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(rows[i].path);
+		free(rows[i].about);
+	}
+	free(rows);
+}
+
+int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st,
+		      "INSERT INTO audit (" AUDIT_COLUMNS
+		      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+		      err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_int64(st, 1, row->time_ns);
+	sqlite3_bind_text(st, 2, row->owner, -1, SQLITE_STATIC);
+	db_bind_text(st, 3, row->token);
+	sqlite3_bind_text(st, 4, row->from, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 5, row->method, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 6, row->path, -1, SQLITE_STATIC);
+	db_bind_text(st, 7, row->object);
+	sqlite3_bind_int(st, 8, (int)row->status);
+	db_bind_text(st, 9, row->about);
+	r = db_run(c, st, err, "write the audit log");
+	db_unlock(c);
+	return r;
+}
+
+static int read_audit(sqlite3_stmt *st, struct audit_row *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->time_ns = sqlite3_column_int64(st, 0);
+	text_of(st, 1, a->owner, sizeof(a->owner));
+	text_of(st, 2, a->token, sizeof(a->token));
+	text_of(st, 3, a->from, sizeof(a->from));
+	text_of(st, 4, a->method, sizeof(a->method));
+	int e = db_copy_text(st, 5, &a->path);
+	text_of(st, 6, a->object, sizeof(a->object));
+	a->status = (unsigned)sqlite3_column_int(st, 7);
+	e |= db_copy_text(st, 8, &a->about);
+	a->seq = sqlite3_column_int64(st, 9);
+	return e;
+}
+
+int catalog_audit_list(struct catalog *c, const char *owner, const char *object, int64_t before,
+		       size_t max, struct audit_row **rows, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	struct audit_row *all = NULL;
+	size_t count = 0, cap = 0;
+	int rc = SQLITE_DONE;
+	int r = begin(c, &st,
+		      "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
+		      " AND (?2 IS NULL OR object = ?2) AND seq < ?3 ORDER BY seq DESC LIMIT ?4",
+		      err);
+	if (r < 0)
+		return r;
+	db_bind_text(st, 1, owner);
+	db_bind_text(st, 2, object);
+	sqlite3_bind_int64(st, 3, before ? before : INT64_MAX);
+	sqlite3_bind_int64(st, 4, (sqlite3_int64)max);
+	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		r = array_grow(&all, count, &cap);
+		if (r >= 0)
+			r = read_audit(st, &all[count++]);
+		if (r < 0)
+			(void)no_memory(err);
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "read the audit log");
+	end(c, st);
+	if (r < 0) {
+		audit_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+/* ---- repeated calls ---- */
+
+#define REPEAT_KEY "owner = ?1 AND method = ?2 AND path = ?3 AND key = ?4"
+
+void repeat_done(struct repeat *r)
+{
+	free(r->answer);
+	free(r->effect);
+	memset(r, 0, sizeof(*r));
+}
+
+static void bind_key(sqlite3_stmt *st, const struct doing *d)
+{
+	sqlite3_bind_text(st, 1, d->caller.owner, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, d->method, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, d->path, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 4, d->key, -1, SQLITE_STATIC);
+}
+
+static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(
+		c, &st,
+		"INSERT INTO repeats (owner, method, path, key, body, time)"
+		" VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET body = ?5,"
+		" time = ?6, status = NULL, answer = NULL, effect = NULL WHERE time < ?7",
+		err);
+	if (r < 0)
+		return r;
+	bind_key(st, d);
+	sqlite3_bind_blob(st, 5, d->body.b, sizeof(d->body.b), SQLITE_STATIC);
+	sqlite3_bind_int64(st, 6, now_ns);
+	sqlite3_bind_int64(st, 7, now_ns - (int64_t)KEPT_S * 1000000000);
+	r = db_run(c, st, err, "note an Idempotency-Key");
+	return r < 0 ? r : sqlite3_changes(c->db);
+}
+
+static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *out,
+		       struct err *err)
+{
+	sqlite3_stmt *st;
+	int e = 0,
+	    r = db_prepare(c, &st,
+			   "SELECT body, status, answer, effect FROM repeats WHERE " REPEAT_KEY,
+			   err);
+	if (r < 0)
+		return r;
+	bind_key(st, d);
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW) {
+		const void *body = sqlite3_column_blob(st, 0);
+		if (body && sqlite3_column_bytes(st, 0) == (int)sizeof(out->body.b))
+			memcpy(out->body.b, body, sizeof(out->body.b));
+		out->status = (unsigned)sqlite3_column_int(st, 1);
+		e = db_copy_text(st, 2, &out->answer) | db_copy_text(st, 3, &out->effect);
+	}
+	r = rc == SQLITE_ROW ? (e < 0 ? no_memory(err) : 0)
+			     : db_error(c, rc, err, "look up an Idempotency-Key");
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	return r;
+}
+
+int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
+			 struct err *err)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = take_key(c, d, (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, err);
+	if (r == 0)
+		r = read_repeat(c, d, out, err);
+	db_unlock(c);
+	return r < 0 ? r : r > 0;
+}
+
+int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
+		       const char *answer, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st,
+		      status ? "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY
+			     : "DELETE FROM repeats WHERE " REPEAT_KEY,
+		      err);
+	if (r < 0)
+		return r;
+	bind_key(st, d);
+	if (status) {
+		sqlite3_bind_int(st, 5, (int)status);
+		db_bind_text(st, 6, answer);
+	}
+	r = db_run(c, st, err, "keep an answer");
+	db_unlock(c);
+	return r;
+}
+
+int db_note_effect(struct catalog *c, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	const struct doing *d = doing_now();
+	if (!d || !d->keyed)
+		return 0;
+	int r = db_prepare(
+		c, &st,
+		"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5 WHERE " REPEAT_KEY,
+		err);
+	if (r < 0)
+		return r;
+	bind_key(st, d);
+	sqlite3_bind_text(st, 5, id, -1, SQLITE_STATIC);
+	return db_run(c, st, err, "note what an Idempotency-Key made");
+}
+
+/* ---- jobs ---- */
+
+#define JOB_COLUMNS "id, owner, object, state, path, answer, status, created, ended"
+
+void job_row_done(struct job_row *r)
+{
+	free(r->path);
+	free(r->answer);
+	memset(r, 0, sizeof(*r));
+}
+
+void job_rows_free(struct job_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		job_row_done(&rows[i]);
+	free(rows);
+}
+
+int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st,
+		      "INSERT INTO jobs (id, owner, object, state, path, created)"
+		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+		      err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, row->owner, -1, SQLITE_STATIC);
+	db_bind_text(st, 3, row->object);
+	sqlite3_bind_text(st, 4, row->state, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 5, row->path, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 6, row->created_ns);
+	r = db_run(c, st, err, "insert a job");
+	db_unlock(c);
+	return r;
+}
+
+int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st,
+		      "UPDATE jobs SET state = ?2, answer = ?3, status = ?4, ended = ?5"
+		      " WHERE id = ?1",
+		      err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, row->state, -1, SQLITE_STATIC);
+	db_bind_text(st, 3, row->answer);
+	sqlite3_bind_int(st, 4, (int)row->status);
+	sqlite3_bind_int64(st, 5, row->ended_ns);
+	r = db_run(c, st, err, "end a job");
+	db_unlock(c);
+	return r;
+}
+
+static int read_job(sqlite3_stmt *st, struct job_row *j)
+{
+	memset(j, 0, sizeof(*j));
+	text_of(st, 0, j->id, sizeof(j->id));
+	text_of(st, 1, j->owner, sizeof(j->owner));
+	text_of(st, 2, j->object, sizeof(j->object));
+	text_of(st, 3, j->state, sizeof(j->state));
+	int e = db_copy_text(st, 4, &j->path) | db_copy_text(st, 5, &j->answer);
+	j->status = (unsigned)sqlite3_column_int(st, 6);
+	j->created_ns = sqlite3_column_int64(st, 7);
+	j->ended_ns = sqlite3_column_int64(st, 8);
+	return e;
+}
+
+static int select_jobs(struct catalog *c, const char *id, const char *owner, struct job_row **rows,
+		       size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	struct job_row *all = NULL;
+	size_t count = 0, cap = 0;
+	int rc = SQLITE_DONE;
+	int r = begin(c, &st,
+		      "SELECT " JOB_COLUMNS " FROM jobs WHERE (?1 IS NULL OR id = ?1)"
+		      " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
+		      err);
+	if (r < 0)
+		return r;
+	db_bind_text(st, 1, id);
+	db_bind_text(st, 2, owner);
+	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		r = array_grow(&all, count, &cap);
+		if (r >= 0)
+			r = read_job(st, &all[count++]);
+		if (r < 0)
+			(void)no_memory(err);
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "look up jobs");
+	end(c, st);
+	if (r < 0) {
+		job_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err)
+{
+	struct job_row *rows;
+	size_t n;
+	int r = id_is(id, "jb") ? select_jobs(c, id, NULL, &rows, &n, err) : -ENOENT;
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r == -ENOENT || n == 0) {
+		if (r != -ENOENT)
+			free(rows);
+		return err_set(err, -ENOENT, "no job \"%.100s\"", id);
+	}
+	*out = rows[0];
+	free(rows);
+	return 0;
+}
+
+int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
+		     struct err *err)
+{
+	return select_jobs(c, NULL, owner, rows, n, err);
+}
+
+/* ---- all of them ---- */
+
+static int run_with(struct catalog *c, const char *sql, int64_t number, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st, sql, err);
+	if (r < 0)
+		return r;
+	if (sqlite3_bind_parameter_count(st) > 0)
+		sqlite3_bind_int64(st, 1, number);
+	r = db_run(c, st, err, "look after the journal");
+	db_unlock(c);
+	return r;
+}
+
+int catalog_journal_begin(struct catalog *c, struct err *err)
+{
+	int r = run_with(c, "DELETE FROM repeats WHERE status IS NULL AND effect IS NULL", 0, err);
+	if (r >= 0)
+		r = run_with(c, "UPDATE repeats SET status = 201 WHERE status IS NULL", 0, err);
+	if (r >= 0)
+		r = run_with(
+			c,
+			"UPDATE jobs SET state = 'failed', status = 503, ended = created, answer ="
+			" '{\"code\":\"unavailable\",\"message\":\"the daemon ended\","
+			"\"details\":{}}' WHERE state = 'running'",
+			0, err);
+	return r;
+}
+
+int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err)
+{
+	int64_t old = now_ns - (int64_t)KEPT_S * 1000000000;
+	int r = run_with(c, "DELETE FROM repeats WHERE time < ?1", old, err);
+	if (r >= 0)
+		r = run_with(c, "DELETE FROM jobs WHERE state <> 'running' AND ended < ?1", old,
+			     err);
+	if (r >= 0)
+		r = run_with(c,
+			     "DELETE FROM audit WHERE seq <="
+			     " (SELECT max(seq) FROM audit) - ?1",
+			     AUDIT_MAX, err);
+	if (r >= 0)
+		r = run_with(c, "DELETE FROM tokens WHERE expires < ?1", old, err);
+	return r;
+}

@@ -1,0 +1,318 @@
+#include "snapd/jobs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
+#include "fs/base/log.h"
+#include "snapd/api.h"
+#include "snapd/events.h"
+#include "snapd/web_task.h"
+
+struct job {
+	struct jobs *jobs;
+	struct job *next;
+	struct job_row row;
+	struct reply reply;
+	struct doing *doing;
+	struct progress progress;
+	bool cancelled; /* atomic: the work reads it without the lock */
+	uint64_t done, total;
+	char unit[16], what[64]; /* "": nothing was told yet */
+};
+
+struct jobs {
+	struct snapd *sd;
+	pthread_mutex_t lock; /* all below, and each job's progress */
+	pthread_cond_t ended;
+	struct job *running;
+	unsigned n;
+};
+
+int jobs_new(struct jobs **out, struct snapd *sd, struct err *err)
+{
+	struct jobs *j = calloc(1, sizeof(*j));
+	if (!j)
+		return err_set(err, -ENOMEM, "out of memory");
+	j->sd = sd;
+	pthread_mutex_init(&j->lock, NULL);
+	clock_cond_init(&j->ended);
+	*out = j;
+	return 0;
+}
+
+void jobs_free(struct jobs *j)
+{
+	if (!j)
+		return;
+	pthread_cond_destroy(&j->ended);
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+}
+
+unsigned jobs_running(struct jobs *j)
+{
+	pthread_mutex_lock(&j->lock);
+	unsigned n = j->n;
+	pthread_mutex_unlock(&j->lock);
+	return n;
+}
+
+static struct job *find(struct jobs *j, const char *id)
+{
+	struct job *job = j->running;
+	while (job && strcmp(job->row.id, id) != 0)
+		job = job->next;
+	return job;
+}
+
+bool jobs_stop(struct jobs *j, int wait_ms)
+{
+	struct timespec until = clock_in_ms(wait_ms);
+	int r = 0;
+	pthread_mutex_lock(&j->lock);
+	for (struct job *job = j->running; job; job = job->next)
+		__atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
+	while (j->n > 0 && r == 0)
+		r = pthread_cond_timedwait(&j->ended, &j->lock, &until);
+	bool all = j->n == 0;
+	pthread_mutex_unlock(&j->lock);
+	return all;
+}
+
+/* ---- JSON ---- */
+
+static void add(json_t *j, const char *key, json_t *v)
+{
+	(void)json_object_set_new(j, key, v); /* a NULL is left out; job_json looks at the rest */
+}
+
+json_t *job_json(struct jobs *j, const struct job_row *row)
+{
+	json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "id", row->id, "state",
+				row->state, "owner", row->owner, "path", row->path ? row->path : "",
+				"created", api_time(row->created_ns), "ended",
+				row->ended_ns ? api_time(row->ended_ns) : json_null());
+	if (!out)
+		return NULL;
+	if (row->object[0])
+		add(out, "object", json_string(row->object));
+	pthread_mutex_lock(&j->lock);
+	const struct job *job = find(j, row->id);
+	if (job && job->what[0])
+		add(out, "progress",
+		    json_pack("{s:I, s:I, s:s, s:s}", "done", (json_int_t)job->done, "total",
+			      (json_int_t)job->total, "unit", job->unit, "what", job->what));
+	pthread_mutex_unlock(&j->lock);
+	if (row->status) {
+		json_t *answer = row->answer ? json_loads(row->answer, 0, NULL) : NULL;
+		add(out, "status", json_integer(row->status));
+		add(out, row->status < 400 ? "result" : "error", answer ? answer : json_null());
+	}
+	return out;
+}
+
+/* ---- running ---- */
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total, const char *unit,
+			const char *what)
+{
+	struct job *job = ctx;
+	pthread_mutex_lock(&job->jobs->lock);
+	job->done = done;
+	job->total = total;
+	(void)snprintf(job->unit, sizeof(job->unit), "%s", unit);
+	(void)snprintf(job->what, sizeof(job->what), "%s", what);
+	pthread_mutex_unlock(&job->jobs->lock);
+}
+
+static void tell_event(struct job *job, const char *type)
+{
+	struct event e = { .own = job->doing->own };
+	(void)snprintf(e.type, sizeof(e.type), "job.%s", type);
+	memcpy(e.object, job->row.id, sizeof(e.object));
+	memcpy(e.workspace, job->doing->workspace, sizeof(e.workspace));
+	memcpy(e.by, job->row.owner, sizeof(e.by));
+	/* A job is its caller's, whoever owns what it works on. */
+	memset(&e.own, 0, sizeof(e.own));
+	memcpy(e.own.owner, job->row.owner, sizeof(e.own.owner));
+	events_add(job->jobs->sd->events, &e);
+}
+
+static void leave(struct job *job)
+{
+	struct jobs *j = job->jobs;
+	pthread_mutex_lock(&j->lock);
+	struct job **at = &j->running;
+	while (*at != job)
+		at = &(*at)->next;
+	*at = job->next;
+	j->n--;
+	pthread_cond_broadcast(&j->ended);
+	pthread_mutex_unlock(&j->lock);
+}
+
+static void job_free(struct job *job)
+{
+	doing_unref(job->doing);
+	job_row_done(&job->row);
+	free(job);
+}
+
+static void keep_end(struct job *job, int r, const json_t *answer)
+{
+	struct job_row *row = &job->row;
+	struct err err = { 0 };
+	bool ours = __atomic_load_n(&job->cancelled, __ATOMIC_RELAXED);
+	(void)snprintf(row->state, sizeof(row->state), "%s",
+		       r >= 0                    ? "done"
+		       : ours && r == -ECANCELED ? "cancelled"
+						 : "failed");
+	row->answer = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+	if (row->answer && strlen(row->answer) > ANSWER_MAX) {
+		free(row->answer);
+		row->answer = NULL;
+	}
+	row->ended_ns = snapd_now_ns();
+	if (catalog_job_end(job->jobs->sd->catalog, row, &err) < 0)
+		log_error("job %s: %s", row->id, err.text); /* it fails at the next start */
+}
+
+static void *job_thread(void *arg)
+{
+	struct job *job = arg;
+	struct reply *rp = &job->reply;
+	struct err err = { 0 };
+	const char *code;
+	json_t *result = NULL;
+	unsigned status = rp->status;
+	(void)doing_set(job->doing);
+	int r = rp->job(rp->task, &job->progress, &status, &result, &err);
+	if (rp->tell)
+		rp->tell(rp->task, rp);
+	web_headers_free(rp);
+	if (rp->task_free)
+		rp->task_free(rp->task);
+	if (r < 0) {
+		json_decref(result);
+		result = web_error_json(r, &err, NULL);
+		status = web_status(r, &code);
+	}
+	job->row.status = status;
+	doing_tell(job->doing, status, result);
+	keep_end(job, r, result);
+	json_decref(result);
+	tell_event(job, job->row.state);
+	(void)doing_set(NULL);
+	leave(job);
+	job_free(job);
+	return NULL;
+}
+
+static int enter(struct jobs *j, struct job *job, struct err *err)
+{
+	unsigned same = 0;
+	int r = 0;
+	pthread_mutex_lock(&j->lock);
+	for (const struct job *o = j->running; o; o = o->next)
+		same += strcmp(o->row.owner, job->row.owner) == 0;
+	if (j->n >= JOBS_MAX || same >= JOBS_OWNER_MAX)
+		r = err_set(err, -EUSERS, "too many jobs run already: %u, %u of them yours", j->n,
+			    same);
+	if (r == 0) {
+		job->next = j->running;
+		j->running = job;
+		j->n++;
+	}
+	pthread_mutex_unlock(&j->lock);
+	return r;
+}
+
+static int start_thread(struct job *job, struct err *err)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	int r = -pthread_create(&thread, &attr, job_thread, job);
+	pthread_attr_destroy(&attr);
+	return r < 0 ? err_sys(err, r, "start a job") : 0;
+}
+
+static struct job *job_new(struct jobs *j, const struct reply *reply)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	struct doing *d = doing_now();
+	if (!job || !d || !(job->row.path = strdup(d->path ? d->path : ""))) {
+		free(job);
+		return NULL;
+	}
+	job->jobs = j;
+	job->reply = *reply;
+	job->reply.nheaders = 0; /* they stay the caller's */
+	job->doing = doing_ref(d);
+	job->progress =
+		(struct progress){ .sink = on_progress, .ctx = job, .cancelled = &job->cancelled };
+	id_make(job->row.id, "jb");
+	memcpy(job->row.owner, d->caller.owner, sizeof(job->row.owner));
+	memcpy(job->row.object, d->object, sizeof(job->row.object));
+	memcpy(job->row.state, "running", sizeof("running"));
+	job->row.created_ns = snapd_now_ns();
+	return job;
+}
+
+int jobs_start(void *ctx, const struct reply *reply, json_t **out, struct err *err)
+{
+	struct snapd *sd = ctx;
+	struct jobs *j = sd->jobs;
+	struct job *job = job_new(j, reply);
+	int r = job ? enter(j, job, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r < 0) {
+		if (job)
+			job_free(job);
+		goto fail;
+	}
+	r = catalog_job_insert(sd->catalog, &job->row, err);
+	if (r >= 0 && !(*out = job_json(j, &job->row)))
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r >= 0) {
+		tell_event(job, "created");
+		r = start_thread(job, err);
+	}
+	if (r >= 0)
+		return 0;
+	json_decref(*out);
+	*out = NULL;
+	job->row.status = 500;
+	keep_end(job, r, NULL);
+	leave(job);
+	job_free(job);
+fail:
+	if (reply->task_free)
+		reply->task_free(reply->task);
+	return r;
+}
+
+void jobs_wait(struct jobs *j, const char *id, int wait_ms)
+{
+	struct timespec until = clock_in_ms(wait_ms);
+	int r = 0;
+	pthread_mutex_lock(&j->lock);
+	while (find(j, id) && r == 0)
+		r = pthread_cond_timedwait(&j->ended, &j->lock, &until);
+	pthread_mutex_unlock(&j->lock);
+}
+
+int jobs_cancel(struct jobs *j, const char *id, struct err *err)
+{
+	pthread_mutex_lock(&j->lock);
+	struct job *job = find(j, id);
+	if (job)
+		__atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&j->lock);
+	return job ? 0 : err_set(err, -ESTALE, "job %s has ended", id);
+}

@@ -1,0 +1,73 @@
+/* What outlives a request: who did what (audit), what was answered to which Idempotency-Key, which
+ * jobs there were. Rows of the catalog. */
+#ifndef BOUGH_SNAPD_JOURNAL_H
+#define BOUGH_SNAPD_JOURNAL_H
+
+#include "snapd/catalog.h"
+#include "snapd/principal.h"
+
+enum {
+	AUDIT_MAX = 1000000, /* rows; the oldest go */
+	KEPT_S = 24 * 3600,  /* answers to keys, results of jobs */
+	ANSWER_MAX =
+		1 << 20 /* bytes of one that are kept; longer ones are told by what they made */
+};
+
+/* ---- audit ---- */
+
+struct audit_row {
+	int64_t seq, time_ns;
+	char owner[OWNER_SIZE], token[ID_SIZE], from[FROM_SIZE], object[ID_SIZE];
+	char method[8];
+	char *path, *about; /* about: a JSON text; NULL: nothing */
+	unsigned status;
+};
+void audit_rows_free(struct audit_row *rows, size_t n);
+int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err *err);
+/* Newest first: up to `max` with a seq below `before` (0: all), of one owner and of one object
+ * (NULL: any). */
+int catalog_audit_list(struct catalog *c, const char *owner, const char *object, int64_t before,
+		       size_t max, struct audit_row **rows, size_t *n, struct err *err);
+
+/* ---- repeated calls ---- */
+
+struct repeat {
+	struct digest body;
+	unsigned status; /* 0: it isn't known how it ended */
+	char *answer;    /* JSON; NULL: none */
+	char *effect;    /* ids of what was made, separated by blanks; NULL: nothing */
+};
+void repeat_done(struct repeat *r);
+/* Takes the key for this work (1), or tells what is there already (0). */
+int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
+			 struct err *err);
+/* How it ended; status 0: as if it had never been. */
+int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
+		       const char *answer, struct err *err);
+
+/* ---- jobs ---- */
+
+struct job_row {
+	char id[ID_SIZE], owner[OWNER_SIZE], object[ID_SIZE], state[12];
+	char *path;   /* what was asked for */
+	char *answer; /* JSON of the result or the error; NULL: none yet */
+	unsigned status;
+	int64_t created_ns, ended_ns;
+};
+void job_row_done(struct job_row *r);
+void job_rows_free(struct job_row *rows, size_t n);
+int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err);
+int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err);
+int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err);
+/* Newest first; of one owner unless NULL. */
+int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
+		     struct err *err);
+
+/* ---- both ---- */
+
+/* At the start: what was under way when boughd died has failed, or left its effect. */
+int catalog_journal_begin(struct catalog *c, struct err *err);
+/* Now and then: takes away what is kept no longer. */
+int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err);
+
+#endif

@@ -1,0 +1,264 @@
+#include "snapd/outcome.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "snapd/access.h"
+#include "snapd/events.h"
+#include "snapd/journal.h"
+
+enum { KEY_MAX = 255, FORGET = 0 };
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- repeated calls ---- */
+
+/* Of the query and the body. An upload's isn't there yet: its query stands for it. */
+static int hash_request(struct digest *out, const struct request *rq, const void *data, size_t len)
+{
+	EVP_MD_CTX *md = EVP_MD_CTX_new();
+	bool ok = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL);
+	for (size_t i = 0; i < rq->nquery && ok; i++) {
+		const char *parts[] = { rq->query[i].key, rq->query[i].value };
+		for (size_t k = 0; k < 2 && ok; k++)
+			ok = EVP_DigestUpdate(md, parts[k], strlen(parts[k]) + 1);
+	}
+	ok = ok && EVP_DigestUpdate(md, "", 1) && (!len || EVP_DigestUpdate(md, data, len)) &&
+	     EVP_DigestFinal_ex(md, out->b, NULL);
+	EVP_MD_CTX_free(md);
+	return ok ? 0 : -ENOMEM;
+}
+
+static json_t *made_json(struct snapd *sd, const char *id)
+{
+	auto_ws_row ws = { 0 };
+	auto_snap_row snap = { 0 };
+	if (id_is(id, "ws"))
+		return catalog_ws_get(sd->catalog, id, &ws, NULL) < 0
+			       ? NULL
+			       : api_workspace(sd, &ws, NULL);
+	return catalog_snap_get(sd->catalog, id, &snap, NULL) < 0 ? NULL : api_snapshot(&snap);
+}
+
+/* The daemon ended between the effect and its answer, or that was too long to keep: it is told
+ * again from what was made, as far as that is still there. */
+static json_t *rebuilt(struct snapd *sd, const struct route *rt, const char *effect)
+{
+	auto_free char *text = strdup(effect);
+	json_t *items = json_array();
+	for (char *save = NULL, *id = text ? strtok_r(text, " ", &save) : NULL; id;
+	     id = strtok_r(NULL, " ", &save)) {
+		json_t *one = made_json(sd, id);
+		if (one)
+			(void)json_array_append_new(items, one);
+	}
+	size_t n = strlen(rt->path);
+	bool many = n > 5 && strcmp(rt->path + n - 5, "/fork") == 0;
+	json_t *j = many ? json_pack("{s:O, s:i}", "items", items, "pause_ns", 0)
+			 : json_incref(json_array_get(items, 0));
+	json_decref(items);
+	return j ? j : json_object();
+}
+
+static int repeat_admit(struct request *rq, const struct route *rt, struct doing *d,
+			const void *data, size_t len, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct repeat was = { 0 };
+	size_t n = strlen(d->key);
+	for (const char *p = d->key; *p; p++)
+		if (*p < ' ' || *p > '~')
+			n = 0;
+	if (n < 1 || n > KEY_MAX)
+		return err_set(err, -EINVAL, "Idempotency-Key: 1 to %d printable characters",
+			       KEY_MAX);
+	if (hash_request(&d->body, rq, data, len) < 0)
+		return no_memory(err);
+	int r = catalog_repeat_begin(sd->catalog, d, &was, err);
+	if (r != 0) {
+		d->keyed = r > 0;
+		return r < 0 ? r : 0;
+	}
+	if (!digest_equal(&was.body, &d->body))
+		r = err_set(err, -EBADE, "that Idempotency-Key came with another request");
+	else if (!was.status)
+		r = err_set(err, -EALREADY, "the first request with that key is still under way");
+	if (r == 0) {
+		rp->status = was.status;
+		rp->json = was.answer   ? json_loads(was.answer, 0, NULL)
+			   : was.effect ? rebuilt(sd, rt, was.effect)
+					: NULL;
+		reply_header(rp, "Idempotency-Replayed", "true");
+		r = 1;
+	}
+	repeat_done(&was);
+	return r;
+}
+
+int outcome_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
+		  struct reply *rp, struct err *err)
+{
+	struct doing *d = doing_now();
+	int r = access_admit(rq, rt, data, len, rp, err);
+	if (r == 0 && d && d->key)
+		r = repeat_admit(rq, rt, d, data, len, rp, err);
+	return r;
+}
+
+/* Answers that another try may change aren't kept. Secrets never are. */
+static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
+		       const json_t *answer)
+{
+	struct err err = { 0 };
+	const char *code = json_string_value(json_object_get(answer, "code"));
+	json_t *j = json_copy((json_t *)(uintptr_t)answer);
+	(void)json_object_del(j, "token"); /* most have none */
+	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	if (status >= 500 || status == 429 ||
+	    (code && (strcmp(code, "busy") == 0 || strcmp(code, "cancelled") == 0)))
+		status = FORGET;
+	if (text && strlen(text) > ANSWER_MAX) {
+		free(text);
+		text = NULL;
+	}
+	if (catalog_repeat_end(sd->catalog, d, status, text, &err) < 0)
+		log_error("%s", err.text); /* the key stays taken */
+}
+
+/* ---- what happened ---- */
+
+/* "workspace.forked" of POST /v1/workspaces/{}/fork; false: nothing that one tells of. */
+static bool event_type(const struct doing *d, char *out, size_t size)
+{
+	static const struct {
+		const char *path, *verb;
+	} verbs[] = {
+		{ "snapshots", "saved" },  { "fork", "forked" },      { "restore", "restored" },
+		{ "merge", "merged" },     { "mount", "mounted" },    { "umount", "unmounted" },
+		{ "commit", "committed" }, { "push", "pushed" },      { "fetch", "fetched" },
+		{ "import", "imported" },  { "cancel", "cancelled" }, { "undelete", "undeleted" },
+	};
+	const char *family = d->pattern + (strncmp(d->pattern, "/v1/", 4) == 0 ? 4 : 1);
+	size_t n = strcspn(family, "/");
+	const char *rest = strrchr(d->pattern, '/') + 1;
+	const char *verb = strcmp(d->method, "POST") == 0     ? "created"
+			   : strcmp(d->method, "DELETE") == 0 ? "deleted"
+							      : "changed";
+	if (strstr(d->pattern, "/files") || strstr(d->pattern, "/archive") ||
+	    strstr(d->pattern, "/uploads"))
+		return false; /* what happens to files, watch tells */
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strcmp(d->method, "POST") == 0 && rest > family + n &&
+		    strcmp(rest, verbs[i].path) == 0)
+			verb = verbs[i].verb;
+	if (strcmp(family, "import") == 0)
+		family = "snapshots", n = 9;
+	else if (n == strlen(family) && family[n - 1] != 's')
+		verb = "done"; /* gc, fsck, shutdown */
+	(void)snprintf(out, size, "%.*s.%s", (int)(n - (family[n - 1] == 's')), family, verb);
+	return true;
+}
+
+static void tell_event(struct snapd *sd, const struct doing *d, const char *type,
+		       const char *object, const char *workspace)
+{
+	struct event e = { .own = d->own };
+	(void)snprintf(e.type, sizeof(e.type), "%s", type);
+	(void)snprintf(e.object, sizeof(e.object), "%s", object);
+	(void)snprintf(e.workspace, sizeof(e.workspace), "%s", workspace);
+	memcpy(e.by, d->caller.owner, sizeof(e.by));
+	if (!e.own.owner[0])
+		memcpy(e.own.owner, d->caller.owner, sizeof(e.own.owner));
+	events_add(sd->events, &e);
+}
+
+static const char *id_in(const json_t *j)
+{
+	const char *id = json_string_value(json_object_get(j, "id"));
+	return id && strlen(id) < ID_SIZE ? id : "";
+}
+
+static void tell_events(struct snapd *sd, const struct doing *d, const json_t *answer)
+{
+	char type[40];
+	const json_t *items = json_object_get(answer, "items");
+	if (!event_type(d, type, sizeof(type)))
+		return;
+	for (size_t i = 0; i < json_array_size(items); i++) {
+		struct doing made = *d; /* a fork is its maker's, whoever owns its origin */
+		const char *id = id_in(json_array_get(items, i));
+		memset(&made.own, 0, sizeof(made.own));
+		tell_event(sd, &made, "workspace.created", id, id);
+	}
+	const char *made = id_in(answer);
+	const char *object = d->object[0] ? d->object : made;
+	tell_event(sd, d, type, object,
+		   d->workspace[0]       ? d->workspace
+		   : id_is(object, "ws") ? object
+					 : "");
+	if (d->object[0] && id_is(made, "sn") && !json_object_get(answer, "unchanged"))
+		tell_event(sd, d, "snapshot.created", made, d->workspace);
+}
+
+static void write_audit(struct snapd *sd, const struct doing *d, unsigned status,
+			const json_t *answer)
+{
+	struct err err = { 0 };
+	struct audit_row row = { .status = status, .path = d->path };
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	row.time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	memcpy(row.owner, d->caller.owner, sizeof(row.owner));
+	memcpy(row.token, d->caller.token, sizeof(row.token));
+	memcpy(row.from, d->caller.from, sizeof(row.from));
+	(void)snprintf(row.method, sizeof(row.method), "%s", d->method);
+	(void)snprintf(row.object, sizeof(row.object), "%s",
+		       d->object[0] ? d->object : id_in(answer));
+	const char *made = id_in(answer);
+	auto_free char *about = NULL;
+	if (status >= 400 || (d->object[0] && *made && strcmp(made, d->object) != 0)) {
+		json_t *j = status >= 400 ? json_pack("{s:O*}", "message",
+						      json_object_get(answer, "message"))
+					  : json_pack("{s:s}", "made", made);
+		about = j ? json_dumps(j, JSON_COMPACT) : NULL;
+		json_decref(j);
+	}
+	row.about = about;
+	if (catalog_audit_add(sd->catalog, &row, &err) < 0 && err.code != -EUCLEAN)
+		log_error("%s", err.text);
+}
+
+void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer)
+{
+	struct snapd *sd = ctx;
+	bool reads = strcmp(d->method, "GET") == 0 || strcmp(d->method, "HEAD") == 0;
+	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads");
+	metrics_count(sd->metrics, d, status);
+	if (d->keyed)
+		end_repeat(sd, d, status, answer);
+	if (reads)
+		return;
+	if ((status < 400 && !of_files) || status == 403)
+		write_audit(sd, d, status, answer);
+	if (status < 400)
+		tell_events(sd, d, answer);
+}
+
+void outcome_own(struct snapd *sd, const char *what, const struct owned *own, const char *object,
+		 const char *workspace)
+{
+	struct doing d = { .method = "", .path = (char *)(uintptr_t)what, .own = *own };
+	principal_of_service(&d.caller);
+	(void)snprintf(d.object, sizeof(d.object), "%s", object);
+	write_audit(sd, &d, 200, NULL);
+	tell_event(sd, &d, what, object, workspace);
+}

@@ -1,0 +1,174 @@
+#!/bin/bash
+# What programs that call boughd rely on: keys that make a call count once, jobs that outlive their
+# caller, events, the audit log, pages, figures.
+. "${0%/*}/lib.sh"
+need_fuse
+
+start() { boughd --root "$BOUGH_ROOT" --daemon; }
+start || bail 'boughd does not start'
+
+# api METHOD TARGET [BODY] [CURL ARGUMENT…]: $status, $body and the headers in $T/head.
+api() {
+	local method=$1 target=$2 data=${3-}
+	shift 2
+	[ $# = 0 ] || shift
+	body=$(curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$method" -D "$T/head" \
+		${data:+--data-binary "$data"} -w '\n%{http_code}' "$@" "http://d$target" 2>"$T/.err")
+	status=${body##*$'\n'}
+	body=${body%$'\n'*}
+	body=${body%$'\n'}
+}
+gives() { # DESCRIPTION STATUS JQ-FILTER WANTED METHOD TARGET [BODY] …
+	local what=$1 want=$2 filter=$3 value=$4 got=
+	shift 4
+	api "$@"
+	[ -z "$filter" ] || got=$(jq -r "$filter" <<<"$body" 2>&1)
+	if [ "$status" = "$want" ] && [ "$got" = "$value" ]; then
+		pass "$what"
+	else
+		fail "$what"
+		diag "$*"
+		diag "status $status for $want, \"$got\" for \"$value\": $body"
+	fi
+}
+of() { jq -r "$1" <<<"$body"; }
+ws=/v1/workspaces snap=/v1/snapshots
+
+# ---- listening from the beginning
+
+curl -sSN --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://d/v1/events >"$T/events" 2>/dev/null &
+listener=$!
+wait_for 10 grep -q bough "$T/events"
+is 'a stream of events begins at once' $? 0
+
+# ---- keys
+
+key=(-H 'Idempotency-Key: k1')
+gives 'with a key' 201 .name one POST $ws '{"name":"one"}' "${key[@]}"
+one=$(of .id)
+gives 'again: the same answer' 201 .id "$one" POST $ws '{"name":"one"}' "${key[@]}"
+like 'which says so' "$(<"$T/head")" $'Idempotency-Replayed: true\r'
+gives 'another body' 422 .code key_reused POST $ws '{"name":"other"}' "${key[@]}"
+gives 'another path is another call' 201 '.items | length' 2 POST $ws/one/fork '{"name":"f","count":2}' "${key[@]}"
+first=$(of '[.items[].id] | join(" ")')
+gives 'and repeated' 201 '[.items[].id] | join(" ")' "$first" POST $ws/one/fork '{"name":"f","count":2}' "${key[@]}"
+gives 'made once' 200 '.items | length' 3 GET $ws
+gives 'a failure is an answer, too' 409 .code exists POST $ws '{"name":"one"}' -H 'Idempotency-Key: k2'
+gives 'that stays' 409 .code exists POST $ws '{"name":"one"}' -H 'Idempotency-Key: k2'
+gives 'a key that is none' 400 .code invalid POST $ws '{"name":"x"}' -H "Idempotency-Key: $(printf 'x%.0s' $(seq 256))"
+gives 'a wrong body takes no key' 400 .code invalid POST $ws '{"nam":"x"}' -H 'Idempotency-Key: k3'
+gives 'which is free for the right one' 201 .name x POST $ws '{"name":"x","mount":false}' -H 'Idempotency-Key: k3'
+gives 'a token' 201 '.token != null' true POST /v1/tokens '{}' -H 'Idempotency-Key: k4'
+gives 'is told this once' 201 .token null POST /v1/tokens '{}' -H 'Idempotency-Key: k4'
+gives 'a save' 201 .names[0] s POST $ws/one/snapshots '{"name":"s"}' -H 'Idempotency-Key: k5'
+saved=$(of .id)
+gives 'saved once' 201 .id "$saved" POST $ws/one/snapshots '{"name":"s"}' -H 'Idempotency-Key: k5'
+tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE
+gives 'an upload' 201 .names[0] in POST "/v1/import?name=in" '' -T "$T/t.tar" -H 'Idempotency-Key: k6'
+gives 'once' 201 .names[0] in POST "/v1/import?name=in" '' -T "$T/t.tar" -H 'Idempotency-Key: k6'
+
+# Killed between the effect and its answer: what was made answers.
+kill_hard boughd
+sqlite3 "$BOUGH_ROOT/catalog.db" "UPDATE repeats SET status = NULL, answer = NULL"
+start
+gives 'after a kill: the workspace' 201 .id "$one" POST $ws '{"name":"one"}' "${key[@]}"
+gives 'the forks' 201 '[.items[].id] | join(" ")' "$first" POST $ws/one/fork '{"name":"f","count":2}' "${key[@]}"
+gives 'the snapshot' 201 .id "$saved" POST $ws/one/snapshots '{"name":"s"}' -H 'Idempotency-Key: k5'
+gives 'what had no effect is done now' 409 .code exists POST $ws '{"name":"one"}' -H 'Idempotency-Key: k2'
+
+# ---- events
+
+wait $listener
+events=$(sed -n 's/^event: //p' "$T/events" | tr '\n' ' ')
+like 'what happened was told' "$events" \
+	'^workspace.created workspace.created workspace.created workspace.forked .*workspace.saved snapshot.created snapshot.created '
+curl -sSN -m 20 --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://d/v1/events >"$T/events" 2>/dev/null &
+listener=$!
+wait_for 10 grep -q bough "$T/events"
+api PATCH $ws/x '{"labels":{"a":"b"}}'
+wait_for 10 grep -q workspace.changed "$T/events"
+id=$(sed -n 's/^id: //p' "$T/events" | tail -n 1)
+kill $listener
+api PATCH $ws/x '{"labels":{"a":"c"}}'
+api DELETE $ws/x
+run timeout 2 curl -sSN --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Last-Event-ID: $id" http://d/v1/events
+is 'resumed: nothing is missed, nothing twice' "$(sed -n 's/^event: //p' <<<"$out" | tr '\n' ' ')" 'workspace.changed workspace.deleted '
+is 'its data' "$(sed -n 's/^data: //p' <<<"$out" | tail -n 1 | jq -r '.type + " " + .by')" 'workspace.deleted uid:'"$(id -u)"
+gives 'of a boughd that is gone' 410 .code gone GET "/v1/events?since=00000000.1"
+gives 'what is no id' 400 .details.field since GET "/v1/events?since=x"
+
+# ---- jobs
+
+async=(-H 'Prefer: respond-async')
+one_path=$(at one)
+echo changed >"$one_path/file"
+gives 'a save that nobody waits for' 202 .state running POST $ws/one/snapshots '{"name":"j"}' "${async[@]}"
+job=$(of .id)
+like 'its id' "$job" '^jb_[a-z2-7]{10}$'
+like 'where it is' "$(<"$T/head")" "Location: /v1/jobs/$job"
+gives 'its end' 200 '.state, .status, .result.names[0]' $'done\n201\nj' GET "/v1/jobs/$job?wait=30"
+gives 'gc as a job' 202 '' '' POST /v1/gc '{}' "${async[@]}"
+gives 'that ends' 200 .state done GET "/v1/jobs/$(of .id)?wait=30"
+gives 'a failure' 409 .code exists POST $ws/one/snapshots '{"name":"j"}' "${async[@]}"
+gives 'jobs, newest first' 200 '[.items[].state] | unique | join(" ")' done GET /v1/jobs
+gives 'no such job' 404 .code not_found GET /v1/jobs/jb_aaaaaaaaaa
+gives 'cancel what has ended' 409 .code conflict POST "/v1/jobs/$job/cancel"
+# A big one, cancelled; another, cut off by a kill.
+mkdir "$one_path/many"
+for i in $(seq 40); do head -c 1000000 /dev/urandom >"$one_path/many/$i"; done
+api POST $ws/one/snapshots '{}' "${async[@]}"
+job=$(of .id)
+api POST "/v1/jobs/$job/cancel"
+api GET "/v1/jobs/$job?wait=30"
+like 'cancelled, or done before' "$(of .state)" '^(cancelled|done)$'
+for i in $(seq 40); do head -c 1000000 /dev/urandom >"$one_path/many/$i"; done
+api POST $ws/one/snapshots '{"name":"cut"}' "${async[@]}"
+job=$(of .id)
+kill_hard boughd
+start
+api GET "/v1/jobs/$job"
+case $(of .state) in
+done) pass 'done before the kill' ;;
+*) is 'cut off by a kill' "$(of '.state + ": " + .error.message')" 'failed: the daemon ended' ;;
+esac
+gives 'with a key: first the job' 202 '' '' POST $ws/one/snapshots '{"name":"k"}' "${async[@]}" -H 'Idempotency-Key: k7'
+api GET "/v1/jobs/$(of .id)?wait=30"
+made=$(of .result.id)
+api POST $ws/one/snapshots '{"name":"k"}' "${async[@]}" -H 'Idempotency-Key: k7'
+is 'then its answer' "$(of .id)" "$made"
+
+# ---- audit
+
+gives 'the audit log of a workspace' 200 '[.items[].method] | unique | join(" ")' POST GET "/v1/audit?object=$one"
+gives 'who and from where' 200 '.items[0].owner, (.items[0].from | test("^pid [0-9]+$"))' $'uid:'"$(id -u)"$'\ntrue' GET "/v1/audit?limit=1"
+next=$(of .next) newest=$(of .items[0].seq)
+gives 'the next page' 200 '.items[0].seq' $((newest - 1)) GET "/v1/audit?limit=1&cursor=$next"
+api GET '/v1/audit?format=ndjson'
+is 'exported' "$(tail -n 1 <<<"$body" | jq -r .seq)" 1
+is 'no line is missing' "$(wc -l <<<"$body")" "$newest"
+is 'reading leaves none' "$(grep -c '"GET"' <<<"$body")" 0
+
+# ---- pages
+
+for i in 1 2 3 4 5; do api POST $ws "{\"name\":\"p$i\",\"mount\":false,\"labels\":{\"n\":\"$i\"}}"; done
+gives 'a page' 200 '[.items[].name] | join(" ")' 'p5 p4' GET "$ws?limit=2"
+next=$(of .next)
+api DELETE $ws/p4
+gives 'the next one, though where it began is gone' 200 '[.items[].name] | join(" ")' 'p3 p2' GET "$ws?limit=2&cursor=$next"
+gives 'the last' 200 '.next' null GET "$ws?label=n&limit=4"
+gives 'no cursor' 400 .details.field cursor GET "$ws?cursor=x"
+gives 'no limit' 400 .details.field limit GET "$ws?limit=0"
+gives 'snapshots, too' 200 '.items | length' 1 GET "$snap?limit=1"
+
+# ---- figures
+
+gives 'version' 200 .api v1 GET /v1/version
+api GET /metrics
+is 'metrics' "$status" 200
+like 'of requests' "$body" 'bough_http_requests_total\{method="POST",path="/v1/workspaces",status="2xx"\} [0-9]+'
+like 'of their time' "$body" 'bough_http_request_duration_seconds_bucket\{method="GET",path="/v1/workspaces",le="\+Inf"\} [0-9]+'
+like 'of the store' "$body" 'bough_store_compression_ratio [0-9.]+'
+like 'of the filesystem' "$body" 'bough_fs_requests_total\{opcode="LOOKUP"\} [0-9]+'
+is 'each line is one of Prometheus'"'" "$(grep -vcE '^(#.*|bough_[a-z_]+(\{.*\})? [0-9.e+-]+)$' <<<"$body")" 0
+fsck_clean
+done_testing
