@@ -118,6 +118,16 @@ int api_ws_file_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
+/* ---- the same without a request ---- */
+
+/* Leased SHARED. *busy (NULL: not asked): programs in it keep it mounted until they leave. */
+int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err *err);
+/* Leased EXCLUSIVE. */
+int api_ws_remove(struct snapd *sd, struct source *src, struct err *err);
+/* Leased EXCLUSIVE. -ENOTUNIQ: it is needed, unless `force`. */
+int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err);
+int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struct err *err);
+
 /* tokens, users, teams (api_access.c) */
 int api_whoami(struct request *rq, struct reply *rp, struct err *err);
 int api_token_list(struct request *rq, struct reply *rp, struct err *err);

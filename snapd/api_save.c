@@ -191,6 +191,7 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 	memcpy(m->row.parent, ws->head, sizeof(m->row.parent));
 	m->row.own = ws->own; /* whoever saves */
 	m->row.own.expires_ns = 0;
+	m->row.own.on_expiry = EXPIRY_DELETE;
 	if (ws->git && !(m->row.git = strdup(ws->git)))
 		return no_memory(err);
 	m->row.files = usage.files;
@@ -229,6 +230,23 @@ int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
 	rp->task = s;
 	rp->task_free = save_free;
 	return 0;
+}
+
+int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struct err *err)
+{
+	unsigned status = 200;
+	json_t *result = NULL;
+	struct save *s = calloc(1, sizeof(*s));
+	if (!s)
+		return no_memory(err);
+	int r = source_find_ws(&s->ws, sd, id, LEASE_SAVE, "save", err);
+	if (r >= 0)
+		r = maker_init(&s->maker, sd, NULL, message, err);
+	if (r >= 0)
+		r = save_run(s, NULL, &status, &result, err);
+	json_decref(result);
+	save_free(s);
+	return r;
 }
 
 /* ---- restore ---- */

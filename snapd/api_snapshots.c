@@ -106,6 +106,8 @@ static int apply_patch(struct request *rq, struct snap_row *row, struct err *err
 	int r = change_names(rq, row, err);
 	if (r >= 0)
 		r = api_own_take(rq, &row->own, err);
+	if (r >= 0 && row->own.on_expiry != EXPIRY_DELETE)
+		return request_bad_field(rq, "on_expiry", err, "a snapshot is deleted");
 	if (r >= 0 && message) {
 		free(row->message);
 		row->message = *message ? strdup(message) : NULL;
@@ -157,30 +159,35 @@ static int record_children(struct snapd *sd, const struct snap_row *row, struct 
 	return r;
 }
 
+int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err)
+{
+	int r = 0;
+	pthread_mutex_lock(&sd->rows);
+	/* The record goes first: one without a row is a row that the catalog lost. */
+	if (!force)
+		r = catalog_snap_refuse(sd->catalog, src->snap.id, err);
+	if (r >= 0)
+		r = record_children(sd, &src->snap, err);
+	if (r >= 0)
+		r = records_snap_remove(sd->records, src->snap.id, err);
+	if (r >= 0) {
+		r = catalog_snap_delete(sd->catalog, src->snap.id, force, err);
+		if (r >= 0)
+			r = catalog_sync(sd->catalog, err);
+		else /* it stays: a save has just taken it as parent */
+			(void)records_snap_write(sd->records, &src->snap, true, NULL);
+	}
+	pthread_mutex_unlock(&sd->rows);
+	return r;
+}
+
 int api_snap_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
-	bool force = request_query_true(rq, "force");
 	int r = source_find_snap(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&sd->rows);
-	/* The record goes first: one without a row is a row that the catalog lost. */
-	if (!force)
-		r = catalog_snap_refuse(sd->catalog, src.snap.id, err);
 	if (r >= 0)
-		r = record_children(sd, &src.snap, err);
-	if (r >= 0)
-		r = records_snap_remove(sd->records, src.snap.id, err);
-	if (r >= 0) {
-		r = catalog_snap_delete(sd->catalog, src.snap.id, force, err);
-		if (r >= 0)
-			r = catalog_sync(sd->catalog, err);
-		else /* it stays: a save has just taken it as parent */
-			(void)records_snap_write(sd->records, &src.snap, true, NULL);
-	}
-	pthread_mutex_unlock(&sd->rows);
+		r = api_snap_remove(sd, &src, request_query_true(rq, "force"), err);
 	rp->status = 204;
 	return r;
 }

@@ -558,25 +558,34 @@ int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
 	return r < 0 ? r : reply_workspace(sd, rp, &src.ws, &usage, err);
 }
 
+int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err *err)
+{
+	bool in_use = false;
+	/* The wish first: one that dies between the two isn't mounted again. */
+	int r = catalog_ws_set_mount(sd->catalog, src->ws.id, false, err);
+	if (r >= 0)
+		r = snapd_record_ws(sd, src->ws.id, err);
+	if (r >= 0)
+		r = snapd_inner(fs_umount(sd->fs, src->ws.id, &in_use, err));
+	if (r < 0)
+		return r;
+	problems_set(sd->problems, src->ws.id, NULL);
+	src->ws.mount = false;
+	if (busy)
+		*busy = in_use;
+	return 0;
+}
+
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
 	bool busy = false;
 	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "umount", err);
-	if (r < 0)
-		return r;
-	/* The wish first: one that dies between the two isn't mounted again. */
-	r = catalog_ws_set_mount(sd->catalog, src.ws.id, false, err);
 	if (r >= 0)
-		r = snapd_record_ws(sd, src.ws.id, err);
+		r = api_ws_unmount(sd, &src, &busy, err);
 	if (r >= 0)
-		r = snapd_inner(fs_umount(sd->fs, src.ws.id, &busy, err));
-	if (r < 0)
-		return r;
-	problems_set(sd->problems, src.ws.id, NULL);
-	src.ws.mount = false;
-	r = reply_workspace(sd, rp, &src.ws, NULL, err);
+		r = reply_workspace(sd, rp, &src.ws, NULL, err);
 	if (r >= 0 && busy) /* programs still in it keep it until they leave */
 		(void)json_object_set_new(rp->json, "busy", json_true());
 	return r;
@@ -584,30 +593,35 @@ int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- remove ---- */
 
-int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
+int api_ws_remove(struct snapd *sd, struct source *src, struct err *err)
 {
-	struct snapd *sd = rq->ctx;
-	auto_source src = { 0 };
 	char path[PATH_SIZE];
-	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
-	if (r < 0)
-		return r;
 	/* Without meta.json and row nobody takes the folder for a workspace any more; what
 	 * bough-fs doesn't get to delete now, the next start does. */
-	r = records_ws_remove(sd->records, src.ws.id, err);
+	int r = records_ws_remove(sd->records, src->ws.id, err);
 	if (r >= 0)
-		r = catalog_ws_delete(sd->catalog, src.ws.id, err);
+		r = catalog_ws_delete(sd->catalog, src->ws.id, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	if (r < 0)
 		return r;
 	struct err left = { 0 };
-	if (fs_delete(sd->fs, src.ws.id, &left) < 0)
-		log_warn("left for the next start to remove: %s: %s", src.ws.id, left.text);
-	snapd_mount_path(sd, src.ws.id, path);
+	if (fs_delete(sd->fs, src->ws.id, &left) < 0)
+		log_warn("left for the next start to remove: %s: %s", src->ws.id, left.text);
+	snapd_mount_path(sd, src->ws.id, path);
 	remove_mount_point(path);
-	problems_set(sd->problems, src.ws.id, NULL);
+	problems_set(sd->problems, src->ws.id, NULL);
 	layercache_trim(sd->layers, 60000); /* its layers, whose files are gone */
-	rp->status = 204;
 	return 0;
+}
+
+int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_source src = { 0 };
+	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
+	if (r >= 0)
+		r = api_ws_remove(sd, &src, err);
+	rp->status = 204;
+	return r;
 }

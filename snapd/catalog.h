@@ -155,6 +155,16 @@ int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **r
 int catalog_snap_has_name(struct catalog *c, const char *owner, const char *name, char id[ID_SIZE],
 			  struct err *err);
 
+/* ---- whose time is up (catalog_find.c) ---- */
+
+struct expired {
+	char id[ID_SIZE];
+	enum on_expiry on_expiry;
+};
+/* Up to `max` behind the first `skip`, in the order in which they expired. */
+int catalog_expired(struct catalog *c, bool snapshots, int64_t now_ns, size_t skip,
+		    struct expired *out, size_t max, size_t *n, struct err *err);
+
 /* ---- what a key may mean (catalog_find.c) ---- */
 
 struct meant {

@@ -60,3 +60,38 @@ int catalog_find(struct catalog *c, bool snapshots, const char *key, struct mean
 	*n = r < 0 ? 0 : count;
 	return r;
 }
+
+int catalog_expired(struct catalog *c, bool snapshots, int64_t now_ns, size_t skip,
+		    struct expired *out, size_t max, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	size_t count = 0;
+	int rc = SQLITE_DONE, r = db_lock(c, err);
+	*n = 0;
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       snapshots ? "SELECT id, " DB_OWNED " FROM snapshots WHERE expires <= ?1"
+				   " ORDER BY expires, id LIMIT ?2 OFFSET ?3"
+				 : "SELECT id, " DB_OWNED " FROM workspaces WHERE expires <= ?1"
+				   " ORDER BY expires, id LIMIT ?2 OFFSET ?3",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_int64(st, 1, now_ns);
+		sqlite3_bind_int64(st, 2, (sqlite3_int64)max);
+		sqlite3_bind_int64(st, 3, (sqlite3_int64)skip);
+		while (count < max && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+			struct owned own;
+			const char *id = (const char *)sqlite3_column_text(st, 0);
+			db_read_owned(st, 1, &own);
+			(void)snprintf(out[count].id, sizeof(out[count].id), "%s", id ? id : "");
+			out[count++].on_expiry = own.on_expiry;
+		}
+		if (count < max && rc != SQLITE_DONE)
+			r = db_error(c, rc, err, "look what has expired");
+		sqlite3_reset(st);
+	}
+	db_unlock(c);
+	*n = r < 0 ? 0 : count;
+	return r;
+}

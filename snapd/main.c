@@ -28,6 +28,7 @@
 #include "snapd/flattener.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
+#include "snapd/keeper.h"
 #include "snapd/outcome.h"
 #include "snapd/reconcile.h"
 #include "snapd/repos.h"
@@ -361,6 +362,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 {
 	char path[PATH_SIZE];
 	struct web *web = NULL;
+	struct keeper *keeper = NULL;
 	auto_fd signals = block_signals(err);
 	int r = signals < 0 ? signals : open_parts(sd, err);
 	if (r >= 0)
@@ -384,7 +386,9 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.done = outcome_done,
 			.background = jobs_start,
 		};
-		r = web_start(&web, &opt, err);
+		r = keeper_start(&keeper, sd, err);
+		if (r >= 0 && (r = web_start(&web, &opt, err)) < 0)
+			keeper_stop(keeper);
 	}
 	if (r >= 0) {
 		log_info("version " BOUGH_VERSION " serves %s", sd->root);
@@ -394,6 +398,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		log_info("ends");
 		(void)unlink(path);
 		events_stop(sd->events);
+		keeper_stop(keeper);
 		if (!web_quiesce(web, QUIESCE_MS) || !jobs_stop(sd->jobs, QUIESCE_MS)) {
 			log_warn("cuts off what is still under way");
 			_exit(0); /* as safe as a kill, which everything here bears */

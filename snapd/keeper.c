@@ -1,0 +1,218 @@
+#include "snapd/keeper.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/clock.h"
+#include "fs/base/log.h"
+#include "snapd/api.h"
+#include "snapd/journal.h"
+#include "snapd/outcome.h"
+
+enum {
+	EVERY_MS = 10000,
+	TRIM_EVERY = 60,  /* of those */
+	AT_ONCE = 64,     /* rows of one look */
+	AGAIN_S = 10 * 60 /* after a save that failed: the workspace stays until one goes well */
+};
+
+struct keeper {
+	struct snapd *sd;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool stop;
+};
+
+static bool stopping(struct keeper *k)
+{
+	pthread_mutex_lock(&k->lock);
+	bool stop = k->stop;
+	pthread_mutex_unlock(&k->lock);
+	return stop;
+}
+
+/* Those below return 1 when it is done, 0 when it isn't due any longer, or can't be yet. */
+
+/* ---- workspaces ---- */
+
+static int set_expiry(struct snapd *sd, const struct ws_row *ws, int64_t expires_ns,
+		      struct err *err)
+{
+	struct owned own = ws->own;
+	own.expires_ns = expires_ns;
+	const struct ws_patch p = { .own = &own };
+	int r = catalog_ws_patch(sd->catalog, ws->id, &p, err);
+	return r < 0 ? r : snapd_record_ws(sd, ws->id, err);
+}
+
+/* Read again under a lease, which `kind` says: its owner may have given it more time. 1: its time
+ * is up; 0: it isn't. */
+static int find_expired(struct source *src, struct snapd *sd, const char *id, enum lease_kind kind,
+			struct err *err)
+{
+	int r = source_find_ws(src, sd, id, kind, "expiry", err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return src->ws.own.expires_ns && src->ws.own.expires_ns <= snapd_now_ns();
+}
+
+static int keep_ws(struct snapd *sd, const char *id, struct err *err)
+{
+	auto_source src = { 0 };
+	int r = find_expired(&src, sd, id, LEASE_SHARED, err);
+	if (r <= 0)
+		return r;
+	r = api_ws_unmount(sd, &src, NULL, err);
+	if (r >= 0)
+		r = set_expiry(sd, &src.ws, 0, err);
+	if (r >= 0)
+		outcome_own(sd, "workspace.expired", &src.ws.own, id, id);
+	return r < 0 ? r : 1;
+}
+
+static int remove_ws(struct snapd *sd, const char *id, struct err *err)
+{
+	auto_source src = { 0 };
+	int r = find_expired(&src, sd, id, LEASE_EXCLUSIVE, err);
+	if (r <= 0)
+		return r;
+	r = api_ws_remove(sd, &src, err);
+	if (r >= 0)
+		outcome_own(sd, "workspace.expired", &src.ws.own, id, id);
+	return r < 0 ? r : 1;
+}
+
+/* Unmounted first, so that nothing new comes behind the save. */
+static int save_ws(struct snapd *sd, const char *id, struct err *err)
+{
+	auto_source src = { 0 };
+	int r = find_expired(&src, sd, id, LEASE_SHARED, err);
+	if (r <= 0)
+		return r;
+	r = api_ws_unmount(sd, &src, NULL, err);
+	if (r >= 0)
+		r = api_ws_save_now(sd, id, "saved at its expiry", err);
+	if (r < 0 && set_expiry(sd, &src.ws, snapd_now_ns() + (int64_t)AGAIN_S * 1000000000, NULL))
+		log_warn("workspace %s stays due", id); /* tried again by the next look */
+	source_done(&src);
+	src = (struct source){ 0 };
+	return r < 0 ? r : remove_ws(sd, id, err);
+}
+
+static int expire_ws(struct snapd *sd, const struct expired *e, struct err *err)
+{
+	switch (e->on_expiry) {
+	case EXPIRY_DELETE:
+		return remove_ws(sd, e->id, err);
+	case EXPIRY_SAVE:
+		return save_ws(sd, e->id, err);
+	case EXPIRY_KEEP:
+		break;
+	}
+	return keep_ws(sd, e->id, err);
+}
+
+/* ---- snapshots ---- */
+
+/* One that something was made from stays until that is gone. */
+static int expire_snap(struct snapd *sd, const struct expired *e, struct err *err)
+{
+	auto_source src = { 0 };
+	int r = source_find_snap(&src, sd, e->id, LEASE_EXCLUSIVE, "expiry", err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!src.snap.own.expires_ns || src.snap.own.expires_ns > snapd_now_ns())
+		return 0;
+	r = api_snap_remove(sd, &src, false, err);
+	if (r >= 0)
+		outcome_own(sd, "snapshot.expired", &src.snap.own, e->id, src.snap.workspace);
+	return r == -ENOTUNIQ ? 0 : r < 0 ? r : 1;
+}
+
+/* ---- the thread ---- */
+
+/* True when it is no longer due. */
+static bool expire(struct snapd *sd, bool snapshots, const struct expired *e)
+{
+	struct err why = { 0 };
+	int r = snapshots ? expire_snap(sd, e, &why) : expire_ws(sd, e, &why);
+	if (r == -EBUSY)
+		log_debug("%s: %s", e->id, why.text); /* again in ten seconds */
+	else if (r < 0)
+		log_error("expiry of %s: %s", e->id, why.text);
+	return r > 0;
+}
+
+static void look(struct keeper *k, bool snapshots)
+{
+	struct snapd *sd = k->sd;
+	struct expired due[AT_ONCE];
+	size_t n, skip = 0;
+	do {
+		struct err err = { 0 };
+		if (catalog_expired(sd->catalog, snapshots, snapd_now_ns(), skip, due, AT_ONCE, &n,
+				    &err) < 0 &&
+		    err.code != -EUCLEAN)
+			log_error("%s", err.text);
+		for (size_t i = 0; i < n && !stopping(k); i++)
+			skip += !expire(sd, snapshots, &due[i]);
+	} while (n == AT_ONCE && !stopping(k));
+}
+
+static void *keeper_thread(void *arg)
+{
+	struct keeper *k = arg;
+	unsigned round = 0;
+	pthread_mutex_lock(&k->lock);
+	while (!k->stop) {
+		struct timespec until = clock_in_ms(EVERY_MS);
+		(void)pthread_cond_timedwait(&k->wake, &k->lock, &until);
+		if (k->stop)
+			break;
+		pthread_mutex_unlock(&k->lock);
+		look(k, false);
+		look(k, true);
+		struct err err = { 0 };
+		if (round++ % TRIM_EVERY == 0 &&
+		    catalog_journal_trim(k->sd->catalog, snapd_now_ns(), &err) < 0 &&
+		    err.code != -EUCLEAN)
+			log_warn("%s", err.text); /* it only takes space */
+		pthread_mutex_lock(&k->lock);
+	}
+	pthread_mutex_unlock(&k->lock);
+	return NULL;
+}
+
+int keeper_start(struct keeper **out, struct snapd *sd, struct err *err)
+{
+	struct keeper *k = calloc(1, sizeof(*k));
+	if (!k)
+		return err_set(err, -ENOMEM, "out of memory");
+	k->sd = sd;
+	clock_cond_init(&k->wake);
+	pthread_mutex_init(&k->lock, NULL);
+	int r = -pthread_create(&k->thread, NULL, keeper_thread, k);
+	if (r < 0) {
+		free(k);
+		return err_sys(err, r, "start a thread");
+	}
+	*out = k;
+	return 0;
+}
+
+void keeper_stop(struct keeper *k)
+{
+	if (!k)
+		return;
+	pthread_mutex_lock(&k->lock);
+	k->stop = true;
+	pthread_cond_signal(&k->wake);
+	pthread_mutex_unlock(&k->lock);
+	pthread_join(k->thread, NULL);
+	pthread_cond_destroy(&k->wake);
+	pthread_mutex_destroy(&k->lock);
+	free(k);
+}
