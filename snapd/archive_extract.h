@@ -4,8 +4,8 @@
  * Names are judged as import does (archive_import.h); links on the way are never followed. What
  * is there stays, but for what has a member's name: a file, link or special gives way to any of
  * these, each in one step where it is a file, so that a reader never sees half of one; a directory
- * takes over a member's attributes. A directory never gives way to something else, nor something else to a
- * directory: -ENOTUNIQ. What is extracted before a failure stays.
+ * takes over a member's attributes. A directory never gives way to something else, nor something
+ * else to a directory: -ENOTUNIQ. What is extracted before a failure stays.
  *
  * Kept: as import keeps it. Where boughd isn't root, all belongs to its own user, and what only
  * root can make or set (devices, xattrs but user.) is refused or counted. */

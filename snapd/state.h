@@ -23,7 +23,7 @@ int state_lock(const char *root, struct err *err);
 bool state_is_ours(const char *root, int lock_fd);
 /* ROOT/spare: space that is kept for gc, which needs some itself before it can give any back. keep
  * takes it where the disk has it; use gives it back, and says whether there was any. */
-enum { STATE_SPARE_BYTES = 4 << 20 };
+enum { STATE_SPARE_BYTES = 16 << 20 };
 void state_spare_keep(const char *root);
 bool state_spare_use(const char *root);
 /* A file in ROOT/run for appending; a large one is set aside as <name>.1 first. */

@@ -407,12 +407,22 @@ static int delete_victim(struct copy_job *job, struct err *err)
 	return 0;
 }
 
-/* Copies, syncs and deletes one pack after the other, so that the space which the copies take
- * stays small. */
+static int compare_live(const void *a, const void *b)
+{
+	uint64_t x = ((const struct victim *)a)->live, y = ((const struct victim *)b)->live;
+	return x < y ? -1 : x > y;
+}
+
+/* Copies, syncs and deletes one pack after the other, those with the least to copy first, so that
+ * the space which the copies take stays small. On a full disk some may have to stay: that is
+ * an error only where nothing could be freed. */
 static int rewrite(struct store_gc *gc, struct err *err)
 {
 	struct store *s = gc->s;
 	struct copy_job job = { .gc = gc };
+	bool full = false;
+	if (gc->n > 1)
+		qsort(gc->v, gc->n, sizeof(*gc->v), compare_live);
 	job.rd = reader_get(s);
 	if (!job.rd)
 		return err_sys(err, -ENOMEM, "collect garbage");
@@ -425,7 +435,13 @@ static int rewrite(struct store_gc *gc, struct err *err)
 			r = store_sync(job.ss, err);
 		if (r == 0 && !job.v->keep)
 			r = delete_victim(&job, err);
+		if (r == -ENOSPC && (gc->st.packs_deleted > 0 || i + 1 < gc->n)) {
+			full = true;
+			r = 0;
+		}
 	}
+	if (r == 0 && full && gc->st.packs_deleted == 0)
+		r = err_set(err, -ENOSPC, "the disk is full, and no pack could be made smaller");
 	store_session_end(job.ss);
 	reader_put(s, job.rd);
 	buf_done(&job.dead);

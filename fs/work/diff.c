@@ -392,7 +392,7 @@ struct linked {
 	const struct inos *inos; /* changed, with several names; sorted */
 };
 
-/* Each name of a changed inode that `a` had in this directory already; new ones are told as such. */
+/* Each name of a changed inode that `a` had in this folder already; new ones are told as such. */
 static int linked_in(void *ctx, const char *path, size_t len, const struct attr *dir)
 {
 	const struct linked *l = ctx;

@@ -60,7 +60,8 @@ static void good_requests(void **state)
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\"}]}", CTL_FORK },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"ff20\",\"file\":2}", CTL_PUT },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\",\"file\":2,\"mode\":4095,"
-		  "\"as_is\":true,\"exist\":false,\"match\":[\"1.0.a\",\"2.1.b\"],\"unless\":[\"1.0.0\"]}",
+		  "\"as_is\":true,\"exist\":false,\"match\":[\"1.0.a\",\"2.1.b\"],"
+		  "\"unless\":[\"1.0.0\"]}",
 		  CTL_PUT },
 		{ "{\"op\":\"take\",\"id\":\"a\",\"dir\":1,\"name\":\"61\"}", CTL_TAKE },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"xattrs\":true}]}",
@@ -133,7 +134,8 @@ static void bad_requests(void **state)
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"6\"}", "name:" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"6g\"}", "name:" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":-1,\"file\":2,\"name\":\"61\"}", "dir:" },
-		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":281474976710656,\"file\":2,\"name\":\"61\"}",
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":281474976710656,\"file\":2,"
+		  "\"name\":\"61\"}",
 		  "dir:" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"mode\":4096}", "mode:" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"as_is\":1}", "as_is:" },

@@ -136,8 +136,12 @@ static void codings(void **state)
 		{ ",,;;=,gzip", CODING_GZIP },
 		{ "gzipx", CODING_IDENTITY },
 	}, is[] = {
-		{ NULL, CODING_IDENTITY },   { "identity", CODING_IDENTITY }, { " gzip ", CODING_GZIP },
-		{ "X-GZIP", CODING_GZIP },   { "zstd", CODING_ZSTD },	      { "br", CODING_UNKNOWN },
+		{ NULL, CODING_IDENTITY },
+		{ "identity", CODING_IDENTITY },
+		{ " gzip ", CODING_GZIP },
+		{ "X-GZIP", CODING_GZIP },
+		{ "zstd", CODING_ZSTD },
+		{ "br", CODING_UNKNOWN },
 		{ "gzip, zstd", CODING_UNKNOWN },
 	};
 	for (size_t i = 0; i < sizeof(accepts) / sizeof(accepts[0]); i++)
@@ -235,11 +239,11 @@ static void forms(void **state)
 		{ OTHER_PART PART "yes\r\n" OTHER_PART "--X--", "yes" },
 		{ PART "first\r\n" PART "second\r\n--X--", "first" },
 		{ "preamble\r\n" PART "x\r\n--X--epilogue", "x" },
-		{ "--X  \r\ncontent-disposition:form-data;filename=\"name=\\\"file\\\"\";name=file\r\n"
-		  "X: y\r\n\r\nx\r\n--X--",
+		{ "--X  \r\ncontent-disposition:form-data;filename=\"name=\\\"file\\\"\";"
+		  "name=file\r\nX: y\r\n\r\nx\r\n--X--",
 		  "x" },
-		{ "--X\r\nContent-Disposition: form-data; filename=\"; name=\\\"file\\\"\"\r\n\r\nx\r\n"
-		  "--X--",
+		{ "--X\r\nContent-Disposition: form-data; filename=\"; name=\\\"file\\\"\"\r\n"
+		  "\r\nx\r\n--X--",
 		  NULL },
 		{ "", NULL },
 		{ "--X--", NULL },

@@ -492,7 +492,7 @@ const struct command commands[] = {
 		  "and the exit code is 4. No hook runs.\n",
 	  .options = apply_options,
 	  .examples = "bough apply task-7 --to ~/src/project\n"
-		      "bough apply task-7 --to ~/src/project --commit -m 'fix the parser'\n",
+		      "bough apply task-7 --to ~/src/project --commit -m parser\n",
 	  .min = 1,
 	  .max = 1,
 	  .kinds = "e",
@@ -595,10 +595,10 @@ const struct command commands[] = {
 	  .operands = "URL|PATH",
 	  .summary = "keep a mirror of a git repository",
 	  .about =
-		  "URL is https, http, ssh or git; PATH a repository on this machine, which is read\n"
-		  "with your rights. The mirror has the full history. What the options give is kept\n"
-		  "for later fetches and never shown; it is seen by nothing in a workspace. ssh\n"
-		  "needs a key and the known hosts. Prints the name.\n",
+		  "URL is https, http, ssh or git; PATH a repository on this machine, which is\n"
+		  "read with your rights. The mirror has the full history. What the options give\n"
+		  "is kept for later fetches and never shown; it is seen by nothing in a\n"
+		  "workspace. ssh needs a key and the known hosts. Prints the name.\n",
 	  .options = repo_add_options,
 	  .examples = "bough repo add https://example.org/app.git --token-file token\n"
 		      "bough repo add git@example.org:app.git --ssh-key key --known-hosts hosts\n"
@@ -650,9 +650,10 @@ const struct command commands[] = {
 	  .group = G_FILE,
 	  .operands = "FILE WORKSPACE:PATH | WORKSPACE:PATH FILE",
 	  .summary = "copy a file into a workspace, or out of one",
-	  .about = "Out of a snapshot, too. - is stdin or stdout; a folder, or a path that ends with\n"
-		   "/, gets the file under its name. Nobody sees half of it: it takes the place of an\n"
-		   "older one when it is whole. Folders that are missing in the workspace are made.\n",
+	  .about = "Out of a snapshot, too. - is stdin or stdout; a folder, or a path that ends\n"
+		   "with /, gets the file under its name. Nobody sees half of it: it takes the\n"
+		   "place of an older one when it is whole. Folders that are missing in the\n"
+		   "workspace are made.\n",
 	  .examples = "bough cp build.log app:logs/\nbough cp green:bin/tool .\n"
 		      "make 2>&1 | bough cp - app:make.log\n",
 	  .min = 2,
@@ -847,6 +848,10 @@ const struct command commands[] = {
 	  .run = cmd_help },
 
 	/* For the shell's completion: __complete N WORD…; hidden, since it has no summary. */
-	{ .name = "__complete", .operands = "N WORD…", .min = 1, .max = ANY, .run = cmd_complete },
+	{ .name = "__complete",
+	  .operands = "N WORD…",
+	  .min = 1,
+	  .max = ANY,
+	  .run = cmd_complete },
 	{ 0 }
 };
