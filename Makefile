@@ -261,6 +261,12 @@ uninstall: ## remove what install put there; state and workspaces stay
 	rm -f $(D)/share/bash-completion/completions/bough $(DESTDIR)$(UNITDIR)/boughd.service
 	rm -f $(foreach m,$(MAN),$(D)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 
+.PHONY: openapi
+openapi: $(B)/boughd ## write snapd/openapi.json anew, after a route has changed
+	$(B)/boughd --routes | python3 snapd/openapi.py >$(B)/openapi.json
+	mv $(B)/openapi.json snapd/openapi.json
+$(B)/o/snapd/openapi.o: snapd/openapi.json
+
 .PHONY: clean help
 clean: ## remove what was built, but libfuse
 	rm -rf $(addprefix build/,release asan tsan fuzz man)

@@ -1,5 +1,6 @@
 /* The table of routes. */
 #include "snapd/api.h"
+#include "snapd/openapi.h"
 #include "snapd/repos.h"
 
 #define OWNED_FIELDS                                                                           \
@@ -209,6 +210,7 @@ const struct route api_routes[] = {
 	{ "DELETE", "/v1/teams/{}", api_team_delete, NULL, NULL, false },
 	{ "PUT", "/v1/teams/{}/members/{}", api_member_set, member_fields, NULL, false },
 	{ "DELETE", "/v1/teams/{}/members/{}", api_member_delete, NULL, NULL, false },
+	{ "GET", "/v1/openapi.json", api_openapi, NULL, NULL, false },
 	{ "GET", "/v1/version", api_version, NULL, NULL, false },
 	{ "GET", "/metrics", api_metrics, NULL, NULL, false },
 	{ "GET", "/v1/audit", api_audit, NULL, audit_query, false },

@@ -29,6 +29,7 @@
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/keeper.h"
+#include "snapd/openapi.h"
 #include "snapd/outcome.h"
 #include "snapd/reconcile.h"
 #include "snapd/repos.h"
@@ -106,6 +107,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "tls-key", required_argument, NULL, 'k' },
 		{ "insecure", no_argument, NULL, 'i' },
 		{ "multi-user", no_argument, NULL, 'm' },
+		{ "routes", no_argument, NULL, 'R' }, /* for openapi.py */
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
 		{ 0 },
@@ -141,6 +143,8 @@ static int parse_options(struct options *o, int argc, char **argv)
 		case 'm':
 			o->config.multi_user = true;
 			break;
+		case 'R':
+			return openapi_print_routes() < 0;
 		case 'h':
 			fputs(help_text, stdout);
 			return 0;

@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Makes openapi.json: the table of routes (boughd --routes, on stdin) with what they answer,
+which is said here. `make openapi` runs it; a test proves that the file is up to date."""
+
+import json
+import sys
+
+S = {"type": "string"}
+N = {"type": "integer", "minimum": 0}
+B = {"type": "boolean"}
+TIME = {"type": "string", "format": "date-time"}
+LABELS = {"type": "object", "additionalProperties": S}
+ANY = {"type": "object"}
+
+
+def null(schema):
+    return {"oneOf": [schema, {"type": "null"}]}
+
+
+def ref(name):
+    return {"$ref": "#/components/schemas/" + name}
+
+
+def obj(needed, more=None, closed=True):
+    o = {"type": "object", "properties": {**needed, **(more or {})}, "required": sorted(needed)}
+    if closed:
+        o["additionalProperties"] = False
+    return o
+
+
+def items(name):
+    return obj({"items": {"type": "array", "items": ref(name)}}, {"next": S})
+
+
+OWNED = {"owner": S, "visibility": {"enum": ["private", "team", "global"]}, "expires": null(TIME)}
+OWNED_MORE = {"team": S, "on_expiry": {"enum": ["delete", "save", "keep"]}}
+
+SCHEMAS = {
+    "Error": obj({"code": S, "message": S, "details": ANY}),
+    "Workspace": obj(
+        {"id": S, "name": S, "path": S, "mounted": B, "created": TIME, "base": null(S),
+         "head": null(S), "labels": LABELS, "quota_bytes": N, "quota_inodes": N,
+         "parent": null(S), "state": {"enum": ["ready", "broken"]}, "description": null(S),
+         **OWNED},
+        {"used_bytes": {"type": "integer"}, "used_inodes": {"type": "integer"}, "layers": N,
+         "records": N, "files": N, "xattrs": B, "error": S, "git": null(ANY), "busy": B,
+         **OWNED_MORE}),
+    "Snapshot": obj(
+        {"id": S, "names": {"type": "array", "items": S}, "message": null(S), "created": TIME,
+         "workspace": null(S), "parent": null(S), "manifest": S, "files": N, "bytes": N,
+         "stored_bytes": N, "labels": LABELS, **OWNED},
+        {"git": null(ANY), "unchanged": B, **OWNED_MORE}),
+    "Forks": obj({"items": {"type": "array", "items": ref("Workspace")}, "pause_ns": N}),
+    "Merged": obj({"workspace": ref("Workspace"), "added": N, "removed": N, "moved": N,
+                   "changed": N, "merged": N}),
+    "Repository": obj(
+        {"id": S, "number": N, "name": S, "kind": {"enum": ["url", "path"]}, "created": TIME,
+         "fetched": TIME, "head": null(S), "owner": N,
+         "visibility": {"enum": ["private", "global"]}},
+        {"url": S, "path": S, "commit": null(S), "branches": N, "tags": N, "bytes": N,
+         "workspaces": N, "snapshots": N, "auth": null(S), "error": S, "refs_changed": N,
+         "objects": N, "bytes_received": N}),
+    "Names": obj({"items": {"type": "array", "items": S}}),
+    "Entry": obj({"name": S, "size": N, "type": S, "modified_at": TIME, "mode": S},
+                 {"name_b64": S, "etag": S, "target": S, "target_b64": S}, closed=False),
+    "Directory": obj({"path": S, "entries": {"type": "array", "items": ref("Entry")}},
+                     {"next": S}, closed=False),
+    "Put": obj({"path": S, "size": N, "mode": S, "etag": S, "created": B}, closed=False),
+    "Commit": obj({"commit": null(S)}, closed=False),
+    "Whoami": obj({"owner": S, "admin": B, "read_only": B, "uid": null(N), "token": null(S),
+                   "workspace": null(S), "from": S}),
+    "Token": obj({"id": S, "name": null(S), "owner": S, "scope": S, "read_only": B,
+                  "created": TIME, "expires": null(TIME), "used": null(TIME)}, {"token": S}),
+    "User": obj({"name": S, "owner": S, "uid": null(N), "admin": B, "created": TIME}),
+    "Team": obj({"name": S, "created": TIME, "members": {"type": "array", "items": obj(
+        {"owner": S, "role": {"enum": ["reader", "member", "admin"]}})}}),
+    "Job": obj({"id": S, "state": {"enum": ["running", "done", "failed", "cancelled"]},
+                "owner": S, "path": S, "created": TIME, "ended": null(TIME)},
+               {"object": S, "progress": obj({"done": N, "total": N, "unit": S, "what": S}),
+                "status": N, "result": null(ANY), "error": null(ref("Error"))}),
+    "Audit": obj({"seq": N, "time": TIME, "owner": S, "token": null(S), "from": S, "method": S,
+                  "path": S, "object": null(S), "status": N, "about": null(ANY)}),
+    "Health": obj({"ok": B, "version": S, "pid": N, "root": S, "fs": ANY, "catalog": null(S)}),
+    "Version": obj({"name": S, "version": S, "api": S}),
+    "Collected": obj({"objects_live": N, "objects_dead": N, "bytes_freed": N,
+                      "packs_rewritten": N, "packs_deleted": N, "images_deleted": N},
+                     closed=False),
+    "Checked": obj({"faults": {"type": "array", "items": ANY}, "checked": ANY}, closed=False),
+    "Stats": obj({"store": null(ANY), "fs": null(ANY), "fs_process": ANY, "catalog": null(ANY),
+                  "daemon": ANY}),
+    "Ok": obj({"ok": B}),
+    "Any": ANY,
+}
+SCHEMAS["Repositories"] = items("Repository")
+for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit"):
+    SCHEMAS[one + "s"] = items(one)
+
+BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
+                           "text/event-stream")
+WS, SNAP, REPO = "/v1/workspaces", "/v1/snapshots", "/v1/repos"
+
+# "METHOD path": what it does; status: a schema, a content type, or None for an empty answer.
+ANSWERS = {
+    "GET /v1/health": ("How the service is", {200: "Health"}),
+    "GET /v1/version": ("Which version it is", {200: "Version"}),
+    "GET /v1/openapi.json": ("This document", {200: "Any"}),
+    "GET " + WS: ("List workspaces", {200: "Workspaces"}),
+    "POST " + WS: ("Make a workspace", {201: "Workspace"}),
+    "GET " + WS + "/{}": ("One workspace", {200: "Workspace"}),
+    "PATCH " + WS + "/{}": ("Change a workspace", {200: "Workspace"}),
+    "DELETE " + WS + "/{}": ("Delete a workspace", {204: None}),
+    "POST " + WS + "/{}/fork": ("Fork a workspace", {201: "Forks"}),
+    "POST " + WS + "/{}/snapshots": ("Save a workspace", {200: "Snapshot", 201: "Snapshot"}),
+    "POST " + WS + "/{}/restore": ("Turn a workspace back into a snapshot", {200: "Workspace"}),
+    "POST " + WS + "/{}/merge": ("Merge what another one changed", {200: "Merged"}),
+    "POST " + WS + "/{}/commit": ("Commit a checkout", {200: "Commit", 201: "Commit"}),
+    "POST " + WS + "/{}/push": ("Push a checkout", {200: "Any"}),
+    "GET " + WS + "/{}/bundle": ("A checkout's changes as a git bundle", {200: BYTES, 204: None}),
+    "GET " + WS + "/{}/diff": ("What changed", {200: (LINES, TEXT)}),
+    "GET " + WS + "/{}/log": ("The line of snapshots", {200: "Snapshots"}),
+    "POST " + WS + "/{}/mount": ("Mount", {200: "Workspace"}),
+    "POST " + WS + "/{}/umount": ("Unmount", {200: "Workspace"}),
+    "GET " + WS + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
+    "PUT " + WS + "/{}/archive/{...}": ("Extract an archive", {200: "Any"}),
+    "GET " + WS + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Directory"),
+                                                                   206: BYTES, 304: None}),
+    "HEAD " + WS + "/{}/files/{...}": ("The same without a body", {200: None, 206: None,
+                                                                  304: None}),
+    "PUT " + WS + "/{}/files/{...}": ("Write a file", {200: "Put", 201: "Put"}),
+    "DELETE " + WS + "/{}/files/{...}": ("Remove a file or folder", {204: None}),
+    "POST " + WS + "/{}/files/{...}": ("Make, move, copy, link, chmod", {200: "Any", 201: "Any"}),
+    "POST /v1/import": ("Make a snapshot from an archive", {201: "Snapshot"}),
+    "GET " + SNAP: ("List snapshots", {200: "Snapshots"}),
+    "GET " + SNAP + "/{}": ("One snapshot", {200: "Snapshot"}),
+    "PATCH " + SNAP + "/{}": ("Change a snapshot", {200: "Snapshot"}),
+    "DELETE " + SNAP + "/{}": ("Delete a snapshot", {204: None}),
+    "POST " + SNAP + "/{}/commit": ("Commit a checkout's snapshot", {200: "Commit",
+                                                                   201: "Commit"}),
+    "GET " + SNAP + "/{}/bundle": ("Its changes as a git bundle", {200: BYTES, 204: None}),
+    "GET " + SNAP + "/{}/diff": ("What changed", {200: (LINES, TEXT)}),
+    "GET " + SNAP + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
+    "GET " + SNAP + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Directory"),
+                                                                     206: BYTES, 304: None}),
+    "HEAD " + SNAP + "/{}/files/{...}": ("The same without a body", {200: None, 206: None,
+                                                                    304: None}),
+    "GET " + REPO: ("List repositories", {200: "Repositories"}),
+    "POST " + REPO: ("Mirror a repository", {201: "Repository"}),
+    "POST " + REPO + "/import": ("Take a repository's files", {201: "Repository"}),
+    "GET " + REPO + "/{}": ("One repository", {200: "Repository"}),
+    "DELETE " + REPO + "/{}": ("Delete a mirror", {204: None}),
+    "POST " + REPO + "/{}/fetch": ("Bring a mirror up to date", {200: "Repository"}),
+    "POST " + REPO + "/{}/import": ("Take its files again", {200: "Repository"}),
+    "GET " + REPO + "/{}/packs": ("Which packs were taken", {200: "Names"}),
+    "GET /v1/whoami": ("Who the caller is", {200: "Whoami"}),
+    "GET /v1/tokens": ("List tokens", {200: "Tokens"}),
+    "POST /v1/tokens": ("Make a token", {201: "Token"}),
+    "DELETE /v1/tokens/{}": ("Make a token invalid", {204: None}),
+    "GET /v1/users": ("List users", {200: "Users"}),
+    "POST /v1/users": ("Add a user", {201: "User"}),
+    "DELETE /v1/users/{}": ("Delete a user", {204: None}),
+    "GET /v1/teams": ("List teams", {200: "Teams"}),
+    "POST /v1/teams": ("Make a team", {201: "Team"}),
+    "GET /v1/teams/{}": ("One team", {200: "Team"}),
+    "DELETE /v1/teams/{}": ("Delete a team", {204: None}),
+    "PUT /v1/teams/{}/members/{}": ("Add somebody to a team", {200: "Team"}),
+    "DELETE /v1/teams/{}/members/{}": ("Take somebody out", {204: None}),
+    "GET /metrics": ("Figures for Prometheus", {200: TEXT}),
+    "GET /v1/audit": ("Who did what", {200: ("Audits", LINES)}),
+    "GET /v1/events": ("What happens, as it does", {200: SSE}),
+    "GET /v1/jobs": ("List jobs", {200: "Jobs"}),
+    "GET /v1/jobs/{}": ("One job", {200: "Job"}),
+    "POST /v1/jobs/{}/cancel": ("Ask a job to end", {202: "Job"}),
+    "POST /v1/gc": ("Free what nothing refers to", {200: "Collected"}),
+    "POST /v1/fsck": ("Prove that all is whole", {200: "Checked"}),
+    "GET /v1/stats": ("Counters", {200: "Stats"}),
+    "POST /v1/shutdown": ("Unmount all and end", {200: "Ok"}),
+}
+# Calls that may run as a job, with `Prefer: respond-async`.
+JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
+PARAMS = {"workspaces": "ws", "snapshots": "snap", "repos": "repo", "tokens": "id",
+          "users": "name", "teams": "team", "members": "owner", "jobs": "id"}
+TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
+         "labels": LABELS, "object": ANY}
+MANY = {"label"}
+
+
+def template(path):
+    parts = path.split("/")
+    for i, part in enumerate(parts):
+        if part == "{}":
+            parts[i] = "{%s}" % PARAMS[parts[i - 1]]
+        elif part == "{...}":
+            parts[i] = "{path}"
+    return "/".join(parts)
+
+
+def body_of(route):
+    if route["upload"]:
+        return {"content": {BYTES: {}}, "required": True}
+    if route["fields"] is None:
+        return None
+    props, needed = {}, []
+    for f in route["fields"]:
+        schema = dict(TYPES[f["type"]])
+        if f["max"]:
+            schema["maxItems" if f["type"] == "strings" else "maxLength"] = f["max"]
+        props[f["name"]] = schema
+        if f["needed"]:
+            needed.append(f["name"])
+    schema = {"type": "object", "properties": props, "additionalProperties": False}
+    if needed:
+        schema["required"] = needed
+    return {"content": {"application/json": {"schema": schema}}, "required": bool(needed)}
+
+
+def answer(kinds):
+    if kinds is None:
+        return {"description": "nothing"}
+    content = {}
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if "/" in kind:
+            content[kind] = {}
+        else:
+            content["application/json"] = {"schema": ref(kind)}
+    return {"description": "done", "content": content}
+
+
+def operation(route):
+    key = route["method"] + " " + route["path"]
+    if key not in ANSWERS:
+        sys.exit("openapi.py: say in ANSWERS what %s answers" % key)
+    summary, answers = ANSWERS[key]
+    path = template(route["path"])
+    params = [{"name": p[1:-1], "in": "path", "required": True, "schema": S}
+              for p in path.split("/") if p.startswith("{")]
+    params += [{"name": q, "in": "query", "schema": {"type": "array", "items": S}
+                if q in MANY else S} for q in route["query"]]
+    if route["method"] == "POST":
+        params.append({"$ref": "#/components/parameters/IdempotencyKey"})
+    responses = {str(status): answer(kinds) for status, kinds in answers.items()}
+    if route["method"] == "POST" and any(route["path"].endswith(j) for j in JOBS):
+        params.append({"$ref": "#/components/parameters/Prefer"})
+        responses["202"] = answer("Job")
+    responses["default"] = {"$ref": "#/components/responses/Error"}
+    op = {"summary": summary, "parameters": params, "responses": responses}
+    body = body_of(route)
+    if body:
+        op["requestBody"] = body
+    return path, route["method"].lower(), op
+
+
+def main():
+    paths = {}
+    routes = json.load(sys.stdin)
+    for route in routes:
+        path, method, op = operation(route)
+        paths.setdefault(path, {})[method] = op
+    known = {r["method"] + " " + r["path"] for r in routes}
+    for key in ANSWERS:
+        if key not in known:
+            sys.exit("openapi.py: there is no route %s" % key)
+    header = {"in": "header", "schema": S}
+    doc = {
+        "openapi": "3.1.0",
+        "info": {"title": "Bough", "version": "1",
+                 "description": "Workspaces and snapshots. snapd/API.md says what it means."},
+        "servers": [{"url": "/"}],
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "parameters": {
+                "IdempotencyKey": {"name": "Idempotency-Key", **header},
+                "Prefer": {"name": "Prefer", **header},
+            },
+            "responses": {"Error": {"description": "a failure", "content": {
+                "application/json": {"schema": ref("Error")}}}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    json.dump(doc, sys.stdout, indent=1, sort_keys=True)
+    print()
+
+
+main()

@@ -1,0 +1,217 @@
+#!/bin/bash
+# The contract (snapd/openapi.json) and the server agree: on each path, method and parameter, since
+# the one is made from the other; on statuses and fields, by calls whose answers are checked.
+. "${0%/*}/lib.sh"
+need_fuse
+command -v python3 >/dev/null || skip_all 'needs python3'
+
+boughd --routes | python3 "$BOUGH_SRC/snapd/openapi.py" >"$T/made.json"
+is 'openapi.py knows all routes' $? 0
+ok 'openapi.json is up to date (else: make openapi)' cmp "$T/made.json" "$BOUGH_SRC/snapd/openapi.json"
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://d/v1/openapi.json >"$T/served.json"
+ok 'it is what boughd serves' cmp "$T/served.json" "$BOUGH_SRC/snapd/openapi.json"
+tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE
+
+cat >"$T/check.py" <<'EOF'
+import http.client, json, re, socket, sys
+doc = json.load(open(sys.argv[1]))
+sock, tar = sys.argv[2], sys.argv[3]
+
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(sock)
+
+def resolve(s):
+    while "$ref" in s:
+        at = doc
+        for part in s["$ref"][2:].split("/"):
+            at = at[part]
+        s = at
+    return s
+
+KINDS = {"string": str, "object": dict, "array": list, "boolean": bool, "integer": int}
+
+def faults(v, s, where):
+    s = resolve(s)
+    if "oneOf" in s:
+        if not any(not faults(v, one, where) for one in s["oneOf"]):
+            yield "%s: %r fits none" % (where, v)
+        return
+    if "enum" in s:
+        if v not in s["enum"]:
+            yield "%s: %r is none of %r" % (where, v, s["enum"])
+        return
+    kind = s.get("type")
+    if kind == "null":
+        if v is not None:
+            yield "%s: not null" % where
+        return
+    if kind and (not isinstance(v, KINDS[kind]) or kind == "integer" and isinstance(v, bool)):
+        yield "%s: %r is no %s" % (where, v, kind)
+        return
+    if kind == "integer" and v < s.get("minimum", v):
+        yield "%s: %r is too small" % (where, v)
+    if s.get("format") == "date-time" and not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", v):
+        yield "%s: %r is no time" % (where, v)
+    if kind == "array":
+        for i, one in enumerate(v):
+            yield from faults(one, s["items"], "%s[%d]" % (where, i))
+    if kind == "object":
+        props = s.get("properties", {})
+        more = s.get("additionalProperties", True)
+        for name in s.get("required", ()):
+            if name not in v:
+                yield "%s: without %s" % (where, name)
+        for name, one in v.items():
+            if name in props:
+                yield from faults(one, props[name], where + "." + name)
+            elif more is False:
+                yield "%s: %s isn't in the contract" % (where, name)
+            elif isinstance(more, dict):
+                yield from faults(one, more, where + "." + name)
+
+def faults_of(*a):
+    return list(faults(*a))
+
+_faults = faults
+def faults(v, s, where):  # oneOf above wants a list
+    return list(_faults(v, s, where))
+
+def operation(method, target):
+    path = target.split("?")[0]
+    best = None
+    for template, ops in doc["paths"].items():
+        rx = re.sub(r"/\\\{path\\\}", "(/.*)?", re.escape(template)) # the root has no path
+        rx = re.sub(r"\\\{[a-z]+\\\}", "[^/]+", rx)
+        # the one with the fewest parameters is meant
+        if re.fullmatch(rx, path) and method.lower() in ops:
+            if best is None or template.count("{") < best[0].count("{"):
+                best = (template, ops[method.lower()])
+    return best
+
+n = failed = 0
+seen = set()
+
+def call(status, method, target, body=None, headers={}):
+    global n, failed
+    n += 1
+    conn = Unix("d", timeout=60)
+    data = json.dumps(body) if isinstance(body, dict) else body
+    conn.request(method, target, data, headers)
+    r = conn.getresponse()
+    text = r.read()
+    template, op = operation(method, target)
+    seen.add((method, template))
+    bad = [] if r.status == status else ["status %d for %d: %s" % (r.status, status, text[:300])]
+    answer = op["responses"].get(str(r.status)) or (op["responses"]["default"] if r.status >= 400 else None)
+    v = None
+    if answer is None:
+        bad.append("status %d isn't in the contract" % r.status)
+    else:
+        content = resolve(answer).get("content", {})
+        kind = (r.getheader("Content-Type") or "").split(";")[0]
+        if text and kind not in content and not (kind.startswith("application/") and "application/octet-stream" in content):
+            bad.append("%s isn't in the contract" % kind)
+        if kind == "application/json" and text:
+            v = json.loads(text)
+            schema = content.get("application/json", {}).get("schema")
+            if schema:
+                bad += faults(v, schema, "answer")
+        if not content and text:
+            bad.append("a body where there is none")
+    print("%sok %d - %s %s" % ("not " if bad else "", n, method, target))
+    for b in bad:
+        print("# " + b)
+        failed += 1
+    conn.close()
+    return v or {}
+
+ws, sn = "/v1/workspaces", "/v1/snapshots"
+for t in ("/v1/health", "/v1/version", "/v1/openapi.json", "/v1/whoami", "/v1/stats", "/metrics"):
+    call(200, "GET", t)
+one = call(201, "POST", ws, {"name": "one", "labels": {"a": "b"}, "ttl_s": 1000, "on_expiry": "save", "description": "d"})
+call(409, "POST", ws, {"name": "one"})
+call(400, "POST", ws, {"name": "../"})
+call(404, "GET", ws + "/none")
+call(200, "GET", ws + "?usage=1")
+call(200, "GET", ws + "/one")
+call(200, "PATCH", ws + "/one", {"visibility": "global", "quota_bytes": 10000000})
+call(201, "PUT", ws + "/one/files/dir/file", "bytes")
+call(200, "PUT", ws + "/one/files/dir/file", "other bytes")
+call(200, "GET", ws + "/one/files/dir/file")
+call(206, "GET", ws + "/one/files/dir/file", None, {"Range": "bytes=0-1"})
+call(200, "GET", ws + "/one/files/dir")
+call(200, "HEAD", ws + "/one/files/dir/file")
+call(201, "POST", ws + "/one/files/new?op=mkdir", {})
+call(204, "DELETE", ws + "/one/files/new")
+call(201, "POST", ws + "/one/snapshots", {"name": "s", "message": "m"})
+call(200, "POST", ws + "/one/snapshots", {})
+call(200, "GET", ws + "/one/log")
+call(200, "GET", ws + "/one/diff")
+call(200, "GET", ws + "/one/diff?format=stat")
+call(200, "GET", ws + "/one/archive")
+call(201, "POST", ws + "/one/fork", {"name": "f", "count": 2})
+call(200, "PUT", ws + "/f-1/archive/", open(tar, "rb").read())
+call(200, "POST", ws + "/one/merge", {"from": "f-1"})
+call(200, "POST", ws + "/one/restore", {"snapshot": "s"})
+call(200, "POST", ws + "/one/umount", {})
+call(200, "POST", ws + "/one/mount", {})
+call(200, "GET", sn)
+call(200, "GET", sn + "/s")
+call(200, "GET", sn + "/s/diff")
+call(200, "GET", sn + "/s/archive")
+call(200, "GET", sn + "/s/files/dir/file")
+call(200, "HEAD", sn + "/s/files/dir/file")
+call(200, "PATCH", sn + "/s", {"labels": {"k": "v"}})
+call(201, "POST", "/v1/import?name=in", open(tar, "rb").read())
+call(204, "DELETE", sn + "/in")
+call(409, "DELETE", sn + "/s")
+call(200, "GET", "/v1/repos")
+call(404, "GET", "/v1/repos/none")
+call(201, "POST", "/v1/users", {"name": "ann", "uid": 12345})
+call(201, "POST", "/v1/users", {"name": "bot"})
+call(200, "GET", "/v1/users")
+t = call(201, "POST", "/v1/tokens", {"name": "t", "owner": "bot", "expires_s": 100, "read_only": True})
+call(200, "GET", "/v1/tokens")
+call(401, "GET", "/v1/whoami", None, {"Authorization": "Bearer no"})
+call(200, "GET", "/v1/whoami", None, {"Authorization": "Bearer " + t["token"]})
+call(403, "GET", "/v1/users", None, {"Authorization": "Bearer " + t["token"]})
+call(204, "DELETE", "/v1/tokens/" + t["id"])
+call(201, "POST", "/v1/teams", {"name": "team"})
+call(200, "PUT", "/v1/teams/team/members/ann", {"role": "reader"})
+call(200, "GET", "/v1/teams/team")
+call(200, "GET", "/v1/teams")
+call(204, "DELETE", "/v1/teams/team/members/ann")
+call(204, "DELETE", "/v1/teams/team")
+call(204, "DELETE", "/v1/users/ann")
+job = call(202, "POST", "/v1/gc", {}, {"Prefer": "respond-async"})
+call(200, "GET", "/v1/jobs/%s?wait=30" % job["id"])
+call(200, "GET", "/v1/jobs")
+call(409, "POST", "/v1/jobs/%s/cancel" % job["id"])
+call(200, "POST", "/v1/gc", {})
+call(200, "POST", "/v1/fsck", {})
+call(200, "GET", "/v1/audit?limit=1000")
+call(200, "GET", "/v1/audit?format=ndjson")
+call(204, "DELETE", ws + "/f-1")
+call(200, "POST", "/v1/shutdown", {})
+n += 1
+left = sorted("%s %s" % (m.upper(), t) for t, ops in doc["paths"].items() for m in ops if (m.upper(), t) not in seen)
+# What needs a git repository, or doesn't end.
+apart = re.compile("commit|push|bundle|repos|/v1/events")
+left = [x for x in left if not apart.search(x)]
+print("%sok %d - every other operation was called" % ("not " if left else "", n))
+for x in left:
+    print("# " + x)
+EOF
+python3 "$T/check.py" "$T/served.json" "$BOUGH_ROOT/run/boughd.sock" "$T/t.tar" >"$T/out" 2>"$T/.err"
+while IFS= read -r line; do
+	case $line in
+	'ok '*) pass "${line#* - }" ;;
+	'not ok '*) fail "${line#* - }" ;;
+	*) echo "$line" ;;
+	esac
+done <"$T/out"
+is 'the checks ran to their end' "$(tail -n 5 "$T/.err")" ''
+done_testing
