@@ -111,11 +111,16 @@ int api_repo_fetch(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_update(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_packs(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_delete(struct request *rq, struct reply *rp, struct err *err);
-/* files (api_files.c, api_files_put.c, api_files_op.c) */
+/* files (api_files.c, api_files_put.c, api_files_op.c, api_tus.c, api_archive.c) */
 int api_ws_file_get(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_file_get(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_tus_options(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_tus_head(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_tus_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
 /* ---- the same without a request ---- */

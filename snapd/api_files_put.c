@@ -157,35 +157,42 @@ static int receive(struct upload *u, struct err *err)
 
 /* ---- the name ---- */
 
-static int name_it(struct upload *u, struct err *err)
+int files_put_name(struct place *p, const char *path, int file_fd, const struct conditions *c,
+		   bool set_mode, uint32_t mode, struct fs_named *named, struct err *err)
 {
 	struct condition_lists lists;
 	struct stat file, dir;
 	unsigned made = 0;
 	const char *name;
 	auto_fd fd = -1;
-	int r = place_parent(&u->place, u->path, &made, &fd, &name, err);
+	int r = place_parent(p, path, &made, &fd, &name, err);
 	if (r < 0)
 		return r;
-	if (fstat(u->fd, &file) < 0 || fstat(fd, &dir) < 0) {
-		r = place_error(err, -errno, "look at", u->path);
+	if (fstat(file_fd, &file) < 0 || fstat(fd, &dir) < 0) {
+		r = place_error(err, -errno, "look at", path);
 	} else {
 		struct ws_put want = { .dir = dir.st_ino,
 				       .name = name,
 				       .len = strlen(name),
 				       .file = file.st_ino,
-				       .set_mode = u->set_mode,
-				       .mode = u->mode };
-		conditions_want(&u->cond, &lists, &want);
-		r = fs_put(u->place.sd->fs, u->place.src.ws.id, &want, &u->named, err);
+				       .set_mode = set_mode,
+				       .mode = mode };
+		conditions_want(c, &lists, &want);
+		r = fs_put(p->sd->fs, p->src.ws.id, &want, named, err);
 	}
 	if (r < 0)
-		place_unmake(&u->place, u->path, made);
-	u->done = r >= 0;
+		place_unmake(p, path, made);
 	return r == -ENOENT || r == -ESTALE || r == -EINVAL
-		       ? err_set(err, -ENOTUNIQ, "%s: its folder was removed meanwhile",
-				 SHOW(u->path))
+		       ? err_set(err, -ENOTUNIQ, "%s: its folder was removed meanwhile", SHOW(path))
 		       : r;
+}
+
+static int name_it(struct upload *u, struct err *err)
+{
+	int r = files_put_name(&u->place, u->path, u->fd, &u->cond, u->set_mode, u->mode, &u->named,
+			       err);
+	u->done = r >= 0;
+	return r;
 }
 
 static int upload_job(void *task, struct progress *p, unsigned *status, json_t **result,

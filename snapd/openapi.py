@@ -129,6 +129,11 @@ ANSWERS = {
     "PUT " + WS + "/{}/files/{...}": ("Write a file", {200: "Put", 201: "Put"}),
     "DELETE " + WS + "/{}/files/{...}": ("Remove a file or folder", {204: None}),
     "POST " + WS + "/{}/files/{...}": ("Make, move, copy, link, chmod", {200: "Any", 201: "Any"}),
+    "OPTIONS " + WS + "/{}/uploads": ("What of tus is spoken", {204: None}),
+    "POST " + WS + "/{}/uploads": ("Begin an upload (tus)", {201: None}),
+    "HEAD " + WS + "/{}/uploads/{}": ("How far it is (tus)", {200: None}),
+    "PATCH " + WS + "/{}/uploads/{}": ("The next bytes (tus)", {204: None}),
+    "DELETE " + WS + "/{}/uploads/{}": ("End an upload (tus)", {204: None}),
     "POST /v1/import": ("Make a snapshot from an archive", {201: "Snapshot"}),
     "GET " + SNAP: ("List snapshots", {200: "Snapshots"}),
     "GET " + SNAP + "/{}": ("One snapshot", {200: "Snapshot"}),
@@ -178,7 +183,7 @@ ANSWERS = {
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
 PARAMS = {"workspaces": "ws", "snapshots": "snap", "repos": "repo", "tokens": "id",
-          "users": "name", "teams": "team", "members": "owner", "jobs": "id"}
+          "users": "name", "teams": "team", "members": "owner", "jobs": "id", "uploads": "up"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY}
 MANY = {"label"}

@@ -545,10 +545,10 @@ static enum MHD_Result begin(struct call *c, const char *method)
 		return answer_refusal(c, 400, "invalid", "the path has too many parts");
 	if (!c->route)
 		return answer_refusal(c, 404, "not_found", "no such path");
-	r = web_target_tail(&c->target, c->route->path, &c->tail, &err);
-	c->rq.tail = c->tail;
+	r = name_work(c, &err);
 	if (r >= 0)
-		r = name_work(c, &err);
+		r = web_target_tail(&c->target, c->route->path, &c->tail, &err);
+	c->rq.tail = c->tail;
 	if (r >= 0)
 		r = check_query(c, &err);
 	if (r < 0)

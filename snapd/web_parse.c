@@ -146,6 +146,25 @@ static int check_part(const char *part, struct err *err)
 	return 0;
 }
 
+int web_file_path_check(const char *path, struct err *err)
+{
+	char part[NAME_MAX + 2];
+	if (strlen(path) >= PATH_MAX)
+		return err_set(err, -EINVAL, "the file's path is above %d bytes", PATH_MAX - 1);
+	for (const char *p = path;; p++) {
+		size_t n = strcspn(p, "/");
+		size_t take = n < sizeof(part) ? n : sizeof(part) - 1;
+		memcpy(part, p, take);
+		part[take] = '\0';
+		int r = check_part(part, err);
+		if (r < 0)
+			return r;
+		p += n;
+		if (!*p)
+			return 0;
+	}
+}
+
 int web_target_tail(const struct web_target *t, const char *pattern, char **out, struct err *err)
 {
 	size_t before = 0;

@@ -31,6 +31,9 @@ bool web_target_matches(const struct web_target *t, const char *pattern,
  * above 255 bytes, or all above 4,095. */
 int web_target_tail(const struct web_target *t, const char *pattern, char **out, struct err *err);
 
+/* Whether a path fits those rules; "a/b", not empty. -EINVAL. */
+int web_file_path_check(const char *path, struct err *err);
+
 /* One JSON object that has no other members than `fields`, each of its type; null counts as
  * absent, no bytes as {}. The caller frees. -EINVAL; *details (NULL allowed) then may get
  * {"field": name}. */

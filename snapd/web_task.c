@@ -94,6 +94,7 @@ unsigned web_status(int r, const char **code)
 		{ -EMEDIUMTYPE, 415, "unsupported" },
 		{ -ERANGE, 416, "range" },
 		{ -ENOLCK, 423, "locked" },
+		{ -EBADR, 460, "checksum" },
 		{ -ENOSYS, 501, "not_implemented" },
 		{ -EALREADY, 409, "in_flight" },
 		{ -ECANCELED, 409, "cancelled" },

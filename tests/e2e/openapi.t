@@ -102,6 +102,7 @@ def call(status, method, target, body=None, headers={}):
     conn.request(method, target, data, headers)
     r = conn.getresponse()
     text = r.read()
+    call.head = r.headers
     template, op = operation(method, target)
     seen.add((method, template))
     bad = [] if r.status == status else ["status %d for %d: %s" % (r.status, status, text[:300])]
@@ -146,6 +147,15 @@ call(200, "GET", ws + "/one/files/dir")
 call(200, "HEAD", ws + "/one/files/dir/file")
 call(201, "POST", ws + "/one/files/new?op=mkdir", {})
 call(204, "DELETE", ws + "/one/files/new")
+tus = {"Tus-Resumable": "1.0.0"}
+call(204, "OPTIONS", ws + "/one/uploads")
+call(201, "POST", ws + "/one/uploads", None, {**tus, "Upload-Length": "3", "Upload-Metadata": "path dXA="})
+up = call.head["Location"]
+call(200, "HEAD", up, None, tus)
+call(409, "PATCH", up, "x", {**tus, "Upload-Offset": "1", "Content-Type": "application/offset+octet-stream"})
+call(204, "PATCH", up, "abc", {**tus, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"})
+call(204, "DELETE", up, None, tus)
+call(412, "HEAD", up)
 call(201, "POST", ws + "/one/snapshots", {"name": "s", "message": "m"})
 call(200, "POST", ws + "/one/snapshots", {})
 call(200, "GET", ws + "/one/log")

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "snapd/files_code.h"
 #include "snapd/files_form.h"
+#include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -57,6 +58,17 @@ static void check_line(const char *s)
 	if (head_digest(s, &d) > 0)
 		assert(head_digest(head_digest_text(text, &d), &again) == 1 &&
 		       digest_equal(&d, &again));
+	uint8_t sum[TUS_DIGEST_MAX];
+	uint64_t n;
+	char *value = NULL;
+	int r = tus_checksum(s, sum);
+	assert(r == 20 || r == 32 || r == -EINVAL || r == -ENOTSUP);
+	assert(tus_number(s, &n) == -EINVAL || n <= INT64_MAX);
+	r = tus_metadata(s, "path", &value);
+	assert(r == 0 || !value);
+	assert(!value || strlen(value) <= strlen(s));
+	free(value);
+	(void)web_file_path_check(s, NULL);
 	if (head_boundary(s, boundary) > 0)
 		assert(boundary[0] && strlen(boundary) < HEAD_BOUNDARY);
 }

@@ -13,6 +13,7 @@
 #include "snapd/files_code.h"
 #include "snapd/files_form.h"
 #include "snapd/files_head.h"
+#include "snapd/tus_head.h"
 
 static void ranges(void **state)
 {
@@ -190,6 +191,68 @@ static void dates(void **state)
 	assert_string_equal(head_date(text, 784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
 	assert_string_equal(head_date(text, INT64_MAX), "");
 	assert_string_equal(head_time(time, &t), "1994-11-06T08:49:37.000000005Z");
+}
+
+static void tus(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t n; /* -1: none */
+	} numbers[] = {
+		{ "0", 0 },
+		{ "007", 7 },
+		{ "9223372036854775807", INT64_MAX },
+		{ "9223372036854775808", -1 },
+		{ "", -1 },
+		{ "-1", -1 },
+		{ "1 ", -1 },
+		{ "0x1", -1 },
+	};
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		uint64_t n;
+		int r = tus_number(numbers[i].text, &n);
+		assert_int_equal(r, numbers[i].n < 0 ? -EINVAL : 0);
+		if (r == 0)
+			assert_int_equal(n, numbers[i].n);
+	}
+	static const struct {
+		const char *text;
+		int r;
+		const char *value;
+	} table[] = {
+		{ "", 0, NULL },
+		{ "path YQ==", 0, "a" },
+		{ "x YQ==,path YWI=", 0, "ab" },
+		{ "x, path YWJj ,y", 0, "abc" },
+		{ "path", 0, "" },
+		{ "paths YQ==", 0, NULL },
+		{ "path YQ==,path YQ==", -EINVAL, NULL },
+		{ "path YQ", -EINVAL, NULL },
+		{ "path Y===", -EINVAL, NULL },
+		{ "path YQ==YQ==", -EINVAL, NULL },
+		{ "path Y=Q=", -EINVAL, NULL },
+		{ "path AAAA", -EINVAL, NULL },
+		{ "path Y Q=", -EINVAL, NULL },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		char *value = NULL;
+		assert_int_equal(tus_metadata(table[i].text, "path", &value), table[i].r);
+		if (table[i].value)
+			assert_string_equal(value, table[i].value);
+		else
+			assert_null(value);
+		free(value);
+	}
+	uint8_t sum[TUS_DIGEST_MAX];
+	assert_int_equal(tus_checksum("sha1 2jmj7l5rSw0yVb/vlWAYkK/YBwk=", sum), 20);
+	assert_int_equal(sum[0], 0xda);
+	assert_int_equal(tus_checksum("sha256 47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", sum),
+			 32);
+	assert_int_equal(tus_checksum("sha1 47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", sum),
+			 -EINVAL);
+	assert_int_equal(tus_checksum("sha256 2jmj7l5rSw0yVb/vlWAYkK/YBwk=", sum), -EINVAL);
+	assert_int_equal(tus_checksum("sha1", sum), -EINVAL);
+	assert_int_equal(tus_checksum("md5 aaaa", sum), -ENOTSUP);
 }
 
 /* ---- forms ---- */
@@ -374,10 +437,11 @@ static void round_trips(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranges),     cmocka_unit_test(tags),
-		cmocka_unit_test(codings),    cmocka_unit_test(digests),
-		cmocka_unit_test(dates),      cmocka_unit_test(forms),
-		cmocka_unit_test(boundaries), cmocka_unit_test(round_trips),
+		cmocka_unit_test(ranges),      cmocka_unit_test(tags),
+		cmocka_unit_test(codings),     cmocka_unit_test(digests),
+		cmocka_unit_test(dates),       cmocka_unit_test(tus),
+		cmocka_unit_test(forms),       cmocka_unit_test(boundaries),
+		cmocka_unit_test(round_trips),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,504 @@
+/* Uploads that can be resumed: the tus protocol, 1.0.0, with creation, checksum, expiration and
+ * termination.
+ *
+ *   ROOT/uploads/<id>.json   {"workspace", "path", "mode"?, "length", "created", "done"?}
+ *   ROOT/uploads/<id>.data   what has come; its size is the offset
+ *
+ * Both survive boughd. With the last byte the file goes into the workspace as a PUT's does, and
+ * what is kept then is only that it is done, for a client that didn't hear it. The data file's
+ * flock is held by whoever writes. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+#include "snapd/api_files.h"
+#include "snapd/tus_head.h"
+#include "snapd/web_parse.h"
+
+enum {
+	EXPIRES_S = 24 * 60 * 60, /* after the last byte */
+	TUS_RECORD_MAX = 32 * 1024,
+	SWEEP_MAX = 1000, /* files that one creation looks at */
+	COPY_BYTES = 256 * 1024,
+};
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- what is kept ---- */
+
+struct kept {
+	char id[ID_SIZE];
+	int dir, fd;  /* ROOT/uploads; the data, -1: done */
+	json_t *json; /* the record */
+	uint64_t length, offset;
+	time_t expires;
+};
+
+static void kept_done(struct kept *k)
+{
+	cleanup_close(&k->fd);
+	cleanup_close(&k->dir);
+	json_decref(k->json);
+}
+#define auto_kept __attribute__((cleanup(kept_done))) struct kept
+
+static int open_folder(struct snapd *sd, struct err *err)
+{
+	char path[PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s/uploads", sd->root);
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "make %s", path);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? err_sys(err, -errno, "open %s", path) : fd;
+}
+
+static void file_name(char out[ID_SIZE + 8], const char *id, const char *ending)
+{
+	(void)snprintf(out, ID_SIZE + 8, "%s.%s", id, ending);
+}
+
+static int write_record(const struct kept *k, struct err *err)
+{
+	char name[ID_SIZE + 8];
+	file_name(name, k->id, "json");
+	auto_free char *text = json_dumps(k->json, JSON_COMPACT);
+	if (!text)
+		return no_memory(err);
+	return io_publish(NULL, k->dir, name, text, strlen(text), false, err);
+}
+
+static void forget(const struct kept *k)
+{
+	char name[ID_SIZE + 8];
+	file_name(name, k->id, "data");
+	(void)unlinkat(k->dir, name, 0); /* what stays is swept again */
+	file_name(name, k->id, "json");
+	(void)unlinkat(k->dir, name, 0);
+}
+
+/* An upload of the workspace that the path names. `write`: locks it, -ENOLCK when somebody has
+ * it. */
+static int kept_open(struct kept *k, struct request *rq, bool write, struct err *err)
+{
+	char name[ID_SIZE + 8];
+	auto_free void *text = NULL;
+	size_t len;
+	struct stat st;
+	struct ws_row *row;
+	auto_source src = { 0 };
+	int r = source_find_ws(&src, rq->ctx, rq->params[0], LEASE_NONE, "upload", err);
+	if (r < 0)
+		return r;
+	row = &src.ws;
+	if (!id_is(rq->params[1], "up"))
+		return err_set(err, -ENOENT, "no such upload");
+	(void)snprintf(k->id, sizeof(k->id), "%s", rq->params[1]);
+	k->dir = open_folder(rq->ctx, err);
+	if (k->dir < 0)
+		return k->dir;
+	file_name(name, k->id, "data");
+	k->fd = openat(k->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (k->fd >= 0 && write && flock(k->fd, LOCK_EX | LOCK_NB) < 0)
+		return err_set(err, -ENOLCK, "somebody else is sending this upload");
+	file_name(name, k->id, "json");
+	struct err why = { 0 };
+	r = io_slurp(NULL, k->dir, name, TUS_RECORD_MAX, &text, &len, &why);
+	k->json = r < 0 ? NULL : json_loadb(text, len, 0, NULL);
+	const char *of = json_string_value(json_object_get(k->json, "workspace"));
+	if (!of || strcmp(of, row->id) != 0)
+		return err_set(err, -ENOENT, "no such upload");
+	bool done = json_is_true(json_object_get(k->json, "done"));
+	int from = k->fd;
+	if ((!done && k->fd < 0) ||
+	    (from >= 0 ? fstat(from, &st) : fstatat(k->dir, name, &st, 0)) < 0)
+		return err_set(err, -ENOENT, "no such upload");
+	k->length = (uint64_t)json_integer_value(json_object_get(k->json, "length"));
+	k->offset = done ? k->length : (uint64_t)st.st_size;
+	k->expires = st.st_mtime + EXPIRES_S;
+	if (time(NULL) < k->expires)
+		return 0;
+	forget(k);
+	return err_set(err, -EKEYEXPIRED, "the upload has expired");
+}
+
+/* Old ones go. */
+static void sweep(int dir)
+{
+	int fd = dup(dir);
+	auto_dir *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		cleanup_close(&fd);
+		return;
+	}
+	rewinddir(d);
+	const struct dirent *e;
+	struct stat st;
+	time_t now = time(NULL);
+	for (unsigned n = 0; n < SWEEP_MAX && (e = readdir(d)); n++)
+		if (strncmp(e->d_name, "up_", 3) == 0 && fstatat(dir, e->d_name, &st, 0) == 0 &&
+		    st.st_mtime + EXPIRES_S + 60 < now) {
+			/* The record of one that is being written to is older than its data. */
+			char data[ID_SIZE + 8];
+			struct stat other;
+			(void)snprintf(data, sizeof(data), "%.*s.data",
+				       (int)strcspn(e->d_name, "."), e->d_name);
+			if (fstatat(dir, data, &other, 0) < 0 ||
+			    other.st_mtime + EXPIRES_S + 60 < now)
+				(void)unlinkat(dir, e->d_name, 0); /* next time, then */
+		}
+}
+
+/* ---- what all answers say ---- */
+
+static int begin(struct request *rq, struct reply *rp, struct err *err)
+{
+	const char *version = request_header(rq, "Tus-Resumable");
+	reply_header(rp, "Tus-Resumable", "1.0.0");
+	reply_header(rp, "Cache-Control", "no-store");
+	if (version && strcmp(version, "1.0.0") == 0)
+		return 0;
+	reply_header(rp, "Tus-Version", "1.0.0");
+	return err_set(err, -EREMCHG, "Tus-Resumable: 1.0.0 is needed");
+}
+
+static void add_state(struct reply *rp, const struct kept *k)
+{
+	char date[HEAD_DATE];
+	reply_header(rp, "Upload-Offset", "%llu", (unsigned long long)k->offset);
+	reply_header(rp, "Upload-Length", "%llu", (unsigned long long)k->length);
+	if (k->offset < k->length)
+		reply_header(rp, "Upload-Expires", "%s", head_date(date, k->expires));
+}
+
+int api_ws_tus_options(struct request *rq, struct reply *rp, struct err *err)
+{
+	reply_header(rp, "Tus-Resumable", "1.0.0");
+	reply_header(rp, "Tus-Version", "1.0.0");
+	reply_header(rp, "Tus-Extension", "creation,checksum,expiration,termination");
+	reply_header(rp, "Tus-Checksum-Algorithm", "sha1,sha256");
+	rp->status = 204;
+	return 0;
+}
+
+/* ---- creation ---- */
+
+/* Upload-Metadata's path (or filename), by the rules of one in a target, and mode. */
+static int read_metadata(struct request *rq, json_t *record, struct err *err)
+{
+	const char *text = request_header(rq, "Upload-Metadata");
+	auto_free char *path = NULL;
+	auto_free char *mode = NULL;
+	uint32_t bits;
+	int r = tus_metadata(text ? text : "", "path", &path);
+	if (r == 0 && !path)
+		r = tus_metadata(text ? text : "", "filename", &path);
+	if (r == 0)
+		r = tus_metadata(text ? text : "", "mode", &mode);
+	if (r < 0)
+		return err_set(err, r, "Upload-Metadata is malformed");
+	r = path ? web_file_path_check(path, err)
+		 : err_set(err, -EINVAL, "Upload-Metadata needs a path (or filename)");
+	if (r == 0 && mode)
+		r = files_mode(rq, mode, &bits, err);
+	if (r < 0)
+		return r;
+	int bad = json_object_set_new(record, "path", json_string(path));
+	if (bad)
+		return err_set(err, -EINVAL, "the path isn't UTF-8");
+	if (mode && json_object_set_new(record, "mode", json_integer(bits)) < 0)
+		return no_memory(err);
+	return 0;
+}
+
+static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *err);
+
+/* What can't fit in the workspace isn't kept for it either. */
+static int check_room(const struct place *p, uint64_t length, struct err *err)
+{
+	struct statvfs v;
+	if (fstatvfs(p->root, &v) < 0 || length / v.f_frsize <= v.f_bavail)
+		return 0;
+	return err_set(err, p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC, "%llu bytes don't fit",
+		       (unsigned long long)length);
+}
+
+int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	char name[ID_SIZE + 8], ws[ID_SIZE];
+	auto_kept k = { .dir = -1, .fd = -1 };
+	int r = begin(rq, rp, err);
+	const char *length = request_header(rq, "Upload-Length");
+	if (r >= 0 && (!length || tus_number(length, &k.length) < 0))
+		r = err_set(err, -EINVAL, "Upload-Length is needed");
+	if (r < 0)
+		return r;
+	{
+		auto_place p = { .root = -1 };
+		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
+		if (r < 0)
+			return r;
+		memcpy(ws, p.src.ws.id, sizeof(ws));
+		r = check_room(&p, k.length, err);
+		if (r < 0)
+			return r;
+	}
+	k.json = json_pack("{s:s, s:I, s:I}", "workspace", ws, "length", (json_int_t)k.length,
+			   "created", (json_int_t)time(NULL));
+	r = k.json ? read_metadata(rq, k.json, err) : no_memory(err);
+	if (r >= 0)
+		r = k.dir = open_folder(rq->ctx, err);
+	if (r < 0)
+		return r;
+	sweep(k.dir);
+	id_make(k.id, "up");
+	file_name(name, k.id, "data");
+	k.fd = openat(k.dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (k.fd < 0)
+		return err_sys(err, -errno, "make %s", name);
+	k.expires = time(NULL) + EXPIRES_S;
+	r = write_record(&k, err);
+	if (r >= 0 && k.length == 0)
+		r = finish(&k, rq->ctx, ws, err);
+	if (r < 0) {
+		forget(&k);
+		return r;
+	}
+	reply_header(rp, "Location", "/v1/workspaces/%s/uploads/%s", ws, k.id);
+	add_state(rp, &k);
+	rp->status = 201;
+	return 0;
+}
+
+/* ---- what is there ---- */
+
+int api_ws_tus_head(struct request *rq, struct reply *rp, struct err *err)
+{
+	auto_kept k = { .dir = -1, .fd = -1 };
+	int r = begin(rq, rp, err);
+	if (r >= 0)
+		r = kept_open(&k, rq, false, err);
+	if (r >= 0)
+		add_state(rp, &k);
+	return r;
+}
+
+int api_ws_tus_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	auto_kept k = { .dir = -1, .fd = -1 };
+	int r = begin(rq, rp, err);
+	if (r >= 0)
+		r = kept_open(&k, rq, true, err);
+	if (r < 0)
+		return r;
+	forget(&k);
+	rp->status = 204;
+	return 0;
+}
+
+/* ---- bytes ---- */
+
+struct patch {
+	struct kept k;
+	struct snapd *sd;
+	char ws[ID_SIZE];
+	struct stream *in;
+	EVP_MD_CTX *hash; /* NULL: no checksum was sent */
+	uint8_t want[TUS_DIGEST_MAX];
+	int want_len;
+	uint64_t from; /* the offset that it began at */
+};
+
+static void patch_free(void *task)
+{
+	struct patch *p = task;
+	EVP_MD_CTX_free(p->hash);
+	kept_done(&p->k);
+	free(p);
+}
+
+static int copy_into(const struct kept *k, int to, struct err *err)
+{
+	auto_free uint8_t *buf = malloc(COPY_BYTES);
+	if (!buf)
+		return no_memory(err);
+	for (uint64_t at = 0; at < k->length;) {
+		ssize_t n = pread(k->fd, buf, COPY_BYTES, (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return err_sys(err, n < 0 ? -errno : -EIO, "read the upload");
+		for (ssize_t done = 0; done < n;) {
+			ssize_t w = pwrite(to, buf + done, (size_t)(n - done), (off_t)at + done);
+			if (w < 0 && errno == EINTR)
+				continue;
+			if (w < 0)
+				return place_error(err, -errno, "write", "the file");
+			done += w;
+		}
+		at += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* All is there: into the workspace. What fails can be asked for again, by an empty PATCH. */
+static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *err)
+{
+	static const struct conditions none;
+	char name[ID_SIZE + 8];
+	struct fs_named named;
+	auto_place p = { .root = -1 };
+	const json_t *mode = json_object_get(k->json, "mode");
+	const char *path = json_string_value(json_object_get(k->json, "path"));
+	if (!path)
+		return err_set(err, -EIO, "the upload's record is damaged");
+	int r = place_open(&p, sd, ws, false, PLACE_WRITE, err);
+	if (r < 0)
+		return r;
+	auto_fd fd = place_unnamed(&p);
+	r = fd < 0 ? place_error(err, fd, "make a file for", path) : copy_into(k, fd, err);
+	if (r >= 0)
+		r = files_put_name(&p, path, fd, &none, mode != NULL,
+				   (uint32_t)json_integer_value(mode), &named, err);
+	if (r < 0)
+		return r;
+	if (json_object_set_new(k->json, "done", json_true()) < 0)
+		return no_memory(err);
+	r = write_record(k, err);
+	file_name(name, k->id, "data");
+	if (r >= 0)
+		(void)unlinkat(k->dir, name, 0); /* what stays is swept */
+	return r;
+}
+
+static int take_back(struct patch *p)
+{
+	if (!p->hash)
+		return 0; /* each byte counts */
+	p->k.offset = p->from;
+	return ftruncate(p->k.fd, (off_t)p->from) < 0 ? -errno : 0;
+}
+
+static int take_bytes(struct patch *p, const uint8_t *buf, size_t n, struct err *err)
+{
+	struct kept *k = &p->k;
+	if (n > k->length - k->offset)
+		return err_set(err, -EFBIG, "more than Upload-Length says");
+	if (p->hash && EVP_DigestUpdate(p->hash, buf, n) != 1)
+		return no_memory(err);
+	int r = io_write_full(NULL, k->fd, buf, n, k->offset);
+	if (r < 0)
+		return err_sys(err, r, "keep the upload");
+	k->offset += n;
+	return 0;
+}
+
+static int check_sum(struct patch *p, struct err *err)
+{
+	uint8_t got[EVP_MAX_MD_SIZE];
+	unsigned len = 0;
+	if (!p->hash)
+		return 0;
+	if (EVP_DigestFinal_ex(p->hash, got, &len) != 1)
+		return no_memory(err);
+	if ((int)len == p->want_len && memcmp(got, p->want, len) == 0)
+		return 0;
+	return err_set(err, -EBADR, "the bytes aren't those of Upload-Checksum");
+}
+
+static int patch_job(void *task, struct progress *progress, unsigned *status, json_t **result,
+		     struct err *err)
+{
+	struct patch *p = task;
+	auto_free uint8_t *buf = malloc(COPY_BYTES);
+	ssize_t n;
+	int r = buf ? 0 : no_memory(err);
+	while (r == 0 && (n = stream_read(p->in, buf, COPY_BYTES, -1)) != 0)
+		r = n < 0 ? err_sys(err, (int)n, "the body") : take_bytes(p, buf, (size_t)n, err);
+	if (r == 0)
+		r = check_sum(p, err);
+	if (r < 0) {
+		int t = take_back(p);
+		return t < 0 ? err_sys(err, t, "take back what is wrong") : r;
+	}
+	if (p->k.offset == p->k.length)
+		r = finish(&p->k, p->sd, p->ws, err);
+	*status = 204;
+	return r;
+}
+
+static void patch_tell(void *task, struct reply *rp)
+{
+	struct patch *p = task;
+	struct kept k = p->k;
+	k.expires = time(NULL) + EXPIRES_S;
+	reply_header(rp, "Tus-Resumable", "1.0.0");
+	add_state(rp, &k);
+}
+
+static int prepare_patch(struct patch *p, struct request *rq, struct err *err)
+{
+	const char *type = request_header(rq, "Content-Type");
+	const char *offset = request_header(rq, "Upload-Offset");
+	const char *sum = request_header(rq, "Upload-Checksum");
+	uint64_t at, length = request_length(rq);
+	if (!type || strcmp(type, "application/offset+octet-stream") != 0)
+		return err_set(err, -EMEDIUMTYPE,
+			       "Content-Type: application/offset+octet-stream is needed");
+	if (!offset || tus_number(offset, &at) < 0)
+		return err_set(err, -EINVAL, "Upload-Offset is needed");
+	p->want_len = sum ? tus_checksum(sum, p->want) : 0;
+	if (p->want_len < 0)
+		return err_set(err, -EINVAL, "Upload-Checksum: sha1 or sha256, and base64");
+	int r = kept_open(&p->k, rq, true, err);
+	if (r < 0)
+		return r;
+	if (at != p->k.offset || p->k.fd < 0)
+		return err_set(err, -ENOTUNIQ, "the upload is at byte %llu",
+			       (unsigned long long)p->k.offset);
+	if (length != UINT64_MAX && length > p->k.length - at)
+		return err_set(err, -EFBIG, "more than Upload-Length says");
+	p->from = at;
+	if (!sum)
+		return 0;
+	const EVP_MD *md = p->want_len == 20 ? EVP_sha1() : EVP_sha256();
+	p->hash = EVP_MD_CTX_new();
+	return p->hash && EVP_DigestInit_ex(p->hash, md, NULL) == 1 ? 0 : no_memory(err);
+}
+
+int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct patch *p = calloc(1, sizeof(*p));
+	if (!p)
+		return no_memory(err);
+	p->k.dir = p->k.fd = -1;
+	p->sd = rq->ctx;
+	p->in = rq->upload;
+	int r = begin(rq, rp, err);
+	if (r >= 0)
+		r = prepare_patch(p, rq, err);
+	if (r < 0) {
+		patch_free(p);
+		return r;
+	}
+	(void)snprintf(p->ws, sizeof(p->ws), "%s",
+		       json_string_value(json_object_get(p->k.json, "workspace")));
+	rp->job = patch_job;
+	rp->tell = patch_tell;
+	rp->task = p;
+	rp->task_free = patch_free;
+	return 0;
+}

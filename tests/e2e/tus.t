@@ -1,0 +1,126 @@
+#!/bin/bash
+# Uploads that can be resumed: tus 1.0.0 by curl, as its document has it.
+. "${0%/*}/lib.sh"
+need_fuse
+
+start() { boughd --root "$BOUGH_ROOT" --daemon; }
+start || bail 'boughd does not start'
+sock=$BOUGH_ROOT/run/boughd.sock
+tus() { # METHOD PATH [CURL ARGUMENT…]: $status and $head
+	local method=$1 path=$2
+	shift 2
+	rm -f "$T/.body" "$T/.head"
+	status=$(curl -sS -m 60 --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" -w '%{http_code}' \
+		-H 'Tus-Resumable: 1.0.0' "$@" "http://d$path" 2>"$T/.err")
+	head=$(tr -d '\r' <"$T/.head")
+}
+header() { sed -n "s/^$1: //Ip" <<<"$head" | tail -n 1; }
+gives() { # DESCRIPTION STATUS METHOD PATH …
+	local what=$1 want=$2
+	shift 2
+	tus "$@"
+	if [ "$status" = "$want" ]; then pass "$what"; else
+		fail "$what"
+		diag "$*: status $status for $want: $(cat "$T/.body" "$T/.err" 2>/dev/null)"
+	fi
+}
+patch() { # DESCRIPTION STATUS OFFSET FILE [CURL ARGUMENT…]: to $url
+	local what=$1 want=$2 offset=$3 file=$4
+	shift 4
+	gives "$what" "$want" PATCH "$url" -H "Upload-Offset: $offset" -H 'Content-Type: application/offset+octet-stream' \
+		--data-binary "@$file" "$@"
+}
+create() { # DESCRIPTION LENGTH PATH
+	gives "$1" 201 POST /v1/workspaces/w/uploads -H "Upload-Length: $2" -H "Upload-Metadata: path $(printf %s "$3" | base64 -w0)"
+	url=$(header Location)
+}
+
+bough_ok 'a workspace' create w -q
+at=$(at w)
+head -c 1000000 /dev/urandom >"$T/all"
+head -c 300000 "$T/all" >"$T/one"
+tail -c +300001 "$T/all" >"$T/rest"
+
+gives 'OPTIONS' 204 OPTIONS /v1/workspaces/w/uploads
+is 'tells what it can' "$(header Tus-Extension) $(header Tus-Version)" 'creation,checksum,expiration,termination 1.0.0'
+create 'creation' 1000000 up/load
+like 'its Location' "$url" '^/v1/workspaces/ws_[a-z2-7]{10}/uploads/up_[a-z2-7]{10}$'
+gives 'HEAD' 200 HEAD "$url" -I
+is 'nothing yet' "$(header Upload-Offset) $(header Upload-Length) $(header Cache-Control)" '0 1000000 no-store'
+like 'it expires' "$(header Upload-Expires)" ' GMT$'
+patch 'the first bytes' 204 0 "$T/one"
+is 'counted' "$(header Upload-Offset)" 300000
+ok 'the file is not there yet' test ! -e "$at/up"
+patch 'another offset' 409 0 "$T/one"
+patch 'more than it has' 413 300000 "$T/all"
+patch 'a wrong checksum' 460 300000 "$T/one" -H "Upload-Checksum: sha1 $(printf x | openssl dgst -sha1 -binary | base64)"
+gives 'counts for nothing' 200 HEAD "$url" -I
+is 'as before' "$(header Upload-Offset)" 300000
+patch 'a checksum that is none' 400 300000 "$T/one" -H 'Upload-Checksum: sha1 x'
+patch 'an algorithm that is none' 400 300000 "$T/one" -H 'Upload-Checksum: md5 aaaa'
+gives 'another type' 415 PATCH "$url" -H 'Upload-Offset: 300000' --data-binary @"$T/rest"
+kill_hard boughd
+wait_for 10 start 2>/dev/null || bail 'boughd does not start again' # its last thread may hold the lock
+gives 'HEAD after a kill' 200 HEAD "$url" -I
+is 'is where it was' "$(header Upload-Offset)" 300000
+patch 'the rest, with a checksum' 204 300000 "$T/rest" -H "Upload-Checksum: sha256 $(openssl dgst -sha256 -binary <"$T/rest" | base64)"
+ok 'it is whole' cmp -s "$T/all" "$at/up/load"
+gives 'HEAD of what is done' 200 HEAD "$url" -I
+is 'says so' "$(header Upload-Offset)" 1000000
+patch 'nothing can be added' 409 1000000 /dev/null
+ok 'only the record is kept' test -z "$(ls "$BOUGH_ROOT/uploads" | grep data)"
+
+# ---- what breaks off is kept; two at once
+
+create 'another' 1000000 two
+mkfifo "$T/pipe" && exec 5<>"$T/pipe"
+curl -sS --unix-socket "$sock" -X PATCH -T "$T/pipe" -H 'Tus-Resumable: 1.0.0' -H 'Upload-Offset: 0' \
+	-H 'Content-Type: application/offset+octet-stream' "http://d$url" >/dev/null 2>&1 5>&- &
+curl=$!
+timeout 20 cat "$T/one" >&5
+has() { tus HEAD "$url" -I; [ "$(header Upload-Offset)" -gt 0 ]; }
+ok 'bytes are kept as they come' wait_for 10 has
+patch 'a second one meanwhile' 423 "$(header Upload-Offset)" "$T/rest"
+gives 'nor can it be ended' 423 DELETE "$url"
+kill $curl
+wait $curl 2>/dev/null
+exec 5>&-
+sleep 0.3
+tus HEAD "$url" -I
+is 'what came before it broke off is kept' "$(header Upload-Offset)" 300000
+patch 'it goes on' 204 300000 "$T/rest"
+ok 'it is whole' cmp -s "$T/all" "$at/two"
+
+# ---- termination, expiration, refusals
+
+create 'to be ended' 10 three
+gives 'DELETE' 204 DELETE "$url"
+gives 'HEAD' 404 HEAD "$url" -I
+create 'to expire' 10 three
+touch -d '25 hours ago' "$BOUGH_ROOT"/uploads/"${url##*/}".*
+gives 'it is gone' 410 HEAD "$url" -I
+gives 'for good' 404 HEAD "$url" -I
+create 'an empty file' 0 empty
+ok 'is there at once' test -f "$at/empty"
+ups=/v1/workspaces/w/uploads
+gives 'without a length' 400 POST $ups -H "Upload-Metadata: path $(printf x | base64)"
+gives 'without a path' 400 POST $ups -H 'Upload-Length: 1'
+gives 'a path out of it' 400 POST $ups -H 'Upload-Length: 1' -H "Upload-Metadata: path $(printf ../x | base64)"
+gives 'no base64' 400 POST $ups -H 'Upload-Length: 1' -H 'Upload-Metadata: path ???'
+gives 'a bad mode' 400 POST $ups -H 'Upload-Length: 1' -H "Upload-Metadata: filename $(printf x | base64),mode $(printf 9 | base64)"
+gives 'no such workspace' 404 POST /v1/workspaces/none/uploads -H 'Upload-Length: 1'
+gives 'no such upload' 404 HEAD $ups/up_aaaaaaaaaa -I
+gives 'no id' 404 HEAD "$ups/..%2fx" -I
+bough_ok 'another workspace' create other -q
+create 'one of this' 10 x
+gives 'is none of another' 404 HEAD "/v1/workspaces/other/uploads/${url##*/}" -I
+status=$(curl -sS --unix-socket "$sock" -o /dev/null -w '%{http_code}' -I "http://d$url")
+is 'without Tus-Resumable' "$status" 412
+# What can't be finished now is finished later.
+bough_ok 'umount' umount w
+printf 0123456789 >"$T/ten"
+patch 'all bytes, but no mount' 409 0 "$T/ten"
+bough_ok 'mount' mount w
+patch 'asked again' 204 10 /dev/null
+is 'it is there' "$(cat "$at/x")" 0123456789
+done_testing
