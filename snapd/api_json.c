@@ -86,6 +86,13 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 {
 	char path[PATH_SIZE], problem[BROKEN_SIZE] = "";
 	bool failed = problems_get(sd->problems, row->id, problem, sizeof(problem));
+	struct supervisor_status fs;
+	supervisor_get(sd->supervisor, &fs);
+	/* For a moment after a death this is so too; who asks has waited for the end of that. */
+	if (!failed && !usage && !fs.up && fs.problem[0]) {
+		failed = true;
+		(void)snprintf(problem, sizeof(problem), "%s", fs.problem);
+	}
 	bool mounted = usage ? usage->mounted : row->mount && !failed && !row->broken[0];
 	snapd_mount_path(sd, row->id, path);
 	json_t *j = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:s}", "id",

@@ -430,6 +430,9 @@ int main(int argc, char **argv)
 	int r = state_prepare(&root, o.root, &err);
 	if (r >= 0)
 		r = config_read(&o.config, root, &err);
+	/* The folder that it was started from may be unmounted, or go. */
+	if (r >= 0 && chdir("/") < 0)
+		r = err_sys(&err, -errno, "change to /");
 	if (r >= 0 && o.daemon)
 		r = ready = go_background(&err);
 	log_init("boughd");

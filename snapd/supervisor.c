@@ -266,6 +266,18 @@ static enum watched watch(struct supervisor *s, int fd, int wait_ms)
 
 /* ---- the thread ---- */
 
+/* Is there a holder? It ends by itself when it has no mount. */
+static bool holds_mounts(struct supervisor *s)
+{
+	auto_free char *socket = NULL;
+	if (asprintf(&socket, "%s/run/hold.sock", s->root) < 0) {
+		socket = NULL;
+		return false;
+	}
+	auto_fd fd = frame_connect(socket, NULL);
+	return fd >= 0;
+}
+
 /* Tells the holder to let the mounts go: programs on them get errors instead of waiting. */
 static void end_mounts(struct supervisor *s)
 {
@@ -525,14 +537,40 @@ static void end_thread(struct supervisor *s, bool quit)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Greets one that may be on its way up. Where there is none but mounts are kept, one is started:
+ * only a server takes its mounts down in good order. */
+static int greet_last(struct supervisor *s, struct peer *peer)
+{
+	struct err err;
+	char why[96];
+	bool started = false;
+	uint64_t until = clock_ms() + QUIT_WAIT_MS;
+	for (;;) {
+		int fd = greet(s, peer, &err);
+		if (fd >= 0 || clock_ms() > until)
+			return fd;
+		bool gone = s->child == 0 || child_ended(s, false, why, sizeof(why));
+		if (gone && (started || !holds_mounts(s)))
+			return fd;
+		if (gone) {
+			started = true;
+			if (spawn(s, &err) < 0)
+				return fd;
+		}
+		usleep(5000);
+	}
+}
+
 int supervisor_quit(struct supervisor *s, struct err *err)
 {
 	struct peer peer = { 0 };
-	struct err gone;
 	end_thread(s, true);
-	auto_fd fd = greet(s, &peer, &gone);
-	if (fd < 0)
+	auto_fd fd = greet_last(s, &peer);
+	if (fd < 0) {
+		kill_child(s);
+		end_mounts(s);
 		return 0; /* it doesn't run */
+	}
 	int r = fsclient_direct(s->opt.client, json_pack("{s:s}", "op", "quit"), NULL, err);
 	if (r < 0 && r != -ECONNRESET)
 		return err_prefix(err, r, "end bough-fs");

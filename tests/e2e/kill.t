@@ -156,4 +156,24 @@ bough_ok 'down' down
 bough_ok 'up' up
 is 'and after a restart' "$(check_live "$w" $acked)" ''
 fsck_clean 'fsck is clean after the restart'
+
+# `down` in the moment when bough-fs is being started again ends that one too, and its mounts.
+left=
+for i in 1 2 3 4 5 6; do
+	kill_hard bough-fs
+	sleep "0.0$((i * 12 % 10))"
+	bough down >/dev/null 2>&1 || left+=" down $i failed;"
+	[ -z "$(pids_of bough-fs)" ] || left+=" bough-fs runs after $i;"
+	! grep -q " $BOUGH_ROOT/" /proc/self/mounts || left+=" a mount is left after $i;"
+	bough up >/dev/null 2>&1 || left+=" up $i failed;"
+done
+is 'down just after a kill' "$left" ''
+
+# Started from a folder that is gone.
+bough_ok 'down once more' down
+mkdir "$T/gone" && cd "$T/gone" && rmdir "$T/gone"
+run bough up
+cd "$T" || exit 1
+is 'up from a folder that is gone' "$code" 0
+is 'and what it says is so' "$(check_live "$w" $acked)" ''
 done_testing
