@@ -1,0 +1,482 @@
+/* Owners and names of them, tokens, teams; keys that count once; jobs and audit rows; events. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+#include "fs/base/io.h"
+#include "snapd/access.h"
+#include "snapd/config.h"
+#include "snapd/events.h"
+#include "snapd/journal.h"
+
+struct fixture {
+	char root[64];
+	struct catalog *c;
+	struct snapd sd;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct err err = { 0 };
+	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-access.XXXXXX");
+	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, &err) < 0)
+		return -1;
+	f->sd = (struct snapd){ .root = f->root, .catalog = f->c };
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	catalog_close(f->c);
+	(void)io_remove_tree(AT_FDCWD, f->root, NULL);
+	free(f);
+	return 0;
+}
+
+static void add_ws(struct fixture *f, const char *owner, const char *name, enum visibility v,
+		   const char *team, char id[ID_SIZE])
+{
+	struct err err = { 0 };
+	struct ws_row row = { .created_ns = 1 };
+	id_make(row.id, "ws");
+	(void)snprintf(row.name, sizeof(row.name), "%s", name);
+	(void)snprintf(row.own.owner, sizeof(row.own.owner), "%s", owner);
+	(void)snprintf(row.own.team, sizeof(row.own.team), "%s", team);
+	row.own.visibility = v;
+	row.own.expires_ns = 77;
+	row.own.on_expiry = EXPIRY_SAVE;
+	assert_int_equal(catalog_ws_insert(f->c, &row, 1, &err), 0);
+	memcpy(id, row.id, ID_SIZE);
+}
+
+static struct principal who(const char *owner)
+{
+	struct principal p = { .known = true, .uid = (uid_t)-1 };
+	(void)snprintf(p.owner, sizeof(p.owner), "%s", owner);
+	return p;
+}
+
+/* ---- names ---- */
+
+static void names_of_owners(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char a[ID_SIZE], b[ID_SIZE], c[ID_SIZE], d[ID_SIZE];
+	struct meant m;
+	add_ws(f, "uid:1", "app", VISIBLE_PRIVATE, "", a);
+	add_ws(f, "uid:2", "app", VISIBLE_GLOBAL, "", b);
+	add_ws(f, "uid:3", "app", VISIBLE_GLOBAL, "", c);
+	add_ws(f, "uid:3", "only", VISIBLE_GLOBAL, "", d);
+	struct principal p1 = who("uid:1"), p4 = who("uid:4"), root = who("uid:0");
+	root.admin = true;
+	/* One's own, though others have it too. */
+	assert_int_equal(access_find(&f->sd, &p1, false, true, "app", &m, &err), 0);
+	assert_string_equal(m.id, a);
+	assert_int_equal(m.own.expires_ns, 77);
+	assert_int_equal(m.own.on_expiry, EXPIRY_SAVE);
+	/* Of several that one sees: say which. */
+	assert_int_equal(access_find(&f->sd, &p4, false, false, "app", &m, &err), -ENOTUNIQ);
+	assert_int_equal(access_find(&f->sd, &p4, false, false, "uid:2/app", &m, &err), 0);
+	assert_string_equal(m.id, b);
+	assert_int_equal(access_find(&f->sd, &root, false, true, "app", &m, &err), -ENOTUNIQ);
+	assert_int_equal(access_find(&f->sd, &p4, false, false, "only", &m, &err), 0);
+	assert_string_equal(m.id, d);
+	/* What one sees may be another's; what one doesn't isn't there, by id neither. */
+	assert_int_equal(access_find(&f->sd, &p4, false, true, "only", &m, &err), -EPERM);
+	assert_int_equal(access_find(&f->sd, &p4, false, false, "uid:1/app", &m, &err), -ENOENT);
+	assert_int_equal(access_find(&f->sd, &p4, false, false, a, &m, &err), -ENOENT);
+	assert_int_equal(access_find(&f->sd, &root, false, true, a, &m, &err), 0);
+	/* A user's name stands for the uid. */
+	struct user_row u = { .name = "ann", .has_uid = true, .uid = 2, .created_ns = 1 };
+	assert_int_equal(catalog_user_insert(f->c, &u, &err), 0);
+	assert_int_equal(catalog_user_insert(f->c, &u, &err), -EEXIST);
+	assert_int_equal(access_find(&f->sd, &p4, false, false, "ann/app", &m, &err), 0);
+	assert_string_equal(m.id, b);
+	/* The scope of a token is a limit even for an admin's. */
+	memcpy(root.workspace, b, ID_SIZE);
+	assert_int_equal(access_find(&f->sd, &root, false, false, a, &m, &err), -ENOENT);
+	assert_int_equal(access_find(&f->sd, &root, false, true, b, &m, &err), 0);
+	root.read_only = true;
+	assert_int_equal(access_find(&f->sd, &root, false, true, b, &m, &err), -EPERM);
+}
+
+static void teams(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char id[ID_SIZE];
+	static const struct {
+		const char *owner;
+		int role; /* -1: none */
+		bool sees, writes;
+	} table[] = {
+		{ "uid:1", -1, true, true }, /* its owner */
+		{ "uid:2", ROLE_ADMIN, true, true },   { "uid:3", ROLE_MEMBER, true, true },
+		{ "uid:4", ROLE_READER, true, false }, { "uid:5", -1, false, false },
+	};
+	struct team_row t = { .name = "t", .created_ns = 1 };
+	assert_int_equal(catalog_team_insert(f->c, &t, "uid:2", &err), 0);
+	assert_int_equal(catalog_team_insert(f->c, &t, "uid:9", &err), -EEXIST);
+	assert_int_equal(catalog_role(f->c, "t", "uid:9", &err), -ENOENT); /* all or nothing */
+	add_ws(f, "uid:1", "w", VISIBLE_TEAM, "t", id);
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (table[i].role >= 0)
+			assert_int_equal(catalog_member_set(f->c, "t", table[i].owner,
+							    (enum role)table[i].role, &err),
+					 0);
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct principal p = who(table[i].owner);
+		struct meant m;
+		int r = access_find(&f->sd, &p, false, false, id, &m, &err);
+		assert_int_equal(r, table[i].sees ? 0 : -ENOENT);
+		r = access_find(&f->sd, &p, false, true, id, &m, &err);
+		assert_int_equal(r, table[i].writes ? 0 : table[i].sees ? -EPERM : -ENOENT);
+	}
+	assert_int_equal(catalog_member_delete(f->c, "t", "uid:3", &err), 0);
+	assert_int_equal(catalog_member_delete(f->c, "t", "uid:3", &err), -ENOENT);
+	/* With the team goes what it saw, and a later one of that name gets none of it. */
+	assert_int_equal(catalog_team_delete(f->c, "t", &err), 0);
+	assert_int_equal(catalog_team_insert(f->c, &t, "uid:2", &err), 0);
+	struct principal p = who("uid:2");
+	struct meant m;
+	assert_int_equal(access_find(&f->sd, &p, false, false, id, &m, &err), -ENOENT);
+}
+
+/* ---- tokens ---- */
+
+static int identify(struct fixture *f, const char *text, struct principal *p)
+{
+	struct err err = { 0 };
+	struct web_peer peer = { .address = "192.0.2.1:7" };
+	char header[TOKEN_TEXT + 16];
+	(void)snprintf(header, sizeof(header), "Bearer %s", text);
+	return auth_identify(&f->sd, &peer, header, p, &err);
+}
+
+static void tokens(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct principal p = { 0 };
+	struct token_row t = { .owner = "uid:7", .created_ns = 1, .read_only = true };
+	char text[TOKEN_TEXT], bad[TOKEN_TEXT], id[ID_SIZE];
+	auth_token_make(&t, text);
+	assert_int_equal(strlen(text), TOKEN_TEXT - 1);
+	assert_int_equal(auth_token_id(text, id), 0);
+	assert_string_equal(id, t.id);
+	assert_int_equal(identify(f, text, &p), -EKEYREJECTED);
+	assert_int_equal(catalog_token_insert(f->c, &t, &err), 0);
+	assert_int_equal(identify(f, text, &p), 0);
+	assert_true(p.known && !p.admin && p.read_only && p.uid == 7);
+	assert_string_equal(p.owner, "uid:7");
+	assert_string_equal(p.from, "192.0.2.1:7");
+	/* Each single character counts. */
+	for (size_t i = 0; i < TOKEN_TEXT - 1; i++) {
+		memcpy(bad, text, sizeof(bad));
+		bad[i] = bad[i] == 'a' ? 'b' : 'a';
+		assert_int_equal(identify(f, bad, &p), -EKEYREJECTED);
+	}
+	text[TOKEN_TEXT - 2] = '\0';
+	assert_int_equal(identify(f, text, &p), -EKEYREJECTED);
+	assert_int_equal(identify(f, "", &p), -EKEYREJECTED);
+	/* Its time. */
+	struct token_row old = { .owner = "x", .created_ns = 1, .expires_ns = 2 };
+	auth_token_make(&old, text);
+	assert_int_equal(catalog_token_insert(f->c, &old, &err), 0);
+	assert_int_equal(identify(f, text, &p), -EKEYREJECTED);
+	/* Users take theirs along. */
+	struct user_row u = { .name = "bot", .created_ns = 1 };
+	struct token_row mine = { .owner = "bot", .created_ns = 1, .admin = true };
+	auth_token_make(&mine, text);
+	assert_int_equal(catalog_user_insert(f->c, &u, &err), 0);
+	assert_int_equal(catalog_token_insert(f->c, &mine, &err), 0);
+	assert_int_equal(identify(f, text, &p), 0);
+	assert_true(p.admin && p.uid == (uid_t)-1);
+	assert_int_equal(catalog_user_delete(f->c, "bot", "bot", &err), 0);
+	assert_int_equal(identify(f, text, &p), -EKEYREJECTED);
+}
+
+static void peers(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct principal p;
+	struct web_peer peer = { .local = true, .uid = geteuid() + 1000, .gid = 5, .pid = 3 };
+	assert_int_equal(auth_identify(&f->sd, &peer, NULL, &p, &err), -EPERM);
+	f->sd.multi_user = true;
+	assert_int_equal(auth_identify(&f->sd, &peer, NULL, &p, &err), 0);
+	assert_true(p.known && !p.admin && p.gid == 5);
+	struct user_row u = { .name = "boss", .has_uid = true, .uid = peer.uid, .admin = true };
+	assert_int_equal(catalog_user_insert(f->c, &u, &err), 0);
+	assert_int_equal(auth_identify(&f->sd, &peer, NULL, &p, &err), 0);
+	assert_true(p.admin);
+	peer.uid = geteuid();
+	assert_int_equal(auth_identify(&f->sd, &peer, NULL, &p, &err), 0);
+	assert_true(p.admin);
+	struct web_peer tcp = { .address = "x" };
+	assert_int_equal(auth_identify(&f->sd, &tcp, NULL, &p, &err), -EKEYREJECTED);
+	assert_int_equal(auth_identify(&f->sd, &tcp, "Basic eA==", &p, &err), -EKEYREJECTED);
+}
+
+/* ---- keys ---- */
+
+static struct doing *doing_of(const char *key)
+{
+	struct doing *d = doing_new();
+	assert_non_null(d);
+	d->caller = who("uid:1");
+	d->method = "POST";
+	d->path = strdup("/v1/workspaces");
+	d->key = strdup(key);
+	memset(d->body.b, 7, sizeof(d->body.b));
+	return d;
+}
+
+static void keys(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct repeat was = { 0 };
+	struct doing *d = doing_of("k");
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	assert_true(was.status == 0 && digest_equal(&was.body, &d->body));
+	repeat_done(&was);
+	/* What it makes is noted with it, and not when it isn't made. */
+	char id[ID_SIZE];
+	d->keyed = true;
+	assert_null(doing_set(d));
+	add_ws(f, "uid:1", "w", VISIBLE_PRIVATE, "", id);
+	struct ws_row twice = { .created_ns = 1, .name = "w", .own.owner = "uid:1" };
+	id_make(twice.id, "ws");
+	assert_int_equal(catalog_ws_insert(f->c, &twice, 1, &err), -EEXIST);
+	(void)doing_set(NULL);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	assert_string_equal(was.effect, id);
+	repeat_done(&was);
+	/* After a kill: what had an effect is done, what had none never was. */
+	struct doing *other = doing_of("other");
+	assert_int_equal(catalog_repeat_begin(f->c, other, &was, &err), 1);
+	assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+	assert_int_equal(catalog_repeat_begin(f->c, other, &was, &err), 1);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	assert_int_equal(was.status, 201);
+	repeat_done(&was);
+	assert_int_equal(catalog_repeat_end(f->c, d, 409, "{}", &err), 0);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	assert_int_equal(was.status, 409);
+	assert_string_equal(was.answer, "{}");
+	repeat_done(&was);
+	assert_int_equal(catalog_repeat_end(f->c, d, 0, NULL, &err), 0);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+	/* A day later it is free. */
+	assert_int_equal(catalog_journal_trim(f->c, INT64_MAX, &err), 0);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+	doing_unref(other);
+	doing_unref(d);
+}
+
+static void jobs_and_audit(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct job_row j = { .id = "jb_aaaaaaaaaa",
+			     .owner = "uid:1",
+			     .state = "running",
+			     .path = (char *)"/v1/gc",
+			     .created_ns = 5 },
+		       got = { 0 };
+	assert_int_equal(catalog_job_insert(f->c, &j, &err), 0);
+	assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+	assert_int_equal(catalog_job_get(f->c, j.id, &got, &err), 0);
+	assert_string_equal(got.state, "failed");
+	assert_non_null(strstr(got.answer, "the daemon ended"));
+	job_row_done(&got);
+	assert_int_equal(catalog_job_get(f->c, "jb_bbbbbbbbbb", &got, &err), -ENOENT);
+	assert_int_equal(catalog_job_get(f->c, "x", &got, &err), -ENOENT);
+	for (int i = 0; i < 5; i++) {
+		struct audit_row a = { .time_ns = i,
+				       .owner = "uid:1",
+				       .from = "pid 1",
+				       .method = "POST",
+				       .path = (char *)"/x",
+				       .status = 201 };
+		(void)snprintf(a.owner, sizeof(a.owner), "uid:%d", i % 2);
+		assert_int_equal(catalog_audit_add(f->c, &a, &err), 0);
+	}
+	struct audit_row *rows;
+	size_t n;
+	assert_int_equal(catalog_audit_list(f->c, "uid:0", NULL, 0, 10, &rows, &n, &err), 0);
+	assert_int_equal(n, 3);
+	int64_t second = rows[1].seq;
+	audit_rows_free(rows, n);
+	assert_int_equal(catalog_audit_list(f->c, "uid:0", NULL, second, 10, &rows, &n, &err), 0);
+	assert_int_equal(n, 1);
+	audit_rows_free(rows, n);
+	assert_int_equal(catalog_audit_list(f->c, "", "ws_aaaaaaaaaa", 0, 10, &rows, &n, &err), 0);
+	assert_int_equal(n, 0);
+	audit_rows_free(rows, n);
+}
+
+/* ---- events ---- */
+
+static void *add_later(void *arg)
+{
+	struct event e = { .type = "late" };
+	(void)usleep(20000);
+	events_add(arg, &e);
+	return NULL;
+}
+
+static void ring(void **state)
+{
+	struct events *e = events_new();
+	struct event in = { .type = "x" }, out;
+	char id[EVENT_ID_SIZE];
+	uint64_t seq;
+	pthread_t thread;
+	assert_int_equal(events_next(e, 0, &out, 0), 0);
+	for (int i = 0; i < EVENTS_KEPT; i++)
+		events_add(e, &in);
+	assert_int_equal(events_next(e, 0, &out, 0), 1);
+	assert_int_equal(out.seq, 1);
+	events_add(e, &in);
+	assert_int_equal(events_next(e, 0, &out, 0), -EKEYEXPIRED);
+	assert_int_equal(events_next(e, 1, &out, 0), 1);
+	assert_int_equal(out.seq, 2);
+	event_id(e, 9, id);
+	assert_int_equal(event_id_parse(e, id, &seq), 0);
+	assert_int_equal(seq, 9);
+	id[0] = id[0] == '0' ? '1' : '0';
+	assert_int_equal(event_id_parse(e, id, &seq), -EKEYEXPIRED);
+	event_id(e, EVENTS_KEPT + 2, id);
+	assert_int_equal(event_id_parse(e, id, &seq), -EKEYEXPIRED);
+	static const char *const bad[] = {
+		"", ".", "x", "00000000", "00000000.", "00000000.-1", "00000000.1x", "0000000g.1"
+	};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(event_id_parse(e, bad[i], &seq), -EINVAL);
+	assert_int_equal(pthread_create(&thread, NULL, add_later, e), 0);
+	assert_int_equal(events_next(e, events_last(e), &out, 5000), 1);
+	assert_string_equal(out.type, "late");
+	pthread_join(thread, NULL);
+	events_stop(e);
+	assert_int_equal(events_next(e, 0, &out, 5000), -ESHUTDOWN);
+	events_free(e);
+}
+
+/* ---- config.json ---- */
+
+static void config(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		size_t listens;
+	} table[] = {
+		{ "{}", 0, 0 },
+		{ "{\"listen\":\"127.0.0.1:1\"}", 0, 1 },
+		{ "{\"listen\":[\"a\",\"b\"],\"insecure\":true,\"multi_user\":true}", 0, 2 },
+		{ "{\"tls_cert\":\"/c\",\"tls_key\":\"/k\"}", 0, 0 },
+		{ "{\"listen\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\"]}", -EINVAL,
+		  8 },
+		{ "", -EINVAL, 0 },
+		{ "[]", -EINVAL, 0 },
+		{ "{\"listen\":1}", -EINVAL, 0 },
+		{ "{\"listen\":[1]}", -EINVAL, 0 },
+		{ "{\"insecure\":1}", -EINVAL, 0 },
+		{ "{\"tls_cert\":\"\"}", -EINVAL, 0 },
+		{ "{\"listen\":\"a\",\"listen\":\"b\"}", -EINVAL, 0 },
+		{ "{\"other\":1}", -EINVAL, 0 },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct config c = { 0 };
+		struct err err = { 0 };
+		int r = config_parse(&c, table[i].text, strlen(table[i].text), &err);
+		assert_int_equal(r, table[i].r);
+		assert_int_equal(c.nlisten, table[i].listens);
+		assert_true(r == 0 || err.text[0]);
+		config_done(&c);
+	}
+	/* What the options said wins. */
+	struct config c = { 0 };
+	assert_int_equal(config_listen(&c, "given", NULL), 0);
+	assert_int_equal(config_parse(&c, "{\"listen\":\"file\"}", 17, NULL), 0);
+	assert_int_equal(c.nlisten, 1);
+	assert_string_equal(c.listen[0], "given");
+	config_done(&c);
+}
+
+/* A catalog of before there were owners: all of it belongs to who boughd runs as. */
+static void older_catalog(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char path[128], self[OWNER_SIZE];
+	sqlite3 *db;
+	owner_self(self);
+	catalog_close(f->c);
+	(void)snprintf(path, sizeof(path), "%s/catalog.db", f->root);
+	(void)unlink(path);
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	static const char old[] =
+		"CREATE TABLE workspaces (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL"
+		" UNIQUE, name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL, base TEXT, head TEXT,"
+		" parent TEXT, quota_bytes INTEGER NOT NULL, quota_inodes INTEGER NOT NULL,"
+		" mount INTEGER NOT NULL, broken TEXT, labels TEXT, head_stack BLOB);"
+		"CREATE TABLE snapshots (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL"
+		" UNIQUE, created INTEGER NOT NULL, workspace TEXT, parent TEXT, manifest BLOB NOT"
+		" NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL, stored_bytes INTEGER NOT"
+		" NULL, message TEXT, labels TEXT);"
+		"CREATE TABLE snapshot_names (name TEXT PRIMARY KEY, snapshot TEXT NOT NULL,"
+		" pos INTEGER NOT NULL) WITHOUT ROWID;"
+		"CREATE INDEX workspaces_head ON workspaces(head);"
+		"INSERT INTO workspaces (id, name, created, quota_bytes, quota_inodes, mount, labels,"
+		" head_stack) VALUES ('ws_aaaaaaaaaa', 'w', 9, 1, 2, 1, '{\"a\":\"b\"}', x'0102');"
+		"INSERT INTO snapshots (id, created, manifest, files, bytes, stored_bytes)"
+		" VALUES ('sn_aaaaaaaaaa', 9, zeroblob(32), 1, 2, 3);"
+		"INSERT INTO snapshot_names VALUES ('s', 'sn_aaaaaaaaaa', 0);"
+		"PRAGMA user_version = 1";
+	assert_int_equal(sqlite3_exec(db, old, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	f->c = NULL;
+	assert_int_equal(catalog_open(&f->c, f->root, &err), 0);
+	auto_ws_row ws = { 0 };
+	auto_snap_row snap = { 0 };
+	assert_int_equal(catalog_ws_get(f->c, "w", &ws, &err), 0);
+	assert_string_equal(ws.own.owner, self);
+	assert_string_equal(ws.labels, "{\"a\":\"b\"}");
+	assert_int_equal(ws.head_stack.len, 2);
+	assert_int_equal(catalog_snap_get(f->c, "s", &snap, &err), 0);
+	assert_string_equal(snap.own.owner, self);
+	assert_int_equal(snap.own.visibility, VISIBLE_PRIVATE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(names_of_owners, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(teams, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(peers, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
+		cmocka_unit_test(ring),
+		cmocka_unit_test(config),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
