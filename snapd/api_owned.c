@@ -94,6 +94,9 @@ static int take_visibility(struct request *rq, struct owned *own, struct err *er
 	const char *seen = request_string(rq, "visibility"), *team = request_string(rq, "team");
 	if (!seen && !team)
 		return 0;
+	/* A new one has no owner yet: it will be the caller's. */
+	if (own->owner[0] && !rq->caller->admin && strcmp(own->owner, rq->caller->owner) != 0)
+		return err_set(err, -EPERM, "only its owner says who sees it");
 	int v = seen ? visibility_parse(seen) : VISIBLE_TEAM;
 	if (v < 0)
 		return request_bad_field(rq, "visibility", err, "private, team or global");

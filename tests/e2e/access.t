@@ -136,6 +136,7 @@ POST   /v1/workspaces                {"name":"NNN","mount":false,"uid":0} 201 40
 GET    /v1/workspaces/team           -                        200 200 404 200 200 200 200 404 200 404 401 401
 PATCH  /v1/workspaces/team           {"labels":{}}            200 200 404 200 403 200 403 404 200 404 401 401
 GET    /v1/audit?object=global       -                        200 200 403 403 403 200 200 404 200 403 401 401
+PATCH  /v1/workspaces/team           {"visibility":"team","team":"web"} 200 200 404 403 403 200 403 404 200 404 401 401
 DELETE /v1/workspaces/global         -                        204 404 404 404 404 404 403 404 404 404 401 401
 GET    /v1/snapshots/alice%2Fs       -                        200 200 404 404 404 200 200 200 200 404 401 401
 GET    /v1/snapshots/alice%2Fs/diff  -                        200 200 404 404 404 200 200 200 200 404 401 401

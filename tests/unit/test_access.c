@@ -434,7 +434,8 @@ static void older_catalog(void **state)
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
 	static const char old[] =
 		"CREATE TABLE workspaces (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL"
-		" UNIQUE, name TEXT NOT NULL UNIQUE, created INTEGER NOT NULL, base TEXT, head TEXT,"
+		" UNIQUE, name TEXT NOT NULL UNIQUE, created INTEGER NOT"
+		" NULL, base TEXT, head TEXT,"
 		" parent TEXT, quota_bytes INTEGER NOT NULL, quota_inodes INTEGER NOT NULL,"
 		" mount INTEGER NOT NULL, broken TEXT, labels TEXT, head_stack BLOB);"
 		"CREATE TABLE snapshots (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL"
@@ -444,8 +445,9 @@ static void older_catalog(void **state)
 		"CREATE TABLE snapshot_names (name TEXT PRIMARY KEY, snapshot TEXT NOT NULL,"
 		" pos INTEGER NOT NULL) WITHOUT ROWID;"
 		"CREATE INDEX workspaces_head ON workspaces(head);"
-		"INSERT INTO workspaces (id, name, created, quota_bytes, quota_inodes, mount, labels,"
-		" head_stack) VALUES ('ws_aaaaaaaaaa', 'w', 9, 1, 2, 1, '{\"a\":\"b\"}', x'0102');"
+		"INSERT INTO workspaces (id, name, created, quota_bytes, quota_inodes, mount,"
+		" labels, head_stack) VALUES ('ws_aaaaaaaaaa', 'w', 9, 1,"
+		" 2, 1, '{\"a\":\"b\"}', x'0102');"
 		"INSERT INTO snapshots (id, created, manifest, files, bytes, stored_bytes)"
 		" VALUES ('sn_aaaaaaaaaa', 9, zeroblob(32), 1, 2, 3);"
 		"INSERT INTO snapshot_names VALUES ('s', 'sn_aaaaaaaaaa', 0);"
