@@ -25,17 +25,19 @@ enum {
 	INNER_DEADLINE_S = 300,
 };
 /* Takes the commits of a workspace's own repository into the mirror: `head` and what leads to it
- * from `anchor`, all of it durable there on return; no ref names it yet.
+ * from `anchor`, all of it durable there on return; no ref names it yet. Where it doesn't descend
+ * from `anchor` it may from `base`, if that isn't NULL.
  *
  * The object files that came since the checkout (`before`) are copied to a scratch folder, below
  * `scratch`; git, as a child without rights, network and configuration (errand.h), packs from them
  * what `head` has and `anchor` hasn't, and checks that pack as a strict receiver would: each
- * object is hashed and looked at, and nothing may be missing.
+ * object is hashed and looked at, and nothing may be missing. What the commits refer to beyond what
+ * came must have been in the workspace (inner_check.h): the mirror has more than it may see.
  *
  * -ENOENT: this host has no git; -EBADMSG: damaged, hostile or incomplete; -ESTALE: `head` doesn't
- * descend from `anchor`; -E2BIG: above the bounds; -ETIMEDOUT. */
+ * descend from either; -E2BIG: above the bounds; -ETIMEDOUT. */
 int inner_import(struct mirror *m, const struct view *before, const struct view *now,
-		 const struct oid *head, const struct oid *anchor, const char *scratch,
-		 struct err *err);
+		 const struct oid *head, const struct oid *anchor, const struct oid *base,
+		 const char *scratch, struct err *err);
 
 #endif

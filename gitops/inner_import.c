@@ -6,7 +6,9 @@
  *
  * git packs, in `in`, what is reachable from HEAD and not from the anchor. index-pack, in `out`,
  * then hashes every object of that pack anew, so one under a wrong name is missing under the right
- * one, and --strict refuses a pack with something missing or malformed. */
+ * one, and --strict refuses a pack with something missing or malformed. But nothing is missing that
+ * the mirror has: inner_check looks whether the workspace had it, and the loose files that it takes
+ * at their word for that are packed and hashed in the end from `in` without the mirror. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,6 +25,7 @@
 #include "gitops/child.h"
 #include "gitops/errand.h"
 #include "gitops/inner.h"
+#include "gitops/inner_check.h"
 #include "gitops/transport.h"
 #include "gitops/viewfile.h"
 
@@ -41,6 +44,9 @@ struct importing {
 	uint64_t bytes;
 	unsigned loose, packs;
 	char head[OID_HEX + 1], anchor[OID_HEX + 1];
+	char from[OID_HEX + 1]; /* the anchor, or the base: what head descends from */
+	const char *base;       /* NULL: it must be the anchor */
+	struct inner_had *had;
 	struct err *err;
 };
 
@@ -110,6 +116,7 @@ static void importing_done(struct importing *im)
 	if (im->dir[0])
 		(void)io_remove_tree(AT_FDCWD, im->dir, NULL); /* else the next start does */
 	free(im->git);
+	inner_had_free(im->had);
 }
 
 /* ---- copying objects ---- */
@@ -152,6 +159,14 @@ static int copy_file(struct importing *im, const struct attr *a, const char *pat
 		off += (uint64_t)n;
 	}
 	return 0;
+}
+
+static int claim(struct importing *im, const char *two, const struct name *n)
+{
+	char hex[OID_HEX + 1];
+	struct oid oid;
+	(void)snprintf(hex, sizeof(hex), "%.2s%.*s", two, (int)n->len, n->text);
+	return oid_parse(&oid, hex) < 0 ? 0 : inner_had_claim(im->had, &oid, im->err);
 }
 
 /* A regular file that came since. 1, 0 or -errno. */
@@ -198,6 +213,8 @@ static int copy_loose(struct importing *im, uint64_t dir, const char *two)
 		(void)snprintf(path, sizeof(path), "in/objects/%.2s/%.*s", two, (int)n->len,
 			       n->text);
 		r = copy_file(im, &a, path);
+		if (r >= 0)
+			r = claim(im, two, n);
 	}
 	return r;
 }
@@ -331,12 +348,27 @@ static int index_packs(struct importing *im)
 {
 	int r = 0;
 	for (unsigned i = 1; i <= im->packs && r >= 0; i++) {
-		char path[64];
+		char path[96];
 		(void)snprintf(path, sizeof(path), "objects/pack/pack-%040u.pack", i);
 		const char *const args[] = { "index-pack", path, NULL };
 		r = git_ok(im, "in", args, NULL, NULL);
+		(void)snprintf(path, sizeof(path), "in/objects/pack/pack-%040u.idx", i);
+		if (r >= 0)
+			r = inner_had_index(im->had, im->fd, path, im->err);
 	}
 	return r;
+}
+
+/* The name of a pack that pack-objects says it made; "" where there was nothing to pack. */
+static int pack_name(struct importing *im, const struct buf *out, char name[OID_HEX + 1])
+{
+	struct oid oid;
+	name[0] = '\0';
+	if (out->len < OID_HEX)
+		return 0;
+	memcpy(name, out->data, OID_HEX);
+	name[OID_HEX] = '\0';
+	return oid_parse(&oid, name) < 0 ? fail(im, -EIO, "git's answer") : 0;
 }
 
 /* `head` and what leads to it, as ../new-<name>.pack; *name is "" where the mirror has it all. */
@@ -344,18 +376,12 @@ static int pack_new(struct importing *im, char name[OID_HEX + 1])
 {
 	auto_buf out = { 0 };
 	char input[2 * OID_HEX + 8];
-	(void)snprintf(input, sizeof(input), "%s\n^%s\n", im->head, im->anchor);
+	(void)snprintf(input, sizeof(input), "%s\n^%s\n", im->head, im->from);
 	const char *const args[] = {
 		"pack-objects", "--revs", "--delta-base-offset", "--non-empty", "-q", "../new", NULL
 	};
-	struct oid oid;
 	int r = git_ok(im, "in", args, input, &out);
-	name[0] = '\0';
-	if (r < 0 || out.len < OID_HEX)
-		return r;
-	memcpy(name, out.data, OID_HEX);
-	name[OID_HEX] = '\0';
-	return oid_parse(&oid, name) < 0 ? fail(im, -EIO, "git's answer") : 0;
+	return r < 0 ? r : pack_name(im, &out, name);
 }
 
 /* Into `out`'s packs, if it is sound and whole. */
@@ -373,22 +399,122 @@ static int check_pack(struct importing *im, const char *name)
 	return renameat(im->fd, from, im->fd, to) < 0 ? fail(im, -errno, to) : 0;
 }
 
-static int check_history(struct importing *im)
+/* ---- what it descends from, and what it refers to ---- */
+
+/* 1, 0, -errno. */
+static int descends(struct importing *im, const char *repo, const char *from)
 {
-	const char *const ancestor[] = { "merge-base", "--is-ancestor", im->anchor, im->head,
-					 NULL };
-	const char *const whole[] = { "rev-list", "--objects", "--quiet", im->head,
-				      "--not",    im->anchor,  NULL };
+	const char *const args[] = { "merge-base", "--is-ancestor", from, im->head, NULL };
 	auto_child_result res = { 0 };
-	int r = run_git(im, "out", ancestor, NULL, &res);
-	if (r == 1)
+	int r = run_git(im, repo, args, NULL, &res);
+	return r < 0 ? r : r > 1 ? refused(im, &res) : r == 0;
+}
+
+static int choose_start(struct importing *im)
+{
+	int r = descends(im, "in", im->anchor);
+	memcpy(im->from, im->anchor, sizeof(im->from));
+	if (r == 0 && im->base) {
+		r = descends(im, "in", im->base);
+		memcpy(im->from, im->base, sizeof(im->from));
+	}
+	if (r == 0)
 		return err_set(im->err, -ESTALE,
 			       "HEAD of its own git (%.12s) doesn't come from the last commit made "
-			       "here (%.12s): --squash takes the files alone",
+			       "here (%.12s): --squash takes the files alone, and --history with "
+			       "--branch NEW what came since the checkout, as a branch of its own",
 			       im->head, im->anchor);
-	if (r != 0)
-		return r < 0 ? r : refused(im, &res);
-	return git_ok(im, "out", whole, NULL, NULL);
+	return r < 0 ? r : 0;
+}
+
+/* The head is a commit, and from it to where it began nothing is missing. */
+static int check_whole(struct importing *im)
+{
+	const char *const type[] = { "cat-file", "-t", im->head, NULL };
+	const char *const whole[] = { "rev-list", "--objects", "--quiet", im->head,
+				      "--not",    im->from,    NULL };
+	auto_buf out = { 0 };
+	int r = git_ok(im, "out", type, NULL, &out);
+	if (r >= 0 && (out.len < 6 || memcmp(out.data, "commit", 6) != 0))
+		return err_set(im->err, -EBADMSG,
+			       "the history of its own git can't be taken over: its HEAD is no "
+			       "commit");
+	if (r >= 0)
+		r = descends(im, "out", im->from); /* `in` was believed */
+	if (r == 0)
+		return err_set(im->err, -EBADMSG,
+			       "the history of its own git can't be taken over: it isn't what it "
+			       "seemed");
+	return r < 0 ? r : git_ok(im, "out", whole, NULL, NULL);
+}
+
+static int parse_commits(struct importing *im, const struct buf *text, struct oid **out, size_t *n)
+{
+	*n = text->len / (OID_HEX + 1);
+	*out = calloc(*n + 1, sizeof(**out));
+	if (!*out)
+		return err_set(im->err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < *n; i++) {
+		char hex[OID_HEX + 1];
+		memcpy(hex, text->data + i * (OID_HEX + 1), OID_HEX);
+		hex[OID_HEX] = '\0';
+		if (oid_parse(&(*out)[i], hex) < 0)
+			return fail(im, -EIO, "git's answer");
+	}
+	return 0;
+}
+
+/* The loose files that were taken at their word, as a pack of themselves. */
+static int check_claims(struct importing *im)
+{
+	auto_buf list = { 0 }, out = { 0 };
+	char name[OID_HEX + 1], path[96];
+	int r = inner_claims(im->had, &list, im->err);
+	if (r < 0 || list.len == 0)
+		return r;
+	buf_u8(&list, 0);
+	if (buf_error(&list) < 0)
+		return err_set(im->err, -ENOMEM, "out of memory");
+	if (unlinkat(im->fd, "in/objects/info/alternates", 0) < 0)
+		return fail(im, -errno, "leave the mirror out");
+	const char *const pack[] = { "pack-objects", "--window=0", "-q", "../claims", NULL };
+	r = git_ok(im, "in", pack, (const char *)list.data, &out);
+	if (r >= 0)
+		r = pack_name(im, &out, name);
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof(path), "../claims-%s.pack", name);
+	const char *const index[] = { "index-pack", "-o", "../claims.idx", path, NULL };
+	r = git_ok(im, "in", index, NULL, NULL);
+	if (r >= 0)
+		r = inner_had_index(im->had, im->fd, "claims.idx", im->err);
+	return r < 0 ? r : inner_check_claims(im->had, im->err);
+}
+
+static int check_history(struct importing *im)
+{
+	char max[40], path[PATH_MAX_BYTES + 8];
+	auto_buf text = { 0 };
+	auto_free struct oid *commits = NULL;
+	size_t n;
+	(void)snprintf(max, sizeof(max), "--max-count=%d", INNER_COMMITS_MAX + 1);
+	const char *const list[] = { "rev-list", max, im->head, "--not", im->from, NULL };
+	int r = check_whole(im);
+	if (r >= 0)
+		r = git_ok(im, "out", list, NULL, &text);
+	if (r >= 0)
+		r = parse_commits(im, &text, &commits, &n);
+	if (r >= 0 && n > INNER_COMMITS_MAX)
+		return err_set(im->err, -E2BIG,
+			       "its own git has more than %d new commits: --squash takes the files "
+			       "alone",
+			       INNER_COMMITS_MAX);
+	if (r >= 0)
+		r = inner_had_view(im->had, im->before, im->err);
+	(void)snprintf(path, sizeof(path), "%s/out", im->dir);
+	if (r >= 0)
+		r = inner_check(im->had, path, commits, n, im->err);
+	return r < 0 ? r : check_claims(im);
 }
 
 /* ---- into the mirror ---- */
@@ -437,9 +563,13 @@ static int import(struct importing *im, const char *scratch)
 	if (r >= 0)
 		r = make_scratch(im, scratch);
 	if (r >= 0)
+		r = inner_had_new(&im->had, im->err);
+	if (r >= 0)
 		r = copy_objects(im);
 	if (r >= 0)
 		r = index_packs(im);
+	if (r >= 0)
+		r = choose_start(im);
 	if (r >= 0)
 		r = pack_new(im, name);
 	if (r >= 0 && name[0])
@@ -450,15 +580,20 @@ static int import(struct importing *im, const char *scratch)
 }
 
 int inner_import(struct mirror *m, const struct view *before, const struct view *now,
-		 const struct oid *head, const struct oid *anchor, const char *scratch,
-		 struct err *err)
+		 const struct oid *head, const struct oid *anchor, const struct oid *base,
+		 const char *scratch, struct err *err)
 {
 	struct err own = { 0 };
+	char hex[OID_HEX + 1];
 	struct importing im = {
 		.m = m, .before = before, .now = now, .fd = -1, .err = err ? err : &own
 	};
 	oid_hex(im.head, head);
 	oid_hex(im.anchor, anchor);
+	if (base) {
+		oid_hex(hex, base);
+		im.base = hex;
+	}
 	int r = import(&im, scratch);
 	importing_done(&im);
 	return r;

@@ -35,7 +35,7 @@ struct committing {
 	struct oid parent; /* anchor, or HEAD of the inner .git after its history was taken over */
 	struct oid tree, commit;
 	char branch[BRANCH_SIZE];
-	bool imported, unchanged, synced;
+	bool imported, unchanged, moved, synced;
 };
 
 static void committing_done(struct committing *c)
@@ -71,8 +71,12 @@ static int take_history(struct committing *c, const struct oid *head, struct err
 {
 	char scratch[PATH_SIZE];
 	(void)snprintf(scratch, sizeof(scratch), "%s/tmp", c->t->sd->root);
+	/* On a branch of its own it needn't stand on what was committed here before. */
 	int r = inner_import(c->work.mirror, &c->work.before, &c->work.now, head,
-			     &c->work.link.anchor, scratch, err);
+			     &c->work.link.anchor, c->t->branch ? &c->work.link.base : NULL,
+			     scratch, err);
+	if (r == -EBADMSG || r == -E2BIG) /* the workspace is at fault, not the request */
+		return -ESTALE;
 	if (r < 0)
 		return r == -ENOENT ? -ENOTSUP : r;
 	c->parent = *head;
@@ -258,6 +262,7 @@ static int move_branch(struct committing *c, const struct oid *at, struct err *e
 	if (r >= 0)
 		r = mirror_move_branch(c->work.mirror, c->branch, at, &c->commit, "bough commit",
 				       err);
+	c->moved = r >= 0;
 	return r;
 }
 
@@ -348,12 +353,12 @@ static int commit_run(void *task, struct progress *p, unsigned *status, json_t *
 	if (!c.work.src.is_snap)
 		flattener_consider(t->sd->flattener, c.work.src.ws.id);
 	*status = c.unchanged ? 200 : 201;
-	*result = json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:o}", "commit",
+	json_int_t files = (json_int_t)(same(&c.commit, &c.parent) ? 0 : c.changes.n);
+	*result = json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:b, s:o}", "commit",
 			    hex_json(&c.commit), "parent", hex_json(&c.parent), "tree",
-			    hex_json(&c.tree), "branch", c.branch, "files",
-			    (json_int_t)(same(&c.commit, &c.parent) ? 0 : c.changes.n), "unchanged",
-			    c.unchanged, "history", c.imported, "synced", c.synced, "warnings",
-			    warnings_json(&c.changes));
+			    hex_json(&c.tree), "branch", c.branch, "files", files, "unchanged",
+			    c.unchanged, "branch_moved", c.moved, "history", c.imported, "synced",
+			    c.synced, "warnings", warnings_json(&c.changes));
 	return *result ? 0 : no_memory(err);
 }
 

@@ -81,6 +81,7 @@ is 'is on the first' "$(in_mirror rev-parse work~1)" "$c1"
 ok 'the workspace was not touched' test "$(git -C "$w" rev-parse HEAD)" = "$base"
 bough_ok 'a save' save w --as s1
 bough_ok 'a commit of a snapshot' commit s1 -m snap --branch from-snap
+like 'makes the branch, and says so' "$err" 'from-snap is there now: nothing has changed'
 is 'finds nothing new' "$(in_mirror rev-parse 'from-snap^{tree}')" "$(in_mirror rev-parse 'work^{tree}')"
 
 # Once it was flattened, the same comes out.
@@ -134,7 +135,11 @@ is 'the same files' "$(in_mirror rev-parse 'hist^{tree}')" "$(in_mirror rev-pars
 ok 'git finds no fault' in_mirror fsck --strict --no-dangling
 is 'no scratch is left' "$(ls "$BOUGH_ROOT/tmp")" ''
 echo 4 >"$i/in4" && git -C "$i" add -A && git -C "$i" commit -qm 'inside 3'
-bough_fails 'a history that forked off' 4 "doesn't come from" commit i --history
+bough_fails 'a history that forked off' 4 "doesn't come from.*--squash.*--branch NEW" commit i --history
+bough_ok 'fork' fork i i3
+bough_ok 'on a branch of its own' commit i3 --history --branch apart
+is 'it is all there' "$(tip r apart)" "$(git -C "$i" rev-parse HEAD)"
+bough rm i2 i3
 bough_ok '--sync' commit i -m synced --squash --sync
 is 'its own git knows the commit' "$(git -C "$i" rev-parse origin/hist)" "$(tip r hist)"
 is 'and is on its own branch still' "$(git -C "$i" log -1 --format=%s)" 'inside 3'
@@ -184,7 +189,7 @@ git -C "$hl" commit -qam real
 obj=$(git -C "$hl" rev-parse HEAD | sed 's|..|&/|')
 chmod u+w "$hl/.git/objects/$obj"
 printf x | dd of="$hl/.git/objects/$obj" bs=1 seek=20 conv=notrunc status=none
-bough_fails 'a damaged object' 2 "can't be taken over" commit hl --history
+bough_fails 'a damaged object' 4 "can't be taken over" commit hl --history --branch liar
 evil=$(git -C "$hl" hash-object -w --stdin <<<evil)
 fake=$(git -C "$hl" hash-object --stdin <<<innocent)
 mkdir -p "$hl/.git/objects/${fake:0:2}"
@@ -192,11 +197,11 @@ cp "$hl/.git/objects/${evil:0:2}/${evil:2}" "$hl/.git/objects/${fake:0:2}/${fake
 tree=$(printf '100644 blob %s\tf\n' "$fake" | git -C "$hl" mktree --missing)
 bad=$(git -C "$hl" commit-tree -p "$real" -m bad "$tree")
 echo "$bad" >"$hl/.git/HEAD"
-bough_fails 'an object under another'\''s name' 2 "can't be taken over" commit hl --history
+bough_fails 'an object under another'\''s name' 4 "can't be taken over" commit hl --history --branch liar
 dotgit=$(printf '100644 blob %s\t.git\n' "$evil" | git -C "$hl" mktree)
 bad=$(git -C "$hl" commit-tree -p "$real" -m bad "$dotgit")
 echo "$bad" >"$hl/.git/HEAD"
-bough_fails 'a tree with .git in it' 2 "can't be taken over" commit hl --history
+bough_fails 'a tree with .git in it' 4 "can't be taken over" commit hl --history --branch liar
 is 'nothing of it came' "$(in_mirror cat-file -t "$bad" 2>&1 | head -c 5)" fatal
 is 'no scratch is left' "$(ls "$BOUGH_ROOT/tmp")" ''
 

@@ -98,7 +98,10 @@ int cmd_commit(struct cli *cli, const struct args *a, struct err *err)
 		(void)fputs("bough: ", stderr);
 		out_clean(stderr, get_text(res, "branch"));
 		if (get_true(res, "unchanged"))
-			(void)fputs(": nothing has changed since\n", stderr);
+			(void)fputs(get_true(res, "branch_moved")
+					    ? " is there now: nothing has changed since\n"
+					    : ": nothing has changed since\n",
+				    stderr);
 		else
 			(void)fprintf(stderr, ": %lld path%s%s\n", (long long)n, n == 1 ? "" : "s",
 				      get_true(res, "history") ? ", after its own commits" : "");
