@@ -27,6 +27,7 @@ enum {
 	STACK_BYTES = 512 << 10, /* address space; only what is touched costs memory */
 	STACK_KEEP = 16 << 10,   /* of a stack, what a shedding worker leaves below itself */
 	WORKERS_MIN = 4,
+	CORES_ENOUGH = 4, /* for who asks, who answers, and somebody else */
 	WORKERS_MAX = 256,
 };
 
@@ -60,6 +61,7 @@ struct loop {
 	uint64_t last_id;
 	struct worker *workers;
 	unsigned nworkers;
+	bool few_cores;
 };
 
 static struct source *source_enter(struct loop *l, uint64_t id)
@@ -120,17 +122,36 @@ static int rearm(struct loop *l, struct source *s)
 	return 0;
 }
 
+/* Holding a core in vain would keep others of this process from it. */
+static bool is_crowded(const struct loop *l, const struct source *s)
+{
+	return l->few_cores && s->ops->crowded && s->ops->crowded(s->ctx);
+}
+
+/* After a request that took less than was feared: if nobody else has come in, this worker goes on
+ * by itself, and the next request, which it looks for, needn't wake another one for nothing. */
+static void disarm(struct loop *l, struct source *s)
+{
+	struct epoll_event ev = { .events = EPOLLONESHOT, .data.u64 = s->id };
+	pthread_mutex_lock(&l->lock);
+	if (s->users == 1 && !s->dead)
+		(void)epoll_ctl(l->epfd, EPOLL_CTL_MOD, s->fd, &ev); /* else some wake in vain */
+	pthread_mutex_unlock(&l->lock);
+}
+
 /* A client that asks one thing after the other has its next request ready microseconds after
  * an answer, while putting a worker to sleep and waking it costs far more, on a virtual machine
  * with a halted core above all: an untar took 6.7 s with sleeping workers and 2.5 s with these.
  * So a worker looks on for SPIN_NS, but only where the last request came about as soon; who
  * asks now and then costs no spinning. Returns whether to read once more. */
-static bool spin_on(struct source *s, uint64_t *idle_since)
+static bool spin_on(const struct loop *l, struct source *s, uint64_t *idle_since)
 {
 	uint64_t now = clock_ns();
 	if (*idle_since == 0)
 		*idle_since = now;
 	if (!atomic_load_explicit(&s->spins, memory_order_relaxed))
+		return false;
+	if (is_crowded(l, s))
 		return false;
 	if (now - *idle_since < SPIN_NS)
 		return true;
@@ -162,19 +183,24 @@ static int serve(struct worker *w, struct source *s)
 	for (int i = 0; i < BURST;) {
 		ssize_t n = read(s->fd, w->buf, REQUEST_BYTES);
 		if (n > 0) {
-			int r = s->ops->slow(s->ctx, w->buf, (size_t)n) ? rearm(w->loop, s) : 0;
+			bool slow = s->ops->slow(s->ctx, w->buf, (size_t)n);
+			int r = slow ? rearm(w->loop, s) : 0;
 			atomic_fetch_add(&w->turn, 1);
 			s->ops->request(s->ctx, w->buf, (size_t)n);
 			atomic_fetch_add(&w->turn, 1);
 			if (r < 0)
 				return r;
+			if (slow && is_crowded(w->loop, s))
+				return 0; /* whoever is woken goes on */
+			if (slow)
+				disarm(w->loop, s);
 			i = idle_since ? 0 : i + 1; /* who waited has nobody before it */
 			idle_since = 0;
 			continue;
 		}
 		if (n == 0)
 			return -ENODEV;
-		if (errno == EAGAIN && spin_on(s, &idle_since))
+		if (errno == EAGAIN && spin_on(w->loop, s, &idle_since))
 			continue;
 		if (errno == EAGAIN) {
 			atomic_store_explicit(&s->idle_since, idle_since, memory_order_relaxed);
@@ -284,6 +310,7 @@ int loop_start(struct loop **out, unsigned workers, struct err *err)
 	struct loop *l = calloc(1, sizeof(*l));
 	if (!l)
 		return err_set(err, -ENOMEM, "out of memory");
+	l->few_cores = sysconf(_SC_NPROCESSORS_ONLN) < CORES_ENOUGH;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->ended, NULL);
 	l->workers = calloc(n, sizeof(*l->workers));

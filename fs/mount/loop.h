@@ -28,6 +28,8 @@ struct loop_ops {
 	void (*request)(void *ctx, void *buf, size_t n);
 	/* error: 0 when it was removed, else the negated errno that ended it. */
 	void (*end)(void *ctx, int error);
+	/* Do others of this process want to run just now? NULL: never. */
+	bool (*crowded)(void *ctx);
 };
 
 /* workers: 0: cores + 2, at least 4. */

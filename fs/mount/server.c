@@ -558,7 +558,8 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	bool hold = opt->hold && !opt->ring;
 	struct work_options wo = { .commit_ms = opt->commit_ms,
 				   .cache_bytes = opt->cache_bytes,
-				   .resumes = hold };
+				   .resumes = hold,
+				   .read_ahead = true };
 	int r = work_open(&s->work, opt->root, &wo, err);
 	/* Of one that is just dying, the socket may close before its lock does. */
 	for (int i = 0; i < LOCK_TRIES && r == -EBUSY && hold; i++) {

@@ -184,10 +184,17 @@ static bool session_slow(void *ctx, const void *buf, size_t n)
 	}
 }
 
+static bool session_crowded(void *ctx)
+{
+	const struct session *s = ctx;
+	return ws_reads_ahead(s->m.ws);
+}
+
 static const struct loop_ops session_loop = {
 	.slow = session_slow,
 	.request = session_request,
 	.end = session_ended,
+	.crowded = session_crowded,
 };
 
 /* ---- the ring ---- */

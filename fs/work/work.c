@@ -181,6 +181,7 @@ static void give_back(struct work *w)
 {
 	each_ws(w, idle_one, NULL);
 	registry_trim(w->registry);
+	readahead_trim(w->ahead);
 	store_trim(w->store, 0);
 	malloc_trim(0);
 }
@@ -301,6 +302,7 @@ static int name_one(struct work *w, const char *id, void *ctx, struct err *err)
 
 static void work_free(struct work *w)
 {
+	readahead_free(w->ahead);
 	registry_free(w->registry);
 	store_close(w->store);
 	const int fds[] = { w->ws_fd, w->lock_fd, w->root_fd };
@@ -349,6 +351,8 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	work_layer_options(w, &lo);
 	if (r == 0)
 		r = registry_new(&w->registry, &lo, w->images, err);
+	if (r == 0 && opt->read_ahead && work_ahead_new(w, opt->cache_bytes) < 0)
+		r = err_set(err, -ENOMEM, "no memory");
 	if (r == 0)
 		r = each_name(w, "ws", name_one, NULL, err);
 	if (r < 0)

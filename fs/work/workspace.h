@@ -36,6 +36,7 @@ struct work_options {
 	size_t cache_bytes;     /* of the store */
 	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
 	bool resumes;           /* ws_resume will be called: collect what ws_answered finds */
+	bool read_ahead;        /* unpack what who reads file after file will need (readahead.h) */
 };
 /* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
  * serves it. One background thread commits dirty layers and trims idle memory. */
@@ -86,6 +87,8 @@ int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err);
 /* Deletes a closed workspace: its folder first, then layers that nobody else has. */
 int ws_delete(struct work *w, const char *id, struct err *err);
 const char *ws_id(const struct ws *ws);
+/* Is what may be read next, of this root's workspaces, being unpacked just now? Any thread. */
+bool ws_reads_ahead(const struct ws *ws);
 
 /* n children of a workspace, mounted and written to or not, each with its limits (NULL: none at
  * all). O(1): no copy, no sync. The children are open; on failure none exists. *pause_ns (NULL

@@ -30,6 +30,7 @@
 #include "fs/work/ino.h"
 #include "fs/work/inos.h"
 #include "fs/work/quota.h"
+#include "fs/work/readahead.h"
 #include "fs/work/registry.h"
 #include "fs/work/workspace.h"
 #include "fs/work/ws_file.h"
@@ -50,6 +51,7 @@ struct work {
 	int root_fd, lock_fd, ws_fd;
 	struct store *store;
 	struct registry *registry;
+	struct readahead *ahead; /* NULL: none */
 	uint64_t commit_ms;
 	uint8_t boot[16];
 	bool resumes; /* as work_options */
@@ -280,6 +282,12 @@ void ws_name_gone(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie);
 /* Before a file made without a name gets its first: all of it comes up to the active layer. Gate
  * shared, no other lock. */
 int ws_prepare_first_name(struct ws *ws, uint64_t node);
+
+/* ---- ws_ahead.c ---- */
+
+int work_ahead_new(struct work *w, size_t cache_bytes); /* after the store; 0 or -ENOMEM */
+/* Stored content of the file is about to be read, from its beginning. Gate shared. */
+void ws_note_read(struct ws *ws, const struct attr *a);
 
 /* ---- ws_read.c: gate shared, the stripe held ---- */
 

@@ -216,6 +216,7 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 
 void ws_free(struct ws *ws)
 {
+	readahead_forget(ws->work->ahead, ws);
 	work_remove(ws->work, ws);
 	/* What never became durable keeps its layers; the next start's sweep sees to them. */
 	for (struct stale *s = ws->stale, *next; s; s = next) {

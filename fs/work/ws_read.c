@@ -81,8 +81,15 @@ static int read_on(struct look *l, struct ws *ws, uint64_t ino, char *buf, size_
 	return 0;
 }
 
-ssize_t content_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off,
-		     struct attr *a)
+/* Is what was asked for stored content, which is unpacked for each reader? */
+static bool is_stored(const struct look *l)
+{
+	return l->n > 0 &&
+	       (l->runs[0].e.kind == EXTENT_IMAGE || l->runs[0].e.kind == EXTENT_OBJECT);
+}
+
+static ssize_t read_content(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off,
+			    struct attr *a, bool note)
 {
 	struct look l = { .n = 0 };
 	meta_read(ws);
@@ -92,9 +99,17 @@ ssize_t content_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t
 		r = look_at(&l, ws, a->ino, off, n);
 	}
 	meta_done(ws);
+	if (r == 0 && note && off == 0 && is_stored(&l))
+		ws_note_read(ws, a);
 	if (r == 0)
 		r = read_on(&l, ws, a->ino, buf, n, off);
 	return r < 0 ? r : (ssize_t)n;
+}
+
+ssize_t content_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off,
+		     struct attr *a)
+{
+	return read_content(ws, node, buf, n, off, a, false);
 }
 
 int content_read_full(struct ws *ws, uint64_t ino, uint64_t size, void *buf, size_t n, uint64_t off)
@@ -110,7 +125,7 @@ ssize_t ws_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off)
 	struct attr a;
 	ws_enter(ws);
 	stripe_read(ws, ino_of(node));
-	ssize_t r = content_read(ws, node, buf, n, off, &a);
+	ssize_t r = read_content(ws, node, buf, n, off, &a, true);
 	stripe_done(ws, ino_of(node));
 	if (r >= 0)
 		ws_accessed(ws, node, &a);

@@ -21,7 +21,8 @@ struct peer {
 	uint64_t source;
 	_Atomic int inside, most_inside, requests, ended, error;
 	_Atomic int late; /* requests after the end */
-	int delay_us;
+	_Atomic int delay_us;
+	atomic_bool crowd;
 };
 
 static bool is_slow(void *ctx, const void *buf, size_t n)
@@ -54,7 +55,13 @@ static void on_end(void *ctx, int error)
 	p->ended++;
 }
 
-static const struct loop_ops ops = { is_slow, on_request, on_end };
+static bool is_crowded(void *ctx)
+{
+	const struct peer *p = ctx;
+	return p->crowd;
+}
+
+static const struct loop_ops ops = { is_slow, on_request, on_end, is_crowded };
 
 static void peer_open(struct loop *l, struct peer *p)
 {
@@ -136,6 +143,32 @@ static void beside_each_other(void **state)
 	}
 	assert_int_equal(seen, 255);
 	assert_in_range(p.most_inside, 2, 4);
+	loop_remove(l, p.source);
+	peer_close(&p);
+	loop_stop(l);
+}
+
+/* After one that might have been slow, what comes next wakes nobody else, crowded or not; and what
+ * comes while it takes long is answered all the same. */
+static void goes_on_alone(void **state)
+{
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 4, NULL), 0);
+	struct peer p;
+	peer_open(l, &p);
+	for (int round = 0; round < 4; round++) {
+		p.crowd = round % 2;
+		p.delay_us = 1;
+		ask(&p, 300);
+		p.delay_us = round < 2 ? 0 : 3000;
+		for (int i = 0; i < 6; i++)
+			assert_int_equal(write(p.ours, &i, sizeof(i)), sizeof(i));
+		for (int i = 0; i < 6; i++) {
+			int got;
+			assert_int_equal(read(p.ours, &got, sizeof(got)), sizeof(got));
+		}
+	}
+	assert_int_equal(p.requests, 4 * 306);
 	loop_remove(l, p.source);
 	peer_close(&p);
 	loop_stop(l);
@@ -226,9 +259,9 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers),  cmocka_unit_test(beside_each_other),
-		cmocka_unit_test(fairness), cmocka_unit_test(coming_and_going),
-		cmocka_unit_test(refusals),
+		cmocka_unit_test(answers),       cmocka_unit_test(beside_each_other),
+		cmocka_unit_test(goes_on_alone), cmocka_unit_test(fairness),
+		cmocka_unit_test(refusals),      cmocka_unit_test(coming_and_going),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
