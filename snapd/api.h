@@ -151,6 +151,7 @@ int api_member_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_version(struct request *rq, struct reply *rp, struct err *err);
 int api_metrics(struct request *rq, struct reply *rp, struct err *err);
 int api_audit(struct request *rq, struct reply *rp, struct err *err);
+int api_usage(struct request *rq, struct reply *rp, struct err *err); /* api_usage.c */
 int api_events(struct request *rq, struct reply *rp, struct err *err);
 int api_job_list(struct request *rq, struct reply *rp, struct err *err);
 int api_job_get(struct request *rq, struct reply *rp, struct err *err);

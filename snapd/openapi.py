@@ -60,6 +60,8 @@ SCHEMAS = {
         {"url": S, "path": S, "commit": null(S), "branches": N, "tags": N, "bytes": N,
          "workspaces": N, "snapshots": N, "auth": null(S), "error": S, "refs_changed": N,
          "objects": N, "bytes_received": N}),
+    "Usage": obj({"items": {"type": "array", "items": obj(
+        {"id": S, "unique_bytes": null(N), "shared_bytes": null(N), "written_bytes": null(N)})}}),
     "Names": obj({"items": {"type": "array", "items": S}}),
     "Entry": obj({"name": S, "size": N, "type": S, "modified_at": TIME, "mode": S},
                  {"name_b64": S, "etag": S, "target": S, "target_b64": S}, closed=False),
@@ -171,6 +173,7 @@ ANSWERS = {
     "DELETE /v1/teams/{}/members/{}": ("Take somebody out", {204: None}),
     "GET /metrics": ("Figures for Prometheus", {200: TEXT}),
     "GET /v1/audit": ("Who did what", {200: ("Audits", LINES)}),
+    "GET /v1/usage": ("What each of them holds alone", {200: "Usage"}),
     "GET /v1/events": ("What happens, as it does", {200: SSE}),
     "GET /v1/jobs": ("List jobs", {200: "Jobs"}),
     "GET /v1/jobs/{}": ("One job", {200: "Job"}),

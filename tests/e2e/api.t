@@ -37,6 +37,8 @@ ws=/v1/workspaces snap=/v1/snapshots
 
 # ---- workspaces
 
+healthy() { api GET /v1/health && [ "$(of .ok)" = true ]; }
+wait_for 20 healthy # boughd answers before bough-fs does
 gives 'health' 200 '.ok, .root' "true"$'\n'"$BOUGH_ROOT" GET /v1/health
 gives 'nothing yet' 200 '.items | length' 0 GET $ws
 gives 'create' 201 .name one POST $ws '{"name":"one","labels":{"team":"x"},"quota_bytes":100000000}'

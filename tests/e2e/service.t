@@ -160,6 +160,26 @@ gives 'no cursor' 400 .details.field cursor GET "$ws?cursor=x"
 gives 'no limit' 400 .details.field limit GET "$ws?limit=0"
 gives 'snapshots, too' 200 '.items | length' 1 GET "$snap?limit=1"
 
+# ---- who holds what
+
+api POST $ws '{"name":"u"}'
+u=$(of .id)
+head -c 300000 /dev/urandom >"$(at u)/noise"
+api POST $ws/u/snapshots '{"name":"u1"}'
+u1=$(of .id)
+cp "$(at u)/noise" "$(at u)/same"
+head -c 100000 /dev/urandom >"$(at u)/more"
+api POST $ws/u/snapshots '{"name":"u2"}'
+u2=$(of .id)
+api GET /v1/usage
+held() { of ".items[] | select(.id == \"$1\") | .$2 / 100000 | floor"; }
+is 'what the workspace has written' "$(held "$u" written_bytes)" 7
+is 'it has what it saved in common with its snapshot' "$(held "$u2" unique_bytes) $(held "$u2" shared_bytes)" '0 4'
+api DELETE $ws/u
+api GET /v1/usage
+is 'what two snapshots have in common is shared' "$(held "$u1" shared_bytes) $(held "$u2" shared_bytes)" '3 3'
+is 'what one has alone' "$(held "$u1" unique_bytes) $(held "$u2" unique_bytes)" '0 1'
+
 # ---- figures
 
 gives 'version' 200 .api v1 GET /v1/version
