@@ -107,6 +107,13 @@ merge
 is 'a folder in the place of another' "$code:$(cd "$O" && find docs old 2>/dev/null | sort | tr '\n' ' ')" \
 	'0:docs docs/sub docs/sub/y docs/x '
 
+# Folders that change places, and one that becomes a file.
+fresh
+(cd "$TH" && mv docs t && mv src docs && mv t src && rm docs/one && mkdir docs/new && mv old docs/new/ && rm -r src && echo f >src)
+want=$(tree theirs)
+merge
+is 'folders change places' "$code:$(tree ours)" "0:$want"
+
 # The same change in both is none.
 fresh
 for w in "$TH" "$O"; do
