@@ -16,6 +16,7 @@
 #include "fs/work/diff.h"
 #include "fs/work/tree_names.h"
 #include "gitops/gitname.h"
+#include "gitops/togit.h"
 #include "gitops/treediff.h"
 #include "gitops/viewfile.h"
 
@@ -46,6 +47,7 @@ struct finder {
 	struct rules *rules;
 	git_tree *base;
 	struct tree_at checkout;
+	size_t moved_ignored; /* files of the checkout that were left out where they are now */
 	bool same_commit; /* base is what was checked out */
 	struct spot *spots;
 	size_t nspots, spots_cap;
@@ -514,6 +516,20 @@ static int known_oid(struct finder *f, const struct attr *a, const struct attr *
 	return 1;
 }
 
+/* Can it be converted? Asked here, so that what isn't is told before anything is made of it. */
+static int check_encoding(struct finder *f, struct change *c, const char *path)
+{
+	auto_buf text = { 0 };
+	struct err why = { 0 };
+	int r = change_convert(&text, f->opt, c, TOGIT_MAX, &why);
+	if (r >= 0)
+		return 0;
+	if (!f->opt->lenient || (r != -EILSEQ && r != -ENOTSUP))
+		return err_set(f->err, r, "%s: %s", path, why.text);
+	c->attrs->encoding[0] = '\0';
+	return warned(f, changes_warn(f->out, "%s: it is taken as it is: %s", path, why.text));
+}
+
 static int set_attrs(struct finder *f, struct change *c, const char *path)
 {
 	struct path_attrs attrs;
@@ -531,7 +547,7 @@ static int set_attrs(struct finder *f, struct change *c, const char *path)
 	if (!c->attrs)
 		return no_memory(f);
 	*c->attrs = attrs;
-	return 0;
+	return attrs.encoding[0] ? check_encoding(f, c, path) : 0;
 }
 
 /* Is the content that c->ino has now what the commit has (c->old_oid)? 1, 0 or -errno. */
@@ -585,6 +601,29 @@ static int tracked(struct finder *f, struct change *c, const struct attr *a, con
 	return r;
 }
 
+static int left_out(struct finder *f, const struct change *c, const struct attr *a)
+{
+	struct attr old;
+	int r = c->mode ? view_inode(f->opt->before, a->ino, &old) : -ENOENT;
+	if (r < 0 && r != -ENOENT)
+		return err_sys(f->err, r, "inode %llu", (unsigned long long)a->ino);
+	f->moved_ignored += r >= 0 && old.nlink > 0;
+	return 0;
+}
+
+/* Else what is told is deletions, without a word of where the files went. */
+static int tell_left_out(struct finder *f)
+{
+	size_t n = f->moved_ignored;
+	if (n == 0)
+		return 0;
+	return warned(f, changes_warn(f->out,
+				      "%zu file%s moved %s ignored there, and left out: commit "
+				      "--ignored takes what is ignored",
+				      n, n == 1 ? " that was" : "s that were",
+				      n == 1 ? "is" : "are"));
+}
+
 static int untracked(struct finder *f, struct change *c, const struct attr *a, const struct spot *s,
 		     const char *name)
 {
@@ -592,7 +631,7 @@ static int untracked(struct finder *f, struct change *c, const struct attr *a, c
 	if (!f->opt->ignored) {
 		r = rules_ignored(f->rules, s->path, false, f->err);
 		if (r != 0)
-			return r < 0 ? r : 0;
+			return r < 0 ? r : left_out(f, c, a);
 	}
 	if (c->mode == 0)
 		return warned(f, changes_warn(f->out, "%s: a special file, which is left out",
@@ -721,6 +760,8 @@ static int find(struct finder *f)
 		return r;
 	sort_spots(f);
 	r = look(f);
+	if (r >= 0)
+		r = tell_left_out(f);
 	if (r >= 0)
 		r = changes_pair(f->out, opt, f->err);
 	changes_sort(f->out);

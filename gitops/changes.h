@@ -60,6 +60,9 @@ struct changes_options {
 	const struct view *now;    /* sealed */
 	const char *const *scopes; /* as in checkout_spec */
 	size_t nscopes;
+	/* What can't be converted as .gitattributes says is taken as it is, with a warning, as git
+	 * diff does; else it is an error, as for git add: -EILSEQ, -ENOTSUP. */
+	bool lenient;
 	bool ignored;    /* untracked files that .gitignore excludes count too */
 	bool no_renames; /* deletes and adds stay apart */
 };

@@ -27,8 +27,7 @@ static bool is_text(const char *v)
 	return v && v != attr_true && v != attr_false && v != attr_unset;
 }
 
-/* "utf-16", "UTF16" … are one. */
-static bool same_encoding(const char *a, const char *b)
+bool same_encoding(const char *a, const char *b)
 {
 	if (strncasecmp(a, "utf", 3) != 0 || strncasecmp(b, "utf", 3) != 0)
 		return strcasecmp(a, b) == 0;

@@ -34,6 +34,8 @@ static inline bool conversion_is_none(const struct conversion *c)
 /* 1: *out has what git would write; 0: the blob as it is; -ENOMEM. */
 int convert_out(struct buf *out, const struct conversion *c, const void *data, size_t len,
 		const struct oid *blob);
+/* Names of encodings as git compares them: "utf-16", "UTF16" … are one. */
+bool same_encoding(const char *a, const char *b);
 /* A pointer of git-lfs's instead of the content. */
 bool is_lfs_pointer(const void *data, size_t len);
 

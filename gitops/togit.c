@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <iconv.h>
 #include <string.h>
+#include <strings.h>
 
 #include "fs/base/cleanup.h"
+#include "gitops/convert.h"
 
 struct counts {
 	size_t nul, lone_cr, crlf, printable, other;
@@ -50,12 +52,61 @@ bool togit_has_crlf(const void *data, size_t len)
 
 /* ---- encoding ---- */
 
+enum { BOM_16 = 1, BOM_32 = 2 }; /* of either order */
+
+static unsigned boms(const uint8_t *p, size_t len)
+{
+	unsigned found = 0;
+	if (len >= 2 && (memcmp(p, "\xff\xfe", 2) == 0 || memcmp(p, "\xfe\xff", 2) == 0))
+		found |= BOM_16;
+	if (len >= 4 && (memcmp(p, "\xff\xfe\0\0", 4) == 0 || memcmp(p, "\0\0\xfe\xff", 4) == 0))
+		found |= BOM_32;
+	return found;
+}
+
+/* UTF-16 and UTF-32 need a byte order mark, and where the name says the order there must be none.
+ * The encodings "…-BOM" are git's own: they say what it writes; either order is read. */
+static int check_bom(const char *encoding, const uint8_t *p, size_t len, struct err *err)
+{
+	static const struct {
+		const char *name;
+		unsigned bom;
+		bool wanted;
+	} rows[] = {
+		{ "UTF-16", BOM_16, true },    { "UTF-32", BOM_32, true },
+		{ "UTF-16LE", BOM_16, false }, { "UTF-16BE", BOM_16, false },
+		{ "UTF-32LE", BOM_32, false }, { "UTF-32BE", BOM_32, false },
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (same_encoding(encoding, rows[i].name) &&
+		    rows[i].wanted != !!(boms(p, len) & rows[i].bom))
+			return err_set(err, -EILSEQ, "%s a byte order mark, and .gitattributes "
+				       "says %s",
+				       rows[i].wanted ? "it lacks" : "it has", encoding);
+	return 0;
+}
+
+/* As iconv calls it. */
+static const char *iconv_name(const char *encoding)
+{
+	if (same_encoding(encoding, "UTF-16LE-BOM") || same_encoding(encoding, "UTF-16BE-BOM"))
+		return "UTF-16";
+	return strcasecmp(encoding, "latin-1") == 0 ? "ISO-8859-1" : encoding;
+}
+
 static int encode(struct buf *out, const char *encoding, const void *data, size_t len,
 		  struct err *err)
 {
-	iconv_t cd = iconv_open("UTF-8", encoding);
+	int bad = check_bom(encoding, data, len, err);
+	if (bad < 0)
+		return bad;
+	iconv_t cd = iconv_open("UTF-8", iconv_name(encoding));
+	if (cd == (iconv_t)-1 && errno == ENOMEM)
+		return err_set(err, -ENOMEM, "out of memory");
 	if (cd == (iconv_t)-1)
-		return err_set(err, -ENOTSUP, "no encoding \"%s\" here", encoding);
+		return err_set(err, -ENOTSUP,
+			       "its encoding, as .gitattributes says, isn't known here: %s",
+			       encoding);
 	char *in = (char *)(uintptr_t)data; /* iconv doesn't write to it */
 	size_t left = len;
 	int r = 0;

@@ -226,6 +226,8 @@ static int make_commit(struct committing *c, const struct oid *at, struct err *e
 	opt.no_renames = true;
 	struct changes found = { 0 };
 	int r = changes_find(&found, &opt, err);
+	if (r == -EILSEQ || r == -ENOTSUP) /* a file isn't as .gitattributes says */
+		r = -ESTALE;
 	for (size_t i = 0; i < c->changes.nwarnings && r >= 0; i++)
 		r = changes_warn(&found, "%s", c->changes.warnings[i]) < 0 ? no_memory(err) : 0;
 	changes_done(&c->changes);

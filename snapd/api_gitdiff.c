@@ -34,6 +34,37 @@ static int gitdiff_stream(void *task, struct stream *out, struct err *err)
 	return snapd_inner(gitdiff_write(t->format, &t->changes, &t->opt, &sink, err));
 }
 
+/* The warnings, which only JSON has room for in its text. The trailer that they go into is bounded:
+ * what is too long or too many is told by number. */
+static json_t *gitdiff_summary(void *task)
+{
+	enum { LINE_MAX_BYTES = 400, ALL_MAX_BYTES = 2000 };
+	const struct changes *c = &((struct gitdiff_task *)task)->changes;
+	json_t *list = json_array();
+	size_t room = ALL_MAX_BYTES, shown = 0;
+	int bad = list ? 0 : -1;
+	for (; shown < c->nwarnings && bad == 0; shown++) {
+		auto_buf clean = { 0 };
+		size_t len = strlen(c->warnings[shown]);
+		if (len > LINE_MAX_BYTES || len > room)
+			break;
+		room -= len;
+		(void)diff_utf8(&clean, c->warnings[shown], len);
+		bad = buf_error(&clean) < 0
+			      ? -1
+			      : json_array_append_new(list, json_stringn((const char *)clean.data,
+									 clean.len));
+	}
+	if (bad == 0 && shown < c->nwarnings)
+		bad = json_array_append_new(list, json_sprintf("--json shows %zu more of these",
+							       c->nwarnings - shown));
+	if (bad) {
+		json_decref(list);
+		return NULL;
+	}
+	return json_pack("{s:o}", "warnings", list);
+}
+
 int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int format,
 		struct err *err)
 {
@@ -49,6 +80,7 @@ int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int fo
 	if (r >= 0) {
 		const struct gitlink *link = &t->work.link;
 		gitwork_options(&t->work, anchor ? &link->anchor : &link->base, &t->opt);
+		t->opt.lenient = true;
 		r = snapd_inner(changes_find(&t->changes, &t->opt, err));
 	}
 	if (r < 0) {
@@ -56,6 +88,8 @@ int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int fo
 		return r;
 	}
 	rp->stream = gitdiff_stream;
+	if (t->format != DIFF_FORMAT_JSON)
+		rp->summary = gitdiff_summary;
 	rp->type = diff_format_mime(t->format);
 	rp->task = t;
 	rp->task_free = gitdiff_free;

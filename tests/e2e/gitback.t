@@ -216,6 +216,24 @@ run bough commit h -m 'left out' --branch left --json
 is 'all of it is told' "$(json '.warnings | length')" 3
 is 'and none is in the tree' "$(in_mirror rev-parse 'left^{tree}')" "$want"
 
+# ---- what can't be converted, and what was moved out of sight
+
+bough_ok 'create' create e --git r --ref "$base"
+e=$(at e)
+printf '*.le working-tree-encoding=UTF-16LE-BOM\n*.odd working-tree-encoding=no-such\n' >"$e/.gitattributes"
+printf '\xff\xfea\0\n\0' >"$e/a.le"
+bough_ok 'a file of UTF-16LE-BOM' commit e -m le --branch le
+is 'is UTF-8 in git' "$(in_mirror show le:a.le)" a
+echo odd >"$e/x.odd" && mv "$e/net/core/f1.c" "$e/net/core/f1.o"
+run bough diff e --since anchor
+is 'diff goes on where an encoding is unknown' "$code $out" $'0 D\tnet/core/f1.c\nA\tx.odd'
+like 'and warns of it' "$err" 'x.odd: it is taken as it is: .*no-such'
+like 'and of what was moved to where it is ignored' "$err" '1 file that was moved is ignored'
+bough_fails 'commit names it' 4 'x.odd: .*no-such' commit e -m odd
+rm "$e/x.odd"
+bough_ok 'without it' commit e -m moved
+like 'commit says it too' "$err" '1 file that was moved is ignored'
+
 # ---- scope
 
 bough_ok 'create of a part' create p --git r --ref "$base" --scope net/ipv4

@@ -32,7 +32,8 @@ static void warns(struct twin *t, const char *want, const char *warning)
 {
 	struct twin_now n = { 0 };
 	twin_now_open(t, &n);
-	expect_changes(&n.changes, want);
+	if (want)
+		expect_changes(&n.changes, want);
 	for (size_t i = 0; i < n.changes.nwarnings; i++)
 		if (strstr(n.changes.warnings[i], warning)) {
 			twin_now_done(&n);
@@ -251,6 +252,82 @@ static void test_attributes(void **state)
 	twin_put(t, "crlf.auto", "a\r\nb\r\nc\r\n");
 	check(t, "M a.id\nM a.txt\nA b.bat\nA c.bin\nM crlf.auto\nA d.auto\nA e.auto\nA f.u16\n"
 		 "A g.mine\nA h.b\nA q q\n");
+}
+
+/* Byte order marks as git wants them; what can't be converted. */
+static void test_encodings(void **state)
+{
+	struct twin *t = *state;
+	static const struct {
+		const char *encoding, *content;
+		size_t len;
+		bool bad;
+	} rows[] = {
+		{ "UTF-16LE-BOM", "\xff\xfeh\0\n\0", 6, false },
+		{ "utf16le-bom", "\xff\xfeh\0\n\0", 6, false },
+		{ "UTF-16LE-BOM", "h\0\n\0", 4, false },
+		{ "UTF-16", "\xfe\xff\0h\0\n", 6, false },
+		{ "UTF-32", "\xff\xfe\0\0h\0\0\0", 8, false },
+		{ "UTF-16BE", "\0h\0\n", 4, false },
+		{ "latin-1", "\xe4\n", 2, false },
+		{ "UTF-16", "h\0\n\0", 4, true },
+		{ "UTF-16LE", "\xff\xfeh\0", 4, true },
+		{ "UTF-32BE", "\0\0\xfe\xff\0\0\0h", 8, true },
+		{ "UTF-16LE-BOM", "\xff\xfeh", 3, true },
+		{ "UTF-16LE", "\0\xd8\n\0", 4, true },
+		{ "no-such", "x\n", 2, true },
+	};
+	enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+	struct err err = { 0 };
+	char text[2048] = "", name[32], want[2048] = "";
+	for (size_t i = 0; i < ROWS; i++)
+		(void)snprintf(text + strlen(text), 64, "f%02zu working-tree-encoding=%s\n", i,
+			       rows[i].encoding);
+	twin_put(t, ".gitattributes", text);
+	twin_base(t);
+	for (size_t i = 0; i < ROWS; i++) {
+		if (rows[i].bad)
+			continue;
+		(void)snprintf(name, sizeof(name), "f%02zu", i);
+		(void)snprintf(want + strlen(want), 40, "A %s\n", name);
+		twin_write(t, name, rows[i].content, rows[i].len);
+	}
+	check(t, want); /* the tree is git's, too */
+	for (size_t i = 0; i < ROWS; i++) {
+		struct twin_now n = { .opt.lenient = true };
+		if (!rows[i].bad)
+			continue;
+		(void)snprintf(name, sizeof(name), "f%02zu", i);
+		twin_write(t, name, rows[i].content, rows[i].len);
+		auto_free char *refused =
+			twin_git(t, "git add %s 2>/dev/null && echo added || true", name);
+		assert_string_equal(refused, "");
+		twin_now_open(t, &n);
+		assert_int_equal(n.changes.nwarnings, 1);
+		assert_ptr_equal(strstr(n.changes.warnings[0], name), n.changes.warnings[0]);
+		changes_done(&n.changes);
+		n.opt.lenient = false;
+		assert_true(changes_find(&n.changes, &n.opt, &err) < 0);
+		assert_ptr_equal(strstr(err.text, name), err.text);
+		twin_now_done(&n);
+		twin_rm(t, name);
+	}
+}
+
+/* What was moved to where it is ignored would be nothing but deletions. */
+static void test_moved_to_ignored(void **state)
+{
+	struct twin *t = *state;
+	base_tree(t);
+	twin_put(t, ".gitignore", "*.o\n/gone/\n");
+	twin_base(t);
+	twin_put(t, "x.o", "untracked\n");
+	check(t, "");
+	tree_mv(t->ws, "file", "file.o");
+	warns(t, "D file\n", "1 file that was moved is ignored");
+	tree_mv(t->ws, "file.o", "file");
+	tree_mv(t->ws, "dir", "gone");
+	warns(t, NULL, "files that were moved are ignored");
 }
 
 /* What is automatic leaves CR LF alone where git has it so. */
@@ -507,7 +584,7 @@ int main(void)
 		T(test_swap),         T(test_renames_over), T(test_hard_links),  T(test_ignored),
 		T(test_info_exclude), T(test_attributes),   T(test_crlf_in_git), T(test_skipped),
 		T(test_submodule),    T(test_scope),        T(test_other_base),  T(test_random),
-		T(test_commit),
+		T(test_commit),       T(test_encodings),    T(test_moved_to_ignored),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,7 +193,7 @@ static inline void twin_now_open(struct twin *t, struct twin_now *n)
 {
 	auto_stack now = { 0 };
 	struct err err = { 0 };
-	bool keep = n->opt.ignored;
+	bool keep = n->opt.ignored, lenient = n->opt.lenient;
 	*n = (struct twin_now){ 0 };
 	tree_seal(t->ws, &now);
 	tree_view(&t->root, &t->before, &n->before);
@@ -202,6 +202,7 @@ static inline void twin_now_open(struct twin *t, struct twin_now *n)
 					   .base = t->base,
 					   .before = &n->before,
 					   .now = &n->now,
+					   .lenient = lenient,
 					   .ignored = keep };
 	if (changes_find(&n->changes, &n->opt, &err) < 0)
 		fail_msg("changes_find: %s", err.text);

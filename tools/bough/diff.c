@@ -153,6 +153,11 @@ int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 		r = copy_coloured(cli, h, form, err);
 	else
 		r = copy_plain(cli, h, err);
+	if (r >= 0 && !cli->json && http_summary(h)) {
+		auto_json json_t *told = json_loads(http_summary(h), 0, NULL);
+		(void)fflush(stdout);
+		out_warnings(cli, told);
+	}
 	http_free(h);
 	return r;
 }

@@ -7,19 +7,6 @@
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
 
-static void show_warnings(const struct cli *cli, const json_t *res)
-{
-	const json_t *w;
-	size_t i;
-	if (cli->quiet)
-		return;
-	json_array_foreach(json_object_get(res, "warnings"), i, w) {
-		(void)fputs("bough: ", stderr);
-		out_clean(stderr, json_is_string(w) ? json_string_value(w) : "");
-		(void)fputc('\n', stderr);
-	}
-}
-
 /* Whose commit it is, when not said: GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, as for git itself; else
  * boughd decides. */
 static int set_author(json_t *body, const char *given, struct err *err)
@@ -92,7 +79,7 @@ int cmd_commit(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	if (cli->json)
 		return out_json(res, err);
-	show_warnings(cli, res);
+	out_warnings(cli, res);
 	if (!cli->quiet) {
 		int64_t n = get_int(res, "files");
 		(void)fputs("bough: ", stderr);

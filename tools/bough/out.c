@@ -151,6 +151,19 @@ bool out_colour(FILE *f)
 	return isatty(fileno(f)) && !(no && *no) && term && strcmp(term, "dumb") != 0;
 }
 
+void out_warnings(const struct cli *cli, const json_t *answer)
+{
+	const json_t *w;
+	size_t i;
+	if (cli->quiet)
+		return;
+	json_array_foreach(json_object_get(answer, "warnings"), i, w) {
+		(void)fputs("bough: ", stderr);
+		out_clean(stderr, json_is_string(w) ? json_string_value(w) : "");
+		(void)fputc('\n', stderr);
+	}
+}
+
 int out_json(const json_t *doc, struct err *err)
 {
 	if (json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY) < 0 || putchar('\n') == EOF)

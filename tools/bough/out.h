@@ -29,6 +29,8 @@ size_t out_width(const char *text);
 /* True when `f` is a terminal that shows colours and NO_COLOR isn't set. */
 bool out_colour(FILE *f);
 
+/* The lines of an answer's `warnings` on stderr, unless it is to be quiet. */
+void out_warnings(const struct cli *cli, const json_t *answer);
 /* A JSON document on stdout, indented, one newline behind it. */
 int out_json(const json_t *doc, struct err *err);
 
