@@ -78,9 +78,10 @@ static int print(const struct apply_result *res, int r, const char *checkout)
 	if (res->n == 0)
 		(void)printf("%s has all of it already\n", checkout);
 	else if (res->commit[0])
-		(void)printf("%zu files in %s, commit %.12s\n", res->n, checkout, res->commit);
+		(void)printf("%zu file%s in %s, commit %.12s\n", res->n, res->n == 1 ? "" : "s",
+			     checkout, res->commit);
 	else
-		(void)printf("%zu files in %s\n", res->n, checkout);
+		(void)printf("%zu file%s in %s\n", res->n, res->n == 1 ? "" : "s", checkout);
 	return fflush(stdout) != 0;
 }
 
