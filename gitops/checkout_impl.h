@@ -163,8 +163,9 @@ int pack_write(struct pack_set *out, const struct checkout_options *opt,
 
 /* .git/info/exclude has these bytes; UNTR names the blob. */
 #define DOTGIT_EXCLUDE "# What only this work tree ignores.\n"
-/* core.fsmonitor: the helper, relative to the work tree, where git starts it. */
-#define DOTGIT_FSMONITOR ".git/bough/fsmonitor"
+/* core.fsmonitor, a line for the shell in the work tree's root: the helper. In a linked work tree
+ * (git worktree), where .git is a file, the line fails without a word, and git looks for itself. */
+#define DOTGIT_FSMONITOR "test -d .git && exec .git/bough/fsmonitor"
 
 /* Adds .git below inode 1, with the packs' contents: everything but the index's bytes, whose inode
  * is *index_ino. */
