@@ -1,6 +1,7 @@
 /* Snapshots: save, restore, log, and the snapshots group. */
 #include <string.h>
 #include "tools/bough/api.h"
+#include "tools/bough/checkout.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
@@ -169,6 +170,21 @@ static void show_workspace(struct cli *cli, const char *id)
 	line("workspace", text);
 }
 
+/* Of a checkout's snapshot the API tells the repository's number. */
+static void name_repo(struct cli *cli, json_t *git)
+{
+	auto_json json_t *repo = NULL;
+	char id[32];
+	if (!json_is_object(git))
+		return;
+	(void)snprintf(id, sizeof(id), "repo_%08llx", (unsigned long long)get_int(git, "repo"));
+	auto_target t = target_new("/v1/repos/");
+	target_name(&t, id);
+	bool known = api_call(cli, "GET", &t, NULL, &repo, NULL, NULL) >= 0;
+	/* Without memory for it, a dash is shown. */
+	(void)json_object_set_new(git, "name", json_string(known ? get_text(repo, "name") : id));
+}
+
 int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *s = NULL;
@@ -189,6 +205,8 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	show_workspace(cli, get_text(s, "workspace"));
 	line("parent", get_text(s, "parent"));
 	line("manifest", get_text(s, "manifest"));
+	name_repo(cli, json_object_get(s, "git"));
+	checkout_show(s, line);
 	line("files", out_size(buf, get_int(s, "files"), true));
 	line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
 	line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
