@@ -197,6 +197,8 @@ static int build_all(struct build *b)
 	b->out->bytes = b->tree.bytes;
 	b->out->submodules = b->tree.submodules;
 	b->out->lfs = b->tree.lfs;
+	b->out->submodule_names = b->tree.submodule_names;
+	b->out->lfs_names = b->tree.lfs_names;
 	remember(b);
 	return 0;
 }

@@ -75,14 +75,23 @@ enum {
 	CHECKOUT_KEEP_S = 14 * 24 * 3600, /* for how long gc keeps what nobody uses */
 };
 
+	CHECKOUT_NAMES = 20, /* paths that are told of each kind */
+	CHECKOUT_NAMES_BYTES = 4096,
 struct checkout_result {
 	struct digest image;
 	uint64_t seed;            /* of the image, so of every stack with it */
+/* The first paths of a kind, each with a zero behind it; long ones may be left out. */
+struct checkout_names {
+	uint32_t n, len;
+	char text[CHECKOUT_NAMES_BYTES];
+};
+
 	uint64_t files, bytes;    /* in scope */
 	uint64_t submodules, lfs; /* empty folders; pointers left as they are */
 	/* .git/index in the image: its number, and how long the two parts are that all paths have
 	 * in common; and what checkout_stack needs to make the others. */
 	uint64_t index_ino, index_head, index_rest;
+	struct checkout_names submodule_names, lfs_names;
 	uint8_t index_meta[CHECKOUT_META_MAX];
 	uint32_t index_meta_len;
 };

@@ -44,6 +44,7 @@ struct co_tree {
 	struct co_dir *dirs;
 	size_t ndirs;
 	uint64_t bytes, in_scope, submodules, lfs;
+	struct checkout_names submodule_names, lfs_names;
 	struct co_names *names;
 	struct co_large *large;
 	size_t nlarge;

@@ -18,9 +18,9 @@
 #include "gitops/helper.h"
 
 enum {
-	RECORD_VERSION = 1,
+	RECORD_VERSION = 2,
 	/* Raised when equal specs would give another image than before. */
-	BUILD_VERSION = 1,
+	BUILD_VERSION = 2,
 	RECORD_MAX = 64 << 20,
 	PAST_MAX = 16, /* earlier checkouts that a build looks at */
 	CO_DIR_MAX = 4096,
@@ -41,6 +41,13 @@ void co_record_done(struct co_record *r)
 	memset(r, 0, sizeof(*r));
 }
 
+static void encode_names(const struct checkout_names *names, struct buf *out)
+{
+	buf_u32(out, names->n);
+	buf_u32(out, names->len);
+	buf_add(out, names->text, names->len);
+}
+
 void co_record_encode(const struct co_record *r, struct buf *out)
 {
 	const struct checkout_result *c = &r->result;
@@ -55,6 +62,8 @@ void co_record_encode(const struct co_record *r, struct buf *out)
 		buf_u64(out, numbers[i]);
 	buf_u32(out, c->index_meta_len);
 	buf_add(out, c->index_meta, c->index_meta_len);
+	encode_names(&c->submodule_names, out);
+	encode_names(&c->lfs_names, out);
 	buf_u32(out, (uint32_t)r->nlarge);
 	for (size_t i = 0; i < r->nlarge; i++) {
 		const struct co_large *l = &r->large[i];
@@ -104,6 +113,20 @@ static int take_large(struct cur *c, struct co_large *l)
 	return 0;
 }
 
+static int take_names(struct cur *c, struct checkout_names *names)
+{
+	uint32_t ends = 0;
+	names->n = cur_u32(c);
+	names->len = cur_u32(c);
+	if (c->bad || names->n > CHECKOUT_NAMES || names->len > sizeof(names->text))
+		return -EBADMSG;
+	take(c, names->text, names->len);
+	for (uint32_t i = 0; i < names->len; i++)
+		ends += names->text[i] == '\0';
+	bool open = names->len && names->text[names->len - 1] != '\0';
+	return c->bad || open || ends != names->n ? -EBADMSG : 0;
+}
+
 static int take_record(struct co_record *r, struct cur *c)
 {
 	enum { LARGE_BYTES = OID_BYTES + 8 + 4 };
@@ -118,6 +141,8 @@ static int take_record(struct co_record *r, struct cur *c)
 	if (c->bad || co->index_meta_len > CHECKOUT_META_MAX)
 		return -EBADMSG;
 	take(c, co->index_meta, co->index_meta_len);
+	if (take_names(c, &co->submodule_names) < 0 || take_names(c, &co->lfs_names) < 0)
+		return -EBADMSG;
 	uint32_t n = cur_u32(c);
 	if (c->bad || n > cur_left(c) / LARGE_BYTES)
 		return -EBADMSG;

@@ -412,6 +412,17 @@ static bool is_ignore(const struct co_file *file)
 	return strcmp(slash ? slash + 1 : file->path, ".gitignore") == 0;
 }
 
+static void note_name(struct checkout_names *names, uint64_t *count, const char *path)
+{
+	size_t n = strlen(path) + 1;
+	++*count;
+	if (names->n == CHECKOUT_NAMES || n > sizeof(names->text) - names->len)
+		return;
+	memcpy(names->text + names->len, path, n);
+	names->len += (uint32_t)n;
+	names->n++;
+}
+
 /* Conversions, and pointers of git-lfs's, for a path of which attributes say something. 1: the
  * content is in the store and the size is known. */
 static int convert_file(struct fill *f, struct co_file *file)
@@ -435,7 +446,8 @@ static int convert_file(struct fill *f, struct co_file *file)
 	r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, file->path, f->err);
 	if (r < 0)
 		return r;
-	f->t->lfs += lfs && is_lfs_pointer(git_odb_object_data(o), git_odb_object_size(o));
+	if (lfs && is_lfs_pointer(git_odb_object_data(o), git_odb_object_size(o)))
+		note_name(&f->t->lfs_names, &f->t->lfs, file->path);
 	r = convert_out(&out, &how, git_odb_object_data(o), git_odb_object_size(o), &file->oid);
 	if (r < 0)
 		return no_memory(f->err);
@@ -551,7 +563,8 @@ static int add_one(struct fill *f, struct co_inos *inos, struct co_file *file)
 	if (r < 0)
 		return r;
 	image_builder_attr(f->b, file->ino)->size = module ? 4096 : file->size;
-	f->t->submodules += module;
+	if (module)
+		note_name(&f->t->submodule_names, &f->t->submodules, file->path);
 	const char *slash = strrchr(file->path, '/');
 	return add_name(f, file->dir, slash ? slash + 1 : file->path, file->ino, mode & S_IFMT,
 			file->path);

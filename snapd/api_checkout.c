@@ -8,6 +8,7 @@
 #include "fs/work/ino.h"
 #include "gitops/checkout.h"
 #include "snapd/api.h"
+#include "snapd/difftext.h"
 #include "snapd/flattener.h"
 #include "snapd/gitlink.h"
 #include "snapd/repos.h"
@@ -346,8 +347,10 @@ static int checkout_run(void *task, struct progress *p, unsigned *status, json_t
 	*result = api_workspace(sd, &row, NULL);
 	json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "files",
 				 (json_int_t)c->result.files, "bytes", (json_int_t)c->result.bytes,
-				 "submodules", (json_int_t)c->result.submodules, "lfs",
-				 (json_int_t)c->result.lfs, "built", c->built, "uid",
+				 "submodules", (json_int_t)c->result.submodules, "submodule_paths",
+				 names_json(&c->result.submodule_names), "lfs",
+				 (json_int_t)c->result.lfs, "lfs_paths",
+				 names_json(&c->result.lfs_names), "built", c->built, "uid",
 				 (json_int_t)c->plan.uid, "gid", (json_int_t)c->plan.gid);
 	return *result && json_object_set_new(*result, "checkout", more) == 0 ? 0 : no_memory(err);
 }
@@ -364,6 +367,24 @@ int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
 	json_t *git;
 	struct checkout *c = calloc(1, sizeof(*c));
 	if (!c)
+static json_t *names_json(const struct checkout_names *names)
+{
+	json_t *list = json_array();
+	const char *p = names->text;
+	for (uint32_t i = 0; i < names->n && list; i++, p += strlen(p) + 1) {
+		auto_buf clean = { 0 };
+		(void)diff_utf8(&clean, p, strlen(p));
+		json_t *s = buf_error(&clean)
+				    ? NULL
+				    : json_stringn((const char *)clean.data, clean.len);
+		if (json_array_append_new(list, s) < 0) {
+			json_decref(list);
+			list = NULL;
+		}
+	}
+	return list;
+}
+
 		return no_memory(err);
 	c->sd = rq->ctx;
 	int r = request_object(rq, "git", git_fields, &git, err);

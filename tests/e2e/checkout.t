@@ -237,5 +237,8 @@ if [ "$(id -u)" = 0 ] && fusermount3 --version >/dev/null 2>&1; then
 	is 'clean, without a setting' "$(user git -C "$w" status --porcelain 2>&1)" ''
 	echo n >"$T/n" && user cp "$T/n" "$w/n"
 	is 'what changes is seen' "$(user git -C "$w" status --porcelain 2>&1)" '?? n'
+	is 'the user isn'\''t told whose it is' "$(user bough create w2 --git src 2>&1 | grep -c belongs)" 0
+	bough_ok 'root creates there' create w3 --git src
+	like 'and is told' "$err" "all belongs to user $uid; git of others wants it in safe.directory"
 fi
 done_testing

@@ -248,9 +248,15 @@ static void test_record_damage(void **state)
 	for (size_t i = 0; i < b.len; i++) {
 		b.data[i] ^= 0x40;
 		assert_int_equal(co_record_decode(&out, b.data, b.len), -EBADMSG);
+	r.result.lfs_names = (struct checkout_names){ .n = 2, .len = 5, .text = "a\0bc" };
+	r.result.submodule_names = (struct checkout_names){ .n = 1, .len = 3, .text = "de" };
 		b.data[i] ^= 0x40;
 		assert_int_equal(co_record_decode(&out, b.data, i), -EBADMSG);
 	}
+	assert_memory_equal(&out.result.lfs_names, &r.result.lfs_names,
+			    sizeof(r.result.lfs_names));
+	assert_memory_equal(&out.result.submodule_names, &r.result.submodule_names,
+			    sizeof(r.result.lfs_names));
 	p[1].off = 4; /* overlaps */
 	b.len = 0;
 	co_record_encode(&r, &b);
@@ -259,6 +265,18 @@ static void test_record_damage(void **state)
 
 int main(void)
 {
+	static const struct checkout_names bad[] = {
+		{ .n = 1, .len = 5, .text = "a\0bc" },   /* another number of them */
+		{ .n = 2, .len = 4, .text = "a\0bc" },   /* the last one is open */
+		{ .n = CHECKOUT_NAMES + 1, .len = CHECKOUT_NAMES + 1 },
+	};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		b.len = 0;
+		r.result.lfs_names = bad[i];
+		co_record_encode(&r, &b);
+		assert_int_equal(co_record_decode(&out, b.data, b.len), -EBADMSG);
+	}
+	r.result.lfs_names = (struct checkout_names){ 0 };
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_whole, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_scope, kit_set_up, kit_tear_down),

@@ -158,6 +158,8 @@ static void test_converted(void **state)
 		fail_msg("%s", k->err.text);
 	same_as_git(k, im);
 	assert_int_equal(t.lfs, 1);
+	assert_int_equal(t.lfs_names.n, 1);
+	assert_string_equal(t.lfs_names.text, "p.lfs");
 	for (size_t i = 0; i < t.nfiles; i++) {
 		struct attr a;
 		assert_int_equal(image_inode(im, t.files[i].ino, &a), 0);

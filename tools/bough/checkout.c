@@ -65,19 +65,37 @@ int checkout_set(json_t *body, const struct args *a, struct err *err)
 	return r;
 }
 
+/* "3 files of git-lfs are left as pointers:", and which. */
+static void tell_paths(int64_t n, const json_t *paths, const char *one, const char *many)
+{
+	size_t i;
+	json_t *path;
+	int64_t told = 0;
+	if (n == 0)
+		return;
+	fprintf(stderr, "bough: %" PRId64 " %s:\n", n, n == 1 ? one : many);
+	json_array_foreach((json_t *)(uintptr_t)paths, i, path) {
+		fprintf(stderr, "  ");
+		out_clean(stderr, json_string_value(path) ? json_string_value(path) : "");
+		(void)fputc('\n', stderr);
+		told++;
+	}
+	if (told < n)
+		fprintf(stderr, "  … and %" PRId64 " more\n", n - told);
+}
+
 void checkout_notes(const struct cli *cli, const json_t *ws)
 {
 	const json_t *co = json_object_get(ws, "checkout");
-	int64_t modules = get_int(co, "submodules"), lfs = get_int(co, "lfs");
 	int64_t uid = get_int(co, "uid");
 	if (!co || cli->quiet || cli->json)
 		return;
-	if (modules)
-		fprintf(stderr, "bough: %" PRId64 " submodule%s left as empty folders\n", modules,
-			modules == 1 ? " is" : "s are");
-	if (lfs)
-		fprintf(stderr, "bough: %" PRId64 " file%s of git-lfs left as pointers\n", lfs,
-			lfs == 1 ? " is" : "s are");
+	tell_paths(get_int(co, "submodules"), json_object_get(co, "submodule_paths"),
+		   "submodule is left as an empty folder",
+		   "submodules are left as empty folders");
+	tell_paths(get_int(co, "lfs"), json_object_get(co, "lfs_paths"),
+		   "file of git-lfs is left as a pointer",
+		   "files of git-lfs are left as pointers");
 	if (uid != (int64_t)geteuid())
 		fprintf(stderr,
 			"bough: all belongs to user %" PRId64
