@@ -35,6 +35,9 @@ struct checkout_spec {
 	const char *branch; /* HEAD is refs/heads/<branch>; NULL: detached */
 	const char
 		*upstream; /* origin's branch that it follows, as refs/remotes/origin/<it>; NULL */
+	/* Where that ref is: the commit or an ancestor that is in its history (within depth); NULL:
+	 * the commit. */
+	const struct oid *tracked;
 	const char *const *scopes; /* folders of a cone, without slashes at the ends; sorted */
 	size_t nscopes;            /* 0: everything */
 	unsigned depth;            /* commits of history; 0: all */
@@ -72,26 +75,26 @@ struct checkout_options {
 
 enum {
 	CHECKOUT_META_MAX = 256,
+	CHECKOUT_NAMES = 20, /* paths that are told of each kind */
+	CHECKOUT_NAMES_BYTES = 4096,
 	CHECKOUT_KEEP_S = 14 * 24 * 3600, /* for how long gc keeps what nobody uses */
 };
 
-	CHECKOUT_NAMES = 20, /* paths that are told of each kind */
-	CHECKOUT_NAMES_BYTES = 4096,
-struct checkout_result {
-	struct digest image;
-	uint64_t seed;            /* of the image, so of every stack with it */
 /* The first paths of a kind, each with a zero behind it; long ones may be left out. */
 struct checkout_names {
 	uint32_t n, len;
 	char text[CHECKOUT_NAMES_BYTES];
 };
 
+struct checkout_result {
+	struct digest image;
+	uint64_t seed;            /* of the image, so of every stack with it */
 	uint64_t files, bytes;    /* in scope */
 	uint64_t submodules, lfs; /* empty folders; pointers left as they are */
+	struct checkout_names submodule_names, lfs_names;
 	/* .git/index in the image: its number, and how long the two parts are that all paths have
 	 * in common; and what checkout_stack needs to make the others. */
 	uint64_t index_ino, index_head, index_rest;
-	struct checkout_names submodule_names, lfs_names;
 	uint8_t index_meta[CHECKOUT_META_MAX];
 	uint32_t index_meta_len;
 };

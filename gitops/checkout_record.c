@@ -204,6 +204,7 @@ void checkout_key(struct digest *out, const struct checkout_options *opt,
 	buf_u64(&b, (uint64_t)spec->time_s);
 	key_text(&b, spec->branch);
 	key_text(&b, spec->upstream);
+	buf_add(&b, spec->tracked ? spec->tracked->b : spec->commit.b, OID_BYTES);
 	key_text(&b, spec->origin_url);
 	for (size_t i = 0; i < spec->nscopes; i++)
 		key_text(&b, spec->scopes[i]);

@@ -288,7 +288,8 @@ static int add_packed_refs(struct dotgit *g)
 	if (g->spec->branch)
 		add_ref(&b, &g->spec->commit, "heads", g->spec->branch);
 	if (g->spec->upstream)
-		add_ref(&b, &g->spec->commit, "remotes/origin", g->spec->upstream);
+		add_ref(&b, g->spec->tracked ? g->spec->tracked : &g->spec->commit,
+			"remotes/origin", g->spec->upstream);
 	for (size_t i = 0; i < g->packs->ntags; i++) {
 		const struct pack_tag *t = &g->packs->tags[i];
 		add_ref(&b, &t->oid, "tags", t->name);

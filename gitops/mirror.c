@@ -14,9 +14,11 @@
 
 #include "fs/base/cleanup.h"
 #include "gitops/mirror_impl.h"
+#include "gitops/refs.h"
 
 enum {
 	OID_PREFIX_MIN = 7,
+	STEP_DIGITS = 6, /* of N in ~N */
 	REF_NAME_MAX = 1024,
 	/* Somebody else's lock on a ref is held for moments: an update of a ref waits so long. */
 	LOCK_TRIES = 100,
@@ -248,60 +250,127 @@ static int not_found(struct mirror *m, const char *ref, struct err *err)
 	return err_set(err, -ENOENT, "the repository has no branch, tag or commit %s", ref);
 }
 
+/* A branch: the other side's as the last fetch or push saw it; where that has none, ours. */
+static int try_branch(struct mirror *m, const char *branch, struct oid *commit, char **refname,
+		      struct err *err)
+{
+	int r = try_ref(m, REFS_ORIGIN, branch, commit, refname, err);
+	return r != 0 ? r : try_ref(m, REFS_HEADS, branch, commit, refname, err);
+}
+
 static int resolve_head(struct mirror *m, struct oid *commit, char **refname, struct err *err)
 {
 	auto_git(git_reference) head = NULL;
-	int r = git_repository_head(&head, m->repo);
-	if (r == GIT_EUNBORNBRANCH || r == GIT_ENOTFOUND)
-		return err_set(err, -ENOENT,
-			       "the repository has no default branch; name a ref or commit");
+	int r = git_reference_lookup(&head, m->repo, "HEAD");
 	if (r < 0)
 		return git_fail(err, r, "read HEAD");
-	r = peel_id(m, git_reference_target(head), "HEAD", commit, err);
-	if (r < 0 || !refname)
+	const char *to = git_reference_symbolic_target(head);
+	size_t n = sizeof(REFS_HEADS) - 1;
+	if (!to) {
+		r = peel_id(m, git_reference_target(head), "HEAD", commit, err);
+		if (r >= 0 && refname)
+			*refname = NULL;
 		return r;
-	bool detached = strcmp(git_reference_name(head), "HEAD") == 0;
-	char *name = detached ? NULL : strdup(git_reference_name(head));
-	if (!detached && !name)
-		return err_set(err, -ENOMEM, "out of memory");
-	*refname = name;
+	}
+	r = strncmp(to, REFS_HEADS, n) == 0 ? try_branch(m, to + n, commit, refname, err)
+					    : try_ref(m, "", to, commit, refname, err);
+	if (r == 0)
+		return err_set(err, -ENOENT,
+			       "the repository has no default branch; name a ref or commit");
+	return r < 0 ? r : 0;
+}
+
+/* 1, 0, -errno: a name without steps. */
+static int try_name(struct mirror *m, const char *ref, struct oid *commit, char **refname,
+		    struct err *err)
+{
+	static const char origin[] = "origin/", local[] = "local/";
+	bool of_origin = strncmp(ref, origin, sizeof(origin) - 1) == 0;
+	bool of_local = strncmp(ref, local, sizeof(local) - 1) == 0;
+	const struct {
+		const char *prefix, *ref;
+	} tries[] = {
+		{ strncmp(ref, "refs/", 5) == 0 ? "" : NULL, ref },
+		{ REFS_ORIGIN, ref },
+		{ REFS_HEADS, ref },
+		{ REFS_TAGS, ref },
+		{ of_origin ? REFS_ORIGIN : NULL, ref + sizeof(origin) - 1 },
+		{ of_local ? REFS_HEADS : NULL, ref + sizeof(local) - 1 },
+	};
+	bool is_id = is_oid_prefix(ref), full_id = is_id && strlen(ref) == OID_HEX;
+	int r = 0;
+	/* A full id always means itself, whatever a branch is called. */
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && r == 0 && !full_id; i++)
+		if (tries[i].prefix)
+			r = try_ref(m, tries[i].prefix, tries[i].ref, commit, refname, err);
+	if (r != 0 || !is_id)
+		return r;
+	r = try_oid(m, ref, commit, err);
+	if (r > 0 && refname)
+		*refname = NULL;
+	return r;
+}
+
+static int bad_step(const char *ref, struct err *err)
+{
+	return err_set(err, -EINVAL, "%s: behind a name only ~N and ^N are understood", ref);
+}
+
+/* The commits from *commit on that steps such as "~3^2" lead to (gitrevisions(7)). */
+static int walk_steps(struct mirror *m, const char *ref, const char *steps, struct oid *commit,
+		      struct err *err)
+{
+	while (*steps) {
+		auto_git(git_commit) at = NULL;
+		auto_git(git_commit) to = NULL;
+		git_oid id = oid_to_git(commit);
+		bool back = *steps == '~';
+		if (!back && *steps != '^')
+			return bad_step(ref, err);
+		size_t digits = strspn(++steps, "0123456789");
+		unsigned long n = digits ? strtoul(steps, NULL, 10) : 1;
+		steps += digits;
+		if (digits > STEP_DIGITS)
+			return bad_step(ref, err);
+		int r = git_commit_lookup(&at, m->repo, &id);
+		if (r >= 0 && n > 0)
+			r = back ? git_commit_nth_gen_ancestor(&to, at, (unsigned)n)
+				 : git_commit_parent(&to, at, (unsigned)n - 1);
+		if (r == GIT_ENOTFOUND)
+			return err_set(err, -ENOENT, "the history of %.*s doesn't reach to %s",
+				       (int)strcspn(ref, "~^"), ref, ref);
+		if (r < 0)
+			return git_fail(err, r, "read %s", ref);
+		*commit = oid_of_git(git_commit_id(to ? to : at));
+	}
 	return 0;
 }
 
 int mirror_resolve(struct mirror *m, const char *ref, struct oid *commit, char **refname,
 		   struct err *err)
 {
-	if (!ref || strcmp(ref, "HEAD") == 0)
-		return resolve_head(m, commit, refname, err);
-	if (ref[0] == '\0')
-		return err_set(err, -EINVAL, "a ref is empty");
-	/* A mirror that wasn't made by mirror_clone keeps origin's branches as its own. */
-	static const char origin[] = "origin/";
-	bool of_origin = strncmp(ref, origin, sizeof(origin) - 1) == 0;
-	const struct {
-		const char *prefix, *ref;
-	} tries[] = {
-		{ strncmp(ref, "refs/", 5) == 0 ? "" : NULL, ref },
-		{ "refs/heads/", ref },
-		{ "refs/tags/", ref },
-		{ of_origin ? "refs/remotes/" : NULL, ref },
-		{ of_origin ? "refs/heads/" : NULL, ref + sizeof(origin) - 1 },
-	};
-	/* A full id always means itself, whatever a branch is called. */
-	bool full_id = is_oid_prefix(ref) && strlen(ref) == OID_HEX;
-	int r = full_id ? try_oid(m, ref, commit, err) : 0;
-	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && r == 0 && !full_id; i++)
-		if (tries[i].prefix)
-			r = try_ref(m, tries[i].prefix, tries[i].ref, commit, refname, err);
-	if (r > 0 && full_id && refname)
-		*refname = NULL;
-	if (r != 0)
-		return r < 0 ? r : 0;
-	if (!full_id && is_oid_prefix(ref))
-		r = try_oid(m, ref, commit, err);
-	if (r > 0 && refname)
-		*refname = NULL;
-	return r < 0 ? r : r > 0 ? 0 : not_found(m, ref, err);
+	char name[REF_NAME_MAX];
+	struct oid found;
+	auto_free char *full = NULL;
+	size_t n = ref ? strcspn(ref, "~^") : 0;
+	if (ref && n == 0)
+		return *ref ? err_set(err, -EINVAL, "%s begins with no name", ref)
+			    : err_set(err, -EINVAL, "a ref is empty");
+	if (n >= sizeof(name))
+		return err_set(err, -EINVAL, "the name of a ref is too long");
+	(void)snprintf(name, sizeof(name), "%.*s", (int)n, ref ? ref : "");
+	int r = !ref || strcmp(name, "HEAD") == 0 ? resolve_head(m, &found, &full, err)
+						  : try_name(m, name, &found, &full, err);
+	if (r == 0 && ref && strcmp(name, "HEAD") != 0)
+		return not_found(m, name, err);
+	if (r >= 0 && ref)
+		r = walk_steps(m, ref, ref + n, &found, err);
+	if (r < 0)
+		return r;
+	*commit = found;
+	if (refname)
+		*refname = ref && ref[n] ? NULL : steal_ptr(&full);
+	return 0;
 }
 
 /* ---- refs of ours ---- */

@@ -37,11 +37,45 @@ uint32_t mirror_number(const struct mirror *m);
 const char *mirror_path(const struct mirror *m);
 
 /* What a person means by `ref`: NULL (the mirror's HEAD), a branch, a tag (peeled), a full ref
- * name, "origin/<branch>", or a commit's id (7 digits or more of it). *commit is a commit; refname
- * (NULL allowed; the caller frees) the full name, or NULL for an id.
+ * name, "origin/<branch>", "local/<branch>", or a commit's id (7 digits or more of it); each may
+ * be followed by ~N and ^N (gitrevisions(7)). A branch, HEAD's too, is the other side's as the last
+ * fetch or push saw it, refs/remotes/origin/<branch>; one that only is here, and "local/<branch>",
+ * is refs/heads/<branch>, to which commits made here go. *commit is a commit; refname (NULL
+ * allowed; the caller frees) the full name, or NULL for an id and behind ~N or ^N.
  * -ENOENT in words that name what is near; -ENOTUNIQ; -EINVAL: no commit. */
 int mirror_resolve(struct mirror *m, const char *ref, struct oid *commit, char **refname,
 		   struct err *err);
+
+/* ---- mirror_branch.c: the other side's branches and those that are here ---- */
+
+struct mirror_branch {
+	char *name;
+	struct oid upstream, local;
+	bool has_upstream, has_local;
+	/* Commits that only the local one, only the other side's has; -1: it wasn't counted. */
+	long ahead, behind;
+};
+struct mirror_branches {
+	struct mirror_branch *v; /* those whose two sides are different first, then by name */
+	size_t n, different;     /* `different` counts no branch that the other side hasn't */
+};
+void mirror_branches_done(struct mirror_branches *b);
+#define auto_mirror_branches __attribute__((cleanup(mirror_branches_done))) struct mirror_branches
+/* Commits are counted for the first MIRROR_COUNTED of those that are different. */
+enum { MIRROR_COUNTED = 20 };
+int mirror_branches(struct mirror_branches *out, struct mirror *m, struct err *err);
+
+struct mirror_reset {
+	struct oid was, now; /* `now`: only without `removed` */
+	long lost;           /* commits that the branch had and has no more; kept (mirror_keep) */
+	bool moved, removed;
+};
+/* Puts the local branch to where the other side's is. Without force only where no commit leaves it
+ * so; with force also one that the other side hasn't, which goes.
+ * -ENOENT: no such branch; -ESTALE: commits would leave it, or it moves just now. */
+int mirror_reset_branch(struct mirror_reset *out, struct mirror *m, const char *branch, bool force,
+			struct err *err);
+
 /* A ref that keeps the commit: refs/bough/keep/<hex>. Idempotent. */
 int mirror_keep(struct mirror *m, const struct oid *commit, struct err *err);
 
@@ -51,6 +85,7 @@ struct mirror_origin {
 	const char *token; /* for http(s): a token, or USER:PASSWORD; NULL: none */
 	const char *ssh_key;     /* a private key's text; NULL: none */
 	const char *known_hosts; /* its text; NULL: the host's own file decides nothing: refused */
+	bool elsewhere;          /* a push to another place: the mirror learns nothing of it */
 	unsigned deadline_s;     /* of the whole transfer; 0: 3600 */
 	unsigned stall_s;        /* without any progress; 0: 60 */
 };

@@ -220,7 +220,7 @@ int mirror_push(const char *root, uint32_t number, const struct mirror_origin *o
 		r = push_with(&t, o->url, commit, branch, expect, err);
 	if (r < 0)
 		return err_prefix(err, r, "push to %.200s", o->url);
-	return note_pushed(root, number, branch, commit, err);
+	return o->elsewhere ? 0 : note_pushed(root, number, branch, commit, err);
 }
 
 /* ---- upkeep ---- */

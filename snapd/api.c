@@ -100,6 +100,11 @@ static const struct field repo_fetch_fields[] = {
 	{ "known_hosts", FIELD_STRING, false, REPO_SECRET_MAX },
 	{ 0 },
 };
+static const struct field repo_reset_fields[] = {
+	{ "branch", FIELD_STRING, true, REPO_REF_MAX },
+	{ "force", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
 static const struct field file_op_fields[] = {
 	{ "to", FIELD_STRING, false, 4096 }, { "target", FIELD_STRING, false, 4096 },
 	{ "mode", FIELD_STRING, false, 8 },  { "replace", FIELD_BOOL, false, 0 },
@@ -198,6 +203,7 @@ const struct route api_routes[] = {
 	{ "GET", REPO "/{}", api_repo_get, NULL, NULL, false },
 	{ "DELETE", REPO "/{}", api_repo_delete, NULL, NULL, false },
 	{ "POST", REPO "/{}/fetch", api_repo_fetch, repo_fetch_fields, NULL, false },
+	{ "POST", REPO "/{}/reset", api_repo_reset, repo_reset_fields, NULL, false },
 	{ "POST", REPO "/{}/import", api_repo_update, NULL, NULL, true },
 	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, NULL, false },
 	{ "GET", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },

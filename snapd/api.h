@@ -111,6 +111,12 @@ int api_repo_fetch(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_update(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_packs(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_delete(struct request *rq, struct reply *rp, struct err *err);
+/* api_branches.c: a list of at most API_BRANCHES_MAX, those that are apart from upstream's first
+ * (or alone); NULL: out of memory. */
+enum { API_BRANCHES_MAX = 100 };
+struct mirror_branches;
+json_t *api_branches(const struct mirror_branches *all, bool only_different);
+int api_repo_reset(struct request *rq, struct reply *rp, struct err *err);
 /* files (api_files.c, api_files_put.c, api_files_op.c, api_tus.c, api_archive.c) */
 int api_ws_file_get(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_file_get(struct request *rq, struct reply *rp, struct err *err);

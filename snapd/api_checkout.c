@@ -46,6 +46,7 @@ struct checkout {
 	struct checkout_options opt;
 	struct checkout_spec spec;
 	char *refname;
+	struct oid upstream; /* of a local branch, where the other side's is */
 	struct checkout_result result;
 	bool built;
 };
@@ -202,6 +203,44 @@ static int find_repo(struct checkout *c, struct err *err)
 	return r < 0 ? r : catalog_repo_get(sd->catalog, c->repo, &c->row, err);
 }
 
+/* A branch that only is here, or has commits that the other side's lacks: inside, origin's shows
+ * what the other side has, where that is in the history that is there; else there is none. */
+static int follow_local(struct checkout *c, const char *branch, struct err *err)
+{
+	char name[REF_BYTES_MAX + 32];
+	git_oid theirs, ours = oid_to_git(&c->spec.commit);
+	git_repository *repo = mirror_repo(c->mirror);
+	if (snprintf(name, sizeof(name), "refs/remotes/origin/%s", branch) >= (int)sizeof(name))
+		return 0;
+	int r = git_reference_name_to_id(&theirs, repo, name);
+	if (r == GIT_ENOTFOUND)
+		return 0;
+	if (r < 0)
+		return git_fail(err, r, "read %s", name);
+	if (git_oid_equal(&theirs, &ours)) {
+		c->spec.upstream = branch;
+		return 0;
+	}
+	r = c->depth ? 0 : git_graph_descendant_of(repo, &ours, &theirs);
+	if (r < 0)
+		return git_fail(err, r, "look at the history of %s", branch);
+	if (r) {
+		c->upstream = oid_of_git(&theirs);
+		c->spec.tracked = &c->upstream;
+		c->spec.upstream = branch;
+	}
+	return 0;
+}
+
+static int follow(struct checkout *c, struct err *err)
+{
+	const char *theirs = after(c->refname, "refs/remotes/origin/");
+	const char *ours = after(c->refname, "refs/heads/");
+	c->spec.branch = c->new_branch ? c->new_branch : theirs ? theirs : ours;
+	c->spec.upstream = theirs;
+	return ours ? follow_local(c, ours, err) : 0;
+}
+
 static int resolve(struct checkout *c, struct err *err)
 {
 	struct snapd *sd = c->sd;
@@ -216,9 +255,9 @@ static int resolve(struct checkout *c, struct err *err)
 		r = file_time(c, err);
 	if (r < 0)
 		return r;
-	const char *head = after(c->refname, "refs/heads/");
-	c->spec.upstream = head;
-	c->spec.branch = c->new_branch ? c->new_branch : head;
+	r = follow(c, err);
+	if (r < 0)
+		return r;
 	c->spec.scopes = (const char *const *)c->scopes;
 	c->spec.nscopes = c->nscopes;
 	c->spec.depth = c->depth;
@@ -326,6 +365,24 @@ static int make_workspace(struct checkout *c, struct ws_row *row, struct err *er
 	return r < 0 ? r : api_ws_make(row, sd, &c->plan, err);
 }
 
+static json_t *names_json(const struct checkout_names *names)
+{
+	json_t *list = json_array();
+	const char *p = names->text;
+	for (uint32_t i = 0; i < names->n && list; i++, p += strlen(p) + 1) {
+		auto_buf clean = { 0 };
+		(void)diff_utf8(&clean, p, strlen(p));
+		json_t *s = buf_error(&clean)
+				    ? NULL
+				    : json_stringn((const char *)clean.data, clean.len);
+		if (json_array_append_new(list, s) < 0) {
+			json_decref(list);
+			list = NULL;
+		}
+	}
+	return list;
+}
+
 static int checkout_run(void *task, struct progress *p, unsigned *status, json_t **result,
 			struct err *err)
 {
@@ -345,7 +402,7 @@ static int checkout_run(void *task, struct progress *p, unsigned *status, json_t
 		return r;
 	*status = 201;
 	*result = api_workspace(sd, &row, NULL);
-	json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "files",
+	json_t *more = json_pack("{s:I, s:I, s:I, s:o, s:I, s:o, s:b, s:I, s:I}", "files",
 				 (json_int_t)c->result.files, "bytes", (json_int_t)c->result.bytes,
 				 "submodules", (json_int_t)c->result.submodules, "submodule_paths",
 				 names_json(&c->result.submodule_names), "lfs",
@@ -367,24 +424,6 @@ int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
 	json_t *git;
 	struct checkout *c = calloc(1, sizeof(*c));
 	if (!c)
-static json_t *names_json(const struct checkout_names *names)
-{
-	json_t *list = json_array();
-	const char *p = names->text;
-	for (uint32_t i = 0; i < names->n && list; i++, p += strlen(p) + 1) {
-		auto_buf clean = { 0 };
-		(void)diff_utf8(&clean, p, strlen(p));
-		json_t *s = buf_error(&clean)
-				    ? NULL
-				    : json_stringn((const char *)clean.data, clean.len);
-		if (json_array_append_new(list, s) < 0) {
-			json_decref(list);
-			list = NULL;
-		}
-	}
-	return list;
-}
-
 		return no_memory(err);
 	c->sd = rq->ctx;
 	int r = request_object(rq, "git", git_fields, &git, err);

@@ -62,11 +62,10 @@ static uint64_t disk_bytes(const char *mirror)
 	return sum;
 }
 
-static int count_ref(const char *name, void *ctx)
+static int count_tag(const char *name, void *ctx)
 {
-	uint64_t *n = ctx; /* branches, tags */
-	n[0] += strncmp(name, "refs/heads/", 11) == 0;
-	n[1] += strncmp(name, "refs/tags/", 10) == 0;
+	uint64_t *n = ctx;
+	*n += strncmp(name, "refs/tags/", 10) == 0;
 	return 0;
 }
 
@@ -78,8 +77,9 @@ static const char *auth_kind(const struct repo_secret *s)
 /* What is only told of one: it opens the mirror. */
 static int add_details(struct snapd *sd, const struct repo_row *row, json_t *j, struct err *err)
 {
-	uint64_t ws = 0, snaps = 0, refs[2] = { 0 };
+	uint64_t ws = 0, snaps = 0, tags = 0;
 	auto_mirror m = NULL;
+	auto_mirror_branches branches = { 0 };
 	auto_repo_secret secret = { 0 };
 	struct oid head;
 	char hex[OID_HEX + 1] = "";
@@ -88,7 +88,8 @@ static int add_details(struct snapd *sd, const struct repo_row *row, json_t *j, 
 	if (r < 0)
 		return r;
 	if (mirror_open(&m, sd->root, row->number, &why) >= 0) {
-		(void)git_reference_foreach_name(mirror_repo(m), count_ref, refs); /* told: some */
+		(void)git_reference_foreach_name(mirror_repo(m), count_tag, &tags); /* told: some */
+		(void)mirror_branches(&branches, m, &why);
 		if (mirror_resolve(m, NULL, &head, NULL, NULL) >= 0)
 			oid_hex(hex, &head);
 	}
@@ -96,8 +97,9 @@ static int add_details(struct snapd *sd, const struct repo_row *row, json_t *j, 
 			       NULL); /* only whether there is one */
 	const char *auth = auth_kind(&secret);
 	int bad = json_object_set_new(j, "commit", hex[0] ? json_string(hex) : json_null());
-	bad |= json_object_set_new(j, "branches", json_integer((json_int_t)refs[0]));
-	bad |= json_object_set_new(j, "tags", json_integer((json_int_t)refs[1]));
+	bad |= json_object_set_new(j, "branches", json_integer((json_int_t)branches.n));
+	bad |= json_object_set_new(j, "branch_list", api_branches(&branches, false));
+	bad |= json_object_set_new(j, "tags", json_integer((json_int_t)tags));
 	bad |= json_object_set_new(j, "bytes",
 				   json_integer(m ? (json_int_t)disk_bytes(mirror_path(m)) : 0));
 	bad |= json_object_set_new(j, "workspaces", json_integer((json_int_t)ws));
@@ -228,8 +230,14 @@ static void read_head(struct move *m)
 
 static int answer(struct move *m, const struct mirror_result *res, json_t **result, struct err *err)
 {
+	auto_mirror mirror = NULL;
+	auto_mirror_branches branches = { 0 };
 	json_t *j = repo_json(&m->row);
 	int bad = j ? 0 : -1;
+	/* It is only told: what came is there. */
+	if (mirror_open(&mirror, m->sd->root, m->row.number, NULL) >= 0)
+		(void)mirror_branches(&branches, mirror, NULL);
+	bad |= json_object_set_new(j, "apart", api_branches(&branches, true));
 	bad |= json_object_set_new(j, "refs_changed", json_integer((json_int_t)res->refs_changed));
 	bad |= json_object_set_new(j, "objects", json_integer((json_int_t)res->objects));
 	bad |= json_object_set_new(j, "bytes_received", json_integer((json_int_t)res->bytes));

@@ -124,7 +124,7 @@ is 'and is clean' "$(status "$out")" ''
 
 run bough show n --json
 is 'show tells' "$(json '.git | [.name, .ref, .branch, (.base == .anchor)] | tostring')" \
-	'["src","refs/heads/side","topic/x",true]'
+	'["src","refs/remotes/origin/side","topic/x",true]'
 run bough show n
 like 'in words too' "$out" 'repo +src'
 

@@ -120,6 +120,14 @@ static void test_whole(void **state)
 	spec.uid++;
 	assert_int_equal(checkout_find(&again, &opt, &spec, &k->err), 0);
 	spec.uid--;
+	/* Another branch of upstream's, an ancestor: another checkout. */
+	spec.tracked = &old.commit;
+	assert_int_equal(checkout_find(&again, &opt, &spec, &k->err), 0);
+	build(k, &spec, &two);
+	extract(k, &two);
+	kit_sh(k, judge);
+	kit_sh(k, "cd out; test \"$(git rev-parse origin/main)\" = \"$(git rev-parse v1^0)\"");
+	spec.tracked = NULL;
 	spec.depth = 1;
 	assert_int_equal(checkout_find(&again, &opt, &spec, &k->err), 0);
 }
@@ -240,31 +248,23 @@ static void test_record_damage(void **state)
 	struct co_large large[] = { { .size = 10, .pieces = p, .npieces = 2 }, { .size = 3 } };
 	r.large = large;
 	r.result.index_meta_len = 3;
+	r.result.lfs_names = (struct checkout_names){ .n = 2, .len = 5, .text = "a\0bc" };
+	r.result.submodule_names = (struct checkout_names){ .n = 1, .len = 3, .text = "de" };
 	co_record_encode(&r, &b);
 	assert_int_equal(co_record_decode(&out, b.data, b.len), 0);
 	assert_int_equal(out.nlarge, 2);
+	assert_memory_equal(&out.result.lfs_names, &r.result.lfs_names,
+			    sizeof(r.result.lfs_names));
+	assert_memory_equal(&out.result.submodule_names, &r.result.submodule_names,
+			    sizeof(r.result.lfs_names));
 	assert_int_equal(out.large[0].pieces[1].off, 9);
 	co_record_done(&out);
 	for (size_t i = 0; i < b.len; i++) {
 		b.data[i] ^= 0x40;
 		assert_int_equal(co_record_decode(&out, b.data, b.len), -EBADMSG);
-	r.result.lfs_names = (struct checkout_names){ .n = 2, .len = 5, .text = "a\0bc" };
-	r.result.submodule_names = (struct checkout_names){ .n = 1, .len = 3, .text = "de" };
 		b.data[i] ^= 0x40;
 		assert_int_equal(co_record_decode(&out, b.data, i), -EBADMSG);
 	}
-	assert_memory_equal(&out.result.lfs_names, &r.result.lfs_names,
-			    sizeof(r.result.lfs_names));
-	assert_memory_equal(&out.result.submodule_names, &r.result.submodule_names,
-			    sizeof(r.result.lfs_names));
-	p[1].off = 4; /* overlaps */
-	b.len = 0;
-	co_record_encode(&r, &b);
-	assert_int_equal(co_record_decode(&out, b.data, b.len), -EBADMSG);
-}
-
-int main(void)
-{
 	static const struct checkout_names bad[] = {
 		{ .n = 1, .len = 5, .text = "a\0bc" },   /* another number of them */
 		{ .n = 2, .len = 4, .text = "a\0bc" },   /* the last one is open */
@@ -277,6 +277,14 @@ int main(void)
 		assert_int_equal(co_record_decode(&out, b.data, b.len), -EBADMSG);
 	}
 	r.result.lfs_names = (struct checkout_names){ 0 };
+	p[1].off = 4; /* overlaps */
+	b.len = 0;
+	co_record_encode(&r, &b);
+	assert_int_equal(co_record_decode(&out, b.data, b.len), -EBADMSG);
+}
+
+int main(void)
+{
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_whole, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_scope, kit_set_up, kit_tear_down),

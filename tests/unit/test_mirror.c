@@ -17,7 +17,7 @@
 
 static char root[64];
 static struct err err;
-static struct oid first, second, tag_of_second;
+static struct oid first, second, ours, merge, tag_of_second;
 
 static void git_ok(int r)
 {
@@ -25,12 +25,14 @@ static void git_ok(int r)
 		fail_msg("libgit2: %s", git_error_last() ? git_error_last()->message : "?");
 }
 
-static struct oid make_commit(git_repository *repo, const struct oid *parent, const char *text)
+static struct oid make_merge(git_repository *repo, const struct oid *parent,
+			     const struct oid *parent2, const char *text)
 {
 	auto_git(git_treebuilder) tb = NULL;
 	auto_git(git_tree) tree = NULL;
 	auto_git(git_signature) who = NULL;
 	auto_git(git_commit) up = NULL;
+	auto_git(git_commit) up2 = NULL;
 	git_oid blob, tree_id, id;
 	git_ok(git_blob_create_from_buffer(&blob, repo, text, strlen(text)));
 	git_ok(git_treebuilder_new(&tb, repo, NULL));
@@ -42,10 +44,19 @@ static struct oid make_commit(git_repository *repo, const struct oid *parent, co
 		git_oid p = oid_to_git(parent);
 		git_ok(git_commit_lookup(&up, repo, &p));
 	}
-	const git_commit *parents[] = { up };
-	git_ok(git_commit_create(&id, repo, NULL, who, who, NULL, text, tree, parent ? 1 : 0,
-				 parents));
+	if (parent2) {
+		git_oid p = oid_to_git(parent2);
+		git_ok(git_commit_lookup(&up2, repo, &p));
+	}
+	const git_commit *parents[] = { up, up2 };
+	git_ok(git_commit_create(&id, repo, NULL, who, who, NULL, text, tree,
+				 (size_t)!!parent + (size_t)!!parent2, parents));
 	return oid_of_git(&id);
+}
+
+static struct oid make_commit(git_repository *repo, const struct oid *parent, const char *text)
+{
+	return make_merge(repo, parent, NULL, text);
 }
 
 static void make_ref(git_repository *repo, const char *name, const struct oid *o)
@@ -68,7 +79,15 @@ static int setup(void **state)
 	git_ok(git_repository_init(&repo, path, 1));
 	first = make_commit(repo, NULL, "one");
 	second = make_commit(repo, &first, "two");
-	make_ref(repo, "refs/heads/main", &second);
+	ours = make_commit(repo, &first, "ours");
+	merge = make_merge(repo, &second, &ours, "both");
+	make_ref(repo, "refs/heads/main", &ours); /* apart from the other side's */
+	make_ref(repo, "refs/remotes/origin/main", &second);
+	make_ref(repo, "refs/heads/merged", &merge);
+	make_ref(repo, "refs/heads/behind", &first);
+	make_ref(repo, "refs/remotes/origin/behind", &second);
+	make_ref(repo, "refs/remotes/origin/local/x", &second);
+	make_ref(repo, "refs/heads/local/x", &first);
 	make_ref(repo, "refs/heads/topic/deep", &first);
 	make_ref(repo, "refs/heads/deadbeef", &first); /* looks like an id */
 	make_ref(repo, "refs/tags/v1", &first);
@@ -132,11 +151,27 @@ static void test_resolve(void **state)
 		const struct oid *commit;
 		const char *name, *text;
 	} cases[] = {
-		{ NULL, 0, &second, "refs/heads/main", NULL },
-		{ "HEAD", 0, &second, "refs/heads/main", NULL },
-		{ "main", 0, &second, "refs/heads/main", NULL },
-		{ "refs/heads/main", 0, &second, "refs/heads/main", NULL },
-		{ "origin/main", 0, &second, "refs/heads/main", NULL },
+		{ NULL, 0, &second, "refs/remotes/origin/main", NULL },
+		{ "HEAD", 0, &second, "refs/remotes/origin/main", NULL },
+		{ "main", 0, &second, "refs/remotes/origin/main", NULL },
+		{ "refs/heads/main", 0, &ours, "refs/heads/main", NULL },
+		{ "local/main", 0, &ours, "refs/heads/main", NULL },
+		{ "local/x", 0, &second, "refs/remotes/origin/local/x", NULL },
+		{ "local/local/x", 0, &first, "refs/heads/local/x", NULL },
+		{ "origin/main", 0, &second, "refs/remotes/origin/main", NULL },
+		{ "refs/remotes/origin/main", 0, &second, "refs/remotes/origin/main", NULL },
+		{ "merged", 0, &merge, "refs/heads/merged", NULL },
+		{ "merged~1", 0, &second, NULL, NULL },
+		{ "merged~0", 0, &merge, NULL, NULL },
+		{ "merged^", 0, &second, NULL, NULL },
+		{ "merged^0", 0, &merge, NULL, NULL },
+		{ "merged^2", 0, &ours, NULL, NULL },
+		{ "merged^2~1", 0, &first, NULL, NULL },
+		{ "merged^^", 0, &first, NULL, NULL },
+		{ "merged~~", 0, &first, NULL, NULL },
+		{ "HEAD~", 0, &first, NULL, NULL },
+		{ "HEAD~1", 0, &first, NULL, NULL },
+		{ "v2~1", 0, &first, NULL, NULL },
 		{ "origin/other", 0, &first, "refs/remotes/origin/other", NULL },
 		{ "topic/deep", 0, &first, "refs/heads/topic/deep", NULL },
 		{ "deadbeef", 0, &first, "refs/heads/deadbeef", NULL },
@@ -156,7 +191,18 @@ static void test_resolve(void **state)
 		{ "../../../etc/passwd", -ENOENT, NULL, NULL, "no branch, tag or commit" },
 		{ "refs/heads/../../HEAD", -ENOENT, NULL, NULL, "no branch, tag or commit" },
 		{ "-x", -ENOENT, NULL, NULL, "no branch, tag or commit" },
-		{ "main~1", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "nothing-like-it~1", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "local/nothing-like", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "main~9", -ENOENT, NULL, NULL, "the history of main doesn't reach to main~9" },
+		{ "main^2", -ENOENT, NULL, NULL, "doesn't reach to main^2" },
+		{ "main~999999", -ENOENT, NULL, NULL, "doesn't reach" },
+		{ "main~1000000", -EINVAL, NULL, NULL, "only ~N and ^N" },
+		{ "main^{tree}", -EINVAL, NULL, NULL, "only ~N and ^N" },
+		{ "main~-1", -EINVAL, NULL, NULL, "only ~N and ^N" },
+		{ "main^{/x}", -EINVAL, NULL, NULL, "only ~N and ^N" },
+		{ "~1", -EINVAL, NULL, NULL, "begins with no name" },
+		{ "main:file", -ENOENT, NULL, NULL, "no branch, tag or commit" },
+		{ "main@{1}", -ENOENT, NULL, NULL, "no branch, tag or commit" },
 	};
 	auto_mirror m = opened();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -176,6 +222,68 @@ static void test_resolve(void **state)
 		}
 		free(name);
 	}
+}
+
+static const struct mirror_branch *branch_of(const struct mirror_branches *b, const char *name)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (strcmp(b->v[i].name, name) == 0)
+			return &b->v[i];
+	fail_msg("no %s", name);
+	return NULL;
+}
+
+static void test_branches(void **state)
+{
+	auto_mirror m = opened();
+	auto_mirror_branches b = { 0 };
+	assert_int_equal(mirror_branches(&b, m, &err), 0);
+	assert_int_equal(b.n, 7);
+	assert_int_equal(b.different, 3);
+	assert_string_equal(b.v[0].name, "behind"); /* different ones first */
+	assert_string_equal(b.v[3].name, "deadbeef");
+	const struct mirror_branch *x = branch_of(&b, "main");
+	assert_true(x->has_local && x->has_upstream && x->ahead == 1 && x->behind == 1);
+	assert_memory_equal(&x->local, &ours, sizeof(ours));
+	assert_memory_equal(&x->upstream, &second, sizeof(second));
+	x = branch_of(&b, "behind");
+	assert_true(x->ahead == 0 && x->behind == 1);
+	x = branch_of(&b, "merged");
+	assert_true(x->has_local && !x->has_upstream && x->ahead == 0 && x->behind == 0);
+	x = branch_of(&b, "other");
+	assert_true(!x->has_local && x->has_upstream);
+}
+
+static void test_reset(void **state)
+{
+	auto_mirror m = opened();
+	struct mirror_reset res;
+	struct oid at;
+	assert_int_equal(mirror_reset_branch(&res, m, "none", true, &err), -ENOENT);
+	assert_int_equal(mirror_reset_branch(&res, m, "a..b", true, &err), -EINVAL);
+	assert_int_equal(mirror_reset_branch(&res, m, "behind", false, &err), 0);
+	assert_true(res.moved && res.lost == 0);
+	assert_int_equal(mirror_reset_branch(&res, m, "behind", false, &err), 0);
+	assert_false(res.moved);
+	assert_int_equal(mirror_reset_branch(&res, m, "other", false, &err), 0);
+	assert_true(res.moved);
+	assert_int_equal(mirror_reset_branch(&res, m, "main", false, &err), -ESTALE);
+	assert_non_null(strstr(err.text, "has 1 commit that upstream's lacks: --force"));
+	assert_int_equal(mirror_resolve(m, "local/main", &at, NULL, &err), 0);
+	assert_memory_equal(&at, &ours, sizeof(at));
+	assert_int_equal(mirror_reset_branch(&res, m, "main", true, &err), 0);
+	assert_true(res.moved && res.lost == 1 && !res.removed);
+	assert_memory_equal(&res.was, &ours, sizeof(at));
+	assert_int_equal(mirror_resolve(m, "local/main", &at, NULL, &err), 0);
+	assert_memory_equal(&at, &second, sizeof(at));
+	char keep[128] = "refs/bough/keep/";
+	oid_hex(keep + strlen(keep), &ours);
+	assert_int_equal(mirror_resolve(m, keep, &at, NULL, &err), 0);
+	assert_int_equal(mirror_reset_branch(&res, m, "merged", false, &err), -ESTALE);
+	assert_non_null(strstr(err.text, "only here"));
+	assert_int_equal(mirror_reset_branch(&res, m, "merged", true, &err), 0);
+	assert_true(res.moved && res.removed);
+	assert_int_equal(mirror_resolve(m, "merged", &at, NULL, &err), -ENOENT);
 }
 
 static void test_keep(void **state)
@@ -244,8 +352,9 @@ static void test_race(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open), cmocka_unit_test(test_resolve),
-		cmocka_unit_test(test_keep), cmocka_unit_test(test_move),
+		cmocka_unit_test(test_open),     cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_branches), cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_keep),     cmocka_unit_test(test_move),
 		cmocka_unit_test(test_race),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

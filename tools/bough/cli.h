@@ -146,6 +146,7 @@ command_fn cmd_merge, cmd_apply;
 command_fn cmd_diff;
 /* repo.c */
 command_fn cmd_repo_add, cmd_repo_fetch, cmd_repo_ls, cmd_repo_show, cmd_repo_rm;
+command_fn cmd_repo_reset;
 /* git.c */
 command_fn cmd_commit, cmd_push;
 /* transfer.c */

@@ -261,6 +261,10 @@ static const struct option_def repo_add_options[] = {
 
 static const struct option_def repo_fetch_options[] = { OPT_SECRETS, { 0 } };
 
+static const struct option_def repo_reset_options[] = {
+	{ .name = "force", .help = "also when it has commits that upstream's lacks" }, { 0 }
+};
+
 static const struct option_def fsck_options[] = {
 	{ .name = "repair", .help = "rebuild what can be rebuilt" }, { 0 }
 };
@@ -612,7 +616,8 @@ const struct command commands[] = {
 	  .operands = "REPO",
 	  .summary = "bring a mirror up to date",
 	  .about = "All of it or nothing: what breaks off leaves the mirror as it was. Options\n"
-		   "replace what the mirror was added with.\n",
+		   "replace what the mirror was added with. Branches to which `bough commit` put\n"
+		   "commits stay apart from upstream's, and are named.\n",
 	  .options = repo_fetch_options,
 	  .examples = "bough repo fetch app\n",
 	  .min = 1,
@@ -635,6 +640,20 @@ const struct command commands[] = {
 	  .max = 1,
 	  .kinds = "r",
 	  .run = cmd_repo_show },
+	{ .name = "repo reset",
+	  .group = G_REPO,
+	  .operands = "REPO BRANCH",
+	  .summary = "put a mirror's local branch to where upstream's is",
+	  .about = "A mirror has upstream's branches, as the last fetch or push saw them, and\n"
+		   "local ones of the same names, to which `bough commit` puts commits. Refused\n"
+		   "when commits would leave the branch, unless --force is given; they can still\n"
+		   "be reached by id. With --force a branch that upstream hasn't is removed.\n",
+	  .options = repo_reset_options,
+	  .examples = "bough repo reset app main\nbough repo reset --force app main\n",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "r",
+	  .run = cmd_repo_reset },
 	{ .name = "repo rm",
 	  .group = G_REPO,
 	  .operands = "REPO…",

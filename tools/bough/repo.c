@@ -1,4 +1,4 @@
-/* Repositories: add, fetch, ls, show, rm. */
+/* Repositories: add, fetch, reset, ls, show, rm. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -270,6 +270,43 @@ int cmd_repo_add(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
+/* ---- branches ---- */
+
+/* "diverged from upstream's: 1 ahead, 2 behind"; of one that isn't apart: what it is. */
+static void branch_state(char *out, size_t size, const json_t *b)
+{
+	const json_t *up = json_object_get(b, "upstream"), *local = json_object_get(b, "local");
+	const char *theirs = json_string_value(up), *ours = json_string_value(local);
+	long long ahead = get_int(b, "ahead"), behind = get_int(b, "behind");
+	bool counted = json_is_integer(json_object_get(b, "ahead"));
+	if (!theirs)
+		(void)snprintf(out, size, "%.12s, only here", ours ? ours : "");
+	else if (!ours || strcmp(theirs, ours) == 0)
+		(void)snprintf(out, size, "%.12s", theirs);
+	else if (!counted)
+		(void)snprintf(out, size, "%.12s, here %.12s", theirs, ours);
+	else if (ahead && behind)
+		(void)snprintf(out, size, "%.12s, here %.12s: diverged, %lld ahead, %lld behind",
+			       theirs, ours, ahead, behind);
+	else
+		(void)snprintf(out, size, "%.12s, here %.12s: %lld %s", theirs, ours,
+			       ahead ? ahead : behind, ahead ? "ahead" : "behind");
+}
+
+/* What a fetch can't bring together. */
+static void tell_apart(const char *repo, const json_t *apart)
+{
+	char state[128];
+	size_t i;
+	json_t *b;
+	json_array_foreach((json_t *)(uintptr_t)apart, i, b) {
+		branch_state(state, sizeof(state), b);
+		fprintf(stderr, "bough: %s is upstream ", get_text(b, "name"));
+		fprintf(stderr, "%s (`bough repo reset %s %s`)\n", state, repo,
+			get_text(b, "name"));
+	}
+}
+
 /* ---- fetch ---- */
 
 static int known_packs(struct cli *cli, const char *name, struct buf *out, struct err *err)
@@ -325,8 +362,37 @@ int cmd_repo_fetch(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json)
 		return out_json(result, err);
 	int64_t n = get_int(result, "refs_changed");
-	if (!cli->quiet)
-		printf("%lld ref%s changed\n", (long long)n, n == 1 ? "" : "s");
+	if (cli->quiet)
+		return 0;
+	printf("%lld ref%s changed\n", (long long)n, n == 1 ? "" : "s");
+	tell_apart(a->operands[0], json_object_get(result, "apart"));
+	return 0;
+}
+
+int cmd_repo_reset(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *res = NULL;
+	const char *branch = a->operands[1];
+	int r = body ? api_set_text(body, "branch", branch, err)
+		     : err_set(err, -ENOMEM, "out of memory");
+	if (r == 0 && args_get(a, "force") && json_object_set_new(body, "force", json_true()) < 0)
+		r = err_set(err, -ENOMEM, "out of memory");
+	auto_target t = target_repo(a->operands[0], "/reset");
+	if (r == 0)
+		r = api_call(cli, "POST", &t, body, &res, NULL, err);
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(res, err);
+	if (cli->quiet)
+		return 0;
+	const char *to = get_text(res, "commit"), *was = get_text(res, "was");
+	if (!get_true(res, "moved"))
+		printf("%s is where upstream's is\n", branch);
+	else if (*to)
+		printf("%s is now %.12s\n", branch, to);
+	else
+		printf("%s is removed\n", branch);
+	if (*was)
+		printf("it was %.12s, which stays: create --ref %.12s\n", was, was);
 	return 0;
 }
 
@@ -374,6 +440,23 @@ static void line(const char *key, const char *value)
 	printf("\n");
 }
 
+static void show_branches(const json_t *repo)
+{
+	const json_t *list = json_object_get(repo, "branch_list");
+	int64_t more = get_int(repo, "branches") - (int64_t)json_array_size(list);
+	char state[128];
+	size_t i;
+	json_t *b;
+	json_array_foreach((json_t *)(uintptr_t)list, i, b) {
+		branch_state(state, sizeof(state), b);
+		printf("  ");
+		out_clean(stdout, get_text(b, "name"));
+		printf("  %s\n", state);
+	}
+	if (more > 0)
+		printf("  … and %lld more\n", (long long)more);
+}
+
 int cmd_repo_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *s = NULL;
@@ -394,8 +477,11 @@ int cmd_repo_show(struct cli *cli, const struct args *a, struct err *err)
 	line("created", out_time(text, get_text(s, "created"), now));
 	line("fetched", out_time(text, get_text(s, "fetched"), now));
 	line("size", out_size(buf, get_int(s, "bytes"), cli->bytes));
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		line(counts[i], out_size(buf, get_int(s, counts[i]), true));
+		if (i == 0)
+			show_branches(s);
+	}
 	line("auth", get_text(s, "auth"));
 	line("visibility", get_text(s, "visibility"));
 	if (*get_text(s, "error"))
