@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/base/array.h"
@@ -17,7 +18,10 @@
 #include "gitops/changes_impl.h"
 #include "gitops/viewfile.h"
 
-enum { NAMES_AT_ONCE = 256 }; /* of an index: fewer are read, more are halved first */
+enum {
+	NAMES_AT_ONCE = 256, /* of an index: fewer are read, more are halved first */
+	CLOCK_EVERY = 4096,  /* entries of trees */
+};
 
 /* An index, of which only the names asked for are read: a large repository's has 200 MiB. */
 struct index {
@@ -195,10 +199,9 @@ static struct claim *find_claim(struct inner_had *h, const struct oid *oid)
 static int was_had(struct inner_had *h, const git_oid *id, struct err *err)
 {
 	struct oid oid = oid_of_git(id);
-	int r = in_packs(h, &oid, err);
-	struct claim *c = r == 0 ? find_claim(h, &oid) : NULL;
+	struct claim *c = find_claim(h, &oid); /* that reads nothing */
 	if (!c)
-		return r;
+		return in_packs(h, &oid, err);
 	c->used = true;
 	return 1;
 }
@@ -247,8 +250,9 @@ struct checker {
 	git_repository *repo;
 	char commit[OID_HEX + 1]; /* the one that is looked at */
 	struct spot *v;
-	size_t n, cap;
+	size_t n, cap, held;
 	uint64_t entries;
+	time_t end; /* of the monotonic clock */
 	struct err *err;
 };
 
@@ -281,12 +285,42 @@ static int need(struct checker *c, const git_oid *id, const char *what)
 	return r == 0 ? refuse(c, what, id) : r < 0 ? r : 0;
 }
 
+static time_t now_s(void)
+{
+	struct timespec t;
+	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* it is there always */
+	return t.tv_sec;
+}
+
+/* Before it is held in memory. */
+static int check_size(struct checker *c, const git_oid *id)
+{
+	auto_git(git_odb) odb = NULL;
+	git_object_t type;
+	size_t size;
+	int r = git_repository_odb(&odb, c->repo);
+	if (r >= 0)
+		r = git_odb_read_header(&size, &type, odb, id);
+	if (r < 0)
+		return git_fail(c->err, r, "commit %.12s", c->commit);
+	return size > INNER_OBJECT_MAX ? too_many(c, "bytes of names in one folder, or of text",
+						  INNER_OBJECT_MAX)
+				       : 0;
+}
+
+static size_t spot_bytes(const struct spot *s)
+{
+	return sizeof(*s) + strlen(s->path) + (s->nparents + 1) * sizeof(*s->parents);
+}
+
 /* Takes s over, whatever the result. */
 static int push(struct checker *c, struct spot *s)
 {
 	int r = s->depth > INNER_DEPTH_MAX ? too_many(c, "folders in one another", INNER_DEPTH_MAX)
 		: !s->path || !s->parents  ? no_memory(c->err)
 					   : 0;
+	if (r >= 0 && (c->held += spot_bytes(s)) > INNER_HELD_MAX)
+		r = too_many(c, "bytes of folders' names", INNER_HELD_MAX);
 	if (r >= 0 && array_grow(&c->v, c->n, &c->cap) < 0)
 		r = no_memory(c->err);
 	if (r < 0)
@@ -309,6 +343,12 @@ static int look_at(struct checker *c, const struct spot *in, const git_tree_entr
 	git_object_t type = git_tree_entry_type(e);
 	git_oid below[INNER_PARENTS_MAX];
 	unsigned n = 0;
+	if (++c->entries > INNER_ENTRIES_MAX)
+		return too_many(c, "changed entries (with the commits before it)",
+				INNER_ENTRIES_MAX);
+	if (c->entries % CLOCK_EVERY == 0 && now_s() > c->end)
+		return err_set(c->err, -ETIMEDOUT, "its own git's history takes more than %d s",
+			       INNER_CHECK_S);
 	for (unsigned i = 0; i < in->nparents; i++) {
 		const git_tree_entry *p = git_tree_entry_byname(parents[i], name);
 		if (p && same_entry(p, e))
@@ -318,6 +358,8 @@ static int look_at(struct checker *c, const struct spot *in, const git_tree_entr
 	}
 	if (type == GIT_OBJECT_COMMIT)
 		return 0; /* a submodule's: nobody reads it here */
+	if (strlen(in->path) + strlen(name) > INNER_PATH_MAX)
+		return too_many(c, "bytes in a path", INNER_PATH_MAX);
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s%s%s", in->path, name, type == GIT_OBJECT_TREE ? "/" : "") < 0) {
 		path = NULL;
@@ -341,9 +383,6 @@ static int compare(struct checker *c, const struct spot *s, const git_tree *tree
 {
 	size_t n = git_tree_entrycount(tree);
 	int r = 0;
-	c->entries += n;
-	if (c->entries > INNER_ENTRIES_MAX)
-		return too_many(c, "changed entries before it", INNER_ENTRIES_MAX);
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = look_at(c, s, git_tree_entry_byindex(tree, i), parents);
 	return r;
@@ -353,7 +392,10 @@ static int check_spot(struct checker *c, const struct spot *s)
 {
 	auto_git(git_tree) tree = NULL;
 	git_tree *parents[INNER_PARENTS_MAX] = { NULL };
-	int r = git_tree_lookup(&tree, c->repo, &s->tree);
+	int r = check_size(c, &s->tree);
+	if (r < 0)
+		return r;
+	r = git_tree_lookup(&tree, c->repo, &s->tree);
 	for (unsigned i = 0; i < s->nparents && r >= 0; i++)
 		r = git_tree_lookup(&parents[i], c->repo, &s->parents[i]);
 	r = r < 0 ? git_fail(c->err, r, "commit %.12s: /%s", c->commit, s->path)
@@ -397,12 +439,16 @@ static int check_commit(struct checker *c, const struct oid *oid)
 	git_oid id = oid_to_git(oid);
 	auto_git(git_commit) commit = NULL;
 	oid_hex(c->commit, oid);
-	int r = git_commit_lookup(&commit, c->repo, &id);
+	int r = check_size(c, &id);
+	if (r < 0)
+		return r;
+	r = git_commit_lookup(&commit, c->repo, &id);
 	if (r < 0)
 		return git_fail(c->err, r, "commit %.12s", c->commit);
 	r = begin(c, commit);
 	while (c->n > 0 && r >= 0) {
 		struct spot s = c->v[--c->n];
+		c->held -= spot_bytes(&s);
 		r = check_spot(c, &s);
 		spot_done(&s);
 	}
@@ -413,7 +459,7 @@ int inner_check(struct inner_had *h, const char *repository, const struct oid *c
 		struct err *err)
 {
 	auto_git(git_repository) repo = NULL;
-	struct checker c = { .had = h, .err = err };
+	struct checker c = { .had = h, .err = err, .end = now_s() + INNER_CHECK_S };
 	int r = git_repository_open_bare(&repo, repository);
 	if (r < 0)
 		return git_fail(err, r, "open the commits that came");

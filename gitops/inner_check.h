@@ -21,8 +21,12 @@
 enum {
 	INNER_COMMITS_MAX = 100000,
 	INNER_PARENTS_MAX = 64,       /* of one commit */
-	INNER_ENTRIES_MAX = 20000000, /* of trees, that are compared: some seconds */
+	INNER_ENTRIES_MAX = 4000000,  /* of trees, that are compared: some seconds */
 	INNER_DEPTH_MAX = 1024,       /* folders on the way to a path */
+	INNER_PATH_MAX = 4096,        /* bytes; no work tree holds a longer one */
+	INNER_OBJECT_MAX = 64 << 20,  /* bytes of a tree or commit, which is held in memory */
+	INNER_HELD_MAX = 128 << 20,   /* bytes of the folders that wait to be looked at */
+	INNER_CHECK_S = 300,          /* seconds for all of it */
 };
 
 struct inner_had;
@@ -37,7 +41,8 @@ int inner_had_index(struct inner_had *h, int dir, const char *name, struct err *
 int inner_had_claim(struct inner_had *h, const struct oid *oid, struct err *err);
 
 /* Looks at the commits (any order), in a bare repository that has theirs and the mirror's objects.
- * -EBADMSG names the first commit and path that is refused; -E2BIG: above the bounds. */
+ * -EBADMSG names the first commit and path that is refused; -E2BIG, -ETIMEDOUT: above the
+ * bounds. */
 int inner_check(struct inner_had *h, const char *repository, const struct oid *commits, size_t n,
 		struct err *err);
 

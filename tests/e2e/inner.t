@@ -109,6 +109,14 @@ refused 'a folder outside of it, in it' part 'never had: in/o/hidden' \
 	git commit-tree -p $head -m x $(git ls-tree $head | sed "s/^\(.*tree \)[0-9a-f]*\tin$/\1$sub\tin/" |
 		git mktree --missing)'
 
+refused 'folders without an end' all 'more than 4000000 changed entries' \
+	't="100644 blob $(echo x | git hash-object -w --stdin)"
+	for i in $(seq 8); do
+		t="040000 tree $(for j in $(seq 1000); do printf "$t\t$j\n"; done | git mktree)"
+	done
+	t=${t##* }
+	git commit-tree -p $head -m x $(plus "040000 tree $t\tbomb\n")'
+
 work='git config user.name a; git config user.email a@x; git checkout -q --detach;'
 for ws in all part; do
 	passes "$ws: a merge of branches inside" $ws "$work"'
