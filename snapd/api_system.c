@@ -24,6 +24,10 @@ int api_health(struct request *rq, struct reply *rp, struct err *err)
 	struct supervisor_status st;
 	const char *damage = catalog_damage(sd->catalog);
 	supervisor_get(sd->supervisor, &st);
+	if (!st.up && !st.problem[0]) { /* it is being started: that is no illness */
+		(void)fs_ping(sd->fs, NULL);
+		supervisor_get(sd->supervisor, &st);
+	}
 	rp->json = json_pack("{s:b, s:s, s:i, s:s, s:o, s:o}", "ok", !damage && st.up, "version",
 			     BOUGH_VERSION, "pid", (int)getpid(), "root", sd->root, "fs",
 			     fs_status(sd), "catalog", damage ? json_string(damage) : json_null());
