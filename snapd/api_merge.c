@@ -147,8 +147,8 @@ static int find_base(struct merge *m, struct err *err)
 		r = common_snapshot(m, err);
 	if (r == 0 && git_of(&m->into) && git_of(&m->from))
 		return err_set(err, -ENOTUNIQ,
-			       "they are two checkouts, and no forks of one: commit both, and merge "
-			       "the branches with git");
+			       "they are two checkouts, and no forks of one: commit both, "
+			       "and merge the branches with git");
 	return r == 0 ? err_set(err, -ENOTUNIQ, "they have no common origin") : r;
 }
 

@@ -1,5 +1,5 @@
-/* The insides of planning a merge (merge.h): merge_tree.c knows where things are, merge_judge.c what
- * becomes of each name, merge_plan.c makes the steps. Not for others.
+/* The insides of planning a merge (merge.h): merge_tree.c knows where things are, merge_judge.c
+ * what becomes of each name, merge_plan.c makes the steps. Not for others.
  *
  * Results: 1 and 0 where a function answers a question, -errno with pl->err set. */
 #ifndef BOUGH_SNAPD_MERGE_IMPL_H
@@ -76,8 +76,8 @@ char *mp_path_in(struct planner *pl, uint64_t dir, const char *name, int *r);
 /* The name of ours is free from here on. */
 int mp_set_freed(struct planner *pl, const struct spot *s);
 bool mp_is_freed(const struct planner *pl, uint64_t dir, uint64_t cookie);
-/* Ours' folder for one of theirs or of base: itself, or the one that ours made at the same place. 1;
- * 0: ours has none; -errno. New ones count as there. */
+/* Ours' folder for one of theirs or of base: itself, or the one that ours made at the same place.
+ * 1; 0: ours has none; -errno. New ones count as there. */
 int mp_our_dir(struct planner *pl, uint64_t ino, uint64_t *out);
 /* 1: the same bytes (target, device); 0; -errno. Of one type. */
 int mp_same_thing(struct planner *pl, const struct view *x, const struct attr *a,

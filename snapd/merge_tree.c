@@ -207,8 +207,8 @@ bool mp_is_freed(const struct planner *pl, uint64_t dir, uint64_t cookie)
 	return m && u64map_get(m, cookie);
 }
 
-/* Ours' folder for one of theirs or of base: itself, or the one that ours made at the same place. 1;
- * 0: ours has none; -errno. New ones count as there. */
+/* Ours' folder for one of theirs or of base: itself, or the one that ours made at the same place.
+ * 1; 0: ours has none; -errno. New ones count as there. */
 int mp_our_dir(struct planner *pl, uint64_t ino, uint64_t *out)
 {
 	struct attr a;
