@@ -286,7 +286,7 @@ int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 		return err_set(err, -EBUSY, "%s is written to all the time: try again",
 			       m.into.ws.name);
 	if (r < 0)
-		return err_prefix(err, r, "merge into %s", m.into.ws.name);
+		return err_prefix(err, r, "%s", m.into.ws.name);
 	if (m.plan.nconflicts > 0)
 		return tell_conflicts(&m, rq, err);
 	flattener_consider(sd->flattener, m.into.ws.id);

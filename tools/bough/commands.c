@@ -128,7 +128,7 @@ static const struct option_def apply_options[] = {
 	{ .name = "to", .value = "CHECKOUT", .help = "a git checkout", .kind = WORD_FOLDER },
 	{ .name = "commit", .help = "and commit there" },
 	{ .name = "patch", .help = "write the files only, not the index" },
-	OPT_MESSAGE,
+	{ .name = "message", .letter = 'm', .value = "TEXT", .help = "what the commit is about" },
 	{ .name = "author", .value = "AUTHOR", .help = "\"Name <address>\" of the commit" },
 	{ 0 },
 };
@@ -374,7 +374,7 @@ const struct command commands[] = {
 	{ .name = "set",
 	  .group = G_WS,
 	  .operands = "NAME",
-	  .summary = "change its quota and labels",
+	  .summary = "change its quota, its labels, who sees it, how long it is kept",
 	  .about = "It may stay mounted and in use. A limit below what the workspace has written\n"
 		   "lets it write no more until it has freed enough.\n",
 	  .options = set_options,

@@ -298,6 +298,14 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 	line("head", get_text(ws, "head"));
 	line("parent", get_text(ws, "parent"));
 	checkout_show(ws, line);
+	if (strcmp(get_text(ws, "visibility"), "private") != 0)
+		line("visibility", get_text(ws, "visibility"));
+	if (*get_text(ws, "description"))
+		line("description", get_text(ws, "description"));
+	if (*get_text(ws, "expires")) {
+		line("expires", get_text(ws, "expires"));
+		line("then", get_text(ws, "on_expiry"));
+	}
 	show_usage(cli, ws);
 	line_labels(ws);
 	return 0;

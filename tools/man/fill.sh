@@ -8,7 +8,8 @@ program=$2/$(basename "${page%%.*}")
 
 commands() {
 	"$program" help | awk '
-		/^Every command takes/ { exit }
+		/^Every command takes/ { done = 1 } # and reads on: `help` must not meet a closed pipe
+		done { next }
 		/^[A-Z].*[a-z]$/ && !/^usage/ { print "G " $0 }
 		/^  [a-z]/ && $1 != last { print "C " $1; last = $1 }
 	' | while read -r kind rest; do
