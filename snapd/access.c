@@ -194,12 +194,19 @@ static bool is_route(const struct route *rt, const char *method, const char *pat
 	return strcmp(rt->method, method) == 0 && strcmp(rt->path, pattern) == 0;
 }
 
-/* Makes something beside what its path names: not for a token of one workspace. */
-static bool makes_others(const struct route *rt)
+/* About something beside one workspace: not for a token of that. */
+static bool is_about_others(const struct route *rt)
 {
-	return is_route(rt, "POST", "/v1/workspaces") || is_route(rt, "POST", "/v1/import") ||
+	return strncmp(rt->path, "/v1/tokens", 10) == 0 || strncmp(rt->path, "/v1/teams", 9) == 0 ||
+	       is_route(rt, "POST", "/v1/workspaces") || is_route(rt, "POST", "/v1/import") ||
 	       is_route(rt, "POST", "/v1/workspaces/{}/fork") ||
 	       strncmp(rt->path, "/v1/repos", 9) == 0;
+}
+
+static bool changes_who_sees(const struct request *rq, const struct route *rt)
+{
+	return strcmp(rt->method, "PATCH") == 0 &&
+	       (json_object_get(rq->body, "visibility") || json_object_get(rq->body, "team"));
 }
 
 static int check_limits(const struct request *rq, const struct route *rt, struct err *err)
@@ -214,7 +221,7 @@ static int check_limits(const struct request *rq, const struct route *rt, struct
 	if (who->uid == (uid_t)-1 && !who->admin &&
 	    (is_route(rt, "POST", "/v1/repos") || is_route(rt, "POST", "/v1/repos/import")))
 		return err_set(err, -EPERM, "repositories belong to users with a uid");
-	if (who->workspace[0] && makes_others(rt))
+	if (who->workspace[0] && (is_about_others(rt) || changes_who_sees(rq, rt)))
 		return err_set(err, -EPERM, "the token is for workspace %s only", who->workspace);
 	return 0;
 }

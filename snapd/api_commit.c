@@ -115,6 +115,35 @@ static int look_inside(struct committing *c, struct err *err)
 
 /* ---- the branch ---- */
 
+/* Branches lie like files: there can't be both "a" and "a/b". */
+static int check_neighbours(struct committing *c, const char *ref, struct err *err)
+{
+	git_repository *repo = mirror_repo(c->work.mirror);
+	char at[BRANCH_SIZE + 24];
+	git_reference_iterator *it;
+	git_oid id;
+	const char *name, *heads = ref + strlen("refs/heads/");
+	for (const char *slash = heads; (slash = strchr(slash, '/')); slash++) {
+		(void)snprintf(at, sizeof(at), "%.*s", (int)(slash - ref), ref);
+		if (git_reference_name_to_id(&id, repo, at) == 0)
+			return err_set(err, -ESTALE, "there is a branch %s, so none can be %s",
+				       at + strlen("refs/heads/"), heads);
+	}
+	(void)snprintf(at, sizeof(at), "%s/*", ref);
+	int r = git_reference_iterator_glob_new(&it, repo, at);
+	if (r < 0)
+		return git_fail(err, r, "look for branches");
+	r = git_reference_next_name(&name, it);
+	if (r == 0)
+		r = err_set(err, -ESTALE, "there is a branch %s, so none can be %s",
+			    name + strlen("refs/heads/"), heads);
+	else
+		r = r == GIT_ITEROVER ? 0 : git_fail(err, r, "look for branches");
+	git_reference_iterator_free(it);
+	git_error_clear();
+	return r;
+}
+
 static int choose_branch(struct committing *c, struct err *err)
 {
 	const struct source *s = &c->work.src;
@@ -123,9 +152,10 @@ static int choose_branch(struct committing *c, struct err *err)
 		      : snprintf(c->branch, sizeof(c->branch), "bough/%s", source_name(s));
 	char ref[BRANCH_SIZE + 16];
 	(void)snprintf(ref, sizeof(ref), "refs/heads/%s", c->branch);
-	if (n >= (int)sizeof(c->branch) || !ref_name_ok(ref) || c->branch[0] == '-')
+	if (n >= (int)sizeof(c->branch) || !ref_name_ok(ref) || c->branch[0] == '-' ||
+	    strcmp(c->branch, "HEAD") == 0 || strncmp(c->branch, "refs/", 5) == 0)
 		return err_set(err, -EINVAL, "\"%.60s\" is no name for a branch", c->branch);
-	return 0;
+	return check_neighbours(c, ref, err);
 }
 
 /* 1 and where the branch is; 0: there is none. */

@@ -105,6 +105,14 @@ is 'one gets the branch, the other code 4' "$((cx + cy)) $((cx * cy))" '4 0'
 like 'and hears why' "$(cat "$T/x.err" "$T/y.err")" 'race'
 [ $cx = 0 ] && loser=y || loser=x
 bough_ok 'another branch is free' commit $loser -m $loser --branch other
+# Branches lie like files, and some names mean something else.
+for b in HEAD refs/heads/x; do
+	run bough commit $loser -m x --branch $b
+	is "no branch $b" $code 2
+done
+run bough commit $loser -m x --branch other/below
+is 'no branch below a branch' $code 4
+like 'and it says why' "$err" 'there is a branch other'
 git clone -q "$http/r.git" other && git -C other commit -q --allow-empty -m theirs &&
 	git -C other push -q origin main
 bough_ok 'the origin moves on' repo fetch r
@@ -310,4 +318,5 @@ if [ "$(id -u)" = 0 ] && fusermount3 --version >/dev/null 2>&1; then
 	is 'and pushes' $code 0
 	is 'what he made' "$(git --git-dir="$srv/r.git" log --format=%s -2 user)" $'v\nu'
 fi
+
 done_testing
