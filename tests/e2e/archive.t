@@ -191,7 +191,7 @@ mkdir "$T/bad" && head -c 3000000 /dev/urandom >"$T/bad/noise"
 bough_ok 'a snapshot' import - --as bad < <(tar cf - -C "$T/bad" .)
 bough_ok 'down' down
 pack=$(find "$BOUGH_ROOT/store/packs" -type f -printf '%T@ %s %p\n' | awk '$2 > 2000000' | sort -n | tail -n 1 | cut -d' ' -f3)
-at=$(($(stat -c %s "$pack") / 2))
+at=$(($(stat -c %s "$pack") - 1500000)) # in the noise, which came last
 printf '\x55\xaa\x55\xaa' | dd of="$pack" bs=1 seek="$at" conv=notrunc status=none
 bough_ok 'up' up
 echo precious >"$T/bad.tar"
