@@ -362,6 +362,14 @@ static void raise_limits(void)
 
 /* Everything between having the lock and giving it back. `ready_fd`: written to when requests
  * are answered; -1: nobody waits. */
+/* For tests, mostly; 0: as ever. */
+static unsigned stall_s(void)
+{
+	const char *s = getenv("BOUGH_WEB_STALL");
+	unsigned long n = s ? strtoul(s, NULL, 10) : 0;
+	return n <= 24 * 3600 ? (unsigned)n : 0;
+}
+
 static int run(struct snapd *sd, const struct options *o, int ready_fd, struct err *err)
 {
 	char path[PATH_SIZE];
@@ -382,6 +390,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.tls_cert = c->tls_cert_text,
 			.tls_key = c->tls_key_text,
 			.insecure = c->insecure,
+			.stall_s = stall_s(),
 			.routes = api_routes,
 			.nroutes = api_nroutes,
 			.ctx = sd,

@@ -54,6 +54,23 @@ struct call {
 	struct MHD_Response *response; /* of a stream; libmicrohttpd's, for its callback's use */
 };
 
+/* ---- whose turn it is ---- */
+
+/* While we work, the client waits as long as that takes. */
+static void turn_ours(struct call *c)
+{
+	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+}
+
+/* When it is the client's to take bytes or to send them, it has a time to do so, which begins
+ * now (libmicrohttpd starts the clock where there was none) and anew with each byte. Else one that
+ * stops would hold for good what the request holds: a workspace's lease. */
+static void turn_theirs(struct call *c)
+{
+	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT,
+					c->web->opt.stall_s);
+}
+
 /* ---- what handlers ask ---- */
 
 const char *request_query(const struct request *rq, const char *key)
@@ -247,9 +264,11 @@ static ssize_t read_output(void *arg, uint64_t pos, char *buf, size_t max)
 {
 	struct call *c = arg;
 	ssize_t n;
+	turn_ours(c);
 	do
 		n = stream_read(c->output, buf, max, GONE_MS);
 	while (n == -EAGAIN && client_is_there(c));
+	turn_theirs(c);
 	if (n > 0)
 		return n;
 	if (n == 0 && c->summary)
@@ -280,7 +299,9 @@ static ssize_t read_body(void *arg, uint64_t pos, char *buf, size_t max)
 {
 	struct call *c = arg;
 	struct err err = { 0 };
+	turn_ours(c);
 	ssize_t n = c->reading.read(c->reading.task, pos, buf, max, &err);
+	turn_theirs(c);
 	if (n > 0)
 		return n;
 	if (n == 0)
@@ -524,7 +545,6 @@ static enum MHD_Result begin(struct call *c, const char *method)
 {
 	char allow[128] = "";
 	struct err err = { 0 };
-	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
 	web_listen_head(c->conn);
 	c->refused = true;
 	if (!framing_is_clear(c))
@@ -679,7 +699,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 		return MHD_NO; /* out of memory */
 	bool body = c->route && !c->refused;
 	struct doing *was = doing_set(c->doing);
+	turn_ours(c);
 	enum MHD_Result r = step(c, method, data, *n);
+	turn_theirs(c);
 	(void)doing_set(was);
 	if (body)
 		*n = 0;
@@ -694,6 +716,8 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	if (!c)
 		return;
 	*call = NULL;
+	if (why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED)
+		log_info("%s: the client neither takes bytes nor sends any: given up", c->raw);
 	if (c->upload) {
 		stream_end(c->upload, -ECONNRESET); /* means nothing when it had ended */
 		stream_unref(c->upload);
@@ -747,6 +771,8 @@ int web_start(struct web **out, const struct web_options *opt, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	w->opt = *opt;
+	if (!w->opt.stall_s)
+		w->opt.stall_s = WEB_STALL_S;
 	int r = web_listen_start(&w->listen, opt, &cb, err);
 	if (r < 0) {
 		task_count_free(w->count);

@@ -31,6 +31,7 @@ enum {
 		64 << 20, /* of a refused body that is read on, so that the client hears why */
 	WEB_CONNECTIONS = 512,
 	WEB_IDLE_S = 60,         /* between the requests of a connection */
+	WEB_STALL_S = 60,        /* of a client that takes no byte, or sends none of a body */
 	WEB_PARAMS = 2,          /* {…} of a path */
 	WEB_IDS = 4,             /* of a path and a query, as admit() found them */
 	WEB_QUERY_MAX = 32,      /* parameters of a query */
@@ -173,6 +174,7 @@ struct web_options {
 	size_t ntcp;
 	const char *tls_cert, *tls_key; /* PEM, of all of those; NULL: in the clear */
 	bool insecure;                  /* in the clear beyond this machine, too */
+	unsigned stall_s;               /* 0: WEB_STALL_S */
 	const struct route *routes;
 	size_t nroutes;
 	void *ctx;

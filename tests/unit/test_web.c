@@ -108,6 +108,24 @@ static int short_stream(struct request *rq, struct reply *rp, struct err *err)
 	return 0;
 }
 
+/* Work that takes longer than a client may take (limits_of_waiting). */
+static int slow_run(void *task, struct stream *out, struct err *err)
+{
+	int r = 0;
+	for (int i = 0; r == 0 && i < 2; i++) {
+		usleep(1200000);
+		r = stream_write(out, "slow", 4);
+	}
+	return r;
+}
+
+static int slow_stream(struct request *rq, struct reply *rp, struct err *err)
+{
+	rp->stream = slow_run;
+	rp->type = "application/octet-stream";
+	return 0;
+}
+
 static int stream(struct request *rq, struct reply *rp, struct err *err)
 {
 	rp->stream = stream_run;
@@ -213,6 +231,7 @@ static const struct route routes[] = {
 	{ "DELETE", "/v1/things/{}", no_content, NULL, NULL, false },
 	{ "POST", "/v1/job", job, NULL, fail_query, false },
 	{ "GET", "/v1/stream", stream, NULL, fail_query, false },
+	{ "GET", "/v1/slow", slow_stream, NULL, NULL, false },
 	{ "GET", "/v1/short", short_stream, NULL, NULL, false },
 	{ "POST", "/v1/upload", upload, NULL, upload_query, true },
 	{ "GET", "/v1/tree/{}/files/{...}", tail, NULL, thing_query, false },
@@ -225,7 +244,7 @@ static const struct route routes[] = {
 static char dir[64], sock[96];
 static struct web *web;
 
-static int start(void **state)
+static int start_with(unsigned stall_s)
 {
 	struct err err = { 0 };
 	(void)snprintf(dir, sizeof(dir), "/tmp/bough-web.XXXXXX");
@@ -233,9 +252,20 @@ static int start(void **state)
 		return -1;
 	(void)snprintf(sock, sizeof(sock), "%s/sock", dir);
 	struct web_options opt = { .socket_path = sock,
+				   .stall_s = stall_s,
 				   .routes = routes,
 				   .nroutes = sizeof(routes) / sizeof(routes[0]) };
 	return web_start(&web, &opt, &err);
+}
+
+static int start(void **state)
+{
+	return start_with(0);
+}
+
+static int start_strict(void **state)
+{
+	return start_with(1);
 }
 
 static int stop(void **state)
@@ -696,6 +726,34 @@ static void uploads(void **state)
 	assert_non_null(strstr(told, "{\"result\":{\"bytes\":3}}"));
 }
 
+/* A client that stops taking or sending is given up, and what its request holds comes free; one
+ * that waits for us isn't. */
+static void limits_of_waiting(void **state)
+{
+	static const char get[] = "GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n";
+	static const char post[] = "POST /v1/upload HTTP/1.1\r\nHost: x\r\n"
+				   "Content-Length: 1000\r\n\r\nabc";
+	static const char json[] = "POST /v1/things HTTP/1.1\r\nHost: x\r\n"
+				   "Content-Length: 1000\r\n\r\n{";
+	static const char slow[] =
+		"GET /v1/slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	int before = atomic_load(&freed);
+	atomic_store(&upload_end, 0);
+	int reader = dial(), sender = dial(), half = dial(), waits = dial();
+	say(reader, get, sizeof(get) - 1);
+	say(sender, post, sizeof(post) - 1);
+	say(half, json, sizeof(json) - 1);
+	say(waits, slow, sizeof(slow) - 1);
+	auto_free char *told = hear(waits); /* 2.4 s */
+	assert_non_null(strstr(told, "slow\r\n4\r\nslow\r\n0\r\n\r\n"));
+	wait_for(&freed, before + 2);
+	assert_int_equal(atomic_load(&upload_end), -ECONNRESET);
+	auto_free char *nothing = hear(half);
+	assert_string_equal(nothing, "");
+	close(reader);
+	close(sender);
+}
+
 static void second_server(void **state)
 {
 	struct web *other;
@@ -725,5 +783,7 @@ int main(void)
 		cmocka_unit_test(uploads),     cmocka_unit_test(second_server),
 		cmocka_unit_test(codes),
 	};
-	return cmocka_run_group_tests(tests, start, stop);
+	const struct CMUnitTest strict[] = { cmocka_unit_test(limits_of_waiting) };
+	int failed = cmocka_run_group_tests(tests, start, stop);
+	return failed + cmocka_run_group_tests(strict, start_strict, stop);
 }

@@ -1,0 +1,36 @@
+#!/bin/bash
+# Clients that stop in the middle: what their requests hold comes free. Slow ones go on.
+. "${0%/*}/lib.sh"
+need_fuse
+
+export BOUGH_WEB_STALL=2
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+sock=$BOUGH_ROOT/run/boughd.sock
+call() { curl -sS -m 30 --unix-socket "$sock" "$@"; }
+status() { call -o /dev/null -w '%{http_code}' "$@"; }
+
+for name in read sent slow; do
+	is "a workspace, $name" "$(status -d "{\"name\":\"$name\"}" http://d/v1/workspaces)" 201
+done
+for name in read slow; do head -c 20000000 /dev/urandom >"$(at $name)/big"; done
+gone() { # NAME: whether it could be removed
+	[ "$(status -X DELETE "http://d/v1/workspaces/$1")" = 204 ]
+}
+
+# A reader that stops, and a sender: neither curl ends by itself.
+call http://d/v1/workspaces/read/archive 2>/dev/null | sleep 20 >/dev/null 2>&1 &
+(
+	tar cf - -C "$BOUGH_SRC" LICENSE | head -c 2000
+	sleep 20 >/dev/null 2>&1
+) | call -T - http://d/v1/workspaces/sent/archive >/dev/null 2>&1 &
+# A slow one takes longer than that, but never stops for so long.
+call http://d/v1/workspaces/slow/archive | while dd bs=1M count=4 iflag=fullblock status=none |
+	tee -a "$T/slow.tar" | grep -c -a . >/dev/null; do sleep 0.7; done &
+slow=$!
+sleep 0.5
+ok 'a reader that stops holds a workspace for a while only' wait_for 8 gone read
+ok 'and so does a sender' wait_for 8 gone sent
+wait $slow
+is 'a slow reader gets it all' "$(tar xOf "$T/slow.tar" --wildcards '*big' | sha256sum)" "$(sha256sum <"$(at slow)/big")"
+ok 'boughd told so' grep -q 'neither takes bytes nor sends any' "$BOUGH_ROOT/run/boughd.log"
+done_testing
