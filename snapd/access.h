@@ -78,6 +78,9 @@ int catalog_role(struct catalog *c, const char *team, const char *owner, struct 
 /* web_options.identify; ctx is the struct snapd. */
 int auth_identify(void *ctx, const struct web_peer *peer, const char *authorization,
 		  struct principal *out, struct err *err);
+/* Whether somebody identified earlier still is: -EKEYREJECTED once the token is removed or has
+ * expired. */
+int auth_still(struct snapd *sd, const struct principal *who, struct err *err);
 /* A fresh token: fills id and hash, and the text, which is told once. */
 void auth_token_make(struct token_row *row, char text[TOKEN_TEXT]);
 /* "bough_…": its id. -EINVAL. Pure. */

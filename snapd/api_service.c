@@ -7,6 +7,7 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "snapd/access.h"
 #include "snapd/events.h"
 #include "snapd/jobs.h"
@@ -15,6 +16,7 @@
 
 enum {
 	PING_MS = 15000, /* a silent stream of events says that it is there */
+	STILL_MS = 1000, /* how often, at most, it looks whether its token is good yet */
 	AUDIT_PAGE = 1000,
 };
 
@@ -272,7 +274,7 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 struct listener {
 	struct snapd *sd;
 	struct principal who;
-	uint64_t after;
+	uint64_t after, looked_ms;
 };
 
 static json_t *event_json(const struct event *e)
@@ -297,6 +299,17 @@ static int send_event(struct listener *l, const struct event *e, struct stream *
 	return buf_error(&b) ? no_memory(err) : stream_write(out, b.data, b.len);
 }
 
+/* 0 when the token is good no longer: the client hears why when it comes back. */
+static int still_heard(struct listener *l, struct err *err)
+{
+	uint64_t now = clock_ms();
+	if (now - l->looked_ms < STILL_MS)
+		return 1;
+	l->looked_ms = now;
+	int r = auth_still(l->sd, &l->who, err);
+	return r == -EKEYREJECTED ? 0 : r < 0 ? r : 1;
+}
+
 static int event_stream(void *task, struct stream *out, struct err *err)
 {
 	struct listener *l = task;
@@ -308,6 +321,9 @@ static int event_stream(void *task, struct stream *out, struct err *err)
 			return 0; /* the client comes back, and hears that numbers begin anew */
 		if (r == -EKEYEXPIRED) /* it reads too slowly; so it will be told */
 			return err_set(err, r, "events were missed");
+		int still = r >= 0 ? still_heard(l, err) : r;
+		if (still <= 0)
+			return still;
 		if (r == 0)
 			r = stream_write(out, ": still here\n\n", 14);
 		else if (r > 0) {
@@ -338,7 +354,8 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 	struct listener *l = calloc(1, sizeof(*l));
 	if (!l)
 		return no_memory(err);
-	*l = (struct listener){ .sd = sd, .who = *rq->caller, .after = after };
+	*l = (struct listener){ .sd = sd, .who = *rq->caller, .after = after,
+				.looked_ms = clock_ms() };
 	rp->stream = event_stream;
 	rp->type = "text/event-stream";
 	rp->task = l;

@@ -153,3 +153,14 @@ int auth_identify(void *ctx, const struct web_peer *peer, const char *authorizat
 	out->admin = r >= 0 && user.admin;
 	return 0;
 }
+
+int auth_still(struct snapd *sd, const struct principal *who, struct err *err)
+{
+	struct token_row row = { 0 };
+	if (!who->token[0])
+		return 0;
+	int r = catalog_token_get(sd->catalog, who->token, &row, err);
+	if (r == -ENOENT || (r >= 0 && row.expires_ns && row.expires_ns <= snapd_now_ns()))
+		return refuse(err);
+	return r;
+}

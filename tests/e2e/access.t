@@ -199,8 +199,19 @@ gives 'a token by its id' 200 '[.items[] | select(.name == "all")] | .[0].id | t
 id=$(of '[.items[] | select(.name == "all")] | .[0].id')
 gives 'not a stranger'"'"'s to remove' 404 '' '' $other DELETE "/v1/tokens/$id"
 gives 'it is good' 200 '' '' t_owner GET /v1/whoami
+curl -sSN -m 20 -H "Authorization: Bearer ${token[t_owner]}" "http://$tcp/v1/events" >"$T/heard" 2>/dev/null &
+listener=$!
+wait_for 5 grep -q bough "$T/heard"
+as $owner POST $ws '{"name":"before","mount":false}'
+ok 'its events come' wait_for 5 grep -q workspace.created "$T/heard"
 gives 'removed' 204 '' '' $owner DELETE "/v1/tokens/$id"
 gives 'at once' 401 .code unauthenticated t_owner GET /v1/whoami
+sleep 1.1
+as $owner DELETE "$ws/before"
+ok 'its stream of events ends' wait_for 5 not kill -0 $listener 2>/dev/null
+wait $listener
+is 'in good order' $? 0
+ok 'without what came behind' not grep -q workspace.deleted "$T/heard"
 gives 'a user goes' 204 '' '' root DELETE /v1/users/ci
 gives 'and so do the tokens' 401 '' '' t_ci GET /v1/whoami
 gives 'another scheme' 401 '' '' none GET /v1/whoami '' -u a:b
