@@ -193,7 +193,7 @@ static int making_commit(struct making *m, struct err *err)
 	return snapd_inner(r);
 }
 
-static int make_from_snapshot(struct making *m, const struct source *src, uid_t uid, gid_t gid,
+static int make_from_snapshot(struct making *m, struct source *src, uid_t uid, gid_t gid,
 			      struct err *err)
 {
 	auto_stack stack = { 0 };

@@ -30,14 +30,16 @@ int gitwork_open(struct gitwork *g, struct snapd *sd, struct source *src, struct
 	auto_stack now = { 0 };
 	*g = (struct gitwork){ .sd = sd, .src = *src };
 	*src = (struct source){ 0 };
-	if (!source_git(&g->src))
+	int r = 0;
+	if (source_git(&g->src)) /* first: the row may be another then */
+		r = source_stack(sd, &g->src, &now, err);
+	if (r >= 0 && !source_git(&g->src))
 		return err_set(err, -EINVAL, "%s is no checkout of a repository",
 			       source_name(&g->src));
-	int r = snapd_inner(gitlink_parse(&g->link, source_git(&g->src), err));
+	if (r >= 0)
+		r = snapd_inner(gitlink_parse(&g->link, source_git(&g->src), err));
 	if (r >= 0)
 		r = snapd_inner(mirror_open(&g->mirror, sd->root, g->link.repo, err));
-	if (r >= 0)
-		r = source_stack(sd, &g->src, &now, err);
 	if (r >= 0)
 		r = open_view(g, &now, &g->now, &g->has_now, err);
 	if (r >= 0)

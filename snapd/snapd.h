@@ -77,8 +77,10 @@ int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum l
 		   const char *what, struct err *err);
 int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
 		     const char *what, struct err *err);
-/* The stack: a snapshot's manifest, or a workspace's after sealing it. The caller frees. */
-int source_stack(struct snapd *sd, const struct source *src, struct stack *out, struct err *err);
+/* The stack: a snapshot's manifest, or a workspace's after sealing it. The caller frees.
+ * A workspace whose stack is as long as it may be is flattened first; for that a lease that isn't
+ * EXCLUSIVE is given back and taken again, and the row is read anew: it may be another. */
+int source_stack(struct snapd *sd, struct source *src, struct stack *out, struct err *err);
 
 /* ---- images that are being made (images.c) ---- */
 

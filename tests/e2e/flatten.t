@@ -84,6 +84,20 @@ fsck_clean
 is 'whole after gc' "$(bough export long | sha256sum)" "$before"
 is 'the earlier one too' "$(bough export flat | tar xO ./C | sha256sum)" "$old"
 
+# ---- reading alone seals, too
+
+bough_ok 'create' create r
+r=$out failed=0
+call() { curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -o "$T/.body" -w '%{http_code}' "http://x$1"; }
+for i in $(seq 300); do
+	echo "$i" >"$r/f"
+	[ "$(call '/v1/workspaces/r/archive?format=tar')" = 200 ] || failed=$((failed + 1))
+done
+is '300 archives of what was just written' "$failed" 0
+bough_ok 'save after them' save r
+is 'the file' "$(tar xOf "$T/.body" ./f)" 300
+ok 'and its stack is short' wait_for 15 is_short r
+
 # ---- killed in the middle
 
 for i in 1 2 3; do
