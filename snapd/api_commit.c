@@ -1,8 +1,8 @@
 /* A checkout's changes as a commit in its repository's mirror, and on to where that came from.
  *
- * Order: objects are durable, then the branch moves by compare and swap, then the row's anchor.
- * Killed between the last two, the next call finds on the branch what it would make itself
- * (the same tree on the same parent) and takes that. */
+ * Order: objects are durable, then the row says which commit is to come, then the branch moves by
+ * compare and swap, then the row's anchor. Killed between the last two, the next call finds the
+ * branch at what the row says and goes on from there. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +36,7 @@ struct committing {
 	struct oid tree, commit;
 	char branch[BRANCH_SIZE];
 	bool imported, unchanged, moved, synced;
+	bool resumed; /* the branch had moved and the row hadn't heard */
 };
 
 static void committing_done(struct committing *c)
@@ -286,11 +287,45 @@ static int make_commit(struct committing *c, const struct oid *at, struct err *e
 	return r;
 }
 
+static int write_link(struct committing *c, struct err *err)
+{
+	auto_free char *text = gitlink_text(&c->work.link);
+	if (!text)
+		return no_memory(err);
+	struct ws_patch p = { .git = text };
+	return snapd_inner(catalog_ws_patch(c->t->sd->catalog, c->work.src.ws.id, &p, err));
+}
+
+/* The branch may survive what the row doesn't: the row knows first. */
+static int set_pending(struct committing *c, struct err *err)
+{
+	struct gitlink *link = &c->work.link;
+	if (c->work.src.is_snap || same(&link->anchor, &c->commit))
+		return 0;
+	link->pending = c->commit;
+	link->has_pending = true;
+	int r = write_link(c, err);
+	return r < 0 ? r : catalog_sync(c->t->sd->catalog, err);
+}
+
+/* A call that was killed had moved the branch: all that it committed is in the workspace. */
+static void resume(struct committing *c, const struct oid *at)
+{
+	struct gitlink *link = &c->work.link;
+	if (!at || !link->has_pending || !same(at, &link->pending))
+		return;
+	link->anchor = link->pending;
+	link->has_pending = false;
+	c->resumed = true;
+}
+
 static int move_branch(struct committing *c, const struct oid *at, struct err *err)
 {
 	if (at && same(at, &c->commit))
 		return 0;
 	int r = at ? check_branch(c, at, err) : 0;
+	if (r >= 0)
+		r = set_pending(c, err);
 	if (r >= 0)
 		r = mirror_move_branch(c->work.mirror, c->branch, at, &c->commit, "bough commit",
 				       err);
@@ -301,12 +336,13 @@ static int move_branch(struct committing *c, const struct oid *at, struct err *e
 /* The row's anchor: what is committed next stands on it. A snapshot's stays. */
 static int set_anchor(struct committing *c, struct err *err)
 {
-	struct snapd *sd = c->t->sd;
 	struct gitlink *link = &c->work.link;
 	bool same_branch = !c->t->branch || (link->branch && !strcmp(link->branch, c->branch));
-	if (c->work.src.is_snap || (same(&link->anchor, &c->commit) && same_branch))
+	bool as_it_was = same(&link->anchor, &c->commit) && same_branch && !c->resumed;
+	if (c->work.src.is_snap || as_it_was)
 		return 0;
 	link->anchor = c->commit;
+	link->has_pending = false;
 	if (!same_branch) { /* the next ones go there too */
 		char *branch = strdup(c->branch);
 		if (!branch)
@@ -314,12 +350,8 @@ static int set_anchor(struct committing *c, struct err *err)
 		free(link->branch);
 		link->branch = branch;
 	}
-	auto_free char *text = gitlink_text(link);
-	if (!text)
-		return no_memory(err);
-	struct ws_patch p = { .git = text };
-	int r = snapd_inner(catalog_ws_patch(sd->catalog, c->work.src.ws.id, &p, err));
-	return r < 0 ? r : snapd_record_ws(sd, c->work.src.ws.id, err);
+	int r = write_link(c, err);
+	return r < 0 ? r : snapd_record_ws(c->t->sd, c->work.src.ws.id, err);
 }
 
 static int commit_all(struct committing *c, struct err *err)
@@ -327,10 +359,11 @@ static int commit_all(struct committing *c, struct err *err)
 	struct oid at = { 0 };
 	int r = choose_branch(c, err);
 	if (r >= 0)
-		r = look_inside(c, err);
-	if (r >= 0)
 		r = branch_at(c, &at, err);
 	const struct oid *there = r > 0 ? &at : NULL;
+	resume(c, there);
+	if (r >= 0)
+		r = look_inside(c, err);
 	if (r >= 0)
 		r = make_commit(c, there, err);
 	if (r >= 0)

@@ -92,6 +92,9 @@ static int take_all(struct gitlink *g, const json_t *j)
 		r = take_oid(&g->base, j, "base");
 	if (r >= 0)
 		r = take_oid(&g->anchor, j, "anchor");
+	g->has_pending = json_object_get(j, "pending") != NULL;
+	if (r >= 0 && g->has_pending)
+		r = take_oid(&g->pending, j, "pending");
 	if (r >= 0)
 		r = take_text(&g->ref, j, "ref");
 	if (r >= 0)
@@ -126,10 +129,11 @@ static json_t *optional(const char *s)
 
 char *gitlink_text(const struct gitlink *g)
 {
-	char base[OID_HEX + 1], anchor[OID_HEX + 1];
+	char base[OID_HEX + 1], anchor[OID_HEX + 1], pending[OID_HEX + 1];
 	auto_buf bytes = { 0 };
 	oid_hex(base, &g->base);
 	oid_hex(anchor, &g->anchor);
+	oid_hex(pending, &g->pending);
 	stack_encode(&g->stack, &bytes);
 	auto_free char *hex = buf_error(&bytes) ? NULL : malloc(2 * bytes.len + 1);
 	if (!hex)
@@ -146,7 +150,9 @@ char *gitlink_text(const struct gitlink *g)
 			      (json_int_t)g->repo, "base", base, "anchor", anchor, "ref",
 			      optional(g->ref), "branch", optional(g->branch), "depth",
 			      (json_int_t)g->depth, "scopes", scopes, "stack", hex);
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	bool whole = j && (!g->has_pending ||
+			   json_object_set_new(j, "pending", json_string(pending)) == 0);
+	char *text = whole ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;
 }

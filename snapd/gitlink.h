@@ -1,7 +1,9 @@
 /* What a workspace or snapshot has to do with a repository: the `git` column of its row.
  *
  *   {"repo": 3, "base": HEX, "anchor": HEX, "ref": "refs/heads/main", "branch": "work",
- *    "scopes": ["drivers/net"], "depth": 0, "stack": HEX}
+ *    "scopes": ["drivers/net"], "depth": 0, "stack": HEX, "pending": HEX}
+ *
+ * "pending" is there only while a commit is being made, or when that was interrupted.
  *
  * It goes along with fork, save, restore and create --from. */
 #ifndef BOUGH_SNAPD_GITLINK_H
@@ -17,6 +19,8 @@ struct gitlink {
 	uint32_t repo;
 	struct oid base;    /* the commit that was checked out */
 	struct oid anchor;  /* the last host commit made from it; at first the base */
+	struct oid pending; /* the anchor to be, once a branch is there */
+	bool has_pending;
 	char *ref, *branch; /* NULL: none */
 	char **scopes;
 	size_t nscopes;

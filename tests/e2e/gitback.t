@@ -92,6 +92,29 @@ wait_for 20 sh -c '[ $(bough show w --json | jq .layers) -lt 4 ]'
 run bough diff w
 is 'the same after flattening' "$out" "$before"
 
+# ---- killed when the branch had moved and the row hadn't heard
+
+bough_ok 'create' create k --git r --ref "$base"
+echo 1 >"$(at k)/k" && bough_ok 'commit' commit k -m k1 --branch killed
+echo 2 >"$(at k)/k" && bough_ok 'a second' commit k -m k2
+k1=$(in_mirror rev-parse killed~1) k2=$(tip r killed)
+row() { sqlite3 "$BOUGH_ROOT/catalog.db" "$1"; }
+is 'nothing is pending' "$(row "SELECT git LIKE '%pending%' FROM workspaces WHERE name = 'k'")" 0
+kill_hard boughd
+row "UPDATE workspaces SET git = json_set(git, '\$.anchor', '$k1', '\$.pending', '$k2') WHERE name = 'k'"
+bough_ok 'what is there then is found' commit k -m again --json
+is 'and taken' "$(json .commit)" "$k2"
+is 'for good' "$(row "SELECT json_extract(git, '\$.anchor') FROM workspaces WHERE name = 'k'")" "$k2"
+kill_hard boughd
+row "UPDATE workspaces SET git = json_set(git, '\$.anchor', '$k1', '\$.pending', '$k2') WHERE name = 'k'"
+echo 3 >"$(at k)/k" && bough_ok 'with other files, too' commit k -m k3
+is 'it stands on what was there' "$(in_mirror log --format=%s "$base..killed" | tr '\n' ' ')" 'k3 k2 k1 '
+is 'nothing is pending' "$(row "SELECT git LIKE '%pending%' FROM workspaces WHERE name = 'k'")" 0
+kill_hard boughd
+row "UPDATE workspaces SET git = json_set(git, '\$.anchor', '$k1', '\$.pending', '$k1') WHERE name = 'k'"
+echo 4 >"$(at k)/k"
+bough_fails 'a branch that is elsewhere stays refused' 4 'killed is at' commit k -m k4
+
 # ---- two forks, one branch
 
 bough_ok 'forks' fork w x y
