@@ -474,3 +474,28 @@ int packout_finish(struct packout *p, struct oid *name, struct err *err)
 		*name = sum;
 	return 0;
 }
+
+int pack_between(git_packbuilder **out, git_repository *repo, const struct oid *from,
+		 const struct oid *to, struct err *err)
+{
+	git_oid a = oid_to_git(from), b = oid_to_git(to);
+	git_packbuilder *pb = NULL;
+	auto_git(git_revwalk) walk = NULL;
+	int r = git_revwalk_new(&walk, repo);
+	if (r >= 0)
+		r = git_revwalk_push(walk, &b);
+	if (r >= 0)
+		r = git_revwalk_hide(walk, &a);
+	if (r >= 0)
+		r = git_packbuilder_new(&pb, repo);
+	if (r >= 0)
+		(void)git_packbuilder_set_threads(pb, 1); /* how many it says; none fails */
+	if (r >= 0)
+		r = git_packbuilder_insert_walk(pb, walk);
+	if (r < 0) {
+		git_packbuilder_free(pb);
+		return git_fail(err, r, "pack what is new");
+	}
+	*out = pb;
+	return 0;
+}

@@ -31,6 +31,10 @@ bool packout_has(const struct packout *p, const struct oid *oid);
 /* 0; *name (NULL allowed) is the pack's, all zero where nothing was new. */
 int packout_finish(struct packout *p, struct oid *name, struct err *err);
 
+/* What `to` reaches and `from` doesn't, gathered to be written; the caller frees *out. */
+int pack_between(git_packbuilder **out, git_repository *repo, const struct oid *from,
+		 const struct oid *to, struct err *err);
+
 /* The id that such an object has. */
 void git_object_id_of(struct oid *out, enum git_type type, const void *data, size_t len);
 

@@ -62,26 +62,6 @@ static int make_commit(struct bundle *b, struct err *err)
 	return r;
 }
 
-/* What the commit has and its base doesn't. */
-static int gather(struct bundle *b, struct err *err)
-{
-	git_repository *repo = mirror_repo(b->work.mirror);
-	git_oid from = oid_to_git(&b->work.link.base), to = oid_to_git(&b->commit);
-	auto_git(git_revwalk) walk = NULL;
-	int r = git_revwalk_new(&walk, repo);
-	if (r >= 0)
-		r = git_revwalk_push(walk, &to);
-	if (r >= 0)
-		r = git_revwalk_hide(walk, &from);
-	if (r >= 0)
-		r = git_packbuilder_new(&b->pack, repo);
-	if (r >= 0)
-		(void)git_packbuilder_set_threads(b->pack, 1); /* how many it says; none fails */
-	if (r >= 0)
-		r = git_packbuilder_insert_walk(b->pack, walk);
-	return r < 0 ? git_fail(err, r, "pack the changes") : 0;
-}
-
 /* ---- the answer ---- */
 
 struct pour {
@@ -136,7 +116,8 @@ static int bundle(struct request *rq, struct reply *rp, bool of_snap, struct err
 	if (r >= 0)
 		r = snapd_inner(make_commit(b, err));
 	if (r >= 0 && b->changes.n > 0)
-		r = snapd_inner(gather(b, err));
+		r = snapd_inner(pack_between(&b->pack, mirror_repo(b->work.mirror),
+					     &b->work.link.base, &b->commit, err));
 	if (r < 0 || b->changes.n == 0) {
 		bundle_free(b);
 		rp->status = 204;

@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/io.h"
 #include "snapd/archive_lib.h"
 
 #ifndef AT_HANDLE_FID
@@ -114,20 +113,6 @@ int place_open(struct place *out, struct snapd *sd, const char *key, bool is_sna
 
 /* ---- finding ---- */
 
-static int open_beneath(int root, const char *path, int flags)
-{
-	struct open_how how = {
-		.flags = (uint64_t)(flags | O_CLOEXEC),
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV |
-			   RESOLVE_NO_MAGICLINKS,
-	};
-	long fd;
-	do /* a rename in the way of a path that is being walked */
-		fd = syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
-	while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-	return fd < 0 ? -errno : (int)fd;
-}
-
 /* A node id is the inode's number and, above, its restore generation; the kernel has it in what it
  * calls a handle: the id's two halves and a number of its own. */
 static uint16_t generation(int fd)
@@ -153,7 +138,7 @@ static int find_on_mount(const struct place *p, const char *path, struct found *
 			 struct err *err)
 {
 	struct stat st;
-	auto_fd fd = open_beneath(p->root, path, O_PATH | O_NOFOLLOW);
+	auto_fd fd = io_open_beneath(p->root, path, O_PATH | O_NOFOLLOW);
 	if (fd < 0)
 		return place_error(err, fd == -ENOTDIR ? -ENOENT : fd, "look for", path);
 	if (fstat(fd, &st) < 0)
@@ -267,7 +252,7 @@ int place_make_dir(int at, const char *name, mode_t mode)
 	struct stat st;
 	if (mkdirat(at, name, 0755) < 0)
 		return -errno;
-	auto_fd fd = open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+	auto_fd fd = io_open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	if (fd < 0)
 		return fd;
 	if (fstat(at, &st) < 0)
@@ -304,18 +289,18 @@ int place_unnamed(const struct place *p)
 static int make_dirs(int root, const char *path, size_t len, unsigned *made)
 {
 	char name[NAME_MAX + 1];
-	auto_fd at = open_beneath(root, "", O_RDONLY | O_DIRECTORY);
+	auto_fd at = io_open_beneath(root, "", O_RDONLY | O_DIRECTORY);
 	for (size_t i = 0; at >= 0 && i < len;) {
 		size_t n = strcspn(path + i, "/");
 		memcpy(name, path + i, n);
 		name[n] = '\0';
-		int next = open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+		int next = io_open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 		if (next == -ENOENT) {
 			next = place_make_dir(at, name, 0755);
 			*made += next >= 0;
 		}
 		if (next == -EEXIST) /* somebody else was faster */
-			next = open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+			next = io_open_beneath(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 		cleanup_close(&at);
 		at = next;
 		i += n + 1;
@@ -341,7 +326,7 @@ int place_parent(const struct place *p, const char *path, unsigned *made, int *d
 	memcpy(above, path, len);
 	above[len] = '\0';
 	unsigned n = 0;
-	int fd = open_beneath(p->root, above, O_RDONLY | O_DIRECTORY);
+	int fd = io_open_beneath(p->root, above, O_RDONLY | O_DIRECTORY);
 	if (fd == -ENOENT && made)
 		fd = make_dirs(p->root, above, len, &n);
 	if (fd < 0) {
@@ -364,7 +349,7 @@ void place_unmake(const struct place *p, const char *path, unsigned made)
 		above[len] = '\0';
 		const char *name = last_name(above, &len);
 		above[len] = '\0';
-		auto_fd fd = open_beneath(p->root, above, O_RDONLY | O_DIRECTORY);
+		auto_fd fd = io_open_beneath(p->root, above, O_RDONLY | O_DIRECTORY);
 		if (fd < 0 || unlinkat(fd, name, AT_REMOVEDIR) < 0)
 			return; /* somebody uses it */
 	}

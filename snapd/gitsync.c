@@ -2,16 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "gitops/packout.h"
 #include "gitops/git.h"
 
 enum {
@@ -31,15 +30,6 @@ static int fail(struct err *err, int r, const char *path)
 	return err_sys(err, r, "%s", path);
 }
 
-static int open_beneath(int dir, const char *path, uint64_t flags)
-{
-	struct open_how how = { .flags = flags | O_CLOEXEC,
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-					   RESOLVE_NO_XDEV };
-	long fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	return fd < 0 ? -errno : (int)fd;
-}
-
 static int open_git(struct snapd *sd, const struct gitwork *work, struct place *git,
 		    struct err *err)
 {
@@ -51,7 +41,7 @@ static int open_git(struct snapd *sd, const struct gitwork *work, struct place *
 	auto_fd root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (root < 0)
 		return fail(err, -errno, path);
-	auto_fd fd = open_beneath(root, ".git", O_RDONLY | O_DIRECTORY);
+	auto_fd fd = io_open_beneath(root, ".git", O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
 		return fail(err, fd, ".git");
 	if (fstat(fd, &st) < 0)
@@ -69,7 +59,7 @@ static int give(const struct place *git, int fd)
 static int make_file(const struct place *git, int dir, const char *name, int from, const char *text,
 		     mode_t mode)
 {
-	auto_fd fd = open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL);
+	auto_fd fd = io_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL);
 	if (fd < 0)
 		return fd;
 	static _Thread_local char buf[COPY_SIZE];
@@ -123,23 +113,12 @@ static int scratch_make(struct scratch *s, const char *root, struct err *err)
 static int write_pack(const struct gitwork *work, const struct oid *commit, const char *folder,
 		      char name[GIT_OID_HEXSZ + 1], struct err *err)
 {
-	git_repository *repo = mirror_repo(work->mirror);
-	git_oid to = oid_to_git(commit), from = oid_to_git(&work->link.base);
 	git_packbuilder *pb = NULL;
-	auto_git(git_revwalk) walk = NULL;
-	int r = git_revwalk_new(&walk, repo);
-	if (r >= 0)
-		r = git_revwalk_push(walk, &to);
-	if (r >= 0)
-		r = git_revwalk_hide(walk, &from);
-	if (r >= 0)
-		r = git_packbuilder_new(&pb, repo);
-	if (r >= 0)
-		(void)git_packbuilder_set_threads(pb, 1); /* how many it says; none fails */
-	if (r >= 0)
-		r = git_packbuilder_insert_walk(pb, walk);
+	int r = pack_between(&pb, mirror_repo(work->mirror), &work->link.base, commit, err);
 	name[0] = '\0';
-	if (r >= 0 && git_packbuilder_object_count(pb) > 0) {
+	if (r < 0)
+		return r;
+	if (git_packbuilder_object_count(pb) > 0) {
 		r = git_packbuilder_write(pb, folder, 0644, NULL, NULL);
 		if (r >= 0)
 			git_oid_tostr(name, GIT_OID_HEXSZ + 1, git_packbuilder_hash(pb));
@@ -154,7 +133,7 @@ static int bring_pack(const struct place *git, const struct scratch *s, const ch
 		      struct err *err)
 {
 	static const char *const ends[] = { "pack", "idx" }; /* a pack counts from its index on */
-	auto_fd dir = open_beneath(git->fd, "objects/pack", O_RDONLY | O_DIRECTORY);
+	auto_fd dir = io_open_beneath(git->fd, "objects/pack", O_RDONLY | O_DIRECTORY);
 	if (dir < 0)
 		return fail(err, dir, ".git/objects/pack");
 	for (int i = 0; i < 2; i++) {
@@ -175,12 +154,12 @@ static int bring_pack(const struct place *git, const struct scratch *s, const ch
 /* The folder of that name in `dir`, made where it isn't there. */
 static int enter(const struct place *git, int dir, const char *name)
 {
-	int fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
+	int fd = io_open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
 	if (fd != -ENOENT)
 		return fd;
 	if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
-	fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
+	fd = io_open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
 	int r = fd < 0 ? fd : give(git, fd);
 	if (r < 0)
 		cleanup_close(&fd);

@@ -4,16 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/io.h"
 #include "fs/work/diff.h"
 
 enum { COPY_BYTES = 1 << 20 };
@@ -41,23 +40,13 @@ static int failed(struct runner *rn, const char *what, const char *path)
 	return err_sys(rn->err, -errno, "%s %.300s", what, path);
 }
 
-static int open_beneath(int root, const char *path, uint64_t flags)
-{
-	struct open_how how = {
-		.flags = flags | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
-	};
-	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-	return fd < 0 ? -errno : (int)fd;
-}
-
 static int find_spot(struct runner *rn, const char *path, struct spot *out)
 {
 	const char *slash = strrchr(path, '/');
 	auto_free char *dir = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
 	if (!dir)
 		return err_set(rn->err, -ENOMEM, "out of memory");
-	int fd = open_beneath(rn->root, dir, O_PATH | O_DIRECTORY);
+	int fd = io_open_beneath(rn->root, dir, O_PATH | O_DIRECTORY);
 	if (fd < 0)
 		return err_sys(rn->err, fd, "open the folder of %.300s", path);
 	*out = (struct spot){ fd, slash ? slash + 1 : path };

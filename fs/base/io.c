@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/hash.h"
@@ -373,4 +375,18 @@ int io_remove_tree(int dirfd, const char *name, struct err *err)
 	if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0)
 		return err_sys(err, -errno, "remove %s", name);
 	return 0;
+}
+
+int io_open_beneath(int dir, const char *path, uint64_t flags)
+{
+	struct open_how how = {
+		.flags = flags | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV |
+			   RESOLVE_NO_MAGICLINKS,
+	};
+	long fd;
+	do /* a rename in the way of a path that is being walked */
+		fd = syscall(SYS_openat2, dir, *path ? path : ".", &how, sizeof(how));
+	while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+	return fd < 0 ? -errno : (int)fd;
 }

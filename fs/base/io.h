@@ -55,6 +55,10 @@ int io_publish(const struct io *io, int dirfd, const char *name, const void *dat
 int io_slurp(const struct io *io, int dirfd, const char *name, size_t max, void **data, size_t *len,
 	     struct err *err);
 
+/* openat2 of the host below `dir` ("" is itself): through no link, no other mount, and not out of
+ * it, whatever others do to the tree meanwhile. A descriptor, close-on-exec, or -errno. */
+int io_open_beneath(int dir, const char *path, uint64_t flags);
+
 /* Removes a folder and all that is in it, without following links and without
  * recursion on depth: deep folders are moved up under .rm-… names on the way, so after a
  * failure what is left may lie elsewhere in the tree. 0 also when it is not there. */
