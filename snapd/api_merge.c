@@ -11,7 +11,7 @@
 #include "fs/base/log.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
-#include "snapd/gitlink.h"
+#include "snapd/gitwork.h"
 #include "snapd/merge.h"
 
 enum {
@@ -82,20 +82,15 @@ static int common_part(struct merge *m, struct err *err)
 	return s.nlayers > 0 || !digest_is_zero(&s.image); /* nothing in common is no origin */
 }
 
-static const char *git_of(const struct source *s)
-{
-	return s->is_snap ? s->snap.git : s->ws.git;
-}
-
 /* The commit that both were checked out from. 1 when there is one. */
 static int common_checkout(struct merge *m, struct err *err)
 {
 	auto_gitlink a = { 0 }, b = { 0 };
-	if (!git_of(&m->into) || !git_of(&m->from))
+	if (!source_git(&m->into) || !source_git(&m->from))
 		return 0;
-	int r = gitlink_parse(&a, git_of(&m->into), err);
+	int r = gitlink_parse(&a, source_git(&m->into), err);
 	if (r >= 0)
-		r = gitlink_parse(&b, git_of(&m->from), err);
+		r = gitlink_parse(&b, source_git(&m->from), err);
 	if (r < 0)
 		return r;
 	if (a.repo != b.repo || memcmp(&a.base, &b.base, sizeof(a.base)) != 0 ||
@@ -145,7 +140,7 @@ static int find_base(struct merge *m, struct err *err)
 		r = common_checkout(m, err);
 	if (r == 0)
 		r = common_snapshot(m, err);
-	if (r == 0 && git_of(&m->into) && git_of(&m->from))
+	if (r == 0 && source_git(&m->into) && source_git(&m->from))
 		return err_set(err, -ENOTUNIQ,
 			       "they are two checkouts, and no forks of one: commit both, "
 			       "and merge the branches with git");
@@ -200,7 +195,7 @@ static int plan(struct merge *m, struct err *err)
 	if (r < 0)
 		return r;
 	struct merge_trees trees = { &m->views[0], &m->views[1], &m->views[2],
-				     .skip_git = git_of(&m->into) && git_of(&m->from) };
+				     .skip_git = source_git(&m->into) && source_git(&m->from) };
 	return merge_plan_make(&m->plan, &trees, err);
 }
 

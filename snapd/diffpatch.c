@@ -1,4 +1,5 @@
 #include "snapd/diffpatch.h"
+#include "snapd/difftext.h"
 
 #include <errno.h>
 #include <git2.h>
@@ -129,21 +130,6 @@ static int flush(struct patcher *p)
 	return r;
 }
 
-/* `line`: it is one of its own; a TAB then ends a name with spaces, as tools expect. */
-static void add_side(struct buf *out, const char *mark, const char *prefix, const char *path,
-		     bool line)
-{
-	buf_add(out, mark, strlen(mark));
-	if (path)
-		diff_quote(out, prefix, path);
-	else
-		buf_printf(out, "/dev/null");
-	if (line && path && strchr(path, ' '))
-		buf_u8(out, '\t');
-	if (line)
-		buf_u8(out, '\n');
-}
-
 static int add_line(const git_diff_delta *delta, const git_diff_hunk *hunk,
 		    const git_diff_line *line, void *ctx)
 {
@@ -214,12 +200,12 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 	if (c.patch)
 		add_index_line(out, &c, same_mode ? git_mode(new) : 0);
 	if (c.binary) {
-		add_side(out, "Binary files ", "a/", has_old ? old_path : NULL, false);
-		add_side(out, " and ", "b/", has_new ? new_path : NULL, false);
+		diff_side(out, "Binary files ", "a/", has_old ? old_path : NULL, false);
+		diff_side(out, " and ", "b/", has_new ? new_path : NULL, false);
 		buf_printf(out, " differ\n");
 	} else if (c.patch && (c.added || c.removed)) {
-		add_side(out, "--- ", "a/", has_old ? old_path : NULL, true);
-		add_side(out, "+++ ", "b/", has_new ? new_path : NULL, true);
+		diff_side(out, "--- ", "a/", has_old ? old_path : NULL, true);
+		diff_side(out, "+++ ", "b/", has_new ? new_path : NULL, true);
 		if (git_patch_print(c.patch, add_line, out) < 0)
 			return git_failed(p->err, -1, new_path);
 	}

@@ -52,6 +52,19 @@ void diff_quote(struct buf *out, const char *prefix, const char *path)
 	buf_u8(out, '"');
 }
 
+void diff_side(struct buf *out, const char *mark, const char *prefix, const char *path, bool line)
+{
+	buf_add(out, mark, strlen(mark));
+	if (path)
+		diff_quote(out, prefix, path);
+	else
+		buf_printf(out, "/dev/null");
+	if (line && path && strchr(path, ' '))
+		buf_u8(out, '\t');
+	if (line)
+		buf_u8(out, '\n');
+}
+
 /* Length of the UTF-8 sequence at p (n bytes left), as RFC 3629 has them; 0: none. */
 static size_t utf8_sequence(const uint8_t *p, size_t n)
 {

@@ -24,6 +24,9 @@ int difftext_write(enum diff_format format, const struct view *a, const struct v
 /* Appends the path as git would: in double quotes with C's escapes where it has bytes that
  * need them, `prefix` in front inside the quotes. */
 void diff_quote(struct buf *out, const char *prefix, const char *path);
+/* Appends `mark` and the quoted path, or /dev/null for NULL. `line`: it is one of its own; a TAB
+ * then ends a name with spaces, as tools expect. */
+void diff_side(struct buf *out, const char *mark, const char *prefix, const char *path, bool line);
 /* Appends the bytes as UTF-8, each that isn't as U+FFFD. True when there was one. */
 bool diff_utf8(struct buf *out, const char *bytes, size_t len);
 

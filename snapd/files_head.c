@@ -192,7 +192,7 @@ enum coding head_coding(const char *value)
 
 /* ---- digests ---- */
 
-static int base64_digit(char c)
+int head_base64_digit(char c)
 {
 	return c >= 'A' && c <= 'Z'   ? c - 'A'
 	       : c >= 'a' && c <= 'z' ? c - 'a' + 26
@@ -209,7 +209,7 @@ static int base64_digest(const char *s, struct digest *out)
 	unsigned have = 0;
 	size_t n = 0;
 	for (size_t i = 0; i < 43; i++) {
-		int v = base64_digit(s[i]);
+		int v = head_base64_digit(s[i]);
 		if (v < 0)
 			return -EINVAL;
 		bits = bits << 6 | (uint32_t)v;

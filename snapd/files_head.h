@@ -59,4 +59,7 @@ const char *head_date(char out[HEAD_DATE], time_t t); /* "" where the year has n
 enum { HEAD_TIME = 48 };
 const char *head_time(char out[HEAD_TIME], const struct timespec *t);
 
+/* What the character stands for in base64, or -1. */
+int head_base64_digit(char c);
+
 #endif

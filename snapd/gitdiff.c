@@ -100,21 +100,6 @@ static bool is_binary(const struct pair *p)
 
 /* ---- patch ---- */
 
-/* `line`: it is one of its own; a TAB then ends a name with spaces, as tools expect. */
-static void add_side(struct buf *out, const char *mark, const char *prefix, const char *path,
-		     bool line)
-{
-	buf_add(out, mark, strlen(mark));
-	if (path)
-		diff_quote(out, prefix, path);
-	else
-		buf_printf(out, "/dev/null");
-	if (line && path && strchr(path, ' '))
-		buf_u8(out, '\t');
-	if (line)
-		buf_u8(out, '\n');
-}
-
 static int add_line(const git_diff_delta *delta, const git_diff_hunk *hunk,
 		    const git_diff_line *line, void *ctx)
 {
@@ -185,16 +170,16 @@ static int add_body(struct writer *w, const struct file *f, struct pair *p)
 	if (!p->large || !binary)
 		add_index_line(out, f, &old, &new, binary);
 	if (p->large) {
-		add_side(out, "Binary files ", "a/", f->old_mode ? f->old_path : NULL, false);
-		add_side(out, " and ", "b/", f->mode ? f->path : NULL, false);
+		diff_side(out, "Binary files ", "a/", f->old_mode ? f->old_path : NULL, false);
+		diff_side(out, " and ", "b/", f->mode ? f->path : NULL, false);
 		buf_printf(out, " differ\n");
 		return 0;
 	}
 	if (empty)
 		return 0;
 	if (!binary) {
-		add_side(out, "--- ", "a/", f->old_mode ? f->old_path : NULL, true);
-		add_side(out, "+++ ", "b/", f->mode ? f->path : NULL, true);
+		diff_side(out, "--- ", "a/", f->old_mode ? f->old_path : NULL, true);
+		diff_side(out, "+++ ", "b/", f->mode ? f->path : NULL, true);
 	}
 	int r = git_patch_print(p->patch, add_line, out);
 	return r < 0 ? git_fail(w->err, r, "compare %s", f->path) : 0;

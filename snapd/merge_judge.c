@@ -237,10 +237,8 @@ int mp_judge(struct planner *pl, struct name_change *c)
 	int saved = is_saved_anew(pl, c);
 	if (saved < 0)
 		return saved;
-	if (saved && (c->ours.ino || c->old)) {
-		/* Whichever file of ours it is now, `counterpart` finds it, or it is a conflict. */
+	if (saved) /* whichever file of ours it is now, mp_counterpart finds it; else a conflict */
 		return mp_edit(pl, c->old, c->now);
-	}
 	if (c->ours.ino == c->old) {
 		c->detach = c->old != NO_INO;
 		c->attach = c->now != NO_INO;

@@ -1,4 +1,5 @@
 #include "snapd/tus_head.h"
+#include "snapd/files_head.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,16 +21,6 @@ int tus_number(const char *text, uint64_t *out)
 	return 0;
 }
 
-static int digit_of(char c)
-{
-	return c >= 'A' && c <= 'Z'   ? c - 'A'
-	       : c >= 'a' && c <= 'z' ? c - 'a' + 26
-	       : c >= '0' && c <= '9' ? c - '0' + 52
-	       : c == '+'             ? 62
-	       : c == '/'             ? 63
-				      : -1;
-}
-
 /* The bytes of padded base64, at most `cap`: their number, or -EINVAL. */
 static int decode(const char *s, size_t n, uint8_t *out, size_t cap)
 {
@@ -40,7 +31,7 @@ static int decode(const char *s, size_t n, uint8_t *out, size_t cap)
 		uint32_t v = 0;
 		unsigned pad = 0;
 		for (size_t k = 0; k < 4; k++) {
-			int d = digit_of(s[i + k]);
+			int d = head_base64_digit(s[i + k]);
 			bool may_pad = i + 4 == n && k >= 2;
 			if (d < 0 && !(s[i + k] == '=' && may_pad))
 				return -EINVAL;

@@ -219,31 +219,16 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
+static int remove_snapshot(struct cli *cli, const struct args *a, const char *name, struct err *err)
+{
+	auto_target t = target_snap(name, "");
+	target_query(&t, "force", args_get(a, "force") ? "1" : NULL);
+	return api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
+}
+
 int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	int first = 0;
-	auto_json json_t *removed = json_array();
-	for (unsigned i = 0; i < a->n; i++) {
-		auto_target t = target_snap(a->operands[i], "");
-		target_query(&t, "force", args_get(a, "force") ? "1" : NULL);
-		struct err e = { 0 };
-		int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, &e);
-		if (r == 0) {
-			(void)json_array_append_new(removed,
-						    json_pack("{s:s}", "name", a->operands[i]));
-		} else if (first == 0) {
-			first = r;
-			*err = e;
-		} else {
-			fprintf(stderr, "bough: %s: ", a->cmd->name);
-			out_clean(stderr, e.text);
-			(void)fputc('\n', stderr);
-		}
-	}
-	if (first < 0 || !cli->json)
-		return first;
-	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
-	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
+	return api_remove_each(cli, a, remove_snapshot, err);
 }
 
 static int set_list(json_t *body, const char *key, json_t *list, struct err *err)
