@@ -1,0 +1,108 @@
+/* The walls of one sandbox: its ids, mounts, limits and OCI bundle.
+ *
+ * A box is a folder:
+ *     config.json      for the runtime (spec.h: one profile for each kind of runtime)
+ *     rootfs/          the root workspace, an idmapped clone of its mount
+ *     mnt/N/           each attached workspace, in the same way
+ *     user             the user namespace (bind mount of its nsfs file), owned by the first id of
+ *                      the sandbox's range, so that limits of users count for the sandbox alone
+ *     secrets/         a tmpfs with what --secret brought; never in config.json
+ *     init             bough-init, bound in read-only as the container's /.bough/init
+ * and a cgroup folder /bough/NS/ID in each hierarchy. box_clear removes every trace of it, however
+ * far box_make came and whoever died meanwhile. All of it lives in the caller's mount namespace and
+ * outlives the caller.
+ *
+ * Needs root. Errors carry one line that says what is missing. */
+#ifndef BOUGH_RUNTIME_BOX_H
+#define BOUGH_RUNTIME_BOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fs/base/buf.h"
+#include "fs/base/err.h"
+#include "runtime/shim.h"
+
+enum {
+	BOX_IDS = 65536, /* ids of a sandbox: base ... base + BOX_IDS - 1 on the host */
+	BOX_MOUNTS = 32, /* workspaces that can be attached */
+};
+
+struct box_limits {
+	uint32_t cpu_milli;      /* thousandths of a core; 1000 */
+	uint64_t memory;         /* bytes, swap included; 2 GiB */
+	uint32_t pids;           /* 512 */
+	uint64_t shm;            /* bytes of /dev/shm; 64 MiB */
+};
+/* Disk and inodes are the root workspace's quota. */
+extern const struct box_limits BOX_LIMITS;
+
+struct box_mount {
+	const char *source; /* where the workspace is mounted */
+	const char *target; /* absolute, inside; made when it isn't there */
+	bool read_only;
+};
+
+struct box_secret {
+	const char *name; /* file name under /run/secrets */
+	int fd;           /* its content is read from here; at most 1 MiB */
+};
+
+struct box_config {
+	const char *dir;      /* the box; its last part is the id */
+	const char *id;       /* shown nowhere inside but in hostname's default */
+	const char *ns;       /* as shim_config.ns */
+	const struct runtime_kind *kind;
+	const char *init;     /* path of the static bough-init */
+	const char *root;     /* where the root workspace is mounted */
+	bool host_image;      /* its /usr is the host's (hostimage.h) */
+	bool usr_local;       /* and /usr/local too */
+	const char *hostname;
+	uint32_t id_base;     /* first host id of the range; a multiple of BOX_IDS */
+	bool net_host;        /* for admins; else a loopback of its own */
+	struct box_limits limits;
+	const struct box_mount *mounts;
+	size_t n_mounts;
+	const struct box_secret *secrets;
+	size_t n_secrets;
+};
+
+/* What runs in it: the container's own process, or an exec. */
+struct box_process {
+	const char *const *argv; /* NULL-terminated; NULL: bough-init waits for execs */
+	const char *const *env;  /* NULL-terminated; "K=V" */
+	const char *cwd;         /* NULL: the workspace, or the image's */
+	const char *user;        /* "name", "uid", "name:group", "uid:gid"; NULL: root */
+	bool terminal;
+	uint32_t timeout_ms;     /* 0: none */
+};
+
+/* Makes the box, ready for shim_start. On failure nothing is left. -ENOENT: a mount or image that
+ * isn't there; -EINVAL: a user that the root doesn't know, a bad target; -EPERM: not root. */
+int box_make(const struct box_config *config, const struct box_process *main, struct err *err);
+/* The OCI Process (JSON) of an exec in it. The user is looked up in the root as it is now. */
+int box_exec_spec(const struct box_config *config, const struct box_process *process,
+		  struct buf *out, struct err *err);
+/* Unmounts, empties the cgroups (their processes are killed), removes the folder. Idempotent. */
+int box_clear(const char *dir, const char *ns, struct err *err);
+
+/* Attaches to a running container whose first process is `pid`, and takes it off again: -EBUSY
+ * while something uses it, unless `force` (it is detached lazily). Only where
+ * runtime_kind.mounts_later; elsewhere -EOPNOTSUPP: attach before the start. */
+int box_attach(const struct box_config *config, uint32_t pid, const struct box_mount *mount,
+	       struct err *err);
+int box_detach(const struct box_config *config, uint32_t pid, const char *target, bool force,
+	       struct err *err);
+
+/* Makes what a root workspace of the `host` image needs: links, /etc, mount points. `root` is an
+ * empty folder (of a workspace's mount) that is filled. Owner: 0 of the caller; idmapped mounts
+ * show them as the container's root. */
+int hostimage_fill(const char *root, struct err *err);
+
+/* Every process runs under a bough-init of its own (pid 1 for the first), which hands the signals
+ * that it gets to all that descends from it, also what made a session of its own. KILL can't be
+ * caught: this one stands for it. A process that ran into its timeout ends with 124, as timeout(1)
+ * has it; one that isn't there with 127, one that can't be executed with 126. */
+enum { BOX_SIGNAL_KILL = 64, BOX_EXIT_TIMEOUT = 124 };
+
+#endif

@@ -1,0 +1,119 @@
+/* One container, driven through containerd's shim v2 protocol, without containerd.
+ *
+ * A shim is the small process that containerd keeps beside each container. It is started by
+ *
+ *     SHIM -namespace NS -address '' -publish-binary '' -id ID -bundle BUNDLE start
+ *
+ * prints the address of its socket and outlives its caller, so that the container and its exit code
+ * outlive boughd. The calls are ttrpc (ttrpc.h) with the messages of
+ * containerd.task.v2.Task, or v3 where a shim says so. runc, crun, runsc and Kata are all driven
+ * so; what differs between them is in struct runtime_kind and nowhere else.
+ *
+ * Source: containerd's runtime/v2/README.md and api/runtime/task/v2/shim.proto.
+ *
+ * A handle may be used by several threads: each call has a connection of its own. All calls end
+ * after a deadline but shim_wait, which ends when the process does. Errors: -ENOENT the shim
+ * doesn't know the container or process; -ESRCH it has ended already; -ECONNREFUSED the shim is
+ * gone (shim_remove cleans up); -ETIMEDOUT; -EIO with the shim's own words. */
+#ifndef BOUGH_RUNTIME_SHIM_H
+#define BOUGH_RUNTIME_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fs/base/err.h"
+
+/* What is known of a runtime on this machine. */
+struct runtime_kind {
+	const char *name;    /* "runc", "runsc", "kata", "crun": as the user says it */
+	const char *shim;    /* file name of the shim's program */
+	const char *binary;  /* of the OCI runtime that the shim is to run; NULL: the shim's own */
+	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
+	bool mounts_later;   /* a mount can be attached to a running container */
+	bool sees_host;      /* changes made on the host reach it without a restart */
+	bool reports_pids;   /* its processes are the host's: pause, pids and cgroup counters work */
+};
+/* NULL: no such name. */
+const struct runtime_kind *runtime_find(const char *name);
+/* The n-th kind; NULL past the last. */
+const struct runtime_kind *runtime_nth(unsigned n);
+
+/* Whether it works here. `version` and `why` are for people; `why` is "" when it works. */
+struct runtime_probe {
+	bool works;
+	char shim[256], binary[256]; /* paths found; "" */
+	char version[128];
+	char why[256];
+};
+/* Looks only (PATH, the project's own folder of programs, --version): starts no container. */
+void runtime_probe(const struct runtime_kind *kind, struct runtime_probe *out);
+
+struct shim;
+
+struct shim_config {
+	const struct runtime_kind *kind;
+	const char *ns;     /* containerd's namespace: one for each BOUGH_ROOT */
+	const char *id;     /* of the container; the bundle's folder has this name */
+	const char *bundle; /* absolute */
+};
+
+/* Starts the shim. */
+int shim_start(struct shim **out, const struct shim_config *config, struct err *err);
+/* One that was started before, by this or an earlier process: -ECONNREFUSED when it is gone. */
+int shim_reopen(struct shim **out, const struct shim_config *config, struct err *err);
+void shim_free(struct shim *s); /* the shim goes on; NULL allowed */
+#define auto_shim __attribute__((cleanup(shim_freep))) struct shim
+void shim_freep(struct shim **s);
+
+/* Paths of fifos; both outputs must be given, also for a terminal (the second is unused then). */
+struct shim_io {
+	const char *in, *out, *err; /* in: NULL for none */
+	bool terminal;
+	uint32_t uid, gid; /* who owns the program's ends: the container's root as the host sees it */
+};
+
+struct shim_state {
+	enum shim_status {
+		SHIM_UNKNOWN, SHIM_CREATED, SHIM_RUNNING, SHIM_STOPPED, SHIM_PAUSED
+	} status;
+	uint32_t pid;
+	uint32_t exit_status; /* 128 + n: by signal n */
+	int64_t exited_ns;    /* since 1970; 0: it hasn't */
+};
+
+/* exec: id of a process made by shim_exec; NULL: the container's first. */
+int shim_create(struct shim *s, const struct shim_io *io, uint32_t *pid, struct err *err);
+int shim_start_process(struct shim *s, const char *exec, uint32_t *pid, struct err *err);
+/* spec: JSON of an OCI Process. Created only: shim_start_process runs it. */
+int shim_exec(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
+	      size_t len, struct err *err);
+int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct err *err);
+/* Waits until it has ended, however long it takes, or until `stop_fd` (-1: none) can be read:
+ * -ECANCELED. */
+int shim_wait(struct shim *s, const char *exec, int stop_fd, struct shim_state *out,
+	      struct err *err);
+/* all: every process of the container. */
+int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err);
+int shim_close_stdin(struct shim *s, const char *exec, struct err *err);
+int shim_resize(struct shim *s, const char *exec, uint32_t columns, uint32_t rows,
+		struct err *err);
+int shim_pause(struct shim *s, struct err *err);
+int shim_resume(struct shim *s, struct err *err);
+/* limits: JSON of OCI LinuxResources. */
+int shim_update(struct shim *s, const char *limits, size_t len, struct err *err);
+
+struct shim_stats {
+	uint64_t cpu_ns, memory, memory_peak, memory_limit, pids, pids_limit, oom_kills;
+};
+int shim_stats(struct shim *s, struct shim_stats *out, struct err *err);
+/* Of the host; the caller frees *pids. */
+int shim_pids(struct shim *s, uint32_t **pids, size_t *n, struct err *err);
+
+/* Removes an ended process from the shim (-EBUSY: it hasn't ended). Without exec the container is
+ * removed. */
+int shim_delete(struct shim *s, const char *exec, struct shim_state *last, struct err *err);
+/* Ends the shim, by force if it must, and removes what it leaves behind: its socket, the
+ * runtime's state, processes that still run. Works when the shim has died. Idempotent. */
+int shim_remove(const struct shim_config *config, struct err *err);
+
+#endif
