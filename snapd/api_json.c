@@ -124,15 +124,17 @@ json_t *api_snapshot(const struct snap_row *row)
 {
 	char manifest[DIGEST_HEX + 1];
 	digest_hex(manifest, &row->manifest);
-	json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o*}", "id",
-			      row->id, "names", parsed(row->names, json_array()), "message",
+	json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o*,"
+			      " s:o*}",
+			      "id", row->id, "names", parsed(row->names, json_array()), "message",
 			      optional(row->message), "created", api_time(row->created_ns),
 			      "workspace", optional(row->workspace), "parent",
 			      optional(row->parent), "manifest", manifest, "files",
 			      (json_int_t)row->files, "bytes", (json_int_t)row->bytes,
 			      "stored_bytes", (json_int_t)row->stored_bytes, "labels",
 			      parsed(row->labels, json_object()), "git",
-			      row->git ? checkout(row->git) : NULL);
+			      row->git ? checkout(row->git) : NULL, "image",
+			      row->image ? parsed(row->image, json_null()) : NULL);
 	if (j && add_owned(j, &row->own)) {
 		json_decref(j);
 		return NULL;

@@ -69,6 +69,7 @@ struct snap_row {
 	char *message; /* NULL: none */
 	char *labels;  /* a JSON object; NULL: none */
 	char *git;     /* as in a ws_row */
+	char *image;   /* how containers of it begin (oci.h), as JSON; NULL: made for none */
 	char *names;   /* a JSON array, in order; NULL: none */
 };
 void snap_row_done(struct snap_row *r);

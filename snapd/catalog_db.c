@@ -97,6 +97,7 @@ static const char *const migrations[] = {
 	" state TEXT NOT NULL, path TEXT NOT NULL, answer TEXT, status INTEGER,"
 	" created INTEGER NOT NULL, ended INTEGER);"
 	"CREATE INDEX jobs_owner ON jobs(owner);",
+	"ALTER TABLE snapshots ADD COLUMN image TEXT;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

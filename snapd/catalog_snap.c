@@ -18,13 +18,14 @@ enum {
 	"s.id, s.workspace, s.parent, s.created, s.manifest, s.files, s.bytes, s.stored_bytes,"  \
 	" s.message, s.labels, s.git, (SELECT json_group_array(n.name) FROM (SELECT name FROM"   \
 	" snapshot_names WHERE snapshot = s.id ORDER BY pos) n), s.owner, s.visibility, s.team," \
-	" s.expires, s.on_expiry"
+	" s.expires, s.on_expiry, s.image"
 
 void snap_row_done(struct snap_row *r)
 {
 	free(r->message);
 	free(r->labels);
 	free(r->git);
+	free(r->image);
 	free(r->names);
 	memset(r, 0, sizeof(*r));
 }
@@ -60,6 +61,7 @@ static int read_snap(sqlite3_stmt *st, struct snap_row *r)
 	e |= db_copy_text(st, 10, &r->git);
 	e |= db_copy_text(st, 11, &r->names);
 	db_read_owned(st, 12, &r->own);
+	e |= db_copy_text(st, 17, &r->image);
 	if (e < 0) {
 		snap_row_done(r);
 		return -ENOMEM;
@@ -300,8 +302,8 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	int r = db_prepare(c, &st,
 			   "INSERT INTO snapshots (id, created, workspace, parent, manifest, files,"
 			   " bytes, stored_bytes, message, labels, git, " DB_OWNED
-			   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
-			   " ?15, ?16)",
+			   ", image) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
+			   " ?13, ?14, ?15, ?16, ?17)",
 			   err);
 	if (r < 0)
 		return r;
@@ -317,6 +319,7 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	db_bind_text(st, 10, s->labels);
 	db_bind_text(st, 11, s->git);
 	db_bind_owned(st, 12, &s->own);
+	db_bind_text(st, 17, s->image);
 	return db_run(c, st, err, "insert a snapshot");
 }
 

@@ -49,7 +49,7 @@ SCHEMAS = {
         {"id": S, "names": {"type": "array", "items": S}, "message": null(S), "created": TIME,
          "workspace": null(S), "parent": null(S), "manifest": S, "files": N, "bytes": N,
          "stored_bytes": N, "labels": LABELS, **OWNED},
-        {"git": null(ANY), "unchanged": B, **OWNED_MORE}),
+        {"git": null(ANY), "image": null(ANY), "unchanged": B, **OWNED_MORE}),
     "Forks": obj({"items": {"type": "array", "items": ref("Workspace")}, "pause_ns": N}),
     "Merged": obj({"workspace": ref("Workspace"), "added": N, "removed": N, "moved": N,
                    "changed": N, "merged": N}),

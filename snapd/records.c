@@ -144,10 +144,10 @@ static void read_json(struct reader *rd, const char *key, bool list, char **out)
 		rd->bad = -ENOMEM;
 }
 
-/* Kept as text: what it must hold is gitlink.h's. */
-static void read_git(struct reader *rd, char **out)
+/* Kept as text: what `git` must hold is gitlink.h's, what `image` oci.h's. */
+static void read_object(struct reader *rd, const char *key, char **out)
 {
-	const json_t *v = json_object_get(rd->j, "git");
+	const json_t *v = json_object_get(rd->j, key);
 	if (!v || json_is_null(v))
 		return;
 	*out = json_is_object(v) ? json_dumps(v, JSON_COMPACT) : NULL;
@@ -225,7 +225,7 @@ int ws_record_decode(struct ws_row *out, const void *data, size_t len)
 	row.quota_inodes = read_number(&rd, "quota_inodes");
 	row.mount = json_is_true(json_object_get(j, "mount"));
 	read_json(&rd, "labels", false, &row.labels);
-	read_git(&rd, &row.git);
+	read_object(&rd, "git", &row.git);
 	read_owned(&rd, &row.own);
 	const char *about = json_string_value(json_object_get(j, "description"));
 	if (about && !(row.description = strdup(about)))
@@ -311,7 +311,8 @@ int snap_record_decode(struct snap_row *out, const void *data, size_t len)
 	if (message && !(row.message = strdup(message)))
 		rd.bad = -ENOMEM;
 	read_json(&rd, "labels", false, &row.labels);
-	read_git(&rd, &row.git);
+	read_object(&rd, "git", &row.git);
+	read_object(&rd, "image", &row.image);
 	read_owned(&rd, &row.own);
 	read_json(&rd, "names", true, &row.names);
 	json_decref(j);
@@ -373,14 +374,16 @@ int records_snap_write(struct records *r, const struct snap_row *s, bool now, st
 	char manifest[DIGEST_HEX + 1], file[ID_SIZE + 8];
 	digest_hex(manifest, &s->manifest);
 	snap_file(file, s->id);
-	json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o}",
+	json_t *j = json_pack("{s:i, s:s, s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o,"
+			      " s:o*}",
 			      "version", 1, "id", s->id, "workspace", optional(s->workspace),
 			      "parent", optional(s->parent), "created_ns",
 			      (json_int_t)s->created_ns, "manifest", manifest, "files",
 			      (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "stored_bytes",
 			      (json_int_t)s->stored_bytes, "message", optional(s->message),
 			      "labels", parsed(s->labels), "git", parsed(s->git), "names",
-			      parsed(s->names));
+			      parsed(s->names), "image",
+			      s->image ? parsed(s->image) : NULL);
 	j = with_owned(j, &s->own);
 	int e = publish(r->snapshots, file, json_incref(j), now, err);
 	if (e >= 0 && !now && !note_pending(r, s->id))

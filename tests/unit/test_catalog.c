@@ -193,6 +193,7 @@ static void snapshots(void **state)
 	size_t n;
 	a.names = strdup("[\"base\",\"v1\"]");
 	b.message = strdup("second");
+	b.image = strdup("{\"user\":\"u\"}");
 	memcpy(b.workspace, w.id, sizeof(b.workspace));
 	assert_int_equal(catalog_ws_insert(f->c, &w, 1, &err), 0);
 	assert_int_equal(catalog_snap_insert(f->c, &a, NULL, NULL, 0, &err), 0);
@@ -211,6 +212,7 @@ static void snapshots(void **state)
 	prefix[8] = '\0';
 	assert_int_equal(catalog_snap_get(f->c, prefix, &got, &err), 0);
 	assert_string_equal(got.message, "second");
+	assert_string_equal(got.image, b.image);
 	snap_row_done(&got);
 	assert_int_equal(catalog_snap_get(f->c, "sn_", &got, &err), -ENOENT);
 	assert_int_equal(catalog_snap_get(f->c, "sn_%____", &got, &err), -ENOENT);
@@ -433,10 +435,12 @@ static void records(void **state)
 	struct snap_row s = snapshot("sn_bbbbbbbbbb", 12), back = { 0 };
 	s.message = strdup("a \"message\"\n");
 	s.names = strdup("[\"n\"]");
+	s.image = strdup("{\"cmd\":[\"sh\"]}");
 	assert_int_equal(records_snap_write(r, &s, true, &err), 0);
 	assert_int_equal(records_snap_read(r, s.id, &back, &err), 0);
 	assert_string_equal(back.message, s.message);
 	assert_string_equal(back.names, s.names);
+	assert_string_equal(back.image, s.image);
 	assert_string_equal(back.parent, s.parent);
 	assert_true(digest_equal(&back.manifest, &s.manifest) && back.bytes == s.bytes);
 	snap_row_done(&back);
