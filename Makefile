@@ -7,6 +7,7 @@ VERSION := 0.1.0
 VARIANT ?= release
 B       := build/$(VARIANT)
 DEPS    := build/deps
+GEN     := build/gen
 ifeq ($(origin CC),default)
 CC      := $(if $(filter fuzz,$(VARIANT)),clang,gcc)
 endif
@@ -33,25 +34,31 @@ LDFLAGS_release := -Wl,-z,relro,-z,now
 LDFLAGS_asan   := -fsanitize=address,undefined
 LDFLAGS_tsan   := -fsanitize=thread
 LDFLAGS_fuzz   := $(LDFLAGS_asan) -fsanitize=fuzzer
-CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)"' -I. \
+CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)"' -I. -I$(GEN) \
                -DFSMONITOR_PROGRAM='"$(B)/bough-fsmonitor"' \
                -include fs/base/banned.h $(PKG_CFLAGS) $(CPPFLAGS)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
 LDFLAGS_ALL  = -pthread -Wl,--as-needed $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
-PKGS := libzstd libxxhash libcrypto libdeflate zlib lmdb sqlite3 libarchive libmicrohttpd jansson libgit2
+PKGS := libzstd libxxhash libcrypto libdeflate zlib lmdb sqlite3 libarchive libmicrohttpd jansson libgit2 \
+        libseccomp libprotobuf-c
 PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
 # pkg-config runs once per make, when the first compile needs it: after the set-up.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags fuse3 $(PKGS)))$(PKG_CFLAGS)
 libs = $(shell $(PKG_CONFIG) --libs $(1))
 L_FUSE  = $(call libs,--static fuse3)
 L_STORE = $(call libs,libzstd libxxhash libcrypto libdeflate zlib lmdb jansson)
+L_RUNTIME = $(call libs,libseccomp libprotobuf-c jansson)
 L_ALL   = $(L_FUSE) $(call libs,$(PKGS))
 
 SRC_LIB   := $(wildcard fs/base/*.c fs/store/*.c fs/image/*.c fs/work/*.c)
 SRC_MOUNT := $(wildcard fs/mount/*.c)
 SRC_HOLD  := $(wildcard fs/hold/*.c)
 SRC_GIT   := $(wildcard gitops/*.c)
+SRC_RT    := $(wildcard runtime/*.c)
+SRC_IO    := $(wildcard runtime/io/*.c)
+SRC_INIT  := $(wildcard runtime/init/*.c)
+PROTO     := $(wildcard runtime/proto/*.proto)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
@@ -63,6 +70,8 @@ SRC_FUZZ  := $(wildcard tests/fuzz/fuzz_*.c)
 SRC_CRASH := $(wildcard tests/crash/*.c)
 SRC_MODEL := $(wildcard tests/model/*.c)
 SRC_E2E   := $(wildcard tests/e2e/*.c)
+# What protoc-c makes of the messages of the shims; never edited, never committed.
+PROTO_C   := $(PROTO:%.proto=$(GEN)/%.pb-c.c)
 obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
 no_main = $(filter-out %/main.o,$(call obj,$(1)))
 # Programs of one source each, in a folder of build/ named after theirs.
@@ -70,8 +79,9 @@ each = $(patsubst $(1)/%.c,$(B)/$(notdir $(1))/%,$(2))
 
 LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
-LIBS := $(B)/libsnapd.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
-PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply)
+LIBS := $(B)/libsnapd.a $(B)/libio.a $(B)/libruntime.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
+PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply \
+            $(if $(SRC_IO),bough-io) $(if $(SRC_INIT),bough-init))
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
 CRASH := $(call each,tests/crash,$(SRC_CRASH))
@@ -83,7 +93,7 @@ MAN   := $(patsubst tools/man/%.rst,build/man/%,$(wildcard tools/man/*.rst))
 # ---- build
 
 .PHONY: all
-all: $(PROGRAMS) ## build the programs (the default)
+all: $(PROGRAMS) $(B)/runtimes ## build the programs (the default)
 
 # The set-up counts as done for one state of its script on one release of Debian.
 SETUP := build/setup/done-$(shell cat tools/setup/setup.sh /etc/os-release | cksum | cut -d' ' -f1)
@@ -96,7 +106,23 @@ setup: ## install packages and build libfuse, where missing; quick when nothing 
 	$(Q)tools/setup/setup.sh
 	$(Q)touch $(SETUP)
 
-$(B)/o/%.o: %.c | $(SETUP)
+# What set-up fetched lies beside the programs, as `make install` puts it.
+$(B)/runtimes: $(SETUP)
+	$(Q)mkdir -p $(@D) && for p in $(DEPS)/bin/*; do \
+		[ ! -e "$$p" ] || ln -sfn "../deps/bin/$${p##*/}" "$(B)/$${p##*/}"; done; touch $@
+
+$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: %.proto | $(SETUP)
+	$(call say,GEN,$<)
+	$(Q)mkdir -p $(GEN) && protoc-c --c_out=$(GEN) $<
+.PHONY: generated
+generated: $(PROTO_C)
+
+$(B)/o/%.o: %.c | $(SETUP) $(PROTO_C)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_ALL) -c -o $@ $<
+
+$(B)/o/%.pb-c.o: $(GEN)/%.pb-c.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_ALL) -c -o $@ $<
@@ -121,6 +147,10 @@ $(B)/libsnapd.a: $(call no_main,$(SRC_SNAPD))
 	$(archive)
 $(B)/libgitops.a: $(call no_main,$(SRC_GIT))
 	$(archive)
+$(B)/libruntime.a: $(call obj,$(SRC_RT) $(PROTO_C:$(GEN)/%=%))
+	$(archive)
+$(B)/libio.a: $(call no_main,$(SRC_IO))
+	$(archive)
 $(B)/libtool.a: $(call no_main,$(SRC_TOOL))
 	$(archive)
 $(B)/libpack.a: $(call no_main,$(SRC_PACK))
@@ -133,17 +163,25 @@ $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 # What keeps the mounts should need nothing that can break.
 $(B)/bough-hold: $(call obj,$(SRC_HOLD)) $(LIB)
 	$(call link)
-$(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(LIB)
-	$(call link,$(L_STORE) $(call libs,zlib sqlite3 libarchive libmicrohttpd libgit2))
-# What runs in workspaces, whatever container they are mounted in: no libraries, no start files, no
-# sanitizers. boughd carries it as bytes and puts it into each .git.
-CFLAGS_FSMON := -std=gnu17 $(WARN) -Os -ffreestanding -nostdlib -static -fno-pie -no-pie -s \
+$(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(B)/libruntime.a $(LIB)
+	$(call link,$(L_STORE) $(L_RUNTIME) $(call libs,zlib sqlite3 libarchive libmicrohttpd libgit2))
+# One for each sandbox: small, and without libraries.
+$(B)/bough-io: $(B)/o/runtime/io/main.o $(B)/libio.a $(B)/libruntime.a $(LIB)
+	$(call link)
+# What runs in workspaces and containers, whatever is in them: no libraries, no start files, no
+# sanitizers. boughd carries bough-fsmonitor as bytes and puts it into each .git; bough-init is
+# bound into each sandbox.
+CFLAGS_BARE := -std=gnu17 $(WARN) -Os -ffreestanding -nostdlib -static -fno-pie -no-pie -s \
                 -fno-stack-protector -fno-asynchronous-unwind-tables \
                 -Wl,--build-id=none -Wl,-z,noexecstack -Wl,-z,noseparate-code
 $(B)/bough-fsmonitor: $(SRC_FSMON) | $(SETUP)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_FSMON) -o $@ $(SRC_FSMON)
+	$(Q)$(CC) $(CFLAGS_BARE) -o $@ $(SRC_FSMON)
+$(B)/bough-init: $(SRC_INIT) runtime/init/init.h | $(SETUP)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_BARE) -I. -o $@ $(SRC_INIT)
 $(B)/o/gitops/helper.o: $(B)/bough-fsmonitor
 # Only what it needs: it starts once for every fork, and each library costs its loading.
 $(B)/bough: $(B)/o/tools/bough/main.o $(B)/libtool.a $(LIB)
@@ -165,8 +203,8 @@ $(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(LIBS)
 	$(call link,$(L_ALL) $(call libs,cmocka))
 $(MODEL): $(B)/model/%: $(B)/o/tests/model/%.o $(LIBS)
 	$(call link,$(L_ALL) $(call libs,cmocka))
-$(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(LIB)
-	$(call link,$(L_STORE))
+$(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(B)/libruntime.a $(LIB)
+	$(call link,$(L_STORE) $(L_RUNTIME))
 $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 	$(call link,$(L_ALL))
 
@@ -202,18 +240,18 @@ check-sanitized: all $(UNIT) $(FUZZERS) $(CRASH)
 	@$(RUN) unit $(if $(filter asan,$(VARIANT)),fuzz) crash
 
 .PHONY: check-lint check-headers check-layers cppflags
-check-lint: | $(SETUP) ## check what holds for all sources: headers, layers, text
+check-lint: | $(SETUP) $(PROTO_C) ## check what holds for all sources: headers, layers, text
 	@$(RUN) lint
-check-headers: | $(SETUP) ## see that each header compiles alone
+check-headers: | $(SETUP) $(PROTO_C) ## see that each header compiles alone
 	@$(RUN) lint/headers
-check-layers: | $(SETUP) ## see that folders include only what they may
+check-layers: | $(SETUP) $(PROTO_C) ## see that folders include only what they may
 	@$(RUN) lint/layers
-cppflags: | $(SETUP)
+cppflags: | $(SETUP) $(PROTO_C)
 	$(info $(CPPFLAGS_ALL))@:
 
 # ---- format and fuzz (with clang)
 
-SOURCES = $(sort $(foreach d,fs/* snapd gitops runtime tools/* tests/*,$(wildcard $(d)/*.[ch])))
+SOURCES = $(sort $(foreach d,fs/* snapd gitops runtime runtime/* tools/* tests/*,$(wildcard $(d)/*.[ch])))
 .PHONY: clang format check-format fuzz
 clang:
 	$(Q)tools/setup/setup.sh clang
@@ -246,18 +284,21 @@ $(MAN): build/man/%: tools/man/%.rst tools/man/fill.sh $(PROGRAMS)
 .PHONY: man install uninstall
 man: $(MAN)
 D = $(DESTDIR)$(PREFIX)
+# Of the runtimes those that set-up had to fetch, since the machine has none.
+LIBEXEC = bough-hold bough-pack bough-apply $(if $(SRC_IO),bough-io) $(if $(SRC_INIT),bough-init) \
+          $(notdir $(wildcard $(DEPS)/bin/*))
 install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions
 	install -d $(D)/share/man/man1 $(D)/share/man/man8 $(DESTDIR)$(UNITDIR)
 	install $(B)/bough $(B)/boughd $(B)/bough-fs $(D)/bin
-	install $(B)/bough-hold $(B)/bough-pack $(B)/bough-apply $(D)/libexec/bough
+	install $(addprefix $(B)/,$(LIBEXEC)) $(D)/libexec/bough
 	install -m 644 tools/install/bough.bash $(D)/share/bash-completion/completions/bough
 	sed 's|@PREFIX@|$(PREFIX)|g' tools/install/boughd.service >$(DESTDIR)$(UNITDIR)/boughd.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/boughd.service
 	$(foreach m,$(MAN),install -m 644 $(m) $(D)/share/man/man$(subst .,,$(suffix $(m)));)
 uninstall: ## remove what install put there; state and workspaces stay
 	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs)
-	rm -f $(addprefix $(D)/libexec/bough/,bough-hold bough-pack bough-apply)
+	rm -f $(addprefix $(D)/libexec/bough/,$(LIBEXEC))
 	rm -f $(D)/share/bash-completion/completions/bough $(DESTDIR)$(UNITDIR)/boughd.service
 	rm -f $(foreach m,$(MAN),$(D)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 
@@ -269,7 +310,7 @@ $(B)/o/snapd/openapi.o: snapd/openapi.json
 
 .PHONY: clean help
 clean: ## remove what was built, but libfuse
-	rm -rf $(addprefix build/,release asan tsan fuzz man)
+	rm -rf $(addprefix build/,release asan tsan fuzz man gen)
 help: ## list the targets
 	@echo 'usage: make [TARGET] [VARIANT=release|asan|tsan] [V=1]'
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 18

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
+#include "runtime/init/init.h"
 #include "runtime/shim.h"
 
 enum {
@@ -99,10 +100,8 @@ int box_detach(const struct box_config *config, uint32_t pid, const char *target
  * show them as the container's root. */
 int hostimage_fill(const char *root, struct err *err);
 
-/* Every process runs under a bough-init of its own (pid 1 for the first), which hands the signals
- * that it gets to all that descends from it, also what made a session of its own. KILL can't be
- * caught: this one stands for it. A process that ran into its timeout ends with 124, as timeout(1)
- * has it; one that isn't there with 127, one that can't be executed with 126. */
-enum { BOX_SIGNAL_KILL = 64, BOX_EXIT_TIMEOUT = 124 };
+/* Every process runs under a bough-init of its own (runtime/init/init.h has its command line and
+ * exit codes): KILL can't be caught, so this signal stands for it. */
+enum { BOX_SIGNAL_KILL = INIT_KILL, BOX_EXIT_TIMEOUT = INIT_EXIT_TIMEOUT };
 
 #endif

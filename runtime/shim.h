@@ -31,7 +31,7 @@ struct runtime_kind {
 	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
 	bool mounts_later;   /* a mount can be attached to a running container */
 	bool sees_host;      /* changes made on the host reach it without a restart */
-	bool reports_pids;   /* its processes are the host's: pause, pids and cgroup counters work */
+	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
 };
 /* NULL: no such name. */
 const struct runtime_kind *runtime_find(const char *name);
@@ -47,6 +47,11 @@ struct runtime_probe {
 };
 /* Looks only (PATH, the project's own folder of programs, --version): starts no container. */
 void runtime_probe(const struct runtime_kind *kind, struct runtime_probe *out);
+
+/* The path of a program that runs for the caller: a shim, bough-io, bough-init, ... Looked for in
+ * $BOUGH_PROGRAMS, beside this program, in ../libexec/bough from there (where `make install` puts
+ * it), and in PATH: -ENOENT when it is nowhere, -ENAMETOOLONG. */
+int runtime_program(char *out, size_t size, const char *name);
 
 struct shim;
 
@@ -69,7 +74,7 @@ void shim_freep(struct shim **s);
 struct shim_io {
 	const char *in, *out, *err; /* in: NULL for none */
 	bool terminal;
-	uint32_t uid, gid; /* who owns the program's ends: the container's root as the host sees it */
+	uint32_t uid, gid; /* owner of the program's ends: the container's root as the host sees it */
 };
 
 struct shim_state {

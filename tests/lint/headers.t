@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 headers=()
-for h in fs/*/*.h snapd/*.h gitops/*.h runtime/*.h tools/*/*.h tests/*/*.h; do
+for h in fs/*/*.h snapd/*.h gitops/*.h runtime/*.h runtime/*/*.h tools/*/*.h tests/*/*.h; do
 	[ ! -e "$h" ] || headers+=("$h")
 done
 try() {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Which folder may include which, from what the compiler says (gcc -MM), not from grep:
-# base <- store <- image <- work <- mount; base <- hold <- mount; gitops stands on work. Tests may include everything.
+# base <- store <- image <- work <- mount; base <- hold <- mount; gitops stands on work;
+# init <- runtime <- io. Tests may include everything.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -12,7 +13,9 @@ declare -A may=(
 	[fs/hold]="fs/base"
 	[fs/mount]="fs/base fs/store fs/image fs/work fs/hold"
 	[gitops]="fs/base fs/store fs/image fs/work"
-	[runtime]="fs/base fs/store fs/image"
+	[runtime/init]=""
+	[runtime]="fs/base fs/store fs/image runtime/init"
+	[runtime/io]="fs/base runtime"
 	[snapd]="fs/base fs/store fs/image fs/work fs/hold gitops runtime"
 	[tools/bough]="fs/base"
 	[tools/pack]="fs/base"

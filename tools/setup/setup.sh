@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what Bough needs to build and to run its tests, on Debian 12 and 13.
 #
-#   tools/setup/setup.sh          packages and libfuse
+#   tools/setup/setup.sh          packages, libfuse, shim and gVisor
 #   tools/setup/setup.sh clang    also clang and clang-format (make fuzz, make format)
 #
 # Idempotent, and quick when there is nothing to do. As root, or as a user with sudo;
@@ -10,12 +10,15 @@
 # Debian's libfuse is older than what the FUSE server needs, so a newer one is built from
 # Debian's own source package into build/deps. The mirror is the machine's own; apt checks
 # the signature of what it gets. All state of that stays under build/, nothing is added to
-# the machine's apt sources.
+# the machine's apt sources. In the same way gVisor comes from a newer release, and of
+# containerd only the shim is taken: installing the package would start its daemon.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 FUSE_MIN=3.18.3
 SUITES=(forky sid)
+# Debian 12's own, of 2022, has neither systrap nor today's flags.
+RUNSC_MIN=20240701
 DEPS=$PWD/build/deps
 WORK=$PWD/build/setup
 
@@ -24,9 +27,9 @@ PACKAGES=(
 	gcc make pkgconf meson ninja-build dpkg-dev ca-certificates
 	libzstd-dev libxxhash-dev libssl-dev liblmdb-dev libsqlite3-dev libarchive-dev
 	libmicrohttpd-dev libjansson-dev libgit2-dev libdeflate-dev zlib1g-dev liburing-dev libnuma-dev
-	python3-docutils
+	libseccomp-dev libprotobuf-c-dev protobuf-c-compiler python3-docutils
 	# to run
-	fuse3
+	fuse3 runc
 	# to test
 	libcmocka-dev perl python3 python3-venv git sqlite3 rsync jq attr acl
 	tar cpio zip unzip zstd xz-utils curl procps
@@ -126,17 +129,23 @@ private_apt() {
 		-o Acquire::Languages=none -o Acquire::Retries=3 "$@"
 }
 
-# Downloads the source package from the suite into build/setup; false: not to be had there.
-fetch_source() {
-	local mirror=$1 suite=$2
+# Points the private apt at one suite of a mirror; false: it isn't to be had there.
+point_apt() { # deb|deb-src MIRROR SUITE LOG
 	rm -rf "$WORK/lists" "$WORK/cache" "$WORK/src"
 	mkdir -p "$WORK/lists/partial" "$WORK/cache/archives/partial" "$WORK/src"
 	{
-		printf 'Types: deb-src\nURIs: %s\nSuites: %s\nComponents: main\n' "$mirror" "$suite"
+		printf 'Types: %s\nURIs: %s\nSuites: %s\nComponents: main\n' "$1" "$2" "$3"
 		local key=/usr/share/keyrings/debian-archive-keyring.gpg
 		[ ! -e $key ] || echo "Signed-By: $key"
 	} >"$WORK/debian.sources"
-	private_apt update >>"$WORK/fuse.log" 2>&1 || return 1
+	private_apt update >>"$4" 2>&1
+}
+
+forget_apt() { rm -rf "$WORK/lists" "$WORK/cache" "$WORK/src" "$WORK/debian.sources"; }
+
+# Downloads the source package from the suite into build/setup; false: not to be had there.
+fetch_source() { # MIRROR SUITE
+	point_apt deb-src "$1" "$2" "$WORK/fuse.log" || return 1
 	(cd "$WORK/src" && private_apt source --download-only fuse3) >>"$WORK/fuse.log" 2>&1 ||
 		return 1
 	local dsc version
@@ -178,7 +187,60 @@ build_fuse() {
 	# The checkout may be moved or copied to another place.
 	sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$DEPS/lib/pkgconfig/fuse3.pc"
 	at_least "$(fuse_version)" $FUSE_MIN || die "libfuse was built, but pkg-config finds $(fuse_version)"
-	rm -rf "$WORK/lists" "$WORK/cache" "$WORK/src" "$WORK/fuse3" "$WORK/fuse3.build"
+	rm -rf "$WORK/fuse3" "$WORK/fuse3.build"
+	forget_apt
+}
+
+# Takes one program out of the package in build/setup/src into build/deps/bin.
+take_program() { # NAME
+	rm -rf "$WORK/deb"
+	dpkg -x "$WORK"/src/*.deb "$WORK/deb" && mkdir -p "$DEPS/bin" &&
+		mv "$WORK/deb/usr/bin/$1" "$DEPS/bin/.$1" && mv "$DEPS/bin/.$1" "$DEPS/bin/$1"
+	local r=$?
+	rm -rf "$WORK/deb"
+	return $r
+}
+
+have_program() { command -v "$1" >/dev/null || [ -x "$DEPS/bin/$1" ]; }
+
+# The shim of this machine's own release. Without it there are workspaces, but no sandboxes.
+fetch_shim() {
+	say "fetching containerd's shim"
+	rm -rf "$WORK/src" && mkdir -p "$WORK/src"
+	local get=(apt-get -q -o APT::Sandbox::User="$(id -un)" download containerd)
+	(cd "$WORK/src" && "${get[@]}") >"$WORK/shim.log" 2>&1 || {
+		as_root apt-get -q -o DPkg::Lock::Timeout=600 update >>"$WORK/shim.log" 2>&1 || true
+		(cd "$WORK/src" && "${get[@]}") >>"$WORK/shim.log" 2>&1
+	} && take_program containerd-shim-runc-v2 >>"$WORK/shim.log" 2>&1 ||
+		say "no containerd-shim-runc-v2 (see $WORK/shim.log): sandboxes can't run"
+	forget_apt
+}
+
+runsc_at_least() { # PROGRAM
+	local version
+	version=$("$1" --version 2>/dev/null | sed -n 's/^runsc version [^0-9]*//p' |
+		grep -oE '20[0-9]{6}' | head -n 1)
+	[ "${version:-0}" -ge $RUNSC_MIN ]
+}
+
+have_runsc() { runsc_at_least runsc || runsc_at_least "$DEPS/bin/runsc"; }
+
+# gVisor from the first suite that has a new one.
+fetch_runsc() {
+	local codename mirror suite found
+	say "fetching gVisor"
+	: >"$WORK/runsc.log"
+	codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
+	mapfile -t found < <(mirrors)
+	for mirror in "${found[@]}"; do
+		for suite in "$codename-backports" trixie forky sid; do
+			point_apt deb "$mirror" "$suite" "$WORK/runsc.log" &&
+				(cd "$WORK/src" && private_apt download runsc) >>"$WORK/runsc.log" 2>&1 &&
+				take_program runsc >>"$WORK/runsc.log" 2>&1 && have_runsc && break 2
+		done
+	done
+	forget_apt
+	have_runsc || say "no runsc of $RUNSC_MIN or newer (see $WORK/runsc.log): gVisor can't run"
 }
 
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
@@ -193,3 +255,5 @@ if [ "${1:-}" = clang ]; then
 	install_packages "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
 fi
 at_least "$(fuse_version)" $FUSE_MIN || build_fuse
+have_program containerd-shim-runc-v2 || fetch_shim
+have_runsc || fetch_runsc

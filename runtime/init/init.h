@@ -1,0 +1,42 @@
+/* bough-init: what every process of a sandbox runs under, bound read-only into it as INIT_PATH. It
+ * is a few kilobytes long and stands alone, without libraries: whatever is in the image.
+ *
+ *     /.bough/init [-t MS] -- COMMAND ARGUMENT...      runs the command
+ *     /.bough/init -w                                  waits for nothing: a sandbox without a
+ *                                                      command lives on for its execs
+ *
+ * It is process 1 of a sandbox, and the parent of the command of each exec. COMMAND is looked up in
+ * PATH of the environment (else INIT_PATH_DEFAULT) unless it has a slash; environment, folder, user
+ * and limits are its own, as the runtime made them. With a terminal the command leads its
+ * foreground group, so that keys reach the command alone.
+ *
+ * - It reaps whatever process is left to it, and ends as its command does: with its code, or
+ *   128 + n where signal n ended it. What the command of an exec left behind goes on below process
+ *   1; process 1 takes all with it, as the kernel has it.
+ * - A command that isn't there: INIT_EXIT_ABSENT; one that can't be executed:
+ *   INIT_EXIT_DENIED; why is said on its standard error.
+ * - A signal that it gets goes to every process that descends from it, also to what made a session
+ *   of its own. What can't be caught has a stand-in: INIT_KILL kills them all, forks that race with
+ *   it included, and it ends with 137.
+ * - -t: after MS milliseconds they get SIGTERM, and what still runs INIT_GRACE_MS later (or when
+ *   the command has ended) is killed; it ends with INIT_EXIT_TIMEOUT.
+ * - -w: SIGTERM, SIGINT, SIGHUP and SIGQUIT go to every process of the sandbox; it ends, with 128
+ *   and the signal's number, once they all have.
+ *
+ * Needs /proc of its own pid namespace for all but process 1. */
+#ifndef BOUGH_RUNTIME_INIT_INIT_H
+#define BOUGH_RUNTIME_INIT_INIT_H
+
+#define INIT_PATH         "/.bough/init"
+#define INIT_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+enum {
+	INIT_KILL = 64,          /* a signal that stands for SIGKILL */
+	INIT_GRACE_MS = 2000,    /* between SIGTERM and SIGKILL of a timeout */
+	INIT_EXIT_TIMEOUT = 124, /* as timeout(1) */
+	INIT_EXIT_USAGE = 125,   /* it was called wrongly, or can't make a process */
+	INIT_EXIT_DENIED = 126,
+	INIT_EXIT_ABSENT = 127,
+};
+
+#endif
