@@ -359,8 +359,7 @@ static void sort_spots(struct finder *f)
 
 /* ---- the way to a path ---- */
 
-/* Is the file at this path, or would it be, part of a cone checkout? */
-static bool in_scope(const struct changes_options *opt, const char *path)
+bool changes_in_scope(const struct changes_options *opt, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	size_t dir = slash ? (size_t)(slash - path) : 0;
@@ -683,7 +682,7 @@ static int look_at(struct finder *f, const struct spot *s)
 		c.old_oid = oid_of_git(git_tree_entry_id(e));
 	}
 	if (r == -ENOENT)
-		return in_scope(f->opt, s->path) ? gone(f, &c, s->path) : 0;
+		return changes_in_scope(f->opt, s->path) ? gone(f, &c, s->path) : 0;
 	c.ino = a.ino;
 	c.size = a.size;
 	if (S_ISDIR(a.mode))

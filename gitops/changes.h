@@ -80,6 +80,9 @@ struct changes_options {
  * -EIO: a damaged file; -ENOMEM. */
 int changes_find(struct changes *out, const struct changes_options *opt, struct err *err);
 
+/* Is the file at this path, or would it be, part of the checkout? */
+bool changes_in_scope(const struct changes_options *opt, const char *path);
+
 /* What a change's path has now, or had, as git keeps it, in *out (empty before). 1; or 0 where it
  * is larger than `max`: *out stays empty. *size is how large it is. A gitlink's is "". */
 int change_content(struct buf *out, uint64_t *size, const struct changes_options *opt,

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/io.h"
 #include "gitops/mirror_impl.h"
 #include "gitops/refs.h"
 
@@ -30,6 +31,7 @@ struct mirror {
 	git_odb *odb;
 	uint32_t number;
 	char *path;
+	bool scratch;
 };
 
 int mirror_folder(char out[MIRROR_PATH_SIZE], const char *root, uint32_t number, const char *suffix,
@@ -43,14 +45,9 @@ int mirror_folder(char out[MIRROR_PATH_SIZE], const char *root, uint32_t number,
 	return 0;
 }
 
-int mirror_open(struct mirror **out, const char *root, uint32_t number, struct err *err)
+static int open_at(struct mirror **out, const char *path, uint32_t number, struct err *err)
 {
-	char path[MIRROR_PATH_SIZE];
-	int r = gitops_init(err);
-	if (r >= 0)
-		r = mirror_folder(path, root, number, "", err);
-	if (r < 0)
-		return r;
+	int r = 0;
 	struct mirror *m = calloc(1, sizeof(*m));
 	if (!m || !(m->path = strdup(path))) {
 		free(m);
@@ -80,12 +77,73 @@ int mirror_open(struct mirror **out, const char *root, uint32_t number, struct e
 	return 0;
 }
 
+int mirror_open(struct mirror **out, const char *root, uint32_t number, struct err *err)
+{
+	char path[MIRROR_PATH_SIZE];
+	int r = gitops_init(err);
+	if (r >= 0)
+		r = mirror_folder(path, root, number, "", err);
+	return r < 0 ? r : open_at(out, path, number, err);
+}
+
+/* ---- scratch ---- */
+
+static int write_text(int dir, const char *path, const char *text, struct err *err)
+{
+	auto_fd fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int r = fd < 0 ? -errno : io_write_full(&io_host, fd, text, strlen(text), 0);
+	return r < 0 ? err_sys(err, r, "write %s", path) : 0;
+}
+
+static int fill_scratch(const struct mirror *of, const char *path, struct err *err)
+{
+	static const char *const folders[] = { "objects", "objects/info", "objects/pack", "refs" };
+	auto_free char *objects = NULL;
+	auto_free char *real = realpath(of->path, NULL);
+	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (!real || dir < 0)
+		return err_sys(err, -errno, "make a scratch repository");
+	if (strchr(real, '\n'))
+		return err_set(err, -EINVAL, "the mirror's path has an end of line");
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+		if (mkdirat(dir, folders[i], 0700) < 0)
+			return err_sys(err, -errno, "make %s", folders[i]);
+	if (asprintf(&objects, "%s/objects\n", real) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = write_text(dir, "objects/info/alternates", objects, err);
+	if (r >= 0)
+		r = write_text(dir, "HEAD", "ref: refs/heads/none\n", err);
+	if (r >= 0)
+		r = write_text(dir, "config",
+			       "[core]\n\trepositoryformatversion = 0\n\tbare = true\n", err);
+	return r;
+}
+
+int mirror_scratch(struct mirror **out, const struct mirror *of, const char *path, struct err *err)
+{
+	struct mirror *m = NULL;
+	if (mkdir(path, 0700) < 0)
+		return err_sys(err, -errno, "make %s", path);
+	int r = fill_scratch(of, path, err);
+	if (r >= 0)
+		r = open_at(&m, path, of->number, err);
+	if (r < 0) {
+		(void)io_remove_tree(AT_FDCWD, path, NULL); /* else the next start does */
+		return r;
+	}
+	m->scratch = true;
+	*out = m;
+	return 0;
+}
+
 void mirror_close(struct mirror *m)
 {
 	if (!m)
 		return;
 	git_odb_free(m->odb);
 	git_repository_free(m->repo);
+	if (m->scratch)
+		(void)io_remove_tree(AT_FDCWD, m->path, NULL); /* else the next start does */
 	free(m->path);
 	free(m);
 }

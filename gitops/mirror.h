@@ -31,6 +31,10 @@ static inline void mirror_auto_done(struct mirror **m)
 {
 	mirror_close(*m);
 }
+/* A repository at `path`, which is made and goes with mirror_close: it shows all objects of `of`
+ * and no refs, and what is written to it doesn't touch that one. What a killed process left there
+ * is the caller's to remove. */
+int mirror_scratch(struct mirror **out, const struct mirror *of, const char *path, struct err *err);
 git_repository *mirror_repo(struct mirror *m); /* borrowed */
 git_odb *mirror_odb(struct mirror *m);         /* borrowed; sees packs that came later */
 uint32_t mirror_number(const struct mirror *m);

@@ -27,22 +27,35 @@ struct merge {
 	struct lease lease;
 	bool forked;
 	struct stack ours, theirs, base;
-	struct view views[3]; /* base, ours, theirs */
+	struct view views[3]; /* base, ours, theirs; by git: theirs' checkout, ours, theirs */
 	struct merge_plan plan;
+	/* Of two checkouts that are no forks of one. */
+	struct gitlink links[2]; /* ours, theirs */
+	bool by_git;
+	struct view before; /* ours as it was checked out */
+	struct mirror *mirror;
+	struct merge_git *git;
 };
 
 /* All but the two sources: for the next try. */
 static void drop_try(struct merge *m)
 {
 	struct err err = { 0 };
+	merge_plan_done(&m->plan);
+	merge_git_free(m->git);
+	m->git = NULL;
+	mirror_close(m->mirror);
+	m->mirror = NULL;
+	view_done(&m->before);
 	for (int i = 0; i < 3; i++)
 		view_done(&m->views[i]);
-	merge_plan_done(&m->plan);
+	for (int i = 0; i < 2; i++)
+		gitlink_done(&m->links[i]);
 	if (m->forked && fs_delete(m->sd->fs, m->id, &err) < 0)
 		log_warn("left for the next start to remove: %s: %s", m->id, err.text);
 	if (m->forked && rmdir(m->path) < 0 && errno != ENOENT)
 		log_warn("remove %s: %s", m->path, strerrordesc_np(errno));
-	m->forked = false;
+	m->forked = m->by_git = false;
 	lease_give(&m->lease);
 	stack_done(&m->ours);
 	stack_done(&m->base);
@@ -82,21 +95,40 @@ static int common_part(struct merge *m, struct err *err)
 	return s.nlayers > 0 || !digest_is_zero(&s.image); /* nothing in common is no origin */
 }
 
-/* The commit that both were checked out from. 1 when there is one. */
+static int read_links(struct merge *m, struct err *err)
+{
+	int r = gitlink_parse(&m->links[0], source_git(&m->into), err);
+	if (r >= 0)
+		r = gitlink_parse(&m->links[1], source_git(&m->from), err);
+	return snapd_inner(r);
+}
+
+/* The commit that both were checked out from, in one image. 1 when there is one. */
 static int common_checkout(struct merge *m, struct err *err)
 {
-	auto_gitlink a = { 0 }, b = { 0 };
+	const struct gitlink *a = &m->links[0], *b = &m->links[1];
+	const struct stack *s = &a->stack, *t = &b->stack;
 	if (!source_git(&m->into) || !source_git(&m->from))
 		return 0;
-	int r = gitlink_parse(&a, source_git(&m->into), err);
-	if (r >= 0)
-		r = gitlink_parse(&b, source_git(&m->from), err);
-	if (r < 0)
-		return r;
-	if (a.repo != b.repo || memcmp(&a.base, &b.base, sizeof(a.base)) != 0 ||
-	    !stack_equal(&a.stack, &b.stack))
+	/* The layers of the two are what .git/index says of its path: not for a merge. */
+	if (a->repo != b->repo || s->seed != t->seed || digest_is_zero(&s->image) ||
+	    !digest_equal(&s->image, &t->image))
 		return 0;
-	r = stack_copy(&m->base, &a.stack);
+	int r = stack_copy(&m->base, s);
+	return r < 0 ? err_sys(err, r, "the common origin") : 1;
+}
+
+/* Both are checkouts of one repository: git's way, whose base is the one of their commits, which
+ * merge_git.c looks for. 1. */
+static int common_repository(struct merge *m, struct err *err)
+{
+	const struct gitlink *a = &m->links[0], *b = &m->links[1];
+	if (!source_git(&m->into) || !source_git(&m->from))
+		return 0;
+	if (a->repo != b->repo)
+		return err_set(err, -ENOTUNIQ, "they are checkouts of different repositories");
+	m->by_git = true;
+	int r = stack_copy(&m->base, &b->stack);
 	return r < 0 ? err_sys(err, r, "the common origin") : 1;
 }
 
@@ -136,14 +168,14 @@ static int common_snapshot(struct merge *m, struct err *err)
 static int find_base(struct merge *m, struct err *err)
 {
 	int r = common_part(m, err);
+	if (r == 0 && source_git(&m->into) && source_git(&m->from))
+		r = read_links(m, err);
 	if (r == 0)
 		r = common_checkout(m, err);
 	if (r == 0)
 		r = common_snapshot(m, err);
-	if (r == 0 && source_git(&m->into) && source_git(&m->from))
-		return err_set(err, -ENOTUNIQ,
-			       "they are two checkouts, and no forks of one: commit both, "
-			       "and merge the branches with git");
+	if (r == 0)
+		r = common_repository(m, err);
 	return r == 0 ? err_set(err, -ENOTUNIQ, "they have no common origin") : r;
 }
 
@@ -189,11 +221,27 @@ static int run_plan(struct merge *m, struct err *err)
 	return merge_run(&m->plan, &m->views[2], root, err);
 }
 
+static int plan_by_git(struct merge *m, struct err *err)
+{
+	struct view_options opt;
+	char scratch[PATH_SIZE];
+	(void)snprintf(scratch, sizeof(scratch), "%s/tmp/merge.%s", m->sd->root, m->id);
+	layercache_options(m->sd->layers, &opt);
+	int r = view_open(&m->before, &opt, &m->links[0].stack, err);
+	if (r >= 0)
+		r = mirror_open(&m->mirror, m->sd->root, m->links[0].repo, err);
+	if (r < 0)
+		return snapd_inner(r);
+	struct merge_side ours = { &m->links[0], &m->views[1], &m->before };
+	struct merge_side theirs = { &m->links[1], &m->views[2], &m->views[0] };
+	return merge_git_plan(&m->plan, &m->git, m->mirror, &ours, &theirs, scratch, err);
+}
+
 static int plan(struct merge *m, struct err *err)
 {
 	int r = open_views(m, err);
-	if (r < 0)
-		return r;
+	if (r < 0 || m->by_git)
+		return r < 0 ? r : plan_by_git(m, err);
 	struct merge_trees trees = { &m->views[0], &m->views[1], &m->views[2],
 				     .skip_git = source_git(&m->into) && source_git(&m->from) };
 	return merge_plan_make(&m->plan, &trees, err);
@@ -217,8 +265,8 @@ static int try_merge(struct merge *m, struct err *err)
 	int r = snapd_inner(fork_it(m, err));
 	if (r >= 0)
 		r = find_base(m, err);
-	if (r >= 0)
-		r = snapd_inner(plan(m, err));
+	if (r >= 0 && (r = plan(m, err)) != -ENOTUNIQ)
+		r = snapd_inner(r);
 	if (r >= 0 && m->plan.nconflicts == 0 && m->plan.n > 0)
 		r = snapd_inner(carry_out(m, err));
 	return r;
@@ -245,9 +293,16 @@ static int tell_conflicts(struct merge *m, struct request *rq, struct err *err)
 
 static int answer(struct merge *m, struct reply *rp, struct err *err)
 {
-	uint64_t count[MERGE_ATTR + 1] = { 0 };
-	for (size_t i = 0; i < m->plan.n; i++)
-		count[m->plan.steps[i].kind]++;
+	uint64_t count[MERGE_PUT + 1] = { 0 };
+	for (size_t i = 0; i < m->plan.n; i++) {
+		const struct merge_step *s = &m->plan.steps[i];
+		enum merge_kind kind = s->kind;
+		if (kind == MERGE_PUT)
+			kind = s->put & MERGE_PUT_MERGED ? MERGE_TEXT
+			       : s->put & MERGE_PUT_NEW	 ? MERGE_MAKE
+							 : MERGE_WRITE;
+		count[kind == MERGE_DROP ? MERGE_REMOVE : kind]++;
+	}
 	json_t *ws = api_workspace(m->sd, &m->into.ws, NULL);
 	if (!ws)
 		return err_set(err, -ENOMEM, "out of memory");

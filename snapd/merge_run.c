@@ -275,6 +275,17 @@ static int run_write(struct runner *rn, const struct merge_step *st)
 	return r < 0 ? r : copy_content(rn, &a, fd, st->path);
 }
 
+static int put_text(struct runner *rn, int fd, const struct buf *text, const char *path)
+{
+	for (size_t at = 0; at < text->len;) {
+		ssize_t n = pwrite(fd, text->data + at, text->len - at, (off_t)at);
+		if (n < 0)
+			return failed(rn, "write", path);
+		at += (size_t)n;
+	}
+	return 0;
+}
+
 static int run_text(struct runner *rn, const struct merge_step *st)
 {
 	auto_spot s = { .dir = -1 };
@@ -284,13 +295,7 @@ static int run_text(struct runner *rn, const struct merge_step *st)
 		r = open_to_write(rn, &s, st->path, &fd);
 	if (r < 0)
 		return r;
-	for (size_t at = 0; at < st->text.len;) {
-		ssize_t n = pwrite(fd, st->text.data + at, st->text.len - at, (off_t)at);
-		if (n < 0)
-			return failed(rn, "write", st->path);
-		at += (size_t)n;
-	}
-	return 0;
+	return put_text(rn, fd, &st->text, st->path);
 }
 
 static int run_attr(struct runner *rn, const struct merge_step *st)
@@ -306,6 +311,120 @@ static int run_attr(struct runner *rn, const struct merge_step *st)
 		r = drop_xattrs(rn, at, st->path);
 	}
 	return r < 0 ? r : set_attr(rn, &s, &a, st->what, st->path);
+}
+
+/* ---- paths that come from git's trees ---- */
+
+/* Folders that a removal leaves empty go too: git keeps none. */
+static int run_drop(struct runner *rn, const struct merge_step *st)
+{
+	int r = run_remove(rn, st);
+	auto_free char *dir = strdup(st->path);
+	if (r >= 0 && !dir)
+		return err_set(rn->err, -ENOMEM, "out of memory");
+	for (char *slash; r >= 0 && (slash = strrchr(dir, '/'));) {
+		auto_spot s = { .dir = -1 };
+		*slash = '\0';
+		r = find_spot(rn, dir, &s);
+		if (r >= 0 && unlinkat(s.dir, s.name, AT_REMOVEDIR) < 0)
+			return errno == ENOTEMPTY || errno == EBUSY
+				       ? 0
+				       : failed(rn, "remove", dir);
+	}
+	return r;
+}
+
+/* What is new belongs to whom the root folder does. */
+static int own(struct runner *rn, const struct spot *s, const char *path)
+{
+	struct stat st;
+	if (geteuid() != 0)
+		return 0;
+	if (fstat(rn->root, &st) < 0 ||
+	    fchownat(s->dir, s->name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return failed(rn, "set the owner of", path);
+	return 0;
+}
+
+static int make_folders(struct runner *rn, const char *path)
+{
+	auto_free char *dir = strdup(path);
+	int r = dir ? 0 : err_set(rn->err, -ENOMEM, "out of memory");
+	for (char *slash = dir; r >= 0 && (slash = strchr(slash, '/')); *slash++ = '/') {
+		auto_spot s = { .dir = -1 };
+		*slash = '\0';
+		r = find_spot(rn, dir, &s);
+		if (r < 0)
+			break;
+		if (mkdirat(s.dir, s.name, 0755) == 0)
+			r = own(rn, &s, dir);
+		else if (errno != EEXIST)
+			r = failed(rn, "make", dir);
+	}
+	return r;
+}
+
+/* As git: who may read may run. */
+static int put_mode(struct runner *rn, const struct spot *s, const struct merge_step *st,
+		    const struct stat *now)
+{
+	mode_t mode = st->put & MERGE_PUT_EXEC ? now->st_mode | (now->st_mode & 0444) >> 2
+					       : now->st_mode & ~(mode_t)0111;
+	if (mode != now->st_mode && fchmodat(s->dir, s->name, mode & 07777, 0) < 0)
+		return failed(rn, "set the mode of", st->path);
+	return 0;
+}
+
+static int put_file(struct runner *rn, const struct spot *s, const struct merge_step *st,
+		    const struct buf *text, bool there)
+{
+	auto_fd fd = -1;
+	struct stat now;
+	int r = 0;
+	if (there)
+		r = open_to_write(rn, s, st->path, &fd);
+	else if ((fd = openat(s->dir, s->name,
+			      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)) < 0)
+		r = failed(rn, "make", st->path);
+	if (r >= 0)
+		r = put_text(rn, fd, text, st->path);
+	if (r >= 0 && !there)
+		r = own(rn, s, st->path);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &now) < 0)
+		return failed(rn, "look at", st->path);
+	return put_mode(rn, s, st, &now);
+}
+
+static int run_put(struct runner *rn, const struct merge_step *st)
+{
+	auto_spot s = { .dir = -1 };
+	auto_buf text = { 0 };
+	struct stat now;
+	int r = make_folders(rn, st->path);
+	if (r >= 0)
+		r = find_spot(rn, st->path, &s);
+	if (r < 0)
+		return r;
+	bool link = st->put & MERGE_PUT_LINK;
+	bool there = fstatat(s.dir, s.name, &now, AT_SYMLINK_NOFOLLOW) == 0;
+	if (there && S_ISREG(now.st_mode) && st->put & MERGE_PUT_MODE)
+		return put_mode(rn, &s, st, &now);
+	if (there && (link || !S_ISREG(now.st_mode))) { /* a link is made anew */
+		if (unlinkat(s.dir, s.name, 0) < 0)
+			return failed(rn, "replace", st->path);
+		there = false;
+	}
+	r = rn->plan->content(rn->plan->ctx, st->path, &text, rn->err);
+	if (r < 0 || !link)
+		return r < 0 ? r : put_file(rn, &s, st, &text, there);
+	buf_u8(&text, 0);
+	if (buf_error(&text) < 0)
+		return err_set(rn->err, -ENOMEM, "out of memory");
+	if (symlinkat((const char *)text.data, s.dir, s.name) < 0)
+		return failed(rn, "make", st->path);
+	return own(rn, &s, st->path);
 }
 
 static int run_step(struct runner *rn, const struct merge_step *st)
@@ -325,6 +444,10 @@ static int run_step(struct runner *rn, const struct merge_step *st)
 		return run_text(rn, st);
 	case MERGE_ATTR:
 		return run_attr(rn, st);
+	case MERGE_DROP:
+		return run_drop(rn, st);
+	case MERGE_PUT:
+		return run_put(rn, st);
 	}
 	return err_set(rn->err, -EINVAL, "an unknown step");
 }

@@ -508,7 +508,8 @@ const struct command commands[] = {
 	  .about = "Both come from a common origin: a fork, a snapshot or a commit. What NAME\n"
 		   "changed since then is done to OTHER, wherever OTHER has moved it to; texts\n"
 		   "that both changed are merged line by line. With conflicts, which are listed,\n"
-		   "nothing is changed, and the exit code is 4. OTHER stays mounted.\n",
+		   "nothing is changed, and the exit code is 4. OTHER stays mounted. Checkouts\n"
+		   "of one repository that are no forks of one are merged as git does.\n",
 	  .options = merge_options,
 	  .examples = "bough merge try-a --into app\n",
 	  .min = 1,
