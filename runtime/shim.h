@@ -74,7 +74,7 @@ void shim_freep(struct shim **s);
 struct shim_io {
 	const char *in, *out, *err; /* in: NULL for none */
 	bool terminal;
-	uint32_t uid, gid; /* owner of the program's ends: the container's root as the host sees it */
+	uint32_t uid, gid; /* owner of the program's ends: the host's ids of its root */
 };
 
 struct shim_state {
