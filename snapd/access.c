@@ -88,9 +88,10 @@ static const char *true_key(struct snapd *sd, const char *key, char out[2 * NAME
 
 /* Of those with that key the one that is meant: it alone, or the caller's own. */
 static int choose(const struct principal *who, struct meant *f, size_t n, const char *key,
-		  bool snaps, struct err *err)
+		  enum noun noun, struct err *err)
 {
-	const char *what = snaps ? "snapshot" : "workspace";
+	static const char *const nouns[] = { "workspace", "snapshot", "sandbox" };
+	const char *what = nouns[noun];
 	size_t mine = 0, at = 0;
 	if (n == 0)
 		return err_set(err, -ENOENT, "no %s \"%s\"", what, key);
@@ -101,13 +102,13 @@ static int choose(const struct principal *who, struct meant *f, size_t n, const 
 		f[0] = f[at];
 		return 0;
 	}
-	if (snaps && strncmp(key, "sn_", 3) == 0)
+	if (noun == NOUN_SNAPSHOT && strncmp(key, "sn_", 3) == 0)
 		return err_set(err, -ENOTUNIQ, "several snapshots' ids begin with \"%s\"", key);
-	return err_set(err, -ENOTUNIQ, "several %ss are called \"%s\": say OWNER/%s", what, key,
-		       key);
+	return err_set(err, -ENOTUNIQ, "several %s%s are called \"%s\": say OWNER/%s", what,
+		       noun == NOUN_SANDBOX ? "es" : "s", key, key);
 }
 
-int access_find(struct snapd *sd, const struct principal *who, bool snapshots, bool write,
+int access_find(struct snapd *sd, const struct principal *who, enum noun noun, bool write,
 		const char *key, struct meant *out, struct err *err)
 {
 	struct meant *f = calloc(SAME_MAX, sizeof(*f));
@@ -115,12 +116,12 @@ int access_find(struct snapd *sd, const struct principal *who, bool snapshots, b
 	size_t n = 0, seen = 0;
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
-	int r = catalog_find(sd->catalog, snapshots, true_key(sd, key, buf), f, SAME_MAX, &n, err);
+	int r = catalog_find(sd->catalog, noun, true_key(sd, key, buf), f, SAME_MAX, &n, err);
 	for (size_t i = 0; i < n; i++)
 		if (access_sees(sd, who, &f[i].own, f[i].workspace))
 			f[seen++] = f[i];
 	if (r >= 0)
-		r = choose(who, f, seen, key, snapshots, err);
+		r = choose(who, f, seen, key, noun, err);
 	if (r >= 0 && write && !access_writes(sd, who, &f[0].own, f[0].workspace))
 		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
 	if (r >= 0)
@@ -159,7 +160,7 @@ static int find_either(struct snapd *sd, const struct principal *who, const char
 
 /* ---- requests ---- */
 
-enum family { ADMINS, ANYBODYS, WORKSPACES, SNAPSHOTS };
+enum family { ADMINS, ANYBODYS, WORKSPACES, SNAPSHOTS, SANDBOXES };
 
 /* What lies behind "/v1/". Handlers of those that are anybody's show each caller's own. */
 static enum family family_of(const char *pattern)
@@ -169,6 +170,7 @@ static enum family family_of(const char *pattern)
 		enum family family;
 	} table[] = {
 		{ "/v1/workspaces", WORKSPACES }, { "/v1/snapshots", SNAPSHOTS },
+		{ "/v1/sandboxes", SANDBOXES },
 		{ "/v1/import", ANYBODYS },       { "/v1/health", ANYBODYS },
 		{ "/v1/version", ANYBODYS },      { "/v1/openapi.json", ANYBODYS },
 		{ "/v1/tokens", ANYBODYS },       { "/v1/teams", ANYBODYS },
@@ -200,7 +202,8 @@ static bool is_about_others(const struct route *rt)
 	return strncmp(rt->path, "/v1/tokens", 10) == 0 || strncmp(rt->path, "/v1/teams", 9) == 0 ||
 	       is_route(rt, "POST", "/v1/workspaces") || is_route(rt, "POST", "/v1/import") ||
 	       is_route(rt, "POST", "/v1/workspaces/{}/fork") ||
-	       strncmp(rt->path, "/v1/repos", 9) == 0;
+	       strncmp(rt->path, "/v1/repos", 9) == 0 ||
+	       strncmp(rt->path, "/v1/sandboxes", 13) == 0;
 }
 
 static bool changes_who_sees(const struct request *rq, const struct route *rt)
@@ -257,10 +260,14 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0)
 		return find_repo(rq, rq->params[0], !only_reads(rt->method), err);
 	bool fork = is_route(rt, "POST", "/v1/workspaces/{}/fork");
-	if (!rq->params[0] || (family != WORKSPACES && family != SNAPSHOTS))
+	if (!rq->params[0] ||
+	    (family != WORKSPACES && family != SNAPSHOTS && family != SANDBOXES))
 		return 0;
-	int r = access_find(sd, rq->caller, family == SNAPSHOTS, !only_reads(rt->method) && !fork,
-			    rq->params[0], &found, err);
+	enum noun noun = family == SNAPSHOTS   ? NOUN_SNAPSHOT
+			 : family == SANDBOXES ? NOUN_SANDBOX
+					       : NOUN_WORKSPACE;
+	int r = access_find(sd, rq->caller, noun, !only_reads(rt->method) && !fork, rq->params[0],
+			    &found, err);
 	if (r < 0)
 		return r;
 	memcpy(rq->ids[0], found.id, ID_SIZE);
@@ -271,7 +278,8 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 		memcpy(d->workspace, found.workspace, ID_SIZE);
 		d->own = found.own;
 	}
-	return admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
+	return family == SANDBOXES ? 0
+				   : admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
 }
 
 static int admit_field(struct request *rq, const char *key, bool either, struct err *err)
@@ -348,9 +356,9 @@ int access_admit(struct request *rq, const struct route *rt, const void *data, s
 	int r = check_limits(rq, rt, err);
 	if (r >= 0)
 		r = admit_path(rq, rt, family, err);
-	if (r >= 0 && (family == WORKSPACES || family == SNAPSHOTS)) {
+	if (r >= 0 && (family == WORKSPACES || family == SNAPSHOTS || family == SANDBOXES)) {
 		r = admit_query(rq, family, err);
-		if (r >= 0)
+		if (r >= 0 && family != SANDBOXES)
 			r = admit_field(rq, "from", true, err);
 		if (r >= 0)
 			r = admit_field(rq, "snapshot", false, err);

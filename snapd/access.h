@@ -99,7 +99,7 @@ bool access_sees(struct snapd *sd, const struct principal *who, const struct own
 bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
 		   const char *workspace);
 /* What is meant by a key that came otherwise than in those places. -ENOENT, -ENOTUNIQ, -EPERM. */
-int access_find(struct snapd *sd, const struct principal *who, bool snapshots, bool write,
+int access_find(struct snapd *sd, const struct principal *who, enum noun noun, bool write,
 		const char *key, struct meant *out, struct err *err);
 /* Repositories belong to uids, and are private or global. */
 struct repo_row;

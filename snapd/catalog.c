@@ -12,8 +12,8 @@
 
 #define WS_COLUMNS                                                                                 \
 	"id, name, base, head, parent, created, quota_bytes, quota_inodes, mount, broken, labels," \
-	" git, description, " DB_OWNED
-enum { WS_COLUMNS_N = 13 + OWNED_COLUMNS };
+	" git, description, sandbox, " DB_OWNED
+enum { WS_COLUMNS_N = 14 + OWNED_COLUMNS };
 
 const char *const visibility_names[] = { "private", "team", "global", NULL };
 const char *const on_expiry_names[] = { "delete", "save", "keep", NULL };
@@ -119,7 +119,8 @@ static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 	int e = db_copy_text(st, 10, &r->labels);
 	e |= db_copy_text(st, 11, &r->git);
 	e |= db_copy_text(st, 12, &r->description);
-	db_read_owned(st, 13, &r->own);
+	column_text(st, 13, r->sandbox, sizeof(r->sandbox));
+	db_read_owned(st, 14, &r->own);
 	return e < 0 ? -ENOMEM : 0;
 }
 
@@ -219,8 +220,8 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 		c, &st,
 		"INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
 		" mount, broken, labels, head_stack, parent, created, git, description, " DB_OWNED
-		") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,"
-		" ?17, ?18, ?19)",
+		", sandbox) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
+		" ?15, ?16, ?17, ?18, ?19, ?20)",
 		err);
 	if (r < 0)
 		return r;
@@ -240,6 +241,7 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	db_bind_text(st, 13, w->git);
 	db_bind_text(st, 14, w->description);
 	db_bind_owned(st, 15, &w->own);
+	db_bind_text(st, 20, w->sandbox);
 	r = db_run(c, st, err, "insert a workspace");
 	if (r == -EEXIST)
 		(void)err_set(err, r, "there is a workspace \"%s\" already", w->name);
@@ -289,6 +291,7 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 		       " team = CASE WHEN ?9 IS NULL THEN team ELSE ?10 END,"
 		       " expires = CASE WHEN ?9 IS NULL THEN expires ELSE ?11 END,"
 		       " on_expiry = ifnull(?12, on_expiry),"
+		       " sandbox = nullif(ifnull(?13, sandbox), ''),"
 		       " quota_bytes = ifnull(?4, quota_bytes),"
 		       " quota_inodes = ifnull(?5, quota_inodes) WHERE id = ?1",
 		       err);
@@ -304,6 +307,8 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 			sqlite3_bind_text(st, 6, p->git, -1, SQLITE_STATIC);
 		if (p->description)
 			sqlite3_bind_text(st, 7, p->description, -1, SQLITE_STATIC);
+		if (p->sandbox)
+			sqlite3_bind_text(st, 13, p->sandbox, -1, SQLITE_STATIC);
 		if (p->own)
 			db_bind_owned(st, 8, p->own); /* ?8, the owner, stays as it is */
 		r = change_row(c, st, id, err);

@@ -54,6 +54,7 @@ struct ws_row {
 	char *labels;                       /* a JSON object; NULL: none */
 	char *description;                  /* NULL: none */
 	char *git;             /* which checkout it is (gitlink.h), as JSON; NULL: none */
+	char sandbox[ID_SIZE]; /* whose root it is; "": a workspace of its own */
 	struct buf head_stack; /* encoded sealed stack that `head` was saved from; may be empty */
 };
 void ws_row_done(struct ws_row *r);
@@ -116,6 +117,7 @@ struct ws_patch {
 	const char *description;   /* likewise */
 	const uint64_t *quota_bytes, *quota_inodes;
 	const struct owned *own; /* all of it but the owner */
+	const char *sandbox;     /* "" takes it away */
 };
 int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err);
 /* `head` NULL: it stays, only the stack that it corresponds to is another (flattened). */
@@ -162,20 +164,22 @@ struct expired {
 	char id[ID_SIZE];
 	enum on_expiry on_expiry;
 };
+/* The tables that keys are looked up in. */
+enum noun { NOUN_WORKSPACE, NOUN_SNAPSHOT, NOUN_SANDBOX };
 /* Up to `max` behind the first `skip`, in the order in which they expired. */
-int catalog_expired(struct catalog *c, bool snapshots, int64_t now_ns, size_t skip,
+int catalog_expired(struct catalog *c, enum noun noun, int64_t now_ns, size_t skip,
 		    struct expired *out, size_t max, size_t *n, struct err *err);
 
 /* ---- what a key may mean (catalog_find.c) ---- */
 
 struct meant {
 	char id[ID_SIZE];
-	char workspace[ID_SIZE]; /* that a snapshot is of; a workspace's own id */
+	char workspace[ID_SIZE]; /* that a snapshot is of; a workspace's own id; else "" */
 	struct owned own;
 };
 /* Those with that id, with an id that begins so (snapshots; 6 characters or more), with the name
  * "OWNER/NAME", or with that name, whoever they belong to: up to `max`, in no order. */
-int catalog_find(struct catalog *c, bool snapshots, const char *key, struct meant *out, size_t max,
+int catalog_find(struct catalog *c, enum noun noun, const char *key, struct meant *out, size_t max,
 		 size_t *n, struct err *err);
 
 #endif

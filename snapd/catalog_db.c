@@ -98,6 +98,26 @@ static const char *const migrations[] = {
 	" created INTEGER NOT NULL, ended INTEGER);"
 	"CREATE INDEX jobs_owner ON jobs(owner);",
 	"ALTER TABLE snapshots ADD COLUMN image TEXT;",
+	"ALTER TABLE workspaces ADD COLUMN sandbox TEXT;"
+	"CREATE TABLE sandboxes ("
+	" seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
+	" created INTEGER NOT NULL, owner TEXT NOT NULL, visibility INTEGER NOT NULL, team TEXT,"
+	" expires INTEGER, on_expiry INTEGER NOT NULL, labels TEXT, description TEXT,"
+	" status INTEGER NOT NULL, problem TEXT, reason TEXT, exit_code INTEGER, root TEXT,"
+	" spec TEXT NOT NULL, policy TEXT, pid INTEGER, id_base INTEGER UNIQUE,"
+	" started INTEGER, ended INTEGER, active INTEGER NOT NULL, made INTEGER NOT NULL,"
+	" UNIQUE (owner, name));"
+	"CREATE INDEX sandboxes_name ON sandboxes(name);"
+	"CREATE INDEX sandboxes_expires ON sandboxes(expires) WHERE expires IS NOT NULL;"
+	"CREATE TABLE attached (sandbox TEXT NOT NULL, target TEXT NOT NULL,"
+	" workspace TEXT NOT NULL, read_only INTEGER NOT NULL, exclusive INTEGER NOT NULL,"
+	" PRIMARY KEY (sandbox, target)) WITHOUT ROWID;"
+	"CREATE INDEX attached_workspace ON attached(workspace);"
+	"CREATE TABLE execs (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+	" sandbox TEXT NOT NULL, caller TEXT NOT NULL, spec TEXT NOT NULL, status INTEGER NOT NULL,"
+	" reason TEXT, exit_code INTEGER, pid INTEGER, created INTEGER NOT NULL, started INTEGER,"
+	" ended INTEGER);"
+	"CREATE INDEX execs_sandbox ON execs(sandbox);",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -8,13 +8,14 @@
 #include <string.h>
 #include "snapd/catalog.h"
 
-enum { CATALOG_STATEMENTS = 128 };
+enum { CATALOG_STATEMENTS = 192 };
 
 struct catalog {
 	char *root, *path;
 	pthread_mutex_t lock; /* all below */
 	sqlite3 *db;          /* NULL while damaged */
 	int wal_fd;
+	uint32_t next_range; /* of ids, which sandboxes take (catalog_sandbox.h) */
 	off_t reserved;   /* bytes of the log that have their place on the disk */
 	bool dirty;       /* a commit since the last sync began */
 	char damage[256]; /* "": sound */

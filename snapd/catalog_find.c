@@ -1,4 +1,4 @@
-/* Which workspaces or snapshots a key may mean, whoever they belong to. */
+/* Which workspaces, snapshots or sandboxes a key may mean, whoever they belong to. */
 #include "snapd/catalog.h"
 
 #include <stdio.h>
@@ -6,8 +6,14 @@
 
 #include "snapd/catalog_db.h"
 
-static const char *statement(bool snapshots, bool owner)
+static const char *statement(enum noun noun, bool owner)
 {
+	bool snapshots = noun == NOUN_SNAPSHOT;
+	if (noun == NOUN_SANDBOX)
+		return owner ? "SELECT id, NULL, " DB_OWNED " FROM sandboxes WHERE owner = ?1"
+			       " AND name = ?2"
+			     : "SELECT id, NULL, " DB_OWNED " FROM sandboxes WHERE id = ?2"
+			       " OR name = ?2";
 	if (snapshots && owner)
 		return "SELECT id, workspace, " DB_OWNED " FROM snapshots WHERE id ="
 		       " (SELECT snapshot FROM snapshot_names WHERE owner = ?1 AND name = ?2)";
@@ -29,7 +35,7 @@ static void read_meant(sqlite3_stmt *st, struct meant *f)
 	db_read_owned(st, 2, &f->own);
 }
 
-int catalog_find(struct catalog *c, bool snapshots, const char *key, struct meant *out, size_t max,
+int catalog_find(struct catalog *c, enum noun noun, const char *key, struct meant *out, size_t max,
 		 size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
@@ -40,13 +46,13 @@ int catalog_find(struct catalog *c, bool snapshots, const char *key, struct mean
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, statement(snapshots, owned), err);
+	r = db_prepare(c, &st, statement(noun, owned), err);
 	if (r >= 0) {
 		const char *name = db_split_key(key, owner);
 		if (owned)
 			sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
 		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-		if (!owned && snapshots)
+		if (!owned && noun == NOUN_SNAPSHOT)
 			sqlite3_bind_int(
 				st, 3, strlen(key) >= ID_PREFIX_MIN && strncmp(key, "sn_", 3) == 0);
 		while (count < max && (rc = sqlite3_step(st)) == SQLITE_ROW)
@@ -61,7 +67,11 @@ int catalog_find(struct catalog *c, bool snapshots, const char *key, struct mean
 	return r;
 }
 
-int catalog_expired(struct catalog *c, bool snapshots, int64_t now_ns, size_t skip,
+#define EXPIRED(table)                                                                    \
+	"SELECT id, " DB_OWNED " FROM " table " WHERE expires <= ?1 ORDER BY expires, id" \
+	" LIMIT ?2 OFFSET ?3"
+
+int catalog_expired(struct catalog *c, enum noun noun, int64_t now_ns, size_t skip,
 		    struct expired *out, size_t max, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
@@ -71,10 +81,9 @@ int catalog_expired(struct catalog *c, bool snapshots, int64_t now_ns, size_t sk
 	if (r < 0)
 		return r;
 	r = db_prepare(c, &st,
-		       snapshots ? "SELECT id, " DB_OWNED " FROM snapshots WHERE expires <= ?1"
-				   " ORDER BY expires, id LIMIT ?2 OFFSET ?3"
-				 : "SELECT id, " DB_OWNED " FROM workspaces WHERE expires <= ?1"
-				   " ORDER BY expires, id LIMIT ?2 OFFSET ?3",
+		       noun == NOUN_SANDBOX    ? EXPIRED("sandboxes")
+		       : noun == NOUN_SNAPSHOT ? EXPIRED("snapshots")
+					       : EXPIRED("workspaces"),
 		       err);
 	if (r >= 0) {
 		sqlite3_bind_int64(st, 1, now_ns);

@@ -6,7 +6,7 @@
 #include "fs/base/err.h"
 
 enum {
-	ID_CHARS = 13, /* "ws_" or "sn_" and 10 of base32 */
+	ID_CHARS = 13, /* "ws_", "sn_", "sb_", … and 10 of base32 */
 	ID_SIZE = ID_CHARS + 1,
 	NAME_CHARS = 100,
 	NAME_SIZE = NAME_CHARS + 1,
@@ -15,7 +15,7 @@ enum {
 };
 
 /* A fresh random id: 50 bits, so two among a million collide once in 2000 stores; the
- * catalog's key refuses the second. `kind` is "ws" or "sn". */
+ * catalog's key refuses the second. `kind` is "ws", "sn", "sb" … */
 void id_make(char out[ID_SIZE], const char *kind);
 bool id_is(const char *s, const char *kind);
 /* A name a person may give. -EINVAL with what is wrong. */

@@ -220,6 +220,7 @@ int ws_record_decode(struct ws_row *out, const void *data, size_t len)
 	read_id(&rd, "base", "sn", row.base, false);
 	read_id(&rd, "head", "sn", row.head, false);
 	read_id(&rd, "parent", "ws", row.parent, false);
+	read_id(&rd, "sandbox", "sb", row.sandbox, false);
 	row.created_ns = (int64_t)read_number(&rd, "created_ns");
 	row.quota_bytes = read_number(&rd, "quota_bytes");
 	row.quota_inodes = read_number(&rd, "quota_inodes");
@@ -243,14 +244,15 @@ int records_ws_write(struct records *r, const struct ws_row *w, struct err *err)
 	auto_fd dir = openat(r->ws, w->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "folder of workspace %s", w->id);
-	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
+	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o,"
+			      " s:o}",
 			      "version", 1, "id", w->id, "name", w->name, "base", optional(w->base),
 			      "head", optional(w->head), "parent", optional(w->parent),
 			      "created_ns", (json_int_t)w->created_ns, "quota_bytes",
 			      (json_int_t)w->quota_bytes, "quota_inodes",
 			      (json_int_t)w->quota_inodes, "mount", w->mount, "labels",
 			      parsed(w->labels), "git", parsed(w->git), "description",
-			      optional(w->description));
+			      optional(w->description), "sandbox", optional(w->sandbox));
 	int e = publish(dir, "meta.json", with_owned(j, &w->own), false, err);
 	return e < 0 ? err_prefix(err, e, "record of workspace %s", w->id) : 0;
 }

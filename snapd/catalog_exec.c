@@ -1,0 +1,312 @@
+/* Rows of what is attached to sandboxes, and of processes run in them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fs/base/array.h"
+#include "snapd/catalog_db.h"
+#include "snapd/catalog_sandbox.h"
+
+#define ATTACHED "sandbox, target, workspace, read_only, exclusive"
+#define EXEC     "id, sandbox, caller, spec, status, reason, exit_code, pid, created, started, ended"
+
+const char *const exec_status_names[] = { "created", "running", "exited" };
+
+static void column_text(sqlite3_stmt *st, int i, char *out, size_t size)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, size, "%s", s ? s : "");
+}
+
+/* ---- attached ---- */
+
+static void read_attached(sqlite3_stmt *st, struct attached_row *r)
+{
+	column_text(st, 0, r->sandbox, sizeof(r->sandbox));
+	column_text(st, 1, r->target, sizeof(r->target));
+	column_text(st, 2, r->workspace, sizeof(r->workspace));
+	r->read_only = sqlite3_column_int(st, 3) != 0;
+	r->exclusive = sqlite3_column_int(st, 4) != 0;
+}
+
+/* Whether somebody is in the way: a row of the workspace where either is exclusive. */
+static int refuse(struct catalog *c, const struct attached_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "SELECT a.exclusive, s.name FROM attached a JOIN sandboxes s"
+			   " ON s.id = a.sandbox WHERE a.workspace = ?1"
+			   " AND (a.exclusive OR ?2) LIMIT 1",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, row->workspace, -1, SQLITE_STATIC);
+	sqlite3_bind_int(st, 2, row->exclusive);
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW) {
+		const char *name = (const char *)sqlite3_column_text(st, 1);
+		r = err_set(err, -EEXIST,
+			    sqlite3_column_int(st, 0)
+				    ? "the workspace is sandbox %s's alone"
+				    : "sandbox %s uses the workspace: it can't be another's alone",
+			    name ? name : "?");
+	} else if (rc != SQLITE_DONE) {
+		r = db_error(c, rc, err, "look who uses a workspace");
+	}
+	sqlite3_reset(st);
+	return r;
+}
+
+static int insert_attached(struct catalog *c, const struct attached_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st,
+			   "INSERT INTO attached (" ATTACHED ") VALUES (?1, ?2, ?3, ?4, ?5)", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, row->sandbox, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, row->target, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, row->workspace, -1, SQLITE_STATIC);
+	sqlite3_bind_int(st, 4, row->read_only);
+	sqlite3_bind_int(st, 5, row->exclusive);
+	r = db_run(c, st, err, "attach a workspace");
+	return r == -EEXIST ? err_set(err, r, "something is attached at %s already", row->target)
+			    : r;
+}
+
+int catalog_attach(struct catalog *c, const struct attached_row *row, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = refuse(c, row, err);
+		if (r >= 0)
+			r = insert_attached(c, row, err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_detach(struct catalog *c, const char *sandbox, const char *target, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "DELETE FROM attached WHERE sandbox = ?1 AND target = ?2", err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, sandbox, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 2, target, -1, SQLITE_STATIC);
+		r = db_run(c, st, err, "detach a workspace");
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_attached(struct catalog *c, const char *sandbox, const char *workspace,
+		     struct attached_row **rows, size_t *n, struct err *err)
+{
+	struct attached_row *all = NULL;
+	size_t count = 0, cap = 0;
+	sqlite3_stmt *st = NULL;
+	int r = db_lock(c, err), rc = SQLITE_DONE;
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       sandbox ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
+				 " ORDER BY target"
+			       : "SELECT " ATTACHED " FROM attached WHERE workspace = ?1"
+				 " ORDER BY sandbox, target",
+		       err);
+	if (r >= 0)
+		sqlite3_bind_text(st, 1, sandbox ? sandbox : workspace, -1, SQLITE_STATIC);
+	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		if (array_grow(&all, count, &cap) < 0)
+			r = err_set(err, -ENOMEM, "out of memory");
+		else
+			read_attached(st, &all[count++]);
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "list what is attached");
+	sqlite3_reset(st);
+	db_unlock(c);
+	if (r < 0) {
+		free(all);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+/* ---- processes ---- */
+
+void exec_row_done(struct exec_row *r)
+{
+	free(r->spec);
+	memset(r, 0, sizeof(*r));
+}
+
+void exec_rows_free(struct exec_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		exec_row_done(&rows[i]);
+	free(rows);
+}
+
+static int read_exec(sqlite3_stmt *st, struct exec_row *r)
+{
+	int status = sqlite3_column_int(st, 4);
+	memset(r, 0, sizeof(*r));
+	column_text(st, 0, r->id, sizeof(r->id));
+	column_text(st, 1, r->sandbox, sizeof(r->sandbox));
+	column_text(st, 2, r->by, sizeof(r->by));
+	r->status = status == EXEC_CREATED || status == EXEC_RUNNING ? (enum exec_status)status
+								     : EXEC_EXITED;
+	column_text(st, 5, r->reason, sizeof(r->reason));
+	r->exit_code = sqlite3_column_type(st, 6) == SQLITE_NULL ? -1 : sqlite3_column_int(st, 6);
+	r->pid = (uint32_t)sqlite3_column_int64(st, 7);
+	r->created_ns = sqlite3_column_int64(st, 8);
+	r->started_ns = sqlite3_column_int64(st, 9);
+	r->ended_ns = sqlite3_column_int64(st, 10);
+	return db_copy_text(st, 3, &r->spec);
+}
+
+int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "INSERT INTO execs (id, sandbox, caller, spec, status, created)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 2, w->sandbox, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 3, w->by, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 4, w->spec, -1, SQLITE_STATIC);
+		sqlite3_bind_int(st, 5, (int)w->status);
+		sqlite3_bind_int64(st, 6, w->created_ns);
+		r = db_run(c, st, err, "insert a process");
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_exec_started(struct catalog *c, const char *id, uint32_t pid, int64_t when_ns,
+			 struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	/* One that has ended already stays so. */
+	r = db_prepare(c, &st,
+		       "UPDATE execs SET status = max(status, 1), pid = ?2, started = ?3"
+		       " WHERE id = ?1",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+		sqlite3_bind_int64(st, 2, pid);
+		sqlite3_bind_int64(st, 3, when_ns);
+		r = db_run(c, st, err, "change a process");
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_exec_ended(struct catalog *c, const char *id, int exit_code, const char *reason,
+		       int64_t when_ns, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "UPDATE execs SET status = 2, exit_code = ?2, reason = ?3, ended = ?4"
+		       " WHERE id = ?1 AND status < 2",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+		sqlite3_bind_int(st, 2, exit_code);
+		sqlite3_bind_text(st, 3, reason, -1, SQLITE_STATIC);
+		sqlite3_bind_int64(st, 4, when_ns);
+		r = db_run(c, st, err, "change a process");
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_exec_get(struct catalog *c, const char *id, struct exec_row *out, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "SELECT " EXEC " FROM execs WHERE id = ?1", err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+		int rc = sqlite3_step(st);
+		if (rc == SQLITE_ROW)
+			r = read_exec(st, out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+		else if (rc == SQLITE_DONE)
+			r = err_set(err, -ENOENT, "no process \"%s\"", id);
+		else
+			r = db_error(c, rc, err, "look up a process");
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_exec_list(struct catalog *c, const char *sandbox, struct exec_row **rows, size_t *n,
+		      struct err *err)
+{
+	struct exec_row *all = NULL;
+	size_t count = 0, cap = 0;
+	sqlite3_stmt *st = NULL;
+	int r = db_lock(c, err), rc = SQLITE_DONE;
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
+		       err);
+	if (r >= 0)
+		sqlite3_bind_text(st, 1, sandbox, -1, SQLITE_STATIC);
+	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		if (array_grow(&all, count, &cap) < 0 || read_exec(st, &all[count]) < 0)
+			r = err_set(err, -ENOMEM, "out of memory");
+		else
+			count++;
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "list processes");
+	sqlite3_reset(st);
+	db_unlock(c);
+	if (r < 0) {
+		exec_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+int catalog_exec_delete(struct catalog *c, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st, "DELETE FROM execs WHERE id = ?1", err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+		r = db_run(c, st, err, "delete a process");
+	}
+	db_unlock(c);
+	return r;
+}
