@@ -97,6 +97,10 @@ int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct er
  * -ECANCELED. */
 int shim_wait(struct shim *s, const char *exec, int stop_fd, struct shim_state *out,
 	      struct err *err);
+/* The same without a thread: a descriptor that becomes readable once it has ended, or the shim has.
+ * shim_wait_end then tells how, and closes it in any case; -EAGAIN (and it stays open): not yet. */
+int shim_wait_begin(struct shim *s, const char *exec, struct err *err);
+int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *err);
 /* all: every process of the container. */
 int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err);
 int shim_close_stdin(struct shim *s, const char *exec, struct err *err);

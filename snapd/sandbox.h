@@ -1,0 +1,166 @@
+/* Sandboxes: containers on workspaces, and their life.
+ *
+ * A sandbox is a row of the catalog (catalog_sandbox.h), a hidden workspace that is its root (a
+ * fork of an image's snapshot), workspaces that are attached to it, and, while it runs, a box with
+ * its walls (runtime/box.h), a shim (runtime/shim.h) and a bough-io (runtime/output.h). The latter
+ * three outlive boughd: sandboxes_find takes them over. What was written to its outputs stays
+ * until the sandbox is removed.
+ *
+ *     ROOT/box/<id>/             the box
+ *     ROOT/io/<id>/              outputs, and process.json: what its own process is started with
+ *
+ * States and what may follow:
+ *     created -> running          sandbox_start
+ *     running <-> paused          sandbox_pause, sandbox_resume
+ *     running, paused -> stopped  its own process ends, by itself or by sandbox_stop
+ *     any -> failed               it couldn't be started, or its shim died; what it held is freed
+ *     stopped, failed -> running  sandbox_start
+ *
+ * Functions that change a sandbox want its lease EXCLUSIVE held by the caller; an exec SHARED.
+ * Waiting for the ends of processes costs one descriptor each and no thread (SANDBOX_WORKERS do it
+ * for all). Threads: any. */
+#ifndef BOUGH_SNAPD_SANDBOX_H
+#define BOUGH_SNAPD_SANDBOX_H
+
+#include "runtime/box.h"
+#include "runtime/output.h"
+#include "runtime/shim.h"
+#include "snapd/catalog_sandbox.h"
+#include "snapd/sandbox_spec.h"
+#include "snapd/snapd.h"
+
+enum {
+	SANDBOX_WORKERS = 4,     /* a shim that hangs holds up one of them */
+	SANDBOX_GRACE_MS = 10000, /* from TERM to KILL, where nobody says otherwise */
+	SANDBOX_EXECS_KEPT = 128, /* that have ended, with their output */
+	SANDBOX_EXECS_MAX = 512,  /* that run at once in one sandbox */
+	/* Ranges of ids: what systemd leaves free for such uses. */
+	SANDBOX_IDS_FIRST = 0x70000000,
+	SANDBOX_IDS_COUNT = 4096,
+};
+#define SANDBOX_MAIN "main" /* the key of its own process's output */
+
+struct sandboxes;
+int sandboxes_new(struct sandboxes **out, struct snapd *sd, struct err *err);
+/* At boughd's start: takes over what runs, and frees what those that don't run have left. */
+int sandboxes_find(struct snapd *sd, struct err *err);
+/* Streams end and wait no more; sandboxes go on. */
+void sandboxes_quit(struct sandboxes *s);
+void sandboxes_free(struct sandboxes *s); /* NULL allowed */
+/* Readable once sandboxes_quit was called. */
+int sandboxes_quit_fd(const struct sandboxes *s);
+
+/* ---- life ---- */
+
+/* Starts it. `secrets`: those that its spec names, or -EINVAL tells which are missing. Where it
+ * can't be, all is as before, but that it has failed. -EEXIST: it runs already. */
+int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets,
+		  struct err *err);
+/* TERM, and KILL after grace_ms; then all that it held is given back. -EALREADY: it doesn't run. */
+int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err);
+int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err);
+int sandbox_pause(struct snapd *sd, const char *id, struct err *err);
+int sandbox_resume(struct snapd *sd, const char *id, struct err *err);
+/* Removes every trace; a running one (-EBUSY) only with `force`. */
+int sandbox_remove(struct snapd *sd, const char *id, bool force, struct err *err);
+/* Ends all that run: before their file systems end. */
+void sandbox_stop_all(struct snapd *sd);
+/* Somebody used it: at most one write in some seconds. */
+void sandbox_touch(struct snapd *sd, const struct sandbox_row *row);
+/* The secrets that a running one was started with, to start it again. */
+int sandbox_secrets_again(struct snapd *sd, const char *id, struct secrets *out, struct err *err);
+
+/* ---- making ---- */
+
+struct sandbox_new {
+	const char *name, *labels, *description; /* labels "": none; description NULL: none */
+	struct owned own;
+	struct sandbox_spec spec; /* command and environment of its process: process.json */
+	json_t *process;          /* {"argv": […]|null, "env": ["K=V", …]}; taken over */
+	const struct attached_row *attached; /* without `sandbox` */
+	size_t n_attached;
+};
+/* The row, a root and what is attached; not started. The caller is to be known (doing_now). */
+int sandbox_make(struct snapd *sd, const struct sandbox_new *n, struct sandbox_row *out,
+		 struct err *err);
+
+/* ---- images (sandbox_image.c) ---- */
+
+struct sandbox_image {
+	char snapshot[ID_SIZE];
+	bool host;       /* its /usr is this machine's */
+	json_t *config;  /* oci.h's object; never NULL */
+};
+void sandbox_image_done(struct sandbox_image *im);
+#define auto_image __attribute__((cleanup(sandbox_image_done))) struct sandbox_image
+/* "host", or a snapshot's id or name: of an image, or of a sandbox that was saved. */
+int sandbox_image_find(struct snapd *sd, const char *key, struct sandbox_image *out,
+		       struct err *err);
+
+/* ---- processes ---- */
+
+struct exec_new {
+	json_t *command; /* borrowed: strings, at least one */
+	json_t *env;     /* borrowed: "K=V" strings; NULL: none */
+	const char *cwd, *user;
+	bool tty, in;
+	uint32_t timeout_ms, columns, rows;
+};
+/* Starts it; *out is its row. */
+int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, struct exec_row *out,
+		 struct err *err);
+/* `exec`: an exec's id, or SANDBOX_MAIN. -ESRCH: it has ended. */
+int sandbox_signal(struct snapd *sd, const char *id, const char *exec, int sig, struct err *err);
+int sandbox_resize(struct snapd *sd, const char *id, const char *exec, uint32_t columns,
+		   uint32_t rows, struct err *err);
+/* Input at an offset; as output_write and output_close_input, with the shim told. */
+int sandbox_input(struct snapd *sd, const char *id, const char *exec, uint64_t offset,
+		  const void *data, size_t n, struct err *err);
+int sandbox_input_end(struct snapd *sd, const char *id, const char *exec, struct err *err);
+
+/* How a process ended; false: it hasn't. */
+struct process_end {
+	int code;
+	char reason[REASON_SIZE];
+	int64_t when_ns;
+};
+bool sandbox_ended(struct snapd *sd, const char *id, const char *exec, struct process_end *out);
+/* Waits until some process of any sandbox has ended, or wait_ms are over. */
+void sandbox_wait_any(struct snapd *sd, uint64_t *seen, int wait_ms);
+/* "exited", "signal", "oom", "timeout", "not_found", "denied"; "lost" is said by others. */
+const char *process_reason(uint32_t exit_status, bool oom);
+
+/* ---- workspaces (sandbox_mounts.c) ---- */
+
+int sandbox_attach(struct snapd *sd, const char *id, const struct attached_row *row,
+		   struct err *err);
+/* -EBUSY: something uses it, unless `force`. */
+int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool force,
+		   struct err *err);
+/* A sandbox that uses the workspace: as its root (is_root), or attached. 1, 0, -errno. */
+int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running_only,
+			 char name[NAME_SIZE], struct err *err);
+
+/* ---- saving (sandbox_save.c) ---- */
+
+struct progress;
+/* {"root": snapshot, "workspaces": […], "pause_ns"} */
+int sandbox_save(struct snapd *sd, const char *id, const char *name, const char *message,
+		 struct progress *p, json_t **out, struct err *err);
+/* Forks it: rows of new sandboxes with forks of its root and of what it may write to. */
+int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, size_t n,
+		 struct sandbox_row *out, uint64_t *pause_ns, struct err *err);
+/* Back to what `snapshot` (a root that was saved) says; `live`: only workspaces, under running
+ * processes. */
+int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool live,
+		    struct err *err);
+
+struct sandbox_figures {
+	bool running;
+	struct shim_stats shim;
+	uint64_t disk_bytes, inodes;
+};
+int sandbox_figures(struct snapd *sd, const char *id, struct sandbox_figures *out,
+		    struct err *err);
+
+#endif
