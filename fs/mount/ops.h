@@ -23,7 +23,11 @@ struct mounted {
 	bool ring;     /* handlers run in threads of libfuse, nobody counts before them */
 	bool no_open, no_opendir; /* as negotiated: answer ENOSYS, the kernel asks once */
 	bool killpriv;            /* suid and sgid are ours to clear */
+	bool idmap; /* idmapped clones of the mount can be made: asker_of */
+	bool offers_idmap; /* the kernel and we would; for the answer to INIT */
 };
+/* In mask and want beside FUSE_CAP_*, since libfuse has no name for it. */
+#define MOUNT_CAP_IDMAP (UINT64_C(1) << 63)
 
 extern const struct fuse_lowlevel_ops mount_ops;
 
@@ -33,6 +37,8 @@ extern const struct fuse_lowlevel_ops mount_ops;
 
 /* First thing in each handler. */
 struct mounted *on_begin(fuse_req_t req, unsigned opcode);
+/* Owner of what is made. Where idmapped mounts are allowed, uid and gid of all other requests
+ * are -1: see asker_of. */
 struct caller caller_of(fuse_req_t req);
 /* Whether this request was done by a server that died before it could answer: 1, 0 or -errno;
  * *e (NULL allowed): the entry of what it made, counted as any that is handed out. */
@@ -41,6 +47,19 @@ void reply_error(fuse_req_t req, int r); /* -errno; 0 and above: none */
 void reply_node(fuse_req_t req, int r, const struct entry *e);
 void reply_attr(fuse_req_t req, int r, const struct attr *a);
 struct fuse_entry_param param_of_entry(const struct entry *e);
+
+/* asker.c */
+
+/* Whose request it is, by the ids that files of this mount have; for what the kernel can't judge
+ * itself, since it costs a look into /proc. Who can't be told comes as uid -1. */
+struct caller asker_of(fuse_req_t req);
+bool asker_is_admin(fuse_req_t req); /* root of the host, not of a sandbox */
+
+/* init.c */
+
+/* Takes the kernel's INIT, and answers it through `fd`, the session's own: with what libfuse has no
+ * name for, where the kernel offers it. */
+void init_process(struct mounted *m, struct fuse_session *se, int fd, void *request, size_t n);
 
 /* ops_attr.c */
 void on_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi);

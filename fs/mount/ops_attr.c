@@ -56,7 +56,8 @@ void on_setattr(fuse_req_t req, fuse_ino_t node, struct stat *in, int what,
 	struct caller c = caller_of(req);
 	/* Nothing to set: the kernel is about to change content in a way that ends suid and sgid,
 	 * and leaves these to us. WRITE says so itself, FALLOCATE and COPY_FILE_RANGE don't. For
-	 * root it comes when capabilities alone had to go, which the kernel has seen to. */
+	 * root it comes when capabilities alone had to go, which the kernel has seen to; where
+	 * nobody tells who it is, the bits go with them. */
 	if (!set && m->killpriv && c.uid != 0)
 		set = WS_KILL_SUID;
 	struct attr now;
@@ -189,7 +190,7 @@ static void reply_changed(fuse_req_t req, struct mounted *m, fuse_ino_t node, co
 			  size_t size)
 {
 	auto_buf answer = { 0 };
-	struct caller c = caller_of(req);
+	struct caller c = asker_of(req);
 	int r = ws_changed(m->ws, node, token, &c, CHANGED_ANSWER_MAX, &answer);
 	reply_xattr(req, r < 0 ? r : (ssize_t)answer.len, (const char *)answer.data, size);
 }
@@ -200,7 +201,7 @@ void on_ioctl(fuse_req_t req, fuse_ino_t node, unsigned cmd, void *arg, struct f
 {
 	struct mounted *m = on_begin(req, FUSE_IOCTL);
 	auto_buf answer = { 0 };
-	struct caller c = caller_of(req);
+	struct caller c = asker_of(req);
 	int r = -ENOTTY;
 	if (cmd == CHANGED_IOCTL && memchr(in, 0, in_size))
 		r = ws_changed(m->ws, node, in, &c, out_size, &answer);
@@ -233,14 +234,19 @@ void on_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size)
 }
 
 /* As on other filesystems, trusted. names show to root only. */
-static size_t drop_trusted(char *buf, size_t n)
+static size_t drop_trusted(fuse_req_t req, char *buf, size_t n)
 {
 	size_t kept = 0;
+	bool asked = false;
 	for (size_t at = 0; at < n;) {
 		size_t len = strnlen(buf + at, n - at) + 1;
 		if (len > n - at)
 			break; /* not ours: names end with NUL */
-		if (strncmp(buf + at, "trusted.", 8) != 0) {
+		if (strncmp(buf + at, "trusted.", 8) == 0) {
+			if (!asked && asker_is_admin(req))
+				return n;
+			asked = true;
+		} else {
 			memmove(buf + kept, buf + at, len);
 			kept += len;
 		}
@@ -260,7 +266,7 @@ void on_listxattr(fuse_req_t req, fuse_ino_t node, size_t size)
 		return;
 	}
 	ssize_t n = ws_listxattr(m->ws, node, buf, SCRATCH_BYTES);
-	if (n > 0 && caller_of(req).uid != 0)
-		n = (ssize_t)drop_trusted(buf, (size_t)n);
+	if (n > 0)
+		n = (ssize_t)drop_trusted(req, buf, (size_t)n);
 	reply_xattr(req, n, buf, size);
 }

@@ -28,6 +28,7 @@ static const struct {
 	{ "no_open", FUSE_CAP_NO_OPEN_SUPPORT, false },       /* OPEN and RELEASE are answered */
 	{ "no_opendir", FUSE_CAP_NO_OPENDIR_SUPPORT, false }, /* so are OPENDIR and RELEASEDIR */
 	{ "expire_only", FUSE_CAP_EXPIRE_ONLY, false },       /* names are invalidated instead */
+	{ "idmap", MOUNT_CAP_IDMAP, false },                  /* no container on this mount */
 };
 
 uint64_t session_cap(const char *name)
@@ -50,9 +51,12 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++)
 		if (caps[i].want)
 			want |= caps[i].cap & conn->capable_ext;
-	if (m->want)
+	m->idmap = m->offers_idmap;
+	if (m->want) {
+		m->idmap = m->want & MOUNT_CAP_IDMAP;
 		want = m->want & conn->capable_ext;
-	m->want = want;
+	}
+	m->want = want | (m->idmap ? MOUNT_CAP_IDMAP : 0);
 	conn->want_ext = want;
 	conn->want = (uint32_t)want;
 	m->killpriv = want & FUSE_CAP_HANDLE_KILLPRIV_V2;

@@ -134,6 +134,16 @@ static bool is_deadly(struct session *s, const struct fuse_in_header *in, uint64
 	return true;
 }
 
+static void process(struct session *s, void *buf, size_t n)
+{
+	const struct fuse_in_header *in = buf;
+	struct fuse_buf b = { .size = n, .mem = buf };
+	if (in->opcode == FUSE_INIT)
+		init_process(&s->m, s->se, s->fd, buf, n);
+	else
+		fuse_session_process_buf(s->se, &b);
+}
+
 static void session_request(void *ctx, void *buf, size_t n)
 {
 	struct session *s = ctx;
@@ -141,9 +151,8 @@ static void session_request(void *ctx, void *buf, size_t n)
 	if (n < sizeof(*in))
 		return; /* the kernel sends no such thing */
 	counters_request(&s->m.counters, in->opcode);
-	struct fuse_buf b = { .size = n, .mem = buf };
 	if (!s->holder) {
-		fuse_session_process_buf(s->se, &b);
+		process(s, buf, n);
 		return;
 	}
 	if (in->opcode == FUSE_INIT)
@@ -153,7 +162,7 @@ static void session_request(void *ctx, void *buf, size_t n)
 	if (again && is_deadly(s, in, tag))
 		return;
 	request_begin(tag, again);
-	fuse_session_process_buf(s->se, &b);
+	process(s, buf, n);
 	request_end();
 	if (again)
 		holder_tried(s->holder, tag);
@@ -393,9 +402,8 @@ int session_resume(struct session **out, struct ws *ws, uint64_t key, int fd,
 		keep_gen(s);
 		/* libfuse must know what was agreed. If that had been answered, the kernel has no
 		 * use for the answer, which is no error. */
-		struct fuse_buf b = { .size = held->init_len, .mem = s->held.init };
-		if (b.size)
-			fuse_session_process_buf(s->se, &b);
+		if (held->init_len)
+			init_process(&s->m, s->se, fd, s->held.init, held->init_len);
 		r = resend(s, err);
 	}
 	if (r == 0)

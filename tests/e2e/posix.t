@@ -90,7 +90,7 @@ fi
 # The same with a kernel that offers less: what a capability is about without it, and
 # everything without all of them.
 caps="async_read async_dio readdirplus parallel_dirops killpriv_v2 cache_symlinks explicit_inval
-	ioctl_dir no_open no_opendir expire_only"
+	ioctl_dir no_open no_opendir expire_only idmap"
 without() { # CAPABILITY PROGRAM…
 	local c=$1 mask=() p
 	shift
@@ -105,6 +105,7 @@ without() { # CAPABILITY PROGRAM…
 	done
 	stop "without $c"
 }
+without idmap posix_rights
 without killpriv_v2 posix_rights
 without no_open posix_data posix_rights
 without readdirplus posix_names

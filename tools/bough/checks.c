@@ -274,9 +274,10 @@ static void check_idmap(struct cli *cli, struct doctor_line *l)
 	bool absent = true;
 #endif
 	if (absent)
-		say(l, DOCTOR_INFO, "ids are shifted by the server instead", "no mount_setattr");
+		say(l, DOCTOR_INFO, "sandboxes of runc and gVisor need Linux 6.12",
+		    "no mount_setattr");
 	else if (kernel_version() < KERNEL_IDMAP_FUSE)
-		say(l, DOCTOR_INFO, "ids are shifted by the server instead",
+		say(l, DOCTOR_INFO, "sandboxes of runc and gVisor need Linux 6.12",
 		    "for disks; for workspaces from kernel 6.12 on");
 	else
 		say(l, DOCTOR_OK, "", "for workspaces too");
