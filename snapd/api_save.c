@@ -10,6 +10,7 @@
 #include "fs/work/save.h"
 #include "snapd/api.h"
 #include "snapd/archive_import.h"
+#include "snapd/oci.h"
 #include "snapd/flattener.h"
 #include "snapd/stackop.h"
 #include "snapd/unchanged.h"
@@ -305,6 +306,7 @@ struct import {
 	struct stream *body;
 	struct progress *progress;
 	uint64_t max_bytes, max_inodes;
+	bool image; /* of containers: oci.h */
 };
 
 static void import_free(void *task)
@@ -358,7 +360,8 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 	(void)snprintf(scratch, sizeof(scratch), "%s/tmp", sd->root);
 	random_bytes(&opt.seed, sizeof(opt.seed));
 	out->seed = opt.seed;
-	return archive_import(&out->image, &opt, &src, st, err);
+	return im->image ? oci_import(&out->image, &im->maker.row.image, &opt, &src, st, err)
+			 : archive_import(&out->image, &opt, &src, st, err);
 }
 
 /* An archive may end before the upload does, but an upload that never ended is none. */
@@ -426,9 +429,10 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	const char *name = request_query(rq, "name"), *message = request_query(rq, "message");
 	const char *format = request_query(rq, "format");
-	if (format && strcmp(format, "auto") != 0)
+	bool image = format && strcmp(format, "image") == 0;
+	if (format && !image && strcmp(format, "auto") != 0)
 		return request_bad_field(rq, "format", err,
-					 "only auto: the archive's own marks say");
+					 "auto (the archive's own marks say) or image");
 	if (message && strlen(message) > MESSAGE_MAX)
 		return request_bad_field(rq, "message", err, "it is too long");
 	const char *damage = catalog_damage(sd->catalog);
@@ -438,6 +442,7 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	if (!im)
 		return no_memory(err);
 	im->body = rq->upload;
+	im->image = image;
 	int r = name ? snap_name_free(rq, name, err) : 0;
 	if (r >= 0)
 		r = query_number(rq, "max_bytes", &im->max_bytes, err);

@@ -1,6 +1,7 @@
 #include "snapd/archive_import.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "fs/base/clock.h"
@@ -10,7 +11,7 @@
 
 enum { PROGRESS_MS = 100 };
 
-struct import {
+struct archive_importer {
 	const struct archive_import_options *opt;
 	struct archive_reader rd;
 	struct archive_import_stats st;
@@ -24,7 +25,7 @@ struct import {
 
 /* ---- members ---- */
 
-static int cancelled(struct import *im)
+static int cancelled(struct archive_importer *im)
 {
 	if (!im->opt->progress)
 		return 0;
@@ -38,8 +39,8 @@ static int cancelled(struct import *im)
 }
 
 /* Reads the member's content; *size is how long the file is. */
-static int content(struct import *im, struct archive_entry *e, const char *path, uint64_t ino,
-		   uint64_t *size)
+static int content(struct archive_importer *im, struct archive_entry *e, const char *path,
+		   uint64_t ino, uint64_t *size)
 {
 	uint64_t end = 0;
 	int r = intake_begin(im->in, ino, im->err);
@@ -70,7 +71,7 @@ static int content(struct import *im, struct archive_entry *e, const char *path,
 }
 
 struct xattr_to {
-	struct import *im;
+	struct archive_importer *im;
 	const char *path;
 	uint64_t ino;
 };
@@ -82,13 +83,14 @@ static int add_xattr(void *ctx, const char *name, const void *value, size_t len)
 	return r < 0 ? err_sys(to->im->err, r, "'%s': an xattr", SHOW(to->path)) : 0;
 }
 
-static int xattrs(struct import *im, struct archive_entry *e, const char *path, uint64_t ino)
+static int xattrs(struct archive_importer *im, struct archive_entry *e, const char *path,
+		  uint64_t ino)
 {
 	struct xattr_to to = { im, path, ino };
 	return archive_reader_xattrs(&im->rd, e, add_xattr, &to);
 }
 
-static int hard_link(struct import *im, struct archive_entry *e, const char *path)
+static int hard_link(struct archive_importer *im, struct archive_entry *e, const char *path)
 {
 	uint64_t ino, size;
 	if (!archive_reader_links(&im->rd))
@@ -107,14 +109,17 @@ static int hard_link(struct import *im, struct archive_entry *e, const char *pat
 	return r;
 }
 
-static int member(struct import *im, struct archive_entry *e)
+static int member(struct archive_importer *im, struct archive_entry *e)
 {
 	struct attr a;
 	uint64_t ino;
 	const char *path = archive_entry_pathname(e);
+	int r = im->tree.layered ? archive_tree_whiteout(&im->tree, path, im->err) : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	if (archive_entry_hardlink(e))
 		return hard_link(im, e, path);
-	int r = archive_reader_attr(&im->rd, e, path, &a);
+	r = archive_reader_attr(&im->rd, e, path, &a);
 	if (r == 0)
 		r = archive_tree_put(&im->tree, path, &a, &ino, im->err);
 	if (r < 0)
@@ -135,7 +140,7 @@ static int member(struct import *im, struct archive_entry *e)
 	return r < 0 ? r : xattrs(im, e, path, ino);
 }
 
-static int members(struct import *im)
+static int members(struct archive_importer *im)
 {
 	struct archive_entry *e;
 	int r;
@@ -151,7 +156,7 @@ static int members(struct import *im)
 
 /* ---- the whole ---- */
 
-static int read_archive(struct import *im, const struct archive_source *src)
+static int read_archive(struct archive_importer *im, const struct archive_source *src)
 {
 	const struct archive_import_options *opt = im->opt;
 	const struct archive_reader_options ro = { .scratch = opt->scratch,
@@ -168,14 +173,14 @@ static int read_archive(struct import *im, const struct archive_source *src)
 	if (r == 0)
 		r = archive_reader_finish(&im->rd);
 	archive_reader_close(&im->rd);
-	im->st.members = im->rd.members;
-	im->st.archive_bytes = im->rd.bytes_read;
-	im->st.ignored_xattrs = im->rd.ignored_xattrs;
-	im->st.ignored_acls = im->rd.ignored_acls;
+	im->st.members += im->rd.members;
+	im->st.archive_bytes += im->rd.bytes_read;
+	im->st.ignored_xattrs += im->rd.ignored_xattrs;
+	im->st.ignored_acls += im->rd.ignored_acls;
 	return r;
 }
 
-static int tree_begin(struct import *im)
+static int tree_begin(struct archive_importer *im)
 {
 	const struct archive_import_options *opt = im->opt;
 	(void)clock_gettime(CLOCK_REALTIME, &im->now); /* can't fail */
@@ -203,7 +208,7 @@ static int tree_begin(struct import *im)
 }
 
 /* Contents first, durable; then the image that leads to them. */
-static int publish(struct import *im, struct digest *image)
+static int publish(struct archive_importer *im, struct digest *image)
 {
 	const struct archive_import_options *opt = im->opt;
 	int r = intake_finish(im->in, im->err);
@@ -215,7 +220,7 @@ static int publish(struct import *im, struct digest *image)
 }
 
 /* Reads from the finished image what it holds: members may have replaced each other. */
-static int tally(struct import *im, const struct digest *name)
+static int tally(struct archive_importer *im, const struct digest *name)
 {
 	struct image *image;
 	struct attr a;
@@ -231,26 +236,67 @@ static int tally(struct import *im, const struct digest *name)
 	return r == -ENOENT ? 0 : err_sys(im->err, r, "read the new image");
 }
 
+int archive_importer_new(struct archive_importer **out, const struct archive_import_options *opt,
+			 struct err *err)
+{
+	struct archive_importer *im = calloc(1, sizeof(*im));
+	if (!im)
+		return err_set(err, -ENOMEM, "out of memory");
+	im->opt = opt;
+	im->err = err;
+	int r = tree_begin(im);
+	if (r < 0) {
+		archive_importer_free(im);
+		return r;
+	}
+	*out = im;
+	return 0;
+}
+
+void archive_importer_free(struct archive_importer *im)
+{
+	if (!im)
+		return;
+	intake_free(im->in);
+	image_builder_free(im->b);
+	archive_tree_done(&im->tree);
+	free(im);
+}
+
+int archive_importer_layer(struct archive_importer *im, const struct archive_source *src,
+			   struct err *err)
+{
+	archive_tree_layer(&im->tree);
+	im->err = err;
+	return read_archive(im, src);
+}
+
+int archive_importer_finish(struct archive_importer *im, struct digest *image,
+			    struct archive_import_stats *st, struct err *err)
+{
+	struct digest made;
+	im->err = err;
+	int r = publish(im, &made);
+	if (r == 0)
+		r = tally(im, &made);
+	if (r < 0)
+		return r;
+	*image = made;
+	if (st)
+		*st = im->st;
+	return 0;
+}
+
 int archive_import(struct digest *image, const struct archive_import_options *opt,
 		   const struct archive_source *src, struct archive_import_stats *st,
 		   struct err *err)
 {
-	struct import im = { .opt = opt, .err = err };
-	struct digest made;
-	int r = tree_begin(&im);
+	struct archive_importer *im = NULL;
+	int r = archive_importer_new(&im, opt, err);
 	if (r == 0)
-		r = read_archive(&im, src);
+		r = read_archive(im, src);
 	if (r == 0)
-		r = publish(&im, &made);
-	if (r == 0)
-		r = tally(&im, &made);
-	intake_free(im.in);
-	image_builder_free(im.b);
-	archive_tree_done(&im.tree);
-	if (r < 0)
-		return err_prefix(err, r, "import");
-	*image = made;
-	if (st)
-		*st = im.st;
-	return 0;
+		r = archive_importer_finish(im, image, st, err);
+	archive_importer_free(im);
+	return r < 0 ? err_prefix(err, r, "import") : 0;
 }

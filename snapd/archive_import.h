@@ -66,4 +66,16 @@ int archive_import(struct digest *image, const struct archive_import_options *op
 		   const struct archive_source *src, struct archive_import_stats *st,
 		   struct err *err);
 
+/* The same from several archives, each a layer over those before (archive_tree.h: whiteouts). The
+ * limits are of all of them together. `opt` is borrowed until archive_importer_free. */
+struct archive_importer;
+int archive_importer_new(struct archive_importer **out, const struct archive_import_options *opt,
+			 struct err *err);
+int archive_importer_layer(struct archive_importer *im, const struct archive_source *src,
+			   struct err *err);
+/* As archive_import. Once, behind the last layer, none of which failed. */
+int archive_importer_finish(struct archive_importer *im, struct digest *image,
+			    struct archive_import_stats *st, struct err *err);
+void archive_importer_free(struct archive_importer *im); /* NULL allowed */
+
 #endif

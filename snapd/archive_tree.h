@@ -1,10 +1,19 @@
 /* The tree that an import builds: where a member goes, and whether it may. All rules
- * against hostile names are here. For archive_import.c, archive_extract.c and tests. */
+ * against hostile names are here. For archive_import.c, archive_extract.c and tests.
+ *
+ * Several archives may become one tree, as the layers of a container's image do
+ * (archive_tree_layer). A later one replaces what an earlier one has, of whatever type it is, and
+ * takes names away by whiteouts: the member ".wh.NAME" hides NAME, ".wh..wh..opq" all names of its
+ * folder. They hide what earlier layers have, never what their own brings, in whatever order its
+ * members come. A name that leads through an earlier layer's symlink to a folder goes where that
+ * leads inside the tree, as it did where the layer was made.
+ * Source: OCI image-spec 1.1, layer.md. */
 #ifndef BOUGH_SNAPD_ARCHIVE_TREE_H
 #define BOUGH_SNAPD_ARCHIVE_TREE_H
 
 #include <stdbool.h>
 #include "fs/base/buf.h"
+#include "fs/base/u64map.h"
 #include "fs/image/image.h"
 
 enum {
@@ -19,11 +28,14 @@ struct archive_tree {
 	uint64_t max_inodes; /* 0: no limit */
 	bool unique;         /* refuse a second member of one name, even of the same type */
 	struct attr implied; /* of a folder that the archive leaves out */
+	bool layered;        /* set by archive_tree_layer */
 	/* The tree's own: */
 	uint64_t next_ino, end_ino; /* reserved and unused */
 	uint64_t inodes;            /* made so far */
 	struct buf dir;             /* path of the folder of the last member … */
 	uint64_t dir_ino;           /* … and its inode; 0: none yet */
+	uint64_t layer_ino;         /* what this layer makes has this number or a higher one */
+	struct u64map touched;      /* earlier layers' folders that this one names or fills */
 };
 void archive_tree_done(struct archive_tree *t);
 
@@ -35,6 +47,10 @@ bool archive_component(const char **p, const char **name, size_t *len);
 
 /* Makes the root. */
 int archive_tree_root(struct archive_tree *t, struct err *err);
+/* What follows is a layer over what is there. */
+void archive_tree_layer(struct archive_tree *t);
+/* Of a layer: 1 when the member is a whiteout, which has been obeyed; 0: it is another. */
+int archive_tree_whiteout(struct archive_tree *t, const char *path, struct err *err);
 /* Puts a member; `a` says everything but ino. *ino is where it is: a new inode, or for a folder
  * that is there already that one, with its attributes set. The caller adds a new one's
  * content, target and xattrs.

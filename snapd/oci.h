@@ -28,7 +28,4 @@ int oci_import(struct digest *image, char **config, const struct archive_import_
 	       const struct archive_source *src, struct archive_import_stats *st,
 	       struct err *err);
 
-/* What a snapshot's row may have as its image: such an object. -EBADMSG. */
-int oci_config_check(const char *json);
-
 #endif

@@ -205,6 +205,32 @@ int image_builder_lookup(struct image_builder *b, uint64_t dir, const char *name
 	return 0;
 }
 
+int image_builder_target(struct image_builder *b, uint64_t ino, const char **target, size_t *len)
+{
+	const struct build_inode *bi = u64map_get(&b->inodes, ino);
+	if (!bi || !bi->target)
+		return -ENOENT;
+	*target = bi->target;
+	*len = bi->target_len;
+	return 0;
+}
+
+int image_builder_dirent_ceil(struct image_builder *b, uint64_t dir, uint64_t cookie,
+			      struct dirent_ref *out)
+{
+	const struct build_inode *bi = u64map_get(&b->inodes, dir);
+	struct omap_entry e;
+	if (!bi || !omap_ceil(&bi->names, cookie, &e))
+		return -ENOENT;
+	const struct build_dirent *d = e.value.p;
+	*out = (struct dirent_ref){ .cookie = d->cookie,
+				    .ino = d->child,
+				    .type = d->type,
+				    .name_len = d->name_len,
+				    .name = d->name };
+	return 0;
+}
+
 int image_del_dirent(struct image_builder *b, uint64_t dir, const char *name, size_t len)
 {
 	struct build_inode *bi = u64map_get(&b->inodes, dir);

@@ -101,6 +101,11 @@ void image_clear_pieces(struct image_builder *b, uint64_t ino); /* drops those a
 /* Looks up what was added (for importers): the child's number and type, or -ENOENT. */
 int image_builder_lookup(struct image_builder *b, uint64_t dir, const char *name, size_t len,
 			 uint64_t *child, uint8_t *type);
+/* The entry of `dir` with the least cookie from `cookie` on; -ENOENT: none. Its name stays. */
+int image_builder_dirent_ceil(struct image_builder *b, uint64_t dir, uint64_t cookie,
+			      struct dirent_ref *out);
+/* A symlink's target, not terminated; -ENOENT: none. */
+int image_builder_target(struct image_builder *b, uint64_t ino, const char **target, size_t *len);
 struct attr *image_builder_attr(struct image_builder *b,
 				uint64_t ino); /* to change; NULL: absent */
 /* Removes a name (importers: a later member replaces an earlier one). */
