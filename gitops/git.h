@@ -3,6 +3,9 @@
 #define BOUGH_GITOPS_GIT_H
 
 #include <git2.h>
+#if __has_include(<git2/sys/errors.h>) /* where 1.9 has git_error_clear */
+#include <git2/sys/errors.h>
+#endif
 #include <string.h>
 #include "fs/base/err.h"
 #include "fs/store/gitrepo.h"
