@@ -141,7 +141,7 @@ static int open_file(struct packout *p, struct err *err)
 	if (p->dir < 0)
 		return fail(p, p->dir, "write", err);
 	int r = -EEXIST;
-	for (int i = 0; i < NAMES_TRIES && r == -EEXIST; i++) {
+	for (int i = 0; i < (int)NAMES_TRIES && r == -EEXIST; i++) {
 		uint64_t x;
 		random_bytes(&x, sizeof(x));
 		(void)snprintf(p->tmp, sizeof(p->tmp), "tmp_pack_%016llx", (unsigned long long)x);
