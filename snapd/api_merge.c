@@ -193,7 +193,8 @@ static int fork_it(struct merge *m, struct err *err)
 				.path = m->path,
 				.bytes = row->quota_bytes,
 				.inodes = row->quota_inodes,
-				.xattrs = FS_XATTRS_ON };
+				.xattrs = FS_XATTRS_ON,
+				.heir = true };
 	int r = lease_take(&m->lease, sd->leases, m->id, LEASE_EXCLUSIVE, "merge", 0, err);
 	if (r < 0)
 		return r;

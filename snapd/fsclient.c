@@ -260,6 +260,8 @@ static json_t *new_workspace(const struct fs_new *w)
 		bad |= json_object_set_new(j, "path", json_string(w->path));
 	if (w->xattrs != FS_XATTRS_INHERIT)
 		bad |= json_object_set_new(j, "xattrs", json_boolean(w->xattrs == FS_XATTRS_ON));
+	if (w->heir)
+		bad |= json_object_set_new(j, "heir", json_true());
 	if (bad) {
 		json_decref(j);
 		j = NULL;

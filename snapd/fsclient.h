@@ -44,6 +44,7 @@ struct fs_new {
 	uint64_t bytes, inodes; /* quota; 0: none */
 	/* Whether it shows xattrs; else as its parent, and without one it does. */
 	enum { FS_XATTRS_INHERIT, FS_XATTRS_ON, FS_XATTRS_OFF } xattrs;
+	bool heir; /* of a fork: as in ws_limits */
 };
 struct fs_usage {
 	int64_t bytes, inodes;

@@ -17,8 +17,9 @@
  *                                                    false shows none, true is the default)
  *   mount   id, path                              -> (mounted already at that path: ok)
  *   umount  id                                    -> detached lazily when busy; "busy": true then
- *   fork    id, children: [{id, path?, bytes?, inodes?, xattrs?}] -> pause_ns
- *                                                    (xattrs: else as the parent)
+ *   fork    id, children: [{id, path?, bytes?, inodes?, xattrs?, heir?}] -> pause_ns
+ *                                                    (xattrs: else as the parent; heir: true as
+ *                                                    in ws_limits)
  *   seal    id                                    -> stack
  *   stack   id                                    -> stack (its sealed part; seals nothing)
  *   replace id, old, new

@@ -148,14 +148,18 @@ static int parse_child(const json_t *j, struct served_child *out, struct err *er
 	json_object_foreach((json_t *)j, key, value) /* it changes nothing */
 		if (strcmp(key, "id") != 0 && strcmp(key, "path") != 0 &&
 		    strcmp(key, "bytes") != 0 && strcmp(key, "inodes") != 0 &&
-		    strcmp(key, "xattrs") != 0)
+		    strcmp(key, "xattrs") != 0 && strcmp(key, "heir") != 0)
 			return err_set(err, -EINVAL, "children: unknown field %.40s", key);
 	int r = parse_id(json_object_get(j, "id"), "id of a child", &out->id, err);
 	const json_t *path = json_object_get(j, "path"), *xattrs = json_object_get(j, "xattrs");
+	const json_t *heir = json_object_get(j, "heir");
 	if (r == 0 && path)
 		r = parse_path(path, &out->path, err);
 	if (r == 0 && xattrs)
 		r = parse_xattrs(xattrs, &out->limits, err);
+	if (r == 0 && heir && !json_is_boolean(heir))
+		r = err_set(err, -EINVAL, "heir: true or false expected");
+	out->limits.heir = json_is_true(heir);
 	return r < 0 ? r : parse_limits(j, &out->limits, err);
 }
 

@@ -43,6 +43,9 @@ struct diff_raw {
 		     bool content);
 	int (*name)(void *ctx, uint64_t dir, const char *name, size_t len, uint64_t old_child,
 		    uint64_t new_child); /* 0: absent */
+	/* May be NULL. Each inode with a name that may differ in anything, whether or not it does;
+	 * called before `inode`. */
+	void (*charge)(void *ctx, const struct attr *old, const struct attr *now);
 	void *ctx;
 };
 int diff_raw(const struct view *a, const struct view *b, const struct diff_raw *cb,

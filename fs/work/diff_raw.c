@@ -100,6 +100,8 @@ static int diff_inode(const struct view *a, const struct view *b, uint64_t ino,
 		return err_sys(err, r, "inode %llu", (unsigned long long)ino);
 	if (!in_a && !in_b)
 		return 0;
+	if (cb->charge)
+		cb->charge(cb->ctx, in_a ? &x : NULL, in_b ? &y : NULL);
 	if (!in_a || !in_b)
 		return cb->inode(cb->ctx, ino, in_a ? &x : NULL, in_b ? &y : NULL, true);
 	int content = content_differs(a, &x, b, &y, err);

@@ -250,9 +250,12 @@ void txn_extent(struct txn *t, uint64_t ino, const struct extent *e);
 void txn_extent_drop(struct txn *t, uint64_t ino, uint64_t from, uint64_t to);
 /* Workspace counters carried with the record (state, not change), for a quick start. */
 void txn_usage(struct txn *t, int64_t bytes, int64_t inodes);
+/* How many more inodes with a name than what is below it the layer shows now: state as well. */
+void txn_files(struct txn *t, int64_t files);
 int txn_commit(struct txn *t);
 void txn_drop(struct txn *t);
 void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes); /* last committed */
+int64_t layer_files(const struct layer *l); /* last committed; of a delta as well */
 /* The inode that the operation of that tag was mainly about: 1, 0 when none of the last
  * LAYER_TAGS tagged frames that were there when the layer was opened has it. So many that a
  * worker of the server before, stopped between a change and its answer, is never left behind. */

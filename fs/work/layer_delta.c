@@ -238,6 +238,10 @@ static int put_all(struct delta_out *o)
 	int r = 0;
 	if (!inodes || !dirs)
 		return no_memory(o);
+	if (l->shown) {
+		record_files(&o->rec, l->shown);
+		r = put_record(o);
+	}
 	for (size_t i = 0; i < l->inodes.count && r >= 0; i++)
 		r = put_inode(o, layer_inode(l, inodes[i]));
 	for (size_t i = 0; i < l->dirs.count && r >= 0; i++)
@@ -266,6 +270,7 @@ static bool allowed(const struct record *r)
 	case REC_DIRENT:
 	case REC_TARGET:
 	case REC_XATTR:
+	case REC_FILES:
 		return true;
 	case REC_DEAD:
 		return !r->flag;

@@ -64,7 +64,7 @@ struct layer {
 	bool want_tags;
 	uint32_t ntags, tag_at, tag_cap; /* a ring, which grows up to LAYER_TAGS */
 	struct layer_tagged *tags;
-	int64_t usage_bytes, usage_inodes;
+	int64_t usage_bytes, usage_inodes, shown;
 	size_t heap; /* bytes of what the index points to, maps left out */
 	uint64_t dirents, extents;
 	/* What was touched lately; NULL: nobody knows. A delta's is set once at most, when it takes

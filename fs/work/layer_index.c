@@ -443,6 +443,9 @@ static int apply_record(struct layer *l, const struct record *r, struct layer_ap
 		l->usage_bytes = r->bytes;
 		l->usage_inodes = r->inodes;
 		return 0;
+	case REC_FILES:
+		l->shown = r->files;
+		return 0;
 	}
 	return -EBADMSG;
 }
@@ -504,6 +507,7 @@ static void note(struct layer *l, const struct record *r, const void *body, size
 		changed_log_gone(g, r->ino);
 		return;
 	case REC_USAGE:
+	case REC_FILES:
 		return;
 	}
 }
@@ -708,6 +712,11 @@ void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes)
 {
 	*bytes = l->usage_bytes;
 	*inodes = l->usage_inodes;
+}
+
+int64_t layer_files(const struct layer *l)
+{
+	return l->shown;
 }
 
 bool layer_owns(const struct layer *l, const struct extent *e, uint64_t off, uint64_t len)

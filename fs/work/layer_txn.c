@@ -107,6 +107,12 @@ void txn_usage(struct txn *t, int64_t bytes, int64_t inodes)
 	t->records++;
 }
 
+void txn_files(struct txn *t, int64_t files)
+{
+	record_files(&t->body, files);
+	t->records++;
+}
+
 /* ---- the journal's end ---- */
 
 static bool is_full(int r)

@@ -22,6 +22,36 @@ int quota_check(const struct quota *q, int64_t bytes, int64_t inodes)
 	return 0;
 }
 
+int64_t quota_cap(const struct quota *q, const struct attr *a, uint64_t size, int64_t blocks,
+		  int64_t rest, int64_t growth)
+{
+	int64_t most = rest - quota_bytes_of(q, a);
+	if (S_ISREG(a->mode)) {
+		/* Filling a hole that isn't of whole blocks may have counted up to 511 bytes of
+		 * 4096 too few. */
+		uint64_t data = blocks < 0 ? 0 : (uint64_t)blocks * 512;
+		data += data / 8 + LAYER_BLOCK;
+		most += (int64_t)(size < data ? size : data);
+	}
+	return growth < most ? growth : most;
+}
+
+static int add_xattr(void *ctx, const char *name, size_t name_len, const void *value, size_t len)
+{
+	int64_t *sum = ctx;
+	*sum += (int64_t)(name_len + len);
+	return 0;
+}
+
+int quota_all_xattrs(const struct view *v, const struct attr *a, int64_t *out)
+{
+	int64_t sum = 0;
+	int r = a->flags & ATTR_HAS_XATTR ? view_each_xattr(v, a->ino, add_xattr, &sum) : 0;
+	if (r == 0)
+		*out = sum;
+	return r;
+}
+
 int64_t quota_clip(uint64_t off, uint64_t len, uint64_t size)
 {
 	uint64_t end = off + len, block_end = (size + LAYER_BLOCK - 1) / LAYER_BLOCK * LAYER_BLOCK;
@@ -85,6 +115,41 @@ int quota_xattrs(const struct view *v, uint32_t own, uint64_t ino, int64_t *out)
 	return 0;
 }
 
+/* Whether what is known of it comes from one of the own layers. */
+static bool in_own(const struct view *v, uint32_t own, uint64_t ino)
+{
+	for (uint32_t i = 0; i < own; i++)
+		if (layer_inode(v->layers[i], ino))
+			return true;
+	return false;
+}
+
+int quota_sum(const struct view *v, uint32_t own, const struct quota *q, int64_t *bytes,
+	      int64_t *inodes)
+{
+	auto_inos s = { 0 };
+	int64_t nbytes = 0, ninodes = 0;
+	int r = v->image ? inos_add_image(&s, v->image) : 0;
+	if (r >= 0)
+		r = inos_add_layers(&s, v, v->nlayers, false);
+	inos_sort(&s);
+	for (size_t i = 0; i < s.n && r >= 0; i++) {
+		struct attr a;
+		r = view_inode(v, s.v[i], &a);
+		if (r == -ENOENT) {
+			r = 0;
+		} else if (r >= 0 && (a.nlink > 0 || in_own(v, own, a.ino))) {
+			nbytes += quota_bytes_of(q, &a);
+			ninodes += quota_inodes_of(q, &a);
+		}
+	}
+	if (r < 0)
+		return r;
+	*bytes = nbytes;
+	*inodes = ninodes;
+	return 0;
+}
+
 int quota_count(const struct view *v, uint32_t own, const struct quota *q, int64_t *bytes,
 		int64_t *inodes, int (*differs)(void *ctx, const struct attr *a, int64_t want),
 		void *ctx)
@@ -102,7 +167,7 @@ int quota_count(const struct view *v, uint32_t own, const struct quota *q, int64
 			continue;
 		if (r < 0)
 			return r;
-		ninodes += a.ino >= q->birth_ino;
+		ninodes += quota_inodes_of(q, &a);
 		int64_t content = 0, xattrs = 0;
 		if (S_ISREG(a.mode))
 			r = quota_content(v, own, a.ino, 0, UINT64_MAX, a.size, &content);
@@ -111,7 +176,7 @@ int quota_count(const struct view *v, uint32_t own, const struct quota *q, int64
 		if (r < 0)
 			return r;
 		int64_t want = content + xattrs;
-		int64_t have = a.own_tag == q->tag ? (int64_t)a.own_bytes : 0;
+		int64_t have = quota_bytes_of(q, &a);
 		if (differs && want != have) {
 			r = differs(ctx, &a, want);
 			if (r != 0)

@@ -292,6 +292,12 @@ void record_usage(struct buf *b, int64_t bytes, int64_t inodes)
 	put_signed(b, inodes);
 }
 
+void record_files(struct buf *b, int64_t files)
+{
+	buf_u8(b, REC_FILES);
+	put_signed(b, files);
+}
+
 /* ---- decoding ---- */
 
 static void get_inode(struct cur *c, struct record *r)
@@ -449,7 +455,7 @@ int record_next(struct cur *c, struct record *r)
 		return 0;
 	uint8_t type = cur_u8(c);
 	r->type = (enum record_type)type;
-	if (type != REC_USAGE)
+	if (type != REC_USAGE && type != REC_FILES)
 		r->ino = get_ino(c);
 	switch (type) {
 	case REC_INODE:
@@ -487,6 +493,9 @@ int record_next(struct cur *c, struct record *r)
 	case REC_USAGE:
 		r->bytes = get_signed(c);
 		r->inodes = get_signed(c);
+		break;
+	case REC_FILES:
+		r->files = get_signed(c);
 		break;
 	default:
 		cur_fail(c);

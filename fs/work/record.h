@@ -19,6 +19,7 @@ enum record_type {
 	REC_EXTENT_DROP = 9,
 	REC_USAGE = 10,
 	REC_DAMAGED = 11,
+	REC_FILES = 12,
 };
 
 enum {
@@ -45,6 +46,7 @@ struct record {
 	struct layer_id layer_id;
 	uint64_t from, to;     /* EXTENT_DROP */
 	int64_t bytes, inodes; /* USAGE */
+	int64_t files;         /* FILES */
 };
 
 void record_inode(struct buf *b, const struct attr *a, uint64_t base_size);
@@ -62,6 +64,7 @@ void record_extent_drop(struct buf *b, uint64_t ino, uint64_t from, uint64_t to)
 /* The inode's content was lost with a data file. */
 void record_damaged(struct buf *b, uint64_t ino);
 void record_usage(struct buf *b, int64_t bytes, int64_t inodes);
+void record_files(struct buf *b, int64_t files);
 
 /* What stands before the records of a delta's part (layer_delta.c). */
 enum { DELTA_HEAD = 32 };

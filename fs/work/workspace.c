@@ -82,6 +82,16 @@ static int make_root(struct layer *l, uid_t uid, gid_t gid)
 	return txn_commit(&t);
 }
 
+/* Inodes that the stack shows. */
+static uint64_t count_files(const struct view *v)
+{
+	/* Of an empty one it is the root, which no operation counts. */
+	int64_t n = v->image ? (int64_t)image_info(v->image)->inodes : 1;
+	for (uint32_t i = 0; i < v->nlayers; i++)
+		n += layer_files(v->layers[i]);
+	return n > 0 ? (uint64_t)n : 0;
+}
+
 int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits *limits,
 	       struct view *view, struct ws_file *file, struct err *err)
 {
@@ -105,7 +115,7 @@ int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits 
 		return r;
 	}
 	f.active = *layer_id(top);
-	f.files = below.image ? image_info(below.image)->inodes : 1;
+	f.files = count_files(&below);
 	r = stack_copy(&f.stack, base);
 	if (r == 0)
 		r = registry_name(w->registry, &f);
@@ -372,6 +382,47 @@ static int fork_check(struct work *w, const char *const *ids, unsigned n, struct
 	return n > 0 ? 0 : err_set(err, -EINVAL, "no workspace to make");
 }
 
+void ws_orphans_charged(struct ws *ws, int64_t *bytes, int64_t *inodes)
+{
+	struct u64map_slot *slot;
+	*bytes = *inodes = 0;
+	pthread_mutex_lock(&ws->orphan_lock);
+	for (size_t i = 0; (slot = u64map_next(&ws->orphans, &i));) {
+		struct attr a;
+		if (view_inode(&ws->view, slot->key, &a) == 0 && a.nlink == 0) {
+			*bytes += quota_bytes_of(&ws->quota, &a);
+			*inodes += quota_inodes_of(&ws->quota, &a);
+		}
+	}
+	pthread_mutex_unlock(&ws->orphan_lock);
+}
+
+/* The child's file: who is charged for what, and its settings. Under the parent's admin. */
+static void child_settings(struct ws *ws, struct ws_file *f, const struct ws_limits *limits)
+{
+	f->seq = 1;
+	f->foreign = f->stack.nlayers;
+	f->limit_bytes = limits ? limits->bytes : 0;
+	f->limit_inodes = limits ? limits->inodes : 0;
+	if (limits && limits->xattrs != WS_XATTRS_INHERIT)
+		f->no_xattrs = limits->xattrs == WS_XATTRS_OFF;
+	f->flattened = limits && limits->heir;
+	if (!f->flattened) {
+		f->tag = new_tag();
+		f->base_bytes = f->base_inodes = 0;
+		return;
+	}
+	/* What the parent has without a name stays with it. */
+	int64_t bytes, inodes;
+	ws_enter(ws);
+	meta_read(ws);
+	ws_orphans_charged(ws, &bytes, &inodes);
+	f->base_bytes = ws->quota.base_bytes - bytes;
+	f->base_inodes = ws->quota.base_inodes - inodes;
+	meta_done(ws);
+	ws_leave(ws);
+}
+
 /* One child over what the parent has below its active layer. Under the parent's admin. */
 static int fork_child(struct ws *ws, const char *id, const struct ws_limits *limits,
 		      struct ws **out, struct err *err)
@@ -389,18 +440,11 @@ static int fork_child(struct ws *ws, const char *id, const struct ws_limits *lim
 	if (r == 0)
 		r = ws_file_copy(&f, &ws->file);
 	if (r == 0) {
-		f.seq = 1;
-		f.tag = new_tag();
-		f.foreign = f.stack.nlayers;
-		f.flattened = false;
-		f.limit_bytes = limits ? limits->bytes : 0;
-		f.limit_inodes = limits ? limits->inodes : 0;
-		if (limits && limits->xattrs != WS_XATTRS_INHERIT)
-			f.no_xattrs = limits->xattrs == WS_XATTRS_OFF;
-		f.base_bytes = f.base_inodes = 0;
+		child_settings(ws, &f, limits);
 		f.active = *layer_id(view.layers[0]);
 		/* What the parent has below its active layer was numbered before now. */
-		r = work_above(w, &f.birth_ino, NULL);
+		if (f.tag != ws->file.tag)
+			r = work_above(w, &f.birth_ino, NULL);
 	}
 	if (r == 0)
 		r = registry_name(w->registry, &f);

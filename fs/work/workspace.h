@@ -64,13 +64,16 @@ struct ws_limits {
 	 * What it is made from may have some: they are kept, saved and exported, and don't show;
 	 * file capabilities end when the file is written or changes hands, as ever. */
 	enum { WS_XATTRS_INHERIT, WS_XATTRS_ON, WS_XATTRS_OFF } xattrs; /* without a parent: on */
+	/* ws_fork: what the child changes is charged as if the parent did it, beside what it is
+	 * charged already, and is once the parent is restored to it (quota.h). */
+	bool heir;
 };
 struct ws_usage {
 	int64_t bytes, inodes; /* of its own changes, what the quota counts */
 	uint64_t records;      /* in journals of its local layers: what a restart replays */
 	uint64_t layers;       /* in the stack, the active one counted */
 	uint64_t memory_bytes;
-	uint64_t file_count; /* inodes that the workspace shows, about */
+	uint64_t file_count; /* inodes that the workspace shows */
 	uint64_t damaged;    /* records that were found lost when it was opened */
 };
 
@@ -105,7 +108,8 @@ int ws_stack(struct ws *ws, struct stack *out);
  * must be those of `old`, by `with` (same tree: flattened or saved).
  * -ESTALE: the stack begins with something else by now. */
 int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with, struct err *err);
-/* Turns the workspace, in place, into what `to` shows. The generation of an inode whose
+/* Turns the workspace, in place, into what `to` shows. It is charged for what is its own in that
+ * (quota.h), limit or not. The generation of an inode whose
  * content or type differs goes up, so old handles answer -ESTALE. Then calls, after the swap
  * and without locks, for what the kernel must forget. */
 struct ws_changes {

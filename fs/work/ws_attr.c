@@ -171,6 +171,9 @@ static int setxattr_locked(struct ws *ws, uint64_t node, const char *name, const
 	int64_t growth = (int64_t)(name_len + len);
 	if (had && index < own_layers(ws))
 		growth -= (int64_t)(name_len + old_len);
+	/* sum: all its xattrs, as they will be. */
+	if (r == 0)
+		r = ws_cap_growth(ws, &a, a.size, (int64_t)a.blocks, (int64_t)sum.total, &growth);
 	if (r == 0)
 		r = quota_check(&ws->quota, growth, 0);
 	if (r < 0)

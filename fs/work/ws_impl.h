@@ -98,7 +98,8 @@ struct ws {
 	struct stale *stale;          /* under publish */
 	struct quota quota;
 	struct timespec stamped; /* of the last change; under meta */
-	int64_t files;        /* inodes made less inodes gone, since the active layer was new */
+	int64_t files;        /* inodes that got their first name less those that lost the last,
+	                       * since the active layer was new */
 	uint64_t damaged;     /* records lost in its layers */
 	_Atomic uint16_t gen; /* the highest generation shown */
 	_Atomic(_Atomic uint16_t *) gen_kept; /* and where that outlives us; NULL: nowhere */
@@ -170,6 +171,8 @@ void forget_list_drop(struct ws *ws); /* it was told */
 
 /* ---- workspace.c ---- */
 
+/* What of the quota is for inodes without a name that are still held. Under meta. */
+void ws_orphans_charged(struct ws *ws, int64_t *bytes, int64_t *inodes);
 /* Everything of a new workspace on `base` but its folder: a view with a new active layer on
  * top and the file that says so, both the caller's; what the file names is named in the
  * registry. */
@@ -240,7 +243,7 @@ void op_inode(struct op *op, struct attr *a);
 /* As op_inode, with a base_size that is lower than the present one. */
 void op_inode_size(struct op *op, struct attr *a, uint64_t base_size);
 void op_new_inode(struct op *op, struct attr *a);
-/* The inode goes: its names are gone and nobody holds it. */
+/* The inode goes: its names are gone (op_unlinked) and nobody holds it. */
 void op_dead(struct op *op, const struct attr *a);
 /* Its last name is gone: kept as an orphan while the kernel holds it, else dead. */
 void op_unlinked(struct op *op, struct attr *a);
@@ -253,7 +256,13 @@ void op_kill_priv(struct op *op, struct attr *a);
 /* For changes of content or owner: where the kernel knows of no xattrs it can't ask for
  * capabilities to be cleared, so that is done here. */
 void op_kill_hidden(struct op *op, struct attr *a);
-void op_own(struct op *op, struct attr *a, int64_t bytes); /* own_bytes changes by that */
+/* own_bytes changes by that. The inode's first change by this workspace charges it, if it isn't
+ * older than that (what a restore brought). */
+void op_own(struct op *op, struct attr *a, int64_t bytes);
+/* Where own changes lie in what was flattened: quota_cap, `xattrs` being the bytes of all that the
+ * inode will have, and `size` and `blocks` its own. 0 or -errno. */
+int ws_cap_growth(const struct ws *ws, const struct attr *a, uint64_t size, int64_t blocks,
+		  int64_t xattrs, int64_t *growth);
 int op_commit(struct op *op);                              /* 0, or -errno: then nothing was done */
 /* What the lower layers count of the inode in this layer. */
 int ws_base_size(const struct ws *ws, const struct attr *a, uint64_t *base_size);

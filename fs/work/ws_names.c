@@ -226,6 +226,7 @@ static int link_locked(struct ws *ws, uint64_t node, uint64_t dirnode, const cha
 	struct op op;
 	op_begin(&op, ws, a.ino, c);
 	bool first = a.nlink == 0;
+	op.files += first;
 	a.nlink++;
 	a.ctime = op.now;
 	/* The newest name is the one that stays where a file is made under another one first. */

@@ -218,12 +218,26 @@ void op_own(struct op *op, struct attr *a, int64_t bytes)
 	if (a->own_tag != q->tag) {
 		a->own_tag = q->tag;
 		a->own_bytes = 0;
+		op->inodes += a->ino >= q->birth_ino;
 	}
 	/* After flattening the count may be over what is found: never below zero. */
 	if (bytes < 0 && (uint64_t)-bytes > a->own_bytes)
 		bytes = -(int64_t)a->own_bytes;
 	a->own_bytes += (uint64_t)bytes;
 	op->bytes += bytes;
+}
+
+int ws_cap_growth(const struct ws *ws, const struct attr *a, uint64_t size, int64_t blocks,
+		  int64_t xattrs, int64_t *growth)
+{
+	int64_t beyond = 0;
+	if (!ws->file.flattened)
+		return 0;
+	int r = quota_content(&ws->view, own_layers(ws), a->ino, block_ceil(size), UINT64_MAX, size,
+			      &beyond);
+	if (r == 0)
+		*growth = quota_cap(&ws->quota, a, size, blocks, xattrs + beyond, *growth);
+	return r;
 }
 
 /* A copy's base_size hides what own layers below have behind the end of the file. */
@@ -274,9 +288,8 @@ void op_inode(struct op *op, struct attr *a)
 
 void op_new_inode(struct op *op, struct attr *a)
 {
-	op->inodes++;
-	op->files++;
-	put_inode(op, a, 0);
+	op->files += a->nlink > 0;
+	put_inode(op, a, 0); /* which charges it */
 }
 
 void op_dead(struct op *op, const struct attr *a)
@@ -289,17 +302,15 @@ void op_dead(struct op *op, const struct attr *a)
 		return;
 	}
 	txn_dead(&op->t, a->ino, r == -ENOENT);
-	if (a->own_tag == ws->quota.tag)
-		op->bytes -= (int64_t)a->own_bytes;
-	if (a->ino >= ws->quota.birth_ino)
-		op->inodes--;
-	op->files--;
+	op->bytes -= quota_bytes_of(&ws->quota, a);
+	op->inodes -= quota_inodes_of(&ws->quota, a);
 }
 
 void op_unlinked(struct op *op, struct attr *a)
 {
 	struct ws *ws = op->ws;
 	assert(a->nlink == 0);
+	op->files--;
 	if (node_refs(ws, node_of(a)) == 0 && !from_before(ws, a->ino)) {
 		op_dead(op, a);
 		return;
@@ -374,6 +385,8 @@ int op_commit(struct op *op)
 	if (op->bytes || op->inodes)
 		txn_usage(&op->t, q->bytes + op->bytes - q->base_bytes,
 			  q->inodes + op->inodes - q->base_inodes);
+	if (op->files)
+		txn_files(&op->t, ws->files + op->files);
 	int r = txn_commit(&op->t);
 	if (r < 0)
 		return r;

@@ -191,7 +191,7 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 	layer_usage(view->layers[0], &bytes, &inodes);
 	ws->quota.bytes = file->base_bytes + bytes;
 	ws->quota.inodes = file->base_inodes + inodes;
-	ws->files = inodes;
+	ws->files = layer_files(view->layers[0]);
 	ws->gen = file->gen;
 	ws->no_xattrs = file->no_xattrs;
 	/* Whole before the background thread can see it; the caller's again on failure. */
@@ -364,6 +364,7 @@ static int push_active(struct work *w, struct view *v, struct ws_file *f, struct
 	layer_usage(v->layers[0], &bytes, &inodes);
 	f->base_bytes += bytes;
 	f->base_inodes += inodes;
+	f->files += (uint64_t)layer_files(v->layers[0]);
 	f->active = *layer_id(fresh);
 	f->seq++;
 	layers[0] = fresh;
@@ -482,9 +483,10 @@ static int see_to_leftovers(struct ws *ws, bool held)
 static int recount(struct ws *ws)
 {
 	int64_t bytes, inodes;
-	if (ws->file.flattened) /* then the counts can't be found; what the journal has is near */
-		return 0;
-	int r = quota_count(&ws->view, own_layers(ws), &ws->quota, &bytes, &inodes, NULL, NULL);
+	uint32_t own = own_layers(ws);
+	int r = ws->file.flattened
+			? quota_sum(&ws->view, own, &ws->quota, &bytes, &inodes)
+			: quota_count(&ws->view, own, &ws->quota, &bytes, &inodes, NULL, NULL);
 	if (r == 0) {
 		ws->quota.bytes = bytes;
 		ws->quota.inodes = inodes;

@@ -121,6 +121,7 @@ static int name_file(struct ws *ws, struct putting *p)
 	if (r < 0)
 		return r;
 	op_begin(&op, ws, p->a.ino, NULL);
+	op.files++;
 	p->a.nlink = 1;
 	p->a.ctime = op.now;
 	p->a.parent = p->dir.ino;

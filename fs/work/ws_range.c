@@ -213,8 +213,14 @@ static int share_commit(struct copy *cp, const struct shares *sh, uint64_t size)
 		data += (int64_t)sh->e[i].len;
 	}
 	int r = share_before(cp, cp->to_off, sh->blocks_end, &before, &had);
+	int64_t blocks = (int64_t)cp->dst.blocks + (data - (int64_t)had) / 512, xattrs = 0;
+	int64_t growth = after - before;
+	if (r == 0 && ws->file.flattened)
+		r = quota_all_xattrs(&ws->view, &cp->dst, &xattrs);
 	if (r == 0)
-		r = quota_check(&ws->quota, after - before, 0);
+		r = ws_cap_growth(ws, &cp->dst, size, blocks, xattrs, &growth);
+	if (r == 0)
+		r = quota_check(&ws->quota, growth, 0);
 	if (r == 0)
 		r = ws_base_size(ws, &cp->dst, &base_size);
 	if (r < 0)
@@ -226,9 +232,8 @@ static int share_commit(struct copy *cp, const struct shares *sh, uint64_t size)
 	a.size = size;
 	a.mtime = a.ctime = op.now;
 	op_kill_hidden(&op, &a);
-	int64_t blocks = (int64_t)a.blocks + (data - (int64_t)had) / 512;
 	a.blocks = blocks > 0 ? (uint64_t)blocks : 0;
-	op_own(&op, &a, after - before);
+	op_own(&op, &a, growth);
 	op_inode(&op, &a);
 	for (unsigned i = 0; i < sh->n && !op.error; i++) {
 		if (sh->e[i].kind == EXTENT_ZERO)

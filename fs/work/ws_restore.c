@@ -20,6 +20,7 @@ struct restore {
 	struct ws_file file;
 	struct version version;
 	uint16_t gen; /* of what differs */
+	int64_t bytes, inodes; /* by how much what the quota is charged for changes */
 	struct txn t;
 	bool open;                     /* t holds something */
 	struct forget_list forget;
@@ -102,6 +103,35 @@ static int name_differs(void *ctx, uint64_t dir, const char *name, size_t len, u
 	return add_name(rs, dir_node, name, len, new_child == 0, node);
 }
 
+/* What the quota is charged for goes with the inodes. */
+static void charge(void *ctx, const struct attr *old, const struct attr *now)
+{
+	struct restore *rs = ctx;
+	const struct quota *q = &rs->ws->quota;
+	if (old) {
+		rs->bytes -= quota_bytes_of(q, old);
+		rs->inodes -= quota_inodes_of(q, old);
+	}
+	if (now) {
+		rs->bytes += quota_bytes_of(q, now);
+		rs->inodes += quota_inodes_of(q, now);
+	}
+}
+
+/* The workspace stays who it is, and is charged for what it has then. */
+static void charge_all(struct restore *rs)
+{
+	struct ws *ws = rs->ws;
+	struct ws_file *f = &rs->file;
+	int64_t bytes, inodes;
+	ws_orphans_charged(ws, &bytes, &inodes);
+	f->tag = ws->file.tag;
+	f->birth_ino = ws->file.birth_ino;
+	f->base_bytes = ws->quota.bytes + rs->bytes - bytes;
+	f->base_inodes = ws->quota.inodes + rs->inodes - inodes;
+	f->flattened = f->base_bytes != 0 || f->base_inodes != 0;
+}
+
 /* Under the gate: what differs, then the swap. */
 static int swap_trees(struct restore *rs, struct err *err)
 {
@@ -116,6 +146,7 @@ static int swap_trees(struct restore *rs, struct err *err)
 	if (rs->gen == 0) /* after 65,535 restores old handles may be taken for new ones */
 		rs->gen = 1;
 	struct diff_raw cb = { .inode = inode_differs, .name = name_differs, .ctx = rs };
+	cb.charge = charge;
 	int r = diff_raw(&ws->view, &below, &cb, err);
 	if (r == 0) {
 		r = flush(rs);
@@ -127,6 +158,7 @@ static int swap_trees(struct restore *rs, struct err *err)
 			txn_drop(&rs->t);
 		return r;
 	}
+	charge_all(rs);
 	rs->file.seq = rs->version.seq;
 	rs->file.gen = rs->gen;
 	rs->file.limit_bytes = ws->file.limit_bytes;
@@ -146,9 +178,8 @@ static int swap_trees(struct restore *rs, struct err *err)
 	gen_shown(ws, rs->gen);
 	ws->files = 0;
 	struct quota *q = &ws->quota;
-	q->tag = ws->file.tag;
-	q->birth_ino = ws->file.birth_ino;
-	q->bytes = q->inodes = q->base_bytes = q->base_inodes = 0;
+	q->bytes = q->base_bytes = ws->file.base_bytes;
+	q->inodes = q->base_inodes = ws->file.base_inodes;
 	/* Orphans were in the layer that is gone; their nodes answer -ESTALE. */
 	pthread_mutex_lock(&ws->orphan_lock);
 	u64map_done(&ws->orphans);

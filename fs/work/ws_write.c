@@ -331,16 +331,13 @@ static int cap_growth(struct plan *p)
 {
 	struct ws *ws = p->ws;
 	int64_t xattrs = 0, beyond = 0;
-	int64_t have = p->a.own_tag == ws->quota.tag ? (int64_t)p->a.own_bytes : 0;
-	int r = quota_xattrs(&ws->view, own_layers(ws), p->a.ino, &xattrs);
+	int r = quota_all_xattrs(&ws->view, &p->a, &xattrs);
 	if (r == 0)
 		r = charge(p, block_ceil(p->size), UINT64_MAX, &beyond);
-	if (r < 0)
-		return r;
-	int64_t most = (int64_t)p->size + xattrs + beyond - have;
-	if (p->growth > most)
-		p->growth = most;
-	return 0;
+	if (r == 0)
+		p->growth = quota_cap(&ws->quota, &p->a, p->size, (int64_t)p->a.blocks + p->blocks,
+				      xattrs + beyond, p->growth);
+	return r;
 }
 
 static int plan_growth(struct plan *p)

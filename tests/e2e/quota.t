@@ -79,5 +79,35 @@ run dd if=/dev/zero of="$(at small-2)/mine" bs=1000K count=1
 is 'so it can write' $code 0
 bough_ok 'show for people' show small-2
 like 'tells used and limit' "$out" 'used +(1000K|9[0-9]{2}K|1\.0M) of 1\.0M'
+
+# ---- what was saved is still one's own
+
+bough_ok 'one of its own' create own --quota 10M --inodes 50
+own=$out
+mkdir "$own/d" && seq 1 9 | (cd "$own/d" && xargs touch)
+head -c 6000000 /dev/urandom >"$own/d/6M"
+bough_ok 'saved' save own --as own-6
+rm "$own/d/9"
+head -c 1000000 /dev/urandom >"$own/1M"
+used() { bough show "$1" --json | jq -r '"\(.used_bytes) \(.used_inodes) \(.files)"'; }
+is 'used with more' "$(used own)" '7000000 11 12'
+bough_ok 'restore' restore own own-6
+is 'is charged for what it had' "$(used own)" '6000000 11 12'
+run dd if=/dev/zero of="$own/no" bs=1M count=5
+ok 'there is no room for as much again' test $code != 0
+rm "$own/no"
+bough_ok 'unmounted' umount own
+bough_ok 'and mounted' mount own
+is 'it is the same' "$(used own)" '6000000 11 12'
+bough_ok 'what is made from it' create from-own --from own-6
+is 'has it for nothing' "$(used from-own)" '0 0 12'
+bough_ok 'a fork' fork own own-2
+head -c 2000000 /dev/urandom >"$(at own-2)/2M"
+bough_ok 'is merged' merge own-2 --into own
+is 'then it is charged' "$(used own)" '8000000 12 13'
+head -c 5000000 /dev/urandom >"$(at own-2)/5M"
+run bough merge own-2 --into own
+is 'what is above the quota is not merged' $code 6
+is 'and nothing is done' "$(used own)" '8000000 12 13'
 fsck_clean
 done_testing

@@ -156,6 +156,7 @@ static void records_at_random(void **state)
 		record_inode(&b, &a, base);
 		size_t len = b.len;
 		record_usage(&b, bytes, -bytes);
+		record_files(&b, bytes);
 		struct cur c = cur_init(b.data, b.len);
 		assert_int_equal(record_next(&c, &r), 1);
 		assert_memory_equal(&r.attr, &a, sizeof(a));
@@ -163,6 +164,9 @@ static void records_at_random(void **state)
 		assert_int_equal(record_next(&c, &r), 1);
 		assert_int_equal(r.bytes, bytes);
 		assert_int_equal(r.inodes, -bytes);
+		assert_int_equal(record_next(&c, &r), 1);
+		assert_int_equal(r.type, REC_FILES);
+		assert_int_equal(r.files, bytes);
 		assert_int_equal(record_next(&c, &r), 0);
 		c = cur_init(b.data, (size_t)(rnd() % len));
 		if (cur_left(&c) > 0)
@@ -207,7 +211,7 @@ static void records_refused(void **state)
 		size_t len;
 	} bad[] = {
 		{ "type 0", { 0, 1 }, 2 },
-		{ "type 12", { 12, 1 }, 2 },
+		{ "type 13", { 13, 1 }, 2 },
 		{ "inode 0", { REC_DEAD, 0, 1 }, 3 },
 		{ "inode 2^48", { REC_DEAD, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 1 }, 9 },
 		{ "a number that doesn't end",

@@ -69,14 +69,39 @@ static inline struct entry kit_make(struct ws *ws, uint64_t dir, const char *nam
 	return e;
 }
 
+/* How many inodes the tree has. */
+static inline uint64_t kit_count_files(struct ws *ws)
+{
+	auto_inos s = { 0 };
+	uint64_t n = 0;
+	if (ws->view.image)
+		expect(0, inos_add_image(&s, ws->view.image));
+	expect(0, inos_add_layers(&s, &ws->view, ws->view.nlayers, false));
+	inos_sort(&s);
+	for (size_t i = 0; i < s.n; i++) {
+		struct attr a;
+		n += view_inode(&ws->view, s.v[i], &a) == 0 && a.nlink > 0;
+	}
+	return n;
+}
+
 /* The usage that is kept is the one that is found by counting. */
 static inline void kit_check_usage(struct ws *ws)
 {
 	int64_t bytes, inodes;
-	expect(0, quota_count(&ws->view, own_layers(ws), &ws->quota, &bytes, &inodes, NULL, NULL));
+	uint32_t own = own_layers(ws);
+	struct ws_usage u;
+	expect(0, quota_sum(&ws->view, own, &ws->quota, &bytes, &inodes));
 	assert_int_equal(bytes, ws->quota.bytes);
 	assert_int_equal(inodes, ws->quota.inodes);
 	assert_int_equal(ws->quota.reserved, 0);
+	ws_get_usage(ws, &u, NULL);
+	assert_int_equal(u.file_count, kit_count_files(ws));
+	if (ws->file.flattened)
+		return;
+	expect(0, quota_count(&ws->view, own, &ws->quota, &bytes, &inodes, NULL, NULL));
+	assert_int_equal(bytes, ws->quota.bytes);
+	assert_int_equal(inodes, ws->quota.inodes);
 }
 
 static inline struct ws *kit_fork(struct ws *ws, const char *id)
