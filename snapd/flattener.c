@@ -14,9 +14,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
@@ -25,6 +22,7 @@
 #include "fs/work/save.h"
 #include "snapd/snapd.h"
 #include "snapd/stackop.h"
+#include "snapd/worker.h"
 
 enum {
 	QUEUE_MAX = 4096, /* beyond: forgotten, the next fork or save asks again */
@@ -35,7 +33,6 @@ enum {
 	SWAP_WAIT_MS = 30000,
 	MEMO = 32,
 	MEMO_ABOVE = 3, /* layers that may stay above a remembered image */
-	NICE = 10,
 };
 
 struct memo {
@@ -46,12 +43,11 @@ struct memo {
 
 struct flattener {
 	struct snapd *sd;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	struct worker *worker;
+	pthread_mutex_t lock; /* queue, nqueued, sync */
 	char queue[QUEUE_MAX][ID_SIZE];
 	size_t nqueued;
-	bool stop, sync; /* sync: of records was asked for */
+	bool sync; /* of records was asked for */
 	atomic_bool cancel;
 	pthread_mutex_t one; /* one flattening at a time; covers memo */
 	struct memo memo[MEMO];
@@ -299,70 +295,51 @@ static void consider(struct flattener *f, const char *id)
 		log_warn("flatten %s: %s", id, err.text);
 }
 
-/* A while after the operation that asked, so as not to slow down what follows it. */
-static void settle(struct flattener *f)
-{
-	struct timespec until = clock_in_ms(SETTLE_MS);
-	while (!f->stop && pthread_cond_timedwait(&f->wake, &f->lock, &until) == 0)
-		;
-}
-
 static void consider_long(void *ctx, const char *id, const struct fs_usage *u)
 {
 	if (u->records > FLATTEN_RECORDS)
 		flattener_consider(ctx, id);
 }
 
-/* Whoever only writes, and never forks or saves, has a journal that grows all the same: what a
- * restart must replay. Called with the lock, which it lets go. */
-static void look_around(struct flattener *f)
-{
-	pthread_mutex_unlock(&f->lock);
-	(void)fs_each_open(f->sd->fs, consider_long, f, NULL); /* else the next time */
-	pthread_mutex_lock(&f->lock);
-}
-
 static void sync_records(struct flattener *f)
 {
 	struct err err = { 0 };
-	f->sync = false;
-	pthread_mutex_unlock(&f->lock);
 	if (records_sync(f->sd->records, &err) < 0)
 		log_error("%s", err.text); /* the catalog has them */
-	pthread_mutex_lock(&f->lock);
 }
 
-static void *flattener_thread(void *arg)
+/* The next one that was asked for; false: none. */
+static bool take(struct flattener *f, char id[ID_SIZE], bool *sync)
 {
-	struct flattener *f = arg;
-	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* Linux: of this thread */
-	/* Best effort, lowest: class 2, level 7. Idle class could starve for ever. */
-	(void)syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 7);
 	pthread_mutex_lock(&f->lock);
-	struct timespec look = clock_in_ms(FIRST_LOOK_MS);
-	while (!f->stop) {
-		if (f->nqueued == 0 && !f->sync) {
-			if (pthread_cond_timedwait(&f->wake, &f->lock, &look) == ETIMEDOUT) {
-				look_around(f);
-				look = clock_in_ms(LOOK_MS);
-			}
-			continue;
-		}
-		settle(f);
-		if (f->sync)
-			sync_records(f);
-		while (!f->stop && f->nqueued > 0) {
-			char id[ID_SIZE];
-			memcpy(id, f->queue[0], ID_SIZE);
-			f->nqueued--;
-			memmove(f->queue[0], f->queue[1], f->nqueued * ID_SIZE);
-			pthread_mutex_unlock(&f->lock);
-			consider(f, id);
-			pthread_mutex_lock(&f->lock);
-		}
+	*sync = f->sync;
+	f->sync = false;
+	bool some = f->nqueued > 0;
+	if (some) {
+		memcpy(id, f->queue[0], ID_SIZE);
+		f->nqueued--;
+		memmove(f->queue[0], f->queue[1], f->nqueued * ID_SIZE);
 	}
 	pthread_mutex_unlock(&f->lock);
-	return NULL;
+	return some;
+}
+
+static void run(void *ctx, bool due)
+{
+	struct flattener *f = ctx;
+	char id[ID_SIZE];
+	bool some = true, sync;
+	/* Whoever only writes, and never forks or saves, has a journal that grows all the same:
+	 * what a restart must replay. */
+	if (due)
+		(void)fs_each_open(f->sd->fs, consider_long, f, NULL); /* else the next time */
+	while (some && !worker_stopping(f->worker)) {
+		some = take(f, id, &sync);
+		if (sync)
+			sync_records(f);
+		if (some)
+			consider(f, id);
+	}
 }
 
 void flattener_consider(struct flattener *f, const char *ws_id)
@@ -371,21 +348,22 @@ void flattener_consider(struct flattener *f, const char *ws_id)
 	bool queued = f->nqueued == QUEUE_MAX;
 	for (size_t i = 0; i < RECENT_MAX && i < f->nqueued && !queued; i++)
 		queued = strcmp(f->queue[f->nqueued - 1 - i], ws_id) == 0;
-	if (!queued) {
-		(void)snprintf(f->queue[f->nqueued], ID_SIZE, "%s", ws_id);
-		if (f->nqueued++ == 0)
-			pthread_cond_signal(&f->wake);
-	}
+	if (!queued)
+		(void)snprintf(f->queue[f->nqueued++], ID_SIZE, "%s", ws_id);
+	bool wake = !queued && f->nqueued == 1;
 	pthread_mutex_unlock(&f->lock);
+	if (wake)
+		worker_wake(f->worker);
 }
 
 void flattener_sync_records(struct flattener *f)
 {
 	pthread_mutex_lock(&f->lock);
-	if (!f->sync && f->nqueued == 0)
-		pthread_cond_signal(&f->wake);
+	bool wake = !f->sync && f->nqueued == 0;
 	f->sync = true;
 	pthread_mutex_unlock(&f->lock);
+	if (wake)
+		worker_wake(f->worker);
 }
 
 int flattener_start(struct flattener **out, struct snapd *sd, struct err *err)
@@ -393,14 +371,22 @@ int flattener_start(struct flattener **out, struct snapd *sd, struct err *err)
 	struct flattener *f = calloc(1, sizeof(*f));
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
+	const struct worker_options opt = { .what = "the flattener",
+					    .first_ms = FIRST_LOOK_MS,
+					    .every_ms = LOOK_MS,
+					    .settle_ms = SETTLE_MS,
+					    .low = true,
+					    .run = run,
+					    .ctx = f };
 	f->sd = sd;
-	clock_cond_init(&f->wake);
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_mutex_init(&f->one, NULL);
-	int r = -pthread_create(&f->thread, NULL, flattener_thread, f);
+	int r = worker_start(&f->worker, &opt, err);
 	if (r < 0) {
+		pthread_mutex_destroy(&f->one);
+		pthread_mutex_destroy(&f->lock);
 		free(f);
-		return err_sys(err, r, "start the flattener");
+		return r;
 	}
 	*out = f;
 	return 0;
@@ -411,11 +397,7 @@ void flattener_stop(struct flattener *f)
 	if (!f)
 		return;
 	atomic_store(&f->cancel, true);
-	pthread_mutex_lock(&f->lock);
-	f->stop = true;
-	pthread_cond_signal(&f->wake);
-	pthread_mutex_unlock(&f->lock);
-	pthread_join(f->thread, NULL);
+	worker_stop(f->worker);
 	for (int i = 0; i < MEMO; i++) {
 		if (!f->memo[i].used)
 			continue;
@@ -424,6 +406,5 @@ void flattener_stop(struct flattener *f)
 	}
 	pthread_mutex_destroy(&f->one);
 	pthread_mutex_destroy(&f->lock);
-	pthread_cond_destroy(&f->wake);
 	free(f);
 }

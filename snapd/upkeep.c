@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "gitops/mirror.h"
 #include "snapd/repos.h"
+#include "snapd/worker.h"
 
 enum {
 	QUEUE_MAX = 256,
@@ -17,13 +17,11 @@ enum {
 
 struct upkeep {
 	struct snapd *sd;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	struct worker *worker;
+	pthread_mutex_t lock; /* all below */
 	uint32_t queue[QUEUE_MAX];
 	size_t nqueued;
 	uint32_t now; /* what is worked on; 0: nothing */
-	bool stop;
 	atomic_bool cancel;
 };
 
@@ -50,29 +48,19 @@ static void work(struct upkeep *u, uint32_t number)
 		log_warn("%s", err.text);
 }
 
-static void *upkeep_thread(void *arg)
+static void run(void *ctx, bool due)
 {
-	struct upkeep *u = arg;
+	struct upkeep *u = ctx;
 	pthread_mutex_lock(&u->lock);
-	while (!u->stop) {
-		if (u->nqueued == 0) {
-			pthread_cond_wait(&u->wake, &u->lock);
-			continue;
-		}
-		struct timespec until = clock_in_ms(SETTLE_MS);
-		while (!u->stop && pthread_cond_timedwait(&u->wake, &u->lock, &until) == 0)
-			;
-		while (!u->stop && u->nqueued > 0) {
-			u->now = u->queue[--u->nqueued];
-			atomic_store(&u->cancel, false);
-			pthread_mutex_unlock(&u->lock);
-			work(u, u->now);
-			pthread_mutex_lock(&u->lock);
-			u->now = 0;
-		}
+	while (!worker_stopping(u->worker) && u->nqueued > 0) {
+		u->now = u->queue[--u->nqueued];
+		atomic_store(&u->cancel, false);
+		pthread_mutex_unlock(&u->lock);
+		work(u, u->now);
+		pthread_mutex_lock(&u->lock);
+		u->now = 0;
 	}
 	pthread_mutex_unlock(&u->lock);
-	return NULL;
 }
 
 void upkeep_consider(struct upkeep *u, uint32_t number)
@@ -81,11 +69,12 @@ void upkeep_consider(struct upkeep *u, uint32_t number)
 	size_t i = 0;
 	while (i < u->nqueued && u->queue[i] != number)
 		i++;
-	if (i == u->nqueued && i < QUEUE_MAX) {
+	bool is_new = i == u->nqueued && i < QUEUE_MAX;
+	if (is_new)
 		u->queue[u->nqueued++] = number;
-		pthread_cond_signal(&u->wake);
-	}
 	pthread_mutex_unlock(&u->lock);
+	if (is_new)
+		worker_wake(u->worker);
 }
 
 void upkeep_give_way(struct upkeep *u, uint32_t number)
@@ -101,13 +90,16 @@ int upkeep_start(struct upkeep **out, struct snapd *sd, struct err *err)
 	struct upkeep *u = calloc(1, sizeof(*u));
 	if (!u)
 		return err_set(err, -ENOMEM, "out of memory");
+	const struct worker_options opt = {
+		.what = "the upkeep of repositories", .settle_ms = SETTLE_MS, .run = run, .ctx = u
+	};
 	u->sd = sd;
-	clock_cond_init(&u->wake);
 	pthread_mutex_init(&u->lock, NULL);
-	int r = -pthread_create(&u->thread, NULL, upkeep_thread, u);
+	int r = worker_start(&u->worker, &opt, err);
 	if (r < 0) {
+		pthread_mutex_destroy(&u->lock);
 		free(u);
-		return err_sys(err, r, "start the upkeep of repositories");
+		return r;
 	}
 	*out = u;
 	return 0;
@@ -118,12 +110,10 @@ void upkeep_stop(struct upkeep *u)
 	if (!u)
 		return;
 	pthread_mutex_lock(&u->lock);
-	u->stop = true;
-	atomic_store(&u->cancel, true);
-	pthread_cond_signal(&u->wake);
+	u->nqueued = 0; /* what comes after the one at hand can wait for the next fetch */
 	pthread_mutex_unlock(&u->lock);
-	pthread_join(u->thread, NULL);
+	atomic_store(&u->cancel, true);
+	worker_stop(u->worker);
 	pthread_mutex_destroy(&u->lock);
-	pthread_cond_destroy(&u->wake);
 	free(u);
 }
