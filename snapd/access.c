@@ -130,6 +130,40 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 	return r;
 }
 
+/* Of those that were removed under that name the last one; one's own before others'. */
+static int find_removed(struct snapd *sd, const struct principal *who, const char *key,
+			struct meant *out, struct err *err)
+{
+	struct meant *f = calloc(SAME_MAX, sizeof(*f)), *best = NULL;
+	char buf[2 * NAME_SIZE];
+	size_t n = 0;
+	bool mixed = false;
+	if (!f)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = catalog_find(sd->catalog, NOUN_REMOVED, true_key(sd, key, buf), f, SAME_MAX, &n,
+			     err);
+	for (size_t i = 0; i < n; i++) {
+		if (!access_sees(sd, who, &f[i].own, f[i].workspace))
+			continue;
+		bool mine = strcmp(f[i].own.owner, who->owner) == 0;
+		if (best && strcmp(best->own.owner, who->owner) != 0)
+			mixed |= strcmp(best->own.owner, f[i].own.owner) != 0;
+		if (!best || (mine && strcmp(best->own.owner, who->owner) != 0))
+			best = &f[i];
+	}
+	if (r >= 0 && !best)
+		r = err_set(err, -ENOENT, "no workspace \"%s\" that could be brought back", key);
+	else if (r >= 0 && mixed && strcmp(best->own.owner, who->owner) != 0)
+		r = err_set(err, -ENOTUNIQ, "several workspaces were called \"%s\": say OWNER/%s",
+			    key, key);
+	else if (r >= 0 && !access_writes(sd, who, &best->own, best->workspace))
+		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
+	if (r >= 0)
+		*out = *best;
+	free(f);
+	return r;
+}
+
 /* Either, which must not be both. */
 static int find_either(struct snapd *sd, const struct principal *who, const char *key,
 		       struct meant *out, struct err *err)
@@ -170,13 +204,13 @@ static enum family family_of(const char *pattern)
 		enum family family;
 	} table[] = {
 		{ "/v1/workspaces", WORKSPACES }, { "/v1/snapshots", SNAPSHOTS },
-		{ "/v1/sandboxes", SANDBOXES },
-		{ "/v1/import", ANYBODYS },       { "/v1/health", ANYBODYS },
-		{ "/v1/version", ANYBODYS },      { "/v1/openapi.json", ANYBODYS },
-		{ "/v1/tokens", ANYBODYS },       { "/v1/teams", ANYBODYS },
-		{ "/v1/jobs", ANYBODYS },         { "/v1/events", ANYBODYS },
-		{ "/v1/audit", ANYBODYS },        { "/v1/usage", ANYBODYS },
-		{ "/v1/repos", ANYBODYS },        { "/v1/whoami", ANYBODYS },
+		{ "/v1/sandboxes", SANDBOXES },   { "/v1/import", ANYBODYS },
+		{ "/v1/health", ANYBODYS },       { "/v1/version", ANYBODYS },
+		{ "/v1/openapi.json", ANYBODYS }, { "/v1/tokens", ANYBODYS },
+		{ "/v1/teams", ANYBODYS },        { "/v1/jobs", ANYBODYS },
+		{ "/v1/events", ANYBODYS },       { "/v1/audit", ANYBODYS },
+		{ "/v1/usage", ANYBODYS },        { "/v1/repos", ANYBODYS },
+		{ "/v1/whoami", ANYBODYS },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		size_t n = strlen(table[i].name);
@@ -260,14 +294,20 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0)
 		return find_repo(rq, rq->params[0], !only_reads(rt->method), err);
 	bool fork = is_route(rt, "POST", "/v1/workspaces/{}/fork");
-	if (!rq->params[0] ||
-	    (family != WORKSPACES && family != SNAPSHOTS && family != SANDBOXES))
+	if (!rq->params[0] || (family != WORKSPACES && family != SNAPSHOTS && family != SANDBOXES))
 		return 0;
 	enum noun noun = family == SNAPSHOTS   ? NOUN_SNAPSHOT
 			 : family == SANDBOXES ? NOUN_SANDBOX
 					       : NOUN_WORKSPACE;
-	int r = access_find(sd, rq->caller, noun, !only_reads(rt->method) && !fork, rq->params[0],
-			    &found, err);
+	bool undelete = is_route(rt, "POST", "/v1/workspaces/{}/undelete");
+	int r = undelete ? find_removed(sd, rq->caller, rq->params[0], &found, err)
+			 : access_find(sd, rq->caller, noun, !only_reads(rt->method) && !fork,
+				       rq->params[0], &found, err);
+	/* One that is there before one that was. */
+	if (r == -ENOENT && is_route(rt, "DELETE", "/v1/workspaces/{}") &&
+	    request_query_true(rq, "purge") &&
+	    find_removed(sd, rq->caller, rq->params[0], &found, NULL) >= 0)
+		r = 0;
 	if (r < 0)
 		return r;
 	memcpy(rq->ids[0], found.id, ID_SIZE);
@@ -278,8 +318,7 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 		memcpy(d->workspace, found.workspace, ID_SIZE);
 		d->own = found.own;
 	}
-	return family == SANDBOXES ? 0
-				   : admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
+	return family == SANDBOXES ? 0 : admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
 }
 
 static int admit_field(struct request *rq, const char *key, bool either, struct err *err)

@@ -44,6 +44,10 @@ static const struct field fork_fields[] = {
 	OWNED_FIELDS,
 	{ 0 },
 };
+static const struct field undelete_fields[] = {
+	{ "name", FIELD_STRING, false, 0 },
+	{ 0 },
+};
 static const struct field save_fields[] = {
 	{ "message", FIELD_STRING, false, MESSAGE_MAX },
 	{ "name", FIELD_STRING, false, 0 },
@@ -134,7 +138,8 @@ static const struct field member_fields[] = {
 };
 static const struct field no_fields[] = { { 0 } };
 
-static const char *const list_query[] = { "label", "usage", "limit", "cursor", NULL };
+static const char *const list_query[] = { "label", "usage", "limit", "cursor", "deleted", NULL };
+static const char *const ws_delete_query[] = { "purge", NULL };
 static const char *const audit_query[] = { "object", "limit", "cursor", "format", NULL };
 static const char *const events_query[] = { "since", NULL };
 static const char *const job_query[] = { "wait", NULL };
@@ -164,7 +169,8 @@ const struct route api_routes[] = {
 	{ "POST", WS, api_ws_create, create_fields, NULL, false },
 	{ "GET", WS "/{}", api_ws_get, NULL, NULL, false },
 	{ "PATCH", WS "/{}", api_ws_patch, ws_patch_fields, NULL, false },
-	{ "DELETE", WS "/{}", api_ws_delete, NULL, NULL, false },
+	{ "DELETE", WS "/{}", api_ws_delete, NULL, ws_delete_query, false },
+	{ "POST", WS "/{}/undelete", api_ws_undelete, undelete_fields, NULL, false },
 	{ "POST", WS "/{}/fork", api_ws_fork, fork_fields, NULL, false },
 	{ "POST", WS "/{}/snapshots", api_ws_save, save_fields, NULL, false },
 	{ "POST", WS "/{}/restore", api_ws_restore, restore_fields, NULL, false },

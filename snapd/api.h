@@ -54,6 +54,7 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_get(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_patch(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_undelete(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_fork(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_mount(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err);
@@ -133,8 +134,13 @@ int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
 
 /* Leased SHARED. *busy (NULL: not asked): programs in it keep it mounted until they leave. */
 int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err *err);
-/* Leased EXCLUSIVE. */
-int api_ws_remove(struct snapd *sd, struct source *src, struct err *err);
+/* An empty folder that doesn't go stays, and is told in the log. */
+void api_remove_mount_point(const char *path);
+/* Leased EXCLUSIVE. For so long it can be brought back; 0, or while the disk is nearly full: it is
+ * gone. */
+int api_ws_remove(struct snapd *sd, struct source *src, uint32_t grace_s, struct err *err);
+/* One that was removed, whose time to be brought back is over by `now_ns`. 1; 0: it isn't. */
+int api_ws_purge(struct snapd *sd, const char *id, int64_t now_ns, struct err *err);
 /* Leased EXCLUSIVE. -ENOTUNIQ: it is needed, unless `force`. */
 int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err);
 int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struct err *err);
@@ -166,6 +172,8 @@ int api_job_cancel(struct request *rq, struct reply *rp, struct err *err);
 int api_health(struct request *rq, struct reply *rp, struct err *err);
 int api_stats(struct request *rq, struct reply *rp, struct err *err);
 int api_gc(struct request *rq, struct reply *rp, struct err *err);
+/* gc without a request; `p` may be NULL. -EBUSY: one runs already; -ECANCELED. */
+int api_gc_now(struct snapd *sd, struct progress *p, json_t **result, struct err *err);
 int api_fsck(struct request *rq, struct reply *rp, struct err *err);
 int api_shutdown(struct request *rq, struct reply *rp, struct err *err);
 

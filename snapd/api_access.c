@@ -377,7 +377,7 @@ int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
 	const char *team = rq->params[0];
 	int r = need_team_admin(rq, team, err);
 	if (r >= 0)
-		r = catalog_ws_list(sd->catalog, &ws, &nws, err);
+		r = catalog_ws_list(sd->catalog, WS_ALL, &ws, &nws, err);
 	if (r >= 0)
 		r = catalog_snap_list(sd->catalog, NULL, &snaps, &nsnaps, err);
 	if (r >= 0)

@@ -93,12 +93,13 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 		failed = true;
 		(void)snprintf(problem, sizeof(problem), "%s", fs.problem);
 	}
-	bool mounted = usage ? usage->mounted : row->mount && !failed && !row->broken[0];
+	bool mounted = usage ? usage->mounted
+			     : row->mount && !failed && !row->broken[0] && !row->removed_ns;
 	snapd_mount_path(sd, row->id, path);
 	json_t *j = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:s}", "id",
-			      row->id, "name", row->name, "path", path, "mounted", mounted,
-			      "created", api_time(row->created_ns), "base", optional(row->base),
-			      "head", optional(row->head), "labels",
+			      row->id, "name", row->removed_ns ? row->was : row->name, "path", path,
+			      "mounted", mounted, "created", api_time(row->created_ns), "base",
+			      optional(row->base), "head", optional(row->head), "labels",
 			      parsed(row->labels, json_object()), "quota_bytes",
 			      (json_int_t)row->quota_bytes, "quota_inodes",
 			      (json_int_t)row->quota_inodes, "parent", optional(row->parent),
@@ -113,6 +114,10 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 	bad |= json_object_set_new(j, "description", optional(row->description));
 	if (row->git)
 		bad |= json_object_set_new(j, "git", named_checkout(sd, row->git));
+	if (row->removed_ns) {
+		bad |= json_object_set_new(j, "deleted", api_time(row->removed_ns));
+		bad |= json_object_set_new(j, "purges", api_time(row->purge_ns));
+	}
 	if (bad) {
 		json_decref(j);
 		return NULL;

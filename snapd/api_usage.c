@@ -157,7 +157,7 @@ static int collect(struct usage *u, struct request *rq, struct err *err)
 	struct ws_row *ws;
 	struct snap_row *snaps;
 	size_t n;
-	int r = catalog_ws_list(sd->catalog, &ws, &n, err);
+	int r = catalog_ws_list(sd->catalog, WS_THERE, &ws, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++)

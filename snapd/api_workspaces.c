@@ -39,7 +39,8 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	/* What is shown as mounted is: after a crash of bough-fs this waits until it is again. */
 	bool up = fs_ping(sd->fs, NULL) == 0;
-	r = catalog_ws_list(sd->catalog, &rows, &n, err);
+	bool removed = request_query_true(rq, "deleted");
+	r = catalog_ws_list(sd->catalog, removed ? WS_REMOVED : WS_THERE, &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
@@ -50,7 +51,8 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 		    !page_takes(&page, rows[i].created_ns, rows[i].id))
 			continue;
 		/* One that can't be opened is shown without. */
-		bool got = up && with_usage && fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
+		bool got = up && with_usage && !removed &&
+			   fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
 		json_t *j = api_workspace(sd, &rows[i], got ? &usage : NULL);
 		if (json_array_append_new(items, j) < 0)
 			r = no_memory(err);
@@ -159,12 +161,6 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	return lease_take(&m->leases[i], m->sd->leases, row->id, LEASE_EXCLUSIVE, "create", 0, err);
 }
 
-static void remove_mount_point(const char *path)
-{
-	if (rmdir(path) < 0 && errno != ENOENT)
-		log_warn("remove %s: %s", path, strerrordesc_np(errno)); /* an empty folder stays */
-}
-
 /* What bough-fs made, or may have made, goes again. */
 static void making_undo(struct making *m)
 {
@@ -174,7 +170,7 @@ static void making_undo(struct making *m)
 			log_warn("left for the next start to remove: %s: %s", m->rows[i].id,
 				 err.text);
 		if (m->fs[i].path)
-			remove_mount_point(m->paths[i]);
+			api_remove_mount_point(m->paths[i]);
 	}
 }
 
@@ -588,40 +584,5 @@ int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)
 		r = reply_workspace(sd, rp, &src.ws, NULL, err);
 	if (r >= 0 && busy) /* programs still in it keep it until they leave */
 		(void)json_object_set_new(rp->json, "busy", json_true());
-	return r;
-}
-
-/* ---- remove ---- */
-
-int api_ws_remove(struct snapd *sd, struct source *src, struct err *err)
-{
-	char path[PATH_SIZE];
-	/* Without meta.json and row nobody takes the folder for a workspace any more; what
-	 * bough-fs doesn't get to delete now, the next start does. */
-	int r = records_ws_remove(sd->records, src->ws.id, err);
-	if (r >= 0)
-		r = catalog_ws_delete(sd->catalog, src->ws.id, err);
-	if (r >= 0)
-		r = catalog_sync(sd->catalog, err);
-	if (r < 0)
-		return r;
-	struct err left = { 0 };
-	if (fs_delete(sd->fs, src->ws.id, &left) < 0)
-		log_warn("left for the next start to remove: %s: %s", src->ws.id, left.text);
-	snapd_mount_path(sd, src->ws.id, path);
-	remove_mount_point(path);
-	problems_set(sd->problems, src->ws.id, NULL);
-	layercache_trim(sd->layers, 60000); /* its layers, whose files are gone */
-	return 0;
-}
-
-int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
-{
-	struct snapd *sd = rq->ctx;
-	auto_source src = { 0 };
-	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
-	if (r >= 0)
-		r = api_ws_remove(sd, &src, err);
-	rp->status = 204;
 	return r;
 }

@@ -12,8 +12,8 @@
 
 #define WS_COLUMNS                                                                                 \
 	"id, name, base, head, parent, created, quota_bytes, quota_inodes, mount, broken, labels," \
-	" git, description, sandbox, " DB_OWNED
-enum { WS_COLUMNS_N = 14 + OWNED_COLUMNS };
+	" git, description, sandbox, " DB_OWNED ", removed, purge, was"
+enum { WS_COLUMNS_N = 17 + OWNED_COLUMNS };
 
 const char *const visibility_names[] = { "private", "team", "global", NULL };
 const char *const on_expiry_names[] = { "delete", "save", "keep", NULL };
@@ -121,16 +121,22 @@ static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 	e |= db_copy_text(st, 12, &r->description);
 	column_text(st, 13, r->sandbox, sizeof(r->sandbox));
 	db_read_owned(st, 14, &r->own);
+	r->removed_ns = sqlite3_column_int64(st, 14 + OWNED_COLUMNS);
+	r->purge_ns = sqlite3_column_int64(st, 15 + OWNED_COLUMNS);
+	column_text(st, 16 + OWNED_COLUMNS, r->was, sizeof(r->was));
 	return e < 0 ? -ENOMEM : 0;
 }
 
-static int get_ws(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
+static int get_ws(struct catalog *c, const char *key, bool any, struct ws_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
 	int r = db_prepare(c, &st,
-			   "SELECT " WS_COLUMNS ", head_stack FROM workspaces"
-			   " WHERE id = ?1 OR (owner = ?2 AND name = ?3)",
+			   any ? "SELECT " WS_COLUMNS ", head_stack FROM workspaces WHERE id = ?1"
+				 " AND ?2 IS NOT NULL AND ?3 IS NOT NULL"
+			       : "SELECT " WS_COLUMNS ", head_stack FROM workspaces"
+				 " WHERE (id = ?1 OR (owner = ?2 AND name = ?3))"
+				 " AND removed IS NULL",
 			   err);
 	if (r < 0)
 		return r;
@@ -165,7 +171,17 @@ int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struc
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = get_ws(c, key, out, err);
+	r = get_ws(c, key, false, out, err);
+	db_unlock(c);
+	return r;
+}
+
+int catalog_ws_get_any(struct catalog *c, const char *id, struct ws_row *out, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = get_ws(c, id, true, out, err);
 	db_unlock(c);
 	return r;
 }
@@ -198,15 +214,21 @@ static int read_ws_rows(struct catalog *c, sqlite3_stmt *st, struct ws_row **row
 	return 0;
 }
 
-int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct err *err)
+int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows, size_t *n,
+		    struct err *err)
 {
+	static const char *const selects[] = {
+		[WS_THERE] = "SELECT " WS_COLUMNS " FROM workspaces WHERE removed IS NULL"
+			     " ORDER BY created DESC, seq DESC",
+		[WS_REMOVED] = "SELECT " WS_COLUMNS " FROM workspaces WHERE removed IS NOT NULL"
+			       " ORDER BY created DESC, seq DESC",
+		[WS_ALL] = "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC",
+	};
 	sqlite3_stmt *st;
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st,
-		       "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC",
-		       err);
+	r = db_prepare(c, &st, selects[which], err);
 	if (r >= 0)
 		r = read_ws_rows(c, st, rows, n, err);
 	db_unlock(c);
@@ -220,8 +242,9 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 		c, &st,
 		"INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
 		" mount, broken, labels, head_stack, parent, created, git, description, " DB_OWNED
-		", sandbox) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
-		" ?15, ?16, ?17, ?18, ?19, ?20)",
+		", sandbox, removed, purge, was) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,"
+		" ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, nullif(?21, 0),"
+		" nullif(?22, 0), ?23)",
 		err);
 	if (r < 0)
 		return r;
@@ -242,6 +265,9 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	db_bind_text(st, 14, w->description);
 	db_bind_owned(st, 15, &w->own);
 	db_bind_text(st, 20, w->sandbox);
+	sqlite3_bind_int64(st, 21, w->removed_ns);
+	sqlite3_bind_int64(st, 22, w->purge_ns);
+	db_bind_text(st, 23, w->was);
 	r = db_run(c, st, err, "insert a workspace");
 	if (r == -EEXIST)
 		(void)err_set(err, r, "there is a workspace \"%s\" already", w->name);
@@ -380,6 +406,49 @@ int catalog_ws_delete(struct catalog *c, const char *id, struct err *err)
 	return change_ws(c, "DELETE FROM workspaces WHERE id = ?1", id, NULL, 0, err);
 }
 
+int catalog_ws_remove(struct catalog *c, const char *id, int64_t now_ns, int64_t purge_ns,
+		      struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "UPDATE workspaces SET removed = ?2, purge = ?3, was = name, name = id"
+		       " WHERE id = ?1 AND removed IS NULL",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_int64(st, 2, now_ns);
+		sqlite3_bind_int64(st, 3, purge_ns);
+		r = change_row(c, st, id, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
+			struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "UPDATE workspaces SET removed = NULL, purge = NULL, was = NULL, name = ?2,"
+		       " expires = CASE WHEN expires > ?3 THEN expires END"
+		       " WHERE id = ?1 AND removed IS NOT NULL",
+		       err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
+		sqlite3_bind_int64(st, 3, now_ns);
+		r = change_row(c, st, id, err);
+		if (r == -EEXIST)
+			(void)err_set(err, r, "there is a workspace \"%s\" already", name);
+	}
+	db_unlock(c);
+	return r;
+}
+
 int catalog_ws_has_name(struct catalog *c, const char *owner, const char *name, struct err *err)
 {
 	sqlite3_stmt *st;
@@ -407,11 +476,12 @@ int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err
 	if (r < 0)
 		return r;
 	r = db_prepare(c, &st,
-		       "SELECT (SELECT count(*) FROM workspaces),"
-		       " (SELECT count(*) FROM workspaces WHERE mount),"
+		       "SELECT (SELECT count(*) FROM workspaces WHERE removed IS NULL),"
+		       " (SELECT count(*) FROM workspaces WHERE mount AND removed IS NULL),"
 		       " (SELECT count(*) FROM workspaces WHERE broken IS NOT NULL),"
 		       " (SELECT count(*) FROM snapshots), (SELECT count(*) FROM snapshot_names),"
-		       " (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size)",
+		       " (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size),"
+		       " (SELECT count(*) FROM workspaces WHERE removed IS NOT NULL)",
 		       err);
 	if (r >= 0) {
 		int rc = sqlite3_step(st);
@@ -423,6 +493,7 @@ int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err
 				.snapshots = (uint64_t)sqlite3_column_int64(st, 3),
 				.names = (uint64_t)sqlite3_column_int64(st, 4),
 				.bytes = (uint64_t)sqlite3_column_int64(st, 5),
+				.removed = (uint64_t)sqlite3_column_int64(st, 6),
 			};
 		} else {
 			r = db_error(c, rc, err, "count");

@@ -56,6 +56,10 @@ struct ws_row {
 	char *git;             /* which checkout it is (gitlink.h), as JSON; NULL: none */
 	char sandbox[ID_SIZE]; /* whose root it is; "": a workspace of its own */
 	struct buf head_stack; /* encoded sealed stack that `head` was saved from; may be empty */
+	/* Of one that was removed, and can be brought back until purge_ns: then `name` is its id,
+	 * and `was` the name that it had. */
+	int64_t removed_ns, purge_ns; /* 0: it is there */
+	char was[NAME_SIZE];
 };
 void ws_row_done(struct ws_row *r);
 void ws_rows_free(struct ws_row *rows, size_t n);
@@ -97,17 +101,21 @@ int catalog_sync(struct catalog *c, struct err *err);
 int catalog_flush(struct catalog *c, struct err *err);
 
 struct catalog_counts {
-	uint64_t workspaces, mounted, broken, snapshots, names, bytes;
+	uint64_t workspaces, mounted, broken, removed, snapshots, names, bytes;
 };
 int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err);
 
 /* ---- workspaces ---- */
 
 /* By id; or by name, of the owner whom this thread works for (principal.h), or "OWNER/NAME".
- * -ENOENT says so in words. */
+ * -ENOENT says so in words. One that was removed isn't found. */
 int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err);
-/* All, newest first. With `head_stack`s left out. */
-int catalog_ws_list(struct catalog *c, struct ws_row **rows, size_t *n, struct err *err);
+/* By id, removed or not. */
+int catalog_ws_get_any(struct catalog *c, const char *id, struct ws_row *out, struct err *err);
+/* Newest first. With `head_stack`s left out. */
+enum ws_which { WS_THERE, WS_REMOVED, WS_ALL };
+int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows, size_t *n,
+		    struct err *err);
 /* All or none. -EEXIST names the name that is taken. */
 int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err);
 /* What is not NULL of it is changed. -ENOENT, -EEXIST (the name). */
@@ -126,6 +134,12 @@ int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, con
 int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct err *err);
 int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err);
 int catalog_ws_delete(struct catalog *c, const char *id, struct err *err);
+/* From now on it is one that was removed: its name is free. -ENOENT: it was before. */
+int catalog_ws_remove(struct catalog *c, const char *id, int64_t now_ns, int64_t purge_ns,
+		      struct err *err);
+/* It is there again, under that name; it expires no more where its time is up. -EEXIST, -ENOENT. */
+int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
+			struct err *err);
 /* 1, 0 or -errno. */
 int catalog_ws_has_name(struct catalog *c, const char *owner, const char *name, struct err *err);
 
@@ -164,9 +178,10 @@ struct expired {
 	char id[ID_SIZE];
 	enum on_expiry on_expiry;
 };
-/* The tables that keys are looked up in. */
-enum noun { NOUN_WORKSPACE, NOUN_SNAPSHOT, NOUN_SANDBOX };
-/* Up to `max` behind the first `skip`, in the order in which they expired. */
+/* The tables that keys are looked up in; removed workspaces are in one of their own. */
+enum noun { NOUN_WORKSPACE, NOUN_SNAPSHOT, NOUN_SANDBOX, NOUN_REMOVED };
+/* Up to `max` behind the first `skip`, in the order in which they expired. NOUN_REMOVED: those that
+ * can't be brought back any longer. */
 int catalog_expired(struct catalog *c, enum noun noun, int64_t now_ns, size_t skip,
 		    struct expired *out, size_t max, size_t *n, struct err *err);
 
@@ -178,7 +193,8 @@ struct meant {
 	struct owned own;
 };
 /* Those with that id, with an id that begins so (snapshots; 6 characters or more), with the name
- * "OWNER/NAME", or with that name, whoever they belong to: up to `max`, in no order. */
+ * "OWNER/NAME", or with that name, whoever they belong to: up to `max`, in no order. Of those that
+ * were removed (by id, or the name that they had) the last one first. */
 int catalog_find(struct catalog *c, enum noun noun, const char *key, struct meant *out, size_t max,
 		 size_t *n, struct err *err);
 

@@ -118,6 +118,11 @@ static const char *const migrations[] = {
 	" reason TEXT, exit_code INTEGER, pid INTEGER, created INTEGER NOT NULL, started INTEGER,"
 	" ended INTEGER);"
 	"CREATE INDEX execs_sandbox ON execs(sandbox);",
+	/* One that was removed has its id for a name, so that the one it had is free. */
+	"ALTER TABLE workspaces ADD COLUMN removed INTEGER;"
+	"ALTER TABLE workspaces ADD COLUMN purge INTEGER;"
+	"ALTER TABLE workspaces ADD COLUMN was TEXT;"
+	"CREATE INDEX workspaces_purge ON workspaces(purge) WHERE purge IS NOT NULL;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
@@ -189,6 +194,9 @@ int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct er
 		return err_set(err, -ENOBUFS, "too many statements of the catalog");
 	sqlite3_stmt *st;
 	int rc = sqlite3_prepare_v3(c->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
+	/* Ours always fit our tables: where one doesn't, the schema's text is damaged. */
+	if (rc == SQLITE_ERROR)
+		rc = SQLITE_CORRUPT;
 	if (rc != SQLITE_OK)
 		return db_error(c, rc, err, "prepare");
 	c->cached[c->ncached].sql = sql;

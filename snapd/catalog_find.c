@@ -14,6 +14,11 @@ static const char *statement(enum noun noun, bool owner)
 			       " AND name = ?2"
 			     : "SELECT id, NULL, " DB_OWNED " FROM sandboxes WHERE id = ?2"
 			       " OR name = ?2";
+	if (noun == NOUN_REMOVED)
+		return owner ? "SELECT id, id, " DB_OWNED " FROM workspaces WHERE removed IS NOT"
+			       " NULL AND owner = ?1 AND was = ?2 ORDER BY removed DESC"
+			     : "SELECT id, id, " DB_OWNED " FROM workspaces WHERE removed IS NOT"
+			       " NULL AND (id = ?2 OR was = ?2) ORDER BY removed DESC";
 	if (snapshots && owner)
 		return "SELECT id, workspace, " DB_OWNED " FROM snapshots WHERE id ="
 		       " (SELECT snapshot FROM snapshot_names WHERE owner = ?1 AND name = ?2)";
@@ -23,7 +28,9 @@ static const char *statement(enum noun noun, bool owner)
 		       " (?3 AND id >= ?2 AND id < ?2 || '~') OR"
 		       " id IN (SELECT snapshot FROM snapshot_names WHERE name = ?2)";
 	return owner ? "SELECT id, id, " DB_OWNED " FROM workspaces WHERE owner = ?1 AND name = ?2"
-		     : "SELECT id, id, " DB_OWNED " FROM workspaces WHERE id = ?2 OR name = ?2";
+		       " AND removed IS NULL"
+		     : "SELECT id, id, " DB_OWNED " FROM workspaces WHERE (id = ?2 OR name = ?2)"
+		       " AND removed IS NULL";
 }
 
 static void read_meant(sqlite3_stmt *st, struct meant *f)
@@ -67,24 +74,26 @@ int catalog_find(struct catalog *c, enum noun noun, const char *key, struct mean
 	return r;
 }
 
-#define EXPIRED(table)                                                                    \
-	"SELECT id, " DB_OWNED " FROM " table " WHERE expires <= ?1 ORDER BY expires, id" \
-	" LIMIT ?2 OFFSET ?3"
+#define EXPIRED(table, when, more)                                                           \
+	"SELECT id, " DB_OWNED " FROM " table " WHERE " when " <= ?1" more " ORDER BY " when \
+	", id LIMIT ?2 OFFSET ?3"
 
 int catalog_expired(struct catalog *c, enum noun noun, int64_t now_ns, size_t skip,
 		    struct expired *out, size_t max, size_t *n, struct err *err)
 {
+	static const char *const selects[] = {
+		[NOUN_WORKSPACE] = EXPIRED("workspaces", "expires", " AND removed IS NULL"),
+		[NOUN_SNAPSHOT] = EXPIRED("snapshots", "expires", ""),
+		[NOUN_SANDBOX] = EXPIRED("sandboxes", "expires", ""),
+		[NOUN_REMOVED] = EXPIRED("workspaces", "purge", ""),
+	};
 	sqlite3_stmt *st;
 	size_t count = 0;
 	int rc = SQLITE_DONE, r = db_lock(c, err);
 	*n = 0;
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st,
-		       noun == NOUN_SANDBOX    ? EXPIRED("sandboxes")
-		       : noun == NOUN_SNAPSHOT ? EXPIRED("snapshots")
-					       : EXPIRED("workspaces"),
-		       err);
+	r = db_prepare(c, &st, selects[noun], err);
 	if (r >= 0) {
 		sqlite3_bind_int64(st, 1, now_ns);
 		sqlite3_bind_int64(st, 2, (sqlite3_int64)max);

@@ -243,7 +243,7 @@ int catalog_repo_pins(struct catalog *c, uint32_t number, uint64_t *workspaces, 
 	if (r < 0)
 		return r;
 	r = count_pins(c,
-		       "SELECT count(*), min(name) FROM workspaces"
+		       "SELECT count(*), min(ifnull(was, name)) FROM workspaces"
 		       " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
 		       number, workspaces, one, err);
 	if (r >= 0)

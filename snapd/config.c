@@ -11,7 +11,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 
-enum { CONFIG_MAX = 1 << 20, PEM_MAX = 1 << 20 };
+enum { CONFIG_MAX = 1 << 20, PEM_MAX = 1 << 20, SECONDS_MAX = 365 * 24 * 3600 };
 
 static int no_memory(struct err *err)
 {
@@ -59,6 +59,44 @@ static int take_bool(bool *to, const char *key, const json_t *v, struct err *err
 	return 0;
 }
 
+static int take_number(uint64_t *to, uint64_t max, const char *key, const json_t *v,
+		       struct err *err)
+{
+	json_int_t n = json_integer_value(v);
+	if (!json_is_integer(v) || n < 0 || (uint64_t)n > max)
+		return err_set(err, -EINVAL, "\"%s\": a number from 0 to %llu is expected", key,
+			       (unsigned long long)max);
+	*to = (uint64_t)n;
+	return 0;
+}
+
+/* 1: it is one of these; 0: it isn't. */
+static int take_policy(struct policy *p, const char *key, const json_t *v, struct err *err)
+{
+	const struct {
+		const char *key;
+		uint32_t *to;
+	} seconds[] = { { "grace_deleted_s", &p->grace_deleted_s },
+			{ "grace_expired_s", &p->grace_expired_s },
+			{ "gc_every_s", &p->gc_every_s },
+			{ "look_every_s", &p->look_every_s } };
+	for (size_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++) {
+		uint64_t n = 0;
+		if (strcmp(key, seconds[i].key) != 0)
+			continue;
+		int r = take_number(&n, SECONDS_MAX, key, v, err);
+		if (r >= 0 && !n && seconds[i].to == &p->look_every_s)
+			r = err_set(err, -EINVAL, "\"%s\": at least 1 is expected", key);
+		if (r >= 0)
+			*seconds[i].to = (uint32_t)n;
+		return r < 0 ? r : 1;
+	}
+	if (strcmp(key, "reserve_bytes") != 0)
+		return 0;
+	int r = take_number(&p->reserve_bytes, INT64_MAX, key, v, err);
+	return r < 0 ? r : 1;
+}
+
 static int take_listen(struct config *c, const json_t *v, bool given, struct err *err)
 {
 	const json_t *one;
@@ -89,7 +127,8 @@ static int take(struct config *c, const char *key, const json_t *v, bool given, 
 		return take_bool(&c->insecure, key, v, err);
 	if (strcmp(key, "multi_user") == 0)
 		return take_bool(&c->multi_user, key, v, err);
-	return err_set(err, -EINVAL, "there is no \"%.60s\"", key);
+	int r = take_policy(&c->policy, key, v, err);
+	return r != 0 ? r : err_set(err, -EINVAL, "there is no \"%.60s\"", key);
 }
 
 int config_parse(struct config *c, const void *data, size_t len, struct err *err)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "fs/base/err.h"
+#include "snapd/policy.h"
 #include "snapd/web.h"
 
 struct config {
@@ -15,6 +16,7 @@ struct config {
 	char *tls_cert_text, *tls_key_text; /* what is in them */
 	bool insecure;                      /* tokens in the clear beyond this machine */
 	bool multi_user;                    /* the socket is every user's */
+	struct policy policy;
 };
 void config_done(struct config *c);
 /* One more address; -EINVAL: too many. */

@@ -161,7 +161,7 @@ static int find_max_ino(struct fsck *f, uint64_t *max, struct err *err)
 			r = max_of_stack(f, &s, max, err);
 	}
 	snap_rows_free(snaps, n);
-	if (r < 0 || (r = catalog_ws_list(f->sd->catalog, &wss, &n, err)) < 0)
+	if (r < 0 || (r = catalog_ws_list(f->sd->catalog, WS_ALL, &wss, &n, err)) < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		auto_stack s = { 0 };

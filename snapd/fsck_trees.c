@@ -266,7 +266,7 @@ static int check_workspaces(struct walk *w, struct err *err)
 	struct fsck *f = w->f;
 	struct ws_row *rows;
 	size_t n;
-	int r = catalog_ws_list(f->sd->catalog, &rows, &n, err);
+	int r = catalog_ws_list(f->sd->catalog, WS_ALL, &rows, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {
@@ -288,7 +288,7 @@ static int check_workspaces(struct walk *w, struct err *err)
 			continue;
 		}
 		auto_ws_row now = { 0 };
-		if (catalog_ws_get(f->sd->catalog, rows[i].id, &now, NULL) == -ENOENT)
+		if (catalog_ws_get_any(f->sd->catalog, rows[i].id, &now, NULL) == -ENOENT)
 			continue; /* removed meanwhile */
 		char where[64];
 		(void)snprintf(where, sizeof(where), "ws/%s", rows[i].id);

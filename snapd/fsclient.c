@@ -483,6 +483,12 @@ int fs_each_open(struct fsclient *fc,
 	return 0;
 }
 
+int fs_close(struct fsclient *fc, const char *id, struct err *err)
+{
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "close", "id", id), true, NULL, err);
+	return r == -ENOENT ? 0 : r;
+}
+
 int fs_delete(struct fsclient *fc, const char *id, struct err *err)
 {
 	int r = call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL, err);

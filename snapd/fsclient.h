@@ -81,6 +81,8 @@ int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct e
 int fs_each_open(struct fsclient *fc,
 		 void (*fn)(void *ctx, const char *id, const struct fs_usage *u), void *ctx,
 		 struct err *err);
+/* Unmounts it, whoever is in it, and lets go of it. */
+int fs_close(struct fsclient *fc, const char *id, struct err *err);
 int fs_delete(struct fsclient *fc, const char *id, struct err *err);
 int fs_stats(struct fsclient *fc, json_t **out, struct err *err);
 

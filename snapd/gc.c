@@ -20,6 +20,7 @@
 #include "snapd/api.h"
 #include "snapd/gitlink.h"
 #include "snapd/state.h"
+#include "snapd/tidier.h"
 
 struct digest_set {
 	struct digest *list; /* sorted before it is asked */
@@ -60,7 +61,7 @@ static bool set_has(const struct digest_set *s, const struct digest *d)
 static int mark_object(void *ctx, const struct digest *d)
 {
 	struct collector *c = ctx;
-	return store_gc_mark(c->gc, d);
+	return progress_cancelled(c->progress) ? -ECANCELED : store_gc_mark(c->gc, d);
 }
 
 static int mark_image(void *ctx, const struct digest *name)
@@ -147,9 +148,11 @@ static int mark_workspace(struct collector *c, const struct ws_row *row, struct 
 		r = mark_checkout(c, row->git, err);
 	if (r < 0) {
 		auto_ws_row now = { 0 };
-		if (catalog_ws_get(c->sd->catalog, row->id, &now, NULL) == -ENOENT)
+		if (catalog_ws_get_any(c->sd->catalog, row->id, &now, NULL) == -ENOENT)
 			return 0; /* removed meanwhile */
 	}
+	if (row->removed_ns) /* nobody else uses it: it needs no memory */
+		(void)fs_close(c->sd->fs, row->id, NULL);
 	progress_tell(c->progress, ++c->done, c->total, "workspaces", "mark");
 	return r < 0 ? err_prefix(err, r, "gc: workspace %s", row->name) : 0;
 }
@@ -165,7 +168,7 @@ static int mark(void *ctx, struct store_gc *gc, struct err *err)
 	int r = catalog_snap_list(c->sd->catalog, NULL, &snaps, &nsnaps, err);
 	if (r < 0)
 		return r;
-	r = catalog_ws_list(c->sd->catalog, &wss, &nwss, err);
+	r = catalog_ws_list(c->sd->catalog, WS_ALL, &wss, &nwss, err);
 	if (r >= 0) {
 		c->total = nsnaps + nwss;
 		for (size_t i = 0; i < nsnaps && r >= 0; i++)
@@ -242,10 +245,8 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 	return r;
 }
 
-static int gc_run(void *task, struct progress *p, unsigned *status, json_t **result,
-		  struct err *err)
+int api_gc_now(struct snapd *sd, struct progress *p, json_t **result, struct err *err)
 {
-	struct snapd *sd = task;
 	struct collected got;
 	if (pthread_mutex_trylock(&sd->gc) != 0)
 		return err_set(err, -EBUSY, "a gc or fsck runs already");
@@ -253,6 +254,8 @@ static int gc_run(void *task, struct progress *p, unsigned *status, json_t **res
 	if (r == -ENOSPC && state_spare_use(sd->root))
 		r = collect(sd, p, &got, err);
 	state_spare_keep(sd->root);
+	if (r >= 0)
+		tidier_note(sd);
 	pthread_mutex_unlock(&sd->gc);
 	if (r < 0)
 		return snapd_inner(r);
@@ -264,6 +267,12 @@ static int gc_run(void *task, struct progress *p, unsigned *status, json_t **res
 			    (json_int_t)got.st.packs_deleted, "images_deleted",
 			    (json_int_t)got.images);
 	return *result ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int gc_run(void *task, struct progress *p, unsigned *status, json_t **result,
+		  struct err *err)
+{
+	return api_gc_now(task, p, result, err);
 }
 
 int api_gc(struct request *rq, struct reply *rp, struct err *err)

@@ -1,38 +1,28 @@
 #include "snapd/keeper.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "snapd/api.h"
 #include "snapd/journal.h"
 #include "snapd/outcome.h"
+#include "snapd/space.h"
+#include "snapd/tidier.h"
+#include "snapd/worker.h"
 
 enum {
-	EVERY_MS = 10000,
-	TRIM_EVERY = 60,  /* of those */
+	TRIM_EVERY = 60,  /* looks */
 	AT_ONCE = 64,     /* rows of one look */
 	AGAIN_S = 10 * 60 /* after a save that failed: the workspace stays until one goes well */
 };
 
 struct keeper {
 	struct snapd *sd;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	bool stop;
+	struct worker *worker;
+	unsigned round;
 };
-
-static bool stopping(struct keeper *k)
-{
-	pthread_mutex_lock(&k->lock);
-	bool stop = k->stop;
-	pthread_mutex_unlock(&k->lock);
-	return stop;
-}
 
 /* Those below return 1 when it is done, 0 when it isn't due any longer, or can't be yet. */
 
@@ -79,7 +69,7 @@ static int remove_ws(struct snapd *sd, const char *id, struct err *err)
 	int r = find_expired(&src, sd, id, LEASE_EXCLUSIVE, err);
 	if (r <= 0)
 		return r;
-	r = api_ws_remove(sd, &src, err);
+	r = api_ws_remove(sd, &src, sd->policy.grace_expired_s, err);
 	if (r >= 0)
 		outcome_own(sd, "workspace.expired", &src.ws.own, id, id);
 	return r < 0 ? r : 1;
@@ -132,13 +122,29 @@ static int expire_snap(struct snapd *sd, const struct expired *e, struct err *er
 	return r == -ENOTUNIQ ? 0 : r < 0 ? r : 1;
 }
 
+/* ---- what can't be brought back any longer ---- */
+
+static int purge_ws(struct snapd *sd, const struct expired *e, int64_t now_ns, struct err *err)
+{
+	struct owned own = { 0 };
+	auto_ws_row row = { 0 };
+	if (catalog_ws_get_any(sd->catalog, e->id, &row, NULL) >= 0)
+		own = row.own;
+	int r = api_ws_purge(sd, e->id, now_ns, err);
+	if (r > 0)
+		outcome_own(sd, "workspace.purged", &own, e->id, e->id);
+	return r;
+}
+
 /* ---- the thread ---- */
 
 /* True when it is no longer due. */
-static bool expire(struct snapd *sd, bool snapshots, const struct expired *e)
+static bool expire(struct snapd *sd, enum noun what, const struct expired *e, int64_t now_ns)
 {
 	struct err why = { 0 };
-	int r = snapshots ? expire_snap(sd, e, &why) : expire_ws(sd, e, &why);
+	int r = what == NOUN_SNAPSHOT  ? expire_snap(sd, e, &why)
+		: what == NOUN_REMOVED ? purge_ws(sd, e, now_ns, &why)
+				       : expire_ws(sd, e, &why);
 	if (r == -EBUSY)
 		log_debug("%s: %s", e->id, why.text); /* again in ten seconds */
 	else if (r < 0)
@@ -146,44 +152,41 @@ static bool expire(struct snapd *sd, bool snapshots, const struct expired *e)
 	return r > 0;
 }
 
-static void look(struct keeper *k, bool snapshots)
+/* `always`: whatever there is, in the order in which it would be due, while the disk is nearly
+ * full. */
+static void look(struct keeper *k, enum noun what, bool always)
 {
 	struct snapd *sd = k->sd;
 	struct expired due[AT_ONCE];
+	int64_t now = always ? INT64_MAX : snapd_now_ns();
 	size_t n, skip = 0;
+	bool on = true;
 	do {
 		struct err err = { 0 };
-		if (catalog_expired(sd->catalog, snapshots, snapd_now_ns(), skip, due, AT_ONCE, &n,
-				    &err) < 0 &&
+		if (catalog_expired(sd->catalog, what, now, skip, due, AT_ONCE, &n, &err) < 0 &&
 		    err.code != -EUCLEAN)
 			log_error("%s", err.text);
-		for (size_t i = 0; i < n && !stopping(k); i++)
-			skip += !expire(sd, snapshots, &due[i]);
-	} while (n == AT_ONCE && !stopping(k));
+		for (size_t i = 0; i < n && on; i++) {
+			skip += !expire(sd, what, &due[i], now);
+			on = !worker_stopping(k->worker) && (!always || space_low(sd));
+		}
+	} while (n == AT_ONCE && on);
 }
 
-static void *keeper_thread(void *arg)
+static void run(void *ctx, bool is_due)
 {
-	struct keeper *k = arg;
-	unsigned round = 0;
-	pthread_mutex_lock(&k->lock);
-	while (!k->stop) {
-		struct timespec until = clock_in_ms(EVERY_MS);
-		(void)pthread_cond_timedwait(&k->wake, &k->lock, &until);
-		if (k->stop)
-			break;
-		pthread_mutex_unlock(&k->lock);
-		look(k, false);
-		look(k, true);
-		struct err err = { 0 };
-		if (round++ % TRIM_EVERY == 0 &&
-		    catalog_journal_trim(k->sd->catalog, snapd_now_ns(), &err) < 0 &&
-		    err.code != -EUCLEAN)
-			log_warn("%s", err.text); /* it only takes space */
-		pthread_mutex_lock(&k->lock);
+	struct keeper *k = ctx;
+	struct err err = { 0 };
+	look(k, NOUN_WORKSPACE, false);
+	look(k, NOUN_SNAPSHOT, false);
+	look(k, NOUN_REMOVED, false);
+	if (space_low(k->sd)) {
+		look(k, NOUN_REMOVED, true);
+		tidier_hurry(k->sd->tidier);
 	}
-	pthread_mutex_unlock(&k->lock);
-	return NULL;
+	if (k->round++ % TRIM_EVERY == 0 &&
+	    catalog_journal_trim(k->sd->catalog, snapd_now_ns(), &err) < 0 && err.code != -EUCLEAN)
+		log_warn("%s", err.text); /* it only takes space */
 }
 
 int keeper_start(struct keeper **out, struct snapd *sd, struct err *err)
@@ -191,13 +194,15 @@ int keeper_start(struct keeper **out, struct snapd *sd, struct err *err)
 	struct keeper *k = calloc(1, sizeof(*k));
 	if (!k)
 		return err_set(err, -ENOMEM, "out of memory");
+	const struct worker_options opt = { .what = "the keeper",
+					    .every_ms = (int64_t)sd->policy.look_every_s * 1000,
+					    .run = run,
+					    .ctx = k };
 	k->sd = sd;
-	clock_cond_init(&k->wake);
-	pthread_mutex_init(&k->lock, NULL);
-	int r = -pthread_create(&k->thread, NULL, keeper_thread, k);
+	int r = worker_start(&k->worker, &opt, err);
 	if (r < 0) {
 		free(k);
-		return err_sys(err, r, "start a thread");
+		return r;
 	}
 	*out = k;
 	return 0;
@@ -207,12 +212,6 @@ void keeper_stop(struct keeper *k)
 {
 	if (!k)
 		return;
-	pthread_mutex_lock(&k->lock);
-	k->stop = true;
-	pthread_cond_signal(&k->wake);
-	pthread_mutex_unlock(&k->lock);
-	pthread_join(k->thread, NULL);
-	pthread_cond_destroy(&k->wake);
-	pthread_mutex_destroy(&k->lock);
+	worker_stop(k->worker);
 	free(k);
 }

@@ -1,5 +1,5 @@
-/* Looks every ten seconds for workspaces and snapshots whose time is up, and does with them what
- * their on_expiry says; takes away what the journal keeps no longer. */
+/* Looks every policy.look_every_s for workspaces and snapshots whose time is up, and does with them
+ * what their on_expiry says; takes away what the journal keeps no longer. */
 #ifndef BOUGH_SNAPD_KEEPER_H
 #define BOUGH_SNAPD_KEEPER_H
 

@@ -34,6 +34,7 @@
 #include "snapd/reconcile.h"
 #include "snapd/repos.h"
 #include "snapd/state.h"
+#include "snapd/tidier.h"
 
 enum {
 	HOUSEKEEPING_MS = 5000, /* also: how much of the catalog a power failure may cost */
@@ -63,7 +64,7 @@ static const char help_text[] =
 	"  --help, --version\n"
 	"\n"
 	"DIR/config.json may say the same: {\"listen\": [], \"tls_cert\": \"\",\n"
-	"\"tls_key\": \"\", \"insecure\": false, \"multi_user\": false}.\n"
+	"\"tls_key\": \"\", \"insecure\": false, \"multi_user\": false}, and more: boughd(8).\n"
 	"The FUSE server is bough-fs beside boughd, or $BOUGH_FS. BOUGH_LOG sets the log's level:\n"
 	"error, warn, info (default), debug.\n"
 	"SIGTERM and SIGINT end boughd; workspaces stay mounted. `bough down` ends all of it.\n"
@@ -261,6 +262,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 	if (r >= 0)
 		r = upkeep_start(&sd->upkeep, sd, err);
 	if (r >= 0)
+		r = tidier_start(&sd->tidier, sd, err);
+	if (r >= 0)
 		r = mirror_recover(sd->root, err);
 	if (r >= 0)
 		r = reconcile_rows(sd, err);
@@ -275,6 +278,7 @@ static void close_parts(struct snapd *sd)
 {
 	supervisor_free(sd->supervisor);
 	flattener_stop(sd->flattener);
+	tidier_stop(sd->tidier);
 	upkeep_stop(sd->upkeep);
 	fsclient_free(sd->fs);
 	layercache_free(sd->layers);
@@ -424,7 +428,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 
 int main(int argc, char **argv)
 {
-	struct options o = { 0 };
+	struct options o = { .config.policy = POLICY_DEFAULT };
 	struct err err = { 0 };
 	auto_free char *root = NULL;
 	auto_fd ready = -1, said = -1, lock = -1;
@@ -455,6 +459,7 @@ int main(int argc, char **argv)
 		struct snapd sd = { .root = root,
 				    .lock_fd = lock,
 				    .stop_fd = -1,
+				    .policy = o.config.policy,
 				    .multi_user = o.config.multi_user };
 		state_spare_keep(root);
 		git_libgit2_init();

@@ -44,6 +44,7 @@ SCHEMAS = {
          **OWNED},
         {"used_bytes": {"type": "integer"}, "used_inodes": {"type": "integer"}, "layers": N,
          "records": N, "files": N, "xattrs": B, "error": S, "git": null(ANY), "busy": B,
+         "deleted": TIME, "purges": TIME,
          **OWNED_MORE}),
     "Snapshot": obj(
         {"id": S, "names": {"type": "array", "items": S}, "message": null(S), "created": TIME,
@@ -116,6 +117,7 @@ ANSWERS = {
     "GET " + WS + "/{}": ("One workspace", {200: "Workspace"}),
     "PATCH " + WS + "/{}": ("Change a workspace", {200: "Workspace"}),
     "DELETE " + WS + "/{}": ("Delete a workspace", {204: None}),
+    "POST " + WS + "/{}/undelete": ("Bring a deleted one back", {200: "Workspace"}),
     "POST " + WS + "/{}/fork": ("Fork a workspace", {201: "Forks"}),
     "POST " + WS + "/{}/snapshots": ("Save a workspace", {200: "Snapshot", 201: "Snapshot"}),
     "POST " + WS + "/{}/restore": ("Turn a workspace back into a snapshot", {200: "Workspace"}),

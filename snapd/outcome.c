@@ -11,6 +11,7 @@
 #include "snapd/access.h"
 #include "snapd/events.h"
 #include "snapd/journal.h"
+#include "snapd/limits.h"
 
 enum { KEY_MAX = 255, FORGET = 0 };
 
@@ -110,6 +111,8 @@ int outcome_admit(struct request *rq, const struct route *rt, const void *data, 
 	int r = access_admit(rq, rt, data, len, rp, err);
 	if (r == 0 && d && d->key)
 		r = repeat_admit(rq, rt, d, data, len, rp, err);
+	if (r == 0) /* what was done already is told in any case */
+		r = limits_admit(rq, rt, err);
 	return r;
 }
 

@@ -60,7 +60,7 @@ static int adopt_ws_folders(struct snapd *sd, char (*ids)[ID_SIZE], size_t n, st
 	for (size_t i = 0; i < n; i++) {
 		auto_ws_row row = { 0 };
 		struct err why = { 0 };
-		if (catalog_ws_get(sd->catalog, ids[i], &row, &why) >= 0)
+		if (catalog_ws_get_any(sd->catalog, ids[i], &row, &why) >= 0)
 			continue;
 		int r = records_ws_read(sd->records, ids[i], &row, &why);
 		if (r == -ENOENT)
@@ -77,7 +77,7 @@ static int check_ws_rows(struct snapd *sd, char (*ids)[ID_SIZE], size_t n, struc
 {
 	struct ws_row *rows;
 	size_t count;
-	int r = catalog_ws_list(sd->catalog, &rows, &count, err);
+	int r = catalog_ws_list(sd->catalog, WS_ALL, &rows, &count, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < count && r >= 0; i++) {
@@ -221,7 +221,7 @@ static bool is_known(struct snapd *sd, const char *id)
 	auto_ws_row row = { 0 };
 	if (lease_is_held(sd->leases, id))
 		return true;
-	int r = catalog_ws_get(sd->catalog, id, &row, NULL);
+	int r = catalog_ws_get_any(sd->catalog, id, &row, NULL);
 	return r != -ENOENT || records_ws_read(sd->records, id, &row, NULL) != -ENOENT;
 }
 
@@ -345,7 +345,7 @@ static int mount_wanted(struct snapd *sd, struct err *err)
 	size_t n;
 	if (catalog_damage(sd->catalog))
 		return 0;
-	int r = catalog_ws_list(sd->catalog, &rows, &n, err);
+	int r = catalog_ws_list(sd->catalog, WS_THERE, &rows, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r != -ECONNRESET; i++)

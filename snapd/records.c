@@ -228,6 +228,12 @@ int ws_record_decode(struct ws_row *out, const void *data, size_t len)
 	read_json(&rd, "labels", false, &row.labels);
 	read_object(&rd, "git", &row.git);
 	read_owned(&rd, &row.own);
+	if (json_object_get(j, "removed_ns")) {
+		row.removed_ns = (int64_t)read_number(&rd, "removed_ns");
+		row.purge_ns = (int64_t)read_number(&rd, "purge_ns");
+		memcpy(row.was, row.name, sizeof(row.was));
+		(void)snprintf(row.name, sizeof(row.name), "%s", row.id);
+	}
 	const char *about = json_string_value(json_object_get(j, "description"));
 	if (about && !(row.description = strdup(about)))
 		rd.bad = -ENOMEM;
@@ -246,14 +252,21 @@ int records_ws_write(struct records *r, const struct ws_row *w, struct err *err)
 		return err_sys(err, -errno, "folder of workspace %s", w->id);
 	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o, s:o,"
 			      " s:o}",
-			      "version", 1, "id", w->id, "name", w->name, "base", optional(w->base),
-			      "head", optional(w->head), "parent", optional(w->parent),
-			      "created_ns", (json_int_t)w->created_ns, "quota_bytes",
-			      (json_int_t)w->quota_bytes, "quota_inodes",
+			      "version", 1, "id", w->id, "name", w->removed_ns ? w->was : w->name,
+			      "base", optional(w->base), "head", optional(w->head), "parent",
+			      optional(w->parent), "created_ns", (json_int_t)w->created_ns,
+			      "quota_bytes", (json_int_t)w->quota_bytes, "quota_inodes",
 			      (json_int_t)w->quota_inodes, "mount", w->mount, "labels",
 			      parsed(w->labels), "git", parsed(w->git), "description",
 			      optional(w->description), "sandbox", optional(w->sandbox));
-	int e = publish(dir, "meta.json", with_owned(j, &w->own), false, err);
+	j = with_owned(j, &w->own);
+	if (j && w->removed_ns &&
+	    (json_object_set_new(j, "removed_ns", json_integer(w->removed_ns)) ||
+	     json_object_set_new(j, "purge_ns", json_integer(w->purge_ns)))) {
+		json_decref(j);
+		j = NULL;
+	}
+	int e = publish(dir, "meta.json", j, false, err);
 	return e < 0 ? err_prefix(err, e, "record of workspace %s", w->id) : 0;
 }
 
@@ -384,8 +397,7 @@ int records_snap_write(struct records *r, const struct snap_row *s, bool now, st
 			      (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "stored_bytes",
 			      (json_int_t)s->stored_bytes, "message", optional(s->message),
 			      "labels", parsed(s->labels), "git", parsed(s->git), "names",
-			      parsed(s->names), "image",
-			      s->image ? parsed(s->image) : NULL);
+			      parsed(s->names), "image", s->image ? parsed(s->image) : NULL);
 	j = with_owned(j, &s->own);
 	int e = publish(r->snapshots, file, json_incref(j), now, err);
 	if (e >= 0 && !now && !note_pending(r, s->id))

@@ -12,6 +12,7 @@
 #include "snapd/fsclient.h"
 #include "snapd/layercache.h"
 #include "snapd/lease.h"
+#include "snapd/policy.h"
 #include "snapd/records.h"
 #include "snapd/supervisor.h"
 
@@ -21,6 +22,7 @@ struct images;
 struct jobs;
 struct metrics;
 struct problems;
+struct tidier;
 struct upkeep;
 
 struct snapd {
@@ -43,6 +45,8 @@ struct snapd {
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
 	pthread_mutex_t checkouts; /* what is remembered of checkouts (checkout.h) */
+	struct policy policy;      /* of what boughd does by itself */
+	struct tidier *tidier;     /* gc by the clock (tidier.h) */
 	bool multi_user;           /* the socket is every user's (config.h) */
 	int lock_fd;               /* of ROOT, see state_is_ours */
 	int stop_fd;               /* eventfd: writing to it ends the program */

@@ -35,7 +35,7 @@ int snapd_record_ws(struct snapd *sd, const char *id, struct err *err)
 {
 	auto_ws_row row = { 0 };
 	pthread_mutex_lock(&sd->rows);
-	int r = catalog_ws_get(sd->catalog, id, &row, err);
+	int r = catalog_ws_get_any(sd->catalog, id, &row, err);
 	if (r >= 0)
 		r = records_ws_write(sd->records, &row, err);
 	pthread_mutex_unlock(&sd->rows);

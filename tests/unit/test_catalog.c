@@ -113,6 +113,70 @@ static void names(void **state)
 	assert_int_equal(label_key_check("a=b", NULL), -EINVAL);
 }
 
+static void removed(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct ws_row in[] = { workspace("one", 100), workspace("two", 200) }, *rows;
+	struct ws_row again = workspace("one", 300);
+	auto_ws_row got = { 0 };
+	struct expired due[4];
+	struct meant meant[4];
+	size_t n;
+	char self[OWNER_SIZE], key[2 * NAME_SIZE];
+	owner_self(self);
+	(void)snprintf(key, sizeof(key), "%s/one", self);
+	in[0].own.expires_ns = 150;
+	assert_int_equal(catalog_ws_insert(f->c, in, 2, &err), 0);
+	assert_int_equal(catalog_ws_remove(f->c, in[0].id, 1000, 2000, &err), 0);
+	assert_int_equal(catalog_ws_remove(f->c, in[0].id, 1000, 2000, &err), -ENOENT);
+	reopen(f);
+	/* Nobody finds it, by whatever key; its name is another's to take. */
+	const char *const keys[] = { "one", in[0].id, key };
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		assert_int_equal(catalog_ws_get(f->c, keys[i], &got, &err), -ENOENT);
+		assert_int_equal(catalog_find(f->c, NOUN_WORKSPACE, keys[i], meant, 4, &n, &err),
+				 0);
+		assert_int_equal(n, 0);
+		assert_int_equal(catalog_find(f->c, NOUN_REMOVED, keys[i], meant, 4, &n, &err), 0);
+		assert_int_equal(n, 1);
+		assert_string_equal(meant[0].id, in[0].id);
+	}
+	assert_int_equal(catalog_ws_has_name(f->c, self, "one", &err), 0);
+	assert_int_equal(catalog_ws_insert(f->c, &again, 1, &err), 0);
+	assert_int_equal(catalog_ws_get_any(f->c, in[0].id, &got, &err), 0);
+	assert_true(got.removed_ns == 1000 && got.purge_ns == 2000);
+	assert_string_equal(got.was, "one");
+	ws_row_done(&got);
+	const size_t want[] = { [WS_THERE] = 2, [WS_REMOVED] = 1, [WS_ALL] = 3 };
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(catalog_ws_list(f->c, (enum ws_which)i, &rows, &n, &err), 0);
+		assert_int_equal(n, want[i]);
+		ws_rows_free(rows, n);
+	}
+	/* It doesn't expire, but its time comes. */
+	assert_int_equal(catalog_expired(f->c, NOUN_WORKSPACE, 5000, 0, due, 4, &n, &err), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(catalog_expired(f->c, NOUN_REMOVED, 1999, 0, due, 4, &n, &err), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(catalog_expired(f->c, NOUN_REMOVED, 2000, 0, due, 4, &n, &err), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(catalog_ws_undelete(f->c, in[0].id, "one", 1500, &err), -EEXIST);
+	assert_int_equal(catalog_ws_undelete(f->c, in[0].id, "old", 1500, &err), 0);
+	assert_int_equal(catalog_ws_undelete(f->c, in[0].id, "old", 1500, &err), -ENOENT);
+	assert_int_equal(catalog_ws_get(f->c, "old", &got, &err), 0);
+	assert_true(!got.removed_ns && !got.purge_ns && !got.was[0] && !got.own.expires_ns);
+	/* The last one of a name comes first. */
+	assert_int_equal(catalog_ws_remove(f->c, again.id, 3000, 4000, &err), 0);
+	assert_int_equal(catalog_ws_undelete(f->c, in[0].id, "x", 0, &err), -ENOENT);
+	assert_int_equal(
+		catalog_ws_patch(f->c, in[0].id, &(struct ws_patch){ .name = "one" }, &err), 0);
+	assert_int_equal(catalog_ws_remove(f->c, in[0].id, 3500, 4500, &err), 0);
+	assert_int_equal(catalog_find(f->c, NOUN_REMOVED, "one", meant, 4, &n, &err), 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(meant[0].id, in[0].id);
+}
+
 static void workspaces(void **state)
 {
 	struct fixture *f = *state;
@@ -142,7 +206,7 @@ static void workspaces(void **state)
 
 	struct ws_row *rows;
 	size_t n;
-	assert_int_equal(catalog_ws_list(f->c, &rows, &n, &err), 0);
+	assert_int_equal(catalog_ws_list(f->c, WS_THERE, &rows, &n, &err), 0);
 	assert_int_equal(n, 3);
 	assert_string_equal(rows[0].name, "two"); /* of one moment: the later inserted first */
 	assert_string_equal(rows[2].name, "old");
@@ -401,7 +465,7 @@ static void threads(void **state)
 		pthread_join(t[i], NULL);
 		assert_int_equal(w[i].failures, 0);
 	}
-	assert_int_equal(catalog_ws_list(f->c, &rows, &n, NULL), 0);
+	assert_int_equal(catalog_ws_list(f->c, WS_THERE, &rows, &n, NULL), 0);
 	assert_int_equal(n, 400);
 	ws_rows_free(rows, n);
 }
@@ -504,6 +568,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names),
 		cmocka_unit_test_setup_teardown(workspaces, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(removed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(snapshots, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damage, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(future, set_up, tear_down),

@@ -30,8 +30,9 @@ enum word_kind {
 	WORD_SNAPSHOT = 's',
 	WORD_EITHER = 'e',
 	WORD_REPO = 'r',
+	WORD_DELETED = 'u', /* a workspace that can be brought back */
 	WORD_FILE = 'f',
-	WORD_PLACE = 'p', /* NAME:PATH */
+	WORD_PLACE = 'p',        /* NAME:PATH */
 	WORD_EITHER_PLACE = 'q', /* that, or a file */
 	WORD_FOLDER = 'd',
 	WORD_COMMAND = 'c',
@@ -132,8 +133,8 @@ int cli_root(const char *opt, char **out, struct err *err);
 
 typedef int command_fn(struct cli *cli, const struct args *a, struct err *err);
 /* ws.c */
-command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set, cmd_rm, cmd_mount,
-	cmd_umount;
+command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set, cmd_rm,
+	cmd_undelete, cmd_mount, cmd_umount;
 /* snap.c */
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;

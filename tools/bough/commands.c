@@ -103,12 +103,20 @@ static const struct option_def set_options[] = {
 
 static const struct option_def ls_options[] = {
 	{ .name = "label", .letter = 'l', .value = "K=V", .help = "only those with this label" },
+	{ .name = "deleted", .help = "those that `bough undelete` can bring back" },
 	{ 0 }
 };
 
+static const struct option_def rm_options[] = {
+	{ .name = "now", .help = "for good, also one that was deleted before" }, { 0 }
+};
+
+static const struct option_def undelete_options[] = {
+	{ .name = "as", .value = "NEW", .help = "under this name; else the one it had" }, { 0 }
+};
+
 static const struct option_def files_ls_options[] = {
-	{ .name = "recursive", .letter = 'r', .help = "all that is below it, at one moment" },
-	{ 0 }
+	{ .name = "recursive", .letter = 'r', .help = "all that is below it, at one moment" }, { 0 }
 };
 
 static const struct option_def fork_options[] = {
@@ -388,12 +396,29 @@ const struct command commands[] = {
 	  .group = G_WS,
 	  .operands = "NAME…",
 	  .summary = "unmount and delete workspaces",
-	  .about = "What was saved stays as snapshots; what wasn't is gone.\n",
-	  .examples = "bough rm try-a try-b\n",
+	  .about =
+		  "Their names are free at once. For an hour (one that expired: a day; boughd(8)\n"
+		  "says how to change that) `bough undelete` brings one back; until then it takes\n"
+		  "its space. With --now, or while the disk is nearly full, it is gone. What was\n"
+		  "saved stays as snapshots in any case.\n",
+	  .options = rm_options,
+	  .examples = "bough rm try-a try-b\nbough rm --now big\n",
 	  .min = 1,
 	  .max = ANY,
 	  .kinds = "w",
 	  .run = cmd_rm },
+	{ .name = "undelete",
+	  .group = G_WS,
+	  .operands = "NAME",
+	  .summary = "bring back a workspace that was deleted or has expired",
+	  .about = "NAME is its name or id; of several the one that was deleted last. It is as it\n"
+		   "was, and mounted where it was. `bough ls --deleted` lists what there is.\n",
+	  .options = undelete_options,
+	  .examples = "bough undelete try-a\nbough undelete try-a --as try-a-old\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "u",
+	  .run = cmd_undelete },
 	{ .name = "mount",
 	  .group = G_WS,
 	  .operands = "NAME…",
@@ -457,13 +482,12 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "NAME",
 	  .summary = "make a commit in the repository of what a checkout changed",
-	  .about =
-		  "NAME is a workspace or snapshot that was made with --git. One commit, on the\n"
-		  "last one made so (at first the one it began with), moves BRANCH of bough's\n"
-		  "mirror; `bough push` sends it on. Nothing in the workspace is run or changed.\n"
-		  "When commits were made with git inside of it, that is said, with exit code 4,\n"
-		  "until --squash or --history decides. Prints the commit's id; when nothing has\n"
-		  "changed, the last one's.\n",
+	  .about = "NAME is a workspace or snapshot that was made with --git. One commit, on the\n"
+		   "last one made so (at first the one it began with), moves BRANCH of bough's\n"
+		   "mirror; `bough push` sends it on. Nothing in the workspace is run or changed.\n"
+		   "When commits were made with git inside of it, that is said, with exit code 4,\n"
+		   "until --squash or --history decides. Prints the commit's id; when nothing has\n"
+		   "changed, the last one's.\n",
 	  .options = commit_options,
 	  .examples = "bough commit fix -m \"net: free the skb once\"\n"
 		      "bough commit fix -m \"wip\" --author \"Jo <jo@example.org>\"\n"
@@ -476,9 +500,8 @@ const struct command commands[] = {
 	  .group = G_SNAP,
 	  .operands = "NAME",
 	  .summary = "send a workspace's last commit to where its repository came from",
-	  .about =
-		  "A fast-forward or a new branch only. With the credentials that the repository\n"
-		  "was added with; none of them ever is in a workspace.\n",
+	  .about = "A fast-forward or a new branch only. With the credentials that the repository\n"
+		   "was added with; none of them ever is in a workspace.\n",
 	  .options = push_options,
 	  .examples = "bough push fix\nbough push fix --branch net-fix\n",
 	  .min = 1,
@@ -599,11 +622,10 @@ const struct command commands[] = {
 	  .group = G_REPO,
 	  .operands = "URL|PATH",
 	  .summary = "keep a mirror of a git repository",
-	  .about =
-		  "URL is https, http, ssh or git; PATH a repository on this machine, which is\n"
-		  "read with your rights. The mirror has the full history. What the options give\n"
-		  "is kept for later fetches and never shown; it is seen by nothing in a\n"
-		  "workspace. ssh needs a key and the known hosts. Prints the name.\n",
+	  .about = "URL is https, http, ssh or git; PATH a repository on this machine, which is\n"
+		   "read with your rights. The mirror has the full history. What the options give\n"
+		   "is kept for later fetches and never shown; it is seen by nothing in a\n"
+		   "workspace. ssh needs a key and the known hosts. Prints the name.\n",
 	  .options = repo_add_options,
 	  .examples = "bough repo add https://example.org/app.git --token-file token\n"
 		      "bough repo add git@example.org:app.git --ssh-key key --known-hosts hosts\n"
@@ -868,10 +890,6 @@ const struct command commands[] = {
 	  .run = cmd_help },
 
 	/* For the shell's completion: __complete N WORD…; hidden, since it has no summary. */
-	{ .name = "__complete",
-	  .operands = "N WORD…",
-	  .min = 1,
-	  .max = ANY,
-	  .run = cmd_complete },
+	{ .name = "__complete", .operands = "N WORD…", .min = 1, .max = ANY, .run = cmd_complete },
 	{ 0 }
 };

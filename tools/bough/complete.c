@@ -77,6 +77,9 @@ static void offer_items(struct cli *cli, const char *path, const char *behind, c
 static void offer_kind(struct cli *cli, char kind, const struct option_def *opt, const char *begun)
 {
 	switch (kind) {
+	case WORD_DELETED:
+		offer_items(cli, "/v1/workspaces?deleted=true", "", begun);
+		break;
 	case WORD_WORKSPACE:
 	case WORD_EITHER:
 		offer_items(cli, "/v1/workspaces", "", begun);

@@ -94,14 +94,15 @@ static int not_mounted(const json_t *ws, const char *what, struct err *err)
 	return err_set(err, -EIO, "%s %s: %s%s", get_text(ws, "name"), what, why, mount_hint(why));
 }
 
-static int print_workspace(struct cli *cli, const json_t *ws, struct err *err)
+static int print_workspace(struct cli *cli, const json_t *ws, const char *otherwise,
+			   struct err *err)
 {
 	if (cli->json)
 		return out_json(ws, err);
 	if (get_true(ws, "mounted"))
 		printf("%s\n", get_text(ws, "path"));
 	else if (*get_text(ws, "error"))
-		return not_mounted(ws, "is made but not mounted", err);
+		return not_mounted(ws, otherwise, err);
 	return 0;
 }
 
@@ -202,7 +203,7 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r < 0)
 		return r;
 	checkout_notes(cli, ws);
-	return print_workspace(cli, ws, err);
+	return print_workspace(cli, ws, "is made but not mounted", err);
 }
 
 /* ---- path, show ---- */
@@ -348,10 +349,28 @@ static void print_names(const json_t *items)
 		printf("%s\n", get_text(o, "name"));
 }
 
+static int print_deleted(const json_t *items, struct err *err)
+{
+	static const char *const headings[] = { "NAME", "ID", "DELETED", "UNTIL", NULL };
+	auto_table *table = table_new(headings);
+	time_t now = time(NULL);
+	size_t i;
+	json_t *ws;
+	json_array_foreach(items, i, ws) {
+		char age[OUT_AGE_MAX], until[32];
+		(void)snprintf(until, sizeof(until), "%.19sZ", get_text(ws, "purges"));
+		const char *cells[] = { get_text(ws, "name"), get_text(ws, "id"),
+					out_age(age, get_text(ws, "deleted"), now), until };
+		table_row(table, cells);
+	}
+	return table_print(table, stdout, err);
+}
+
 int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_target t = target_new("/v1/workspaces");
 	target_query(&t, "label", args_get(a, "label"));
+	target_query(&t, "deleted", args_get(a, "deleted") ? "true" : NULL);
 	target_query(&t, "usage", cli->quiet && !cli->json ? NULL : "1");
 	auto_json json_t *doc = NULL;
 	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
@@ -364,6 +383,8 @@ int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 		print_names(items);
 		return 0;
 	}
+	if (args_get(a, "deleted"))
+		return print_deleted(items, err);
 	static const char *const headings[] = { "NAME",   "STATE", "SNAPSHOT", ">USED",
 						">QUOTA", ">AGE",  "PATH",     NULL };
 	auto_table *table = table_new(headings);
@@ -514,6 +535,8 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 	int first = 0;
 	for (unsigned i = 0; i < a->n; i++) {
 		auto_target t = target_ws(a->operands[i], rest);
+		if (a->cmd->run == cmd_rm && args_get(a, "now"))
+			target_query(&t, "purge", "true");
 		json_t *doc = NULL;
 		struct err e = { 0 };
 		int r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
@@ -558,6 +581,20 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 int cmd_rm(struct cli *cli, const struct args *a, struct err *err)
 {
 	return done_items(cli, a, "DELETE", "", false, err);
+}
+
+int cmd_undelete(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *ws = NULL;
+	const char *name = args_get(a, "as");
+	int r = body ? 0 : err_set(err, -ENOMEM, "out of memory");
+	if (r == 0 && name)
+		r = api_set_text(body, "name", name, err);
+	if (r < 0)
+		return r;
+	auto_target t = target_ws(a->operands[0], "/undelete");
+	r = api_call(cli, "POST", &t, body, &ws, NULL, err);
+	return r < 0 ? r : print_workspace(cli, ws, "is back but not mounted", err);
 }
 
 int cmd_mount(struct cli *cli, const struct args *a, struct err *err)
