@@ -60,6 +60,7 @@ struct shim_config {
 	const char *ns;     /* containerd's namespace: one for each BOUGH_ROOT */
 	const char *id;     /* of the container; the bundle's folder has this name */
 	const char *bundle; /* absolute */
+	const char *log;    /* fifo with a reader, for the shim's own messages; NULL: none */
 };
 
 /* Starts the shim. */
