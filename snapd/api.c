@@ -149,7 +149,8 @@ static const char *const diff_query[] = { "against", "format", "since", NULL };
 static const char *const archive_query[] = { "format", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
-static const char *const snap_list_query[] = { "workspace", "label", "limit", "cursor", NULL };
+static const char *const snap_list_query[] = { "workspace", "image",  "label",
+					       "limit",	    "cursor", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
 

@@ -150,8 +150,11 @@ json_t *api_snapshot(const struct snap_row *row)
 json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n)
 {
 	json_t *items = json_array();
+	const char *images = request_query(rq, "image");
+	bool only_images = images && strcmp(images, "0") != 0;
 	for (size_t i = 0; i < n; i++) {
 		if (!access_sees(rq->ctx, rq->caller, &rows[i].own, rows[i].workspace) ||
+		    (only_images && !rows[i].image) ||
 		    !page_has_labels(rq, rows[i].labels) ||
 		    !page_takes(page, rows[i].created_ns, rows[i].id))
 			continue;

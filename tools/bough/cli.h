@@ -26,6 +26,7 @@ enum exit_code {
 /* What a word on the command line names: for completion. */
 enum word_kind {
 	WORD_NONE = 0,
+	WORD_NEW = 'n', /* a name that is to be: nothing to offer */
 	WORD_WORKSPACE = 'w',
 	WORD_SNAPSHOT = 's',
 	WORD_EITHER = 'e',
@@ -138,6 +139,8 @@ command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set
 /* snap.c */
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;
+/* image.c */
+command_fn cmd_image_import, cmd_image_ls, cmd_image_show;
 /* access.c */
 command_fn cmd_token_create, cmd_token_ls, cmd_token_rm, cmd_user_add, cmd_user_ls, cmd_user_rm,
 	cmd_team_add, cmd_team_ls, cmd_team_join, cmd_team_leave, cmd_team_rm;

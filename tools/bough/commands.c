@@ -243,6 +243,7 @@ static const struct option_def export_options[] = {
 	{ 0 }
 };
 
+static const struct option_def image_import_options[] = { OPT_MESSAGE, { 0 } };
 static const struct option_def import_options[] = {
 	{ .name = "as", .value = "SNAPSHOT", .help = "a name for the snapshot" }, OPT_MESSAGE, { 0 }
 };
@@ -305,6 +306,7 @@ static const struct option_def team_join_options[] = {
 
 #define G_WS     "Workspaces"
 #define G_SNAP   "Snapshots"
+#define G_IMAGE  "Images"
 #define G_REPO   "Repositories"
 #define G_FILE   "Files"
 #define G_ACCESS "Users and tokens"
@@ -617,6 +619,49 @@ const struct command commands[] = {
 	  .max = 1,
 	  .kinds = "f",
 	  .run = cmd_import },
+
+	{ .name = "image import",
+	  .group = G_IMAGE,
+	  .operands = "NAME FILE|DIR|-",
+	  .summary = "make an image of containers",
+	  .about = "Of an OCI image layout, of what `docker save` or `podman save` writes, or of a\n"
+		   "root filesystem as archive or folder. An image is a snapshot that also says\n"
+		   "how a container of it begins; what images have in common is stored once.\n",
+	  .options = image_import_options,
+	  .examples = "bough image import debian debian.tar\n"
+		      "docker save app:1 | bough image import app -\n"
+		      "bough image import base ./rootfs\n",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "nf",
+	  .run = cmd_image_import },
+	{ .name = "image ls",
+	  .group = G_IMAGE,
+	  .operands = "",
+	  .summary = "list the images",
+	  .examples = "bough image ls\n",
+	  .max = 0,
+	  .run = cmd_image_ls },
+	{ .name = "image show",
+	  .group = G_IMAGE,
+	  .operands = "IMAGE",
+	  .summary = "tell how a container of an image begins",
+	  .examples = "bough image show debian\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "s",
+	  .run = cmd_image_show },
+	{ .name = "image rm",
+	  .group = G_IMAGE,
+	  .operands = "IMAGE…",
+	  .summary = "delete images",
+	  .about = "As `bough snapshots rm`: sandboxes and workspaces that were made of it stay.\n",
+	  .options = snapshots_rm_options,
+	  .examples = "bough image rm debian\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "s",
+	  .run = cmd_snapshots_rm },
 
 	{ .name = "repo add",
 	  .group = G_REPO,

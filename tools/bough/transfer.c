@@ -68,6 +68,7 @@ static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u
 	auto_target t = target_new("/v1/import");
 	target_query(&t, "name", im->name);
 	target_query(&t, "message", im->message);
+	target_query(&t, "format", im->format);
 	query_limit(&t, "max_bytes", im->max_bytes);
 	query_limit(&t, "max_inodes", im->max_inodes);
 	struct http_body body = { .type = "application/octet-stream",
