@@ -57,7 +57,7 @@ const char *nearest_command(const char *group, const char *word)
 {
 	struct nearest s = { .word = word, .distance = WORD_MAX };
 	size_t g = group ? strlen(group) : 0;
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		if (!c->summary)
 			continue; /* hidden */
 		if (!group)
@@ -66,7 +66,7 @@ const char *nearest_command(const char *group, const char *word)
 			consider(&s, c->name + g + 1);
 	}
 	if (!group) /* a group's own name counts as a command */
-		for (const struct command *c = commands; c->name; c++)
+		commands_each(c)
 			if (strchr(c->name, ' ') && strncmp(c->name, word, strlen(word)) == 0)
 				s.best = s.best ? s.best : c->name;
 	return s.best;
@@ -87,7 +87,7 @@ static const char *nearest_option(const struct command *cmd, const char *word)
 const struct command *command_find(const char *first, const char *second)
 {
 	size_t n = strlen(first);
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		if (!second && strcmp(c->name, first) == 0)
 			return c;
 		if (second && strncmp(c->name, first, n) == 0 && c->name[n] == ' ' &&
@@ -100,7 +100,7 @@ const struct command *command_find(const char *first, const char *second)
 bool command_is_group(const char *word)
 {
 	size_t n = strlen(word);
-	for (const struct command *c = commands; c->name; c++)
+	commands_each(c)
 		if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ')
 			return true;
 	return false;

@@ -1,6 +1,6 @@
 /* What every command of `bough` shares: the table's rows, the parsed arguments, the context.
  *
- * The table in commands.c is the one place where a command is described: parsing, `--help`,
+ * The tables in commands_*.c are the one place where a command is described: parsing, `--help`,
  * `bough help`, completion and the check of the man page are all made from it. */
 #ifndef BOUGH_TOOLS_CLI_H
 #define BOUGH_TOOLS_CLI_H
@@ -66,7 +66,11 @@ struct command {
 	int (*run)(struct cli *cli, const struct args *a, struct err *err);
 };
 
-extern const struct command commands[]; /* ended by name NULL */
+/* Several tables, each ended by name NULL; the list of them by NULL. */
+extern const struct command *const command_tables[];
+#define commands_each(c)                                                          \
+	for (const struct command *const *t_ = command_tables; *t_; t_++)         \
+		for (const struct command *c = *t_; c->name; c++)
 extern const struct option_def common_options[];
 
 /* ---- arguments ---- */

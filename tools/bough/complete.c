@@ -16,7 +16,7 @@ static void offer_commands(const char *group, const char *begun)
 {
 	size_t n = group ? strlen(group) : 0;
 	const char *last = "";
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		if (!c->summary)
 			continue;
 		if (group) {

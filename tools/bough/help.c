@@ -42,7 +42,7 @@ void help_overview(void)
 	printf("usage: bough COMMAND [OPTION…] [OPERAND…]\n\n"
 	       "Copy-on-write workspaces: real folders that fork in milliseconds.\n");
 	const char *group = "";
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		if (!c->summary)
 			continue;
 		if (strcmp(c->group, group) != 0)
@@ -88,7 +88,7 @@ int help_group(const char *group)
 {
 	size_t n = strlen(group);
 	bool any = false;
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		if (strncmp(c->name, group, n) != 0 || c->name[n] != ' ')
 			continue;
 		if (any)

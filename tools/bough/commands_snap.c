@@ -1,0 +1,389 @@
+/* Snapshots, what goes in and out of them, images, and files. */
+#include "tools/bough/commands.h"
+
+static const struct option_def files_ls_options[] = {
+	{ .name = "recursive", .letter = 'r', .help = "all that is below it, at one moment" }, { 0 }
+};
+
+static const struct option_def save_options[] = {
+	OPT_MESSAGE, { .name = "as", .value = "SNAPSHOT", .help = "a name for it" }, { 0 }
+};
+
+static const struct option_def apply_options[] = {
+	{ .name = "to", .value = "CHECKOUT", .help = "a git checkout", .kind = WORD_FOLDER },
+	{ .name = "commit", .help = "and commit there" },
+	{ .name = "patch", .help = "write the files only, not the index" },
+	{ .name = "message", .letter = 'm', .value = "TEXT", .help = "what the commit is about" },
+	{ .name = "author", .value = "AUTHOR", .help = "\"Name <address>\" of the commit" },
+	{ 0 },
+};
+
+static const struct option_def merge_options[] = {
+	{ .name = "into",
+	  .value = "OTHER",
+	  .help = "the workspace that gets the changes",
+	  .kind = WORD_WORKSPACE },
+	{ 0 },
+};
+
+static const struct option_def diff_options[] = {
+	{ .name = "against",
+	  .value = "SNAPSHOT|WORKSPACE",
+	  .kind = WORD_EITHER,
+	  .help = "compare with this; else a checkout with its commit, others with the last "
+		  "snapshot saved or restored, and a snapshot with its parent" },
+	{ .name = "since",
+	  .value = "WHAT",
+	  .kind = WORD_CHOICE,
+	  .choices = "base anchor",
+	  .help = "of a checkout: the commit it was made from (base), or the last one that "
+		  "`bough commit` made (anchor)" },
+	{ .name = "name-status", .help = "a letter and the path of each file (the default)" },
+	{ .name = "stat", .help = "how many lines of each file" },
+	{ .name = "patch",
+	  .letter = 'p',
+	  .help = "the changes themselves, as git diff shows them" },
+	{ 0 }
+};
+
+static const struct option_def commit_options[] = {
+	{ .name = "message", .letter = 'm', .value = "TEXT", .help = "what the commit is about" },
+	{ .name = "author",
+	  .value = "NAME <ADDRESS>",
+	  .help = "whose it is; else GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, else Bough's own" },
+	{ .name = "branch",
+	  .letter = 'b',
+	  .value = "BRANCH",
+	  .help = "of the repository; else the one it was made with, else bough/NAME" },
+	{ .name = "squash",
+	  .help = "its own git has commits: take the files alone, as one commit" },
+	{ .name = "history", .help = "its own git has commits: take these over" },
+	{ .name = "sync",
+	  .help = "tell its own git: the commit comes as origin/BRANCH, nothing else changes" },
+	{ .name = "ignored", .help = "also untracked files that .gitignore leaves out" },
+	{ 0 }
+};
+
+static const struct option_def push_options[] = {
+	{ .name = "branch",
+	  .letter = 'b',
+	  .value = "BRANCH",
+	  .help = "of the other side; else the one that was committed to" },
+	{ .name = "remote",
+	  .value = "URL",
+	  .help = "push there; the repository's credentials are used for its own host only" },
+	{ .name = "force-with-lease",
+	  .help = "also where it is no fast-forward, if the branch is where it was last seen" },
+	{ .name = "force-with-lease-of",
+	  .value = "COMMIT",
+	  .help = "the same, if the branch is at this commit (40 digits)" },
+	{ .name = "any-names",
+	  .help = "also names that other systems can't hold (con, a., A beside a)" },
+	{ 0 }
+};
+
+static const struct option_def snapshots_ls_options[] = {
+	{ .name = "workspace",
+	  .letter = 'w',
+	  .value = "NAME",
+	  .kind = WORD_WORKSPACE,
+	  .help = "only those that were saved from it" },
+	{ 0 }
+};
+
+static const struct option_def snapshots_rm_options[] = {
+	{ .name = "force",
+	  .letter = 'f',
+	  .help = "also when others were made from it; they are linked to its parent" },
+	{ 0 }
+};
+
+static const struct option_def snapshots_tag_options[] = {
+	{ .name = "remove",
+	  .letter = 'r',
+	  .value = "NAME",
+	  .many = true,
+	  .help = "take this name away (may be repeated)" },
+	{ .name = "message", .letter = 'm', .value = "TEXT", .help = "replace its message" },
+	{ 0 }
+};
+
+static const struct option_def export_options[] = {
+	{ .name = "format",
+	  .value = "FORMAT",
+	  .kind = WORD_CHOICE,
+	  .choices = "tar tar.zst zip cpio",
+	  .help = "tar, tar.zst, zip or cpio; else by FILE's ending (.tzst too), else tar" },
+	{ .name = "output",
+	  .letter = 'o',
+	  .value = "FILE",
+	  .kind = WORD_FILE,
+	  .help = "write to FILE, which appears only when it is whole; else to stdout" },
+	{ 0 }
+};
+
+static const struct option_def image_import_options[] = { OPT_MESSAGE, { 0 } };
+
+static const struct option_def import_options[] = {
+	{ .name = "as", .value = "SNAPSHOT", .help = "a name for the snapshot" }, OPT_MESSAGE, { 0 }
+};
+
+const struct command commands_snap[] = {
+	{ .name = "save",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "keep a workspace as it is now, as a snapshot",
+	  .about = "Takes as long as what changed since the last save. Prints the snapshot's id.\n"
+		   "When nothing has changed, the last snapshot is the answer.\n",
+	  .options = save_options,
+	  .examples = "bough save app -m \"tests pass\" --as green\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_save },
+	{ .name = "restore",
+	  .group = G_SNAP,
+	  .operands = "NAME SNAPSHOT",
+	  .summary = "turn a workspace back into a snapshot, in place",
+	  .about = "It stays mounted, with the same id. What wasn't saved is gone; programs that\n"
+		   "hold files open get ESTALE from them.\n",
+	  .examples = "bough restore app green\n",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "ws",
+	  .run = cmd_restore },
+	{ .name = "diff",
+	  .group = G_SNAP,
+	  .operands = "WORKSPACE|SNAPSHOT",
+	  .summary = "show what changed in a workspace or a snapshot",
+	  .about = "Takes as long as what changed. Letters: A added, D deleted, M modified,\n"
+		   "R renamed, T another type of file. A patch tells of fifos, sockets and\n"
+		   "devices in lines that `git apply` passes over.\n",
+	  .options = diff_options,
+	  .examples = "bough diff app\nbough diff try-a --against app --patch\n"
+		      "bough diff app --against green --stat\n"
+		      "bough diff green --against blue     # two snapshots\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_diff },
+	{ .name = "commit",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "make a commit in the repository of what a checkout changed",
+	  .about = "NAME is a workspace or snapshot that was made with --git. One commit, on the\n"
+		   "last one made so (at first the one it began with), moves BRANCH of bough's\n"
+		   "mirror; `bough push` sends it on. Nothing in the workspace is run or changed.\n"
+		   "When commits were made with git inside of it, that is said, with exit code 4,\n"
+		   "until --squash or --history decides. Prints the commit's id; when nothing has\n"
+		   "changed, the last one's.\n",
+	  .options = commit_options,
+	  .examples = "bough commit fix -m \"net: free the skb once\"\n"
+		      "bough commit fix -m \"wip\" --author \"Jo <jo@example.org>\"\n"
+		      "bough commit fix --history\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_commit },
+	{ .name = "push",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "send a workspace's last commit to where its repository came from",
+	  .about = "A fast-forward or a new branch only. With the credentials that the repository\n"
+		   "was added with; none of them ever is in a workspace.\n",
+	  .options = push_options,
+	  .examples = "bough push fix\nbough push fix --branch net-fix\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_push },
+	{ .name = "apply",
+	  .group = G_SNAP,
+	  .operands = "NAME --to CHECKOUT",
+	  .summary = "bring a checkout's changes into another checkout of the repository",
+	  .about =
+		  "NAME is a workspace or snapshot that was made with --git. What it changed\n"
+		  "since its commit is merged into HEAD of CHECKOUT three ways and written with\n"
+		  "your rights: all of it, or with conflicts or local changes in the way nothing,\n"
+		  "and the exit code is 4. No hook runs.\n",
+	  .options = apply_options,
+	  .examples = "bough apply task-7 --to ~/src/project\n"
+		      "bough apply task-7 --to ~/src/project --commit -m parser\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_apply },
+	{ .name = "merge",
+	  .group = G_SNAP,
+	  .operands = "NAME --into OTHER",
+	  .summary = "bring what a workspace or snapshot changed into another workspace",
+	  .about = "Both come from a common origin: a fork, a snapshot or a commit. What NAME\n"
+		   "changed since then is done to OTHER, wherever OTHER has moved it to; texts\n"
+		   "that both changed are merged line by line. With conflicts, which are listed,\n"
+		   "nothing is changed, and the exit code is 4. OTHER stays mounted. Checkouts\n"
+		   "of one repository that are no forks of one are merged as git does.\n",
+	  .options = merge_options,
+	  .examples = "bough merge try-a --into app\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_merge },
+	{ .name = "log",
+	  .group = G_SNAP,
+	  .operands = "NAME",
+	  .summary = "show its line of snapshots",
+	  .examples = "bough log app\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_log },
+	{ .name = "snapshots ls",
+	  .group = G_SNAP,
+	  .operands = "",
+	  .summary = "list the snapshots",
+	  .options = snapshots_ls_options,
+	  .examples = "bough snapshots ls\nbough snapshots ls --workspace app\n",
+	  .max = 0,
+	  .run = cmd_snapshots_ls },
+	{ .name = "snapshots show",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT",
+	  .summary = "tell all about a snapshot",
+	  .about =
+		  "A snapshot is named by one of its names, by its id, or by 6 or more characters\n"
+		  "of the id.\n",
+	  .examples = "bough snapshots show green\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "s",
+	  .run = cmd_snapshots_show },
+	{ .name = "snapshots rm",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT…",
+	  .summary = "delete snapshots",
+	  .about = "Refused while a workspace stands on it or another snapshot was made from it.\n"
+		   "`bough gc` frees the space.\n",
+	  .options = snapshots_rm_options,
+	  .examples = "bough snapshots rm green\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "s",
+	  .run = cmd_snapshots_rm },
+	{ .name = "snapshots tag",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT [NAME…]",
+	  .summary = "give a snapshot names, or take them away",
+	  .options = snapshots_tag_options,
+	  .examples = "bough snapshots tag sn_k3v6q2 release\n"
+		      "bough snapshots tag release release-1 --remove release\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "s.",
+	  .run = cmd_snapshots_tag },
+	{ .name = "export",
+	  .group = G_SNAP,
+	  .operands = "SNAPSHOT|WORKSPACE",
+	  .summary = "write a snapshot or a workspace as an archive",
+	  .about = "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
+		   "devices and holes are kept where the format can hold them: tar and tar.zst "
+		   "hold\nall but sockets. What couldn't be kept is counted on stderr.\n",
+	  .options = export_options,
+	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "e",
+	  .run = cmd_export },
+	{ .name = "import",
+	  .group = G_SNAP,
+	  .operands = "FILE|-",
+	  .summary = "make a snapshot from an archive",
+	  .about = "tar (also compressed), zip or cpio; - is stdin. An archive with a path that\n"
+		   "leaves its tree is refused whole. Prints the snapshot's id.\n",
+	  .options = import_options,
+	  .examples = "bough import app.tar.gz --as app-1.0\n"
+		      "docker export c1 | bough import - --as image\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "f",
+	  .run = cmd_import },
+
+	{ .name = "image import",
+	  .group = G_IMAGE,
+	  .operands = "NAME FILE|DIR|-",
+	  .summary = "make an image of containers",
+	  .about = "Of an OCI image layout, of what `docker save` or `podman save` writes, or of a\n"
+		   "root filesystem as archive or folder. An image is a snapshot that also says\n"
+		   "how a container of it begins; what images have in common is stored once.\n",
+	  .options = image_import_options,
+	  .examples = "bough image import debian debian.tar\n"
+		      "docker save app:1 | bough image import app -\n"
+		      "bough image import base ./rootfs\n",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "nf",
+	  .run = cmd_image_import },
+	{ .name = "image ls",
+	  .group = G_IMAGE,
+	  .operands = "",
+	  .summary = "list the images",
+	  .examples = "bough image ls\n",
+	  .max = 0,
+	  .run = cmd_image_ls },
+	{ .name = "image show",
+	  .group = G_IMAGE,
+	  .operands = "IMAGE",
+	  .summary = "tell how a container of an image begins",
+	  .examples = "bough image show debian\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "s",
+	  .run = cmd_image_show },
+	{ .name = "image rm",
+	  .group = G_IMAGE,
+	  .operands = "IMAGE…",
+	  .summary = "delete images",
+	  .about = "As `bough snapshots rm`: what was made of it stays.\n",
+	  .options = snapshots_rm_options,
+	  .examples = "bough image rm debian\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "s",
+	  .run = cmd_snapshots_rm },
+
+	{ .name = "cp",
+	  .group = G_FILE,
+	  .operands = "FILE WORKSPACE:PATH | WORKSPACE:PATH FILE",
+	  .summary = "copy a file into a workspace, or out of one",
+	  .about = "Out of a snapshot, too. - is stdin or stdout; a folder, or a path that ends\n"
+		   "with /, gets the file under its name. Nobody sees half of it: it takes the\n"
+		   "place of an older one when it is whole. Folders that are missing in the\n"
+		   "workspace are made.\n",
+	  .examples = "bough cp build.log app:logs/\nbough cp green:bin/tool .\n"
+		      "make 2>&1 | bough cp - app:make.log\n",
+	  .min = 2,
+	  .max = 2,
+	  .kinds = "q",
+	  .run = cmd_cp },
+	{ .name = "cat",
+	  .group = G_FILE,
+	  .operands = "WORKSPACE:PATH|SNAPSHOT:PATH…",
+	  .summary = "print files",
+	  .about = "Nothing is mounted for it. Symbolic links aren't followed.\n",
+	  .examples = "bough cat app:Makefile\nbough cat green:etc/hosts green:etc/passwd\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "p",
+	  .run = cmd_cat },
+	{ .name = "files ls",
+	  .group = G_FILE,
+	  .operands = "WORKSPACE:[PATH]|SNAPSHOT:[PATH]",
+	  .summary = "list a folder of a workspace or a snapshot",
+	  .about = "In the order that the file system has them in.\n",
+	  .options = files_ls_options,
+	  .examples = "bough files ls app:\nbough files ls green:src --recursive --json\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "p",
+	  .run = cmd_files_ls },
+	{ 0 }
+};
