@@ -311,9 +311,9 @@ const struct command commands_snap[] = {
 	  .group = G_IMAGE,
 	  .operands = "NAME FILE|DIR|-",
 	  .summary = "make an image of containers",
-	  .about = "Of an OCI image layout, of what `docker save` or `podman save` writes, or of a\n"
-		   "root filesystem as archive or folder. An image is a snapshot that also says\n"
-		   "how a container of it begins; what images have in common is stored once.\n",
+	  .about = "Of an OCI image layout, of what `docker save` or `podman save` writes, or\n"
+		   "of a root filesystem as archive or folder. An image is a snapshot that also\n"
+		   "says how a container of it begins; what images share is stored once.\n",
 	  .options = image_import_options,
 	  .examples = "bough image import debian debian.tar\n"
 		      "docker save app:1 | bough image import app -\n"
