@@ -310,11 +310,22 @@ static int still_heard(struct listener *l, struct err *err)
 	return r == -EKEYREJECTED ? 0 : r < 0 ? r : 1;
 }
 
+/* Says where the stream is, by an id without an event: a client that heard nothing for long comes
+ * back to that, too. */
+static int send_place(struct listener *l, const char *comment, struct stream *out, struct err *err)
+{
+	char id[EVENT_ID_SIZE];
+	auto_buf b = { 0 };
+	event_id(l->sd->events, l->after, id);
+	buf_printf(&b, ": %s\nid: %s\n\n", comment, id);
+	return buf_error(&b) ? no_memory(err) : stream_write(out, b.data, b.len);
+}
+
 static int event_stream(void *task, struct stream *out, struct err *err)
 {
 	struct listener *l = task;
 	struct event e;
-	int r = stream_write(out, ": bough\n\n", 9);
+	int r = send_place(l, "bough", out, err);
 	while (r >= 0) {
 		r = events_next(l->sd->events, l->after, &e, PING_MS);
 		if (r == -ESHUTDOWN)
@@ -325,7 +336,7 @@ static int event_stream(void *task, struct stream *out, struct err *err)
 		if (still <= 0)
 			return still;
 		if (r == 0)
-			r = stream_write(out, ": still here\n\n", 14);
+			r = send_place(l, "still here", out, err);
 		else if (r > 0) {
 			l->after = e.seq;
 			if (access_sees(l->sd, &l->who, &e.own, e.workspace))

@@ -187,7 +187,7 @@ timeout 1 curl -sSN --unix-socket "$sock" http://d/v1/events >"$T/mark" 2>/dev/n
 wait_for 5 grep -q bough "$T/mark"
 as root POST $ws '{"name":"mark","mount":false}'
 wait_for 5 grep -q '^id' "$T/mark"
-mark=$(sed -n 's/^id: \(.*\)\..*/\1/p' "$T/mark")
+mark=$(sed -n 's/^id: \(.*\)\..*/\1/p' "$T/mark" | tail -n 1)
 is 'a stranger hears of nothing private' "$(listen $other | jq -r "select(.object == \"$private\") | .type")" ''
 like 'its owner of all' "$(listen $owner | jq -r "select(.object == \"$private\") | .type" | tr '\n' ' ')" 'workspace.created .*workspace.changed '
 gives 'a stranger'"'"'s audit log is his own' 200 '[.items[].owner] | unique | join(" ")' $other $other GET /v1/audit

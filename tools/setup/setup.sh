@@ -31,7 +31,7 @@ PACKAGES=(
 	# to run
 	fuse3 runc
 	# to test
-	libcmocka-dev perl python3 python3-venv git sqlite3 rsync jq attr acl
+	libcmocka-dev perl python3 python3-venv mypy nodejs git sqlite3 rsync jq attr acl
 	tar cpio zip unzip zstd xz-utils curl procps
 )
 [ "${1:-}" != clang ] || PACKAGES+=(clang clang-format)

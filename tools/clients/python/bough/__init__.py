@@ -1,0 +1,29 @@
+"""Bough's client: workspaces for AI agents, chats and CI, over boughd's HTTP API.
+
+    import bough
+
+    with bough.Client() as client, client.workspaces.temporary("try", source="base") as ws:
+        ws.files.write("hello.txt", "hello\\n")
+        print(ws.save("greeting").id)
+"""
+
+from ._http import Body
+from .admin import Repositories, Teams, Tokens, Users
+from .client import Client, default_socket
+from .errors import (AnswerCut, ApiError, BadAnswer, BoughError, Busy, Changed, Conflict,
+                     ConnectionFailed, Forbidden, Gone, Invalid, NoSpace, NotFound, TooLarge,
+                     TooMany, Unauthenticated, Unavailable)
+from .events import Event, EventStream
+from .files import SnapshotFiles, WorkspaceFiles, entry_name, summary
+from .jobs import Job
+from .uploads import Upload
+from .workspaces import Snapshot, Snapshots, Workspace, Workspaces
+
+__version__ = "0.1.0"
+__all__ = [
+    "AnswerCut", "ApiError", "BadAnswer", "Body", "BoughError", "Busy", "Changed", "Client",
+    "Conflict", "ConnectionFailed", "Event", "EventStream", "Forbidden", "Gone", "Invalid", "Job",
+    "NoSpace", "NotFound", "Repositories", "Snapshot", "SnapshotFiles", "Snapshots", "Teams",
+    "Tokens", "TooLarge", "TooMany", "Unauthenticated", "Unavailable", "Upload", "Users",
+    "Workspace", "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
+]

@@ -1,0 +1,132 @@
+"""Repositories; tokens, users and teams."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, cast
+
+from ._http import Source
+from ._transport import Progress, Transport
+from .jobs import Job
+from .types import RepositoryInfo, TeamInfo, TokenInfo, UserInfo
+from .workspaces import PAGE, pages
+
+
+class Repositories:
+    """Mirrors of git repositories. Secrets (token, ssh_key) are sent in bodies, and never come
+    back."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self) -> List[RepositoryInfo]:
+        return cast(List[RepositoryInfo], self._t.call("GET", "/v1/repos")["items"])
+
+    def get(self, repo: str) -> RepositoryInfo:
+        return cast(RepositoryInfo, self._t.call("GET", "/v1/repos/{repo}", {"repo": repo}))
+
+    def add(self, url: str, *, progress: Optional[Progress] = None, key: Optional[str] = None,
+            **fields: Any) -> RepositoryInfo:
+        """name, token, ssh_key, known_hosts"""
+        return cast(RepositoryInfo, self._t.long("/v1/repos", json_body={"url": url, **fields},
+                                                 progress=progress, key=key))
+
+    def add_job(self, url: str, **fields: Any) -> Job:
+        return Job(self._t, self._t.job("/v1/repos", json_body={"url": url, **fields}))
+
+    def create(self, files: Source, path: str, *, name: Optional[str] = None,
+               length: Optional[int] = None, progress: Optional[Progress] = None) -> RepositoryInfo:
+        """From a repository's files as a tar stream (bough-pack --git); `path` is where they
+        lie."""
+        return cast(RepositoryInfo, self._t.long(
+            "/v1/repos/import", query={"path": path, "name": name}, body=files, length=length,
+            progress=progress))
+
+    def update(self, repo: str, files: Source, *, length: Optional[int] = None,
+               progress: Optional[Progress] = None) -> RepositoryInfo:
+        """Its files again, of one that was made by create()."""
+        return cast(RepositoryInfo, self._t.long("/v1/repos/{repo}/import", {"repo": repo},
+                                                 body=files, length=length, progress=progress))
+
+    def packs(self, repo: str) -> List[str]:
+        """Checksums of the packs that it has, which update() needn't send."""
+        return cast(List[str], self._t.call("GET", "/v1/repos/{repo}/packs",
+                                            {"repo": repo})["items"])
+
+    def fetch(self, repo: str, *, progress: Optional[Progress] = None,
+              **secrets: str) -> RepositoryInfo:
+        return cast(RepositoryInfo, self._t.long("/v1/repos/{repo}/fetch", {"repo": repo},
+                                                 json_body=secrets, progress=progress))
+
+    def fetch_job(self, repo: str, **secrets: str) -> Job:
+        return Job(self._t, self._t.job("/v1/repos/{repo}/fetch", {"repo": repo},
+                                        json_body=secrets))
+
+    def reset(self, repo: str, branch: str, *, force: bool = False) -> Dict[str, Any]:
+        return cast(Dict[str, Any], self._t.call("POST", "/v1/repos/{repo}/reset", {"repo": repo},
+                                                 json_body={"branch": branch, "force": force}))
+
+    def delete(self, repo: str) -> None:
+        self._t.call("DELETE", "/v1/repos/{repo}", {"repo": repo})
+
+
+class Tokens:
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self, *, page: int = PAGE) -> Iterator[TokenInfo]:
+        for one in pages(self._t, "/v1/tokens", {}, page):
+            yield cast(TokenInfo, one)
+
+    def create(self, name: Optional[str] = None, *, scope: Optional[str] = None,
+               read_only: Optional[bool] = None, expires_s: Optional[int] = None,
+               owner: Optional[str] = None) -> TokenInfo:
+        """`scope`: "owner", "admin", or a workspace. Its `token` is told this once."""
+        return cast(TokenInfo, self._t.call("POST", "/v1/tokens", json_body={
+            "name": name, "scope": scope, "read_only": read_only, "expires_s": expires_s,
+            "owner": owner}))
+
+    def delete(self, id: str) -> None:
+        self._t.call("DELETE", "/v1/tokens/{id}", {"id": id})
+
+
+class Users:
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self) -> List[UserInfo]:
+        return cast(List[UserInfo], self._t.call("GET", "/v1/users")["items"])
+
+    def create(self, name: str, *, uid: Optional[int] = None,
+               admin: Optional[bool] = None) -> UserInfo:
+        return cast(UserInfo, self._t.call("POST", "/v1/users", json_body={
+            "name": name, "uid": uid, "admin": admin}))
+
+    def delete(self, name: str) -> None:
+        self._t.call("DELETE", "/v1/users/{name}", {"name": name})
+
+
+class Teams:
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self) -> List[TeamInfo]:
+        return cast(List[TeamInfo], self._t.call("GET", "/v1/teams")["items"])
+
+    def get(self, team: str) -> TeamInfo:
+        return cast(TeamInfo, self._t.call("GET", "/v1/teams/{team}", {"team": team}))
+
+    def create(self, name: str) -> TeamInfo:
+        return cast(TeamInfo, self._t.call("POST", "/v1/teams", json_body={"name": name}))
+
+    def delete(self, team: str) -> None:
+        self._t.call("DELETE", "/v1/teams/{team}", {"team": team})
+
+    def add(self, team: str, owner: str, role: str = "member") -> TeamInfo:
+        """`owner` is a user's name or uid:N; `role` "reader", "member" or "admin"."""
+        return cast(TeamInfo, self._t.call("PUT", "/v1/teams/{team}/members/{owner}",
+                                           {"team": team, "owner": owner},
+                                           json_body={"role": role}))
+
+    def remove(self, team: str, owner: str) -> None:
+        self._t.call("DELETE", "/v1/teams/{team}/members/{owner}",
+                     {"team": team, "owner": owner})
