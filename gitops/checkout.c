@@ -178,11 +178,14 @@ static int build_contents(struct build *b)
 static int build_all(struct build *b)
 {
 	const struct checkout_options *opt = b->opt;
+	struct dotgit_inos made = { 0 };
 	int r = image_builder_new(&b->b, opt->seed, b->err);
 	if (r >= 0)
 		r = build_contents(b);
 	if (r >= 0)
-		r = dotgit_add(&b->out->index_ino, b->b, &b->inos, &b->packs, opt, b->spec, b->err);
+		r = dotgit_add(&made, b->b, &b->inos, &b->packs, opt, b->spec, b->err);
+	b->out->index_ino = made.index;
+	b->out->here_ino = made.here;
 	if (r >= 0)
 		r = add_index(b);
 	/* Invariant 5: what the image refers to is durable before its name is there. */
@@ -289,26 +292,46 @@ static int read_rest(struct stacking *s)
 	return r;
 }
 
-static void add_extent(struct stacking *s, const struct digest *object, uint64_t src, uint64_t len)
+static void add_extent(struct stacking *s, uint64_t ino, const struct digest *object, uint64_t src,
+		       uint64_t len)
 {
 	struct extent e = {
 		.off = s->at, .len = len, .kind = EXTENT_OBJECT, .src = src, .object = *object
 	};
-	record_extent(&s->records, s->co->index_ino, &e, NULL);
+	record_extent(&s->records, ino, &e, NULL);
 	s->nrecords++;
 	s->at += len;
 }
 
-static int put_extent(struct stacking *s, const void *data, size_t len)
+static int put_extent(struct stacking *s, uint64_t ino, const void *data, size_t len)
 {
 	struct digest d;
 	int r = store_put(s->opt->session, data, len, &d, s->err);
 	if (r >= 0)
-		add_extent(s, &d, 0, len);
+		add_extent(s, ino, &d, 0, len);
 	return r;
 }
 
-/* The records of the one inode that the layer has: its attributes, then its extents in order. */
+/* .git/bough/here: its records come first, as its number does. */
+static int put_here(struct stacking *s, const char *path)
+{
+	auto_buf text = { 0 };
+	struct attr a;
+	dotgit_here(&text, path);
+	int r = image_inode(s->im, s->co->here_ino, &a);
+	if (r < 0 || !S_ISREG(a.mode) || a.size != 0 || s->co->here_ino >= s->co->index_ino)
+		return bad_image(s, r < 0 ? r : -EBADMSG);
+	if (buf_error(&text) < 0)
+		return no_memory(s->err);
+	a.size = text.len;
+	a.blocks = (a.size + 4095) / 4096 * 8;
+	record_inode(&s->records, &a, 0);
+	s->nrecords++;
+	s->at = 0;
+	return text.len ? put_extent(s, a.ino, text.data, text.len) : 0;
+}
+
+/* Of an inode its attributes come first, then its extents in order. */
 static int make_records(struct stacking *s)
 {
 	struct attr a;
@@ -321,12 +344,12 @@ static int make_records(struct stacking *s)
 	a.size += s->front.len + INDEX_TRAILER;
 	a.blocks = (a.size + 4095) / 4096 * 8;
 	record_inode(&s->records, &a, co->index_head);
-	s->nrecords = 1;
+	s->nrecords++;
 	s->at = co->index_head;
-	r = put_extent(s, s->front.data, s->front.len);
+	r = put_extent(s, co->index_ino, s->front.data, s->front.len);
 	while (r >= 0 && (r = next_piece(s, &off, &p)) > 0)
-		add_extent(s, &p.object, p.obj_off, p.len);
-	return r < 0 ? r : put_extent(s, s->trailer, sizeof(s->trailer));
+		add_extent(s, co->index_ino, &p.object, p.obj_off, p.len);
+	return r < 0 ? r : put_extent(s, co->index_ino, s->trailer, sizeof(s->trailer));
 }
 
 static int put_layer(struct stacking *s, struct stack *out)
@@ -361,6 +384,8 @@ int checkout_stack(struct stack *out, const struct checkout_result *co,
 	if (r >= 0)
 		r = index_tail(&s.front, s.trailer, co->index_meta, co->index_meta_len, s.rest.data,
 			       s.rest.len, token, path, err);
+	if (r >= 0)
+		r = put_here(&s, path);
 	if (r >= 0)
 		r = make_records(&s);
 	if (r >= 0)

@@ -95,6 +95,7 @@ struct checkout_result {
 	/* .git/index in the image: its number, and how long the two parts are that all paths have
 	 * in common; and what checkout_stack needs to make the others. */
 	uint64_t index_ino, index_head, index_rest;
+	uint64_t here_ino; /* of .git/bough/here, which checkout_stack fills as well */
 	uint8_t index_meta[CHECKOUT_META_MAX];
 	uint32_t index_meta_len;
 };

@@ -111,9 +111,11 @@ void co_large_done(struct co_large *v, size_t n);
  * them `front` (FSMN, UNTR's beginning with the work tree's path) and `trailer` (SHA-1), which a
  * layer above the image has (checkout_stack).
  *
- * Entries: version 2, or 3 where there is a scope. All are valid by stat data, fsmonitor and
- * untracked cache: gitformat-index(5), git's read-cache.c, dir.c, fsmonitor.c, ewah/. */
-enum { INDEX_TRAILER = 20 };
+ * Entries: version 2, or 3 where there is a scope (4 is a quarter smaller, but GitPython and others
+ * can't read it). All are valid by stat data, fsmonitor and untracked cache: gitformat-index(5),
+ * git's read-cache.c, dir.c, fsmonitor.c, ewah/. The trailer begins with EOIE, by which git reads
+ * entries and the rest at once, and tools/fsmonitor finds UNTR. */
+enum { INDEX_TRAILER = 32 + 20 };
 
 /* All three are appended to; `meta` gets what index_tail needs, at most CHECKOUT_META_MAX bytes.
  * -EFBIG: more than an index can hold. */
@@ -168,11 +170,16 @@ int pack_write(struct pack_set *out, const struct checkout_options *opt,
  * (git worktree), where .git is a file, the line fails without a word, and git looks for itself. */
 #define DOTGIT_FSMONITOR "test -d .git && exec .git/bough/fsmonitor"
 
-/* Adds .git below inode 1, with the packs' contents: everything but the index's bytes, whose inode
- * is *index_ino. */
-int dotgit_add(uint64_t *index_ino, struct image_builder *b, struct co_inos *inos,
+/* Files that are empty in the image, as what is in them depends on the work tree's path. */
+struct dotgit_inos {
+	uint64_t index, here; /* .git/index, .git/bough/here */
+};
+/* Adds .git below inode 1, with the packs' contents: everything but the bytes of those. */
+int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos *inos,
 	       const struct pack_set *packs, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err);
+/* What .git/bough/here holds for a work tree that git sees at `path`; appended. */
+void dotgit_here(struct buf *out, const char *path);
 /* What .git/info/sparse-checkout holds for that scope; appended. */
 void dotgit_sparse(struct buf *out, const struct checkout_spec *spec);
 

@@ -18,9 +18,9 @@
 #include "gitops/helper.h"
 
 enum {
-	RECORD_VERSION = 2,
+	RECORD_VERSION = 3,
 	/* Raised when equal specs would give another image than before. */
-	BUILD_VERSION = 2,
+	BUILD_VERSION = 4,
 	RECORD_MAX = 64 << 20,
 	PAST_MAX = 16, /* earlier checkouts that a build looks at */
 	CO_DIR_MAX = 4096,
@@ -52,7 +52,8 @@ void co_record_encode(const struct co_record *r, struct buf *out)
 {
 	const struct checkout_result *c = &r->result;
 	const uint64_t numbers[] = { c->seed, c->files,     c->bytes,      c->submodules,
-				     c->lfs,  c->index_ino, c->index_head, c->index_rest };
+				     c->lfs,  c->index_ino, c->index_head, c->index_rest,
+				     c->here_ino };
 	size_t start = out->len;
 	buf_add(out, magic, sizeof(magic));
 	buf_u32(out, RECORD_VERSION);
@@ -132,7 +133,8 @@ static int take_record(struct co_record *r, struct cur *c)
 	enum { LARGE_BYTES = OID_BYTES + 8 + 4 };
 	struct checkout_result *co = &r->result;
 	uint64_t *numbers[] = { &co->seed, &co->files,     &co->bytes,      &co->submodules,
-				&co->lfs,  &co->index_ino, &co->index_head, &co->index_rest };
+				&co->lfs,  &co->index_ino, &co->index_head, &co->index_rest,
+				&co->here_ino };
 	take(c, r->commit.b, OID_BYTES);
 	take(c, co->image.b, sizeof(co->image.b));
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)

@@ -20,6 +20,7 @@ struct dotgit {
 	const struct pack_set *packs;
 	const struct checkout_options *opt;
 	const struct checkout_spec *spec;
+	struct dotgit_inos *made;
 	struct err *err;
 	uint64_t root, objects, info, refs;
 };
@@ -157,7 +158,12 @@ static const char config_core[] =
 	"\tuntrackedCache = true\n"
 	"\tfsmonitor = \"" DOTGIT_FSMONITOR "\"\n"
 	"\tfsmonitorHookVersion = 2\n";
+/* Without it git writes the whole index anew at each status after a change, to note which folders
+ * it has looked into; which costs more than to look again. Good only where the cache in the index is
+ * for the path of the work tree (dotgit_here): elsewhere git would leave it unused. */
+static const char config_keep[] = "[core]\n\tuntrackedCache = keep\n";
 static const char config_rest[] =
+	"[include]\n\tpath = bough/here\n"
 	"[gc]\n\tauto = 0\n"
 	"[maintenance]\n\tauto = false\n"
 	"[receive]\n\tautogc = false\n"
@@ -173,6 +179,20 @@ static const char config_scope[] =
 	"\tskipFetchAll = true\n"
 	"\tuploadpack = \"echo 'This object is outside of the scope of this workspace.' >&2; "
 	"false\"\n";
+
+void dotgit_here(struct buf *out, const char *path)
+{
+	auto_buf at = { 0 };
+	if (path[strcspn(path, "*?[\\\n")]) /* it would be a pattern */
+		return;
+	buf_printf(&at, "gitdir:%s/.git", path);
+	buf_u8(&at, 0);
+	if (buf_error(&at) < 0)
+		return; /* it does without */
+	buf_printf(out, "[includeIf ");
+	quoted(out, (const char *)at.data);
+	buf_printf(out, "]\n\tpath = keep\n");
+}
 
 static int add_config(struct dotgit *g)
 {
@@ -402,15 +422,19 @@ static int add_helper(struct dotgit *g)
 	size_t len;
 	const uint8_t *program = helper_fsmonitor(&len);
 	int r = add_dir(g, g->root, "bough", &dir);
+	if (r >= 0)
+		r = add_text(g, dir, "keep", config_keep);
+	if (r >= 0)
+		r = add_inode(g, dir, "here", S_IFREG | MODE_FILE, 0, &g->made->here);
 	return r < 0 ? r : add_bytes(g, dir, "fsmonitor", MODE_PROGRAM, program, len);
 }
 
-int dotgit_add(uint64_t *index_ino, struct image_builder *b, struct co_inos *inos,
+int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos *inos,
 	       const struct pack_set *packs, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err)
 {
 	struct dotgit g = { .b = b, .inos = inos, .packs = packs, .opt = opt, .spec = spec,
-			    .err = err };
+			    .made = out, .err = err };
 	static int (*const steps[])(struct dotgit *) = {
 		add_head, add_config, add_info, add_objects, add_refs, add_shallow, add_helper,
 	};
@@ -424,5 +448,5 @@ int dotgit_add(uint64_t *index_ino, struct image_builder *b, struct co_inos *ino
 			     "repository.\n");
 	if (r == 0)
 		r = add_dir(&g, g.root, "hooks", &hooks);
-	return r < 0 ? r : add_inode(&g, g.root, "index", S_IFREG | MODE_FILE, 0, index_ino);
+	return r < 0 ? r : add_inode(&g, g.root, "index", S_IFREG | MODE_FILE, 0, &out->index);
 }

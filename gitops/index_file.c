@@ -19,8 +19,9 @@ enum {
 	STAT_BYTES = 36,
 	/* What git status asks for: other folders shown, empty ones hidden. */
 	UNTRACKED_FLAGS = 6,
-	META_VERSION = 1,
+	META_VERSION = 2,
 	EXT_HEAD = 8,
+	EOIE_BYTES = EXT_HEAD + 4 + 20,
 };
 static const char exclude_name[] = ".gitignore";
 
@@ -327,6 +328,7 @@ int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struc
 	SHA_CTX sha;
 	size_t start = head->len;
 	int r = put_entries(head, t, spec, err);
+	size_t entries = head->len - start;
 	if (r >= 0)
 		r = put_tree(head, t, err);
 	if (r < 0)
@@ -336,6 +338,8 @@ int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struc
 	(void)SHA1_Init(&sha);
 	(void)SHA1_Update(&sha, head->data + start, head->len - start);
 	buf_u32(meta, META_VERSION);
+	buf_u32(meta, (uint32_t)entries);
+	buf_u32(meta, (uint32_t)(head->len - start - entries - EXT_HEAD)); /* of TREE */
 	put_sha(meta, &sha);
 	return buf_error(meta) < 0 ? no_memory(err) : 0;
 }
@@ -379,21 +383,42 @@ static int put_untracked_begin(struct buf *b, const char *path, size_t rest_len)
 	return buf_error(&ident);
 }
 
+/* EOIE: where the entries end, and a hash of what the extensions are and how long. */
+static void put_eoie(uint8_t out[EOIE_BYTES], uint32_t entries, uint32_t tree, const uint8_t *front,
+		     size_t untracked)
+{
+	SHA_CTX sha;
+	uint8_t head[EXT_HEAD] = "TREE";
+	put_be32(head + 4, tree);
+	(void)SHA1_Init(&sha);
+	(void)SHA1_Update(&sha, head, sizeof(head));
+	(void)SHA1_Update(&sha, front, EXT_HEAD);
+	(void)SHA1_Update(&sha, front + untracked, EXT_HEAD);
+	memcpy(out, "EOIE", 4);
+	put_be32(out + 4, EOIE_BYTES - EXT_HEAD);
+	put_be32(out + EXT_HEAD, entries);
+	(void)SHA1_Final(out + EXT_HEAD + 4, &sha);
+}
+
 int index_tail(struct buf *front, uint8_t trailer[INDEX_TRAILER], const void *meta, size_t meta_len,
 	       const void *rest, size_t rest_len, const char *token, const char *path,
 	       struct err *err)
 {
 	struct cur in = cur_init(meta, meta_len);
 	SHA_CTX sha;
-	if (cur_u32(&in) != META_VERSION || get_sha(&in, &sha) < 0 || cur_left(&in))
+	uint32_t version = cur_u32(&in), entries = cur_u32(&in), tree = cur_u32(&in);
+	if (version != META_VERSION || get_sha(&in, &sha) < 0 || cur_left(&in))
 		return err_set(err, -EBADMSG, "what is known of the index is damaged");
 	size_t start = front->len;
 	put_fsmonitor(front, token);
+	size_t untracked = front->len - start;
 	int r = put_untracked_begin(front, path, rest_len);
 	if (r < 0 || buf_error(front) < 0)
 		return r < 0 ? err_sys(err, r, "make the index") : no_memory(err);
+	put_eoie(trailer, entries, tree, front->data + start, untracked);
 	(void)SHA1_Update(&sha, front->data + start, front->len - start);
 	(void)SHA1_Update(&sha, rest, rest_len);
-	(void)SHA1_Final(trailer, &sha);
+	(void)SHA1_Update(&sha, trailer, EOIE_BYTES);
+	(void)SHA1_Final(trailer + EOIE_BYTES, &sha);
 	return 0;
 }

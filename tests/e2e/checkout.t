@@ -89,6 +89,34 @@ is 'its own changes are seen' "$(
  D lib/f4.c
 ?? new'
 is 'the first knows nothing of it' "$(status "$a")" ''
+
+# A status after changes leaves the index as it is: to write it costs more than to look again. At
+# another path, where the untracked cache isn't trusted, git makes its own, and says nothing.
+bough_ok 'a third' create uc --git src
+c=$out
+index() { stat -c '%i %Y %Z' "$1/.git/index"; }
+had=$(index "$c")
+status "$c" >/dev/null && echo x >>"$c/lib/f3.c" && echo n >"$c/doc/new"
+is 'changes are seen' "$(status "$c")" $' M lib/f3.c\n?? doc/new'
+is 'and again' "$(status "$c")" $' M lib/f3.c\n?? doc/new'
+is 'the index was not written' "$(index "$c")" "$had"
+bough_ok 'fork' fork uc ud
+d=$(bough path ud)
+is 'a fork sees them, without a word' "$(status "$d")" $' M lib/f3.c\n?? doc/new'
+GIT_TRACE2_PERF=$T/perf2 git -C "$d" status >/dev/null
+is 'and opens no folder the second time' "$(grep -c 'opendir:0' "$T/perf2")" 1
+if [ "$(id -u)" = 0 ]; then
+	mkdir elsewhere
+	# Not by the hook's help: git writes the cache for that path without it.
+	unshare -m sh -c "mount --bind '$c' elsewhere && git -C elsewhere -c core.fsmonitor=false status" >/dev/null
+	status "$c" >/dev/null # which may say that the cache is another's
+	is 'what another path left is mended' "$(status "$c")" $' M lib/f3.c\n?? doc/new'
+	GIT_TRACE2_PERF=$T/perf3 git -C "$c" status >/dev/null
+	is 'and the cache is in use' "$(grep -c 'opendir:0' "$T/perf3")" 1
+	unshare -m sh -c "mount --bind '$d' elsewhere && git -C elsewhere status --porcelain" >other 2>&1
+	is 'at another path' "$(cat other)" $' M lib/f3.c\n?? doc/new'
+fi
+
 run git -C "$b" commit -qam 'in the workspace'
 is 'git commit' $code 0
 run git -C "$b" stash -qu

@@ -199,6 +199,10 @@ play() { # DESCRIPTION FOLDER STEPS
 	[ $code = 0 ] || diag_run
 }
 play 'status agrees after each of many changes' "$w" 150
+git -C "$w" status >/dev/null # the cache is in the index, and stays as it is
+git -C "$w" config core.untrackedCache keep
+play 'and where git keeps its cache as it is' "$w" 40
+git -C "$w" config core.untrackedCache true
 bough_ok 'fork' fork w f2
 play 'in a fork' "$(at f2)" 40
 play 'and in its parent' "$w" 30

@@ -174,11 +174,11 @@ static struct digest build(const struct checkout_options *opt, const struct chec
 	struct co_inos inos = { .opt = opt };
 	struct attr a = { .ino = 1, .mode = S_IFDIR | 0755, .nlink = 2 };
 	struct digest name;
-	uint64_t index;
+	struct dotgit_inos made;
 	ok(pack_write(set, opt, spec, &err));
 	ok(image_builder_new(&b, SEED, &err));
 	ok(image_add_inode(b, &a));
-	ok(dotgit_add(&index, b, &inos, set, opt, spec, &err));
+	ok(dotgit_add(&made, b, &inos, set, opt, spec, &err));
 	ok(image_finish(b, opt->io, opt->images, &name, &err));
 	image_builder_free(b);
 	return name;

@@ -130,6 +130,69 @@ static long hand_on(char name[NAME_BYTES], size_t token_end, long n)
 	}
 }
 
+/* ---- for which path the untracked cache is ---- */
+
+static unsigned long be32(const char *p)
+{
+	const unsigned char *u = (const unsigned char *)p;
+	return (unsigned long)u[0] << 24 | (unsigned long)u[1] << 16 | (unsigned long)u[2] << 8 |
+	       u[3];
+}
+
+static int begins(const char *s, const char *with)
+{
+	while (*with && *s == *with)
+		s++, with++;
+	return *with == 0;
+}
+
+/* Finds the extension UNTR of the index by EOIE, its last one, and puts its beginning to `answer`:
+ * how much, 0 where there is none. gitformat-index(5). */
+static long read_untracked(long fd)
+{
+	enum { EOIE = 32, SHA = 20, EXTENSIONS_MAX = 16, WANTED = 8192 };
+	long end = call4(SYS_lseek, fd, 0, 2, 0); /* SEEK_END */
+	if (end < EOIE + SHA ||
+	    call4(SYS_pread64, fd, (long)answer, EOIE, end - EOIE - SHA) != EOIE ||
+	    !begins(answer, "EOIE"))
+		return 0;
+	unsigned long at = be32(answer + 8);
+	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+		if (call4(SYS_pread64, fd, (long)answer, 8, (long)at) != 8)
+			return 0;
+		if (begins(answer, "UNTR"))
+			return call4(SYS_pread64, fd, (long)answer, WANTED, (long)at + 8);
+		at += 8 + be32(answer + 4);
+	}
+	return 0;
+}
+
+/* .git/bough/keep (dotgit.c) makes git leave the untracked cache in the index as it is, at the path
+ * that it is for. When it is found to be for another one that ends: git makes a new one then. */
+static void check_untracked(void)
+{
+	static char cwd[4096];
+	static const char location[] = "Location ";
+	long fd = call4(SYS_openat, AT_FDCWD, (long)".git/index", O_RDONLY | O_NOFOLLOW, 0);
+	if (fd < 0 || call4(SYS_getcwd, (long)cwd, sizeof(cwd), 0, 0) <= 0)
+		return;
+	long n = read_untracked(fd), at = 0;
+	if (n <= 0)
+		return;
+	answer[n] = 0;
+	while (at < n && answer[at] & 0x80) /* a varint: how long it is */
+		at++;
+	at++;
+	if (at >= n || !begins(answer + at, location))
+		return;
+	at += (long)sizeof(location) - 1;
+	size_t len = 0;
+	while (cwd[len])
+		len++;
+	if (!begins(answer + at, cwd) || !begins(answer + at + len, ", system "))
+		call4(SYS_unlinkat, AT_FDCWD, (long)".git/bough/keep", 0, 0);
+}
+
 static long run(long argc, char **argv)
 {
 	static const char all[] = "0\0/"; /* and the NUL that ends it */
@@ -140,7 +203,9 @@ static long run(long argc, char **argv)
 	long n = 0;
 	if (add_name(name, &end, prefix) && add_name(name, &end, argv[2]))
 		n = ask(name);
-	return n > 0 && answer[n - 1] == 0 ? hand_on(name, end, n) : put(all, sizeof(all));
+	long r = n > 0 && answer[n - 1] == 0 ? hand_on(name, end, n) : put(all, sizeof(all));
+	check_untracked();
+	return r;
 }
 
 /* `stack`: as the kernel leaves it: the count of arguments, then they. */
