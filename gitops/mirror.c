@@ -475,7 +475,7 @@ static int move_locked(struct mirror *m, git_transaction *tx, const char *name,
 	want = r > 0 ? oid_to_git(expect) : now;
 	if (r > 0 && git_oid_cmp(&now, &want) != 0) {
 		char hex[OID_HEX + 1];
-		return err_set(err, -ESTALE, "%s has moved to %.12s", name,
+		return err_set(err, -ESTALE, "%s has moved to %.12s: try again", name,
 			       git_oid_tostr(hex, sizeof(hex), &now));
 	}
 	if (to) {

@@ -23,6 +23,9 @@ enum {
 
 /* ---- what git says ---- */
 
+static const char not_a_descendant[] =
+	"the branch has commits that this one hasn't: merge into a checkout of it and push that, push to "
+	"another branch, or replace it with --force-with-lease";
 static const struct {
 	const char *text;
 	int code;
@@ -59,9 +62,9 @@ static const struct {
 	{ "timed out", -ETIMEDOUT, "its host doesn't answer in time" },
 	{ "No space left on device", -ENOSPC, "no space is left" },
 	{ "Disk quota exceeded", -EDQUOT, "the disk quota is used up" },
-	{ "non-fast-forward", -ESTALE, "the branch has commits that this one hasn't" },
-	{ "(fetch first)", -ESTALE, "the branch has commits that this one hasn't" },
-	{ "stale info", -ESTALE, "the branch isn't where it was expected" },
+	{ "non-fast-forward", -ESTALE, not_a_descendant },
+	{ "(fetch first)", -ESTALE, not_a_descendant },
+	{ "stale info", -ESTALE, "the branch isn't where it was expected: fetch and look" },
 	{ "remote rejected", -EPERM, "it refused the push" },
 	{ "declined", -EPERM, "it refused the push" },
 	{ "did not send all necessary objects", -EBADMSG, "it sent objects that don't fit" },

@@ -2,7 +2,7 @@
  *
  * Order: objects are durable, then the row says which commit is to come, then the branch moves by
  * compare and swap, then the row's anchor. Killed between the last two, the next call finds the
- * branch at what the row says and goes on from there. */
+ * branch at what the row says and goes on from there (gitlink_settle). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,6 @@ struct committing {
 	struct oid tree, commit;
 	char branch[BRANCH_SIZE];
 	bool imported, unchanged, moved, synced;
-	bool resumed; /* the branch had moved and the row hadn't heard */
 };
 
 static void committing_done(struct committing *c)
@@ -116,6 +115,13 @@ static int look_inside(struct committing *c, struct err *err)
 
 /* ---- the branch ---- */
 
+static int taken(const char *there, const char *wanted, struct err *err)
+{
+	return err_set(err, -ESTALE,
+		       "there is a branch %s, so none can be %s: --branch NAME gives another", there,
+		       wanted);
+}
+
 /* Branches lie like files: there can't be both "a" and "a/b". */
 static int check_neighbours(struct committing *c, const char *ref, struct err *err)
 {
@@ -127,8 +133,7 @@ static int check_neighbours(struct committing *c, const char *ref, struct err *e
 	for (const char *slash = heads; (slash = strchr(slash, '/')); slash++) {
 		(void)snprintf(at, sizeof(at), "%.*s", (int)(slash - ref), ref);
 		if (git_reference_name_to_id(&id, repo, at) == 0)
-			return err_set(err, -ESTALE, "there is a branch %s, so none can be %s",
-				       at + strlen("refs/heads/"), heads);
+			return taken(at + strlen("refs/heads/"), heads, err);
 	}
 	(void)snprintf(at, sizeof(at), "%s/*", ref);
 	int r = git_reference_iterator_glob_new(&it, repo, at);
@@ -136,8 +141,7 @@ static int check_neighbours(struct committing *c, const char *ref, struct err *e
 		return git_fail(err, r, "look for branches");
 	r = git_reference_next_name(&name, it);
 	if (r == 0)
-		r = err_set(err, -ESTALE, "there is a branch %s, so none can be %s",
-			    name + strlen("refs/heads/"), heads);
+		r = taken(name + strlen("refs/heads/"), heads, err);
 	else
 		r = r == GIT_ITEROVER ? 0 : git_fail(err, r, "look for branches");
 	git_reference_iterator_free(it);
@@ -206,8 +210,9 @@ static int check_branch(struct committing *c, const struct oid *at, struct err *
 	oid_hex(hex, at);
 	return err_set(err, -ESTALE,
 		       "%s is at %.12s, which isn't what %s began with or committed last: "
-		       "--branch NAME puts it on another",
-		       c->branch, hex, source_name(&c->work.src));
+		       "--branch NAME puts it on another, or `bough repo reset REPO %s --force` "
+		       "drops what is only there",
+		       c->branch, hex, source_name(&c->work.src), c->branch);
 }
 
 /* ---- the commit ---- */
@@ -302,21 +307,14 @@ static int set_pending(struct committing *c, struct err *err)
 	struct gitlink *link = &c->work.link;
 	if (c->work.src.is_snap || same(&link->anchor, &c->commit))
 		return 0;
+	free(link->pending_branch);
+	link->pending_branch = strdup(c->branch);
+	if (!link->pending_branch)
+		return no_memory(err);
 	link->pending = c->commit;
 	link->has_pending = true;
 	int r = write_link(c, err);
 	return r < 0 ? r : catalog_sync(c->t->sd->catalog, err);
-}
-
-/* A call that was killed had moved the branch: all that it committed is in the workspace. */
-static void resume(struct committing *c, const struct oid *at)
-{
-	struct gitlink *link = &c->work.link;
-	if (!at || !link->has_pending || !same(at, &link->pending))
-		return;
-	link->anchor = link->pending;
-	link->has_pending = false;
-	c->resumed = true;
 }
 
 static int move_branch(struct committing *c, const struct oid *at, struct err *err)
@@ -338,7 +336,7 @@ static int set_anchor(struct committing *c, struct err *err)
 {
 	struct gitlink *link = &c->work.link;
 	bool same_branch = !c->t->branch || (link->branch && !strcmp(link->branch, c->branch));
-	bool as_it_was = same(&link->anchor, &c->commit) && same_branch && !c->resumed;
+	bool as_it_was = same(&link->anchor, &c->commit) && same_branch && !c->work.settled;
 	if (c->work.src.is_snap || as_it_was)
 		return 0;
 	link->anchor = c->commit;
@@ -361,7 +359,6 @@ static int commit_all(struct committing *c, struct err *err)
 	if (r >= 0)
 		r = branch_at(c, &at, err);
 	const struct oid *there = r > 0 ? &at : NULL;
-	resume(c, there);
 	if (r >= 0)
 		r = look_inside(c, err);
 	if (r >= 0)

@@ -186,7 +186,12 @@ static int prepare(struct request *rq, struct push_task *t, struct err *err)
 		return r;
 	if (!t->src.ws.git)
 		return err_set(err, -EINVAL, "%s is no checkout of a repository", t->src.ws.name);
+	auto_mirror m = NULL;
 	r = snapd_inner(gitlink_parse(&t->link, t->src.ws.git, err));
+	if (r >= 0 && t->link.has_pending)
+		r = snapd_inner(mirror_open(&m, t->sd->root, t->link.repo, err));
+	if (r >= 0 && m)
+		r = snapd_inner(gitlink_settle(&t->link, m, err));
 	if (r < 0)
 		return r;
 	if (memcmp(&t->link.anchor, &t->link.base, sizeof(t->link.base)) == 0)

@@ -14,6 +14,7 @@ void gitlink_done(struct gitlink *g)
 {
 	free(g->ref);
 	free(g->branch);
+	free(g->pending_branch);
 	for (size_t i = 0; i < g->nscopes; i++)
 		free(g->scopes[i]);
 	free(g->scopes);
@@ -95,6 +96,8 @@ static int take_all(struct gitlink *g, const json_t *j)
 	g->has_pending = json_object_get(j, "pending") != NULL;
 	if (r >= 0 && g->has_pending)
 		r = take_oid(&g->pending, j, "pending");
+	if (r >= 0 && g->has_pending)
+		r = take_text(&g->pending_branch, j, "pending_branch");
 	if (r >= 0)
 		r = take_text(&g->ref, j, "ref");
 	if (r >= 0)
@@ -151,7 +154,9 @@ char *gitlink_text(const struct gitlink *g)
 			      optional(g->ref), "branch", optional(g->branch), "depth",
 			      (json_int_t)g->depth, "scopes", scopes, "stack", hex);
 	bool whole = j && (!g->has_pending ||
-			   json_object_set_new(j, "pending", json_string(pending)) == 0);
+			   (json_object_set_new(j, "pending", json_string(pending)) == 0 &&
+			    json_object_set_new(j, "pending_branch",
+						optional(g->pending_branch)) == 0));
 	char *text = whole ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;

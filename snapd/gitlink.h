@@ -1,9 +1,10 @@
 /* What a workspace or snapshot has to do with a repository: the `git` column of its row.
  *
  *   {"repo": 3, "base": HEX, "anchor": HEX, "ref": "refs/heads/main", "branch": "work",
- *    "scopes": ["drivers/net"], "depth": 0, "stack": HEX, "pending": HEX}
+ *    "scopes": ["drivers/net"], "depth": 0, "stack": HEX, "pending": HEX,
+ *    "pending_branch": "work"}
  *
- * "pending" is there only while a commit is being made, or when that was interrupted.
+ * "pending…" is there only while a commit is being made, or when that was interrupted.
  *
  * It goes along with fork, save, restore and create --from. */
 #ifndef BOUGH_SNAPD_GITLINK_H
@@ -21,7 +22,8 @@ struct gitlink {
 	struct oid anchor;  /* the last host commit made from it; at first the base */
 	struct oid pending; /* the anchor to be, once a branch is there */
 	bool has_pending;
-	char *ref, *branch; /* NULL: none */
+	char *pending_branch; /* NULL: `branch` */
+	char *ref, *branch;   /* NULL: none */
 	char **scopes;
 	size_t nscopes;
 	unsigned depth;

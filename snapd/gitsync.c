@@ -171,7 +171,7 @@ static int bring_ref(const struct place *git, const struct oid *commit, const ch
 {
 	char path[NAME_SIZE_MAX], text[OID_HEX + 2], lock[64];
 	uint64_t x;
-	if (snprintf(path, sizeof(path), "refs/remotes/origin/%s", branch) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "refs/remotes/bough/%s", branch) >= (int)sizeof(path))
 		return fail(err, -ENAMETOOLONG, branch);
 	auto_fd dir = dup(git->fd);
 	if (dir < 0)

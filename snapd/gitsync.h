@@ -1,6 +1,6 @@
 /* Tells a workspace's own git of a commit that was made outside (commit --sync): the objects come
- * as a pack into its .git, and refs/remotes/origin/BRANCH names the commit. Its branches, index and
- * files stay as they are.
+ * as a pack into its .git, and refs/remotes/bough/BRANCH names the commit (origin's branches are
+ * the other side's). Its branches, index and files stay as they are.
  *
  * The tree is hostile: every step is by descriptors of the mounted workspace, and no link, other
  * mount or device is followed; files are only made, never opened. */

@@ -1,7 +1,11 @@
 #include "snapd/gitwork.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "fs/base/cleanup.h"
 
 const char *source_git(const struct source *s)
 {
@@ -25,6 +29,35 @@ static int open_view(struct gitwork *g, const struct stack *s, struct view *out,
 	return 0;
 }
 
+int gitlink_settle(struct gitlink *link, struct mirror *m, struct err *err)
+{
+	const char *branch = link->pending_branch ? link->pending_branch : link->branch;
+	auto_free char *ref = NULL;
+	git_oid at;
+	if (!link->has_pending || !branch)
+		return 0;
+	if (asprintf(&ref, "refs/heads/%s", branch) < 0) {
+		ref = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	int r = git_reference_name_to_id(&at, mirror_repo(m), ref);
+	if (r < 0 && r != GIT_ENOTFOUND)
+		return git_fail(err, r, "read %s", ref);
+	git_error_clear();
+	link->has_pending = false;
+	bool there = r >= 0 && memcmp(at.id, link->pending.b, OID_BYTES) == 0;
+	if (there)
+		link->anchor = link->pending;
+	if (there && link->pending_branch) {
+		free(link->branch);
+		link->branch = link->pending_branch;
+		link->pending_branch = NULL;
+	}
+	free(link->pending_branch);
+	link->pending_branch = NULL;
+	return there;
+}
+
 int gitwork_open(struct gitwork *g, struct snapd *sd, struct source *src, struct err *err)
 {
 	auto_stack now = { 0 };
@@ -40,6 +73,8 @@ int gitwork_open(struct gitwork *g, struct snapd *sd, struct source *src, struct
 		r = snapd_inner(gitlink_parse(&g->link, source_git(&g->src), err));
 	if (r >= 0)
 		r = snapd_inner(mirror_open(&g->mirror, sd->root, g->link.repo, err));
+	if (r >= 0 && (r = snapd_inner(gitlink_settle(&g->link, g->mirror, err))) > 0)
+		g->settled = true;
 	if (r >= 0)
 		r = open_view(g, &now, &g->now, &g->has_now, err);
 	if (r >= 0)

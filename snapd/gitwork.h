@@ -14,10 +14,15 @@ struct gitwork {
 	struct mirror *mirror;
 	struct view before, now;
 	bool has_before, has_now;
+	bool settled; /* gitlink_settle: the row doesn't say it yet */
 };
 /* The `git` column of its row; NULL: it is no checkout. */
 const char *source_git(const struct source *s);
 const char *source_name(const struct source *s); /* what messages call it; borrowed */
+
+/* A commit that was interrupted when its branch had moved and the row hadn't heard is taken for
+ * made: the anchor is that commit, the branch the one that it is on. 1: it was so; 0; -errno. */
+int gitlink_settle(struct gitlink *link, struct mirror *m, struct err *err);
 
 /* Takes the source over, whatever the result; a workspace is sealed. -EINVAL: it is no checkout;
  * -ENOENT never (a lost repository is -EIO). */

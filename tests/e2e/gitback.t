@@ -111,9 +111,18 @@ echo 3 >"$(at k)/k" && bough_ok 'with other files, too' commit k -m k3
 is 'it stands on what was there' "$(in_mirror log --format=%s "$base..killed" | tr '\n' ' ')" 'k3 k2 k1 '
 is 'nothing is pending' "$(row "SELECT git LIKE '%pending%' FROM workspaces WHERE name = 'k'")" 0
 kill_hard boughd
-row "UPDATE workspaces SET git = json_set(git, '\$.anchor', '$k1', '\$.pending', '$k1') WHERE name = 'k'"
+k3=$(tip r killed)
+row "UPDATE workspaces SET git = json_set(git, '\$.anchor', '$k2', '\$.branch', 'before', '\$.pending', '$k3',
+	'\$.pending_branch', 'killed') WHERE name = 'k'"
+run bough diff k --since anchor
+is 'diff knows it' "$code$out" 0
+run bough push k --json
+is 'push sends it' "$(json '.commit + .branch')" "${k3}killed"
+kill_hard boughd
+row "UPDATE workspaces SET git = json_set(git, '\$.anchor', '$k1', '\$.branch', 'killed', '\$.pending', '$k1',
+	'\$.pending_branch', 'killed') WHERE name = 'k'"
 echo 4 >"$(at k)/k"
-bough_fails 'a branch that is elsewhere stays refused' 4 'killed is at' commit k -m k4
+bough_fails 'a branch that is elsewhere stays refused' 4 'killed is at.*--branch NAME.*bough repo reset REPO killed' commit k -m k4
 
 # ---- two forks, one branch
 
@@ -172,10 +181,10 @@ bough_ok 'on a branch of its own' commit i3 --history --branch apart
 is 'it is all there' "$(tip r apart)" "$(git -C "$i" rev-parse HEAD)"
 bough rm i2 i3
 bough_ok '--sync' commit i -m synced --squash --sync
-is 'its own git knows the commit' "$(git -C "$i" rev-parse origin/hist)" "$(tip r hist)"
+is 'its own git knows the commit' "$(git -C "$i" rev-parse bough/hist)" "$(tip r hist)"
 is 'and is on its own branch still' "$(git -C "$i" log -1 --format=%s)" 'inside 3'
 ok 'and is sound' git -C "$i" fsck --strict
-git -C "$i" reset -q origin/hist
+git -C "$i" reset -q bough/hist
 is 'it can move on to it' "$(git -C "$i" status --porcelain)" ''
 echo 5 >"$i/in5" && git -C "$i" add -A && git -C "$i" commit -qm 'inside 4'
 bough_ok 'then --history goes on' commit i --history

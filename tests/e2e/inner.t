@@ -144,7 +144,7 @@ ok 'git finds no fault' git --git-dir="$M" fsck --strict --no-dangling
 w=$(at part)
 echo host >"$w/in/host"
 bough_ok 'a commit outside' commit part -m host --branch both --sync
-(cd "$w" && eval "$work" && git reset -q origin/both && git mv in/host in/moved && git commit -qm moved) ||
+(cd "$w" && eval "$work" && git reset -q bough/both && git mv in/host in/moved && git commit -qm moved) ||
 	diag 'no commit'
 bough_ok 'one inside on it' commit part --history
 is 'is there' "$(tip r both)" "$(git -C "$w" rev-parse HEAD)"

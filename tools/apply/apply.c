@@ -341,7 +341,7 @@ static int write_files(struct apply *ap, enum apply_mode mode, bool dry, struct 
 	r = git_checkout_index(ap->repo, ap->merged, &opt);
 	if (r == GIT_ECONFLICT) {
 		git_error_clear();
-		return err_set(err, -ESTALE, "local changes are in the way");
+		return err_set(err, -ESTALE, "local changes are in the way: commit or stash them");
 	}
 	return r < 0 ? git_fail(err, r, "write the files") : 0;
 }
