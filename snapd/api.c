@@ -159,6 +159,7 @@ static const char *const file_get_query[] = { "recursive", "limit", "cursor", "s
 static const char *const file_put_query[] = { "mode", NULL };
 static const char *const file_delete_query[] = { "recursive", NULL };
 static const char *const file_op_query[] = { "op", NULL };
+static const char *const watch_query[] = { "path", "recursive", "since", NULL };
 
 #define WS   "/v1/workspaces"
 #define SNAP "/v1/snapshots"
@@ -189,6 +190,7 @@ const struct route api_routes[] = {
 	{ "HEAD", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
 	{ "PUT", WS "/{}/files/{...}", api_ws_file_put, NULL, file_put_query, true },
 	{ "DELETE", WS "/{}/files/{...}", api_ws_file_delete, NULL, file_delete_query, false },
+	{ "GET", WS "/{}/watch", api_ws_watch, NULL, watch_query, false },
 	{ "OPTIONS", WS "/{}/uploads", api_ws_tus_options, NULL, NULL, false },
 	{ "POST", WS "/{}/uploads", api_ws_tus_create, NULL, NULL, false },
 	{ "HEAD", WS "/{}/uploads/{}", api_ws_tus_head, NULL, NULL, false },

@@ -10,6 +10,7 @@
 #include "fs/base/log.h"
 #include "snapd/api.h"
 #include "snapd/space.h"
+#include "snapd/watch.h"
 
 void api_remove_mount_point(const char *path)
 {
@@ -23,6 +24,7 @@ static void forget_mount(struct snapd *sd, const char *id)
 	snapd_mount_path(sd, id, path);
 	api_remove_mount_point(path);
 	problems_set(sd->problems, id, NULL);
+	watches_ring(sd->watches, id);
 	layercache_trim(sd->layers, 60000); /* its layers, whose files may be gone */
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -166,19 +167,14 @@ static int judge(json_t *answer, const char *op, struct err *err)
 	return text && *text ? err_set(err, -code, "%s", text) : err_sys(err, -code, "%s", op);
 }
 
-static int direct(struct fsclient *fc, const json_t *request, json_t **answer, struct err *err)
+/* *out: the answer, as long as the connection is as good as before. */
+static int converse(int fd, const json_t *request, json_t **out, struct err *err)
 {
 	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
 	const char *op = json_string_value(json_object_get(request, "op"));
-	uint64_t epoch;
 	(void)json_dump_callback(request, add_text, &f.text, JSON_COMPACT); /* buf remembers */
 	if (buf_error(&f.text) || !op)
 		return err_set(err, -ENOMEM, "out of memory");
-	auto_fd fd = get_connection(fc, &epoch, err);
-	if (fd == -ENOENT || fd == -ECONNREFUSED)
-		return err_set(err, -ECONNRESET, "bough-fs isn't running");
-	if (fd < 0)
-		return fd;
 	int r = exchange(fd, op, &f, err);
 	if (r < 0)
 		return r;
@@ -187,6 +183,21 @@ static int direct(struct fsclient *fc, const json_t *request, json_t **answer, s
 		json_decref(j);
 		return err_set(err, -EPROTO, "bough-fs answered %s with nonsense", op);
 	}
+	*out = j;
+	return 0;
+}
+
+static int direct(struct fsclient *fc, const json_t *request, json_t **answer, struct err *err)
+{
+	const char *op = json_string_value(json_object_get(request, "op"));
+	uint64_t epoch;
+	json_t *j;
+	auto_fd fd = get_connection(fc, &epoch, err);
+	if (fd == -ENOENT || fd == -ECONNREFUSED)
+		return err_set(err, -ECONNRESET, "bough-fs isn't running");
+	int r = fd < 0 ? fd : converse(fd, request, &j, err);
+	if (r < 0)
+		return r;
 	keep_connection(fc, steal_fd(&fd), epoch);
 	r = judge(j, op, err);
 	if (r >= 0 && answer)
@@ -425,6 +436,70 @@ int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inod
 		    json_pack("{s:s, s:s, s:o, s:o}", "op", "limits", "id", id, "bytes",
 			      number(bytes), "inodes", number(inodes)),
 		    true, NULL, err);
+}
+
+int fs_changes(struct fsclient *fc, const char *id, const char *since, json_t **answer,
+	       struct err *err)
+{
+	return call(fc,
+		    json_pack("{s:s, s:s, s:s*}", "op", "changes", "id", id, "since", since), true,
+		    answer, err);
+}
+
+static bool gate_is_open(struct fsclient *fc)
+{
+	pthread_mutex_lock(&fc->lock);
+	bool open = fc->open;
+	pthread_mutex_unlock(&fc->lock);
+	return open;
+}
+
+/* The connection, made where there is none. */
+static int wait_connection(struct fsclient *fc, struct fs_wait *w, struct err *err)
+{
+	int fd = w->fd;
+	if (fd < 0)
+		fd = gate_is_open(fc) ? frame_connect(fc->path, err) : -ECONNREFUSED;
+	pthread_mutex_lock(&w->lock);
+	if (fd >= 0)
+		w->fd = fd;
+	bool ended = w->ended;
+	pthread_mutex_unlock(&w->lock);
+	return ended ? err_set(err, -ESHUTDOWN, "ended") : fd;
+}
+
+int fs_await(struct fsclient *fc, struct fs_wait *w, uint64_t moment, int wait_ms, json_t **answer,
+	     struct err *err)
+{
+	json_t *rq = json_pack("{s:s, s:o, s:i}", "op", "await", "moment", number(moment),
+			       "wait_ms", wait_ms);
+	json_t *j = NULL;
+	int r = rq ? wait_connection(fc, w, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r >= 0)
+		r = converse(w->fd, rq, &j, err);
+	json_decref(rq);
+	if (r >= 0)
+		r = judge(j, "await", err);
+	pthread_mutex_lock(&w->lock);
+	if (r < 0)
+		cleanup_close(&w->fd);
+	if (r < 0)
+		w->fd = -1;
+	pthread_mutex_unlock(&w->lock);
+	if (r < 0)
+		json_decref(j);
+	else
+		*answer = j;
+	return r;
+}
+
+void fs_wait_end(struct fs_wait *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->ended = true;
+	if (w->fd >= 0)
+		(void)shutdown(w->fd, SHUT_RDWR); /* who reads there is told */
+	pthread_mutex_unlock(&w->lock);
 }
 
 static struct fs_usage take_usage(const json_t *a)

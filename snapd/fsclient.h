@@ -11,6 +11,7 @@
 #define BOUGH_SNAPD_FSCLIENT_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -77,6 +78,21 @@ int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, stru
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
 	      struct err *err);
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err);
+/* What happened in the workspace since the token (NULL: nothing, but the token of now): the answer
+ * as ctl.h has it, the caller's. */
+int fs_changes(struct fsclient *fc, const char *id, const char *since, json_t **answer,
+	       struct err *err);
+/* `await`, on a connection of its own that is kept in *w (all zero but fd -1) between the calls.
+ * Never repeated; past a closed gate it fails with -ECONNREFUSED at once. fs_wait_end, from another
+ * thread, ends a call under way, and every later one: -ESHUTDOWN. */
+struct fs_wait {
+	pthread_mutex_t lock;
+	int fd;
+	bool ended;
+};
+int fs_await(struct fsclient *fc, struct fs_wait *w, uint64_t moment, int wait_ms, json_t **answer,
+	     struct err *err);
+void fs_wait_end(struct fs_wait *w);
 /* Calls fn for each workspace that is open in bough-fs, past the gate. */
 int fs_each_open(struct fsclient *fc,
 		 void (*fn)(void *ctx, const char *id, const struct fs_usage *u), void *ctx,

@@ -35,6 +35,7 @@
 #include "snapd/repos.h"
 #include "snapd/state.h"
 #include "snapd/tidier.h"
+#include "snapd/watch.h"
 
 enum {
 	HOUSEKEEPING_MS = 5000, /* also: how much of the catalog a power failure may cost */
@@ -257,6 +258,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
 	if (r >= 0)
 		r = fsclient_new(&sd->fs, path, err);
+	if (r >= 0 && !(sd->watches = watches_new(sd->fs)))
+		r = err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0)
 		r = flattener_start(&sd->flattener, sd, err);
 	if (r >= 0)
@@ -280,6 +283,7 @@ static void close_parts(struct snapd *sd)
 	flattener_stop(sd->flattener);
 	tidier_stop(sd->tidier);
 	upkeep_stop(sd->upkeep);
+	watches_free(sd->watches);
 	fsclient_free(sd->fs);
 	layercache_free(sd->layers);
 	store_close(sd->store);
@@ -415,6 +419,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		log_info("ends");
 		(void)unlink(path);
 		events_stop(sd->events);
+		watches_stop(sd->watches);
 		keeper_stop(keeper);
 		if (!web_quiesce(web, QUIESCE_MS) || !jobs_stop(sd->jobs, QUIESCE_MS)) {
 			log_warn("cuts off what is still under way");

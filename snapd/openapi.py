@@ -137,6 +137,7 @@ ANSWERS = {
                                                                   304: None}),
     "PUT " + WS + "/{}/files/{...}": ("Write a file", {200: "Put", 201: "Put"}),
     "DELETE " + WS + "/{}/files/{...}": ("Remove a file or folder", {204: None}),
+    "GET " + WS + "/{}/watch": ("What happens in a workspace, as it does", {200: SSE}),
     "POST " + WS + "/{}/files/{...}": ("Make, move, copy, link, chmod", {200: "Any", 201: "Any"}),
     "OPTIONS " + WS + "/{}/uploads": ("What of tus is spoken", {204: None}),
     "POST " + WS + "/{}/uploads": ("Begin an upload (tus)", {201: None}),

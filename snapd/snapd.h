@@ -24,6 +24,7 @@ struct metrics;
 struct problems;
 struct tidier;
 struct upkeep;
+struct watches;
 
 struct snapd {
 	const char *root;
@@ -39,6 +40,7 @@ struct snapd {
 	struct upkeep *upkeep;     /* of repositories (repos.h) */
 	struct problems *problems; /* why workspaces aren't mounted */
 	struct events *events;     /* events.h */
+	struct watches *watches;   /* watch.h */
 	struct jobs *jobs;         /* jobs.h */
 	struct metrics *metrics;   /* outcome.h */
 	pthread_mutex_t patches;   /* one change of a workspace's labels and limits at a time */

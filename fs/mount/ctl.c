@@ -257,6 +257,7 @@ static bool must_end(struct ctl *ctl, const struct pollfd *p, int nready)
 /* No thread of a connection runs any more; the connections themselves stay open. */
 static void stop_conns(struct ctl *ctl)
 {
+	server_hush(ctl->server); /* a request that waits for changes ends */
 	pthread_mutex_lock(&ctl->lock);
 	for (struct conn *c = ctl->conns; c; c = c->next)
 		(void)shutdown(c->fd, SHUT_RD); /* one that has ended needs none */

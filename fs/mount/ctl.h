@@ -32,6 +32,14 @@
  *                                                    writes it]; exist: something has the name, or
  *                                                    nothing, as it says; else EREMCHG)
  *   take    id, dir, name, exist?, match?, unless?   (ws_take)
+ *   changes id, since?                            -> token, events: [[letter, type, path, old path,
+ *                                                    token]…] (watch.h: c, m, d, r; DT_…; paths in
+ *                                                    hex), more: true when the message was full:
+ *                                                    ask again with the token; lost: true: what
+ *                                                    happened isn't known, the token is now's
+ *   await   moment, wait_ms                       -> now, ids: [id…] of workspaces that changed
+ *                                                    since; any: true in place of them: that number
+ *                                                    says nothing here (work_await)
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "fs/work/ino.h"
+#include "fs/work/watch.h"
 
 enum field {
 	F_ID = 1 << 0,
@@ -30,6 +31,9 @@ enum field {
 	F_MATCH = 1 << 19,
 	F_UNLESS = 1 << 20,
 	F_AS_IS = 1 << 21,
+	F_SINCE = 1 << 22,
+	F_MOMENT = 1 << 23,
+	F_WAIT_MS = 1 << 24,
 };
 
 static const struct {
@@ -49,6 +53,8 @@ static const struct {
 	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
 		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS },
+	[CTL_CHANGES] = { "changes", F_ID, F_SINCE },
+	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
 	[CTL_USAGE] = { "usage", F_ID, 0 },
 	[CTL_SYNC] = { "sync", F_ID, 0 },
@@ -284,8 +290,17 @@ static int parse_put_field(struct ctl_request *q, enum field f, const json_t *j,
 	}
 }
 
+static int parse_since(const json_t *j, struct ctl_request *q, struct err *err)
+{
+	q->token = json_string_value(j);
+	if (!q->token || watch_token_check(q->token) < 0)
+		return err_set(err, -EINVAL, "since: a token that an answer gave is expected");
+	return 0;
+}
+
 static int parse_field(struct ctl_request *q, enum field f, const json_t *j, struct err *err)
 {
+	uint64_t n;
 	int r;
 	switch (f) {
 	case F_ID:
@@ -316,6 +331,14 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		return r;
 	case F_XATTRS:
 		return parse_xattrs(j, &q->limits, err);
+	case F_SINCE:
+		return parse_since(j, q, err);
+	case F_MOMENT:
+		return parse_count(j, "moment", INT64_MAX, &q->moment, err);
+	case F_WAIT_MS:
+		r = parse_count(j, "wait_ms", CTL_WAIT_MAX_MS, &n, err);
+		q->wait_ms = r == 0 ? (int)n : 0;
+		return r;
 	case F_CHILDREN:
 		return parse_children(j, q, err);
 	case F_KNOWN:
@@ -344,7 +367,8 @@ static const struct {
 	{ "expect", F_EXPECT }, { "dir", F_DIR },           { "name", F_NAME },
 	{ "file", F_FILE },     { "mode", F_MODE },         { "exist", F_EXIST },
 	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "as_is", F_AS_IS },
-	{ "xattrs", F_XATTRS },
+	{ "xattrs", F_XATTRS }, { "since", F_SINCE },       { "moment", F_MOMENT },
+	{ "wait_ms", F_WAIT_MS },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

@@ -21,6 +21,8 @@ enum ctl_op {
 	CTL_RESTORE,
 	CTL_PUT,
 	CTL_TAKE,
+	CTL_CHANGES,
+	CTL_AWAIT,
 	CTL_LIMITS,
 	CTL_USAGE,
 	CTL_SYNC,
@@ -38,6 +40,7 @@ enum ctl_op {
 enum {
 	CTL_CHILDREN_MAX = 1024, /* of one fork; each is a mount(2) */
 	CTL_VERSIONS_MAX = 64,   /* of one condition */
+	CTL_WAIT_MAX_MS = 60000,
 };
 
 /* All strings are borrowed from `json`. Fields that the operation doesn't have are zero. */
@@ -45,6 +48,9 @@ struct ctl_request {
 	enum ctl_op op;
 	json_t *json;
 	const char *id, *path, *after;
+	const char *token; /* of watch.h; NULL: none */
+	uint64_t moment;   /* await's `since` */
+	int wait_ms;
 	struct ws_limits limits;
 	uid_t uid;
 	gid_t gid;

@@ -11,6 +11,7 @@
 #include "fs/base/frame.h"
 #include "fs/base/io.h"
 #include "fs/mount/ctl_msg.h"
+#include "fs/work/watch.h"
 
 /* ---- building answers: jansson reports want of memory only by its results ---- */
 
@@ -370,6 +371,75 @@ static int do_put(struct served *w, const struct ctl_request *q, struct answer *
 	return 0;
 }
 
+/* ---- what happened ---- */
+
+struct events {
+	struct answer *a;
+	json_t *list;
+	size_t bytes;
+};
+
+static int add_event(void *ctx, const struct watch_event *e)
+{
+	static const char letters[WATCH_KINDS][2] = { "c", "m", "d", "r" };
+	struct events *ev = ctx;
+	size_t n = strlen(e->path), old = e->old_path ? strlen(e->old_path) : 0;
+	ev->bytes += 2 * (n + old) + strlen(e->token) + 24;
+	if (ev->bytes > ITEMS_MAX)
+		return 1;
+	auto_free char *hex = malloc(2 * (n + old) + 2);
+	if (!hex)
+		return -ENOMEM;
+	char *hex_old = hex + 2 * n + 1;
+	hex_encode(hex, e->path, n);
+	hex_encode(hex_old, e->old_path ? e->old_path : "", old);
+	json_t *one = json_pack("[s, i, s, s, s]", letters[e->kind], e->type, hex, hex_old,
+				e->token);
+	return json_array_append_new(ev->list, one) < 0 ? -ENOMEM : 0;
+}
+
+static int do_changes(struct served *w, const struct ctl_request *q, struct answer *a,
+		      struct err *err)
+{
+	char next[WATCH_TOKEN_MAX];
+	struct events ev = { .a = a, .list = json_array() };
+	add(a, a->json, "events", ev.list);
+	if (a->failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = ws_watch(served_ws(w), q->token, add_event, &ev, next);
+	if (r < 0 && r != -EKEYEXPIRED)
+		return err_sys(err, r, "tell what happened in %s", q->id);
+	if (r < 0)
+		json_array_clear(ev.list);
+	if (r)
+		add(a, a->json, r < 0 ? "lost" : "more", json_true());
+	add_text(a, a->json, "token", next);
+	return 0;
+}
+
+static int do_await(struct server *s, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	char **ids;
+	size_t n;
+	uint64_t now;
+	int r = server_await(s, q->moment, q->wait_ms, &now, &ids, &n);
+	if (r < 0)
+		return err_sys(err, r, "wait for changes");
+	json_t *list = json_array();
+	for (size_t i = 0; i < n; i++) {
+		if (json_array_append_new(list, json_string(ids[i])) < 0)
+			a->failed = true;
+		free(ids[i]);
+	}
+	free(ids);
+	add(a, a->json, "ids", list);
+	if (r == 2)
+		add(a, a->json, "any", json_true());
+	add_int(a, a->json, "now", now);
+	return 0;
+}
+
 static int do_limits(struct served *w, const struct ctl_request *q, struct answer *a,
 		     struct err *err)
 {
@@ -406,6 +476,7 @@ static const struct {
 	[CTL_DELETE] = { .server = do_delete },   [CTL_CLOSE] = { .server = do_close },
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
+	[CTL_CHANGES] = { .served = do_changes }, [CTL_AWAIT] = { .server = do_await },
 	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
 };
 

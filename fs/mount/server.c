@@ -51,6 +51,17 @@ void server_trim(struct server *s)
 	(void)malloc_trim(0); /* whether it found something doesn't matter */
 }
 
+int server_await(struct server *s, uint64_t since, int wait_ms, uint64_t *now, char ***ids,
+		 size_t *n)
+{
+	return work_await(s->work, since, wait_ms, now, ids, n);
+}
+
+void server_hush(struct server *s)
+{
+	work_hush(s->work);
+}
+
 static int compare_ids(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);

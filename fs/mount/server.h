@@ -50,6 +50,10 @@ unsigned server_resumed(const struct server *s); /* mounts that it went on with 
 /* Counters since the start, over all mounts there were and are. */
 void server_counters(struct server *s, struct counters *out);
 void server_trim(struct server *s);
+/* work_await and work_hush. */
+int server_await(struct server *s, uint64_t since, int wait_ms, uint64_t *now, char ***ids,
+		 size_t *n);
+void server_hush(struct server *s);
 /* work_sweep; -EBUSY when a workspace is open. */
 int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,
 		 struct err *err);

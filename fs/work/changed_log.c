@@ -113,6 +113,7 @@ void changed_log_inode(struct changed_log *g, uint64_t seq, uint64_t ino)
 	if (e) {
 		take_out(g, e);
 		put_first(g, e);
+		e->again = true;
 		g->last = e->seq = seq;
 		return;
 	}
@@ -131,18 +132,18 @@ void changed_log_gone(struct changed_log *g, uint64_t ino)
 		drop(g, e);
 }
 
-void changed_log_name(struct changed_log *g, uint64_t seq, uint64_t dir, uint64_t cookie,
-		      uint64_t child, uint8_t type, const char *name, size_t len)
+void changed_log_name(struct changed_log *g, uint64_t seq, const struct changed_name *n)
 {
-	struct changed_entry *e = add(g, seq, len);
+	struct changed_entry *e = add(g, seq, n->len);
 	if (!e)
 		return;
-	e->ino = dir;
-	e->cookie = cookie;
-	e->child = child;
-	e->type = type;
-	if (len)
-		memcpy(e->name, name, len);
+	e->ino = n->dir;
+	e->cookie = n->cookie;
+	e->child = n->child;
+	e->type = n->type;
+	e->kind = (uint8_t)n->kind;
+	if (n->len)
+		memcpy(e->name, n->name, n->len);
 }
 
 const struct layer_id *changed_log_id(const struct changed_log *g)

@@ -124,6 +124,8 @@ struct layer_apply {
 	                                    layer that isn't found marks the inode damaged */
 	struct layer_drop *drops;
 	size_t ndrops, cap;
+	struct u64map named; /* what a long frame's names are in, and lead to … */
+	bool named_whole;    /* … all of that */
 };
 /* Applies a body of records. -EBADMSG (only in a replay): nothing was applied; -ENOMEM: a
  * part was. */

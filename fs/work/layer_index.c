@@ -452,36 +452,95 @@ static int apply_record(struct layer *l, const struct record *r, struct layer_ap
 
 /* ---- what changed ---- */
 
-enum { NAMES_LOOK = 64 }; /* records looked at for a name in a folder: more than an operation has */
+enum { NAMES_LOOK = 64 }; /* records looked at for a name in a folder: an operation has fewer */
 
-static bool names_something_in(const void *body, size_t len, uint64_t dir)
+/* How a frame's names are about an inode: some are in it, some lead to it. */
+enum { NAMED_IN = 1, NAMED_CHILD = 2 };
+
+static int add_named(struct layer_apply *how, uint64_t ino, uintptr_t as)
+{
+	uintptr_t was = (uintptr_t)u64map_get(&how->named, ino);
+	return was == (was | as) ? 0 : u64map_put(&how->named, ino, (void *)(was | as));
+}
+
+/* Of a frame with more records (a batch) all are kept that its names are about. */
+static bool named_in_batch(struct cur c, uint64_t ino, uintptr_t as, struct layer_apply *how)
+{
+	struct record r;
+	while (!how->named_whole && record_next(&c, &r) > 0) {
+		bool name = r.type == REC_DIRENT || r.type == REC_DIRENT_DEL;
+		int full = name ? add_named(how, r.ino, NAMED_IN) : 0;
+		if (full == 0 && r.type == REC_DIRENT)
+			full = add_named(how, r.child, NAMED_CHILD);
+		if (full < 0)
+			return true; /* without memory it says less of attributes */
+	}
+	how->named_whole = true;
+	return (uintptr_t)u64map_get(&how->named, ino) & as;
+}
+
+/* Whether the frame has a name in that folder, or one that leads to that inode. */
+static bool is_named(const void *body, size_t len, uint64_t ino, uintptr_t as,
+		     struct layer_apply *how)
 {
 	struct cur c = cur_init(body, len);
 	struct record r;
-	for (int i = 0; i < NAMES_LOOK && record_next(&c, &r) > 0; i++)
-		if ((r.type == REC_DIRENT || r.type == REC_DIRENT_DEL) && r.ino == dir)
+	for (int i = 0; i < NAMES_LOOK; i++) {
+		if (record_next(&c, &r) <= 0)
+			return false;
+		bool name = r.type == REC_DIRENT || r.type == REC_DIRENT_DEL;
+		if (name && as == NAMED_IN && r.ino == ino)
 			return true;
-	return false;
+		if (r.type == REC_DIRENT && as == NAMED_CHILD && r.child == ino)
+			return true;
+	}
+	return named_in_batch(cur_init(body, len), ino, as, how);
+}
+
+/* What a change of the inode's record says that its names in the same frame don't. A folder that
+ * gets or loses a name has another time, a file that is renamed, too: that says no more. */
+static bool only_names(const struct layer *l, const struct record *r, const void *body, size_t len,
+		       struct layer_apply *how)
+{
+	const struct layer_inode *li = layer_inode(l, r->ino);
+	bool one = r->attr.nlink == 1 && (!li || li->dead || li->attr.nlink == 1);
+	if (S_ISDIR(r->attr.mode))
+		return is_named(body, len, r->ino, NAMED_IN, how);
+	return li && one && is_named(body, len, r->ino, NAMED_CHILD, how);
 }
 
 static void note_name(struct layer *l, struct changed_log *g, const struct record *r, uint64_t seq)
 {
 	const struct layer_dirent *old = layer_dirent_ceil(l, r->ino, r->cookie);
-	if (old && old->cookie == r->cookie && old->ino)
-		changed_log_name(g, seq, r->ino, r->cookie, old->ino, old->type, old->name,
-				 old->name_len);
-	if (r->type == REC_DIRENT)
-		changed_log_name(g, seq, r->ino, r->cookie, r->child, r->dtype, r->name,
-				 r->name_len);
-	else if (r->flag)
-		changed_log_name(g, seq, r->ino, r->cookie, 0, 0, NULL, 0);
+	struct changed_name n = { .dir = r->ino, .cookie = r->cookie };
+	bool known = old && old->cookie == r->cookie; /* a whiteout, too */
+	if (known && old->ino) {
+		n.kind = CHANGED_GONE;
+		n.child = old->ino;
+		n.type = old->type;
+		n.name = old->name;
+		n.len = old->name_len;
+		changed_log_name(g, seq, &n);
+	}
+	if (r->type == REC_DIRENT) {
+		n.kind = known ? CHANGED_MADE : CHANGED_MADE_OVER;
+		n.child = r->child;
+		n.type = r->dtype;
+		n.name = r->name;
+		n.len = r->name_len;
+		changed_log_name(g, seq, &n);
+	} else if (r->flag && !known) {
+		n.kind = CHANGED_HIDDEN;
+		changed_log_name(g, seq, &n);
+	}
 }
 
 /* Before the record is applied: it may be the last to know a name. */
 static void note(struct layer *l, const struct record *r, const void *body, size_t len,
-		 uint64_t seq)
+		 struct layer_apply *how)
 {
 	struct changed_log *g = atomic_load(&l->changed);
+	uint64_t seq = how->seq;
 	if (!g || seq == 0)
 		return;
 	switch (r->type) {
@@ -490,10 +549,8 @@ static void note(struct layer *l, const struct record *r, const void *body, size
 		note_name(l, g, r, seq);
 		return;
 	case REC_INODE:
-		/* A folder that gets or loses a name has another time, which says no more. */
-		if (S_ISDIR(r->attr.mode) && names_something_in(body, len, r->ino))
-			return;
-		changed_log_inode(g, seq, r->ino);
+		if (!only_names(l, r, body, len, how))
+			changed_log_inode(g, seq, r->ino);
 		return;
 	case REC_TARGET:
 	case REC_XATTR:
@@ -524,8 +581,10 @@ int layer_apply(struct layer *l, const void *body, size_t len, struct layer_appl
 			return r;
 	}
 	struct cur c = cur_init(body, len);
+	u64map_done(&how->named); /* of the frame before */
+	how->named_whole = false;
 	while ((r = record_next(&c, &rec)) > 0) {
-		note(l, &rec, body, len, how->seq);
+		note(l, &rec, body, len, how);
 		r = apply_record(l, &rec, how);
 		if (r < 0)
 			return r;
@@ -537,6 +596,7 @@ int layer_apply(struct layer *l, const void *body, size_t len, struct layer_appl
 
 void layer_apply_done(struct layer_apply *how)
 {
+	u64map_done(&how->named);
 	free(how->drops);
 	how->drops = NULL;
 	how->ndrops = how->cap = 0;

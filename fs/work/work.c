@@ -312,6 +312,8 @@ static void work_free(struct work *w)
 	pthread_mutex_destroy(&w->ino_lock);
 	pthread_mutex_destroy(&w->list_lock);
 	pthread_cond_destroy(&w->list_cond);
+	pthread_mutex_destroy(&w->watch_lock);
+	pthread_cond_destroy(&w->watch_cond);
 	free(w->images);
 	free(w->root);
 	free(w);
@@ -379,6 +381,11 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 	pthread_mutex_init(&w->ino_lock, NULL);
 	pthread_mutex_init(&w->list_lock, NULL);
 	clock_cond_init(&w->list_cond);
+	pthread_mutex_init(&w->watch_lock, NULL);
+	clock_cond_init(&w->watch_cond);
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* can't fail for this clock */
+	w->changes = w->changes_base = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	int r = work_start(w, root, opt, err);
 	if (r < 0) {
 		work_free(w);

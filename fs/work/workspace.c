@@ -268,6 +268,7 @@ void swap_now(struct ws *ws, struct swap *s)
 	ws->file = s->file;
 	s->view = view;
 	s->file = file;
+	ws_changed_now(ws);
 }
 
 /* The old file counts again. */

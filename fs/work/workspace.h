@@ -239,6 +239,17 @@ int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct 
 int ws_changed(struct ws *ws, uint64_t dir, const char *token, const struct caller *c,
 	       size_t max, struct buf *out);
 
+/* What happened since the token (watch.h). */
+struct watch_event;
+int ws_watch(struct ws *ws, const char *token,
+	     int (*fn)(void *ctx, const struct watch_event *e), void *ctx, char *next);
+/* Waits up to wait_ms until a workspace's log grows beyond what was at the moment `since`, a number
+ * that this gave as *now (0: none). The ids of those are the caller's to free, each and the array.
+ * 1; 0: nothing happened; 2: that number is none of this process, or too many: any may have
+ * changed, and *ids is NULL; -ENOMEM; -ESHUTDOWN after work_hush. */
+int work_await(struct work *w, uint64_t since, int wait_ms, uint64_t *now, char ***ids, size_t *n);
+void work_hush(struct work *w); /* nobody waits any more, and nobody will */
+
 /* Compare and replace, for who isn't the kernel: it must be told afterwards to forget the name
  * and what it knows of the inodes. Directory and file are given by their inode numbers. */
 struct ws_put {

@@ -9,7 +9,8 @@
  *   ws.stripes       by inode: shared by who reads a content, exclusive for who changes it; of
  *                    two, the lower index first
  *   ws.meta          shared: looks at the index; exclusive: changes it, and ws.quota, ws.files
- *   ws.orphan_lock, node_shard.lock, the registry's, work.ino_lock: innermost
+ *   ws.orphan_lock, node_shard.lock, the registry's, work.ino_lock, work.watch_lock: innermost
+ *                    (but work_await takes list_lock, and watch_lock in it)
  *
  * What changes when:
  *   view, file        gate exclusive (file also under admin alone: limits)
@@ -64,6 +65,14 @@ struct work {
 	struct ws *list;
 	bool stop, has_thread;
 	pthread_t thread;
+
+	/* For work_await. */
+	_Atomic bool watched; /* somebody asked once: changes are counted */
+	pthread_mutex_t watch_lock;
+	pthread_cond_t watch_cond;
+	uint64_t changes, changes_base; /* of all workspaces; another first number each time */
+	unsigned waiters;
+	bool hushed;
 };
 
 /* References of the kernel: node -> count, for nodes of one shard. */
@@ -107,6 +116,7 @@ struct ws {
 	 * 0: all its references are counted. */
 	_Atomic uint64_t held_below;
 	_Atomic bool touched; /* an operation came since the background thread looked */
+	uint64_t changed;     /* work.changes of its last change; under work.watch_lock */
 
 	struct node_shard nodes[WS_SHARDS];
 	pthread_mutex_t orphan_lock;
@@ -115,6 +125,10 @@ struct ws {
 	struct u64map orphans;
 	_Atomic size_t norphans;
 };
+
+/* ---- ws_watch.c ---- */
+
+void ws_changed_now(struct ws *ws); /* its log has grown; cheap where nobody watches */
 
 /* ---- work.c ---- */
 

@@ -387,9 +387,12 @@ int op_commit(struct op *op)
 			  q->inodes + op->inodes - q->base_inodes);
 	if (op->files)
 		txn_files(&op->t, ws->files + op->files);
+	bool quiet = op->t.quiet;
 	int r = txn_commit(&op->t);
 	if (r < 0)
 		return r;
+	if (!quiet)
+		ws_changed_now(ws);
 	q->bytes += op->bytes;
 	q->inodes += op->inodes;
 	ws->files += op->files;

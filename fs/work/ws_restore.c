@@ -185,6 +185,7 @@ static int swap_trees(struct restore *rs, struct err *err)
 	u64map_done(&ws->orphans);
 	atomic_store(&ws->norphans, 0);
 	pthread_mutex_unlock(&ws->orphan_lock);
+	ws_changed_now(ws);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 
 commands=(create path ls show fork rename set rm mount umount save restore diff log 'snapshots ls'
-	'snapshots show' 'snapshots rm' 'snapshots tag' export import 'image import' 'image ls' 'image show' 'image rm' cp cat 'files ls' up down gc fsck stats doctor help)
+	'snapshots show' 'snapshots rm' 'snapshots tag' export import 'image import' 'image ls' 'image show' 'image rm' cp cat 'files ls' watch up down gc fsck stats doctor help)
 
 # ---- help
 

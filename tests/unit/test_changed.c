@@ -480,7 +480,9 @@ static void memory_runs_out(void **state)
 		assert_non_null(g);
 		oom_at(n);
 		changed_log_inode(g, 1, 5);
-		changed_log_name(g, 2, 5, 20, 6, DT_REG, "x", 1);
+		const struct changed_name x = { .dir = 5, .cookie = 20, .child = 6,
+						.type = DT_REG, .name = "x", .len = 1 };
+		changed_log_name(g, 2, &x);
 		(void)oom_hit();
 		oom_at(0);
 		changed_log_inode(g, 3, 7);

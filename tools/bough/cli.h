@@ -161,6 +161,8 @@ command_fn cmd_commit, cmd_push;
 command_fn cmd_export, cmd_import;
 /* files.c */
 command_fn cmd_cat, cmd_cp, cmd_files_ls;
+/* watch.c */
+command_fn cmd_watch;
 /* service.c */
 command_fn cmd_gc, cmd_fsck, cmd_stats, cmd_up, cmd_down, cmd_upgrade;
 /* doctor.c */

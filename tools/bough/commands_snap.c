@@ -1,6 +1,15 @@
 /* Snapshots, what goes in and out of them, images, and files. */
 #include "tools/bough/commands.h"
 
+static const struct option_def watch_options[] = {
+	{ .name = "here", .help = "only what is in that folder itself, nothing below its folders" },
+	{ .name = "since",
+	  .value = "ID",
+	  .help = "what happened behind the event of that id (of the API's stream)" },
+	{ .name = "count", .letter = 'n', .value = "N", .help = "end after so many events" },
+	{ 0 }
+};
+
 static const struct option_def files_ls_options[] = {
 	{ .name = "recursive", .letter = 'r', .help = "all that is below it, at one moment" }, { 0 }
 };
@@ -385,5 +394,19 @@ const struct command commands_snap[] = {
 	  .max = 1,
 	  .kinds = "p",
 	  .run = cmd_files_ls },
+	{ .name = "watch",
+	  .group = G_FILE,
+	  .operands = "WORKSPACE [PATH]",
+	  .summary = "show what happens to the files of a workspace, as it does",
+	  .about = "A line for each event: created, modified, deleted, renamed OLD -> NEW; reset:\n"
+		   "what happened isn't known (a restore), look again. A folder that is renamed\n"
+		   "is one event. With --json each line is a JSON document. It goes on when boughd\n"
+		   "is restarted.\n",
+	  .options = watch_options,
+	  .examples = "bough watch app\nbough watch app src --json\n",
+	  .min = 1,
+	  .max = 2,
+	  .kinds = "w",
+	  .run = cmd_watch },
 	{ 0 }
 };
