@@ -7,12 +7,15 @@
  *     user             the user namespace (bind mount of its nsfs file), owned by the first id of
  *                      the sandbox's range, so that limits of users count for the sandbox alone
  *     secrets/         a tmpfs with what --secret brought; never in config.json
- *     init             bough-init, bound in read-only as the container's /.bough/init
- * and a cgroup folder /bough/NS/ID in each hierarchy. box_clear removes every trace of it, however
- * far box_make came and whoever died meanwhile. All of it lives in the caller's mount namespace and
- * outlives the caller.
+ * and a cgroup folder /bough/NS/ID in each hierarchy, which the runtime makes. Boxes of one parent
+ * folder share `.share` in it: a tmpfs with bough-init, bound in read-only as /.bough, so that no
+ * path of the host shows. box_clear removes every trace of a box, however far box_make came and
+ * whoever died meanwhile; box_end what they shared. All of it lives in the caller's mount namespace
+ * and outlives the caller. Folders on the way to the box must be open to others (0711): the
+ * container's root is nobody outside.
  *
- * Needs root. Errors carry one line that says what is missing. */
+ * Needs root, and Linux 6.12 where a runtime shifts ids. Errors carry one line that says what is
+ * missing. Threads: any, for different boxes. */
 #ifndef BOUGH_RUNTIME_BOX_H
 #define BOUGH_RUNTIME_BOX_H
 
@@ -21,11 +24,14 @@
 #include <stdint.h>
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
+#include "fs/base/ids.h"
 #include "runtime/init/init.h"
 #include "runtime/shim.h"
 
 enum {
-	BOX_IDS = 65536, /* ids of a sandbox: base ... base + BOX_IDS - 1 on the host */
+	BOX_IDS = IDS_RANGE, /* ids of a sandbox: base ... base + BOX_IDS - 1 on the host */
+	BOX_SECRET_MAX = 1 << 20,
+	BOX_SECRETS_MAX = 128, /* of a box */
 	BOX_MOUNTS = 32, /* workspaces that can be attached */
 };
 
@@ -46,7 +52,7 @@ struct box_mount {
 
 struct box_secret {
 	const char *name; /* file name under /run/secrets */
-	int fd;           /* its content is read from here; at most 1 MiB */
+	int fd;           /* its content is read from here, from the start; at most BOX_SECRET_MAX */
 };
 
 struct box_config {
@@ -59,7 +65,7 @@ struct box_config {
 	bool host_image;      /* its /usr is the host's (hostimage.h) */
 	bool usr_local;       /* and /usr/local too */
 	const char *hostname;
-	uint32_t id_base;     /* first host id of the range; a multiple of BOX_IDS */
+	uint32_t id_base;     /* first host id of the range (ids.h); a multiple of BOX_IDS */
 	bool net_host;        /* for admins; else a loopback of its own */
 	struct box_limits limits;
 	const struct box_mount *mounts;
@@ -71,8 +77,8 @@ struct box_config {
 /* What runs in it: the container's own process, or an exec. */
 struct box_process {
 	const char *const *argv; /* NULL-terminated; NULL: bough-init waits for execs */
-	const char *const *env;  /* NULL-terminated; "K=V" */
-	const char *cwd;         /* NULL: the workspace, or the image's */
+	const char *const *env;  /* NULL-terminated; "K=V". HOME, PATH and TERM are added */
+	const char *cwd;         /* absolute; NULL: the first workspace, or / */
 	const char *user;        /* "name", "uid", "name:group", "uid:gid"; NULL: root */
 	bool terminal;
 	uint32_t timeout_ms;     /* 0: none */
@@ -84,8 +90,14 @@ int box_make(const struct box_config *config, const struct box_process *main, st
 /* The OCI Process (JSON) of an exec in it. The user is looked up in the root as it is now. */
 int box_exec_spec(const struct box_config *config, const struct box_process *process,
 		  struct buf *out, struct err *err);
-/* Unmounts, empties the cgroups (their processes are killed), removes the folder. Idempotent. */
+/* Unmounts, empties the cgroups (their processes are killed), removes the folder. Idempotent. After
+ * shim_remove: a shim that lives would come in its way. */
 int box_clear(const char *dir, const char *ns, struct err *err);
+/* What boxes in the folder `parent` shared, and the cgroup folder of `ns`, once no box is left;
+ * while one is: 0, and nothing happens. Idempotent. */
+int box_end(const char *parent, const char *ns, struct err *err);
+/* Which of the limits nobody enforces with this runtime on this machine, for people; "" none. */
+void box_unenforced(const struct runtime_kind *kind, char *out, size_t size);
 
 /* Attaches to a running container whose first process is `pid`, and takes it off again: -EBUSY
  * while something uses it, unless `force` (it is detached lazily). Only where
@@ -99,6 +111,10 @@ int box_detach(const struct box_config *config, uint32_t pid, const char *target
  * empty folder (of a workspace's mount) that is filled. Owner: 0 of the caller; idmapped mounts
  * show them as the container's root. */
 int hostimage_fill(const char *root, struct err *err);
+/* Makes the mount points that every box needs, where an image hasn't got them, and an /etc/hosts
+ * that knows localhost: before the image's snapshot, so that a fresh sandbox differs from it in
+ * nothing. box_make makes what is missing all the same. */
+int box_fill_root(const char *root, struct err *err);
 
 /* Every process runs under a bough-init of its own (runtime/init/init.h has its command line and
  * exit codes): KILL can't be caught, so this signal stands for it. */

@@ -34,9 +34,8 @@ enum {
 	SANDBOX_GRACE_MS = 10000, /* from TERM to KILL, where nobody says otherwise */
 	SANDBOX_EXECS_KEPT = 128, /* that have ended, with their output */
 	SANDBOX_EXECS_MAX = 512,  /* that run at once in one sandbox */
-	/* Ranges of ids: what systemd leaves free for such uses. */
-	SANDBOX_IDS_FIRST = 0x70000000,
-	SANDBOX_IDS_COUNT = 4096,
+	SANDBOX_IDS_FIRST = IDS_FIRST,
+	SANDBOX_IDS_COUNT = (IDS_END - IDS_FIRST) / IDS_RANGE,
 };
 #define SANDBOX_MAIN "main" /* the key of its own process's output */
 

@@ -1,0 +1,242 @@
+#include "runtime/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
+#include "fs/base/io.h"
+#include "runtime/mountinfo.h"
+
+enum {
+	PROCS_MAX = 1 << 20,      /* bytes of a list of processes; what is beyond comes next time */
+	END_MS = 5000,            /* a killed process that waits for a disk takes its time */
+	DEPTH_MAX = 16,           /* folders in a box's own: none of ours has any */
+	FOLDERS_MAX = 4096,
+};
+
+/* ---- what there is ---- */
+
+void cgroup_parse(struct cgroups *out, const char *mountinfo, size_t len)
+{
+	out->n = 0;
+	struct mountinfo m = mountinfo_begin(mountinfo, len);
+	while (out->n < CGROUP_HIERARCHIES_MAX && mountinfo_next(&m)) {
+		bool v2 = mountinfo_is(&m, "cgroup2");
+		/* Only the whole of a hierarchy: what we and the runtimes name begins at its root. */
+		if ((!v2 && !mountinfo_is(&m, "cgroup")) || !m.whole ||
+		    strlen(m.point) >= CGROUP_PATH_MAX)
+			continue;
+		memcpy(out->list[out->n].path, m.point, strlen(m.point) + 1);
+		out->list[out->n++].v2 = v2;
+	}
+}
+
+int cgroup_find(struct cgroups *out, struct err *err)
+{
+	auto_free void *text = NULL;
+	size_t len;
+	int r = mountinfo_read(&text, &len, err);
+	if (r < 0)
+		return r;
+	cgroup_parse(out, text, len);
+	return out->n ? 0 : err_set(err, -ENOENT, "no cgroups are mounted (/sys/fs/cgroup)");
+}
+
+bool cgroup_is_v2(const struct cgroups *c)
+{
+	return c->n == 1 && c->list[0].v2;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+	char path[CGROUP_PATH_MAX + CGROUP_NAME_MAX];
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return access(path, F_OK) == 0;
+}
+
+bool cgroup_has(const struct cgroups *c, const char *controller)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		if (!c->list[i].v2) {
+			/* cpu is mounted as cpu or cpu,cpuacct */
+			const char *name = strrchr(c->list[i].path, '/') + 1;
+			const char *at = strstr(name, controller);
+			size_t n = strlen(controller);
+			if (at && (at == name || at[-1] == ',') &&
+			    (at[n] == '\0' || at[n] == ','))
+				return true;
+			continue;
+		}
+		auto_free void *text = NULL;
+		char path[CGROUP_PATH_MAX + CGROUP_NAME_MAX];
+		size_t len;
+		(void)snprintf(path, sizeof(path), "%s/cgroup.controllers", c->list[i].path);
+		if (io_slurp(NULL, AT_FDCWD, path, PATH_MAX, &text, &len, NULL) < 0)
+			continue;
+		for (char *save = NULL, *w = strtok_r(text, " \n", &save); w;
+		     w = strtok_r(NULL, " \n", &save))
+			if (strcmp(w, controller) == 0)
+				return true;
+	}
+	return false;
+}
+
+bool cgroup_counts_swap(const struct cgroups *c)
+{
+	/* Version 2 can where the kernel can; its root has no such file, and swap that can't be
+	 * limited can't be used by a cgroup's processes without the host having some. */
+	for (size_t i = 0; i < c->n; i++)
+		if (!c->list[i].v2 && exists(c->list[i].path, "memory.memsw.limit_in_bytes"))
+			return true;
+	return cgroup_is_v2(c) && access("/proc/swaps", F_OK) == 0;
+}
+
+/* ---- the end ---- */
+
+static void put(int dir, const char *name, const char *text)
+{
+	auto_fd fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		ssize_t n = write(fd, text, strlen(text));
+		(void)n; /* the look at what still runs tells */
+	}
+}
+
+/* How many processes it has; they are killed. */
+static int kill_all(int dir)
+{
+	auto_free char *text = malloc(PROCS_MAX + 1);
+	auto_fd fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!text)
+		return -ENOMEM;
+	ssize_t n = io_read_full(NULL, fd, text, PROCS_MAX, 0);
+	if (n < 0)
+		return n == -ENODEV ? 0 : (int)n;
+	text[n] = '\0';
+	int found = 0;
+	for (char *save = NULL, *w = strtok_r(text, "\n", &save); w;
+	     w = strtok_r(NULL, "\n", &save)) {
+		long pid = strtol(w, NULL, 10);
+		found++;
+		if (pid > 1)
+			(void)kill((pid_t)pid, SIGKILL); /* it may have ended by itself */
+	}
+	return found;
+}
+
+static int end_one(int dir, uint64_t deadline)
+{
+	struct timespec pause = { .tv_nsec = 500000 };
+	put(dir, "cgroup.kill", "1");
+	for (;;) {
+		int n = kill_all(dir);
+		if (n <= 0)
+			return n;
+		put(dir, "freezer.state", "THAWED"); /* what is frozen can't die */
+		put(dir, "cgroup.freeze", "0");
+		if (clock_ms() > deadline)
+			return -EBUSY;
+		(void)nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 16000000)
+			pause.tv_nsec *= 2;
+	}
+}
+
+/* The deepest first folder below `path`, which is extended. */
+static int descend(char *path, size_t size)
+{
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		auto_dir *d = opendir(path);
+		if (!d)
+			return errno == ENOENT ? 0 : -errno;
+		struct dirent *e;
+		while ((e = readdir(d)))
+			if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 &&
+			    strcmp(e->d_name, "..") != 0)
+				break;
+		if (!e)
+			return 0;
+		size_t n = strlen(path);
+		if (n + 1 + strlen(e->d_name) >= size)
+			return -ENAMETOOLONG;
+		(void)snprintf(path + n, size - n, "/%s", e->d_name);
+	}
+	return -ELOOP;
+}
+
+static int remove_one(const char *path, uint64_t deadline)
+{
+	struct timespec pause = { .tv_nsec = 1000000 };
+	while (rmdir(path) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		if (errno != EBUSY || clock_ms() > deadline)
+			return -errno;
+		(void)nanosleep(&pause, NULL); /* what was killed is still being counted */
+	}
+	return 0;
+}
+
+static int clear_tree(const char *top, uint64_t deadline)
+{
+	char path[PATH_MAX];
+	for (int i = 0; i < FOLDERS_MAX; i++) {
+		(void)snprintf(path, sizeof(path), "%s", top);
+		auto_fd whole = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (whole < 0)
+			return errno == ENOENT ? 0 : -errno;
+		int r = descend(path, sizeof(path));
+		if (r < 0)
+			return r;
+		auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (dir < 0 && errno != ENOENT)
+			return -errno;
+		r = dir < 0 ? 0 : end_one(dir, deadline);
+		if (r == 0)
+			r = remove_one(path, deadline);
+		if (r < 0)
+			return r;
+	}
+	return -E2BIG;
+}
+
+static int path_of(char *out, size_t size, const struct cgroups *c, size_t i, const char *group)
+{
+	int n = snprintf(out, size, "%s%s", c->list[i].path, group);
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+int cgroup_clear(const struct cgroups *c, const char *group, struct err *err)
+{
+	char path[PATH_MAX];
+	uint64_t deadline = clock_ms() + END_MS;
+	int result = 0;
+	for (size_t i = 0; i < c->n; i++) {
+		int r = path_of(path, sizeof(path), c, i, group);
+		if (r == 0)
+			r = clear_tree(path, deadline);
+		if (r < 0 && result == 0)
+			result = err_sys(err, r, "remove the cgroup %s", path);
+	}
+	return result;
+}
+
+void cgroup_prune(const struct cgroups *c, const char *group)
+{
+	char path[PATH_MAX];
+	for (size_t i = 0; i < c->n; i++)
+		if (path_of(path, sizeof(path), c, i, group) == 0)
+			(void)rmdir(path); /* what isn't empty is in use */
+}

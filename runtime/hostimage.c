@@ -1,0 +1,278 @@
+/* The root of a container whose /usr is the host's: what else there has to be. Also the mount points
+ * that every root has. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/hash.h"
+#include "fs/base/io.h"
+#include "runtime/box_impl.h"
+#include "runtime/inroot.h"
+
+enum {
+	COPY_MAX = 4 << 20,  /* bytes of a file of /etc; the biggest is ld.so.cache or the bundle of
+				certificates */
+	ENTRIES_MAX = 4096,  /* of a folder of /etc */
+	MACHINE_ID_BYTES = 16,
+};
+
+struct folder {
+	const char *path;
+	unsigned mode;
+};
+/* Each runtime mounts on these. */
+static const struct folder points[] = {
+	{ "dev", 0755 }, { "proc", 0755 }, { "sys", 0755 }, { ".bough", 0755 },
+};
+static const struct folder folders[] = {
+	{ "usr", 0755 },       { "etc", 0755 },         { "home", 0755 },  { "root", 0700 },
+	{ "tmp", 01777 },      { "run", 0755 },         { "run/lock", 01777 },
+	{ "run/secrets", 0755 }, { "srv", 0755 },       { "opt", 0755 },   { "mnt", 0755 },
+	{ "media", 0755 },     { "var", 0755 },         { "var/tmp", 01777 },
+	{ "var/lib", 0755 },   { "var/cache", 0755 },   { "var/log", 0755 },
+	{ "var/spool", 0755 }, { "workspace", 0755 },
+};
+/* Of the host, where it has them as links into /usr. */
+static const char *const links[] = { "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32" };
+/* Of the host's /etc, with what is in them: which alternative, which libraries, which
+ * certificates, and names that never change. Nothing that says what host it is. */
+static const char *const taken[] = {
+	"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "protocols",
+	"services",     "ssl/certs",
+};
+
+static const char hosts[] = "127.0.0.1\tlocalhost\n"
+			    "::1\tlocalhost ip6-localhost ip6-loopback\n";
+static const struct {
+	const char *path, *text;
+} made[] = {
+	{ "etc/passwd", "root:x:0:0:root:/root:/bin/bash\n"
+			"daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+			"bin:x:2:2:bin:/bin:/usr/sbin/nologin\n"
+			"sys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
+			"man:x:6:12:man:/var/cache/man:/usr/sbin/nologin\n"
+			"mail:x:8:8:mail:/var/mail:/usr/sbin/nologin\n"
+			"www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
+			"agent:x:1000:1000:agent:/home/agent:/bin/bash\n"
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+	{ "etc/group", "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\n"
+		       "disk:x:6:\nman:x:12:\nmail:x:8:\nsudo:x:27:\naudio:x:29:\n"
+		       "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nvideo:x:44:\nstaff:x:50:\n"
+		       "games:x:60:\nusers:x:100:\nagent:x:1000:\nnogroup:x:65534:\n" },
+	{ "etc/nsswitch.conf", "passwd:\tfiles\ngroup:\tfiles\nshadow:\tfiles\n"
+			       "hosts:\tfiles dns\nnetworks:\tfiles\nprotocols:\tfiles\n"
+			       "services:\tfiles\nethers:\tfiles\nrpc:\tfiles\n" },
+	{ "etc/hosts", hosts },
+	{ "etc/host.conf", "multi on\n" },
+	{ "etc/hostname", "sandbox\n" },
+	{ "etc/resolv.conf", "" },
+	{ "etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/sh\n/usr/bin/bash\n" },
+	{ "etc/fstab", "" },
+	{ "etc/profile", "PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:"
+			 "/bin}\nexport PATH\nPS1='\\h:\\w\\$ '\n" },
+};
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+/* ---- one thing each ---- */
+
+static int make_folder(int root, const char *path, unsigned mode)
+{
+	if (mkdirat(root, path, 0700) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	return fchmodat(root, path, mode, 0) < 0 ? -errno : 0;
+}
+
+static int make_file(int root, const char *path, const void *data, size_t len, unsigned mode)
+{
+	auto_fd fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	int r = io_write_full(NULL, fd, data, len, 0);
+	return r == 0 && fchmod(fd, mode) < 0 ? -errno : r;
+}
+
+static int copy_link(int from, const char *name, int to)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	return symlinkat(target, to, name) < 0 ? -errno : 0;
+}
+
+static int copy_file(int from, const char *name, int to)
+{
+	auto_free void *data = NULL;
+	size_t len;
+	int r = io_slurp(NULL, from, name, COPY_MAX, &data, &len, NULL);
+	return r < 0 ? r : make_file(to, name, data, len, 0644);
+}
+
+/* Of any other kind than these nothing is taken. */
+static int copy_plain(int from, const char *name, int to, mode_t kind)
+{
+	return S_ISLNK(kind) ? copy_link(from, name, to)
+	       : S_ISREG(kind) ? copy_file(from, name, to)
+			       : 0;
+}
+
+/* What lies in a folder, but no folders in it: of what is taken none has any. */
+static int copy_folder(int from, const char *name, int to)
+{
+	auto_fd src = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (src < 0)
+		return -errno;
+	int r = make_folder(to, name, 0755);
+	if (r < 0)
+		return r;
+	auto_fd dst = openat(to, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd list = dst < 0 ? -1 : openat(src, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_dir *d = list < 0 ? NULL : fdopendir(list);
+	if (!d)
+		return -errno;
+	(void)steal_fd(&list);
+	struct dirent *e;
+	for (unsigned n = 0; n < ENTRIES_MAX && r == 0 && (errno = 0, e = readdir(d)); n++) {
+		struct stat st;
+		if (fstatat(src, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			r = copy_plain(src, e->d_name, dst, st.st_mode);
+	}
+	return r;
+}
+
+/* A path below /etc, which the host may lack. */
+static int take(int host_etc, int etc, const char *path)
+{
+	char part[NAME_MAX + 1];
+	struct stat st;
+	const char *slash = strchr(path, '/');
+	if (fstatat(host_etc, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	if (!slash)
+		return S_ISDIR(st.st_mode) ? copy_folder(host_etc, path, etc)
+					   : copy_plain(host_etc, path, etc, st.st_mode);
+	(void)snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+	int r = make_folder(etc, part, 0755);
+	if (r < 0)
+		return r;
+	auto_fd from = openat(host_etc, part, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd to = openat(etc, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (from < 0 || to < 0)
+		return -errno;
+	return copy_folder(from, slash + 1, to);
+}
+
+/* ---- all of it ---- */
+
+int box_fill_points(int root, struct err *err)
+{
+	for (size_t i = 0; i < COUNT(points); i++) {
+		auto_fd fd = inroot_make_dir(root, points[i].path);
+		if (fd < 0)
+			return err_sys(err, fd, "the image has no place for /%s", points[i].path);
+	}
+	return 0;
+}
+
+int box_fill_root(const char *root, struct err *err)
+{
+	auto_fd fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(err, -errno, "open %s", root);
+	int r = box_fill_points(fd, err);
+	if (r < 0)
+		return r;
+	auto_fd secrets = inroot_make_dir(fd, "run/secrets");
+	if (secrets < 0)
+		return err_sys(err, secrets, "the image has no place for /run/secrets");
+	auto_fd etc = inroot_make_dir(fd, "etc");
+	if (etc < 0)
+		return err_sys(err, etc, "the image has no place for /etc");
+	struct stat st;
+	if (fstatat(etc, "hosts", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    (st.st_size > 0 || !S_ISREG(st.st_mode)))
+		return 0;
+	(void)unlinkat(etc, "hosts", 0); /* an empty one says nothing */
+	r = make_file(etc, "hosts", hosts, sizeof(hosts) - 1, 0644);
+	return r < 0 ? err_sys(err, r, "make /etc/hosts") : 0;
+}
+
+static int make_links(int root, struct err *err)
+{
+	auto_fd host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (host < 0)
+		return err_sys(err, -errno, "open /");
+	for (size_t i = 0; i < COUNT(links); i++) {
+		struct stat st;
+		if (fstatat(host, links[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (!S_ISLNK(st.st_mode))
+			return err_set(err, -EOPNOTSUPP,
+				       "the host image needs a host whose /%s is a link to /usr",
+				       links[i]);
+		int r = copy_link(host, links[i], root);
+		if (r < 0)
+			return err_sys(err, r, "link /%s", links[i]);
+	}
+	return 0;
+}
+
+static int make_machine_id(int root)
+{
+	uint8_t id[MACHINE_ID_BYTES];
+	char text[2 * MACHINE_ID_BYTES + 2];
+	random_bytes(id, sizeof(id));
+	for (size_t i = 0; i < sizeof(id); i++)
+		(void)snprintf(text + 2 * i, 3, "%02x", id[i]);
+	(void)snprintf(text + 2 * sizeof(id), 2, "\n");
+	return make_file(root, "etc/machine-id", text, sizeof(text) - 1, 0444);
+}
+
+static int make_etc(int root, struct err *err)
+{
+	auto_fd host = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd etc = openat(root, "etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (host < 0 || etc < 0)
+		return err_sys(err, -errno, "open /etc");
+	for (size_t i = 0; i < COUNT(made); i++) {
+		int r = make_file(root, made[i].path, made[i].text, strlen(made[i].text), 0644);
+		if (r < 0)
+			return err_sys(err, r, "make /%s", made[i].path);
+	}
+	for (size_t i = 0; i < COUNT(taken); i++) {
+		int r = take(host, etc, taken[i]);
+		if (r < 0)
+			return err_sys(err, r, "copy /etc/%s", taken[i]);
+	}
+	int r = make_machine_id(root);
+	return r < 0 ? err_sys(err, r, "make /etc/machine-id") : 0;
+}
+
+int hostimage_fill(const char *path, struct err *err)
+{
+	auto_fd root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return err_sys(err, -errno, "open %s", path);
+	for (size_t i = 0; i < COUNT(folders); i++) {
+		int r = make_folder(root, folders[i].path, folders[i].mode);
+		if (r < 0)
+			return err_sys(err, r, "make /%s", folders[i].path);
+	}
+	int r = make_folder(root, "home/agent", 0755);
+	if (r == 0 && fchownat(root, "home/agent", 1000, 1000, 0) < 0)
+		r = -errno;
+	if (r < 0)
+		return err_sys(err, r, "make /home/agent");
+	if (symlinkat("/run", root, "var/run") < 0 || symlinkat("/run/lock", root, "var/lock") < 0)
+		return err_sys(err, -errno, "make links in /var");
+	r = make_links(root, err);
+	if (r == 0)
+		r = box_fill_points(root, err);
+	return r == 0 ? make_etc(root, err) : r;
+}

@@ -1,0 +1,392 @@
+#include "runtime/spec.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "runtime/init/init.h"
+#include "runtime/jwrite.h"
+#include "runtime/seccomp.h"
+
+enum {
+	CPU_PERIOD_US = 100000,
+	OOM_SCORE = 500,          /* before anything of the host */
+	SHM_PAGE = 4096,          /* of /dev/shm: a file for each of these bytes, */
+	SHM_FILES_MIN = 1024,     /* but so many at least */
+	FILES_SOFT = 1024,        /* what old programs close one by one at start */
+	FILES_HARD = 1 << 20,
+};
+
+/* What a root needs to install, build and serve, inside its own user namespace. */
+static const char *const capabilities[] = {
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
+	"CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID",
+};
+static const char *const masked[] = {
+	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/interrupts", "/proc/kcore", "/proc/keys",
+	"/proc/key-users", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+	"/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap",
+	"/sys/firmware", "/sys/fs/selinux", "/sys/kernel/debug", "/sys/kernel/security",
+};
+static const char *const read_only[] = {
+	"/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger",
+};
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+/* A list of strings; NULL: out of memory, or one isn't UTF-8. */
+static json_t *words(const char *const *list, size_t n)
+{
+	json_t *a = json_array();
+	for (size_t i = 0; a && i < n; i++)
+		if (jw_add(a, json_string(list[i])) < 0) {
+			json_decref(a);
+			a = NULL;
+		}
+	return a;
+}
+
+/* Of options in one string, as mount(8) has them. */
+static json_t *options(const char *text)
+{
+	json_t *a = json_array();
+	for (const char *p = text; a && *p;) {
+		size_t n = strcspn(p, ",");
+		if (jw_add(a, json_stringn(p, n)) < 0) {
+			json_decref(a);
+			return NULL;
+		}
+		p += n + (p[n] == ',');
+	}
+	return a;
+}
+
+/* ---- process ---- */
+
+static const char *value_of(const char *const *env, const char *name)
+{
+	size_t n = strlen(name);
+	for (; env && *env; env++)
+		if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+			return *env + n + 1;
+	return NULL;
+}
+
+static int add_default(json_t *a, const char *const *env, const char *name, const char *value)
+{
+	return value_of(env, name) ? 0 : jw_add(a, json_sprintf("%s=%s", name, value));
+}
+
+static json_t *environment(const struct spec_process *p)
+{
+	json_t *a = json_array();
+	int r = a ? 0 : -ENOMEM;
+	const char *const *env = p->process->env;
+	if (r == 0)
+		r = add_default(a, env, "PATH", INIT_PATH_DEFAULT);
+	if (r == 0)
+		r = add_default(a, env, "HOME", p->user->home);
+	if (r == 0 && p->process->terminal)
+		r = add_default(a, env, "TERM", "xterm");
+	for (; r == 0 && env && *env; env++)
+		r = jw_add(a, json_string(*env));
+	if (r < 0) {
+		json_decref(a);
+		return NULL;
+	}
+	return a;
+}
+
+static json_t *arguments(const struct box_process *p)
+{
+	json_t *a = json_array();
+	int r = a ? jw_add(a, json_string(INIT_PATH)) : -ENOMEM;
+	if (r == 0 && !p->argv)
+		r = jw_add(a, json_string("-w"));
+	if (r == 0 && p->argv && p->timeout_ms) {
+		r = jw_add(a, json_string("-t"));
+		if (r == 0)
+			r = jw_add(a, json_sprintf("%u", p->timeout_ms));
+	}
+	if (r == 0 && p->argv)
+		r = jw_add(a, json_string("--"));
+	for (size_t i = 0; r == 0 && p->argv && p->argv[i]; i++)
+		r = jw_add(a, json_string(p->argv[i]));
+	if (r < 0) {
+		json_decref(a);
+		return NULL;
+	}
+	return a;
+}
+
+static json_t *user_json(const struct user *u)
+{
+	json_t *groups = json_array();
+	for (size_t i = 0; groups && i < u->n_groups; i++)
+		if (jw_add(groups, json_integer(u->groups[i])) < 0) {
+			json_decref(groups);
+			groups = NULL;
+		}
+	return json_pack("{s:i,s:i,s:o}", "uid", (int)u->uid, "gid", (int)u->gid, "additionalGids",
+			 groups);
+}
+
+static json_t *capability_sets(void)
+{
+	json_t *sets = json_object();
+	static const char *const names[] = { "bounding", "effective", "permitted" };
+	for (size_t i = 0; sets && i < COUNT(names); i++)
+		if (jw_set(sets, names[i], words(capabilities, COUNT(capabilities))) < 0) {
+			json_decref(sets);
+			return NULL;
+		}
+	return sets;
+}
+
+static json_t *rlimits(uint64_t files_max)
+{
+	json_int_t hard = files_max < FILES_HARD ? (json_int_t)files_max : FILES_HARD;
+	json_int_t soft = hard < FILES_SOFT ? hard : FILES_SOFT;
+	return json_pack("[{s:s,s:I,s:I},{s:s,s:i,s:i}]", "type", "RLIMIT_NOFILE", "hard", hard,
+			 "soft", soft, "type", "RLIMIT_CORE", "hard", 0, "soft", 0);
+}
+
+static int process_json(const struct runtime_kind *kind, const struct spec_process *p,
+			json_t **out)
+{
+	json_t *j = json_pack("{s:b,s:b,s:s,s:i}", "terminal", p->process->terminal,
+			      "noNewPrivileges", 1, "cwd", p->cwd, "oomScoreAdj", OOM_SCORE);
+	int r = j ? 0 : -ENOMEM;
+	if (r == 0)
+		r = jw_set(j, "user", user_json(p->user));
+	if (r == 0)
+		r = jw_set(j, "args", arguments(p->process));
+	if (r == 0)
+		r = jw_set(j, "env", environment(p));
+	if (r == 0)
+		r = jw_set(j, "capabilities", capability_sets());
+	if (r == 0 && p->files_max)
+		r = jw_set(j, "rlimits", rlimits(p->files_max));
+	if (r < 0) {
+		json_decref(j);
+		return r;
+	}
+	*out = j;
+	return 0;
+}
+
+/* ---- mounts ---- */
+
+static int add_mount(json_t *a, const char *target, const char *type, const char *source,
+		     const char *opts)
+{
+	return jw_add(a, json_pack("{s:s,s:s,s:s,s:o}", "destination", target, "type", type,
+				   "source", source, "options", options(opts)));
+}
+
+static int system_mounts(const struct spec *s, json_t *a)
+{
+	char shm[160];
+	uint64_t files = s->limits.shm / SHM_PAGE;
+	(void)snprintf(shm, sizeof(shm), "nosuid,noexec,nodev,mode=1777,size=%llu,nr_inodes=%llu",
+		       (unsigned long long)s->limits.shm,
+		       (unsigned long long)(files > SHM_FILES_MIN ? files : SHM_FILES_MIN));
+	int r = add_mount(a, "/proc", "proc", "proc", "nosuid,noexec,nodev");
+	if (r == 0)
+		/* With ids shifted its devices are the host's, bound in one by one. */
+		r = add_mount(a, "/dev", "tmpfs", "tmpfs",
+			      s->kind->shifts_ids ? "nosuid,nodev,mode=755,size=1024k,nr_inodes=1024"
+						  : "nosuid,mode=755,size=1024k,nr_inodes=1024");
+	if (r == 0)
+		r = add_mount(a, "/dev/pts", "devpts", "devpts",
+			      "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5");
+	if (r == 0)
+		r = add_mount(a, "/dev/shm", "tmpfs", "shm", shm);
+	/* A sysfs shows the network of who mounts it, which of the host's only the host may. */
+	if (r == 0)
+		r = s->net_host && s->kind->shifts_ids
+			    ? add_mount(a, "/sys", "tmpfs", "tmpfs",
+					"nosuid,noexec,nodev,ro,mode=755,size=4k")
+			    : add_mount(a, "/sys", "sysfs", "sysfs", "nosuid,noexec,nodev,ro");
+	/* Version 1 would be a mount for each controller; few programs look. */
+	if (r == 0 && s->cgroup2 && spec_shares_kernel(s->kind) && !s->net_host)
+		r = add_mount(a, "/sys/fs/cgroup", "cgroup", "cgroup",
+			      "nosuid,noexec,nodev,relatime,ro");
+	return r;
+}
+
+static int bind_mounts(const struct spec *s, json_t *a)
+{
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < s->n_binds; i++) {
+		const struct spec_bind *b = &s->binds[i];
+		char opts[64];
+		bool deep = b->read_only && b->recursive && spec_shares_kernel(s->kind);
+		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s",
+			       b->recursive ? "rbind" : "bind", b->read_only ? "ro" : "rw",
+			       deep ? ",rro" : "");
+		r = add_mount(a, b->target, "bind", b->source, opts);
+	}
+	if (r == 0 && s->hide_usr_local)
+		r = add_mount(a, "/usr/local", "tmpfs", "tmpfs",
+			      "nosuid,nodev,ro,mode=755,size=4k");
+	return r;
+}
+
+static json_t *mounts(const struct spec *s)
+{
+	json_t *a = json_array();
+	int r = a ? system_mounts(s, a) : -ENOMEM;
+	if (r == 0)
+		r = bind_mounts(s, a);
+	if (r < 0) {
+		json_decref(a);
+		return NULL;
+	}
+	return a;
+}
+
+/* ---- linux ---- */
+
+static json_t *namespaces(const struct spec *s)
+{
+	static const char *const always[] = { "pid", "ipc", "uts", "mount", "cgroup" };
+	json_t *a = json_array();
+	int r = a ? 0 : -ENOMEM;
+	for (size_t i = 0; r == 0 && i < COUNT(always); i++)
+		r = jw_add(a, json_pack("{s:s}", "type", always[i]));
+	/* A new one has a loopback, which the runtime brings up, and nothing else. */
+	if (r == 0 && !s->net_host)
+		r = jw_add(a, json_pack("{s:s}", "type", "network"));
+	if (r == 0 && spec_shares_kernel(s->kind))
+		r = jw_add(a, json_pack("{s:s,s:s}", "type", "user", "path", s->user_ns));
+	else if (r == 0 && s->kind->shifts_ids)
+		r = jw_add(a, json_pack("{s:s}", "type", "user"));
+	if (r < 0) {
+		json_decref(a);
+		return NULL;
+	}
+	return a;
+}
+
+static json_t *mapping(const struct spec *s)
+{
+	return json_pack("[{s:i,s:I,s:i}]", "containerID", 0, "hostID", (json_int_t)s->id_base,
+			 "size", BOX_IDS);
+}
+
+static json_t *resources(const struct spec *s)
+{
+	const struct box_limits *l = &s->limits;
+	json_int_t memory = (json_int_t)l->memory;
+	json_t *mem = json_pack("{s:I}", "limit", memory);
+	int r = mem ? 0 : -ENOMEM;
+	if (r == 0 && s->counts_swap) /* swap included: none beyond the limit */
+		r = jw_set(mem, "swap", json_integer(memory));
+	if (r < 0) {
+		json_decref(mem);
+		return NULL;
+	}
+	return json_pack("{s:o,s:{s:I,s:i},s:{s:i},s:[{s:b,s:s}]}", "memory", mem, "cpu", "quota",
+			 (json_int_t)l->cpu_milli * CPU_PERIOD_US / 1000, "period", CPU_PERIOD_US,
+			 "pids", "limit", (int)l->pids, "devices", "allow", 0, "access", "rwm");
+}
+
+static int linux_json(const struct spec *s, json_t **out)
+{
+	json_t *j = json_pack("{s:s,s:s}", "cgroupsPath", s->cgroup, "rootfsPropagation",
+			      "private");
+	int r = j ? jw_set(j, "namespaces", namespaces(s)) : -ENOMEM;
+	if (r == 0 && s->kind->shifts_ids)
+		r = jw_set(j, "uidMappings", mapping(s));
+	if (r == 0 && s->kind->shifts_ids)
+		r = jw_set(j, "gidMappings", mapping(s));
+	if (r == 0)
+		r = jw_set(j, "resources", resources(s));
+	if (r == 0)
+		r = jw_set(j, "maskedPaths", words(masked, COUNT(masked)));
+	if (r == 0)
+		r = jw_set(j, "readonlyPaths", words(read_only, COUNT(read_only)));
+	/* Where the host's kernel answers none of its calls, the filter would only cost. */
+	if (r == 0 && spec_shares_kernel(s->kind))
+		r = jw_set(j, "seccomp", seccomp_filter());
+	if (r < 0) {
+		json_decref(j);
+		return r;
+	}
+	*out = j;
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static int append(const json_t *j, size_t flags, struct buf *out, struct err *err)
+{
+	auto_free char *text = json_dumps(j, flags);
+	if (text)
+		buf_add(out, text, strlen(text));
+	return text && buf_error(out) == 0 ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static bool is_utf8(const char *s)
+{
+	json_t *j = json_string(s);
+	json_decref(j);
+	return j != NULL;
+}
+
+/* jansson doesn't say which of the two it was. */
+static int why(const struct spec_process *p, struct err *err)
+{
+	const char *const *lists[] = { p->process->argv, p->process->env };
+	for (size_t k = 0; k < COUNT(lists); k++)
+		for (const char *const *w = lists[k]; w && *w; w++)
+			if (!is_utf8(*w))
+				return err_set(err, -EINVAL,
+					       k == 0 ? "the command's arguments must be UTF-8"
+						      : "the environment must be UTF-8");
+	if (!is_utf8(p->cwd))
+		return err_set(err, -EINVAL, "the working directory's name must be UTF-8");
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+int spec_write_process(const struct runtime_kind *kind, const struct spec_process *p,
+		       struct buf *out, struct err *err)
+{
+	json_t *j = NULL;
+	if (process_json(kind, p, &j) < 0)
+		return why(p, err);
+	int r = append(j, JSON_COMPACT, out, err);
+	json_decref(j);
+	return r;
+}
+
+/* gVisor takes flags from here when it runs with --allow-flag-override; its own way to find out
+ * whether a network namespace is the host's goes wrong on new kernels. */
+static int add_annotations(const struct spec *s, json_t *j)
+{
+	if (spec_shares_kernel(s->kind) || !s->kind->shifts_ids)
+		return 0;
+	return jw_set(j, "annotations",
+		      json_pack("{s:s}", "dev.gvisor.flag.network", s->net_host ? "host" : "none"));
+}
+
+int spec_write(const struct spec *s, const struct spec_process *p, struct buf *out,
+	       struct err *err)
+{
+	json_t *j = json_pack("{s:s,s:s,s:{s:s,s:b}}", "ociVersion", "1.0.2", "hostname",
+			      s->hostname, "root", "path", "rootfs", "readonly", 0);
+	json_t *process = NULL, *lin = NULL;
+	int r = j ? process_json(s->kind, p, &process) : -ENOMEM;
+	if (r == 0)
+		r = jw_set(j, "process", process);
+	if (r == 0)
+		r = jw_set(j, "mounts", mounts(s));
+	if (r == 0)
+		r = add_annotations(s, j);
+	if (r == 0)
+		r = linux_json(s, &lin);
+	if (r == 0)
+		r = jw_set(j, "linux", lin);
+	r = r < 0 ? why(p, err) : append(j, JSON_INDENT(1), out, err);
+	json_decref(j);
+	return r;
+}
