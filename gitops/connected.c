@@ -1,6 +1,11 @@
 #include "gitops/connected.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/array.h"
+#include "fs/base/u64map.h"
 
 static int missing(struct err *err, const git_oid *id, const char *what)
 {
@@ -11,26 +16,60 @@ static int missing(struct err *err, const git_oid *id, const char *what)
 }
 
 struct look {
+	git_repository *repo;
 	git_odb *odb;
+	struct u64map seen; /* trees, by the beginning of their ids */
+	git_oid *v;         /* trees that are still to be looked into */
+	size_t n, cap;
 	struct err *err;
 };
 
-static int look_at_entry(const char *root, const git_tree_entry *e, void *ctx)
+static void look_done(struct look *l)
 {
-	const struct look *l = ctx;
-	if (git_tree_entry_type(e) == GIT_OBJECT_COMMIT)
-		return 0; /* a submodule's, of another repository */
-	if (git_odb_exists(l->odb, git_tree_entry_id(e)))
-		return 0;
-	return missing(l->err, git_tree_entry_id(e), "blob or tree");
+	u64map_done(&l->seen);
+	free(l->v);
+	git_odb_free(l->odb);
 }
 
-static int look_at_tip(git_repository *repo, struct look *l, const struct ref *ref)
+/* Each tree once: a few trees, each ten times in the next, would be walked for ever. Two whose ids
+ * begin alike count as one, which only who made them so can be sorry for. */
+static int push_tree(struct look *l, const git_oid *id)
+{
+	uint64_t key;
+	memcpy(&key, id->id, sizeof(key));
+	key += key == 0;
+	if (u64map_get(&l->seen, key))
+		return 0;
+	if (u64map_put(&l->seen, key, l) < 0 || array_grow(&l->v, l->n, &l->cap) < 0)
+		return err_set(l->err, -ENOMEM, "out of memory");
+	l->v[l->n++] = *id;
+	return 0;
+}
+
+static int look_at_tree(struct look *l, const git_oid *id)
+{
+	auto_git(git_tree) tree = NULL;
+	int r = 0;
+	if (git_tree_lookup(&tree, l->repo, id) < 0)
+		return missing(l->err, id, "tree");
+	for (size_t i = 0; i < git_tree_entrycount(tree) && r >= 0; i++) {
+		const git_tree_entry *e = git_tree_entry_byindex(tree, i);
+		git_object_t type = git_tree_entry_type(e);
+		if (type == GIT_OBJECT_TREE)
+			r = push_tree(l, git_tree_entry_id(e));
+		else if (type != GIT_OBJECT_COMMIT && /* a submodule's, of another repository */
+			 !git_odb_exists(l->odb, git_tree_entry_id(e)))
+			r = missing(l->err, git_tree_entry_id(e), "blob");
+	}
+	return r;
+}
+
+static int look_at_tip(struct look *l, const struct ref *ref)
 {
 	git_oid id = oid_to_git(&ref->oid);
 	auto_git(git_object) object = NULL;
 	auto_git(git_object) tree = NULL;
-	if (git_object_lookup(&object, repo, &id, GIT_OBJECT_ANY) < 0)
+	if (git_object_lookup(&object, l->repo, &id, GIT_OBJECT_ANY) < 0)
 		return missing(l->err, &id, ref->name);
 	int r = git_object_peel(&tree, object, GIT_OBJECT_TREE);
 	if (r == GIT_ENOTFOUND)
@@ -39,10 +78,12 @@ static int look_at_tip(git_repository *repo, struct look *l, const struct ref *r
 		git_error_clear();
 		return 0; /* a tag of a blob */
 	}
-	r = git_tree_walk((const git_tree *)tree, GIT_TREEWALK_PRE, look_at_entry, l);
-	if (r == GIT_ENOTFOUND)
-		return missing(l->err, git_object_id(tree), "a tree below");
-	return r == -EBADMSG ? r : r < 0 ? git_fail(l->err, r, "read %s", ref->name) : 0;
+	r = push_tree(l, git_object_id(tree));
+	while (l->n > 0 && r >= 0) {
+		git_oid next = l->v[--l->n];
+		r = look_at_tree(l, &next);
+	}
+	return r;
 }
 
 static void push_commit(git_revwalk *walk, git_repository *repo, const struct oid *oid, bool hide)
@@ -58,13 +99,13 @@ static void push_commit(git_revwalk *walk, git_repository *repo, const struct oi
 	git_error_clear();
 }
 
-static int look_at_history(git_repository *repo, git_revwalk *walk, struct look *l)
+static int look_at_history(git_revwalk *walk, struct look *l)
 {
 	git_oid id;
 	int r;
 	while ((r = git_revwalk_next(&id, walk)) == 0) {
 		auto_git(git_commit) commit = NULL;
-		if (git_commit_lookup(&commit, repo, &id) < 0)
+		if (git_commit_lookup(&commit, l->repo, &id) < 0)
 			return missing(l->err, &id, "commit");
 		if (!git_odb_exists(l->odb, git_commit_tree_id(commit)))
 			return missing(l->err, git_commit_tree_id(commit), "tree");
@@ -77,24 +118,23 @@ static int look_at_history(git_repository *repo, git_revwalk *walk, struct look 
 int refs_connected(git_repository *repo, const struct refs *before, const struct refs *now,
 		   struct err *err)
 {
-	auto_git(git_odb) odb = NULL;
+	__attribute__((cleanup(look_done))) struct look l = { .repo = repo, .err = err };
 	auto_git(git_revwalk) walk = NULL;
-	int r = git_repository_odb(&odb, repo);
+	int r = git_repository_odb(&l.odb, repo);
 	if (r >= 0)
 		r = git_revwalk_new(&walk, repo);
 	if (r < 0)
 		return git_fail(err, r, "walk the history");
-	struct look l = { odb, err };
 	for (size_t i = 0; i < now->n; i++) {
 		const struct ref *was = refs_find(before, now->v[i].name);
 		if (was && memcmp(&was->oid, &now->v[i].oid, sizeof(was->oid)) == 0)
 			continue;
-		r = look_at_tip(repo, &l, &now->v[i]);
+		r = look_at_tip(&l, &now->v[i]);
 		if (r < 0)
 			return r;
 		push_commit(walk, repo, &now->v[i].oid, false);
 	}
 	for (size_t i = 0; i < before->n; i++)
 		push_commit(walk, repo, &before->v[i].oid, true);
-	return look_at_history(repo, walk, &l);
+	return look_at_history(walk, &l);
 }

@@ -13,9 +13,12 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/u64map.h"
 #include "fs/store/gitform.h"
 #include "fs/work/tree_names.h"
 #include "gitops/changes_impl.h"
+#include "gitops/inner_past.h"
+#include "gitops/treepaths.h"
 #include "gitops/viewfile.h"
 
 enum {
@@ -251,6 +254,9 @@ struct checker {
 	char commit[OID_HEX + 1]; /* the one that is looked at */
 	struct spot *v;
 	size_t n, cap, held;
+	struct inner_past past; /* what must have been there before */
+	struct u64map fresh;    /* folders that no parent has, by the beginning of their ids */
+	bool skipped;           /* one of those came a second time and wasn't looked into */
 	uint64_t entries;
 	time_t end; /* of the monotonic clock */
 	struct err *err;
@@ -283,6 +289,34 @@ static int need(struct checker *c, const git_oid *id, const char *what)
 {
 	int r = was_had(c->had, id, c->err);
 	return r == 0 ? refuse(c, what, id) : r < 0 ? r : 0;
+}
+
+/* What isn't had: perhaps it was at that path before. */
+static int doubt(struct checker *c, const git_tree_entry *e, const char *path)
+{
+	if (c->skipped)
+		return refuse(c, path, git_tree_entry_id(e));
+	int r = inner_past_add(&c->past, strdup(path), git_tree_entry_id(e),
+			       git_tree_entry_filemode_raw(e), c->commit);
+	return r == -ENOMEM ? no_memory(c->err)
+	       : r < 0	    ? too_many(c, "entries that it has no content of",
+				       INNER_PAST_ENTRIES_MAX)
+			    : 0;
+}
+
+/* A folder that no parent has at that path: all that is in it must have been had, wherever it is,
+ * so once is enough; else a few trees, each ten times in the next, are looked at for ever. Not where
+ * paths matter, which is when something is in doubt. */
+static int is_known(struct checker *c, const git_oid *tree)
+{
+	uint64_t key;
+	memcpy(&key, tree->id, sizeof(key));
+	key += key == 0;
+	if (c->past.n == 0 && u64map_get(&c->fresh, key)) {
+		c->skipped = true;
+		return 1;
+	}
+	return u64map_put(&c->fresh, key, c) < 0 ? no_memory(c->err) : 0;
 }
 
 static time_t now_s(void)
@@ -365,9 +399,16 @@ static int look_at(struct checker *c, const struct spot *in, const git_tree_entr
 		path = NULL;
 		return no_memory(c->err);
 	}
-	int r = need(c, git_tree_entry_id(e), path);
+	int r = was_had(c->had, git_tree_entry_id(e), c->err);
+	if (r == 0 && type != GIT_OBJECT_TREE)
+		return doubt(c, e, path);
+	if (r == 0)
+		return refuse(c, path, git_tree_entry_id(e));
 	if (r < 0 || type != GIT_OBJECT_TREE)
 		return r;
+	r = n == 0 ? is_known(c, git_tree_entry_id(e)) : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	struct spot s = { .path = steal_ptr(&path),
 			  .tree = *git_tree_entry_id(e),
 			  .parents = calloc(n + 1, sizeof(*s.parents)),
@@ -434,6 +475,12 @@ static int begin(struct checker *c, const git_commit *commit)
 	return r;
 }
 
+static int many_paths(struct checker *c, const git_oid *tree)
+{
+	int r = treepaths_check(c->repo, tree, c->err);
+	return r < 0 ? err_prefix(c->err, r, "commit %.12s of its own git", c->commit) : 0;
+}
+
 static int check_commit(struct checker *c, const struct oid *oid)
 {
 	git_oid id = oid_to_git(oid);
@@ -452,11 +499,30 @@ static int check_commit(struct checker *c, const struct oid *oid)
 		r = check_spot(c, &s);
 		spot_done(&s);
 	}
+	/* What came again and wasn't looked into counts all the same. */
+	if (r >= 0 && c->skipped)
+		r = many_paths(c, git_commit_tree_id(commit));
 	return r;
 }
 
+static int commit_had(void *ctx, const git_oid *id, struct err *err)
+{
+	return was_had(ctx, id, err);
+}
+
+static int check_past(struct checker *c, const struct oid *from)
+{
+	const struct past_entry *e = NULL;
+	git_oid id = oid_to_git(from);
+	int r = inner_past_find(&c->past, &e, c->repo, &id, commit_had, c->had, c->end, c->err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	memcpy(c->commit, e->commit, sizeof(c->commit));
+	return refuse(c, e->path, &e->id);
+}
+
 int inner_check(struct inner_had *h, const char *repository, const struct oid *commits, size_t n,
-		struct err *err)
+		const struct oid *from, struct err *err)
 {
 	auto_git(git_repository) repo = NULL;
 	struct checker c = { .had = h, .err = err, .end = now_s() + INNER_CHECK_S };
@@ -477,6 +543,10 @@ int inner_check(struct inner_had *h, const char *repository, const struct oid *c
 	}
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = check_commit(&c, &commits[i]);
+	if (r >= 0)
+		r = check_past(&c, from);
+	inner_past_done(&c.past);
+	u64map_done(&c.fresh);
 	while (c.n > 0)
 		spot_done(&c.v[--c.n]);
 	free(c.v);

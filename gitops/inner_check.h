@@ -11,7 +11,8 @@
  *     had; below the same folder nothing is looked at.
  *
  * So a file outside of the scope, whose content isn't there, can stay where a parent has it, and
- * can't be put elsewhere. */
+ * can't be put elsewhere; but for one thing: it may come back to where the history that the
+ * workspace got had just that (inner_past.h), which is what a revert does. */
 #ifndef BOUGH_GITOPS_INNER_CHECK_H
 #define BOUGH_GITOPS_INNER_CHECK_H
 
@@ -40,11 +41,11 @@ int inner_had_index(struct inner_had *h, int dir, const char *name, struct err *
 /* A loose object, by what its file is called: a claim. */
 int inner_had_claim(struct inner_had *h, const struct oid *oid, struct err *err);
 
-/* Looks at the commits (any order), in a bare repository that has theirs and the mirror's objects.
+/* Looks at the commits (any order), which come from `from`, in a bare repository that has theirs and the mirror's objects.
  * -EBADMSG names the first commit and path that is refused; -E2BIG, -ETIMEDOUT: above the
  * bounds. */
 int inner_check(struct inner_had *h, const char *repository, const struct oid *commits, size_t n,
-		struct err *err);
+		const struct oid *from, struct err *err);
 
 /* The claims that inner_check relied on, one a line, appended. They hold once a pack made of those
  * files alone is there with inner_had_index: then inner_check_claims gives 0, else -EBADMSG. */

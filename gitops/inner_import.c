@@ -496,7 +496,10 @@ static int check_history(struct importing *im)
 	char max[40], path[PATH_MAX_BYTES + 8];
 	auto_buf text = { 0 };
 	auto_free struct oid *commits = NULL;
+	struct oid from;
 	size_t n;
+	if (oid_parse(&from, im->from) < 0)
+		return fail(im, -EIO, "the last commit");
 	(void)snprintf(max, sizeof(max), "--max-count=%d", INNER_COMMITS_MAX + 1);
 	const char *const list[] = { "rev-list", max, im->head, "--not", im->from, NULL };
 	int r = check_whole(im);
@@ -513,7 +516,7 @@ static int check_history(struct importing *im)
 		r = inner_had_view(im->had, im->before, im->err);
 	(void)snprintf(path, sizeof(path), "%s/out", im->dir);
 	if (r >= 0)
-		r = inner_check(im->had, path, commits, n, im->err);
+		r = inner_check(im->had, path, commits, n, &from, im->err);
 	return r < 0 ? r : check_claims(im);
 }
 

@@ -18,6 +18,7 @@ struct differ {
 	git_repository *repo;
 	struct pair *v;
 	size_t n, cap;
+	uint64_t entries;
 	int (*fn)(void *ctx, const char *path, uint32_t old_mode, uint32_t mode);
 	void *ctx;
 	struct err *err;
@@ -62,6 +63,9 @@ static int compare(struct differ *d, const git_tree_entry *a, const git_tree_ent
 	bool same_id = a && b && git_oid_equal(git_tree_entry_id(a), git_tree_entry_id(b));
 	if (same_id && mode_of(a) == mode_of(b))
 		return 0;
+	if (++d->entries > TREEDIFF_ENTRIES_MAX)
+		return err_set(d->err, -E2BIG, "the commits differ in more than %d paths",
+			       TREEDIFF_ENTRIES_MAX);
 	int r = is_tree(a) || is_tree(b) ? push(d, a, b, in, name) : 0;
 	uint32_t old_mode = is_tree(a) ? 0 : mode_of(a), mode = is_tree(b) ? 0 : mode_of(b);
 	if (r < 0 || (!old_mode && !mode))

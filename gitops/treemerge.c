@@ -10,6 +10,7 @@
 #include "gitops/convert.h"
 #include "gitops/gitname.h"
 #include "gitops/treediff.h"
+#include "gitops/treepaths.h"
 
 struct merging {
 	struct treemerge *out;
@@ -230,6 +231,8 @@ int treemerge_make(struct treemerge *out, struct mirror *scratch, const struct o
 	if (r >= 0)
 		r = tree_of(&t, mirror_repo(scratch), theirs, err);
 	struct merging mg = { &made, mirror_repo(scratch), o, t, err };
+	if (r >= 0) /* libgit2 walks all of it; the others come from work trees */
+		r = treepaths_check(mg.repo, git_tree_id(b), err);
 	if (r >= 0)
 		r = merge(&mg, b);
 	if (r < 0)

@@ -11,7 +11,8 @@ export HOME=$T GIT_PAGER=cat
 	mkdir -p in out/deep
 	echo old >in/a && seq 40 >in/b && echo b >in/c && echo hidden >out/hidden && echo x >out/deep/x
 	git add -A && git commit -qm files
-	echo new >in/a && git commit -qam newer
+	echo other >out/other && echo new >in/a && echo shown >out/hidden && git add -A &&
+		git commit -qm newer
 	git checkout -qb secret && mkdir vault && echo TOPSECRET >vault/s && cp in/c vault/names-alone &&
 		git add -A && git commit -qm secret && git tag -a -m s secret-tag
 	git checkout -q main
@@ -109,13 +110,29 @@ refused 'a folder outside of it, in it' part 'never had: in/o/hidden' \
 	git commit-tree -p $head -m x $(git ls-tree $head | sed "s/^\(.*tree \)[0-9a-f]*\tin$/\1$sub\tin/" |
 		git mktree --missing)'
 
-refused 'folders without an end' all 'more than 4000000 changed entries' \
+refused 'folders without an end' all 'a tree has more than 4000000 paths' \
 	't="100644 blob $(echo x | git hash-object -w --stdin)"
 	for i in $(seq 8); do
 		t="040000 tree $(for j in $(seq 1000); do printf "$t\t$j\n"; done | git mktree)"
 	done
 	t=${t##* }
 	git commit-tree -p $head -m x $(plus "040000 tree $t\tbomb\n")'
+
+# What was outside of the scope may come back to where it was, and to nowhere else.
+bough_ok 'create' create shallow --git r --ref main --scope in --depth 1
+turn() { # PATH ID: $head's tree with that blob there, as lines for git mktree
+	printf 'sub=$(git ls-tree $head:%s | sed "s/^\\(100644 blob \\)[0-9a-f]*\\t%s$/\\1%s\\t%s/" | git mktree --missing)
+	git commit-tree -p $head -m x $(git ls-tree $head |
+		sed "s/^\\(040000 tree \\)[0-9a-f]*\\t%s$/\\1$sub\\t%s/" | git mktree --missing)' \
+		"${1%/*}" "${1#*/}" "$2" "${1#*/}" "${1%/*}" "${1%/*}"
+}
+older=$(git -C src rev-parse main~1:out/hidden)
+passes 'a file outside of the scope as it was' part "$(turn out/hidden "$older")"
+refused 'one that is behind the depth' shallow 'never had: out/hidden' "$(turn out/hidden "$older")"
+refused 'an older one in the place of another' part 'never had: out/other' "$(turn out/other "$older")"
+passes 'git revert of a change outside of the scope' part \
+	'git config user.name a; git config user.email a@x; git checkout -q --detach >&2
+	git revert --no-edit HEAD >&2; git rev-parse HEAD'
 
 work='git config user.name a; git config user.email a@x; git checkout -q --detach;'
 for ws in all part; do
