@@ -13,8 +13,8 @@
  *
  * So what is charged is written in the inodes, and goes with them: into what is saved and
  * flattened, back by a restore to what the workspace itself had written, and over a merge, whose
- * work is done in an heir (ws_limits.heir), a fork that bears the same tag. Any other fork and whatever is made
- * from a snapshot has a tag of its own, and begins at zero: it shares what it is made from.
+ * work is done in an heir (ws_limits.heir), a fork that bears the same tag. Any other fork, and
+ * what is made from a snapshot, has a tag of its own and begins at zero: it shares that.
  *
  * All is state, not history: quota_sum finds the same numbers from the inodes, and quota_count
  * from the layers. The latter until own changes lie in what isn't an own layer (ws_file.flattened:
