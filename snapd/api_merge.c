@@ -273,6 +273,23 @@ static int try_merge(struct merge *m, struct err *err)
 	return r;
 }
 
+/* Its chain has no room for the fork's layers. -ESTALE: it has now, for the next try. */
+static int shorten_into(struct merge *m, struct err *err)
+{
+	struct snapd *sd = m->sd;
+	auto_ws_row row = { 0 };
+	drop_try(m);
+	int r = flattener_shorten(sd->flattener, &m->into.lease, "merge", err);
+	if (r >= 0)
+		r = catalog_ws_get(sd->catalog, m->into.ws.id, &row, err);
+	if (r < 0)
+		return r;
+	struct ws_row old = m->into.ws;
+	m->into.ws = row;
+	row = old; /* freed */
+	return -ESTALE;
+}
+
 /* ---- the call ---- */
 
 static int tell_conflicts(struct merge *m, struct request *rq, struct err *err)
@@ -334,6 +351,8 @@ int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 	for (int i = 0; i < MERGE_TRIES; i++) {
 		drop_try(&m);
 		r = try_merge(&m, err);
+		if (r == -E2BIG)
+			r = shorten_into(&m, err);
 		if (r != -ESTALE)
 			break;
 	}

@@ -209,18 +209,6 @@ static int make_from_snapshot(struct making *m, struct source *src, uid_t uid, g
 	return r == -ENOENT || r == -EINVAL ? -EIO : r;
 }
 
-/* The parent's chain is as long as it may be: it is made short here and now, which takes its
- * own leases. */
-static int shorten(struct making *m, struct source *parent, struct err *err)
-{
-	lease_give(&parent->lease);
-	int r = flattener_now(m->sd->flattener, parent->ws.id, err);
-	int l = r < 0 ? 0
-		      : lease_take(&parent->lease, m->sd->leases, parent->ws.id, LEASE_SHARED,
-				   "fork", LEASE_WAIT_MS, err);
-	return r < 0 ? r : l;
-}
-
 static int make_by_fork(struct making *m, struct source *parent, uint64_t *pause_ns,
 			struct err *err)
 {
@@ -233,7 +221,7 @@ static int make_by_fork(struct making *m, struct source *parent, uint64_t *pause
 	}
 	int r = fs_fork(m->sd->fs, parent->ws.id, m->fs, m->n, pause_ns, err);
 	if (r == -E2BIG) {
-		r = shorten(m, parent, err);
+		r = flattener_shorten(m->sd->flattener, &parent->lease, "fork", err);
 		if (r >= 0)
 			r = fs_fork(m->sd->fs, parent->ws.id, m->fs, m->n, pause_ns, err);
 	}

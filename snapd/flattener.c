@@ -263,12 +263,36 @@ static int flatten(struct flattener *f, const char *id, bool seal, struct err *e
 	return r;
 }
 
-int flattener_now(struct flattener *f, const char *ws_id, struct err *err)
+int flattener_shorten(struct flattener *f, struct lease *lease, const char *what, struct err *err)
 {
+	enum lease_kind kind = lease->kind;
+	char id[ID_SIZE];
+	memcpy(id, lease->id, sizeof(id));
+	lease_give(lease);
 	pthread_mutex_lock(&f->one);
-	int r = flatten(f, ws_id, false, err);
+	int r = flatten(f, id, false, err);
 	pthread_mutex_unlock(&f->one);
-	return r < 0 ? err_prefix(err, snapd_inner(r), "flatten %s", ws_id) : 0;
+	if (r < 0)
+		return err_prefix(err, snapd_inner(r), "flatten %s", id);
+	return lease_take(lease, f->sd->leases, id, kind, what, LEASE_WAIT_MS, err);
+}
+
+int flattener_seal(struct flattener *f, struct lease *lease, const char *what, struct stack *out,
+		   bool *again, struct err *err)
+{
+	char id[ID_SIZE];
+	memcpy(id, lease->id, sizeof(id));
+	*again = false;
+	int r = fs_seal(f->sd->fs, id, out, err);
+	if (r == -E2BIG) {
+		*again = true;
+		r = flattener_shorten(f, lease, what, err);
+		if (r >= 0)
+			r = fs_seal(f->sd->fs, id, out, err);
+	}
+	if (r >= 0 && out->nlayers > FLATTEN_LAYERS)
+		flattener_consider(f, id);
+	return r;
 }
 
 /* ---- the thread ---- */

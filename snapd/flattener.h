@@ -6,7 +6,10 @@
 #ifndef BOUGH_SNAPD_FLATTENER_H
 #define BOUGH_SNAPD_FLATTENER_H
 
+#include <stdbool.h>
 #include "fs/base/err.h"
+#include "fs/work/stack.h"
+#include "snapd/lease.h"
 
 struct snapd;
 struct flattener;
@@ -17,7 +20,14 @@ void flattener_stop(
 void flattener_consider(struct flattener *f, const char *ws_id);
 /* Makes snapshots' records durable soon (records_sync), in the same thread. Never blocks. */
 void flattener_sync_records(struct flattener *f);
-/* Flattens in the caller's thread, however short the stack. The caller holds no lease of it. */
-int flattener_now(struct flattener *f, const char *ws_id, struct err *err);
+/* For whoever seals or forks and is told -E2BIG: the workspace's chain is as long as it may be, and is
+ * flattened in the caller's thread. That takes leases of its own, EXCLUSIVE among them, so the
+ * caller's, of that workspace and of any kind, is given back meanwhile and taken again for `what`:
+ * what was read under it may be another now, or gone. On failure the lease is given back. */
+int flattener_shorten(struct flattener *f, struct lease *lease, const char *what, struct err *err);
+/* Seals (fs_seal) for who holds `lease`, SHARED or SAVE: where the chain is too long after
+ * flattener_shorten, and *again then. A chain that has become long is flattened soon. */
+int flattener_seal(struct flattener *f, struct lease *lease, const char *what, struct stack *out,
+		   bool *again, struct err *err);
 
 #endif

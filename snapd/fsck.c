@@ -9,6 +9,7 @@
 #include "fs/base/array.h"
 #include "fs/work/ino.h"
 #include "fs/work/save.h"
+#include "snapd/flattener.h"
 #include "snapd/reconcile.h"
 
 /* ---- faults ---- */
@@ -165,7 +166,12 @@ static int find_max_ino(struct fsck *f, uint64_t *max, struct err *err)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		auto_stack s = { 0 };
-		r = fs_seal(f->sd->fs, wss[i].id, &s, err);
+		auto_lease lease = { 0 };
+		bool again;
+		r = lease_take(&lease, f->sd->leases, wss[i].id, LEASE_SHARED, "fsck",
+			       LEASE_WAIT_MS, err);
+		if (r >= 0)
+			r = flattener_seal(f->sd->flattener, &lease, "fsck", &s, &again, err);
 		if (r >= 0)
 			r = max_of_stack(f, &s, max, err);
 	}

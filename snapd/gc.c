@@ -18,6 +18,7 @@
 #include "fs/work/save.h"
 #include "gitops/checkout.h"
 #include "snapd/api.h"
+#include "snapd/flattener.h"
 #include "snapd/gitlink.h"
 #include "snapd/state.h"
 #include "snapd/tidier.h"
@@ -137,11 +138,12 @@ static int mark_workspace(struct collector *c, const struct ws_row *row, struct 
 {
 	auto_stack stack = { 0 };
 	auto_lease lease = { 0 };
+	bool again;
 	if (row->broken[0])
 		return 0; /* without its folder there is nothing to keep */
 	int r = lease_take(&lease, c->sd->leases, row->id, LEASE_SHARED, "gc", LEASE_WAIT_MS, err);
 	if (r >= 0)
-		r = fs_seal(c->sd->fs, row->id, &stack, err);
+		r = flattener_seal(c->sd->flattener, &lease, "gc", &stack, &again, err);
 	if (r >= 0)
 		r = mark_stack(c, &stack, err);
 	if (r >= 0)

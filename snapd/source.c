@@ -148,19 +148,11 @@ static void flush_maps(struct snapd *sd, const char *id)
 		(void)syncfs(fd); /* best effort, as said */
 }
 
-/* The workspace's chain is as long as it may be: it is made short here and now. That takes leases
- * of its own, EXCLUSIVE among them, so ours is given back meanwhile; the row is read again. */
-static int shorten(struct snapd *sd, struct source *src, struct err *err)
+/* The row may be another since the lease was given back and taken again. */
+static int read_again(struct snapd *sd, struct source *src, struct err *err)
 {
-	enum lease_kind kind = src->lease.kind;
 	auto_ws_row row = { 0 };
-	lease_give(&src->lease);
-	int r = flattener_now(sd->flattener, src->ws.id, err);
-	if (r >= 0)
-		r = lease_take(&src->lease, sd->leases, src->ws.id, kind,
-			       kind == LEASE_SAVE ? "save" : "read", LEASE_WAIT_MS, err);
-	if (r >= 0)
-		r = catalog_ws_get(sd->catalog, src->ws.id, &row, err);
+	int r = catalog_ws_get(sd->catalog, src->ws.id, &row, err);
 	if (r < 0)
 		return r;
 	struct ws_row old = src->ws;
@@ -177,16 +169,13 @@ int source_stack(struct snapd *sd, struct source *src, struct stack *out, struct
 	}
 	if (src->ws.mount)
 		flush_maps(sd, src->ws.id);
-	int r = fs_seal(sd->fs, src->ws.id, out, err);
-	/* Whoever holds it EXCLUSIVE relies on nobody else coming in between. */
-	if (r == -E2BIG && (src->lease.kind == LEASE_SHARED || src->lease.kind == LEASE_SAVE)) {
-		r = shorten(sd, src, err);
-		if (r >= 0)
-			r = fs_seal(sd->fs, src->ws.id, out, err);
+	bool again = false;
+	const char *what = src->lease.kind == LEASE_SAVE ? "save" : "read";
+	int r = flattener_seal(sd->flattener, &src->lease, what, out, &again, err);
+	if (r >= 0 && again) {
+		r = read_again(sd, src, err);
+		if (r < 0)
+			stack_done(out);
 	}
-	if (r < 0)
-		return err_prefix(err, snapd_inner(r), "workspace %s", src->ws.name);
-	if (out->nlayers > FLATTEN_LAYERS) /* reading alone makes it long, too */
-		flattener_consider(sd->flattener, src->ws.id);
-	return 0;
+	return r < 0 ? err_prefix(err, snapd_inner(r), "workspace %s", src->ws.name) : 0;
 }
