@@ -55,14 +55,23 @@ static void __attribute__((noreturn)) fail_start(const struct start *s)
 	_exit(127);
 }
 
+/* By the system call: signal() of glibc 2.41 takes a lock for SIGABRT, which another thread of the
+ * process that we were forked from may hold. Fails for those that can't be changed. */
+static void default_signals(void)
+{
+	enum { KERNEL_SIGSET = 8 };
+	static const unsigned long kernel_default[16]; /* the kernel's struct sigaction, all zero */
+	for (int i = 1; i < NSIG; i++)
+		(void)syscall(SYS_rt_sigaction, i, kernel_default, NULL, KERNEL_SIGSET);
+}
+
 static void __attribute__((noreturn)) be_program(const struct start *s, pid_t guard)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard)
 		_exit(127);
 	sigset_t none;
 	sigemptyset(&none);
-	for (int i = 1; i < NSIG; i++)
-		(void)signal(i, SIG_DFL); /* fails for those that can't be anything else */
+	default_signals();
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (dup2(s->in, 0) < 0 || dup2(s->out, 1) < 0 || dup2(s->err, 2) < 0)
 		fail_start(s);

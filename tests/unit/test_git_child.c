@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <stdbool.h>
@@ -214,6 +217,40 @@ static void test_our_death(void **state)
 	(void)unlink(file);
 }
 
+static atomic_bool busy_stop;
+
+static void *be_busy(void *arg)
+{
+	static const char *const none[] = { "/bin/true", NULL };
+	pid_t pid;
+	while (!atomic_load(&busy_stop)) {
+		(void)signal(SIGABRT, SIG_DFL);
+		if (posix_spawn(&pid, none[0], NULL, NULL, (char *const *)(uintptr_t)none, NULL) == 0)
+			(void)waitpid(pid, NULL, 0);
+	}
+	return NULL;
+}
+
+/* What other threads hold when we are forked doesn't stop the child. */
+static void test_locks_elsewhere(void **state)
+{
+	const char *const argv[] = { "/bin/true", NULL };
+	struct child_options opt = shell(argv);
+	pthread_t threads[2];
+	opt.deadline_s = 20;
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, be_busy, NULL), 0);
+	int r = 0;
+	for (int i = 0; i < 200 && r == 0; i++) {
+		auto_child_result res = { 0 };
+		r = child_run(&res, &opt, &err);
+	}
+	atomic_store(&busy_stop, true);
+	for (int i = 0; i < 2; i++)
+		(void)pthread_join(threads[i], NULL);
+	assert_int_equal(r, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,7 +258,8 @@ int main(void)
 		cmocka_unit_test(test_killed),    cmocka_unit_test(test_shut_off),
 		cmocka_unit_test(test_deadlines), cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_lines),     cmocka_unit_test(test_last_words),
-		cmocka_unit_test(test_cancel),    cmocka_unit_test(test_our_death),
+		cmocka_unit_test(test_cancel),    cmocka_unit_test(test_locks_elsewhere),
+		cmocka_unit_test(test_our_death),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
