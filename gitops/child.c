@@ -55,8 +55,14 @@ static void __attribute__((noreturn)) fail_start(const struct start *s)
 	_exit(127);
 }
 
-/* By the system call: signal() of glibc 2.41 takes a lock for SIGABRT, which another thread of the
- * process that we were forked from may hold. Fails for those that can't be changed. */
+/* By system calls: from 2.41 on the C library takes a lock in _Fork() and in signal() for SIGABRT,
+ * which another thread of the process that we were forked from may hold; nobody here lets go. */
+static pid_t plain_fork(void)
+{
+	return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, 0UL, 0UL, 0UL, 0UL);
+}
+
+/* It fails for those that can't be changed. */
 static void default_signals(void)
 {
 	enum { KERNEL_SIGSET = 8 };
@@ -95,7 +101,7 @@ static void __attribute__((noreturn)) be_guard(const struct start *s)
 		fail_start(s);
 	(void)signal(SIGTERM, SIG_IGN); /* the group is asked to end; the guard sees it through */
 	pid_t self = getpid();
-	pid_t pid = _Fork();
+	pid_t pid = plain_fork();
 	if (pid < 0)
 		fail_start(s);
 	if (pid == 0)
