@@ -240,6 +240,49 @@ static bool is_about_others(const struct route *rt)
 	       strncmp(rt->path, "/v1/sandboxes", 13) == 0;
 }
 
+/* ---- tokens of a path ---- */
+
+bool access_path_covers(const char *scope, const char *path)
+{
+	size_t n = strlen(scope);
+	return n == 0 || (strncmp(path, scope, n) == 0 && (!path[n] || path[n] == '/'));
+}
+
+int access_path(const char *path, struct err *err)
+{
+	const struct doing *d = doing_now();
+	if (!d || access_path_covers(d->caller.path, path))
+		return 0;
+	return err_set(err, -EPERM, "the token is for %.200s only", d->caller.path);
+}
+
+/* What such a token is good for at all: a route that isn't here is none for it. */
+static int check_path(const struct request *rq, const struct route *rt, struct err *err)
+{
+	static const char *const tails[] = { "/v1/workspaces/{}/files/{...}",
+					     "/v1/workspaces/{}/archive/{...}",
+					     "/v1/snapshots/{}/files/{...}",
+					     "/v1/snapshots/{}/archive/{...}" };
+	static const char *const others[] = { "/v1/health", "/v1/version", "/v1/openapi.json",
+					      "/v1/whoami",
+					      /* Their handlers ask access_path. */
+					      "/v1/workspaces/{}/uploads",
+					      "/v1/workspaces/{}/uploads/{}" };
+	const char *scope = rq->caller->path;
+	if (!*scope)
+		return 0;
+	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++)
+		if (strcmp(rt->path, tails[i]) == 0 && rq->tail &&
+		    access_path_covers(scope, rq->tail))
+			return 0;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(rt->path, others[i]) == 0)
+			return 0;
+	if (is_route(rt, "GET", "/v1/workspaces/{}"))
+		return 0;
+	return err_set(err, -EPERM, "the token is for %.200s only", scope);
+}
+
 static bool changes_who_sees(const struct request *rq, const struct route *rt)
 {
 	return strcmp(rt->method, "PATCH") == 0 &&
@@ -258,6 +301,8 @@ static int check_limits(const struct request *rq, const struct route *rt, struct
 	if (who->uid == (uid_t)-1 && !who->admin &&
 	    (is_route(rt, "POST", "/v1/repos") || is_route(rt, "POST", "/v1/repos/import")))
 		return err_set(err, -EPERM, "repositories belong to users with a uid");
+	if (check_path(rq, rt, err) < 0)
+		return -EPERM;
 	if (who->workspace[0] && (is_about_others(rt) || changes_who_sees(rq, rt)))
 		return err_set(err, -EPERM, "the token is for workspace %s only", who->workspace);
 	return 0;

@@ -23,12 +23,14 @@ struct token_row {
 	char owner[OWNER_SIZE], name[NAME_SIZE];
 	bool admin, read_only;
 	char workspace[ID_SIZE];                 /* "": all of the owner's */
+	char path[PATH_SCOPE_SIZE];              /* in it, without '/' at its ends; "": all of it */
 	int64_t created_ns, expires_ns, used_ns; /* 0: never */
 };
 struct user_row {
 	char name[NAME_SIZE];
 	bool has_uid, admin;
 	uid_t uid;
+	char owner[OWNER_SIZE]; /* that of the uid, or one that was nobody's before */
 	int64_t created_ns;
 };
 enum role { ROLE_READER, ROLE_MEMBER, ROLE_ADMIN };
@@ -50,7 +52,8 @@ int catalog_token_list(struct catalog *c, const char *owner, struct token_row **
 int catalog_token_delete(struct catalog *c, const char *id, struct err *err);
 int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struct err *err);
 
-int catalog_user_insert(struct catalog *c, const struct user_row *row, struct err *err);
+/* Fills row->owner: for one without a uid one that nobody was, unless it is given. */
+int catalog_user_insert(struct catalog *c, struct user_row *row, struct err *err);
 int catalog_user_get(struct catalog *c, const char *name, struct user_row *out, struct err *err);
 int catalog_user_of_uid(struct catalog *c, uid_t uid, struct user_row *out, struct err *err);
 int catalog_user_list(struct catalog *c, struct user_row **rows, size_t *n, struct err *err);
@@ -105,5 +108,11 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 struct repo_row;
 bool access_sees_repo(const struct principal *who, const struct repo_row *row);
 int access_need_admin(const struct request *rq, struct err *err);
+/* Whether the caller whom this thread works for may come to that path of a workspace (decoded,
+ * without '/' at its ends, "" for its root): -EPERM where its token is for another one. What a
+ * target names is looked at before a handler is called; this is for paths that come otherwise. */
+int access_path(const char *path, struct err *err);
+/* The same of one token's path; pure. */
+bool access_path_covers(const char *scope, const char *path);
 
 #endif

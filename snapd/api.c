@@ -118,6 +118,7 @@ static const struct field token_fields[] = {
 	{ "name", FIELD_STRING, false, NAME_CHARS },
 	{ "owner", FIELD_STRING, false, NAME_CHARS },
 	{ "scope", FIELD_STRING, false, 2 * NAME_SIZE },
+	{ "path", FIELD_STRING, false, PATH_SCOPE_SIZE },
 	{ "read_only", FIELD_BOOL, false, 0 },
 	{ "expires_s", FIELD_NUMBER, false, 0 },
 	{ 0 },
@@ -126,6 +127,13 @@ static const struct field user_fields[] = {
 	{ "name", FIELD_STRING, true, 0 },
 	{ "uid", FIELD_NUMBER, false, 0 },
 	{ "admin", FIELD_BOOL, false, 0 },
+	{ "owner", FIELD_STRING, false, NAME_CHARS },
+	{ 0 },
+};
+static const struct field quota_fields[] = {
+	{ "workspaces", FIELD_NUMBER, false, 0 },
+	{ "snapshots", FIELD_NUMBER, false, 0 },
+	{ "bytes", FIELD_NUMBER, false, 0 },
 	{ 0 },
 };
 static const struct field team_fields[] = {
@@ -224,6 +232,10 @@ const struct route api_routes[] = {
 	{ "GET", "/v1/users", api_user_list, NULL, NULL, false },
 	{ "POST", "/v1/users", api_user_create, user_fields, NULL, false },
 	{ "DELETE", "/v1/users/{}", api_user_delete, NULL, NULL, false },
+	{ "GET", "/v1/quotas", api_quota_list, NULL, NULL, false },
+	{ "GET", "/v1/quotas/{}", api_quota_get, NULL, NULL, false },
+	{ "PUT", "/v1/quotas/{}", api_quota_set, quota_fields, NULL, false },
+	{ "DELETE", "/v1/quotas/{}", api_quota_delete, NULL, NULL, false },
 	{ "GET", "/v1/teams", api_team_list, NULL, NULL, false },
 	{ "POST", "/v1/teams", api_team_create, team_fields, NULL, false },
 	{ "GET", "/v1/teams/{}", api_team_get, NULL, NULL, false },

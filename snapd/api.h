@@ -154,6 +154,10 @@ int api_token_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_user_list(struct request *rq, struct reply *rp, struct err *err);
 int api_user_create(struct request *rq, struct reply *rp, struct err *err);
 int api_user_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_quota_list(struct request *rq, struct reply *rp, struct err *err); /* api_quota.c */
+int api_quota_get(struct request *rq, struct reply *rp, struct err *err);
+int api_quota_set(struct request *rq, struct reply *rp, struct err *err);
+int api_quota_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_team_list(struct request *rq, struct reply *rp, struct err *err);
 int api_team_get(struct request *rq, struct reply *rp, struct err *err);
 int api_team_create(struct request *rq, struct reply *rp, struct err *err);
@@ -165,6 +169,8 @@ int api_version(struct request *rq, struct reply *rp, struct err *err);
 int api_metrics(struct request *rq, struct reply *rp, struct err *err);
 int api_audit(struct request *rq, struct reply *rp, struct err *err);
 int api_usage(struct request *rq, struct reply *rp, struct err *err); /* api_usage.c */
+/* What each owner (NULL: all) has and may have, as a list; NULL: it failed. (api_quota.c) */
+json_t *api_owners_usage(struct snapd *sd, const char *owner, struct err *err);
 int api_events(struct request *rq, struct reply *rp, struct err *err);
 int api_job_list(struct request *rq, struct reply *rp, struct err *err);
 int api_job_get(struct request *rq, struct reply *rp, struct err *err);

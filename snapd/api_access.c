@@ -6,6 +6,7 @@
 
 #include "fs/base/log.h"
 #include "snapd/access.h"
+#include "snapd/web_parse.h"
 
 enum { EXPIRY_MAX_S = 10 * 365 * 24 * 3600 };
 
@@ -35,13 +36,14 @@ static int give(struct reply *rp, unsigned status, json_t *j, struct err *err)
 
 static json_t *token_json(const struct token_row *t)
 {
-	return json_pack("{s:s, s:o, s:s, s:s, s:b, s:o, s:o, s:o}", "id", t->id, "name",
+	return json_pack("{s:s, s:o, s:s, s:s, s:o, s:b, s:o, s:o, s:o}", "id", t->id, "name",
 			 optional(t->name), "owner", t->owner, "scope",
 			 t->admin          ? "admin"
 			 : t->workspace[0] ? t->workspace
 					   : "owner",
-			 "read_only", t->read_only, "created", api_time(t->created_ns), "expires",
-			 time_or_null(t->expires_ns), "used", time_or_null(t->used_ns));
+			 "path", optional(t->path), "read_only", t->read_only, "created",
+			 api_time(t->created_ns), "expires", time_or_null(t->expires_ns), "used",
+			 time_or_null(t->used_ns));
 }
 
 int api_token_list(struct request *rq, struct reply *rp, struct err *err)
@@ -70,13 +72,34 @@ int api_token_list(struct request *rq, struct reply *rp, struct err *err)
 	return give(rp, 200, j, err);
 }
 
+/* "/src/lib/" is "src/lib"; by the rules of paths in targets. */
+static int take_path(struct request *rq, const char *path, struct token_row *t, struct err *err)
+{
+	struct err why = { 0 };
+	path += *path == '/';
+	size_t n = strlen(path);
+	n -= n > 0 && path[n - 1] == '/';
+	if (n >= sizeof(t->path))
+		return request_bad_field(rq, "path", err, "at most %d bytes", PATH_SCOPE_SIZE - 1);
+	memcpy(t->path, path, n);
+	t->path[n] = '\0';
+	return web_file_path_check(t->path, &why) < 0
+		       ? request_bad_field(rq, "path", err, "%s", why.text)
+		       : 0;
+}
+
 /* What the token is good for: never for more than who asks for it. */
 static int take_scope(struct request *rq, struct token_row *t, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct meant ws;
-	const char *scope = request_string(rq, "scope");
+	const char *scope = request_string(rq, "scope"), *path = request_string(rq, "path");
 	const struct principal *who = rq->caller;
+	bool of_one = scope && strcmp(scope, "owner") != 0 && strcmp(scope, "admin") != 0;
+	if (path && !of_one)
+		return request_bad_field(rq, "path", err, "it goes with a workspace as scope");
+	if (path && take_path(rq, path, t, err) < 0)
+		return -EINVAL;
 	if (!scope || strcmp(scope, "owner") == 0)
 		return 0;
 	if (strcmp(scope, "admin") == 0) {
@@ -160,30 +183,20 @@ int api_whoami(struct request *rq, struct reply *rp, struct err *err)
 {
 	const struct principal *who = rq->caller;
 	return give(rp, 200,
-		    json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:s}", "owner", who->owner, "admin",
-			      who->admin, "read_only", who->read_only, "uid",
+		    json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:s}", "owner", who->owner,
+			      "admin", who->admin, "read_only", who->read_only, "uid",
 			      who->uid == (uid_t)-1 ? json_null()
 						    : json_integer((json_int_t)who->uid),
 			      "token", optional(who->token), "workspace", optional(who->workspace),
-			      "from", who->from),
+			      "path", optional(who->path), "from", who->from),
 		    err);
 }
 
 /* ---- users ---- */
 
-static void owner_of(const struct user_row *u, char out[OWNER_SIZE])
-{
-	if (u->has_uid)
-		owner_of_uid(out, u->uid);
-	else
-		(void)snprintf(out, OWNER_SIZE, "%s", u->name);
-}
-
 static json_t *user_json(const struct user_row *u)
 {
-	char owner[OWNER_SIZE];
-	owner_of(u, owner);
-	return json_pack("{s:s, s:s, s:o, s:b, s:o}", "name", u->name, "owner", owner, "uid",
+	return json_pack("{s:s, s:s, s:o, s:b, s:o}", "name", u->name, "owner", u->owner, "uid",
 			 u->has_uid ? json_integer((json_int_t)u->uid) : json_null(), "admin",
 			 u->admin, "created", api_time(u->created_ns));
 }
@@ -221,6 +234,11 @@ int api_user_create(struct request *rq, struct reply *rp, struct err *err)
 	if (uid != UINT64_MAX && uid >= UINT32_MAX)
 		return request_bad_field(rq, "uid", err, "it is no uid");
 	(void)snprintf(u.name, sizeof(u.name), "%s", name);
+	const char *owner = request_string(rq, "owner");
+	if (owner && (uid != UINT64_MAX || strncmp(owner, "uid:", 4) == 0))
+		return request_bad_field(rq, "owner", err, "one with a uid is \"uid:N\"");
+	if (owner)
+		(void)snprintf(u.owner, sizeof(u.owner), "%s", owner);
 	u.has_uid = uid != UINT64_MAX;
 	u.uid = u.has_uid ? (uid_t)uid : 0;
 	u.admin = request_bool(rq, "admin", false);
@@ -234,12 +252,10 @@ int api_user_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct user_row u;
-	char owner[OWNER_SIZE];
 	int r = catalog_user_get(sd->catalog, rq->params[0], &u, err);
 	if (r < 0)
 		return r;
-	owner_of(&u, owner);
-	r = catalog_user_delete(sd->catalog, u.name, owner, err);
+	r = catalog_user_delete(sd->catalog, u.name, u.owner, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	rp->status = 204;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_list.h"
@@ -103,7 +104,7 @@ static int other_path(struct op *o, const char *key, char out[PATH_SIZE], struct
 			break;
 	}
 	memcpy(out, s, len + 1);
-	return 0;
+	return access_path(out, err);
 }
 
 static int op_mkdir(struct op *o, struct reply *rp, struct err *err)

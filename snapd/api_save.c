@@ -12,6 +12,7 @@
 #include "snapd/archive_import.h"
 #include "snapd/oci.h"
 #include "snapd/flattener.h"
+#include "snapd/limits.h"
 #include "snapd/stackop.h"
 #include "snapd/unchanged.h"
 
@@ -182,6 +183,8 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 	r = nothing_new(ws, &sealed, &opt, err);
 	if (r > 0)
 		return answer_unchanged(s, result, err);
+	if (r >= 0 && (r = limits_snapshot(sd, ws->own.owner, err)) < 0)
+		return r;
 	if (r >= 0)
 		r = save_stack(&saved, &sealed, &opt, m->ss, &progress, &st, err);
 	if (r >= 0)
@@ -444,6 +447,8 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	im->body = rq->upload;
 	im->image = image;
 	int r = name ? snap_name_free(rq, name, err) : 0;
+	if (r >= 0)
+		r = limits_snapshot(sd, rq->caller->owner, err);
 	if (r >= 0)
 		r = query_number(rq, "max_bytes", &im->max_bytes, err);
 	if (r >= 0)

@@ -22,6 +22,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
@@ -121,6 +122,10 @@ static int kept_open(struct kept *k, struct request *rq, bool write, struct err 
 	const char *of = json_string_value(json_object_get(k->json, "workspace"));
 	if (!of || strcmp(of, row->id) != 0)
 		return err_set(err, -ENOENT, "no such upload");
+	const char *path = json_string_value(json_object_get(k->json, "path"));
+	r = access_path(path ? path : "", err);
+	if (r < 0)
+		return r;
 	bool done = json_is_true(json_object_get(k->json, "done"));
 	int from = k->fd;
 	if ((!done && k->fd < 0) ||
@@ -212,6 +217,8 @@ static int read_metadata(struct request *rq, json_t *record, struct err *err)
 		return err_set(err, r, "Upload-Metadata is malformed");
 	r = path ? web_file_path_check(path, err)
 		 : err_set(err, -EINVAL, "Upload-Metadata needs a path (or filename)");
+	if (r == 0)
+		r = access_path(path, err);
 	if (r == 0 && mode)
 		r = files_mode(rq, mode, &bits, err);
 	if (r < 0)

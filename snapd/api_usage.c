@@ -25,6 +25,8 @@ struct item {
 
 struct usage {
 	struct snapd *sd;
+	bool all, owners;       /* of whom it tells beside: of all, or of anybody */
+	char owner[OWNER_SIZE]; /* of the caller */
 	struct item *items;
 	size_t nitems, cap_items;
 	struct held *held;
@@ -147,7 +149,13 @@ static int usage_run(void *task, struct progress *p, unsigned *status, json_t **
 	json_t *items = json_array();
 	for (size_t i = 0; i < n; i++)
 		bad |= json_array_append_new(items, item_json(&u->items[i]));
-	*result = json_pack("{s:o}", "items", items);
+	json_t *owners = !u->owners ? json_array()
+				    : api_owners_usage(u->sd, u->all ? NULL : u->owner, err);
+	*result = owners ? json_pack("{s:o, s:o}", "items", items, "owners", owners) : NULL;
+	if (!owners) {
+		json_decref(items);
+		return err && err->code < 0 ? err->code : no_memory(err);
+	}
 	return *result && !bad ? 0 : no_memory(err);
 }
 
@@ -190,6 +198,9 @@ int api_usage(struct request *rq, struct reply *rp, struct err *err)
 	if (!u)
 		return no_memory(err);
 	u->sd = rq->ctx;
+	u->all = rq->caller->admin;
+	u->owners = !rq->caller->workspace[0];
+	memcpy(u->owner, rq->caller->owner, sizeof(u->owner));
 	int r = collect(u, rq, err);
 	if (r < 0) {
 		usage_free(u);

@@ -68,10 +68,7 @@ int auth_owner(struct snapd *sd, const char *word, char out[OWNER_SIZE], struct 
 	int r = catalog_user_get(sd->catalog, word, &user, err);
 	if (r < 0)
 		return r;
-	if (user.has_uid)
-		owner_of_uid(out, user.uid);
-	else
-		(void)snprintf(out, OWNER_SIZE, "%s", user.name);
+	memcpy(out, user.owner, sizeof(user.owner));
 	return 0;
 }
 
@@ -125,6 +122,7 @@ static int by_token(struct snapd *sd, const struct web_peer *peer, const char *a
 	memcpy(out->owner, row.owner, sizeof(out->owner));
 	memcpy(out->token, row.id, sizeof(out->token));
 	memcpy(out->workspace, row.workspace, sizeof(out->workspace));
+	memcpy(out->path, row.path, sizeof(out->path));
 	if (peer->local)
 		(void)snprintf(out->from, sizeof(out->from), "pid %d", (int)peer->pid);
 	else

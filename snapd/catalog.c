@@ -284,8 +284,12 @@ int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, st
 		for (size_t i = 0; i < n && r >= 0; i++) {
 			r = insert_ws(c, &rows[i], err);
 			if (r >= 0)
+				r = db_note_owner(c, rows[i].own.owner, err);
+			if (r >= 0)
 				r = db_note_effect(c, rows[i].id, err);
 		}
+		if (r >= 0 && n > 0) /* all of one call are of one owner */
+			r = db_keep_quota(c, rows[0].own.owner, err);
 		r = db_end(c, r, err);
 	}
 	db_unlock(c);
@@ -426,24 +430,41 @@ int catalog_ws_remove(struct catalog *c, const char *id, int64_t now_ns, int64_t
 	return r;
 }
 
-int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
-			struct err *err)
+static int undelete_ws(struct catalog *c, const char *id, const char *name, int64_t now_ns,
+		       struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
-		       "UPDATE workspaces SET removed = NULL, purge = NULL, was = NULL, name = ?2,"
-		       " expires = CASE WHEN expires > ?3 THEN expires END"
-		       " WHERE id = ?1 AND removed IS NOT NULL",
-		       err);
+	int r = db_prepare(
+		c, &st,
+		"UPDATE workspaces SET removed = NULL, purge = NULL, was = NULL, name = ?2,"
+		" expires = CASE WHEN expires > ?3 THEN expires END"
+		" WHERE id = ?1 AND removed IS NOT NULL",
+		err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
 		sqlite3_bind_int64(st, 3, now_ns);
 		r = change_row(c, st, id, err);
 		if (r == -EEXIST)
 			(void)err_set(err, r, "there is a workspace \"%s\" already", name);
+	}
+	return r;
+}
+
+int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
+			struct err *err)
+{
+	auto_ws_row row = { 0 };
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = undelete_ws(c, id, name, now_ns, err);
+		if (r >= 0)
+			r = get_ws(c, id, true, &row, err);
+		if (r >= 0)
+			r = db_keep_quota(c, row.own.owner, err);
+		r = db_end(c, r, err);
 	}
 	db_unlock(c);
 	return r;

@@ -8,6 +8,8 @@
 #include "snapd/access.h"
 #include "snapd/catalog_db.h"
 
+enum { OWNERS_OF_NAME = 1000 };
+
 const char *const role_names[] = { "reader", "member", "admin", NULL };
 
 static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
@@ -107,7 +109,7 @@ static int run_locked(struct catalog *c, const char *sql, const char *a, const c
 
 /* ---- tokens ---- */
 
-#define TOKEN_COLUMNS "id, hash, owner, name, scope, read_only, created, expires, used"
+#define TOKEN_COLUMNS "id, hash, owner, name, scope, read_only, created, expires, used, path"
 
 static void read_token(sqlite3_stmt *st, void *row)
 {
@@ -127,6 +129,7 @@ static void read_token(sqlite3_stmt *st, void *row)
 	t->created_ns = sqlite3_column_int64(st, 6);
 	t->expires_ns = sqlite3_column_int64(st, 7);
 	t->used_ns = sqlite3_column_int64(st, 8);
+	text_of(st, 9, t->path, sizeof(t->path));
 }
 
 int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err)
@@ -137,7 +140,7 @@ int catalog_token_insert(struct catalog *c, const struct token_row *row, struct 
 		return r;
 	r = db_prepare(c, &st,
 		       "INSERT INTO tokens (" TOKEN_COLUMNS
-		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL)",
+		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9)",
 		       err);
 	if (r >= 0) {
 		const char *scope = row->admin ? "admin" : row->workspace;
@@ -150,6 +153,7 @@ int catalog_token_insert(struct catalog *c, const struct token_row *row, struct 
 		sqlite3_bind_int64(st, 7, row->created_ns);
 		if (row->expires_ns)
 			sqlite3_bind_int64(st, 8, row->expires_ns);
+		db_bind_text(st, 9, row->path);
 		r = db_run(c, st, err, "insert a token");
 	}
 	db_unlock(c);
@@ -190,7 +194,7 @@ int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struc
 
 /* ---- users ---- */
 
-#define USER_COLUMNS "name, uid, admin, created"
+#define USER_COLUMNS "name, uid, admin, created, owner"
 
 static void read_user(sqlite3_stmt *st, void *row)
 {
@@ -200,25 +204,76 @@ static void read_user(sqlite3_stmt *st, void *row)
 	u->uid = (uid_t)sqlite3_column_int64(st, 1);
 	u->admin = sqlite3_column_int(st, 2) != 0;
 	u->created_ns = sqlite3_column_int64(st, 3);
+	text_of(st, 4, u->owner, sizeof(u->owner));
 }
 
-int catalog_user_insert(struct catalog *c, const struct user_row *row, struct err *err)
+/* Owners by number are whoever has the number. */
+static bool is_of_uid(const char *owner)
+{
+	return strncmp(owner, "uid:", 4) == 0;
+}
+
+int db_note_owner(struct catalog *c, const char *owner, struct err *err)
+{
+	if (!*owner || is_of_uid(owner))
+		return 0;
+	int r = run(c, "INSERT INTO owners (owner) VALUES (?1) ON CONFLICT DO NOTHING", owner, NULL,
+		    0, err, "note an owner");
+	return r < 0 ? r : 0;
+}
+
+/* One that nobody was: the user's name, or that with a number. */
+static int fresh_owner(struct catalog *c, const char *name, char out[OWNER_SIZE], struct err *err)
+{
+	for (unsigned i = 1; i < OWNERS_OF_NAME; i++) {
+		if (i == 1)
+			(void)snprintf(out, OWNER_SIZE, "%s", name);
+		else
+			(void)snprintf(out, OWNER_SIZE, "%.*s~%u", OWNER_SIZE - 10, name, i);
+		int r = run(c, "INSERT INTO owners (owner) VALUES (?1) ON CONFLICT DO NOTHING", out,
+			    NULL, 0, err, "note an owner");
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
+	return err_set(err, -EEXIST, "too many users were called \"%.60s\"", name);
+}
+
+static int insert_user(struct catalog *c, struct user_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "INSERT INTO users (" USER_COLUMNS ") VALUES (?1, ?2, ?3, ?4)", err);
+	int r = 0;
+	if (row->has_uid)
+		owner_of_uid(row->owner, row->uid);
+	else if (row->owner[0])
+		r = db_note_owner(c, row->owner, err);
+	else
+		r = fresh_owner(c, row->name, row->owner, err);
+	if (r >= 0)
+		r = db_prepare(c, &st,
+			       "INSERT INTO users (" USER_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5)",
+			       err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, row->name, -1, SQLITE_STATIC);
 		if (row->has_uid)
 			sqlite3_bind_int64(st, 2, row->uid);
 		sqlite3_bind_int(st, 3, row->admin);
 		sqlite3_bind_int64(st, 4, row->created_ns);
+		sqlite3_bind_text(st, 5, row->owner, -1, SQLITE_STATIC);
 		r = db_run(c, st, err, "insert a user");
 		if (r == -EEXIST)
 			(void)err_set(err, r, "there is a user with that name or uid already");
 	}
+	return r;
+}
+
+int catalog_user_insert(struct catalog *c, struct user_row *row, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0)
+		r = db_end(c, insert_user(c, row, err), err);
 	db_unlock(c);
 	return r;
 }

@@ -123,6 +123,16 @@ static const char *const migrations[] = {
 	"ALTER TABLE workspaces ADD COLUMN purge INTEGER;"
 	"ALTER TABLE workspaces ADD COLUMN was TEXT;"
 	"CREATE INDEX workspaces_purge ON workspaces(purge) WHERE purge IS NOT NULL;",
+	/* An owner that somebody was is nobody else's: each is given out once. */
+	"CREATE TABLE quotas (owner TEXT PRIMARY KEY, workspaces INTEGER, snapshots INTEGER,"
+	" bytes INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE owners (owner TEXT PRIMARY KEY) WITHOUT ROWID;"
+	"INSERT OR IGNORE INTO owners SELECT name FROM users WHERE uid IS NULL"
+	" UNION SELECT owner FROM workspaces UNION SELECT owner FROM snapshots"
+	" UNION SELECT owner FROM audit UNION SELECT owner FROM tokens;"
+	"ALTER TABLE users ADD COLUMN owner TEXT;"
+	"UPDATE users SET owner = CASE WHEN uid IS NULL THEN name ELSE 'uid:' || uid END;"
+	"ALTER TABLE tokens ADD COLUMN path TEXT;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

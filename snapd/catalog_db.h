@@ -16,9 +16,9 @@ struct catalog {
 	sqlite3 *db;          /* NULL while damaged */
 	int wal_fd;
 	uint32_t next_range; /* of ids, which sandboxes take (catalog_sandbox.h) */
-	off_t reserved;   /* bytes of the log that have their place on the disk */
-	bool dirty;       /* a commit since the last sync began */
-	char damage[256]; /* "": sound */
+	off_t reserved;      /* bytes of the log that have their place on the disk */
+	bool dirty;          /* a commit since the last sync began */
+	char damage[256];    /* "": sound */
 	struct {
 		const char *sql; /* literals: compared by address */
 		sqlite3_stmt *stmt;
@@ -45,6 +45,12 @@ int db_end(struct catalog *c, int r, struct err *err);
 /* Where this thread works for an Idempotency-Key: that it made `id`. In the transaction that does.
  * (catalog_journal.c) */
 int db_note_effect(struct catalog *c, const char *id, struct err *err);
+/* That the owner ("": the service's own) has no more workspaces and snapshots than its quota
+ * allows, in the transaction that made one, for whoever isn't the service itself. -EDQUOT.
+ * (catalog_quota.c) */
+int db_keep_quota(struct catalog *c, const char *owner, struct err *err);
+/* That there is or was such an owner: it won't be given to a new user. (catalog_access.c) */
+int db_note_owner(struct catalog *c, const char *owner, struct err *err);
 /* catalog_ws_set_head with the lock held. */
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err);

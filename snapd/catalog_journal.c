@@ -128,6 +128,7 @@ int catalog_audit_list(struct catalog *c, const char *owner, const char *object,
 
 /* ---- repeated calls ---- */
 
+/* A key is its caller's: of two tokens of one owner each has its own. */
 #define REPEAT_KEY "owner = ?1 AND method = ?2 AND path = ?3 AND key = ?4"
 
 void repeat_done(struct repeat *r)
@@ -139,7 +140,10 @@ void repeat_done(struct repeat *r)
 
 static void bind_key(sqlite3_stmt *st, const struct doing *d)
 {
-	sqlite3_bind_text(st, 1, d->caller.owner, -1, SQLITE_STATIC);
+	char caller[OWNER_SIZE + ID_SIZE + 1];
+	(void)snprintf(caller, sizeof(caller), "%s%s%s", d->caller.owner,
+		       d->caller.token[0] ? " " : "", d->caller.token);
+	sqlite3_bind_text(st, 1, caller, -1, SQLITE_TRANSIENT);
 	sqlite3_bind_text(st, 2, d->method, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 3, d->path, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 4, d->key, -1, SQLITE_STATIC);

@@ -336,6 +336,10 @@ int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const cha
 			r = put_names(c, row->id, row->names, err);
 		if (r >= 0)
 			r = db_note_effect(c, row->id, err);
+		if (r >= 0)
+			r = db_note_owner(c, row->own.owner, err);
+		if (r >= 0)
+			r = db_keep_quota(c, row->own.owner, err);
 		if (r >= 0 && ws)
 			r = db_set_head(c, ws, row->id, stack, len, err);
 		r = db_end(c, r, err);

@@ -128,7 +128,9 @@ static int take(struct config *c, const char *key, const json_t *v, bool given, 
 	if (strcmp(key, "multi_user") == 0)
 		return take_bool(&c->multi_user, key, v, err);
 	int r = take_policy(&c->policy, key, v, err);
-	return r != 0 ? r : err_set(err, -EINVAL, "there is no \"%.60s\"", key);
+	if (r == 0)
+		return err_set(err, -EINVAL, "there is no \"%.60s\"", key);
+	return r < 0 ? r : 0;
 }
 
 int config_parse(struct config *c, const void *data, size_t len, struct err *err)

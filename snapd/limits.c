@@ -1,9 +1,42 @@
 #include "snapd/limits.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/clock.h"
+#include "snapd/quota.h"
 #include "snapd/space.h"
+
+enum {
+	KNOWN = 16,      /* owners whose bytes are remembered */
+	KNOWN_MS = 1000, /* for so long: an owner may go over by what is written meanwhile */
+};
+
+struct limits {
+	pthread_mutex_t lock;
+	struct {
+		char owner[OWNER_SIZE];
+		uint64_t bytes, when_ms;
+	} known[KNOWN];
+};
+
+struct limits *limits_new(void)
+{
+	struct limits *l = calloc(1, sizeof(*l));
+	if (l)
+		pthread_mutex_init(&l->lock, NULL);
+	return l;
+}
+
+void limits_free(struct limits *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
 
 bool limits_needs_room(const struct route *rt)
 {
@@ -30,7 +63,128 @@ bool limits_needs_room(const struct route *rt)
 	return false;
 }
 
+/* ---- bytes ---- */
+
+static int written_bytes(struct snapd *sd, const char *owner, uint64_t *sum, struct err *err)
+{
+	struct ws_row *rows;
+	size_t n;
+	int r = catalog_ws_list(sd->catalog, WS_ALL, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		struct fs_usage u;
+		/* One that can't be opened holds nothing that could be told. */
+		if (strcmp(rows[i].own.owner, owner) != 0 || rows[i].broken[0] ||
+		    fs_usage(sd->fs, rows[i].id, &u, NULL) < 0)
+			continue;
+		*sum += u.bytes > 0 ? (uint64_t)u.bytes : 0;
+		if (rows[i].removed_ns)
+			(void)fs_close(sd->fs, rows[i].id, NULL); /* it was opened for this */
+	}
+	ws_rows_free(rows, n);
+	return 0;
+}
+
+int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err)
+{
+	struct holding h;
+	int r = catalog_holding(sd->catalog, owner, &h, err);
+	uint64_t sum = r < 0 ? 0 : h.stored_bytes;
+	if (r >= 0)
+		r = written_bytes(sd, owner, &sum, err);
+	if (r >= 0)
+		*out = sum;
+	return r;
+}
+
+static int recent_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err)
+{
+	struct limits *l = sd->limits;
+	uint64_t now = clock_ms();
+	size_t oldest = 0;
+	pthread_mutex_lock(&l->lock);
+	for (size_t i = 0; i < KNOWN; i++) {
+		if (strcmp(l->known[i].owner, owner) == 0 && now - l->known[i].when_ms < KNOWN_MS) {
+			*out = l->known[i].bytes;
+			pthread_mutex_unlock(&l->lock);
+			return 0;
+		}
+		if (l->known[i].when_ms < l->known[oldest].when_ms)
+			oldest = i;
+	}
+	pthread_mutex_unlock(&l->lock);
+	int r = limits_bytes(sd, owner, out, err);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&l->lock);
+	memcpy(l->known[oldest].owner, owner, strlen(owner) + 1);
+	l->known[oldest].bytes = *out;
+	l->known[oldest].when_ms = now;
+	pthread_mutex_unlock(&l->lock);
+	return 0;
+}
+
+/* ---- quotas ---- */
+
+/* Who pays: whose it is that is written to; else whoever makes something. */
+static const char *payer(const struct request *rq, const struct route *rt)
+{
+	const struct doing *d = doing_now();
+	bool makes = strcmp(rt->path, "/v1/workspaces/{}/fork") == 0;
+	return d && d->own.owner[0] && !makes ? d->own.owner : rq->caller->owner;
+}
+
+static bool makes_workspaces(const struct route *rt)
+{
+	return strcmp(rt->method, "POST") == 0 && (strcmp(rt->path, "/v1/workspaces") == 0 ||
+						   strcmp(rt->path, "/v1/workspaces/{}/fork") == 0);
+}
+
+static int check_quota(struct snapd *sd, const char *owner, const struct route *rt, struct err *err)
+{
+	struct quota q;
+	struct holding h = { 0 };
+	uint64_t bytes = 0;
+	int r = catalog_quota_get(sd->catalog, owner, &q, err);
+	if (r >= 0 && q.workspaces != QUOTA_NONE && makes_workspaces(rt))
+		r = catalog_holding(sd->catalog, owner, &h, err);
+	if (r >= 0 && q.bytes != QUOTA_NONE)
+		r = recent_bytes(sd, owner, &bytes, err);
+	if (r < 0)
+		return r;
+	if (makes_workspaces(rt) && q.workspaces != QUOTA_NONE &&
+	    h.workspaces >= (uint64_t)q.workspaces)
+		return err_set(err, -EDQUOT, "%s may have %lld workspaces; `bough rm` makes room",
+			       owner, (long long)q.workspaces);
+	if (q.bytes != QUOTA_NONE && bytes >= (uint64_t)q.bytes)
+		return err_set(err, -EDQUOT,
+			       "%s has %llu MiB of the %llu that are allowed; what is deleted for "
+			       "good makes room",
+			       owner, (unsigned long long)(bytes >> 20),
+			       (unsigned long long)(q.bytes >> 20));
+	return 0;
+}
+
+int limits_snapshot(struct snapd *sd, const char *owner, struct err *err)
+{
+	struct quota q;
+	struct holding h = { 0 };
+	int r = catalog_quota_get(sd->catalog, owner, &q, err);
+	if (r < 0 || q.snapshots == QUOTA_NONE || !doing_now())
+		return r;
+	r = catalog_holding(sd->catalog, owner, &h, err);
+	if (r >= 0 && h.snapshots >= (uint64_t)q.snapshots)
+		r = err_set(err, -EDQUOT,
+			    "%s may have %lld snapshots; `bough snapshots rm` makes room", owner,
+			    (long long)q.snapshots);
+	return r;
+}
+
 int limits_admit(const struct request *rq, const struct route *rt, struct err *err)
 {
-	return limits_needs_room(rt) ? space_need(rq->ctx, err) : 0;
+	if (!limits_needs_room(rt))
+		return 0;
+	int r = space_need(rq->ctx, err);
+	return r < 0 ? r : check_quota(rq->ctx, payer(rq, rt), rt, err);
 }

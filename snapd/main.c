@@ -29,6 +29,7 @@
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/keeper.h"
+#include "snapd/limits.h"
 #include "snapd/openapi.h"
 #include "snapd/outcome.h"
 #include "snapd/reconcile.h"
@@ -240,9 +241,10 @@ static int open_parts(struct snapd *sd, struct err *err)
 	sd->problems = problems_new();
 	sd->events = events_new();
 	sd->metrics = metrics_new();
+	sd->limits = limits_new();
 	sd->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!sd->leases || !sd->images || !sd->problems || !sd->events || !sd->metrics ||
-	    sd->stop_fd < 0)
+	    !sd->limits || sd->stop_fd < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = jobs_new(&sd->jobs, sd, err);
 	if (r >= 0)
@@ -293,6 +295,7 @@ static void close_parts(struct snapd *sd)
 	jobs_free(sd->jobs);
 	events_free(sd->events);
 	metrics_free(sd->metrics);
+	limits_free(sd->limits);
 	images_free(sd->images);
 	leases_free(sd->leases);
 	if (sd->stop_fd >= 0)

@@ -67,7 +67,10 @@ SCHEMAS = {
          "branch_list": {"type": "array", "items": ref("Branch")},
          "apart": {"type": "array", "items": ref("Branch")}}),
     "Usage": obj({"items": {"type": "array", "items": obj(
-        {"id": S, "unique_bytes": null(N), "shared_bytes": null(N), "written_bytes": null(N)})}}),
+        {"id": S, "unique_bytes": null(N), "shared_bytes": null(N), "written_bytes": null(N)})},
+        "owners": {"type": "array", "items": obj(
+            {"owner": S, "workspaces": N, "snapshots": N, "bytes": N, "quota": ref("Quota")})}}),
+    "Quota": obj({"owner": S, "workspaces": null(N), "snapshots": null(N), "bytes": null(N)}),
     "Names": obj({"items": {"type": "array", "items": S}}),
     "Entry": obj({"name": S, "size": N, "type": S, "modified_at": TIME, "mode": S},
                  {"name_b64": S, "etag": S, "target": S, "target_b64": S}, closed=False),
@@ -76,8 +79,9 @@ SCHEMAS = {
     "Put": obj({"path": S, "size": N, "mode": S, "etag": S, "created": B}, closed=False),
     "Commit": obj({"commit": null(S)}, closed=False),
     "Whoami": obj({"owner": S, "admin": B, "read_only": B, "uid": null(N), "token": null(S),
-                   "workspace": null(S), "from": S}),
-    "Token": obj({"id": S, "name": null(S), "owner": S, "scope": S, "read_only": B,
+                   "workspace": null(S), "path": null(S), "from": S}),
+    "Token": obj({"id": S, "name": null(S), "owner": S, "scope": S, "path": null(S),
+                  "read_only": B,
                   "created": TIME, "expires": null(TIME), "used": null(TIME)}, {"token": S}),
     "User": obj({"name": S, "owner": S, "uid": null(N), "admin": B, "created": TIME}),
     "Team": obj({"name": S, "created": TIME, "members": {"type": "array", "items": obj(
@@ -100,7 +104,7 @@ SCHEMAS = {
     "Any": ANY,
 }
 SCHEMAS["Repositories"] = items("Repository")
-for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit"):
+for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Quota"):
     SCHEMAS[one + "s"] = items(one)
 
 BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
@@ -174,6 +178,10 @@ ANSWERS = {
     "GET /v1/users": ("List users", {200: "Users"}),
     "POST /v1/users": ("Add a user", {201: "User"}),
     "DELETE /v1/users/{}": ("Delete a user", {204: None}),
+    "GET /v1/quotas": ("List quotas", {200: "Quotas"}),
+    "GET /v1/quotas/{}": ("What an owner may have", {200: "Quota"}),
+    "PUT /v1/quotas/{}": ("Say what an owner may have", {200: "Quota"}),
+    "DELETE /v1/quotas/{}": ("Take a quota away", {204: None}),
     "GET /v1/teams": ("List teams", {200: "Teams"}),
     "POST /v1/teams": ("Make a team", {201: "Team"}),
     "GET /v1/teams/{}": ("One team", {200: "Team"}),
@@ -195,7 +203,7 @@ ANSWERS = {
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
 PARAMS = {"workspaces": "ws", "snapshots": "snap", "repos": "repo", "tokens": "id",
-          "users": "name", "teams": "team", "members": "owner", "jobs": "id", "uploads": "up"}
+          "users": "name", "quotas": "owner", "teams": "team", "members": "owner", "jobs": "id", "uploads": "up"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY}
 MANY = {"label"}

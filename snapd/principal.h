@@ -17,7 +17,7 @@
 #include "fs/base/hash.h"
 #include "snapd/catalog.h"
 
-enum { FROM_SIZE = 64 };
+enum { FROM_SIZE = 64, PATH_SCOPE_SIZE = 1024 };
 
 struct principal {
 	bool known;     /* false: nobody we know */
@@ -26,9 +26,10 @@ struct principal {
 	uid_t uid;      /* of a peer, or of a token's owner that has one; else (uid_t)-1 */
 	gid_t gid;      /* of a peer; else (gid_t)-1 */
 	char owner[OWNER_SIZE];
-	char token[ID_SIZE];     /* "": a peer */
-	char workspace[ID_SIZE]; /* the only one that its token is good for; "": no such limit */
-	char from[FROM_SIZE];    /* "pid 17", "192.0.2.7:4000" */
+	char token[ID_SIZE];        /* "": a peer */
+	char workspace[ID_SIZE];    /* the only one that its token is good for; "": no such limit */
+	char path[PATH_SCOPE_SIZE]; /* and the only one in that; "": all of it */
+	char from[FROM_SIZE];       /* "pid 17", "192.0.2.7:4000" */
 };
 
 /* "uid:N" */

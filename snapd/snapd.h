@@ -20,6 +20,7 @@ struct events;
 struct flattener;
 struct images;
 struct jobs;
+struct limits;
 struct metrics;
 struct problems;
 struct tidier;
@@ -47,6 +48,7 @@ struct snapd {
 	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
 	pthread_mutex_t checkouts; /* what is remembered of checkouts (checkout.h) */
+	struct limits *limits;     /* limits.h */
 	struct policy policy;      /* of what boughd does by itself */
 	struct tidier *tidier;     /* gc by the clock (tidier.h) */
 	bool multi_user;           /* the socket is every user's (config.h) */

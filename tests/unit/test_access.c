@@ -209,6 +209,63 @@ static void tokens(void **state)
 	assert_int_equal(identify(f, text, &p), -EKEYREJECTED);
 }
 
+static void paths(void **state)
+{
+	static const struct {
+		const char *scope, *path;
+		bool covers;
+	} table[] = {
+		{ "", "", true },         { "", "any/where", true },  { "src", "src", true },
+		{ "src", "src/a", true }, { "src", "src/a/b", true }, { "src", "", false },
+		{ "src", "srcs", false }, { "src", "sr", false },     { "src", "a/src", false },
+		{ "a/b", "a", false },    { "a/b", "a/b/c", true },   { "a/b", "a/bc", false },
+		{ "src", "src.", false }, { "src", "/src", false },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		assert_int_equal(access_path_covers(table[i].scope, table[i].path),
+				 table[i].covers);
+}
+
+/* Nobody becomes by a name who somebody else was. */
+static void names_again(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char owner[OWNER_SIZE], longest[NAME_SIZE];
+	memset(longest, 'x', NAME_CHARS);
+	longest[NAME_CHARS] = '\0';
+	const char *const names[] = { "bot", longest };
+	for (size_t i = 0; i < 2; i++) {
+		struct user_row a = { .created_ns = 1 };
+		(void)snprintf(a.name, sizeof(a.name), "%s", names[i]);
+		struct user_row b = a, c = a;
+		assert_int_equal(catalog_user_insert(f->c, &a, &err), 0);
+		assert_string_equal(a.owner, names[i]);
+		assert_int_equal(catalog_user_insert(f->c, &b, &err), -EEXIST);
+		assert_int_equal(catalog_user_delete(f->c, a.name, a.owner, &err), 0);
+		b.owner[0] = '\0';
+		assert_int_equal(catalog_user_insert(f->c, &b, &err), 0);
+		assert_string_not_equal(b.owner, a.owner);
+		assert_int_equal(auth_owner(&f->sd, names[i], owner, &err), 0);
+		assert_string_equal(owner, b.owner);
+		assert_int_equal(catalog_user_delete(f->c, b.name, b.owner, &err), 0);
+		assert_int_equal(catalog_user_insert(f->c, &c, &err), 0);
+		assert_true(strcmp(c.owner, a.owner) != 0 && strcmp(c.owner, b.owner) != 0);
+		assert_int_equal(catalog_user_delete(f->c, c.name, c.owner, &err), 0);
+		/* But where it is said. */
+		assert_int_equal(catalog_user_insert(f->c, &a, &err), 0);
+		assert_string_equal(a.owner, names[i]);
+	}
+	/* Whoever has things is an owner, user or not. */
+	struct ws_row ws = { .created_ns = 1, .name = "w" };
+	struct user_row u = { .name = "ghost", .created_ns = 1 };
+	id_make(ws.id, "ws");
+	(void)snprintf(ws.own.owner, sizeof(ws.own.owner), "ghost");
+	assert_int_equal(catalog_ws_insert(f->c, &ws, 1, &err), 0);
+	assert_int_equal(catalog_user_insert(f->c, &u, &err), 0);
+	assert_string_equal(u.owner, "ghost~2");
+}
+
 static void peers(void **state)
 {
 	struct fixture *f = *state;
@@ -401,6 +458,11 @@ static void config(void **state)
 		{ "{\"tls_cert\":\"\"}", -EINVAL, 0 },
 		{ "{\"listen\":\"a\",\"listen\":\"b\"}", -EINVAL, 0 },
 		{ "{\"other\":1}", -EINVAL, 0 },
+		{ "{\"gc_every_s\":0,\"grace_deleted_s\":1,\"reserve_bytes\":1}", 0, 0 },
+		{ "{\"grace_expired_s\":-1}", -EINVAL, 0 },
+		{ "{\"gc_every_s\":\"1\"}", -EINVAL, 0 },
+		{ "{\"gc_every_s\":99999999999}", -EINVAL, 0 },
+		{ "{\"look_every_s\":0}", -EINVAL, 0 },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		struct config c = { 0 };
@@ -473,6 +535,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_of_owners, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(teams, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
+		cmocka_unit_test(paths),
+		cmocka_unit_test_setup_teardown(names_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(peers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),

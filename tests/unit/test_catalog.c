@@ -16,6 +16,7 @@
 #include "fs/base/io.h"
 #include "snapd/principal.h"
 #include "snapd/catalog.h"
+#include "snapd/quota.h"
 #include "snapd/records.h"
 
 struct fixture {
@@ -175,6 +176,57 @@ static void removed(void **state)
 	assert_int_equal(catalog_find(f->c, NOUN_REMOVED, "one", meant, 4, &n, &err), 0);
 	assert_int_equal(n, 2);
 	assert_string_equal(meant[0].id, in[0].id);
+}
+
+static void quotas(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct quota q = { .owner = "ci", .workspaces = 2, .snapshots = 1, .bytes = QUOTA_NONE },
+		     got;
+	struct quota *rows;
+	struct holding *held;
+	size_t n;
+	assert_int_equal(catalog_quota_get(f->c, "ci", &got, &err), 0);
+	assert_true(got.workspaces == QUOTA_NONE && got.bytes == QUOTA_NONE);
+	assert_int_equal(catalog_quota_set(f->c, &q, &err), 0);
+	reopen(f);
+	assert_int_equal(catalog_quota_get(f->c, "ci", &got, &err), 0);
+	assert_true(got.workspaces == 2 && got.snapshots == 1 && got.bytes == QUOTA_NONE);
+	struct ws_row in[3];
+	for (size_t i = 0; i < 3; i++) {
+		char name[] = { (char)('a' + i), 0 };
+		in[i] = workspace(name, 1);
+		(void)snprintf(in[i].own.owner, sizeof(in[i].own.owner), "ci");
+	}
+	/* The service itself isn't refused; a caller is, and then nothing is made. */
+	struct doing *d = doing_new();
+	principal_of_service(&d->caller);
+	(void)doing_set(d);
+	assert_int_equal(catalog_ws_insert(f->c, in, 3, &err), -EDQUOT);
+	assert_non_null(strstr(err.text, "ci may have 2 workspaces"));
+	assert_int_equal(catalog_ws_insert(f->c, in, 2, &err), 0);
+	assert_int_equal(catalog_ws_insert(f->c, &in[2], 1, &err), -EDQUOT);
+	assert_int_equal(catalog_ws_remove(f->c, in[0].id, 5, 6, &err), 0);
+	assert_int_equal(catalog_ws_insert(f->c, &in[2], 1, &err), 0);
+	assert_int_equal(catalog_ws_undelete(f->c, in[0].id, "a", 5, &err), -EDQUOT);
+	struct snap_row s[] = { snapshot("", 1), snapshot("", 2) };
+	for (size_t i = 0; i < 2; i++)
+		(void)snprintf(s[i].own.owner, sizeof(s[i].own.owner), "ci");
+	assert_int_equal(catalog_snap_insert(f->c, &s[0], NULL, NULL, 0, &err), 0);
+	assert_int_equal(catalog_snap_insert(f->c, &s[1], NULL, NULL, 0, &err), -EDQUOT);
+	(void)doing_set(NULL);
+	doing_unref(d);
+	assert_int_equal(catalog_snap_insert(f->c, &s[1], NULL, NULL, 0, &err), 0);
+	assert_int_equal(catalog_holdings(f->c, "ci", &held, &n, &err), 0);
+	assert_int_equal(n, 1);
+	assert_true(held->workspaces == 2 && held->snapshots == 2 && held->stored_bytes == 18);
+	free(held);
+	assert_int_equal(catalog_quota_list(f->c, &rows, &n, &err), 0);
+	assert_int_equal(n, 1);
+	free(rows);
+	assert_int_equal(catalog_quota_delete(f->c, "ci", &err), 0);
+	assert_int_equal(catalog_quota_delete(f->c, "ci", &err), -ENOENT);
 }
 
 static void workspaces(void **state)
@@ -569,6 +621,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test_setup_teardown(workspaces, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(removed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(quotas, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(snapshots, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damage, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(future, set_up, tear_down),

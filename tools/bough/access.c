@@ -1,32 +1,15 @@
 /* Who may use the service: tokens, users, teams. */
 #include <string.h>
+#include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
+#include "tools/bough/list.h"
 #include "tools/bough/out.h"
 
 static int no_memory(struct err *err)
 {
 	return err_set(err, -ENOMEM, "out of memory");
-}
-
-/* DELETE of each operand below `path`. */
-static int remove_each(struct cli *cli, const struct args *a, const char *path, struct err *err)
-{
-	for (unsigned i = 0; i < a->n; i++) {
-		auto_target t = target_new(path);
-		target_name(&t, a->operands[i]);
-		int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int fetch(struct cli *cli, const char *path, json_t **out, struct err *err)
-{
-	auto_target t = target_new(path);
-	return api_call(cli, "GET", &t, NULL, out, NULL, err);
 }
 
 static int post(struct cli *cli, const char *path, json_t *body, json_t **out, struct err *err)
@@ -35,22 +18,27 @@ static int post(struct cli *cli, const char *path, json_t *body, json_t **out, s
 	return api_call(cli, "POST", &t, body, out, NULL, err);
 }
 
-/* Names only, for --quiet. */
-static void print_each(const json_t *doc, const char *key)
-{
-	size_t i;
-	json_t *v;
-	json_array_foreach(json_object_get(doc, "items"), i, v) {
-		out_clean(stdout, get_text(v, key));
-		printf("\n");
-	}
-}
-
 /* ---- tokens ---- */
+
+/* "WORKSPACE:PATH" is two members. */
+static int set_scope(json_t *body, const char *scope, struct err *err)
+{
+	const char *colon = scope ? strchr(scope, ':') : NULL;
+	/* "uid:1000/app" has an owner's. */
+	if (colon && strncmp(scope, "uid:", 4) == 0)
+		colon = strchr(colon + 1, ':');
+	if (!colon)
+		return scope ? api_set_text(body, "scope", scope, err) : 0;
+	auto_free char *ws = strndup(scope, (size_t)(colon - scope));
+	if (!ws)
+		return no_memory(err);
+	int r = api_set_text(body, "scope", ws, err);
+	return r < 0 ? r : api_set_text(body, "path", colon + 1, err);
+}
 
 int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const texts[] = { "name", "scope", "owner" };
+	static const char *const texts[] = { "name", "owner" };
 	auto_json json_t *body = json_object(), *doc = NULL;
 	const char *expires = args_get(a, "expires");
 	uint64_t s = 0;
@@ -58,6 +46,8 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && r == 0; i++)
 		if (args_get(a, texts[i]))
 			r = api_set_text(body, texts[i], args_get(a, texts[i]), err);
+	if (r == 0)
+		r = set_scope(body, args_get(a, "scope"), err);
 	if (r == 0 && expires)
 		r = args_duration(expires, "--expires", &s, err);
 	if (r == 0 && expires &&
@@ -79,45 +69,35 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
+static void token_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
+{
+	char scope[128], made[OUT_AGE_MAX], used[OUT_AGE_MAX], expires[32];
+	const char *path = get_text(v, "path");
+	(void)snprintf(scope, sizeof(scope), "%s%s%s%s", get_text(v, "scope"), *path ? ":" : "",
+		       path, get_true(v, "read_only") ? ", reading" : "");
+	(void)snprintf(expires, sizeof(expires), "%.19s", list_text(v, "expires"));
+	const char *cells[] = { get_text(v, "id"),
+				list_text(v, "name"),
+				get_text(v, "owner"),
+				scope,
+				out_age(made, get_text(v, "created"), now),
+				expires,
+				out_age(used, get_text(v, "used"), now) };
+	table_row(table, cells);
+}
+
 int cmd_token_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",      "NAME",    "OWNER", "SCOPE",
 						"CREATED", "EXPIRES", "USED",  NULL };
-	auto_json json_t *doc = NULL;
-	time_t now = time(NULL);
-	size_t i;
-	json_t *v;
-	int r = fetch(cli, "/v1/tokens", &doc, err);
-	if (r < 0)
-		return r;
-	if (cli->json)
-		return out_json(doc, err);
-	if (cli->quiet) {
-		print_each(doc, "id");
-		return 0;
-	}
-	auto_table *table = table_new(headings);
-	json_array_foreach(json_object_get(doc, "items"), i, v) {
-		char scope[64], made[OUT_AGE_MAX], used[OUT_AGE_MAX], expires[32];
-		(void)snprintf(scope, sizeof(scope), "%s%s", get_text(v, "scope"),
-			       get_true(v, "read_only") ? ", reading" : "");
-		(void)snprintf(expires, sizeof(expires), "%.19s",
-			       *get_text(v, "expires") ? get_text(v, "expires") : "-");
-		const char *cells[] = { get_text(v, "id"),
-					*get_text(v, "name") ? get_text(v, "name") : "-",
-					get_text(v, "owner"),
-					scope,
-					out_age(made, get_text(v, "created"), now),
-					expires,
-					out_age(used, get_text(v, "used"), now) };
-		table_row(table, cells);
-	}
-	return table_print(table, stdout, err);
+	static const struct list_view view = { headings, "id", token_row };
+	auto_target t = target_new("/v1/tokens");
+	return list_show(cli, &t, &view, err);
 }
 
 int cmd_token_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	return remove_each(cli, a, "/v1/tokens/", err);
+	return list_remove_each(cli, a, "/v1/tokens/", NULL, err);
 }
 
 /* ---- users ---- */
@@ -128,6 +108,8 @@ int cmd_user_add(struct cli *cli, const struct args *a, struct err *err)
 	const char *uid = args_get(a, "uid");
 	uint64_t n = 0;
 	int r = body ? api_set_text(body, "name", a->operands[0], err) : no_memory(err);
+	if (r == 0 && args_get(a, "owner"))
+		r = api_set_text(body, "owner", args_get(a, "owner"), err);
 	if (r == 0 && uid)
 		r = args_number(uid, "--uid", 0, UINT32_MAX - 1, &n, err);
 	if (r == 0 && uid && json_object_set_new(body, "uid", json_integer((json_int_t)n)) < 0)
@@ -139,33 +121,102 @@ int cmd_user_add(struct cli *cli, const struct args *a, struct err *err)
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
 }
 
+static void user_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
+{
+	const char *cells[] = { get_text(v, "name"), get_text(v, "owner"),
+				get_true(v, "admin") ? "yes" : "no" };
+	table_row(table, cells);
+}
+
 int cmd_user_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "NAME", "OWNER", "ADMIN", NULL };
-	auto_json json_t *doc = NULL;
-	size_t i;
-	json_t *v;
-	int r = fetch(cli, "/v1/users", &doc, err);
-	if (r < 0)
-		return r;
-	if (cli->json)
-		return out_json(doc, err);
-	if (cli->quiet) {
-		print_each(doc, "name");
-		return 0;
-	}
-	auto_table *table = table_new(headings);
-	json_array_foreach(json_object_get(doc, "items"), i, v) {
-		const char *cells[] = { get_text(v, "name"), get_text(v, "owner"),
-					get_true(v, "admin") ? "yes" : "no" };
-		table_row(table, cells);
-	}
-	return table_print(table, stdout, err);
+	static const struct list_view view = { headings, "name", user_row };
+	auto_target t = target_new("/v1/users");
+	return list_show(cli, &t, &view, err);
 }
 
 int cmd_user_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	return remove_each(cli, a, "/v1/users/", err);
+	return list_remove_each(cli, a, "/v1/users/", NULL, err);
+}
+
+/* ---- quotas ---- */
+
+static const char *limit_text(char buf[OUT_SIZE_MAX], const json_t *v, const char *key, bool exact)
+{
+	const json_t *n = json_object_get(v, key);
+	return json_is_integer(n) ? out_size(buf, json_integer_value(n), exact) : "none";
+}
+
+static void quota_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
+{
+	char ws[OUT_SIZE_MAX], snaps[OUT_SIZE_MAX], bytes[OUT_SIZE_MAX];
+	const char *cells[] = { get_text(v, "owner"), limit_text(ws, v, "workspaces", true),
+				limit_text(snaps, v, "snapshots", true),
+				limit_text(bytes, v, "bytes", cli->bytes) };
+	table_row(table, cells);
+}
+
+static const char *const quota_headings[] = { "OWNER", ">WORKSPACES", ">SNAPSHOTS", ">BYTES",
+					      NULL };
+static const struct list_view quota_view = { quota_headings, "owner", quota_row };
+
+/* What isn't said stays as it is. 1: something was said. */
+static int change_quota(json_t *quota, const struct args *a, struct err *err)
+{
+	static const struct {
+		const char *name, *key;
+		int (*parse)(const char *, const char *, uint64_t *, struct err *);
+	} limits[] = { { "workspaces", "workspaces", args_count },
+		       { "snapshots", "snapshots", args_count },
+		       { "size", "bytes", args_size } };
+	int said = 0;
+	(void)json_object_del(quota, "owner");
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		const char *text = args_get(a, limits[i].name);
+		uint64_t n = 0;
+		if (!text)
+			continue;
+		bool none = strcmp(text, "none") == 0;
+		int r = none ? 0 : limits[i].parse(text, limits[i].name, &n, err);
+		if (r < 0)
+			return r;
+		if (json_object_set_new(quota, limits[i].key,
+					none ? json_null() : json_integer((json_int_t)n)) < 0)
+			return no_memory(err);
+		said = 1;
+	}
+	return said;
+}
+
+int cmd_user_quota(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *quota = NULL, *now = NULL;
+	if (a->n == 0) {
+		auto_target all = target_new("/v1/quotas");
+		return list_show(cli, &all, &quota_view, err);
+	}
+	auto_target get = target_new("/v1/quotas/"), put = target_new("/v1/quotas/");
+	target_name(&get, a->operands[0]);
+	target_name(&put, a->operands[0]);
+	int r = api_call(cli, "GET", &get, NULL, &quota, NULL, err);
+	if (r < 0)
+		return r;
+	now = json_copy(quota);
+	r = now ? change_quota(now, a, err) : no_memory(err);
+	if (r > 0) {
+		json_decref(quota);
+		quota = NULL;
+		r = api_call(cli, "PUT", &put, now, &quota, NULL, err);
+	}
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(quota, err);
+	auto_table *table = table_new(quota_headings);
+	quota_row(table, cli, quota, 0);
+	return table_print(table, stdout, err);
 }
 
 /* ---- teams ---- */
@@ -179,30 +230,23 @@ int cmd_team_add(struct cli *cli, const struct args *a, struct err *err)
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
 }
 
+static void team_rows(struct table *table, const struct cli *cli, const json_t *v, time_t now)
+{
+	size_t i;
+	json_t *m;
+	json_array_foreach(json_object_get(v, "members"), i, m) {
+		const char *cells[] = { get_text(v, "name"), get_text(m, "owner"),
+					get_text(m, "role") };
+		table_row(table, cells);
+	}
+}
+
 int cmd_team_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "TEAM", "MEMBER", "ROLE", NULL };
-	auto_json json_t *doc = NULL;
-	size_t i, k;
-	json_t *v, *m;
-	int r = fetch(cli, "/v1/teams", &doc, err);
-	if (r < 0)
-		return r;
-	if (cli->json)
-		return out_json(doc, err);
-	if (cli->quiet) {
-		print_each(doc, "name");
-		return 0;
-	}
-	auto_table *table = table_new(headings);
-	json_array_foreach(json_object_get(doc, "items"), i, v) {
-		json_array_foreach(json_object_get(v, "members"), k, m) {
-			const char *cells[] = { get_text(v, "name"), get_text(m, "owner"),
-						get_text(m, "role") };
-			table_row(table, cells);
-		}
-	}
-	return table_print(table, stdout, err);
+	static const struct list_view view = { headings, "name", team_rows };
+	auto_target t = target_new("/v1/teams");
+	return list_show(cli, &t, &view, err);
 }
 
 static struct target member(const struct args *a)
@@ -233,5 +277,5 @@ int cmd_team_leave(struct cli *cli, const struct args *a, struct err *err)
 
 int cmd_team_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	return remove_each(cli, a, "/v1/teams/", err);
+	return list_remove_each(cli, a, "/v1/teams/", NULL, err);
 }

@@ -448,31 +448,3 @@ int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *e
 	/* Words that aren't UTF-8 stay as they came. */
 	return e ? from_error(cli, e, 500, err) : r;
 }
-
-int api_remove_each(struct cli *cli, const struct args *a,
-		    int (*remove)(struct cli *cli, const struct args *a, const char *name,
-				  struct err *err),
-		    struct err *err)
-{
-	int first = 0;
-	auto_json json_t *removed = json_array();
-	for (unsigned i = 0; i < a->n; i++) {
-		struct err e = { 0 };
-		int r = remove(cli, a, a->operands[i], &e);
-		if (r == 0) {
-			(void)json_array_append_new(removed,
-						    json_pack("{s:s}", "name", a->operands[i]));
-		} else if (first == 0) {
-			first = r;
-			*err = e;
-		} else {
-			fprintf(stderr, "bough: %s: ", a->cmd->name);
-			out_clean(stderr, e.text);
-			(void)fputc('\n', stderr);
-		}
-	}
-	if (first < 0 || !cli->json)
-		return first;
-	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
-	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
-}

@@ -66,13 +66,6 @@ const char *mount_hint(const char *why);
 /* Sets o[key] to text. -EINVAL: it isn't UTF-8, which JSON can't carry. */
 int api_set_text(json_t *o, const char *key, const char *text, struct err *err);
 
-/* Removes each operand by `remove`; what fails is told, the first as the result, and the others go
- * on. With --json, {"items": [{"name"}]} of what went. */
-int api_remove_each(struct cli *cli, const struct args *a,
-		    int (*remove)(struct cli *cli, const struct args *a, const char *name,
-				  struct err *err),
-		    struct err *err);
-
 /* Members of an answer; "" and 0 where they are absent or of another type. */
 const char *get_text(const json_t *o, const char *key);
 int64_t get_int(const json_t *o, const char *key);

@@ -146,8 +146,8 @@ command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show,
 /* image.c */
 command_fn cmd_image_import, cmd_image_ls, cmd_image_show;
 /* access.c */
-command_fn cmd_token_create, cmd_token_ls, cmd_token_rm, cmd_user_add, cmd_user_ls, cmd_user_rm,
-	cmd_team_add, cmd_team_ls, cmd_team_join, cmd_team_leave, cmd_team_rm;
+command_fn cmd_token_create, cmd_token_ls, cmd_token_rm, cmd_user_add, cmd_user_ls, cmd_user_quota,
+	cmd_user_rm, cmd_team_add, cmd_team_ls, cmd_team_join, cmd_team_leave, cmd_team_rm;
 /* merge.c, apply.c */
 command_fn cmd_merge, cmd_apply;
 /* diff.c */

@@ -8,7 +8,8 @@ static const struct option_def fsck_options[] = {
 static const struct option_def token_create_options[] = {
 	{ .name = "scope",
 	  .value = "SCOPE",
-	  .help = "admin, or one workspace; else all that its owner may" },
+	  .help = "admin, one workspace, or WORKSPACE:PATH for what is below PATH in it; else "
+		  "all that its owner may" },
 	{ .name = "read-only", .help = "it changes nothing" },
 	{ .name = "expires", .value = "TIME", .help = "how long it is good for: 30m, 24h, 7d" },
 	{ .name = "name", .value = "NAME", .help = "what it is for" },
@@ -21,6 +22,17 @@ static const struct option_def token_create_options[] = {
 static const struct option_def user_add_options[] = {
 	{ .name = "uid", .value = "N", .help = "who that is on this machine" },
 	{ .name = "admin", .help = "may do and see all" },
+	{ .name = "owner",
+	  .value = "OWNER",
+	  .help = "takes over what was of this owner, who is no user any more" },
+	{ 0 }
+};
+static const struct option_def user_quota_options[] = {
+	{ .name = "workspaces", .value = "N|none", .help = "how many it may have" },
+	{ .name = "snapshots", .value = "N|none", .help = "likewise" },
+	{ .name = "size",
+	  .value = "SIZE|none",
+	  .help = "that its workspaces have written and its snapshots hold" },
 	{ 0 }
 };
 
@@ -42,7 +54,8 @@ const struct command commands_sys[] = {
 		   "`Authorization: Bearer TOKEN`.\n",
 	  .options = token_create_options,
 	  .examples = "bough token create --name ci --expires 24h\n"
-		      "bough token create --scope app --read-only\n",
+		      "bough token create --scope app --read-only\n"
+		      "bough token create --scope app:docs\n",
 	  .max = 0,
 	  .run = cmd_token_create },
 	{ .name = "token ls",
@@ -79,11 +92,25 @@ const struct command commands_sys[] = {
 	  .examples = "bough user ls\n",
 	  .max = 0,
 	  .run = cmd_user_ls },
+	{ .name = "user quota",
+	  .group = G_ACCESS,
+	  .operands = "[USER]",
+	  .summary = "show or change what an owner may have",
+	  .about = "USER is a user's name or uid:N; without it all quotas are listed. At its\n"
+		   "limit an owner gets nothing new (exit code 6); what programs write in\n"
+		   "workspaces goes on until those' own quotas. Deleted workspaces count as bytes\n"
+		   "until they are gone. For admins.\n",
+	  .options = user_quota_options,
+	  .examples = "bough user quota ci --workspaces 100 --size 200G\n"
+		      "bough user quota ci --snapshots none\n",
+	  .max = 1,
+	  .run = cmd_user_quota },
 	{ .name = "user rm",
 	  .group = G_ACCESS,
 	  .operands = "NAME…",
 	  .summary = "delete users, with their tokens and memberships",
-	  .about = "What they made stays.\n",
+	  .about = "What they made stays. A new user of the same name without a uid is somebody\n"
+		   "else, and gets none of it, unless `bough user add --owner` says so.\n",
 	  .examples = "bough user rm ci\n",
 	  .min = 1,
 	  .max = ANY,

@@ -13,6 +13,7 @@
 #include "tools/bough/api.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
+#include "tools/bough/list.h"
 #include "tools/bough/start.h"
 
 enum {
@@ -489,13 +490,7 @@ int cmd_repo_show(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
-static int remove_repo(struct cli *cli, const struct args *a, const char *name, struct err *err)
-{
-	auto_target t = target_repo(name, "");
-	return api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
-}
-
 int cmd_repo_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	return api_remove_each(cli, a, remove_repo, err);
+	return list_remove_each(cli, a, "/v1/repos/", NULL, err);
 }

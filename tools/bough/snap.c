@@ -4,6 +4,7 @@
 #include "tools/bough/checkout.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
+#include "tools/bough/list.h"
 #include "tools/bough/out.h"
 
 /* ---- save, restore ---- */
@@ -219,16 +220,9 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
-static int remove_snapshot(struct cli *cli, const struct args *a, const char *name, struct err *err)
-{
-	auto_target t = target_snap(name, "");
-	target_query(&t, "force", args_get(a, "force") ? "1" : NULL);
-	return api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
-}
-
 int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	return api_remove_each(cli, a, remove_snapshot, err);
+	return list_remove_each(cli, a, "/v1/snapshots/", "force", err);
 }
 
 static int set_list(json_t *body, const char *key, json_t *list, struct err *err)

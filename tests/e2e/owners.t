@@ -1,0 +1,119 @@
+#!/bin/bash
+# What is an owner's: quotas, keys of calls that count once, and a name that somebody had before.
+. "${0%/*}/lib.sh"
+need_fuse
+
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+sock=$BOUGH_ROOT/run/boughd.sock
+declare -A token=()
+# as TOKEN METHOD TARGET [BODY] [CURL ARGUMENT…]: $status and $body; "root" has none.
+as() {
+	local who=$1 method=$2 target=$3 data=${4-}
+	shift 3
+	[ $# = 0 ] || shift
+	body=$(curl -sS -m 30 --unix-socket "$sock" -X "$method" ${data:+--data-binary "$data"} \
+		${token[$who]:+-H "Authorization: Bearer ${token[$who]}"} -w '\n%{http_code}' "$@" "http://d$target" 2>"$T/.err")
+	status=${body##*$'\n'}
+	body=${body%$'\n'*}
+	body=${body%$'\n'}
+}
+gives() { # DESCRIPTION STATUS JQ-FILTER WANTED WHO METHOD TARGET [BODY] …
+	local what=$1 want=$2 filter=$3 value=$4 got=
+	shift 4
+	as "$@"
+	[ -z "$filter" ] || got=$(jq -r "$filter" <<<"$body" 2>&1)
+	if [ "$status" = "$want" ] && [ "$got" = "$value" ]; then
+		pass "$what"
+	else
+		fail "$what"
+		diag "$*"
+		diag "status $status for $want, \"$got\" for \"$value\": $body"
+	fi
+}
+of() { jq -r "$1" <<<"$body"; }
+give() { # NAME BODY: a token
+	as root POST /v1/tokens "$2"
+	token[$1]=$(of .token)
+}
+ws=/v1/workspaces
+
+# ---- a name that somebody had
+
+bough_ok 'a user' user add ci
+give ci '{"owner":"ci"}'
+gives 'has things' 201 .owner ci ci POST $ws '{"name":"w","mount":false}'
+gives 'a team of its own' 201 '' '' ci POST /v1/teams '{"name":"t"}'
+bough_ok 'goes' user rm ci
+gives 'with its tokens' 401 '' '' ci GET $ws
+run bough user add ci --json
+is 'the next one of that name' "$(json .owner)" 'ci~2'
+give ci '{"owner":"ci"}'
+gives 'is somebody else' 200 '.items | length' 0 ci GET $ws
+gives 'who may not touch' 404 '' '' ci GET "$ws/ci%2Fw"
+gives 'hears of nothing' 200 '.items | length' 0 ci GET /v1/audit
+gives 'is in no team' 404 '' '' ci GET /v1/teams/t
+gives 'has names of its own' 201 .owner 'ci~2' ci POST $ws '{"name":"w","mount":false}'
+gives 'which his name means' 200 .owner 'ci~2' root GET "$ws/ci%2Fw"
+bough user rm ci
+bough_ok 'but an admin may hand it over' user add ci2 --owner ci
+give ci2 '{"owner":"ci2"}'
+gives 'then' 200 '[.items[].owner] | join(" ")' ci ci2 GET $ws
+bough_fails 'not one with a uid' 2 'uid:N' user add x --owner uid:7
+# Also when the catalog was made anew, which forgets users.
+bough down
+rm "$BOUGH_ROOT"/catalog.db*
+bough_ok 'without its catalog' user add ci
+gives 'a name is still somebody else'"'"'s' 200 '[.items[] | select(.name == "ci")][0].owner' 'ci~3' root GET /v1/users
+
+# ---- keys are each token's own
+
+bough user add dev
+give a '{"owner":"dev"}'
+give b '{"owner":"dev"}'
+key=(-H 'Idempotency-Key: same')
+gives 'a key' 201 .name one a POST $ws '{"name":"one","mount":false}' "${key[@]}"
+gives 'of another token of that owner is another' 201 .name two b POST $ws '{"name":"two","mount":false}' "${key[@]}"
+gives 'the first one'"'"'s answer' 201 .name one a POST $ws '{"name":"one","mount":false}' "${key[@]}"
+gives 'the second one'"'"'s' 201 .name two b POST $ws '{"name":"two","mount":false}' "${key[@]}"
+gives 'is not told to the first' 422 '' '' a POST $ws '{"name":"two","mount":false}' "${key[@]}"
+
+# ---- quotas
+
+bough_ok 'a quota' user quota dev --workspaces 3 --snapshots 1 --size 3M
+like 'is told' "$(bough user quota dev)" 'dev +3 +1 +3.0M'
+like 'among all' "$(bough user quota)" 'dev +3 +1 +3.0M'
+bough_fails 'what is no number' 2 'number' user quota dev --workspaces many
+bough_fails 'of nobody' 3 'no user' user quota nobody
+gives 'the third workspace' 201 '' '' a POST $ws '{"name":"three"}'
+path=$(of .path)
+gives 'a fourth' 507 .code quota a POST $ws '{"name":"four"}'
+like 'said how to make room' "$body" 'dev may have 3 workspaces; .bough rm. makes room'
+gives 'forks' 507 .code quota a POST $ws/three/fork '{"names":["f"]}'
+gives 'one deleted' 204 '' '' a DELETE $ws/one
+gives 'is one less' 201 '' '' a POST $ws '{"name":"four","mount":false}'
+gives 'so it can not come back' 507 .code quota a POST $ws/one/undelete '{}'
+gives 'nor do two fit' 507 .code quota a POST $ws/three/fork '{"name":"f","count":2}'
+bough_ok 'more' user quota dev --workspaces 5
+gives 'two at once that do not both fit' 507 .code quota a POST $ws/three/fork '{"name":"f","count":3}'
+gives 'nothing is left of them' 200 '[.items[] | select(.name | startswith("f-"))] | length' 0 a GET $ws
+gives 'two that do' 201 '.items | length' 2 a POST $ws/three/fork '{"name":"f","count":2}'
+gives 'a snapshot' 201 '' '' a POST $ws/three/snapshots '{"name":"s"}'
+echo x >"$path/x"
+gives 'another' 507 .code quota a POST $ws/three/snapshots '{}'
+tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE
+gives 'an import' 507 .code quota a POST /v1/import '' -T "$T/t.tar"
+bough_ok 'no limit' user quota dev --workspaces none --snapshots none
+head -c 4000000 /dev/urandom >"$path/noise"
+sleep 1.1
+gives 'over its bytes' 507 .code quota a POST $ws '{"name":"g"}'
+gives 'no upload' 507 .code quota a PUT $ws/three/files/up '' -T "$T/t.tar"
+echo more >"$path/more" && pass 'programs go on' || fail 'programs go on'
+gives 'reading, too' 200 '' '' a GET $ws/three/files/more
+gives 'others may' 201 '' '' root POST $ws '{"name":"mine","mount":false}'
+gives 'what it has' 200 '.owners | length, .[0].owner, .[0].workspaces, .[0].snapshots, (.[0].bytes > 4000000), .[0].quota.bytes' \
+	$'1\ndev\n5\n1\ntrue\n3145728' a GET /v1/usage
+gives 'an admin sees all' 200 '[.owners[].owner] | contains(["dev", "uid:'"$(id -u)"'"])' true root GET /v1/usage
+gives 'it goes' 204 '' '' root DELETE /v1/quotas/dev
+gives 'and so does the limit' 201 '' '' a POST $ws '{"name":"g","mount":false}'
+fsck_clean
+done_testing

@@ -1,0 +1,74 @@
+#include "tools/bough/list.h"
+
+#include "tools/bough/json.h"
+
+const char *list_text(const json_t *item, const char *key)
+{
+	const char *s = get_text(item, key);
+	return *s ? s : "-";
+}
+
+int list_print(struct cli *cli, const json_t *doc, const struct list_view *view, struct err *err)
+{
+	size_t i;
+	json_t *v;
+	time_t now = time(NULL);
+	const json_t *items = json_object_get(doc, "items");
+	if (cli->json)
+		return out_json(doc, err);
+	if (cli->quiet) {
+		json_array_foreach(items, i, v) {
+			out_clean(stdout, get_text(v, view->name));
+			printf("\n");
+		}
+		return 0;
+	}
+	auto_table *table = table_new(view->headings);
+	json_array_foreach(items, i, v)
+		view->row(table, cli, v, now);
+	return table_print(table, stdout, err);
+}
+
+int list_show(struct cli *cli, struct target *t, const struct list_view *view, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	int r = api_call(cli, "GET", t, NULL, &doc, NULL, err);
+	return r < 0 ? r : list_print(cli, doc, view, err);
+}
+
+static int remove_one(struct cli *cli, const char *path, const char *name, const char *query,
+		      struct err *err)
+{
+	auto_target t = target_new(path);
+	target_name(&t, name);
+	if (query)
+		target_query(&t, query, "1");
+	return api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
+}
+
+int list_remove_each(struct cli *cli, const struct args *a, const char *path, const char *option,
+		     struct err *err)
+{
+	const char *query = option && args_get(a, option) ? option : NULL;
+	int first = 0;
+	auto_json json_t *removed = json_array();
+	for (unsigned i = 0; i < a->n; i++) {
+		struct err e = { 0 };
+		int r = remove_one(cli, path, a->operands[i], query, &e);
+		if (r == 0) {
+			(void)json_array_append_new(removed,
+						    json_pack("{s:s}", "name", a->operands[i]));
+		} else if (first == 0) {
+			first = r;
+			*err = e;
+		} else {
+			fprintf(stderr, "bough: %s: ", a->cmd->name);
+			out_clean(stderr, e.text);
+			(void)fputc('\n', stderr);
+		}
+	}
+	if (first < 0 || !cli->json)
+		return first;
+	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
+	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
+}

@@ -1,0 +1,25 @@
+/* Lists of the API, shown as tables. */
+#ifndef BOUGH_TOOLS_LIST_H
+#define BOUGH_TOOLS_LIST_H
+
+#include "tools/bough/api.h"
+
+struct list_view {
+	const char *const *headings; /* as table_new takes them */
+	const char *name;            /* the member that --quiet prints */
+	/* Adds the row, or rows, of one item. */
+	void (*row)(struct table *t, const struct cli *cli, const json_t *item, time_t now);
+};
+/* GETs it, and shows its items: with --json the answer as it came. */
+int list_show(struct cli *cli, struct target *t, const struct list_view *view, struct err *err);
+/* The same of an answer that is there already. */
+int list_print(struct cli *cli, const json_t *doc, const struct list_view *view, struct err *err);
+/* The text, or "-" where it is empty. */
+const char *list_text(const json_t *item, const char *key);
+/* DELETEs each operand below `path`; what fails is told, the first as the result, and the others go
+ * on. With --json, {"items": [{"name"}]} of what went. `option` (NULL: none): where it was given,
+ * "?OPTION=1". */
+int list_remove_each(struct cli *cli, const struct args *a, const char *path, const char *option,
+		     struct err *err);
+
+#endif
