@@ -144,7 +144,7 @@ TABLE = [
     ("POST", WS + "/%s/commit" % p, "write", 0, {"message": "m"}),
     ("POST", WS + "/%s/push" % p, "write", 0, {}),
     ("GET", WS + "/%s/bundle" % p, "read", 0), ("GET", WS + "/%s/diff" % p, "read", 200),
-    ("GET", WS + "/%s/log" % p, "read", 200),
+    ("GET", WS + "/%s/log" % p, "read", 200), ("GET", WS + "/%s/watch" % p, "read", 200),
     ("POST", WS + "/%s/umount" % p, "write", 200, {}), ("POST", WS + "/%s/mount" % p, "write", 200, {}),
     ("GET", WS + "/%s/archive" % p, "read", 200), ("GET", WS + "/%s/archive/dir" % p, "read_path", 200),
     ("PUT", WS + "/%s/archive" % p, "write", 200, tar), ("PUT", WS + "/%s/archive/dir" % p, "write_path", 200, tar),

@@ -130,7 +130,7 @@ static void many_values(void **state)
 static void examples_parse(void **state)
 {
 	unsigned n = 0;
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		for (const char *p = c->examples; p && *p;) {
 			size_t k = strcspn(p, "\n");
 			auto_free char *line = strndup(p, k);
@@ -156,7 +156,7 @@ static void examples_parse(void **state)
 
 static void table_is_sound(void **state)
 {
-	for (const struct command *c = commands; c->name; c++) {
+	commands_each(c) {
 		assert_non_null(c->run);
 		assert_non_null(c->operands);
 		assert_true(c->min <= c->max);
