@@ -58,12 +58,11 @@ static const struct {
 			"man:x:6:12:man:/var/cache/man:/usr/sbin/nologin\n"
 			"mail:x:8:8:mail:/var/mail:/usr/sbin/nologin\n"
 			"www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
-			"agent:x:1000:1000:agent:/home/agent:/bin/bash\n"
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
 	{ "etc/group", "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\n"
 		       "disk:x:6:\nman:x:12:\nmail:x:8:\nsudo:x:27:\naudio:x:29:\n"
 		       "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nvideo:x:44:\nstaff:x:50:\n"
-		       "games:x:60:\nusers:x:100:\nagent:x:1000:\nnogroup:x:65534:\n" },
+		       "games:x:60:\nusers:x:100:\nnogroup:x:65534:\n" },
 	{ "etc/nsswitch.conf", "passwd:\tfiles\ngroup:\tfiles\nshadow:\tfiles\n"
 			       "hosts:\tfiles dns\nnetworks:\tfiles\nprotocols:\tfiles\n"
 			       "services:\tfiles\nethers:\tfiles\nrpc:\tfiles\n" },
@@ -264,14 +263,9 @@ int hostimage_fill(const char *path, struct err *err)
 		if (r < 0)
 			return err_sys(err, r, "make /%s", folders[i].path);
 	}
-	int r = make_folder(root, "home/agent", 0755);
-	if (r == 0 && fchownat(root, "home/agent", 1000, 1000, 0) < 0)
-		r = -errno;
-	if (r < 0)
-		return err_sys(err, r, "make /home/agent");
 	if (symlinkat("/run", root, "var/run") < 0 || symlinkat("/run/lock", root, "var/lock") < 0)
 		return err_sys(err, -errno, "make links in /var");
-	r = make_links(root, err);
+	int r = make_links(root, err);
 	if (r == 0)
 		r = box_fill_points(root, err);
 	return r == 0 ? make_etc(root, err) : r;

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "fs/base/cleanup.h"
 #include "runtime/init/init.h"
 #include "runtime/jwrite.h"
 #include "runtime/seccomp.h"
@@ -318,12 +317,18 @@ static int linux_json(const struct spec *s, json_t **out)
 
 /* ---- all of it ---- */
 
+static int add_piece(const char *text, size_t n, void *out)
+{
+	buf_add(out, text, n);
+	return buf_error(out);
+}
+
+/* Piece by piece: json_dumps overlooks some failures of its own buffer, ours remembers them. */
 static int append(const json_t *j, size_t flags, struct buf *out, struct err *err)
 {
-	auto_free char *text = json_dumps(j, flags);
-	if (text)
-		buf_add(out, text, strlen(text));
-	return text && buf_error(out) == 0 ? 0 : err_set(err, -ENOMEM, "out of memory");
+	if (json_dump_callback(j, add_piece, out, flags) < 0 || buf_error(out) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	return 0;
 }
 
 static bool is_utf8(const char *s)

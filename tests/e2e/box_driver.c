@@ -146,7 +146,8 @@ int main(int argc, char **argv)
 	int r = argc == 3 ? with_one_path(argv[1], argv[2], &err) : 1;
 	if (r == 1) {
 		const char *what = argv[1];
-		for (int c; (c = getopt(argc - 1, argv + 1, "+r:b:m:s:HLnh:u:w:t:e:M:P:C:S:p:T:fv")) != -1;)
+		static const char letters[] = "+r:b:m:s:HLnh:u:w:t:e:M:P:C:S:p:T:fv";
+		for (int c; (c = getopt(argc - 1, argv + 1, letters)) != -1;)
 			option(&a, c);
 		char **rest = argv + 1 + optind;
 		if (argc - 1 - optind < 2)

@@ -1,0 +1,338 @@
+/* What boxes are made of: users of an image, paths in a hostile root, cgroups, what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+#include "runtime/box_impl.h"
+#include "runtime/cgroup.h"
+#include "runtime/inroot.h"
+#include "runtime/mountinfo.h"
+#include "runtime/user.h"
+#include "tests/unit/place.h"
+
+/* ---- users ---- */
+
+static const char passwd[] = "root:x:0:0:root:/root:/bin/sh\n"
+			     "# a comment\n"
+			     "short:x:5\n"
+			     "high:x:70000:70000::/home/high:/bin/sh\n"
+			     "word:x:12a:1::/:/\n"
+			     ":x:7:7::/:/\n"
+			     "me:x:1000:1001:Me:/home/me:/bin/bash\n"
+			     "rel:x:1002:1002::home/rel:/bin/sh\n"
+			     "me:x:9:9::/again:/bin/sh\n"
+			     "last:x:1003:1003::/home/last:";
+static const char group[] = "root:x:0:\nwheel:x:10:root,me\nme:x:1001:\n"
+			    "staff:x:50:you,me,they\nbad:x:-1:me\nhigh:x:70000:me\n"
+			    "me2:x:51:mee,m\nstaff:x:99:me\nlast:x:60:last";
+
+static void users(void **state)
+{
+	static const struct {
+		const char *who;
+		int r;
+		uint32_t uid, gid;
+		const char *home;
+		size_t n;
+		uint32_t groups[3];
+	} cases[] = {
+		{ NULL, 0, 0, 0, "/root", 1, { 10 } },
+		{ "", 0, 0, 0, "/root", 1, { 10 } },
+		{ "root", 0, 0, 0, "/root", 1, { 10 } },
+		{ "me", 0, 1000, 1001, "/home/me", 3, { 10, 50, 99 } },
+		{ "1000", 0, 1000, 1001, "/home/me", 3, { 10, 50, 99 } },
+		{ "me:staff", 0, 1000, 50, "/home/me", 0, { 0 } },
+		{ "me:7", 0, 1000, 7, "/home/me", 0, { 0 } },
+		{ "1234", 0, 1234, 0, "/", 0, { 0 } },
+		{ "1234:1001", 0, 1234, 1001, "/", 0, { 0 } },
+		{ "65535:65535", 0, 65535, 65535, "/", 0, { 0 } },
+		{ "rel", 0, 1002, 1002, "/", 0, { 0 } },
+		{ "last", 0, 1003, 1003, "/home/last", 1, { 60 } },
+		{ "65536", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "4294967296", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "high", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "word", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "short", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "nobody", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "me:none", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "me:", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ ":me", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "me:me:me", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "-1", -EINVAL, 0, 0, "", 0, { 0 } },
+		{ "me\nroot", -EINVAL, 0, 0, "", 0, { 0 } },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct user u;
+		struct err err;
+		int r = user_find(&u, passwd, sizeof(passwd) - 1, group, sizeof(group) - 1,
+				  cases[i].who, 65536, &err);
+		if (r != cases[i].r)
+			fail_msg("%s: %d", cases[i].who, r);
+		if (r < 0)
+			continue;
+		assert_int_equal(u.uid, cases[i].uid);
+		assert_int_equal(u.gid, cases[i].gid);
+		assert_string_equal(u.home, cases[i].home);
+		assert_int_equal(u.n_groups, cases[i].n);
+		for (size_t k = 0; k < u.n_groups; k++)
+			assert_int_equal(u.groups[k], cases[i].groups[k]);
+	}
+}
+
+static void put(int dir, const char *name, const char *text)
+{
+	auto_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static int tmp_dir(char path[64])
+{
+	(void)snprintf(path, 64, "%s/box.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	assert_non_null(mkdtemp(path));
+	int fd = open(path, O_RDONLY | O_DIRECTORY);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void remove_dir(const char *path)
+{
+	assert_int_equal(io_remove_tree(AT_FDCWD, path, NULL), 0);
+}
+
+static void users_of_a_root(void **state)
+{
+	char path[64];
+	auto_fd root = tmp_dir(path);
+	struct user u;
+	struct err err;
+	assert_int_equal(user_lookup(&u, root, "0", 65536, &err), 0);
+	assert_string_equal(u.home, "/root");
+	assert_int_equal(user_lookup(&u, root, "me", 65536, &err), -EINVAL);
+	/* Links lead to somewhere in it, even those that point at the host's file. */
+	assert_int_equal(mkdirat(root, "etc", 0755), 0);
+	assert_int_equal(mkdirat(root, "other", 0755), 0);
+	put(root, "other/passwd", "me:x:7:8::/x:/y\n");
+	assert_int_equal(symlinkat("/../../other/passwd", root, "etc/passwd"), 0);
+	assert_int_equal(user_lookup(&u, root, "me", 65536, &err), 0);
+	assert_int_equal(u.uid, 7);
+	assert_int_equal(unlinkat(root, "etc/passwd", 0), 0);
+	assert_int_equal(symlinkat("/etc/passwd", root, "etc/passwd"), 0);
+	assert_true(user_lookup(&u, root, "daemon", 65536, &err) < 0);
+	/* What isn't a file isn't opened: a fifo would wait for ever. */
+	assert_int_equal(unlinkat(root, "etc/passwd", 0), 0);
+	assert_int_equal(mkfifoat(root, "etc/passwd", 0644), 0);
+	assert_int_equal(user_lookup(&u, root, "me", 65536, &err), -EINVAL);
+	remove_dir(path);
+}
+
+/* ---- paths in a root ---- */
+
+static void in_root(void **state)
+{
+	char path[64], outside[64];
+	auto_fd root = tmp_dir(path);
+	auto_fd other = tmp_dir(outside);
+	struct stat st;
+	static const char *const good[] = { "a/b/c", "/a/b/c", "/x", "dots..", "///y///z" };
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		auto_fd fd = inroot_make_dir(root, good[i]);
+		assert_true(fd >= 0);
+	}
+	assert_int_equal(fstatat(root, "a/b/c", &st, 0), 0);
+	assert_int_equal(st.st_mode, S_IFDIR | 0755);
+	assert_int_equal(fstatat(root, "y/z", &st, 0), 0);
+	/* Out of it leads nothing. */
+	assert_int_equal(symlinkat(outside, root, "out"), 0);
+	assert_int_equal(inroot_make_dir(root, "out/new"), -ENOENT);
+	assert_int_equal(symlinkat("../../../..", root, "up"), 0);
+	auto_fd up = inroot_make_dir(root, "up/made");
+	assert_true(up >= 0);
+	assert_int_equal(fstatat(root, "made", &st, 0), 0);
+	assert_int_equal(fstatat(other, "new", &st, 0), -1);
+	assert_int_equal(symlinkat("loop", root, "loop"), 0);
+	assert_int_equal(inroot_make_dir(root, "loop/x"), -ELOOP);
+	put(root, "file", "");
+	assert_int_equal(inroot_make_dir(root, "file/x"), -ENOTDIR);
+	assert_int_equal(inroot_make_dir(root, "file"), -ENOTDIR);
+	remove_dir(path);
+	remove_dir(outside);
+}
+
+static void targets(void **state)
+{
+	static const struct {
+		const char *target;
+		bool host, good;
+	} cases[] = {
+		{ "/workspace", true, true },	{ "/a/b/c", false, true },
+		{ "/usr/src/x", false, true },	{ "/usr/src/x", true, false },
+		{ "/usr", true, false },	{ "/usrlocal", true, true },
+		{ "/", false, false },		{ "//", false, false },
+		{ "", false, false },		{ "workspace", false, false },
+		{ "/a/../b", false, false },	{ "/a/./b", false, false },
+		{ "/..", false, false },	{ "/a/", false, false },
+		{ "/a//b", false, false },	{ "/proc", false, false },
+		{ "/proc/self/fd", false, false }, { "/process", false, true },
+		{ "/sys/x", false, false },	{ "/dev/shm", false, false },
+		{ "/.bough", false, false },	{ "/.boughs", false, true },
+		{ "/run/secrets", false, false }, { "/run/secret", false, true },
+		{ "/..a/b", false, true },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct box_config c = { .host_image = cases[i].host };
+		struct err err;
+		int r = box_check_target(&c, cases[i].target, &err);
+		if ((r == 0) != cases[i].good)
+			fail_msg("%s: %d", cases[i].target, r);
+	}
+}
+
+/* ---- cgroups ---- */
+
+static const char hybrid[] =
+	"24 29 0:22 / /proc rw - proc proc rw\n"
+	"30 29 0:26 / /sys/fs/cgroup/unified rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+	"31 29 0:27 / /sys/fs/cgroup/systemd rw shared:11 - cgroup cgroup rw,name=systemd\n"
+	"32 29 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:12 master:3 - cgroup cgroup rw,cpu\n"
+	"33 29 0:29 /part /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+	"34 29 0:30 / /odd\\040name\\134x rw - cgroup cgroup rw,memory\n"
+	"35 29 0:31 / /bad\\999 rw - cgroup cgroup rw\n"
+	"36 29 0:31 / relative rw - cgroup cgroup rw\n"
+	"37 29 0:31 / - cgroup cgroup rw\n"
+	"38 29 0:31 / /a - cgroup - cgroup3 x y\n"
+	"39 29 0:32 / /end rw - cgroup";
+static const char unified[] = "30 29 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+
+static void cgroup_names(void **state)
+{
+	struct cgroups c;
+	cgroup_parse(&c, hybrid, sizeof(hybrid) - 1);
+	static const char *const paths[] = { "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd",
+					     "/sys/fs/cgroup/cpu,cpuacct", "/odd name\\x", "/end" };
+	size_t found = 0;
+	for (size_t i = 0; i < c.n; i++) {
+		if (strcmp(c.list[i].path, "/a") == 0)
+			continue; /* what a made-up line means is nobody's business */
+		assert_string_equal(c.list[i].path, paths[found]);
+		assert_int_equal(c.list[i].v2, found == 0);
+		found++;
+	}
+	assert_int_equal(found, 5);
+	assert_false(cgroup_is_v2(&c));
+	assert_true(cgroup_has(&c, "cpu") && cgroup_has(&c, "cpuacct"));
+	assert_false(cgroup_has(&c, "cp") || cgroup_has(&c, "pids"));
+	cgroup_parse(&c, unified, sizeof(unified) - 1);
+	assert_true(cgroup_is_v2(&c));
+	/* Every part of it, cut anywhere. */
+	for (size_t n = 0; n < sizeof(hybrid); n++) {
+		auto_free char *part = malloc(n + 1);
+		memcpy(part, hybrid, n);
+		cgroup_parse(&c, part, n);
+		assert_in_range(c.n, 0, 6);
+	}
+}
+
+/* On plain folders, which the rules of cgroups allow to be empty. */
+static void cgroup_folders(void **state)
+{
+	char path[64];
+	auto_fd top = tmp_dir(path);
+	struct cgroups c = { .n = 2 };
+	struct err err;
+	(void)snprintf(c.list[0].path, CGROUP_PATH_MAX, "%s", path);
+	(void)snprintf(c.list[1].path, CGROUP_PATH_MAX, "%s/none", path);
+	for (const char *const *d = (const char *const[]){ "bough", "bough/a", "bough/a/b",
+							   "bough/a/b/c", "bough/a/b/d", "bough/x",
+							   NULL };
+	     *d; d++)
+		assert_int_equal(mkdirat(top, *d, 0755), 0);
+	assert_int_equal(cgroup_clear(&c, "/bough/a", &err), 0);
+	assert_int_equal(faccessat(top, "bough/a", F_OK, 0), -1);
+	assert_int_equal(faccessat(top, "bough/x", F_OK, 0), 0);
+	assert_int_equal(cgroup_clear(&c, "/bough/a", &err), 0);
+	cgroup_prune(&c, "/bough");
+	assert_int_equal(faccessat(top, "bough", F_OK, 0), 0);
+	cgroup_prune(&c, "/bough/x");
+	cgroup_prune(&c, "/bough");
+	assert_int_equal(faccessat(top, "bough", F_OK, 0), -1);
+	remove_dir(path);
+}
+
+/* ---- what is refused before anything is made ---- */
+
+static void refused(void **state)
+{
+	static const struct runtime_kind kind = { .name = "runc", .shifts_ids = true,
+						  .mounts_later = true, .reports_pids = true };
+	static const struct runtime_kind other = { .name = "kata" };
+	if (geteuid() != 0) {
+		print_message("skip: not root\n");
+		skip();
+	}
+	char path[64], dir[128];
+	auto_fd top = tmp_dir(path);
+	(void)snprintf(dir, sizeof(dir), "%s/sb_1", path);
+	struct err err;
+	struct box_process p = { 0 };
+	const struct box_config good = { .dir = dir, .id = "sb_1", .ns = "n", .kind = &kind,
+					 .init = "/bin/true", .root = "/proc", .limits = BOX_LIMITS,
+					 .id_base = IDS_FIRST };
+#define REFUSED(code, ...)                                                        \
+	do {                                                                      \
+		struct box_config c = good;                                       \
+		__VA_ARGS__;                                                      \
+		assert_int_equal(box_make(&c, &p, &err), code);                   \
+		assert_true(err.text[0]);                                         \
+		assert_int_equal(faccessat(top, "sb_1", F_OK, 0), -1);            \
+	} while (0)
+	REFUSED(-EINVAL, c.dir = "relative");
+	REFUSED(-EINVAL, c.id = "../x");
+	REFUSED(-EINVAL, c.id = "");
+	REFUSED(-EINVAL, c.ns = ".");
+	REFUSED(-EINVAL, c.id_base = 0);
+	REFUSED(-EINVAL, c.id_base = IDS_FIRST + 1);
+	REFUSED(-EINVAL, c.id_base = IDS_END);
+	REFUSED(-ENOENT, c.init = "/nowhere/init");
+	REFUSED(-ENOENT, c.root = path);
+	struct box_mount m = { "/proc", "/proc/x", false };
+	REFUSED(-EINVAL, c.mounts = &m; c.n_mounts = 1);
+	struct box_secret s = { "a/b", 0 };
+	REFUSED(-EINVAL, c.secrets = &s; c.n_secrets = 1);
+	p.cwd = "/proc/self/fd/7";
+	REFUSED(-EINVAL, (void)c);
+	p.cwd = "here";
+	REFUSED(-EINVAL, (void)c);
+	struct box_config c = good;
+	c.kind = &other;
+	assert_int_equal(box_attach(&c, 1, &m, &err), -EOPNOTSUPP);
+	assert_int_equal(box_detach(&c, 1, "/x", false, &err), -EOPNOTSUPP);
+	assert_int_equal(box_clear("/", "n", &err), -EINVAL);
+	assert_int_equal(box_clear(dir, "n", &err), 0);
+	assert_int_equal(box_end(path, "n", &err), 0);
+	assert_int_equal(faccessat(top, ".share", F_OK, 0), -1);
+	char text[128];
+	box_unenforced(&other, text, sizeof(text));
+	assert_non_null(strstr(text, "pids"));
+	remove_dir(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(users),	cmocka_unit_test(users_of_a_root),
+		cmocka_unit_test(in_root),	cmocka_unit_test(targets),
+		cmocka_unit_test(cgroup_names), cmocka_unit_test(cgroup_folders),
+		cmocka_unit_test(refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
