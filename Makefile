@@ -81,7 +81,7 @@ LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
 LIBS := $(B)/libsnapd.a $(B)/libio.a $(B)/libruntime.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
 PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply \
-            $(if $(SRC_IO),bough-io) $(if $(SRC_INIT),bough-init))
+            $(if $(SRC_IO),bough-io) bough-init)
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
 CRASH := $(call each,tests/crash,$(SRC_CRASH))
@@ -93,7 +93,7 @@ MAN   := $(patsubst tools/man/%.rst,build/man/%,$(wildcard tools/man/*.rst))
 # ---- build
 
 .PHONY: all
-all: $(PROGRAMS) $(B)/runtimes ## build the programs (the default)
+all: $(PROGRAMS) $(B)/runtimes $(B)/bough-runsc ## build the programs (the default)
 
 # The set-up counts as done for one state of its script on one release of Debian.
 SETUP := build/setup/done-$(shell cat tools/setup/setup.sh /etc/os-release | cksum | cut -d' ' -f1)
@@ -110,6 +110,9 @@ setup: ## install packages and build libfuse, where missing; quick when nothing 
 $(B)/runtimes: $(SETUP)
 	$(Q)mkdir -p $(@D) && for p in $(DEPS)/bin/*; do \
 		[ ! -e "$$p" ] || ln -sfn "../deps/bin/$${p##*/}" "$(B)/$${p##*/}"; done; touch $@
+
+$(B)/bough-runsc: runtime/runsc.sh
+	$(Q)mkdir -p $(@D) && install $< $@
 
 $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: %.proto | $(SETUP)
 	$(call say,GEN,$<)
@@ -285,7 +288,7 @@ $(MAN): build/man/%: tools/man/%.rst tools/man/fill.sh $(PROGRAMS)
 man: $(MAN)
 D = $(DESTDIR)$(PREFIX)
 # Of the runtimes those that set-up had to fetch, since the machine has none.
-LIBEXEC = bough-hold bough-pack bough-apply $(if $(SRC_IO),bough-io) $(if $(SRC_INIT),bough-init) \
+LIBEXEC = bough-hold bough-pack bough-apply bough-runsc $(if $(SRC_IO),bough-io) bough-init \
           $(notdir $(wildcard $(DEPS)/bin/*))
 install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions

@@ -23,8 +23,8 @@
  *
  * Errors: -ENOENT no such process; -ECONNREFUSED bough-io is gone: output_start begins a new one,
  * which goes on with the fifos and files that are there. Meanwhile programs wait once a pipe is
- * full, and nothing is lost, since the shim holds both ends of its fifos too; only of a process that
- * ended meanwhile what was in the pipe (64 KiB or less) is.
+ * full, and nothing is lost, since the shim holds both ends of its fifos too; only of a process
+ * that ended meanwhile what was in the pipe (64 KiB or less) is.
  *
  * Threads: each call has a connection of its own; any thread may make any. */
 #ifndef BOUGH_RUNTIME_OUTPUT_H

@@ -28,6 +28,7 @@ struct runtime_kind {
 	const char *name;    /* "runc", "runsc", "kata", "crun": as the user says it */
 	const char *shim;    /* file name of the shim's program */
 	const char *binary;  /* of the OCI runtime that the shim is to run; NULL: the shim's own */
+	const char *wrapper; /* runs that with the flags that it needs here; NULL: needs none */
 	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
 	bool mounts_later;   /* a mount can be attached to a running container */
 	bool sees_host;      /* changes made on the host reach it without a restart */
@@ -80,7 +81,11 @@ struct shim_io {
 
 struct shim_state {
 	enum shim_status {
-		SHIM_UNKNOWN, SHIM_CREATED, SHIM_RUNNING, SHIM_STOPPED, SHIM_PAUSED
+		SHIM_UNKNOWN,
+		SHIM_CREATED,
+		SHIM_RUNNING,
+		SHIM_STOPPED,
+		SHIM_PAUSED
 	} status;
 	uint32_t pid;
 	uint32_t exit_status; /* 128 + n: by signal n */
@@ -105,8 +110,7 @@ int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *er
 /* all: every process of the container. */
 int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err);
 int shim_close_stdin(struct shim *s, const char *exec, struct err *err);
-int shim_resize(struct shim *s, const char *exec, uint32_t columns, uint32_t rows,
-		struct err *err);
+int shim_resize(struct shim *s, const char *exec, uint32_t columns, uint32_t rows, struct err *err);
 int shim_pause(struct shim *s, struct err *err);
 int shim_resume(struct shim *s, struct err *err);
 /* limits: JSON of OCI LinuxResources. */

@@ -23,12 +23,12 @@ enum {
 struct init {
 	char **argv, **env; /* of the command; argv NULL: wait */
 	uint64_t timeout_ms;
-	bool first;         /* process 1 */
+	bool first; /* process 1 */
 	uint64_t old_mask;
 	long child;
-	uint64_t deadline;  /* clock_ms; 0: none */
+	uint64_t deadline; /* clock_ms; 0: none */
 	bool timed_out;
-	int ending;         /* -w: the signal that ends it; 0: it waits */
+	int ending; /* -w: the signal that ends it; 0: it waits */
 };
 
 /* The compiler may call them for what looks like a copy. */
@@ -123,12 +123,12 @@ __attribute__((noreturn)) static void be_command(const struct init *in)
 	bool absent = r == -ENOENT || r == -ENOTDIR;
 	say("bough: ");
 	say(in->argv[0]);
-	say(absent		  ? ": not found\n"
-	    : r == -EACCES	  ? ": may not be executed\n"
-	    : r == -ENOEXEC	  ? ": not a program of this machine, nor a script that names its "
-				    "interpreter\n"
-	    : r == -E2BIG	  ? ": arguments and environment are too long\n"
-				  : ": can't be executed\n");
+	say(absent          ? ": not found\n"
+	    : r == -EACCES  ? ": may not be executed\n"
+	    : r == -ENOEXEC ? ": not a program of this machine, nor a script that names its "
+			      "interpreter\n"
+	    : r == -E2BIG   ? ": arguments and environment are too long\n"
+			    : ": can't be executed\n");
 	leave(absent ? INIT_EXIT_ABSENT : INIT_EXIT_DENIED);
 }
 

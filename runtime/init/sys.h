@@ -18,9 +18,9 @@ static inline long sys4(long n, long a, long b, long c, long d)
 			 : "rcx", "r11", "memory");
 	return r;
 }
-#define SYS_START                       \
-	__asm__(".globl _start\n"       \
-		"_start:\n"             \
+#define SYS_START                    \
+	__asm__(".globl _start\n"    \
+		"_start:\n"          \
 		"	xorl %ebp, %ebp\n" \
 		"	movq %rsp, %rdi\n" \
 		"	andq $-16, %rsp\n" \
@@ -40,11 +40,11 @@ static inline long sys4(long n, long a, long b, long c, long d)
 			 : "memory");
 	return x0;
 }
-#define SYS_START                  \
-	__asm__(".globl _start\n"  \
-		"_start:\n"        \
-		"	mov x29, #0\n" \
-		"	mov x0, sp\n"  \
+#define SYS_START                 \
+	__asm__(".globl _start\n" \
+		"_start:\n"       \
+		"	mov x29, #0\n"  \
+		"	mov x0, sp\n"   \
 		"	bl begin\n")
 #else
 #error "the start of a program is not written down for this machine"

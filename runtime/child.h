@@ -1,0 +1,23 @@
+/* A program that is run to its end, for what it prints. */
+#ifndef BOUGH_RUNTIME_CHILD_H
+#define BOUGH_RUNTIME_CHILD_H
+
+#include <stddef.h>
+#include "fs/base/buf.h"
+#include "fs/base/err.h"
+
+struct child {
+	const char *const *argv; /* argv[0] is the program's path */
+	const char *const *env;  /* NULL: that of the caller */
+	const char *dir;         /* NULL: the caller's */
+	int timeout_ms;
+	size_t max; /* bytes kept of each of its outputs; the rest is lost */
+};
+
+/* Runs it with an empty input, no descriptors but its three, no signal blocked, and waits until it
+ * has ended (what it left running may hold its outputs for as long as it likes). `out` and `errors`
+ * get what it wrote, and may be NULL. Returns its exit code, 128 + n for signal n; -ENOENT: there
+ * is no such program; -ETIMEDOUT: it was killed. */
+int child_run(const struct child *c, struct buf *out, struct buf *errors, struct err *err);
+
+#endif
