@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "runtime/proto/shim.pb-c.h"
 #include "runtime/shim_int.h"
@@ -33,35 +34,49 @@ struct call {
 	int stop_fd;                              /* 0: none */
 };
 
-/* *answer is the caller's to free; it isn't set where the call has none. */
-static int call(struct shim *s, const struct call *c, void *answer, struct err *err)
+/* The bytes that ask for it, and the rest that the call needs. */
+static int prepare(const struct shim *s, const struct call *c, struct ttrpc_call *rpc,
+		   char service[32], struct buf *payload, struct err *err)
 {
-	char service[32];
-	auto_buf payload = { 0 }, reply = { 0 };
-	(void)snprintf(service, sizeof(service), "containerd.task.v%u.Task", s->version);
-	if (pack(&payload, c->request) < 0)
+	(void)snprintf(service, 32, "containerd.task.v%u.Task", s->version);
+	if (pack(payload, c->request) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	auto_fd fd = ttrpc_connect(s->address, err);
-	if (fd < 0)
-		return fd;
-	const struct ttrpc_call rpc = {
+	*rpc = (struct ttrpc_call){
 		.service = service,
 		.method = c->method,
 		.ns = s->ns,
-		.payload = payload.data,
-		.len = payload.len,
+		.payload = payload->data,
+		.len = payload->len,
 		.timeout_ms = c->timeout_ms ? c->timeout_ms : CALL_MS,
 		.stop_fd = c->stop_fd > 0 ? c->stop_fd : -1,
 	};
-	int r = ttrpc_call(fd, &rpc, &reply, err);
-	if (r < 0 || !c->answer)
-		return r;
-	void *m = protobuf_c_message_unpack(c->answer, NULL, reply.len, reply.data);
+	return 0;
+}
+
+static int unpack(const struct call *c, const struct buf *reply, void *answer, struct err *err)
+{
+	void *m = protobuf_c_message_unpack(c->answer, NULL, reply->len, reply->data);
 	if (!m)
 		return err_set(err, -EBADMSG, "the shim's answer to %s isn't understood",
 			       c->method);
 	*(void **)answer = m;
 	return 0;
+}
+
+/* *answer is the caller's to free; it isn't set where the call has none. */
+static int call(struct shim *s, const struct call *c, void *answer, struct err *err)
+{
+	char service[32];
+	struct ttrpc_call rpc;
+	auto_buf payload = { 0 }, reply = { 0 };
+	int r = prepare(s, c, &rpc, service, &payload, err);
+	if (r < 0)
+		return r;
+	auto_fd fd = ttrpc_connect(s->address, err);
+	if (fd < 0)
+		return fd;
+	r = ttrpc_call(fd, &rpc, &reply, err);
+	return r < 0 || !c->answer ? r : unpack(c, &reply, answer, err);
 }
 
 static void free_message(void *m)
@@ -234,25 +249,66 @@ int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct er
 	return 0;
 }
 
+static void wait_ended(const Shim__WaitResponse *a, struct shim_state *out)
+{
+	*out = (struct shim_state){ .status = SHIM_STOPPED,
+				    .exit_status = a->exit_status,
+				    .exited_ns = nanoseconds(a->exited_at) };
+}
+
+static const struct call wait_call = { .method = "Wait",
+				       .answer = &shim__wait_response__descriptor };
+
 int shim_wait(struct shim *s, const char *exec, int stop_fd, struct shim_state *out,
 	      struct err *err)
 {
 	Shim__ProcessRequest m = SHIM__PROCESS_REQUEST__INIT;
 	auto_message Shim__WaitResponse *a = NULL;
+	struct call c = wait_call;
 	m.id = s->id;
 	m.exec_id = text(exec);
-	const struct call c = { .method = "Wait",
-				.request = &m,
-				.answer = &shim__wait_response__descriptor,
-				.timeout_ms = -1,
-				.stop_fd = stop_fd };
+	c.request = &m;
+	c.timeout_ms = -1;
+	c.stop_fd = stop_fd;
 	int r = call(s, &c, &a, err);
+	if (r >= 0)
+		wait_ended(a, out);
+	return r;
+}
+
+int shim_wait_begin(struct shim *s, const char *exec, struct err *err)
+{
+	char service[32];
+	struct ttrpc_call rpc;
+	Shim__ProcessRequest m = SHIM__PROCESS_REQUEST__INIT;
+	auto_buf payload = { 0 };
+	struct call c = wait_call;
+	m.id = s->id;
+	m.exec_id = text(exec);
+	c.request = &m;
+	int r = prepare(s, &c, &rpc, service, &payload, err);
 	if (r < 0)
 		return r;
-	*out = (struct shim_state){ .status = SHIM_STOPPED,
-				    .exit_status = a->exit_status,
-				    .exited_ns = nanoseconds(a->exited_at) };
-	return 0;
+	auto_fd fd = ttrpc_connect(s->address, err);
+	if (fd < 0)
+		return fd;
+	r = ttrpc_begin(fd, &rpc, err);
+	return r < 0 ? r : steal_fd(&fd);
+}
+
+int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *err)
+{
+	auto_message Shim__WaitResponse *a = NULL;
+	auto_buf reply = { 0 };
+	int r = ttrpc_end(fd, &reply, err);
+	if (r == -EAGAIN)
+		return r;
+	if (r >= 0)
+		r = unpack(&wait_call, &reply, &a, err);
+	if (r >= 0)
+		wait_ended(a, out);
+	(void)close(fd); /* nothing was written that could fail late */
+	return r;
 }
 
 /* What the shims say of a process that has ended differs, and so do their codes: the state tells.

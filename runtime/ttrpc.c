@@ -8,6 +8,8 @@
 #include "fs/base/sock.h"
 #include "runtime/proto/shim.pb-c.h"
 
+enum { TTRPC_PEEK_MAX = 32768 }; /* of an answer that is read in one piece: a socket holds more */
+
 /* ---- messages ---- */
 
 static void put_header(uint8_t *p, size_t len)
@@ -75,8 +77,6 @@ static int errno_of(int32_t code)
 		return -EBUSY;
 	case 12:
 		return -EOPNOTSUPP;
-	case 14:
-		return -EAGAIN;
 	default:
 		return -EIO;
 	}
@@ -198,20 +198,36 @@ static int recv_all(const struct exchange *x, uint8_t *p, size_t n, struct err *
 	return 0;
 }
 
-int ttrpc_call(int fd, const struct ttrpc_call *call, struct buf *reply, struct err *err)
+static int send_call(const struct exchange *x, const struct ttrpc_call *call, struct err *err)
 {
-	struct exchange x = { fd, call->stop_fd, -1 };
 	auto_buf frame = { 0 };
-	uint8_t header[TTRPC_HEADER];
-	buf_reset(reply);
-	if (call->timeout_ms >= 0)
-		x.deadline = (int64_t)clock_ms() + call->timeout_ms;
 	int r = ttrpc_encode(&frame, call);
 	if (r == -E2BIG)
 		return err_set(err, r, "a request to the shim is longer than %d bytes", TTRPC_MAX);
 	if (r < 0)
 		return err_set(err, r, "out of memory");
-	r = send_all(&x, frame.data, frame.len, err);
+	return send_all(x, frame.data, frame.len, err);
+}
+
+static struct exchange exchange_of(int fd, const struct ttrpc_call *call)
+{
+	return (struct exchange){ fd, call->stop_fd,
+				  call->timeout_ms >= 0 ? (int64_t)clock_ms() + call->timeout_ms
+							: -1 };
+}
+
+static int no_response(struct err *err)
+{
+	return err_set(err, -EBADMSG, "the shim's answer is no response of ttrpc");
+}
+
+int ttrpc_call(int fd, const struct ttrpc_call *call, struct buf *reply, struct err *err)
+{
+	struct exchange x = exchange_of(fd, call);
+	auto_buf frame = { 0 };
+	uint8_t header[TTRPC_HEADER];
+	buf_reset(reply);
+	int r = send_call(&x, call, err);
 	if (r < 0)
 		return r;
 	r = recv_all(&x, header, sizeof(header), err);
@@ -219,11 +235,53 @@ int ttrpc_call(int fd, const struct ttrpc_call *call, struct buf *reply, struct 
 		return r;
 	int len = ttrpc_header(header);
 	if (len < 0)
-		return err_set(err, len, "the shim's answer is no response of ttrpc");
-	buf_reset(&frame);
+		return no_response(err);
 	uint8_t *room = buf_room(&frame, (size_t)len + 1);
 	if (!room)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = recv_all(&x, room, (size_t)len, err);
 	return r < 0 ? r : ttrpc_decode(room, (size_t)len, reply, err);
+}
+
+int ttrpc_begin(int fd, const struct ttrpc_call *call, struct err *err)
+{
+	struct exchange x = exchange_of(fd, call);
+	struct ttrpc_call endless = *call;
+	endless.timeout_ms = -1; /* the peer is told no end of the wait */
+	return send_call(&x, &endless, err);
+}
+
+/* The first n bytes of what has come, left where they are; -EAGAIN: so much isn't there. */
+static int peek(int fd, void *p, size_t n, struct err *err)
+{
+	ssize_t k = recv(fd, p, n, MSG_PEEK | MSG_DONTWAIT);
+	if (k == 0 || (k < 0 && errno == ECONNRESET))
+		return gone(err);
+	if (k < 0 && errno != EAGAIN && errno != EINTR)
+		return err_sys(err, -errno, "read from the shim");
+	if (k == (ssize_t)n)
+		return 0;
+	/* A peer that went away in the middle won't send the rest. */
+	struct pollfd hup = { .fd = fd };
+	if (poll(&hup, 1, 0) == 1 && hup.revents & (POLLHUP | POLLERR))
+		return gone(err);
+	return err_set(err, -EAGAIN, "the shim hasn't answered yet");
+}
+
+int ttrpc_end(int fd, struct buf *reply, struct err *err)
+{
+	auto_buf frame = { 0 };
+	uint8_t header[TTRPC_HEADER];
+	buf_reset(reply);
+	int r = peek(fd, header, sizeof(header), err);
+	if (r < 0)
+		return r;
+	int len = ttrpc_header(header);
+	if (len < 0 || len > TTRPC_PEEK_MAX)
+		return no_response(err);
+	uint8_t *room = buf_room(&frame, sizeof(header) + (size_t)len);
+	if (!room)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = peek(fd, room, sizeof(header) + (size_t)len, err);
+	return r < 0 ? r : ttrpc_decode(room + sizeof(header), (size_t)len, reply, err);
 }

@@ -37,9 +37,15 @@ int ttrpc_connect(const char *address, struct err *err);
 /* Makes the call over a fresh connection, and leaves the response's payload in *reply (emptied
  * first). -ECONNREFUSED: the peer went away; -ETIMEDOUT; -ECANCELED by stop_fd; -EBADMSG: no
  * answer of this protocol; -E2BIG: the request is too long; else what the peer answered, with its
- * words: -ENOENT, -EEXIST, -EINVAL, -EPERM, -EBUSY (a precondition failed), -EOPNOTSUPP, -EAGAIN,
+ * words: -ENOENT, -EEXIST, -EINVAL, -EPERM, -EBUSY (a precondition failed), -EOPNOTSUPP,
  * -EIO for all others. */
 int ttrpc_call(int fd, const struct ttrpc_call *call, struct buf *reply, struct err *err);
+
+/* The same in two halves, so that nobody need wait: what was begun is readable once there is an
+ * answer (or the peer went away). The end may be tried at any time; -EAGAIN: not all of it is
+ * there. timeout_ms counts for the beginning alone. */
+int ttrpc_begin(int fd, const struct ttrpc_call *call, struct err *err);
+int ttrpc_end(int fd, struct buf *reply, struct err *err);
 
 /* The parts, for tests. */
 

@@ -6,6 +6,7 @@
  * with 1. Processes are named by their exec id, "-" is the container's first. */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,25 @@ static int do_break(struct shim *s, struct tool *t, struct err *err)
 		return -errno;
 	(void)close(fds[1]);
 	return shim_wait(s, arg(t, 0), fds[0], &state, err);
+}
+
+/* The wait in two halves, as an event loop has it. */
+static int do_poll(struct shim *s, struct tool *t, struct err *err)
+{
+	struct shim_state state;
+	int fd = shim_wait_begin(s, arg(t, 0), err);
+	if (fd < 0)
+		return fd;
+	int r = shim_wait_end(s, fd, &state, err);
+	printf("at_once=%s ", r == -EAGAIN ? "not-yet" : r < 0 ? "failed" : "ended");
+	(void)fflush(stdout);
+	for (struct pollfd p = { .fd = fd, .events = POLLIN }; r == -EAGAIN;) {
+		(void)poll(&p, 1, -1);
+		r = shim_wait_end(s, fd, &state, err);
+	}
+	if (r >= 0)
+		show(&state);
+	return r;
 }
 
 static int do_delete(struct shim *s, struct tool *t, struct err *err)
@@ -233,7 +253,7 @@ static const struct {
 	{ "close", 1, NULL, do_close },   { "resize", 3, NULL, do_resize },
 	{ "pause", 0, NULL, do_pause },   { "resume", 0, NULL, do_resume },
 	{ "update", 1, NULL, do_update }, { "stats", 0, NULL, do_stats },
-	{ "pids", 0, NULL, do_pids },
+	{ "pids", 0, NULL, do_pids },     { "poll", 1, NULL, do_poll },
 };
 
 static int perform(struct tool *t, const char *verb, struct err *err)
