@@ -136,16 +136,25 @@ static int kill_all(int dir)
 	return found;
 }
 
+/* What is frozen can't die. */
+static int kill_and_thaw(int dir)
+{
+	put(dir, "cgroup.kill", "1");
+	int n = kill_all(dir);
+	if (n > 0) {
+		put(dir, "freezer.state", "THAWED");
+		put(dir, "cgroup.freeze", "0");
+	}
+	return n;
+}
+
 static int end_one(int dir, uint64_t deadline)
 {
 	struct timespec pause = { .tv_nsec = 500000 };
-	put(dir, "cgroup.kill", "1");
 	for (;;) {
-		int n = kill_all(dir);
+		int n = kill_and_thaw(dir);
 		if (n <= 0)
 			return n;
-		put(dir, "freezer.state", "THAWED"); /* what is frozen can't die */
-		put(dir, "cgroup.freeze", "0");
 		if (clock_ms() > deadline)
 			return -EBUSY;
 		(void)nanosleep(&pause, NULL);
@@ -223,6 +232,14 @@ int cgroup_clear(const struct cgroups *c, const char *group, struct err *err)
 	char path[PATH_MAX];
 	uint64_t deadline = clock_ms() + END_MS;
 	int result = 0;
+	/* In each hierarchy before the first is waited for: only one of version 1 has the freezer. */
+	for (size_t i = 0; i < c->n; i++) {
+		auto_fd dir = path_of(path, sizeof(path), c, i, group) < 0
+				      ? -1
+				      : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (dir >= 0)
+			(void)kill_and_thaw(dir); /* what fails, fails below again */
+	}
 	for (size_t i = 0; i < c->n; i++) {
 		int r = path_of(path, sizeof(path), c, i, group);
 		if (r == 0)

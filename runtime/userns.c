@@ -31,11 +31,13 @@ static int become(uint32_t id)
 }
 
 /* The child: makes it, says so, and lives until it is killed. */
-__attribute__((noreturn)) static void hold(uint32_t id, int say)
+__attribute__((noreturn)) static void hold(uint32_t id, int say, pid_t parent)
 {
 	int r = become(id);
 	if (r == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) /* which a change of ids forgets */
 		r = -errno;
+	if (getppid() != parent)
+		_exit(1); /* it was dead before that */
 	if (r == 0 && unshare(CLONE_NEWUSER) < 0)
 		r = -errno;
 	if (write(say, &r, sizeof(r)) == sizeof(r) && r == 0)
@@ -78,11 +80,11 @@ int userns_make(const char *path, uint32_t base, uint32_t count, struct err *err
 	if (pipe2(pair, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "make a pipe");
 	auto_fd from = pair[0], to = pair[1];
-	pid_t pid = fork();
+	pid_t self = getpid(), pid = fork();
 	if (pid < 0)
 		return err_sys(err, -errno, "start a process");
 	if (pid == 0)
-		hold(base, to);
+		hold(base, to, self);
 	cleanup_close(&to);
 	to = -1;
 	ssize_t n = read(from, &answer, sizeof(answer));

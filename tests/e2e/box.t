@@ -1,0 +1,303 @@
+#!/bin/bash
+# The walls of a sandbox, by boxes on real workspaces and the OCI runtimes themselves: who tries to
+# get out of one, or to use up the host, is contained; what a box was leaves nothing behind.
+. "${0%/*}/lib.sh" || exit 1
+need_fuse
+[ "$(id -u)" = 0 ] || skip_all 'not root'
+[ "$(uname -r | awk -F. '{ print $1 * 100 + $2 }')" -ge 612 ] || skip_all 'kernel older than 6.12'
+command -v runc >/dev/null || skip_all 'no runc'
+
+here=$BOUGH_SRC/tests/e2e
+D=$BOUGH_BIN/e2e/box_driver
+export BOUGH_INIT=$BOUGH_BIN/bough-init
+BASE=$((0x7ff00000))
+chmod 711 "$T"
+mkdir -m 711 "$T/boxes"
+RUNC=(runc --root "$T/runc")
+RUNSC=(runsc --root "$T/runsc" --platform=systrap --overlay2=none --file-access=shared
+	--allow-flag-override)
+runtimes=(runc)
+! runsc --version >/dev/null 2>&1 || runtimes+=(runsc)
+
+oci() { # RUNTIME ARGUMENT…
+	local rt=$1
+	shift
+	case $rt in
+	runsc) "${RUNSC[@]}" "$@" ;;
+	*) "${RUNC[@]}" "$@" ;;
+	esac
+}
+# Makes a box on a fresh fork of the image, runs the command in it, ends it: $code, $out, $err.
+box() { # RUNTIME NAME OPTION… -- COMMAND…
+	local rt=$1 name=$2 opts=()
+	shift 2
+	while [ "$1" != -- ]; do opts+=("$1") && shift; done
+	shift
+	run "$D" make -r "$rt" -b "$BASE" -H "${opts[@]}" "$T/boxes/$name" "$root" -- "$@"
+	[ "$code" = 0 ] || return
+	cd "$T/boxes/$name" && run timeout 60 "$BASH" -c '"$@" </dev/null' - "${rt_cmd[@]}" run "$name"
+	cd "$T"
+	timeout 20 "${rt_cmd[@]}" delete -f "$name" >/dev/null 2>&1
+	"$D" clear "$T/boxes/$name" || diag "clear $name failed"
+}
+fresh() { # NAME OPTION…: a root of its own
+	run bough create "$@" --from host
+	root=$out
+}
+
+# ---- the host image
+
+bough_ok 'a workspace' create base
+ok 'the host image is made' "$D" fill "$(bough path base)"
+bough_ok 'and saved' save base --as host
+bough_ok 'a workspace to work in' create w
+w=$out
+hostimage() { # RUNTIME
+	local rt=$1
+	fresh "first-$rt"
+	box "$rt" first -m "$w:/workspace" -- true
+	is "$rt: true" "$code" 0
+	is "$rt: a fresh root differs in nothing" "$(bough diff "first-$rt")" ''
+	printf 'int main(void) { return 7; }\n' >"$w/a.c"
+	box "$rt" first -m "$w:/workspace" -- sh -ec 'gcc -o a a.c; ./a || echo $?
+		export HOME=/workspace; git init -q r; cd r; echo x >f; git add f
+		git -c user.name=a -c user.email=b commit -qm m; git log --format=%s
+		perl -e "print 1 + 1, \"\n\""; python3 -c "print(3)"; echo 4 | awk "{ print \$1 }"
+		printf "i5\033:wq\r" >k; vi -es -c "normal i5" -c wq five </dev/null >/dev/null 2>&1; cat five
+		hostname; id -un; getent hosts localhost | head -n 1 | cut -d" " -f1; date +%Z'
+	is "$rt: gcc, git, perl, python, awk, vi and names" "$out" "7
+m
+2
+3
+4
+5
+first
+root
+::1
+UTC"
+	[ "$code" = 0 ] || diag_run
+	is "$rt: what it made is root's" "$(stat -c %u:%g "$w/a")" 0:0
+	rm -rf "$w/r" "$w/a"
+	box "$rt" first -- sh -c 'echo kept >/tmp/kept; [ ! -e /usr/local/bin ] && echo none'
+	is "$rt: /usr/local is hidden" "$out" none
+	is "$rt: /tmp is of the root" "$(cat "$root/tmp/kept")" kept
+	box "$rt" first -L -- sh -c 'ls -d /usr/local/*' && is "$rt: unless asked for" "$code" 0
+	box "$rt" first -u nobody -- id -u
+	is "$rt: as another user" "$out" 65534
+	box "$rt" first -u 1000:50 -w /tmp -e 'A=b c' -- sh -c 'id -u; id -g; pwd; echo "$A"; echo "$HOME"'
+	is "$rt: ids, folder, environment" "${out//$'\n'/ }" '1000 50 /tmp b c /'
+	box "$rt" first -u whoever -- true
+	like "$rt: an unknown user" "$err" "no user 'whoever'"
+	box "$rt" first -- /no/such/program
+	is "$rt: a command that isn't there" "$code" 127
+	box "$rt" first -- /etc/passwd
+	is "$rt: one that can't be executed" "$code" 126
+	box "$rt" first -- sh -c 'kill -9 $$'
+	is "$rt: one that is killed" "$code" 137
+	box "$rt" first -t 300 -- sleep 60
+	is "$rt: one that takes too long" "$code" 124
+	printf 'hush' >"$T/secret"
+	box "$rt" first -s "pw=$T/secret" -u 1000 -- cat /run/secrets/pw
+	is "$rt: a secret" "$out" hush
+	box "$rt" first -s "pw=$T/secret" -- sh -c 'echo x >/run/secrets/new || echo no'
+	like "$rt: which nobody changes" "$out" no
+	is "$rt: and isn't in the root" "$(bough diff "first-$rt" | grep -v tmp)" ''
+	ln -s /etc/shadow "$root/etc/passwd.new" && mv "$root/etc/passwd.new" "$root/etc/passwd"
+	box "$rt" first -u daemon -- true
+	like "$rt: users are those of the root, whatever its links say" "$err" "no user 'daemon'"
+}
+
+# ---- who tries to get out
+
+canary=$T/host-canary
+echo 'you are out' >"$canary"
+python3 -c '
+import socket, sys
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
+u = socket.socket(socket.AF_UNIX); u.bind("\0" + sys.argv[1]); u.listen()
+print(s.getsockname()[1], flush=True)
+while True: s.accept()' "bough-box-$$" >"$T/port" &
+wait_for 5 test -s "$T/port"
+sleep 1000 &
+bystander=$!
+mknod "$w/device-mem" c 1 1 && mknod "$w/device-disk" b 254 0 && chmod 666 "$w"/device-*
+ln -s "$canary" "$w/link-out" && ln -s ../../../../../../../../.. "$w/link-up"
+cp "$here/escape.py" "$here/bombs.py" "$w"
+
+escape() { # RUNTIME shared|own
+	local line n=0 bad=''
+	fresh "escape-$1"
+	box "$1" escape -m "$w:/workspace" -- python3 escape.py "$2" "$canary" 'you are out' \
+		"$(cat "$T/port")" "bough-box-$$"
+	while IFS= read -r line; do
+		case $line in
+		'ok '*) n=$((n + 1)) ;;
+		OUT*) bad+=$line$'\n' ;;
+		esac
+	done <<<"$out"
+	is "$1: attempts to get out" "$bad" ''
+	like "$1: all were made" "$out" 'done$'
+	[[ $out == *done ]] || diag_run
+	diag "$1: $n attempts contained"
+	box "$1" escape -m "$w:/workspace" -- python3 bombs.py kill
+	is "$1: signals to everyone" "$out" alive
+	ok "$1: reach nobody of the host" kill -0 "$bystander"
+}
+
+# ---- who uses everything up
+
+inotify_left() { python3 -c '
+import ctypes
+l = ctypes.CDLL(None)
+print(sum(l.inotify_init() >= 0 for _ in range(20)))'; }
+bombs() { # RUNTIME
+	local rt=$1 shared=1
+	[ "$rt" != runsc ] || shared=
+	fresh "bombs-$rt" --quota 60M --inodes 3000
+	bomb() { box "$rt" bombs -m "$w:/workspace" -M $((96 << 20)) -P 64 -S $((4 << 20)) "$@"; }
+	bomb -- python3 bombs.py disk
+	like "$rt: disk" "$out" '^[3-6][0-9] (ENOSPC|EDQUOT)'
+	rm -f "$root/tmp/big"
+	bomb -- python3 bombs.py inode
+	like "$rt: inodes" "$out" '^[0-9]{4} (ENOSPC|EDQUOT)'
+	rm -rf "$root/tmp/many"
+	bomb -- python3 bombs.py shm
+	like "$rt: /dev/shm" "$out" '^4 ENOSPC'
+	bomb -- python3 bombs.py memory
+	like "$rt: memory" "$code$out" '^(137|128|1)$'
+	[ -z "$shared" ] || is "$rt: memory, killed" "$code" 137
+	[ -n "$shared" ] || return 0
+	bomb -- python3 bombs.py fork
+	like "$rt: processes" "$out" '^[4-6][0-9] EAGAIN'
+	bomb -- python3 bombs.py inotify
+	like "$rt: inotify" "$out" '^[0-9]+ EMFILE'
+	bomb -- python3 bombs.py pipe
+	like "$rt: pipes" "$out" '(^[0-9]+ (EPERM|EMFILE|ENFILE|ENOMEM))|^$'
+	run "$D" make -r "$rt" -b "$BASE" -H -m "$w:/workspace" "$T/boxes/eats" "$root" -- \
+		sh -c 'python3 bombs.py inotify & wait; exec sleep 100'
+	(cd "$T/boxes/eats" && "${rt_cmd[@]}" run -d eats </dev/null >/dev/null 2>&1)
+	sleep 0.5
+	is "$rt: the host's root still has its own" "$(inotify_left)" 20
+	"${rt_cmd[@]}" delete -f eats
+	"$D" clear "$T/boxes/eats"
+	box "$rt" cpu -m "$w:/workspace" -C 250 -- python3 bombs.py cpu
+	like "$rt: a quarter of a core" "$out" '^0\.[2-7]$'
+}
+
+for rt in "${runtimes[@]}"; do
+	rt_cmd=("${RUNC[@]}")
+	[ "$rt" != runsc ] || rt_cmd=("${RUNSC[@]}")
+	hostimage "$rt"
+	escape "$rt" "$([ "$rt" = runsc ] && echo own || echo shared)"
+	bombs "$rt"
+done
+rt_cmd=("${RUNC[@]}")
+
+# ---- workspaces that come and go
+
+fresh live
+bough_ok 'another workspace' create w2
+w2=$out
+echo two >"$w2/file"
+run "$D" make -b "$BASE" -H -m "$w:/workspace" "$T/boxes/live" "$root"
+is 'a box without a command' "$code" 0
+(cd "$T/boxes/live" && "${RUNC[@]}" run -d live </dev/null >/dev/null 2>"$T/live.err") ||
+	diag "$(cat "$T/live.err")"
+pid=$("${RUNC[@]}" state live | jq .pid)
+attach() { run "$D" "$1" -b "$BASE" -H -p "$pid" "${@:2}" "$T/boxes/live" "$root"; }
+inside() { "${RUNC[@]}" exec live "$@" </dev/null; }
+attach attach -m "$w2:/data/two"
+is 'attached while it runs' "$code" 0
+is 'and seen' "$(inside cat /data/two/file)" two
+inside sh -c 'echo three >/data/two/new'
+is 'written as its root' "$(stat -c %u "$w2/new")" 0
+inside sleep 2 2>/dev/null &
+(cd / && inside sh -c 'cd /data/two && exec sleep 1.5') &
+sleep 0.5
+attach detach -T /data/two
+is 'what is in use stays' "$code" 16
+like 'and why' "$err" 'uses /data/two'
+attach detach -T /data/two -f
+is 'unless by force' "$code" 0
+ok 'it is gone' not inside test -e /data/two/file
+attach detach -T /data/two
+is 'nothing is there any more' "$code" 2
+attach attach -m "$w2:/ro:ro"
+ok 'read-only' not inside sh -c 'echo x >/ro/x' 2>/dev/null
+attach detach -T /ro
+is 'detached' "$code" 0
+inside ln -s /proc /trap
+attach attach -m "$w2:/trap/x"
+ok 'a link to /proc is no place' test "$code" != 0
+inside sh -c 'rm /trap; ln -s ../../../../../.. /trap'
+attach attach -m "$w2:/trap/deep"
+is 'a link out of it stays in it' "$code" 0
+is 'as the container sees' "$(inside cat /deep/file)" two
+run "$D" exec -b "$BASE" -H -u nobody -w /tmp "$T/boxes/live" "$root" -- id -u
+printf '%s' "$out" >"$T/process.json"
+is 'an exec by its spec' "$("${RUNC[@]}" exec --process "$T/process.json" live </dev/null)" 65534
+wait %?sleep\ 2 2>/dev/null
+"${RUNC[@]}" delete -f live
+ok 'cleared' "$D" clear "$T/boxes/live"
+
+# ---- for kata: nothing shifted, and private
+
+run "$D" make -r kata -b "$BASE" -m "$w:/workspace" "$T/boxes/kata" "$root" -- true
+is 'a box for kata' "$code" 0
+is 'its files are as they lie' "$(stat -c %u "$T/boxes/kata/rootfs/etc/passwd" \
+	"$T/boxes/kata/mnt/0/bombs.py" | xargs)" '0 0'
+is 'private' "$(findmnt -no PROPAGATION "$T/boxes/kata/rootfs")" private
+is 'without a user namespace' "$(jq -c '[.linux.namespaces[].type | select(. == "user")]' \
+	"$T/boxes/kata/config.json")" '[]'
+ok 'cleared' "$D" clear "$T/boxes/kata"
+
+# ---- nothing is left
+
+state() {
+	grep -c "$T/boxes" /proc/self/mountinfo
+	find /sys/fs/cgroup -path '*/bough/test/*' -type d
+	ls -A "$T/boxes"
+	ps -eo uid=,comm= | awk -v base="$BASE" '$1 + 0 >= base + 0 && $1 + 0 < base + 65536'
+	ls "$T/runc" 2>/dev/null
+	find /dev/shm /run -maxdepth 1 -newer "$canary" -name '*bough*'
+}
+fresh cycles
+sleep 0.5
+before=$(state)
+for i in 1 2 3 4 5 6 7 8; do
+	box runc "c$i" -m "$w:/workspace" -s "pw=$T/secret" -- sh -c 'sleep 100 & setsid sleep 100 & true'
+	[ "$code" = 0 ] || diag_run
+done
+sleep 0.3
+is 'after eight lives' "$(state)" "$before"
+# Killed at any moment of being made.
+for i in $(seq 25); do
+	"$D" make -b "$BASE" -H -m "$w:/workspace" -m "$w2:/two" -s "pw=$T/secret" \
+		"$T/boxes/k$i" "$root" -- true &
+	sleep "0.00$((i % 10))$((i / 3))"
+	kill -9 $! 2>/dev/null
+	wait $! 2>/dev/null
+	"$D" clear "$T/boxes/k$i" || fail "clear k$i"
+done
+sleep 0.2
+is 'after being killed on the way' "$(state)" "$before"
+# What goes wrong at each step.
+for bad in "-m $w:/etc/passwd/x" "-m $T/none:/x" "-s pw=$T" "-u whoever" "-m $w:/usr/x"; do
+	# shellcheck disable=SC2086
+	run "$D" make -b "$BASE" -H -m "$w2:/two" $bad "$T/boxes/bad" "$root" -- true
+	ok "fails: $bad" test "$code" != 0 -a -n "$err"
+done
+run env BOUGH_INIT=/none "$D" make -b "$BASE" -H "$T/boxes/bad" "$root" -- true
+ok 'fails: no bough-init' test "$code" != 0
+is 'after what went wrong' "$(state)" "$before"
+# A box that still runs when it is cleared.
+run "$D" make -b "$BASE" -H "$T/boxes/runs" "$root"
+(cd "$T/boxes/runs" && "${RUNC[@]}" run -d runs </dev/null >/dev/null 2>&1)
+"${RUNC[@]}" pause runs
+ok 'clear ends a paused one' "$D" clear "$T/boxes/runs"
+"${RUNC[@]}" delete -f runs
+is 'all of it' "$(state)" "$before"
+ok 'the end' "$D" end "$T/boxes"
+ok 'of what they shared' not mountpoint -q "$T/boxes/.share"
+is 'and of the cgroups' "$(find /sys/fs/cgroup -path '*/bough/test*' -type d)" ''
+done_testing
