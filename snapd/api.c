@@ -42,6 +42,7 @@ static const struct field fork_fields[] = {
 	{ "count", FIELD_NUMBER, false, 0 },
 	{ "labels", FIELD_LABELS, false, 0 },
 	OWNED_FIELDS,
+	{ "description", FIELD_STRING, false, DESCRIPTION_MAX },
 	{ 0 },
 };
 static const struct field undelete_fields[] = {
@@ -148,8 +149,9 @@ static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", "limit", "cursor", "deleted", NULL };
 static const char *const ws_delete_query[] = { "purge", NULL };
-static const char *const audit_query[] = { "object", "limit", "cursor", "format", NULL };
-static const char *const events_query[] = { "since", NULL };
+static const char *const audit_query[] = { "object", "limit", "cursor", "format", "owner", "token",
+					   "method", "since", "until",  "failed", NULL };
+static const char *const events_query[] = { "since", "follow", NULL };
 static const char *const job_query[] = { "wait", NULL };
 static const char *const page_query[] = { "limit", "cursor", NULL };
 static const char *const bundle_query[] = { "message", "author", NULL };
@@ -158,7 +160,7 @@ static const char *const archive_query[] = { "format", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
 static const char *const snap_list_query[] = { "workspace", "image",  "label",
-					       "limit",	    "cursor", NULL };
+					       "limit",     "cursor", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
 

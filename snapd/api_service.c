@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
@@ -166,7 +167,7 @@ static int parse_seq(struct request *rq, const char *key, int64_t *out, struct e
 
 struct audit_export {
 	struct snapd *sd;
-	char owner[OWNER_SIZE], object[ID_SIZE];
+	struct audit_query q;
 };
 
 /* All of it as lines, newest first, a page at a time. */
@@ -177,8 +178,8 @@ static int audit_lines(void *task, struct stream *out, struct err *err)
 	for (;;) {
 		struct audit_row *rows;
 		size_t n;
-		int r = catalog_audit_list(x->sd->catalog, x->owner, x->object, before, AUDIT_PAGE,
-					   &rows, &n, err);
+		int r = catalog_audit_list(x->sd->catalog, &x->q, before, AUDIT_PAGE, &rows, &n,
+					   err);
 		if (r < 0)
 			return r;
 		for (size_t i = 0; i < n && r >= 0; i++) {
@@ -196,19 +197,67 @@ static int audit_lines(void *task, struct stream *out, struct err *err)
 	}
 }
 
+/* RFC 3339, UTC; a date alone is its beginning. */
+static int parse_time(struct request *rq, const char *key, int64_t *out, struct err *err)
+{
+	const char *s = request_query(rq, key), *end;
+	struct tm tm = { 0 };
+	if (!s)
+		return 0;
+	end = strptime(s, "%Y-%m-%d", &tm);
+	if (end && *end == 'T')
+		end = strptime(end + 1, "%H:%M:%S", &tm);
+	if (end && *end == '.')
+		end += 1 + strspn(end + 1, "0123456789"); /* entries are found by the second */
+	time_t t = end && (!*end || strcmp(end, "Z") == 0) ? timegm(&tm) : -1;
+	if (t < 0 || t > INT64_MAX / 1000000000)
+		return request_bad_field(rq, key, err, "a time like 2026-01-31T12:00:00Z");
+	*out = (int64_t)t * 1000000000;
+	return 0;
+}
+
+static int audit_filters(struct request *rq, struct audit_query *q, struct err *err)
+{
+	const char *owner = request_query(rq, "owner"), *token = request_query(rq, "token");
+	const char *method = request_query(rq, "method");
+	int r = parse_time(rq, "since", &q->since_ns, err);
+	if (r >= 0)
+		r = parse_time(rq, "until", &q->until_ns, err);
+	if (r >= 0 && token && !id_is(token, "tk"))
+		r = request_bad_field(rq, "token", err, "a token's id");
+	if (r >= 0 && method && (!*method || strlen(method) >= sizeof(q->method)))
+		r = request_bad_field(rq, "method", err, "POST, PUT, PATCH or DELETE");
+	if (r >= 0 && owner)
+		r = auth_owner(rq->ctx, owner, q->owner, err);
+	if (r == -ENOENT) /* one who is no user any more did things, too */
+		r = strlen(owner) < sizeof(q->owner)
+			    ? snprintf(q->owner, sizeof(q->owner), "%s", owner)
+			    : request_bad_field(rq, "owner", err, "it is too long");
+	(void)snprintf(q->token, sizeof(q->token), "%s", token ? token : "");
+	(void)snprintf(q->method, sizeof(q->method), "%s", method ? method : "");
+	q->failed = request_query_true(rq, "failed");
+	return r < 0 ? r : 0;
+}
+
 /* An object's is for who may change it; without one, one's own. */
 static int audit_whose(struct request *rq, struct audit_export *x, struct err *err)
 {
 	struct meant m;
 	const char *object = request_query(rq, "object");
+	char only[OWNER_SIZE] = "";
 	if (!rq->caller->admin || rq->caller->workspace[0])
-		memcpy(x->owner, rq->caller->owner, sizeof(x->owner));
+		memcpy(only, rq->caller->owner, sizeof(only));
 	if (rq->caller->workspace[0])
-		memcpy(x->object, rq->caller->workspace, sizeof(x->object));
-	if (!object)
+		memcpy(x->q.object, rq->caller->workspace, sizeof(x->q.object));
+	if (!object) {
+		if (*only && x->q.owner[0] && strcmp(only, x->q.owner) != 0)
+			return err_set(err, -EPERM, "what others did is the admins' to read");
+		if (*only)
+			memcpy(x->q.owner, only, sizeof(only));
 		return 0;
+	}
 	if (rq->caller->admin && !rq->caller->workspace[0] && strlen(object) < ID_SIZE) {
-		(void)snprintf(x->object, sizeof(x->object), "%s", object); /* it may be gone */
+		(void)snprintf(x->q.object, sizeof(x->q.object), "%s", object); /* it may be gone */
 		if (id_is(object, "ws") || id_is(object, "sn"))
 			return 0;
 	}
@@ -217,8 +266,7 @@ static int audit_whose(struct request *rq, struct audit_export *x, struct err *e
 	int r = access_find(rq->ctx, &who, strncmp(object, "sn_", 3) == 0, true, object, &m, err);
 	if (r < 0)
 		return r;
-	memcpy(x->object, m.id, sizeof(x->object));
-	x->owner[0] = '\0';
+	memcpy(x->q.object, m.id, sizeof(x->q.object));
 	return 0;
 }
 
@@ -237,6 +285,8 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0 && format && strcmp(format, "ndjson") != 0 && strcmp(format, "json") != 0)
 		r = request_bad_field(rq, "format", err, "json or ndjson");
 	if (r >= 0)
+		r = audit_filters(rq, &x.q, err);
+	if (r >= 0)
 		r = audit_whose(rq, &x, err);
 	if (r < 0)
 		return r;
@@ -252,7 +302,7 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 		return 0;
 	}
 	max = (size_t)limit;
-	r = catalog_audit_list(x.sd->catalog, x.owner, x.object, before, max + 1, &rows, &n, err);
+	r = catalog_audit_list(x.sd->catalog, &x.q, before, max + 1, &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
@@ -275,6 +325,7 @@ struct listener {
 	struct snapd *sd;
 	struct principal who;
 	uint64_t after, looked_ms;
+	bool once; /* ends behind the last one that there is */
 };
 
 static json_t *event_json(const struct event *e)
@@ -327,7 +378,9 @@ static int event_stream(void *task, struct stream *out, struct err *err)
 	struct event e;
 	int r = send_place(l, "bough", out, err);
 	while (r >= 0) {
-		r = events_next(l->sd->events, l->after, &e, PING_MS);
+		r = events_next(l->sd->events, l->after, &e, l->once ? 0 : PING_MS);
+		if (r == 0 && l->once)
+			return 0;
 		if (r == -ESHUTDOWN)
 			return 0; /* the client comes back, and hears that numbers begin anew */
 		if (r == -EKEYEXPIRED) /* it reads too slowly; so it will be told */
@@ -350,12 +403,16 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	const char *since = request_header(rq, "Last-Event-ID");
+	const char *follow = request_query(rq, "follow");
 	uint64_t after = events_last(sd->events);
 	if (request_query(rq, "since"))
 		since = request_query(rq, "since");
-	int r = since ? event_id_parse(sd->events, since, &after) : 0;
+	bool all = since && strcmp(since, "0") == 0; /* whatever is kept */
+	int r = since && !all ? event_id_parse(sd->events, since, &after) : 0;
+	if (all)
+		after = after > EVENTS_KEPT - 1 ? after - (EVENTS_KEPT - 1) : 0;
 	struct event first;
-	if (r >= 0 && since)
+	if (r >= 0 && since && !all)
 		r = events_next(sd->events, after, &first, 0);
 	if (r == -EINVAL)
 		return request_bad_field(rq, "since", err, "it is no event's id");
@@ -365,8 +422,11 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 	struct listener *l = calloc(1, sizeof(*l));
 	if (!l)
 		return no_memory(err);
-	*l = (struct listener){ .sd = sd, .who = *rq->caller, .after = after,
-				.looked_ms = clock_ms() };
+	*l = (struct listener){ .sd = sd,
+				.who = *rq->caller,
+				.after = after,
+				.looked_ms = clock_ms(),
+				.once = follow && strcmp(follow, "false") == 0 };
 	rp->stream = event_stream;
 	rp->type = "text/event-stream";
 	rp->task = l;

@@ -418,7 +418,8 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 	memcpy(like.base, src.ws.base, sizeof(like.base));
 	memcpy(like.head, src.ws.head, sizeof(like.head));
 	memcpy(like.parent, src.ws.id, sizeof(like.parent));
-	like.git = src.ws.git; /* borrowed */
+	like.git = src.ws.git;                                                   /* borrowed */
+	like.description = (char *)(uintptr_t)request_string(rq, "description"); /* borrowed */
 	like.quota_bytes = src.ws.quota_bytes;
 	like.quota_inodes = src.ws.quota_inodes;
 	like.labels = api_labels_text(json_object_get(rq->body, "labels"));

@@ -90,8 +90,8 @@ static int read_audit(sqlite3_stmt *st, struct audit_row *a)
 	return e;
 }
 
-int catalog_audit_list(struct catalog *c, const char *owner, const char *object, int64_t before,
-		       size_t max, struct audit_row **rows, size_t *n, struct err *err)
+int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t before, size_t max,
+		       struct audit_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
 	struct audit_row *all = NULL;
@@ -99,12 +99,19 @@ int catalog_audit_list(struct catalog *c, const char *owner, const char *object,
 	int rc = SQLITE_DONE;
 	int r = begin(c, &st,
 		      "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
-		      " AND (?2 IS NULL OR object = ?2) AND seq < ?3 ORDER BY seq DESC LIMIT ?4",
+		      " AND (?2 IS NULL OR object = ?2) AND seq < ?3 AND (?5 IS NULL OR token = ?5)"
+		      " AND (?6 IS NULL OR method = ?6) AND time >= ?7 AND time < ?8"
+		      " AND (NOT ?9 OR status >= 400) ORDER BY seq DESC LIMIT ?4",
 		      err);
 	if (r < 0)
 		return r;
-	db_bind_text(st, 1, owner);
-	db_bind_text(st, 2, object);
+	db_bind_text(st, 1, q->owner);
+	db_bind_text(st, 2, q->object);
+	db_bind_text(st, 5, q->token);
+	db_bind_text(st, 6, q->method);
+	sqlite3_bind_int64(st, 7, q->since_ns);
+	sqlite3_bind_int64(st, 8, q->until_ns ? q->until_ns : INT64_MAX);
+	sqlite3_bind_int(st, 9, q->failed);
 	sqlite3_bind_int64(st, 3, before ? before : INT64_MAX);
 	sqlite3_bind_int64(st, 4, (sqlite3_int64)max);
 	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +12,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "snapd/web_listen.h"
 
 enum { CONFIG_MAX = 1 << 20, PEM_MAX = 1 << 20, SECONDS_MAX = 365 * 24 * 3600 };
 
@@ -195,4 +198,35 @@ int config_read(struct config *c, const char *root, struct err *err)
 	if (r >= 0 && c->tls_key)
 		r = read_pem(c->tls_key, &c->tls_key_text, err);
 	return r;
+}
+
+/* ---- whether it can be served with ---- */
+
+static int check_tls(const struct config *c, struct err *err)
+{
+	BIO *cert = BIO_new_mem_buf(c->tls_cert_text, -1),
+	    *key = BIO_new_mem_buf(c->tls_key_text, -1);
+	X509 *x = cert ? PEM_read_bio_X509(cert, NULL, NULL, NULL) : NULL;
+	/* One that is locked would ask for a passphrase: it gets none. */
+	EVP_PKEY *k = key ? PEM_read_bio_PrivateKey(key, NULL, NULL, (void *)(uintptr_t) "") : NULL;
+	int r = 0;
+	if (!x)
+		r = err_set(err, -EINVAL, "%s: it is no certificate in PEM", c->tls_cert);
+	else if (!k)
+		r = err_set(err, -EINVAL, "%s: it is no key in PEM, or locked", c->tls_key);
+	else if (X509_check_private_key(x, k) != 1)
+		r = err_set(err, -EINVAL, "%s isn't the key of %s", c->tls_key, c->tls_cert);
+	EVP_PKEY_free(k);
+	X509_free(x);
+	BIO_free(key);
+	BIO_free(cert);
+	return r;
+}
+
+int config_check(const struct config *c, struct err *err)
+{
+	int r = 0;
+	for (size_t i = 0; i < c->nlisten && r >= 0; i++)
+		r = web_listen_check(c->listen[i], c->insecure || c->tls_cert_text, err);
+	return r >= 0 && c->tls_cert_text ? check_tls(c, err) : r;
 }

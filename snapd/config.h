@@ -24,6 +24,9 @@ int config_listen(struct config *c, const char *address, struct err *err);
 /* Adds what ROOT/config.json has (no file: nothing) to what the options said, which wins, and reads
  * the certificate. The file must be boughd's own or root's, and not writable by others. */
 int config_read(struct config *c, const char *root, struct err *err);
+/* After that: whether boughd could serve with it: addresses, a certificate and its key. What only
+ * trying shows (an address that another program has) isn't looked at. */
+int config_check(const struct config *c, struct err *err);
 /* The pure half, for tests and fuzzing: any bytes. */
 int config_parse(struct config *c, const void *data, size_t len, struct err *err);
 

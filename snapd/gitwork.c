@@ -116,6 +116,11 @@ int gitwork_author(const char *text, char **name, char **address)
 		return 0;
 	if (!open || open == text || text[len - 1] != '>')
 		return -EINVAL;
+	for (size_t i = 0; i < len; i++) /* a line of the commit, which git reads by line */
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			return -EINVAL;
+	if (memchr(text, '<', (size_t)(open - text)) || memchr(text, '>', len - 1))
+		return -EINVAL; /* git leaves these out by itself, silently */
 	const char *end = open;
 	while (end > text && end[-1] == ' ')
 		end--;

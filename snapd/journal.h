@@ -24,10 +24,16 @@ struct audit_row {
 };
 void audit_rows_free(struct audit_row *rows, size_t n);
 int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err *err);
-/* Newest first: up to `max` with a seq below `before` (0: all), of one owner and of one object
- * (NULL: any). */
-int catalog_audit_list(struct catalog *c, const char *owner, const char *object, int64_t before,
-		       size_t max, struct audit_row **rows, size_t *n, struct err *err);
+/* Which are asked for. */
+struct audit_query {
+	char owner[OWNER_SIZE], object[ID_SIZE], token[ID_SIZE]; /* "": any */
+	char method[8];
+	int64_t since_ns, until_ns; /* from the one on, and before the other; 0: no bound */
+	bool failed;                /* only those that were refused */
+};
+/* Newest first: up to `max` with a seq below `before` (0: all). */
+int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t before, size_t max,
+		       struct audit_row **rows, size_t *n, struct err *err);
 
 /* ---- repeated calls ---- */
 

@@ -63,6 +63,8 @@ static const char help_text[] =
 	"  --multi-user           let every user of this machine connect to the socket: each\n"
 	"                         sees what is theirs\n"
 	"  --transport dev|ring   of the FUSE server: plain /dev/fuse (default), or io_uring\n"
+	"  --check                only tell whether it could serve with these options and\n"
+	"                         DIR/config.json: `bough upgrade` does before it ends the old one\n"
 	"  --help, --version\n"
 	"\n"
 	"DIR/config.json may say the same: {\"listen\": [], \"tls_cert\": \"\",\n"
@@ -76,7 +78,7 @@ static const char help_text[] =
 
 struct options {
 	const char *root, *transport;
-	bool daemon;
+	bool daemon, check;
 	struct config config;
 };
 
@@ -110,6 +112,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "tls-key", required_argument, NULL, 'k' },
 		{ "insecure", no_argument, NULL, 'i' },
 		{ "multi-user", no_argument, NULL, 'm' },
+		{ "check", no_argument, NULL, 'C' },
 		{ "routes", no_argument, NULL, 'R' }, /* for openapi.py */
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
@@ -145,6 +148,9 @@ static int parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'm':
 			o->config.multi_user = true;
+			break;
+		case 'C':
+			o->check = true;
 			break;
 		case 'R':
 			return openapi_print_routes() < 0;
@@ -451,6 +457,17 @@ int main(int argc, char **argv)
 	int r = state_prepare(&root, o.root, &err);
 	if (r >= 0)
 		r = config_read(&o.config, root, &err);
+	if (r >= 0)
+		r = config_check(&o.config, &err);
+	if (o.check) {
+		char binary[PATH_MAX];
+		if (r >= 0)
+			r = find_server(binary, &err);
+		if (r < 0)
+			fprintf(stderr, "boughd: %s\n", err.text);
+		config_done(&o.config);
+		return r < 0;
+	}
 	/* The folder that it was started from may be unmounted, or go. */
 	if (r >= 0 && chdir("/") < 0)
 		r = err_sys(&err, -errno, "change to /");

@@ -241,6 +241,28 @@ static bool is_loopback(const struct sockaddr *sa)
 	return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
 }
 
+static int check_address(const char *text, const struct addrinfo *ai, bool plain_allowed,
+			 struct err *err)
+{
+	if (plain_allowed || is_loopback(ai->ai_addr))
+		return 0;
+	return err_set(err, -EPERM,
+		       "%.100s: tokens would pass it in the clear: give --tls-cert and --tls-key,"
+		       " or --insecure",
+		       text);
+}
+
+int web_listen_check(const char *address, bool plain_allowed, struct err *err)
+{
+	struct addrinfo *ai;
+	int r = resolve(address, &ai, err);
+	if (r < 0)
+		return r;
+	r = check_address(address, ai, plain_allowed, err);
+	freeaddrinfo(ai);
+	return r;
+}
+
 static int listen_tcp(const char *text, bool plain_allowed, struct err *err)
 {
 	struct addrinfo *ai;
@@ -248,12 +270,9 @@ static int listen_tcp(const char *text, bool plain_allowed, struct err *err)
 	if (r < 0)
 		return r;
 	auto_fd fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (!plain_allowed && !is_loopback(ai->ai_addr))
-		r = err_set(
-			err, -EPERM,
-			"%.100s: tokens would pass it in the clear: give --tls-cert and --tls-key,"
-			" or --insecure",
-			text);
+	r = check_address(text, ai, plain_allowed, err);
+	if (r < 0)
+		;
 	else if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 ||
 		 bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
 		r = err_sys(err, -errno, "listen on %.100s", text);

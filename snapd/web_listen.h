@@ -21,6 +21,9 @@ struct web_callbacks {
 };
 
 struct web_listen;
+/* Whether it is an address that could be listened on; `plain_allowed`: beyond this machine in the
+ * clear, too. -EINVAL, -EPERM. */
+int web_listen_check(const char *address, bool plain_allowed, struct err *err);
 int web_listen_start(struct web_listen **out, const struct web_options *opt,
 		     const struct web_callbacks *cb, struct err *err);
 void web_listen_quiesce(struct web_listen *l); /* takes no more connections */

@@ -90,6 +90,10 @@ run bough apply work
 is 'without --to' "$code" 2
 run bough apply work --to up --author nobody
 is 'a bad author' "$code" 2
+for author in $'A\nB <a@b>' $'A <a@b\n>' 'A <a> <b@c>'; do
+	run bough apply work --to up --author "$author"
+	is 'an author that is no line' "$code" 2
+done
 
 # Anybody's git can read what the API gives.
 run curl -s --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://x/v1/workspaces/work/bundle" -o b.bundle

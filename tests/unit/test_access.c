@@ -376,14 +376,21 @@ static void jobs_and_audit(void **state)
 	}
 	struct audit_row *rows;
 	size_t n;
-	assert_int_equal(catalog_audit_list(f->c, "uid:0", NULL, 0, 10, &rows, &n, &err), 0);
+	assert_int_equal(catalog_audit_list(f->c, &(struct audit_query){ .owner = "uid:0" }, 0, 10,
+					    &rows, &n, &err),
+			 0);
 	assert_int_equal(n, 3);
 	int64_t second = rows[1].seq;
 	audit_rows_free(rows, n);
-	assert_int_equal(catalog_audit_list(f->c, "uid:0", NULL, second, 10, &rows, &n, &err), 0);
+	assert_int_equal(catalog_audit_list(f->c, &(struct audit_query){ .owner = "uid:0" }, second,
+					    10, &rows, &n, &err),
+			 0);
 	assert_int_equal(n, 1);
 	audit_rows_free(rows, n);
-	assert_int_equal(catalog_audit_list(f->c, "", "ws_aaaaaaaaaa", 0, 10, &rows, &n, &err), 0);
+	assert_int_equal(catalog_audit_list(f->c,
+					    &(struct audit_query){ .object = "ws_aaaaaaaaaa" }, 0,
+					    10, &rows, &n, &err),
+			 0);
 	assert_int_equal(n, 0);
 	audit_rows_free(rows, n);
 }

@@ -124,6 +124,7 @@ static const struct {
 	{ "in_flight", -EBUSY, NULL },
 	{ "key_reused", -EEXIST, NULL },
 	{ "too_many", -EBUSY, NULL },
+	{ "cancelled", -ECANCELED, NULL },
 	{ "internal", -EIO, NULL },
 };
 
@@ -263,6 +264,7 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 	struct http_request rq = { .method = method,
 				   .target = (const char *)t->text.data,
 				   .accept = accept,
+				   .prefer = cli->background ? "respond-async" : NULL,
 				   .body = upload ? upload
 					   : text ? &memory
 						  : NULL };
@@ -395,6 +397,21 @@ int api_job(struct cli *cli, const char *method, struct target *t, json_t *body,
 	}
 	progress_end(progress);
 	http_free(h);
+	return r;
+}
+
+int api_background(struct cli *cli, const char *method, struct target *t, json_t *body,
+		   struct err *err)
+{
+	json_t *job = NULL;
+	cli->background = true;
+	int r = api_call(cli, method, t, body, &job, NULL, err);
+	cli->background = false;
+	if (r == 0 && cli->json)
+		r = out_json(job, err);
+	else if (r == 0)
+		printf("%s\n", get_text(job, "id"));
+	json_decref(job);
 	return r;
 }
 

@@ -45,6 +45,9 @@ int api_call(struct cli *cli, const char *method, struct target *t, json_t *body
 int api_job(struct cli *cli, const char *method, struct target *t, json_t *body,
 	    const struct http_body *upload, struct progress *progress, json_t **out,
 	    struct err *err);
+/* The same left behind: prints the job's id (with --json the job). */
+int api_background(struct cli *cli, const char *method, struct target *t, json_t *body,
+		   struct err *err);
 /* GET whose answer is a stream: read it with http_read or http_read_line, then http_free. */
 int api_stream(struct cli *cli, struct target *t, const char *accept, struct http **out,
 	       struct err *err);

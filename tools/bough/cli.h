@@ -32,6 +32,7 @@ enum word_kind {
 	WORD_EITHER = 'e',
 	WORD_REPO = 'r',
 	WORD_DELETED = 'u', /* a workspace that can be brought back */
+	WORD_JOB = 'j',
 	WORD_FILE = 'f',
 	WORD_PLACE = 'p',        /* NAME:PATH */
 	WORD_EITHER_PLACE = 'q', /* that, or a file */
@@ -68,8 +69,8 @@ struct command {
 
 /* Several tables, each ended by name NULL; the list of them by NULL. */
 extern const struct command *const command_tables[];
-#define commands_each(c)                                                          \
-	for (const struct command *const *t_ = command_tables; *t_; t_++)         \
+#define commands_each(c)                                                  \
+	for (const struct command *const *t_ = command_tables; *t_; t_++) \
 		for (const struct command *c = *t_; c->name; c++)
 extern const struct option_def common_options[];
 
@@ -120,13 +121,14 @@ int help_group(const char *group); /* -ENOENT: no such */
 /* ---- context ---- */
 
 struct cli {
-	char *root;     /* absolute */
-	bool json;      /* one JSON document on stdout */
-	bool quiet;     /* no progress, no notes */
-	bool bytes;     /* exact sizes */
-	char *detail;   /* JSON of the API's last error; NULL */
-	bool uploading; /* the last request carried a stream */
-	bool reported;  /* the JSON document on stdout tells of the error already */
+	char *root;      /* absolute */
+	bool json;       /* one JSON document on stdout */
+	bool quiet;      /* no progress, no notes */
+	bool bytes;      /* exact sizes */
+	char *detail;    /* JSON of the API's last error; NULL */
+	bool background; /* the next request is to become a job */
+	bool uploading;  /* the last request carried a stream */
+	bool reported;   /* the JSON document on stdout tells of the error already */
 };
 
 int cli_exit_code(int code); /* from -errno */
@@ -145,6 +147,8 @@ command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show,
 	cmd_snapshots_tag;
 /* image.c */
 command_fn cmd_image_import, cmd_image_ls, cmd_image_show;
+/* jobs.c */
+command_fn cmd_jobs_ls, cmd_jobs_show, cmd_jobs_wait, cmd_jobs_cancel, cmd_events, cmd_audit;
 /* access.c */
 command_fn cmd_token_create, cmd_token_ls, cmd_token_rm, cmd_user_add, cmd_user_ls, cmd_user_quota,
 	cmd_user_rm, cmd_team_add, cmd_team_ls, cmd_team_join, cmd_team_leave, cmd_team_rm;

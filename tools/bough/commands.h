@@ -50,6 +50,11 @@
 		.help = "then: delete it, save it first, or keep and unmount it" \
 	}
 
+#define OPT_BACKGROUND                                                                 \
+	{                                                                              \
+		.name = "background", .help = "as a job, which goes on: prints its id" \
+	}
+
 /* In the overview's order; each is ended by name NULL. */
 extern const struct command commands_ws[], commands_snap[], commands_repo[], commands_sys[];
 

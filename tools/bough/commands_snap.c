@@ -15,7 +15,10 @@ static const struct option_def files_ls_options[] = {
 };
 
 static const struct option_def save_options[] = {
-	OPT_MESSAGE, { .name = "as", .value = "SNAPSHOT", .help = "a name for it" }, { 0 }
+	OPT_MESSAGE,
+	{ .name = "as", .value = "SNAPSHOT", .help = "a name for it" },
+	OPT_BACKGROUND,
+	{ 0 }
 };
 
 static const struct option_def apply_options[] = {
@@ -398,10 +401,11 @@ const struct command commands_snap[] = {
 	  .group = G_FILE,
 	  .operands = "WORKSPACE [PATH]",
 	  .summary = "show what happens to the files of a workspace, as it does",
-	  .about = "A line for each event: created, modified, deleted, renamed OLD -> NEW; reset:\n"
-		   "what happened isn't known (a restore), look again. A folder that is renamed\n"
-		   "is one event. With --json each line is a JSON document. It goes on when boughd\n"
-		   "is restarted.\n",
+	  .about =
+		  "A line for each event: created, modified, deleted, renamed OLD -> NEW; reset:\n"
+		  "what happened isn't known (a restore), look again. A folder that is renamed\n"
+		  "is one event. With --json each line is a JSON document. It goes on when boughd\n"
+		  "is restarted.\n",
 	  .options = watch_options,
 	  .examples = "bough watch app\nbough watch app src --json\n",
 	  .min = 1,

@@ -2,7 +2,28 @@
 #include "tools/bough/commands.h"
 
 static const struct option_def fsck_options[] = {
-	{ .name = "repair", .help = "rebuild what can be rebuilt" }, { 0 }
+	{ .name = "repair", .help = "rebuild what can be rebuilt" }, OPT_BACKGROUND, { 0 }
+};
+
+static const struct option_def gc_options[] = { OPT_BACKGROUND, { 0 } };
+
+static const struct option_def events_options[] = {
+	{ .name = "follow", .letter = 'f', .help = "go on with what happens, until interrupted" },
+	{ 0 }
+};
+
+static const struct option_def audit_options[] = {
+	{ .name = "owner", .value = "USER", .help = "only what this one did" },
+	{ .name = "token", .value = "ID", .help = "only by this token" },
+	{ .name = "method", .value = "METHOD", .help = "only POST, PUT, PATCH or DELETE" },
+	{ .name = "since",
+	  .value = "TIME",
+	  .help = "from then on: 2026-01-31 or 2026-01-31T12:00:00Z" },
+	{ .name = "until", .value = "TIME", .help = "before then" },
+	{ .name = "failed", .help = "only what was forbidden" },
+	{ .name = "limit", .value = "N", .help = "so many of the latest (100)" },
+	{ .name = "export", .help = "all of it, a JSON document on each line" },
+	{ 0 }
 };
 
 static const struct option_def token_create_options[] = {
@@ -185,10 +206,68 @@ const struct command commands_sys[] = {
 	  .examples = "make install && bough upgrade\n",
 	  .max = 0,
 	  .run = cmd_upgrade },
+	{ .name = "jobs ls",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "list what was left to the service",
+	  .about = "Results are kept for a day.\n",
+	  .examples = "bough jobs ls\n",
+	  .max = 0,
+	  .run = cmd_jobs_ls },
+	{ .name = "jobs show",
+	  .group = G_SYS,
+	  .operands = "JOB",
+	  .summary = "tell how far a job is, or what came of it",
+	  .examples = "bough jobs show jb_k3v6q2abcd --json\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "j",
+	  .run = cmd_jobs_show },
+	{ .name = "jobs wait",
+	  .group = G_SYS,
+	  .operands = "JOB",
+	  .summary = "wait for a job's end, and end as it does",
+	  .about = "Prints the id of what it made. Interrupting it leaves the job alone.\n",
+	  .examples = "bough jobs wait \"$(bough save app --background)\"\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "j",
+	  .run = cmd_jobs_wait },
+	{ .name = "jobs cancel",
+	  .group = G_SYS,
+	  .operands = "JOB",
+	  .summary = "ask a job to end",
+	  .examples = "bough jobs cancel jb_k3v6q2abcd\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "j",
+	  .run = cmd_jobs_cancel },
+	{ .name = "events",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "show what has happened since the service began",
+	  .about = "The last few thousand events of what you may see, oldest first.\n",
+	  .options = events_options,
+	  .examples = "bough events --follow\nbough events --json\n",
+	  .max = 0,
+	  .run = cmd_events },
+	{ .name = "audit",
+	  .group = G_SYS,
+	  .operands = "[WORKSPACE|ID]",
+	  .summary = "show who did what, when and from where, newest first",
+	  .about = "Of a workspace or snapshot of yours all that was done to it; else what you\n"
+		   "did yourself. Admins see all.\n",
+	  .options = audit_options,
+	  .examples = "bough audit app --since 2026-01-31\nbough audit --export >audit.ndjson\n",
+	  .max = 1,
+	  .kinds = "w",
+	  .run = cmd_audit },
 	{ .name = "gc",
 	  .group = G_SYS,
 	  .operands = "",
 	  .summary = "free the space of what nothing refers to any more",
+	  .about = "The service does so by itself, once a day.\n",
+	  .options = gc_options,
 	  .examples = "bough gc\n",
 	  .max = 0,
 	  .run = cmd_gc },

@@ -73,6 +73,7 @@ static const struct option_def fork_options[] = {
 	  .value = "COUNT",
 	  .help = "make NEW-1 … NEW-COUNT, at most 1000" },
 	OPT_LABEL,
+	OPTS_KEEPING,
 	{ 0 }
 };
 
@@ -129,7 +130,7 @@ const struct command commands_ws[] = {
 		   "share all content until it is changed. Prints the new names.\n",
 	  .options = fork_options,
 	  .examples = "bough fork app try-a try-b\n"
-		      "bough fork app ci -n 100            # ci-1 … ci-100\n"
+		      "bough fork app ci -n 100 --ttl 1h   # ci-1 … ci-100\n"
 		      "bough fork app -n 3                 # app-1 … app-3\n",
 	  .min = 1,
 	  .max = ANY,

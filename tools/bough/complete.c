@@ -16,7 +16,8 @@ static void offer_commands(const char *group, const char *begun)
 {
 	size_t n = group ? strlen(group) : 0;
 	const char *last = "";
-	commands_each(c) {
+	commands_each(c)
+	{
 		if (!c->summary)
 			continue;
 		if (group) {
@@ -74,9 +75,28 @@ static void offer_items(struct cli *cli, const char *path, const char *behind, c
 	json_decref(doc);
 }
 
+static void offer_ids(struct cli *cli, const char *path, const char *begun)
+{
+	struct http *h = NULL;
+	json_t *doc = NULL, *item;
+	size_t i;
+	if (daemon_connect(cli, &h, NULL) < 0)
+		return; /* a Tab starts no daemon */
+	http_free(h);
+	auto_target t = target_new(path);
+	if (api_call(cli, "GET", &t, NULL, &doc, NULL, NULL) < 0)
+		return;
+	json_array_foreach(json_object_get(doc, "items"), i, item)
+		offer(get_text(item, "id"), begun);
+	json_decref(doc);
+}
+
 static void offer_kind(struct cli *cli, char kind, const struct option_def *opt, const char *begun)
 {
 	switch (kind) {
+	case WORD_JOB:
+		offer_ids(cli, "/v1/jobs", begun);
+		break;
 	case WORD_DELETED:
 		offer_items(cli, "/v1/workspaces?deleted=true", "", begun);
 		break;

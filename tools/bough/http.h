@@ -48,6 +48,7 @@ struct http_request {
 	const char *method;
 	const char *target;           /* path and query, encoded (http_escape) */
 	const char *accept;           /* NULL: application/json */
+	const char *prefer;           /* NULL: nothing */
 	const struct http_body *body; /* NULL: none */
 	/* Called once when nothing has come silent_ms after the request was sent; the wait goes on.
 	 * `pid` is the process that listens, 0 when unknown. NULL: nobody cares. */

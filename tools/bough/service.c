@@ -158,7 +158,7 @@ static int end_daemon(struct cli *cli, struct err *err)
 int cmd_upgrade(struct cli *cli, const struct args *a, struct err *err)
 {
 	int r = daemon_runs(cli, err);
-	if (r > 0)
+	if (r > 0 && (r = daemon_check(cli, err)) == 0)
 		r = end_daemon(cli, err);
 	return r < 0 ? r : cmd_up(cli, a, err); /* which starts the one beside us */
 }
@@ -206,6 +206,8 @@ int cmd_gc(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *doc = NULL;
 	auto_target t = target_new("/v1/gc");
 	struct progress p;
+	if (args_get(a, "background"))
+		return api_background(cli, "POST", &t, NULL, err);
 	progress_begin(&p, cli, "collecting");
 	int r = api_job(cli, "POST", &t, NULL, NULL, &p, &doc, err);
 	if (r < 0)
@@ -242,6 +244,8 @@ int cmd_fsck(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	auto_target t = target_new("/v1/fsck");
 	struct progress p;
+	if (args_get(a, "background"))
+		return api_background(cli, "POST", &t, body, err);
 	progress_begin(&p, cli, "checking");
 	int r = api_job(cli, "POST", &t, body, NULL, &p, &doc, err);
 	if (r < 0)

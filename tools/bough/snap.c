@@ -21,8 +21,10 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 	if (r < 0)
 		return r;
 	struct progress p;
-	progress_begin(&p, cli, "saving");
 	auto_target t = target_ws(a->operands[0], "/snapshots");
+	if (args_get(a, "background"))
+		return api_background(cli, "POST", &t, body, err);
+	progress_begin(&p, cli, "saving");
 	r = api_job(cli, "POST", &t, body, NULL, &p, &snap, err);
 	if (r < 0)
 		return r;

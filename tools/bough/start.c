@@ -101,7 +101,9 @@ static int make_folders(const char *root, struct err *err)
 	}
 }
 
-static int spawn_daemon(const char *program, const char *root, int says, pid_t *pid)
+/* `how`: --daemon, --check. */
+static int spawn_daemon(const char *program, const char *root, const char *how, int says,
+			pid_t *pid)
 {
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t attr;
@@ -122,7 +124,7 @@ static int spawn_daemon(const char *program, const char *root, int says, pid_t *
 	    !(e = posix_spawnattr_setsigmask(&attr, &none)) &&
 	    !(e = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK))) {
 		char *argv[] = { (char *)"boughd", (char *)"--root", (char *)root,
-				 (char *)"--daemon", NULL };
+				 (char *)(uintptr_t)how, NULL };
 		e = posix_spawn(pid, program, &fa, &attr, argv, environ);
 	}
 	posix_spawnattr_destroy(&attr);
@@ -191,10 +193,35 @@ static int start_daemon(const struct cli *cli, struct http **out, struct err *er
 	if (says < 0)
 		return err_sys(err, -errno, "start boughd");
 	pid_t pid;
-	r = spawn_daemon(program, cli->root, says, &pid);
+	r = spawn_daemon(program, cli->root, "--daemon", says, &pid);
 	if (r < 0)
 		return err_sys(err, r == -ENOENT ? -ECONNREFUSED : r, "start %s", program);
 	return await_daemon(cli, pid, says, out, err);
+}
+
+int daemon_check(const struct cli *cli, struct err *err)
+{
+	auto_free char *program = NULL;
+	char why[400];
+	pid_t pid;
+	int status, r = program_find("boughd", &program, err);
+	if (r < 0)
+		return r;
+	auto_fd says = memfd_create("boughd-stderr", MFD_CLOEXEC);
+	if (says < 0)
+		return err_sys(err, -errno, "ask boughd");
+	r = spawn_daemon(program, cli->root, "--check", says, &pid);
+	if (r < 0)
+		return err_sys(err, r, "start %s", program);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_sys(err, -errno, "wait for %s", program);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	last_words(says, why, sizeof(why));
+	return err_set(err, -ECONNREFUSED,
+		       "the new boughd would not start, so the old one goes on: %s",
+		       *why ? why : "it gave no reason");
 }
 
 int daemon_connect_or_start(const struct cli *cli, struct http **out, struct err *err)

@@ -9,6 +9,8 @@
 int daemon_connect(const struct cli *cli, struct http **out, struct err *err);
 /* Connects, and starts `boughd --root ROOT --daemon` first when no daemon runs. Several
  * processes may do this at once: a lock in ROOT/run lets one start it, the others wait. */
+/* Whether the boughd that would be started could serve ROOT with its config.json: it is asked. */
+int daemon_check(const struct cli *cli, struct err *err);
 int daemon_connect_or_start(const struct cli *cli, struct http **out, struct err *err);
 /* Where a program of ours is: beside this one, in ../libexec/bough, in ../sbin, or in PATH. The
  * caller frees. -ENOENT. */

@@ -458,6 +458,8 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 	int r = fork_names(a, body, err);
 	if (r == 0)
 		r = set_labels(body, "labels", a, err);
+	if (r == 0)
+		r = set_keeping(body, a, err);
 	if (r < 0)
 		return r;
 	auto_target t = target_ws(a->operands[0], "/fork");

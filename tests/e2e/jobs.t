@@ -1,0 +1,105 @@
+#!/bin/bash
+# The command line's side of jobs, events and the audit log; upgrades that would fail.
+. "${0%/*}/lib.sh"
+need_fuse
+
+bough_ok 'a workspace' create w
+w=$out
+echo x >"$w/x"
+
+# ---- jobs
+
+bough_ok 'a save in the background' save w --as bg --background
+job=$out
+like 'prints its job' "$job" '^jb_[a-z2-7]{10}$'
+bough_ok 'waited for' jobs wait "$job"
+is 'prints what it made' "$out" "$(bough snapshots show bg --json | jq -r .id)"
+bough_ok 'again' jobs wait "$job"
+run bough jobs show "$job"
+like 'shown' "$out" "state +done"
+like 'listed' "$(bough jobs ls)" "$job +done +uid:$(id -u)"
+is 'as JSON' "$(bough jobs ls --json | jq -r '.items[0].state')" 'done'
+is 'completed' "$(bough __complete -- 3 bough jobs wait 'jb_')" "$job"
+bough_fails 'what has ended can not be cancelled' 4 'has ended' jobs cancel "$job"
+bough_fails 'no such job' 3 'no job' jobs wait jb_aaaaaaaaaa
+bough_ok 'gc in the background' gc --background
+bough_ok 'waited for as JSON' jobs wait "$out" --json
+is 'has its answer' "$(json '.objects_live >= 0')" true
+bough_ok 'fsck, too' fsck --background
+fsck=$out
+bough_ok 'it ends' jobs wait "$fsck"
+for i in $(seq 60); do head -c 1000000 /dev/urandom >"$w/noise-$i"; done
+bough save w --background >"$T/id"
+bough jobs cancel "$(<"$T/id")" >/dev/null 2>&1
+run bough jobs wait "$(<"$T/id")"
+case $code in
+0) pass 'saved before it was cancelled' ;;
+1) like 'cancelled' "$err" 'cancel' ;;
+*) fail "cancelled: $code" ;;
+esac
+bough save w --background --as cut >"$T/id"
+kill_hard boughd
+run bough jobs wait "$(<"$T/id")"
+[ $code = 0 ] && pass 'saved before boughd was killed' || like 'a killed one says so' "$err" 'the daemon ended'
+
+# ---- events
+
+bough create e --no-mount >/dev/null
+bough rm e
+run bough events
+like 'events' "$out" '20[0-9T:-]+Z  workspace.created +ws_[a-z2-7]{10}  uid:[0-9]+'
+like 'in their order' "$(awk '{ print $2 }' <<<"$out" | tr '\n' ' ')" 'workspace.created workspace.deleted '
+bough events --follow --json >"$T/follow" 2>/dev/null &
+follow=$!
+wait_for 10 grep -q workspace.deleted "$T/follow"
+bough undelete e >/dev/null
+ok 'they are followed' wait_for 10 grep -q workspace.undeleted "$T/follow"
+kill_hard boughd
+bough rm e
+ok 'over a kill of boughd' wait_for 10 eval '[ "$(grep -c workspace.deleted "$T/follow")" = 2 ]'
+kill $follow
+
+# ---- audit
+
+run bough audit
+like 'the log' "$out" "TIME +OWNER +FROM +CALL +PATH +OBJECT +STATUS"
+like 'newest first' "$(sed -n 2p <<<"$out")" "20[0-9T:-]+Z +uid:$(id -u) +pid [0-9]+ +DELETE +/v1/workspaces/e +ws_[a-z2-7]+ +204"
+like 'of one workspace' "$(bough audit w)" '/v1/workspaces/w/snapshots'
+is 'by method' "$(bough audit --method DELETE --json | jq -r '[.items[].method] | unique | join(" ")')" DELETE
+is 'until a time' "$(bough audit --until 2020-01-01 --json | jq '.items | length')" 0
+is 'since one' "$(bough audit --since 2020-01-01T00:00:00Z --json | jq '.items | length > 3')" true
+is 'of nobody' "$(bough audit --owner uid:77 --json | jq '.items | length')" 0
+is 'what was forbidden' "$(bough audit --failed --json | jq '.items | length')" 0
+bough_fails 'a time that is none' 2 'since' audit --since yesterday
+bough audit --export >"$T/audit"
+is 'exported' "$(jq -s 'length == (map(.seq) | unique | length) and length > 5' "$T/audit")" true
+is 'with the same filters' "$(bough audit --export --method DELETE | jq -r .method | sort -u)" DELETE
+
+# ---- forks that are kept for a while
+
+bough_ok 'forks with a time' fork w f1 f2 --ttl 1h --visibility global --on-expiry keep --description 'to try'
+is 'have it' "$(bough show f2 --json | jq -r '.visibility, .on_expiry, .description, (.expires != null)')" $'global\nkeep\nto try\ntrue'
+
+# ---- upgrades
+
+bough_ok 'an upgrade' upgrade
+pid=$(pids_of boughd)
+echo '{"listen": "nowhere"}' >"$BOUGH_ROOT/config.json"
+bough_fails 'with an address that is none' 1 'the old one goes on: .*nowhere' upgrade
+is 'leaves the old one' "$(pids_of boughd)" "$pid"
+bough_ok 'which serves' ls
+echo '{"gc_every_s": ' >"$BOUGH_ROOT/config.json"
+bough_fails 'with what is no JSON' 1 'goes on: .*no JSON' upgrade
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=a -keyout "$T/a.key" -out "$T/a.pem" 2>/dev/null
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=b -keyout "$T/b.key" -out "$T/b.pem" 2>/dev/null
+echo "{\"tls_cert\": \"$T/a.pem\", \"tls_key\": \"$T/b.key\"}" >"$BOUGH_ROOT/config.json"
+bough_fails 'with another key' 1 "isn't the key of" upgrade
+run boughd --root "$BOUGH_ROOT" --check
+is 'boughd --check says the same' $code 1
+echo "{\"listen\": \"127.0.0.1:0\", \"tls_cert\": \"$T/a.pem\", \"tls_key\": \"$T/a.key\"}" >"$BOUGH_ROOT/config.json"
+run boughd --root "$BOUGH_ROOT" --check
+is 'a sound one' "$code:$out$err" 0:
+bough_ok 'is taken' upgrade
+ok 'by another boughd' test "$(pids_of boughd)" != "$pid"
+fsck_clean
+done_testing
