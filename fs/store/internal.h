@@ -167,6 +167,8 @@ int recover_rebuild(struct store *s, struct err *err);
 int recover_catch_up(struct store *s, struct err *err);
 /* A pack that we hold locked, and that isn't written to now: enters what its row doesn't know. */
 int recover_index_locked(struct store *s, int fd, uint64_t id, struct err *err);
+/* Before the first change since the store was opened: the state says "in use". 0 or -errno. */
+int recover_mark_used(struct store *s);
 /* Makes the next one who is alone with the store rebuild the index. */
 void recover_distrust(struct store *s);
 /* index_write, noting first that the index isn't what it was when it was last closed. */
@@ -227,6 +229,7 @@ struct store {
 	struct index *index;
 	pthread_mutex_t dirty_lock;
 	bool dirty; /* the state file says so */
+	bool power_lost; /* before it was opened: what isn't whole at the end of a pack was torn */
 	struct cache cache;
 	struct pack_files files;
 	struct gitrepos *git; /* NULL: none */

@@ -78,17 +78,24 @@ static int state_write(struct store *s, const struct index_state *st, bool durab
 	return io_publish(s->io, s->index_fd, "state", b, sizeof(b), durable, NULL);
 }
 
-int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx)
+int recover_mark_used(struct store *s)
 {
 	int r = 0;
 	(void)pthread_mutex_lock(&s->dirty_lock);
 	if (!s->dirty) {
 		struct index_state st = { 0 };
 		memcpy(st.boot, s->boot, sizeof(st.boot));
-		r = state_write(s, &st, false);
+		/* Durable, so that power loss is known for what it was. */
+		r = state_write(s, &st, true);
 		s->dirty = r == 0;
 	}
 	(void)pthread_mutex_unlock(&s->dirty_lock);
+	return r;
+}
+
+int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx)
+{
+	int r = recover_mark_used(s);
 	return r < 0 ? r : index_write(s->index, fn, ctx);
 }
 
@@ -172,7 +179,8 @@ static int index_sealed(struct store *s, int fd, uint64_t size, struct pack_row 
 }
 
 /* Reads the records behind the row's end. */
-static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *row)
+static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *row,
+		      bool *unreadable)
 {
 	struct pack_scan sc;
 	if (row->indexed < PACK_HEADER_BYTES)
@@ -196,7 +204,7 @@ static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *r
 		}
 	}
 	uint64_t end = sc.objects;
-	bool unreadable = sc.unreadable;
+	*unreadable = sc.unreadable;
 	pack_scan_done(&sc);
 	if (r == 0)
 		r = buf_error(&b);
@@ -209,9 +217,58 @@ static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *r
 	if (r < 0)
 		return r;
 	/* What the disk refuses today it may give tomorrow: then it is read again. */
-	row->indexed = unreadable ? start : end;
+	row->indexed = *unreadable ? start : end;
 	row->synced = row->indexed;
 	return add_entries(s, NULL, 0, row);
+}
+
+static int row_del_txn(struct index_txn *t, void *ctx)
+{
+	return index_txn_row_del(t, *(const uint64_t *)ctx);
+}
+
+static int mend_header(struct store *s, int fd, uint64_t id)
+{
+	uint8_t h[PACK_HEADER_BYTES];
+	if (io_read_full(s->io, fd, h, sizeof(h), 0) == PACK_HEADER_BYTES &&
+	    pack_header_decode(h, id) == 0)
+		return 0;
+	pack_header_encode(h, id);
+	int r = io_write_full(s->io, fd, h, sizeof(h), 0);
+	return r < 0 ? r : s->io->fdatasync(s->io->ctx, fd);
+}
+
+/* Where records are missing between others, a table lists those that are there. */
+static int mend_gaps(struct store *s, int fd, struct pack_row *row)
+{
+	auto_free struct pack_entry *e = NULL;
+	size_t n;
+	bool gaps;
+	int r = pack_scan_objects(s->io, fd, row->id, row->indexed, &e, &n, &gaps);
+	if (r < 0 || !gaps)
+		return r;
+	r = pack_toc_write(s->io, fd, row->id, row->indexed, e, n, &row->indexed);
+	if (r == 0)
+		r = s->io->fdatasync(s->io->ctx, fd);
+	if (r < 0)
+		return r;
+	row->synced = row->indexed;
+	row->flags |= ROW_SEALED;
+	return add_entries(s, NULL, 0, row);
+}
+
+/* What a power loss left of a pack that wasn't synced, so that nobody takes it for damage: any of
+ * its parts may be missing or torn. The records that are whole are kept, needed or not. */
+static int mend(struct store *s, int fd, const char *name, uint64_t size, struct pack_row *row)
+{
+	if (row->records == 0) {
+		int r = s->io->unlink(s->io->ctx, s->packs_fd, name, 0);
+		return r < 0 && r != -ENOENT ? r : store_index_write(s, row_del_txn, &row->id);
+	}
+	int r = size > row->indexed ? s->io->ftruncate(s->io->ctx, fd, row->indexed) : 0;
+	if (r == 0)
+		r = mend_header(s, fd, row->id);
+	return r == 0 && !(row->flags & ROW_SEALED) ? mend_gaps(s, fd, row) : r;
 }
 
 int recover_index_locked(struct store *s, int fd, uint64_t id, struct err *err)
@@ -242,9 +299,12 @@ int recover_index_locked(struct store *s, int fd, uint64_t id, struct err *err)
 		return err_set(err, -EBADMSG, "pack %s has a version that is not known here", name);
 	/* A damaged header says nothing that the name and the records don't. */
 	row.flags &= ~(uint32_t)ROW_BROKEN;
+	bool unreadable = false;
 	r = index_sealed(s, fd, size, &row);
 	if (r == -ENODATA || r == -EBADMSG)
-		r = index_tail(s, fd, size, &row);
+		r = index_tail(s, fd, size, &row, &unreadable);
+	if (r == 0 && s->power_lost && !unreadable)
+		r = mend(s, fd, name, size, &row);
 	return r < 0 ? err_sys(err, r, "index pack %s", name) : 0;
 }
 
@@ -261,11 +321,6 @@ static int index_pack(struct store *s, uint64_t id, struct err *err)
 }
 
 /* ---- comparing packs and rows ---- */
-
-static int row_del_txn(struct index_txn *t, void *ctx)
-{
-	return index_txn_row_del(t, *(const uint64_t *)ctx);
-}
 
 struct broken_job {
 	struct store *s;
@@ -397,15 +452,17 @@ int recover_catch_up(struct store *s, struct err *err)
 
 /* ---- opening and closing ---- */
 
-/* Is the index that lies there to be trusted, by its state? 1, 0, or 2: if it proves whole. */
+/* Is the index that lies there to be trusted, by its state? 1, 0, or 2: if it proves whole. Sees
+ * too if power was lost. */
 static int trust(struct store *s)
 {
 	struct index_state st, now = { 0 };
-	if (faccessat(s->index_fd, "distrust", F_OK, 0) == 0)
-		return 0;
-	if (state_read(s, &st) < 0 || data_stat(s, &now) < 0)
+	if (state_read(s, &st) < 0)
 		return 0;
 	bool same_boot = memcmp(st.boot, s->boot, sizeof(st.boot)) == 0;
+	s->power_lost = !st.closed && !same_boot;
+	if (faccessat(s->index_fd, "distrust", F_OK, 0) == 0 || data_stat(s, &now) < 0)
+		return 0;
 	if (!st.closed)
 		return same_boot ? 2 : 0;
 	if (same_boot && st.size == now.size && st.mtime_ns == now.mtime_ns)
@@ -436,7 +493,7 @@ static int rebuild(struct store *s, struct err *err)
 		return err_prefix(err, r, "rebuild the index");
 	struct index_state st = { 0 };
 	memcpy(st.boot, s->boot, sizeof(st.boot));
-	r = state_write(s, &st, false);
+	r = state_write(s, &st, true);
 	if (r < 0)
 		return err_sys(err, r, "write the state of the index");
 	(void)s->io->unlink(s->io->ctx, s->index_fd, "distrust", 0); /* or it is made anew again */

@@ -308,8 +308,10 @@ static int open_current(struct store *s, uint64_t more, struct err *err)
 	}
 	if (s->w.cur)
 		return 0;
+	int r = recover_mark_used(s);
+	if (r < 0)
+		return err_sys(err, r, "write the state of the index");
 	s->w.cur = take_any(s, more);
-	int r = 0;
 	for (int i = 0; !s->w.cur && i < CREATE_TRIES; i++) {
 		r = create(s, &s->w.cur);
 		if (r < 0 && r != -EAGAIN && r != -EEXIST)

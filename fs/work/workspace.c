@@ -62,7 +62,7 @@ static int view_push(struct view *out, const struct view *below, uint32_t from, 
 
 /* ---- create and delete ---- */
 
-static int make_root(struct layer *l, uid_t uid, gid_t gid)
+int ws_make_root(struct layer *l, uid_t uid, gid_t gid)
 {
 	struct timespec now = ws_now();
 	struct attr a = { .ino = INO_ROOT,
@@ -175,7 +175,7 @@ int ws_create(struct ws **out, struct work *w, const char *id, const struct stac
 		return err_prefix(err, r, "create workspace %s", id);
 	r = view_inode(&view, INO_ROOT, &a);
 	if (r == -ENOENT && !base)
-		r = make_root(view.layers[0], uid, gid);
+		r = ws_make_root(view.layers[0], uid, gid);
 	if (r < 0) {
 		view_done(&view);
 		registry_unname(w->registry, &file);

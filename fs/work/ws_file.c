@@ -238,7 +238,10 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 	*n = have;
 	if (have > 0)
 		return 0;
-	if (r == -ENOENT)
-		return err_set(err, -EBADMSG, "workspace %s has no stack file", id);
+	if (r == -ENOENT || r == -EBADMSG)
+		return err_set(err, -EBADMSG,
+			       "workspace %s has no whole stack file (lost, when it was made just "
+			       "before a power loss)",
+			       id);
 	return err_prefix(err, r, "workspace %s", id);
 }

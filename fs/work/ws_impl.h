@@ -162,6 +162,8 @@ int version_open(struct version *v, struct work *w, const char *id, uint64_t seq
 int version_write(struct version *v, struct work *w, const struct ws_file *f, struct err *err);
 /* Closes; removes the file unless it was written, else the one of `before` (0: none). */
 void version_done(struct version *v, struct work *w, uint64_t before);
+/* The root of a workspace on nothing, in its active layer. */
+int ws_make_root(struct layer *l, uid_t uid, gid_t gid);
 /* Makes a folder with that file in it. -EEXIST; nothing is left when it fails. */
 int ws_make_folder(struct work *w, const char *id, const struct ws_file *f, struct err *err);
 int ws_drop_folder(struct work *w, const char *id, struct err *err);

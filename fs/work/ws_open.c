@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 int ws_id_check(const char *id, struct err *err)
@@ -520,11 +521,18 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 			r2 = open_version(&ws, w, id, &f[1], err);
 		r = r2;
 	}
+	bool unsynced = !f[n - 1].durable && memcmp(f[n - 1].boot, w->boot, sizeof(w->boot)) != 0;
 	for (unsigned i = 0; i < n; i++)
 		ws_file_done(&f[i]);
+	if ((r == -ENOENT || r == -EBADMSG || r == -EIO) && unsynced)
+		(void)err_prefix(err, r, "made just before a power loss, and lost");
 	if (r < 0)
 		return err_prefix(err, r, "open workspace %s", id);
-	if (ws->damaged)
+	struct attr root;
+	/* It was made just before the power went, on nothing, or the record was damaged. */
+	if (view_inode(&ws->view, INO_ROOT, &root) == -ENOENT)
+		r = ws_make_root(ws->view.layers[0], geteuid(), getegid());
+	if (r == 0 && ws->damaged)
 		r = recount(ws);
 	if (r == 0 && held) {
 		uint64_t floor;

@@ -1,0 +1,408 @@
+/* Power loss, over all files of a root together (fs/base/io_power.h): random operations on
+ * workspaces run on a disk that remembers; then, for moments of the run, roots are made as the disk
+ * could have left them, and opened as after a boot. Each must show
+ *
+ *   - every workspace at one moment, not before the last fsync that had returned and not behind the
+ *     operation under way; of contents written since that moment any sector may be the newer one;
+ *     never bytes that the file didn't have (invariant 3),
+ *   - every snapshot that was reported saved, whole (invariant 5),
+ *   - a store that its own check finds nothing wrong with,
+ *
+ * and take a new file, fsync it, and have it after one more boot.
+ *
+ *     power [--ops N] [--seed S] [--runs N] [--cuts N] [--tries N] [--dir PATH] [-v]
+ *
+ * --cuts: moments of each run, evenly; 0: all. Each is made with nothing lost, with all lost, and
+ * `tries` times at random. A failure prints the line that repeats it, with --at CUT.TRY. */
+#include "tests/crash/power_run.h"
+
+/* ---- what was left ---- */
+
+/* One file as the workspace shows it. */
+struct seen {
+	char path[PATH_BYTES * 4];
+	struct attr a;
+	uint16_t xattr;
+	char target[PATH_BYTES];
+	uint8_t *data;
+};
+
+struct tree {
+	struct seen f[FILES + 4];
+	size_t n;
+	const struct view *v;
+};
+
+static void tree_done(struct tree *tr)
+{
+	for (size_t i = 0; i < tr->n; i++)
+		free(tr->f[i].data);
+	tr->n = 0;
+}
+
+static int tree_add(void *ctx, const char *path, size_t len, const struct attr *a)
+{
+	struct tree *tr = ctx;
+	if (len == 0)
+		return 0;
+	if (tr->n == FILES + 4)
+		fail("more files than there ever were");
+	struct seen *f = &tr->f[tr->n++];
+	*f = (struct seen){ .a = *a };
+	(void)snprintf(f->path, sizeof(f->path), "%.*s", (int)len, path);
+	size_t n;
+	if (S_ISLNK(a->mode)) {
+		char target[4200];
+		done(view_target(tr->v, a->ino, target, sizeof(target), &n));
+		(void)snprintf(f->target, sizeof(f->target), "%.*s", (int)n, target);
+	}
+	if (S_ISREG(a->mode)) {
+		struct err err;
+		f->data = malloc(a->size + 2);
+		if (a->size > SIZE_MAX_BYTES)
+			fail("%s: %" PRIu64 " bytes", f->path, a->size);
+		if (view_read(tr->v, a->ino, f->data, a->size, 0, &err) != (ssize_t)a->size)
+			fail("read %s: %s", f->path, err.text);
+	}
+	return 0;
+}
+
+static int note_xattr(void *ctx, const char *name, size_t name_len, const void *value, size_t len)
+{
+	if (len == 2)
+		memcpy(ctx, value, 2);
+	return 0;
+}
+
+static int tree_of_view(void *ctx, const struct view *v)
+{
+	struct tree *tr = ctx;
+	struct err err;
+	tr->v = v;
+	int r = view_walk(v, tree_add, tr, &err);
+	if (r < 0)
+		fail("walk: %s", err.text);
+	for (size_t i = 0; i < tr->n; i++)
+		done(view_each_xattr(v, tr->f[i].a.ino, note_xattr, &tr->f[i].xattr));
+	return 0;
+}
+
+/* Whether it is the state, contents aside: "" or how it differs. */
+static void names_differ(const struct tree *tr, const struct state *s, char why[200])
+{
+	why[0] = '\0';
+	if (tr->n != s->n) {
+		(void)snprintf(why, 200, "%zu files, not %zu", tr->n, s->n);
+		return;
+	}
+	for (size_t i = 0; i < tr->n && !why[0]; i++) {
+		const struct seen *f = &tr->f[i];
+		const struct mfile *m = m_find((struct state *)s, f->path);
+		if (!m)
+			(void)snprintf(why, 200, "'%.40s' shouldn't be there", f->path);
+		else if (m->mode != f->a.mode)
+			(void)snprintf(why, 200, "%.40s: mode %o, not %o", f->path, f->a.mode,
+				       m->mode);
+		else if (S_ISREG(m->mode) && m->c->size != f->a.size)
+			(void)snprintf(why, 200, "%.40s: %" PRIu64 " bytes, not %" PRIu64, f->path,
+				       f->a.size, m->c->size);
+		else if (m->xattr != f->xattr)
+			(void)snprintf(why, 200, "%.40s: xattr %u, not %u", f->path, f->xattr,
+				       m->xattr);
+		else if (strcmp(m->target, f->target) != 0)
+			(void)snprintf(why, 200, "%.40s: to %s, not %s", f->path, f->target,
+				       m->target);
+	}
+	/* Names of one inode are names of one inode. */
+	for (size_t i = 0; i < tr->n && !why[0]; i++)
+		for (size_t j = 0; j < i && !why[0]; j++) {
+			const struct mfile *a = m_find((struct state *)s, tr->f[i].path);
+			const struct mfile *b = m_find((struct state *)s, tr->f[j].path);
+			if ((a->id == b->id) != (tr->f[i].a.ino == tr->f[j].a.ino))
+				(void)snprintf(why, 200, "%.40s and %.40s are %sone file", a->path,
+					       b->path, a->id == b->id ? "not " : "");
+		}
+}
+
+static bool sector_is(const struct content *c, const uint8_t *data, uint64_t off, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t at = off + i;
+		uint8_t want = at < c->size ? ((const uint8_t *)c->words)[at] : 0;
+		if (data[at] != want)
+			return false;
+	}
+	return true;
+}
+
+/* Each sector is as at moment `from` of the workspace or a later one up to `to`. */
+static void contents_differ(const struct tree *tr, const struct space *sp, size_t from, size_t to,
+			    char why[200])
+{
+	why[0] = '\0';
+	for (size_t i = 0; i < tr->n && !why[0]; i++) {
+		const struct seen *f = &tr->f[i];
+		if (!S_ISREG(f->a.mode))
+			continue;
+		uint32_t id = m_find(sp->m[from].s, f->path)->id;
+		for (uint64_t off = 0; off < f->a.size && !why[0]; off += SECTOR) {
+			uint64_t n = f->a.size - off < SECTOR ? f->a.size - off : SECTOR;
+			bool found = false;
+			for (size_t j = from; j <= to && !found; j++)
+				for (size_t k = 0; k < sp->m[j].s->n && !found; k++)
+					found = sp->m[j].s->f[k].id == id &&
+						sector_is(sp->m[j].s->f[k].c, f->data, off, n);
+			if (!found)
+				(void)snprintf(why, 200,
+					       "%.40s: at %" PRIu64 " what it never was (%u)",
+					       f->path, off, f->data[off] | f->data[off + 1] << 8);
+		}
+	}
+}
+
+/* The workspace is at one moment that may be. */
+static void check_tree(const struct tree *tr, const struct space *sp, uint64_t cut)
+{
+	size_t from = 0, to = 0;
+	char why[200] = "", last[200] = "no moment";
+	for (size_t i = 0; i < sp->n; i++) {
+		if (sp->m[i].synced && sp->m[i].end <= cut)
+			from = i;
+		if (sp->m[i].begin <= cut)
+			to = i;
+	}
+	for (size_t i = from; i <= to; i++) {
+		names_differ(tr, sp->m[i].s, why);
+		if (!why[0])
+			contents_differ(tr, sp, i, to, why);
+		if (!why[0])
+			return;
+		memcpy(last, why, sizeof(last));
+	}
+	fail("workspace %s is at none of its moments %zu to %zu: %s", sp->id, from, to, last);
+}
+
+static uint64_t cut_now;
+
+static bool is_known(const struct space *sp)
+{
+	return sp->made_end <= cut_now && (sp->gone == 0 || sp->gone > cut_now);
+}
+
+static bool known(void *ctx, const char *id)
+{
+	for (size_t i = 0; i < t.nspaces; i++)
+		if (strcmp(t.spaces[i].id, id) == 0)
+			return is_known(&t.spaces[i]);
+	return false;
+}
+
+static void report(void *ctx, const struct store_fault *f)
+{
+	fprintf(stderr, "# %s at %" PRIu64 ": %s\n", f->pack ? f->pack : "index", f->offset,
+		f->what);
+}
+
+static void check_snapshots(uint64_t cut)
+{
+	struct err err;
+	struct view_options vo;
+	work_view_options(t.work, &vo);
+	for (size_t i = 0; i < t.nsnaps; i++) {
+		auto_stack st = { 0 };
+		struct view v;
+		struct tree tr = { .n = 0 };
+		char why[200];
+		if (t.snaps[i].end > cut)
+			continue;
+		if (manifest_get(work_store(t.work), &t.snaps[i].manifest, &st, &err) < 0 ||
+		    view_open(&v, &vo, &st, &err) < 0)
+			fail("snapshot %zu: %s", i, err.text);
+		v.store = work_store(t.work);
+		(void)tree_of_view(&tr, &v);
+		const struct moment m = { .s = (struct state *)t.snaps[i].s };
+		const struct space sp = { .id = "snap", .m = (struct moment *)&m, .n = 1 };
+		names_differ(&tr, m.s, why);
+		if (!why[0])
+			contents_differ(&tr, &sp, 0, 0, why);
+		if (why[0])
+			fail("snapshot %zu: %s", i, why);
+		tree_done(&tr);
+		view_done(&v);
+	}
+}
+
+static bool was_synced(const struct space *sp, uint64_t cut)
+{
+	for (size_t i = sp->own; i < sp->n; i++)
+		if (sp->m[i].synced && sp->m[i].end <= cut)
+			return true;
+	return false;
+}
+
+static void check_spaces(uint64_t cut, bool again)
+{
+	for (size_t i = 0; i < t.nspaces; i++) {
+		struct space *sp = &t.spaces[i];
+		struct ws *ws = NULL;
+		struct err err;
+		struct tree tr = { .n = 0 };
+		struct entry e;
+		if (!is_known(sp) || sp->lost)
+			continue;
+		int r = ws_open(&ws, t.work, sp->id, &err);
+		/* Made just before the power went, and lost with it: that is said. */
+		if (r < 0 && !was_synced(sp, cut) && !again &&
+		    (r == -ENOENT || strstr(err.text, "power loss"))) {
+			sp->lost = true;
+			continue;
+		}
+		if (r < 0)
+			fail("open %s: %s", sp->id, err.text);
+		if (again) {
+			done(ws_lookup(ws, 1, "after", 5, &e));
+			done(ws_unlink(ws, 1, "after", 5, &root_caller));
+			ws_forget(ws, e.node, 1);
+		}
+		(void)ws_with_view(ws, tree_of_view, &tr);
+		check_tree(&tr, sp, cut);
+		tree_done(&tr);
+		if (!again) {
+			done(ws_mknod(ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e));
+			done(ws_write(ws, e.node, "x", 1, 0, false, &root_caller));
+			done(ws_fsync(ws, e.node));
+			ws_forget(ws, e.node, 1);
+		}
+		ws_close(ws);
+	}
+}
+
+/* No power is lost here any more, and waiting for the disk is most of the time otherwise. */
+static int no_sync(void *ctx, int fd)
+{
+	return 0;
+}
+
+static void check(uint64_t cut, uint64_t try)
+{
+	struct io_power_loss loss = { .what = try == 0   ? LOSE_NONE
+					      : try == 1 ? LOSE_ALL
+							 : LOSE_SOME,
+				      .seed = t.seed * 1000 + try };
+	struct err err;
+	struct work *running = t.work;
+	struct io io = io_host;
+	io.fsync = io.fdatasync = no_sync;
+	t.at_cut = cut_now = cut;
+	t.at_try = try;
+	t.at = true;
+	(void)snprintf(t.what, sizeof(t.what), "cut at %" PRIu64 ", try %" PRIu64, cut, try);
+	if (io_power_make(t.power, cut, &loss, t.after, &err) < 0)
+		fail("%s", err.text);
+	open_work(t.after, &io, 2);
+	if (work_sweep(t.work, known, NULL, &err) < 0)
+		fail("%s", err.text);
+	check_snapshots(cut);
+	check_spaces(cut, false);
+	int64_t faults = store_check(work_store(t.work), false, report, NULL, &err);
+	if (faults)
+		fail("%" PRId64 " faults of the store: %s", faults, faults < 0 ? err.text : "");
+	work_close(t.work);
+	(void)snprintf(t.what, sizeof(t.what),
+		       "cut at %" PRIu64 ", try %" PRIu64 ", one boot later", cut, try);
+	open_work(t.after, &io, 3);
+	check_snapshots(cut);
+	check_spaces(cut, true);
+	for (size_t i = 0; i < t.nspaces; i++)
+		t.spaces[i].lost = false;
+	work_close(t.work);
+	t.work = running;
+	t.at = false;
+	if (io_remove_tree(AT_FDCWD, t.after, &err) < 0)
+		fail("%s", err.text);
+	t.checked++;
+}
+
+static void check_cuts(void)
+{
+	uint64_t all = io_power_now(t.power);
+	uint64_t n = t.cuts && t.cuts < all ? t.cuts : all + 1;
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t cut = n > all ? i : (i + 1) * all / n;
+		for (uint64_t try = 0; try < t.tries + 2; try++)
+			check(cut, try);
+	}
+}
+
+static void do_runs(void)
+{
+	uint64_t changes = 0, before = t.checked, first = t.seed;
+	for (uint64_t i = 0; i < t.runs; i++, t.seed++) {
+		run();
+		changes += io_power_now(t.power);
+		check_cuts();
+		run_end();
+	}
+	printf("ok %u - %" PRIu64 " runs of %" PRIu64 " operations from seed %" PRIu64 ": %" PRIu64
+	       " changes of the disk, %" PRIu64 " roots after a power loss\n",
+	       ++t.printed, t.runs, t.ops, first, changes, t.checked - before);
+}
+
+int main(int argc, char **argv)
+{
+	const char *dir = getenv("TMPDIR");
+	uint64_t at_cut = 0, at_try = 0;
+	bool at = false;
+	t.ops = 60;
+	t.seed = 1;
+	t.runs = 1;
+	t.tries = 1;
+	t.cuts = 0;
+	for (int i = 1; i < argc; i++) {
+		const char *v = i + 1 < argc ? argv[i + 1] : "";
+		if (!strcmp(argv[i], "-v"))
+			t.verbose = true;
+		else if (!strcmp(argv[i], "--ops"))
+			t.ops = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--seed"))
+			t.seed = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--runs"))
+			t.runs = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--tries"))
+			t.tries = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--cuts"))
+			t.cuts = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--dir"))
+			dir = v, i++;
+		else if (!strcmp(argv[i], "--at") &&
+			 sscanf(v, "%" SCNu64 ".%" SCNu64, &at_cut, &at_try) == 2)
+			at = true, i++;
+		else
+			return fprintf(stderr, "power: what is %s?\n", argv[i]), 2;
+	}
+	if (t.ops > UINT16_MAX - 1)
+		return fprintf(stderr, "power: at most %d operations\n", UINT16_MAX - 1), 2;
+	/* In memory where that is at hand: nothing here is about a real disk. */
+	if (!dir && access("/dev/shm", W_OK) == 0)
+		dir = "/dev/shm";
+	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-power.XXXXXX", dir ? dir : "/tmp");
+	if (!mkdtemp(t.dir))
+		return perror("power: mkdtemp"), 1;
+	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
+	(void)snprintf(t.after, sizeof(t.after), "%s/after", t.dir);
+	(void)umask(077);
+	if (at) {
+		run();
+		check(at_cut, at_try);
+		run_end();
+	} else if (argc > 1) {
+		do_runs();
+	} else { /* short ones at every moment, longer ones here and there */
+		t.ops = 40, t.runs = 2;
+		do_runs();
+		t.ops = 120, t.runs = 4, t.cuts = 30, t.tries = 2;
+		do_runs();
+	}
+	(void)rmdir(t.dir);
+	return 0;
+}
