@@ -81,7 +81,7 @@ LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
 LIBS := $(B)/libsnapd.a $(B)/libio.a $(B)/libruntime.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
 PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply \
-            $(if $(SRC_IO),bough-io) bough-init)
+            bough-io bough-init)
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
 CRASH := $(call each,tests/crash,$(SRC_CRASH))
@@ -288,7 +288,7 @@ $(MAN): build/man/%: tools/man/%.rst tools/man/fill.sh $(PROGRAMS)
 man: $(MAN)
 D = $(DESTDIR)$(PREFIX)
 # Of the runtimes those that set-up had to fetch, since the machine has none.
-LIBEXEC = bough-hold bough-pack bough-apply bough-runsc $(if $(SRC_IO),bough-io) bough-init \
+LIBEXEC = bough-hold bough-pack bough-apply bough-runsc bough-io bough-init \
           $(notdir $(wildcard $(DEPS)/bin/*))
 install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions

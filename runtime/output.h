@@ -8,9 +8,9 @@
  *
  *     output_open     before shim_create or shim_exec: bough-io holds both ends of each fifo, so
  *                     that nothing ends before the shim has come
- *     output_started  after shim_create (of the first process) or shim_start_process (of an exec):
- *                     the shim holds ends of its own, bough-io lets go of those that it took in its
- *                     stead. From now on a stream ends when nothing writes to it any more.
+ *     output_started  after shim_start_process (or shim_create, of all but Kata): the shim holds
+ *                     ends of its own, bough-io lets go of those that it took in its stead. From
+ *                     now on a stream ends when nothing writes to it any more.
  *     output_finish   when the process has ended: waits for its streams to end. What it left
  *                     running in the background may hold them for long: -ETIMEDOUT, they go on.
  *     output_drop     when nobody will ask for the output; after shim_delete, since a program that
@@ -44,10 +44,10 @@ int output_stop(const char *dir, struct err *err);
 
 struct output_config {
 	const char *key;
-	uint64_t limit;      /* bytes kept of each stream; 0: OUTPUT_LIMIT */
-	bool in;             /* it reads its input */
-	bool terminal;       /* one stream: stdout */
-	uint32_t uid, gid;   /* owner of the fifos */
+	uint64_t limit;    /* bytes kept of each stream; 0: OUTPUT_LIMIT */
+	bool in;           /* it reads its input */
+	bool terminal;     /* one stream: stdout */
+	uint32_t uid, gid; /* owner of the fifos */
 };
 enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64, OUTPUT_FINISH_MS = 1000 };
 
@@ -67,7 +67,7 @@ struct output_status {
 		uint64_t first, end; /* offsets that exist: first <= offset < end */
 		bool closed;         /* nothing comes after `end` */
 	} stream[2];
-	uint64_t in;                 /* bytes of input in the pipe so far */
+	uint64_t in; /* bytes of input in the pipe so far */
 };
 /* From the files: works without bough-io. */
 int output_status(const char *dir, const char *key, struct output_status *out, struct err *err);
@@ -78,8 +78,8 @@ int output_read(const char *dir, const char *key, enum output_stream stream, uin
 		void *buf, size_t size, struct err *err);
 
 /* A descriptor that becomes readable when any stream of the process grows or ends, when its fifo
- * takes input again after output_write returned 0, and (for good: read gives 0) when bough-io ends
- * or the process is dropped. It doesn't block: read it empty, then look; the caller closes it. */
+ * takes input again after output_write took less than it was given, and (for good: read gives 0)
+ * when all streams have ended, bough-io has, or the process is dropped. It doesn't block: read it empty, then look; the caller closes it. */
 int output_watch(const char *dir, const char *key, struct err *err);
 
 /* Gives the process input at `offset` (bytes given before; so that a caller whose connection broke

@@ -1,0 +1,68 @@
+/* The processes whose fifos this bough-io holds, and the loop that serves them. One thread. */
+#ifndef BOUGH_RUNTIME_IO_PROC_H
+#define BOUGH_RUNTIME_IO_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "runtime/io_msg.h"
+#include "runtime/kept.h"
+
+enum {
+	PROCS_MAX = 4096, /* as many descriptors times 8 must be allowed */
+	WATCHES_MAX = 64, /* of a process */
+	IN_GRACE_MS = 1000,
+};
+
+/* What an event of epoll is about: the first member of whatever it is. */
+struct source {
+	enum { SOURCE_LISTENER, SOURCE_PEER, SOURCE_STREAM, SOURCE_INPUT, SOURCE_WATCH } kind;
+	int fd;
+	bool dead; /* freed once the present events are through */
+	struct proc *proc;
+	struct source *next; /* watches: of the process; dead ones: of the list */
+};
+
+struct proc {
+	struct proc *next;
+	char key[OUTPUT_KEY_MAX + 1];
+	int log;
+	struct kept kept;
+	struct source stream[2], in; /* fd -1: has ended, or isn't there */
+	int hold[2];                 /* write ends held in the shim's stead; -1 */
+	int hold_in;                 /* a read end */
+	uint64_t hold_in_until;      /* clock_ms; 0: no end */
+	bool in_full;                /* a writer waits for room */
+	struct source *watches;
+	unsigned n_watches;
+};
+
+struct io {
+	int dir, epoll;
+	struct proc *procs;
+	unsigned n_procs;
+	struct source *dead;
+	struct proc *dead_procs;
+};
+
+/* Goes on with what an earlier bough-io held. */
+int proc_recover(struct io *io);
+
+/* The operations of io_msg.h; >= 0 or -errno. */
+int proc_open(struct io *io, const struct io_msg *m);
+int proc_started(struct io *io, const char *key);
+int proc_finish(struct io *io, const char *key);
+int proc_drop(struct io *io, const char *key);
+int proc_write(struct io *io, const struct io_msg *m);
+int proc_close_in(struct io *io, const char *key);
+/* A read end, which the caller closes. */
+int proc_watch(struct io *io, const char *key);
+
+/* What epoll says of a stream, an input or a watch. */
+void proc_event(struct io *io, struct source *s, uint32_t events);
+/* Does what has become due; milliseconds until more is, -1: nothing. */
+int proc_tick(struct io *io);
+/* Frees what ended during the last events. */
+void proc_bury(struct io *io);
+
+#endif
