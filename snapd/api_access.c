@@ -376,9 +376,9 @@ static void record_team_less(struct snapd *sd, const char *team, struct ws_row *
 			continue;
 		snaps[i].own.visibility = VISIBLE_PRIVATE;
 		snaps[i].own.team[0] = '\0';
-		pthread_mutex_lock(&sd->rows);
+		rows_lock(sd, snaps[i].id);
 		r |= records_snap_write(sd->records, &snaps[i], false, &why);
-		pthread_mutex_unlock(&sd->rows);
+		rows_unlock(sd, snaps[i].id);
 	}
 	if (r < 0)
 		log_warn("team %s: %s", team, why.text);

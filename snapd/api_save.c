@@ -119,7 +119,7 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 	struct snapd *sd = s->maker.sd;
 	auto_snap_row head = { 0 };
 	int r;
-	pthread_mutex_lock(&sd->rows);
+	rows_lock(sd, s->ws.ws.head);
 	r = catalog_snap_get(sd->catalog, s->ws.ws.head, &head, err);
 	if (r >= 0 && s->named) {
 		json_t *names = head.names ? json_loads(head.names, 0, NULL) : json_array();
@@ -135,7 +135,7 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 		if (r >= 0)
 			r = catalog_sync(sd->catalog, err);
 	}
-	pthread_mutex_unlock(&sd->rows);
+	rows_unlock(sd, s->ws.ws.head);
 	if (r < 0)
 		return r;
 	*result = api_snapshot(&head);

@@ -127,8 +127,14 @@ int api_snap_patch(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_snap_row row = { 0 };
-	pthread_mutex_lock(&sd->rows);
+	char id[ID_SIZE];
 	int r = catalog_snap_get(sd->catalog, rq->params[0], &row, err);
+	if (r < 0)
+		return r;
+	memcpy(id, row.id, sizeof(id));
+	snap_row_done(&row);
+	rows_lock(sd, id);
+	r = catalog_snap_get(sd->catalog, id, &row, err);
 	if (r >= 0)
 		r = apply_patch(rq, &row, err);
 	if (r >= 0)
@@ -137,7 +143,7 @@ int api_snap_patch(struct request *rq, struct reply *rp, struct err *err)
 		r = catalog_snap_update(sd->catalog, &row, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
-	pthread_mutex_unlock(&sd->rows);
+	rows_unlock(sd, id);
 	return r < 0 ? r : reply_snapshot(rp, &row, err);
 }
 
@@ -162,11 +168,14 @@ static int record_children(struct snapd *sd, const struct snap_row *row, struct 
 int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err)
 {
 	int r = 0;
-	pthread_mutex_lock(&sd->rows);
+	if (force)
+		rows_lock_all(sd); /* the children's rows change, too */
+	else
+		rows_lock(sd, src->snap.id);
 	/* The record goes first: one without a row is a row that the catalog lost. */
 	if (!force)
 		r = catalog_snap_refuse(sd->catalog, src->snap.id, err);
-	if (r >= 0)
+	if (r >= 0 && force)
 		r = record_children(sd, &src->snap, err);
 	if (r >= 0)
 		r = records_snap_remove(sd->records, src->snap.id, err);
@@ -177,7 +186,10 @@ int api_snap_remove(struct snapd *sd, const struct source *src, bool force, stru
 		else /* it stays: a save has just taken it as parent */
 			(void)records_snap_write(sd->records, &src->snap, true, NULL);
 	}
-	pthread_mutex_unlock(&sd->rows);
+	if (force)
+		rows_unlock_all(sd);
+	else
+		rows_unlock(sd, src->snap.id);
 	return r;
 }
 

@@ -176,7 +176,7 @@ static int move_snapshot(struct flattener *f, const char *id, const struct flat 
 	int r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "flatten", 0, err);
 	if (r < 0)
 		return r == -EBUSY ? 0 : r; /* somebody reads it: it stays as it is */
-	pthread_mutex_lock(&sd->rows);
+	rows_lock(sd, id);
 	r = catalog_snap_get(sd->catalog, id, &row, err);
 	if (r >= 0)
 		r = manifest_get(sd->store, &row.manifest, &have, err);
@@ -191,7 +191,7 @@ static int move_snapshot(struct flattener *f, const char *id, const struct flat 
 		if (r >= 0)
 			r = catalog_sync(sd->catalog, err);
 	}
-	pthread_mutex_unlock(&sd->rows);
+	rows_unlock(sd, id);
 	return r;
 }
 

@@ -239,7 +239,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 {
 	char path[PATH_SIZE];
 	pthread_mutex_init(&sd->patches, NULL);
-	pthread_mutex_init(&sd->rows, NULL);
+	for (size_t i = 0; i < ROW_LOCKS; i++)
+		pthread_mutex_init(&sd->rows[i], NULL);
 	pthread_mutex_init(&sd->gc, NULL);
 	pthread_mutex_init(&sd->checkouts, NULL);
 	sd->leases = leases_new();
@@ -307,7 +308,8 @@ static void close_parts(struct snapd *sd)
 	if (sd->stop_fd >= 0)
 		close(sd->stop_fd);
 	pthread_mutex_destroy(&sd->gc);
-	pthread_mutex_destroy(&sd->rows);
+	for (size_t i = 0; i < ROW_LOCKS; i++)
+		pthread_mutex_destroy(&sd->rows[i]);
 	pthread_mutex_destroy(&sd->patches);
 }
 

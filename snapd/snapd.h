@@ -27,6 +27,8 @@ struct tidier;
 struct upkeep;
 struct watches;
 
+enum { ROW_LOCKS = 64 };
+
 struct snapd {
 	const char *root;
 	struct catalog *catalog;
@@ -45,7 +47,7 @@ struct snapd {
 	struct jobs *jobs;         /* jobs.h */
 	struct metrics *metrics;   /* outcome.h */
 	pthread_mutex_t patches;   /* one change of a workspace's labels and limits at a time */
-	pthread_mutex_t rows;      /* reading, changing and recording a row (meta.json, sidecar) */
+	pthread_mutex_t rows[ROW_LOCKS]; /* rows_lock */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
 	pthread_mutex_t checkouts; /* what is remembered of checkouts (checkout.h) */
 	struct limits *limits;     /* limits.h */
@@ -65,6 +67,13 @@ int64_t snapd_now_ns(void);
 /* A failure of ours under an expected code: -ENOENT and the like of a part that the client didn't
  * name become -EIO, so that they aren't told as the client's mistake. */
 int snapd_inner(int r);
+
+/* Held while a row is read, changed and recorded (meta.json, sidecar): the disk is waited for, so
+ * that what is done to one must not hold up the others. Never two of them but by rows_lock_all. */
+void rows_lock(struct snapd *sd, const char *id);
+void rows_unlock(struct snapd *sd, const char *id);
+void rows_lock_all(struct snapd *sd);
+void rows_unlock_all(struct snapd *sd);
 
 /* Writes meta.json anew from the row as it is. */
 int snapd_record_ws(struct snapd *sd, const char *id, struct err *err);

@@ -31,14 +31,46 @@ int snapd_inner(int r)
 		       : r;
 }
 
+/* ---- rows ---- */
+
+static pthread_mutex_t *row_lock(struct snapd *sd, const char *id)
+{
+	unsigned hash = 5381;
+	for (const char *p = id; *p; p++)
+		hash = hash * 33 + (unsigned char)*p;
+	return &sd->rows[hash % ROW_LOCKS];
+}
+
+void rows_lock(struct snapd *sd, const char *id)
+{
+	pthread_mutex_lock(row_lock(sd, id));
+}
+
+void rows_unlock(struct snapd *sd, const char *id)
+{
+	pthread_mutex_unlock(row_lock(sd, id));
+}
+
+void rows_lock_all(struct snapd *sd)
+{
+	for (size_t i = 0; i < ROW_LOCKS; i++)
+		pthread_mutex_lock(&sd->rows[i]);
+}
+
+void rows_unlock_all(struct snapd *sd)
+{
+	for (size_t i = 0; i < ROW_LOCKS; i++)
+		pthread_mutex_unlock(&sd->rows[i]);
+}
+
 int snapd_record_ws(struct snapd *sd, const char *id, struct err *err)
 {
 	auto_ws_row row = { 0 };
-	pthread_mutex_lock(&sd->rows);
+	rows_lock(sd, id);
 	int r = catalog_ws_get_any(sd->catalog, id, &row, err);
 	if (r >= 0)
 		r = records_ws_write(sd->records, &row, err);
-	pthread_mutex_unlock(&sd->rows);
+	rows_unlock(sd, id);
 	return snapd_inner(r);
 }
 
