@@ -2,11 +2,11 @@
  *
  *     load SOCKET CLIENTS SECONDS RATE MIX <workspaces
  *
- * stdin has workspace ids, one a line; each has files small-0 … small-99 of 4 KiB and big of 1 MiB
- * (load.py makes them). Each client has one connection. RATE 0: each client asks again as soon as it
- * was answered (closed: latencies are those of a saturated service). RATE n: n scenarios a second begin
- * by the clock, whether there is a free client or not, and the first call of each counts from the
- * moment it was due, so that a stall is seen by all whom it would have met.
+ * stdin has workspace ids, one a line; each has files small-0 to -99 of 4 KiB and big of 1 MiB
+ * (load.py makes them). Each client has one connection. RATE 0: each client asks again as soon
+ * as it was answered (closed: latencies are those of a saturated service). RATE n: n scenarios a
+ * second begin by the clock, whether there is a free client or not, and the first call of each
+ * counts from the moment it was due, so that a stall is seen by all whom it would have met.
  * MIX is name=weight,…: see `scenarios`. Prints one JSON object. */
 #include <errno.h>
 #include <stdarg.h>
@@ -222,8 +222,9 @@ static void ask(struct load *l, struct client *c)
 		request(c, "POST", "{}", 0, "/v1/workspaces/%s/snapshots", c->own);
 		break;
 	case OP_CREATE:
-		(void)snprintf(body, sizeof(body), "{\"name\":\"n-%u-%llu\",\"from\":\"load-base\"}",
-			       c->number, serial);
+		(void)snprintf(body, sizeof(body),
+			       "{\"name\":\"n-%u-%llu\",\"from\":\"load-base\"}", c->number,
+			       serial);
 		request(c, "POST", body, 0, "/v1/workspaces");
 		break;
 	case OP_DELETE:
@@ -444,7 +445,8 @@ static int eat(struct load *l, struct client *c, const char *p, size_t n)
 			did = 1;
 			if (c->head_len == HEAD_MAX)
 				return -EPROTO;
-			if (c->head_len >= 4 && memcmp(c->head + c->head_len - 4, "\r\n\r\n", 4) == 0) {
+			if (c->head_len >= 4 &&
+			    memcmp(c->head + c->head_len - 4, "\r\n\r\n", 4) == 0) {
 				c->head[c->head_len] = '\0';
 				int r = take_head(c);
 				if (r < 0)

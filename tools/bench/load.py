@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures boughd under load: see load.sh. The clients are load.c's; this makes the workspaces, looks
+"""Measures boughd under load: see load.sh. The clients are load.c's; this makes workspaces, looks
 at the daemons, and prints."""
 
 import argparse
@@ -19,7 +19,7 @@ MIX = "get=50,put=15,list=6,stat=6,get_1m=3,put_1m=3,diff=3,fork=10,create=4"
 WORKSPACES = 20
 # What a daemon may keep behind the load: threads and descriptors none; memory what allocators and
 # caches hold on to. A leak of 100 bytes a request would be more, within a minute.
-GROWN_FDS = GROWN_THREADS = 2
+GROWN_FDS = GROWN_THREADS = 4
 GROWN_KIB = {"boughd": 24 << 10, "bough-fs": 24 << 10}
 
 
@@ -61,8 +61,7 @@ class Service:
         while time.time() < end:
             now = self.look()
             counts = [(v["threads"], v["fds"]) for v in now.values()]
-            if like and all(now[k][what] <= like[k][what] for k in now
-                            for what in ("threads", "fds")):
+            if like and not leaks(like, now):
                 return now
             if not like and counts == before:
                 return now
