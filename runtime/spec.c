@@ -364,16 +364,6 @@ int spec_write_process(const struct runtime_kind *kind, const struct spec_proces
 	return r;
 }
 
-/* gVisor takes flags from here when it runs with --allow-flag-override; its own way to find out
- * whether a network namespace is the host's goes wrong on new kernels. */
-static int add_annotations(const struct spec *s, json_t *j)
-{
-	if (spec_shares_kernel(s->kind) || !s->kind->shifts_ids)
-		return 0;
-	return jw_set(j, "annotations",
-		      json_pack("{s:s}", "dev.gvisor.flag.network", s->net_host ? "host" : "none"));
-}
-
 int spec_write(const struct spec *s, const struct spec_process *p, struct buf *out,
 	       struct err *err)
 {
@@ -385,8 +375,6 @@ int spec_write(const struct spec *s, const struct spec_process *p, struct buf *o
 		r = jw_set(j, "process", process);
 	if (r == 0)
 		r = jw_set(j, "mounts", mounts(s));
-	if (r == 0)
-		r = add_annotations(s, j);
 	if (r == 0)
 		r = linux_json(s, &lin);
 	if (r == 0)

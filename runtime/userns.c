@@ -34,12 +34,13 @@ static int become(uint32_t id)
 __attribute__((noreturn)) static void hold(uint32_t id, int say, pid_t parent)
 {
 	int r = become(id);
-	if (r == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) /* which a change of ids forgets */
+	if (r == 0 && unshare(CLONE_NEWUSER) < 0)
+		r = -errno;
+	/* Last, since whatever changes ids or capabilities takes it back. */
+	if (r == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		r = -errno;
 	if (getppid() != parent)
 		_exit(1); /* it was dead before that */
-	if (r == 0 && unshare(CLONE_NEWUSER) < 0)
-		r = -errno;
 	if (write(say, &r, sizeof(r)) == sizeof(r) && r == 0)
 		for (;;)
 			(void)pause();

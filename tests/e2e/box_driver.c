@@ -17,13 +17,6 @@
 #define NS "test"
 enum { MOUNTS = 8, SECRETS = 8, ENV = 32 };
 
-static const struct runtime_kind kinds[] = {
-	{ "runc", "", NULL, true, true, true, true },
-	{ "crun", "", NULL, true, true, true, true },
-	{ "runsc", "", NULL, true, false, true, false },
-	{ "kata", "", NULL, false, false, false, false },
-};
-
 struct args {
 	struct box_config config;
 	struct box_process process;
@@ -67,10 +60,10 @@ static void add_secret(struct args *a, char *text)
 
 static const struct runtime_kind *kind(const char *name)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		if (strcmp(kinds[i].name, name) == 0)
-			return &kinds[i];
-	exit(usage(name));
+	const struct runtime_kind *k = runtime_find(name);
+	if (!k)
+		exit(usage(name));
+	return k;
 }
 
 static void option(struct args *a, int c)
@@ -137,7 +130,7 @@ static int with_one_path(const char *what, const char *path, struct err *err)
 
 int main(int argc, char **argv)
 {
-	struct args a = { .config = { .kind = &kinds[0], .ns = NS, .limits = BOX_LIMITS,
+	struct args a = { .config = { .kind = runtime_find("runc"), .ns = NS, .limits = BOX_LIMITS,
 				      .id_base = IDS_FIRST } };
 	struct err err = { 0 };
 	if (argc < 3)
