@@ -191,25 +191,29 @@ static enum MHD_Result answer_refusal(struct call *c, unsigned status, const cha
 	return j ? answer_json(c, status, j) : MHD_NO;
 }
 
-static bool client_is_there(struct call *c)
+/* -1: it has none. What libmicrohttpd 1.0 points to is good until the next question only. */
+static int socket_of(struct call *c)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct pollfd p = { .fd = info ? info->connect_fd : -1, .events = 0 };
+	return info ? info->connect_fd : -1;
+}
+
+static bool client_is_there(struct call *c)
+{
+	struct pollfd p = { .fd = socket_of(c), .events = 0 };
 	return poll(&p, 1, 0) == 0 || !(p.revents & (POLLHUP | POLLERR));
 }
 
 /* Sends by hand, beside libmicrohttpd, which has nothing to send at that time. */
 static void send_by_hand(struct call *c, const struct buf *out, int wait_ms)
 {
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	if (!info || buf_error(out) || web_listen_peer(c->conn)->tls)
+	int fd = socket_of(c);
+	if (fd < 0 || buf_error(out) || web_listen_peer(c->conn)->tls)
 		return; /* that the connection closes is what counts */
 	for (size_t did = 0; did < out->len;) {
-		ssize_t n = send(info->connect_fd, out->data + did, out->len - did,
-				 MSG_NOSIGNAL | MSG_DONTWAIT);
-		struct pollfd p = { .fd = info->connect_fd, .events = POLLOUT };
+		ssize_t n = send(fd, out->data + did, out->len - did, MSG_NOSIGNAL | MSG_DONTWAIT);
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
 		if (n > 0)
 			did += (size_t)n;
 		else if (n == 0 || (errno != EAGAIN && errno != EINTR) || poll(&p, 1, wait_ms) == 0)
