@@ -402,14 +402,14 @@ void served_unclaim(struct served *w)
 	served_unref(w);
 }
 
-/* With the life lock held exclusively: unmounts for good and closes. */
-static int close_claimed(struct served *w, struct err *err)
+/* With the life lock held exclusively: unmounts for good and closes, by ws_close or ws_discard. */
+static int close_claimed(struct served *w, void (*close_ws)(struct ws *ws), struct err *err)
 {
 	pthread_mutex_lock(&w->mount);
 	int r = end_session(w, err);
 	pthread_mutex_unlock(&w->mount);
 	if (w->ws)
-		ws_close(w->ws);
+		close_ws(w->ws);
 	pthread_mutex_lock(&w->server->lock);
 	w->ws = NULL;
 	pthread_mutex_unlock(&w->server->lock);
@@ -419,7 +419,7 @@ static int close_claimed(struct served *w, struct err *err)
 /* Undoes a creation: the error that led here is the one to tell. */
 static void uncreate(struct served *w)
 {
-	(void)close_claimed(w, NULL);
+	(void)close_claimed(w, ws_discard, NULL);
 	(void)ws_delete(w->server->work, w->id, NULL);
 }
 
@@ -514,7 +514,7 @@ int served_close(struct server *s, const char *id, struct err *err)
 	if (r < 0)
 		(void)err_sys(err, r, "make %s durable", id);
 	struct err e;
-	int c = close_claimed(w, &e);
+	int c = close_claimed(w, ws_close, &e);
 	if (c < 0 && r == 0)
 		r = err_set(err, c, "%s", e.text);
 	served_unclaim(w);
@@ -528,9 +528,12 @@ int served_delete(struct server *s, const char *id, struct err *err)
 	if (r < 0)
 		return r;
 	pthread_rwlock_wrlock(&w->life);
-	r = close_claimed(w, err);
+	r = close_claimed(w, ws_discard, err);
 	if (r == 0)
 		r = ws_delete(s->work, id, err);
+	struct ws *kept = NULL;
+	if (r < 0 && ws_open(&kept, s->work, id, NULL) == 0)
+		ws_close(kept); /* it stays: makes it durable */
 	served_unclaim(w);
 	return r;
 }

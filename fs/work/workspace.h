@@ -84,6 +84,9 @@ int ws_create(struct ws **out, struct work *w, const char *id, const struct stac
 /* Opens one from disk. -ENOENT, -EBADMSG, -EBUSY (open already). */
 int ws_open(struct ws **out, struct work *w, const char *id, struct err *err);
 void ws_close(struct ws *ws);
+/* Closes one that is about to be deleted: waits for no disk. What it has is in its journal, but not
+ * durable; should the deletion fail, it is opened and closed once more. */
+void ws_discard(struct ws *ws);
 /* As ws_open, where the mount of a server that died lives on: inodes without a name stay as long
  * as the kernel may hold them (ws_forget_unheld), since how often it does was lost. */
 int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err);

@@ -572,6 +572,12 @@ void ws_close(struct ws *ws)
 	ws_free(ws);
 }
 
+void ws_discard(struct ws *ws)
+{
+	if (ws)
+		ws_free(ws);
+}
+
 const char *ws_id(const struct ws *ws)
 {
 	return ws->id;

@@ -59,6 +59,29 @@ static void test_fork_and_seal(void **state)
 	ws_close(c);
 }
 
+/* What is thrown away isn't written out first, and what others have of it is all the same. */
+static void test_delete(void **state)
+{
+	struct kit *k = *state;
+	struct err err = { 0 };
+	struct ws *c = kit_fork(k->ws, "c");
+	tree_put(c, "f", "shared");
+	struct ws *d = kit_fork(c, "d");
+	tree_put(c, "g", "thrown away");
+	syncs = 0;
+	ws_discard(c);
+	succeed(err, ws_delete(k->root.work, "c", &err));
+	assert_int_equal(syncs, 0);
+	/* One that was never durable, and is made so by who is left. */
+	expect(0, ws_fsync(d, 1));
+	assert_true(syncs >= 2);
+	kit_expect_text(d, "f", "shared");
+	ws_discard(d);
+	succeed(err, ws_open(&d, k->root.work, "d", &err));
+	kit_expect_text(d, "f", "shared");
+	ws_close(d);
+}
+
 static void test_replace(void **state)
 {
 	struct kit *k = *state;
@@ -105,6 +128,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_fork_and_seal),
+		T(test_delete),
 		T(test_replace),
 		T(test_replace_pinned),
 	};
