@@ -1,7 +1,8 @@
 /* Workspaces: removing them, bringing them back.
  *
- * One that is removed is closed, unmounted whoever is in it, and then only a row and a folder: its
- * name is free, nothing finds it but undelete, gc and fsck. When its time is over it is purged. */
+ * One that is removed is unmounted and soon closed, whoever is in it, and then only a row and a
+ * folder: its name is free, nothing finds it but undelete, gc and fsck. When its time is over it is
+ * purged. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "fs/base/log.h"
 #include "snapd/api.h"
+#include "snapd/flattener.h"
 #include "snapd/space.h"
 #include "snapd/watch.h"
 
@@ -60,9 +62,10 @@ int api_ws_remove(struct snapd *sd, struct source *src, uint32_t grace_s, struct
 	if (r < 0)
 		return r;
 	struct err left = { 0 };
-	if (fs_close(sd->fs, id, &left) < 0) /* a bough-fs that dies has closed it, too */
-		log_warn("close %s: %s", id, left.text);
+	if (fs_end(sd->fs, id, &left) < 0) /* a bough-fs that dies has unmounted it, too */
+		log_warn("unmount %s: %s", id, left.text);
 	forget_mount(sd, id);
+	flattener_consider(sd->flattener, id); /* closed soon: nobody waits for its syncs */
 	return 0;
 }
 

@@ -297,13 +297,31 @@ int flattener_seal(struct flattener *f, struct lease *lease, const char *what, s
 
 /* ---- the thread ---- */
 
+/* Unless it was brought back, or is just being. What stays open costs memory, until gc comes. */
+static void close_removed(struct flattener *f, const char *id)
+{
+	auto_lease lease = { 0 };
+	auto_ws_row row = { 0 };
+	struct err err = { 0 };
+	int r = lease_take(&lease, f->sd->leases, id, LEASE_EXCLUSIVE, "rm", 0, &err);
+	if (r >= 0)
+		r = catalog_ws_get_any(f->sd->catalog, id, &row, &err);
+	if (r >= 0 && row.removed_ns)
+		r = fs_close(f->sd->fs, id, &err);
+	if (r < 0 && r != -ENOENT && r != -EBUSY)
+		log_warn("close %s: %s", id, err.text);
+}
+
 static void consider(struct flattener *f, const char *id)
 {
 	struct fs_usage u;
 	struct err err = { 0 };
 	auto_ws_row row = { 0 };
-	if (catalog_ws_get(f->sd->catalog, id, &row, NULL) < 0 || row.broken[0] ||
-	    fs_usage(f->sd->fs, id, &u, NULL) < 0)
+	if (catalog_ws_get_any(f->sd->catalog, id, &row, NULL) >= 0 && row.removed_ns) {
+		close_removed(f, id);
+		return;
+	}
+	if (!row.id[0] || row.broken[0] || fs_usage(f->sd->fs, id, &u, NULL) < 0)
 		return; /* removed meanwhile, or it has other worries */
 	bool is_long = u.layers > FLATTEN_LAYERS + 1; /* the active one counted */
 	if (!is_long && u.records <= FLATTEN_RECORDS)

@@ -16,7 +16,8 @@ struct flattener;
 int flattener_start(struct flattener **out, struct snapd *sd, struct err *err);
 void flattener_stop(
 	struct flattener *f); /* ends the one under way at its next step; NULL allowed */
-/* Looks at the workspace soon, and flattens it if that is worth while. Never blocks. */
+/* Looks at the workspace soon, and flattens it if that is worth while; one that was removed is
+ * closed (fs_close), which makes it durable. Never blocks. */
 void flattener_consider(struct flattener *f, const char *ws_id);
 /* Makes snapshots' records durable soon (records_sync), in the same thread. Never blocks. */
 void flattener_sync_records(struct flattener *f);

@@ -564,6 +564,12 @@ int fs_close(struct fsclient *fc, const char *id, struct err *err)
 	return r == -ENOENT ? 0 : r;
 }
 
+int fs_end(struct fsclient *fc, const char *id, struct err *err)
+{
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "end", "id", id), true, NULL, err);
+	return r == -ENOENT ? 0 : r;
+}
+
 int fs_delete(struct fsclient *fc, const char *id, struct err *err)
 {
 	int r = call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL, err);

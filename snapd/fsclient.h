@@ -100,6 +100,8 @@ int fs_each_open(struct fsclient *fc,
 /* Unmounts it, whoever is in it, and lets go of it. */
 int fs_close(struct fsclient *fc, const char *id, struct err *err);
 int fs_delete(struct fsclient *fc, const char *id, struct err *err);
+/* Unmounts it, whoever is in it, and waits for no disk; fs_close is to follow. */
+int fs_end(struct fsclient *fc, const char *id, struct err *err);
 int fs_stats(struct fsclient *fc, json_t **out, struct err *err);
 
 #endif

@@ -47,6 +47,7 @@
  *   sync    id                                    -> everything acknowledged is durable
  *   delete  id                                    (unmounts)
  *   close   id                                    (unmounts, forgets)
+ *   end     id                                    (unmounts, whoever is in it; it stays open)
  *   sweep   known: [id…]                          removes what no known workspace needs;
  *                                                 only before a workspace is open
  *   list    after?: id                            -> workspaces: [{id, path, …as usage}], in order

@@ -60,6 +60,7 @@ static const struct {
 	[CTL_SYNC] = { "sync", F_ID, 0 },
 	[CTL_DELETE] = { "delete", F_ID, 0 },
 	[CTL_CLOSE] = { "close", F_ID, 0 },
+	[CTL_END] = { "end", F_ID, 0 },
 	[CTL_SWEEP] = { "sweep", F_KNOWN, 0 },
 	[CTL_LIST] = { "list", 0, F_AFTER },
 	[CTL_STATS] = { "stats", 0, 0 },

@@ -28,6 +28,7 @@ enum ctl_op {
 	CTL_SYNC,
 	CTL_DELETE,
 	CTL_CLOSE,
+	CTL_END,
 	CTL_SWEEP,
 	CTL_LIST,
 	CTL_STATS,

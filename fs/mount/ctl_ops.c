@@ -130,6 +130,11 @@ static int do_close(struct server *s, const struct ctl_request *q, struct answer
 	return served_close(s, q->id, err);
 }
 
+static int do_end(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
+{
+	return served_end(s, q->id, err);
+}
+
 static bool is_known(void *ctx, const char *id)
 {
 	return ctl_knows(ctx, id);
@@ -477,7 +482,8 @@ static const struct {
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
 	[CTL_CHANGES] = { .served = do_changes }, [CTL_AWAIT] = { .server = do_await },
-	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
+	[CTL_END] = { .server = do_end },         [CTL_QUIT] = { .server = do_quit },
+	[CTL_LEAVE] = { .server = do_leave },
 };
 
 static int perform(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)

@@ -503,6 +503,20 @@ int served_fork(struct served *w, const struct served_child *children, unsigned 
 	return r;
 }
 
+int served_end(struct server *s, const char *id, struct err *err)
+{
+	struct served *w;
+	int r = served_ref(s, id, &w, err);
+	if (r < 0)
+		return r;
+	pthread_rwlock_wrlock(&w->life);
+	pthread_mutex_lock(&w->mount);
+	r = end_session(w, err);
+	pthread_mutex_unlock(&w->mount);
+	served_unclaim(w);
+	return r;
+}
+
 int served_close(struct server *s, const char *id, struct err *err)
 {
 	struct served *w;

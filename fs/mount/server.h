@@ -98,6 +98,8 @@ struct served_state {
 	struct counters counters; /* of the present mount; all zero when there is none */
 };
 int served_state(struct served *w, struct served_state *out, struct err *err);
+/* Unmounts for good, whoever is in it. It stays open, and what it has isn't made durable. */
+int served_end(struct server *s, const char *id, struct err *err);
 /* Unmounts for good and closes. 0 also when it wasn't open. */
 int served_close(struct server *s, const char *id, struct err *err);
 /* Unmounts for good and deletes. -ENOENT. */
