@@ -146,21 +146,20 @@ static void origin_url(struct buf *out, const char *url)
 	buf_add(out, at + 1, strlen(at + 1));
 }
 
-static const char config_core[] =
-	"[core]\n"
-	"\trepositoryformatversion = 0\n"
-	"\tfilemode = true\n"
-	"\tbare = false\n"
-	"\tlogallrefupdates = true\n"
-	"\tautocrlf = false\n"
-	"\tpreloadIndex = true\n"
-	"\tmultiPackIndex = true\n"
-	"\tuntrackedCache = true\n"
-	"\tfsmonitor = \"" DOTGIT_FSMONITOR "\"\n"
-	"\tfsmonitorHookVersion = 2\n";
+static const char config_core[] = "[core]\n"
+				  "\trepositoryformatversion = 0\n"
+				  "\tfilemode = true\n"
+				  "\tbare = false\n"
+				  "\tlogallrefupdates = true\n"
+				  "\tautocrlf = false\n"
+				  "\tpreloadIndex = true\n"
+				  "\tmultiPackIndex = true\n"
+				  "\tuntrackedCache = true\n"
+				  "\tfsmonitor = \"" DOTGIT_FSMONITOR "\"\n"
+				  "\tfsmonitorHookVersion = 2\n";
 /* Without it git writes the whole index anew at each status after a change, to note which folders
- * it has looked into; which costs more than to look again. Good only where the cache in the index is
- * for the path of the work tree (dotgit_here): elsewhere git would leave it unused. */
+ * it has looked into; which costs more than to look again. Good only where the cache in the index
+ * is for the path of the work tree (dotgit_here): elsewhere git would leave it unused. */
 static const char config_keep[] = "[core]\n\tuntrackedCache = keep\n";
 static const char config_rest[] =
 	"[include]\n\tpath = bough/here\n"
@@ -433,8 +432,13 @@ int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos 
 	       const struct pack_set *packs, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err)
 {
-	struct dotgit g = { .b = b, .inos = inos, .packs = packs, .opt = opt, .spec = spec,
-			    .made = out, .err = err };
+	struct dotgit g = { .b = b,
+			    .inos = inos,
+			    .packs = packs,
+			    .opt = opt,
+			    .spec = spec,
+			    .made = out,
+			    .err = err };
 	static int (*const steps[])(struct dotgit *) = {
 		add_head, add_config, add_info, add_objects, add_refs, add_shallow, add_helper,
 	};

@@ -62,6 +62,15 @@ static int run_ssh(int argc, char **argv)
 		(void)fputs("fatal: ssh: neither key nor known hosts were given\n", stderr);
 		return 1;
 	}
+	const char *to = getenv(ERRAND_SSH_ADDRESS), *as = getenv(ERRAND_SSH_ALIAS);
+	auto_free char *address = NULL;
+	auto_free char *alias = NULL;
+	if (to && as &&
+	    (asprintf(&address, "HostName=%s", to) < 0 ||
+	     asprintf(&alias, "HostKeyAlias=%s", as) < 0)) {
+		(void)fputs("fatal: ssh: out of memory\n", stderr);
+		return 1;
+	}
 	const char *const options[] = {
 		identity,
 		hosts,
@@ -81,7 +90,7 @@ static int run_ssh(int argc, char **argv)
 		"ServerAliveInterval=15",
 	};
 	enum { OPTIONS = sizeof(options) / sizeof(options[0]) };
-	const char **args = calloc(3 + 2 * OPTIONS + (size_t)argc + 1, sizeof(*args));
+	const char **args = calloc(3 + 2 * (OPTIONS + 2) + (size_t)argc + 1, sizeof(*args));
 	size_t n = 0;
 	if (!args)
 		return 1;
@@ -91,6 +100,10 @@ static int run_ssh(int argc, char **argv)
 	for (size_t i = 0; i < OPTIONS; i++) {
 		args[n++] = "-o";
 		args[n++] = options[i];
+	}
+	for (int i = 0; address && i < 2; i++) {
+		args[n++] = "-o";
+		args[n++] = i ? alias : address;
 	}
 	for (int i = 1; i < argc; i++)
 		args[n++] = argv[i];

@@ -24,6 +24,9 @@
 /* Where bough-ssh finds the files: set in its environment, as /proc/PID/fd/N. */
 #define ERRAND_SSH_KEY     "BOUGH_SSH_KEY"
 #define ERRAND_KNOWN_HOSTS "BOUGH_SSH_KNOWN_HOSTS"
+/* The address to connect to instead of looking the host up, and as which host it is known. */
+#define ERRAND_SSH_ADDRESS "BOUGH_SSH_ADDRESS"
+#define ERRAND_SSH_ALIAS   "BOUGH_SSH_ALIAS"
 
 /* True: it was one of them, and is done; *status is its exit code. */
 bool gitops_errand(int argc, char **argv, int *status);

@@ -243,7 +243,7 @@ int inner_check_claims(struct inner_had *h, struct err *err)
 
 /* A folder of the commit that no parent has so. */
 struct spot {
-	char *path; /* with a slash at its end; "" for the root */
+	char *path;             /* with a slash at its end; "" for the root */
 	git_oid tree, *parents; /* the parents' folders of that path */
 	unsigned nparents, depth;
 };
@@ -299,14 +299,13 @@ static int doubt(struct checker *c, const git_tree_entry *e, const char *path)
 	int r = inner_past_add(&c->past, strdup(path), git_tree_entry_id(e),
 			       git_tree_entry_filemode_raw(e), c->commit);
 	return r == -ENOMEM ? no_memory(c->err)
-	       : r < 0	    ? too_many(c, "entries that it has no content of",
-				       INNER_PAST_ENTRIES_MAX)
-			    : 0;
+	       : r < 0 ? too_many(c, "entries that it has no content of", INNER_PAST_ENTRIES_MAX)
+		       : 0;
 }
 
 /* A folder that no parent has at that path: all that is in it must have been had, wherever it is,
- * so once is enough; else a few trees, each ten times in the next, are looked at for ever. Not where
- * paths matter, which is when something is in doubt. */
+ * so once is enough; else a few trees, each ten times in the next, are looked at for ever. Not
+ * where paths matter, which is when something is in doubt. */
 static int is_known(struct checker *c, const git_oid *tree)
 {
 	uint64_t key;
@@ -337,9 +336,9 @@ static int check_size(struct checker *c, const git_oid *id)
 		r = git_odb_read_header(&size, &type, odb, id);
 	if (r < 0)
 		return git_fail(c->err, r, "commit %.12s", c->commit);
-	return size > INNER_OBJECT_MAX ? too_many(c, "bytes of names in one folder, or of text",
-						  INNER_OBJECT_MAX)
-				       : 0;
+	return size > INNER_OBJECT_MAX
+		       ? too_many(c, "bytes of names in one folder, or of text", INNER_OBJECT_MAX)
+		       : 0;
 }
 
 static size_t spot_bytes(const struct spot *s)

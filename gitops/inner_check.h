@@ -41,7 +41,8 @@ int inner_had_index(struct inner_had *h, int dir, const char *name, struct err *
 /* A loose object, by what its file is called: a claim. */
 int inner_had_claim(struct inner_had *h, const struct oid *oid, struct err *err);
 
-/* Looks at the commits (any order), which come from `from`, in a bare repository that has theirs and the mirror's objects.
+/* Looks at the commits (any order), which come from `from`, in a bare repository that has theirs
+ * and the mirror's objects.
  * -EBADMSG names the first commit and path that is refused; -E2BIG, -ETIMEDOUT: above the
  * bounds. */
 int inner_check(struct inner_had *h, const char *repository, const struct oid *commits, size_t n,

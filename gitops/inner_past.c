@@ -22,9 +22,9 @@ struct walk {
 	struct inner_past *past;
 	bool *found; /* of each entry */
 	size_t left;
-	struct u64map seen; /* commits, by the beginning of their ids */
+	struct u64map seen;  /* commits, by the beginning of their ids */
 	struct u64map trees; /* and the roots of those */
-	struct visit *v;    /* a queue: the newest are the likeliest */
+	struct visit *v;     /* a queue: the newest are the likeliest */
 	size_t n, cap, next;
 	int (*had)(void *ctx, const git_oid *id, struct err *err);
 	void *ctx;
@@ -140,8 +140,13 @@ int inner_past_find(struct inner_past *p, const struct past_entry **missing, git
 		    void *ctx, time_t end, struct err *err)
 {
 	auto_free bool *found = calloc(p->n + 1, sizeof(*found));
-	struct walk w = { .repo = repo, .past = p,  .found = found, .left = p->n,
-			  .had = had,   .ctx = ctx, .err = err };
+	struct walk w = { .repo = repo,
+			  .past = p,
+			  .found = found,
+			  .left = p->n,
+			  .had = had,
+			  .ctx = ctx,
+			  .err = err };
 	if (!found)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = p->n ? push(&w, from, true) : 0;

@@ -30,8 +30,8 @@ int inner_past_add(struct inner_past *p, char *path, const git_oid *id, uint32_t
 
 /* Looks for each entry in the commits that lead to `from`. Of these the ones that `had` says the
  * workspace got count, and those above them, which were made from it here.
- * 1: all were found; 0: *missing (the first) wasn't; -ETIMEDOUT at `end` (of the monotonic clock), -E2BIG,
- * -errno. */
+ * 1: all were found; 0: *missing (the first) wasn't; -ETIMEDOUT at `end` (of the monotonic clock),
+ * -E2BIG, -errno. */
 int inner_past_find(struct inner_past *p, const struct past_entry **missing, git_repository *repo,
 		    const git_oid *from, int (*had)(void *ctx, const git_oid *id, struct err *err),
 		    void *ctx, time_t end, struct err *err);

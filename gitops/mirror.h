@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
+#include "fs/base/netaddr.h"
 #include "gitops/git.h"
 
 struct mirror;
@@ -89,6 +90,8 @@ struct mirror_origin {
 	const char *token; /* for http(s): a token, or USER:PASSWORD; NULL: none */
 	const char *ssh_key;     /* a private key's text; NULL: none */
 	const char *known_hosts; /* its text; NULL: the host's own file decides nothing: refused */
+	const struct netrules
+		*guard; /* only public addresses and these; NULL: any, for callers on this host */
 	bool elsewhere;          /* a push to another place: the mirror learns nothing of it */
 	unsigned deadline_s;     /* of the whole transfer; 0: 3600 */
 	unsigned stall_s;        /* without any progress; 0: 60 */

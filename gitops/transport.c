@@ -24,8 +24,8 @@ enum {
 /* ---- what git says ---- */
 
 static const char not_a_descendant[] =
-	"the branch has commits that this one hasn't: merge into a checkout of it and push that, push to "
-	"another branch, or replace it with --force-with-lease";
+	"the branch has commits that this one hasn't: merge into a checkout of it and push that, "
+	"push to another branch, or replace it with --force-with-lease";
 static const struct {
 	const char *text;
 	int code;
@@ -270,6 +270,42 @@ static int make_helpers(const struct transport *t, struct err *err)
 	return 0;
 }
 
+/* The proxy for the URL, as curl would find it; only whether there is one. */
+static bool has_proxy(const struct transport *t)
+{
+	static const char *const all[] = { "all_proxy", "ALL_PROXY" };
+	static const char *const plain[] = { "http_proxy" };
+	static const char *const tls[] = { "https_proxy", "HTTPS_PROXY" };
+	bool http = strcmp(t->url.protocol, "http") == 0;
+	bool found = false;
+	if (t->url.kind != GIT_URL_HTTP)
+		return false;
+	for (size_t i = 0; i < 2; i++) {
+		const char *own = http ? getenv(plain[0]) : getenv(tls[i]), *any = getenv(all[i]);
+		found |= (own && *own) || (any && *any);
+	}
+	return found;
+}
+
+static int guard(struct transport *t, struct err *err)
+{
+	char host[GIT_HOST_MAX], port[6];
+	if (t->url.kind == GIT_URL_GIT)
+		return err_set(err, -EACCES,
+			       "git:// isn't for callers over the network: use https or ssh");
+	if (!t->git)
+		return err_set(err, -EACCES,
+			       "callers over the network can't name a URL: this host has no git, "
+			       "which keeps to the addresses that were looked at");
+	t->proxied = has_proxy(t);
+	git_url_place(&t->url, host, port);
+	struct err why = { 0 };
+	int r = netaddr_find(&t->to, host, t->origin->guard, &why);
+	if (r == -EHOSTUNREACH && t->proxied)
+		return 0;
+	return r < 0 ? err_set(err, r, "%s", why.text) : 0;
+}
+
 int transport_open(struct transport *t, const char *repo, const char *scratch,
 		   const struct mirror_origin *origin, const struct mirror_progress *progress,
 		   struct err *err)
@@ -284,6 +320,8 @@ int transport_open(struct transport *t, const char *repo, const char *scratch,
 		r = transport_find_git(&t->git, err);
 	if (r >= 0 && (!(t->repo = strdup(repo)) || !(t->helpers = strdup(scratch))))
 		r = err_set(err, -ENOMEM, "out of memory");
+	if (r >= 0 && origin && origin->guard)
+		r = guard(t, err);
 	if (r >= 0 && origin)
 		r = open_secrets(t, err);
 	if (r >= 0 && (origin || !t->git))
@@ -357,6 +395,25 @@ static char *quoted(const char *dir, const char *name)
 	return buf_error(&b) ? NULL : (char *)steal_ptr(&b.data);
 }
 
+/* "host:port:address,address" for curl. */
+static void env_resolve(struct env *e, const struct transport *t)
+{
+	char host[GIT_HOST_MAX], port[6];
+	auto_buf b = { 0 };
+	git_url_place(&t->url, host, port);
+	env_config(e, "http.followRedirects", "false"); /* it would lead elsewhere */
+	buf_printf(&b, "%s:%s:", host, port);
+	for (unsigned i = 0; i < t->to.n; i++) {
+		bool six = strchr(t->to.v[i], ':') != NULL;
+		buf_printf(&b, "%s%s%s%s", i ? "," : "", six ? "[" : "", t->to.v[i],
+			   six ? "]" : "");
+	}
+	buf_u8(&b, 0);
+	e->failed |= buf_error(&b) < 0;
+	if (!e->failed && t->to.n)
+		env_config(e, "http.curloptResolve", (const char *)b.data);
+}
+
 static void env_configs(struct env *e, const struct transport *t)
 {
 	static const char *const fixed[][2] = {
@@ -392,6 +449,8 @@ static void env_configs(struct env *e, const struct transport *t)
 		env_config(e, "credential.helper", helper ? helper : "");
 		e->failed |= !helper;
 	}
+	if (t->origin && t->origin->guard && t->url.kind == GIT_URL_HTTP)
+		env_resolve(e, t);
 	char count[16];
 	(void)snprintf(count, sizeof(count), "%zu", e->configs);
 	env_set(e, "GIT_CONFIG_COUNT", count);
@@ -411,6 +470,14 @@ static void env_ssh(struct env *e, const struct transport *t)
 	env_set(e, ERRAND_SSH_KEY, path);
 	(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), t->hosts);
 	env_set(e, ERRAND_KNOWN_HOSTS, path);
+	if (!t->to.n)
+		return;
+	char host[GIT_HOST_MAX], port[6], alias[GIT_HOST_MAX + 16];
+	git_url_place(&t->url, host, port);
+	bool usual = strcmp(port, "22") == 0 || host[0] == '[';
+	(void)snprintf(alias, sizeof(alias), usual ? "%s%.0s" : "[%s]:%s", host, port);
+	env_set(e, ERRAND_SSH_ADDRESS, t->to.v[0]);
+	env_set(e, ERRAND_SSH_ALIAS, alias);
 }
 
 static void env_make(struct env *e, const struct transport *t)
@@ -421,7 +488,9 @@ static void env_make(struct env *e, const struct transport *t)
 		"GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	};
 	for (size_t i = 0; i < sizeof(handed_on) / sizeof(handed_on[0]); i++)
-		if (getenv(handed_on[i]))
+		/* What has no address that was judged goes by the proxy, without exception. */
+		if (getenv(handed_on[i]) &&
+		    !(t->proxied && !t->to.n && strcasecmp(handed_on[i], "no_proxy") == 0))
 			env_set(e, handed_on[i], getenv(handed_on[i]));
 	if (!getenv("PATH"))
 		env_set(e, "PATH", "/usr/local/bin:/usr/bin:/bin");

@@ -23,10 +23,18 @@ struct transport {
 	struct git_url url;
 	int secret, hosts;     /* descriptors; -1: none */
 	char *user, *password; /* of the token */
+	/* Where to connect, for origins with a guard: addresses that were judged. None: by a
+	 * proxy. */
+	struct netaddrs to;
+	bool proxied;
 	int nice;
 };
-/* `repo` is a repository of ours; `scratch` a folder that exists, for links. -EINVAL: the origin's
- * URL, or credentials that don't go with it. The origin and progress are borrowed. */
+/* An origin with a guard (netaddr.h) is looked up here, and the child is told to connect to the
+ * addresses that were judged, and to follow no redirection. Needs the host's git; git:// is
+ * refused. Where a proxy of boughd's environment is used, it judges names that mean nothing here.
+ * `repo` is a repository of ours; `scratch` a folder that exists, for links. -EINVAL: the origin's
+ * URL, or credentials that don't go with it; -EACCES: its address is refused. The origin and
+ * progress are borrowed. */
 int transport_open(struct transport *t, const char *repo, const char *scratch,
 		   const struct mirror_origin *origin, const struct mirror_progress *progress,
 		   struct err *err);

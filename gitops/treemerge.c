@@ -71,8 +71,9 @@ static const char *why_not(const git_index_entry *a, const git_index_entry *o,
 		return a ? "changed in both" : "new in both, and different";
 	if (!a)
 		return "in the way of what the other one has or moved";
-	return o ? "removed there, changed here" : t ? "changed there, removed here"
-						     : "moved to different places";
+	return o   ? "removed there, changed here"
+	       : t ? "changed there, removed here"
+		   : "moved to different places";
 }
 
 static int list_conflicts(struct merging *mg, git_index *ix)
@@ -83,7 +84,10 @@ static int list_conflicts(struct merging *mg, git_index *ix)
 	if (r < 0)
 		return git_fail(mg->err, r, "list conflicts");
 	while (e >= 0 && git_index_conflict_next(&a, &o, &t, it) == 0)
-		e = treemerge_conflict(mg->out, o ? o->path : t ? t->path : a->path,
+		e = treemerge_conflict(mg->out,
+				       o   ? o->path
+				       : t ? t->path
+					   : a->path,
 				       why_not(a, o, t));
 	git_index_conflict_iterator_free(it);
 	return e < 0 ? no_memory(mg->err) : 0;
@@ -189,8 +193,9 @@ static int list_clashes(struct merging *mg, git_index *ix)
 			if (!above)
 				return no_memory(mg->err);
 			if (git_index_get_bypath(ix, above, 0) &&
-			    treemerge_conflict(mg->out, above, "a file in one, a folder in the "
-							       "other") < 0)
+			    treemerge_conflict(mg->out, above,
+					       "a file in one, a folder in the "
+					       "other") < 0)
 				return no_memory(mg->err);
 			end = memrchr(path, '/', at);
 		}

@@ -116,6 +116,18 @@ int git_url_parse(struct git_url *out, const char *url, struct err *err)
 	return r;
 }
 
+void git_url_place(const struct git_url *u, char host[GIT_HOST_MAX], char port[6])
+{
+	const char *end = strchr(u->host, ']'), *colon = strchr(end ? end : u->host, ':');
+	size_t n = colon ? (size_t)(colon - u->host) : strlen(u->host);
+	const char *usual = u->kind == GIT_URL_SSH             ? "22"
+			    : u->kind == GIT_URL_GIT           ? "9418"
+			    : strcmp(u->protocol, "http") == 0 ? "80"
+							       : "443";
+	(void)snprintf(host, GIT_HOST_MAX, "%.*s", (int)n, u->host);
+	(void)snprintf(port, 6, "%.5s", colon ? colon + 1 : usual);
+}
+
 void git_url_name(char *out, size_t size, const char *url)
 {
 	size_t n = strlen(url), len = 0;

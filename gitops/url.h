@@ -24,6 +24,8 @@ struct git_url {
 };
 /* 0, or -EINVAL with one line that doesn't repeat what may be a secret. `out` NULL allowed. */
 int git_url_parse(struct git_url *out, const char *url, struct err *err);
+/* The URL's host without a port, and its port, the protocol's own where none is given. */
+void git_url_place(const struct git_url *u, char host[GIT_HOST_MAX], char port[6]);
 /* A name made of the last part of the path (without .git), of what a name may hold; "" where there
  * is nothing to make one of. Works for paths of folders as well. */
 void git_url_name(char *out, size_t size, const char *url);

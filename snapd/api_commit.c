@@ -118,8 +118,8 @@ static int look_inside(struct committing *c, struct err *err)
 static int taken(const char *there, const char *wanted, struct err *err)
 {
 	return err_set(err, -ESTALE,
-		       "there is a branch %s, so none can be %s: --branch NAME gives another", there,
-		       wanted);
+		       "there is a branch %s, so none can be %s: --branch NAME gives another",
+		       there, wanted);
 }
 
 /* Branches lie like files: there can't be both "a" and "a/b". */

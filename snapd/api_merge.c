@@ -317,7 +317,7 @@ static int answer(struct merge *m, struct reply *rp, struct err *err)
 		enum merge_kind kind = s->kind;
 		if (kind == MERGE_PUT)
 			kind = s->put & MERGE_PUT_MERGED ? MERGE_TEXT
-			       : s->put & MERGE_PUT_NEW	 ? MERGE_MAKE
+			       : s->put & MERGE_PUT_NEW  ? MERGE_MAKE
 							 : MERGE_WRITE;
 		count[kind == MERGE_DROP ? MERGE_REMOVE : kind]++;
 	}

@@ -82,6 +82,7 @@ static int push_run(void *task, struct progress *p, unsigned *status, json_t **r
 		.token = t->secret.token,
 		.ssh_key = t->secret.ssh_key,
 		.known_hosts = t->secret.known_hosts,
+		.guard = repo_guard(t->sd, &t->repo),
 		.elsewhere = t->repo.is_path || strcmp(t->url, t->repo.url) != 0,
 	};
 	char hex[OID_HEX + 1];

@@ -203,6 +203,7 @@ static int transfer(struct move *m, struct mirror_result *res, struct err *err)
 		.token = m->secret.token,
 		.ssh_key = m->secret.ssh_key,
 		.known_hosts = m->secret.known_hosts,
+		.guard = repo_guard(sd, &m->row),
 	};
 	if (m->body) {
 		int r = mirror_take(sd->root, m->row.number, on_read, m, &p, res, err);

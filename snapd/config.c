@@ -118,6 +118,22 @@ static int take_listen(struct config *c, const json_t *v, bool given, struct err
 	return r;
 }
 
+static int take_networks(struct netrules *r, const char *key, const json_t *v, struct err *err)
+{
+	const json_t *one;
+	size_t i;
+	if (!json_is_array(v))
+		return err_set(err, -EINVAL, "\"%s\": a list of networks is expected", key);
+	json_array_foreach((json_t *)(uintptr_t)v, i, one) {
+		int e = json_is_string(one)
+				? netrules_add(r, json_string_value(one), err)
+				: err_set(err, -EINVAL, "a list of networks is expected");
+		if (e < 0)
+			return err_prefix(err, -EINVAL, "\"%s\"", key);
+	}
+	return 0;
+}
+
 static int take(struct config *c, const char *key, const json_t *v, bool given, struct err *err)
 {
 	if (strcmp(key, "listen") == 0)
@@ -130,6 +146,8 @@ static int take(struct config *c, const char *key, const json_t *v, bool given, 
 		return take_bool(&c->insecure, key, v, err);
 	if (strcmp(key, "multi_user") == 0)
 		return take_bool(&c->multi_user, key, v, err);
+	if (strcmp(key, "git_networks") == 0)
+		return take_networks(&c->git_networks, key, v, err);
 	int r = take_policy(&c->policy, key, v, err);
 	if (r == 0)
 		return err_set(err, -EINVAL, "there is no \"%.60s\"", key);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "fs/base/err.h"
+#include "fs/base/netaddr.h"
 #include "snapd/policy.h"
 #include "snapd/web.h"
 
@@ -17,6 +18,8 @@ struct config {
 	bool insecure;                      /* tokens in the clear beyond this machine */
 	bool multi_user;                    /* the socket is every user's */
 	struct policy policy;
+	/* Networks that URLs of callers over the network may lead to, beside the public one. */
+	struct netrules git_networks;
 };
 void config_done(struct config *c);
 /* One more address; -EINVAL: too many. */

@@ -487,6 +487,7 @@ int main(int argc, char **argv)
 				    .lock_fd = lock,
 				    .stop_fd = -1,
 				    .policy = o.config.policy,
+				    .git_networks = o.config.git_networks,
 				    .multi_user = o.config.multi_user };
 		state_spare_keep(root);
 		git_libgit2_init();

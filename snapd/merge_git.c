@@ -128,9 +128,8 @@ static int add_step(struct merge_plan *p, const struct treemerge_entry *e)
 	if (array_grow(&p->steps, p->n, &p->cap) < 0 || !(s.path = strdup(e->path)))
 		return -ENOMEM;
 	s.put = (e->mode == LINK_MODE ? MERGE_PUT_LINK : 0) |
-		(e->mode == EXEC_MODE ? MERGE_PUT_EXEC : 0) |
-		(e->old_mode ? 0 : MERGE_PUT_NEW) | (e->same_content ? MERGE_PUT_MODE : 0) |
-		(e->merged ? MERGE_PUT_MERGED : 0);
+		(e->mode == EXEC_MODE ? MERGE_PUT_EXEC : 0) | (e->old_mode ? 0 : MERGE_PUT_NEW) |
+		(e->same_content ? MERGE_PUT_MODE : 0) | (e->merged ? MERGE_PUT_MERGED : 0);
 	p->steps[p->n++] = s;
 	return 0;
 }
@@ -150,8 +149,8 @@ static int make_steps(struct merge_plan *p, const struct treemerge *t)
 			free(path);
 			return -ENOMEM;
 		}
-		p->conflicts[p->nconflicts++] =
-			(struct merge_conflict){ path, t->conflicts[i].why };
+		p->conflicts[p->nconflicts++] = (struct merge_conflict){ path,
+									 t->conflicts[i].why };
 	}
 	return r;
 }

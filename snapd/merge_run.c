@@ -327,9 +327,7 @@ static int run_drop(struct runner *rn, const struct merge_step *st)
 		*slash = '\0';
 		r = find_spot(rn, dir, &s);
 		if (r >= 0 && unlinkat(s.dir, s.name, AT_REMOVEDIR) < 0)
-			return errno == ENOTEMPTY || errno == EBUSY
-				       ? 0
-				       : failed(rn, "remove", dir);
+			return errno == ENOTEMPTY || errno == EBUSY ? 0 : failed(rn, "remove", dir);
 	}
 	return r;
 }
@@ -383,8 +381,8 @@ static int put_file(struct runner *rn, const struct spot *s, const struct merge_
 	int r = 0;
 	if (there)
 		r = open_to_write(rn, s, st->path, &fd);
-	else if ((fd = openat(s->dir, s->name,
-			      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)) < 0)
+	else if ((fd = openat(s->dir, s->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			      0644)) < 0)
 		r = failed(rn, "make", st->path);
 	if (r >= 0)
 		r = put_text(rn, fd, text, st->path);

@@ -14,6 +14,7 @@
 #include "fs/base/io.h"
 #include "fs/base/log.h"
 #include "gitops/mirror.h"
+#include "snapd/principal.h"
 
 enum { FILE_NAME_SIZE = REPO_NAME_BYTES + 8, URL_MAX = 8192 };
 
@@ -39,6 +40,13 @@ static int remove_file(int dir, uint32_t number, const char *suffix, struct err 
 	if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
 		return err_sys(err, -errno, "remove repos/%s", name);
 	return 0;
+}
+
+const struct netrules *repo_guard(const struct snapd *sd, const struct repo_row *row)
+{
+	const struct doing *d = doing_now();
+	bool elsewhere = (d && d->caller.token[0]) || row->owner == (uint32_t)-1;
+	return elsewhere ? &sd->git_networks : NULL;
 }
 
 /* ---- records ---- */

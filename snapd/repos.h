@@ -57,6 +57,10 @@ int catalog_repo_delete(struct catalog *c, uint32_t number, struct err *err);
 int catalog_repo_pins(struct catalog *c, uint32_t number, uint64_t *workspaces, uint64_t *snapshots,
 		      char one[NAME_SIZE], struct err *err);
 
+/* What a transfer for the present caller keeps to: mirror_origin.guard. Callers with a token come
+ * from elsewhere, and a repository whose owner has no uid was named by one. */
+const struct netrules *repo_guard(const struct snapd *sd, const struct repo_row *row);
+
 /* ---- records and secrets (repos.c) ---- */
 
 int repo_record_write(const char *root, const struct repo_row *row, struct err *err); /* durable */

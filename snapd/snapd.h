@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "fs/base/netaddr.h"
 #include "fs/store/store.h"
 #include "fs/work/view.h"
 #include "snapd/catalog.h"
@@ -53,6 +54,7 @@ struct snapd {
 	struct limits *limits;     /* limits.h */
 	struct policy policy;      /* of what boughd does by itself */
 	struct tidier *tidier;     /* gc by the clock (tidier.h) */
+	struct netrules git_networks; /* beside the public one (config.h) */
 	bool multi_user;           /* the socket is every user's (config.h) */
 	int lock_fd;               /* of ROOT, see state_is_ours */
 	int stop_fd;               /* eventfd: writing to it ends the program */
