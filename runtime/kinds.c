@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
-#include "runtime/child.h"
+#include "runtime/program.h"
 #include "runtime/shim.h"
 #include "runtime/shim_int.h"
 
@@ -135,9 +135,9 @@ static void version_of(const char *program, const char *flag, char *out, size_t 
 {
 	const char *argv[] = { program, flag, NULL };
 	auto_buf text = { 0 };
-	const struct child c = { .argv = argv, .timeout_ms = VERSION_MS, .max = VERSION_MAX };
+	const struct program c = { .argv = argv, .timeout_ms = VERSION_MS, .max = VERSION_MAX };
 	*out = '\0';
-	if (child_run(&c, &text, NULL, NULL) != 0)
+	if (program_run(&c, &text, NULL, NULL) != 0)
 		return;
 	buf_add(&text, "", 1);
 	if (!buf_error(&text))

@@ -15,7 +15,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/io.h"
-#include "runtime/child.h"
+#include "runtime/program.h"
 #include "runtime/proto/shim.pb-c.h"
 #include "runtime/shim_int.h"
 
@@ -211,12 +211,12 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 		env[2] = runtime;
 		env[3] = own_network(s) ? "BOUGH_NETWORK=none" : "BOUGH_NETWORK=host";
 	}
-	const struct child c = { .argv = argv,
-				 .env = env,
-				 .dir = s->bundle,
-				 .timeout_ms = timeout_ms,
-				 .max = OUTPUT_MAX };
-	r = child_run(&c, out, &said, err);
+	const struct program c = { .argv = argv,
+				   .env = env,
+				   .dir = s->bundle,
+				   .timeout_ms = timeout_ms,
+				   .max = OUTPUT_MAX };
+	r = program_run(&c, out, &said, err);
 	if (r <= 0)
 		return r;
 	size_t n = said.len < 300 ? said.len : 300;

@@ -14,7 +14,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/frame.h"
-#include "runtime/child.h"
+#include "runtime/program.h"
 #include "runtime/io_msg.h"
 #include "runtime/kept.h"
 
@@ -119,14 +119,14 @@ static int running(const char *dir, struct err *err)
 int output_start(const char *dir, const char *program, struct err *err)
 {
 	const char *argv[] = { program, "--dir", dir, NULL };
-	const struct child c = { .argv = argv, .timeout_ms = START_MS, .max = 400 };
+	const struct program c = { .argv = argv, .timeout_ms = START_MS, .max = 400 };
 	auto_buf said = { 0 };
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "make %s", dir);
 	int r = running(dir, err);
 	if (r != -ECONNREFUSED)
 		return r;
-	r = child_run(&c, NULL, &said, err);
+	r = program_run(&c, NULL, &said, err);
 	if (r < 0)
 		return r;
 	while (said.len > 0 && said.data[said.len - 1] == '\n')

@@ -1,4 +1,4 @@
-#include "runtime/child.h"
+#include "runtime/program.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 extern char **environ;
 
 /* 0, or a negated errno: posix_spawn's way of telling is a positive one. */
-static int spawn(const struct child *c, int out, int errors, pid_t *pid)
+static int spawn(const struct program *c, int out, int errors, pid_t *pid)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
@@ -59,7 +59,7 @@ static int take(int fd, struct buf *b, size_t max)
 }
 
 /* Reads both until the process has ended or the time is up (-ETIMEDOUT). */
-static int collect(const struct child *c, int pidfd, int fds[2], struct buf *bufs[2])
+static int collect(const struct program *c, int pidfd, int fds[2], struct buf *bufs[2])
 {
 	int64_t deadline = (int64_t)clock_ms() + c->timeout_ms;
 	struct pollfd p[] = { { pidfd, POLLIN, 0 }, { fds[0], POLLIN, 0 }, { fds[1], POLLIN, 0 } };
@@ -98,7 +98,7 @@ static int make_pipe(int *rd, int *wr)
 	return fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-int child_run(const struct child *c, struct buf *out, struct buf *errors, struct err *err)
+int program_run(const struct program *c, struct buf *out, struct buf *errors, struct err *err)
 {
 	auto_buf lost1 = { 0 }, lost2 = { 0 };
 	struct buf *bufs[2] = { out ? out : &lost1, errors ? errors : &lost2 };

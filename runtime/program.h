@@ -1,12 +1,12 @@
 /* A program that is run to its end, for what it prints. */
-#ifndef BOUGH_RUNTIME_CHILD_H
-#define BOUGH_RUNTIME_CHILD_H
+#ifndef BOUGH_RUNTIME_PROGRAM_H
+#define BOUGH_RUNTIME_PROGRAM_H
 
 #include <stddef.h>
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
 
-struct child {
+struct program {
 	const char *const *argv; /* argv[0] is the program's path */
 	const char *const *env;  /* NULL: that of the caller */
 	const char *dir;         /* NULL: the caller's */
@@ -18,6 +18,6 @@ struct child {
  * has ended (what it left running may hold its outputs for as long as it likes). `out` and `errors`
  * get what it wrote, and may be NULL. Returns its exit code, 128 + n for signal n; -ENOENT: there
  * is no such program; -ETIMEDOUT: it was killed. */
-int child_run(const struct child *c, struct buf *out, struct buf *errors, struct err *err);
+int program_run(const struct program *c, struct buf *out, struct buf *errors, struct err *err);
 
 #endif
