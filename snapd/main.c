@@ -21,6 +21,7 @@
 #include "fs/base/log.h"
 #include "gitops/errand.h"
 #include "gitops/mirror.h"
+#include "runtime/box.h"
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/config.h"
@@ -99,6 +100,23 @@ static int config_option(struct config *c, int which, const char *value)
 	return *to ? 0 : -ENOMEM;
 }
 
+/* One line on a runtime of containers: its version, or why it doesn't work here (exit status 1). */
+static int print_runtime(const char *name)
+{
+	const struct runtime_kind *k = runtime_find(name);
+	struct runtime_probe p;
+	char without[128];
+	if (!k)
+		return usage("--runtime is runc, runsc, kata or crun");
+	runtime_probe(k, &p);
+	box_unenforced(k, without, sizeof(without));
+	if (p.works)
+		printf("%s%s%s\n", p.version, *without ? "; doesn't limit " : "", without);
+	else
+		printf("%s%s%s\n", p.why, *p.version ? "; " : "", p.version);
+	return !p.works;
+}
+
 /* -1: go on; else the exit status. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
@@ -113,7 +131,8 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "insecure", no_argument, NULL, 'i' },
 		{ "multi-user", no_argument, NULL, 'm' },
 		{ "check", no_argument, NULL, 'C' },
-		{ "routes", no_argument, NULL, 'R' }, /* for openapi.py */
+		{ "routes", no_argument, NULL, 'R' },        /* for openapi.py */
+		{ "runtime", required_argument, NULL, 'T' }, /* for bough doctor */
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
 		{ 0 },
@@ -154,6 +173,8 @@ static int parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'R':
 			return openapi_print_routes() < 0;
+		case 'T':
+			return print_runtime(optarg);
 		case 'h':
 			fputs(help_text, stdout);
 			return 0;

@@ -321,7 +321,7 @@ static void check_cgroup(struct cli *cli, struct doctor_line *l)
 		return;
 	}
 	if (f.f_type != CGROUP2_SUPER_MAGIC) {
-		say(l, DOCTOR_INFO, "boot with systemd.unified_cgroup_hierarchy=1 for one tree",
+		say(l, DOCTOR_INFO, "crun needs one tree: boot with systemd.unified_cgroup_hierarchy=1",
 		    access("/sys/fs/cgroup/unified", F_OK) == 0 ? "version 1 and 2 mixed"
 								: "version 1");
 		return;
@@ -353,10 +353,35 @@ static void check_program(struct doctor_line *l, const char *const *argv, const 
 		check_program(l, argv, without);               \
 	}
 PROGRAM(check_git, "git", "--version", "workspaces work without it")
-PROGRAM(check_runc, "runc", "--version", "one runtime is enough for sandboxes")
-PROGRAM(check_crun, "crun", "--version", "one runtime is enough for sandboxes")
-PROGRAM(check_runsc, "runsc", "--version", "gVisor, for sandboxes that trust less")
-PROGRAM(check_kata, "kata-runtime", "--version", "Kata, for sandboxes in machines of their own")
+
+/* boughd has the shims and runtimes that it would use, and knows what each needs. */
+static void check_runtime(struct doctor_line *l, const char *name, const char *without)
+{
+	struct err err;
+	auto_free char *program = NULL;
+	char text[190];
+	if (program_find("boughd", &program, &err) < 0) {
+		say(l, DOCTOR_INFO, "", "unknown without boughd");
+		return;
+	}
+	const char *argv[] = { program, "--runtime", name, NULL };
+	int r = probe_run(argv, text, sizeof(text));
+	if (r < 0)
+		say(l, DOCTOR_WARN, "see why it fails", "boughd --runtime %s: %s", name,
+		    strerror(-r));
+	else
+		say(l, r == 0 ? DOCTOR_OK : DOCTOR_INFO, r == 0 ? "" : without, "%s", text);
+}
+
+#define RUNTIME(fn, name, without)                             \
+	static void fn(struct cli *cli, struct doctor_line *l) \
+	{                                                      \
+		check_runtime(l, name, without);               \
+	}
+RUNTIME(check_runc, "runc", "sandboxes need a runtime, and this one does most")
+RUNTIME(check_crun, "crun", "one runtime is enough for sandboxes")
+RUNTIME(check_runsc, "runsc", "gVisor, for sandboxes that trust less")
+RUNTIME(check_kata, "kata", "Kata, for sandboxes in machines of their own")
 
 static const struct {
 	const char *name;
