@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "runtime/program.h"
@@ -171,8 +172,11 @@ static bool exists(const char *path)
 /* What a kind needs beside its programs; "" where it's all there. */
 static const char *lacks(const struct runtime_kind *k, const char *version)
 {
+	struct utsname u;
 	if (geteuid() != 0)
 		return "needs root";
+	if (k->shifts_ids && uname(&u) == 0 && older(u.release, "6.12"))
+		return "needs Linux 6.12, for idmapped mounts of workspaces";
 	if (strcmp(k->name, "runc") == 0 && *version && older(version, "1.1.5"))
 		return "runc older than 1.1.5";
 	if (strcmp(k->name, "runsc") == 0 && *version && older(version, "0.0.20240701"))
