@@ -11,8 +11,9 @@
  *     output_started  after shim_start_process (or shim_create, of all but Kata): the shim holds
  *                     ends of its own, bough-io lets go of those that it took in its stead. From
  *                     now on a stream ends when nothing writes to it any more.
- *     output_finish   when the process has ended: waits for its streams to end. What it left
- *                     running in the background may hold them for long: -ETIMEDOUT, they go on.
+ *     output_finish   when the process has ended: its input ends, and it waits for the others to.
+ *                     What it left running in the background may hold them for long: -ETIMEDOUT,
+ *                     they go on.
  *     output_drop     when nobody will ask for the output; after shim_delete, since a program that
  *                     still writes would die of SIGPIPE, or wait, when its fifo is gone.
  *
@@ -56,8 +57,8 @@ enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64, OUTPUT_FINISH_MS = 1000 };
 int output_open(const char *dir, const struct output_config *config, struct err *err);
 /* Idempotent; for a process whose start failed output_drop alone will do. */
 int output_started(const char *dir, const char *key, struct err *err);
-/* As output_started, and waits until the streams have ended, OUTPUT_FINISH_MS at most: -ETIMEDOUT,
- * something still holds them. */
+/* As output_started and output_close_input, and waits until the streams have ended,
+ * OUTPUT_FINISH_MS at most: -ETIMEDOUT, something still holds them. */
 int output_finish(const char *dir, const char *key, struct err *err);
 /* Removes the process's fifos and what was kept. Idempotent; works without bough-io. */
 int output_drop(const char *dir, const char *key, struct err *err);
@@ -79,7 +80,7 @@ int output_read(const char *dir, const char *key, enum output_stream stream, uin
 
 /* A descriptor that becomes readable when any stream of the process grows or ends, when its fifo
  * takes input again after output_write took less than it was given, and (for good: read gives 0)
- * when all streams have ended, bough-io has, or the process is dropped. It doesn't block: read it empty, then look; the caller closes it. */
+ * when all three have ended, bough-io has, or the process is dropped. It doesn't block: read it empty, then look; the caller closes it. */
 int output_watch(const char *dir, const char *key, struct err *err);
 
 /* Gives the process input at `offset` (bytes given before; so that a caller whose connection broke

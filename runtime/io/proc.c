@@ -110,34 +110,54 @@ void proc_bury(struct io *io)
 	}
 }
 
-static void end_input(struct proc *p)
-{
-	if (p->kept.flags & KEPT_IN_CLOSED)
-		return;
-	shut(&p->in.fd);
-	shut(&p->hold_in);
-	p->kept.flags |= KEPT_IN_CLOSED;
-	(void)kept_store(p->log, &p->kept); /* else a successor finds it closed as well */
-	notify(p);
-}
-
-static bool all_ended(const struct kept *k)
+static bool streams_ended(const struct kept *k)
 {
 	return (k->flags & KEPT_CLOSED * 3) == KEPT_CLOSED * 3;
 }
 
-/* The process is let go with its last stream. */
+static bool all_ended(const struct kept *k)
+{
+	return streams_ended(k) && k->flags & KEPT_IN_CLOSED;
+}
+
+/* What has ended is written down, and with the last of it the process is let go. */
+static void end(struct io *io, struct proc *p, uint32_t flags)
+{
+	if ((p->kept.flags & flags) == flags)
+		return;
+	p->kept.flags |= flags;
+	(void)kept_store(p->log, &p->kept); /* else a successor finds out as this one did */
+	notify(p);
+	if (all_ended(&p->kept))
+		bury(io, p);
+}
+
+static void end_input(struct io *io, struct proc *p)
+{
+	shut(&p->in.fd);
+	shut(&p->hold_in);
+	end(io, p, KEPT_IN_CLOSED);
+}
+
 static void end_stream(struct io *io, struct proc *p, unsigned i)
 {
 	shut(&p->stream[i].fd);
 	shut(&p->hold[i]);
-	p->kept.flags |= KEPT_CLOSED << i;
-	if (all_ended(&p->kept))
-		p->kept.flags |= KEPT_IN_CLOSED;
-	(void)kept_store(p->log, &p->kept); /* else a successor finds the fifo without a writer */
+	end(io, p, KEPT_CLOSED << i);
+}
+
+static void take(struct io *io, struct proc *p, unsigned i)
+{
+	ssize_t n = read(p->stream[i].fd, bytes, sizeof(bytes));
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		end_stream(io, p, i);
+		return;
+	}
+	/* Where even the head can't be written the bytes are lost, but the program goes on. */
+	(void)kept_append(p->log, &p->kept, i, bytes, (size_t)n);
 	notify(p);
-	if (all_ended(&p->kept))
-		bury(io, p);
 }
 
 /* ---- beginnings ---- */
@@ -276,7 +296,7 @@ static int hold_what_is_left(struct io *io, struct proc *p)
 {
 	int r = p->kept.flags & KEPT_IN_CLOSED ? 0 : hold_input(io, p);
 	if (r == -ENXIO || r == -ENOENT) {
-		end_input(p);
+		end_input(io, p);
 		r = 0;
 	}
 	for (unsigned i = 0; r >= 0 && i < 2; i++) {
@@ -286,6 +306,8 @@ static int hold_what_is_left(struct io *io, struct proc *p)
 		if (r == -ENOENT) {
 			end_stream(io, p, i); /* buries it with the last, but frees it later */
 			r = 0;
+		} else if (r >= 0 && p->kept.flags & KEPT_STARTED) {
+			take(io, p, i); /* epoll says nothing of writers that were gone before */
 		}
 	}
 	return r;
@@ -365,14 +387,16 @@ int proc_finish(struct io *io, const char *key)
 {
 	struct kept kept;
 	int r = proc_started(io, key);
+	struct proc *p = find(io, key);
 	if (r < 0)
 		return r;
-	const struct proc *p = find(io, key);
-	if (!p) {
-		r = look_up(io, key, &kept);
-		return r < 0 ? r : all_ended(&kept);
+	if (p) {
+		bool ended = streams_ended(&p->kept);
+		end_input(io, p);
+		return ended;
 	}
-	return 0;
+	r = look_up(io, key, &kept);
+	return r < 0 ? r : streams_ended(&kept);
 }
 
 int proc_drop(struct io *io, const char *key)
@@ -390,7 +414,7 @@ int proc_close_in(struct io *io, const char *key)
 	struct proc *p = find(io, key);
 	if (!p)
 		return look_up(io, key, &kept);
-	end_input(p);
+	end_input(io, p);
 	return 0;
 }
 
@@ -419,7 +443,7 @@ int proc_write(struct io *io, const struct io_msg *m)
 	size_t skip = (size_t)(p->kept.in - m->offset);
 	ssize_t n = write(p->in.fd, (const uint8_t *)m->data + skip, m->len - skip);
 	if (n < 0 && errno == EPIPE) {
-		end_input(p);
+		end_input(io, p);
 		return -EPIPE;
 	}
 	if (n < 0 && errno != EAGAIN)
@@ -464,20 +488,6 @@ int proc_watch(struct io *io, const char *key)
 
 /* ---- events ---- */
 
-static void take(struct io *io, struct proc *p, unsigned i)
-{
-	ssize_t n = read(p->stream[i].fd, bytes, sizeof(bytes));
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		end_stream(io, p, i);
-		return;
-	}
-	/* Where even the head can't be written the bytes are lost, but the program goes on. */
-	(void)kept_append(p->log, &p->kept, i, bytes, (size_t)n);
-	notify(p);
-}
-
 void proc_event(struct io *io, struct source *s, uint32_t events)
 {
 	struct proc *p = s->proc;
@@ -489,7 +499,7 @@ void proc_event(struct io *io, struct source *s, uint32_t events)
 		break;
 	case SOURCE_INPUT:
 		if (events & EPOLLERR) {
-			end_input(p);
+			end_input(io, p);
 		} else {
 			await_room(io, p, false);
 			notify(p);
