@@ -38,7 +38,8 @@ enum {
 struct importing {
 	struct mirror *m;
 	const struct view *before, *now;
-	char dir[PATH_MAX_BYTES]; /* "": not made yet */
+	char dir[PATH_MAX_BYTES]; /* "": not made yet; without links */
+	char *mirror;             /* its path, likewise */
 	int fd;                   /* of dir */
 	char *git;
 	uint64_t bytes;
@@ -74,12 +75,7 @@ static int make_repository(struct importing *im, const char *name)
 		if (mkdirat(im->fd, path, 0700) < 0)
 			return fail(im, -errno, path);
 	}
-	auto_free char *mirror = realpath(mirror_path(im->m), NULL);
-	if (!mirror)
-		return fail(im, -errno, "the mirror's path");
-	if (strchr(mirror, '\n') || strlen(mirror) > PATH_MAX_BYTES - 1)
-		return fail(im, -EINVAL, "the mirror's path");
-	(void)snprintf(text, sizeof(text), "%s/objects\n", mirror);
+	(void)snprintf(text, sizeof(text), "%s/objects\n", im->mirror);
 	(void)snprintf(path, sizeof(path), "%s/objects/info/alternates", name);
 	int r = write_text(im, path, text);
 	(void)snprintf(path, sizeof(path), "%s/HEAD", name);
@@ -94,7 +90,15 @@ static int make_repository(struct importing *im, const char *name)
 static int make_scratch(struct importing *im, const char *scratch)
 {
 	char exe[64];
-	if (snprintf(im->dir, sizeof(im->dir), "%s/import.XXXXXX", scratch) >= (int)sizeof(im->dir))
+	auto_free char *real = realpath(scratch, NULL);
+	if (!real)
+		return fail(im, -errno, scratch);
+	im->mirror = realpath(mirror_path(im->m), NULL);
+	if (!im->mirror)
+		return fail(im, -errno, "the mirror's path");
+	if (strchr(im->mirror, '\n') || strlen(im->mirror) > PATH_MAX_BYTES - 1)
+		return fail(im, -EINVAL, "the mirror's path");
+	if (snprintf(im->dir, sizeof(im->dir), "%s/import.XXXXXX", real) >= (int)sizeof(im->dir))
 		return fail(im, -ENAMETOOLONG, scratch);
 	if (!mkdtemp(im->dir)) {
 		im->dir[0] = '\0';
@@ -116,6 +120,7 @@ static void importing_done(struct importing *im)
 	if (im->dir[0])
 		(void)io_remove_tree(AT_FDCWD, im->dir, NULL); /* else the next start does */
 	free(im->git);
+	free(im->mirror);
 	inner_had_free(im->had);
 }
 
@@ -277,12 +282,15 @@ static int run_git(struct importing *im, const char *repo, const char *const *ar
 {
 	enum { ARGS_MAX = 32 };
 	char jail[PATH_MAX_BYTES + 32], dir[PATH_MAX_BYTES + 32], env_dir[PATH_MAX_BYTES + 48];
-	const char *argv[ARGS_MAX] = { jail, im->git,
-				       "-c", "pack.threads=1",
-				       "-c", "pack.windowMemory=256m",
-				       "-c", "core.bigFileThreshold=16m",
-				       "-c", "core.packedGitLimit=1g",
-				       "-c", "core.hooksPath=/dev/null" };
+	char objects[PATH_MAX_BYTES + 16];
+	const char *argv[ARGS_MAX] = { jail,    "-w",
+				       im->dir, "-r",
+				       objects, im->git,
+				       "-c",    "pack.threads=1",
+				       "-c",    "pack.windowMemory=256m",
+				       "-c",    "core.bigFileThreshold=16m",
+				       "-c",    "core.packedGitLimit=1g",
+				       "-c",    "core.hooksPath=/dev/null" };
 	const char *const envp[] = { env_dir,
 				     "HOME=/nonexistent",
 				     "PATH=/usr/local/bin:/usr/bin:/bin",
@@ -298,7 +306,8 @@ static int run_git(struct importing *im, const char *repo, const char *const *ar
 	(void)snprintf(jail, sizeof(jail), "%s/%s", im->dir, ERRAND_JAIL);
 	(void)snprintf(dir, sizeof(dir), "%s/%s", im->dir, repo);
 	(void)snprintf(env_dir, sizeof(env_dir), "GIT_DIR=%s", dir);
-	size_t n = 12;
+	(void)snprintf(objects, sizeof(objects), "%s/objects", im->mirror);
+	size_t n = 16;
 	for (size_t i = 0; args[i] && n + 1 < ARGS_MAX; i++)
 		argv[n++] = args[i];
 	struct child_options opt = { .argv = argv,

@@ -1,8 +1,14 @@
-/* bough-jail PROGRAM ARGUMENT…: runs a program on data of somebody who may want to do harm, with
- * what it needs and no more: bounds on memory, time and files, no privileges even as root, and (as
- * root) no network. The caller chose its environment, folder and descriptors. */
+/* bough-jail [-r FOLDER | -w FOLDER]… PROGRAM ARGUMENT…: runs a program on data of somebody who may
+ * want to do harm, with what it needs and no more: bounds on memory, time and files, no
+ * privileges even as root, no network, a root with nothing in it but the system's programs and
+ * those folders (to read; to write to), and few system calls. The caller chose its environment,
+ * folder and descriptors. */
+#include "gitops/jail.h"
+
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -26,30 +32,48 @@ static int bound(__rlimit_resource_t what, rlim_t n)
 	return setrlimit(what, &want);
 }
 
-/* After this an exec gives even root no capability. */
-static void drop_rights(void)
+static int set_bounds(void)
 {
-	/* Where that isn't allowed, as in a container without it, there is less to take away. */
-	(void)unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS);
-	for (int i = 0; i < CAPABILITIES; i++)
-		(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* the kernel may know fewer */
+	return bound(RLIMIT_CORE, 0) < 0 || bound(RLIMIT_AS, memory_max) < 0 ||
+			       bound(RLIMIT_CPU, CPU_S) < 0 || bound(RLIMIT_FSIZE, file_max) < 0 ||
+			       bound(RLIMIT_NOFILE, FILES) < 0
+		       ? -1
+		       : 0;
+}
+
+static int failed(const char *what)
+{
+	(void)fprintf(stderr, "fatal: the jail can't be built: %s: %s\n", what,
+		      strerrordesc_np(errno));
+	return 127;
 }
 
 int errand_jail(int argc, char **argv)
 {
-	if (argc < 2)
-		return 127;
-	if (bound(RLIMIT_CORE, 0) < 0 || bound(RLIMIT_AS, memory_max) < 0 ||
-	    bound(RLIMIT_CPU, CPU_S) < 0 || bound(RLIMIT_FSIZE, file_max) < 0 ||
-	    bound(RLIMIT_NOFILE, FILES) < 0) {
-		(void)fputs("fatal: the jail's bounds can't be set\n", stderr);
-		return 127;
+	struct jail_dir dirs[JAIL_DIRS_MAX];
+	const char *step = "";
+	size_t n = 0;
+	int i = 1;
+	for (; i + 1 < argc && n < JAIL_DIRS_MAX; i += 2) {
+		if (strcmp(argv[i], "-r") != 0 && strcmp(argv[i], "-w") != 0)
+			break;
+		dirs[n++] = (struct jail_dir){ argv[i + 1], argv[i][1] == 'w' };
 	}
-	if (geteuid() == 0)
-		drop_rights();
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (i >= argc)
 		return 127;
-	(void)execv(argv[1], argv + 1);
+	if (set_bounds() < 0)
+		return failed("bounds");
+	/* Where namespaces aren't allowed, as in a container without them, the rest must do. */
+	if (jail_root(dirs, n, argv[i], &step) < 0)
+		return failed(step);
+	/* After this an exec gives even root no capability. */
+	for (int c = 0; c < CAPABILITIES; c++)
+		(void)prctl(PR_CAPBSET_DROP, c, 0, 0, 0); /* the kernel may know fewer */
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return failed("no new privileges");
+	if (jail_calls() < 0)
+		return failed("system calls");
+	(void)execv(argv[i], argv + i);
 	(void)fputs("fatal: the jailed program can't be run\n", stderr);
 	return 127;
 }
