@@ -148,6 +148,12 @@ static uint32_t git_mode(const struct attr *a)
 	return S_ISLNK(a->mode) ? S_IFLNK : a->mode;
 }
 
+/* Of the permissions git knows one bit, and takes a patch that changes others alone for garbage. */
+static bool git_sees_mode(const struct attr *old, const struct attr *new)
+{
+	return ((old->mode ^ new->mode) & (S_IFMT | S_IXUSR)) != 0;
+}
+
 static void add_index_line(struct buf *out, const struct compared *c, uint32_t same_mode)
 {
 	char old[ID_ABBREV + 1], new[ID_ABBREV + 1];
@@ -174,6 +180,15 @@ static int patch_file(struct patcher *p, const struct attr *old, const struct at
 		return r;
 	bool differs = !same && (!c.patch || c.old.len != c.new.len ||
 				 (c.old.len && memcmp(c.old.data, c.new.data, c.old.len) != 0));
+	if (has_old && has_new && !differs && !renamed && !git_sees_mode(old, new)) {
+		/* As patch_special: a line that tools pass over. */
+		buf_printf(out, "Modes of ");
+		diff_quote(out, "a/", old_path);
+		buf_printf(out, " (%04o) and ", old->mode & 07777);
+		diff_quote(out, "b/", new_path);
+		buf_printf(out, " (%04o) differ\n", new->mode & 07777);
+		return flush(p);
+	}
 	buf_printf(out, "diff --git ");
 	diff_quote(out, "a/", old_path);
 	buf_u8(out, ' ');

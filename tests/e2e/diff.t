@@ -37,6 +37,10 @@ bough_ok '--stat' diff w --stat
 like 'stat counts lines' "$out" 'text +\| +2 \+-'
 bough_ok '--patch' diff w --patch
 like 'the patch has the line' "$out" $'\n-7\n\\+seven\n'
+# git knows one bit of it, and the newer ones refuse a patch of the others alone.
+ok 'a mode that git has no form for is a line beside' \
+	grep -qx 'Modes of a/mode (0644) and b/mode (0600) differ' "$T/.out"
+ok 'and no part of the patch' not grep -q '^old mode' "$T/.out"
 ok 'a renamed folder: its files are renamed' \
 	grep -qx 'rename from moving/a' "$T/.out"
 ok 'git can apply it' git -C "$T/tree" apply --check --include=text --include=dir/new - <"$T/.out"

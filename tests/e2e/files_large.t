@@ -36,7 +36,7 @@ is 'GET in zstd' "$(call -H 'Accept-Encoding: zstd' $f/copy | zstd -dc | sha256s
 ok 'PUT in gzip' call -o /dev/null -H 'Content-Encoding: gzip' -T - $f/gz < <(gzip -1c "$T/big")
 is 'is decoded' "$(sha256sum <"$at/gz")" "$sum"
 is 'its digest' "$(call -D - -o /dev/null -H 'Want-Repr-Digest: sha-256=1' $f/gz | tr -d '\r' |
-	sed -n 's/^Repr-Digest: sha-256=:\(.*\):/\1/p' | base64 -d | xxd -p -c 64)  -" "$sum"
+	sed -n 's/^Repr-Digest: sha-256=:\(.*\):/\1/p' | base64 -d | od -An -v -tx1 | tr -d ' \n')  -" "$sum"
 bounded 'coded'
 # A slow client holds up nobody, and costs no memory.
 curl -sS --limit-rate 10k --unix-socket "$sock" -o /dev/null $f/big &

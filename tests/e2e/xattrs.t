@@ -26,6 +26,7 @@ like 'to people too' "$(bough show w)" 'xattrs *none'
 like 'what the tree has is hidden' "$(note "$w/a")" 'not supported'
 like 'nothing can be set' "$(setfattr -n user.x -v y "$w/b" 2>&1)" 'not supported'
 like 'or removed' "$(setfattr -x user.note "$w/a" 2>&1)" 'not supported'
+cp -p "$w/b" "$w/copy" && chown "$(id -u):$(id -g)" "$w/copy" && ls -l "$w" >/dev/null # the first of each
 before=$(asked)
 for i in $(seq 50); do echo "$i" >"$w/f$i"; done
 cp -p "$w/f1" "$w/copy" && chown "$(id -u):$(id -g)" "$w"/f* && ls -l "$w" >/dev/null
