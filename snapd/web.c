@@ -59,16 +59,15 @@ struct call {
 /* While we work, the client waits as long as that takes. */
 static void turn_ours(struct call *c)
 {
-	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+	web_listen_ours(c->conn);
 }
 
 /* When it is the client's to take bytes or to send them, it has a time to do so, which begins
- * now (libmicrohttpd starts the clock where there was none) and anew with each byte. Else one that
- * stops would hold for good what the request holds: a workspace's lease. */
+ * now and anew with each byte. Else one that stops would hold for good what the request holds: a
+ * workspace's lease. */
 static void turn_theirs(struct call *c)
 {
-	(void)MHD_set_connection_option(c->conn, MHD_CONNECTION_OPTION_TIMEOUT,
-					c->web->opt.stall_s);
+	web_listen_theirs(c->conn, c->web->opt.stall_s);
 }
 
 /* ---- what handlers ask ---- */
@@ -549,7 +548,6 @@ static enum MHD_Result begin(struct call *c, const char *method)
 {
 	char allow[128] = "";
 	struct err err = { 0 };
-	web_listen_head(c->conn);
 	c->refused = true;
 	if (!framing_is_clear(c))
 		return refuse_framing(c);
@@ -720,7 +718,7 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	if (!c)
 		return;
 	*call = NULL;
-	if (why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED)
+	if (web_listen_gave_up(conn))
 		log_info("%s: the client neither takes bytes nor sends any: given up", c->raw);
 	if (c->upload) {
 		stream_end(c->upload, -ECONNRESET); /* means nothing when it had ended */
@@ -744,7 +742,6 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	web_target_done(&c->target);
 	free(c->raw);
 	free(c);
-	(void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)WEB_IDLE_S);
 	web_listen_next(conn);
 	task_count_add(w->count, -1);
 }

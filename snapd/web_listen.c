@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +32,10 @@ struct conn {
 	struct web_listen *listen;
 	struct web_peer peer;
 	int fd;
-	uint64_t until_ms; /* when its head must be whole; 0: it is */
+	uint64_t until_ms; /* when it is shut down; 0: not now */
+	uint64_t stall_ms; /* and so long after the last byte that moves; 0: whatever moves */
+	int unsent;        /* bytes, when it was looked at */
+	bool gave_up;
 	struct conn *next, *prev;
 };
 
@@ -147,27 +152,68 @@ const struct web_peer *web_listen_peer(struct MHD_Connection *conn)
 	return c ? &c->peer : &nobody;
 }
 
-static void set_until(struct MHD_Connection *conn, uint64_t until_ms)
+/* ---- whose time is up ---- */
+
+/* How much the peer hasn't taken yet. It is another number once it has taken some, since more is
+ * written when there is room for much only. (What the peer sends comes to web.c.) */
+static int unsent_bytes(const struct conn *c)
+{
+	int n = 0;
+	(void)ioctl(c->fd, SIOCOUTQ, &n); /* sockets of both kinds have it */
+	return n;
+}
+
+static void set_time(struct MHD_Connection *conn, uint64_t time_ms, uint64_t stall_ms)
 {
 	struct conn *c = conn_of(conn);
 	if (!c)
 		return;
 	pthread_mutex_lock(&c->listen->lock);
-	c->until_ms = until_ms;
+	c->until_ms = time_ms ? clock_ms() + time_ms : 0;
+	c->stall_ms = stall_ms;
 	pthread_mutex_unlock(&c->listen->lock);
 }
 
-void web_listen_head(struct MHD_Connection *conn)
+void web_listen_ours(struct MHD_Connection *conn)
 {
-	set_until(conn, 0);
+	set_time(conn, 0, 0);
+}
+
+void web_listen_theirs(struct MHD_Connection *conn, unsigned stall_s)
+{
+	set_time(conn, 1000 * (uint64_t)stall_s, 1000 * (uint64_t)stall_s);
 }
 
 void web_listen_next(struct MHD_Connection *conn)
 {
-	set_until(conn, clock_ms() + 1000 * (uint64_t)WEB_IDLE_S);
+	set_time(conn, 1000 * (uint64_t)WEB_IDLE_S, 0);
 }
 
-/* ---- whose time is up ---- */
+bool web_listen_gave_up(struct MHD_Connection *conn)
+{
+	struct conn *c = conn_of(conn);
+	if (!c)
+		return false;
+	pthread_mutex_lock(&c->listen->lock);
+	bool is = c->gave_up;
+	pthread_mutex_unlock(&c->listen->lock);
+	return is;
+}
+
+static void watch_one(struct conn *c, uint64_t now)
+{
+	if (c->stall_ms) {
+		int unsent = unsent_bytes(c);
+		if (unsent != c->unsent)
+			c->until_ms = now + c->stall_ms;
+		c->unsent = unsent;
+	}
+	if (c->until_ms && c->until_ms < now) {
+		c->gave_up = c->stall_ms > 0;
+		(void)shutdown(c->fd, SHUT_RDWR); /* its thread sees the end */
+		c->until_ms = c->stall_ms = 0;
+	}
+}
 
 static void *watch(void *arg)
 {
@@ -176,10 +222,7 @@ static void *watch(void *arg)
 	while (!l->stop) {
 		uint64_t now = clock_ms();
 		for (struct conn *c = l->conns; c; c = c->next)
-			if (c->until_ms && c->until_ms < now) {
-				(void)shutdown(c->fd, SHUT_RDWR); /* its thread sees the end */
-				c->until_ms = 0;
-			}
+			watch_one(c, now);
 		struct timespec until = clock_in_ms(WATCH_MS);
 		(void)pthread_cond_timedwait(&l->wake, &l->lock, &until);
 	}
@@ -313,8 +356,8 @@ static struct MHD_Daemon *start(struct web_listen *l, const struct web_callbacks
 		cb->arg, MHD_OPTION_NOTIFY_COMPLETED, cb->completed, cb->arg,
 		MHD_OPTION_UNESCAPE_CALLBACK, cb->unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION,
 		on_connection, l, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CONNECTIONS,
-		MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, MHD_OPTION_CONNECTION_TIMEOUT,
-		(unsigned)WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_MEMORY,
+		MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_MEMORY,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_ARRAY, more,
 		MHD_OPTION_END);
 }

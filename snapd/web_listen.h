@@ -2,9 +2,10 @@
  * at the other end of each connection, and how long one may take to say what it wants. Used by
  * web.c only.
  *
- * libmicrohttpd's timeout counts from the last byte, so a client that sends one now and then holds
- * a thread for ever. Here a request's head has a time by which it must be whole, and a connection
- * that misses it is shut down. */
+ * Its own timeouts aren't used: they count from the last byte, so a client that sends one now and
+ * then holds a thread for ever; and that of 1.0 can't be changed for one connection. Here a
+ * request's head has a time by which it must be whole, and who is to take bytes or to send them one
+ * within which one must move. A connection that misses it is shut down. */
 #ifndef BOUGH_SNAPD_WEB_LISTEN_H
 #define BOUGH_SNAPD_WEB_LISTEN_H
 
@@ -31,8 +32,12 @@ void web_listen_stop(struct web_listen *l);    /* after that; waits for its thre
 
 /* Who is there. Good while the connection is. */
 const struct web_peer *web_listen_peer(struct MHD_Connection *conn);
-/* The request's head is whole, and the next one's time begins. */
-void web_listen_head(struct MHD_Connection *conn);
+/* The time that the client has: as long as it likes, while we work; so many seconds from the last
+ * byte that moves; the time for the head of the next request. */
+void web_listen_ours(struct MHD_Connection *conn);
+void web_listen_theirs(struct MHD_Connection *conn, unsigned stall_s);
 void web_listen_next(struct MHD_Connection *conn);
+/* It was shut down, since in web_listen_theirs nothing moved. */
+bool web_listen_gave_up(struct MHD_Connection *conn);
 
 #endif
