@@ -111,6 +111,8 @@ int box_attach(const struct box_config *config, uint32_t pid, const struct box_m
 	int r = box_check_target(config, mount->target, err);
 	if (r < 0)
 		return r;
+	if (box_has_slots(config->kind))
+		return box_slot_attach(config, mount, err);
 	auto_fd user_ns = box_user_ns(config, err);
 	auto_fd process = user_ns < 0 ? user_ns : open_process(pid, err);
 	auto_fd tree = process < 0 ? process
@@ -132,6 +134,8 @@ int box_detach(const struct box_config *config, uint32_t pid, const char *target
 	int r = box_check_target(config, target, err);
 	if (r < 0)
 		return r;
+	if (box_has_slots(config->kind))
+		return box_slot_detach(config, target, force, err);
 	auto_fd process = open_process(pid, err);
 	if (process < 0)
 		return process;

@@ -203,6 +203,8 @@ static int make_targets(const struct box_config *c, struct err *err)
 		return err_sys(err, -errno, "open the root at %s", c->root);
 	int r = box_fill_points(root, err);
 	for (size_t i = 0; r == 0 && i < c->n_mounts; i++) {
+		if (box_has_slots(c->kind))
+			box_slot_forget(c, c->mounts[i].target);
 		auto_fd fd = inroot_make_dir(root, c->mounts[i].target);
 		if (fd < 0)
 			r = err_sys(err, fd, "no place to attach at %s", c->mounts[i].target);
@@ -213,6 +215,11 @@ static int make_targets(const struct box_config *c, struct err *err)
 			r = err_sys(err, fd, "no place for secrets at " SECRETS_TARGET);
 	}
 	return r;
+}
+
+bool box_has_slots(const struct runtime_kind *kind)
+{
+	return kind->shifts_ids && !spec_shares_kernel(kind);
 }
 
 /* gVisor puts a tmpfs of its own on an empty /tmp, unless something is mounted there: the root's
@@ -278,7 +285,9 @@ static struct spec_bind *add_bind(struct binds *b, const char *dir, const char *
 {
 	if (b->n == BINDS_MAX || box_path(b->text[b->n], dir, name) < 0)
 		return NULL;
-	b->list[b->n] = (struct spec_bind){ b->text[b->n], target, ro, false };
+	b->list[b->n] = (struct spec_bind){ .source = b->text[b->n],
+					     .target = target,
+					     .read_only = ro };
 	return &b->list[b->n++];
 }
 
@@ -302,6 +311,11 @@ static int bind_all(const struct box_config *c, struct binds *b)
 	if (last && wants_tmp(c->kind) && box_path(parent, c->dir, "tmp") == 0 &&
 	    mounts_is_mount(parent))
 		last = add_bind(b, c->dir, "tmp", "/tmp", false);
+	if (last && box_has_slots(c->kind)) {
+		last = add_bind(b, c->dir, "slots", BOX_SLOTS_AT, false);
+		if (last)
+			last->recursive = last->later = true;
+	}
 	for (size_t i = 0; last && i < c->n_mounts; i++) {
 		(void)snprintf(name, sizeof(name), "mnt/%zu", i);
 		last = add_bind(b, c->dir, name, c->mounts[i].target, c->mounts[i].read_only);
@@ -389,6 +403,8 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 		r = make_targets(c, err);
 	if (r == 0 && wants_tmp(c->kind))
 		r = put_tmp(c, user_ns, err);
+	if (r == 0 && box_has_slots(c->kind))
+		r = box_slots_make(c, err);
 	if (r == 0 && c->n_mounts)
 		r = make_dir(c->dir, "mnt", 0711, path, err);
 	for (size_t i = 0; r == 0 && i < c->n_mounts; i++) {

@@ -101,7 +101,10 @@ void box_unenforced(const struct runtime_kind *kind, char *out, size_t size);
 
 /* Attaches to a running container whose first process is `pid`, and takes it off again: -EBUSY
  * while something uses it, unless `force` (it is detached lazily). Only where
- * runtime_kind.mounts_later; elsewhere -EOPNOTSUPP: attach before the start. */
+ * runtime_kind.mounts_later; elsewhere -EOPNOTSUPP: attach before the start. With gVisor the target
+ * becomes a link to one of a few places that were made before the start (-ENOSPC: none is left;
+ * -EEXIST: something is there that is no empty folder); it keeps files open that nobody uses any
+ * more, so there only `force` is sure to detach. */
 int box_attach(const struct box_config *config, uint32_t pid, const struct box_mount *mount,
 	       struct err *err);
 int box_detach(const struct box_config *config, uint32_t pid, const char *target, bool force,

@@ -59,7 +59,7 @@ bool cgroup_is_v2(const struct cgroups *c)
 
 static bool exists(const char *dir, const char *name)
 {
-	char path[CGROUP_PATH_MAX + CGROUP_NAME_MAX];
+	char path[CGROUP_PATH_MAX + NAME_MAX + CGROUP_NAME_MAX];
 	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return access(path, F_OK) == 0;
 }
@@ -91,14 +91,26 @@ bool cgroup_has(const struct cgroups *c, const char *controller)
 	return false;
 }
 
+/* Version 2's root has no such file; each folder in it does for which memory is counted. */
+static bool v2_counts_swap(const char *top)
+{
+	char path[CGROUP_PATH_MAX + NAME_MAX + 2];
+	auto_dir *d = opendir(top);
+	struct dirent *e;
+	while (d && (e = readdir(d))) {
+		(void)snprintf(path, sizeof(path), "%s/%s", top, e->d_name);
+		if (e->d_type == DT_DIR && e->d_name[0] != '.' && exists(path, "memory.max"))
+			return exists(path, "memory.swap.max");
+	}
+	return access("/proc/swaps", F_OK) == 0;
+}
+
 bool cgroup_counts_swap(const struct cgroups *c)
 {
-	/* Version 2 can where the kernel can; its root has no such file, and swap that can't be
-	 * limited can't be used by a cgroup's processes without the host having some. */
 	for (size_t i = 0; i < c->n; i++)
 		if (!c->list[i].v2 && exists(c->list[i].path, "memory.memsw.limit_in_bytes"))
 			return true;
-	return cgroup_is_v2(c) && access("/proc/swaps", F_OK) == 0;
+	return cgroup_is_v2(c) && v2_counts_swap(c->list[0].path);
 }
 
 /* ---- the end ---- */

@@ -30,6 +30,7 @@ static const struct runtime_kind kinds[] = {
 	  .binary = "runsc",
 	  .wrapper = "bough-runsc",
 	  .shifts_ids = true,
+	  .mounts_later = true, /* by slots */
 	  .sees_host = true },
 	{ .name = "kata", .shim = "containerd-shim-kata-v2" },
 	{ .name = "crun",

@@ -79,6 +79,9 @@ int share_make(const char *parent, const char *program, struct err *err)
 	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "open %s", path);
+	/* A mount point, for boxes that have slots. */
+	if (mkdirat(dir, "slots", 0755) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "make %s/slots", path);
 	r = holds(dir, data, len) ? 0 : put_program(dir, data, len);
 	return r < 0 ? err_sys(err, r, "put bough-init into %s", path) : 0;
 }

@@ -219,9 +219,9 @@ static int bind_mounts(const struct spec *s, json_t *a)
 		const struct spec_bind *b = &s->binds[i];
 		char opts[64];
 		bool deep = b->read_only && b->recursive && spec_shares_kernel(s->kind);
-		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s",
+		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s%s",
 			       b->recursive ? "rbind" : "bind", b->read_only ? "ro" : "rw",
-			       deep ? ",rro" : "");
+			       deep ? ",rro" : "", b->later ? ",rslave" : "");
 		r = add_mount(a, b->target, "bind", b->source, opts);
 	}
 	if (r == 0 && s->hide_usr_local)

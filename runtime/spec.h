@@ -21,7 +21,8 @@
 struct spec_bind {
 	const char *source, *target;
 	bool read_only;
-	bool recursive; /* with what is mounted in it */
+	bool recursive; /* with what is mounted in it, */
+	bool later;     /* also what will be */
 };
 
 struct spec {

@@ -37,7 +37,7 @@ box() { # RUNTIME NAME OPTION… -- COMMAND…
 	[ "$code" = 0 ] || return
 	cd "$T/boxes/$name" && run timeout 60 "$BASH" -c '"$@" </dev/null' - "${rt_cmd[@]}" run "$name"
 	cd "$T"
-	timeout 20 "${rt_cmd[@]}" delete -f "$name" >/dev/null 2>&1
+	timeout 20 "${rt_cmd[@]}" delete --force "$name" >/dev/null 2>&1
 	"$D" clear "$T/boxes/$name" || diag "clear $name failed"
 }
 fresh() { # NAME OPTION…: a root of its own
@@ -178,7 +178,7 @@ bombs() { # RUNTIME
 	(cd "$T/boxes/eats" && "${rt_cmd[@]}" run -d eats </dev/null >/dev/null 2>&1)
 	sleep 0.5
 	is "$rt: the host's root still has its own" "$(inotify_left)" 20
-	"${rt_cmd[@]}" delete -f eats
+	"${rt_cmd[@]}" delete --force eats
 	"$D" clear "$T/boxes/eats"
 	box "$rt" cpu -m "$w:/workspace" -C 250 -- python3 bombs.py cpu
 	like "$rt: a quarter of a core" "$out" '^0\.[2-7]$'
@@ -237,8 +237,37 @@ run "$D" exec -b "$BASE" -H -u nobody -w /tmp "$T/boxes/live" "$root" -- id -u
 printf '%s' "$out" >"$T/process.json"
 is 'an exec by its spec' "$("${RUNC[@]}" exec --process "$T/process.json" live </dev/null)" 65534
 wait %?sleep\ 2 2>/dev/null
-"${RUNC[@]}" delete -f live
+"${RUNC[@]}" delete --force live
 ok 'cleared' "$D" clear "$T/boxes/live"
+
+# gVisor: by slots, which a link at the target leads to.
+if [ ${#runtimes[@]} = 2 ]; then
+	fresh slots
+	run "$D" make -r runsc -b "$BASE" -H -m "$w:/workspace" "$T/boxes/slots" "$root"
+	(cd "$T/boxes/slots" && "${RUNSC[@]}" run -detach slots </dev/null >/dev/null 2>"$T/live.err") ||
+		diag "$(cat "$T/live.err")"
+	slot() { run "$D" "$1" -r runsc -b "$BASE" -H -m "$w:/workspace" "${@:2}" \
+		"$T/boxes/slots" "$root"; }
+	inside() { "${RUNSC[@]}" exec slots "$@" </dev/null; }
+	run "$D" attach -r runsc -b "$BASE" -H -m "$w2:/data/two" "$T/boxes/slots" "$root"
+	is 'runsc: attached while it runs' "$code" 0
+	is 'runsc: and seen' "$(inside cat /data/two/file)" two
+	inside sh -c 'echo four >/data/two/four'
+	is 'runsc: written as its root' "$(stat -c %u "$w2/four")" 0
+	run "$D" attach -r runsc -b "$BASE" -H -m "$w2:/data/two" "$T/boxes/slots" "$root"
+	is 'runsc: nothing twice' "$code" 17
+	slot detach -T /data/two -f
+	is 'runsc: detached by force' "$code" 0
+	ok 'runsc: the link is gone' not test -L "$root/data/two"
+	slot detach -T /workspace
+	is 'runsc: but not what it began with' "$code" 95
+	"${RUNSC[@]}" delete -force slots
+	ok 'runsc: cleared' "$D" clear "$T/boxes/slots"
+	ln -s /.bough/slots/3 "$root/data/old"
+	run "$D" make -r runsc -b "$BASE" -H -m "$w2:/data/old" "$T/boxes/slots" "$root" -- true
+	is 'runsc: a link of before is no target' "$(stat -c %F "$root/data/old")" directory
+	ok 'runsc: cleared again' "$D" clear "$T/boxes/slots"
+fi
 
 # ---- for kata: nothing shifted, and private
 
@@ -295,7 +324,7 @@ run "$D" make -b "$BASE" -H "$T/boxes/runs" "$root"
 (cd "$T/boxes/runs" && "${RUNC[@]}" run -d runs </dev/null >/dev/null 2>&1)
 "${RUNC[@]}" pause runs
 ok 'clear ends a paused one' "$D" clear "$T/boxes/runs"
-"${RUNC[@]}" delete -f runs
+"${RUNC[@]}" delete --force runs
 is 'all of it' "$(state)" "$before"
 ok 'the end' "$D" end "$T/boxes"
 ok 'of what they shared' not mountpoint -q "$T/boxes/.share"

@@ -242,6 +242,28 @@ static void cgroup_names(void **state)
 	}
 }
 
+static void cgroup_swap(void **state)
+{
+	char path[64];
+	auto_fd top = tmp_dir(path);
+	struct cgroups c = { .n = 1, .list = { { .v2 = true } } };
+	(void)snprintf(c.list[0].path, CGROUP_PATH_MAX, "%s", path);
+	put(top, "cgroup.controllers", "cpuset cpu io memory pids\n");
+	assert_true(cgroup_has(&c, "memory") && cgroup_has(&c, "pids"));
+	assert_false(cgroup_has(&c, "mem") || cgroup_has(&c, "hugetlb"));
+	assert_int_equal(mkdirat(top, "a.scope", 0755), 0);
+	assert_int_equal(mkdirat(top, "b.slice", 0755), 0);
+	put(top, "b.slice/memory.max", "max\n");
+	assert_false(cgroup_counts_swap(&c));
+	put(top, "b.slice/memory.swap.max", "max\n");
+	assert_true(cgroup_counts_swap(&c));
+	c.list[0].v2 = false;
+	assert_false(cgroup_counts_swap(&c));
+	put(top, "memory.memsw.limit_in_bytes", "1\n");
+	assert_true(cgroup_counts_swap(&c));
+	remove_dir(path);
+}
+
 /* On plain folders, which the rules of cgroups allow to be empty. */
 static void cgroup_folders(void **state)
 {
@@ -332,7 +354,7 @@ int main(void)
 		cmocka_unit_test(users),	cmocka_unit_test(users_of_a_root),
 		cmocka_unit_test(in_root),	cmocka_unit_test(targets),
 		cmocka_unit_test(cgroup_names), cmocka_unit_test(cgroup_folders),
-		cmocka_unit_test(refused),
+		cmocka_unit_test(cgroup_swap),	cmocka_unit_test(refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
