@@ -10,7 +10,9 @@
 #include "fs/base/u64map.h"
 
 /* Invariants, under the lock:
- * 1. An entry is there while it is named, used, loaded or being loaded.
+ * 1. An entry is there while it is named, used, loaded or being loaded. One that stops being named
+ *    and used goes at once, loaded or not: its files are gone from the folder, but what is open
+ *    holds descriptors and the disk's blocks.
  * 2. sealed_names <= names.
  * 3. What is loaded is sealed. */
 struct entry {
@@ -25,6 +27,8 @@ struct entry {
 	struct layer_id *deps;
 	uint32_t ndeps;
 };
+
+enum { IDLE_BATCH = 64 }; /* layers that are unloaded between two waits for the lock */
 
 struct image_entry {
 	struct image_entry *next;
@@ -87,10 +91,12 @@ static struct entry *entry_get(struct registry *r, const struct layer_id *id, bo
 	return e;
 }
 
-/* Takes the entry out and frees it when nothing holds it (invariant 1). */
-static void entry_drop(struct registry *r, struct entry *e)
+/* Takes the entry out when nothing holds it (invariant 1), and puts it on *dead, which the caller
+ * frees without the lock: the last reference closes a layer's files, and that takes the disk's
+ * time where they are removed already. */
+static void entry_drop(struct registry *r, struct entry *e, struct entry **dead)
 {
-	if (e->names || e->uses || e->layer || e->loading)
+	if (e->names || e->uses || e->loading)
 		return;
 	struct entry *head = u64map_get(&r->map, key_of(&e->id));
 	if (head == e) {
@@ -103,8 +109,18 @@ static void entry_drop(struct registry *r, struct entry *e)
 			head = head->next;
 		head->next = e->next;
 	}
-	free(e->deps);
-	free(e);
+	e->next = *dead;
+	*dead = e;
+}
+
+static void bury(struct entry *dead)
+{
+	for (struct entry *next; dead; dead = next) {
+		next = dead->next;
+		layer_unref(dead->layer);
+		free(dead->deps);
+		free(dead);
+	}
 }
 
 /* ---- life ---- */
@@ -150,7 +166,8 @@ void registry_free(struct registry *r)
 
 /* ---- loading ---- */
 
-static int depend(struct registry *r, const struct layer_id *from, const struct layer_id *to)
+static int depend(struct registry *r, const struct layer_id *from, const struct layer_id *to,
+		  struct entry **dead)
 {
 	struct entry *e = entry_get(r, from, true);
 	if (!e)
@@ -160,7 +177,8 @@ static int depend(struct registry *r, const struct layer_id *from, const struct 
 			return 0;
 	struct layer_id *more = realloc(e->deps, (e->ndeps + 1) * sizeof(*more));
 	if (!more) {
-		entry_drop(r, e);
+		if (!e->layer)
+			entry_drop(r, e, dead);
 		return -ENOMEM;
 	}
 	e->deps = more;
@@ -172,9 +190,11 @@ int registry_depend(struct registry *r, const struct layer_id *from, const struc
 {
 	if (id_equal(from, to))
 		return 0;
+	struct entry *dead = NULL;
 	pthread_mutex_lock(&r->lock);
-	int n = depend(r, from, to);
+	int n = depend(r, from, to, &dead);
 	pthread_mutex_unlock(&r->lock);
+	bury(dead);
 	return n;
 }
 
@@ -231,16 +251,18 @@ static int load_layer(struct registry *r, const struct stack_layer *desc, const 
 	int n = desc->local ? layer_open(&layer, &opt, &desc->id, false, &damaged, err)
 			    : layer_from_delta(&layer, &opt, desc, err);
 
+	struct entry *dead = NULL;
 	pthread_mutex_lock(&r->lock);
 	e->loading = false;
 	if (n == 0) {
 		e->layer = layer;
 		*out = layer_ref(layer);
 	} else {
-		entry_drop(r, e);
+		entry_drop(r, e, &dead);
 	}
 	pthread_cond_broadcast(&r->loaded);
 	pthread_mutex_unlock(&r->lock);
+	bury(dead);
 	return n;
 }
 
@@ -321,19 +343,21 @@ void registry_options(struct registry *r, struct view_options *out)
 
 /* ---- use ---- */
 
-static void unuse(struct registry *r, const struct view *v, uint32_t from, uint32_t to)
+static void unuse(struct registry *r, const struct view *v, uint32_t from, uint32_t to,
+		  struct entry **dead)
 {
 	for (uint32_t i = from; i < to; i++) {
 		struct entry *e = entry_find(r, layer_id(v->layers[i]));
 		assert(e && e->uses > 0);
 		e->uses--;
-		entry_drop(r, e);
+		entry_drop(r, e, dead);
 	}
 }
 
 int registry_use(struct registry *r, const struct view *v, uint32_t from)
 {
 	int n = 0;
+	struct entry *dead = NULL;
 	pthread_mutex_lock(&r->lock);
 	uint32_t i = from;
 	for (; i < v->nlayers; i++) {
@@ -346,7 +370,7 @@ int registry_use(struct registry *r, const struct view *v, uint32_t from)
 			e->layer = layer_ref(v->layers[i]);
 	}
 	if (i < v->nlayers) {
-		unuse(r, v, from, i);
+		unuse(r, v, from, i, &dead);
 		n = -ENOMEM;
 	} else if (v->image) {
 		struct image_entry *e = image_find(r, &image_info(v->image)->name);
@@ -354,40 +378,59 @@ int registry_use(struct registry *r, const struct view *v, uint32_t from)
 			e->uses++;
 	}
 	pthread_mutex_unlock(&r->lock);
+	bury(dead);
 	return n;
 }
 
 void registry_unuse(struct registry *r, const struct view *v, uint32_t from)
 {
+	struct entry *dead = NULL;
 	pthread_mutex_lock(&r->lock);
-	unuse(r, v, from, v->nlayers);
+	unuse(r, v, from, v->nlayers, &dead);
 	struct image_entry *e = v->image ? image_find(r, &image_info(v->image)->name) : NULL;
 	if (e && e->uses > 0)
 		e->uses--;
 	pthread_mutex_unlock(&r->lock);
+	bury(dead);
+}
+
+/* Takes up to n layers out that no open workspace uses; how many. */
+static size_t take_idle(struct registry *r, struct layer **out, size_t n, struct entry **dead)
+{
+	struct entry *nameless[IDLE_BATCH];
+	size_t i = 0, did = 0, nnameless = 0;
+	struct u64map_slot *s;
+	while (did < n && (s = u64map_next(&r->map, &i))) {
+		for (struct entry *e = s->value; e && did < n; e = e->next) {
+			if (e->uses > 0 || !e->layer)
+				continue;
+			out[did++] = e->layer;
+			e->layer = NULL;
+			/* Named ones stay for their names and dependencies. */
+			if (!e->names)
+				nameless[nnameless++] = e;
+		}
+	}
+	while (nnameless > 0) /* the map may not change while it is walked */
+		entry_drop(r, nameless[--nnameless], dead);
+	return did;
 }
 
 void registry_trim(struct registry *r)
 {
-	struct entry *gone = NULL;
+	struct layer *idle[IDLE_BATCH];
+	struct entry *dead = NULL;
+	size_t n;
+	do {
+		pthread_mutex_lock(&r->lock);
+		n = take_idle(r, idle, IDLE_BATCH, &dead);
+		pthread_mutex_unlock(&r->lock);
+		for (size_t i = 0; i < n; i++)
+			layer_unref(idle[i]);
+		bury(dead);
+		dead = NULL;
+	} while (n == IDLE_BATCH);
 	pthread_mutex_lock(&r->lock);
-	size_t i = 0;
-	struct u64map_slot *s;
-	/* Entries stay for their names and dependencies; only the loaded layer goes. */
-	while ((s = u64map_next(&r->map, &i))) {
-		for (struct entry *e = s->value; e; e = e->next) {
-			if (e->uses > 0 || !e->layer)
-				continue;
-			layer_unref(e->layer);
-			e->layer = NULL;
-			if (!e->names && !gone)
-				gone = e;
-		}
-	}
-	/* The map may not change while it is walked: one entry a round is enough, since those
-	 * without a name come from views outside the workspaces. */
-	if (gone)
-		entry_drop(r, gone);
 	for (struct image_entry **p = &r->image_list; *p;) {
 		struct image_entry *e = *p;
 		if (e->uses > 0) {
@@ -404,7 +447,7 @@ void registry_trim(struct registry *r)
 /* ---- names on disk ---- */
 
 static void unname(struct registry *r, const struct layer_id *id, bool sealed,
-		   struct layer_id *gone, uint32_t *ngone)
+		   struct layer_id *gone, uint32_t *ngone, struct entry **dead)
 {
 	struct entry *e = entry_find(r, id);
 	assert(e && e->names > 0);
@@ -412,7 +455,7 @@ static void unname(struct registry *r, const struct layer_id *id, bool sealed,
 	e->sealed_names -= sealed;
 	if (e->names == 0 && e->local)
 		gone[(*ngone)++] = *id;
-	entry_drop(r, e);
+	entry_drop(r, e, dead);
 }
 
 static int name(struct registry *r, const struct layer_id *id, bool local, bool sealed)
@@ -447,13 +490,13 @@ static bool nth_name(const struct ws_file *f, uint32_t i, const struct layer_id 
 
 /* Takes back the first n names; the caller removes what comes out in `gone`. */
 static uint32_t unname_first(struct registry *r, const struct ws_file *f, uint32_t n,
-			     struct layer_id *gone)
+			     struct layer_id *gone, struct entry **dead)
 {
 	const struct layer_id *id;
 	bool local, sealed;
 	uint32_t ngone = 0;
 	for (uint32_t i = 0; i < n && nth_name(f, i, &id, &local, &sealed); i++)
-		unname(r, id, sealed, gone, &ngone);
+		unname(r, id, sealed, gone, &ngone, dead);
 	return ngone;
 }
 
@@ -465,13 +508,15 @@ int registry_name(struct registry *r, const struct ws_file *f)
 	if (!gone)
 		return -ENOMEM;
 	int n = 0;
+	struct entry *dead = NULL;
 	pthread_mutex_lock(&r->lock);
 	for (uint32_t i = 0; nth_name(f, i, &id, &local, &sealed) && n == 0; i++) {
 		n = name(r, id, local, sealed);
 		if (n < 0) /* what only this call had named is on disk for the caller to remove */
-			(void)unname_first(r, f, i, gone);
+			(void)unname_first(r, f, i, gone, &dead);
 	}
 	pthread_mutex_unlock(&r->lock);
+	bury(dead);
 	free(gone);
 	return n;
 }
@@ -481,14 +526,17 @@ void registry_unname(struct registry *r, const struct ws_file *f)
 	uint32_t total = f->stack.nlayers + f->npins + 1;
 	struct layer_id *gone = malloc(total * sizeof(*gone));
 	struct layer_id one;
+	struct entry *dead = NULL;
 	if (!gone) { /* one by one, then */
 		const struct layer_id *id;
 		bool local, sealed;
 		for (uint32_t i = 0; nth_name(f, i, &id, &local, &sealed); i++) {
 			uint32_t ngone = 0;
 			pthread_mutex_lock(&r->lock);
-			unname(r, id, sealed, &one, &ngone);
+			unname(r, id, sealed, &one, &ngone, &dead);
 			pthread_mutex_unlock(&r->lock);
+			bury(dead);
+			dead = NULL;
 			if (ngone)
 				(void)layer_remove(r->opt.io, r->opt.root, &one,
 						   NULL); /* as below */
@@ -496,8 +544,9 @@ void registry_unname(struct registry *r, const struct ws_file *f)
 		return;
 	}
 	pthread_mutex_lock(&r->lock);
-	uint32_t ngone = unname_first(r, f, total, gone);
+	uint32_t ngone = unname_first(r, f, total, gone, &dead);
 	pthread_mutex_unlock(&r->lock);
+	bury(dead);
 	/* What can't be removed now is found by the next sweep. */
 	for (uint32_t i = 0; i < ngone; i++)
 		(void)layer_remove(r->opt.io, r->opt.root, &gone[i], NULL);

@@ -191,7 +191,7 @@ static void *background(void *arg)
 	struct work *w = arg;
 	const bool commits = w->commit_ms != UINT64_MAX;
 	const uint64_t tick = commits && w->commit_ms < IDLE_MS ? w->commit_ms : IDLE_MS;
-	uint64_t committed = clock_ms(), active = committed;
+	uint64_t committed = clock_ms(), active = committed, trimmed = committed;
 	bool idle = false; /* memory was given back since the last operation */
 	pthread_mutex_lock(&w->list_lock);
 	while (!w->stop) {
@@ -208,6 +208,11 @@ static void *background(void *arg)
 		}
 		bool busy = false;
 		each_ws(w, look_at_one, &busy);
+		/* Under load that never ends, too, since descriptors are few. */
+		if (now - trimmed >= TRIM_MS) {
+			registry_trim(w->registry);
+			trimmed = now;
+		}
 		if (busy) {
 			active = now;
 			idle = false;

@@ -42,6 +42,7 @@ enum {
 	WS_LINK_MAX = 65000, /* names of one inode, as ext4's */
 	COMMIT_MS_DEFAULT = 5000,
 	IDLE_MS = 5000,     /* without an operation for so long, memory is given back */
+	TRIM_MS = 30000,    /* how often sealed layers that no open workspace shows are unloaded */
 	IO_PIECE = 1 << 20, /* bytes copied at a time where a buffer is needed */
 };
 #define WS_FILE_SIZE_MAX ((uint64_t)INT64_MAX - LAYER_BLOCK)

@@ -150,6 +150,12 @@ def main():
     except KeyError:
         pass
     raises("after an exception, too", bough.NotFound, passing.refresh)
+    gone = c.workspaces.create("gone")
+    gone.delete()
+    eq("what was deleted", [w.name for w in c.workspaces.list(deleted=True)], ["gone"])
+    eq("is brought back", gone.undelete("back")["name"], "back")
+    gone.delete(purge=True)
+    eq("or not", list(c.workspaces.list(deleted=True)), [])
     key = "key-1"
     first = c.workspaces.create("keyed", key=key, mount=False)
     eq("a key makes it count once", c.workspaces.create("keyed", key=key, mount=False).id, first.id)
@@ -209,6 +215,16 @@ def main():
     raises("it isn't empty", bough.Conflict, lambda: f.delete("moved"))
     f.delete("moved", recursive=True)
     one.refresh()
+
+    watching = one.watch("seen", recursive=True)
+    f.mkdir("seen")
+    f.write("seen/this", "x")
+    seen = []
+    while not seen or seen[-1] != ("created", "seen/this"):
+        event = next(watching)
+        seen.append((event.type, event.data["path"]))
+    eq("watched", seen[0], ("created", "seen"))
+    watching.close()
 
     # -- streams, in constant memory
 
@@ -398,6 +414,10 @@ def main():
     time.sleep(1.1)  # which look once a second, when something happens
     one.update(description="e")
     raises("ends its events", bough.Unauthenticated, lambda: next(listening))
+    eq("a quota", c.quotas.set("ann", workspaces=5)["workspaces"], 5)
+    eq("as it is", c.quotas.get("ann")["snapshots"], None)
+    eq("all of them", [q["workspaces"] for q in c.quotas.list()], [5])
+    c.quotas.delete("ann")
     eq("a team", c.teams.create("web")["name"], "web")
     eq("a member", len(c.teams.add("web", "ann", "reader")["members"]), 2)
     eq("teams", [t["name"] for t in c.teams.list()], ["web"])

@@ -17,7 +17,8 @@ client=$BOUGH_SRC/tools/clients/python
 export PYTHONPATH=$client PYTHONDONTWRITEBYTECODE=1
 run python3 -m doctest -o ELLIPSIS "$client/README.md"
 is 'the session of its README goes as it says' "$code$out" 0
-bough rm app try-1 try-2 && bough snapshots rm base
+bough rm --now app try-1 try-2 >/dev/null
+bough snapshots rm base
 python3 "$BOUGH_SRC/tests/e2e/client_python.py" "$T" "https://127.0.0.1:$port" "$http/r.git" >"$T/out" 2>"$T/.err"
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/.err")" 0
 while IFS= read -r line; do

@@ -1,4 +1,5 @@
 /* Whole workspaces: create, fork, seal, replace, restore, delete, sweep, restarts, lost power. */
+#include <dirent.h>
 #include "fs/base/io_fault.h"
 #include "ws_kit.h"
 
@@ -145,6 +146,35 @@ static void test_small_children(void **state)
 	size_t alone = sizeof(*c) + layer_memory(active(c));
 	assert_in_range(alone, 1, 32 * 1024);
 	ws_close(c);
+}
+
+static unsigned descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	(void)closedir(d);
+	return n;
+}
+
+/* Layers of workspaces that are gone don't stay open until nobody is busy any more. */
+static void test_nothing_stays_open(void **state)
+{
+	struct kit *k = *state;
+	ws_close(kit_fork(k->ws, "a"));
+	succeed(err, ws_delete(k->root.work, "a", &err));
+	unsigned before = descriptors();
+	struct ws *c = kit_fork(k->ws, "c");
+	tree_mk(c, "g", S_IFREG | 0644);
+	struct ws *d = kit_fork(c, "d"); /* c's layer is sealed, and theirs both */
+	assert_true(descriptors() > before);
+	ws_close(d);
+	ws_close(c);
+	succeed(err, ws_delete(k->root.work, "c", &err));
+	succeed(err, ws_delete(k->root.work, "d", &err));
+	assert_int_equal(descriptors(), before);
 }
 
 /* ---- lost servers and lost power ---- */
@@ -773,6 +803,7 @@ int main(void)
 		T(test_fork),
 		T(test_too_deep),
 		T(test_small_children),
+		T(test_nothing_stays_open),
 		T(test_killed_fork),
 		T(test_sealed_elsewhere),
 		T(test_power),

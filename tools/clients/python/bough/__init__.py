@@ -8,7 +8,7 @@
 """
 
 from ._http import Body
-from .admin import Repositories, Teams, Tokens, Users
+from .admin import Quotas, Repositories, Teams, Tokens, Users
 from .client import Client, default_socket
 from .errors import (AnswerCut, ApiError, BadAnswer, BoughError, Busy, Changed, Conflict,
                      ConnectionFailed, Forbidden, Gone, Invalid, NoSpace, NotFound, TooLarge,
@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AnswerCut", "ApiError", "BadAnswer", "Body", "BoughError", "Busy", "Changed", "Client",
     "Conflict", "ConnectionFailed", "Event", "EventStream", "Forbidden", "Gone", "Invalid", "Job",
-    "NoSpace", "NotFound", "Repositories", "Snapshot", "SnapshotFiles", "Snapshots", "Teams",
-    "Tokens", "TooLarge", "TooMany", "Unauthenticated", "Unavailable", "Upload", "Users",
+    "NoSpace", "NotFound", "Quotas", "Repositories", "Snapshot", "SnapshotFiles", "Snapshots",
+    "Teams", "Tokens", "TooLarge", "TooMany", "Unauthenticated", "Unavailable", "Upload", "Users",
     "Workspace", "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
 ]

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, cast
 from ._http import Source
 from ._transport import Progress, Transport
 from .jobs import Job
-from .types import RepositoryInfo, TeamInfo, TokenInfo, UserInfo
+from .types import QuotaInfo, RepositoryInfo, TeamInfo, TokenInfo, UserInfo
 from .workspaces import PAGE, pages
 
 
@@ -79,11 +79,12 @@ class Tokens:
 
     def create(self, name: Optional[str] = None, *, scope: Optional[str] = None,
                read_only: Optional[bool] = None, expires_s: Optional[int] = None,
-               owner: Optional[str] = None) -> TokenInfo:
-        """`scope`: "owner", "admin", or a workspace. Its `token` is told this once."""
+               owner: Optional[str] = None, path: Optional[str] = None) -> TokenInfo:
+        """`scope`: "owner", "admin", or a workspace, with a `path` in it that it is for. Its
+        `token` is told this once."""
         return cast(TokenInfo, self._t.call("POST", "/v1/tokens", json_body={
             "name": name, "scope": scope, "read_only": read_only, "expires_s": expires_s,
-            "owner": owner}))
+            "owner": owner, "path": path}))
 
     def delete(self, id: str) -> None:
         self._t.call("DELETE", "/v1/tokens/{id}", {"id": id})
@@ -97,9 +98,9 @@ class Users:
         return cast(List[UserInfo], self._t.call("GET", "/v1/users")["items"])
 
     def create(self, name: str, *, uid: Optional[int] = None,
-               admin: Optional[bool] = None) -> UserInfo:
+               admin: Optional[bool] = None, owner: Optional[str] = None) -> UserInfo:
         return cast(UserInfo, self._t.call("POST", "/v1/users", json_body={
-            "name": name, "uid": uid, "admin": admin}))
+            "name": name, "uid": uid, "admin": admin, "owner": owner}))
 
     def delete(self, name: str) -> None:
         self._t.call("DELETE", "/v1/users/{name}", {"name": name})
@@ -130,3 +131,26 @@ class Teams:
     def remove(self, team: str, owner: str) -> None:
         self._t.call("DELETE", "/v1/teams/{team}/members/{owner}",
                      {"team": team, "owner": owner})
+
+
+class Quotas:
+    """Of owners: users' names or uid:N."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self) -> List[QuotaInfo]:
+        return cast(List[QuotaInfo], self._t.call("GET", "/v1/quotas")["items"])
+
+    def get(self, owner: str) -> QuotaInfo:
+        return cast(QuotaInfo, self._t.call("GET", "/v1/quotas/{owner}", {"owner": owner}))
+
+    def set(self, owner: str, *, workspaces: Optional[int] = None,
+            snapshots: Optional[int] = None, bytes: Optional[int] = None) -> QuotaInfo:
+        """What isn't given has no limit."""
+        return cast(QuotaInfo, self._t.call("PUT", "/v1/quotas/{owner}", {"owner": owner},
+                                            json_body={"workspaces": workspaces,
+                                                       "snapshots": snapshots, "bytes": bytes}))
+
+    def delete(self, owner: str) -> None:
+        self._t.call("DELETE", "/v1/quotas/{owner}", {"owner": owner})

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, cast
 
 from ._http import Target
 from ._transport import Progress, Transport, parse
-from .admin import Repositories, Teams, Tokens, Users
+from .admin import Quotas, Repositories, Teams, Tokens, Users
 from .errors import error_of
 from .events import EventStream
 from .jobs import Job
@@ -55,6 +55,7 @@ class Client:
         self.tokens = Tokens(self._t)
         self.users = Users(self._t)
         self.teams = Teams(self._t)
+        self.quotas = Quotas(self._t)
 
     def close(self) -> None:
         self._t.close()
@@ -95,14 +96,16 @@ class Client:
         """What happens to all that the caller sees, from now on or behind the event `since`."""
         return EventStream(self._t, "/v1/events", {}, {}, since)
 
-    def audit(self, object: Optional[str] = None, *, page: int = PAGE) -> Iterator[AuditInfo]:
-        for one in pages(self._t, "/v1/audit", {"object": object}, page):
+    def audit(self, object: Optional[str] = None, *, page: int = PAGE,
+              **filters: str) -> Iterator[AuditInfo]:
+        """`filters`: owner, token, method, since and until (times), failed="1" """
+        for one in pages(self._t, "/v1/audit", {"object": object, **filters}, page):
             yield cast(AuditInfo, one)
 
-    def audit_export(self, object: Optional[str] = None) -> Iterator[AuditInfo]:
+    def audit_export(self, object: Optional[str] = None, **filters: str) -> Iterator[AuditInfo]:
         """All of it in one stream."""
         with self._t.open("GET", "/v1/audit",
-                          query={"object": object, "format": "ndjson"}) as answer:
+                          query={"object": object, "format": "ndjson", **filters}) as answer:
             for line in answer.lines():
                 said = json.loads(line)
                 if "error" in said:

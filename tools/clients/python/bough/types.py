@@ -30,6 +30,8 @@ class WorkspaceInfo(_Owned, total=False):
     description: Optional[str]
     error: str
     busy: bool
+    deleted: str
+    purges: str
     used_bytes: int
     used_inodes: int
     layers: int
@@ -48,6 +50,7 @@ class SnapshotInfo(_Owned, total=False):
     workspace: Optional[str]
     parent: Optional[str]
     manifest: str
+    image: Dict[str, Any]
     files: int
     bytes: int
     stored_bytes: int
@@ -142,6 +145,7 @@ class TokenInfo(TypedDict, total=False):
     name: Optional[str]
     owner: str
     scope: str
+    path: Optional[str]
     read_only: bool
     created: str
     expires: Optional[str]
@@ -155,6 +159,13 @@ class UserInfo(TypedDict):
     uid: Optional[int]
     admin: bool
     created: str
+
+
+class QuotaInfo(TypedDict):
+    owner: str
+    workspaces: Optional[int]  # None: no limit
+    snapshots: Optional[int]
+    bytes: Optional[int]
 
 
 class MemberInfo(TypedDict):

@@ -12,6 +12,7 @@ from . import uploads
 from ._http import Body, Source
 from ._transport import FilePath, Progress, Query, Transport
 from .errors import NotFound, error_of
+from .events import EventStream
 from .files import SnapshotFiles, WorkspaceFiles
 from .jobs import Job
 from .types import (CommitInfo, DiffEntry, MergeInfo, SnapshotInfo, WorkspaceInfo)
@@ -149,8 +150,21 @@ class Workspace:
         visibility, team, ttl_s, on_expiry"""
         return self._is(self._t.call("PATCH", "/v1/workspaces/{ws}", self._at, json_body=fields))
 
-    def delete(self) -> None:
-        self._t.call("DELETE", "/v1/workspaces/{ws}", self._at)
+    def delete(self, *, purge: bool = False) -> None:
+        """It can be brought back for a while, unless it is purged: also when it was deleted
+        before."""
+        self._t.call("DELETE", "/v1/workspaces/{ws}", self._at, query={"purge": purge})
+
+    def undelete(self, name: Optional[str] = None) -> WorkspaceInfo:
+        return self._is(self._t.call("POST", "/v1/workspaces/{ws}/undelete", self._at,
+                                     json_body={"name": name}))
+
+    def watch(self, path: FilePath = "", *, recursive: bool = False,
+              since: Optional[str] = None) -> EventStream:
+        """What happens to its files, from now on or behind the event `since`. An event `reset`
+        says that its record began anew: list, and go on."""
+        return EventStream(self._t, "/v1/workspaces/{ws}/watch", self._at, {
+            "path": os.fsdecode(path) or None, "recursive": recursive}, since)
 
     def fork(self, *names: str, name: Optional[str] = None, count: Optional[int] = None,
              labels: Optional[Labels] = None, key: Optional[str] = None,
@@ -280,9 +294,10 @@ class Workspaces:
         return self.list()
 
     def list(self, *, labels: Union[None, Labels, Sequence[str]] = None, usage: bool = False,
-             page: int = PAGE) -> Iterator[Workspace]:
-        for one in pages(self._t, "/v1/workspaces",
-                         {"label": labels_query(labels), "usage": usage}, page):
+             deleted: bool = False, page: int = PAGE) -> Iterator[Workspace]:
+        """`deleted`: those that can be brought back."""
+        for one in pages(self._t, "/v1/workspaces", {
+                "label": labels_query(labels), "usage": usage, "deleted": deleted}, page):
             yield Workspace(self._t, one["id"], cast(WorkspaceInfo, one))
 
     def get(self, ref: str) -> Workspace:
@@ -303,13 +318,13 @@ class Workspaces:
 
     @contextmanager
     def temporary(self, name: str, **fields: Any) -> Iterator[Workspace]:
-        """As create; it is deleted at the end of the `with`."""
+        """As create; it is deleted for good at the end of the `with`."""
         ws = self.create(name, **fields)
         try:
             yield ws
         finally:
             try:
-                ws.delete()
+                ws.delete(purge=True)
             except NotFound:
                 pass
 
@@ -326,10 +341,11 @@ class Snapshots:
         return self.list()
 
     def list(self, *, workspace: Optional[str] = None,
-             labels: Union[None, Labels, Sequence[str]] = None,
+             labels: Union[None, Labels, Sequence[str]] = None, image: bool = False,
              page: int = PAGE) -> Iterator[Snapshot]:
-        for one in pages(self._t, "/v1/snapshots",
-                         {"workspace": workspace, "label": labels_query(labels)}, page):
+        """`image`: those of containers' images alone."""
+        for one in pages(self._t, "/v1/snapshots", {
+                "workspace": workspace, "label": labels_query(labels), "image": image}, page):
             yield Snapshot(self._t, one["id"], cast(SnapshotInfo, one))
 
     def get(self, ref: str) -> Snapshot:
