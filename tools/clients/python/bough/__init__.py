@@ -24,6 +24,6 @@ __all__ = [
     "AnswerCut", "ApiError", "BadAnswer", "Body", "BoughError", "Busy", "Changed", "Client",
     "Conflict", "ConnectionFailed", "Event", "EventStream", "Forbidden", "Gone", "Invalid", "Job",
     "NoSpace", "NotFound", "Quotas", "Repositories", "Snapshot", "SnapshotFiles", "Snapshots",
-    "Teams", "Tokens", "TooLarge", "TooMany", "Unauthenticated", "Unavailable", "Upload", "Users",
-    "Workspace", "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
+    "Teams", "Tokens", "TooLarge", "TooMany", "Unauthenticated", "Unavailable", "Upload",
+    "Users", "Workspace", "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
 ]
