@@ -40,7 +40,7 @@ CPPFLAGS_ALL = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBOUGH_VERSION='"$(VERSION)
 CFLAGS_ALL   = -std=gnu17 $(WARN) $(CFLAGS_$(VARIANT)) -pthread -MMD -MP $(CPPFLAGS_ALL) $(CFLAGS)
 LDFLAGS_ALL  = -pthread -Wl,--as-needed $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
 
-PKGS := libzstd libxxhash libcrypto libdeflate zlib lmdb sqlite3 libarchive libmicrohttpd jansson libgit2 \
+PKGS := libcurl libzstd libxxhash libcrypto libdeflate zlib lmdb sqlite3 libarchive libmicrohttpd jansson libgit2 \
         libseccomp libprotobuf-c
 PKG_CONFIG := PKG_CONFIG_PATH="$(CURDIR)/$(DEPS)/lib/pkgconfig:$$PKG_CONFIG_PATH" pkg-config
 # pkg-config runs once per make, when the first compile needs it: after the set-up.
@@ -167,7 +167,7 @@ $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
 $(B)/bough-hold: $(call obj,$(SRC_HOLD)) $(LIB)
 	$(call link)
 $(B)/boughd: $(B)/o/snapd/main.o $(B)/libsnapd.a $(B)/libgitops.a $(B)/libruntime.a $(LIB)
-	$(call link,$(L_STORE) $(L_RUNTIME) $(call libs,zlib sqlite3 libarchive libmicrohttpd libgit2))
+	$(call link,$(L_STORE) $(L_RUNTIME) $(call libs,libcurl zlib sqlite3 libarchive libmicrohttpd libgit2))
 # One for each sandbox: small, and without libraries.
 $(B)/bough-io: $(B)/o/runtime/io/main.o $(B)/libio.a $(B)/libruntime.a $(LIB)
 	$(call link)

@@ -210,7 +210,7 @@ static enum family family_of(const char *pattern)
 		{ "/v1/teams", ANYBODYS },        { "/v1/jobs", ANYBODYS },
 		{ "/v1/events", ANYBODYS },       { "/v1/audit", ANYBODYS },
 		{ "/v1/usage", ANYBODYS },        { "/v1/repos", ANYBODYS },
-		{ "/v1/whoami", ANYBODYS },
+		{ "/v1/webhooks", ANYBODYS },     { "/v1/whoami", ANYBODYS },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		size_t n = strlen(table[i].name);
@@ -233,8 +233,10 @@ static bool is_route(const struct route *rt, const char *method, const char *pat
 /* About something beside one workspace: not for a token of that. */
 static bool is_about_others(const struct route *rt)
 {
-	return strncmp(rt->path, "/v1/tokens", 10) == 0 || strncmp(rt->path, "/v1/teams", 9) == 0 ||
-	       is_route(rt, "POST", "/v1/workspaces") || is_route(rt, "POST", "/v1/import") ||
+	return strncmp(rt->path, "/v1/tokens", 10) == 0 ||
+	       strncmp(rt->path, "/v1/webhooks", 12) == 0 ||
+	       strncmp(rt->path, "/v1/teams", 9) == 0 || is_route(rt, "POST", "/v1/workspaces") ||
+	       is_route(rt, "POST", "/v1/import") ||
 	       is_route(rt, "POST", "/v1/workspaces/{}/fork") ||
 	       strncmp(rt->path, "/v1/repos", 9) == 0 ||
 	       strncmp(rt->path, "/v1/sandboxes", 13) == 0;

@@ -1,5 +1,6 @@
 /* The table of routes. */
 #include "snapd/api.h"
+#include "snapd/hooks.h"
 #include "snapd/openapi.h"
 #include "snapd/repos.h"
 
@@ -145,6 +146,21 @@ static const struct field member_fields[] = {
 	{ "role", FIELD_STRING, true, 0 },
 	{ 0 },
 };
+static const struct field hook_fields[] = {
+	{ "url", FIELD_STRING, true, HOOK_URL_MAX },
+	{ "events", FIELD_STRINGS, false, HOOK_TYPES_MAX },
+	{ "secret", FIELD_STRING, false, HOOK_SECRET_MAX },
+	{ "everybody", FIELD_BOOL, false, 0 },
+	{ "active", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field hook_patch_fields[] = {
+	{ "url", FIELD_STRING, false, HOOK_URL_MAX },
+	{ "events", FIELD_STRINGS, false, HOOK_TYPES_MAX },
+	{ "secret", FIELD_STRING, false, HOOK_SECRET_MAX },
+	{ "active", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
 static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label", "usage", "limit", "cursor", "deleted", NULL };
@@ -250,6 +266,13 @@ const struct route api_routes[] = {
 	{ "GET", "/v1/audit", api_audit, NULL, audit_query, false },
 	{ "GET", "/v1/usage", api_usage, NULL, NULL, false },
 	{ "GET", "/v1/events", api_events, NULL, events_query, false },
+	{ "GET", "/v1/webhooks", api_hook_list, NULL, NULL, false },
+	{ "POST", "/v1/webhooks", api_hook_create, hook_fields, NULL, false },
+	{ "GET", "/v1/webhooks/{}", api_hook_get, NULL, NULL, false },
+	{ "PATCH", "/v1/webhooks/{}", api_hook_patch, hook_patch_fields, NULL, false },
+	{ "DELETE", "/v1/webhooks/{}", api_hook_delete, NULL, NULL, false },
+	{ "POST", "/v1/webhooks/{}/test", api_hook_test, no_fields, NULL, false },
+	{ "GET", "/v1/webhooks/{}/deliveries", api_delivery_list, NULL, page_query, false },
 	{ "GET", "/v1/jobs", api_job_list, NULL, page_query, false },
 	{ "GET", "/v1/jobs/{}", api_job_get, NULL, job_query, false },
 	{ "POST", "/v1/jobs/{}/cancel", api_job_cancel, no_fields, NULL, false },

@@ -169,6 +169,17 @@ int api_version(struct request *rq, struct reply *rp, struct err *err);
 int api_metrics(struct request *rq, struct reply *rp, struct err *err);
 int api_audit(struct request *rq, struct reply *rp, struct err *err);
 int api_usage(struct request *rq, struct reply *rp, struct err *err); /* api_usage.c */
+/* webhooks (api_hooks.c) */
+int api_hook_list(struct request *rq, struct reply *rp, struct err *err);
+int api_hook_create(struct request *rq, struct reply *rp, struct err *err);
+int api_hook_get(struct request *rq, struct reply *rp, struct err *err);
+int api_hook_patch(struct request *rq, struct reply *rp, struct err *err);
+int api_hook_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_hook_test(struct request *rq, struct reply *rp, struct err *err);
+int api_delivery_list(struct request *rq, struct reply *rp, struct err *err);
+/* An event as it is told; NULL: out of memory. */
+struct event;
+json_t *api_event(const struct event *e);
 /* What each owner (NULL: all) has and may have, as a list; NULL: it failed. (api_quota.c) */
 json_t *api_owners_usage(struct snapd *sd, const char *owner, struct err *err);
 int api_events(struct request *rq, struct reply *rp, struct err *err);

@@ -6,6 +6,7 @@
 
 #include "fs/base/log.h"
 #include "snapd/access.h"
+#include "snapd/hooks.h"
 #include "snapd/web_parse.h"
 
 enum { EXPIRY_MAX_S = 10 * 365 * 24 * 3600 };
@@ -256,6 +257,7 @@ int api_user_delete(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	r = catalog_user_delete(sd->catalog, u.name, u.owner, err);
+	hooks_changed(sd->hooks);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	rp->status = 204;

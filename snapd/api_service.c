@@ -328,7 +328,7 @@ struct listener {
 	bool once; /* ends behind the last one that there is */
 };
 
-static json_t *event_json(const struct event *e)
+json_t *api_event(const struct event *e)
 {
 	return json_pack("{s:s, s:o, s:o, s:s, s:s}", "type", e->type, "time", api_time(e->time_ns),
 			 "object", e->object[0] ? json_string(e->object) : json_null(), "owner",
@@ -339,7 +339,7 @@ static int send_event(struct listener *l, const struct event *e, struct stream *
 		      struct err *err)
 {
 	char id[EVENT_ID_SIZE];
-	json_t *j = event_json(e);
+	json_t *j = api_event(e);
 	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	auto_buf b = { 0 };
 	json_decref(j);

@@ -319,6 +319,14 @@ int catalog_user_delete(struct catalog *c, const char *name, const char *owner, 
 		if (r >= 0)
 			r = run(c, "DELETE FROM members WHERE owner = ?1", owner, NULL, 0, err,
 				"delete a user's memberships");
+		if (r >= 0)
+			r = run(c,
+				"DELETE FROM deliveries WHERE hook IN"
+				" (SELECT id FROM webhooks WHERE owner = ?1)",
+				owner, NULL, 0, err, "delete a user's webhooks");
+		if (r >= 0)
+			r = run(c, "DELETE FROM webhooks WHERE owner = ?1", owner, NULL, 0, err,
+				"delete a user's webhooks");
 		r = db_end(c, r < 0 ? r : 0, err);
 	}
 	db_unlock(c);

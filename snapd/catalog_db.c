@@ -133,6 +133,15 @@ static const char *const migrations[] = {
 	"ALTER TABLE users ADD COLUMN owner TEXT;"
 	"UPDATE users SET owner = CASE WHEN uid IS NULL THEN name ELSE 'uid:' || uid END;"
 	"ALTER TABLE tokens ADD COLUMN path TEXT;",
+	"CREATE TABLE webhooks (id TEXT PRIMARY KEY, owner TEXT NOT NULL,"
+	" everybody INTEGER NOT NULL, active INTEGER NOT NULL, url TEXT NOT NULL, events TEXT,"
+	" secret BLOB NOT NULL, created INTEGER NOT NULL);"
+	"CREATE TABLE deliveries (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL,"
+	" hook TEXT NOT NULL, type TEXT NOT NULL, body TEXT NOT NULL, created INTEGER NOT NULL,"
+	" next INTEGER, tries INTEGER NOT NULL, status INTEGER, delivered INTEGER NOT NULL,"
+	" error TEXT);"
+	"CREATE INDEX deliveries_hook ON deliveries(hook);"
+	"CREATE INDEX deliveries_next ON deliveries(next) WHERE next IS NOT NULL;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

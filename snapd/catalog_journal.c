@@ -425,5 +425,8 @@ int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err)
 			     AUDIT_MAX, err);
 	if (r >= 0)
 		r = run_with(c, "DELETE FROM tokens WHERE expires < ?1", old, err);
+	if (r >= 0)
+		r = run_with(c, "DELETE FROM deliveries WHERE next IS NULL AND created < ?1", old,
+			     err);
 	return r;
 }

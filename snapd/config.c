@@ -25,6 +25,8 @@ void config_done(struct config *c)
 {
 	for (size_t i = 0; i < c->nlisten; i++)
 		free(c->listen[i]);
+	for (size_t i = 0; i < c->norigins; i++)
+		free(c->origins[i]);
 	free(c->tls_cert);
 	free(c->tls_key);
 	free(c->tls_cert_text);
@@ -73,6 +75,25 @@ static int take_number(uint64_t *to, uint64_t max, const char *key, const json_t
 	return 0;
 }
 
+static int take_ranges(struct policy *p, const json_t *v, struct err *err)
+{
+	const json_t *one;
+	size_t i;
+	if (!json_is_array(v) || json_array_size(v) > HOOK_ALLOW_MAX)
+		return err_set(err, -EINVAL,
+			       "\"webhook_allow\": a list of up to %d addresses is expected",
+			       HOOK_ALLOW_MAX);
+	p->nhook_allow = 0;
+	json_array_foreach((json_t *)(uintptr_t)v, i, one) {
+		const char *text = json_string_value(one);
+		if (!text || netrange_parse(&p->hook_allow[p->nhook_allow], text) < 0)
+			return err_set(err, -EINVAL,
+				       "\"webhook_allow\": addresses like 10.0.0.0/8 or fd00::/8");
+		p->nhook_allow++;
+	}
+	return 1;
+}
+
 /* 1: it is one of these; 0: it isn't. */
 static int take_policy(struct policy *p, const char *key, const json_t *v, struct err *err)
 {
@@ -82,6 +103,7 @@ static int take_policy(struct policy *p, const char *key, const json_t *v, struc
 	} seconds[] = { { "grace_deleted_s", &p->grace_deleted_s },
 			{ "grace_expired_s", &p->grace_expired_s },
 			{ "gc_every_s", &p->gc_every_s },
+			{ "webhook_retry_s", &p->hook_retry_s },
 			{ "look_every_s", &p->look_every_s } };
 	for (size_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++) {
 		uint64_t n = 0;
@@ -94,6 +116,8 @@ static int take_policy(struct policy *p, const char *key, const json_t *v, struc
 			*seconds[i].to = (uint32_t)n;
 		return r < 0 ? r : 1;
 	}
+	if (strcmp(key, "webhook_allow") == 0)
+		return take_ranges(p, v, err);
 	if (strcmp(key, "reserve_bytes") != 0)
 		return 0;
 	int r = take_number(&p->reserve_bytes, INT64_MAX, key, v, err);
@@ -134,6 +158,34 @@ static int take_networks(struct netrules *r, const char *key, const json_t *v, s
 	return 0;
 }
 
+/* "*", or a scheme and a host, as browsers say it: nothing behind them. */
+static bool is_origin(const char *s)
+{
+	const char *host = s && strncmp(s, "https://", 8) == 0  ? s + 8
+			   : s && strncmp(s, "http://", 7) == 0 ? s + 7
+								: NULL;
+	return s && (strcmp(s, "*") == 0 || (host && *host && !strpbrk(host, "/?#@ ")));
+}
+
+static int take_origins(struct config *c, const json_t *v, struct err *err)
+{
+	const json_t *one;
+	size_t i;
+	if (!json_is_array(v) || json_array_size(v) > CONFIG_ORIGINS_MAX)
+		return err_set(err, -EINVAL, "\"cors_origins\": a list of up to %d is expected",
+			       CONFIG_ORIGINS_MAX);
+	json_array_foreach((json_t *)(uintptr_t)v, i, one) {
+		const char *s = json_string_value(one);
+		if (!is_origin(s))
+			return err_set(err, -EINVAL,
+				       "\"cors_origins\": origins like https://app.example.org");
+		if (!(c->origins[c->norigins] = strdup(s)))
+			return no_memory(err);
+		c->norigins++;
+	}
+	return 0;
+}
+
 static int take(struct config *c, const char *key, const json_t *v, bool given, struct err *err)
 {
 	if (strcmp(key, "listen") == 0)
@@ -148,6 +200,8 @@ static int take(struct config *c, const char *key, const json_t *v, bool given, 
 		return take_bool(&c->multi_user, key, v, err);
 	if (strcmp(key, "git_networks") == 0)
 		return take_networks(&c->git_networks, key, v, err);
+	if (strcmp(key, "cors_origins") == 0)
+		return take_origins(c, v, err);
 	int r = take_policy(&c->policy, key, v, err);
 	if (r == 0)
 		return err_set(err, -EINVAL, "there is no \"%.60s\"", key);

@@ -10,6 +10,8 @@
 #include "snapd/policy.h"
 #include "snapd/web.h"
 
+enum { CONFIG_ORIGINS_MAX = 32 };
+
 struct config {
 	char *listen[WEB_TCP_MAX]; /* ADDRESS:PORT */
 	size_t nlisten;
@@ -17,6 +19,8 @@ struct config {
 	char *tls_cert_text, *tls_key_text; /* what is in them */
 	bool insecure;                      /* tokens in the clear beyond this machine */
 	bool multi_user;                    /* the socket is every user's */
+	char *origins[CONFIG_ORIGINS_MAX];  /* whose pages may call (web.h) */
+	size_t norigins;
 	struct policy policy;
 	/* Networks that URLs of callers over the network may lead to, beside the public one. */
 	struct netrules git_networks;

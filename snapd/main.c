@@ -1,4 +1,5 @@
 /* boughd: the daemon. It has the catalog and the API, and keeps bough-fs running. */
+#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -27,6 +28,7 @@
 #include "snapd/config.h"
 #include "snapd/events.h"
 #include "snapd/flattener.h"
+#include "snapd/hooks.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/keeper.h"
@@ -297,6 +299,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 	if (r >= 0)
 		r = tidier_start(&sd->tidier, sd, err);
 	if (r >= 0)
+		r = hooks_start(&sd->hooks, sd, err);
+	if (r >= 0)
 		r = mirror_recover(sd->root, err);
 	if (r >= 0)
 		r = reconcile_rows(sd, err);
@@ -309,6 +313,7 @@ static int open_parts(struct snapd *sd, struct err *err)
 
 static void close_parts(struct snapd *sd)
 {
+	hooks_stop(sd->hooks);
 	supervisor_free(sd->supervisor);
 	flattener_stop(sd->flattener);
 	tidier_stop(sd->tidier);
@@ -430,6 +435,8 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.tls_cert = c->tls_cert_text,
 			.tls_key = c->tls_key_text,
 			.insecure = c->insecure,
+			.origins = (const char *const *)c->origins,
+			.norigins = c->norigins,
 			.stall_s = stall_s(),
 			.routes = api_routes,
 			.nroutes = api_nroutes,
@@ -512,7 +519,9 @@ int main(int argc, char **argv)
 				    .multi_user = o.config.multi_user };
 		state_spare_keep(root);
 		git_libgit2_init();
+		(void)curl_global_init(CURL_GLOBAL_DEFAULT); /* else each use does, unsafely */
 		r = run(&sd, &o, ready, &err);
+		curl_global_cleanup();
 		git_libgit2_shutdown();
 	}
 	if (r < 0) {

@@ -70,6 +70,11 @@ SCHEMAS = {
         {"id": S, "unique_bytes": null(N), "shared_bytes": null(N), "written_bytes": null(N)})},
         "owners": {"type": "array", "items": obj(
             {"owner": S, "workspaces": N, "snapshots": N, "bytes": N, "quota": ref("Quota")})}}),
+    "Webhook": obj({"id": S, "owner": S, "url": S, "events": null({"type": "array", "items": S}),
+                    "everybody": B, "active": B, "created": TIME}, {"secret": S}),
+    "Delivery": obj({"id": S, "seq": N, "type": S, "created": TIME, "tries": N,
+                     "state": {"enum": ["waiting", "delivered", "failed"]}, "status": null(N),
+                     "error": null(S), "next": null(TIME)}),
     "Quota": obj({"owner": S, "workspaces": null(N), "snapshots": null(N), "bytes": null(N)}),
     "Names": obj({"items": {"type": "array", "items": S}}),
     "Entry": obj({"name": S, "size": N, "type": S, "modified_at": TIME, "mode": S},
@@ -104,8 +109,10 @@ SCHEMAS = {
     "Any": ANY,
 }
 SCHEMAS["Repositories"] = items("Repository")
-for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Quota"):
+for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Quota", "Webhook"):
     SCHEMAS[one + "s"] = items(one)
+
+SCHEMAS["Deliveries"] = items("Delivery")
 
 BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
                            "text/event-stream")
@@ -192,6 +199,13 @@ ANSWERS = {
     "GET /v1/audit": ("Who did what", {200: ("Audits", LINES)}),
     "GET /v1/usage": ("What each of them holds alone", {200: "Usage"}),
     "GET /v1/events": ("What happens, as it does", {200: SSE}),
+    "GET /v1/webhooks": ("List webhooks", {200: "Webhooks"}),
+    "POST /v1/webhooks": ("Have events sent somewhere", {201: "Webhook"}),
+    "GET /v1/webhooks/{}": ("One webhook", {200: "Webhook"}),
+    "PATCH /v1/webhooks/{}": ("Change a webhook", {200: "Webhook"}),
+    "DELETE /v1/webhooks/{}": ("Remove a webhook", {204: None}),
+    "POST /v1/webhooks/{}/test": ("Send it a ping", {202: "Delivery"}),
+    "GET /v1/webhooks/{}/deliveries": ("What was sent, and how it went", {200: "Deliveries"}),
     "GET /v1/jobs": ("List jobs", {200: "Jobs"}),
     "GET /v1/jobs/{}": ("One job", {200: "Job"}),
     "POST /v1/jobs/{}/cancel": ("Ask a job to end", {202: "Job"}),
@@ -203,7 +217,7 @@ ANSWERS = {
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
 PARAMS = {"workspaces": "ws", "snapshots": "snap", "repos": "repo", "tokens": "id",
-          "users": "name", "quotas": "owner", "teams": "team", "members": "owner", "jobs": "id", "uploads": "up"}
+          "users": "name", "quotas": "owner", "teams": "team", "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY}
 MANY = {"label"}

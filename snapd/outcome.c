@@ -124,6 +124,7 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 	const char *code = json_string_value(json_object_get(answer, "code"));
 	json_t *j = json_copy((json_t *)(uintptr_t)answer);
 	(void)json_object_del(j, "token"); /* most have none */
+	(void)json_object_del(j, "secret");
 	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (status >= 500 || status == 429 ||

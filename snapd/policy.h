@@ -2,7 +2,10 @@
 #ifndef BOUGH_SNAPD_POLICY_H
 #define BOUGH_SNAPD_POLICY_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "snapd/netrange.h"
 
 enum {
 	GRACE_DELETED_S = 3600,
@@ -12,21 +15,27 @@ enum {
 	RESERVE_PERCENT = 2, /* of the disk, but at most: */
 	RESERVE_MAX_BYTES = 256 << 20,
 };
+enum { HOOK_ALLOW_MAX = 32, WEBHOOK_RETRY_S = 5 };
 #define RESERVE_BY_SIZE UINT64_MAX
 
 struct policy {
 	/* How long a workspace can be brought back that was deleted, or whose time was up; 0: it
 	 * goes at once. */
 	uint32_t grace_deleted_s, grace_expired_s;
-	uint32_t gc_every_s;    /* 0: only by hand */
-	uint32_t look_every_s;  /* for what has expired, and how full the disk is; from 1 on */
+	uint32_t gc_every_s;   /* 0: only by hand */
+	uint32_t look_every_s; /* for what has expired, and how full the disk is; from 1 on */
+	/* Addresses that webhooks may be at beside those of the internet; after a failure the first
+	 * pause (the others are each four times as long). */
+	struct netrange hook_allow[HOOK_ALLOW_MAX];
+	size_t nhook_allow;
+	uint32_t hook_retry_s;
 	uint64_t reserve_bytes; /* of the disk, for work under way (space.h) */
 };
 #define POLICY_DEFAULT                                                                  \
 	{                                                                               \
 		.grace_deleted_s = GRACE_DELETED_S, .grace_expired_s = GRACE_EXPIRED_S, \
 		.gc_every_s = GC_EVERY_S, .look_every_s = LOOK_EVERY_S,                 \
-		.reserve_bytes = RESERVE_BY_SIZE                                        \
+		.hook_retry_s = WEBHOOK_RETRY_S, .reserve_bytes = RESERVE_BY_SIZE       \
 	}
 
 #endif

@@ -19,6 +19,7 @@
 
 struct events;
 struct flattener;
+struct hooks;
 struct images;
 struct jobs;
 struct limits;
@@ -51,6 +52,7 @@ struct snapd {
 	pthread_mutex_t rows[ROW_LOCKS]; /* rows_lock */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
 	pthread_mutex_t checkouts; /* what is remembered of checkouts (checkout.h) */
+	struct hooks *hooks;       /* hooks.h */
 	struct limits *limits;     /* limits.h */
 	struct policy policy;      /* of what boughd does by itself */
 	struct tidier *tidier;     /* gc by the clock (tidier.h) */

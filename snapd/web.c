@@ -14,6 +14,7 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
+#include "snapd/web_cors.h"
 #include "snapd/web_listen.h"
 #include "snapd/web_parse.h"
 #include "snapd/web_task.h"
@@ -129,6 +130,7 @@ static enum MHD_Result queue(struct call *c, unsigned status, struct MHD_Respons
 {
 	if (!response)
 		return MHD_NO;
+	web_cors_add(&c->web->opt, c->conn, response);
 	if (c->close)
 		(void)MHD_add_response_header(response, "Connection", "close");
 	if (!web_headers_put(response, &c->headers)) {
@@ -552,6 +554,8 @@ static enum MHD_Result begin(struct call *c, const char *method)
 	if (!framing_is_clear(c))
 		return refuse_framing(c);
 	int r = web_target_parse(&c->target, c->raw, &err);
+	if (r >= 0 && web_cors_asks(&c->web->opt, c->conn, method))
+		return queue(c, 204, web_cors_answer());
 	if (r >= 0)
 		r = identify(c, &err);
 	if (r < 0)

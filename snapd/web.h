@@ -174,7 +174,11 @@ struct web_options {
 	size_t ntcp;
 	const char *tls_cert, *tls_key; /* PEM, of all of those; NULL: in the clear */
 	bool insecure;                  /* in the clear beyond this machine, too */
-	unsigned stall_s;               /* 0: WEB_STALL_S */
+	/* Origins whose pages may call ("https://app.example.org"; "*": any): what a browser asks
+	 * before it lets them is answered, whoever asks. */
+	const char *const *origins;
+	size_t norigins;
+	unsigned stall_s; /* 0: WEB_STALL_S */
 	const struct route *routes;
 	size_t nroutes;
 	void *ctx;

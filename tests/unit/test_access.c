@@ -470,6 +470,11 @@ static void config(void **state)
 		{ "{\"gc_every_s\":\"1\"}", -EINVAL, 0 },
 		{ "{\"gc_every_s\":99999999999}", -EINVAL, 0 },
 		{ "{\"look_every_s\":0}", -EINVAL, 0 },
+		{ "{\"webhook_allow\":[\"10.0.0.0/8\"],\"cors_origins\":[\"*\"]}", 0, 0 },
+		{ "{\"webhook_allow\":[\"ten\"]}", -EINVAL, 0 },
+		{ "{\"webhook_allow\":\"10.0.0.0/8\"}", -EINVAL, 0 },
+		{ "{\"cors_origins\":[\"app.example.org\"]}", -EINVAL, 0 },
+		{ "{\"cors_origins\":[\"https://app.example.org/\"]}", -EINVAL, 0 },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		struct config c = { 0 };

@@ -33,6 +33,7 @@ enum word_kind {
 	WORD_REPO = 'r',
 	WORD_DELETED = 'u', /* a workspace that can be brought back */
 	WORD_JOB = 'j',
+	WORD_HOOK = 'h',
 	WORD_FILE = 'f',
 	WORD_PLACE = 'p',        /* NAME:PATH */
 	WORD_EITHER_PLACE = 'q', /* that, or a file */
@@ -149,6 +150,8 @@ command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show,
 command_fn cmd_image_import, cmd_image_ls, cmd_image_show;
 /* jobs.c */
 command_fn cmd_jobs_ls, cmd_jobs_show, cmd_jobs_wait, cmd_jobs_cancel, cmd_events, cmd_audit;
+/* hooks.c */
+command_fn cmd_webhook_add, cmd_webhook_ls, cmd_webhook_log, cmd_webhook_test, cmd_webhook_rm;
 /* access.c */
 command_fn cmd_token_create, cmd_token_ls, cmd_token_rm, cmd_user_add, cmd_user_ls, cmd_user_quota,
 	cmd_user_rm, cmd_team_add, cmd_team_ls, cmd_team_join, cmd_team_leave, cmd_team_rm;

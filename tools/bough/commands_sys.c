@@ -5,6 +5,19 @@ static const struct option_def fsck_options[] = {
 	{ .name = "repair", .help = "rebuild what can be rebuilt" }, OPT_BACKGROUND, { 0 }
 };
 
+static const struct option_def webhook_add_options[] = {
+	{ .name = "event",
+	  .value = "TYPE",
+	  .many = true,
+	  .help = "only this one: workspace.saved, job.done … (may be repeated; else all)" },
+	{ .name = "secret-file",
+	  .value = "FILE|-",
+	  .kind = WORD_FILE,
+	  .help = "what the requests are signed with, on its first line; else one is made" },
+	{ .name = "everybody", .help = "events of all owners (admins)" },
+	{ 0 }
+};
+
 static const struct option_def gc_options[] = { OPT_BACKGROUND, { 0 } };
 
 static const struct option_def events_options[] = {
@@ -251,6 +264,54 @@ const struct command commands_sys[] = {
 	  .examples = "bough events --follow\nbough events --json\n",
 	  .max = 0,
 	  .run = cmd_events },
+	{ .name = "webhook add",
+	  .group = G_SYS,
+	  .operands = "URL",
+	  .summary = "have events sent to a URL",
+	  .about =
+		  "Each is POSTed as JSON, signed (webhook-signature, as Standard Webhooks says),\n"
+		  "and tried again for some hours while the answer isn't 2xx. URL must be on the\n"
+		  "internet, or allowed in config.json. Prints its id and the secret, this once.\n",
+	  .options = webhook_add_options,
+	  .examples = "bough webhook add https://ci.example.org/bough --event workspace.saved\n",
+	  .min = 1,
+	  .max = 1,
+	  .run = cmd_webhook_add },
+	{ .name = "webhook ls",
+	  .group = G_SYS,
+	  .operands = "",
+	  .summary = "list your webhooks",
+	  .examples = "bough webhook ls\n",
+	  .max = 0,
+	  .run = cmd_webhook_ls },
+	{ .name = "webhook log",
+	  .group = G_SYS,
+	  .operands = "ID",
+	  .summary = "show what was sent to a webhook, and how that went",
+	  .about = "The last day's, newest first.\n",
+	  .examples = "bough webhook log wh_k3v6q2abcd\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "h",
+	  .run = cmd_webhook_log },
+	{ .name = "webhook test",
+	  .group = G_SYS,
+	  .operands = "ID",
+	  .summary = "send an event \"ping\" to a webhook",
+	  .examples = "bough webhook test wh_k3v6q2abcd\n",
+	  .min = 1,
+	  .max = 1,
+	  .kinds = "h",
+	  .run = cmd_webhook_test },
+	{ .name = "webhook rm",
+	  .group = G_SYS,
+	  .operands = "ID…",
+	  .summary = "send nothing to these any more",
+	  .examples = "bough webhook rm wh_k3v6q2abcd\n",
+	  .min = 1,
+	  .max = ANY,
+	  .kinds = "h",
+	  .run = cmd_webhook_rm },
 	{ .name = "audit",
 	  .group = G_SYS,
 	  .operands = "[WORKSPACE|ID]",

@@ -94,6 +94,9 @@ static void offer_ids(struct cli *cli, const char *path, const char *begun)
 static void offer_kind(struct cli *cli, char kind, const struct option_def *opt, const char *begun)
 {
 	switch (kind) {
+	case WORD_HOOK:
+		offer_ids(cli, "/v1/webhooks", begun);
+		break;
 	case WORD_JOB:
 		offer_ids(cli, "/v1/jobs", begun);
 		break;

@@ -26,7 +26,7 @@ PACKAGES=(
 	# to build
 	gcc make pkgconf meson ninja-build dpkg-dev ca-certificates
 	libzstd-dev libxxhash-dev libssl-dev liblmdb-dev libsqlite3-dev libarchive-dev
-	libmicrohttpd-dev libjansson-dev libgit2-dev libdeflate-dev zlib1g-dev liburing-dev libnuma-dev
+	libmicrohttpd-dev libcurl4-openssl-dev libjansson-dev libgit2-dev libdeflate-dev zlib1g-dev liburing-dev libnuma-dev
 	libseccomp-dev libprotobuf-c-dev protobuf-c-compiler python3-docutils
 	# to run
 	fuse3 runc

@@ -1,0 +1,349 @@
+/* Rows of webhooks and of what is to be told to them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/array.h"
+#include "snapd/catalog_db.h"
+#include "snapd/hooks.h"
+
+#define HOOK_COLUMNS     "id, owner, everybody, active, url, events, secret, created"
+#define DELIVERY_COLUMNS "seq, id, hook, type, body, created, next, tries, status, delivered, error"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, size, "%s", s ? s : "");
+}
+
+static void end(struct catalog *c, sqlite3_stmt *st)
+{
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	db_unlock(c);
+}
+
+static int begin(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, st, sql, err);
+	if (r < 0)
+		db_unlock(c);
+	return r;
+}
+
+/* ---- hooks ---- */
+
+void hook_row_done(struct hook_row *r)
+{
+	free(r->url);
+	free(r->events);
+	buf_done(&r->secret);
+	memset(r, 0, sizeof(*r));
+}
+
+void hook_rows_free(struct hook_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		hook_row_done(&rows[i]);
+	free(rows);
+}
+
+static int read_hook(sqlite3_stmt *st, struct hook_row *h)
+{
+	memset(h, 0, sizeof(*h));
+	text_of(st, 0, h->id, sizeof(h->id));
+	text_of(st, 1, h->owner, sizeof(h->owner));
+	h->all = sqlite3_column_int(st, 2) != 0;
+	h->active = sqlite3_column_int(st, 3) != 0;
+	int e = db_copy_text(st, 4, &h->url) | db_copy_text(st, 5, &h->events);
+	const void *secret = sqlite3_column_blob(st, 6);
+	if (secret)
+		buf_add(&h->secret, secret, (size_t)sqlite3_column_bytes(st, 6));
+	h->created_ns = sqlite3_column_int64(st, 7);
+	return e < 0 || buf_error(&h->secret) ? -ENOMEM : 0;
+}
+
+static void bind_hook(sqlite3_stmt *st, const struct hook_row *h)
+{
+	sqlite3_bind_text(st, 1, h->id, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, h->owner, -1, SQLITE_STATIC);
+	sqlite3_bind_int(st, 3, h->all);
+	sqlite3_bind_int(st, 4, h->active);
+	sqlite3_bind_text(st, 5, h->url, -1, SQLITE_STATIC);
+	db_bind_text(st, 6, h->events);
+	sqlite3_bind_blob64(st, 7, h->secret.data, h->secret.len, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 8, h->created_ns);
+}
+
+static int put_hook(struct catalog *c, const char *sql, const struct hook_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st, sql, err);
+	if (r < 0)
+		return r;
+	bind_hook(st, row);
+	r = db_run(c, st, err, "write a webhook");
+	if (r >= 0 && sqlite3_changes(c->db) == 0)
+		r = err_set(err, -ENOENT, "no webhook \"%s\"", row->id);
+	db_unlock(c);
+	return r;
+}
+
+int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct err *err)
+{
+	return put_hook(c,
+			"INSERT INTO webhooks (" HOOK_COLUMNS
+			") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+			row, err);
+}
+
+int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct err *err)
+{
+	return put_hook(c,
+			"UPDATE webhooks SET owner = ?2, everybody = ?3, active = ?4, url = ?5,"
+			" events = ?6, secret = ?7, created = ?8 WHERE id = ?1",
+			row, err);
+}
+
+static int select_hooks(struct catalog *c, const char *id, const char *owner,
+			struct hook_row **rows, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	struct hook_row *all = NULL;
+	size_t count = 0, cap = 0;
+	int rc = SQLITE_DONE;
+	int r = begin(c, &st,
+		      "SELECT " HOOK_COLUMNS " FROM webhooks WHERE (?1 IS NULL OR id = ?1)"
+		      " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
+		      err);
+	if (r < 0)
+		return r;
+	db_bind_text(st, 1, id);
+	db_bind_text(st, 2, owner);
+	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		r = array_grow(&all, count, &cap);
+		if (r >= 0)
+			r = read_hook(st, &all[count++]);
+		if (r < 0)
+			(void)no_memory(err);
+	}
+	if (r >= 0 && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "look up webhooks");
+	end(c, st);
+	if (r < 0) {
+		hook_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err)
+{
+	struct hook_row *rows = NULL;
+	size_t n = 0;
+	int r = id_is(id, "wh") ? select_hooks(c, id, NULL, &rows, &n, err) : 0;
+	if (r < 0)
+		return r;
+	if (n == 0) {
+		free(rows);
+		return err_set(err, -ENOENT, "no webhook \"%.100s\"", id);
+	}
+	*out = rows[0];
+	free(rows);
+	return 0;
+}
+
+int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **rows, size_t *n,
+		      struct err *err)
+{
+	return select_hooks(c, NULL, owner, rows, n, err);
+}
+
+static int run_with(struct catalog *c, const char *sql, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, sql, err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	r = db_run(c, st, err, "delete a webhook");
+	return r < 0 ? r : sqlite3_changes(c->db);
+}
+
+int catalog_hook_delete(struct catalog *c, const char *id, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = run_with(c, "DELETE FROM webhooks WHERE id = ?1", id, err);
+		if (r == 0)
+			r = err_set(err, -ENOENT, "no webhook \"%.100s\"", id);
+		if (r > 0)
+			r = run_with(c, "DELETE FROM deliveries WHERE hook = ?1", id, err);
+		r = db_end(c, r < 0 ? r : 0, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
+/* ---- deliveries ---- */
+
+void delivery_row_done(struct delivery_row *r)
+{
+	free(r->body);
+	memset(r, 0, sizeof(*r));
+}
+
+void delivery_rows_free(struct delivery_row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		delivery_row_done(&rows[i]);
+	free(rows);
+}
+
+static int read_delivery(sqlite3_stmt *st, struct delivery_row *d)
+{
+	memset(d, 0, sizeof(*d));
+	d->seq = sqlite3_column_int64(st, 0);
+	text_of(st, 1, d->id, sizeof(d->id));
+	text_of(st, 2, d->hook, sizeof(d->hook));
+	text_of(st, 3, d->type, sizeof(d->type));
+	int e = db_copy_text(st, 4, &d->body);
+	d->created_ns = sqlite3_column_int64(st, 5);
+	d->next_ns = sqlite3_column_int64(st, 6);
+	d->tries = (unsigned)sqlite3_column_int(st, 7);
+	d->status = (unsigned)sqlite3_column_int(st, 8);
+	d->delivered = sqlite3_column_int(st, 9) != 0;
+	text_of(st, 10, d->error, sizeof(d->error));
+	return e;
+}
+
+int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(
+		c, &st,
+		"INSERT INTO deliveries (id, hook, type, body, created, next, tries, delivered,"
+		" error) SELECT ?1, ?2, ?3, ?4, ?5, CASE WHEN n < ?7 THEN ?6 END, 0, 0,"
+		" CASE WHEN n < ?7 THEN NULL ELSE 'too many wait already' END FROM"
+		" (SELECT count(*) AS n FROM deliveries WHERE hook = ?2 AND next IS NOT NULL)",
+		err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, row->hook, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, row->type, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 4, row->body, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 5, row->created_ns);
+	sqlite3_bind_int64(st, 6, row->created_ns);
+	sqlite3_bind_int64(st, 7, HOOK_PENDING_MAX);
+	r = db_run(c, st, err, "note what a webhook is to be told");
+	db_unlock(c);
+	return r < 0 ? r : 1;
+}
+
+static int select_deliveries(struct catalog *c, sqlite3_stmt *st, size_t max,
+			     struct delivery_row **rows, size_t *n, struct err *err)
+{
+	struct delivery_row *all = NULL;
+	size_t count = 0, cap = 0;
+	int r = 0, rc = SQLITE_DONE;
+	while (r >= 0 && count < max && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		r = array_grow(&all, count, &cap);
+		if (r >= 0)
+			r = read_delivery(st, &all[count++]);
+		if (r < 0)
+			(void)no_memory(err);
+	}
+	if (r >= 0 && count < max && rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "look up what webhooks are told");
+	end(c, st);
+	if (r < 0) {
+		delivery_rows_free(all, count);
+		return r;
+	}
+	*rows = all;
+	*n = count;
+	return 0;
+}
+
+int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE], size_t nbusy,
+			 struct delivery_row *out, struct err *err)
+{
+	sqlite3_stmt *st;
+	struct delivery_row *rows;
+	size_t n, at = 0;
+	/* One of each hook: SQLite takes the other columns from the row that has the minimum. */
+	int r = begin(c, &st,
+		      "SELECT " DELIVERY_COLUMNS ", min(next) FROM deliveries WHERE next <= ?1"
+		      " AND hook IN (SELECT id FROM webhooks WHERE active)"
+		      " GROUP BY hook ORDER BY min(next)",
+		      err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_int64(st, 1, now_ns);
+	r = select_deliveries(c, st, nbusy + 1, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (; at < n; at++) {
+		bool is_busy = false;
+		for (size_t i = 0; i < nbusy; i++)
+			is_busy |= strcmp(busy[i], rows[at].hook) == 0;
+		if (!is_busy)
+			break;
+	}
+	if (at < n) {
+		*out = rows[at];
+		rows[at].body = NULL;
+	}
+	delivery_rows_free(rows, n);
+	return at < n;
+}
+
+int catalog_delivery_end(struct catalog *c, const struct delivery_row *row, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st,
+		      "UPDATE deliveries SET next = nullif(?2, 0), tries = ?3, status = ?4,"
+		      " delivered = ?5, error = ?6 WHERE seq = ?1",
+		      err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_int64(st, 1, row->seq);
+	sqlite3_bind_int64(st, 2, row->next_ns);
+	sqlite3_bind_int(st, 3, (int)row->tries);
+	sqlite3_bind_int(st, 4, (int)row->status);
+	sqlite3_bind_int(st, 5, row->delivered);
+	db_bind_text(st, 6, row->error);
+	r = db_run(c, st, err, "note how a webhook was told");
+	db_unlock(c);
+	return r;
+}
+
+int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, size_t max,
+			  struct delivery_row **rows, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = begin(c, &st,
+		      "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE hook = ?1 AND seq < ?2"
+		      " ORDER BY seq DESC",
+		      err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, hook, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 2, before ? before : INT64_MAX);
+	return select_deliveries(c, st, max, rows, n, err);
+}

@@ -1,0 +1,145 @@
+/* Webhooks. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "fs/base/io.h"
+#include "tools/bough/api.h"
+#include "tools/bough/json.h"
+#include "tools/bough/list.h"
+
+enum { SECRET_FILE_MAX = 4096 };
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* The first line of a file, or of stdin for "-": secrets are in no argument. */
+static int set_secret(json_t *body, const char *path, struct err *err)
+{
+	char text[SECRET_FILE_MAX];
+	auto_file *f = strcmp(path, "-") == 0 ? fdopen(dup(STDIN_FILENO), "r") : fopen(path, "re");
+	if (!f)
+		return err_sys(err, -errno, "open %s", path);
+	if (!fgets(text, sizeof(text), f))
+		return err_set(err, -EINVAL, "%s has no secret in it", path);
+	text[strcspn(text, "\r\n")] = 0;
+	int r = json_object_set_new(body, "secret", json_string(text)) < 0
+			? err_set(err, -EINVAL, "%s: the secret isn't UTF-8", path)
+			: 0;
+	explicit_bzero(text, sizeof(text));
+	return r;
+}
+
+static int set_events(json_t *body, const struct args *a, struct err *err)
+{
+	json_t *list = NULL;
+	const char *type;
+	for (unsigned i = 0; (type = args_each(a, "event", i)); i++) {
+		if (!list) {
+			list = json_array();
+			if (json_object_set_new(body, "events", list) < 0)
+				return no_memory(err);
+		}
+		if (json_array_append_new(list, json_string(type)) < 0)
+			return err_set(err, -EINVAL, "--event: \"%s\" isn't UTF-8", type);
+	}
+	return 0;
+}
+
+int cmd_webhook_add(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *doc = NULL;
+	auto_target t = target_new("/v1/webhooks");
+	int r = body ? api_set_text(body, "url", a->operands[0], err) : no_memory(err);
+	if (r == 0)
+		r = set_events(body, a, err);
+	if (r == 0 && args_get(a, "secret-file"))
+		r = set_secret(body, args_get(a, "secret-file"), err);
+	if (r == 0 && args_get(a, "everybody") &&
+	    json_object_set_new(body, "everybody", json_true()) < 0)
+		r = no_memory(err);
+	if (r == 0)
+		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	if (r < 0)
+		return r;
+	if (cli->json)
+		return out_json(doc, err);
+	printf("%s\n", get_text(doc, "id"));
+	if (*get_text(doc, "secret"))
+		printf("%s\n", get_text(doc, "secret"));
+	if (*get_text(doc, "secret") && !cli->quiet)
+		fprintf(stderr, "bough: the second line is its secret: it is shown this once\n");
+	return 0;
+}
+
+static void hook_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
+{
+	char events[160] = "all", made[OUT_AGE_MAX];
+	const json_t *list = json_object_get(v, "events"), *one;
+	size_t i, n = 0;
+	json_array_foreach((json_t *)(uintptr_t)list, i, one)
+		if (n + 48 < sizeof(events))
+			n += (size_t)snprintf(events + n, sizeof(events) - n, "%s%.40s",
+					      i ? " " : "", json_string_value(one));
+	const char *cells[] = { get_text(v, "id"),
+				get_text(v, "url"),
+				events,
+				get_true(v, "active") ? "yes" : "no",
+				get_text(v, "owner"),
+				out_age(made, get_text(v, "created"), now) };
+	table_row(table, cells);
+}
+
+int cmd_webhook_ls(struct cli *cli, const struct args *a, struct err *err)
+{
+	static const char *const headings[] = { "ID",    "URL",  "EVENTS", "ACTIVE",
+						"OWNER", ">AGE", NULL };
+	static const struct list_view view = { headings, "id", hook_row };
+	auto_target t = target_new("/v1/webhooks");
+	return list_show(cli, &t, &view, err);
+}
+
+static void delivery_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
+{
+	char age[OUT_AGE_MAX], tries[24];
+	(void)snprintf(tries, sizeof(tries), "%lld", (long long)get_int(v, "tries"));
+	const char *cells[] = { get_text(v, "id"),
+				get_text(v, "type"),
+				out_age(age, get_text(v, "created"), now),
+				get_text(v, "state"),
+				tries,
+				list_text(v, "error") };
+	table_row(table, cells);
+}
+
+static struct target of_hook(const struct args *a, const char *rest)
+{
+	struct target t = target_new("/v1/webhooks/");
+	target_name(&t, a->operands[0]);
+	target_path(&t, rest);
+	return t;
+}
+
+int cmd_webhook_log(struct cli *cli, const struct args *a, struct err *err)
+{
+	static const char *const headings[] = { "ID",     "EVENT", ">AGE", "STATE",
+						">TRIES", "ERROR", NULL };
+	static const struct list_view view = { headings, "id", delivery_row };
+	auto_target t = of_hook(a, "/deliveries");
+	return list_show(cli, &t, &view, err);
+}
+
+int cmd_webhook_test(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *doc = NULL;
+	auto_target t = of_hook(a, "/test");
+	int r = body ? api_call(cli, "POST", &t, body, &doc, NULL, err) : no_memory(err);
+	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+}
+
+int cmd_webhook_rm(struct cli *cli, const struct args *a, struct err *err)
+{
+	return list_remove_each(cli, a, "/v1/webhooks/", NULL, err);
+}
