@@ -382,6 +382,14 @@ static json_t *versions(const struct version_id *list, size_t n)
 	return NULL;
 }
 
+/* By which a server that is asked once more knows what the one before has done. */
+static json_t *random_tag(void)
+{
+	uint64_t tag;
+	random_bytes(&tag, sizeof(tag));
+	return number((tag >> 1) | 1);
+}
+
 static json_t *put_request(const char *op, const char *id, const struct ws_put *w)
 {
 	char hex[2 * NAME_MAX_BYTES + 1];
@@ -390,7 +398,7 @@ static json_t *put_request(const char *op, const char *id, const struct ws_put *
 	hex_encode(hex, (const uint8_t *)w->name, w->len);
 	json_t *rq = json_pack("{s:s, s:s, s:o, s:s}", "op", op, "id", id, "dir", number(w->dir),
 			       "name", hex);
-	int bad = rq ? 0 : -1;
+	int bad = rq ? json_object_set_new(rq, "tag", random_tag()) : -1;
 	if (w->file)
 		bad |= json_object_set_new(rq, "file", number(w->file));
 	if (w->file && w->set_mode)
@@ -427,7 +435,7 @@ int fs_put(struct fsclient *fc, const char *id, const struct ws_put *want, struc
 
 int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, struct err *err)
 {
-	return call(fc, put_request("take", id, want), false, NULL, err);
+	return call(fc, put_request("take", id, want), true, NULL, err);
 }
 
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)

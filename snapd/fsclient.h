@@ -3,8 +3,8 @@
  *
  * Calls wait while bough-fs is being started (the supervisor opens and closes the gate), and
  * fail with -ECONNREFUSED and the reason when it can't be. When bough-fs dies under a call, one
- * that may be repeated is repeated once it is back; create, fork, replace, and a restore that
- * expects something give -ECONNRESET.
+ * that may be repeated, or bears a tag by which the next one knows whether it was done, is repeated
+ * once it is back; create, fork, replace, and a restore that expects something give -ECONNRESET.
  *
  * Threads: any; each call under way has a connection of its own. */
 #ifndef BOUGH_SNAPD_FSCLIENT_H

@@ -26,12 +26,14 @@
  *   restore id, stack, expect?                    -> names, nodes (counts of invalidations);
  *                                                    expect: only if that is its sealed stack
  *                                                    still and nothing was written (ESTALE)
- *   put     id, dir, name, file, mode?, as_is?, exist?, match?, unless? -> created, version, mode
+ *   put     id, dir, name, file, mode?, as_is?, exist?, match?, unless?, tag?
+ *                                                 -> created, version, mode
  *                                                    (ws_put; dir and file: inode numbers; name in
  *                                                    hex; match, unless: [version, as version.h
  *                                                    writes it]; exist: something has the name, or
  *                                                    nothing, as it says; else EREMCHG)
- *   take    id, dir, name, exist?, match?, unless?   (ws_take)
+ *   take    id, dir, name, exist?, match?, unless?, tag?   (ws_take; tag: a random number: when it
+ *                                                    is asked again, it isn't done again)
  *   changes id, since?                            -> token, events: [[letter, type, path, old path,
  *                                                    token]…] (watch.h: c, m, d, r; DT_…; paths in
  *                                                    hex), more: true when the message was full:

@@ -34,6 +34,7 @@ enum field {
 	F_SINCE = 1 << 22,
 	F_MOMENT = 1 << 23,
 	F_WAIT_MS = 1 << 24,
+	F_TAG = 1 << 25,
 };
 
 static const struct {
@@ -51,8 +52,8 @@ static const struct {
 	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
 	[CTL_RESTORE] = { "restore", F_ID | F_STACK, F_EXPECT },
 	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
-		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS },
-	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS },
+		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
+	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_CHANGES] = { "changes", F_ID, F_SINCE },
 	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
@@ -332,6 +333,10 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		return r;
 	case F_XATTRS:
 		return parse_xattrs(j, &q->limits, err);
+	case F_TAG:
+		r = parse_count(j, "tag", INT64_MAX, &n, err);
+		q->tag = r == 0 ? n : 0;
+		return r;
 	case F_SINCE:
 		return parse_since(j, q, err);
 	case F_MOMENT:
@@ -369,7 +374,7 @@ static const struct {
 	{ "file", F_FILE },     { "mode", F_MODE },         { "exist", F_EXIST },
 	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "as_is", F_AS_IS },
 	{ "xattrs", F_XATTRS }, { "since", F_SINCE },       { "moment", F_MOMENT },
-	{ "wait_ms", F_WAIT_MS },
+	{ "wait_ms", F_WAIT_MS }, { "tag", F_TAG },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

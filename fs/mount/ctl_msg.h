@@ -51,6 +51,7 @@ struct ctl_request {
 	const char *id, *path, *after;
 	const char *token; /* of watch.h; NULL: none */
 	uint64_t moment;   /* await's `since` */
+	uint64_t tag;      /* 0: none */
 	int wait_ms;
 	struct ws_limits limits;
 	uid_t uid;

@@ -361,12 +361,25 @@ static int do_restore(struct served *w, const struct ctl_request *q, struct answ
 	return 0;
 }
 
+/* 1: before the server died that was asked first. */
+static int done_already(struct served *w, const struct ctl_request *q, struct err *err)
+{
+	uint64_t node;
+	int r = q->tag ? ws_answered(served_ws(w), q->tag | WS_TAG_OURS, &node) : 0;
+	return r < 0 ? err_sys(err, r, "look for what was done") : r;
+}
+
 static int do_put(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
 {
 	struct ws_put_result res;
 	char text[VERSION_TEXT];
 	bool put = q->op == CTL_PUT;
-	int r = served_put_file(w, &q->put, put, &res, err);
+	struct ws_put want = q->put;
+	want.tag = q->tag | WS_TAG_OURS;
+	int r = put ? 0 : done_already(w, q, err);
+	if (r)
+		return r < 0 ? r : 0;
+	r = served_put_file(w, &want, put, &res, err);
 	if (r < 0 || !put)
 		return r;
 	struct version_id v = version_of(&res.attr);

@@ -11,13 +11,14 @@ struct request {
 	bool again;   /* the kernel sends it once more */
 };
 
-/* 28 bits tell connections from each other, 36 its requests: only among the last LAYER_TAGS
- * operations must they be distinct. */
+/* 27 bits tell connections from each other, 36 its requests: only among the last LAYER_TAGS
+ * operations must they be distinct. The highest bit is for those that no kernel asked for
+ * (WS_TAG_OURS). */
 static inline uint64_t request_tag(uint64_t connection, uint64_t unique)
 {
 	/* The kernel's are even; the lowest bit marks interrupts, the highest resent ones. */
 	uint64_t number = (unique & INT64_MAX) >> 1 & ((UINT64_C(1) << 36) - 1);
-	return (connection << 36) | number;
+	return (connection << 36 & INT64_MAX) | number;
 }
 
 void request_begin(uint64_t tag, bool again);

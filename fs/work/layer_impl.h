@@ -62,6 +62,7 @@ struct layer {
 	struct layer **deps;  /* layers that extents point into; a reference each */
 	uint32_t ndeps;
 	bool want_tags;
+	uint64_t ours; /* layer_last_ours */
 	uint32_t ntags, tag_at, tag_cap; /* a ring, which grows up to LAYER_TAGS */
 	struct layer_tagged *tags;
 	int64_t usage_bytes, usage_inodes, shown;

@@ -641,6 +641,11 @@ int layer_add_tag(struct layer *l, uint64_t tag, uint64_t ino)
 	return 0;
 }
 
+uint64_t layer_last_ours(const struct layer *l)
+{
+	return l->ours;
+}
+
 int layer_tag(const struct layer *l, uint64_t tag, uint64_t *ino)
 {
 	for (uint32_t i = 0; tag && i < l->ntags; i++) {

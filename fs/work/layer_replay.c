@@ -133,6 +133,8 @@ static int replay_frame(struct layer *l, const struct journal_frame *f, struct l
 		if (r == 0) {
 			atomic_fetch_add(&l->records, f->records);
 			r = layer_add_tag(l, f->tag, f->ino);
+			if (f->tag >> 63)
+				l->ours = f->seq;
 		}
 	} else if (r == 0 && f->kind == FRAME_SEAL) {
 		atomic_store(&l->sealed, true);

@@ -127,7 +127,8 @@ int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *c
  * ws_seal gave). -ESTALE: something was, and nothing is done. */
 int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *expect,
 		  const struct ws_changes *changes, struct err *err);
-/* After ws_resume: calls for what a restore that had begun may not have told. */
+/* After ws_resume: calls for what a restore, ws_put, ws_take or ws_batch that had begun may not
+ * have told. */
 void ws_retell(struct ws *ws, const struct ws_changes *changes);
 int ws_set_limits(struct ws *ws, const struct ws_limits *limits, struct err *err); /* quota only */
 bool ws_shows_xattrs(const struct ws *ws); /* never changes */
@@ -253,9 +254,15 @@ int ws_watch(struct ws *ws, const char *token,
 int work_await(struct work *w, uint64_t since, int wait_ms, uint64_t *now, char ***ids, size_t *n);
 void work_hush(struct work *w); /* nobody waits any more, and nobody will */
 
+/* What is done for who isn't the kernel: it must be told afterwards. Whoever asks gives a random
+ * number with this bit as the tag, so that ws_answered tells him when a server has died whether it
+ * was done. The names of the last one are told again by ws_retell. */
+#define WS_TAG_OURS (UINT64_C(1) << 63)
+
 /* Compare and replace, for who isn't the kernel: it must be told afterwards to forget the name
  * and what it knows of the inodes. Directory and file are given by their inode numbers. */
 struct ws_put {
+	uint64_t tag; /* WS_TAG_OURS is in it */
 	uint64_t dir;
 	const char *name;
 	size_t len;

@@ -185,6 +185,7 @@ void ws_retire(struct ws *ws, struct stale *old);
  * told to forget, so that it is, whatever becomes of this process. Best effort. */
 void forget_list_write(struct ws *ws, int dir, uint64_t seq, const struct forget_list *f);
 void forget_list_drop(struct ws *ws); /* it was told */
+int ws_open_folder(struct ws *ws);    /* a descriptor, or -errno */
 
 /* ---- workspace.c ---- */
 

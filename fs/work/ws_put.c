@@ -121,6 +121,7 @@ static int name_file(struct ws *ws, struct putting *p)
 	if (r < 0)
 		return r;
 	op_begin(&op, ws, p->a.ino, NULL);
+	op.t.tag = w->tag;
 	op.files++;
 	p->a.nlink = 1;
 	p->a.ctime = op.now;
@@ -206,6 +207,7 @@ static int take_locked(struct ws *ws, const struct ws_put *w, struct ws_put_resu
 	if (r < 0)
 		return r;
 	op_begin(&op, ws, p.old.ino, NULL);
+	op.t.tag = w->tag;
 	op_dirent_del(&op, p.dir.ino, p.cookie);
 	ws_dir_changed(&op, &p.dir, 0);
 	ws_name_gone(&op, &p.old, p.dir.ino, p.cookie);

@@ -1,5 +1,6 @@
 /* Going on behind the mount of a server that died: what it had answered, what the kernel still
  * holds, and what it must still be told. */
+#include "fs/work/changed_log.h"
 #include "fs/work/ws_impl.h"
 
 #include <fcntl.h>
@@ -128,7 +129,7 @@ void forget_list_write(struct ws *ws, int dir, uint64_t seq, const struct forget
 	(void)io->close(io->ctx, fd);
 }
 
-static int open_folder(struct ws *ws)
+int ws_open_folder(struct ws *ws)
 {
 	const struct io *io = ws->work->io;
 	return io->open(io->ctx, ws->work->ws_fd, ws->id, O_RDONLY | O_DIRECTORY, 0);
@@ -137,19 +138,78 @@ static int open_folder(struct ws *ws)
 void forget_list_drop(struct ws *ws)
 {
 	const struct io *io = ws->work->io;
-	int dir = open_folder(ws);
+	int dir = ws_open_folder(ws);
 	if (dir < 0)
 		return;
 	(void)io->unlink(io->ctx, dir, FORGET, 0); /* one that stays is told once too often */
 	(void)io->close(io->ctx, dir);
 }
 
+/* A name that the last put or removal of ours changed, and what has or had it. */
+static int list_name(struct ws *ws, struct forget_list *f, uint64_t dir, const char *name,
+		     size_t len, uint64_t child)
+{
+	struct attr d, a;
+	int r = view_inode(&ws->view, dir, &d);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r; /* the kernel has none of it */
+	bool there = view_inode(&ws->view, child, &a) == 0;
+	r = forget_list_name(f, node_of(&d), name, len, true, there ? node_of(&a) : 0);
+	if (r == 0)
+		r = forget_list_node(f, node_of(&d));
+	return r == 0 && there ? forget_list_node(f, node_of(&a)) : r;
+}
+
+/* Of the frame, by the layer's log; the layers below show what it hides. */
+static int list_frame(struct ws *ws, uint32_t i, struct forget_list *f)
+{
+	const struct view *v = &ws->view;
+	const struct view below = { .layers = v->layers + i + 1,
+				    .nlayers = v->nlayers - i - 1,
+				    .image = v->image,
+				    .store = v->store,
+				    .seed = v->seed };
+	const struct changed_log *g = layer_changed(v->layers[i]);
+	uint64_t seq = layer_last_ours(v->layers[i]);
+	const struct changed_entry *e = g && seq ? changed_log_newest(g) : NULL;
+	int r = 0;
+	for (; e && e->seq >= seq && r == 0; e = e->older) {
+		struct dirent_ref d;
+		if (e->seq != seq || !e->cookie)
+			continue;
+		if (e->child)
+			r = list_name(ws, f, e->ino, e->name, e->name_len, e->child);
+		if (r == 0 && view_dirent_ceil(&below, e->ino, e->cookie, &d) == 0 &&
+		    d.cookie == e->cookie)
+			r = list_name(ws, f, e->ino, d.name, d.name_len, d.ino);
+	}
+	return r;
+}
+
+/* Only the last one of the workspace can be owed, wherever a seal has put it: one is done at a
+ * time, and told before the next. */
+static void retell_ours(struct ws *ws, const struct ws_changes *changes)
+{
+	struct forget_list f = { 0 };
+	int r = 0;
+	ws_enter(ws);
+	meta_read(ws);
+	for (uint32_t i = 0; i < own_layers(ws) && r == 0; i++)
+		r = list_frame(ws, i, &f);
+	meta_done(ws);
+	ws_leave(ws);
+	if (r == 0)
+		forget_list_tell(&f, changes);
+	forget_list_done(&f);
+}
+
 void ws_retell(struct ws *ws, const struct ws_changes *changes)
 {
+	retell_ours(ws, changes);
 	const struct io *io = ws->work->io;
 	auto_free void *data = NULL;
 	size_t len = 0;
-	int dir = open_folder(ws);
+	int dir = ws_open_folder(ws);
 	if (dir < 0)
 		return;
 	int r = io_slurp(io, dir, FORGET, FORGET_MAX, &data, &len, NULL);
