@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "fs/base/clock.h"
 #include "fs/base/frame.h"
 #include "fs/base/hash.h"
+#include "fs/base/io.h"
 
 struct fsclient {
 	char *path;
@@ -142,6 +144,7 @@ static int wait_answer(int fd, const char *op, struct err *err)
 static int exchange(int fd, const char *op, struct frame *f, struct err *err)
 {
 	int r = frame_send(fd, f, err);
+	f->nfds = 0; /* what was sent stays the caller's */
 	if (r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
 		return err_set(err, -ECONNRESET, "bough-fs ended before %s", op);
 	if (r < 0)
@@ -167,14 +170,18 @@ static int judge(json_t *answer, const char *op, struct err *err)
 	return text && *text ? err_set(err, -code, "%s", text) : err_sys(err, -code, "%s", op);
 }
 
-/* *out: the answer, as long as the connection is as good as before. */
-static int converse(int fd, const json_t *request, json_t **out, struct err *err)
+/* *out: the answer, as long as the connection is as good as before. `file`: sent with it, or -1. */
+static int converse(int fd, const json_t *request, int file, json_t **out, struct err *err)
 {
 	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
+	if (file >= 0)
+		f.fds[f.nfds++] = file;
 	const char *op = json_string_value(json_object_get(request, "op"));
 	(void)json_dump_callback(request, add_text, &f.text, JSON_COMPACT); /* buf remembers */
-	if (buf_error(&f.text) || !op)
+	if (buf_error(&f.text) || !op) {
+		f.nfds = 0;
 		return err_set(err, -ENOMEM, "out of memory");
+	}
 	int r = exchange(fd, op, &f, err);
 	if (r < 0)
 		return r;
@@ -187,7 +194,8 @@ static int converse(int fd, const json_t *request, json_t **out, struct err *err
 	return 0;
 }
 
-static int direct(struct fsclient *fc, const json_t *request, json_t **answer, struct err *err)
+static int direct(struct fsclient *fc, const json_t *request, int file, json_t **answer,
+		  struct err *err)
 {
 	const char *op = json_string_value(json_object_get(request, "op"));
 	uint64_t epoch;
@@ -195,7 +203,7 @@ static int direct(struct fsclient *fc, const json_t *request, json_t **answer, s
 	auto_fd fd = get_connection(fc, &epoch, err);
 	if (fd == -ENOENT || fd == -ECONNREFUSED)
 		return err_set(err, -ECONNRESET, "bough-fs isn't running");
-	int r = fd < 0 ? fd : converse(fd, request, &j, err);
+	int r = fd < 0 ? fd : converse(fd, request, file, &j, err);
 	if (r < 0)
 		return r;
 	keep_connection(fc, steal_fd(&fd), epoch);
@@ -208,7 +216,24 @@ static int direct(struct fsclient *fc, const json_t *request, json_t **answer, s
 
 int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err)
 {
-	int r = request ? direct(fc, request, answer, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = request ? direct(fc, request, -1, answer, err) : err_set(err, -ENOMEM, "out of memory");
+	json_decref(request);
+	return r;
+}
+
+static int call_with(struct fsclient *fc, json_t *request, int file, bool again, json_t **answer,
+		     struct err *err)
+{
+	int r = request ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r >= 0)
+		r = direct(fc, request, file, answer, err);
+	for (int i = 0; r == -ECONNRESET && again && i < 3; i++) {
+		/* The supervisor may not have seen the death yet. */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000L << i }, NULL);
+		r = pass_gate(fc, err);
+		if (r >= 0)
+			r = direct(fc, request, file, answer, err);
+	}
 	json_decref(request);
 	return r;
 }
@@ -216,18 +241,7 @@ int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struc
 /* fsclient_direct through the gate; `again`: it may be repeated. */
 static int call(struct fsclient *fc, json_t *request, bool again, json_t **answer, struct err *err)
 {
-	int r = request ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
-	if (r >= 0)
-		r = direct(fc, request, answer, err);
-	for (int i = 0; r == -ECONNRESET && again && i < 3; i++) {
-		/* The supervisor may not have seen the death yet. */
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000L << i }, NULL);
-		r = pass_gate(fc, err);
-		if (r >= 0)
-			r = direct(fc, request, answer, err);
-	}
-	json_decref(request);
-	return r;
+	return call_with(fc, request, -1, again, answer, err);
 }
 
 /* ---- operations ---- */
@@ -438,6 +452,34 @@ int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, stru
 	return call(fc, put_request("take", id, want), true, NULL, err);
 }
 
+int fs_batch(struct fsclient *fc, const char *id, const struct buf *ops, size_t *failed,
+	     json_t **results, struct err *err)
+{
+	json_t *a = NULL;
+	*failed = SIZE_MAX;
+	auto_fd file = memfd_create("batch", MFD_CLOEXEC);
+	int r = file < 0 ? -errno : io_write_full(NULL, file, ops->data, ops->len, 0);
+	if (r < 0)
+		return err_sys(err, r, "send a batch");
+	r = call_with(fc,
+		      json_pack("{s:s, s:s, s:o, s:o, s:b}", "op", "batch", "id", id, "size",
+				number(ops->len), "tag", random_tag(), "results", results != NULL),
+		      file, true, &a, err);
+	if (r < 0)
+		return r;
+	const json_t *at = json_object_get(a, "failed");
+	if (at) {
+		*failed = (size_t)json_integer_value(at);
+		const char *text = json_string_value(json_object_get(a, "text"));
+		r = err_set(err, -(int)json_integer_value(json_object_get(a, "errno")), "%s",
+			    text ? text : "");
+	} else if (results) {
+		*results = json_incref(json_object_get(a, "results"));
+	}
+	json_decref(a);
+	return r;
+}
+
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)
 {
 	return call(fc,
@@ -484,7 +526,7 @@ int fs_await(struct fsclient *fc, struct fs_wait *w, uint64_t moment, int wait_m
 	json_t *j = NULL;
 	int r = rq ? wait_connection(fc, w, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0)
-		r = converse(w->fd, rq, &j, err);
+		r = converse(w->fd, rq, -1, &j, err);
 	json_decref(rq);
 	if (r >= 0)
 		r = judge(j, "await", err);

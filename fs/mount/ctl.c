@@ -80,7 +80,8 @@ static bool converse(struct conn *c, struct frame *in, struct frame *out)
 		return false;
 	}
 	enum ctl_end end = CTL_GO_ON;
-	if (ctl_answer(c->ctl->server, in->text.data, in->text.len, &out->text, &end) < 0) {
+	if (ctl_answer(c->ctl->server, in->text.data, in->text.len, in->nfds ? in->fds[0] : -1,
+		       &out->text, &end) < 0) {
 		refuse(c->fd, ENOMEM, "out of memory");
 		return true;
 	}

@@ -34,6 +34,11 @@
  *                                                    nothing, as it says; else EREMCHG)
  *   take    id, dir, name, exist?, match?, unless?, tag?   (ws_take; tag: a random number: when it
  *                                                    is asked again, it isn't done again)
+ *   batch   id, size, tag, results?, and with the message a file of so many bytes: operations as
+ *                                                    batch.h encodes them
+ *                                                 -> results: [[version, mode, size] or null…];
+ *                                                    or failed: number of the operation, errno,
+ *                                                    text, and nothing was done
  *   changes id, since?                            -> token, events: [[letter, type, path, old path,
  *                                                    token]…] (watch.h: c, m, d, r; DT_…; paths in
  *                                                    hex), more: true when the message was full:

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
+#include "fs/work/batch.h"
 #include "fs/work/ino.h"
 #include "fs/work/watch.h"
 
@@ -35,6 +36,8 @@ enum field {
 	F_MOMENT = 1 << 23,
 	F_WAIT_MS = 1 << 24,
 	F_TAG = 1 << 25,
+	F_SIZE = 1 << 26,
+	F_RESULTS = 1 << 27,
 };
 
 static const struct {
@@ -54,6 +57,7 @@ static const struct {
 	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
 		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },
+	[CTL_BATCH] = { "batch", F_ID | F_SIZE | F_TAG, F_RESULTS },
 	[CTL_CHANGES] = { "changes", F_ID, F_SINCE },
 	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
@@ -337,6 +341,13 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		r = parse_count(j, "tag", INT64_MAX, &n, err);
 		q->tag = r == 0 ? n : 0;
 		return r;
+	case F_SIZE:
+		return parse_count(j, "size", BATCH_BYTES_MAX, &q->size, err);
+	case F_RESULTS:
+		if (!json_is_boolean(j))
+			return err_set(err, -EINVAL, "results: true or false expected");
+		q->results = json_is_true(j);
+		return 0;
 	case F_SINCE:
 		return parse_since(j, q, err);
 	case F_MOMENT:
@@ -374,7 +385,8 @@ static const struct {
 	{ "file", F_FILE },     { "mode", F_MODE },         { "exist", F_EXIST },
 	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "as_is", F_AS_IS },
 	{ "xattrs", F_XATTRS }, { "since", F_SINCE },       { "moment", F_MOMENT },
-	{ "wait_ms", F_WAIT_MS }, { "tag", F_TAG },
+	{ "wait_ms", F_WAIT_MS }, { "tag", F_TAG },           { "size", F_SIZE },
+	{ "results", F_RESULTS },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

@@ -21,6 +21,7 @@ enum ctl_op {
 	CTL_RESTORE,
 	CTL_PUT,
 	CTL_TAKE,
+	CTL_BATCH,
 	CTL_CHANGES,
 	CTL_AWAIT,
 	CTL_LIMITS,
@@ -52,6 +53,9 @@ struct ctl_request {
 	const char *token; /* of watch.h; NULL: none */
 	uint64_t moment;   /* await's `since` */
 	uint64_t tag;      /* 0: none */
+	uint64_t size;     /* of what is in the file: bytes */
+	bool results;
+	int fd; /* that came with it; not ctl_parse's */
 	int wait_ms;
 	struct ws_limits limits;
 	uid_t uid;

@@ -389,6 +389,12 @@ static int do_put(struct served *w, const struct ctl_request *q, struct answer *
 	return 0;
 }
 
+static int do_batch(struct served *w, const struct ctl_request *q, struct answer *a,
+		    struct err *err)
+{
+	return ctl_batch(w, q, a->json, err);
+}
+
 /* ---- what happened ---- */
 
 struct events {
@@ -494,9 +500,9 @@ static const struct {
 	[CTL_DELETE] = { .server = do_delete },   [CTL_CLOSE] = { .server = do_close },
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
-	[CTL_CHANGES] = { .served = do_changes }, [CTL_AWAIT] = { .server = do_await },
-	[CTL_END] = { .server = do_end },         [CTL_QUIT] = { .server = do_quit },
-	[CTL_LEAVE] = { .server = do_leave },
+	[CTL_BATCH] = { .served = do_batch },     [CTL_CHANGES] = { .served = do_changes },
+	[CTL_AWAIT] = { .server = do_await },     [CTL_END] = { .server = do_end },
+	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
 };
 
 static int perform(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
@@ -537,7 +543,7 @@ static int dump_error(const struct err *err, struct buf *out)
 	return r;
 }
 
-int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out,
+int ctl_answer(struct server *s, const void *data, size_t len, int fd, struct buf *out,
 	       enum ctl_end *end)
 {
 	struct err err = { 0 };
@@ -545,6 +551,7 @@ int ctl_answer(struct server *s, const void *data, size_t len, struct buf *out,
 	int r = ctl_parse(data, len, &q, &err);
 	if (r < 0)
 		return dump_error(&err, out);
+	q.fd = fd;
 	struct answer a = { .json = json_pack("{s:b}", "ok", 1) };
 	r = a.json ? perform(s, &q, &a, &err) : err_set(&err, -ENOMEM, "out of memory");
 	if (r >= 0)

@@ -364,6 +364,18 @@ int served_put_file(struct served *w, const struct ws_put *want, bool put,
 	return 0;
 }
 
+int served_batch(struct served *w, const struct ws_batch *batch, size_t *failed)
+{
+	/* The mount lock: as in served_restore. */
+	pthread_mutex_lock(&w->mount);
+	reap_session(w);
+	struct forgetting f = { .session = w->session };
+	struct ws_changes changes = { .name = forgetting_name, .node = forgetting_node, .ctx = &f };
+	int r = ws_batch(w->ws, batch, &changes, failed);
+	pthread_mutex_unlock(&w->mount);
+	return r;
+}
+
 /* Their frames' tags go with the layers. Of a request between its change and its answer they must
  * stay, should this process die just there. */
 int served_replace(struct served *w, const struct stack *old, const struct stack *with,

@@ -92,6 +92,8 @@ int served_restore(struct served *w, const struct stack *to, const struct stack 
 /* ws_put, or ws_take, with the kernel's caches. */
 int served_put_file(struct served *w, const struct ws_put *want, bool put,
 		    struct ws_put_result *out, struct err *err);
+/* ws_batch, with the kernel's caches. */
+int served_batch(struct served *w, const struct ws_batch *batch, size_t *failed);
 struct served_state {
 	bool mounted;
 	char *path;               /* where; NULL when it isn't mounted; the caller frees */

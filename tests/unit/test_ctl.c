@@ -224,7 +224,7 @@ static json_t *talk(struct server *s, int error, const char *fmt, ...)
 			*p = '"';
 	auto_buf out = { 0 };
 	enum ctl_end end = CTL_GO_ON;
-	assert_int_equal(ctl_answer(s, text, strlen(text), &out, &end), 0);
+	assert_int_equal(ctl_answer(s, text, strlen(text), -1, &out, &end), 0);
 	json_t *j = json_loadb((char *)out.data, out.len, 0, NULL);
 	assert_non_null(j);
 	int got = (int)json_integer_value(json_object_get(json_object_get(j, "error"), "errno"));
@@ -338,7 +338,8 @@ static void out_of_memory(void **state)
 		auto_buf out = { 0 };
 		enum ctl_end end;
 		oom_at(n);
-		int r = ctl_answer(s, ops[i].text, strlen(ops[i].text), &out, &end);
+		int r = ctl_answer(s, ops[i].text, strlen(ops[i].text), -1, &out,
+				   &end);
 		hit = oom_hit();
 		buf_u8(&out, 0);
 		const char *answer = (char *)out.data;
