@@ -216,6 +216,7 @@ const struct route api_routes[] = {
 	{ "HEAD", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
 	{ "PUT", WS "/{}/files/{...}", api_ws_file_put, NULL, file_put_query, true },
 	{ "DELETE", WS "/{}/files/{...}", api_ws_file_delete, NULL, file_delete_query, false },
+	{ "POST", WS "/{}/batch", api_ws_batch, NULL, NULL, true },
 	{ "GET", WS "/{}/watch", api_ws_watch, NULL, watch_query, false },
 	{ "OPTIONS", WS "/{}/uploads", api_ws_tus_options, NULL, NULL, false },
 	{ "POST", WS "/{}/uploads", api_ws_tus_create, NULL, NULL, false },

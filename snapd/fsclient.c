@@ -216,7 +216,8 @@ static int direct(struct fsclient *fc, const json_t *request, int file, json_t *
 
 int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err)
 {
-	int r = request ? direct(fc, request, -1, answer, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = request ? direct(fc, request, -1, answer, err)
+			: err_set(err, -ENOMEM, "out of memory");
 	json_decref(request);
 	return r;
 }

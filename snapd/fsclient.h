@@ -76,8 +76,8 @@ struct fs_named {
 int fs_put(struct fsclient *fc, const char *id, const struct ws_put *want, struct fs_named *out,
 	   struct err *err);
 int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, struct err *err);
-/* ws_batch of the operations that `ops` holds (batch.h). *failed: which of them can't be done; SIZE_MAX
- * for none. *results (NULL: not wanted): ctl.h's, the caller's. */
+/* ws_batch of the operations that `ops` holds (batch.h). *failed: which of them can't be done;
+ * SIZE_MAX for none. *results (NULL: not wanted): ctl.h's, the caller's. */
 int fs_batch(struct fsclient *fc, const char *id, const struct buf *ops, size_t *failed,
 	     json_t **results, struct err *err);
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,

@@ -199,7 +199,7 @@ static void *job_thread(void *arg)
 		rp->task_free(rp->task);
 	if (r < 0) {
 		json_decref(result);
-		result = web_error_json(r, &err, NULL);
+		result = web_error_json(r, &err, result);
 		status = web_status(r, &code);
 	}
 	job->row.status = status;

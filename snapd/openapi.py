@@ -82,6 +82,15 @@ SCHEMAS = {
     "Directory": obj({"path": S, "entries": {"type": "array", "items": ref("Entry")}},
                      {"next": S}, closed=False),
     "Put": obj({"path": S, "size": N, "mode": S, "etag": S, "created": B}, closed=False),
+    "Operations": obj({"operations": {"type": "array", "items": ref("Operation"), "minItems": 1,
+                                      "maxItems": 1000}}),
+    "Operation": obj(
+        {"op": {"enum": ["write", "mkdir", "move", "delete", "symlink", "chmod", "check"]}},
+        {"path": S, "path_b64": S, "to": S, "to_b64": S, "target": S, "target_b64": S,
+         "content": S, "content_b64": S, "mode": S, "parents": B, "replace": B, "recursive": B,
+         "exist_ok": B, "if_match": S, "if_none_match": S}),
+    "Batch": obj({"results": {"type": "array", "items": obj(
+        {}, {"path": S, "path_b64": S, "etag": S, "mode": S, "size": N})}}),
     "Commit": obj({"commit": null(S)}, closed=False),
     "Whoami": obj({"owner": S, "admin": B, "read_only": B, "uid": null(N), "token": null(S),
                    "workspace": null(S), "path": null(S), "from": S}),
@@ -118,6 +127,9 @@ BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "applicatio
                            "text/event-stream")
 WS, SNAP, REPO = "/v1/workspaces", "/v1/snapshots", "/v1/repos"
 
+# Bodies that come as a stream, and are JSON all the same.
+BODIES = {"POST " + WS + "/{}/batch": "Operations"}
+
 # "METHOD path": what it does; status: a schema, a content type, or None for an empty answer.
 ANSWERS = {
     "GET /v1/health": ("How the service is", {200: "Health"}),
@@ -148,6 +160,7 @@ ANSWERS = {
                                                                   304: None}),
     "PUT " + WS + "/{}/files/{...}": ("Write a file", {200: "Put", 201: "Put"}),
     "DELETE " + WS + "/{}/files/{...}": ("Remove a file or folder", {204: None}),
+    "POST " + WS + "/{}/batch": ("Change many files, all or none", {200: "Batch"}),
     "GET " + WS + "/{}/watch": ("What happens in a workspace, as it does", {200: SSE}),
     "POST " + WS + "/{}/files/{...}": ("Make, move, copy, link, chmod", {200: "Any", 201: "Any"}),
     "OPTIONS " + WS + "/{}/uploads": ("What of tus is spoken", {204: None}),
@@ -235,7 +248,9 @@ def template(path):
 
 def body_of(route):
     if route["upload"]:
-        return {"content": {BYTES: {}}, "required": True}
+        kind = BODIES.get(route["method"] + " " + route["path"])
+        content = {"application/json": {"schema": ref(kind)}} if kind else {BYTES: {}}
+        return {"content": content, "required": True}
     if route["fields"] is None:
         return None
     props, needed = {}, []

@@ -49,6 +49,11 @@ static int decode(const char *s, size_t n, uint8_t *out, size_t cap)
 	return (int)len;
 }
 
+int tus_base64(const char *s, size_t n, void *out, size_t cap)
+{
+	return decode(s, n, out, cap);
+}
+
 int tus_metadata(const char *text, const char *key, char **out)
 {
 	char *found = NULL;

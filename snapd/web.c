@@ -184,6 +184,17 @@ static enum MHD_Result answer_error(struct call *c, int r, const struct err *err
 	return j ? answer_json(c, status, j) : MHD_NO;
 }
 
+/* `details`, taken over, are those that the job left; NULL: the handler's, if any. */
+static enum MHD_Result answer_failed_job(struct call *c, int r, const struct err *err,
+					 json_t *details)
+{
+	if (details) {
+		json_decref(c->rq.details);
+		c->rq.details = details;
+	}
+	return answer_error(c, r, err);
+}
+
 /* Errors that are HTTP's own. */
 static enum MHD_Result answer_refusal(struct call *c, unsigned status, const char *code,
 				      const char *text)
@@ -375,10 +386,8 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 		r = task_run_here(reply, &err);
 		web_headers_move(&c->headers, reply);
 	}
-	if (r < 0) {
-		json_decref(reply->json);
-		return answer_error(c, r, &err);
-	}
+	if (r < 0)
+		return answer_failed_job(c, r, &err, reply->json);
 	doing_tell(c->doing, reply->status, reply->json);
 	return answer_json(c, reply->status, reply->json);
 }
@@ -643,7 +652,8 @@ static enum MHD_Result finish_upload(struct call *c)
 		return answer_stream(c, "application/x-ndjson", 200);
 	int r = task_wait(c->task, &reply, &err);
 	web_headers_move(&c->headers, &reply);
-	return r < 0 ? answer_error(c, r, &err) : answer_json(c, reply.status, reply.json);
+	return r < 0 ? answer_failed_job(c, r, &err, reply.json)
+		     : answer_json(c, reply.status, reply.json);
 }
 
 static enum MHD_Result finish(struct call *c)

@@ -131,7 +131,8 @@ struct reply {
 	size_t nheaders;
 
 	/* Instead of `json`, work that takes long. In plain, it runs at once and its result is
-	 * the answer; in ndjson it runs in a thread of its own. */
+	 * the answer; in ndjson it runs in a thread of its own. One that fails may leave an object
+	 * in *result: the error's details. */
 	int (*job)(void *task, struct progress *p, unsigned *status, json_t **result,
 		   struct err *err);
 	/* Or a body as a stream, always in a thread of its own. */

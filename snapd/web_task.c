@@ -231,7 +231,7 @@ static void end_lines(struct task *t)
 		return;
 	}
 	const char *code;
-	json_t *e = web_error_json(t->r, &t->err, NULL);
+	json_t *e = web_error_json(t->r, &t->err, json_incref(t->reply.json));
 	if (e && json_object_set_new(e, "status",
 				     json_integer((json_int_t)web_status(t->r, &code))) == 0)
 		put_line(t->out, json_pack("{s:o}", "error", e), false);
@@ -243,7 +243,7 @@ static void end_lines(struct task *t)
 static void tell_end(struct task *t)
 {
 	const char *code;
-	json_t *e = t->r < 0 ? web_error_json(t->r, &t->err, NULL) : NULL;
+	json_t *e = t->r < 0 ? web_error_json(t->r, &t->err, json_incref(t->reply.json)) : NULL;
 	doing_tell(t->doing, t->r < 0 ? web_status(t->r, &code) : t->reply.status,
 		   e ? e : t->reply.json);
 	json_decref(e);

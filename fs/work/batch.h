@@ -13,7 +13,7 @@
 
 enum batch_kind {
 	BATCH_PUT,    /* `file` (as ws_put) gets the name */
-	BATCH_MAKE,   /* a directory, symlink, fifo, socket or device, by `attr` (or mode) */
+	BATCH_MAKE,   /* a directory, symlink, fifo, socket or device */
 	BATCH_LINK,   /* one more name for what `other` leads to, no folder */
 	BATCH_MOVE,   /* to `other` */
 	BATCH_DELETE,
@@ -22,13 +22,14 @@ enum batch_kind {
 	BATCH_KINDS,
 };
 enum batch_flag {
-	BATCH_PARENTS = 1 << 0,    /* missing folders above (of MOVE: above `other`) are made, 0755 */
+	BATCH_PARENTS = 1 << 0, /* missing folders above (of MOVE: above `other`) are made, 0755 */
 	BATCH_RECURSIVE = 1 << 1,  /* DELETE: a folder with all that is in it */
-	BATCH_REPLACE = 1 << 2,    /* MOVE: as rename(2). PUT, MAKE, LINK: what is no folder gives way */
+	/* MOVE: as rename(2). PUT, MAKE, LINK: what is no folder gives way. */
+	BATCH_REPLACE = 1 << 2,
 	BATCH_OLD_FOLDER = 1 << 3, /* MAKE of a folder: one may be there … */
 	BATCH_RESET = 1 << 4,      /* … which then gets the attributes */
 	BATCH_SET_MODE = 1 << 5,   /* PUT: `mode` counts */
-	BATCH_AS_IS = 1 << 6,      /* PUT: the file has its attributes. MAKE: `attr` has owner, times */
+	BATCH_AS_IS = 1 << 6, /* PUT: the file has its attributes. MAKE: owner and times are here */
 	BATCH_MUST_EXIST = 1 << 7, /* or -EREMCHG, as in ws_put */
 	BATCH_MUST_NOT_EXIST = 1 << 8,
 	BATCH_FLAGS = (1 << 9) - 1,

@@ -261,7 +261,7 @@ int64_t layer_files(const struct layer *l); /* last committed; of a delta as wel
  * worker of the server before, stopped between a change and its answer, is never left behind. */
 enum { LAYER_TAGS = 65536 };
 int layer_tag(const struct layer *l, uint64_t tag, uint64_t *ino);
-/* The last frame that was there when the layer was opened whose tag has the highest bit; 0: none. */
+/* The last frame that was there when the layer was opened whose tag has the highest bit, or 0. */
 uint64_t layer_last_ours(const struct layer *l);
 
 /* ---- deltas ---- */

@@ -286,8 +286,8 @@ int ws_put(struct ws *ws, const struct ws_put *want, struct ws_put_result *out);
 /* The name goes: of anything but a directory (-EISDIR). `file` and `mode` mean nothing. -ENOENT. */
 int ws_take(struct ws *ws, const struct ws_put *want, struct ws_put_result *out);
 
-/* Many changes, all or none (batch.h). The kernel is told by `changes`, afterwards and without locks
- * (NULL: nobody is), and by ws_retell if this process dies before. */
+/* Many changes, all or none (batch.h). The kernel is told by `changes`, afterwards and without
+ * locks (NULL: nobody is), and by ws_retell if this process dies before. */
 struct batch_op;
 struct ws_batch_result {
 	bool there; /* something has the name now: */
@@ -299,8 +299,9 @@ struct ws_batch {
 	uint64_t tag;                    /* WS_TAG_OURS is in it */
 	struct ws_batch_result *results; /* n of them, all zero, filled on success; NULL: none */
 };
-/* 0; or -errno, and *failed is the operation that can't be done, n where all of them can't: -EDQUOT,
- * -ENOSPC, -E2BIG. -EREMCHG as in ws_put; -ENOENT, -EEXIST, -ENOTEMPTY, -EISDIR, -ENOTDIR, -ELOOP;
+/* 0; or -errno, and *failed is the operation that can't be done, n where all of them can't:
+ * -EDQUOT, -ENOSPC, -E2BIG. -EREMCHG as in ws_put; -ENOENT, -EEXIST, -ENOTEMPTY, -EISDIR,
+ * -ENOTDIR, -ELOOP;
  * -EINVAL: a folder into itself, or a file of PUT that isn't one without a name. */
 int ws_batch(struct ws *ws, const struct ws_batch *w, const struct ws_changes *changes,
 	     size_t *failed);

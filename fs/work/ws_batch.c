@@ -1,50 +1,12 @@
 /* Many changes in one frame. They are made in memory first, over what the view shows: names and
- * inodes as they will be. Then their records are written at once, under meta all the time, so nobody
- * sees a part of them, or comes in between a condition and its change. */
-#include "fs/work/ws_impl.h"
+ * inodes as they will be. Then their records are written at once, under meta all the time, so
+ * nobody sees a part of them, or comes in between a condition and its change. */
+#include "fs/work/ws_batch.h"
 
-#include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "fs/base/array.h"
-#include "fs/work/batch.h"
-#include "fs/work/forget.h"
-#include "fs/work/record.h"
-
-/* A name that was looked for: what the view shows there, and what it will lead to. */
-struct bname {
-	uint64_t dir, cookie; /* cookie 0: none yet */
-	uint64_t child;       /* 0: nothing */
-	uint8_t type;
-	bool had, changed; /* the view shows it; it will be another */
-	uint16_t len;
-	uint32_t next;    /* of the same hash, plus one */
-	const char *name; /* borrowed from the request, the layers and the image */
-};
-
-struct binode {
-	struct attr a;
-	bool fresh, put, changed;
-	bool keep_times; /* a folder whose times were given */
-	uint64_t heir_of; /* PUT: whose xattrs it gets; 0: none's */
-	const struct batch_op *op; /* the MAKE that gave its target and xattrs; NULL: none did */
-	bool ended; /* it had names, and will have none */
-};
-
-struct batch {
-	struct ws *ws;
-	struct op op;
-	uint64_t tag;
-	struct bname *names;
-	size_t nnames, names_cap;
-	struct u64map by_name, by_cookie; /* hash -> index plus one */
-	struct binode *inodes;
-	size_t ninodes, inodes_cap;
-	struct u64map by_ino;
-	uint64_t *numbers; /* of new inodes, taken before anything is locked */
-	size_t nnumbers, used;
-};
 
 /* ---- inodes ---- */
 
@@ -452,8 +414,8 @@ static int do_link(struct batch *b, const struct batch_op *o, size_t at)
 /* ---- folders, emptied ---- */
 
 /* Calls fn with the index of each name that is in the folder; a return other than 0 ends that. */
-static int each_name(struct batch *b, uint64_t dir, int (*fn)(struct batch *b, size_t at, void *ctx),
-		     void *ctx)
+static int each_name(struct batch *b, uint64_t dir,
+		     int (*fn)(struct batch *b, size_t at, void *ctx), void *ctx)
 {
 	size_t known = b->nnames;
 	int r = 0;
@@ -651,145 +613,6 @@ static int do_one(struct batch *b, const struct batch_op *o)
 	return r < 0 ? r : table[o->kind](b, o, at);
 }
 
-/* ---- records ---- */
-
-struct inheriting {
-	struct batch *b;
-	uint64_t ino;
-	int64_t bytes;
-	bool put;
-};
-
-static int inherit_xattr(void *ctx, const char *name, size_t name_len, const void *value,
-			 size_t len)
-{
-	static const char CAP[] = "security.capability"; /* belongs to the content that goes */
-	struct inheriting *in = ctx;
-	if (name_len == sizeof(CAP) - 1 && memcmp(name, CAP, name_len) == 0)
-		return 0;
-	in->bytes += (int64_t)(name_len + len);
-	if (in->put)
-		txn_xattr(&in->b->op.t, in->ino, name, name_len, value, len);
-	return 0;
-}
-
-static void put_file(struct batch *b, struct binode *n)
-{
-	struct inheriting in = { .b = b, .ino = n->a.ino };
-	const struct view *v = &b->ws->view;
-	int r = n->heir_of ? view_each_xattr(v, n->heir_of, inherit_xattr, &in) : 0;
-	if (in.bytes > 0)
-		n->a.flags |= ATTR_HAS_XATTR;
-	op_own(&b->op, &n->a, in.bytes);
-	b->op.files++;
-	op_inode(&b->op, &n->a);
-	in.put = true;
-	if (r == 0 && n->heir_of)
-		r = view_each_xattr(v, n->heir_of, inherit_xattr, &in);
-	if (r < 0)
-		b->op.error = r;
-}
-
-/* What a folder that was there had under that name is charged no more. */
-static void release_xattr(struct batch *b, struct binode *n, const char *name, size_t name_len)
-{
-	const void *value;
-	size_t len;
-	uint32_t index;
-	int r = n->fresh ? -ENODATA
-			 : view_xattr_below(&b->ws->view, 0, n->a.ino, name, name_len, &value, &len,
-					    &index);
-	if (r == 0 && index < own_layers(b->ws))
-		op_own(&b->op, &n->a, -(int64_t)(name_len + len));
-	else if (r < 0 && r != -ENODATA && r != -ENOENT)
-		b->op.error = r;
-}
-
-static void put_made(struct batch *b, struct binode *n)
-{
-	const struct batch_op *o = n->op;
-	struct txn *t = &b->op.t;
-	const char *name;
-	const void *value;
-	size_t name_len, len;
-	struct cur c = o ? cur_init(o->xattrs, o->xattrs_len) : cur_init(NULL, 0);
-	while (batch_xattr(&c, &name, &name_len, &value, &len) > 0) {
-		release_xattr(b, n, name, name_len);
-		op_own(&b->op, &n->a, (int64_t)(name_len + len));
-		n->a.flags |= ATTR_HAS_XATTR;
-	}
-	if (n->fresh)
-		op_new_inode(&b->op, &n->a);
-	else
-		op_inode(&b->op, &n->a);
-	if (n->fresh && S_ISLNK(n->a.mode))
-		txn_target(t, n->a.ino, o->other, o->other_len);
-	c = o ? cur_init(o->xattrs, o->xattrs_len) : cur_init(NULL, 0);
-	while (batch_xattr(&c, &name, &name_len, &value, &len) > 0)
-		txn_xattr(t, n->a.ino, name, name_len, value, len);
-}
-
-static void put_inode(struct batch *b, struct binode *n)
-{
-	if (n->a.nlink == 0 && (n->fresh || n->put))
-		n->changed = false; /* it came and goes */
-	else if (n->a.nlink == 0)
-		op_unlinked(&b->op, &n->a);
-	else if (n->put)
-		put_file(b, n);
-	else
-		put_made(b, n);
-}
-
-/* New inodes before the names that lead to them. */
-static void put_records(struct batch *b)
-{
-	for (size_t i = 0; i < b->ninodes; i++)
-		if (b->inodes[i].changed && b->inodes[i].a.nlink > 0 &&
-		    !S_ISDIR(b->inodes[i].a.mode))
-			put_inode(b, &b->inodes[i]);
-	for (size_t i = 0; i < b->nnames; i++) {
-		const struct bname *n = &b->names[i];
-		if (n->changed && n->child)
-			txn_dirent(&b->op.t, n->dir, n->cookie, n->name, n->len, n->child, n->type);
-		else if (n->changed && n->had)
-			op_dirent_del(&b->op, n->dir, n->cookie);
-	}
-	for (size_t i = 0; i < b->ninodes; i++)
-		if (b->inodes[i].changed &&
-		    (b->inodes[i].a.nlink == 0 || S_ISDIR(b->inodes[i].a.mode)))
-			put_inode(b, &b->inodes[i]);
-}
-
-/* ---- what the kernel must forget ---- */
-
-static int list_changes(struct batch *b, struct forget_list *f)
-{
-	int r = 0;
-	for (size_t i = 0; i < b->nnames && r == 0; i++) {
-		const struct bname *n = &b->names[i];
-		size_t d = (uintptr_t)u64map_get(&b->by_ino, n->dir);
-		if (!n->changed || !d || b->inodes[d - 1].fresh)
-			continue;
-		r = forget_list_name(f, node_of(&b->inodes[d - 1].a), n->name, n->len, true, 0);
-	}
-	for (size_t i = 0; i < b->ninodes && r == 0; i++)
-		if (b->inodes[i].changed && !b->inodes[i].fresh)
-			r = forget_list_node(f, node_of(&b->inodes[i].a));
-	return r;
-}
-
-static int remember(struct batch *b, struct forget_list *f)
-{
-	int r = list_changes(b, f);
-	int dir = r == 0 ? ws_open_folder(b->ws) : -1;
-	if (dir < 0)
-		return r < 0 ? r : dir;
-	forget_list_write(b->ws, dir, 0, f);
-	(void)b->ws->work->io->close(b->ws->work->io->ctx, dir); /* nothing was written to it */
-	return 0;
-}
-
 /* ---- all of it ---- */
 
 static void batch_done(struct batch *b)
@@ -876,11 +699,11 @@ static int batch_locked(struct batch *b, const struct ws_batch *w, struct forget
 	}
 	if (r == 0) {
 		*failed = w->n;
-		put_records(b);
+		batch_put_records(b);
 		r = quota_check(q, b->op.bytes, b->op.inodes);
 	}
 	if (r == 0 && b->op.t.records > 0)
-		r = remember(b, f);
+		r = batch_remember(b, f);
 	if (r < 0) {
 		txn_drop(&b->op.t);
 		return r;

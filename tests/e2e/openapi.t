@@ -148,6 +148,8 @@ call(200, "HEAD", ws + "/one/files/dir/file")
 call(201, "POST", ws + "/one/files/new?op=mkdir", {})
 call(204, "DELETE", ws + "/one/files/new")
 tus = {"Tus-Resumable": "1.0.0"}
+call(200, "POST", ws + "/one/batch", {"operations": [{"op": "write", "path": "batch/x", "content": "x"}]})
+call(404, "POST", ws + "/one/batch", {"operations": [{"op": "delete", "path": "none"}]})
 call(204, "OPTIONS", ws + "/one/uploads")
 call(201, "POST", ws + "/one/uploads", None, {**tus, "Upload-Length": "3", "Upload-Metadata": "path dXA="})
 up = call.head["Location"]

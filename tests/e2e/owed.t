@@ -57,7 +57,7 @@ for who in fs both; do
 	echo old >"$at/g-$who"
 	mkdir "$at/d-$who"
 	exec 7<"$at/f-$who" # the kernel holds what is replaced
-	is "$who: all is known to the kernel" "$(cat "$at/f-$who" "$at/g-$who"; ls "$at/d-$who"; cat "$at/d-$who/new" 2>&1 | grep -c 'No such')" $'old\nold\n1'
+	is "$who: all is known to the kernel" "$(cat "$at/f-$who" "$at/g-$who"; ls "$at/d-$who"; ls "$at/e-$who" 2>/dev/null; cat "$at/d-$who/new" 2>&1 | grep -c 'No such')" $'old\nold\n1'
 	: >"$T/die"
 	code=$(api -X PUT --data-binary new "$files/f-$who")
 	ok "$who: PUT, and a death before the kernel is told" wait_for 5 dies
@@ -78,6 +78,14 @@ for who in fs both; do
 	ok "$who: DELETE, and a death" wait_for 5 dies
 	[ $who = both ] || is 'is answered' "$code" 204
 	back
+	: >"$T/die"
+	code=$(api -X POST --data-binary '{"operations":[{"op":"write","path":"d-'$who'/new","content":"again"},{"op":"mkdir","path":"e-'$who'"}]}' \
+		http://d/v1/workspaces/w/batch)
+	ok "$who: a batch, and a death" wait_for 5 dies
+	[ $who = both ] || is 'is answered' "$code" 200
+	back
+	ok "$who: all of it is there" wait_for 5 new "d-$who/new" again
+	ok "$who: the folder, too" test -d "$at/e-$who"
 	absent() { [ ! -e "$at/$1" ]; }
 	ok "$who: it is gone" wait_for 5 absent "g-$who"
 done

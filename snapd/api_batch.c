@@ -1,0 +1,469 @@
+/* Many changes of files in one call: all or none. What is written goes into files without names
+ * first; then bough-fs makes all changes in one step (ws_batch). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/work/batch.h"
+#include "snapd/api_files.h"
+#include "snapd/archive_lib.h"
+#include "snapd/files_list.h"
+#include "snapd/tus_head.h"
+#include "snapd/web_parse.h"
+
+enum {
+	BODY_MAX = 32 << 20,   /* bytes of JSON, the contents in base64 in it */
+	OPERATIONS_MAX = 1000, /* so that the answer fits a message */
+};
+
+struct item {
+	struct batch_op op;
+	struct conditions cond; /* borrows from the body */
+	char *path, *other; /* owned */
+	int fd;             /* of a write: the file without a name */
+};
+
+struct batch {
+	struct place place;
+	struct stream *in;
+	struct buf body;
+	struct item *items;
+	size_t n;
+	json_t *details; /* of a failure */
+};
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static void batch_free(void *task)
+{
+	struct batch *b = task;
+	for (size_t i = 0; i < b->n; i++) {
+		cleanup_close(&b->items[i].fd);
+		free(b->items[i].path);
+		free(b->items[i].other);
+	}
+	free(b->items);
+	buf_done(&b->body);
+	json_decref(b->details);
+	place_done(&b->place);
+	free(b);
+}
+
+/* ---- what is asked for ---- */
+
+static const struct field fields[] = {
+	{ "op", FIELD_STRING, true, 0 },
+	{ "path", FIELD_STRING, false, 0 },
+	{ "path_b64", FIELD_STRING, false, 0 },
+	{ "to", FIELD_STRING, false, 0 },
+	{ "to_b64", FIELD_STRING, false, 0 },
+	{ "target", FIELD_STRING, false, 0 },
+	{ "target_b64", FIELD_STRING, false, 0 },
+	{ "content", FIELD_STRING, false, 0 },
+	{ "content_b64", FIELD_STRING, false, 0 },
+	{ "mode", FIELD_STRING, false, 0 },
+	{ "parents", FIELD_BOOL, false, 0 },
+	{ "replace", FIELD_BOOL, false, 0 },
+	{ "recursive", FIELD_BOOL, false, 0 },
+	{ "exist_ok", FIELD_BOOL, false, 0 },
+	{ "if_match", FIELD_STRING, false, 0 },
+	{ "if_none_match", FIELD_STRING, false, 0 },
+	{ 0 },
+};
+
+/* What a member of its own, or its base64 sister, says: *out is terminated and the caller's, NULL
+ * where there is neither. */
+static int get_bytes(const json_t *j, const char *key, char **out, size_t *len, struct err *err)
+{
+	char other[32];
+	(void)snprintf(other, sizeof(other), "%s_b64", key);
+	const json_t *plain = json_object_get(j, key), *coded = json_object_get(j, other);
+	*out = NULL;
+	*len = 0;
+	if (json_is_string(plain) && json_is_string(coded))
+		return err_set(err, -EINVAL, "\"%s\" and \"%s\": one of them", key, other);
+	if (json_is_string(plain)) {
+		*len = json_string_length(plain);
+		*out = malloc(*len + 1);
+		if (*out)
+			memcpy(*out, json_string_value(plain), *len + 1);
+		return *out ? 0 : no_memory(err);
+	}
+	if (!json_is_string(coded))
+		return 0;
+	size_t n = json_string_length(coded), room = n / 4 * 3;
+	char *to = malloc(room + 1);
+	int got = to ? tus_base64(json_string_value(coded), n, to, room) : -ENOMEM;
+	if (got < 0) {
+		free(to);
+		return got == -ENOMEM ? no_memory(err)
+				      : err_set(err, -EINVAL, "\"%s\" isn't base64", other);
+	}
+	to[got] = '\0';
+	*out = to;
+	*len = (size_t)got;
+	return 0;
+}
+
+static int get_path(const json_t *j, const char *key, char **out, struct err *err)
+{
+	char *text;
+	size_t len;
+	int r = get_bytes(j, key, &text, &len, err);
+	if (r < 0)
+		return r;
+	if (!text || strlen(text) != len) {
+		free(text);
+		return err_set(err, -EINVAL, "\"%s\" is missing, or has a NUL", key);
+	}
+	if (*text == '/')
+		memmove(text, text + 1, len); /* with its end */
+	r = *text ? web_file_path_check(text, err)
+		  : err_set(err, -EISDIR, "that is the root directory");
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	*out = text;
+	return 0;
+}
+
+static bool is_true(const json_t *j, const char *key, bool otherwise)
+{
+	const json_t *v = json_object_get(j, key);
+	return json_is_boolean(v) ? json_is_true(v) : otherwise;
+}
+
+static int get_mode(const json_t *j, uint32_t otherwise, bool *there, uint32_t *out,
+		    struct err *err)
+{
+	const char *text = json_string_value(json_object_get(j, "mode"));
+	char *end = "";
+	*there = text != NULL;
+	*out = text ? (uint32_t)strtoul(text, &end, 8) : otherwise;
+	if (text && (*end || *text < '0' || *text > '7' || *out > 07777))
+		return err_set(err, -EINVAL, "\"mode\": an octal number up to 7777");
+	return 0;
+}
+
+static int get_tags(const json_t *j, const char *key, struct head_tags *out, bool *has,
+		    struct err *err)
+{
+	const char *text = json_string_value(json_object_get(j, key));
+	*has = text != NULL;
+	if (!text || head_tags_parse(out, text) == 0)
+		return 0;
+	return err_set(err, -EINVAL, "\"%s\": a list of at most %d entity tags in quotes, or *",
+		       key, HEAD_TAGS_MAX);
+}
+
+/* ---- each kind ---- */
+
+static int write_content(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	auto_free char *content = NULL;
+	size_t len;
+	struct stat st;
+	int r = get_bytes(j, "content", &content, &len, err);
+	if (r < 0)
+		return r;
+	it->fd = place_unnamed(&b->place);
+	if (it->fd < 0)
+		return place_error(err, it->fd, "make a file for", it->path);
+	for (size_t at = 0; at < len;) {
+		ssize_t n = pwrite(it->fd, content + at, len - at, (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return place_error(err, -errno, "write", it->path);
+		at += (size_t)n;
+	}
+	if (fstat(it->fd, &st) < 0)
+		return place_error(err, -errno, "look at", it->path);
+	it->op.file = st.st_ino;
+	return 0;
+}
+
+static int take_write(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	bool mode;
+	int r = get_mode(j, 0, &mode, &it->op.mode, err);
+	it->op.kind = BATCH_PUT;
+	it->op.flags |= mode ? BATCH_SET_MODE : 0;
+	return r < 0 ? r : write_content(b, it, j, err);
+}
+
+static int take_mkdir(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	bool mode;
+	int r = get_mode(j, 0755, &mode, &it->op.mode, err);
+	it->op.kind = BATCH_MAKE;
+	it->op.mode |= S_IFDIR;
+	it->op.flags |= is_true(j, "exist_ok", false) ? BATCH_OLD_FOLDER : 0;
+	return r;
+}
+
+static int take_move(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	int r = get_path(j, "to", &it->other, err);
+	it->op.kind = BATCH_MOVE;
+	it->op.other_len = r == 0 ? strlen(it->other) : 0;
+	return r;
+}
+
+static int take_delete(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	it->op.kind = BATCH_DELETE;
+	it->op.flags |= is_true(j, "recursive", false) ? BATCH_RECURSIVE : 0;
+	return 0;
+}
+
+static int take_symlink(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	size_t len;
+	int r = get_bytes(j, "target", &it->other, &len, err);
+	if (r == 0 && (len == 0 || len > 4095 || memchr(it->other, 0, len)))
+		r = err_set(err, -EINVAL, "\"target\": 1 to 4095 bytes");
+	it->op.kind = BATCH_MAKE;
+	it->op.mode = S_IFLNK | 0777;
+	it->op.other_len = len;
+	return r;
+}
+
+static int take_chmod(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	bool mode;
+	int r = get_mode(j, 0, &mode, &it->op.mode, err);
+	it->op.kind = BATCH_CHMOD;
+	return r == 0 && !mode ? err_set(err, -EINVAL, "\"mode\" is missing") : r;
+}
+
+static int take_check(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	it->op.kind = BATCH_CHECK;
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*take)(struct batch *b, struct item *it, const json_t *j, struct err *err);
+} kinds[] = {
+	{ "write", take_write },     { "mkdir", take_mkdir }, { "move", take_move },
+	{ "delete", take_delete },   { "symlink", take_symlink }, { "chmod", take_chmod },
+	{ "check", take_check },
+};
+
+static int take_one(struct batch *b, struct item *it, const json_t *j, struct err *err)
+{
+	size_t k = 0;
+	int r = json_is_object(j) ? web_fields_check(j, fields, &b->details, err)
+				  : err_set(err, -EINVAL, "an object is expected");
+	const char *op = json_string_value(json_object_get(j, "op"));
+	while (r == 0 && k < sizeof(kinds) / sizeof(kinds[0]) && strcmp(op, kinds[k].name) != 0)
+		k++;
+	if (r == 0 && k == sizeof(kinds) / sizeof(kinds[0]))
+		r = err_set(err, -EINVAL,
+			    "\"op\": one of write, mkdir, move, delete, symlink, chmod and check");
+	if (r == 0)
+		r = get_path(j, "path", &it->path, err);
+	if (r == 0)
+		r = get_tags(j, "if_match", &it->cond.match, &it->cond.has_match, err);
+	if (r == 0)
+		r = get_tags(j, "if_none_match", &it->cond.unless, &it->cond.has_unless, err);
+	if (r < 0)
+		return r;
+	it->op.flags |= is_true(j, "parents", true) ? BATCH_PARENTS : 0;
+	it->op.flags |= is_true(j, "replace", false) ? BATCH_REPLACE : 0;
+	return kinds[k].take(b, it, j, err);
+}
+
+/* ---- all of them ---- */
+
+static int at_fault(struct batch *b, size_t i, int r, struct err *err)
+{
+	if (!b->details)
+		b->details = json_object();
+	/* Details that are missing do no harm. */
+	(void)json_object_set_new(b->details, "operation", json_integer((json_int_t)i));
+	const char *path = i < b->n ? b->items[i].path : NULL;
+	if (path)
+		(void)listing_set_name(b->details, "path", path, strlen(path));
+	return err_prefix(err, r, "operation %zu", i);
+}
+
+static int take_all(struct batch *b, const json_t *list, struct err *err)
+{
+	size_t n = json_array_size(list);
+	if (!json_is_array(list) || n == 0 || n > OPERATIONS_MAX)
+		return err_set(err, -EINVAL, "\"operations\": an array of 1 to %d",
+			       OPERATIONS_MAX);
+	b->items = calloc(n, sizeof(*b->items));
+	if (!b->items)
+		return no_memory(err);
+	for (size_t i = 0; i < n; i++)
+		b->items[i].fd = -1;
+	b->n = n;
+	for (size_t i = 0; i < n; i++) {
+		int r = take_one(b, &b->items[i], json_array_get(list, i), err);
+		if (r < 0)
+			return at_fault(b, i, r, err);
+	}
+	return 0;
+}
+
+static void encode(const struct batch *b, struct buf *out)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		struct item *it = &b->items[i];
+		struct condition_lists lists;
+		struct ws_put want = { 0 };
+		conditions_want(&it->cond, &lists, &want);
+		it->op.flags |= want.must_exist ? BATCH_MUST_EXIST : 0;
+		it->op.flags |= want.must_not_exist ? BATCH_MUST_NOT_EXIST : 0;
+		it->op.path = it->path;
+		it->op.path_len = strlen(it->path);
+		it->op.other = it->other;
+		const struct batch_conditions c = { want.match, want.unless, want.nmatch,
+						    want.nunless };
+		batch_encode(out, &it->op, &c);
+	}
+}
+
+/* bough-fs's refusal in the words of the API. */
+static int refused(struct batch *b, size_t failed, int r, struct err *err)
+{
+	const char *path = failed < b->n ? b->items[failed].path : "";
+	if (r == -EREMCHG)
+		(void)err_set(err, r, "%s isn't what it was expected to be", SHOW(path));
+	else if (r == -EEXIST)
+		(void)err_set(err, r, "something is there already");
+	else if (r == -ENOTEMPTY)
+		(void)err_set(err, r, "%s isn't empty", SHOW(path));
+	else if (r == -EISDIR)
+		(void)err_set(err, r, "a directory is in the way");
+	else if (r == -ELOOP)
+		(void)err_set(err, r, "%s: a symbolic link, or no file", SHOW(path));
+	else if (r == -EINVAL)
+		r = err_set(err, -ENOTUNIQ, "%s can't be moved into itself", SHOW(path));
+	else if (r == -ENOENT || r == -ENOTDIR)
+		r = err_set(err, r == -ENOENT ? r : -ENOTUNIQ, "%s: no such file or directory",
+			    SHOW(path));
+	else if (failed >= b->n)
+		return r; /* all of them, or bough-fs is away */
+	return failed < b->n ? at_fault(b, failed, r, err) : r;
+}
+
+static json_t *result_of(const struct item *it, const json_t *found)
+{
+	char mode[8], tag[VERSION_TEXT + 2];
+	const char *at = it->op.kind == BATCH_MOVE ? it->other : it->path;
+	json_t *j = json_object();
+	int bad = j ? listing_set_name(j, "path", at, strlen(at)) : -1;
+	if (json_is_array(found)) {
+		const char *version = json_string_value(json_array_get(found, 0));
+		(void)snprintf(tag, sizeof(tag), "\"%s\"", version ? version : "");
+		(void)snprintf(mode, sizeof(mode), "%04o",
+			       (unsigned)json_integer_value(json_array_get(found, 1)) & 07777);
+		bad |= json_object_set_new(j, "etag", json_string(tag));
+		bad |= json_object_set_new(j, "mode", json_string(mode));
+		bad |= json_object_set(j, "size", json_array_get(found, 2));
+	}
+	if (!bad)
+		return j;
+	json_decref(j);
+	return NULL;
+}
+
+static int apply(struct batch *b, json_t **result, struct err *err)
+{
+	auto_buf ops = { 0 };
+	json_t *found = NULL, *list;
+	size_t failed;
+	encode(b, &ops);
+	if (buf_error(&ops))
+		return no_memory(err);
+	int r = fs_batch(b->place.sd->fs, b->place.src.ws.id, &ops, &failed, &found, err);
+	if (r < 0)
+		return refused(b, failed, r, err);
+	int bad = (list = json_array()) ? 0 : -1;
+	for (size_t i = 0; i < b->n; i++)
+		bad |= json_array_append_new(list, result_of(&b->items[i],
+							     json_array_get(found, i)));
+	json_decref(found);
+	*result = bad ? NULL : json_pack("{s:o}", "results", list);
+	if (bad)
+		json_decref(list);
+	return *result ? 0 : no_memory(err);
+}
+
+static int read_body(struct batch *b, struct err *err)
+{
+	enum { PIECE = 64 * 1024 };
+	ssize_t n;
+	do {
+		uint8_t *room = buf_room(&b->body, PIECE);
+		if (!room)
+			return no_memory(err);
+		n = stream_read(b->in, room, PIECE, -1);
+		b->body.len += n > 0 ? (size_t)n : 0;
+		if (b->body.len > BODY_MAX)
+			return err_set(err, -E2BIG, "the body is larger than %d MiB",
+				       BODY_MAX >> 20);
+	} while (n > 0);
+	return n < 0 ? err_sys(err, (int)n, "the body") : 0;
+}
+
+static int batch_job(void *task, struct progress *p, unsigned *status, json_t **result,
+		     struct err *err)
+{
+	struct batch *b = task;
+	json_error_t je;
+	int r = read_body(b, err);
+	json_t *j = r < 0 ? NULL
+			  : json_loadb((const char *)b->body.data, b->body.len,
+				       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+	if (r == 0 && !json_is_object(j))
+		r = err_set(err, -EINVAL, "the body isn't a JSON object");
+	if (r == 0 && json_object_size(j) != 1)
+		r = err_set(err, -EINVAL, "\"operations\" is needed, and nothing else");
+	if (r == 0)
+		r = take_all(b, json_object_get(j, "operations"), err);
+	if (r == 0)
+		r = apply(b, result, err);
+	json_decref(j); /* which the conditions' tags lie in */
+	if (r < 0) {
+		*result = b->details;
+		b->details = NULL;
+	}
+	return r;
+}
+
+int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct batch *b = calloc(1, sizeof(*b));
+	if (!b)
+		return no_memory(err);
+	b->place.root = -1;
+	b->in = rq->upload;
+	uint64_t length = request_length(rq);
+	int r = conditions_refuse(rq, err);
+	if (r == 0 && length != WEB_UNKNOWN && length > BODY_MAX)
+		r = err_set(err, -E2BIG, "the body is larger than %d MiB", BODY_MAX >> 20);
+	if (r == 0)
+		r = place_open(&b->place, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
+	if (r < 0) {
+		batch_free(b);
+		return r;
+	}
+	rp->job = batch_job;
+	rp->task = b;
+	rp->task_free = batch_free;
+	return 0;
+}
