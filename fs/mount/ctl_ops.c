@@ -501,9 +501,7 @@ static const struct {
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
 	[CTL_BATCH] = { .served = do_batch },     [CTL_CHANGES] = { .served = do_changes },
-	[CTL_BATCH] = { .served = do_batch },     [CTL_CHANGES] = { .served = do_changes },
 	[CTL_AWAIT] = { .server = do_await },     [CTL_END] = { .server = do_end },
-	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
 	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
 };
 
