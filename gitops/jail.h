@@ -12,8 +12,8 @@ struct jail_dir {
 };
 
 /* jail_root.c: from here on nothing is there but an empty root with the system's programs and
- * libraries, /dev/null and urandom, and these folders, at their paths; all but the writable ones to be read
- * only. The present folder is kept if it is in one of them. `program` is there too.
+ * libraries, /dev/null and urandom, and these folders, at their paths; all but the writable ones
+ * to be read only. The present folder is kept if it is in one of them. `program` is there too.
  * As another user than root it takes a user namespace, where the system lets everybody have one.
  * 0; 1: that isn't allowed here, and nothing has changed but perhaps namespaces; -1: it failed
  * halfway, with *step saying where and errno why. */

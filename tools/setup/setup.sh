@@ -32,7 +32,7 @@ PACKAGES=(
 	fuse3 runc
 	# to test
 	libcmocka-dev perl python3 python3-venv mypy nodejs git sqlite3 rsync jq attr acl
-	tar cpio zip unzip zstd xz-utils curl procps openssl e2fsprogs util-linux
+	tar cpio zip unzip zstd xz-utils curl procps openssl openssh-client e2fsprogs util-linux
 )
 [ "${1:-}" != clang ] || PACKAGES+=(clang clang-format)
 
@@ -243,6 +243,27 @@ fetch_runsc() {
 	have_runsc || say "no runsc of $RUNSC_MIN or newer (see $WORK/runsc.log): gVisor can't run"
 }
 
+have_sshd() { [ -x /usr/sbin/sshd ] || [ -x "$DEPS/sshd/usr/sbin/sshd" ]; }
+
+# A server to test ssh with: unpacked, not installed, since Debian's package starts one.
+fetch_sshd() {
+	say "fetching a server of ssh for the tests"
+	rm -rf "$WORK/src" "$WORK/sshd" && mkdir -p "$WORK/src" "$WORK/sshd"
+	local get=(apt-get -q -o APT::Sandbox::User="$(id -un)" download openssh-server) deb
+	compgen -G '/usr/lib/*/libwrap.so.0' >/dev/null || get+=(libwrap0)
+	(cd "$WORK/src" && "${get[@]}") >"$WORK/sshd.log" 2>&1 || {
+		as_root apt-get -q -o DPkg::Lock::Timeout=600 update >>"$WORK/sshd.log" 2>&1 || true
+		(cd "$WORK/src" && "${get[@]}") >>"$WORK/sshd.log" 2>&1
+	} || true
+	for deb in "$WORK"/src/*.deb; do
+		[ ! -e "$deb" ] || dpkg -x "$deb" "$WORK/sshd" >>"$WORK/sshd.log" 2>&1 || true
+	done
+	forget_apt
+	mkdir -p "$DEPS"
+	[ ! -x "$WORK/sshd/usr/sbin/sshd" ] || { rm -rf "$DEPS/sshd" && mv "$WORK/sshd" "$DEPS/sshd"; }
+	have_sshd || die "no server of ssh (see $WORK/sshd.log)"
+}
+
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
 	die "this is not Debian; install by hand: ${PACKAGES[*]} and libfuse $FUSE_MIN"
 mkdir -p "$WORK"
@@ -257,3 +278,4 @@ fi
 at_least "$(fuse_version)" $FUSE_MIN || build_fuse
 have_program containerd-shim-runc-v2 || fetch_shim
 have_runsc || fetch_runsc
+have_sshd || fetch_sshd
