@@ -82,7 +82,8 @@ static int check(const struct box_config *c, const struct box_process *p, struct
 	if (geteuid() != 0)
 		return err_set(err, -EPERM, "sandboxes need boughd to run as root");
 	if (!c->dir || c->dir[0] != '/' || !is_name(c->id) || !is_name(c->ns))
-		return err_set(err, -EINVAL, "a box needs an absolute folder, an id and a namespace");
+		return err_set(err, -EINVAL,
+			       "a box needs an absolute folder, an id and a namespace");
 	if (c->id_base % BOX_IDS || c->id_base < IDS_FIRST || c->id_base >= IDS_END)
 		return err_set(err, -EINVAL, "%u is no range of ids for a sandbox", c->id_base);
 	if (c->n_mounts > BOX_MOUNTS)
@@ -98,7 +99,8 @@ static int check(const struct box_config *c, const struct box_process *p, struct
 			return r;
 	}
 	if (p->cwd && (p->cwd[0] != '/' || strlen(p->cwd) >= PATH_MAX || is_below(p->cwd, "/proc")))
-		return err_set(err, -EINVAL, "the working directory is an absolute path, not in /proc");
+		return err_set(err, -EINVAL,
+			       "the working directory is an absolute path, not in /proc");
 	return 0;
 }
 

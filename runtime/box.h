@@ -52,7 +52,7 @@ struct box_mount {
 
 struct box_secret {
 	const char *name; /* file name under /run/secrets */
-	int fd;           /* its content is read from here, from the start; at most BOX_SECRET_MAX */
+	int fd;           /* its content, from the start; at most BOX_SECRET_MAX bytes */
 };
 
 struct box_config {

@@ -32,7 +32,7 @@ void cgroup_parse(struct cgroups *out, const char *mountinfo, size_t len)
 	struct mountinfo m = mountinfo_begin(mountinfo, len);
 	while (out->n < CGROUP_HIERARCHIES_MAX && mountinfo_next(&m)) {
 		bool v2 = mountinfo_is(&m, "cgroup2");
-		/* Only the whole of a hierarchy: what we and the runtimes name begins at its root. */
+		/* Only the whole of a hierarchy: what runtimes name begins at its root. */
 		if ((!v2 && !mountinfo_is(&m, "cgroup")) || !m.whole ||
 		    strlen(m.point) >= CGROUP_PATH_MAX)
 			continue;
@@ -244,7 +244,7 @@ int cgroup_clear(const struct cgroups *c, const char *group, struct err *err)
 	char path[PATH_MAX];
 	uint64_t deadline = clock_ms() + END_MS;
 	int result = 0;
-	/* In each hierarchy before the first is waited for: only one of version 1 has the freezer. */
+	/* In each hierarchy before the first is waited for: one of version 1 has the freezer. */
 	for (size_t i = 0; i < c->n; i++) {
 		auto_fd dir = path_of(path, sizeof(path), c, i, group) < 0
 				      ? -1

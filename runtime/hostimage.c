@@ -1,5 +1,5 @@
-/* The root of a container whose /usr is the host's: what else there has to be. Also the mount points
- * that every root has. */
+/* The root of a container whose /usr is the host's: what else there has to be. Also the mount
+ * points that every root has. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

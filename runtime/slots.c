@@ -168,8 +168,8 @@ int box_slot_detach(const struct box_config *c, const char *target, bool force, 
 	for (size_t i = 0; i < c->n_mounts; i++)
 		if (strcmp(target, c->mounts[i].target) == 0)
 			return err_set(err, -EOPNOTSUPP,
-				       "%s lets go of what it was started with at its end only: stop "
-				       "the sandbox first",
+				       "%s lets go of what it was started with at its end only: "
+				       "stop the sandbox first",
 				       c->kind->name);
 	int slot = find_slot(c, target);
 	if (slot < 0)

@@ -29,6 +29,7 @@ static const char *const masked[] = {
 static const char *const read_only[] = {
 	"/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger",
 };
+#define DEV_OPTIONS "nosuid,mode=755,size=1024k,nr_inodes=1024"
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* A list of strings; NULL: out of memory, or one isn't UTF-8. */
@@ -192,8 +193,7 @@ static int system_mounts(const struct spec *s, json_t *a)
 	if (r == 0)
 		/* With ids shifted its devices are the host's, bound in one by one. */
 		r = add_mount(a, "/dev", "tmpfs", "tmpfs",
-			      s->kind->shifts_ids ? "nosuid,nodev,mode=755,size=1024k,nr_inodes=1024"
-						  : "nosuid,mode=755,size=1024k,nr_inodes=1024");
+			      s->kind->shifts_ids ? DEV_OPTIONS ",nodev" : DEV_OPTIONS);
 	if (r == 0)
 		r = add_mount(a, "/dev/pts", "devpts", "devpts",
 			      "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5");

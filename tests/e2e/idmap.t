@@ -10,6 +10,7 @@ BASE=$((0x70050000))
 chmod 711 "$T"
 mkdir "$T/c"
 inside() { "$BOUGH_BIN/e2e/idmap_clone" "$BASE" "$w" "$T/c" "$@"; }
+as_stranger() { inside setpriv --reuid 1000 --regid 1000 --clear-groups "$@"; }
 both() { # DESCRIPTION FILE WANTED: as stat has it
 	is "$1, inside" "$(inside stat -c '%u:%g %a' "$2")" "$3"
 	is "$1, outside" "$(stat -c '%u:%g %a' "$w/$2")" "$3"
@@ -37,12 +38,9 @@ rights() { # NAME of a folder to work in
 		sh -c "umask 077; touch $d/sticky/of-user && stat -c %u:%g:%a $d/sticky/of-user")" \
 		1000:1001:600
 	both "$d: and outside" "$d/sticky/of-user" '1000:1001 600'
-	ok "$d: a stranger is kept out" not inside setpriv --reuid 1000 --regid 1000 --clear-groups \
-		cat "$d/private" 2>/dev/null
-	ok "$d: the sticky bit holds" not inside setpriv --reuid 1000 --regid 1000 --clear-groups \
-		rm -f "$d/sticky/of-root" 2>/dev/null
-	ok "$d: only an owner may chmod" not inside setpriv --reuid 1000 --regid 1000 --clear-groups \
-		chmod 777 "$d/file" 2>/dev/null
+	ok "$d: a stranger is kept out" not as_stranger cat "$d/private" 2>/dev/null
+	ok "$d: the sticky bit holds" not as_stranger rm -f "$d/sticky/of-root" 2>/dev/null
+	ok "$d: only an owner may chmod" not as_stranger chmod 777 "$d/file" 2>/dev/null
 	ok "$d: nobody gives files away" not inside setpriv --reuid 5 --regid 6 --clear-groups \
 		chown 7 "$d/suid" 2>/dev/null
 	chmod 666 "$w/$d/suid" && chmod 6777 "$w/$d/suid"
@@ -67,12 +65,13 @@ if inside sh -c 'setfattr -n user.a -v b one/file' 2>/dev/null; then
 	ok 'a file capability inside' inside setcap cap_net_bind_service=ep one/suid
 	like 'is told of inside' "$(inside getcap one/suid)" cap_net_bind_service
 	like 'is of the file, for whoever has the range' \
-		"$(getfattr --absolute-names -e hex --only-values -n security.capability "$w/one/suid" |
+		"$(getfattr --absolute-names --only-values -n security.capability "$w/one/suid" |
 			od -An -tx1 | head -n 1)" ' 01 00 00 0[23]'
 	ok 'trusted. is not for them' not inside setfattr -n trusted.a -v b one/file 2>/dev/null
 	setfattr -n trusted.t -v b "$w/one/file"
 	is 'nor listed' "$(inside getfattr -d -m trusted one/file 2>/dev/null)" ''
-	like 'but for root outside' "$(getfattr --absolute-names -d -m trusted "$w/one/file")" trusted.t
+	like 'but for root outside' "$(getfattr --absolute-names -d -m trusted "$w/one/file")" \
+		trusted.t
 	ok 'ACLs are refused, not lost' not inside setfacl -m u:33:r one/file 2>/dev/null
 fi
 mkdir "$w/dev" && mknod "$w/dev/null" c 1 3

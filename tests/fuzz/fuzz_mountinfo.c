@@ -1,4 +1,4 @@
-/* /proc/self/mountinfo: any bytes; what comes out is an absolute path, and cgroups within bounds. */
+/* /proc/self/mountinfo: any bytes; out come absolute paths, and cgroups within bounds. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

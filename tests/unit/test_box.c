@@ -24,13 +24,13 @@
 static const char passwd[] = "root:x:0:0:root:/root:/bin/sh\n"
 			     "# a comment\n"
 			     "short:x:5\n"
-			     "high:x:70000:70000::/home/high:/bin/sh\n"
+			     "high:x:70000:70000::/users/high:/bin/sh\n"
 			     "word:x:12a:1::/:/\n"
 			     ":x:7:7::/:/\n"
-			     "me:x:1000:1001:Me:/home/me:/bin/bash\n"
+			     "me:x:1000:1001:Me:/users/me:/bin/bash\n"
 			     "rel:x:1002:1002::home/rel:/bin/sh\n"
 			     "me:x:9:9::/again:/bin/sh\n"
-			     "last:x:1003:1003::/home/last:";
+			     "last:x:1003:1003::/users/last:";
 static const char group[] = "root:x:0:\nwheel:x:10:root,me\nme:x:1001:\n"
 			    "staff:x:50:you,me,they\nbad:x:-1:me\nhigh:x:70000:me\n"
 			    "me2:x:51:mee,m\nstaff:x:99:me\nlast:x:60:last";
@@ -48,15 +48,15 @@ static void users(void **state)
 		{ NULL, 0, 0, 0, "/root", 1, { 10 } },
 		{ "", 0, 0, 0, "/root", 1, { 10 } },
 		{ "root", 0, 0, 0, "/root", 1, { 10 } },
-		{ "me", 0, 1000, 1001, "/home/me", 3, { 10, 50, 99 } },
-		{ "1000", 0, 1000, 1001, "/home/me", 3, { 10, 50, 99 } },
-		{ "me:staff", 0, 1000, 50, "/home/me", 0, { 0 } },
-		{ "me:7", 0, 1000, 7, "/home/me", 0, { 0 } },
+		{ "me", 0, 1000, 1001, "/users/me", 3, { 10, 50, 99 } },
+		{ "1000", 0, 1000, 1001, "/users/me", 3, { 10, 50, 99 } },
+		{ "me:staff", 0, 1000, 50, "/users/me", 0, { 0 } },
+		{ "me:7", 0, 1000, 7, "/users/me", 0, { 0 } },
 		{ "1234", 0, 1234, 0, "/", 0, { 0 } },
 		{ "1234:1001", 0, 1234, 1001, "/", 0, { 0 } },
 		{ "65535:65535", 0, 65535, 65535, "/", 0, { 0 } },
 		{ "rel", 0, 1002, 1002, "/", 0, { 0 } },
-		{ "last", 0, 1003, 1003, "/home/last", 1, { 60 } },
+		{ "last", 0, 1003, 1003, "/users/last", 1, { 60 } },
 		{ "65536", -EINVAL, 0, 0, "", 0, { 0 } },
 		{ "4294967296", -EINVAL, 0, 0, "", 0, { 0 } },
 		{ "high", -EINVAL, 0, 0, "", 0, { 0 } },
@@ -211,7 +211,8 @@ static const char hybrid[] =
 	"37 29 0:31 / - cgroup cgroup rw\n"
 	"38 29 0:31 / /a - cgroup - cgroup3 x y\n"
 	"39 29 0:32 / /end rw - cgroup";
-static const char unified[] = "30 29 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+static const char unified[] =
+	"30 29 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
 
 static void cgroup_names(void **state)
 {

@@ -1,4 +1,4 @@
-/* config.json for each kind of runtime, beside what was found right; what isn't UTF-8; no memory. */
+/* config.json for each kind of runtime, beside what was found right; no UTF-8; no memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static const struct spec_bind binds[] = {
 	{ "/srv/box/sb_1/secrets", "/run/secrets", true, false, false },
 };
 static const struct user user = { .uid = 1000, .gid = 1000, .groups = { 27, 100 },
-				  .n_groups = 2, .home = "/home/me" };
+				  .n_groups = 2, .home = "/users/me" };
 
 static struct spec spec_of(const struct runtime_kind *kind)
 {

@@ -1,0 +1,57 @@
+# Boxes on fresh forks of the host image, for the tests of their walls. Sourced after lib.sh.
+need_fuse
+[ "$(id -u)" = 0 ] || skip_all 'not root'
+[ "$(uname -r | awk -F. '{ print $1 * 100 + $2 }')" -ge 612 ] || skip_all 'kernel older than 6.12'
+command -v runc >/dev/null || skip_all 'no runc'
+
+D=$BOUGH_BIN/e2e/box_driver
+export BOUGH_INIT=$BOUGH_BIN/bough-init
+BASE=$((0x7ff00000))
+chmod 711 "$T"
+mkdir -m 711 "$T/boxes"
+RUNC=(runc --root "$T/runc")
+RUNSC=(runsc --root "$T/runsc" --platform=systrap --overlay2=none --file-access=shared
+	--network=none)
+runtimes=(runc)
+! runsc --version >/dev/null 2>&1 || runtimes+=(runsc)
+
+oci() { # RUNTIME ARGUMENT…
+	local rt=$1
+	shift
+	case $rt in
+	runsc) "${RUNSC[@]}" "$@" ;;
+	*) "${RUNC[@]}" "$@" ;;
+	esac
+}
+# Makes a box on a fresh fork of the image, runs the command in it, ends it: $code, $out, $err.
+box() { # RUNTIME NAME OPTION… -- COMMAND…
+	local rt=$1 name=$2 opts=()
+	shift 2
+	while [ "$1" != -- ]; do opts+=("$1") && shift; done
+	shift
+	run "$D" make -r "$rt" -b "$BASE" -H "${opts[@]}" "$T/boxes/$name" "$root" -- "$@"
+	[ "$code" = 0 ] || return
+	cd "$T/boxes/$name" || return
+	run timeout 60 "$BASH" -c '"$@" </dev/null' - "${rt_cmd[@]}" run "$name"
+	cd "$T" || exit 1
+	timeout 20 "${rt_cmd[@]}" delete --force "$name" >/dev/null 2>&1
+	"$D" clear "$T/boxes/$name" || diag "clear $name failed"
+}
+fresh() { # NAME OPTION…: a root of its own
+	run bough create "$@" --from host
+	root=$out
+}
+
+# The host image, and a workspace to work in.
+bough create base >/dev/null && "$D" fill "$(bough path base)" &&
+	bough save base --as host >/dev/null || bail 'no host image'
+w=$(bough create w)
+
+each_runtime() { # COMMAND…: with $rt, and its command line in $rt_cmd
+	for rt in "${runtimes[@]}"; do
+		rt_cmd=("${RUNC[@]}")
+		[ "$rt" != runsc ] || rt_cmd=("${RUNSC[@]}")
+		"$@"
+	done
+	rt=runc rt_cmd=("${RUNC[@]}")
+}
