@@ -1,4 +1,5 @@
 #include "snapd/access.h"
+#include "snapd/catalog_sandbox.h"
 #include "snapd/repos.h"
 
 #include <errno.h>
@@ -343,13 +344,19 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	bool fork = is_route(rt, "POST", "/v1/workspaces/{}/fork");
 	if (!rq->params[0] || (family != WORKSPACES && family != SNAPSHOTS && family != SANDBOXES))
 		return 0;
+	const char *key = rq->params[0];
+	auto_exec_row exec = { 0 };
+	/* A process's id is as good as its sandbox's. */
+	if (family == SANDBOXES && id_is(key, "ex") &&
+	    catalog_exec_get(sd->catalog, key, &exec, NULL) >= 0)
+		key = exec.sandbox;
 	enum noun noun = family == SNAPSHOTS   ? NOUN_SNAPSHOT
 			 : family == SANDBOXES ? NOUN_SANDBOX
 					       : NOUN_WORKSPACE;
 	bool undelete = is_route(rt, "POST", "/v1/workspaces/{}/undelete");
 	int r = undelete ? find_removed(sd, rq->caller, rq->params[0], &found, err)
 			 : access_find(sd, rq->caller, noun, !only_reads(rt->method) && !fork,
-				       rq->params[0], &found, err);
+				       key, &found, err);
 	/* One that is there before one that was. */
 	if (r == -ENOENT && is_route(rt, "DELETE", "/v1/workspaces/{}") &&
 	    request_query_true(rq, "purge") &&

@@ -161,9 +161,96 @@ static const struct field hook_patch_fields[] = {
 	{ "active", FIELD_BOOL, false, 0 },
 	{ 0 },
 };
+static const struct field sandbox_fields[] = {
+	{ "name", FIELD_STRING, false, 0 },
+	{ "image", FIELD_STRING, false, 0 },
+	{ "runtime", FIELD_STRING, false, 0 },
+	{ "workspaces", FIELD_OBJECTS, false, 0 },
+	{ "command", FIELD_STRINGS, false, 0 },
+	{ "entrypoint", FIELD_STRINGS, false, 0 },
+	{ "env", FIELD_STRINGS, false, 0 },
+	{ "secret_env", FIELD_STRINGS, false, 0 },
+	{ "secrets", FIELD_OBJECT, false, 0 },
+	{ "cwd", FIELD_STRING, false, 4095 },
+	{ "user", FIELD_STRING, false, 255 },
+	{ "tty", FIELD_BOOL, false, 0 },
+	{ "stdin", FIELD_BOOL, false, 0 },
+	{ "net", FIELD_STRING, false, 0 },
+	{ "hostname", FIELD_STRING, false, 0 },
+	{ "usr_local", FIELD_BOOL, false, 0 },
+	{ "cpu_milli", FIELD_NUMBER, false, 0 },
+	{ "memory_bytes", FIELD_NUMBER, false, 0 },
+	{ "pids", FIELD_NUMBER, false, 0 },
+	{ "shm_bytes", FIELD_NUMBER, false, 0 },
+	{ "disk_bytes", FIELD_NUMBER, false, 0 },
+	{ "inodes", FIELD_NUMBER, false, 0 },
+	{ "auto_remove", FIELD_BOOL, false, 0 },
+	{ "start", FIELD_BOOL, false, 0 },
+	{ "labels", FIELD_LABELS, false, 0 },
+	{ "description", FIELD_STRING, false, DESCRIPTION_MAX },
+	OWNED_FIELDS,
+	{ 0 },
+};
+static const struct field sandbox_patch_fields[] = {
+	{ "name", FIELD_STRING, false, 0 },
+	{ "labels", FIELD_LABELS, false, 0 },
+	{ "add_labels", FIELD_LABELS, false, 0 },
+	{ "remove_labels", FIELD_STRINGS, false, WEB_LABELS_MAX },
+	{ "description", FIELD_STRING, false, DESCRIPTION_MAX },
+	OWNED_FIELDS,
+	{ 0 },
+};
+static const struct field sandbox_start_fields[] = {
+	{ "secrets", FIELD_OBJECT, false, 0 },
+	{ "secret_env", FIELD_STRINGS, false, 0 },
+	{ 0 },
+};
+static const struct field sandbox_stop_fields[] = {
+	{ "grace_ms", FIELD_NUMBER, false, 0 },
+	{ 0 },
+};
+static const struct field signal_fields[] = {
+	{ "signal", FIELD_STRING, false, 0 },
+	{ 0 },
+};
+static const struct field sandbox_fork_fields[] = {
+	{ "names", FIELD_STRINGS, true, 0 },
+	{ "start", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field sandbox_restore_fields[] = {
+	{ "snapshot", FIELD_STRING, true, 0 },
+	{ "live", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field attach_fields[] = {
+	{ "workspace", FIELD_STRING, true, 0 },
+	{ "target", FIELD_STRING, false, 0 },
+	{ "read_only", FIELD_BOOL, false, 0 },
+	{ "exclusive", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field exec_fields[] = {
+	{ "command", FIELD_STRINGS, true, 0 },
+	{ "env", FIELD_STRINGS, false, 0 },
+	{ "cwd", FIELD_STRING, false, 4095 },
+	{ "user", FIELD_STRING, false, 255 },
+	{ "tty", FIELD_BOOL, false, 0 },
+	{ "stdin", FIELD_BOOL, false, 0 },
+	{ "timeout_ms", FIELD_NUMBER, false, 0 },
+	{ "columns", FIELD_NUMBER, false, 0 },
+	{ "rows", FIELD_NUMBER, false, 0 },
+	{ 0 },
+};
+static const struct field resize_fields[] = {
+	{ "columns", FIELD_NUMBER, true, 0 },
+	{ "rows", FIELD_NUMBER, true, 0 },
+	{ 0 },
+};
 static const struct field no_fields[] = { { 0 } };
 
-static const char *const list_query[] = { "label", "usage", "limit", "cursor", "deleted", NULL };
+static const char *const list_query[] = { "label",  "usage",   "limit",
+					 "cursor", "deleted", "roots", NULL };
 static const char *const ws_delete_query[] = { "purge", NULL };
 static const char *const audit_query[] = { "object", "limit", "cursor", "format", "owner", "token",
 					   "method", "since", "until",  "failed", NULL };
@@ -187,9 +274,17 @@ static const char *const file_delete_query[] = { "recursive", NULL };
 static const char *const file_op_query[] = { "op", NULL };
 static const char *const watch_query[] = { "path", "recursive", "since", NULL };
 
+static const char *const sandbox_list_query[] = { "label", "limit", "cursor", "status", NULL };
+static const char *const detach_query[] = { "force", "target", NULL };
+static const char *const output_query[] = { "stdout_offset", "stderr_offset", "follow", "stream",
+					    NULL };
+static const char *const stdin_query[] = { "offset", "last", NULL };
+
 #define WS   "/v1/workspaces"
 #define SNAP "/v1/snapshots"
 #define REPO "/v1/repos"
+#define SB   "/v1/sandboxes"
+#define EXEC SB "/{}/exec"
 
 const struct route api_routes[] = {
 	{ "GET", "/v1/health", api_health, NULL, NULL, false },
@@ -244,6 +339,36 @@ const struct route api_routes[] = {
 	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, NULL, false },
 	{ "GET", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
 	{ "HEAD", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
+	{ "GET", SB, api_sandbox_list, NULL, sandbox_list_query, false },
+	{ "POST", SB, api_sandbox_create, sandbox_fields, NULL, false },
+	{ "GET", SB "/{}", api_sandbox_get, NULL, NULL, false },
+	{ "PATCH", SB "/{}", api_sandbox_patch, sandbox_patch_fields, NULL, false },
+	{ "DELETE", SB "/{}", api_sandbox_delete, NULL, force_query, false },
+	{ "POST", SB "/{}/start", api_sandbox_start, sandbox_start_fields, NULL, false },
+	{ "POST", SB "/{}/stop", api_sandbox_stop, sandbox_stop_fields, NULL, false },
+	{ "POST", SB "/{}/kill", api_sandbox_kill, signal_fields, NULL, false },
+	{ "POST", SB "/{}/pause", api_sandbox_pause, no_fields, NULL, false },
+	{ "POST", SB "/{}/resume", api_sandbox_resume, no_fields, NULL, false },
+	{ "POST", SB "/{}/snapshots", api_sandbox_save, save_fields, NULL, false },
+	{ "POST", SB "/{}/fork", api_sandbox_fork, sandbox_fork_fields, NULL, false },
+	{ "POST", SB "/{}/restore", api_sandbox_restore, sandbox_restore_fields, NULL, false },
+	{ "POST", SB "/{}/workspaces", api_sandbox_attach, attach_fields, NULL, false },
+	{ "DELETE", SB "/{}/workspaces/{}", api_sandbox_detach, NULL, detach_query, false },
+	{ "GET", SB "/{}/stats", api_sandbox_stats, NULL, NULL, false },
+	{ "POST", EXEC, api_exec_start, exec_fields, NULL, false },
+	{ "GET", EXEC, api_exec_list, NULL, page_query, false },
+	{ "GET", EXEC "/{}", api_exec_get, NULL, job_query, false },
+	{ "GET", EXEC "/{}/output", api_exec_output, NULL, output_query, false },
+	{ "POST", EXEC "/{}/stdin", api_exec_stdin, NULL, stdin_query, true },
+	{ "POST", EXEC "/{}/signal", api_exec_signal, signal_fields, NULL, false },
+	{ "POST", EXEC "/{}/resize", api_exec_resize, resize_fields, NULL, false },
+	{ "GET", SB "/{}/files/{...}", api_sandbox_file_get, NULL, file_get_query, false },
+	{ "HEAD", SB "/{}/files/{...}", api_sandbox_file_get, NULL, file_get_query, false },
+	{ "PUT", SB "/{}/files/{...}", api_sandbox_file_put, NULL, file_put_query, true },
+	{ "DELETE", SB "/{}/files/{...}", api_sandbox_file_delete, NULL, file_delete_query, false },
+	{ "POST", SB "/{}/files/{...}", api_sandbox_file_op, file_op_fields, file_op_query, false },
+	{ "GET", SB "/{}/archive/{...}", api_sandbox_archive_get, NULL, archive_query, false },
+	{ "PUT", SB "/{}/archive/{...}", api_sandbox_archive_put, NULL, archive_put_query, true },
 	{ "GET", "/v1/whoami", api_whoami, NULL, NULL, false },
 	{ "GET", "/v1/tokens", api_token_list, NULL, page_query, false },
 	{ "POST", "/v1/tokens", api_token_create, token_fields, NULL, false },

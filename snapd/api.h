@@ -25,6 +25,9 @@ json_t *api_snapshot(const struct snap_row *row);
 json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n);
 /* Labels of a body as the catalog has them: "" for none. NULL: out of memory. The caller frees. */
 char *api_labels_text(const json_t *labels);
+/* As "labels", "add_labels" and "remove_labels" of the body change those that it has; *out stays
+ * NULL where they say nothing. */
+int api_labels_merge(struct request *rq, const char *have, char **out, struct err *err);
 
 /* ---- lists and owners (api_owned.c) ---- */
 
@@ -47,6 +50,10 @@ bool page_has_labels(const struct request *rq, const char *have);
 /* Changes *own as "visibility", "team", "ttl_s" and "on_expiry" of the body say. 1, or 0: they say
  * nothing. */
 int api_own_take(struct request *rq, struct owned *own, struct err *err);
+/* Whose it is, until when. Not 0: out of memory. */
+int api_own_add(json_t *j, const struct owned *own);
+/* A name for a snapshot that no other has. */
+int api_snap_name_free(struct request *rq, const char *name, struct err *err);
 
 /* workspaces */
 int api_ws_list(struct request *rq, struct reply *rp, struct err *err);
@@ -67,7 +74,7 @@ struct ws_plan {
 	uid_t uid;
 	gid_t gid;
 	/* Gives the stack, saved and synced, and the row's git (which the row takes over) for one
-	 * that is seen at `path`. */
+	 * that is seen at `path`. NULL: an empty one. */
 	int (*stack)(void *ctx, const char *path, struct stack *out, char **git, struct err *err);
 	void *ctx;
 };
@@ -76,6 +83,10 @@ void ws_plan_done(struct ws_plan *p);
 int ws_plan_init(struct ws_plan *p, struct request *rq, struct err *err);
 /* Makes it; *row is its row, the caller's. */
 int api_ws_make(struct ws_row *row, struct snapd *sd, const struct ws_plan *p, struct err *err);
+/* Forks of `src` (leased SHARED) with these names, `like` else; *rows are theirs, the caller's. */
+int api_ws_fork_make(struct ws_row *rows, struct snapd *sd, struct source *src,
+		     const struct ws_row *like, const char *const *names, size_t n,
+		     uint64_t *pause_ns, struct err *err);
 /* A checkout (api_checkout.c): a request of that route with `git`. */
 int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err);
 /* saving and restoring (api_save.c) */
@@ -132,6 +143,38 @@ int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_batch(struct request *rq, struct reply *rp, struct err *err); /* api_batch.c */
 int api_ws_watch(struct request *rq, struct reply *rp, struct err *err); /* api_watch.c */
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
+/* sandboxes (api_sandbox.c, api_sandbox_new.c, api_exec.c, api_output.c, api_sandbox_files.c) */
+struct sandbox_row;
+json_t *api_sandbox(struct snapd *sd, const struct sandbox_row *row);
+int api_sandbox_list(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_create(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_get(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_patch(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_start(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_stop(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_kill(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_pause(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_resume(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_save(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_fork(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_restore(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_attach(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_detach(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_stats(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_start(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_list(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_get(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_output(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_stdin(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_signal(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_resize(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_file_get(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_file_put(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_file_delete(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_file_op(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_archive_get(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_archive_put(struct request *rq, struct reply *rp, struct err *err);
 /* ---- the same without a request ---- */
 
 /* Leased SHARED. *busy (NULL: not asked): programs in it keep it mounted until they leave. */
@@ -146,6 +189,21 @@ int api_ws_purge(struct snapd *sd, const char *id, int64_t now_ns, struct err *e
 /* Leased EXCLUSIVE. -ENOTUNIQ: it is needed, unless `force`. */
 int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err);
 int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struct err *err);
+/* -EBUSY: it is a sandbox's root, or attached to one (that runs). */
+int api_ws_refuse_used(struct snapd *sd, const struct ws_row *ws, bool running,
+		       struct err *err);
+/* A save in its steps: begun (the workspace is leased SAVE), sealed (what is saved is that moment),
+ * and done, which takes long. `name` and `message` may be NULL. */
+struct save;
+int api_save_begin(struct save **out, struct snapd *sd, const char *id, const char *name,
+		   const char *message, struct err *err);
+int api_save_seal(struct save *s, struct err *err);
+/* What its snapshot's row is to have as its image: a new one is made in any case. */
+int api_save_image(struct save *s, const char *image, struct err *err);
+int api_save_finish(struct save *s, struct progress *p, json_t **result, struct err *err);
+void api_save_free(struct save *s); /* NULL allowed */
+/* Both leased, the workspace EXCLUSIVE. */
+int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, struct err *err);
 
 /* tokens, users, teams (api_access.c) */
 int api_whoami(struct request *rq, struct reply *rp, struct err *err);

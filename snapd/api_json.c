@@ -68,7 +68,7 @@ static int add_usage(json_t *j, const struct fs_usage *u)
 	return bad;
 }
 
-static int add_owned(json_t *j, const struct owned *own)
+int api_own_add(json_t *j, const struct owned *own)
 {
 	int bad = json_object_set_new(j, "owner", json_string(own->owner));
 	bad |= json_object_set_new(j, "visibility", json_string(visibility_names[own->visibility]));
@@ -110,7 +110,7 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 	const char *error = row->broken[0] ? row->broken : failed && !mounted ? problem : NULL;
 	if (error)
 		bad |= json_object_set_new(j, "error", json_string(error));
-	bad |= add_owned(j, &row->own);
+	bad |= api_own_add(j, &row->own);
 	bad |= json_object_set_new(j, "description", optional(row->description));
 	if (row->git)
 		bad |= json_object_set_new(j, "git", named_checkout(sd, row->git));
@@ -140,7 +140,7 @@ json_t *api_snapshot(const struct snap_row *row)
 			      parsed(row->labels, json_object()), "git",
 			      row->git ? checkout(row->git) : NULL, "image",
 			      row->image ? parsed(row->image, json_null()) : NULL);
-	if (j && add_owned(j, &row->own)) {
+	if (j && api_own_add(j, &row->own)) {
 		json_decref(j);
 		return NULL;
 	}

@@ -91,8 +91,10 @@ int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
 	bool now = request_query_true(rq, "purge");
 	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
 	if (r >= 0)
+		r = api_ws_refuse_used(sd, &src.ws, false, err);
+	if (r >= 0)
 		r = api_ws_remove(sd, &src, now ? 0 : sd->policy.grace_deleted_s, err);
-	else if (r == -ENOENT && now && id_is(rq->params[0], "ws"))
+	if (r == -ENOENT && now && id_is(rq->params[0], "ws"))
 		r = api_ws_purge(sd, rq->params[0], INT64_MAX, err);
 	rp->status = 204;
 	return r < 0 ? r : 0;

@@ -36,7 +36,7 @@ static void maker_done(struct maker *m)
 }
 
 /* A name for a snapshot that no other has. */
-static int snap_name_free(struct request *rq, const char *name, struct err *err)
+int api_snap_name_free(struct request *rq, const char *name, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct err why = { 0 };
@@ -95,7 +95,8 @@ struct save {
 	struct source ws;
 	struct maker maker;
 	struct progress *progress;
-	bool named;
+	bool named, sealed, always;
+	struct stack stack; /* what is saved, once sealed */
 };
 
 static void save_free(void *task)
@@ -103,6 +104,7 @@ static void save_free(void *task)
 	struct save *s = task;
 	maker_done(&s->maker);
 	source_done(&s->ws);
+	stack_done(&s->stack);
 	free(s);
 }
 
@@ -157,6 +159,19 @@ static int nothing_new(const struct ws_row *ws, const struct stack *sealed,
 	return stack_equal(sealed, &head) ? 1 : tree_unchanged(sealed, &head, opt, err);
 }
 
+/* Objects that are made from here on stay; then what they are made of. */
+static int seal(struct save *s, struct err *err)
+{
+	struct snapd *sd = s->maker.sd;
+	int r = s->maker.ss ? 0 : store_session_begin(sd->store, &s->maker.ss, err);
+	stack_done(&s->stack);
+	s->stack = (struct stack){ 0 };
+	if (r >= 0)
+		r = source_stack(sd, &s->ws, &s->stack, err);
+	s->sealed = r >= 0;
+	return snapd_inner(r);
+}
+
 static int save_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		    struct err *err)
 {
@@ -168,25 +183,23 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 	struct save_progress progress = { save_progress, s };
 	struct save_stats st = { 0 };
 	struct fs_usage usage;
-	auto_stack sealed = { 0 }, saved = { 0 };
+	auto_stack saved = { 0 };
 	auto_buf encoded = { 0 };
 	s->progress = p;
 	layercache_options(sd->layers, &opt);
-	int r = store_session_begin(sd->store, &m->ss, err);
-	if (r >= 0)
-		r = source_stack(sd, &s->ws, &sealed, err);
+	int r = s->sealed ? 0 : seal(s, err);
 	if (r < 0)
-		return snapd_inner(r);
-	stack_encode(&sealed, &encoded);
+		return r;
+	stack_encode(&s->stack, &encoded);
 	if (buf_error(&encoded))
 		return no_memory(err);
-	r = nothing_new(ws, &sealed, &opt, err);
+	r = s->always ? 0 : nothing_new(ws, &s->stack, &opt, err);
 	if (r > 0)
 		return answer_unchanged(s, result, err);
 	if (r >= 0 && (r = limits_snapshot(sd, ws->own.owner, err)) < 0)
 		return r;
 	if (r >= 0)
-		r = save_stack(&saved, &sealed, &opt, m->ss, &progress, &st, err);
+		r = save_stack(&saved, &s->stack, &opt, m->ss, &progress, &st, err);
 	if (r >= 0)
 		r = fs_usage(sd->fs, ws->id, &usage, err);
 	if (r < 0)
@@ -216,7 +229,7 @@ int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	const char *name = request_string(rq, "name");
-	int r = name ? snap_name_free(rq, name, err) : 0;
+	int r = name ? api_snap_name_free(rq, name, err) : 0;
 	if (r < 0)
 		return r;
 	struct save *s = calloc(1, sizeof(*s));
@@ -253,6 +266,49 @@ int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struc
 	return r;
 }
 
+int api_save_begin(struct save **out, struct snapd *sd, const char *id, const char *name,
+		   const char *message, struct err *err)
+{
+	struct save *s = calloc(1, sizeof(*s));
+	if (!s)
+		return no_memory(err);
+	s->named = name != NULL;
+	int r = source_find_ws(&s->ws, sd, id, LEASE_SAVE, "save", err);
+	if (r >= 0)
+		r = maker_init(&s->maker, sd, name, message, err);
+	if (r < 0) {
+		save_free(s);
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+int api_save_seal(struct save *s, struct err *err)
+{
+	return seal(s, err);
+}
+
+int api_save_image(struct save *s, const char *image, struct err *err)
+{
+	free(s->maker.row.image);
+	s->maker.row.image = strdup(image);
+	s->always = true;
+	return s->maker.row.image ? 0 : no_memory(err);
+}
+
+int api_save_finish(struct save *s, struct progress *p, json_t **result, struct err *err)
+{
+	unsigned status;
+	return save_run(s, p, &status, result, err);
+}
+
+void api_save_free(struct save *s)
+{
+	if (s)
+		save_free(s);
+}
+
 /* ---- restore ---- */
 
 static int remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
@@ -275,25 +331,33 @@ static int remember_head(struct snapd *sd, const struct ws_row *ws, const struct
 	return r < 0 ? r : snapd_record_ws(sd, ws->id, err);
 }
 
+int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, struct err *err)
+{
+	auto_stack to = { 0 };
+	int r = source_stack(sd, snap, &to, err);
+	if (r < 0)
+		return r;
+	r = snapd_inner(fs_restore(sd->fs, ws->ws.id, &to, NULL, err));
+	if (r >= 0)
+		r = remember_head(sd, &ws->ws, &snap->snap, err);
+	if (r < 0)
+		return err_prefix(err, r, "restore %s", ws->ws.name);
+	layercache_trim(sd->layers, 60000);
+	return 0;
+}
+
 int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source ws = { 0 }, snap = { 0 };
-	auto_stack to = { 0 };
 	int r = source_find_ws(&ws, sd, rq->params[0], LEASE_EXCLUSIVE, "restore", err);
 	if (r >= 0)
 		r = source_find_snap(&snap, sd, request_string(rq, "snapshot"), LEASE_SHARED,
 				     "restore", err);
 	if (r >= 0)
-		r = source_stack(sd, &snap, &to, err);
+		r = api_ws_restore_to(sd, &ws, &snap, err);
 	if (r < 0)
 		return r;
-	r = snapd_inner(fs_restore(sd->fs, ws.ws.id, &to, NULL, err));
-	if (r >= 0)
-		r = remember_head(sd, &ws.ws, &snap.snap, err);
-	if (r < 0)
-		return err_prefix(err, r, "restore %s", ws.ws.name);
-	layercache_trim(sd->layers, 60000);
 	auto_ws_row row = { 0 };
 	r = catalog_ws_get(sd->catalog, ws.ws.id, &row, err);
 	if (r < 0)
@@ -446,7 +510,7 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 		return no_memory(err);
 	im->body = rq->upload;
 	im->image = image;
-	int r = name ? snap_name_free(rq, name, err) : 0;
+	int r = name ? api_snap_name_free(rq, name, err) : 0;
 	if (r >= 0)
 		r = limits_snapshot(sd, rq->caller->owner, err);
 	if (r >= 0)

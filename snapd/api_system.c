@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "snapd/api.h"
+#include "snapd/sandbox.h"
 
 static json_t *number(uint64_t n)
 {
@@ -78,6 +79,7 @@ int api_stats(struct request *rq, struct reply *rp, struct err *err)
 int api_shutdown(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
+	sandbox_stop_all(sd); /* what runs on the mounts */
 	int r = supervisor_quit(sd->supervisor, err);
 	if (r < 0)
 		return r;

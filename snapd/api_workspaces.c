@@ -12,6 +12,7 @@
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
+#include "snapd/sandbox.h"
 
 static int no_memory(struct err *err)
 {
@@ -33,7 +34,7 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 	struct ws_row *rows;
 	struct page page;
 	size_t n;
-	bool with_usage = request_query_true(rq, "usage");
+	bool with_usage = request_query_true(rq, "usage"), all = request_query_true(rq, "roots");
 	int r = page_begin(&page, rq, err);
 	if (r < 0)
 		return r;
@@ -46,7 +47,8 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		struct fs_usage usage;
-		if (!access_sees(sd, rq->caller, &rows[i].own, rows[i].id) ||
+		if ((rows[i].sandbox[0] && !all) || /* a sandbox's root is that sandbox */
+		    !access_sees(sd, rq->caller, &rows[i].own, rows[i].id) ||
 		    !page_has_labels(rq, rows[i].labels) ||
 		    !page_takes(&page, rows[i].created_ns, rows[i].id))
 			continue;
@@ -147,6 +149,7 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	memcpy(row->base, like->base, sizeof(row->base));
 	memcpy(row->head, like->head, sizeof(row->head));
 	memcpy(row->parent, like->parent, sizeof(row->parent));
+	memcpy(row->sandbox, like->sandbox, sizeof(row->sandbox));
 	if (*like->labels && !(row->labels = strdup(like->labels)))
 		return no_memory(err);
 	if (like->git && !(row->git = strdup(like->git)))
@@ -199,9 +202,9 @@ static int make_from_snapshot(struct making *m, struct source *src, uid_t uid, g
 	if (r < 0)
 		return r;
 	const struct stack *from = src->is_snap ? &stack : m->stack;
-	if (src->is_snap) {
+	if (from && m->rows[0].head[0]) {
 		buf_reset(&m->rows[0].head_stack);
-		stack_encode(&stack, &m->rows[0].head_stack);
+		stack_encode(from, &m->rows[0].head_stack);
 		if (buf_error(&m->rows[0].head_stack))
 			return no_memory(err);
 	}
@@ -350,11 +353,11 @@ int api_ws_make(struct ws_row *row, struct snapd *sd, const struct ws_plan *p, s
 	int r = making_init(&m, sd, 1, err);
 	if (r >= 0)
 		r = making_add(&m, 0, p->name, &p->like, p->mount, err);
-	if (r >= 0)
+	if (r >= 0 && p->stack)
 		r = p->stack(p->ctx, m.paths[0], &stack, &m.rows[0].git, err);
 	if (r < 0)
 		return r;
-	m.stack = &stack;
+	m.stack = p->stack ? &stack : NULL;
 	if (!p->xattrs)
 		m.fs[0].xattrs = FS_XATTRS_OFF;
 	r = make(&m, NULL, p->uid, p->gid, NULL, err);
@@ -398,6 +401,23 @@ static int fork_name(struct request *rq, size_t i, char out[NAME_SIZE + 16], str
 		(void)snprintf(out, NAME_SIZE + 16, "%.*s-%u", NAME_SIZE - 1, name,
 			       (unsigned)i + 1);
 	return free_name(rq, names ? "names" : "name", out, err);
+}
+
+int api_ws_fork_make(struct ws_row *rows, struct snapd *sd, struct source *src,
+		     const struct ws_row *like, const char *const *names, size_t n,
+		     uint64_t *pause_ns, struct err *err)
+{
+	auto_making m = { 0 };
+	int r = making_init(&m, sd, n, err);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = making_add(&m, i, names[i], like, true, err);
+	if (r >= 0)
+		r = make(&m, src, 0, 0, pause_ns, err);
+	if (r < 0)
+		return r;
+	memcpy(rows, m.rows, n * sizeof(*rows));
+	memset(m.rows, 0, n * sizeof(*rows)); /* the caller's */
+	return 0;
 }
 
 int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
@@ -446,7 +466,7 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 /* ---- change ---- */
 
 /* The labels that the row is to have, as the catalog has them; *out NULL: they stay. */
-static int merge_labels(struct request *rq, const struct ws_row *row, char **out, struct err *err)
+int api_labels_merge(struct request *rq, const char *have, char **out, struct err *err)
 {
 	const json_t *all = json_object_get(rq->body, "labels");
 	json_t *add = json_object_get(rq->body, "add_labels"), *key;
@@ -455,7 +475,7 @@ static int merge_labels(struct request *rq, const struct ws_row *row, char **out
 	if (!json_is_object(all) && !json_is_object(add) && !json_is_array(take))
 		return 0;
 	json_t *j = json_is_object(all) ? json_deep_copy(all)
-		    : row->labels       ? json_loads(row->labels, 0, NULL)
+		    : have               ? json_loads(have, 0, NULL)
 					: json_object();
 	json_array_foreach(take, i, key)
 		(void)json_object_del(j, json_string_value(key)); /* what isn't there is gone */
@@ -486,7 +506,7 @@ static int change(struct request *rq, const char *id, struct err *err)
 	if (name && strcmp(name, row.name) != 0)
 		r = free_name(rq, "name", name, err);
 	if (r >= 0)
-		r = merge_labels(rq, &row, &labels, err);
+		r = api_labels_merge(rq, row.labels, &labels, err);
 	int owned = r < 0 ? r : api_own_take(rq, &row.own, err);
 	if (r >= 0)
 		r = owned;
@@ -561,12 +581,27 @@ int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err 
 	return 0;
 }
 
+/* A sandbox's root stays as long as that, and what is attached can't go from under it. */
+int api_ws_refuse_used(struct snapd *sd, const struct ws_row *ws, bool running, struct err *err)
+{
+	char name[NAME_SIZE];
+	int r = sandbox_of_workspace(sd, ws, running, name, err);
+	if (r <= 0)
+		return r;
+	if (ws->sandbox[0])
+		return err_set(err, -EBUSY, "it is the root of sandbox %s: `bough rm` that", name);
+	return err_set(err, -EBUSY, "sandbox %s uses it: `bough detach-workspace %s` first", name,
+		       name);
+}
+
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
 	bool busy = false;
 	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "umount", err);
+	if (r >= 0)
+		r = api_ws_refuse_used(sd, &src.ws, true, err);
 	if (r >= 0)
 		r = api_ws_unmount(sd, &src, &busy, err);
 	if (r >= 0)

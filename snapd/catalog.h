@@ -165,6 +165,9 @@ int catalog_snap_update(struct catalog *c, const struct snap_row *row, struct er
 int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct err *err);
 /* Only the look whether that would be refused: 0 or -ENOTUNIQ. */
 int catalog_snap_refuse(struct catalog *c, const char *id, struct err *err);
+/* The latest whose image is that very text. -ENOENT. */
+int catalog_snap_of_image(struct catalog *c, const char *image, char id[ID_SIZE],
+			  struct err *err);
 /* Snapshots whose parent it is. */
 int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 			  struct err *err);

@@ -142,6 +142,7 @@ static const char *const migrations[] = {
 	" error TEXT);"
 	"CREATE INDEX deliveries_hook ON deliveries(hook);"
 	"CREATE INDEX deliveries_next ON deliveries(next) WHERE next IS NOT NULL;",
+	"CREATE INDEX snapshots_image ON snapshots(image) WHERE image IS NOT NULL;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -7,7 +7,7 @@
 #include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 
-#define COLUMNS                                                                               \
+#define COLUMNS                                                                                    \
 	"id, name, created, status, problem, reason, exit_code, root, spec, policy, pid, id_base," \
 	" started, ended, active, made, labels, description, " DB_OWNED
 enum { AT_OWNED = 18 };
@@ -103,8 +103,8 @@ int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n
 	int r = db_lock(c, err), rc = SQLITE_DONE;
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st,
-		       "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC", err);
+	r = db_prepare(c, &st, "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC",
+		       err);
 	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		if (array_grow(&all, count, &cap) < 0 || read_row(st, &all[count]) < 0)
 			r = err_set(err, -ENOMEM, "out of memory");
@@ -193,7 +193,7 @@ int catalog_sandbox_has_name(struct catalog *c, const char *owner, const char *n
 
 static void bind_patch(sqlite3_stmt *st, const struct sandbox_patch *p)
 {
-	const char *const texts[] = { p->name, p->labels, p->description, p->root,
+	const char *const texts[] = { p->name,    p->labels, p->description, p->root,
 				      p->problem, p->reason, p->spec };
 	for (int i = 0; i < 7; i++)
 		if (texts[i])

@@ -43,8 +43,7 @@ void sandbox_rows_free(struct sandbox_row *rows, size_t n);
 int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *out,
 			struct err *err);
 /* Newest first. */
-int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n,
-			 struct err *err);
+int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n, struct err *err);
 /* -EEXIST: the name is taken. */
 int catalog_sandbox_insert(struct catalog *c, const struct sandbox_row *row, struct err *err);
 int catalog_sandbox_has_name(struct catalog *c, const char *owner, const char *name,

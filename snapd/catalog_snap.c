@@ -469,3 +469,27 @@ int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct er
 	db_unlock(c);
 	return r;
 }
+
+int catalog_snap_of_image(struct catalog *c, const char *image, char id[ID_SIZE], struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, &st,
+		       "SELECT id FROM snapshots WHERE image = ?1 ORDER BY seq DESC LIMIT 1", err);
+	if (r >= 0) {
+		sqlite3_bind_text(st, 1, image, -1, SQLITE_STATIC);
+		int rc = sqlite3_step(st);
+		if (rc == SQLITE_ROW)
+			(void)snprintf(id, ID_SIZE, "%s", (const char *)sqlite3_column_text(st, 0));
+		else if (rc == SQLITE_DONE)
+			r = err_set(err, -ENOENT, "no snapshot of that image");
+		else
+			r = db_error(c, rc, err, "look up an image");
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+	}
+	db_unlock(c);
+	return r;
+}

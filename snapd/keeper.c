@@ -8,6 +8,7 @@
 #include "snapd/api.h"
 #include "snapd/journal.h"
 #include "snapd/outcome.h"
+#include "snapd/sandbox.h"
 #include "snapd/space.h"
 #include "snapd/tidier.h"
 #include "snapd/worker.h"
@@ -46,7 +47,10 @@ static int find_expired(struct source *src, struct snapd *sd, const char *id, en
 	int r = source_find_ws(src, sd, id, kind, "expiry", err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	return src->ws.own.expires_ns && src->ws.own.expires_ns <= snapd_now_ns();
+	if (!src->ws.own.expires_ns || src->ws.own.expires_ns > snapd_now_ns())
+		return 0;
+	r = api_ws_refuse_used(sd, &src->ws, true, err);
+	return r < 0 ? r : 1;
 }
 
 static int keep_ws(struct snapd *sd, const char *id, struct err *err)
@@ -105,6 +109,52 @@ static int expire_ws(struct snapd *sd, const struct expired *e, struct err *err)
 	return keep_ws(sd, e->id, err);
 }
 
+/* ---- sandboxes ---- */
+
+static int remove_sandbox(struct snapd *sd, const struct sandbox_row *row, enum on_expiry then,
+			  struct err *err)
+{
+	json_t *saved = NULL;
+	int r = 0;
+	if (then == EXPIRY_SAVE)
+		r = sandbox_save(sd, row->id, NULL, "saved at its expiry", NULL, &saved, err);
+	json_decref(saved);
+	return r < 0 ? r : sandbox_remove(sd, row->id, true, err);
+}
+
+static int keep_sandbox(struct snapd *sd, struct sandbox_row *row, struct err *err)
+{
+	struct owned own = row->own;
+	const struct sandbox_patch p = { .own = &own };
+	int r = sandbox_stop(sd, row->id, SANDBOX_GRACE_MS, err);
+	own.expires_ns = 0;
+	return r < 0 && r != -ESTALE ? r : catalog_sandbox_patch(sd->catalog, row->id, &p, err);
+}
+
+static int expire_sandbox(struct snapd *sd, const struct expired *e, struct err *err)
+{
+	auto_lease lease = { 0 };
+	auto_sandbox_row row = { 0 };
+	int r = lease_take(&lease, sd->leases, e->id, LEASE_EXCLUSIVE, "expiry", 0, err);
+	if (r >= 0)
+		r = catalog_sandbox_get(sd->catalog, e->id, &row, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (!row.own.expires_ns || row.own.expires_ns > snapd_now_ns())
+		return 0;
+	r = e->on_expiry == EXPIRY_KEEP ? keep_sandbox(sd, &row, err)
+					: remove_sandbox(sd, &row, e->on_expiry, err);
+	if (r < 0 && e->on_expiry == EXPIRY_SAVE) { /* it stays until a save goes well */
+		struct owned own = row.own;
+		const struct sandbox_patch p = { .own = &own };
+		own.expires_ns = snapd_now_ns() + (int64_t)AGAIN_S * 1000000000;
+		(void)catalog_sandbox_patch(sd->catalog, row.id, &p, NULL);
+	}
+	if (r >= 0)
+		outcome_own(sd, "sandbox.expired", &row.own, e->id, "");
+	return r < 0 ? r : 1;
+}
+
 /* ---- snapshots ---- */
 
 /* One that something was made from stays until that is gone. */
@@ -144,6 +194,7 @@ static bool expire(struct snapd *sd, enum noun what, const struct expired *e, in
 	struct err why = { 0 };
 	int r = what == NOUN_SNAPSHOT  ? expire_snap(sd, e, &why)
 		: what == NOUN_REMOVED ? purge_ws(sd, e, now_ns, &why)
+		: what == NOUN_SANDBOX ? expire_sandbox(sd, e, &why)
 				       : expire_ws(sd, e, &why);
 	if (r == -EBUSY)
 		log_debug("%s: %s", e->id, why.text); /* again in ten seconds */
@@ -177,6 +228,7 @@ static void run(void *ctx, bool is_due)
 {
 	struct keeper *k = ctx;
 	struct err err = { 0 };
+	look(k, NOUN_SANDBOX, false);
 	look(k, NOUN_WORKSPACE, false);
 	look(k, NOUN_SNAPSHOT, false);
 	look(k, NOUN_REMOVED, false);

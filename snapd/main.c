@@ -36,6 +36,7 @@
 #include "snapd/openapi.h"
 #include "snapd/outcome.h"
 #include "snapd/reconcile.h"
+#include "snapd/sandbox.h"
 #include "snapd/repos.h"
 #include "snapd/state.h"
 #include "snapd/tidier.h"
@@ -301,6 +302,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 	if (r >= 0)
 		r = hooks_start(&sd->hooks, sd, err);
 	if (r >= 0)
+		r = sandboxes_new(&sd->sandboxes, sd, err);
+	if (r >= 0)
 		r = mirror_recover(sd->root, err);
 	if (r >= 0)
 		r = reconcile_rows(sd, err);
@@ -313,6 +316,9 @@ static int open_parts(struct snapd *sd, struct err *err)
 
 static void close_parts(struct snapd *sd)
 {
+	if (sd->sandboxes)
+		sandboxes_quit(sd->sandboxes);
+	sandboxes_free(sd->sandboxes);
 	hooks_stop(sd->hooks);
 	supervisor_free(sd->supervisor);
 	flattener_stop(sd->flattener);
@@ -446,7 +452,9 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.done = outcome_done,
 			.background = jobs_start,
 		};
-		r = keeper_start(&keeper, sd, err);
+		r = sandboxes_find(sd, err);
+		if (r >= 0)
+			r = keeper_start(&keeper, sd, err);
 		if (r >= 0 && (r = web_start(&web, &opt, err)) < 0)
 			keeper_stop(keeper);
 	}
@@ -459,6 +467,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		(void)unlink(path);
 		events_stop(sd->events);
 		watches_stop(sd->watches);
+		sandboxes_quit(sd->sandboxes);
 		keeper_stop(keeper);
 		if (!web_quiesce(web, QUIESCE_MS) || !jobs_stop(sd->jobs, QUIESCE_MS)) {
 			log_warn("cuts off what is still under way");

@@ -42,6 +42,7 @@ static json_t *fields_json(const struct field *f)
 	static const char *const types[] = {
 		[FIELD_STRING] = "string",   [FIELD_NUMBER] = "number", [FIELD_BOOL] = "bool",
 		[FIELD_STRINGS] = "strings", [FIELD_LABELS] = "labels", [FIELD_OBJECT] = "object",
+		[FIELD_OBJECTS] = "objects",
 	};
 	json_t *list = json_array();
 	for (; f->name; f++)

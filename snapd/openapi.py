@@ -117,8 +117,40 @@ SCHEMAS = {
     "Ok": obj({"ok": B}),
     "Any": ANY,
 }
+ATTACHED = obj({"workspace": S, "name": null(S), "target": S, "read_only": B, "exclusive": B})
+WORDS = {"type": "array", "items": S}
+SCHEMAS["Sandbox"] = obj(
+    {"id": S, "name": S, "type": {"enum": ["sandbox"]},
+     "status": {"enum": ["created", "running", "paused", "stopped", "hibernated", "failed"]},
+     "created": TIME, "started": null(TIME), "ended": null(TIME), "last_activity": TIME,
+     "exit_code": null(N), "reason": null(S), "root": null(S), "policy": null(S),
+     "labels": LABELS, "description": null(S), "image": S, "snapshot": null(S), "runtime": S,
+     "hostname": S, "user": null(S), "cwd": null(S), "command": null(WORDS), "env": WORDS,
+     "secrets": WORDS, "secret_env": WORDS, "net": {"enum": ["none", "host"]}, "tty": B,
+     "stdin": B, "auto_remove": B, "workspaces": {"type": "array", "items": ATTACHED},
+     "limits": obj({"cpu_milli": N, "memory_bytes": N, "pids": N, "shm_bytes": N,
+                    "disk_bytes": N, "inodes": N}), **OWNED},
+    {"pid": N, "error": S, **OWNED_MORE})
+SCHEMAS["SandboxForks"] = obj({"items": {"type": "array", "items": ref("Sandbox")},
+                               "pause_ns": N})
+SCHEMAS["SandboxSaved"] = obj({"root": ref("Snapshot"), "pause_ns": N,
+                               "workspaces": {"type": "array", "items": ref("Snapshot")}})
+SCHEMAS["SandboxStats"] = obj(
+    {"running": B, "cpu_ns": N, "memory_bytes": N, "memory_peak_bytes": N,
+     "memory_limit_bytes": N, "pids": N, "pids_limit": N, "oom_kills": N, "disk_bytes": N,
+     "inodes": N})
+OFFSETS = obj({"first": N, "end": N, "closed": B})
+SCHEMAS["Exec"] = obj(
+    {"id": S, "sandbox": S, "by": S, "status": {"enum": ["created", "running", "exited"]},
+     "exit_code": null(N), "reason": null(S), "created": TIME, "started": null(TIME),
+     "ended": null(TIME), "command": null(WORDS), "env": WORDS, "cwd": null(S), "user": null(S),
+     "tty": B, "stdin": B, "timeout_ms": N},
+    {"stdout": OFFSETS, "stderr": OFFSETS, "stdin_offset": N})
+SCHEMAS["Input"] = obj({"offset": N, "closed": B})
+SCHEMAS["Sandboxes"] = items("Sandbox")
 SCHEMAS["Repositories"] = items("Repository")
-for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Quota", "Webhook"):
+for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Quota", "Webhook",
+            "Exec"):
     SCHEMAS[one + "s"] = items(one)
 
 SCHEMAS["Deliveries"] = items("Delivery")
@@ -126,6 +158,7 @@ SCHEMAS["Deliveries"] = items("Delivery")
 BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
                            "text/event-stream")
 WS, SNAP, REPO = "/v1/workspaces", "/v1/snapshots", "/v1/repos"
+SB = "/v1/sandboxes"
 
 # Bodies that come as a stream, and are JSON all the same.
 BODIES = {"POST " + WS + "/{}/batch": "Operations"}
@@ -191,6 +224,39 @@ ANSWERS = {
     "POST " + REPO + "/{}/reset": ("Put a branch to where upstream's is", {200: "Reset"}),
     "POST " + REPO + "/{}/import": ("Take its files again", {200: "Repository"}),
     "GET " + REPO + "/{}/packs": ("Which packs were taken", {200: "Names"}),
+    "GET " + SB: ("List sandboxes", {200: "Sandboxes"}),
+    "POST " + SB: ("Make a sandbox, and start it", {201: "Sandbox"}),
+    "GET " + SB + "/{}": ("One sandbox", {200: "Sandbox"}),
+    "PATCH " + SB + "/{}": ("Change a sandbox", {200: "Sandbox"}),
+    "DELETE " + SB + "/{}": ("Remove a sandbox", {204: None}),
+    "POST " + SB + "/{}/start": ("Start it", {200: "Sandbox"}),
+    "POST " + SB + "/{}/stop": ("End its processes", {200: "Sandbox"}),
+    "POST " + SB + "/{}/kill": ("Send it a signal", {200: "Sandbox"}),
+    "POST " + SB + "/{}/pause": ("Freeze it", {200: "Sandbox"}),
+    "POST " + SB + "/{}/resume": ("Let it go on", {200: "Sandbox"}),
+    "POST " + SB + "/{}/snapshots": ("Save it", {201: "SandboxSaved"}),
+    "POST " + SB + "/{}/fork": ("Fork it", {201: "SandboxForks"}),
+    "POST " + SB + "/{}/restore": ("Turn it back into what was saved", {200: "Sandbox"}),
+    "POST " + SB + "/{}/workspaces": ("Attach a workspace", {201: "Sandbox"}),
+    "DELETE " + SB + "/{}/workspaces/{}": ("Detach a workspace", {200: "Sandbox"}),
+    "GET " + SB + "/{}/stats": ("What it uses", {200: "SandboxStats"}),
+    "POST " + SB + "/{}/exec": ("Start a process in it", {201: "Exec"}),
+    "GET " + SB + "/{}/exec": ("List its processes", {200: "Execs"}),
+    "GET " + SB + "/{}/exec/{}": ("One process", {200: "Exec"}),
+    "GET " + SB + "/{}/exec/{}/output": ("What it printed, and prints",
+                                          {200: ("application/vnd.bough.output", BYTES)}),
+    "POST " + SB + "/{}/exec/{}/stdin": ("Give it input", {200: "Input"}),
+    "POST " + SB + "/{}/exec/{}/signal": ("Send it a signal", {204: None}),
+    "POST " + SB + "/{}/exec/{}/resize": ("Resize its terminal", {204: None}),
+    "GET " + SB + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Directory"),
+                                                                   206: BYTES, 304: None}),
+    "HEAD " + SB + "/{}/files/{...}": ("The same without a body", {200: None, 206: None,
+                                                                  304: None}),
+    "PUT " + SB + "/{}/files/{...}": ("Write a file", {200: "Put", 201: "Put"}),
+    "DELETE " + SB + "/{}/files/{...}": ("Remove a file or folder", {204: None}),
+    "POST " + SB + "/{}/files/{...}": ("Make, move, copy, link, chmod", {200: "Any", 201: "Any"}),
+    "GET " + SB + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
+    "PUT " + SB + "/{}/archive/{...}": ("Extract an archive", {200: "Any"}),
     "GET /v1/whoami": ("Who the caller is", {200: "Whoami"}),
     "GET /v1/tokens": ("List tokens", {200: "Tokens"}),
     "POST /v1/tokens": ("Make a token", {201: "Token"}),
@@ -229,10 +295,11 @@ ANSWERS = {
 }
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
-PARAMS = {"workspaces": "ws", "snapshots": "snap", "repos": "repo", "tokens": "id",
-          "users": "name", "quotas": "owner", "teams": "team", "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up"}
+PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots": "snap",
+          "repos": "repo", "tokens": "id", "users": "name", "quotas": "owner", "teams": "team",
+          "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
-         "labels": LABELS, "object": ANY}
+         "labels": LABELS, "object": ANY, "objects": {"type": "array", "items": ANY}}
 MANY = {"label"}
 
 

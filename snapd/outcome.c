@@ -10,6 +10,7 @@
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/events.h"
+#include "snapd/catalog_sandbox.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
 
@@ -42,6 +43,10 @@ static json_t *made_json(struct snapd *sd, const char *id)
 {
 	auto_ws_row ws = { 0 };
 	auto_snap_row snap = { 0 };
+	auto_sandbox_row sb = { 0 };
+	if (id_is(id, "sb"))
+		return catalog_sandbox_get(sd->catalog, id, &sb, NULL) < 0 ? NULL
+									   : api_sandbox(sd, &sb);
 	if (id_is(id, "ws"))
 		return catalog_ws_get(sd->catalog, id, &ws, NULL) < 0
 			       ? NULL
@@ -150,6 +155,9 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 		{ "merge", "merged" },     { "mount", "mounted" },    { "umount", "unmounted" },
 		{ "commit", "committed" }, { "push", "pushed" },      { "fetch", "fetched" },
 		{ "import", "imported" },  { "cancel", "cancelled" }, { "undelete", "undeleted" },
+		{ "start", "started" },    { "stop", "stopped" },     { "kill", "killed" },
+		{ "pause", "paused" },     { "resume", "resumed" },   { "exec", "executed" },
+		{ "workspaces", "attached" },
 	};
 	const char *family = d->pattern + (strncmp(d->pattern, "/v1/", 4) == 0 ? 4 : 1);
 	size_t n = strcspn(family, "/");
@@ -158,8 +166,8 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 			   : strcmp(d->method, "DELETE") == 0 ? "deleted"
 							      : "changed";
 	if (strstr(d->pattern, "/files") || strstr(d->pattern, "/archive") ||
-	    strstr(d->pattern, "/uploads"))
-		return false; /* what happens to files, watch tells */
+	    strstr(d->pattern, "/uploads") || strstr(d->pattern, "/exec/"))
+		return false; /* what happens to files, watch tells; to processes, their output */
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
 		if (strcmp(d->method, "POST") == 0 && rest > family + n &&
 		    strcmp(rest, verbs[i].path) == 0)
@@ -168,7 +176,9 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 		family = "snapshots", n = 9;
 	else if (n == strlen(family) && family[n - 1] != 's')
 		verb = "done"; /* gc, fsck, shutdown */
-	(void)snprintf(out, size, "%.*s.%s", (int)(n - (family[n - 1] == 's')), family, verb);
+	bool box = strncmp(family, "sandboxes", n) == 0;
+	(void)snprintf(out, size, "%.*s.%s", (int)(n - (box ? 2 : family[n - 1] == 's')), family,
+		       verb);
 	return true;
 }
 
@@ -201,7 +211,10 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 		struct doing made = *d; /* a fork is its maker's, whoever owns its origin */
 		const char *id = id_in(json_array_get(items, i));
 		memset(&made.own, 0, sizeof(made.own));
-		tell_event(sd, &made, "workspace.created", id, id);
+		if (id_is(id, "sb"))
+			tell_event(sd, &made, "sandbox.created", id, "");
+		else
+			tell_event(sd, &made, "workspace.created", id, id);
 	}
 	const char *made = id_in(answer);
 	const char *object = d->object[0] ? d->object : made;
@@ -245,7 +258,8 @@ void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *ans
 {
 	struct snapd *sd = ctx;
 	bool reads = strcmp(d->method, "GET") == 0 || strcmp(d->method, "HEAD") == 0;
-	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads");
+	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads") ||
+			strstr(d->pattern, "/exec/{}/");
 	metrics_count(sd->metrics, d, status);
 	if (d->keyed)
 		end_repeat(sd, d, status, answer);

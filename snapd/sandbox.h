@@ -30,7 +30,7 @@
 #include "snapd/snapd.h"
 
 enum {
-	SANDBOX_WORKERS = 4,     /* a shim that hangs holds up one of them */
+	SANDBOX_WORKERS = 4,      /* a shim that hangs holds up one of them */
 	SANDBOX_GRACE_MS = 10000, /* from TERM to KILL, where nobody says otherwise */
 	SANDBOX_EXECS_KEPT = 128, /* that have ended, with their output */
 	SANDBOX_EXECS_MAX = 512,  /* that run at once in one sandbox */
@@ -38,6 +38,10 @@ enum {
 	SANDBOX_IDS_COUNT = (IDS_END - IDS_FIRST) / IDS_RANGE,
 };
 #define SANDBOX_MAIN "main" /* the key of its own process's output */
+
+/* Where its box and its outputs are. */
+void sandbox_box_path(const struct snapd *sd, const char *id, char out[PATH_SIZE]);
+void sandbox_io_path(const struct snapd *sd, const char *id, char out[PATH_SIZE]);
 
 struct sandboxes;
 int sandboxes_new(struct sandboxes **out, struct snapd *sd, struct err *err);
@@ -52,10 +56,9 @@ int sandboxes_quit_fd(const struct sandboxes *s);
 /* ---- life ---- */
 
 /* Starts it. `secrets`: those that its spec names, or -EINVAL tells which are missing. Where it
- * can't be, all is as before, but that it has failed. -EEXIST: it runs already. */
-int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets,
-		  struct err *err);
-/* TERM, and KILL after grace_ms; then all that it held is given back. -EALREADY: it doesn't run. */
+ * can't be, all is as before, but that it has failed. -ESTALE: it runs already. */
+int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err);
+/* TERM, and KILL after grace_ms; then all that it held is given back. -ESTALE: it doesn't run. */
 int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err);
 int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err);
 int sandbox_pause(struct snapd *sd, const char *id, struct err *err);
@@ -87,8 +90,8 @@ int sandbox_make(struct snapd *sd, const struct sandbox_new *n, struct sandbox_r
 
 struct sandbox_image {
 	char snapshot[ID_SIZE];
-	bool host;       /* its /usr is this machine's */
-	json_t *config;  /* oci.h's object; never NULL */
+	bool host;      /* its /usr is this machine's */
+	json_t *config; /* oci.h's object; never NULL */
 };
 void sandbox_image_done(struct sandbox_image *im);
 #define auto_image __attribute__((cleanup(sandbox_image_done))) struct sandbox_image
@@ -159,7 +162,6 @@ struct sandbox_figures {
 	struct shim_stats shim;
 	uint64_t disk_bytes, inodes;
 };
-int sandbox_figures(struct snapd *sd, const char *id, struct sandbox_figures *out,
-		    struct err *err);
+int sandbox_figures(struct snapd *sd, const char *id, struct sandbox_figures *out, struct err *err);
 
 #endif

@@ -92,13 +92,12 @@ char *spec_text(const struct sandbox_spec *s)
 		"image", s->image, "snapshot", optional(s->snapshot), "runtime", s->runtime,
 		"hostname", s->hostname, "user", optional(s->user), "cwd", optional(s->cwd),
 		"command", optional_list(s->command), "env", optional_list(s->env), "secrets",
-		optional_list(s->secrets), "secret_env", optional_list(s->secret_env),
-		"host_image", s->host_image, "usr_local", s->usr_local, "net_host", s->net_host,
-		"tty", s->tty, "stdin", s->in, "auto_remove", s->auto_remove, "limits",
-		"cpu_milli", (json_int_t)s->limits.cpu_milli, "memory_bytes",
-		(json_int_t)s->limits.memory, "pids", (json_int_t)s->limits.pids, "shm_bytes",
-		(json_int_t)s->limits.shm, "disk_bytes", (json_int_t)s->disk, "inodes",
-		(json_int_t)s->inodes);
+		optional_list(s->secrets), "secret_env", optional_list(s->secret_env), "host_image",
+		s->host_image, "usr_local", s->usr_local, "net_host", s->net_host, "tty", s->tty,
+		"stdin", s->in, "auto_remove", s->auto_remove, "limits", "cpu_milli",
+		(json_int_t)s->limits.cpu_milli, "memory_bytes", (json_int_t)s->limits.memory,
+		"pids", (json_int_t)s->limits.pids, "shm_bytes", (json_int_t)s->limits.shm,
+		"disk_bytes", (json_int_t)s->disk, "inodes", (json_int_t)s->inodes);
 	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;

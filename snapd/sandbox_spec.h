@@ -7,8 +7,8 @@
 #include "snapd/names.h"
 
 enum {
-	SANDBOX_WORDS_MAX = 4096,       /* of a command, of an environment */
-	SANDBOX_TEXT_MAX = 512 << 10,   /* bytes of one of those, all in all */
+	SANDBOX_WORDS_MAX = 4096,     /* of a command, of an environment */
+	SANDBOX_TEXT_MAX = 512 << 10, /* bytes of one of those, all in all */
 	SANDBOX_SECRETS_MAX = 64,
 	SANDBOX_SECRET_MAX = 256 << 10, /* bytes of one */
 };
@@ -16,9 +16,9 @@ enum {
 struct sandbox_spec {
 	json_t *j; /* what all below is borrowed from; NULL: an empty one */
 	const char *image, *snapshot, *runtime, *hostname;
-	const char *user, *cwd;                  /* NULL: the image's */
-	const json_t *command, *env;             /* words; names. NULL: none */
-	const json_t *secrets, *secret_env;      /* names; NULL: none */
+	const char *user, *cwd;             /* NULL: the image's */
+	const json_t *command, *env;        /* words; names. NULL: none */
+	const json_t *secrets, *secret_env; /* names; NULL: none */
 	bool host_image, usr_local, net_host, tty, in, auto_remove;
 	struct box_limits limits;
 	uint64_t disk, inodes;
@@ -52,7 +52,6 @@ struct secrets {
 };
 void secrets_done(struct secrets *s);
 #define auto_secrets __attribute__((cleanup(secrets_done))) struct secrets
-int secrets_add(struct secrets *s, const char *name, const void *data, size_t len,
-		struct err *err);
+int secrets_add(struct secrets *s, const char *name, const void *data, size_t len, struct err *err);
 
 #endif

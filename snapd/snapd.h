@@ -25,6 +25,7 @@ struct jobs;
 struct limits;
 struct metrics;
 struct problems;
+struct sandboxes;
 struct tidier;
 struct upkeep;
 struct watches;
@@ -48,6 +49,7 @@ struct snapd {
 	struct watches *watches;   /* watch.h */
 	struct jobs *jobs;         /* jobs.h */
 	struct metrics *metrics;   /* outcome.h */
+	struct sandboxes *sandboxes; /* sandbox.h */
 	pthread_mutex_t patches;   /* one change of a workspace's labels and limits at a time */
 	pthread_mutex_t rows[ROW_LOCKS]; /* rows_lock */
 	pthread_mutex_t gc;        /* one gc or fsck --repair at a time */
@@ -98,6 +100,8 @@ int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum l
 		   const char *what, struct err *err);
 int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
 		     const char *what, struct err *err);
+/* Pages written through shared maps of a mounted workspace begin to reach it. */
+void snapd_flush_maps(struct snapd *sd, const char *id);
 /* The stack: a snapshot's manifest, or a workspace's after sealing it. The caller frees.
  * A workspace whose stack is as long as it may be is flattened first; for that a lease that isn't
  * EXCLUSIVE is given back and taken again, and the row is read anew: it may be another. */

@@ -171,7 +171,7 @@ int source_find(struct source *out, struct snapd *sd, const char *key, const cha
 /* Pages that were written through shared maps reach the workspace. bough-fs can't hold a
  * descriptor on its own mounts; boughd can. Writing back starts here and is not waited for by
  * FUSE's syncfs: what a program wants to be sure of, it msyncs. */
-static void flush_maps(struct snapd *sd, const char *id)
+void snapd_flush_maps(struct snapd *sd, const char *id)
 {
 	char path[PATH_SIZE];
 	snapd_mount_path(sd, id, path);
@@ -200,7 +200,7 @@ int source_stack(struct snapd *sd, struct source *src, struct stack *out, struct
 		return r < 0 ? err_prefix(err, snapd_inner(r), "snapshot %s", src->snap.id) : 0;
 	}
 	if (src->ws.mount)
-		flush_maps(sd, src->ws.id);
+		snapd_flush_maps(sd, src->ws.id);
 	bool again = false;
 	const char *what = src->lease.kind == LEASE_SAVE ? "save" : "read";
 	int r = flattener_seal(sd->flattener, &src->lease, what, out, &again, err);

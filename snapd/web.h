@@ -49,7 +49,8 @@ enum field_type {
 	FIELD_BOOL,
 	FIELD_STRINGS,
 	FIELD_LABELS,
-	FIELD_OBJECT, /* the handler checks what is in it: request_object */
+	FIELD_OBJECT,  /* the handler checks what is in it: request_object */
+	FIELD_OBJECTS, /* likewise */
 };
 struct field {
 	const char *name; /* NULL ends a table */

@@ -291,6 +291,9 @@ static int check_field(const struct field *f, const json_t *v, json_t **details,
 	case FIELD_OBJECT:
 		return json_is_object(v) ? 0
 					 : bad(details, f->name, err, "an object is expected");
+	case FIELD_OBJECTS:
+		return json_is_array(v) ? 0
+					: bad(details, f->name, err, "a list is expected");
 	}
 	return err_set(err, -EINVAL, "a field of no type");
 }

@@ -111,7 +111,7 @@ like 'and says so' "$err" 'write to stdout'
 complete_line() { # WORD…: the candidates for the last one
 	bough __complete -- $(($# - 1)) "$@" | sort | tr '\n' ' '
 }
-is 'completes commands' "$(complete_line bough s)" 'save set show snapshots stats '
+is 'completes commands' "$(complete_line bough s)" 'save set shell show snapshots start stats stop '
 is 'completes a group' "$(complete_line bough snapshots '')" 'ls rm show tag '
 is 'completes options' "$(complete_line bough fork a --c)" '--count '
 is 'completes options with common ones' "$(complete_line bough diff --)" \

@@ -21,6 +21,7 @@ enum exit_code {
 	EXIT_CODE_EXISTS = 4, /* or conflict */
 	EXIT_CODE_BUSY = 5,
 	EXIT_CODE_SPACE = 6, /* out of space or over a quota */
+	EXIT_CODE_OURS = 125, /* of run, exec and shell: what failed wasn't the program */
 };
 
 /* What a word on the command line names: for completion. */
@@ -31,6 +32,8 @@ enum word_kind {
 	WORD_SNAPSHOT = 's',
 	WORD_EITHER = 'e',
 	WORD_REPO = 'r',
+	WORD_SANDBOX = 'b',
+	WORD_ANY = 'a', /* a workspace or a sandbox */
 	WORD_DELETED = 'u', /* a workspace that can be brought back */
 	WORD_JOB = 'j',
 	WORD_HOOK = 'h',
@@ -129,6 +132,7 @@ struct cli {
 	char *detail;    /* JSON of the API's last error; NULL */
 	bool background; /* the next request is to become a job */
 	bool uploading;  /* the last request carried a stream */
+	int failed;      /* exit code of every failure from now on; 0: by its kind */
 	bool reported;   /* the JSON document on stdout tells of the error already */
 };
 
@@ -168,6 +172,10 @@ command_fn cmd_commit, cmd_push;
 command_fn cmd_export, cmd_import;
 /* files.c */
 command_fn cmd_cat, cmd_cp, cmd_files_ls;
+/* run.c, sandbox.c */
+command_fn cmd_run, cmd_exec, cmd_shell, cmd_logs, cmd_ps, cmd_inspect, cmd_stats_of,
+	cmd_attach_workspace, cmd_detach_workspace, cmd_pause, cmd_resume, cmd_stop, cmd_start,
+	cmd_kill;
 /* watch.c */
 command_fn cmd_watch;
 /* service.c */

@@ -14,5 +14,5 @@ const struct option_def common_options[] = {
 	{ 0 }
 };
 
-const struct command *const command_tables[] = { commands_ws, commands_snap, commands_repo,
-						 commands_sys, NULL };
+const struct command *const command_tables[] = { commands_ws,      commands_snap, commands_sandbox,
+						 commands_repo,    commands_sys,  NULL };

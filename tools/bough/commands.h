@@ -10,6 +10,7 @@
 #define G_WS     "Workspaces"
 #define G_SNAP   "Snapshots"
 #define G_IMAGE  "Images"
+#define G_SANDBOX "Sandboxes"
 #define G_REPO   "Repositories"
 #define G_FILE   "Files"
 #define G_ACCESS "Users and tokens"
@@ -56,6 +57,7 @@
 	}
 
 /* In the overview's order; each is ended by name NULL. */
-extern const struct command commands_ws[], commands_snap[], commands_repo[], commands_sys[];
+extern const struct command commands_ws[], commands_snap[], commands_sandbox[], commands_repo[],
+	commands_sys[];
 
 #endif

@@ -69,7 +69,8 @@ static void offer_items(struct cli *cli, const char *path, const char *behind, c
 		json_array_foreach(json_object_get(item, "names"), k, name)
 			offer_with(json_string_value(name) ? json_string_value(name) : "", behind,
 				   begun);
-		if (!strncmp(begun, "sn_", 3) || !strncmp(begun, "ws_", 3))
+		if (!strncmp(begun, "sn_", 3) || !strncmp(begun, "ws_", 3) ||
+		    !strncmp(begun, "sb_", 3))
 			offer_with(get_text(item, "id"), behind, begun);
 	}
 	json_decref(doc);
@@ -112,6 +113,12 @@ static void offer_kind(struct cli *cli, char kind, const struct option_def *opt,
 	case WORD_SNAPSHOT:
 		offer_items(cli, "/v1/snapshots", "", begun);
 		break;
+	case WORD_SANDBOX:
+	case WORD_ANY:
+		offer_items(cli, "/v1/sandboxes", "", begun);
+		if (kind == WORD_ANY)
+			offer_items(cli, "/v1/workspaces", "", begun);
+		break;
 	case WORD_REPO:
 		offer_items(cli, "/v1/repos", "", begun);
 		break;
@@ -119,6 +126,7 @@ static void offer_kind(struct cli *cli, char kind, const struct option_def *opt,
 	case WORD_EITHER_PLACE: /* what is behind the ':' isn't completed */
 		offer_items(cli, "/v1/workspaces", ":", begun);
 		offer_items(cli, "/v1/snapshots", ":", begun);
+		offer_items(cli, "/v1/sandboxes", ":", begun);
 		if (kind == WORD_EITHER_PLACE)
 			printf("\t%c\n", WORD_FILE);
 		break;

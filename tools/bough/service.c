@@ -317,6 +317,8 @@ static int print_opcodes(const json_t *opcodes, struct err *err)
 
 int cmd_stats(struct cli *cli, const struct args *a, struct err *err)
 {
+	if (a->n > 0)
+		return cmd_stats_of(cli, a, err);
 	auto_json json_t *doc = NULL;
 	auto_target t = target_new("/v1/stats");
 	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);

@@ -1,0 +1,25 @@
+/* What the handlers of sandboxes share. */
+#ifndef BOUGH_SNAPD_API_SANDBOX_H
+#define BOUGH_SNAPD_API_SANDBOX_H
+
+#include "snapd/api.h"
+#include "snapd/sandbox.h"
+#include "snapd/web_parse.h"
+
+/* The secret that is no file but an environment: "K=V" strings, each ended by a NUL. */
+#define SECRET_ENV ".env"
+
+/* "secrets" and "secret_env" of the body. */
+int api_sandbox_secrets(struct request *rq, struct secrets *out, struct err *err);
+/* {workspace, target, read_only, exclusive}: checked, and the caller may. */
+int api_sandbox_attachment(struct request *rq, json_t *j, struct attached_row *out,
+			   struct err *err);
+/* A name that nobody's sandbox has. */
+int api_sandbox_name(struct request *rq, const char *field, const char *name, struct err *err);
+/* "TERM", "SIGTERM", "15": the number, or -EINVAL. */
+int api_signal_parse(const char *text);
+/* The exec that the request's second parameter names: *key is its id, or SANDBOX_MAIN; of that
+ * *row stays empty. */
+int api_exec_find(struct request *rq, struct exec_row *row, const char **key, struct err *err);
+
+#endif

@@ -1,0 +1,135 @@
+/* Files of sandboxes: a path as its processes see it is one of its root or of an attached
+ * workspace, whether it runs or not; from there on it is a file of that workspace. Links aren't
+ * followed, so the mount that a path lies on is told by its first names. What the runtime mounts
+ * itself (/proc, /dev, …) has no files here. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "snapd/api_sandbox.h"
+
+struct where {
+	char workspace[ID_SIZE];
+	const char *path; /* below it; borrowed */
+	bool read_only;
+};
+
+/* Whether the path (without '/' in front) is the target (absolute) or below it; *rest: what follows
+ * it. */
+static bool lies_below(const char *path, const char *target, const char **rest)
+{
+	size_t n = strlen(++target);
+	if (strncmp(path, target, n) != 0 || (path[n] && path[n] != '/'))
+		return false;
+	*rest = path + n + (path[n] == '/');
+	return true;
+}
+
+static int refuse_mounts(const struct sandbox_spec *spec, const char *path, struct err *err)
+{
+	static const char *const theirs[] = { "/proc", "/sys", "/dev", "/run/secrets", "/.bough" };
+	const char *rest;
+	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++)
+		if (lies_below(path, theirs[i], &rest))
+			return err_set(err, -EPERM, "%s isn't on a disk of the sandbox's",
+				       theirs[i]);
+	if (spec->host_image && lies_below(path, "/usr", &rest) && *rest &&
+	    (spec->usr_local || !lies_below(path, "/usr/local", &rest)))
+		return err_set(err, -EPERM, "/usr is this machine's own");
+	return 0;
+}
+
+static int resolve(struct request *rq, const char *path, struct where *out, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_sandbox_row row = { 0 };
+	auto_spec spec = { 0 };
+	struct attached_row *rows = NULL;
+	size_t n = 0, longest = 0;
+	int r = catalog_sandbox_get(sd->catalog, rq->params[0], &row, err);
+	if (r >= 0)
+		r = spec_read(&spec, row.spec, err);
+	if (r >= 0)
+		r = catalog_attached(sd->catalog, row.id, NULL, &rows, &n, err);
+	if (r < 0)
+		return r;
+	*out = (struct where){ .path = path };
+	memcpy(out->workspace, row.root, ID_SIZE);
+	for (size_t i = 0; i < n; i++) {
+		const char *rest;
+		size_t len = strlen(rows[i].target);
+		if (!lies_below(path, rows[i].target, &rest) || len <= longest)
+			continue;
+		longest = len;
+		out->path = rest;
+		out->read_only = rows[i].read_only;
+		memcpy(out->workspace, rows[i].workspace, ID_SIZE);
+	}
+	free(rows);
+	if (!longest)
+		r = refuse_mounts(&spec, path, err);
+	if (r >= 0)
+		sandbox_touch(sd, &row);
+	return r;
+}
+
+/* The request becomes one of a workspace. */
+static int redirect(struct request *rq, bool write, struct err *err)
+{
+	struct where w;
+	int r = resolve(rq, rq->tail, &w, err);
+	if (r < 0)
+		return r;
+	if (write && w.read_only)
+		return err_set(err, -EROFS, "that workspace is attached read-only");
+	const char *to = request_string(rq, "to");
+	if (to) { /* of a move or copy: on the same mount, as rename has it */
+		struct where other;
+		r = resolve(rq, to + (*to == '/'), &other, err);
+		if (r >= 0 && strcmp(other.workspace, w.workspace) != 0)
+			r = err_set(err, -ENOTSUP, "\"to\" lies in another workspace");
+		if (r >= 0 && json_object_set_new(rq->body, "to", json_string(other.path)) < 0)
+			r = err_set(err, -ENOMEM, "out of memory");
+	}
+	memcpy(rq->ids[1], w.workspace, ID_SIZE);
+	rq->params[0] = rq->ids[1];
+	rq->tail = w.path;
+	return r;
+}
+
+int api_sandbox_file_get(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = redirect(rq, false, err);
+	return r < 0 ? r : api_ws_file_get(rq, rp, err);
+}
+
+int api_sandbox_file_put(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = redirect(rq, true, err);
+	return r < 0 ? r : api_ws_file_put(rq, rp, err);
+}
+
+int api_sandbox_file_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = redirect(rq, true, err);
+	return r < 0 ? r : api_ws_file_delete(rq, rp, err);
+}
+
+int api_sandbox_file_op(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = redirect(rq, true, err);
+	return r < 0 ? r : api_ws_file_op(rq, rp, err);
+}
+
+int api_sandbox_archive_get(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = redirect(rq, false, err);
+	return r < 0 ? r : api_ws_archive(rq, rp, err);
+}
+
+int api_sandbox_archive_put(struct request *rq, struct reply *rp, struct err *err)
+{
+	int r = redirect(rq, true, err);
+	return r < 0 ? r : api_ws_archive_put(rq, rp, err);
+}

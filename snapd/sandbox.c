@@ -1,0 +1,582 @@
+/* Sandboxes that run: who they are, and the ends of their processes. */
+#include "snapd/sandbox_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "fs/base/clock.h"
+#include "fs/base/log.h"
+#include "snapd/outcome.h"
+
+enum {
+	STACK_BYTES = 1 << 20, /* address space; only what is touched costs memory */
+	LAST_MS = 3000, /* for execs to be told of as ended, behind their sandbox's own process */
+};
+
+void sandbox_box_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
+{
+	(void)snprintf(out, PATH_SIZE, "%s/box/%s", sd->root, id);
+}
+
+void sandbox_io_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
+{
+	(void)snprintf(out, PATH_SIZE, "%s/io/%s", sd->root, id);
+}
+
+/* ---- the list ---- */
+
+struct live *live_new(struct snapd *sd, const char *id, struct shim *shim)
+{
+	struct live *l = calloc(1, sizeof(*l));
+	if (!l)
+		return NULL;
+	l->all = sd->sandboxes;
+	l->refs = 1;
+	l->shim = shim;
+	(void)snprintf(l->id, sizeof(l->id), "%s", id);
+	pthread_mutex_init(&l->ending, NULL);
+	return l;
+}
+
+void live_put(struct live *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->all->lock);
+	unsigned left = --l->refs;
+	pthread_mutex_unlock(&l->all->lock);
+	if (left > 0)
+		return;
+	shim_free(l->shim);
+	pthread_mutex_destroy(&l->ending);
+	free(l);
+}
+
+void live_list(struct live *l)
+{
+	struct sandboxes *s = l->all;
+	pthread_mutex_lock(&s->lock);
+	l->refs++;
+	l->next = s->live;
+	s->live = l;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void live_unlist(struct live *l)
+{
+	struct sandboxes *s = l->all;
+	struct live **at = &s->live;
+	pthread_mutex_lock(&s->lock);
+	while (*at && *at != l)
+		at = &(*at)->next;
+	bool listed = *at != NULL;
+	if (listed)
+		*at = l->next;
+	l->gone = true;
+	s->ends++;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	if (listed)
+		live_put(l);
+}
+
+struct live *live_get(struct snapd *sd, const char *id)
+{
+	struct sandboxes *s = sd->sandboxes;
+	pthread_mutex_lock(&s->lock);
+	struct live *l = s->live;
+	while (l && strcmp(l->id, id) != 0)
+		l = l->next;
+	if (l)
+		l->refs++;
+	pthread_mutex_unlock(&s->lock);
+	return l;
+}
+
+/* ---- processes that are waited for ---- */
+
+static void proc_free(struct proc *p)
+{
+	struct live *l = p->live;
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p);
+	live_put(l);
+}
+
+int live_watch(struct live *l, const char *exec, struct err *err)
+{
+	struct sandboxes *s = l->all;
+	struct proc *p = calloc(1, sizeof(*p));
+	if (!p)
+		return err_set(err, -ENOMEM, "out of memory");
+	p->fd = shim_wait_begin(l->shim, exec, err);
+	if (p->fd < 0) {
+		int r = p->fd;
+		free(p);
+		return r;
+	}
+	(void)snprintf(p->id, sizeof(p->id), "%s", exec ? exec : "");
+	p->live = l;
+	pthread_mutex_lock(&s->lock);
+	l->refs++;
+	p->next = l->procs;
+	l->procs = p;
+	l->nexecs += exec != NULL;
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = p };
+	int r = epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &ev) < 0 ? -errno : 0;
+	if (r < 0) {
+		l->procs = p->next;
+		l->nexecs -= exec != NULL;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (r < 0) {
+		proc_free(p);
+		return err_sys(err, r, "watch a process");
+	}
+	return 0;
+}
+
+/* Takes it off the list, unless somebody has it. The lock is held. */
+static struct proc *claim(struct live *l, const char *id)
+{
+	for (struct proc **at = &l->procs; *at; at = &(*at)->next) {
+		struct proc *p = *at;
+		if (p->claimed || (id && strcmp(p->id, id) != 0))
+			continue;
+		p->claimed = true;
+		return p;
+	}
+	return NULL;
+}
+
+static void drop(struct proc *p)
+{
+	struct live *l = p->live;
+	struct sandboxes *s = l->all;
+	pthread_mutex_lock(&s->lock);
+	struct proc **at = &l->procs;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	l->nexecs -= p->id[0] != '\0';
+	s->ends++;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	proc_free(p);
+}
+
+void live_unwatch(struct live *l, const char *exec)
+{
+	struct sandboxes *s = l->all;
+	pthread_mutex_lock(&s->lock);
+	struct proc *p = claim(l, exec ? exec : "");
+	if (p)
+		(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, p->fd, NULL);
+	pthread_mutex_unlock(&s->lock);
+	if (p)
+		drop(p);
+}
+
+/* ---- how they end ---- */
+
+const char *process_reason(uint32_t exit_status, bool oom)
+{
+	if (oom)
+		return "oom";
+	switch (exit_status) {
+	case BOX_EXIT_TIMEOUT:
+		return "timeout";
+	case INIT_EXIT_ABSENT:
+		return "not_found";
+	case INIT_EXIT_DENIED:
+		return "denied";
+	default:
+		return exit_status > 128 && exit_status <= 128 + 64 ? "signal" : "exited";
+	}
+}
+
+/* Whether the kernel has killed for want of memory since the last look: a process that ended by
+ * KILL was that, as far as anybody can tell. Before the runtime's state goes. */
+static bool out_of_memory(struct live *l, uint32_t exit_status)
+{
+	struct shim_stats st;
+	if (exit_status != 137 || shim_stats(l->shim, &st, NULL) < 0)
+		return false;
+	pthread_mutex_lock(&l->all->lock);
+	bool more = st.oom_kills > l->oom_kills;
+	l->oom_kills = st.oom_kills;
+	pthread_mutex_unlock(&l->all->lock);
+	return more;
+}
+
+static void fill_end(struct process_end *end, const struct shim_state *st, bool oom)
+{
+	*end = (struct process_end){ .code = (int)(st->exit_status & 0xff),
+				     .when_ns = st->exited_ns ? st->exited_ns : snapd_now_ns() };
+	(void)snprintf(end->reason, sizeof(end->reason), "%s",
+		       process_reason(st->exit_status, oom));
+}
+
+static void fill_lost(struct process_end *end)
+{
+	*end = (struct process_end){ .code = 255, .reason = "lost", .when_ns = snapd_now_ns() };
+}
+
+void sandbox_tell_end(struct live *l, const char *exec, const struct process_end *end)
+{
+	struct snapd *sd = l->all->sd;
+	struct err err = { 0 };
+	char io[PATH_SIZE];
+	sandbox_io_path(sd, l->id, io);
+	/* The bytes first: who hears that it has ended finds them all. */
+	if (output_finish(io, exec ? exec : SANDBOX_MAIN, &err) < 0)
+		log_warn("output of %s: %s", exec ? exec : l->id, err.text);
+	if (exec &&
+	    catalog_exec_ended(sd->catalog, exec, end->code, end->reason, end->when_ns, &err) < 0)
+		log_error("%s: %s", exec, err.text);
+	pthread_mutex_lock(&l->all->lock);
+	if (!exec) {
+		l->ended = true;
+		l->end = *end;
+	}
+	l->all->ends++;
+	pthread_cond_broadcast(&l->all->changed);
+	pthread_mutex_unlock(&l->all->lock);
+}
+
+/* Deals with the end of a claimed one; false: it hasn't ended after all. `wait`: it is about to. */
+static bool end_proc(struct proc *p, bool wait)
+{
+	struct live *l = p->live;
+	struct shim_state st = { 0 };
+	struct process_end end;
+	struct pollfd pfd = { .fd = p->fd, .events = POLLIN };
+	bool late = wait && poll(&pfd, 1, LAST_MS) == 0;
+	int r = late ? -ETIMEDOUT : shim_wait_end(l->shim, p->fd, &st, NULL);
+	if (r == -EAGAIN && !wait)
+		return false;
+	if (late || r == -EAGAIN)
+		close(p->fd);
+	p->fd = -1;
+	if (r < 0)
+		fill_lost(&end);
+	else
+		fill_end(&end, &st, out_of_memory(l, st.exit_status));
+	if (!p->id[0]) {
+		pthread_mutex_lock(&l->all->lock);
+		l->lost = r < 0;
+		pthread_mutex_unlock(&l->all->lock);
+		sandbox_tell_end(l, NULL, &end);
+		return true;
+	}
+	sandbox_tell_end(l, p->id, &end);
+	if (r >= 0)
+		(void)shim_delete(l->shim, p->id, NULL, NULL); /* else it goes with the container */
+	return true;
+}
+
+/* Takes the event's process for the caller: nobody frees one that isn't taken from the epoll
+ * first, under the lock. NULL: somebody else has it, or it is gone. */
+static struct proc *claim_event(struct sandboxes *s, const void *ptr)
+{
+	struct proc *found = NULL;
+	pthread_mutex_lock(&s->lock);
+	for (struct live *l = s->live; l && !found; l = l->next)
+		for (struct proc *p = l->procs; p && !found; p = p->next)
+			found = p == ptr ? p : NULL;
+	if (found && found->claimed)
+		found = NULL;
+	if (found) {
+		found->claimed = true;
+		found->live->refs++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+static void take_event(struct sandboxes *s, const void *ptr)
+{
+	struct err err = { 0 };
+	struct proc *p = claim_event(s, ptr);
+	if (!p)
+		return;
+	struct live *l = p->live;
+	bool main = !p->id[0], done = end_proc(p, false);
+	pthread_mutex_lock(&s->lock);
+	if (!done) {
+		struct epoll_event again = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = p };
+		p->claimed = false;
+		(void)epoll_ctl(s->epoll, EPOLL_CTL_MOD, p->fd, &again);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (done)
+		drop(p);
+	if (done && main && live_finish(l, &err) < 0)
+		log_error("sandbox %s: %s", l->id, err.text);
+	live_put(l);
+}
+
+static void *worker(void *arg)
+{
+	struct sandboxes *s = arg;
+	for (;;) {
+		struct epoll_event ev;
+		int n = epoll_wait(s->epoll, &ev, 1, -1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 || !ev.data.ptr)
+			return NULL;
+		take_event(s, ev.data.ptr);
+	}
+}
+
+/* ---- the end of a sandbox ---- */
+
+static void end_execs(struct live *l)
+{
+	struct sandboxes *s = l->all;
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		struct proc *p = claim(l, NULL);
+		if (p)
+			(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, p->fd, NULL);
+		pthread_mutex_unlock(&s->lock);
+		if (!p)
+			break;
+		(void)end_proc(p, true);
+		drop(p);
+	}
+	/* Those that others have claimed. */
+	struct timespec until = clock_in_ms(2 * LAST_MS);
+	pthread_mutex_lock(&s->lock);
+	int r = 0;
+	while (l->procs && r == 0)
+		r = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int record_end(struct live *l, struct err *err)
+{
+	struct snapd *sd = l->all->sd;
+	static const uint32_t none = 0;
+	const enum sandbox_status status = l->lost ? SANDBOX_FAILED : SANDBOX_STOPPED;
+	const int unknown = -1;
+	struct sandbox_patch patch = {
+		.status = &status,
+		.pid = &none,
+		.exit_code = l->lost ? &unknown : &l->end.code,
+		.reason = l->end.reason,
+		.ended_ns = &l->end.when_ns,
+		.problem = l->lost ? "its shim has died, and its processes were ended" : "",
+	};
+	auto_sandbox_row row = { 0 };
+	int r = catalog_sandbox_get(sd->catalog, l->id, &row, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	auto_spec spec = { 0 };
+	if (spec_read(&spec, row.spec, NULL) >= 0 && spec.auto_remove && !row.own.expires_ns) {
+		/* Who waits for its output has a minute to take it. */
+		row.own.expires_ns = snapd_now_ns() + 60 * (int64_t)1000000000;
+		row.own.on_expiry = EXPIRY_DELETE;
+		patch.own = &row.own;
+	}
+	r = catalog_sandbox_patch(sd->catalog, l->id, &patch, err);
+	outcome_own(sd, l->lost ? "sandbox.failed" : "sandbox.exited", &row.own, l->id, "");
+	return r;
+}
+
+int live_finish(struct live *l, struct err *err)
+{
+	struct snapd *sd = l->all->sd;
+	auto_box *b = NULL;
+	int r = 0;
+	pthread_mutex_lock(&l->ending);
+	if (l->gone) {
+		pthread_mutex_unlock(&l->ending);
+		return 0;
+	}
+	r = record_end(l, err);
+	end_execs(l);
+	int got = sandbox_box_get(&b, sd, l->id, r < 0 ? NULL : err);
+	if (got >= 0) {
+		if (!l->lost)
+			(void)shim_delete(l->shim, NULL, NULL, NULL); /* else sandbox_clear's */
+		got = sandbox_clear(b, r < 0 ? NULL : err);
+		if (got >= 0) /* else nobody else may have these ids */
+			got = catalog_range_give(sd->catalog, l->id, r < 0 ? NULL : err);
+	}
+	live_unlist(l);
+	pthread_mutex_unlock(&l->ending);
+	return r < 0 ? r : got;
+}
+
+void live_lose(struct live *l, const char *why)
+{
+	struct process_end end;
+	fill_lost(&end);
+	pthread_mutex_lock(&l->all->lock);
+	bool already = l->ended;
+	l->lost = true;
+	pthread_mutex_unlock(&l->all->lock);
+	if (already)
+		return;
+	log_error("sandbox %s: %s", l->id, why);
+	sandbox_tell_end(l, NULL, &end);
+}
+
+bool live_await_end(struct live *l, int wait_ms)
+{
+	struct sandboxes *s = l->all;
+	struct timespec until = clock_in_ms(wait_ms);
+	int r = 0;
+	pthread_mutex_lock(&s->lock);
+	while (!l->ended && r == 0)
+		r = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	bool ended = l->ended;
+	pthread_mutex_unlock(&s->lock);
+	return ended;
+}
+
+void sandbox_wait_any(struct snapd *sd, uint64_t *seen, int wait_ms)
+{
+	struct sandboxes *s = sd->sandboxes;
+	struct timespec until = clock_in_ms(wait_ms);
+	int r = 0;
+	pthread_mutex_lock(&s->lock);
+	while (s->ends == *seen && r == 0)
+		r = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	*seen = s->ends;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void end_of_row(struct process_end *out, int code, const char *reason, int64_t when_ns)
+{
+	*out = (struct process_end){ .code = code < 0 ? 255 : code, .when_ns = when_ns };
+	(void)snprintf(out->reason, sizeof(out->reason), "%s", reason);
+}
+
+bool sandbox_ended(struct snapd *sd, const char *id, const char *exec, struct process_end *out)
+{
+	if (strcmp(exec, SANDBOX_MAIN) != 0) {
+		auto_exec_row row = { 0 };
+		if (catalog_exec_get(sd->catalog, exec, &row, NULL) < 0) {
+			fill_lost(out);
+			return true;
+		}
+		end_of_row(out, row.exit_code, row.reason, row.ended_ns);
+		return row.status == EXEC_EXITED;
+	}
+	auto_live *l = live_get(sd, id);
+	if (l) {
+		pthread_mutex_lock(&l->all->lock);
+		bool ended = l->ended;
+		*out = l->end;
+		pthread_mutex_unlock(&l->all->lock);
+		return ended;
+	}
+	auto_sandbox_row row = { 0 };
+	if (catalog_sandbox_get(sd->catalog, id, &row, NULL) < 0) {
+		fill_lost(out);
+		return true;
+	}
+	end_of_row(out, row.exit_code, row.reason, row.ended_ns);
+	return row.status != SANDBOX_RUNNING && row.status != SANDBOX_PAUSED;
+}
+
+/* ---- beginning and end ---- */
+
+static void find_programs(struct sandboxes *s)
+{
+	if (runtime_program(s->init, sizeof(s->init), "bough-init") < 0)
+		s->init[0] = '\0';
+	if (runtime_program(s->io, sizeof(s->io), "bough-io") < 0)
+		s->io[0] = '\0';
+}
+
+static int start_workers(struct sandboxes *s)
+{
+	pthread_attr_t attr;
+	int r = 0;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	for (; s->nworkers < SANDBOX_WORKERS && r == 0; s->nworkers += r == 0)
+		r = -pthread_create(&s->workers[s->nworkers], &attr, worker, s);
+	pthread_attr_destroy(&attr);
+	return r;
+}
+
+int sandboxes_new(struct sandboxes **out, struct snapd *sd, struct err *err)
+{
+	struct sandboxes *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	s->sd = sd;
+	s->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	clock_cond_init(&s->changed);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->images, NULL);
+	(void)snprintf(s->ns, sizeof(s->ns), "bough-%012llx",
+		       (unsigned long long)hash_xxh3(sd->root, strlen(sd->root), 0) >> 16);
+	find_programs(s);
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = NULL };
+	int r = s->quit_fd < 0 || s->epoll < 0 ||
+				epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->quit_fd, &ev) < 0
+			? -errno
+			: start_workers(s);
+	if (r < 0) {
+		sandboxes_quit(s);
+		sandboxes_free(s);
+		return err_sys(err, r, "begin with sandboxes");
+	}
+	*out = s;
+	return 0;
+}
+
+int sandboxes_quit_fd(const struct sandboxes *s)
+{
+	return s->quit_fd;
+}
+
+void sandboxes_quit(struct sandboxes *s)
+{
+	if (s->quit_fd >= 0)
+		(void)eventfd_write(s->quit_fd, 1);
+	pthread_mutex_lock(&s->lock);
+	s->ends++;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void sandboxes_free(struct sandboxes *s)
+{
+	if (!s)
+		return;
+	for (unsigned i = 0; i < s->nworkers; i++)
+		pthread_join(s->workers[i], NULL);
+	while (s->live) {
+		struct live *l = s->live;
+		s->live = l->next;
+		while (l->procs) {
+			struct proc *p = l->procs;
+			l->procs = p->next;
+			proc_free(p);
+		}
+		live_put(l);
+	}
+	if (s->epoll >= 0)
+		close(s->epoll);
+	if (s->quit_fd >= 0)
+		close(s->quit_fd);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->images);
+	free(s);
+}

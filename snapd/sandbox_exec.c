@@ -1,0 +1,234 @@
+/* Processes in sandboxes. */
+#include "snapd/sandbox_impl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "snapd/principal.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+static int ended(struct err *err)
+{
+	return err_set(err, -ESTALE, "the process has ended");
+}
+
+/* -ESTALE: it doesn't run. */
+static int get_live(struct snapd *sd, const char *id, struct live **out, struct err *err)
+{
+	auto_live *l = live_get(sd, id);
+	bool runs = false;
+	if (l) {
+		pthread_mutex_lock(&l->all->lock);
+		runs = !l->ended;
+		pthread_mutex_unlock(&l->all->lock);
+	}
+	if (!runs)
+		return err_set(err, -ESTALE, "the sandbox doesn't run: start it first");
+	*out = steal_ptr(&l);
+	return 0;
+}
+
+/* ---- making ---- */
+
+static char *exec_spec(const struct exec_new *n)
+{
+	json_t *names = n->env ? spec_env_names(n->env) : json_array();
+	json_t *j = json_pack("{s:O, s:o, s:s?, s:s?, s:b, s:b, s:I}", "command", n->command, "env",
+			      names, "cwd", n->cwd, "user", n->user, "tty", n->tty, "stdin", n->in,
+			      "timeout_ms", (json_int_t)n->timeout_ms);
+	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	return text;
+}
+
+/* Those that have ended long ago make room, with their output. */
+static void forget_old(struct snapd *sd, const struct sandbox_box *b)
+{
+	struct exec_row *rows;
+	size_t n, kept = 0;
+	if (catalog_exec_list(sd->catalog, b->row.id, &rows, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].status != EXEC_EXITED || ++kept <= SANDBOX_EXECS_KEPT)
+			continue;
+		if (output_drop(b->io, rows[i].id, NULL) >= 0)
+			(void)catalog_exec_delete(sd->catalog, rows[i].id, NULL); /* or later */
+	}
+	exec_rows_free(rows, n);
+}
+
+static int process_spec(struct snapd *sd, const struct sandbox_box *b, const struct exec_new *n,
+			struct buf *out, struct err *err)
+{
+	json_t *process = NULL, *keep = NULL,
+	       *more = n->env ? json_deep_copy(n->env) : json_array();
+	auto_free const char **argv = spec_words(n->command);
+	auto_free const char **env = NULL;
+	int r = argv && more ? sandbox_process_read(sd, b->row.id, &process, err) : no_memory(err);
+	if (r >= 0 && n->tty)
+		(void)json_array_insert_new(more, 0, json_string("TERM=xterm"));
+	if (r >= 0)
+		r = sandbox_environment(sd, &b->spec, json_object_get(process, "env"), more, &keep,
+					&env, err);
+	const struct box_process bp = { .argv = argv,
+					.env = env,
+					.cwd = n->cwd ? n->cwd : b->spec.cwd,
+					.user = n->user ? n->user : b->spec.user,
+					.terminal = n->tty,
+					.timeout_ms = n->timeout_ms };
+	if (r >= 0)
+		r = box_exec_spec(&b->config, &bp, out, err);
+	json_decref(keep);
+	json_decref(process);
+	json_decref(more);
+	return r;
+}
+
+/* From a row to a process that runs. */
+static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
+	       const struct exec_new *n, struct exec_row *row, struct err *err)
+{
+	auto_buf spec = { 0 };
+	struct sandbox_fifos fifos;
+	struct shim_io io;
+	sandbox_fifos(b, row->id, n->in, n->tty, &fifos, &io);
+	int r = process_spec(sd, b, n, &spec, err);
+	if (r >= 0)
+		r = shim_exec(l->shim, row->id, &io, (const char *)spec.data, spec.len, err);
+	if (r < 0)
+		return r;
+	r = live_watch(l, row->id, err);
+	if (r >= 0)
+		r = shim_start_process(l->shim, row->id, &row->pid, err);
+	if (r < 0) {
+		live_unwatch(l, row->id);
+		(void)shim_delete(l->shim, row->id, NULL, NULL); /* goes with the container */
+		return r;
+	}
+	r = output_started(b->io, row->id, err);
+	if (r < 0 && r != -ECONNREFUSED) /* that one, a new bough-io is told at the end */
+		log_warn("output of %s: %s", row->id, err ? err->text : "");
+	if (n->tty && n->columns && n->rows)
+		(void)shim_resize(l->shim, row->id, n->columns, n->rows, NULL); /* told again */
+	row->started_ns = snapd_now_ns();
+	row->status = EXEC_RUNNING;
+	return catalog_exec_started(sd->catalog, row->id, row->pid, row->started_ns, err);
+}
+
+static int check_room(struct live *l, struct err *err)
+{
+	pthread_mutex_lock(&l->all->lock);
+	unsigned n = l->nexecs;
+	bool paused = l->paused;
+	pthread_mutex_unlock(&l->all->lock);
+	if (paused)
+		return err_set(err, -ESTALE, "the sandbox is paused: resume it first");
+	if (n >= SANDBOX_EXECS_MAX)
+		return err_set(err, -EUSERS, "%d processes run in it already", SANDBOX_EXECS_MAX);
+	return 0;
+}
+
+int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, struct exec_row *out,
+		 struct err *err)
+{
+	auto_box *b = NULL;
+	auto_live *l = NULL;
+	auto_exec_row row = { .exit_code = -1, .created_ns = snapd_now_ns() };
+	int r = get_live(sd, id, &l, err);
+	if (r >= 0)
+		r = check_room(l, err);
+	if (r >= 0)
+		r = sandbox_box_get(&b, sd, id, err);
+	if (r < 0)
+		return r;
+	id_make(row.id, "ex");
+	memcpy(row.sandbox, b->row.id, ID_SIZE);
+	doing_owner(row.by);
+	row.spec = exec_spec(n);
+	const struct output_config oc = { .key = row.id,
+					  .in = n->in,
+					  .terminal = n->tty,
+					  .uid = b->row.id_base,
+					  .gid = b->row.id_base };
+	r = row.spec ? catalog_exec_insert(sd->catalog, &row, err) : no_memory(err);
+	if (r < 0)
+		return r;
+	r = output_open(b->io, &oc, err);
+	if (r == -ECONNREFUSED) { /* bough-io was killed */
+		r = output_start(b->io, sd->sandboxes->io, err);
+		r = r < 0 ? r : output_open(b->io, &oc, err);
+	}
+	if (r >= 0) {
+		r = run(sd, l, b, n, &row, err);
+		if (r < 0)
+			(void)output_drop(b->io, row.id, NULL);
+	}
+	if (r < 0) {
+		(void)catalog_exec_delete(sd->catalog, row.id, NULL);
+		return r == -ESRCH ? ended(err) : r;
+	}
+	sandbox_touch(sd, &b->row);
+	forget_old(sd, b);
+	*out = row;
+	row = (struct exec_row){ 0 };
+	return 0;
+}
+
+/* ---- what is done to them ---- */
+
+static const char *shim_name(const char *exec)
+{
+	return strcmp(exec, SANDBOX_MAIN) == 0 ? NULL : exec;
+}
+
+int sandbox_signal(struct snapd *sd, const char *id, const char *exec, int sig, struct err *err)
+{
+	auto_live *l = NULL;
+	int r = get_live(sd, id, &l, err);
+	if (r < 0)
+		return r;
+	/* bough-init hands it to all that descends from it; KILL has a stand-in. */
+	r = shim_kill(l->shim, shim_name(exec), sig == SIGKILL ? BOX_SIGNAL_KILL : sig, false, err);
+	return r == -ESRCH || r == -ENOENT ? ended(err) : r;
+}
+
+int sandbox_resize(struct snapd *sd, const char *id, const char *exec, uint32_t columns,
+		   uint32_t rows, struct err *err)
+{
+	auto_live *l = NULL;
+	int r = get_live(sd, id, &l, err);
+	if (r >= 0)
+		r = shim_resize(l->shim, shim_name(exec), columns, rows, err);
+	return r == -ESRCH || r == -ENOENT ? ended(err) : r;
+}
+
+int sandbox_input(struct snapd *sd, const char *id, const char *exec, uint64_t offset,
+		  const void *data, size_t n, struct err *err)
+{
+	char io[PATH_SIZE];
+	sandbox_io_path(sd, id, io);
+	return output_write(io, exec, offset, data, n, err);
+}
+
+int sandbox_input_end(struct snapd *sd, const char *id, const char *exec, struct err *err)
+{
+	char io[PATH_SIZE];
+	auto_live *l = NULL;
+	sandbox_io_path(sd, id, io);
+	int r = get_live(sd, id, &l, err);
+	if (r >= 0)
+		r = output_close_input(io, exec, err);
+	if (r >= 0)
+		r = shim_close_stdin(l->shim, shim_name(exec), err);
+	return r == -ESRCH || r == -ENOENT || r == -EPIPE ? 0
+							  : r; /* it has ended: it has no more */
+}

@@ -1,0 +1,212 @@
+/* At boughd's start: which sandboxes still run, and what others have left. */
+#include "snapd/sandbox_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/log.h"
+#include "snapd/api.h"
+
+/* An exec that its row says runs: watched again, or told as ended. */
+static void find_exec(struct live *l, const struct exec_row *row)
+{
+	struct shim_state st;
+	struct process_end end = { .code = 255, .reason = "lost", .when_ns = snapd_now_ns() };
+	int r = shim_get(l->shim, row->id, &st, NULL);
+	if (r >= 0 &&
+	    (st.status == SHIM_RUNNING || st.status == SHIM_PAUSED || st.status == SHIM_STOPPED)) {
+		r = live_watch(l, row->id, NULL); /* of a stopped one it comes at once */
+		if (r >= 0)
+			return;
+	}
+	/* Made, and never started: boughd died in between. */
+	(void)shim_delete(l->shim, row->id, NULL, NULL);
+	sandbox_tell_end(l, row->id, &end);
+}
+
+static void find_execs(struct live *l)
+{
+	struct exec_row *rows;
+	size_t n;
+	if (catalog_exec_list(l->all->sd->catalog, l->id, &rows, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].status != EXEC_EXITED)
+			find_exec(l, &rows[i]);
+	exec_rows_free(rows, n);
+}
+
+static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
+{
+	auto_shim *shim = NULL;
+	struct shim_state st = { 0 };
+	struct shim_stats stats = { 0 };
+	int r = shim_reopen(&shim, &b->shim, err);
+	if (r >= 0)
+		r = shim_get(shim, NULL, &st, err);
+	if (r >= 0 && (st.status == SHIM_UNKNOWN || st.status == SHIM_CREATED))
+		r = err_set(err, -EIO, "it was never started");
+	if (r >= 0)
+		r = output_start(b->io, sd->sandboxes->io, err);
+	if (r < 0)
+		return r;
+	(void)shim_stats(shim, &stats, NULL); /* then what the kernel killed is told once more */
+	auto_live *l = live_new(sd, b->row.id, shim);
+	if (!l)
+		return err_set(err, -ENOMEM, "out of memory");
+	l->paused = st.status == SHIM_PAUSED;
+	l->oom_kills = st.status == SHIM_STOPPED ? 0 : stats.oom_kills;
+	(void)steal_ptr(&shim);
+	live_list(l);
+	r = live_watch(l, NULL, err);
+	if (r < 0) {
+		live_unlist(l);
+		return r;
+	}
+	find_execs(l);
+	if (b->row.status == SANDBOX_PAUSED && !l->paused) {
+		const enum sandbox_status running = SANDBOX_RUNNING;
+		const struct sandbox_patch p = { .status = &running };
+		(void)catalog_sandbox_patch(sd->catalog, b->row.id, &p, NULL);
+	}
+	return 0;
+}
+
+/* Execs of one that doesn't run have ended. */
+static void end_rows(struct snapd *sd, const char *id)
+{
+	struct exec_row *rows;
+	size_t n;
+	if (catalog_exec_list(sd->catalog, id, &rows, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].status != EXEC_EXITED)
+			(void)catalog_exec_ended(sd->catalog, rows[i].id, 255, "lost",
+						 snapd_now_ns(), NULL);
+	exec_rows_free(rows, n);
+}
+
+static void find_one(struct snapd *sd, const struct sandbox_row *row)
+{
+	struct err err = { 0 };
+	bool ran = row->status == SANDBOX_RUNNING || row->status == SANDBOX_PAUSED;
+	auto_box *b = NULL;
+	int r = sandbox_box_get(&b, sd, row->id, &err);
+	if (r >= 0 && ran)
+		r = take_over(sd, b, &err);
+	if (r >= 0 && ran)
+		return;
+	if (r < 0)
+		log_warn("sandbox %s: %s", row->id, err.text);
+	if (ran)
+		(void)sandbox_set_failed(sd, row->id, "its shim and processes are gone");
+	end_rows(sd, row->id);
+	if (b && row->id_base) {
+		struct err why = { 0 };
+		r = sandbox_clear(b, &why);
+		if (r >= 0)
+			r = catalog_range_give(sd->catalog, row->id, &why);
+		if (r < 0)
+			log_error("sandbox %s: %s", row->id, why.text);
+	}
+}
+
+/* Boxes that no row knows: of a catalog that was made anew. */
+static void sweep(struct snapd *sd)
+{
+	char path[PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s/box", sd->root);
+	auto_dir *d = opendir(path);
+	const struct dirent *e;
+	while (d && (e = readdir(d))) {
+		auto_sandbox_row row = { 0 };
+		struct err err = { 0 };
+		if (!id_is(e->d_name, "sb") ||
+		    catalog_sandbox_get(sd->catalog, e->d_name, &row, NULL) != -ENOENT)
+			continue;
+		log_warn("ending sandbox %s, which the catalog doesn't know", e->d_name);
+		if (sandbox_sweep(sd, e->d_name, NULL, &err) < 0)
+			log_error("sandbox %s: %s", e->d_name, err.text);
+	}
+}
+
+/* Roots whose sandbox is gone become workspaces of their own: nothing in them is lost. */
+static void free_roots(struct snapd *sd)
+{
+	struct ws_row *rows;
+	size_t n;
+	if (catalog_ws_list(sd->catalog, WS_ALL, &rows, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		auto_sandbox_row row = { 0 };
+		char name[NAME_SIZE];
+		if (!rows[i].sandbox[0] ||
+		    catalog_sandbox_get(sd->catalog, rows[i].sandbox, &row, NULL) != -ENOENT)
+			continue;
+		(void)snprintf(name, sizeof(name), "root-of-%s", rows[i].sandbox);
+		const struct ws_patch p = { .name = name, .sandbox = "" };
+		if (catalog_ws_patch(sd->catalog, rows[i].id, &p, NULL) >= 0 &&
+		    snapd_record_ws(sd, rows[i].id, NULL) >= 0)
+			log_warn("the root of sandbox %s, which is gone, is workspace %s now",
+				 rows[i].sandbox, name);
+	}
+	ws_rows_free(rows, n);
+}
+
+static void end_unmade(struct snapd *sd, const struct sandbox_row *row)
+{
+	struct err err = { 0 };
+	auto_lease lease = { 0 };
+	int r = lease_take(&lease, sd->leases, row->id, LEASE_EXCLUSIVE, "rm", 0, &err);
+	/* Its root may have been made without the row's knowing. */
+	struct ws_row *ws = NULL;
+	size_t n = 0;
+	if (r >= 0 && !row->root[0] && catalog_ws_list(sd->catalog, WS_ALL, &ws, &n, NULL) >= 0)
+		for (size_t i = 0; i < n; i++)
+			if (strcmp(ws[i].sandbox, row->id) == 0) {
+				const struct sandbox_patch p = { .root = ws[i].id };
+				r = catalog_sandbox_patch(sd->catalog, row->id, &p, &err);
+			}
+	ws_rows_free(ws, n);
+	if (r >= 0)
+		r = sandbox_remove(sd, row->id, true, &err);
+	if (r < 0)
+		log_error("sandbox %s, which was never made: %s", row->id, err.text);
+}
+
+int sandboxes_find(struct snapd *sd, struct err *err)
+{
+	char path[PATH_SIZE];
+	struct sandbox_row *rows;
+	size_t n;
+	static const char *const parts[] = { "box", "io" };
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", sd->root, parts[i]);
+		/* Who runs in a sandbox looks up paths from its box on: to be passed through. */
+		if (mkdir(path, 0711) < 0 && errno != EEXIST)
+			return err_sys(err, -errno, "create %s", path);
+		if (chmod(path, 0711) < 0)
+			return err_sys(err, -errno, "chmod %s", path);
+	}
+	if (catalog_damage(sd->catalog))
+		return 0;
+	int r = catalog_sandbox_list(sd->catalog, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].made)
+			find_one(sd, &rows[i]);
+		else
+			end_unmade(sd, &rows[i]);
+	}
+	sandbox_rows_free(rows, n);
+	sweep(sd);
+	free_roots(sd);
+	return 0;
+}

@@ -1,0 +1,118 @@
+/* What the files of sandboxes share. Not for others. */
+#ifndef BOUGH_SNAPD_SANDBOX_IMPL_H
+#define BOUGH_SNAPD_SANDBOX_IMPL_H
+
+#include <pthread.h>
+#include "snapd/sandbox.h"
+
+struct live;
+
+/* A process whose end is waited for. */
+struct proc {
+	struct proc *next;
+	struct live *live; /* holds a reference */
+	char id[ID_SIZE];  /* of an exec; "": the sandbox's own */
+	int fd;            /* of shim_wait_begin */
+	bool claimed;      /* somebody deals with its end */
+};
+
+/* A sandbox that runs, or whose end isn't dealt with yet. */
+struct live {
+	struct live *next;
+	struct sandboxes *all;
+	unsigned refs; /* one is the list's */
+	char id[ID_SIZE];
+	struct shim *shim;
+	struct proc *procs;
+	unsigned nexecs;
+	uint64_t oom_kills; /* as last seen */
+	bool paused;
+	bool ended; /* its own process has: `end` says how */
+	bool lost;  /* nobody knows how: its shim has died */
+	bool gone;  /* all that it held was given back */
+	struct process_end end;
+	pthread_mutex_t ending; /* held by who gives that back */
+};
+
+struct sandboxes {
+	struct snapd *sd;
+	char ns[32];                         /* containerd's namespace: of this ROOT alone */
+	char init[PATH_SIZE], io[PATH_SIZE]; /* programs; "": not found */
+	int epoll, quit_fd;
+	pthread_t workers[SANDBOX_WORKERS];
+	unsigned nworkers;
+	pthread_mutex_t images; /* the host image is made once */
+	pthread_mutex_t lock;   /* all below, and what structs live and proc have */
+	pthread_cond_t changed;
+	uint64_t ends; /* of processes, counted */
+	struct live *live;
+};
+
+/* The live one; the caller's reference. NULL: it doesn't run. */
+struct live *live_get(struct snapd *sd, const char *id);
+struct live *live_new(struct snapd *sd, const char *id, struct shim *shim);
+void live_put(struct live *l); /* NULL allowed */
+static inline void live_putp(struct live **l)
+{
+	live_put(*l);
+}
+#define auto_live __attribute__((cleanup(live_putp))) struct live
+/* Listed: live_get finds it. */
+void live_list(struct live *l);
+void live_unlist(struct live *l); /* nobody finds it any more */
+/* Waits for the end of a process from now on; `exec` NULL: its own. Before it is started. */
+int live_watch(struct live *l, const char *exec, struct err *err);
+/* Not any more: it was never started. */
+void live_unwatch(struct live *l, const char *exec);
+/* Gives back all that it held, once its own process has ended; waits for who does so already. */
+int live_finish(struct live *l, struct err *err);
+/* Waits up to wait_ms until its own process has ended. */
+bool live_await_end(struct live *l, int wait_ms);
+/* Its shim has died: nothing will be heard of it. */
+void live_lose(struct live *l, const char *why);
+
+/* What a row says, as runtime/ wants it. */
+struct sandbox_box {
+	struct sandbox_row row;
+	struct sandbox_spec spec;
+	struct box_config config;
+	struct shim_config shim;
+	struct attached_row *attached;
+	size_t n_attached;
+	char dir[PATH_SIZE], io[PATH_SIZE], root[PATH_SIZE];
+	char (*sources)[PATH_SIZE];
+	struct box_mount mounts[BOX_MOUNTS];
+	struct box_secret secrets[SANDBOX_SECRETS_MAX + 1];
+};
+void sandbox_box_free(struct sandbox_box *b); /* NULL allowed */
+static inline void sandbox_box_freep(struct sandbox_box **b)
+{
+	sandbox_box_free(*b);
+}
+#define auto_box __attribute__((cleanup(sandbox_box_freep))) struct sandbox_box
+/* As the catalog has it now. */
+int sandbox_box_get(struct sandbox_box **out, struct snapd *sd, const char *id, struct err *err);
+
+struct sandbox_fifos {
+	char in[PATH_SIZE + 32], out[PATH_SIZE + 32], err[PATH_SIZE + 32];
+};
+/* Those of output.h for a process, as the shim wants them; *io borrows from *fifos. */
+void sandbox_fifos(const struct sandbox_box *b, const char *key, bool in, bool tty,
+		   struct sandbox_fifos *fifos, struct shim_io *io);
+
+/* What its own process is started with: process.json. */
+int sandbox_process_write(struct snapd *sd, const char *id, const json_t *process, struct err *err);
+int sandbox_process_read(struct snapd *sd, const char *id, json_t **out, struct err *err);
+/* An array of "K=V" from what every process has, the image's, `own` and `more` (NULL: none). */
+int sandbox_environment(struct snapd *sd, const struct sandbox_spec *spec, const json_t *own,
+			const json_t *more, json_t **keep, const char ***out, struct err *err);
+
+/* Removes what a sandbox that doesn't run has left on the machine. */
+int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct err *err);
+/* Shim and box of a sandbox whose processes are to end now, by force. */
+int sandbox_clear(const struct sandbox_box *b, struct err *err);
+int sandbox_set_failed(struct snapd *sd, const char *id, const char *why);
+/* How a process of it ended, told to the catalog and to who waits. */
+void sandbox_tell_end(struct live *l, const char *exec, const struct process_end *end);
+
+#endif

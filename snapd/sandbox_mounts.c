@@ -1,0 +1,84 @@
+/* Workspaces of sandboxes: attached and detached. */
+#include "snapd/sandbox_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "snapd/api.h"
+
+int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running_only,
+			 char name[NAME_SIZE], struct err *err)
+{
+	struct attached_row *rows = NULL;
+	size_t n = 0;
+	auto_sandbox_row sb = { 0 };
+	int found = 0;
+	if (ws->sandbox[0]) {
+		int r = catalog_sandbox_get(sd->catalog, ws->sandbox, &sb, NULL);
+		(void)snprintf(name, NAME_SIZE, "%s", sb.name);
+		auto_live *l = live_get(sd, ws->sandbox);
+		return r >= 0 && (!running_only || l);
+	}
+	int r = catalog_attached(sd->catalog, NULL, ws->id, &rows, &n, err);
+	for (size_t i = 0; i < n && r >= 0 && !found; i++) {
+		auto_live *l = live_get(sd, rows[i].sandbox);
+		if (running_only && !l)
+			continue;
+		if (catalog_sandbox_get(sd->catalog, rows[i].sandbox, &sb, NULL) < 0)
+			continue;
+		(void)snprintf(name, NAME_SIZE, "%s", sb.name);
+		found = 1;
+	}
+	free(rows);
+	return r < 0 ? r : found;
+}
+
+static int check_kind(const struct sandbox_box *b, const struct live *l, struct err *err)
+{
+	return !l || b->config.kind->mounts_later
+		       ? 0
+		       : err_set(err, -EBUSY,
+				 "what runs by %s gets no other mounts: stop the sandbox first",
+				 b->config.kind->name);
+}
+
+int sandbox_attach(struct snapd *sd, const char *id, const struct attached_row *row,
+		   struct err *err)
+{
+	auto_box *b = NULL;
+	char source[PATH_SIZE];
+	auto_live *l = live_get(sd, id);
+	int r = sandbox_box_get(&b, sd, id, err);
+	if (r >= 0)
+		r = check_kind(b, l, err);
+	if (r >= 0 && b->n_attached >= BOX_MOUNTS)
+		r = err_set(err, -EBUSY, "%d workspaces are attached already", BOX_MOUNTS);
+	if (r >= 0)
+		r = catalog_attach(sd->catalog, row, err);
+	if (r < 0 || !l)
+		return r;
+	snapd_mount_path(sd, row->workspace, source);
+	const struct box_mount m = { .source = source,
+				     .target = row->target,
+				     .read_only = row->read_only };
+	r = box_attach(&b->config, b->row.pid, &m, err);
+	if (r < 0)
+		(void)catalog_detach(sd->catalog, id, row->target, NULL); /* as before */
+	return r;
+}
+
+int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool force,
+		   struct err *err)
+{
+	auto_box *b = NULL;
+	auto_live *l = live_get(sd, id);
+	int r = sandbox_box_get(&b, sd, id, err);
+	if (r >= 0)
+		r = check_kind(b, l, err);
+	if (r >= 0 && l)
+		r = box_detach(&b->config, b->row.pid, target, force, err);
+	return r < 0 ? r : catalog_detach(sd->catalog, id, target, err);
+}

@@ -1,0 +1,447 @@
+/* Saving, forking and restoring sandboxes.
+ *
+ * What a sandbox shows is several trees: its root and what is attached. For one moment of all of
+ * them its processes are frozen, the pages that they wrote through maps are flushed, and each tree
+ * is sealed or forked, which takes no time; what takes long is done when they run again. The
+ * snapshot of the root says (in its row's image) which snapshots of workspaces go with it. */
+#include "snapd/sandbox_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
+#include "fs/base/log.h"
+#include "snapd/api.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- the moment ---- */
+
+struct moment {
+	struct live *l; /* NULL: it doesn't run */
+	bool frozen;    /* by us */
+	uint64_t begun_ns;
+};
+
+static void flush(struct snapd *sd, const struct sandbox_box *b)
+{
+	snapd_flush_maps(sd, b->row.root);
+	for (size_t i = 0; i < b->n_attached; i++)
+		snapd_flush_maps(sd, b->attached[i].workspace);
+}
+
+static int moment_begin(struct moment *m, struct snapd *sd, const struct sandbox_box *b,
+			struct err *err)
+{
+	*m = (struct moment){ .l = live_get(sd, b->row.id) };
+	if (m->l && !m->l->ended)
+		flush(sd, b); /* most of it, while they still run */
+	m->begun_ns = clock_ns();
+	if (m->l && !m->l->ended && !m->l->paused) {
+		int r = shim_pause(m->l->shim, err);
+		if (r < 0 && r != -ESRCH && r != -ENOENT && !m->l->ended)
+			return err_prefix(err, r, "freeze it");
+		m->frozen = r >= 0;
+	}
+	flush(sd, b);
+	return 0;
+}
+
+static uint64_t moment_end(struct moment *m)
+{
+	struct err err = { 0 };
+	if (m->frozen && shim_resume(m->l->shim, &err) < 0)
+		log_error("sandbox %s stays frozen: %s", m->l->id, err.text);
+	uint64_t ns = clock_ns() - m->begun_ns;
+	bool frozen = m->frozen;
+	live_put(m->l);
+	*m = (struct moment){ 0 };
+	return frozen ? ns : 0;
+}
+
+/* ---- saving ---- */
+
+struct saving {
+	size_t n; /* the root's is the first */
+	struct save *one[BOX_MOUNTS + 1];
+};
+
+static void saving_done(struct saving *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		api_save_free(s->one[i]);
+}
+
+/* A workspace that is attached at two places is saved once. */
+static bool again(const struct sandbox_box *b, size_t i, size_t *first)
+{
+	for (*first = 0; *first < i; ++*first)
+		if (strcmp(b->attached[*first].workspace, b->attached[i].workspace) == 0)
+			return true;
+	return false;
+}
+
+/* What the root's snapshot says of how a sandbox of it begins. */
+static char *saved_image(struct snapd *sd, const struct sandbox_box *b, json_t *workspaces)
+{
+	auto_snap_row row = { 0 };
+	json_t *j = NULL, *sb;
+	if (b->spec.snapshot && catalog_snap_get(sd->catalog, b->spec.snapshot, &row, NULL) >= 0 &&
+	    row.image)
+		j = json_loads(row.image, 0, NULL);
+	if (!json_is_object(j)) {
+		json_decref(j);
+		j = json_object();
+	}
+	(void)json_object_del(j, "builtin");
+	sb = json_pack("{s:s, s:s, s:s, s:O}", "id", b->row.id, "name", b->row.name, "runtime",
+		       b->spec.runtime, "workspaces", workspaces);
+	int bad = json_object_set_new(j, "sandbox", sb);
+	if (b->spec.host_image)
+		bad |= json_object_set_new(j, "host", json_true());
+	char *text = bad ? NULL : json_dumps(j, JSON_COMPACT);
+	json_decref(j);
+	return text;
+}
+
+static int finish(struct saving *s, struct snapd *sd, const struct sandbox_box *b,
+		  struct progress *p, json_t **root, json_t *snaps, struct err *err)
+{
+	json_t *group = json_array();
+	int r = group ? 0 : no_memory(err), bad = 0;
+	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
+		const struct attached_row *at = &b->attached[i];
+		json_t *snap = NULL;
+		size_t first;
+		if (again(b, i, &first))
+			snap = json_incref(json_array_get(snaps, first));
+		else
+			r = api_save_finish(s->one[i + 1], p, &snap, err);
+		if (r < 0)
+			break;
+		bad |= json_array_append_new(
+			group, json_pack("{s:s, s:s, s:O, s:b}", "target", at->target, "workspace",
+					 at->workspace, "snapshot", json_object_get(snap, "id"),
+					 "read_only", at->read_only));
+		bad |= json_array_append_new(snaps, snap);
+	}
+	auto_free char *image = r >= 0 && !bad ? saved_image(sd, b, group) : NULL;
+	json_decref(group);
+	if (r >= 0 && !image)
+		r = no_memory(err);
+	if (r >= 0)
+		r = api_save_image(s->one[0], image, err);
+	return r < 0 ? r : api_save_finish(s->one[0], p, root, err);
+}
+
+/* The workspaces of all are leased SAVE, each once. */
+static int begin_each(struct saving *s, struct snapd *sd, const struct sandbox_box *b,
+		      const char *name, const char *message, struct err *err)
+{
+	size_t first;
+	int r = api_save_begin(&s->one[0], sd, b->row.root, name, message, err);
+	s->n = 1;
+	for (size_t i = 0; i < b->n_attached && r >= 0; i++, s->n++)
+		if (!again(b, i, &first))
+			r = api_save_begin(&s->one[i + 1], sd, b->attached[i].workspace, NULL,
+					   message, err);
+	return r;
+}
+
+int sandbox_save(struct snapd *sd, const char *id, const char *name, const char *message,
+		 struct progress *p, json_t **out, struct err *err)
+{
+	auto_box *b = NULL;
+	struct saving s = { 0 };
+	struct moment m = { 0 };
+	json_t *root = NULL, *snaps = json_array();
+	uint64_t pause_ns = 0;
+	int r = snaps ? sandbox_box_get(&b, sd, id, err) : no_memory(err);
+	if (r >= 0)
+		r = begin_each(&s, sd, b, name, message, err);
+	if (r >= 0) {
+		r = moment_begin(&m, sd, b, err);
+		for (size_t i = 0; i < s.n && r >= 0; i++)
+			if (s.one[i])
+				r = api_save_seal(s.one[i], err);
+		pause_ns = moment_end(&m);
+	}
+	if (r >= 0)
+		r = finish(&s, sd, b, p, &root, snaps, err);
+	saving_done(&s);
+	if (r >= 0) {
+		*out = json_pack("{s:O, s:O, s:I}", "root", root, "workspaces", snaps, "pause_ns",
+				 (json_int_t)pause_ns);
+		r = *out ? 0 : no_memory(err);
+	}
+	json_decref(root);
+	json_decref(snaps);
+	return r;
+}
+
+/* ---- forking ---- */
+
+/* Forks of one tree, one for each new sandbox. */
+static int fork_tree(struct snapd *sd, const char *ws, const struct sandbox_row *of,
+		     const char *const *names, size_t n, bool root, struct ws_row *rows,
+		     struct err *err)
+{
+	auto_source src = { 0 };
+	uint64_t pause_ns;
+	int r = source_find_ws(&src, sd, ws, LEASE_SHARED, "fork", err);
+	if (r < 0)
+		return r;
+	struct ws_row like = { .quota_bytes = src.ws.quota_bytes,
+			       .quota_inodes = src.ws.quota_inodes,
+			       .labels = (char[]){ "" },
+			       .git = src.ws.git };
+	memcpy(like.base, src.ws.base, ID_SIZE);
+	memcpy(like.head, src.ws.head, ID_SIZE);
+	memcpy(like.parent, src.ws.id, ID_SIZE);
+	like.own.visibility = of->own.visibility;
+	memcpy(like.own.team, of->own.team, sizeof(like.own.team));
+	if (root && n == 1)
+		memcpy(like.sandbox, names[0], ID_SIZE);
+	return api_ws_fork_make(rows, sd, &src, &like, names, n, &pause_ns, err);
+}
+
+/* The trees of one new sandbox. */
+struct trees {
+	struct ws_row root;
+	struct ws_row attached[BOX_MOUNTS]; /* id "": it shares the other's */
+	char names[BOX_MOUNTS][NAME_SIZE + 16];
+};
+
+static void name_fork(const struct sandbox_box *b, size_t i, const char *name, char *out)
+{
+	if (b->n_attached == 1)
+		(void)snprintf(out, NAME_SIZE + 16, "%s", name);
+	else
+		(void)snprintf(out, NAME_SIZE + 16, "%.90s-%u", name, (unsigned)i + 1);
+}
+
+static void drop_trees(struct snapd *sd, const struct sandbox_box *b, struct trees *t)
+{
+	for (size_t i = 0; i <= b->n_attached; i++) {
+		struct ws_row *row = i ? &t->attached[i - 1] : &t->root;
+		auto_source src = { 0 };
+		struct err err = { 0 };
+		if (!row->id[0])
+			continue;
+		int r = source_find_ws(&src, sd, row->id, LEASE_EXCLUSIVE, "rm", &err);
+		if (r >= 0)
+			r = api_ws_remove(sd, &src, 0, &err);
+		if (r < 0)
+			log_error("fork %s: %s", row->id, err.text);
+	}
+}
+
+static void free_trees(const struct sandbox_box *b, struct trees *t, size_t n)
+{
+	for (size_t k = 0; k < n; k++) {
+		ws_row_done(&t[k].root);
+		for (size_t i = 0; i < b->n_attached; i++)
+			ws_row_done(&t[k].attached[i]);
+	}
+	free(t);
+}
+
+static int fork_trees(struct snapd *sd, const struct sandbox_box *b, const char *id,
+		      struct trees *t, struct err *err)
+{
+	const char *const root[] = { id };
+	size_t first;
+	int r = fork_tree(sd, b->row.root, &b->row, root, 1, true, &t->root, err);
+	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
+		const char *const name[] = { t->names[i] };
+		if (!b->attached[i].read_only && !again(b, i, &first))
+			r = fork_tree(sd, b->attached[i].workspace, &b->row, name, 1, false,
+				      &t->attached[i], err);
+	}
+	return r;
+}
+
+static int fork_row(struct snapd *sd, const struct sandbox_box *b, const char *name,
+		    struct sandbox_row *row, struct err *err)
+{
+	*row = (struct sandbox_row){ .exit_code = -1,
+				     .status = SANDBOX_STOPPED,
+				     .created_ns = snapd_now_ns() };
+	row->active_ns = row->created_ns;
+	id_make(row->id, "sb");
+	(void)snprintf(row->name, sizeof(row->name), "%s", name);
+	doing_owner(row->own.owner);
+	row->own.visibility = b->row.own.visibility;
+	memcpy(row->own.team, b->row.own.team, sizeof(row->own.team));
+	memcpy(row->policy, b->row.policy, sizeof(row->policy));
+	row->spec = strdup(b->row.spec);
+	row->labels = b->row.labels ? strdup(b->row.labels) : NULL;
+	if (!row->spec || (b->row.labels && !row->labels))
+		return no_memory(err);
+	return catalog_sandbox_insert(sd->catalog, row, err);
+}
+
+/* What else a fork has: its process, what is attached. */
+static int fork_rest(struct snapd *sd, const struct sandbox_box *b, struct trees *t,
+		     struct sandbox_row *row, struct err *err)
+{
+	static const bool made = true;
+	json_t *process = NULL;
+	size_t first;
+	int r = sandbox_process_read(sd, b->row.id, &process, err);
+	if (r >= 0)
+		r = sandbox_process_write(sd, row->id, process, err);
+	json_decref(process);
+	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
+		struct attached_row at = b->attached[i];
+		memcpy(at.sandbox, row->id, ID_SIZE);
+		size_t from = again(b, i, &first) ? first : i;
+		if (t->attached[from].id[0])
+			memcpy(at.workspace, t->attached[from].id, ID_SIZE);
+		r = catalog_attach(sd->catalog, &at, err);
+	}
+	memcpy(row->root, t->root.id, ID_SIZE);
+	const struct sandbox_patch p = { .root = row->root, .made = &made };
+	row->made = true;
+	return r < 0 ? r : catalog_sandbox_patch(sd->catalog, row->id, &p, err);
+}
+
+int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, size_t n,
+		 struct sandbox_row *out, uint64_t *pause_ns, struct err *err)
+{
+	auto_box *b = NULL;
+	struct moment m = { 0 };
+	size_t rows = 0;
+	int r = sandbox_box_get(&b, sd, id, err);
+	struct trees *t = r >= 0 ? calloc(n, sizeof(*t)) : NULL;
+	if (r >= 0 && !t)
+		r = no_memory(err);
+	for (; rows < n && r >= 0; rows++) {
+		for (size_t i = 0; i < b->n_attached; i++)
+			name_fork(b, i, names[rows], t[rows].names[i]);
+		r = fork_row(sd, b, names[rows], &out[rows], err);
+	}
+	if (r >= 0) {
+		r = moment_begin(&m, sd, b, err);
+		for (size_t k = 0; k < n && r >= 0; k++)
+			r = fork_trees(sd, b, out[k].id, &t[k], err);
+		*pause_ns = moment_end(&m);
+	}
+	for (size_t k = 0; k < n && r >= 0; k++)
+		r = fork_rest(sd, b, &t[k], &out[k], err);
+	for (size_t k = 0; k < rows && r < 0; k++) {
+		(void)catalog_sandbox_delete(sd->catalog, out[k].id, NULL); /* told: the first */
+		if (t)
+			drop_trees(sd, b, &t[k]);
+		sandbox_row_done(&out[k]);
+	}
+	if (t)
+		free_trees(b, t, n);
+	return r;
+}
+
+/* ---- restoring ---- */
+
+static int restore_one(struct snapd *sd, const char *ws, const char *snap, struct err *err)
+{
+	auto_source to = { 0 }, from = { 0 };
+	int r = source_find_ws(&to, sd, ws, LEASE_EXCLUSIVE, "restore", err);
+	if (r >= 0)
+		r = source_find_snap(&from, sd, snap, LEASE_SHARED, "restore", err);
+	return r < 0 ? r : api_ws_restore_to(sd, &to, &from, err);
+}
+
+/* The snapshot that goes with what is attached there; NULL: none. */
+static const char *snapshot_at(const json_t *workspaces, const char *target)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach((json_t *)(uintptr_t)workspaces, i, one) {
+		const char *at = json_string_value(json_object_get(one, "target"));
+		if (at && strcmp(at, target) == 0)
+			return json_string_value(json_object_get(one, "snapshot"));
+	}
+	return NULL;
+}
+
+static int restore_all(struct snapd *sd, const struct sandbox_box *b, const char *snapshot,
+		       const json_t *group, bool root, struct err *err)
+{
+	size_t first;
+	int r = root ? restore_one(sd, b->row.root, snapshot, err) : 0;
+	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
+		const char *to = group ? snapshot_at(group, b->attached[i].target) : snapshot;
+		if (to && !b->attached[i].read_only && !again(b, i, &first))
+			r = restore_one(sd, b->attached[i].workspace, to, err);
+	}
+	return r;
+}
+
+/* What a snapshot says of a sandbox; *group NULL: it is a workspace's alone. The caller frees. */
+static int read_group(struct snapd *sd, const char *snapshot, json_t **group, struct err *err)
+{
+	auto_snap_row row = { 0 };
+	int r = catalog_snap_get(sd->catalog, snapshot, &row, err);
+	json_t *j = r >= 0 && row.image ? json_loads(row.image, 0, NULL) : NULL;
+	*group = json_incref(json_object_get(json_object_get(j, "sandbox"), "workspaces"));
+	json_decref(j);
+	if (r >= 0 && *group && !json_is_array(*group)) {
+		json_decref(*group);
+		r = err_set(err, -EIO, "what snapshot %s says of its sandbox is damaged", snapshot);
+	}
+	return r;
+}
+
+static int restore(struct snapd *sd, struct sandbox_box *b, const char *snapshot,
+		   const json_t *group, struct err *err)
+{
+	auto_secrets secrets = { 0 };
+	auto_live *l = live_get(sd, b->row.id);
+	bool runs = l && !l->ended;
+	int r = runs ? sandbox_secrets_again(sd, b->row.id, &secrets, err) : 0;
+	if (r >= 0 && runs)
+		r = sandbox_stop(sd, b->row.id, 0, err);
+	if (r >= 0)
+		r = restore_all(sd, b, snapshot, group, true, err);
+	if (runs && r < 0) { /* it goes on with what it had */
+		struct err why = { 0 };
+		if (sandbox_start(sd, b->row.id, &secrets, &why) < 0)
+			log_error("sandbox %s: %s", b->row.id, why.text);
+		return r;
+	}
+	return r >= 0 && runs ? sandbox_start(sd, b->row.id, &secrets, err) : r;
+}
+
+int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool live,
+		    struct err *err)
+{
+	auto_box *b = NULL;
+	json_t *group = NULL;
+	int r = sandbox_box_get(&b, sd, id, err);
+	if (r >= 0)
+		r = read_group(sd, snapshot, &group, err);
+	if (r < 0)
+		return r;
+	if (!group && !live)
+		r = err_set(err, -EINVAL,
+			    "snapshot %s is of no sandbox: `--live` restores a workspace alone",
+			    snapshot);
+	else if (!group && b->n_attached != 1)
+		r = err_set(err, -EINVAL,
+			    "%zu workspaces are attached: restore the one that is meant",
+			    b->n_attached);
+	else if (live && !b->config.kind->sees_host && b->row.status == SANDBOX_RUNNING)
+		r = err_set(err, -EBUSY, "what runs by %s doesn't see it: stop the sandbox first",
+			    b->config.kind->name);
+	if (r >= 0)
+		r = live ? restore_all(sd, b, snapshot, group, false, err)
+			 : restore(sd, b, snapshot, group, err);
+	json_decref(group);
+	return r;
+}

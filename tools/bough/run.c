@@ -1,0 +1,553 @@
+/* run, exec, shell, logs: processes in sandboxes, as if they were here. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/api.h"
+#include "tools/bough/attach.h"
+#include "tools/bough/checkout.h"
+#include "tools/bough/json.h"
+#include "tools/bough/sandbox.h"
+
+enum {
+	FILE_MAX_BYTES = 256 << 10, /* of a secret, and of an --env-file */
+};
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- request members from options ---- */
+
+static int set_int(json_t *body, const char *key, uint64_t v, struct err *err)
+{
+	return json_object_set_new(body, key, json_integer((json_int_t)v)) < 0 ? no_memory(err) : 0;
+}
+
+static int add_text(json_t *list, const char *text, struct err *err)
+{
+	json_t *v = json_string(text);
+	if (!v)
+		return err_set(err, -EINVAL, "\"%s\" isn't UTF-8", text);
+	return json_array_append_new(list, v) < 0 ? no_memory(err) : 0;
+}
+
+/* A list that the body gets as `key`. Borrowed. NULL: no memory. */
+static json_t *new_list(json_t *body, const char *key)
+{
+	json_t *list = json_array();
+	return list && json_object_set_new(body, key, list) == 0 ? list : NULL;
+}
+
+static int read_file(const char *path, char **out, size_t *len, struct err *err)
+{
+	bool in = strcmp(path, "-") == 0;
+	auto_fd fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return err_sys(err, -errno, "open %s", path);
+	auto_free char *buf = malloc(FILE_MAX_BYTES + 2);
+	size_t n = 0;
+	ssize_t got = 1;
+	if (!buf)
+		return no_memory(err);
+	while (got > 0 && n <= FILE_MAX_BYTES) {
+		got = read(fd, buf + n, FILE_MAX_BYTES + 1 - n);
+		if (got < 0 && errno != EINTR)
+			return err_sys(err, -errno, "read %s", path);
+		n += got > 0 ? (size_t)got : 0;
+		if (got < 0)
+			got = 1;
+	}
+	if (n > FILE_MAX_BYTES)
+		return err_set(err, -EINVAL, "%s has more than %d KiB", path, FILE_MAX_BYTES >> 10);
+	buf[n] = '\0';
+	*out = steal_ptr(&buf);
+	*len = n;
+	return 0;
+}
+
+/* "K=V", or "K": as it is here. */
+static int add_env(json_t *list, const char *kv, const char *what, struct err *err)
+{
+	auto_free char *whole = NULL;
+	const char *eq = strchr(kv, '=');
+	if (eq == kv || !*kv)
+		return err_set(err, -EINVAL, "%s takes K=V", what);
+	if (eq)
+		return add_text(list, kv, err);
+	const char *v = getenv(kv);
+	if (!v)
+		return 0; /* what isn't set here isn't there, as others have it */
+	if (asprintf(&whole, "%s=%s", kv, v) < 0)
+		return no_memory(err);
+	return add_text(list, whole, err);
+}
+
+/* Lines of an --env-file; '#' begins a remark. Their values are never shown. */
+static int add_env_file(json_t *list, const char *path, struct err *err)
+{
+	auto_free char *text = NULL;
+	size_t len = 0;
+	int r = read_file(path, &text, &len, err);
+	if (r == 0 && strlen(text) != len)
+		r = err_set(err, -EINVAL, "%s: there is a NUL in it", path);
+	char *save = NULL;
+	unsigned n = 0;
+	for (char *line = r == 0 ? strtok_r(text, "\n", &save) : NULL; line && r == 0;
+	     line = strtok_r(NULL, "\n", &save)) {
+		size_t end = strlen(line);
+		n++;
+		if (end && line[end - 1] == '\r')
+			line[end - 1] = '\0';
+		line += strspn(line, " \t");
+		if (!*line || *line == '#')
+			continue;
+		if (add_env(list, line, "it", NULL) < 0)
+			r = err_set(err, -EINVAL, "%s: line %u isn't K=V", path, n);
+	}
+	if (text)
+		explicit_bzero(text, len);
+	return r;
+}
+
+static char *base64(const char *s, size_t len)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				     "0123456789+/";
+	char *out = malloc((len + 2) / 3 * 4 + 1), *p = out;
+	for (size_t i = 0; out && i < len; i += 3) {
+		uint32_t v = (uint32_t)(uint8_t)s[i] << 16;
+		v |= i + 1 < len ? (uint32_t)(uint8_t)s[i + 1] << 8 : 0;
+		v |= i + 2 < len ? (uint32_t)(uint8_t)s[i + 2] : 0;
+		*p++ = digits[v >> 18];
+		*p++ = digits[v >> 12 & 63];
+		*p++ = i + 1 < len ? digits[v >> 6 & 63] : '=';
+		*p++ = i + 2 < len ? digits[v & 63] : '=';
+	}
+	if (out)
+		*p = '\0';
+	return out;
+}
+
+/* --secret NAME=FILE */
+static int add_secret(json_t *secrets, const char *option, struct err *err)
+{
+	const char *eq = strchr(option, '=');
+	auto_free char *data = NULL, *text = NULL, *name = NULL;
+	size_t len = 0;
+	if (!eq || eq == option || !eq[1])
+		return err_set(err, -EINVAL, "--secret takes NAME=FILE");
+	int r = read_file(eq + 1, &data, &len, err);
+	if (r < 0)
+		return r;
+	name = strndup(option, (size_t)(eq - option));
+	text = base64(data, len);
+	explicit_bzero(data, len);
+	if (!name || !text || json_object_set_new(secrets, name, json_string(text)) < 0)
+		r = no_memory(err);
+	if (text)
+		explicit_bzero(text, strlen(text));
+	return r;
+}
+
+int sandbox_set_secrets(json_t *body, const struct args *a, struct err *err)
+{
+	const char *v;
+	int r = 0;
+	json_t *files = args_each(a, "secret", 0) ? json_object() : NULL;
+	if (files && json_object_set_new(body, "secrets", files) < 0)
+		return no_memory(err);
+	for (unsigned i = 0; r == 0 && (v = args_each(a, "secret", i)); i++)
+		r = files ? add_secret(files, v, err) : no_memory(err);
+	json_t *env = args_each(a, "env-file", 0) ? new_list(body, "secret_env") : NULL;
+	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++)
+		r = env ? add_env_file(env, v, err) : no_memory(err);
+	return r;
+}
+
+static int set_env(json_t *body, const struct args *a, struct err *err)
+{
+	const char *v;
+	int r = 0;
+	json_t *env = args_each(a, "env", 0) ? new_list(body, "env") : NULL;
+	for (unsigned i = 0; r == 0 && (v = args_each(a, "env", i)); i++)
+		r = env ? add_env(env, v, "--env", err) : no_memory(err);
+	return r;
+}
+
+static int set_command(json_t *body, const struct args *a, unsigned from, struct err *err)
+{
+	json_t *list = new_list(body, "command");
+	int r = list ? 0 : no_memory(err);
+	for (unsigned i = from; i < a->n && r == 0; i++)
+		r = add_text(list, a->operands[i], err);
+	return r;
+}
+
+static int set_texts(json_t *body, const struct args *a, struct err *err)
+{
+	static const char *const names[][2] = {
+		{ "name", "name" },         { "image", "image" }, { "runtime", "runtime" },
+		{ "user", "user" },         { "cwd", "cwd" },     { "net", "net" },
+		{ "hostname", "hostname" },
+	};
+	int r = 0;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && r == 0; i++) {
+		const char *v = args_get(a, names[i][0]);
+		if (v)
+			r = api_set_text(body, names[i][1], v, err);
+	}
+	return r;
+}
+
+/* "0.5", "2": thousandths of a core. */
+static int set_cpus(json_t *body, const char *text, struct err *err)
+{
+	char *end;
+	errno = 0;
+	double v = strtod(text, &end);
+	if (errno || end == text || *end || !(v >= 0.01 && v <= 1024))
+		return err_set(err, -EINVAL, "--cpus takes a number like 0.5 or 2, not \"%s\"",
+			       text);
+	return set_int(body, "cpu_milli", (uint64_t)(v * 1000 + 0.5), err);
+}
+
+static int set_limits(json_t *body, const struct args *a, struct err *err)
+{
+	static const struct {
+		const char *option, *key;
+		bool counted;
+	} sizes[] = { { "memory", "memory_bytes", false },
+		      { "disk", "disk_bytes", false },
+		      { "shm-size", "shm_bytes", false },
+		      { "pids", "pids", true },
+		      { "inodes", "inodes", true } };
+	const char *cpus = args_get(a, "cpus");
+	int r = cpus ? set_cpus(body, cpus, err) : 0;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && r == 0; i++) {
+		char what[24];
+		uint64_t n = 0;
+		const char *v = args_get(a, sizes[i].option);
+		if (!v)
+			continue;
+		(void)snprintf(what, sizeof(what), "--%s", sizes[i].option);
+		r = sizes[i].counted ? args_count(v, what, &n, err) : args_size(v, what, &n, err);
+		if (r == 0)
+			r = set_int(body, sizes[i].key, n, err);
+	}
+	return r;
+}
+
+/* "W[:TARGET][:ro][:exclusive]" */
+int sandbox_set_attachment(json_t *o, const char *text, struct err *err)
+{
+	auto_free char *copy = strdup(text);
+	char *save = NULL;
+	if (!copy)
+		return no_memory(err);
+	char *name = strtok_r(copy, ":", &save);
+	int r = name ? api_set_text(o, "workspace", name, err)
+		     : err_set(err, -EINVAL, "--workspace takes W[:TARGET][:ro][:exclusive]");
+	for (char *p = strtok_r(NULL, ":", &save); p && r == 0; p = strtok_r(NULL, ":", &save)) {
+		bool ro = strcmp(p, "ro") == 0, alone = strcmp(p, "exclusive") == 0;
+		if (*p == '/')
+			r = api_set_text(o, "target", p, err);
+		else if (!ro && !alone && strcmp(p, "rw") != 0)
+			r = err_set(err, -EINVAL,
+				    "\"%s\": a target begins with /; else ro, rw or "
+				    "exclusive",
+				    p);
+		else if (ro || alone)
+			(void)json_object_set_new(o, ro ? "read_only" : "exclusive", json_true());
+	}
+	return r;
+}
+
+static int set_workspaces(json_t *body, const struct args *a, const char *made, struct err *err)
+{
+	const char *v;
+	json_t *list = made || args_each(a, "workspace", 0) ? new_list(body, "workspaces") : NULL;
+	json_t *one = made ? json_pack("{s:s}", "workspace", made) : NULL;
+	if (made && (!one || json_array_append_new(list, one) < 0))
+		return no_memory(err);
+	int r = 0;
+	for (unsigned i = 0; r == 0 && (v = args_each(a, "workspace", i)); i++) {
+		one = json_object();
+		if (!one || json_array_append_new(list, one) < 0)
+			return no_memory(err);
+		r = sandbox_set_attachment(one, v, err);
+	}
+	return r;
+}
+
+static int fill_body(json_t *body, const struct args *a, bool tty, struct err *err)
+{
+	int r = set_texts(body, a, err);
+	if (r == 0)
+		r = set_limits(body, a, err);
+	if (r == 0)
+		r = set_env(body, a, err);
+	if (r == 0)
+		r = sandbox_set_secrets(body, a, err);
+	if (r == 0)
+		r = sandbox_set_keeping(body, a, err);
+	if (r == 0 && args_get(a, "entrypoint")) {
+		json_t *list = new_list(body, "entrypoint");
+		const char *v = args_get(a, "entrypoint");
+		r = !list ? no_memory(err) : *v ? add_text(list, v, err) : 0;
+	}
+	if (r == 0 && args_get(a, "usr-local"))
+		r = json_object_set_new(body, "usr_local", json_true());
+	if (r == 0 && a->n > 0)
+		r = set_command(body, a, 0, err);
+	if (r == 0 && tty)
+		r = json_object_set_new(body, "tty", json_true());
+	if (r == 0 && args_get(a, "interactive"))
+		r = json_object_set_new(body, "stdin", json_true());
+	if (r == 0 && args_get(a, "rm")) /* where this program can't do it itself */
+		r = json_object_set_new(body, "auto_remove", json_true());
+	return r < 0 ? (r == -1 ? no_memory(err) : r) : 0;
+}
+
+/* ---- run ---- */
+
+/* A workspace made for it: --from, --git. *made is its name, the caller's; NULL: none. */
+static int make_workspace(struct cli *cli, const struct args *a, json_t *body, char **made,
+			  struct err *err)
+{
+	const char *from = args_get(a, "from"), *git = args_get(a, "git");
+	char name[32];
+	if (!from && !git)
+		return 0;
+	if ((from && git) || args_each(a, "workspace", 0))
+		return err_set(err, -EINVAL, "give one of --workspace, --from and --git");
+	if (!*get_text(body, "name")) {
+		uint64_t v = 0;
+		if (getrandom(&v, sizeof(v), 0) != sizeof(v))
+			return err_sys(err, -errno, "a random name");
+		(void)snprintf(name, sizeof(name), "s-%010llx",
+			       (unsigned long long)v & 0xffffffffff);
+		int r = api_set_text(body, "name", name, err);
+		if (r < 0)
+			return r;
+	}
+	auto_free char *ws = NULL;
+	if (asprintf(&ws, "%s-ws", get_text(body, "name")) < 0)
+		return no_memory(err);
+	auto_json json_t *wanted = json_object(), *doc = NULL;
+	int r = wanted ? api_set_text(wanted, "name", ws, err) : no_memory(err);
+	if (r == 0)
+		r = from ? api_set_text(wanted, "from", from, err) : checkout_set(wanted, a, err);
+	if (r < 0)
+		return r;
+	struct progress p;
+	auto_target t = target_new("/v1/workspaces");
+	progress_begin(&p, cli, "checking out");
+	r = git ? api_job(cli, "POST", &t, wanted, NULL, &p, &doc, err)
+		: api_call(cli, "POST", &t, wanted, &doc, NULL, err);
+	if (r == 0)
+		*made = steal_ptr(&ws);
+	return r;
+}
+
+static void drop_workspace(struct cli *cli, const char *name)
+{
+	auto_target t = target_ws(name, "");
+	char *detail = steal_ptr(&cli->detail); /* the first failure's is the one to show */
+	target_query(&t, "purge", "true");
+	(void)api_call(cli, "DELETE", &t, NULL, NULL, NULL, NULL);
+	free(cli->detail);
+	cli->detail = detail;
+}
+
+static int remove_sandbox(struct cli *cli, const char *name, struct err *err)
+{
+	auto_target t = target_sandbox(name, "");
+	target_query(&t, "force", "true");
+	int r = api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* What its end means for the caller. */
+static int exit_code(const struct cli *cli, const struct attach *at)
+{
+	if (!cli->quiet && strcmp(at->reason, "oom") == 0)
+		fprintf(stderr, "bough: it was killed: out of memory (--memory gives it more)\n");
+	if (!cli->quiet && strcmp(at->reason, "lost") == 0)
+		fprintf(stderr, "bough: nobody knows how it ended: its shim has died\n");
+	return at->code;
+}
+
+static int run_attached(struct cli *cli, const struct args *a, const char *id, bool tty,
+			struct err *err)
+{
+	struct attach at = { .sandbox = id,
+			     .exec = "main",
+			     .follow = true,
+			     .in = args_get(a, "interactive"),
+			     .tty = tty,
+			     .signals = true };
+	int r = attach_run(cli, &at, err);
+	return r < 0 ? r : exit_code(cli, &at);
+}
+
+int cmd_run(struct cli *cli, const struct args *a, struct err *err)
+{
+	bool tty = args_get(a, "tty"), detach = args_get(a, "detach");
+	auto_json json_t *body = json_object(), *doc = NULL;
+	auto_free char *made = NULL;
+	cli->failed = EXIT_CODE_OURS;
+	if (detach && (tty || args_get(a, "interactive")))
+		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
+	int r = body ? fill_body(body, a, tty, err) : no_memory(err);
+	if (r == 0 && a->n == 0 && tty) { /* a shell, as one expects */
+		json_t *sh = json_pack("[s]", "/bin/sh");
+		r = json_object_set_new(body, "command", sh) < 0 ? no_memory(err) : 0;
+	} else if (a->n == 0) {
+		detach = true; /* there is nothing to wait for */
+	}
+	if (r == 0)
+		r = make_workspace(cli, a, body, &made, err);
+	if (r == 0)
+		r = set_workspaces(body, a, made, err);
+	if (r == 0) {
+		auto_target t = target_new("/v1/sandboxes");
+		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	}
+	if (r < 0) {
+		if (made)
+			drop_workspace(cli, made);
+		return r;
+	}
+	if (detach) {
+		if (cli->json)
+			return out_json(doc, err);
+		printf("%s\n", get_text(doc, "name"));
+		return 0;
+	}
+	r = run_attached(cli, a, get_text(doc, "id"), tty, err);
+	if (args_get(a, "rm")) {
+		struct err why = { 0 };
+		int d = remove_sandbox(cli, get_text(doc, "id"), &why);
+		if (d < 0)
+			fprintf(stderr, "bough: run: --rm: %s\n", why.text);
+		if (made)
+			drop_workspace(cli, made);
+	}
+	return r;
+}
+
+/* ---- exec ---- */
+
+static int start_exec(struct cli *cli, const struct args *a, const char *sandbox, json_t *body,
+		      json_t **doc, struct err *err)
+{
+	const char *timeout = args_get(a, "timeout");
+	unsigned w, h;
+	uint64_t s = 0;
+	int r = set_env(body, a, err);
+	json_t *env = json_object_get(body, "env");
+	const char *v;
+	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++) {
+		if (!env)
+			env = new_list(body, "env");
+		r = env ? add_env_file(env, v, err) : no_memory(err);
+	}
+	if (r == 0 && args_get(a, "user"))
+		r = api_set_text(body, "user", args_get(a, "user"), err);
+	if (r == 0 && args_get(a, "cwd"))
+		r = api_set_text(body, "cwd", args_get(a, "cwd"), err);
+	if (r == 0 && timeout)
+		r = args_duration(timeout, "--timeout", &s, err);
+	if (r == 0 && timeout)
+		r = set_int(body, "timeout_ms", s * 1000, err);
+	if (r == 0 && get_true(body, "tty") && attach_size(&w, &h)) {
+		r = set_int(body, "columns", w, err);
+		if (r == 0)
+			r = set_int(body, "rows", h, err);
+	}
+	if (r < 0)
+		return r;
+	auto_target t = target_sandbox(sandbox, "/exec");
+	return api_call(cli, "POST", &t, body, doc, NULL, err);
+}
+
+static int exec(struct cli *cli, const struct args *a, json_t *body, bool tty, bool in,
+		struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	(void)json_object_set_new(body, "tty", json_boolean(tty));
+	(void)json_object_set_new(body, "stdin", json_boolean(in));
+	int r = start_exec(cli, a, a->operands[0], body, &doc, err);
+	if (r < 0)
+		return r;
+	if (args_get(a, "detach")) {
+		if (cli->json)
+			return out_json(doc, err);
+		printf("%s\n", get_text(doc, "id"));
+		return 0;
+	}
+	struct attach at = { .sandbox = get_text(doc, "sandbox"),
+			     .exec = get_text(doc, "id"),
+			     .follow = true,
+			     .in = in,
+			     .tty = tty,
+			     .signals = true };
+	r = attach_run(cli, &at, err);
+	return r < 0 ? r : exit_code(cli, &at);
+}
+
+int cmd_exec(struct cli *cli, const struct args *a, struct err *err)
+{
+	bool tty = args_get(a, "tty"), in = args_get(a, "interactive");
+	auto_json json_t *body = json_object();
+	cli->failed = EXIT_CODE_OURS;
+	if (args_get(a, "detach") && (tty || in))
+		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
+	int r = body ? set_command(body, a, 1, err) : no_memory(err);
+	return r < 0 ? r : exec(cli, a, body, tty, in, err);
+}
+
+/* The shell that root has there, or what is asked for; as a login shell. */
+int cmd_shell(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	const char *shell = args_get(a, "shell");
+	bool tty = isatty(STDIN_FILENO);
+	cli->failed = EXIT_CODE_OURS;
+	json_t *list = body ? new_list(body, "command") : NULL;
+	int r = list ? 0 : no_memory(err);
+	if (r == 0 && shell) {
+		r = add_text(list, shell, err);
+	} else if (r == 0) {
+		r = add_text(list, "/bin/sh", err);
+		if (r == 0)
+			r = add_text(list, "-c", err);
+		if (r == 0)
+			r = add_text(list, "command -v bash >/dev/null && exec bash; exec sh", err);
+	}
+	return r < 0 ? r : exec(cli, a, body, tty, true, err);
+}
+
+/* ---- logs ---- */
+
+/* S: its own process's; S EXEC, or EXEC alone. */
+int cmd_logs(struct cli *cli, const struct args *a, struct err *err)
+{
+	const char *since = args_get(a, "since-byte"), *of = args_get(a, "exec");
+	uint64_t at = 0;
+	int r = since ? args_number(since, "--since-byte", 0, INT64_MAX, &at, err) : 0;
+	if (r < 0)
+		return r;
+	const char *key = a->operands[0];
+	if (strncmp(key, "ex_", 3) == 0 && !of)
+		of = key; /* whose it is, boughd knows */
+	struct attach to = { .sandbox = key,
+			     .exec = of ? of : "main",
+			     .follow = args_get(a, "follow"),
+			     .at = { at, 0 } };
+	return attach_run(cli, &to, err);
+}

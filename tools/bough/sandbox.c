@@ -1,0 +1,255 @@
+/* Sandboxes: ps, inspect, stats, start, stop, pause, resume, kill, attach, detach. */
+#include "tools/bough/sandbox.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/json.h"
+
+static int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
+
+struct target target_sandbox(const char *name, const char *rest)
+{
+	struct target t = target_new("/v1/sandboxes/");
+	target_name(&t, name);
+	target_path(&t, rest);
+	return t;
+}
+
+bool sandbox_is(struct cli *cli, const char *name)
+{
+	auto_target t = target_sandbox(name, "");
+	return strncmp(name, "ws_", 3) != 0 && strncmp(name, "sn_", 3) != 0 && api_exists(cli, &t);
+}
+
+int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err)
+{
+	const char *seen = args_get(a, "visibility"), *ttl = args_get(a, "ttl"), *kv;
+	const char *then = args_get(a, "on-expiry"), *about = args_get(a, "description");
+	json_t *labels = args_each(a, "label", 0) ? json_object() : NULL;
+	uint64_t s = 0;
+	int r = about ? api_set_text(body, "description", about, err) : 0;
+	if (labels && json_object_set_new(body, "labels", labels) < 0)
+		return no_memory(err);
+	for (unsigned i = 0; r == 0 && (kv = args_each(a, "label", i)); i++) {
+		const char *eq = strchr(kv, '=');
+		if (!eq || eq == kv)
+			return err_set(err, -EINVAL, "--label takes K=V, not \"%s\"", kv);
+		auto_free char *key = strndup(kv, (size_t)(eq - kv));
+		r = key && labels ? api_set_text(labels, key, eq + 1, err) : no_memory(err);
+	}
+	if (r == 0 && seen && !strncmp(seen, "team:", 5)) {
+		r = api_set_text(body, "team", seen + 5, err);
+		seen = "team";
+	}
+	if (r == 0 && seen)
+		r = api_set_text(body, "visibility", seen, err);
+	if (r == 0 && ttl && strcmp(ttl, "none") != 0)
+		r = args_duration(ttl, "--ttl", &s, err);
+	if (r == 0 && ttl && json_object_set_new(body, "ttl_s", json_integer((json_int_t)s)) < 0)
+		r = no_memory(err);
+	if (r == 0 && then)
+		r = api_set_text(body, "on_expiry", then, err);
+	return r;
+}
+
+/* ---- what there is ---- */
+
+static const char *command_text(const json_t *sb, char *out, size_t size)
+{
+	size_t i, len = 0;
+	json_t *word;
+	out[0] = '\0';
+	json_array_foreach(json_object_get(sb, "command"), i, word) {
+		const char *s = json_string_value(word);
+		int n = snprintf(out + len, size - len, "%s%s", i ? " " : "", s ? s : "");
+		if (n < 0 || (size_t)n >= size - len)
+			break; /* so much says enough */
+		len += (size_t)n;
+	}
+	return *out ? out : "-";
+}
+
+static const char *status_text(const json_t *sb, char *out, size_t size)
+{
+	const char *status = get_text(sb, "status");
+	if (json_is_integer(json_object_get(sb, "exit_code")))
+		(void)snprintf(out, size, "%s (%lld)", status, (long long)get_int(sb, "exit_code"));
+	else
+		(void)snprintf(out, size, "%s", status);
+	return out;
+}
+
+int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
+{
+	static const char *const headings[] = { "NAME", "STATUS",     "IMAGE",   "RUNTIME",
+						">AGE", "WORKSPACES", "COMMAND", NULL };
+	auto_json json_t *doc = NULL;
+	auto_target t = target_new("/v1/sandboxes");
+	target_query(&t, "label", args_get(a, "label"));
+	target_query(&t, "status", args_get(a, "running") ? "running" : NULL);
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(doc, err);
+	auto_table *table = table_new(headings);
+	size_t i, k;
+	json_t *sb, *ws;
+	if (!table)
+		return no_memory(err);
+	json_array_foreach(json_object_get(doc, "items"), i, sb) {
+		char status[40], age[OUT_AGE_MAX], command[64], names[256] = "";
+		if (cli->quiet) {
+			printf("%s\n", get_text(sb, "name"));
+			continue;
+		}
+		json_array_foreach(json_object_get(sb, "workspaces"), k, ws) {
+			size_t len = strlen(names);
+			(void)snprintf(names + len, sizeof(names) - len, "%s%s", len ? "," : "",
+				       get_text(ws, "name"));
+		}
+		const char *cells[] = { get_text(sb, "name"),
+					status_text(sb, status, sizeof(status)),
+					get_text(sb, "image"),
+					get_text(sb, "runtime"),
+					out_age(age, get_text(sb, "created"), time(NULL)),
+					*names ? names : "-",
+					command_text(sb, command, sizeof(command)) };
+		table_row(table, cells);
+	}
+	return cli->quiet ? 0 : table_print(table, stdout, err);
+}
+
+int cmd_inspect(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *sb = NULL, *execs = NULL;
+	auto_target t = target_sandbox(a->operands[0], ""),
+		    e = target_sandbox(a->operands[0], "/exec");
+	int r = api_call(cli, "GET", &t, NULL, &sb, NULL, err);
+	if (r == 0)
+		r = api_call(cli, "GET", &e, NULL, &execs, NULL, err);
+	if (r < 0)
+		return r;
+	(void)json_object_set(sb, "execs", json_object_get(execs, "items"));
+	return out_json(sb, err);
+}
+
+static void figure(const char *what, const char *value)
+{
+	printf("%-10s %s\n", what, value);
+}
+
+int cmd_stats_of(struct cli *cli, const struct args *a, struct err *err)
+{
+	char used[OUT_SIZE_MAX], most[OUT_SIZE_MAX], peak[OUT_SIZE_MAX], text[128];
+	auto_json json_t *doc = NULL;
+	auto_target t = target_sandbox(a->operands[0], "/stats");
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(doc, err);
+	figure("running", get_true(doc, "running") ? "yes" : "no");
+	figure("cpu", out_duration(text, get_int(doc, "cpu_ns")));
+	(void)snprintf(text, sizeof(text), "%s of %s, at most %s so far",
+		       out_size(used, get_int(doc, "memory_bytes"), cli->bytes),
+		       out_size(most, get_int(doc, "memory_limit_bytes"), cli->bytes),
+		       out_size(peak, get_int(doc, "memory_peak_bytes"), cli->bytes));
+	figure("memory", text);
+	(void)snprintf(text, sizeof(text), "%lld of %lld", (long long)get_int(doc, "pids"),
+		       (long long)get_int(doc, "pids_limit"));
+	figure("processes", text);
+	(void)snprintf(text, sizeof(text), "%lld", (long long)get_int(doc, "oom_kills"));
+	figure("oom kills", text);
+	(void)snprintf(text, sizeof(text), "%s in %lld files",
+		       out_size(used, get_int(doc, "disk_bytes"), cli->bytes),
+		       (long long)get_int(doc, "inodes"));
+	figure("disk", text);
+	return 0;
+}
+
+/* ---- what is done to them ---- */
+
+/* Each operand; the first failure is the result, and the others go on. */
+static int each(struct cli *cli, const struct args *a, const char *rest, json_t *body,
+		struct err *err)
+{
+	int first = 0;
+	auto_json json_t *items = json_array();
+	for (unsigned i = 0; i < a->n; i++) {
+		json_t *doc = NULL;
+		struct err e = { 0 };
+		auto_target t = target_sandbox(a->operands[i], rest);
+		int r = api_call(cli, "POST", &t, body, &doc, NULL, &e);
+		if (r == 0) {
+			(void)json_array_append_new(items, doc);
+		} else if (first == 0) {
+			first = r;
+			*err = e;
+		} else {
+			fprintf(stderr, "bough: %s: ", a->cmd->name);
+			out_clean(stderr, e.text);
+			(void)fputc('\n', stderr);
+		}
+	}
+	if (first < 0 || !cli->json)
+		return first;
+	auto_json json_t *doc = json_pack("{s:O}", "items", items);
+	return doc ? out_json(doc, err) : no_memory(err);
+}
+
+int cmd_pause(struct cli *cli, const struct args *a, struct err *err)
+{
+	return each(cli, a, "/pause", NULL, err);
+}
+
+int cmd_resume(struct cli *cli, const struct args *a, struct err *err)
+{
+	return each(cli, a, "/resume", NULL, err);
+}
+
+int cmd_start(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	int r = body ? sandbox_set_secrets(body, a, err) : no_memory(err);
+	return r < 0 ? r : each(cli, a, "/start", body, err);
+}
+
+int cmd_stop(struct cli *cli, const struct args *a, struct err *err)
+{
+	const char *grace = args_get(a, "grace");
+	uint64_t s = 0;
+	int r = grace ? args_duration(grace, "--grace", &s, err) : 0;
+	auto_json json_t *body = grace ? json_pack("{s:I}", "grace_ms", (json_int_t)s * 1000)
+				       : json_object();
+	return r < 0 ? r : body ? each(cli, a, "/stop", body, err) : no_memory(err);
+}
+
+int cmd_kill(struct cli *cli, const struct args *a, struct err *err)
+{
+	const char *sig = args_get(a, "signal");
+	auto_json json_t *body = json_object();
+	int r = !body ? no_memory(err) : sig ? api_set_text(body, "signal", sig, err) : 0;
+	return r < 0 ? r : each(cli, a, "/kill", body, err);
+}
+
+int cmd_attach_workspace(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object(), *doc = NULL;
+	auto_target t = target_sandbox(a->operands[0], "/workspaces");
+	int r = body ? sandbox_set_attachment(body, a->operands[1], err) : no_memory(err);
+	if (r == 0)
+		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+}
+
+int cmd_detach_workspace(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	auto_target t = target_sandbox(a->operands[0], "/workspaces/");
+	target_name(&t, a->operands[1]);
+	target_query(&t, "target", args_get(a, "target"));
+	target_query(&t, "force", args_get(a, "force") ? "true" : NULL);
+	int r = api_call(cli, "DELETE", &t, NULL, &doc, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+}

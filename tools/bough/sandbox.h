@@ -1,0 +1,18 @@
+/* What the commands of sandboxes share. */
+#ifndef BOUGH_TOOLS_SANDBOX_H
+#define BOUGH_TOOLS_SANDBOX_H
+
+#include "tools/bough/api.h"
+
+/* /v1/sandboxes/NAME and rest */
+struct target target_sandbox(const char *name, const char *rest);
+/* --secret, --env-file: read here, told to nobody but boughd. */
+int sandbox_set_secrets(json_t *body, const struct args *a, struct err *err);
+/* "W[:TARGET][:ro][:exclusive]" as members of `o`. */
+int sandbox_set_attachment(json_t *o, const char *text, struct err *err);
+/* Labels, --description, --visibility, --ttl, --on-expiry. */
+int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err);
+/* Whether the name is a sandbox's, of those the caller sees. */
+bool sandbox_is(struct cli *cli, const char *name);
+
+#endif
