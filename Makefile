@@ -162,7 +162,7 @@ $(B)/libapply.a: $(call no_main,$(SRC_APPLY))
 	$(archive)
 
 $(B)/bough-fs: $(B)/o/fs/mount/main.o $(B)/libmount.a $(LIB)
-	$(call link,$(L_FUSE) $(L_STORE))
+	$(call link,$(L_FUSE) $(L_STORE) $(call libs,libseccomp))
 # What keeps the mounts should need nothing that can break.
 $(B)/bough-hold: $(call obj,$(SRC_HOLD)) $(LIB)
 	$(call link)

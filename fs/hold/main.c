@@ -5,14 +5,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -326,6 +329,15 @@ static int usage(const char *text)
 	return EXIT_USAGE;
 }
 
+/* It keeps descriptors and answers who may ask: that needs no right of root's. */
+static void give_up_rights(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	const struct __user_cap_data_struct none[2] = { 0 };
+	if (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		log_warn("give up rights: %s", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "root", required_argument, NULL, 'r' },
@@ -361,6 +373,7 @@ int main(int argc, char **argv)
 		nofile.rlim_cur = nofile.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &nofile); /* fewer mounts then */
 	}
+	give_up_rights();
 	if (chdir("/") < 0) {
 		log_error("enter /: %s", strerror(errno));
 		return EXIT_FAILURE;

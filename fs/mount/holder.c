@@ -2,11 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +11,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/frame.h"
@@ -30,8 +26,6 @@ enum {
 	TRIES = 512,
 	BOARD_VERSION = 1,
 };
-
-extern char **environ;
 
 struct board {
 	uint64_t version;
@@ -50,10 +44,10 @@ struct kept {
 };
 
 struct holder {
-	char *root, *socket;
+	char *socket;
 	pthread_mutex_t lock; /* all below, and whole conversations */
 	int fd;               /* the connection; -1: none */
-	pid_t child;          /* one that we started; to be reaped */
+	struct starter *starter; /* borrowed */
 	bool outdated;        /* it runs another program than we would start */
 	bool failing;         /* it couldn't be started the last time: said once */
 	struct u64map kept;   /* key -> struct kept */
@@ -65,74 +59,6 @@ struct holder {
 	bool end, has_thread;
 	pthread_t thread;
 };
-
-/* ---- the program ---- */
-
-/* $BOUGH_HOLD, else beside this program, else where `make install` puts it. */
-static int find_program(char out[PATH_MAX])
-{
-	const char *given = getenv("BOUGH_HOLD");
-	static const char *const places[] = { "bough-hold", "../libexec/bough/bough-hold" };
-	if (given && *given) {
-		int n = snprintf(out, PATH_MAX, "%s", given);
-		return n < PATH_MAX ? 0 : -ENAMETOOLONG;
-	}
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n <= 0)
-		return -errno;
-	self[n] = '\0';
-	*(strrchr(self, '/') + 1) = '\0';
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		int len = snprintf(out, PATH_MAX, "%s%s", self, places[i]);
-		if (len < PATH_MAX && access(out, X_OK) == 0)
-			return 0;
-	}
-	return -ENOENT;
-}
-
-/* Starts one that listens at our socket already. */
-static int start_program(struct holder *h, struct err *err)
-{
-	char path[PATH_MAX];
-	int r = find_program(path);
-	if (r < 0)
-		return err_sys(err, r, "find bough-hold");
-	auto_fd listener = frame_listen(h->socket, err);
-	if (listener < 0)
-		return listener;
-	char *argv[] = { path, (char[]){ "--root" }, h->root, (char[]){ "--listener" },
-			 (char[]){ "3" }, NULL };
-	sigset_t none, all;
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	/* These fail for want of memory only, and then so does the spawn. */
-	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attr);
-	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDWR, 0);
-	posix_spawn_file_actions_adddup2(&files, STDIN_FILENO, STDOUT_FILENO);
-	posix_spawn_file_actions_adddup2(&files, listener, 3);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-						POSIX_SPAWN_SETSIGDEF);
-	pid_t pid;
-	r = -posix_spawn(&pid, path, &files, &attr, argv, environ);
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&files);
-	if (r < 0)
-		return err_sys(err, r, "start %s", path);
-	h->child = pid;
-	return 0;
-}
-
-static void reap(struct holder *h)
-{
-	if (h->child > 0 && waitpid(h->child, NULL, WNOHANG) != 0)
-		h->child = 0;
-}
 
 /* ---- conversation, with the lock ---- */
 
@@ -182,7 +108,7 @@ static bool same_program(const struct hold_msg *hello)
 {
 	char path[PATH_MAX], mine[128];
 	struct stat st;
-	if (find_program(path) < 0 || stat(path, &st) < 0)
+	if (starter_program(path) < 0 || stat(path, &st) < 0)
 		return true; /* there is nothing to replace it by */
 	int n = hold_identity(mine, sizeof(mine), &st);
 	return (size_t)n == hello->len && memcmp(mine, hello->blob, hello->len) == 0;
@@ -221,9 +147,8 @@ static int put_all(struct holder *h)
 static void start_holder(struct holder *h)
 {
 	struct err err;
-	reap(h);
 	hang_up(h);
-	int r = start_program(h, &err);
+	int r = starter_run(h->starter, &err);
 	if (r == 0)
 		r = find_holder(h, &err);
 	if (r == 0) {
@@ -302,7 +227,13 @@ static void take_board(struct holder *h)
 		h->board_fd = steal_fd(&h->in.fds[0]);
 }
 
-int holder_open(struct holder **out, const char *root, struct err *err)
+char *holder_socket(const char *root)
+{
+	char *path;
+	return asprintf(&path, "%s/run/hold.sock", root) < 0 ? NULL : path;
+}
+
+int holder_open(struct holder **out, const char *root, struct starter *starter, struct err *err)
 {
 	struct holder *h = calloc(1, sizeof(*h));
 	if (!h)
@@ -310,10 +241,9 @@ int holder_open(struct holder **out, const char *root, struct err *err)
 	h->fd = h->board_fd = -1;
 	pthread_mutex_init(&h->lock, NULL);
 	h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	h->root = strdup(root);
-	if (asprintf(&h->socket, "%s/run/hold.sock", root) < 0)
-		h->socket = NULL;
-	int r = !h->root || !h->socket || h->wake < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	h->starter = starter;
+	h->socket = holder_socket(root);
+	int r = !h->socket || h->wake < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 	if (r == 0) {
 		r = find_holder(h, err);
 		if (r == -ENOENT || r == -ECONNREFUSED)
@@ -352,7 +282,6 @@ void holder_close(struct holder *h)
 		(void)pthread_join(h->thread, NULL); /* it is ours and joinable */
 	}
 	hang_up(h);
-	reap(h);
 	struct u64map_slot *slot;
 	for (size_t i = 0; (slot = u64map_next(&h->kept, &i));)
 		free(slot->value);
@@ -365,7 +294,6 @@ void holder_close(struct holder *h)
 	frame_done(&h->out);
 	pthread_mutex_destroy(&h->lock);
 	free(h->socket);
-	free(h->root);
 	free(h);
 }
 

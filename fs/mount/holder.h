@@ -12,12 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "fs/base/err.h"
+#include "fs/mount/starter.h"
 
 struct holder;
 
-/* Finds the one that runs, if any; it is started by the first holder_put. The caller has the
- * server lock of `root`. */
-int holder_open(struct holder **out, const char *root, struct err *err);
+/* Where it listens; the caller frees. NULL: no memory. */
+char *holder_socket(const char *root);
+/* Finds the one that runs, if any; it is started by the first holder_put, by `starter`, which is
+ * borrowed. The caller has the server lock of `root`. */
+int holder_open(struct holder **out, const char *root, struct starter *starter, struct err *err);
 /* Goes away; what was put stays with the holder. NULL allowed. */
 void holder_close(struct holder *h);
 

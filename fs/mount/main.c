@@ -14,8 +14,10 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
+#include "fs/mount/confine.h"
 #include "fs/mount/ctl.h"
 #include "fs/mount/fuselog.h"
+#include "fs/mount/holder.h"
 #include "fs/mount/ops.h"
 #include "fs/mount/server.h"
 #include "fs/mount/session.h"
@@ -53,7 +55,7 @@ struct options {
 	const char *socket;
 	const char *mounts[MOUNTS_MAX];
 	unsigned nmounts;
-	bool foreground;
+	bool foreground, hold;
 };
 
 static int usage(const char *text, const char *what)
@@ -112,7 +114,7 @@ static int parse_option(struct options *o, int c)
 		o->server.crashed = true;
 		return -1;
 	case 'k':
-		o->server.hold = true;
+		o->hold = true;
 		return -1;
 	case 'f':
 		o->foreground = true;
@@ -235,10 +237,13 @@ static int mount_option(const struct options *o, struct server *s, const char *a
 }
 
 /* Serves until the end. `ready` is told once everything asked for is mounted. */
-static int serve(const struct options *o, void (*ready)(void *ctx), void *ctx, struct err *err)
+static int serve(const struct options *o, struct starter *starter, void (*ready)(void *ctx),
+		 void *ctx, struct err *err)
 {
+	struct server_options so = o->server;
 	struct server *s;
-	int r = server_open(&s, &o->server, err);
+	so.starter = starter;
+	int r = server_open(&s, &so, err);
 	if (r < 0)
 		return r;
 	struct ctl *ctl = NULL;
@@ -246,6 +251,10 @@ static int serve(const struct options *o, void (*ready)(void *ctx), void *ctx, s
 	r = socket_path(o, &path, err);
 	if (r == 0)
 		r = ctl_open(&ctl, s, path, err);
+#ifndef BOUGH_DEBUG /* the sanitizers' own threads do what they like */
+	if (r == 0)
+		r = confine_calls(o->server.ring, err);
+#endif
 	for (unsigned i = 0; i < o->nmounts && r == 0; i++)
 		r = mount_option(o, s, o->mounts[i], err);
 	if (r == 0) {
@@ -291,7 +300,14 @@ static void ready_background(void *ctx)
 static int run(const struct options *o, void (*ready)(void *ctx), void *ctx)
 {
 	struct err err;
-	int r = serve(o, ready, ctx, &err);
+	struct starter *starter = NULL;
+	auto_free char *socket = holder_socket(o->server.root);
+	int r = socket ? 0 : err_set(&err, -ENOMEM, "out of memory");
+	if (r == 0 && o->hold)
+		r = starter_new(&starter, o->server.root, socket, &err);
+	if (r == 0)
+		r = serve(o, starter, ready, ctx, &err);
+	starter_free(starter);
 	if (r < 0)
 		log_error("%s", err.text);
 	else
@@ -350,6 +366,9 @@ int main(int argc, char **argv)
 			      "enter /"); /* a folder of a mount of ours must not be held */
 	if (err.code == 0) {
 		o.server.root = root;
+		status = confine_capabilities(&err);
+	}
+	if (err.code == 0) {
 		status = o.foreground ? run(&o, ready_nothing, NULL) : run_background(&o);
 	} else {
 		log_error("%s", err.text);

@@ -595,7 +595,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	struct stat self; /* as it is now: later another file may be there */
 	if (stat("/proc/self/exe", &self) == 0)
 		(void)hold_identity(s->program, sizeof(s->program), &self); /* it fits */
-	bool hold = opt->hold && !opt->ring;
+	bool hold = opt->starter && !opt->ring;
 	struct work_options wo = { .commit_ms = opt->commit_ms,
 				   .cache_bytes = opt->cache_bytes,
 				   .resumes = hold,
@@ -609,7 +609,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	if (r == 0 && !opt->ring)
 		r = loop_start(&s->loop, opt->workers, err);
 	if (r == 0 && hold)
-		r = holder_open(&s->holder, opt->root, err);
+		r = holder_open(&s->holder, opt->root, opt->starter, err);
 	if (r == 0 && hold && opt->crashed)
 		holder_crashed(s->holder);
 	if (r == 0 && hold)

@@ -29,8 +29,8 @@ struct server_options {
 	size_t cache_bytes; /* as work_options */
 	uint64_t mask;      /* session_options.mask */
 	/* Mounts outlive this process, and those of the one before are gone on with. Somebody must
-	 * be there to start the next one: programs on the mounts wait for it. */
-	bool hold;
+	 * be there to start the next one: programs on the mounts wait for it. NULL: they don't. */
+	struct starter *starter;
 	bool crashed; /* the one before ended by its own fault */
 };
 
