@@ -118,8 +118,8 @@ int mirror_fetch(const char *root, uint32_t number, const struct mirror_origin *
 int mirror_take(const char *root, uint32_t number,
 		ssize_t (*read)(void *ctx, void *buf, size_t n, struct err *err), void *ctx,
 		const struct mirror_progress *p, struct mirror_result *res, struct err *err);
-/* Appends the names (40 hex digits, a pack's checksum) of the packs that mirror_take has taken,
- * one a line: who makes the stream may leave them out. */
+/* Appends the names (40 hex digits, a pack's checksum) of the packs that mirror_take has taken, and
+ * "o" and the id of loose objects, one a line: who makes the stream may leave them out. */
 int mirror_taken(const char *root, uint32_t number, struct buf *out, struct err *err);
 /* Pushes `commit` to the origin's branch. `expect`: what the branch must be there now: an oid
  * (force-with-lease), or NULL: a fast-forward or a new branch only.

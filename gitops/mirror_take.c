@@ -55,8 +55,9 @@ struct take {
 		char *name, *target;
 	} * symrefs;
 	size_t nsymrefs, symrefs_cap;
-	char *head;       /* the text of HEAD */
-	struct buf taken; /* names of packs, one a line */
+	char *head;             /* the text of HEAD */
+	struct buf taken;       /* names of packs, one a line */
+	struct buf taken_loose; /* "o" and the id of an object, one a line */
 	uint64_t bytes;
 	bool has_loose;
 };
@@ -235,6 +236,9 @@ static int take_loose(struct take *t, const char *name)
 	(void)snprintf(hex, sizeof(hex), "%.2s%.38s", name + 8, name + 11);
 	if (oid_parse(&oid, hex) < 0)
 		return 0;
+	buf_printf(&t->taken_loose, "o%s\n", hex);
+	if (buf_error(&t->taken_loose))
+		return out_of_memory(t);
 	git_oid id = oid_to_git(&oid);
 	if (t->mirror && git_odb_exists(mirror_odb(t->mirror), &id))
 		return 0;
@@ -472,20 +476,44 @@ static int take_head(struct take *t)
 	return 0;
 }
 
+/* Lines of packs, or of loose objects. */
+static void add_lines(struct buf *out, const char *text, size_t n, bool loose)
+{
+	for (const char *p = text, *end = text + n, *next; p < end; p = next) {
+		next = memchr(p, '\n', (size_t)(end - p));
+		next = next ? next + 1 : end;
+		if ((*p == 'o') == loose)
+			buf_add(out, p, (size_t)(next - p));
+	}
+}
+
+/* Packs first. A list that is too long is begun anew: then some are sent once more; loose objects,
+ * which are small, rather than packs. */
 static int note_taken(struct take *t)
 {
 	auto_free void *before = NULL;
 	size_t n = 0;
 	auto_buf all = { 0 };
 	auto_fd dir = open(t->stage.target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir >= 0 && io_slurp(&io_host, dir, TAKEN, MIRROR_TAKEN_MAX, &before, &n, NULL) >= 0)
-		buf_add(&all, before, n);
+	if (dir >= 0)
+		(void)io_slurp(&io_host, dir, TAKEN, MIRROR_TAKEN_MAX, &before, &n,
+			       NULL); /* a hint */
+	add_lines(&all, before, n, false);
 	buf_add(&all, t->taken.data, t->taken.len);
+	if (all.len > MIRROR_TAKEN_MAX) {
+		buf_reset(&all);
+		buf_add(&all, t->taken.data, t->taken.len);
+	}
+	/* What is there now is all that can be sent again. */
+	if (all.len + t->taken_loose.len <= MIRROR_TAKEN_MAX)
+		buf_add(&all, t->taken_loose.data, t->taken_loose.len);
+	size_t known = all.len;
+	add_lines(&all, before, n, true);
+	if (all.len > MIRROR_TAKEN_MAX)
+		all.len = known;
 	if (buf_error(&all))
 		return out_of_memory(t);
-	/* A list that is too long is begun anew: then some packs are sent once more. */
-	const struct buf *list = all.len <= MIRROR_TAKEN_MAX ? &all : &t->taken;
-	return io_publish(&io_host, t->dir, TAKEN, list->data, list->len, true, t->err);
+	return io_publish(&io_host, t->dir, TAKEN, all.data, all.len, true, t->err);
 }
 
 static int finish(struct take *t, struct mirror_result *res)
@@ -521,6 +549,7 @@ static void take_done(struct take *t)
 	free(t->in);
 	free(t->out);
 	buf_done(&t->taken);
+	buf_done(&t->taken_loose);
 	EVP_MD_CTX_free(t->hash);
 	mirror_close(t->mirror);
 	if (t->dir >= 0)

@@ -527,7 +527,8 @@ static int refuse_pinned(struct snapd *sd, const struct repo_row *row, struct er
 	if (r < 0 || ws + snaps == 0)
 		return r;
 	return err_set(err, -EBUSY,
-		       "repository %s is used by %llu workspace%s and %llu snapshot%s, such as %s",
+		       "repository %s is used by %llu workspace%s (deleted ones too, until "
+		       "`bough rm --now` or their time is up) and %llu snapshot%s, such as %s",
 		       row->name, (unsigned long long)ws, ws == 1 ? "" : "s",
 		       (unsigned long long)snaps, snaps == 1 ? "" : "s", one);
 }

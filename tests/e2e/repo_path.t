@@ -22,6 +22,11 @@ git -C "$T/src" tag v6
 bough_ok 'fetch from it' repo fetch p
 is 'what is new is there' "$(tip p)" "$(git -C "$T/src" rev-parse main)"
 is 'refs: branch and tag' "$out" '2 refs changed'
+commit loose
+bough_ok 'fetch of one commit' repo fetch p --json
+ok 'sends its three objects and none from before' test "$(json .bytes_received)" -lt 12000
+bough_ok 'fetch of nothing' repo fetch p --json
+ok 'sends no object' test "$(json .bytes_received)" -lt 10241
 git -C "$T/src" repack -adq
 bough_ok 'fetch of what was repacked' repo fetch p
 commit seven
@@ -104,7 +109,7 @@ if (exec 3<>/dev/fuse) 2>/dev/null; then
 	bough_ok 'a workspace of it' create w --git m
 	bough_fails 'rm is refused while it is used' 5 'used by 1 workspace' repo rm m
 	is 'show says so' "$(bough repo show m --json | jq .workspaces)" 1
-	bough_ok 'rm of the workspace' rm w
+	bough_ok 'rm of the workspace' rm --now w
 	bough_ok 'then it goes' repo rm m
 else
 	bough repo rm m

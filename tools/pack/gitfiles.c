@@ -39,7 +39,9 @@ struct files {
 	char *gitdir, *common; /* HEAD is in the first; refs and objects in the second */
 	char *places[PLACES_MAX];
 	size_t nplaces;
-	const char *known;
+	char *known;        /* the lines, each ended by a NUL … */
+	const char **lines; /* … in order */
+	size_t nlines;
 	struct buf sent; /* checksums (hex) of packs that are in the stream, newline behind each */
 	uint8_t *copy;
 	int out;
@@ -347,6 +349,33 @@ static bool is_hex(const char *s, size_t n)
 	return strlen(s) == n && strspn(s, "0123456789abcdef") == n;
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int read_known(struct files *f, const char *text)
+{
+	size_t n = 1;
+	for (const char *p = text; (p = strchr(p, '\n')); p++)
+		n++;
+	f->known = strdup(text);
+	f->lines = calloc(n, sizeof(*f->lines));
+	if (!f->known || !f->lines)
+		return out_of_memory(f);
+	char *save = NULL;
+	for (char *p = strtok_r(f->known, "\n", &save); p; p = strtok_r(NULL, "\n", &save))
+		f->lines[f->nlines++] = p;
+	if (f->nlines > 1)
+		qsort(f->lines, f->nlines, sizeof(*f->lines), by_text);
+	return 0;
+}
+
+static bool is_known(const struct files *f, const char *line)
+{
+	return f->nlines && bsearch(&line, f->lines, f->nlines, sizeof(*f->lines), by_text);
+}
+
 static int put_fanout(struct files *f, int objects, const char *fan)
 {
 	int fd = openat(objects, fan, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -361,7 +390,9 @@ static int put_fanout(struct files *f, int objects, const char *fan)
 	int r = 0;
 	while (r >= 0 && (errno = 0, e = readdir(d))) {
 		char name[80];
-		if (!is_hex(e->d_name, 38))
+		char line[48];
+		(void)snprintf(line, sizeof(line), "o%s%.38s", fan, e->d_name);
+		if (!is_hex(e->d_name, 38) || is_known(f, line))
 			continue;
 		auto_fd file = openat(fd, e->d_name, O_RDONLY | O_CLOEXEC | O_NOATIME);
 		if (file < 0 && errno == EPERM)
@@ -418,8 +449,7 @@ static int put_pack(struct files *f, int dir, const char *base)
 	    pread(pack, sum, sizeof(sum), st.st_size - CHECKSUM_BYTES) != sizeof(sum))
 		return err_set(f->err, -EBADMSG, "%s.pack is cut off", base);
 	hex_encode(hex, sum, sizeof(sum));
-	if ((f->known && listed(f->known, strlen(f->known), hex)) ||
-	    listed((const char *)f->sent.data, f->sent.len, hex))
+	if (is_known(f, hex) || listed((const char *)f->sent.data, f->sent.len, hex))
 		return 0;
 	buf_printf(&f->sent, "%s\n", hex);
 	if (buf_error(&f->sent))
@@ -507,6 +537,8 @@ static void files_done(struct files *f)
 	if (f->e)
 		archive_entry_free(f->e);
 	buf_done(&f->sent);
+	free(f->known);
+	free(f->lines);
 	free(f->gitdir);
 	free(f->common);
 	free(f->copy);
@@ -514,8 +546,10 @@ static void files_done(struct files *f)
 
 int gitfiles_pack(const char *dir, int out, const char *known, struct err *err)
 {
-	struct files f = { .err = err, .out = out, .known = known };
-	int r = find_gitdir(&f, dir);
+	struct files f = { .err = err, .out = out };
+	int r = known ? read_known(&f, known) : 0;
+	if (r >= 0)
+		r = find_gitdir(&f, dir);
 	if (r >= 0)
 		r = find_common(&f);
 	if (r >= 0)

@@ -22,7 +22,7 @@ static const char help[] =
 	"  --ignore-unreadable  leave out what can't be opened\n"
 	"  --git                DIR is a git repository: write the files that a mirror of it\n"
 	"                       needs (refs, objects, packs), and nothing else\n"
-	"  --known              with --git: stdin lists the checksums of packs to leave out\n"
+	"  --known              with --git: stdin lists what to leave out\n"
 	"  --help, --version\n"
 	"\n"
 	"examples:\n"
