@@ -9,7 +9,7 @@ tree() { # a description of the whole tree of a workspace: names, modes, links, 
 }
 at() { bough path "$1"; }
 fresh() { # a base with two forks, `ours` and `theirs`
-	bough rm ours theirs base >/dev/null 2>&1
+	bough rm --now ours theirs base >/dev/null 2>&1
 	bough create base >/dev/null || bail 'create'
 	(
 		cd "$(at base)" || exit 1
@@ -133,7 +133,7 @@ echo late >"$(at late)/late"
 bough save late --as done >/dev/null
 run bough merge done --into base
 is 'from a snapshot' "$code:$(cat "$(at base)/late" 2>&1)" 0:late
-bough rm late >/dev/null
+bough rm --now late >/dev/null
 
 # ---- conflicts: listed, and nothing is changed
 

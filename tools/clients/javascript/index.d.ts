@@ -1,0 +1,397 @@
+// Types of bough's client. snapd/API.md says what the fields of answers mean.
+
+import type { Readable } from 'node:stream';
+
+export type Path = string | Uint8Array;
+export type Bytes = string | ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array>
+  | Readable | AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+export type Labels = Record<string, string>;
+export interface ProgressInfo { done: number; total: number; unit: 'files' | 'bytes'; what: string }
+export type Progress = (at: ProgressInfo) => void;
+type Lists<T> = AsyncIterableIterator<T>;
+
+export interface Owned {
+  visibility?: 'private' | 'team' | 'global';
+  team?: string;
+  ttl_s?: number;
+  on_expiry?: 'delete' | 'save' | 'keep';
+}
+export interface WorkspaceInfo {
+  id: string; name: string; path: string; mounted: boolean; created: string;
+  base: string | null; head: string | null; parent: string | null; labels: Labels;
+  quota_bytes: number; quota_inodes: number; state: 'ready' | 'broken'; owner: string;
+  visibility: 'private' | 'team' | 'global'; description: string | null; expires: string | null;
+  team?: string; on_expiry?: string; error?: string; busy?: boolean; deleted?: string;
+  purges?: string; used_bytes?: number; used_inodes?: number; layers?: number; records?: number;
+  files?: number; xattrs?: boolean; git?: Record<string, unknown> | null;
+  checkout?: Record<string, unknown>;
+}
+export interface SnapshotInfo {
+  id: string; names: string[]; message: string | null; created: string; workspace: string | null;
+  parent: string | null; manifest: string; files: number; bytes: number; stored_bytes: number;
+  labels: Labels; owner: string; visibility: string; expires: string | null; unchanged?: boolean;
+  team?: string; git?: Record<string, unknown> | null; image?: Record<string, unknown>;
+}
+export interface Entry {
+  name: string; name_b64?: string; size: number; modified_at: string; mode: string;
+  type: 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'char' | 'block';
+  etag?: string; target?: string; target_b64?: string;
+}
+export interface PutInfo {
+  path: string; size: number; mode: string; etag: string; created: boolean;
+}
+export interface DiffEntry {
+  kind: 'added' | 'deleted' | 'modified' | 'renamed' | 'type' | 'warning';
+  path?: string; path_hex?: string; old_path?: string; what?: string[]; message?: string;
+  old?: Record<string, unknown> | null; new?: Record<string, unknown> | null; similarity?: number;
+}
+export interface MergeInfo {
+  workspace: WorkspaceInfo; added: number; removed: number; moved: number; changed: number;
+  merged: number;
+}
+export interface CommitInfo {
+  commit: string | null; parent?: string | null; tree?: string; branch?: string; files?: number;
+  unchanged?: boolean; branch_moved?: boolean; history?: boolean; synced?: boolean;
+  warnings?: string[];
+}
+export interface RepositoryInfo {
+  id: string; number: number; name: string; kind: 'url' | 'path'; created: string; fetched: string;
+  head: string | null; owner: number; visibility: string; url?: string; path?: string;
+  commit?: string | null; branches?: number; tags?: number; bytes?: number; workspaces?: number;
+  snapshots?: number; auth?: string | null; error?: string; refs_changed?: number;
+  objects?: number; bytes_received?: number; branch_list?: Record<string, unknown>[];
+  apart?: Record<string, unknown>[];
+}
+export interface TokenInfo {
+  id: string; name: string | null; owner: string; scope: string; path?: string | null;
+  read_only: boolean; created: string; expires: string | null; used: string | null;
+  token?: string;
+}
+export interface UserInfo {
+  name: string; owner: string; uid: number | null; admin: boolean; created: string;
+}
+export interface TeamInfo {
+  name: string; created: string;
+  members: { owner: string; role: 'reader' | 'member' | 'admin' }[];
+}
+export interface QuotaInfo {
+  owner: string; workspaces: number | null; snapshots: number | null; bytes: number | null;
+}
+export interface JobInfo {
+  id: string; state: 'running' | 'done' | 'failed' | 'cancelled'; owner: string; path: string;
+  object?: string; created: string; ended: string | null; progress?: ProgressInfo;
+  status?: number; result?: Record<string, unknown> | null;
+  error?: { code: string; message: string; details: Record<string, unknown> } | null;
+}
+export interface AuditInfo {
+  seq: number; time: string; owner: string; token: string | null; from: string; method: string;
+  path: string; object: string | null; status: number; about: Record<string, unknown> | null;
+}
+export interface UsageInfo {
+  id: string; unique_bytes: number | null; shared_bytes: number | null;
+  written_bytes: number | null;
+}
+export interface EventInfo { id: string; type: string; data: Record<string, any> }
+
+export class BoughError extends Error {}
+export class ConnectionFailed extends BoughError { sent: boolean }
+export class AnswerCut extends ConnectionFailed {}
+export class BadAnswer extends BoughError {}
+export class ApiError extends BoughError {
+  code: string; reason: string; details: Record<string, any>; status: number;
+}
+export class Invalid extends ApiError {}
+export class Unauthenticated extends ApiError {}
+export class Forbidden extends ApiError {}
+export class NotFound extends ApiError {}
+export class Conflict extends ApiError {}
+export class Busy extends Conflict {}
+export class Gone extends ApiError {}
+export class Changed extends ApiError {}
+export class TooLarge extends ApiError {}
+export class TooMany extends ApiError {}
+export class NoSpace extends ApiError {}
+export class Unavailable extends ApiError {}
+
+/** The bytes of an answer: read them once, or close it. */
+export class Body implements AsyncIterable<Buffer> {
+  readonly status: number;
+  readonly headers: Record<string, string | undefined>;
+  /** Behind its end. */
+  readonly trailers: Record<string, string | undefined>;
+  /** What an archive or a patch that was read to its end tells. */
+  readonly summary: Record<string, any>;
+  [Symbol.asyncIterator](): AsyncIterableIterator<Buffer>;
+  bytes(max?: number): Promise<Buffer>;
+  text(): Promise<string>;
+  json(): Promise<any>;
+  lines(): AsyncIterableIterator<string>;
+  stream(): ReadableStream<Uint8Array>;
+  close(): void;
+}
+
+/** Ends when it is closed, or a loop over it is left; resumes where it was broken off. */
+export class EventStream implements AsyncIterableIterator<EventInfo> {
+  readonly lastId?: string;
+  [Symbol.asyncIterator](): this;
+  next(): Promise<IteratorResult<EventInfo>>;
+  return(value?: any): Promise<IteratorResult<EventInfo>>;
+  close(): void;
+}
+
+export interface ReadOptions {
+  /** Negative: from the file's end. */
+  start?: number;
+  /** Not included. */
+  end?: number;
+  coding?: string;
+  ifNoneMatch?: string;
+  digest?: boolean;
+  signal?: AbortSignal;
+}
+export class SnapshotFiles {
+  open(path: Path, options?: ReadOptions): Promise<Body>;
+  read(path: Path, options?: ReadOptions): Promise<Buffer>;
+  readText(path: Path, options?: ReadOptions): Promise<string>;
+  /** Into a local file; the ETag. Goes on after a connection that broke off. */
+  download(path: Path, to: string): Promise<string>;
+  head(path: Path): Promise<Record<string, string | undefined>>;
+  stat(path: Path): Promise<Entry>;
+  exists(path: Path): Promise<boolean>;
+  list(path?: Path, options?: { page?: number }): Lists<Entry>;
+  walk(path?: Path): Lists<Entry>;
+  archive(path?: Path, options?: {
+    format?: 'tar' | 'tar.zst' | 'zip' | 'cpio'; signal?: AbortSignal }): Promise<Body>;
+}
+export interface WriteOptions {
+  mode?: string; ifMatch?: string; ifNoneMatch?: string; coding?: string; length?: number;
+  digest?: boolean; signal?: AbortSignal;
+}
+export class WorkspaceFiles extends SnapshotFiles {
+  write(path: Path, data: Bytes, options?: WriteOptions): Promise<PutInfo>;
+  writeForm(path: Path, data: string | Uint8Array, options?: { mode?: string }): Promise<PutInfo>;
+  upload(local: string, path: Path, options?: WriteOptions): Promise<PutInfo>;
+  delete(path: Path, options?: { recursive?: boolean; ifMatch?: string }): Promise<null>;
+  mkdir(path: Path, options?: { mode?: string; parents?: boolean }): Promise<Entry>;
+  move(path: Path, to: string, options?: { replace?: boolean }): Promise<Entry>;
+  copy(path: Path, to: string, options?: { replace?: boolean }): Promise<Entry>;
+  symlink(path: Path, target: string): Promise<Entry>;
+  chmod(path: Path, mode: string): Promise<Entry>;
+  extract(archive: Bytes, path?: Path, options?: {
+    atomic?: boolean; length?: number; signal?: AbortSignal }): Promise<Record<string, any>>;
+}
+export function entryName(entry: Entry): string | Buffer;
+
+export interface UploadOptions {
+  piece?: number;
+  /** Milliseconds without any progress. */
+  patience?: number;
+  progress?: (at: number, length: number) => void;
+}
+export class Upload {
+  readonly url: string;
+  readonly length?: number;
+  offset(): Promise<number>;
+  send(source: string | Uint8Array, options?: UploadOptions): Promise<void>;
+  cancel(): Promise<null>;
+}
+
+export class Job {
+  info: JobInfo;
+  readonly id: string;
+  readonly state: JobInfo['state'];
+  refresh(waitS?: number): Promise<JobInfo>;
+  wait(timeoutMs?: number): Promise<Record<string, any>>;
+  cancel(): Promise<JobInfo>;
+}
+
+interface Long { key?: string; progress?: Progress }
+interface Against { against?: string; since?: string }
+interface CommitFields {
+  author?: string; branch?: string; squash?: boolean; history?: boolean; sync?: boolean;
+  ignored?: boolean;
+}
+type TextFormat = 'patch' | 'stat' | 'name-status';
+
+export class Snapshot {
+  readonly ref: string;
+  readonly id: string;
+  info: SnapshotInfo;
+  readonly files: SnapshotFiles;
+  refresh(): Promise<SnapshotInfo>;
+  update(fields: Owned & {
+    message?: string; add_names?: string[]; remove_names?: string[]; labels?: Labels;
+  }): Promise<SnapshotInfo>;
+  delete(options?: { force?: boolean }): Promise<null>;
+  diff(options?: Against): Lists<DiffEntry>;
+  diffText(format?: TextFormat, options?: Against): Promise<Body>;
+  commit(message: string, options?: CommitFields & Long): Promise<CommitInfo>;
+  bundle(options?: { message?: string; author?: string }): Promise<Body>;
+}
+
+export class Workspace {
+  readonly ref: string;
+  readonly id: string;
+  readonly name: string;
+  readonly path: string;
+  info: WorkspaceInfo;
+  readonly files: WorkspaceFiles;
+  refresh(): Promise<WorkspaceInfo>;
+  update(fields: Owned & {
+    name?: string; labels?: Labels; add_labels?: Labels; remove_labels?: string[];
+    quota_bytes?: number; quota_inodes?: number; description?: string;
+  }): Promise<WorkspaceInfo>;
+  delete(options?: { purge?: boolean }): Promise<null>;
+  undelete(name?: string): Promise<WorkspaceInfo>;
+  fork(fields: Owned & {
+    names?: string[]; name?: string; count?: number; labels?: Labels; description?: string;
+    key?: string;
+  }): Promise<Workspace[]>;
+  save(name?: string, options?: { message?: string } & Long): Promise<Snapshot>;
+  saveJob(name?: string, options?: { message?: string; key?: string }): Promise<Job>;
+  restore(snapshot: string | Snapshot): Promise<WorkspaceInfo>;
+  merge(source: string | Workspace | Snapshot): Promise<MergeInfo>;
+  mount(): Promise<WorkspaceInfo>;
+  umount(): Promise<WorkspaceInfo>;
+  log(options?: { page?: number }): Lists<Snapshot>;
+  diff(options?: Against): Lists<DiffEntry>;
+  diffText(format?: TextFormat, options?: Against): Promise<Body>;
+  watch(options?: { path?: string; recursive?: boolean; since?: string }): Promise<EventStream>;
+  commit(message?: string, options?: CommitFields & Long): Promise<CommitInfo>;
+  commitJob(message?: string, fields?: CommitFields): Promise<Job>;
+  push(options?: {
+    branch?: string; remote?: string; force_with_lease?: string; any_names?: boolean;
+  } & Long): Promise<Record<string, any>>;
+  pushJob(fields?: Record<string, unknown>): Promise<Job>;
+  bundle(options?: { message?: string; author?: string }): Promise<Body>;
+  upload(source: string | Uint8Array, path: Path,
+    options?: UploadOptions & { mode?: string }): Promise<Upload>;
+  beginUpload(path: Path, length: number, options?: { mode?: string }): Promise<Upload>;
+  resume(url: string, source: string | Uint8Array, options?: UploadOptions): Promise<Upload>;
+  uploadAbilities(): Promise<Record<string, string | undefined>>;
+}
+
+export interface CreateFields extends Owned {
+  source?: string | Workspace | Snapshot;
+  git?: { repo: string; ref?: string; scopes?: string[]; depth?: number; branch?: string };
+  labels?: Labels; mount?: boolean; quota_bytes?: number; quota_inodes?: number;
+  xattrs?: boolean; uid?: number; gid?: number; description?: string;
+}
+
+export interface ClientOptions {
+  /** Default: where `bough` looks, too. */
+  socket?: string;
+  /** http://HOST:PORT or https://HOST:PORT, with a token. */
+  url?: string;
+  token?: string;
+  /** PEM of certificates that sign the server's. */
+  ca?: string | Buffer;
+  /** Milliseconds without a byte. */
+  timeout?: number;
+  retries?: number;
+  /** Milliseconds. */
+  retryFor?: number;
+  onRequest?: (method: string, template: string) => void;
+}
+
+export class Client {
+  constructor(options?: ClientOptions);
+  close(): void;
+  readonly workspaces: {
+    /** One by its id or name, without asking whether it is there. */
+    (ref: string): Workspace;
+    get(ref: string): Promise<Workspace>;
+    list(options?: {
+      labels?: Labels | string[]; usage?: boolean; deleted?: boolean; page?: number;
+    }): Lists<Workspace>;
+    create(name: string, fields?: CreateFields & Long): Promise<Workspace>;
+    /** Deleted for good when `use` has ended. */
+    temporary<T>(name: string, fields: CreateFields,
+      use: (ws: Workspace) => Promise<T> | T): Promise<T>;
+  };
+  readonly snapshots: {
+    (ref: string): Snapshot;
+    get(ref: string): Promise<Snapshot>;
+    list(options?: {
+      workspace?: string; labels?: Labels | string[]; image?: boolean; page?: number;
+    }): Lists<Snapshot>;
+    create(archive: Bytes, options?: {
+      name?: string; message?: string; format?: string; max_bytes?: number; max_inodes?: number;
+      length?: number;
+    } & Long): Promise<Snapshot>;
+  };
+  readonly repos: {
+    list(): Promise<RepositoryInfo[]>;
+    get(repo: string): Promise<RepositoryInfo>;
+    add(url: string, options?: {
+      name?: string; token?: string; ssh_key?: string; known_hosts?: string;
+    } & Long): Promise<RepositoryInfo>;
+    addJob(url: string, fields?: {
+      name?: string; token?: string; ssh_key?: string; known_hosts?: string;
+    }): Promise<Job>;
+    create(files: Bytes, path: string, options?: {
+      name?: string; length?: number; progress?: Progress }): Promise<RepositoryInfo>;
+    update(repo: string, files: Bytes, options?: {
+      length?: number; progress?: Progress }): Promise<RepositoryInfo>;
+    packs(repo: string): Promise<string[]>;
+    fetch(repo: string, options?: {
+      token?: string; ssh_key?: string; known_hosts?: string; progress?: Progress;
+    }): Promise<RepositoryInfo>;
+    fetchJob(repo: string, secrets?: {
+      token?: string; ssh_key?: string; known_hosts?: string }): Promise<Job>;
+    reset(repo: string, branch: string, options?: {
+      force?: boolean }): Promise<Record<string, any>>;
+    delete(repo: string): Promise<null>;
+  };
+  readonly tokens: {
+    list(options?: { page?: number }): Lists<TokenInfo>;
+    create(fields?: {
+      name?: string; scope?: string; path?: string; read_only?: boolean; expires_s?: number;
+      owner?: string;
+    }): Promise<TokenInfo>;
+    delete(id: string): Promise<null>;
+  };
+  readonly users: {
+    list(): Promise<UserInfo[]>;
+    create(name: string, fields?: {
+      uid?: number; admin?: boolean; owner?: string }): Promise<UserInfo>;
+    delete(name: string): Promise<null>;
+  };
+  readonly teams: {
+    list(): Promise<TeamInfo[]>;
+    get(team: string): Promise<TeamInfo>;
+    create(name: string): Promise<TeamInfo>;
+    delete(team: string): Promise<null>;
+    add(team: string, owner: string, role?: 'reader' | 'member' | 'admin'): Promise<TeamInfo>;
+    remove(team: string, owner: string): Promise<null>;
+  };
+  readonly quotas: {
+    list(): Promise<QuotaInfo[]>;
+    get(owner: string): Promise<QuotaInfo>;
+    set(owner: string, fields: {
+      workspaces?: number; snapshots?: number; bytes?: number }): Promise<QuotaInfo>;
+    delete(owner: string): Promise<null>;
+  };
+  whoami(): Promise<Record<string, any>>;
+  version(): Promise<{ name: string; version: string; api: string }>;
+  health(): Promise<Record<string, any>>;
+  openapi(): Promise<Record<string, any>>;
+  stats(): Promise<Record<string, any>>;
+  usage(): Promise<UsageInfo[]>;
+  metrics(): Promise<string>;
+  events(options?: { since?: string }): Promise<EventStream>;
+  audit(options?: {
+    page?: number; object?: string; owner?: string; token?: string; method?: string;
+    since?: string; until?: string; failed?: string;
+  }): Lists<AuditInfo>;
+  auditExport(filters?: Record<string, string>): Lists<AuditInfo>;
+  job(id: string): Promise<Job>;
+  jobs(options?: { page?: number }): Lists<Job>;
+  gc(options?: { progress?: Progress }): Promise<Record<string, any>>;
+  gcJob(): Promise<Job>;
+  fsck(options?: { repair?: boolean; progress?: Progress }): Promise<Record<string, any>>;
+  fsckJob(options?: { repair?: boolean }): Promise<Job>;
+  shutdown(): Promise<null>;
+  call(method: string, path: string, json?: Record<string, unknown>): Promise<any>;
+}
+export function defaultSocket(): string;
