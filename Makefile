@@ -218,7 +218,7 @@ $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 # ---- tests
 
 RUN = B=$(B) VARIANT=$(VARIANT) CC='$(CC)' CPPFLAGS='$(subst ','\'',$(CPPFLAGS_ALL))' tests/run.sh
-TESTS := $(UNIT) $(FUZZERS) $(CRASH) $(MODEL) $(E2E)
+TESTS := $(UNIT) $(FUZZERS) $(CRASH) $(MODEL) $(E2E) $(B)/bench/load
 
 .PHONY: check check-unit check-fuzz check-crash check-model check-e2e check-asan check-tsan
 check: all $(TESTS) ## run every test
@@ -231,7 +231,7 @@ check-crash: all $(CRASH) ## run the kill and torn-tail tests
 	@$(RUN) crash
 check-model: all $(MODEL) ## run random operations against a plain directory
 	@$(RUN) model
-check-e2e: all $(E2E) ## run the tests of the programs, on real mounts
+check-e2e: all $(E2E) $(B)/bench/load ## run the tests of the programs, on real mounts
 	@$(RUN) e2e
 check-asan: ## run unit, fuzz and crash tests with the address and undefined sanitizers
 	@$(MAKE) VARIANT=asan check-sanitized
@@ -276,6 +276,10 @@ demo: all ## do the main job from end to end, and print what each step took
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/demo/demo.sh
 bench: all $(BENCH) ## measure beside ext4: make bench [ARGS=…]
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh $(ARGS)
+
+.PHONY: load
+load: all $(B)/bench/load ## measure boughd under 200 clients: make load [ARGS="--many 2000"]
+	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/load.sh $(ARGS)
 
 # ---- install
 

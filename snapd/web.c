@@ -487,13 +487,15 @@ static uint64_t announced_length(struct call *c)
 
 struct framing {
 	unsigned lengths, encodings;
-	bool odd; /* not just "chunked", or no number */
+	bool odd; /* not just "chunked", no number, or a blank in a name */
 };
 
 static enum MHD_Result count_framing(void *arg, enum MHD_ValueKind kind, const char *key,
 				     const char *value)
 {
 	struct framing *f = arg;
+	/* "Transfer-Encoding :" is no header to us, but may be one to what stands in front. */
+	f->odd |= !*key || key[strcspn(key, " \t\r\n\v\f")];
 	if (strcasecmp(key, "Content-Length") == 0) {
 		f->lengths++;
 		f->odd |= !value || !*value || value[strspn(value, "0123456789")];
@@ -518,7 +520,8 @@ static enum MHD_Result refuse_framing(struct call *c)
 {
 	c->close = true; /* what follows may be that other request */
 	return answer_refusal(c, 400, "invalid",
-			      "it takes one Content-Length, or Transfer-Encoding: chunked");
+			      "it takes one Content-Length, or Transfer-Encoding: chunked, and no"
+			      " blanks in the names of headers");
 }
 
 static bool accepts_ndjson(struct call *c)

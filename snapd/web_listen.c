@@ -21,7 +21,7 @@
 #include "fs/base/sock.h"
 
 enum {
-	BACKLOG = 256,
+	BACKLOG = 1024, /* of as many that come at once; a connect that may not wait fails then */
 	STACK_BYTES = 1 << 20, /* of a connection's thread */
 	FIRST_HEAD_S = 15,     /* over TCP, with TLS's own beginning */
 	WATCH_MS = 500,
