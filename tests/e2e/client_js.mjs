@@ -306,6 +306,43 @@ eq('reset', (await c.repos.reset('r', 'fix')).moved, false);
 await throws('in use', bough.Busy, () => c.repos.delete('r'));
 await c.repos.delete('p');
 
+// ---- batches, webhooks, sandboxes
+
+const done = await f.batch([{ op: 'write', path: 'b/1', content: 'x' }, { op: 'mkdir', path: 'b/2' }]);
+eq('a batch', done.map((x) => x.path), ['b/1', 'b/2']);
+e = await throws('all or none', bough.NotFound, () => f.batch([
+  { op: 'write', path: 'b/3', content: 'x' }, { op: 'chmod', path: 'b/none', mode: '0600' }]));
+eq('which it was', [e.details.operation, await f.exists('b/3')], [1, false]);
+const hook = await c.webhooks.create('http://127.0.0.1:9/x', { events: ['workspace.created'] });
+ok('a webhook', hook.secret);
+eq('as it is', (await c.webhooks.get(hook.id)).url, 'http://127.0.0.1:9/x');
+eq('changed', (await c.webhooks.update(hook.id, { active: false })).active, false);
+await c.webhooks.update(hook.id, { active: true });
+ok('tried', await c.webhooks.test(hook.id));
+ok('with its deliveries', (await all(c.webhooks.deliveries(hook.id, { page: 1 }))).length >= 1);
+eq('all of them', (await c.webhooks.list()).length, 1);
+await c.webhooks.delete(hook.id);
+eq('no sandbox', await all(c.sandboxes.list({ page: 5 })), []);
+await throws('nor one to be made of nothing', bough.ApiError,
+  () => c.sandboxes.create({ image: 'none', workspaces: [] }));
+// What they do is their own test's; here, that each call is one that boughd knows.
+const box = c.sandboxes('none');
+const proc = new bough.Exec(box._t, 'none', { id: 'none' });
+for (const [what, call] of Object.entries({
+  refresh: () => box.refresh(), update: () => box.update({ description: 'd' }),
+  delete: () => box.delete({ force: true }), start: () => box.start(), stop: () => box.stop({ graceMs: 1 }),
+  kill: () => box.kill('KILL'), pause: () => box.pause(), resume: () => box.resume(), stats: () => box.stats(),
+  fork: () => box.fork(['x']), save: () => box.save('x'), saveJob: () => box.saveJob('x'),
+  restore: () => box.restore('s'), attach: () => box.attach(one, '/w'), detach: () => box.detach(one),
+  exec: () => box.exec(['true'], { cwd: '/' }), execs: () => all(box.execs()), getExec: () => box.getExec('x'),
+  output: () => proc.output({ stream: 'stdout', stdoutOffset: 0 }), write: () => proc.write('x', { offset: 0 }),
+  resize: () => proc.resize(80, 25), signal: () => proc.signal('TERM'), list: () => all(box.files.list()),
+  head: () => box.files.head('x'), put: () => box.files.write('x', 'x'), remove: () => box.files.delete('x'),
+  mkdir: () => box.files.mkdir('x'), archive: () => box.files.archive(), extract: () => box.files.extract('x'),
+})) {
+  await throws(`a sandbox that isn't there: ${what}`, bough.NotFound, call);
+}
+
 // ---- tokens, TLS, people
 
 await c.users.create('ann', { uid: 12345 });

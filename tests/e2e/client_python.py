@@ -392,6 +392,47 @@ def main():
     raises("in use", bough.Busy, lambda: c.repos.delete("r"))
     c.repos.delete("p")
 
+    # -- batches, webhooks, sandboxes
+
+    done = f.batch([{"op": "write", "path": "b/1", "content": "x"}, {"op": "mkdir", "path": "b/2"}])
+    eq("a batch", [x["path"] for x in done], ["b/1", "b/2"])
+    e = raises("all or none", bough.NotFound, lambda: f.batch([
+        {"op": "write", "path": "b/3", "content": "x"},
+        {"op": "chmod", "path": "b/none", "mode": "0600"}]))
+    eq("which it was", (e.details["operation"], f.exists("b/3")), (1, False))
+    hook = c.webhooks.create("http://127.0.0.1:9/x", events=["workspace.created"])
+    ok("a webhook", hook["secret"])
+    eq("as it is", c.webhooks.get(hook["id"])["url"], "http://127.0.0.1:9/x")
+    eq("changed", c.webhooks.update(hook["id"], active=False)["active"], False)
+    c.webhooks.update(hook["id"], active=True)
+    ok("tried", c.webhooks.test(hook["id"]))
+    ok("with its deliveries", list(c.webhooks.deliveries(hook["id"], page=1)))
+    eq("all of them", len(c.webhooks.list()), 1)
+    c.webhooks.delete(hook["id"])
+    eq("no sandbox", list(c.sandboxes.list(page=5)), [])
+    raises("nor one to be made of nothing", bough.ApiError,
+           lambda: c.sandboxes.create(image="none", workspaces=[]))
+    # What they do is their own test's; here, that each call is one that boughd knows.
+    box = c.sandboxes("none")
+    proc = bough.Exec(box._t, "none", {"id": "none"})
+    for what, call in {
+            "refresh": box.refresh, "update": lambda: box.update(description="d"),
+            "delete": lambda: box.delete(force=True), "start": box.start,
+            "stop": lambda: box.stop(grace_ms=1), "kill": lambda: box.kill("KILL"),
+            "pause": box.pause, "resume": box.resume, "stats": box.stats,
+            "fork": lambda: box.fork("x"), "save": lambda: box.save("x"),
+            "save_job": lambda: box.save_job("x"), "restore": lambda: box.restore("s"),
+            "attach": lambda: box.attach(one, "/w"), "detach": lambda: box.detach(one),
+            "exec": lambda: box.exec(["true"], cwd="/"), "execs": lambda: list(box.execs()),
+            "get_exec": lambda: box.get_exec("x"),
+            "output": lambda: proc.output("stdout", stdout_offset=0),
+            "write": lambda: proc.write(b"x", offset=0), "resize": lambda: proc.resize(80, 25),
+            "signal": lambda: proc.signal("TERM"), "list": lambda: list(box.files.list()),
+            "head": lambda: box.files.head("x"), "put": lambda: box.files.write("x", "x"),
+            "remove": lambda: box.files.delete("x"), "mkdir": lambda: box.files.mkdir("x"),
+            "archive": box.files.archive, "extract": lambda: box.files.extract(b"x")}.items():
+        raises("a sandbox that isn't there: " + what, bough.NotFound, call)
+
     # -- tokens, TLS, people
 
     c.users.create("ann", uid=12345)

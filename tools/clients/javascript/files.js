@@ -238,6 +238,15 @@ export class WorkspaceFiles extends SnapshotFiles {
   symlink(path, target) { return this.#op(path, 'symlink', { target }); }
   chmod(path, mode) { return this.#op(path, 'chmod', { mode }); }
 
+  /**
+   * Many changes, all or none: [{op: 'write', path: 'a', content: 'x'}, {op: 'delete', path: 'b',
+   * if_match: etag}, …]. A failure's details say which.
+   */
+  async batch(operations) {
+    return (await this._t.call('POST', '/v1/workspaces/{ws}/batch', { ws: this._ref },
+      { json: { operations } })).results;
+  }
+
   /** Unpacks a tar, tar.gz, tar.zst, zip … below a directory that is there. */
   extract(archive, path = '', { atomic, length, signal } = {}) {
     return this._t.call('PUT', this._archive, this._at(path),

@@ -177,9 +177,19 @@ export class WorkspaceFiles extends SnapshotFiles {
   copy(path: Path, to: string, options?: { replace?: boolean }): Promise<Entry>;
   symlink(path: Path, target: string): Promise<Entry>;
   chmod(path: Path, mode: string): Promise<Entry>;
+  batch(operations: BatchOperation[]): Promise<{
+    path: string; etag?: string; mode?: string; size?: number }[]>;
   extract(archive: Bytes, path?: Path, options?: {
     atomic?: boolean; length?: number; signal?: AbortSignal }): Promise<Record<string, any>>;
 }
+export interface BatchOperation {
+  op: 'write' | 'mkdir' | 'move' | 'delete' | 'symlink' | 'chmod' | 'check';
+  path?: string; path_b64?: string; content?: string; content_b64?: string; mode?: string;
+  to?: string; to_b64?: string; target?: string; target_b64?: string; replace?: boolean;
+  recursive?: boolean; exist_ok?: boolean; parents?: boolean; if_match?: string;
+  if_none_match?: string;
+}
+export class SandboxFiles extends WorkspaceFiles {}
 export function entryName(entry: Entry): string | Buffer;
 
 export interface UploadOptions {
@@ -278,6 +288,50 @@ export interface CreateFields extends Owned {
   xattrs?: boolean; uid?: number; gid?: number; description?: string;
 }
 
+export class Exec {
+  readonly id: string;
+  info: Record<string, any>;
+  refresh(waitS?: number): Promise<Record<string, any>>;
+  output(options?: {
+    stream?: 'stdout' | 'stderr'; follow?: boolean; stdoutOffset?: number; stderrOffset?: number;
+    signal?: AbortSignal;
+  }): Promise<Body>;
+  write(data: Bytes, options?: { offset?: number; last?: boolean }): Promise<Record<string, any>>;
+  resize(columns: number, rows: number): Promise<null>;
+  signal(signal: string): Promise<null>;
+}
+type SandboxInfo = Record<string, any>;
+export class Sandbox {
+  readonly ref: string;
+  readonly id: string;
+  info: SandboxInfo;
+  readonly files: SandboxFiles;
+  refresh(): Promise<SandboxInfo>;
+  update(fields: Record<string, unknown>): Promise<SandboxInfo>;
+  delete(options?: { force?: boolean }): Promise<null>;
+  start(fields?: Record<string, unknown>): Promise<SandboxInfo>;
+  stop(options?: { graceMs?: number }): Promise<SandboxInfo>;
+  kill(signal?: string): Promise<SandboxInfo>;
+  pause(): Promise<SandboxInfo>;
+  resume(): Promise<SandboxInfo>;
+  stats(): Promise<Record<string, any>>;
+  fork(names: string[], options?: { start?: boolean }): Promise<Sandbox[]>;
+  save(name?: string, options?: { message?: string } & Long): Promise<Record<string, any>>;
+  saveJob(name?: string, options?: { message?: string; key?: string }): Promise<Job>;
+  restore(snapshot?: string, options?: { live?: boolean }): Promise<SandboxInfo>;
+  attach(workspace: string | Workspace, target: string, options?: {
+    readOnly?: boolean; exclusive?: boolean }): Promise<SandboxInfo>;
+  detach(workspace: string | Workspace, options?: {
+    target?: string; force?: boolean }): Promise<SandboxInfo>;
+  exec(command: string[], fields?: Record<string, unknown>): Promise<Exec>;
+  execs(options?: { page?: number }): Lists<Exec>;
+  getExec(id: string): Promise<Exec>;
+}
+export interface WebhookInfo {
+  id: string; owner: string; url: string; events: string[] | null; everybody: boolean;
+  active: boolean; created: string; secret?: string;
+}
+
 export interface ClientOptions {
   /** Default: where `bough` looks, too. */
   socket?: string;
@@ -364,6 +418,25 @@ export class Client {
     delete(team: string): Promise<null>;
     add(team: string, owner: string, role?: 'reader' | 'member' | 'admin'): Promise<TeamInfo>;
     remove(team: string, owner: string): Promise<null>;
+  };
+  readonly webhooks: {
+    list(): Promise<WebhookInfo[]>;
+    get(id: string): Promise<WebhookInfo>;
+    create(url: string, fields?: {
+      events?: string[]; secret?: string; active?: boolean; everybody?: boolean;
+    }): Promise<WebhookInfo>;
+    update(id: string, fields: {
+      url?: string; events?: string[]; secret?: string; active?: boolean }): Promise<WebhookInfo>;
+    delete(id: string): Promise<null>;
+    test(id: string): Promise<Record<string, any>>;
+    deliveries(id: string, options?: { page?: number }): Lists<Record<string, any>>;
+  };
+  readonly sandboxes: {
+    /** One by its id or name, without asking whether it is there. */
+    (ref: string): Sandbox;
+    get(ref: string): Promise<Sandbox>;
+    list(options?: { labels?: Labels | string[]; status?: string; page?: number }): Lists<Sandbox>;
+    create(fields?: Record<string, unknown>, options?: { key?: string }): Promise<Sandbox>;
   };
   readonly quotas: {
     list(): Promise<QuotaInfo[]>;

@@ -13,12 +13,14 @@ import { join } from 'node:path';
 import { NotFound, errorOf } from './errors.js';
 import { EventStream } from './events.js';
 import { SnapshotFiles, Upload, WorkspaceFiles } from './files.js';
+import { sandboxClasses } from './sandboxes.js';
 import { Transport } from './transport.js';
 
 export * from './errors.js';
 export { Body } from './transport.js';
 export { EventStream } from './events.js';
 export { SnapshotFiles, Upload, WorkspaceFiles, entryName } from './files.js';
+export { Exec, SandboxFiles } from './sandboxes.js';
 
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
@@ -301,6 +303,9 @@ export class Workspace extends Named {
   }
 }
 
+/** One sandbox: a container on workspaces. */
+export const { Sandbox } = sandboxClasses({ Job, Named, NotFound, asyncDispose, refOf });
+
 /**
  * A boughd: by its unix socket, else by a URL with a token. timeout and retryFor in milliseconds; ca: PEM
  * of certificates that sign the server's; onRequest is called with method and path template.
@@ -400,6 +405,32 @@ export class Client {
         t.call('PUT', member, { team, owner }, { json: { role } }),
       remove: (team, owner) => t.call('DELETE', member, { team, owner }),
     };
+    this.webhooks = {
+      list: list('/v1/webhooks'),
+      get: (id) => t.call('GET', '/v1/webhooks/{id}', { id }),
+      create: (url, fields) => t.call('POST', '/v1/webhooks', {}, { json: { url, ...fields } }),
+      update: (id, fields) => t.call('PATCH', '/v1/webhooks/{id}', { id }, { json: fields }),
+      delete: (id) => t.call('DELETE', '/v1/webhooks/{id}', { id }),
+      test: (id) => t.call('POST', '/v1/webhooks/{id}/test', { id }, { json: {} }),
+      deliveries: (id, { page } = {}) =>
+        t.pages('/v1/webhooks/{id}/deliveries', { id }, {}, page),
+    };
+    this.sandboxes = Object.assign((ref) => new Sandbox(t, ref), {
+      get: async (ref) => {
+        const info = await new Sandbox(t, ref).refresh();
+        return new Sandbox(t, info.id, info);
+      },
+      async * list({ labels, status, page } = {}) {
+        for await (const one of t.pages('/v1/sandboxes', {},
+          { label: labelsQuery(labels), status }, page)) {
+          yield new Sandbox(t, one.id, one);
+        }
+      },
+      create: async (fields = {}, { key } = {}) => {
+        const info = await t.call('POST', '/v1/sandboxes', {}, { json: fields, key });
+        return new Sandbox(t, info.id, info);
+      },
+    });
     this.quotas = {
       list: list('/v1/quotas'),
       get: (owner) => t.call('GET', '/v1/quotas/{owner}', { owner }),

@@ -8,7 +8,7 @@
 """
 
 from ._http import Body
-from .admin import Quotas, Repositories, Teams, Tokens, Users
+from .admin import Quotas, Repositories, Teams, Tokens, Users, Webhooks
 from .client import Client, default_socket
 from .errors import (AnswerCut, ApiError, BadAnswer, BoughError, Busy, Changed, Conflict,
                      ConnectionFailed, Forbidden, Gone, Invalid, NoSpace, NotFound, TooLarge,
@@ -16,14 +16,16 @@ from .errors import (AnswerCut, ApiError, BadAnswer, BoughError, Busy, Changed, 
 from .events import Event, EventStream
 from .files import SnapshotFiles, WorkspaceFiles, entry_name, summary
 from .jobs import Job
+from .sandboxes import Exec, Sandbox, Sandboxes
 from .uploads import Upload
 from .workspaces import Snapshot, Snapshots, Workspace, Workspaces
 
 __version__ = "0.1.0"
 __all__ = [
     "AnswerCut", "ApiError", "BadAnswer", "Body", "BoughError", "Busy", "Changed", "Client",
-    "Conflict", "ConnectionFailed", "Event", "EventStream", "Forbidden", "Gone", "Invalid", "Job",
-    "NoSpace", "NotFound", "Quotas", "Repositories", "Snapshot", "SnapshotFiles", "Snapshots",
-    "Teams", "Tokens", "TooLarge", "TooMany", "Unauthenticated", "Unavailable", "Upload",
-    "Users", "Workspace", "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
+    "Conflict", "ConnectionFailed", "Event", "EventStream", "Exec", "Forbidden", "Gone",
+    "Invalid", "Job", "NoSpace", "NotFound", "Quotas", "Repositories", "Sandbox", "Sandboxes",
+    "Snapshot", "SnapshotFiles", "Snapshots", "Teams", "Tokens", "TooLarge", "TooMany",
+    "Unauthenticated", "Unavailable", "Upload", "Users", "Webhooks", "Workspace",
+    "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
 ]

@@ -7,7 +7,8 @@ from typing import Any, Dict, Iterator, List, Optional, cast
 from ._http import Source
 from ._transport import Progress, Transport
 from .jobs import Job
-from .types import QuotaInfo, RepositoryInfo, TeamInfo, TokenInfo, UserInfo
+from .types import (DeliveryInfo, QuotaInfo, RepositoryInfo, TeamInfo, TokenInfo, UserInfo,
+                    WebhookInfo)
 from .workspaces import PAGE, pages
 
 
@@ -154,3 +155,38 @@ class Quotas:
 
     def delete(self, owner: str) -> None:
         self._t.call("DELETE", "/v1/quotas/{owner}", {"owner": owner})
+
+
+class Webhooks:
+    """boughd calls a URL for each event."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self) -> List[WebhookInfo]:
+        return cast(List[WebhookInfo], self._t.call("GET", "/v1/webhooks")["items"])
+
+    def get(self, id: str) -> WebhookInfo:
+        return cast(WebhookInfo, self._t.call("GET", "/v1/webhooks/{id}", {"id": id}))
+
+    def create(self, url: str, **fields: Any) -> WebhookInfo:
+        """events (absent: all), secret (else one is made, and told this once), active,
+        everybody"""
+        return cast(WebhookInfo, self._t.call("POST", "/v1/webhooks",
+                                              json_body={"url": url, **fields}))
+
+    def update(self, id: str, **fields: Any) -> WebhookInfo:
+        """url, events, secret, active"""
+        return cast(WebhookInfo, self._t.call("PATCH", "/v1/webhooks/{id}", {"id": id},
+                                              json_body=fields))
+
+    def delete(self, id: str) -> None:
+        self._t.call("DELETE", "/v1/webhooks/{id}", {"id": id})
+
+    def test(self, id: str) -> DeliveryInfo:
+        return cast(DeliveryInfo, self._t.call("POST", "/v1/webhooks/{id}/test", {"id": id},
+                                               json_body={}))
+
+    def deliveries(self, id: str, *, page: int = PAGE) -> Iterator[DeliveryInfo]:
+        for one in pages(self._t, "/v1/webhooks/{id}/deliveries", {}, page, {"id": id}):
+            yield cast(DeliveryInfo, one)

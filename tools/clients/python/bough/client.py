@@ -10,10 +10,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, cast
 
 from ._http import Target
 from ._transport import Progress, Transport, parse
-from .admin import Quotas, Repositories, Teams, Tokens, Users
+from .admin import Quotas, Repositories, Teams, Tokens, Users, Webhooks
 from .errors import error_of
 from .events import EventStream
 from .jobs import Job
+from .sandboxes import Sandboxes
 from .types import AuditInfo, JobInfo, UsageInfo, WhoamiInfo
 from .workspaces import PAGE, Snapshots, Workspaces, pages
 
@@ -56,6 +57,8 @@ class Client:
         self.users = Users(self._t)
         self.teams = Teams(self._t)
         self.quotas = Quotas(self._t)
+        self.webhooks = Webhooks(self._t)
+        self.sandboxes = Sandboxes(self._t)
 
     def close(self) -> None:
         self._t.close()

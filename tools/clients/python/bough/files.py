@@ -8,7 +8,8 @@ import io
 import json
 import os
 import shutil
-from typing import Any, BinaryIO, Dict, Iterator, Optional, Union, cast
+from typing import (Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Union,
+                    cast)
 
 from ._http import Body, Source
 from ._transport import FilePath, Transport
@@ -16,6 +17,7 @@ from .errors import AnswerCut, BadAnswer, NotFound
 from .types import EntryInfo, PutInfo
 
 PAGE = 10000
+Results = List[Dict[str, Any]]
 
 
 def entry_name(entry: EntryInfo) -> str:
@@ -257,6 +259,13 @@ class WorkspaceFiles(SnapshotFiles):
 
     def chmod(self, path: FilePath, mode: str) -> EntryInfo:
         return self._op(path, "chmod", {"mode": mode})
+
+    def batch(self, operations: "Sequence[Mapping[str, Any]]") -> "Results":
+        """Many changes, all or none: [{"op": "write", "path": "a", "content": "x"}, {"op":
+        "delete", "path": "b", "if_match": etag}, …]. A failure's details say which."""
+        return cast(Results, self._t.call(
+            "POST", "/v1/workspaces/{ws}/batch", {"ws": self._ref},
+            json_body={"operations": [*operations]})["results"])
 
     def extract(self, archive: Source, path: FilePath = "", *,
                 atomic: bool = False, length: Optional[int] = None) -> Dict[str, Any]:

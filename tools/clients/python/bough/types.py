@@ -168,6 +168,48 @@ class QuotaInfo(TypedDict):
     bytes: Optional[int]
 
 
+class SandboxInfo(TypedDict, total=False):
+    id: str
+    name: Optional[str]
+    status: str
+    created: str
+    owner: str
+    labels: Dict[str, str]
+    workspaces: List[Dict[str, Any]]
+    visibility: str
+    expires: Optional[str]
+
+
+class ExecInfo(TypedDict, total=False):
+    id: str
+    status: str
+    command: List[str]
+    exit_code: Optional[int]
+
+
+class WebhookInfo(TypedDict, total=False):
+    id: str
+    owner: str
+    url: str
+    events: Optional[List[str]]
+    everybody: bool
+    active: bool
+    created: str
+    secret: str      # of create() only
+
+
+class DeliveryInfo(TypedDict, total=False):
+    id: str
+    seq: Optional[int]
+    type: str
+    created: str
+    tries: int
+    state: str       # "waiting", "delivered", "failed"
+    status: Optional[int]
+    error: Optional[str]
+    next: Optional[str]
+
+
 class MemberInfo(TypedDict):
     owner: str
     role: str        # "reader", "member", "admin"

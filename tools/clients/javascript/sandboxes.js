@@ -1,0 +1,138 @@
+// Sandboxes: containers on workspaces, and what runs in them.
+
+import { WorkspaceFiles } from './files.js';
+
+const ONE = '/v1/sandboxes/{sandbox}';
+
+/** As the sandbox sees them. */
+export class SandboxFiles extends WorkspaceFiles {
+  _file = ONE + '/files/{path}';
+  _archive = ONE + '/archive/{path}';
+  _param = 'sandbox';
+}
+
+/** A process in a sandbox. Its output is kept: it can be read from any offset, and again. */
+export class Exec {
+  #t;
+  #at;
+
+  constructor(transport, sandbox, info) {
+    this.#t = transport;
+    this.#at = { sandbox, exec: info.id };
+    this.info = info;
+  }
+
+  get id() { return this.info.id; }
+
+  /** Asks for it, and waits up to so many seconds for its end. */
+  async refresh(waitS) {
+    this.info = await this.#t.call('GET', ONE + '/exec/{exec}', this.#at,
+      { query: { wait: waitS || undefined } });
+    return this.info;
+  }
+
+  /** What it wrote: of one stream ('stdout', 'stderr'), or of both, in frames. */
+  output({ stream, follow, stdoutOffset, stderrOffset, signal } = {}) {
+    return this.#t.open('GET', ONE + '/exec/{exec}/output', this.#at, { signal, query: {
+      stream, follow, stdout_offset: stdoutOffset, stderr_offset: stderrOffset } });
+  }
+
+  /** To its stdin; with `offset` (bytes that were sent before) nothing comes twice. */
+  write(data, { offset, last } = {}) {
+    return this.#t.call('POST', ONE + '/exec/{exec}/stdin', this.#at,
+      { body: data, query: { offset, last } });
+  }
+
+  resize(columns, rows) {
+    return this.#t.call('POST', ONE + '/exec/{exec}/resize', this.#at, { json: { columns, rows } });
+  }
+
+  signal(signal) {
+    return this.#t.call('POST', ONE + '/exec/{exec}/signal', this.#at, { json: { signal } });
+  }
+}
+
+/** Made with the classes that it needs of index.js, which needs it. */
+export const sandboxClasses = ({ Job, Named, asyncDispose, refOf, NotFound }) => {
+  class Sandbox extends Named {
+    constructor(transport, ref, info) {
+      super(transport, ref, info);
+      this.files = new SandboxFiles(transport, ref);
+    }
+
+    get #at() { return { sandbox: this.ref }; }
+
+    #post(what, json = {}) {
+      return this._is(this._t.call('POST', `${ONE}/${what}`, this.#at, { json }));
+    }
+
+    refresh() { return this._is(this._t.call('GET', ONE, this.#at)); }
+
+    /** name, description, labels, add_labels, remove_labels, visibility, team, ttl_s, on_expiry */
+    update(fields) { return this._is(this._t.call('PATCH', ONE, this.#at, { json: fields })); }
+
+    delete({ force } = {}) {
+      return this._t.call('DELETE', ONE, this.#at, { query: { force } });
+    }
+
+    async [asyncDispose]() {
+      await this.delete({ force: true }).catch((e) => {
+        if (!(e instanceof NotFound)) throw e;
+      });
+    }
+
+    /** secrets, secret_env */
+    start(fields) { return this.#post('start', fields); }
+    stop({ graceMs } = {}) { return this.#post('stop', { grace_ms: graceMs }); }
+    kill(signal) { return this.#post('kill', { signal }); }
+    pause() { return this.#post('pause'); }
+    resume() { return this.#post('resume'); }
+    stats() { return this._t.call('GET', ONE + '/stats', this.#at); }
+
+    async fork(names, { start } = {}) {
+      const { items } = await this._t.call('POST', ONE + '/fork', this.#at,
+        { json: { names, start } });
+      return items.map((one) => new Sandbox(this._t, one.id, one));
+    }
+
+    save(name, { message, progress, key } = {}) {
+      return this._t.long(ONE + '/snapshots', this.#at, { json: { name, message }, progress, key });
+    }
+
+    async saveJob(name, { message, key } = {}) {
+      return new Job(this._t, await this._t.job(ONE + '/snapshots', this.#at,
+        { json: { name, message }, key }));
+    }
+
+    restore(snapshot, { live } = {}) { return this.#post('restore', { snapshot, live }); }
+
+    attach(workspace, target, { readOnly, exclusive } = {}) {
+      return this.#post('workspaces',
+        { workspace: refOf(workspace), target, read_only: readOnly, exclusive });
+    }
+
+    detach(workspace, { target, force } = {}) {
+      return this._is(this._t.call('DELETE', ONE + '/workspaces/{ws}',
+        { ...this.#at, ws: refOf(workspace) }, { query: { target, force } }));
+    }
+
+    /** Starts a process: cwd, env, user, tty, rows, columns, stdin, timeout_ms. */
+    async exec(command, fields = {}) {
+      return new Exec(this._t, this.ref, await this._t.call('POST', ONE + '/exec', this.#at,
+        { json: { command, ...fields } }));
+    }
+
+    async * execs({ page } = {}) {
+      for await (const one of this._t.pages(ONE + '/exec', this.#at, {}, page)) {
+        yield new Exec(this._t, this.ref, one);
+      }
+    }
+
+    async getExec(id) {
+      const one = new Exec(this._t, this.ref, { id });
+      await one.refresh();
+      return one;
+    }
+  }
+  return { Sandbox };
+};
