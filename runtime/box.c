@@ -91,7 +91,7 @@ static int check(const struct box_config *c, const struct box_process *p, struct
 	if (c->n_secrets > BOX_SECRETS_MAX)
 		return err_set(err, -E2BIG, "more than %d secrets", BOX_SECRETS_MAX);
 	for (size_t i = 0; i < c->n_secrets; i++)
-		if (!is_name(c->secrets[i].name))
+		if (strcmp(c->secrets[i].name, BOX_SECRET_ENV) != 0 && !is_name(c->secrets[i].name))
 			return err_set(err, -EINVAL, "a secret's name is one plain file name");
 	for (size_t i = 0; i < c->n_mounts; i++) {
 		int r = box_check_target(c, c->mounts[i].target, err);

@@ -50,6 +50,9 @@ struct box_mount {
 	bool read_only;
 };
 
+/* The name of one that holds environment: "K=V" strings, each ended by NUL. bough-init adds them to
+ * that of every process. */
+#define BOX_SECRET_ENV ".env"
 struct box_secret {
 	const char *name; /* file name under /run/secrets */
 	int fd;           /* its content, from the start; at most BOX_SECRET_MAX bytes */

@@ -10,6 +10,7 @@
  * and limits are its own, as the runtime made them. With a terminal the command leads its
  * foreground group, so that keys reach the command alone.
  *
+ * - What lies in INIT_ENV_FILE (env.h) is added to the command's environment.
  * - It reaps whatever process is left to it, and ends as its command does: with its code, or
  *   128 + n where signal n ended it. What the command of an exec left behind goes on below process
  *   1; process 1 takes all with it, as the kernel has it.

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include "runtime/init/env.h"
 #include "runtime/init/init.h"
 #include "runtime/init/sys.h"
 #include "runtime/init/tree.h"
@@ -258,6 +259,7 @@ __attribute__((noreturn, used)) void begin(long *stack)
 		say("usage: bough-init [-t MS] -- COMMAND [ARGUMENT...], or bough-init -w\n");
 		leave(INIT_EXIT_USAGE);
 	}
+	in.env = env_with_file(in.env);
 	uint64_t all = ~(uint64_t)0;
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&in.old_mask, sizeof(all));
 	/* Where it was ignored nobody could be waited for. A struct of zeros means the default. */

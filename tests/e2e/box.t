@@ -54,6 +54,10 @@ UTC"
 	box "$rt" first -s "pw=$T/secret" -- sh -c 'echo x >/run/secrets/new || echo no'
 	like "$rt: which nobody changes" "$out" no
 	is "$rt: and isn't in the root" "$(bough diff "first-$rt" | grep -v tmp)" ''
+	printf 'A=from a file\0TOKEN=x y\0HOME=/h\0' >"$T/env"
+	box "$rt" first -s ".env=$T/env" -e A=plain -e B=b -u 1000 -- \
+		sh -c 'echo "$A,$B,$TOKEN,$HOME"; env | grep -c "^A="'
+	is "$rt: environment from a file" "$out" $'from a file,b,x y,/h\n1'
 	ln -s /etc/shadow "$root/etc/passwd.new" && mv "$root/etc/passwd.new" "$root/etc/passwd"
 	box "$rt" first -u daemon -- true
 	like "$rt: users are those of the root, whatever its links say" "$err" "no user 'daemon'"

@@ -321,7 +321,7 @@ static void check_cgroup(struct cli *cli, struct doctor_line *l)
 		return;
 	}
 	if (f.f_type != CGROUP2_SUPER_MAGIC) {
-		say(l, DOCTOR_INFO, "crun needs one tree: boot with systemd.unified_cgroup_hierarchy=1",
+		say(l, DOCTOR_INFO, "crun needs one: systemd.unified_cgroup_hierarchy=1",
 		    access("/sys/fs/cgroup/unified", F_OK) == 0 ? "version 1 and 2 mixed"
 								: "version 1");
 		return;
