@@ -1,6 +1,6 @@
 #!/bin/bash
-# Boxes on real workspaces, by the OCI runtimes themselves: what a sandbox has, what is attached to it
-# and taken off, and that what it was leaves nothing behind.
+# Boxes on real workspaces, by the OCI runtimes themselves: what a sandbox has, what is attached to
+# it and taken off, and that what it was leaves nothing behind.
 . "${0%/*}/lib.sh" || exit 1
 . "$BOUGH_SRC/tests/e2e/boxes.sh"
 
