@@ -504,16 +504,23 @@ static int check_commit(struct checker *c, const struct oid *oid)
 	return r;
 }
 
-static int commit_had(void *ctx, const git_oid *id, struct err *err)
+/* In the packs that the workspace got: what came since might be a commit that somebody knows and
+ * wasn't shown. */
+static int was_given(void *ctx, const git_oid *id, struct err *err)
 {
-	return was_had(ctx, id, err);
+	const struct inner_had *h = ctx;
+	struct oid oid = oid_of_git(id);
+	int r = 0;
+	for (size_t i = 0; i < h->n && r == 0; i++)
+		r = h->indexes[i].view ? in_index(&h->indexes[i], &oid, err) : 0;
+	return r;
 }
 
 static int check_past(struct checker *c, const struct oid *from)
 {
 	const struct past_entry *e = NULL;
 	git_oid id = oid_to_git(from);
-	int r = inner_past_find(&c->past, &e, c->repo, &id, commit_had, c->had, c->end, c->err);
+	int r = inner_past_find(&c->past, &e, c->repo, &id, was_given, c->had, c->end, c->err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	memcpy(c->commit, e->commit, sizeof(c->commit));

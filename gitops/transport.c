@@ -410,7 +410,7 @@ static void env_resolve(struct env *e, const struct transport *t)
 	}
 	buf_u8(&b, 0);
 	e->failed |= buf_error(&b) < 0;
-	if (!e->failed && t->to.n)
+	if (!e->failed && t->to.n && host[0] != '[') /* an address means itself */
 		env_config(e, "http.curloptResolve", (const char *)b.data);
 }
 

@@ -65,6 +65,46 @@ static int conflict(struct merge_git *g, const char *path, const char *why, stru
 	return treemerge_conflict(&g->trees, path, why) < 0 ? no_memory(err) : 0;
 }
 
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(a, ((const struct treemerge_entry *)b)->path);
+}
+
+struct emptying {
+	const struct treemerge *trees;
+	const struct view *now;
+	const char *dir;
+};
+
+/* -ENOTEMPTY: something stays. */
+static int goes(void *ctx, const char *path, size_t len, const struct attr *a)
+{
+	const struct emptying *e = ctx;
+	auto_free char *whole = NULL;
+	if (S_ISDIR(a->mode)) {
+		int empty = view_dir_empty(e->now, a->ino); /* git knows of none */
+		return empty < 0 ? empty : empty ? -ENOTEMPTY : 0;
+	}
+	if (asprintf(&whole, "%s/%.*s", e->dir, (int)len, path) < 0) {
+		whole = NULL;
+		return -ENOMEM;
+	}
+	const struct treemerge_entry *there = bsearch(whole, e->trees->v, e->trees->n,
+						      sizeof(*e->trees->v), by_path);
+	return there && !there->mode ? 0 : -ENOTEMPTY;
+}
+
+/* Does all that is in the folder go, so that a file can take its name? 1, 0, -errno. */
+static int is_emptied(struct merge_git *g, const char *path, uint64_t ino, struct err *err)
+{
+	struct emptying e = { &g->trees, g->ours.now, path };
+	struct err why = { 0 };
+	int r = view_walk_from(g->ours.now, ino, goes, &e, &why);
+	if (r == -ENOTEMPTY)
+		return 0;
+	return r < 0 ? err_sys(err, r, "look at %.300s", path) : 1;
+}
+
 /* Ours has a tree of git's there, so anything else is ignored, special or outside of the scope. A
  * name of theirs may not lead through or onto that. 1: the way is free; 0; -errno. */
 static int is_free(struct merge_git *g, const struct treemerge_entry *e, struct err *err)
@@ -91,7 +131,9 @@ static int is_free(struct merge_git *g, const struct treemerge_entry *e, struct 
 	int r = viewfile_at(now, 1, e->path, strlen(e->path), &a);
 	if (r < 0)
 		return r == -ENOENT ? 1 : err_sys(err, r, "look at %.300s", e->path);
-	return e->old_mode != 0 && !S_ISDIR(a.mode);
+	if (S_ISDIR(a.mode))
+		return is_emptied(g, e->path, a.ino, err);
+	return e->old_mode != 0;
 }
 
 static int check_entries(struct merge_git *g, struct err *err)

@@ -131,6 +131,18 @@ done
 is "random merges: $same as git's, $refused refused, none wrong" "$wrong" 0
 ok 'not all of them are refused' test $same -gt 0
 
+# A folder becomes a file; where something that git ignores is left in it, it can't.
+fresh main main --depth=1
+(cd "$TH" && rm -r a/deep && echo file >a/deep)
+want=$(judge)
+merge
+is 'a folder becomes a file' "$code:$(tree)" "0:$want"
+fresh main main --depth=1
+(cd "$TH" && rm -r a/deep && echo file >a/deep)
+touch "$O/a/deep/x.o"
+merge
+is 'not with an ignored file in it' "$code:$(ls "$O/a/deep" | tr '\n' ' ')" '4:x x.o '
+
 # One image, of which one stack was flattened: by inode still.
 fresh main main
 for i in 1 2 3 4 5 6 7 8 9; do echo $i >"$TH/mine" && bough save theirs -q >/dev/null; done
