@@ -20,6 +20,7 @@
 #include "snapd/api.h"
 #include "snapd/flattener.h"
 #include "snapd/gitlink.h"
+#include "snapd/leftovers.h"
 #include "snapd/state.h"
 #include "snapd/tidier.h"
 
@@ -256,6 +257,7 @@ int api_gc_now(struct snapd *sd, struct progress *p, json_t **result, struct err
 	if (r == -ENOSPC && state_spare_use(sd->root))
 		r = collect(sd, p, &got, err);
 	state_spare_keep(sd->root);
+	leftovers_sweep_old(sd->root);
 	if (r >= 0)
 		tidier_note(sd);
 	pthread_mutex_unlock(&sd->gc);

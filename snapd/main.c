@@ -32,6 +32,7 @@
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/keeper.h"
+#include "snapd/leftovers.h"
 #include "snapd/limits.h"
 #include "snapd/openapi.h"
 #include "snapd/outcome.h"
@@ -277,6 +278,7 @@ static int open_parts(struct snapd *sd, struct err *err)
 	if (!sd->leases || !sd->images || !sd->problems || !sd->events || !sd->metrics ||
 	    !sd->limits || sd->stop_fd < 0)
 		return err_set(err, -ENOMEM, "out of memory");
+	leftovers_sweep(sd->root);
 	int r = jobs_new(&sd->jobs, sd, err);
 	if (r >= 0)
 		r = records_open(&sd->records, sd->root, err);

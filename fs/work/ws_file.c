@@ -211,6 +211,27 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir)
 	return r;
 }
 
+static bool is_leftover(const char *name, uint64_t seq)
+{
+	static const char tmp[] = IO_TMP_PREFIX "stack-"; /* boughd publishes here too: meta.json */
+	char current[WS_FILE_NAME];
+	ws_file_name(current, seq);
+	if (strncmp(name, "stack-", 6) == 0)
+		return strlen(name) == strlen(current) && strcmp(name, current) < 0;
+	return strncmp(name, tmp, sizeof(tmp) - 1) == 0;
+}
+
+void ws_file_sweep(const char *root, const char *id, uint64_t seq)
+{
+	char path[PATH_MAX];
+	int len = snprintf(path, sizeof(path), "%s/ws/%s", root, id);
+	auto_dir *d = len < 0 || (size_t)len >= sizeof(path) ? NULL : opendir(path);
+	const struct dirent *e;
+	while (d && (e = readdir(d)))
+		if (is_leftover(e->d_name, seq))
+			(void)unlinkat(dirfd(d), e->d_name, 0); /* it costs only space */
+}
+
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
 		 const char *id, struct err *err)
 {

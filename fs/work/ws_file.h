@@ -56,6 +56,10 @@ void ws_file_name(char out[WS_FILE_NAME], uint64_t seq);
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
 		 const char *id, struct err *err);
 
+/* What a kill left in that folder: versions below `seq` that aren't `stack`, and what was being
+ * published. Only who serves the workspace may, and nobody who publishes at the time. */
+void ws_file_sweep(const char *root, const char *id, uint64_t seq);
+
 #define auto_ws_file __attribute__((cleanup(ws_file_done))) struct ws_file
 
 #endif

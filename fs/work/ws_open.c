@@ -547,6 +547,7 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		ws_free(ws);
 		return err_sys(err, r, "open workspace %s", id);
 	}
+	ws_file_sweep(w->root, id, ws->file.seq);
 	*out = ws;
 	return 0;
 }
