@@ -53,16 +53,21 @@ void place_done(struct place *p)
 	*p = (struct place){ .root = -1 };
 }
 
-/* The mount's root; -1: it isn't mounted. No request is made. */
-static int open_mount(struct snapd *sd, const char *id)
+/* The mount's root. -EUNATCH: it isn't mounted, or was by a server that is no more. No request is
+ * made. */
+static int open_mount(struct snapd *sd, const struct ws_row *row, struct err *err)
 {
 	char path[PATH_SIZE];
-	struct statx sx;
-	snapd_mount_path(sd, id, path);
-	auto_fd fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &sx) < 0 ||
-	    !(sx.stx_attributes & STATX_ATTR_MOUNT_ROOT))
-		return -1;
+	struct statx sx = { 0 };
+	snapd_mount_path(sd, row->id, path);
+	errno = ENOENT;
+	auto_fd fd = row->mount ? open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	bool known = fd >= 0 && statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &sx) == 0;
+	if (!known && errno != ENOENT && errno != ENOTCONN)
+		return err_sys(err, -errno, "the mount of workspace %s", row->name);
+	if (!known || !(sx.stx_attributes & STATX_ATTR_MOUNT_ROOT))
+		return err_set(err, -EUNATCH, "workspace %s isn't mounted: mount it to write",
+			       row->name);
 	return steal_fd(&fd);
 }
 
@@ -86,14 +91,14 @@ int place_open(struct place *out, struct snapd *sd, const char *key, bool is_sna
 	       enum place_use use, struct err *err)
 {
 	struct place p = { .sd = sd, .root = -1 };
+	struct err why = { 0 };
 	int r = 0;
 	if (!is_snap && use != PLACE_SEALED) {
 		r = source_find_ws(&p.src, sd, key, LEASE_NONE, "read", err);
-		if (r >= 0 && p.src.ws.mount)
-			p.root = open_mount(sd, p.src.ws.id);
-		if (r >= 0 && p.root < 0 && use == PLACE_WRITE)
-			r = err_set(err, -EUNATCH, "workspace %s isn't mounted: mount it to write",
-				    p.src.ws.name);
+		if (r >= 0)
+			p.root = open_mount(sd, &p.src.ws, &why);
+		if (r >= 0 && p.root < 0 && (p.root != -EUNATCH || use == PLACE_WRITE))
+			r = err_set(err, p.root, "%s", why.text);
 	}
 	if (r >= 0 && p.root < 0) {
 		source_done(&p.src);

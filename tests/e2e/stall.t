@@ -33,4 +33,32 @@ ok 'and so does a sender' wait_for 8 gone sent
 wait $slow
 is 'a slow reader gets it all' "$(tar xOf "$T/slow.tar" --wildcards '*big' | sha256sum)" "$(sha256sum <"$(at slow)/big")"
 ok 'boughd told so' grep -q 'neither takes bytes nor sends any' "$BOUGH_ROOT/run/boughd.log"
+
+# Without a descriptor left boughd says so, whatever it was about to open, and goes on afterwards.
+run python3 - "$sock" "$(pids_of boughd)" <<'PY'
+import http.client, json, os, resource, socket, sys
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(sys.argv[1])
+pid, c = int(sys.argv[2]), Unix("d")
+def ask(method, path, body=None):
+    c.request(method, path, body)
+    r = c.getresponse()
+    return r.status, r.read()
+print(ask("PUT", "/v1/workspaces/slow/files/before", b"x")[0])
+used = {int(n) for n in os.listdir(f"/proc/{pid}/fd")}
+free = min(set(range(len(used) + 1)) - used)
+was = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, was[1]))
+try:
+    for method, path in (("PUT", "files/during"), ("GET", "files/before")):
+        status, body = ask(method, "/v1/workspaces/slow/" + path, b"x" if method == "PUT" else None)
+        print(status, json.loads(body)["code"])
+finally:
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, was)
+print(ask("PUT", "/v1/workspaces/slow/files/after", b"x")[0])
+PY
+is 'no descriptor is left: what is told' "$out" $'201\n503 overloaded\n503 overloaded\n201'
+[ $code = 0 ] || diag_run
 done_testing

@@ -768,6 +768,8 @@ static void codes(void **state)
 	const char *code;
 	assert_int_equal(web_status(-EUCLEAN, &code), 503);
 	assert_string_equal(code, "unavailable");
+	assert_int_equal(web_status(-EMFILE, &code), 503);
+	assert_string_equal(code, "overloaded");
 	assert_int_equal(web_status(-EXDEV, &code), 500);
 	assert_string_equal(code, "internal");
 }

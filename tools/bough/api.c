@@ -109,6 +109,7 @@ static const struct {
 	{ "no_space", -ENOSPC, "make room on the disk, or run `bough gc`" },
 	{ "quota", -EDQUOT, "free space in the workspace or give it a larger quota" },
 	{ "unavailable", -ECONNREFUSED, "try again; `bough doctor` tells what is missing" },
+	{ "overloaded", -EBUSY, "try again" },
 	{ "refused", -EACCES, NULL },
 	{ "forbidden", -EPERM, NULL },
 	{ "not_mounted", -EBUSY, "`bough mount` mounts it" },
