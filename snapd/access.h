@@ -86,6 +86,9 @@ int auth_identify(void *ctx, const struct web_peer *peer, const char *authorizat
 int auth_still(struct snapd *sd, const struct principal *who, struct err *err);
 /* A fresh token: fills id and hash, and the text, which is told once. */
 void auth_token_make(struct token_row *row, char text[TOKEN_TEXT]);
+/* Who that owner is, with that token ("": none), as if he asked now: -EKEYREJECTED, -EPERM. */
+int auth_as(struct snapd *sd, const char *owner, const char *token, struct principal *out,
+	    struct err *err);
 /* "bough_…": its id. -EINVAL. Pure. */
 int auth_token_id(const char *text, char id[ID_SIZE]);
 /* The owner that a word means: a user's name, "uid:N". -ENOENT: no such user. */

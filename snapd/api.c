@@ -114,7 +114,15 @@ static const struct field repo_reset_fields[] = {
 static const struct field file_op_fields[] = {
 	{ "to", FIELD_STRING, false, 4096 }, { "target", FIELD_STRING, false, 4096 },
 	{ "mode", FIELD_STRING, false, 8 },  { "replace", FIELD_BOOL, false, 0 },
-	{ "parents", FIELD_BOOL, false, 0 }, { 0 },
+	{ "parents", FIELD_BOOL, false, 0 }, { "expires_in", FIELD_NUMBER, false, 0 },
+	{ "method", FIELD_STRING, false, 8 }, { "pin", FIELD_BOOL, false, 0 },
+	{ 0 },
+};
+static const struct field sign_fields[] = {
+	{ "expires_in", FIELD_NUMBER, false, 0 },
+	{ "method", FIELD_STRING, false, 8 },
+	{ "pin", FIELD_BOOL, false, 0 },
+	{ 0 },
 };
 static const struct field token_fields[] = {
 	{ "name", FIELD_STRING, false, NAME_CHARS },
@@ -272,6 +280,8 @@ static const char *const file_get_query[] = { "recursive", "limit", "cursor", "s
 static const char *const file_put_query[] = { "mode", NULL };
 static const char *const file_delete_query[] = { "recursive", NULL };
 static const char *const file_op_query[] = { "op", NULL };
+static const char *const signed_query[] = { "expires", "owner", "token", "etag",
+					    "key",     "sig",   NULL };
 static const char *const watch_query[] = { "path", "recursive", "since", NULL };
 
 static const char *const sandbox_list_query[] = { "label", "limit", "cursor", "status", NULL };
@@ -311,6 +321,9 @@ const struct route api_routes[] = {
 	{ "HEAD", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
 	{ "PUT", WS "/{}/files/{...}", api_ws_file_put, NULL, file_put_query, true },
 	{ "DELETE", WS "/{}/files/{...}", api_ws_file_delete, NULL, file_delete_query, false },
+	{ "POST", SNAP "/{}/files/{...}", api_snap_file_op, sign_fields, file_op_query, false },
+	{ "GET", "/v1/signed/{}/{...}", api_signed_get, NULL, signed_query, false },
+	{ "HEAD", "/v1/signed/{}/{...}", api_signed_get, NULL, signed_query, false },
 	{ "POST", WS "/{}/batch", api_ws_batch, NULL, NULL, true },
 	{ "GET", WS "/{}/watch", api_ws_watch, NULL, watch_query, false },
 	{ "OPTIONS", WS "/{}/uploads", api_ws_tus_options, NULL, NULL, false },

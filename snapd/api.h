@@ -140,6 +140,8 @@ int api_ws_tus_head(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_tus_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_file_op(struct request *rq, struct reply *rp, struct err *err); /* api_sign.c */
+int api_signed_get(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_batch(struct request *rq, struct reply *rp, struct err *err); /* api_batch.c */
 int api_ws_watch(struct request *rq, struct reply *rp, struct err *err); /* api_watch.c */
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);

@@ -9,6 +9,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/work/batch.h"
+#include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_list.h"
@@ -127,6 +128,8 @@ static int get_path(const json_t *j, const char *key, char **out, struct err *er
 		memmove(text, text + 1, len); /* with its end */
 	r = *text ? web_file_path_check(text, err)
 		  : err_set(err, -EISDIR, "that is the root directory");
+	if (r == 0)
+		r = access_path(text, err);
 	if (r < 0) {
 		free(text);
 		return r;

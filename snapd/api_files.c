@@ -409,8 +409,11 @@ static int get_stat(const struct place *p, const struct found *f, struct request
 	return 0;
 }
 
-static int get(struct request *rq, struct reply *rp, bool is_snap, struct err *err)
+/* `signed_only`: by a signed URL, which is for a file. `pinned` (NULL: any): its ETag, then. */
+static int get(struct request *rq, struct reply *rp, bool is_snap, bool signed_only,
+	       const char *pinned, struct err *err)
 {
+	char tag[HEAD_TAG_TEXT];
 	auto_place p = { .root = -1 };
 	auto_found f = { .fd = -1 };
 	bool whole_tree = request_query_true(rq, "recursive");
@@ -422,6 +425,10 @@ static int get(struct request *rq, struct reply *rp, bool is_snap, struct err *e
 		return r;
 	if (request_query_true(rq, "stat"))
 		return get_stat(&p, &f, rq, rp, err);
+	if (pinned && strcmp(pinned, head_tag_text(tag, &f.version, CODING_IDENTITY)) != 0)
+		return err_set(err, -EREMCHG, "the file isn't the version that was signed");
+	if (signed_only && S_ISDIR(f.mode))
+		return err_set(err, -EISDIR, "a directory is there now");
 	if (S_ISREG(f.mode))
 		return get_file(&p, &f, rq, rp, err);
 	if (S_ISDIR(f.mode) && strcmp(rq->method, "HEAD") == 0) {
@@ -436,10 +443,16 @@ static int get(struct request *rq, struct reply *rp, bool is_snap, struct err *e
 
 int api_ws_file_get(struct request *rq, struct reply *rp, struct err *err)
 {
-	return get(rq, rp, false, err);
+	return get(rq, rp, false, false, NULL, err);
 }
 
 int api_snap_file_get(struct request *rq, struct reply *rp, struct err *err)
 {
-	return get(rq, rp, true, err);
+	return get(rq, rp, true, false, NULL, err);
+}
+
+int file_send(struct request *rq, struct reply *rp, bool is_snap, const char *pinned,
+	      struct err *err)
+{
+	return get(rq, rp, is_snap, true, pinned, err);
 }

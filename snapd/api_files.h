@@ -33,4 +33,9 @@ int files_put_name(struct place *p, const char *path, int file_fd, const struct 
 /* Puts what was found into an error's details: {"type", "target"?}. */
 void files_detail(struct request *rq, const struct place *p, const struct found *f);
 
+/* GET of a file as for a signed URL (api_sign.c); `pinned`: the ETag that it must have, or NULL. */
+int file_send(struct request *rq, struct reply *rp, bool is_snap, const char *pinned,
+	      struct err *err);
+int api_sign(struct request *rq, struct reply *rp, bool is_snap, struct err *err);
+
 #endif

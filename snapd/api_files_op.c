@@ -287,11 +287,13 @@ int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err)
 	auto_place p = { .root = -1 };
 	const char *name = request_query(rq, "op");
 	size_t i = 0;
+	if (name && strcmp(name, "sign") == 0)
+		return api_sign(rq, rp, false, err);
 	while (i < sizeof(ops) / sizeof(ops[0]) && (!name || strcmp(name, ops[i].name) != 0))
 		i++;
 	if (i == sizeof(ops) / sizeof(ops[0]))
 		return request_bad_field(rq, "op", err,
-					 "it is one of mkdir, move, copy, symlink and chmod");
+					 "it is one of mkdir, move, copy, symlink, chmod and sign");
 	int r = conditions_refuse(rq, err);
 	if (r >= 0)
 		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);

@@ -278,7 +278,8 @@ static int take_path(struct watching *w, struct request *rq, struct err *err)
 	if (n > 0 && w->path[n - 1] == '/')
 		w->path[n - 1] = '\0';
 	w->recursive = request_query_true(rq, "recursive");
-	return *w->path ? web_file_path_check(w->path, err) : 0;
+	int r = *w->path ? web_file_path_check(w->path, err) : 0;
+	return r < 0 ? r : access_path(w->path, err);
 }
 
 /* Where it begins: what the client has, or now. */

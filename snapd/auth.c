@@ -102,6 +102,20 @@ static int find_token(struct snapd *sd, const char *text, struct token_row *row,
 	return 0;
 }
 
+static void be_token(struct principal *out, const struct token_row *row)
+{
+	*out = (struct principal){ .known = true,
+				   .admin = row->admin,
+				   .read_only = row->read_only,
+				   .uid = (uid_t)-1,
+				   .gid = (gid_t)-1 };
+	(void)parse_uid(row->owner, &out->uid);
+	memcpy(out->owner, row->owner, sizeof(out->owner));
+	memcpy(out->token, row->id, sizeof(out->token));
+	memcpy(out->workspace, row->workspace, sizeof(out->workspace));
+	memcpy(out->path, row->path, sizeof(out->path));
+}
+
 static int by_token(struct snapd *sd, const struct web_peer *peer, const char *authorization,
 		    struct principal *out, struct err *err)
 {
@@ -113,16 +127,7 @@ static int by_token(struct snapd *sd, const struct web_peer *peer, const char *a
 	int r = find_token(sd, authorization, &row, err);
 	if (r < 0)
 		return r;
-	*out = (struct principal){ .known = true,
-				   .admin = row.admin,
-				   .read_only = row.read_only,
-				   .uid = (uid_t)-1,
-				   .gid = (gid_t)-1 };
-	(void)parse_uid(row.owner, &out->uid);
-	memcpy(out->owner, row.owner, sizeof(out->owner));
-	memcpy(out->token, row.id, sizeof(out->token));
-	memcpy(out->workspace, row.workspace, sizeof(out->workspace));
-	memcpy(out->path, row.path, sizeof(out->path));
+	be_token(out, &row);
 	if (peer->local)
 		(void)snprintf(out->from, sizeof(out->from), "pid %d", (int)peer->pid);
 	else
@@ -130,26 +135,52 @@ static int by_token(struct snapd *sd, const struct web_peer *peer, const char *a
 	return 0;
 }
 
+/* A peer of that uid may do. */
+static int admit_uid(struct snapd *sd, struct principal *out, struct err *err)
+{
+	struct user_row user;
+	if (out->admin)
+		return 0;
+	if (!sd->multi_user)
+		return err_set(err, -EPERM, "this boughd serves uid %u only", (unsigned)geteuid());
+	int r = catalog_user_of_uid(sd->catalog, out->uid, &user, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	out->admin = r >= 0 && user.admin;
+	return 0;
+}
+
+int auth_as(struct snapd *sd, const char *owner, const char *token, struct principal *out,
+	    struct err *err)
+{
+	struct token_row row = { 0 };
+	uid_t uid;
+	if (!*token) {
+		if (!parse_uid(owner, &uid))
+			return refuse(err);
+		principal_of_peer(out, uid, (gid_t)-1, 0);
+		return admit_uid(sd, out, err);
+	}
+	int r = id_is(token, "tk") ? catalog_token_get(sd->catalog, token, &row, err) : -ENOENT;
+	if (r == -ENOENT || (r >= 0 && (strcmp(row.owner, owner) != 0 ||
+					(row.expires_ns && row.expires_ns <= snapd_now_ns()))))
+		return refuse(err);
+	if (r >= 0)
+		be_token(out, &row);
+	return r;
+}
+
 int auth_identify(void *ctx, const struct web_peer *peer, const char *authorization,
 		  struct principal *out, struct err *err)
 {
 	struct snapd *sd = ctx;
-	struct user_row user;
 	if (authorization)
 		return by_token(sd, peer, authorization, out, err);
 	if (!peer->local)
 		return err_set(err, -EKEYREJECTED,
 			       "a token is needed: `bough token create` makes one");
 	principal_of_peer(out, peer->uid, peer->gid, peer->pid);
-	if (out->admin)
-		return 0;
-	if (!sd->multi_user)
-		return err_set(err, -EPERM, "this boughd serves uid %u only", (unsigned)geteuid());
-	int r = catalog_user_of_uid(sd->catalog, peer->uid, &user, err);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	out->admin = r >= 0 && user.admin;
-	return 0;
+	return admit_uid(sd, out, err);
 }
 
 int auth_still(struct snapd *sd, const struct principal *who, struct err *err)

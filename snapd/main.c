@@ -41,6 +41,7 @@
 #include "snapd/repos.h"
 #include "snapd/state.h"
 #include "snapd/tidier.h"
+#include "snapd/sign.h"
 #include "snapd/watch.h"
 
 enum {
@@ -293,6 +294,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
 	if (r >= 0)
 		r = fsclient_new(&sd->fs, path, err);
+	if (r >= 0 && !(sd->signer = signer_new(sd->root)))
+		r = err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0 && !(sd->watches = watches_new(sd->fs)))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0)
@@ -327,6 +330,7 @@ static void close_parts(struct snapd *sd)
 	tidier_stop(sd->tidier);
 	upkeep_stop(sd->upkeep);
 	watches_free(sd->watches);
+	signer_free(sd->signer);
 	fsclient_free(sd->fs);
 	layercache_free(sd->layers);
 	store_close(sd->store);
@@ -450,6 +454,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.nroutes = api_nroutes,
 			.ctx = sd,
 			.identify = auth_identify,
+			.open = "/v1/signed/",
 			.admit = outcome_admit,
 			.done = outcome_done,
 			.background = jobs_start,

