@@ -220,7 +220,7 @@ $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 RUN = B=$(B) VARIANT=$(VARIANT) CC='$(CC)' CPPFLAGS='$(subst ','\'',$(CPPFLAGS_ALL))' tests/run.sh
 TESTS := $(UNIT) $(FUZZERS) $(CRASH) $(MODEL) $(E2E) $(B)/bench/load
 
-.PHONY: check check-unit check-fuzz check-crash check-model check-e2e check-asan check-tsan
+.PHONY: check check-npm check-unit check-fuzz check-crash check-model check-e2e check-asan check-tsan
 check: all $(TESTS) ## run every test
 	@$(RUN) lint unit fuzz crash model e2e
 check-unit: $(UNIT) ## run the unit tests
@@ -231,6 +231,8 @@ check-crash: all $(CRASH) ## run the kill and torn-tail tests
 	@$(RUN) crash
 check-model: all $(MODEL) ## run random operations against a plain directory
 	@$(RUN) model
+check-npm: all ## try uploads with tus-js-client, fetched from npm
+	@BOUGH_BIN=$(CURDIR)/$(B) tests/tus-js.sh
 check-e2e: all $(E2E) $(B)/bench/load ## run the tests of the programs, on real mounts
 	@$(RUN) e2e
 check-asan: ## run unit, fuzz and crash tests with the address and undefined sanitizers

@@ -138,6 +138,8 @@ int api_ws_tus_options(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_tus_head(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err);
+/* Uploads of a workspace that goes; NULL: those that have expired, or whose workspace is gone. */
+void api_tus_sweep(struct snapd *sd, const char *workspace);
 int api_ws_tus_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_file_op(struct request *rq, struct reply *rp, struct err *err); /* api_sign.c */

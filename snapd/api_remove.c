@@ -42,6 +42,7 @@ static int purge(struct snapd *sd, const char *id, struct err *err)
 	if (r < 0)
 		return r;
 	struct err left = { 0 };
+	api_tus_sweep(sd, id);
 	if (fs_delete(sd->fs, id, &left) < 0)
 		log_warn("left for the next start to remove: %s: %s", id, left.text);
 	forget_mount(sd, id);

@@ -30,7 +30,8 @@
 enum {
 	EXPIRES_S = 24 * 60 * 60, /* after the last byte */
 	TUS_RECORD_MAX = 32 * 1024,
-	SWEEP_MAX = 1000, /* files that one creation looks at */
+	KEPT_MAX = 100000, /* files in the folder that are looked at */
+	OPEN_MAX = 1000,   /* uploads of one workspace that aren't done */
 	COPY_BYTES = 256 * 1024,
 };
 
@@ -140,31 +141,106 @@ static int kept_open(struct kept *k, struct request *rq, bool write, struct err 
 	return err_set(err, -EKEYEXPIRED, "the upload has expired");
 }
 
-/* Old ones go. */
-static void sweep(int dir)
+/* ---- all of them ---- */
+
+/* Calls fn for each record, up to KEPT_MAX: its workspace, length, whether it is done, and when the
+ * last byte came. A return other than 0 ends that. */
+struct kept_row {
+	const char *id, *workspace;
+	uint64_t length;
+	bool done;
+	time_t touched;
+};
+
+static int each_kept(int dir, int (*fn)(void *ctx, int dir, const struct kept_row *row), void *ctx)
 {
-	int fd = dup(dir);
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	auto_dir *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
 	if (!d) {
 		cleanup_close(&fd);
-		return;
+		return -EIO;
 	}
-	rewinddir(d);
-	const struct dirent *e;
-	struct stat st;
-	time_t now = time(NULL);
-	for (unsigned n = 0; n < SWEEP_MAX && (e = readdir(d)); n++)
-		if (strncmp(e->d_name, "up_", 3) == 0 && fstatat(dir, e->d_name, &st, 0) == 0 &&
-		    st.st_mtime + EXPIRES_S + 60 < now) {
-			/* The record of one that is being written to is older than its data. */
-			char data[ID_SIZE + 8];
-			struct stat other;
-			(void)snprintf(data, sizeof(data), "%.*s.data",
-				       (int)strcspn(e->d_name, "."), e->d_name);
-			if (fstatat(dir, data, &other, 0) < 0 ||
-			    other.st_mtime + EXPIRES_S + 60 < now)
-				(void)unlinkat(dir, e->d_name, 0); /* next time, then */
-		}
+	for (unsigned n = 0; n < KEPT_MAX && r == 0 && (e = readdir(d)); n++) {
+		char id[ID_SIZE], data[ID_SIZE + 8];
+		auto_free void *text = NULL;
+		struct stat st, later;
+		size_t len = strcspn(e->d_name, ".");
+		if (len >= sizeof(id) || strcmp(e->d_name + len, ".json") != 0)
+			continue;
+		(void)snprintf(id, sizeof(id), "%.*s", (int)len, e->d_name);
+		if (fstatat(dir, e->d_name, &st, 0) < 0 ||
+		    io_slurp(NULL, dir, e->d_name, TUS_RECORD_MAX, &text, &len, NULL) < 0)
+			continue;
+		file_name(data, id, "data");
+		if (fstatat(dir, data, &later, 0) == 0 && later.st_mtime > st.st_mtime)
+			st.st_mtime = later.st_mtime;
+		json_t *j = json_loadb(text, len, 0, NULL);
+		const char *ws = json_string_value(json_object_get(j, "workspace"));
+		const struct kept_row row = {
+			.id = id,
+			.workspace = ws ? ws : "",
+			.length = (uint64_t)json_integer_value(json_object_get(j, "length")),
+			.done = json_is_true(json_object_get(j, "done")),
+			.touched = st.st_mtime,
+		};
+		r = fn(ctx, dir, &row);
+		json_decref(j);
+	}
+	return r;
+}
+
+static void drop_kept(int dir, const char *id)
+{
+	struct kept k = { .dir = dir };
+	(void)snprintf(k.id, sizeof(k.id), "%s", id);
+	forget(&k);
+}
+
+struct counting {
+	const char *workspace;
+	uint64_t bytes;
+	unsigned n;
+};
+
+static int count_one(void *ctx, int dir, const struct kept_row *row)
+{
+	struct counting *c = ctx;
+	if (row->done || strcmp(row->workspace, c->workspace) != 0)
+		return 0;
+	c->n++;
+	if (__builtin_add_overflow(c->bytes, row->length, &c->bytes))
+		c->bytes = UINT64_MAX;
+	return 0;
+}
+
+struct sweeping {
+	struct snapd *sd;
+	const char *workspace; /* this one's go; NULL: those that are too old, or nobody's */
+	time_t now;
+};
+
+static int sweep_one(void *ctx, int dir, const struct kept_row *row)
+{
+	struct sweeping *s = ctx;
+	auto_ws_row ws = { 0 };
+	bool gone = s->workspace && strcmp(row->workspace, s->workspace) == 0;
+	if (!s->workspace)
+		gone = row->touched + EXPIRES_S + 60 < s->now ||
+		       catalog_ws_get_any(s->sd->catalog, row->workspace, &ws, NULL) == -ENOENT;
+	if (gone)
+		drop_kept(dir, row->id);
+	return 0;
+}
+
+void api_tus_sweep(struct snapd *sd, const char *workspace)
+{
+	struct sweeping s = { sd, workspace, time(NULL) };
+	char path[PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s/uploads", sd->root);
+	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		(void)each_kept(dir, sweep_one, &s); /* what stays is swept the next time */
 }
 
 /* ---- what all answers say ---- */
@@ -233,14 +309,26 @@ static int read_metadata(struct request *rq, json_t *record, struct err *err)
 
 static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *err);
 
-/* What can't fit in the workspace isn't kept for it either. */
+/* What can't fit in the workspace, beside the others that were announced for it, isn't kept for it
+ * either. */
 static int check_room(const struct place *p, uint64_t length, struct err *err)
 {
 	struct statvfs v;
-	if (fstatvfs(p->root, &v) < 0 || length / v.f_frsize <= v.f_bavail)
+	struct counting c = { .workspace = p->src.ws.id };
+	uint64_t all;
+	auto_fd dir = open_folder(p->sd, err);
+	int r = dir < 0 ? dir : each_kept(dir, count_one, &c);
+	if (r < 0)
+		return r;
+	if (c.n >= OPEN_MAX)
+		return err_set(err, -EUSERS, "%u uploads of this workspace aren't done", c.n);
+	if (fstatvfs(p->root, &v) < 0)
 		return 0;
-	return err_set(err, p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC, "%llu bytes don't fit",
-		       (unsigned long long)length);
+	if (!__builtin_add_overflow(length, c.bytes, &all) && all / v.f_frsize <= v.f_bavail)
+		return 0;
+	return err_set(err, p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC,
+		       "%llu bytes don't fit beside %llu of uploads that aren't done",
+		       (unsigned long long)length, (unsigned long long)c.bytes);
 }
 
 int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
@@ -270,7 +358,6 @@ int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
 		r = k.dir = open_folder(rq->ctx, err);
 	if (r < 0)
 		return r;
-	sweep(k.dir);
 	id_make(k.id, "up");
 	file_name(name, k.id, "data");
 	k.fd = openat(k.dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -232,6 +232,7 @@ static void run(void *ctx, bool is_due)
 	look(k, NOUN_WORKSPACE, false);
 	look(k, NOUN_SNAPSHOT, false);
 	look(k, NOUN_REMOVED, false);
+	api_tus_sweep(k->sd, NULL);
 	if (space_low(k->sd)) {
 		look(k, NOUN_REMOVED, true);
 		tidier_hurry(k->sd->tidier);

@@ -3,6 +3,8 @@
 . "${0%/*}/lib.sh"
 need_fuse
 
+mkdir -p "$BOUGH_ROOT"
+echo '{"look_every_s": 1}' >"$BOUGH_ROOT/config.json"
 start() { boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
@@ -123,4 +125,21 @@ patch 'all bytes, but no mount' 409 0 "$T/ten"
 bough_ok 'mount' mount w
 patch 'asked again' 204 10 /dev/null
 is 'it is there' "$(cat "$at/x")" 0123456789
+
+# ---- what was announced counts; what is nobody's goes
+
+run bough set w --quota 5M
+create 'one of two megabytes' 2000000 big
+keep=$url
+gives 'another beside it' 507 POST $ups -H 'Upload-Length: 2000000' -H "Upload-Metadata: path $(printf big2 | base64)"
+create 'a small one' 1000 small
+gives 'the first one ends' 204 DELETE "$keep"
+create 'now there is room' 2000000 big2
+bough_ok 'rm' rm w --now -q
+is 'with the workspace its uploads go' "$(grep -l '"path":"big2"' "$BOUGH_ROOT"/uploads/*.json 2>/dev/null | wc -l)" 0
+bough_ok 'a third' create third -q
+gives 'one to expire' 201 POST /v1/workspaces/third/uploads -H 'Upload-Length: 10' -H "Upload-Metadata: path $(printf x | base64)"
+touch -d '25 hours ago' "$BOUGH_ROOT"/uploads/*
+none() { [ -z "$(ls "$BOUGH_ROOT/uploads")" ]; }
+ok 'what expires goes by itself' wait_for 10 none
 done_testing
