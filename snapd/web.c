@@ -44,6 +44,8 @@ struct call {
 	struct buf body;
 	size_t discarded;
 	bool too_large, refused;
+	int late; /* below 0: an upload's refusal, told behind its body: why … */
+	struct err late_err;
 	bool close; /* the connection, behind the answer */
 	bool ndjson;
 	bool summary;          /* follows the stream */
@@ -536,6 +538,25 @@ static bool accepts_ndjson(struct call *c)
 	return s && strstr(s, "application/x-ndjson");
 }
 
+/* A client that sends its body without asking first may fail at sending before it reads an answer
+ * that came at once, since the connection ends behind that. A bounded body is taken in, then. */
+static bool waits_for_answer(struct call *c)
+{
+	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Expect");
+	return s || announced_length(c) > WEB_DISCARD_MAX;
+}
+
+static enum MHD_Result refuse_upload(struct call *c, int r, const struct err *err)
+{
+	if (waits_for_answer(c)) {
+		c->refused = true;
+		return answer_error(c, r, err);
+	}
+	c->late = r;
+	c->late_err = *err;
+	return MHD_YES;
+}
+
 /* An upload's work begins before its body comes, and reads it from a stream. */
 static enum MHD_Result begin_upload(struct call *c)
 {
@@ -554,14 +575,13 @@ static enum MHD_Result begin_upload(struct call *c)
 	if (r == 0)
 		r = c->route->handle(&c->rq, &reply, &err);
 	web_headers_move(&c->headers, &reply);
-	if (r >= 0)
+	if (r >= 0) {
 		r = task_start(&c->task, &reply, c->ndjson, c->upload, c->web->count, &err);
-	else
-		stream_unref(c->upload); /* the reader's, which the task would have had */
-	if (r >= 0)
-		return MHD_YES;
-	c->refused = true;
-	return answer_error(c, r, &err);
+	} else { /* the reader's side, which the task would have had */
+		stream_leave(c->upload);
+		stream_unref(c->upload);
+	}
+	return r < 0 ? refuse_upload(c, r, &err) : MHD_YES;
 }
 
 static enum MHD_Result begin(struct call *c, const char *method)
@@ -616,8 +636,11 @@ static enum MHD_Result answer_by_hand(struct call *c)
 	struct err err = { 0 };
 	struct reply reply = { 0 };
 	const char *code = "too_large";
-	int r = c->task ? task_wait(c->task, &reply, &err)
-			: err_set(&err, -E2BIG, "the body is larger than 1 MiB");
+	int r = c->late ? c->late
+		: c->task ? task_wait(c->task, &reply, &err)
+			  : err_set(&err, -E2BIG, "the body is larger than 1 MiB");
+	if (c->late)
+		err = c->late_err;
 	json_decref(reply.json);
 	web_headers_free(&reply);
 	if (r >= 0)
@@ -657,6 +680,8 @@ static enum MHD_Result finish_upload(struct call *c)
 	struct reply reply = { 0 };
 	struct err err = { 0 };
 	stream_end(c->upload, 0);
+	if (c->late)
+		return answer_error(c, c->late, &c->late_err);
 	if (c->ndjson)
 		return answer_stream(c, "application/x-ndjson", 200);
 	int r = task_wait(c->task, &reply, &err);

@@ -447,4 +447,14 @@ fsck_clean
 bough_ok 'down' down
 bough_ok 'up' up
 is 'after all that' "$(cat "$at/count") $(ls -A "$at" | sort)" "24 $before"
+# An upload that is refused before its body, by who doesn't ask first: each one hears why.
+head -c 8000000 /dev/zero >"$T/large"
+mkdir -p "$(at w)/refusing"
+heard=0
+for i in 1 2 3 4 5 6 7 8; do
+	s=$(curl -sS -m 20 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H 'Expect:' -o /dev/null -w '%{http_code}' -T "$T/large" \
+		http://d/v1/workspaces/w/files/refusing 2>/dev/null)
+	[ "$s" != 409 ] || heard=$((heard + 1))
+done
+is 'a refusal is heard, though the body is on its way' $heard 8
 done_testing
