@@ -11,6 +11,7 @@ struct extraction {
 	struct place place;
 	char *path;
 	char *scratch;
+	bool atomic;
 	struct stream *in;
 };
 
@@ -36,7 +37,7 @@ static int extraction_job(void *task, struct progress *p, unsigned *status, json
 	struct extraction *x = task;
 	struct archive_source src = { read_body, x };
 	struct archive_extract_stats st;
-	int r = archive_extract(&x->place, x->path, x->scratch, &src, &st, err);
+	int r = archive_extract(&x->place, x->path, x->scratch, x->atomic, &src, &st, err);
 	if (r < 0)
 		return r;
 	*result = json_pack("{s:I, s:I, s:{s:I, s:I}}", "members", (json_int_t)st.members, "bytes",
@@ -49,9 +50,7 @@ static int prepare(struct extraction *x, struct request *rq, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_found f = { .fd = -1 };
-	if (request_query_true(rq, "atomic"))
-		return err_set(err, -ENOSYS,
-			       "atomic=true isn't there yet: extract into a fork and merge it");
+	x->atomic = request_query_true(rq, "atomic");
 	x->path = strdup(rq->tail);
 	if (!x->path || asprintf(&x->scratch, "%s/tmp", sd->root) < 0)
 		return err_set(err, -ENOMEM, "out of memory");

@@ -6,19 +6,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
+#include "fs/work/batch.h"
 #include "snapd/archive_tree.h"
 
 enum {
 	DIR_TIMES_MAX = 64 << 20, /* bytes of the list of directories: a million of them */
 };
 
+/* A file of an atomic extraction: what has its name in the end. */
+struct staged {
+	int fd;
+	size_t path; /* place in staging.paths */
+};
+struct staging {
+	struct buf ops; /* batch.h */
+	struct staged *v;
+	size_t n, cap, max;
+	struct buf paths;
+	size_t count; /* of operations */
+};
+
 struct extract {
 	const struct place *place;
+	struct staging *staging; /* NULL: each member as it comes */
 	struct err *err;
 	struct archive_reader rd;
 	struct archive_extract_stats st;
@@ -301,6 +318,177 @@ static int put_file(struct extract *x, struct archive_entry *e, const struct att
 	return r;
 }
 
+/* ---- staged ---- */
+
+static struct batch_op op_of(const struct extract *x, enum batch_kind kind, const struct attr *a)
+{
+	bool root = geteuid() == 0;
+	struct batch_op o = {
+		.kind = kind,
+		.flags = BATCH_PARENTS | BATCH_REPLACE,
+		.path = path_of(x),
+		.path_len = strlen(path_of(x)),
+	};
+	if (!a)
+		return o;
+	o.flags |= BATCH_AS_IS;
+	o.uid = root ? a->uid : geteuid();
+	o.gid = root ? a->gid : getegid();
+	o.rdev = a->rdev;
+	o.atime = a->atime;
+	o.mtime = a->mtime;
+	o.mode = kind == BATCH_MAKE ? a->mode & (S_IFMT | 07777) : 0;
+	return o;
+}
+
+static int stage(struct extract *x, const struct batch_op *o)
+{
+	struct staging *s = x->staging;
+	if (++s->count > BATCH_OPS_MAX || s->ops.len > BATCH_BYTES_MAX - (1 << 21))
+		return err_set(x->err, -EFBIG, "the archive has too many members for one step");
+	batch_encode(&s->ops, o, NULL);
+	return buf_error(&s->ops) ? out_of_memory(x) : 0;
+}
+
+static int stage_file(struct extract *x, struct archive_entry *e, const struct attr *a)
+{
+	struct staging *s = x->staging;
+	struct batch_op o = op_of(x, BATCH_PUT, a);
+	struct stat st;
+	if (s->n >= s->max)
+		return err_set(x->err, -EFBIG, "the archive has more than %zu files, which is the "
+			       "most for one step", s->max);
+	if (array_grow(&s->v, s->n, &s->cap) < 0)
+		return out_of_memory(x);
+	int fd = place_unnamed(x->place);
+	if (fd < 0)
+		return failed(x, fd, "make");
+	s->v[s->n++] = (struct staged){ fd, s->paths.len };
+	buf_add(&s->paths, o.path, o.path_len + 1);
+	int r = buf_error(&s->paths) ? out_of_memory(x) : write_content(x, e, fd);
+	if (r == 0)
+		r = set_attributes(x, e, fd, a);
+	if (r == 0 && fstat(fd, &st) < 0)
+		r = failed(x, -errno, "look at");
+	o.file = r == 0 ? st.st_ino : 0;
+	return r < 0 ? r : stage(x, &o);
+}
+
+struct xattrs_of {
+	struct extract *x;
+	struct buf b;
+};
+
+static int stage_xattr(void *ctx, const char *name, const void *value, size_t len)
+{
+	struct xattrs_of *t = ctx;
+	if (geteuid() != 0 && strncmp(name, "user.", 5) != 0) {
+		t->x->st.ignored_xattrs++;
+		return 0;
+	}
+	if (t->b.len + len > BATCH_XATTRS_MAX - 512)
+		return err_set(t->x->err, -EFBIG, "'%s': too many xattrs", SHOW(path_of(t->x)));
+	batch_encode_xattr(&t->b, name, value, len);
+	return buf_error(&t->b) ? out_of_memory(t->x) : 0;
+}
+
+/* Anything but a file. */
+static int stage_other(struct extract *x, struct archive_entry *e, const struct attr *a)
+{
+	struct batch_op o = op_of(x, BATCH_MAKE, a);
+	struct xattrs_of xattrs = { .x = x };
+	const char *target = S_ISLNK(a->mode) ? archive_entry_symlink(e) : NULL;
+	o.flags |= S_ISDIR(a->mode) ? BATCH_OLD_FOLDER | BATCH_RESET : 0;
+	o.other = target;
+	o.other_len = target ? strlen(target) : 0;
+	if (S_ISLNK(a->mode) && (o.other_len == 0 || o.other_len > ARCHIVE_TARGET_MAX))
+		return archive_reader_refuse(&x->rd, path_of(x),
+					     "a symlink whose target is empty or too long");
+	if ((S_ISCHR(a->mode) || S_ISBLK(a->mode)) && geteuid() != 0)
+		return failed(x, -EPERM, "make");
+	int r = S_ISDIR(a->mode) ? archive_reader_xattrs(&x->rd, e, stage_xattr, &xattrs) : 0;
+	o.xattrs = xattrs.b.data;
+	o.xattrs_len = xattrs.b.len;
+	if (r == 0)
+		r = stage(x, &o);
+	buf_done(&xattrs.b);
+	return r;
+}
+
+/* The content that comes with one of several names is that of the file that was staged. */
+static int stage_linked_content(struct extract *x, struct archive_entry *e, const char *target)
+{
+	struct staging *s = x->staging;
+	struct stat st;
+	if (!archive_entry_size_is_set(e) || archive_entry_size(e) <= 0)
+		return 0;
+	for (size_t i = s->n; i-- > 0;) {
+		if (strcmp((const char *)s->paths.data + s->v[i].path, target) != 0)
+			continue;
+		if (fstat(s->v[i].fd, &st) < 0)
+			return failed(x, -errno, "look at");
+		const struct timespec times[2] = { st.st_atim, st.st_mtim };
+		int r = write_content(x, e, s->v[i].fd);
+		if (r == 0 && futimens(s->v[i].fd, times) < 0)
+			r = failed(x, -errno, "set the times of");
+		return r;
+	}
+	return archive_reader_refuse(&x->rd, archive_entry_pathname(e),
+				     "content for a file that isn't in the archive");
+}
+
+static int stage_hard_link(struct extract *x, struct archive_entry *e)
+{
+	const char *member = archive_entry_pathname(e);
+	if (!archive_reader_links(&x->rd))
+		return archive_reader_refuse(&x->rd, member,
+					     "a hard link in a format that has none");
+	int r = set_path(x, archive_entry_hardlink(e), "hard link's target");
+	auto_free char *target = r == 0 ? strdup(path_of(x)) : NULL;
+	if (r == 0 && !target)
+		r = out_of_memory(x);
+	if (r == 0)
+		r = set_path(x, member, "name");
+	if (r < 0)
+		return r;
+	struct batch_op o = op_of(x, BATCH_LINK, NULL);
+	o.other = target;
+	o.other_len = strlen(target);
+	r = stage(x, &o);
+	return r < 0 ? r : stage_linked_content(x, e, target);
+}
+
+static void staging_done(struct staging *s)
+{
+	while (s->n > 0)
+		(void)close(s->v[--s->n].fd);
+	free(s->v);
+	buf_done(&s->ops);
+	buf_done(&s->paths);
+}
+
+/* All of it, or nothing. */
+static int apply_staged(struct extract *x)
+{
+	size_t failed_at;
+	struct staging *s = x->staging;
+	if (s->count == 0)
+		return 0;
+	int r = fs_batch(x->place->sd->fs, x->place->src.ws.id, &s->ops, &failed_at, NULL, x->err);
+	if (r >= 0 || failed_at == SIZE_MAX || r == -EDQUOT || r == -ENOSPC)
+		return r;
+	if (r == -E2BIG)
+		return err_set(x->err, -EFBIG, "the archive has too many members for one step");
+	if (r == -EISDIR || r == -EEXIST)
+		return err_set(x->err, -ENOTUNIQ, "a folder is in a member's place, or the other "
+			       "way round");
+	if (r == -ENOTDIR || r == -ELOOP)
+		return err_set(x->err, -EBADMSG, "a member lies below what is no folder");
+	if (r == -ENOENT || r == -EPERM)
+		return err_set(x->err, -EBADMSG, "a hard link to what is no file");
+	return r;
+}
+
 /* ---- other members ---- */
 
 static int put_link(struct extract *x, struct archive_entry *e, const struct attr *a)
@@ -396,6 +584,8 @@ static int member(struct extract *x, struct archive_entry *e)
 {
 	const char *path = archive_entry_pathname(e);
 	struct attr a;
+	if (archive_entry_hardlink(e) && x->staging)
+		return stage_hard_link(x, e);
 	if (archive_entry_hardlink(e)) {
 		int l = put_hard_link(x, e);
 		return l < 0 ? l : put_linked_content(x, e);
@@ -410,6 +600,8 @@ static int member(struct extract *x, struct archive_entry *e)
 		return archive_reader_refuse(&x->rd, path, "the root must be a folder");
 	if (root)
 		return 0; /* where it is extracted stays as it is */
+	if (x->staging)
+		return S_ISREG(a.mode) ? stage_file(x, e, &a) : stage_other(x, e, &a);
 	return S_ISDIR(a.mode)   ? put_dir(x, e, &a)
 	       : S_ISREG(a.mode) ? put_file(x, e, &a)
 	       : S_ISLNK(a.mode) ? put_link(x, e, &a)
@@ -427,14 +619,25 @@ static int extract_all(struct extract *x)
 	}
 	if (r == 0)
 		r = archive_reader_finish(&x->rd);
+	if (r == 0 && x->staging)
+		return apply_staged(x);
 	return r == 0 ? set_dir_times(x) : r;
 }
 
-int archive_extract(const struct place *place, const char *path, const char *scratch,
+/* A quarter of the descriptors that there may be. */
+static size_t most_files(void)
+{
+	struct rlimit l;
+	return getrlimit(RLIMIT_NOFILE, &l) == 0 ? (size_t)l.rlim_cur / 4 : 256;
+}
+
+int archive_extract(const struct place *place, const char *path, const char *scratch, bool atomic,
 		    const struct archive_source *src, struct archive_extract_stats *st,
 		    struct err *err)
 {
 	struct extract x = { .place = place, .err = err, .dir_fd = -1 };
+	struct staging staging = { .max = most_files() };
+	x.staging = atomic ? &staging : NULL;
 	const struct archive_reader_options ro = { .scratch = scratch };
 	buf_add(&x.base, path, strlen(path));
 	if (*path)
@@ -448,6 +651,7 @@ int archive_extract(const struct place *place, const char *path, const char *scr
 	x.st.members = x.rd.members;
 	x.st.ignored_xattrs += x.rd.ignored_xattrs;
 	x.st.ignored_acls = x.rd.ignored_acls;
+	staging_done(&staging);
 	cleanup_close(&x.dir_fd);
 	buf_done(&x.base);
 	buf_done(&x.path);

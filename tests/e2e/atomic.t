@@ -1,0 +1,101 @@
+#!/bin/bash
+# An archive extracted in one step: all of it or nothing.
+. "${0%/*}/lib.sh"
+need_fuse
+
+start() { boughd --root "$BOUGH_ROOT" --daemon; }
+start || bail 'boughd does not start'
+sock=$BOUGH_ROOT/run/boughd.sock
+put() { # NAME PATH FILE [QUERY]: $status
+	status=$(curl -sS -m 60 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' -T "$3" "http://d/v1/workspaces/$1/archive/$2?${4-}" 2>"$T/.err")
+}
+gives() { # DESCRIPTION STATUS NAME PATH FILE [QUERY]
+	local what=$1 want=$2
+	shift 2
+	put "$@"
+	if [ "$status" = "$want" ]; then pass "$what"; else fail "$what"; diag "status $status: $(cat "$T/.body" "$T/.err")"; fi
+}
+
+mkdir -p tree/sub/deep tree/empty
+for i in $(seq 300); do echo "file $i" >"tree/sub/f$i"; done
+head -c 3000000 /dev/urandom >tree/large
+ln -s ../large tree/sub/link
+ln tree/sub/f1 tree/sub/deep/hard
+mkfifo tree/fifo
+truncate -s 1M tree/holes
+chmod 0750 tree/sub
+chmod 0600 tree/sub/f2
+touch -d '2020-01-02 03:04:05.678' tree/sub tree/sub/f3 tree/empty
+setfattr -n user.of -v dir tree/sub 2>/dev/null
+setfattr -n user.of -v file tree/sub/f4 2>/dev/null
+tar -C tree --xattrs -cf all.tar .
+bough_ok 'a workspace' create w -q
+at=$(at w)
+mkdir "$at/to"
+echo mine >"$at/to/mine"
+ln -s nowhere "$at/to/large"
+mkdir "$at/to/sub"
+gives 'an archive in one step' 200 w to all.tar atomic=true
+is 'its members are counted' "$(jq .members "$T/.body")" "$(tar tf all.tar | wc -l)"
+is 'what was there stays' "$(cat "$at/to/mine")" mine
+rm "$at/to/mine"
+touch -r tree "$at/to"
+same_tree 'the rest is the archive'\''s' tree "$at/to"
+is 'hard links too' "$(stat -c %h "$at/to/sub/f1")" 2
+is 'times of folders' "$(stat -c %Y "$at/to/sub")" "$(stat -c %Y tree/sub)"
+gives 'once more' 200 w to all.tar atomic=true
+touch -r tree "$at/to"
+same_tree 'is the same' tree "$at/to"
+find tree -depth -mindepth 1 -newermt '2000-01-01' -type p -delete
+(cd tree && zip -qr ../all.zip . 2>/dev/null) || python3 -c "import shutil; shutil.make_archive('all', 'zip', 'tree')"
+mkdir "$at/zip"
+gives 'a zip' 200 w zip all.zip atomic=true
+is 'is there' "$(cat "$at/zip/sub/f7")" 'file 7'
+tar -C tree --format=newc -cf /dev/null . 2>/dev/null
+(cd tree && find . | cpio -o -H newc >../all.cpio 2>/dev/null) && mkdir "$at/cpio" && {
+	gives 'a cpio, whose links bring the content' 200 w cpio all.cpio atomic=true
+	is 'it is there' "$(cat "$at/cpio/sub/deep/hard")" 'file 1'
+}
+
+# ---- nothing
+
+mkdir "$at/none"
+nothing() { is "$1: nothing is there" "$(ls "$at/none")" ''; }
+head -c 2000000 all.tar >cut.tar
+gives 'one that is cut off' 400 w none cut.tar atomic=true
+nothing 'cut off'
+cp all.tar bad.tar
+ln -sfn /etc evil
+tar -rf bad.tar -P --transform 's,evil,../evil,' evil
+gives 'one with a hostile name at its end' 400 w none bad.tar atomic=true
+nothing 'hostile'
+mkdir -p clash/sub/f1
+tar -C tree -cf clash.tar sub/f2 && tar -C clash -rf clash.tar sub/f1
+mkdir "$at/none/sub"
+echo old >"$at/none/sub/f1"
+gives 'a folder where a file is' 409 w none clash.tar atomic=true
+is 'only what was there is' "$(cd "$at/none" && find . -type f)" ./sub/f1
+rm -r "$at/none/sub"
+used=$(bough show w --json | jq .used_inodes)
+run bough set w --inodes $((used + 200))
+gives 'over the quota of files' 507 w none all.tar atomic=true
+nothing 'over the quota'
+is 'and nothing is charged' "$(bough show w --json | jq .used_inodes)" "$used"
+run bough set w --inodes none
+torn=0
+for i in 1 2 3 4 5 6; do
+	put w none all.tar atomic=true &
+	sleep "0.$((RANDOM % 4))$((RANDOM % 9))"
+	who=bough-fs
+	[ $((i % 2)) = 0 ] || who=boughd
+	kill_hard $who
+	[ $who = bough-fs ] || wait_for 10 start 2>/dev/null
+	wait $!
+	wait_for 10 test -e "$at/none"
+	n=$(find "$at/none" -mindepth 1 | wc -l)
+	[ "$n" = 0 ] || [ "$n" = "$(($(tar tf all.tar | wc -l) - 1))" ] || torn=$((torn + 1))
+	rm -rf "$at/none"/*
+done
+is 'killed in the middle: all or nothing' $torn 0
+fsck_clean
+done_testing
