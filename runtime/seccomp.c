@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include "runtime/jwrite.h"
 
-/* Without conditions. Of those that the machine hasn't got the runtime takes no notice. */
+/* Without conditions. Of those that the machine hasn't got the runtime takes no notice. Not among
+ * them: asynchronous I/O of the old kind (io_setup), of which all the machine has one number to
+ * share; who uses it does without. */
 static const char *const allowed[] = {
 	/* files */
 	"access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat",
@@ -30,8 +32,7 @@ static const char *const allowed[] = {
 	"epoll_create", "epoll_create1", "epoll_ctl", "epoll_ctl_old", "epoll_pwait",
 	"epoll_pwait2", "epoll_wait", "epoll_wait_old", "eventfd", "eventfd2", "poll", "ppoll",
 	"pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime",
-	"timerfd_settime", "io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup",
-	"io_submit",
+	"timerfd_settime",
 	/* memory */
 	"brk", "get_mempolicy", "madvise", "map_shadow_stack", "mbind", "memfd_create",
 	"memfd_secret", "mincore", "mlock", "mlock2", "mlockall", "mmap", "mprotect", "mremap",

@@ -143,6 +143,7 @@ static void seccomp(void **state)
 		"swapoff", "syslog", "settimeofday", "clock_settime", "acct", "quotactl",
 		"ptrace_none", "iopl", "ioperm", "chroot", "socket", "fanotify_init", "kcmp",
 		"pidfd_getfd", "lookup_dcookie", "vhangup", "personality",
+		"io_setup",
 	};
 	size_t known = 0, n;
 	for (n = 0; seccomp_allowed(n); n++) {
