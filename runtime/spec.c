@@ -125,8 +125,9 @@ static json_t *user_json(const struct user *u)
 			json_decref(groups);
 			groups = NULL;
 		}
-	return json_pack("{s:i,s:i,s:o}", "uid", (int)u->uid, "gid", (int)u->gid, "additionalGids",
-			 groups);
+	/* Else it is the shim's: boughd's own, which keeps its files to itself. */
+	return json_pack("{s:i,s:i,s:i,s:o}", "uid", (int)u->uid, "gid", (int)u->gid, "umask", 022,
+			 "additionalGids", groups);
 }
 
 static json_t *capability_sets(void)

@@ -6,9 +6,6 @@
 #include "snapd/sandbox.h"
 #include "snapd/web_parse.h"
 
-/* The secret that is no file but an environment: "K=V" strings, each ended by a NUL. */
-#define SECRET_ENV ".env"
-
 /* "secrets" and "secret_env" of the body. */
 int api_sandbox_secrets(struct request *rq, struct secrets *out, struct err *err);
 /* {workspace, target, read_only, exclusive}: checked, and the caller may. */

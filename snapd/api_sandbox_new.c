@@ -55,7 +55,7 @@ static int add_env(struct secrets *s, const json_t *list, struct err *err)
 	}
 	int r = buf_error(&b) ? no_memory(err) : 0;
 	if (r == 0 && b.len)
-		r = secrets_add(s, SECRET_ENV, b.data, b.len, err);
+		r = secrets_add(s, BOX_SECRET_ENV, b.data, b.len, err);
 	if (b.data)
 		explicit_bzero(b.data, b.len);
 	return r;

@@ -221,9 +221,9 @@ struct trees {
 static void name_fork(const struct sandbox_box *b, size_t i, const char *name, char *out)
 {
 	if (b->n_attached == 1)
-		(void)snprintf(out, NAME_SIZE + 16, "%s", name);
+		(void)snprintf(out, NAME_SIZE + 16, "%.90s-ws", name);
 	else
-		(void)snprintf(out, NAME_SIZE + 16, "%.90s-%u", name, (unsigned)i + 1);
+		(void)snprintf(out, NAME_SIZE + 16, "%.90s-ws%u", name, (unsigned)i + 1);
 }
 
 static void drop_trees(struct snapd *sd, const struct sandbox_box *b, struct trees *t)

@@ -120,6 +120,8 @@ __attribute__((noreturn)) static void be_command(const struct init *in)
 	/* Nothing but ENOTTY where there is no terminal. */
 	sys3(SYS_ioctl, 0, TIOCSPGRP, (long)&group);
 	sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&in->old_mask, 0, sizeof(in->old_mask));
+	/* Of an exec it is that of the runtime, which is the daemon's. */
+	sys1(SYS_umask, 022);
 	long r = execute(in->argv, in->env);
 	bool absent = r == -ENOENT || r == -ENOTDIR;
 	say("bough: ");

@@ -121,6 +121,11 @@ CLASSES = {
     "repo_add": who(A, ("owner", "reading", "one", "path") + STRANGERS),
 }
 # METHOD target class status [body [headers]]; NEW is another name each time. 0: any but 401 to 404.
+# A sandbox that doesn't run: a token of a workspace is good for none.
+SB = "/v1/sandboxes"
+sb = call("owner", "POST", SB, {"name": "box", "start": False})[1].get("id", "none")
+CLASSES["see_box"] = who(O + ("reading",), ("one", "path"), STRANGERS)
+
 TABLE = [
     ("GET", "/v1/health", "any", 200), ("GET", "/v1/version", "any", 200),
     ("GET", "/v1/openapi.json", "any", 200), ("GET", "/v1/whoami", "any", 200),
@@ -206,6 +211,24 @@ TABLE = [
     ("POST", WS + "/ws_aaaaaaaaaa/undelete", "scoped_change", 404, {}),
     ("DELETE", WS + "/ws_aaaaaaaaaa", "scoped_change", 404),
     ("DELETE", WS + "/ann%2Fg?purge=true", "write_global", 204, None, {}, {w: 404 for w in A}),
+    ("GET", SB, "own", 200), ("POST", SB, "own_change", 201, {"name": "NEW", "start": False}),
+    ("GET", SB + "/" + sb, "see_box", 200), ("PATCH", SB + "/" + sb, "use", 200, {"description": "d"}),
+    ("GET", SB + "/%s/stats" % sb, "see_box", 200), ("POST", SB + "/%s/start" % sb, "use", 400, {"secrets": {"a": 1}}),
+    ("POST", SB + "/%s/stop" % sb, "use", 409, {}), ("POST", SB + "/%s/kill" % sb, "use", 409, {}),
+    ("POST", SB + "/%s/pause" % sb, "use", 409, {}), ("POST", SB + "/%s/resume" % sb, "use", 409, {}),
+    ("POST", SB + "/%s/snapshots" % sb, "use", 201, {}), ("POST", SB + "/%s/fork" % sb, "use", 201, {"names": ["NEW"]}),
+    ("POST", SB + "/%s/restore" % sb, "use", 400, {"snapshot": sp}),
+    ("POST", SB + "/%s/workspaces" % sb, "use", 201, {"workspace": p, "target": "/NEW"}),
+    ("DELETE", SB + "/%s/workspaces/none" % sb, "use", 404),
+    ("POST", SB + "/%s/exec" % sb, "use", 409, {"command": ["true"]}), ("GET", SB + "/%s/exec" % sb, "see_box", 200),
+    ("GET", SB + "/%s/exec/main" % sb, "see_box", 200), ("GET", SB + "/%s/exec/main/output" % sb, "see_box", 200),
+    ("POST", SB + "/%s/exec/main/stdin" % sb, "use", 200, b""),
+    ("POST", SB + "/%s/exec/main/signal" % sb, "use", 409, {"signal": "TERM"}),
+    ("POST", SB + "/%s/exec/main/resize" % sb, "use", 409, {"columns": 1, "rows": 1}),
+    ("GET", SB + "/%s/files/etc/passwd" % sb, "see_box", 200), ("HEAD", SB + "/%s/files/etc/passwd" % sb, "see_box", 200),
+    ("PUT", SB + "/%s/files/tmp/NEW" % sb, "use", 201, b"x"), ("POST", SB + "/%s/files/tmp/NEW?op=mkdir" % sb, "use", 201, {}),
+    ("DELETE", SB + "/%s/files/tmp/none" % sb, "use", 404), ("GET", SB + "/%s/archive/etc" % sb, "see_box", 200),
+    ("PUT", SB + "/%s/archive/tmp" % sb, "use", 200, tar), ("DELETE", SB + "/sb_aaaaaaaaaa", "own_change", 404),
     ("POST", "/v1/shutdown", "admin", None, {}),
 ]
 

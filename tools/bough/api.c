@@ -435,11 +435,12 @@ bool api_exists(struct cli *cli, struct target *t)
 int api_stream_either(struct cli *cli, const char *name, struct target *rest, const char *accept,
 		      struct http **out, struct err *err)
 {
-	static const char *const kinds[] = { "/v1/workspaces/", "/v1/snapshots/" };
+	static const char *const kinds[] = { "/v1/workspaces/", "/v1/snapshots/",
+					     "/v1/sandboxes/" };
 	buf_u8(&rest->text, 0);
 	if (buf_error(&rest->text) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
-	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 2; i++) {
+	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 3; i++) {
 		auto_target t = target_new(kinds[i]), self = target_new(kinds[i]);
 		target_name(&t, name);
 		target_name(&self, name);

@@ -14,6 +14,10 @@ static const struct option_def files_ls_options[] = {
 	{ .name = "recursive", .letter = 'r', .help = "all that is below it, at one moment" }, { 0 }
 };
 
+static const struct option_def restore_options[] = {
+	{ .name = "live", .help = "of a sandbox: only its workspaces, while it runs" }, { 0 }
+};
+
 static const struct option_def save_options[] = {
 	OPT_MESSAGE,
 	{ .name = "as", .value = "SNAPSHOT", .help = "a name for it" },
@@ -144,25 +148,32 @@ const struct command commands_snap[] = {
 	{ .name = "save",
 	  .group = G_SNAP,
 	  .operands = "NAME",
-	  .summary = "keep a workspace as it is now, as a snapshot",
-	  .about = "Takes as long as what changed since the last save. Prints the snapshot's id.\n"
-		   "When nothing has changed, the last snapshot is the answer.\n",
+	  .summary = "keep a workspace or sandbox as it is now, as a snapshot",
+	  .about =
+		  "Takes as long as what changed since the last save. Prints the snapshot's id.\n"
+		  "When nothing has changed, the last snapshot is the answer. Of a sandbox: its\n"
+		  "root and its workspaces at one moment, for which it is paused; the root's id is\n"
+		   "told.\n",
 	  .options = save_options,
 	  .examples = "bough save app -m \"tests pass\" --as green\n",
 	  .min = 1,
 	  .max = 1,
-	  .kinds = "w",
+	  .kinds = "a",
 	  .run = cmd_save },
 	{ .name = "restore",
 	  .group = G_SNAP,
 	  .operands = "NAME SNAPSHOT",
 	  .summary = "turn a workspace back into a snapshot, in place",
-	  .about = "It stays mounted, with the same id. What wasn't saved is gone; programs that\n"
-		   "hold files open get ESTALE from them.\n",
+	  .about =
+		  "It stays mounted, with the same id. What wasn't saved is gone; programs that\n"
+		  "hold files open get ESTALE from them. A sandbox that runs is stopped, and started\n"
+		  "again under the same name; with --live its workspaces alone are turned\n"
+		  "back, under its running processes.\n",
+	  .options = restore_options,
 	  .examples = "bough restore app green\n",
 	  .min = 2,
 	  .max = 2,
-	  .kinds = "ws",
+	  .kinds = "as",
 	  .run = cmd_restore },
 	{ .name = "diff",
 	  .group = G_SNAP,

@@ -60,7 +60,9 @@ static const struct option_def ls_options[] = {
 };
 
 static const struct option_def rm_options[] = {
-	{ .name = "now", .help = "for good, also one that was deleted before" }, { 0 }
+	{ .name = "now", .help = "for good, also one that was deleted before" },
+	{ .name = "force", .help = "of a sandbox: also one that runs" },
+	{ 0 }
 };
 
 static const struct option_def undelete_options[] = {
@@ -74,6 +76,7 @@ static const struct option_def fork_options[] = {
 	  .help = "make NEW-1 … NEW-COUNT, at most 1000" },
 	OPT_LABEL,
 	OPTS_KEEPING,
+	{ .name = "start", .help = "of a sandbox: start the copies" },
 	{ 0 }
 };
 
@@ -125,16 +128,19 @@ const struct command commands_ws[] = {
 	{ .name = "fork",
 	  .group = G_WS,
 	  .operands = "NAME [NEW…]",
-	  .summary = "copy a workspace as it is now, in milliseconds",
-	  .about = "The copies hold every write that has returned, also while others write, and\n"
-		   "share all content until it is changed. Prints the new names.\n",
+	  .summary = "copy a workspace or sandbox as it is now, in milliseconds",
+	  .about =
+		  "The copies hold every write that has returned, also while others write, and\n"
+		  "share all content until it is changed. Prints the new names. Of a sandbox: its\n"
+		  "files and those of its workspaces at one moment; the copies have no processes,\n"
+		  "as after a power cut, until they are started. How long it was paused is told.\n",
 	  .options = fork_options,
 	  .examples = "bough fork app try-a try-b\n"
 		      "bough fork app ci -n 100 --ttl 1h   # ci-1 … ci-100\n"
 		      "bough fork app -n 3                 # app-1 … app-3\n",
 	  .min = 1,
 	  .max = ANY,
-	  .kinds = "w.",
+	  .kinds = "a.",
 	  .run = cmd_fork },
 	{ .name = "rename",
 	  .group = G_WS,
@@ -162,17 +168,18 @@ const struct command commands_ws[] = {
 	{ .name = "rm",
 	  .group = G_WS,
 	  .operands = "NAME…",
-	  .summary = "unmount and delete workspaces",
+	  .summary = "delete workspaces and sandboxes",
 	  .about =
 		  "Their names are free at once. For an hour (one that expired: a day; boughd(8)\n"
 		  "says how to change that) `bough undelete` brings one back; until then it takes\n"
 		  "its space. With --now, or while the disk is nearly full, it is gone. What was\n"
-		  "saved stays as snapshots in any case.\n",
+		  "saved stays as snapshots in any case. A sandbox is gone at once; the\n"
+		  "workspaces that it used stay.\n",
 	  .options = rm_options,
-	  .examples = "bough rm try-a try-b\nbough rm --now big\n",
+	  .examples = "bough rm try-a try-b\nbough rm --now big\nbough rm --force dev\n",
 	  .min = 1,
 	  .max = ANY,
-	  .kinds = "w",
+	  .kinds = "a",
 	  .run = cmd_rm },
 	{ .name = "undelete",
 	  .group = G_WS,

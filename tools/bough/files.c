@@ -8,6 +8,7 @@
 #include "tools/bough/api.h"
 #include "tools/bough/json.h"
 #include "tools/bough/outfile.h"
+#include "tools/bough/sandbox.h"
 #include "tools/bough/transfer.h"
 
 /* ---- NAME:PATH ---- */
@@ -219,7 +220,11 @@ static int put(struct cli *cli, int fd, const struct place *to, const char *last
 	buf_u8(&rest.text, 0);
 	if (buf_error(&rest.text))
 		return err_set(err, -ENOMEM, "out of memory");
-	auto_target t = target_ws(to->name, (const char *)rest.text.data);
+	/* A pipe can't be read twice: whose it is, is asked before. */
+	auto_target ws = target_ws(to->name, "");
+	bool box = !api_exists(cli, &ws) && sandbox_is(cli, to->name);
+	auto_target t = box ? target_sandbox(to->name, (const char *)rest.text.data)
+			    : target_ws(to->name, (const char *)rest.text.data);
 	target_query(&t, "mode", mode);
 	u.total = body.size > 0 ? (uint64_t)body.size : 0;
 	progress_begin(&u.progress, cli, "copying");

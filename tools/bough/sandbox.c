@@ -253,3 +253,85 @@ int cmd_detach_workspace(struct cli *cli, const struct args *a, struct err *err)
 	int r = api_call(cli, "DELETE", &t, NULL, &doc, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
 }
+
+/* ---- what workspaces have, too: rm, fork, save, restore ---- */
+
+int sandbox_choose(struct cli *cli, const char *name, bool *yes, struct err *err)
+{
+	auto_target t = target_ws(name, "");
+	*yes = sandbox_is(cli, name);
+	if (*yes && strncmp(name, "sb_", 3) != 0 && api_exists(cli, &t))
+		return err_set(err, -EEXIST,
+			       "\"%s\" is both a workspace and a sandbox: give its id", name);
+	return 0;
+}
+
+static void note_pause(const struct cli *cli, const json_t *doc)
+{
+	char text[OUT_SIZE_MAX];
+	int64_t ns = get_int(doc, "pause_ns");
+	if (!cli->quiet && !cli->json && ns > 0)
+		fprintf(stderr, "bough: it was paused for %s\n", out_duration(text, ns));
+}
+
+static int fork_list(const struct args *a, json_t *names, struct err *err)
+{
+	const char *count = args_get(a, "count"), *last = a->operands[a->n - 1];
+	uint64_t n = a->n - 1;
+	int r = count ? args_number(count, "--count", 1, 100, &n, err) : 0;
+	if (r == 0 && !count && n == 0)
+		r = err_set(err, -EINVAL, "it needs a NEW name, or --count");
+	for (uint64_t i = 1; i <= n && r == 0; i++) {
+		char name[128];
+		(void)snprintf(name, sizeof(name), "%.110s", count ? last : a->operands[i]);
+		if (count)
+			(void)snprintf(name, sizeof(name), "%.110s-%u", last, (unsigned)i);
+		if (json_array_append_new(names, json_string(name)) < 0)
+			r = err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", name);
+	}
+	return r;
+}
+
+int sandbox_fork(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_pack("{s:[], s:b}", "names", "start",
+					   args_get(a, "start") != NULL),
+			 *doc = NULL;
+	size_t i;
+	json_t *sb;
+	int r = body ? fork_list(a, json_object_get(body, "names"), err) : no_memory(err);
+	if (r < 0)
+		return r;
+	auto_target t = target_sandbox(a->operands[0], "/fork");
+	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(doc, err);
+	json_array_foreach(json_object_get(doc, "items"), i, sb)
+		printf("%s\n", get_text(sb, "name"));
+	note_pause(cli, doc);
+	return 0;
+}
+
+int sandbox_save(struct cli *cli, const struct args *a, json_t *body, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	struct progress p;
+	auto_target t = target_sandbox(a->operands[0], "/snapshots");
+	progress_begin(&p, cli, "saving");
+	int r = api_job(cli, "POST", &t, body, NULL, &p, &doc, err);
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(doc, err);
+	printf("%s\n", get_text(json_object_get(doc, "root"), "id"));
+	note_pause(cli, doc);
+	return 0;
+}
+
+int sandbox_restore(struct cli *cli, const struct args *a, json_t *body, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	auto_target t = target_sandbox(a->operands[0], "/restore");
+	if (args_get(a, "live") && json_object_set_new(body, "live", json_true()) < 0)
+		return no_memory(err);
+	int r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+}

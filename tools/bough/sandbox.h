@@ -14,5 +14,11 @@ int sandbox_set_attachment(json_t *o, const char *text, struct err *err);
 int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err);
 /* Whether the name is a sandbox's, of those the caller sees. */
 bool sandbox_is(struct cli *cli, const char *name);
+/* Whether it is a sandbox that is meant; -EEXIST: it may be either. */
+int sandbox_choose(struct cli *cli, const char *name, bool *yes, struct err *err);
+/* Of a sandbox: fork, save and restore. */
+int sandbox_fork(struct cli *cli, const struct args *a, struct err *err);
+int sandbox_save(struct cli *cli, const struct args *a, json_t *body, struct err *err);
+int sandbox_restore(struct cli *cli, const struct args *a, json_t *body, struct err *err);
 
 #endif

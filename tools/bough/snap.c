@@ -6,6 +6,7 @@
 #include "tools/bough/json.h"
 #include "tools/bough/list.h"
 #include "tools/bough/out.h"
+#include "tools/bough/sandbox.h"
 
 /* ---- save, restore ---- */
 
@@ -26,6 +27,8 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 		return api_background(cli, "POST", &t, body, err);
 	progress_begin(&p, cli, "saving");
 	r = api_job(cli, "POST", &t, body, NULL, &p, &snap, err);
+	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
+		return sandbox_save(cli, a, body, err);
 	if (r < 0)
 		return r;
 	if (cli->json)
@@ -52,6 +55,8 @@ int cmd_restore(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	auto_target t = target_ws(a->operands[0], "/restore");
 	r = api_call(cli, "POST", &t, body, &ws, NULL, err);
+	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
+		return sandbox_restore(cli, a, body, err);
 	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
 }
 

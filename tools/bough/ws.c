@@ -6,6 +6,7 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
+#include "tools/bough/sandbox.h"
 #include "tools/bough/transfer.h"
 
 /* ---- request members from options ---- */
@@ -441,6 +442,8 @@ static int report_unmounted(const json_t *items, struct err *err)
 /* Where the name is a snapshot's, something else does what was meant. */
 static int hint_snapshot(struct cli *cli, const struct args *a, int r, struct err *err)
 {
+	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
+		return sandbox_fork(cli, a, err);
 	auto_target t = target_snap(a->operands[0], "");
 	if (r != -ENOENT || !api_exists(cli, &t))
 		return r;
@@ -536,12 +539,18 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 {
 	int first = 0;
 	for (unsigned i = 0; i < a->n; i++) {
-		auto_target t = target_ws(a->operands[i], rest);
-		if (a->cmd->run == cmd_rm && args_get(a, "now"))
-			target_query(&t, "purge", "true");
 		json_t *doc = NULL;
 		struct err e = { 0 };
-		int r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
+		bool rm = a->cmd->run == cmd_rm, box = false;
+		int r = rm ? sandbox_choose(cli, a->operands[i], &box, &e) : 0;
+		auto_target t = box ? target_sandbox(a->operands[i], rest)
+				    : target_ws(a->operands[i], rest);
+		if (rm && !box && args_get(a, "now"))
+			target_query(&t, "purge", "true");
+		if (box && args_get(a, "force"))
+			target_query(&t, "force", "true");
+		if (r == 0)
+			r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
 		if (r == 0 && !strcmp(method, "DELETE"))
 			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
 		if (r == 0 && json_array_append_new(items, doc) < 0)

@@ -1,0 +1,197 @@
+#!/bin/bash
+# Sandboxes: their life, how they end, saving and forking, workspaces that come and go, boughd killed
+# under them, what they leave behind.
+. "${0%/*}/lib.sh"
+need_fuse
+need_root
+command -v runc >/dev/null || skip_all 'no runc'
+
+chmod 711 "$T" # to be passed through on the way to a root
+
+api() { # METHOD TARGET [BODY]
+	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"
+}
+status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
+traces() { # what sandboxes of this root have on this machine: mounts, processes, cgroups, folders
+	grep -c "$BOUGH_ROOT/box/sb_" /proc/self/mountinfo
+	pids_of bough-io | wc -l
+	grep -als "$ns" /proc/[0-9]*/cgroup | wc -l
+	find /sys/fs/cgroup -maxdepth 4 -path "*/$ns/sb_*" | wc -l
+	ls "$BOUGH_ROOT/box" "$BOUGH_ROOT/io" 2>/dev/null | grep -c sb_
+}
+ns=none
+
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+before=$'0\n0\n0\n0\n0'
+
+# ---- how a command ends
+
+run bough run --rm -- echo hello
+is 'a command in a sandbox' "$code $out" '0 hello'
+[ $code = 0 ] || bail "no sandboxes here: $err"
+run bough run --rm -- sh -c 'echo out; echo err >&2; exit 7'
+is 'its exit code, stdout and stderr' "$code $out $err" '7 out err'
+run bough run --rm -- no-such-program
+is 'one that is not there' "$code" 127
+like 'is named' "$err" no-such-program
+run bough run --rm -- /etc/passwd
+is 'one that can not be executed' "$code" 126
+run bough run --rm -- sh -c 'kill -9 $$'
+is 'one that is killed' "$code" 137
+run bough run --rm --memory 32M -- sh -c 'tail /dev/zero'
+is 'one that runs out of memory' "$code" 137
+like 'and it is said' "$err" 'out of memory'
+run bough run --runtime none -- true
+is 'a runtime that there is not is a usage error' "$code" 2
+run bough run --image nothing -- true
+is 'an image that there is not: ours failed' "$code" 125
+like 'and it is named' "$err" 'no image "nothing"'
+run bough run --workspace nothing -- true
+is 'nor a workspace' "$code" 125
+is 'what could not be made left nothing' "$(api GET /v1/sandboxes | jq '.items | length')" 0
+is 'nor did what was removed' "$(traces)" "$before"
+
+# ---- life
+
+bough_ok 'a workspace' create ws
+ws=$out
+bough_ok 'a sandbox that waits' run --name dev --workspace ws --label a=b --description 'of a test' -d
+is 'its name is told' "$out" dev
+is 'it runs' "$(status dev)" running
+ns=$(grep -o 'bough-[0-9a-f]*' "/proc/$(status dev .pid)/cgroup" | head -n 1)
+like 'its cgroup is below one of this root' "$ns" '^bough-'
+run bough exec dev -- sh -c 'pwd; hostname; id -u; umask; echo x >file; cat /proc/1/comm'
+is 'an exec in it' "$out" $'/workspace\ndev\n0\n0022\ninit'
+is 'the host sees its file' "$(stat -c %a:%u "$ws/file")" 644:0
+bough_fails 'a name can be had once' 125 'already' run --name dev -- true
+bough_ok 'ps' ps -q
+is 'lists it' "$out" dev
+is 'with its labels' "$(status dev '.labels.a + .description + .owner')" 'bof a testuid:0'
+bough_ok 'pause' pause dev
+is 'it is paused' "$(status dev)" paused
+run bough exec dev -- true
+is 'nothing is executed then' "$code" 125
+bough_ok 'resume' resume dev
+run bough exec dev -- true
+is 'then again' "$code" 0
+bough_ok 'figures' stats dev --json
+is 'of memory' "$(json '.memory_limit_bytes')" 2147483648
+bough_fails 'one that runs is not removed' 5 'stop it first' rm dev
+bough_fails 'nor the workspace below it' 5 'sandbox dev uses it' rm ws
+bough_ok 'stop' stop dev
+is 'it is stopped' "$(status dev)" stopped
+bough_fails 'twice' 4 "doesn't run" stop dev
+bough_fails 'what is left by one that is stopped is its files' 125 'start it first' exec dev -- true
+bough_ok 'start' start dev
+run bough exec dev -- cat file
+is 'its files are there' "$out" x
+bough_ok 'a file into it' cp "$BOUGH_SRC/LICENSE" dev:/etc/license
+bough_ok 'and out of it' cp dev:/etc/license "$T/license"
+ok 'it is the same' cmp "$T/license" "$BOUGH_SRC/LICENSE"
+run bough exec dev -- sh -c 'cmp /etc/license /usr/share/common-licenses/Apache-2.0; echo root >/etc/mark'
+bough_ok 'of its workspace' cat dev:/workspace/file
+is 'too' "$out" x
+bough_fails 'not of /proc' 1 'disk' cat dev:/proc/1/status
+api GET "/v1/sandboxes/dev/files/etc?stat=1" >/dev/null
+bough_ok 'renamed' set ws --label x=y
+
+# ---- saving, forking, restoring
+
+bough_ok 'a save' save dev --as saved
+like 'of which the pause is told' "$err" 'paused for'
+pause=$(api POST /v1/sandboxes/dev/snapshots '{}' | jq .pause_ns)
+ok "a pause is short ($((pause / 1000)) us)" test "$pause" -lt 200000000
+run bough exec dev -- sh -c 'rm /etc/mark file; echo new >other'
+bough_ok 'forks' fork dev f1 f2 --start
+is 'their names' "$out" $'f1\nf2'
+run bough exec f1 -- sh -c 'ls; hostname; ls /etc/mark'
+is 'a fork has the files of that moment' "$out" $'other\ndev'
+run bough exec f1 -- sh -c 'echo changed >other'
+is 'and changes its own alone' "$(cat "$ws/other")" new
+id=$(status dev .id)
+bough_ok 'restore' restore dev saved
+run bough exec dev -- sh -c 'ls; cat /etc/mark; hostname'
+is 'all is back' "$out" $'file\nroot\ndev'
+is 'under the same id' "$(status dev '.id + .status')" "${id}running"
+run bough exec dev -- rm file
+bough_ok 'a live restore' restore dev saved --live
+is 'turns its workspace back' "$(cat "$ws/file")" x
+bough_ok 'another of what was saved' run --name again --image saved -d
+run bough exec again -- cat /etc/mark
+is 'has its root' "$out" root
+bough_ok 'they go' rm --force again f1 f2
+
+# ---- workspaces that come and go
+
+bough_ok 'another workspace' create data
+bough_ok 'attached while it runs' attach-workspace dev data:/data
+run bough exec dev -- sh -c 'echo d >/data/file; cat /data/file'
+is 'is written to' "$out $(cat "$(at data)/file")" 'd d'
+bough_ok 'detached' detach-workspace dev data
+run bough exec dev -- ls /data
+is 'it is gone' "$out" ''
+bough_ok 'read-only' attach-workspace dev data:/data:ro
+run bough exec dev -- sh -c 'cat /data/file; echo >/data/new'
+like 'it can not be written to' "$out $err" 'd.*Read-only'
+bough_fails 'not for itself alone while another has it' 4 'uses the workspace' \
+	attach-workspace dev data:/more:exclusive
+bough_ok 'a program in it' exec dev -d -- sleep 100 --cwd /data
+bough_ok 'is detached all the same' detach-workspace dev data --force
+
+# ---- boughd killed under them
+
+bough_ok 'one that goes on' exec -d dev -- sh -c 'sleep 1; echo end; exit 3'
+ex=$out
+kill_hard boughd
+run bough exec dev -- echo after
+is 'boughd finds it running' "$code $out" '0 after'
+run bough logs "$ex" -f
+is 'and the output of what ran' "$out" end
+is 'and how it ended' "$(api GET "/v1/sandboxes/dev/exec/$ex" | jq -c '[.status, .exit_code]')" '["exited",3]'
+bough_ok 'one whose command ends meanwhile' run --name short -d -- sh -c 'sleep 0.3; exit 4'
+kill_hard boughd
+sleep 0.6
+is 'its code is known' "$(status short '.status + (.exit_code | tostring)')" stopped4
+
+# ---- a shim that dies
+
+shim=$(pgrep -f "containerd-shim.*$(status dev .id)" | head -n 1)
+kill -9 "$shim"
+failed() { [ "$(status dev)" = failed ]; }
+ok 'one whose shim dies has failed' wait_for 10 failed
+like 'and says so' "$(status dev .error)" shim
+bough_ok 'it can be started again' start dev
+run bough exec dev -- cat file
+is 'with its files' "$out" x
+
+# ---- whose time is up
+
+bough_ok 'one with an end' run --name brief --ttl 1s -d
+bough_ok 'one that is kept' run --name kept --ttl 1s --on-expiry keep -d
+over() { [ "$(status brief)" = '' ] && [ "$(status kept)" = stopped ]; }
+ok 'it is removed, and the other stopped' wait_for 25 over
+
+# ---- secrets
+
+printf 'of nobody' >"$T/key"
+printf 'TOKEN=t0ps3cret\n' >"$T/env"
+bough_ok 'with secrets' run --name secret --secret "key=$T/key" --env-file "$T/env" -e PLAIN=seen -d -- \
+	sh -c 'cat /run/secrets/key; echo " $TOKEN $PLAIN"; sleep 100'
+sleep 0.3
+is 'it has them' "$(bough logs secret)" 'of nobody t0ps3cret seen'
+ok 'nothing else does' not grep -raqs 't0ps3cret\|of nobody' "$BOUGH_ROOT/run" "$BOUGH_ROOT/catalog.db" \
+	"$BOUGH_ROOT/catalog.db-wal" "$BOUGH_ROOT/box/$(status secret .id)/config.json" \
+	"$BOUGH_ROOT/io/$(status secret .id)/process.json"
+ok 'nor do processes show it' not grep -qs t0ps3cret /proc/[0-9]*/cmdline
+bough_ok 'stopped' stop secret --grace 0s
+bough_fails 'without them it is not started' 2 'give them again' start secret
+bough_ok 'with them it is' start secret --secret "key=$T/key" --env-file "$T/env"
+
+# ---- no trace
+
+bough_ok 'all go' rm --force $(bough ps -q)
+is 'nothing is left behind' "$(traces)" "$before"
+is 'no root either' "$(api GET '/v1/workspaces?roots=1' | jq '[.items[] | select(.name | test("^sb_"))] | length')" 0
+bough_ok 'the workspace is there' rm ws
+fsck_clean
+done_testing
