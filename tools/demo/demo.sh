@@ -71,6 +71,49 @@ if [ -z "$big" ]; then
 	fi
 fi
 
+# Edits, builds and tests this project in a fork of a checkout; its connection breaks in the middle.
+in_sandbox() {
+	local ex half size
+	step bough repo add "$here" --name project
+	git clone -q "$here" "$work/checkout"
+	step bough create source --git project --scope fs/base --depth 1
+	step bough run --name agent --from source -d
+	step bough exec agent -- sh -c 'cat >fs/base/sum.c <<EOF
+#include <stdio.h>
+int main(void)
+{
+	long sum = 0;
+	for (long i = 0; i < 300000000; i++)
+		sum += i % 7;
+	printf("%ld\\n", sum);
+}
+EOF
+gcc -std=gnu17 -D_GNU_SOURCE -I. -c fs/base/buf.c fs/base/err.c -o /dev/null 2>/dev/null || true
+gcc fs/base/sum.c -o /tmp/sum && ls -l fs/base/sum.c'
+
+	echo "    a build and test, whose caller is killed in the middle:"
+	ex=$(bough exec -d agent -- sh -c 'for f in fs/base/*.c; do gcc -std=gnu17 -D_GNU_SOURCE -I. -fsyntax-only "$f" && echo "ok $f"; done; time -p /tmp/sum; echo tested')
+	timeout -s KILL 0.5 bough logs "$ex" -f >"$work/half" 2>/dev/null || true
+	half=$(stat -c %s "$work/half")
+	echo "    it had heard $half bytes; it goes on at the next one:"
+	step bough logs "$ex" --since-byte "$half" -f
+
+	step bough save agent --as task
+	step bough fork agent way-a way-b --start
+	step bough exec way-a -- sh -c 'gcc -O1 fs/base/sum.c -o /tmp/sum && sed -i "1i /* built with -O1 */" fs/base/sum.c'
+	step bough exec way-b -- sh -c 'gcc -O2 fs/base/sum.c -o /tmp/sum && sed -i "1i /* built with -O2 */" fs/base/sum.c'
+	size=$(for w in way-a way-b; do
+		s=$(date +%s%N)
+		bough exec $w -- /tmp/sum >/dev/null
+		echo "$(($(date +%s%N) - s)) $w"
+	done | sort -n | head -n 1 | cut -d' ' -f2)
+	echo "    the better one is $size"
+	step bough apply "$size-ws" --to "$work/checkout"
+	git -C "$work/checkout" status --short | sed 's/^/    /'
+	step bough rm --force agent way-a way-b
+	step bough rm --now agent-ws way-a-ws way-b-ws source
+}
+
 bough up >/dev/null
 
 say "1. Workspaces from real trees: this repository, and $(find "$big" | wc -l) files of $big"
@@ -118,7 +161,16 @@ bsdtar -xpf "$work/way-2.tar.zst" -C "$work/out" 2>/dev/null ||
 diff -r --no-dereference "$work/out" "$try_2"
 echo "    diff -r finds no difference"
 
-say "7. What it all takes"
+say "7. A task as an agent has it: a real C project, in a sandbox"
+if [ "$(id -u)" != 0 ] || ! git -C "$here" rev-parse -q --verify HEAD >/dev/null 2>&1; then
+	echo "    left out: it takes root, and a git repository"
+elif ! bough run --rm -- true 2>"$work/why"; then
+	echo "    left out: $(cat "$work/why")"
+else
+	in_sandbox
+fi
+
+say "8. What it all takes"
 step bough stats
 step bough fsck
 
