@@ -503,3 +503,14 @@ void box_unenforced(const struct runtime_kind *kind, char *out, size_t size)
 			(void)snprintf(out + n, size - n, "%s%s", n ? ", " : "", all[i].name);
 		}
 }
+
+int box_freeze(const char *id, const char *ns, bool on, struct err *err)
+{
+	char group[2 * CGROUP_NAME_MAX + 16];
+	struct cgroups groups;
+	if (!is_name(id) || !is_name(ns))
+		return err_set(err, -EINVAL, "no box is called so");
+	int r = cgroup_find(&groups, err);
+	(void)snprintf(group, sizeof(group), CGROUP_TOP "/%s/%s", ns, id);
+	return r < 0 ? r : cgroup_freeze(&groups, group, on, err);
+}

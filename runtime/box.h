@@ -113,6 +113,10 @@ int box_attach(const struct box_config *config, uint32_t pid, const struct box_m
 int box_detach(const struct box_config *config, uint32_t pid, const char *target, bool force,
 	       struct err *err);
 
+/* Freezes its processes at once, without the runtime's knowing, or lets them go on: for a moment.
+ * -ENOENT: they aren't in a cgroup of this machine's; -ETIMEDOUT. */
+int box_freeze(const char *id, const char *ns, bool on, struct err *err);
+
 /* Makes what a root workspace of the `host` image needs: links, /etc, mount points. `root` is an
  * empty folder (of a workspace's mount) that is filled. Owner: 0 of the caller; idmapped mounts
  * show them as the container's root. */

@@ -18,10 +18,12 @@
 #include "runtime/mountinfo.h"
 
 enum {
-	PROCS_MAX = 1 << 20,      /* bytes of a list of processes; what is beyond comes next time */
-	END_MS = 5000,            /* a killed process that waits for a disk takes its time */
-	DEPTH_MAX = 16,           /* folders in a box's own: none of ours has any */
+	PROCS_MAX = 1 << 20, /* bytes of a list of processes; what is beyond comes next time */
+	END_MS = 5000,       /* a killed process that waits for a disk takes its time */
+	DEPTH_MAX = 16,      /* folders in a box's own: none of ours has any */
 	FOLDERS_MAX = 4096,
+	FREEZE_MS = 1000,
+	FREEZE_POLL_US = 200,
 };
 
 /* ---- what there is ---- */
@@ -72,8 +74,7 @@ bool cgroup_has(const struct cgroups *c, const char *controller)
 			const char *name = strrchr(c->list[i].path, '/') + 1;
 			const char *at = strstr(name, controller);
 			size_t n = strlen(controller);
-			if (at && (at == name || at[-1] == ',') &&
-			    (at[n] == '\0' || at[n] == ','))
+			if (at && (at == name || at[-1] == ',') && (at[n] == '\0' || at[n] == ','))
 				return true;
 			continue;
 		}
@@ -268,4 +269,50 @@ void cgroup_prune(const struct cgroups *c, const char *group)
 	for (size_t i = 0; i < c->n; i++)
 		if (path_of(path, sizeof(path), c, i, group) == 0)
 			(void)rmdir(path); /* what isn't empty is in use */
+}
+
+/* Whether the file says so by now, one way or another. */
+static bool says(int dir, const char *name, const char *want)
+{
+	char text[128];
+	auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, want) != NULL;
+}
+
+static int freeze_one(int dir, bool v2, bool on)
+{
+	const char *file = v2 ? "cgroup.freeze" : "freezer.state";
+	const char *told = v2 ? "cgroup.events" : file, *want = v2 ? "frozen 1" : "FROZEN";
+	const char *text = v2 ? (on ? "1" : "0") : on ? "FROZEN" : "THAWED";
+	uint64_t deadline = clock_ms() + FREEZE_MS;
+	auto_fd fd = openat(dir, file, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		return -errno;
+	while (on && !says(dir, told, want)) {
+		if (clock_ms() > deadline)
+			return -ETIMEDOUT;
+		(void)usleep(FREEZE_POLL_US);
+	}
+	return 0;
+}
+
+int cgroup_freeze(const struct cgroups *c, const char *group, bool on, struct err *err)
+{
+	char path[PATH_MAX];
+	for (size_t i = 0; i < c->n; i++) {
+		auto_fd dir = path_of(path, sizeof(path), c, i, group) < 0
+				      ? -1
+				      : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		int r = dir < 0 ? -ENOENT : freeze_one(dir, c->list[i].v2, on);
+		if (r == -ENOENT)
+			continue; /* a hierarchy without a freezer */
+		if (r < 0 && on)
+			(void)freeze_one(dir, c->list[i].v2, false);
+		return r < 0 ? err_sys(err, r, "freeze the cgroup %s", path) : 0;
+	}
+	return err_set(err, -ENOENT, "no freezer for the cgroup %s", group);
 }

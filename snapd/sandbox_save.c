@@ -24,8 +24,8 @@ static int no_memory(struct err *err)
 /* ---- the moment ---- */
 
 struct moment {
-	struct live *l; /* NULL: it doesn't run */
-	bool frozen;    /* by us */
+	struct live *l;     /* NULL: it doesn't run */
+	bool frozen, quick; /* by us; quick: by the cgroup, not by the runtime */
 	uint64_t begun_ns;
 };
 
@@ -44,7 +44,10 @@ static int moment_begin(struct moment *m, struct snapd *sd, const struct sandbox
 		flush(sd, b); /* most of it, while they still run */
 	m->begun_ns = clock_ns();
 	if (m->l && !m->l->ended && !m->l->paused) {
-		int r = shim_pause(m->l->shim, err);
+		/* The runtime takes some 20 ms for what the cgroup does in one. */
+		m->quick = b->config.kind->reports_pids &&
+			   box_freeze(b->row.id, b->shim.ns, true, NULL) >= 0;
+		int r = m->quick ? 0 : shim_pause(m->l->shim, err);
 		if (r < 0 && r != -ESRCH && r != -ENOENT && !m->l->ended)
 			return err_prefix(err, r, "freeze it");
 		m->frozen = r >= 0;
@@ -56,7 +59,10 @@ static int moment_begin(struct moment *m, struct snapd *sd, const struct sandbox
 static uint64_t moment_end(struct moment *m)
 {
 	struct err err = { 0 };
-	if (m->frozen && shim_resume(m->l->shim, &err) < 0)
+	int r = !m->frozen ? 0
+		: m->quick ? box_freeze(m->l->id, m->l->all->ns, false, &err)
+			   : shim_resume(m->l->shim, &err);
+	if (r < 0)
 		log_error("sandbox %s stays frozen: %s", m->l->id, err.text);
 	uint64_t ns = clock_ns() - m->begun_ns;
 	bool frozen = m->frozen;
