@@ -1,0 +1,133 @@
+#!/bin/bash
+# Processes in sandboxes: input and output at any byte, callers that leave and come back, signals,
+# time limits, terminals; by each runtime that works here.
+. "${0%/*}/lib.sh"
+need_fuse
+need_root
+command -v runc >/dev/null || skip_all 'no runc'
+chmod 711 "$T" # to be passed through on the way to a root
+
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+api() { # METHOD TARGET [BODY]
+	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3+--data-binary "$3"} "http://d$2"
+}
+bough_ok 'a workspace' create ws
+
+cat >"$T/terminal.py" <<'PY'
+# Runs its arguments with a terminal, types what comes first, and prints what is seen.
+import os, pty, select, sys, time, fcntl, termios, struct
+pid, fd = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[2], sys.argv[2:])
+fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+typed = sys.argv[1].encode().decode("unicode_escape").encode()
+seen, end = b"", time.time() + 20
+time.sleep(1)
+os.write(fd, typed)
+while time.time() < end:
+    try:
+        if select.select([fd], [], [], 0.2)[0]:
+            data = os.read(fd, 4096)
+            if not data:
+                break
+            seen += data
+    except OSError:
+        break
+_, status = os.waitpid(pid, 0)
+sys.stdout.write(seen.decode(errors="replace"))
+print("\nexit", os.waitstatus_to_exitcode(status))
+PY
+
+is_on() { [ "$(bough logs "$1")" = on ]; } # EXEC
+try() { # RUNTIME
+	local rt=$1 ex half pid
+	bough_ok "$rt: a sandbox" run --name "$rt" --runtime "$rt" --workspace ws -d
+	run bough exec "$rt" -- sh -c 'echo out; echo err >&2; exit 5'
+	is "$rt: stdout, stderr and exit code" "$code $out $err" '5 out err'
+	run bough exec "$rt" -- no-such-program
+	is "$rt: 127" "$code" 127
+	run bough exec "$rt" -- /etc/passwd
+	is "$rt: 126" "$code" 126
+	run bough exec "$rt" -- sh -c 'kill -TERM $$'
+	is "$rt: 128 + n" "$code" 143
+	run bough exec --cwd /tmp --user 1000:1000 -e A=b "$rt" -- sh -c 'pwd; id -u; echo $A'
+	is "$rt: folder, user, environment" "$out" $'/tmp\n1000\nb'
+	head -c 2000000 /dev/urandom >"$T/in"
+	run bough exec -i "$rt" -- sha256sum <"$T/in"
+	is "$rt: two megabytes of input" "$out" "$(sha256sum <"$T/in")"
+	run bough exec -i "$rt" -- head -c 3 <"$T/in"
+	is "$rt: a program that reads no more" "$code" 0
+	bough exec "$rt" -- head -c 5000000 /dev/zero | wc -c >"$T/n"
+	is "$rt: five megabytes of output" "$(cat "$T/n")" 5000000
+	run bough exec --timeout 1s "$rt" -- sh -c 'sleep 60 & sleep 60'
+	is "$rt: its time is over" "$code" 124
+	run bough exec "$rt" -- sh -c 'cat /proc/[0-9]*/comm | grep -c sleep'
+	is "$rt: for its children, too" "$out" 0
+
+	# A caller that leaves, and comes back at its byte.
+	ex=$(bough exec -d "$rt" -- sh -c 'for i in 1 2 3 4 5 6; do echo line $i; sleep 0.2; done')
+	timeout -s KILL 0.5 bough logs "$ex" -f >"$T/half"
+	half=$(stat -c %s "$T/half")
+	kill_hard boughd
+	bough logs "$ex" --since-byte "$half" -f >"$T/rest"
+	is "$rt: no byte is lost or told twice" "$(cat "$T/half" "$T/rest")" \
+		$'line 1\nline 2\nline 3\nline 4\nline 5\nline 6'
+	ok "$rt: some came before" test "$half" -gt 0
+	# One that stays, while boughd is killed below it.
+	bough exec "$rt" -- sh -c 'for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done; exit 3' >"$T/out" &
+	pid=$!
+	sleep 0.6
+	kill_hard boughd
+	wait $pid
+	is "$rt: a caller outlives boughd" "$? $(tr '\n' ' ' <"$T/out")" '3 line 1 line 2 line 3 line 4 line 5 '
+	# Signals.
+	ex=$(bough exec -d "$rt" -- sh -c 'trap "echo got; exit 9" USR1; echo on; while :; do sleep 0.05; done')
+	wait_for 10 is_on "$ex"
+	api POST "/v1/sandboxes/$rt/exec/$ex/signal" '{"signal": "USR1"}' >/dev/null
+	is "$rt: a signal" "$(api GET "/v1/sandboxes/$rt/exec/$ex?wait=10" | jq -c '[.status, .exit_code]')" '["exited",9]'
+	is "$rt: was heard" "$(bough logs "$ex")" $'on\ngot'
+	bough exec "$rt" -- sleep 60 &
+	sleep 0.5
+	kill -TERM $!
+	wait $!
+	is "$rt: a caller's TERM is the program's" $? 143
+	# A terminal.
+	if command -v python3 >/dev/null; then
+		run python3 "$T/terminal.py" 'stty size\ntest -t 0 && echo tty-$((40+2))\nexit 6\n' bough exec -it "$rt" -- sh
+		like "$rt: a terminal" "$out" 'tty-42'
+		like "$rt: of this one's size" "$out" '33 77'
+		like "$rt: and its exit code" "$out" 'exit 6'
+	fi
+	bough_ok "$rt: gone" rm --force "$rt"
+}
+
+try runc
+why=$(bough doctor 2>/dev/null | sed -n 's/^runsc *//p')
+case $why in
+ok*) try runsc ;;
+*) diag "runsc isn't tried: $why" ;;
+esac
+
+# ---- the API itself
+
+bough_ok 'one more' run --name api -d
+ex=$(api POST /v1/sandboxes/api/exec '{"command": ["cat"], "stdin": true, "env": ["SECRET_NAME=value"]}' | jq -r .id)
+is 'input' "$(api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=0" abc | jq -c .)" '{"offset":3,"closed":false}'
+is 'the same again is not given twice' "$(api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=0" abcd | jq .offset)" 4
+is 'a gap is refused' "$(api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=9" x | jq -r .code)" range
+api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=4&last=true" '' >/dev/null
+is 'it ends' "$(api GET "/v1/sandboxes/api/exec/$ex?wait=10" | jq -c '[.exit_code, .stdin_offset, .stdout.end]')" '[0,4,4]'
+is 'bare bytes, from the second on' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=1")" bcd
+is 'behind the end there is nothing' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=4")" ''
+is 'frames' "$(api GET "/v1/sandboxes/api/exec/$ex/output" | xxd -p | tr -d '\n' | head -c 40)" \
+	0100000000000004000000000000000061626364
+is 'names of the environment alone' "$(api GET "/v1/sandboxes/api/exec/$ex" | jq -c .env)" '["SECRET_NAME"]'
+is 'by the process alone' "$(api GET "/v1/sandboxes/$ex/exec/$ex" | jq -r .id)" "$ex"
+is 'another sandbox has it not' "$(api GET "/v1/sandboxes/api/exec/ex_aaaaaaaaaa" | jq -r .code)" not_found
+is 'each is in the audit log' "$(api GET '/v1/audit?limit=1000' | jq --arg e "$ex" '[.items[] | select(.about.made == $e)] | length')" 1
+for body in '{}' '{"command": []}' '{"command": ["a", 1]}' '{"command": ["a"], "env": ["x"]}' \
+	'{"command": ["a"], "cwd": "b"}' '{"command": ["a"], "more": 1}' '{"command": ["a\u0000b"]}'; do
+	is "refused: $body" "$(api POST /v1/sandboxes/api/exec "$body" | jq -r .code)" invalid
+done
+bough_ok 'gone' rm --force api
+done_testing
