@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 export B=${B:-build/release} VARIANT=${VARIANT:-release}
 export BOUGH_BIN=$PWD/$B BOUGH_SRC=$PWD
-export CC=${CC:-gcc} CPPFLAGS=${CPPFLAGS:-$(make -s cppflags)}
+export CC=${CC:-gcc} CPPFLAGS=${CPPFLAGS:-$(make -s cppflags | tail -n 1)}
 export LC_ALL=C.UTF-8 CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
