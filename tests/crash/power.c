@@ -18,148 +18,6 @@
 
 /* ---- what was left ---- */
 
-/* One file as the workspace shows it. */
-struct seen {
-	char path[PATH_BYTES * 4];
-	struct attr a;
-	uint16_t xattr;
-	char target[PATH_BYTES];
-	uint8_t *data;
-};
-
-struct tree {
-	struct seen f[FILES + 4];
-	size_t n;
-	const struct view *v;
-};
-
-static void tree_done(struct tree *tr)
-{
-	for (size_t i = 0; i < tr->n; i++)
-		free(tr->f[i].data);
-	tr->n = 0;
-}
-
-static int tree_add(void *ctx, const char *path, size_t len, const struct attr *a)
-{
-	struct tree *tr = ctx;
-	if (len == 0)
-		return 0;
-	if (tr->n == FILES + 4)
-		fail("more files than there ever were");
-	struct seen *f = &tr->f[tr->n++];
-	*f = (struct seen){ .a = *a };
-	(void)snprintf(f->path, sizeof(f->path), "%.*s", (int)len, path);
-	size_t n;
-	if (S_ISLNK(a->mode)) {
-		char target[4200];
-		done(view_target(tr->v, a->ino, target, sizeof(target), &n));
-		(void)snprintf(f->target, sizeof(f->target), "%.*s", (int)n, target);
-	}
-	if (S_ISREG(a->mode)) {
-		struct err err;
-		f->data = malloc(a->size + 2);
-		if (a->size > SIZE_MAX_BYTES)
-			fail("%s: %" PRIu64 " bytes", f->path, a->size);
-		if (view_read(tr->v, a->ino, f->data, a->size, 0, &err) != (ssize_t)a->size)
-			fail("read %s: %s", f->path, err.text);
-	}
-	return 0;
-}
-
-static int note_xattr(void *ctx, const char *name, size_t name_len, const void *value, size_t len)
-{
-	if (len == 2)
-		memcpy(ctx, value, 2);
-	return 0;
-}
-
-static int tree_of_view(void *ctx, const struct view *v)
-{
-	struct tree *tr = ctx;
-	struct err err;
-	tr->v = v;
-	int r = view_walk(v, tree_add, tr, &err);
-	if (r < 0)
-		fail("walk: %s", err.text);
-	for (size_t i = 0; i < tr->n; i++)
-		done(view_each_xattr(v, tr->f[i].a.ino, note_xattr, &tr->f[i].xattr));
-	return 0;
-}
-
-/* Whether it is the state, contents aside: "" or how it differs. */
-static void names_differ(const struct tree *tr, const struct state *s, char why[200])
-{
-	why[0] = '\0';
-	if (tr->n != s->n) {
-		(void)snprintf(why, 200, "%zu files, not %zu", tr->n, s->n);
-		return;
-	}
-	for (size_t i = 0; i < tr->n && !why[0]; i++) {
-		const struct seen *f = &tr->f[i];
-		const struct mfile *m = m_find((struct state *)s, f->path);
-		if (!m)
-			(void)snprintf(why, 200, "'%.40s' shouldn't be there", f->path);
-		else if (m->mode != f->a.mode)
-			(void)snprintf(why, 200, "%.40s: mode %o, not %o", f->path, f->a.mode,
-				       m->mode);
-		else if (S_ISREG(m->mode) && m->c->size != f->a.size)
-			(void)snprintf(why, 200, "%.40s: %" PRIu64 " bytes, not %" PRIu64, f->path,
-				       f->a.size, m->c->size);
-		else if (m->xattr != f->xattr)
-			(void)snprintf(why, 200, "%.40s: xattr %u, not %u", f->path, f->xattr,
-				       m->xattr);
-		else if (strcmp(m->target, f->target) != 0)
-			(void)snprintf(why, 200, "%.40s: to %s, not %s", f->path, f->target,
-				       m->target);
-	}
-	/* Names of one inode are names of one inode. */
-	for (size_t i = 0; i < tr->n && !why[0]; i++)
-		for (size_t j = 0; j < i && !why[0]; j++) {
-			const struct mfile *a = m_find((struct state *)s, tr->f[i].path);
-			const struct mfile *b = m_find((struct state *)s, tr->f[j].path);
-			if ((a->id == b->id) != (tr->f[i].a.ino == tr->f[j].a.ino))
-				(void)snprintf(why, 200, "%.40s and %.40s are %sone file", a->path,
-					       b->path, a->id == b->id ? "not " : "");
-		}
-}
-
-static bool sector_is(const struct content *c, const uint8_t *data, uint64_t off, uint64_t n)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t at = off + i;
-		uint8_t want = at < c->size ? ((const uint8_t *)c->words)[at] : 0;
-		if (data[at] != want)
-			return false;
-	}
-	return true;
-}
-
-/* Each sector is as at moment `from` of the workspace or a later one up to `to`. */
-static void contents_differ(const struct tree *tr, const struct space *sp, size_t from, size_t to,
-			    char why[200])
-{
-	why[0] = '\0';
-	for (size_t i = 0; i < tr->n && !why[0]; i++) {
-		const struct seen *f = &tr->f[i];
-		if (!S_ISREG(f->a.mode))
-			continue;
-		uint32_t id = m_find(sp->m[from].s, f->path)->id;
-		for (uint64_t off = 0; off < f->a.size && !why[0]; off += SECTOR) {
-			uint64_t n = f->a.size - off < SECTOR ? f->a.size - off : SECTOR;
-			bool found = false;
-			for (size_t j = from; j <= to && !found; j++)
-				for (size_t k = 0; k < sp->m[j].s->n && !found; k++)
-					found = sp->m[j].s->f[k].id == id &&
-						sector_is(sp->m[j].s->f[k].c, f->data, off, n);
-			if (!found)
-				(void)snprintf(why, 200,
-					       "%.40s: at %" PRIu64 " what it never was (%u)",
-					       f->path, off, f->data[off] | f->data[off + 1] << 8);
-		}
-	}
-}
-
 /* The workspace is at one moment that may be. */
 static void check_tree(const struct tree *tr, const struct space *sp, uint64_t cut)
 {
@@ -174,7 +32,7 @@ static void check_tree(const struct tree *tr, const struct space *sp, uint64_t c
 	for (size_t i = from; i <= to; i++) {
 		names_differ(tr, sp->m[i].s, why);
 		if (!why[0])
-			contents_differ(tr, sp, i, to, why);
+			contents_differ(tr, sp, i, to, SECTOR, why);
 		if (!why[0])
 			return;
 		memcpy(last, why, sizeof(last));
@@ -224,7 +82,7 @@ static void check_snapshots(uint64_t cut)
 		const struct space sp = { .id = "snap", .m = (struct moment *)&m, .n = 1 };
 		names_differ(&tr, m.s, why);
 		if (!why[0])
-			contents_differ(&tr, &sp, 0, 0, why);
+			contents_differ(&tr, &sp, 0, 0, SECTOR, why);
 		if (why[0])
 			fail("snapshot %zu: %s", i, why);
 		tree_done(&tr);
@@ -332,6 +190,12 @@ static void check_cuts(void)
 		for (uint64_t try = 0; try < t.tries + 2; try++)
 			check(cut, try);
 	}
+}
+
+static void run(void)
+{
+	run_begin();
+	run_ops(io_power_io(t.power));
 }
 
 static void do_runs(void)

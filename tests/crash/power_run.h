@@ -1,4 +1,4 @@
-/* For power.c: random operations on workspaces on a disk that remembers, and what they should have
+/* For power.c and fault.c: random operations on workspaces on a disk that remembers, and what they should have
  * led to at each moment. */
 #ifndef BOUGH_TESTS_CRASH_POWER_RUN_H
 #define BOUGH_TESTS_CRASH_POWER_RUN_H
@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/fs.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,10 @@ static struct {
 	char dir[100], root[120], after[120];
 	uint64_t ops, runs, tries, cuts, at_cut, at_try, checked;
 	bool at, verbose;
+	bool faults; /* operations may fail */
+	jmp_buf refused;
+	struct store_session *session; /* of a save under way */
+	char why[600];
 	unsigned printed;
 	char what[160];
 	void **garbage;
@@ -217,10 +222,20 @@ static void end(struct space *sp)
 	sp->m[sp->n - 1].end = io_power_now(t.power);
 }
 
+/* An operation that failed: the end of the run where faults are made (fault.c), else a fault
+ * found. */
+static void __attribute__((noreturn)) refused(const char *why)
+{
+	if (!t.faults)
+		fail("%s", why);
+	(void)snprintf(t.why, sizeof(t.why), "%s", why);
+	longjmp(t.refused, 1);
+}
+
 static void done(int r)
 {
 	if (r < 0)
-		fail("%s", strerror(-r));
+		refused(strerror(-r));
 }
 
 static uint64_t node(struct ws *ws, const char *path, struct attr *a)
@@ -543,7 +558,7 @@ static void op_fork(void)
 	child->own = child->n;
 	(void)begin(child);
 	if (ws_fork(sp->ws, ids, 1, NULL, &child->ws, NULL, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 	end(child);
 	child->made_end = io_power_now(t.power);
 	t.nspaces++;
@@ -563,7 +578,13 @@ static void op_delete(void)
 	ws_close(sp->ws);
 	sp->ws = NULL;
 	if (ws_delete(t.work, sp->id, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
+}
+
+static void end_session(void)
+{
+	store_session_end(t.session);
+	t.session = NULL;
 }
 
 static void op_save(void)
@@ -571,7 +592,6 @@ static void op_save(void)
 	struct space *sp = pick_space();
 	struct err err;
 	struct view_options vo;
-	struct store_session *ss;
 	struct save_stats st;
 	auto_stack sealed = { 0 }, saved = { 0 };
 	bool flat = below(2), replace = below(2);
@@ -580,27 +600,28 @@ static void op_save(void)
 	say("save %s%s%s", sp->id, flat ? ", flat" : "", replace ? ", replaced" : "");
 	work_view_options(t.work, &vo);
 	if (ws_seal(sp->ws, &sealed, &err) < 0 ||
-	    store_session_begin(work_store(t.work), &ss, &err) < 0)
-		fail("%s", err.text);
+	    store_session_begin(work_store(t.work), &t.session, &err) < 0)
+		refused(err.text);
 	const struct state *s = now(sp);
-	if (save_stack(&saved, &sealed, &vo, ss, NULL, &st, &err) < 0)
-		fail("%s", err.text);
+	if (save_stack(&saved, &sealed, &vo, t.session, NULL, &st, &err) < 0)
+		refused(err.text);
 	if (flat) {
 		struct stack image;
-		if (flatten_stack(&image, &saved, &vo, ss, NULL, &err) < 0)
-			fail("flatten: %s", err.text);
+		if (flatten_stack(&image, &saved, &vo, t.session, NULL, &err) < 0)
+			refused(err.text);
 		stack_done(&saved);
 		saved = image;
 	}
 	struct snap *sn = &t.snaps[t.nsnaps];
-	if (manifest_put(ss, &saved, &sn->manifest, &err) < 0 || store_sync(ss, &err) < 0)
-		fail("%s", err.text);
+	if (manifest_put(t.session, &saved, &sn->manifest, &err) < 0 ||
+	    store_sync(t.session, &err) < 0)
+		refused(err.text);
 	sn->end = io_power_now(t.power);
 	sn->s = s;
 	t.nsnaps++;
-	store_session_end(ss);
+	end_session();
 	if (replace && ws_replace(sp->ws, &sealed, &saved, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 }
 
 static void no_name(void *ctx, uint64_t dir, const char *name, size_t len, bool removed,
@@ -622,12 +643,12 @@ static void op_restore(void)
 	const struct snap *sn = &t.snaps[below((unsigned)t.nsnaps)];
 	say("restore %s", sp->id);
 	if (manifest_get(work_store(t.work), &sn->manifest, &to, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 	struct state *s = begin(sp);
 	*s = *sn->s;
 	struct ws_changes ch = { no_name, no_node, NULL };
 	if (ws_restore(sp->ws, &to, &ch, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 	end(sp);
 }
 
@@ -637,8 +658,9 @@ static void op_reopen(void)
 	struct err err;
 	say("reopen %s", sp->id);
 	ws_close(sp->ws);
+	sp->ws = NULL;
 	if (ws_open(&sp->ws, t.work, sp->id, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 }
 
 static const struct {
@@ -656,12 +678,11 @@ static void open_work(const char *root, const struct io *io, uint8_t boot)
 	const uint8_t id[16] = { boot };
 	const struct work_options opt = { .io = io, .boot_id = id, .commit_ms = UINT64_MAX };
 	if (work_open(&t.work, root, &opt, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 }
 
-static void run(void)
+static void run_begin(void)
 {
-	struct err err;
 	t.rng = t.seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	if (mkdir(t.root, 0700) < 0)
 		fail("mkdir %s: %s", t.root, strerror(errno));
@@ -669,15 +690,21 @@ static void run(void)
 	if (!t.power)
 		fail("out of memory");
 	t.op = 0;
+	t.nspaces = t.nsnaps = 0;
 	say("begin");
-	open_work(t.root, io_power_io(t.power), 1);
+}
+
+/* By `io`, which leads to the disk that remembers. */
+static void run_ops(const struct io *io)
+{
+	struct err err;
+	open_work(t.root, io, 1);
 	struct space *sp = &t.spaces[0];
 	*sp = (struct space){ .id = "w0", .made = io_power_now(t.power) };
 	t.nspaces = 1;
-	t.nsnaps = 0;
 	(void)begin(sp);
 	if (ws_create(&sp->ws, t.work, sp->id, NULL, NULL, 0, 0, &err) < 0)
-		fail("%s", err.text);
+		refused(err.text);
 	end(sp);
 	sp->made_end = io_power_now(t.power);
 	unsigned sum = 0;
@@ -708,6 +735,150 @@ static void run_end(void)
 		free(t.garbage[i]);
 	t.ngarbage = 0;
 	(void)io_remove_tree(AT_FDCWD, t.root, NULL);
+}
+
+/* ---- what a workspace shows ---- */
+
+/* One file as the workspace shows it. */
+struct seen {
+	char path[PATH_BYTES * 4];
+	struct attr a;
+	uint16_t xattr;
+	char target[PATH_BYTES];
+	uint8_t *data;
+};
+
+struct tree {
+	struct seen f[FILES + 4];
+	size_t n;
+	const struct view *v;
+};
+
+static void tree_done(struct tree *tr)
+{
+	for (size_t i = 0; i < tr->n; i++)
+		free(tr->f[i].data);
+	tr->n = 0;
+}
+
+static int tree_add(void *ctx, const char *path, size_t len, const struct attr *a)
+{
+	struct tree *tr = ctx;
+	if (len == 0)
+		return 0;
+	if (tr->n == FILES + 4)
+		fail("more files than there ever were");
+	struct seen *f = &tr->f[tr->n++];
+	*f = (struct seen){ .a = *a };
+	(void)snprintf(f->path, sizeof(f->path), "%.*s", (int)len, path);
+	size_t n;
+	if (S_ISLNK(a->mode)) {
+		char target[4200];
+		done(view_target(tr->v, a->ino, target, sizeof(target), &n));
+		(void)snprintf(f->target, sizeof(f->target), "%.*s", (int)n, target);
+	}
+	if (S_ISREG(a->mode)) {
+		struct err err;
+		f->data = malloc(a->size + 2);
+		if (a->size > SIZE_MAX_BYTES)
+			fail("%s: %" PRIu64 " bytes", f->path, a->size);
+		if (view_read(tr->v, a->ino, f->data, a->size, 0, &err) != (ssize_t)a->size)
+			fail("read %s: %s", f->path, err.text);
+	}
+	return 0;
+}
+
+static int note_xattr(void *ctx, const char *name, size_t name_len, const void *value, size_t len)
+{
+	if (len == 2)
+		memcpy(ctx, value, 2);
+	return 0;
+}
+
+static int tree_of_view(void *ctx, const struct view *v)
+{
+	struct tree *tr = ctx;
+	struct err err;
+	tr->v = v;
+	int r = view_walk(v, tree_add, tr, &err);
+	if (r < 0)
+		fail("walk: %s", err.text);
+	for (size_t i = 0; i < tr->n; i++)
+		done(view_each_xattr(v, tr->f[i].a.ino, note_xattr, &tr->f[i].xattr));
+	return 0;
+}
+
+/* Whether it is the state, contents aside: "" or how it differs. */
+static void names_differ(const struct tree *tr, const struct state *s, char why[200])
+{
+	why[0] = '\0';
+	if (tr->n != s->n) {
+		(void)snprintf(why, 200, "%zu files, not %zu", tr->n, s->n);
+		return;
+	}
+	for (size_t i = 0; i < tr->n && !why[0]; i++) {
+		const struct seen *f = &tr->f[i];
+		const struct mfile *m = m_find((struct state *)s, f->path);
+		if (!m)
+			(void)snprintf(why, 200, "'%.40s' shouldn't be there", f->path);
+		else if (m->mode != f->a.mode)
+			(void)snprintf(why, 200, "%.40s: mode %o, not %o", f->path, f->a.mode,
+				       m->mode);
+		else if (S_ISREG(m->mode) && m->c->size != f->a.size)
+			(void)snprintf(why, 200, "%.40s: %" PRIu64 " bytes, not %" PRIu64, f->path,
+				       f->a.size, m->c->size);
+		else if (m->xattr != f->xattr)
+			(void)snprintf(why, 200, "%.40s: xattr %u, not %u", f->path, f->xattr,
+				       m->xattr);
+		else if (strcmp(m->target, f->target) != 0)
+			(void)snprintf(why, 200, "%.40s: to %s, not %s", f->path, f->target,
+				       m->target);
+	}
+	/* Names of one inode are names of one inode. */
+	for (size_t i = 0; i < tr->n && !why[0]; i++)
+		for (size_t j = 0; j < i && !why[0]; j++) {
+			const struct mfile *a = m_find((struct state *)s, tr->f[i].path);
+			const struct mfile *b = m_find((struct state *)s, tr->f[j].path);
+			if ((a->id == b->id) != (tr->f[i].a.ino == tr->f[j].a.ino))
+				(void)snprintf(why, 200, "%.40s and %.40s are %sone file", a->path,
+					       b->path, a->id == b->id ? "not " : "");
+		}
+}
+
+static bool sector_is(const struct content *c, const uint8_t *data, uint64_t off, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t at = off + i;
+		uint8_t want = at < c->size ? ((const uint8_t *)c->words)[at] : 0;
+		if (data[at] != want)
+			return false;
+	}
+	return true;
+}
+
+/* Each `grain` bytes are as at moment `from` of the workspace or a later one up to `to`. */
+static void contents_differ(const struct tree *tr, const struct space *sp, size_t from, size_t to,
+			    unsigned grain, char why[200])
+{
+	why[0] = '\0';
+	for (size_t i = 0; i < tr->n && !why[0]; i++) {
+		const struct seen *f = &tr->f[i];
+		if (!S_ISREG(f->a.mode))
+			continue;
+		uint32_t id = m_find(sp->m[from].s, f->path)->id;
+		for (uint64_t off = 0; off < f->a.size && !why[0]; off += grain) {
+			uint64_t n = f->a.size - off < grain ? f->a.size - off : grain;
+			bool found = false;
+			for (size_t j = from; j <= to && !found; j++)
+				for (size_t k = 0; k < sp->m[j].s->n && !found; k++)
+					found = sp->m[j].s->f[k].id == id &&
+						sector_is(sp->m[j].s->f[k].c, f->data, off, n);
+			if (!found)
+				(void)snprintf(why, 200,
+					       "%.40s: at %" PRIu64 " what it never was (%u)",
+					       f->path, off, f->data[off] | f->data[off + 1] << 8);
+		}
+	}
 }
 
 #endif

@@ -1,0 +1,216 @@
+/* The n-th call to the disk fails, for every n: random operations on workspaces (power_run.h) until
+ * one is refused because of it. Then each workspace must show what it was before that operation or
+ * what it should be after it, both in the process that goes on and in one that opens the root anew
+ * on a disk that works; every snapshot that was reported saved is whole; the store's own check finds
+ * nothing wrong; and workspaces take new files.
+ *
+ *     fault [--ops N] [--seed S] [--runs N] [--nth N] [--dir PATH] [-v]
+ *
+ * Each n is tried with EIO and ENOSPC, as one failure and as the disk's last. A failure of the test
+ * prints the line that repeats it. */
+#include "tests/crash/power_run.h"
+#include "fs/base/io_fault.h"
+
+enum { WORD = 2 }; /* a write that fails in the middle may have done a part of it */
+
+static const struct {
+	const char *name;
+	unsigned ops;
+	int error;
+	bool for_good;
+	size_t torn;
+} kinds[] = {
+	{ "one EIO", IO_OPS_CHANGE, -EIO, false, 0 },
+	{ "one EIO of a read", IO_OP_PREAD | IO_OP_OPEN | IO_OP_FSTAT, -EIO, false, 0 },
+	{ "one ENOSPC, part written", IO_OPS_CHANGE & ~IO_OPS_SYNC, -ENOSPC, false, 100 },
+	{ "no disk any more", IO_OPS_ALL & ~IO_OP_CLOSE, -EIO, true, 0 },
+	{ "a full disk", IO_OP_CREATE | IO_OP_PWRITE | IO_OP_FALLOCATE | IO_OP_MKDIR, -ENOSPC, true,
+	  0 },
+};
+
+/* Before the operation that was refused, or after it. */
+static void check_space(struct space *sp, bool alive)
+{
+	struct tree tr = { .n = 0 };
+	char why[200] = "", last[200] = "";
+	size_t to = sp->n - 1, from = to;
+	if (from > 0 && sp->m[from].end == UINT64_MAX)
+		from--;
+	int r = ws_with_view(sp->ws, tree_of_view, &tr);
+	if (r < 0)
+		fail("%s: %s", sp->id, strerror(-r));
+	for (size_t i = from; i <= to; i++) {
+		names_differ(&tr, sp->m[i].s, why);
+		if (!why[0])
+			contents_differ(&tr, sp, i, to, WORD, why);
+		if (!why[0])
+			break;
+		memcpy(last, why, sizeof(last));
+	}
+	if (why[0])
+		fail("%s%s is neither as before nor as after: %s", sp->id,
+		     alive ? "" : ", opened again,", last);
+	tree_done(&tr);
+}
+
+static void check_snapshots(void)
+{
+	struct err err;
+	struct view_options vo;
+	work_view_options(t.work, &vo);
+	for (size_t i = 0; i < t.nsnaps; i++) {
+		auto_stack st = { 0 };
+		struct view v;
+		struct tree tr = { .n = 0 };
+		char why[200];
+		if (manifest_get(work_store(t.work), &t.snaps[i].manifest, &st, &err) < 0 ||
+		    view_open(&v, &vo, &st, &err) < 0)
+			fail("snapshot %zu: %s", i, err.text);
+		v.store = work_store(t.work);
+		(void)tree_of_view(&tr, &v);
+		names_differ(&tr, t.snaps[i].s, why);
+		if (why[0])
+			fail("snapshot %zu: %s", i, why);
+		tree_done(&tr);
+		view_done(&v);
+	}
+}
+
+static bool known(void *ctx, const char *id)
+{
+	for (size_t i = 0; i < t.nspaces; i++)
+		if (strcmp(t.spaces[i].id, id) == 0)
+			return t.spaces[i].gone == 0;
+	return false;
+}
+
+static void report(void *ctx, const struct store_fault *f)
+{
+	fprintf(stderr, "# %s at %" PRIu64 ": %s\n", f->pack ? f->pack : "index", f->offset,
+		f->what);
+}
+
+static int no_sync(void *ctx, int fd)
+{
+	return 0;
+}
+
+static void open_again(void)
+{
+	struct err err;
+	static struct io io; /* until the root is closed */
+	struct entry e;
+	io = io_host;
+	io.fsync = io.fdatasync = no_sync;
+	t.faults = false;
+	open_work(t.root, &io, 1);
+	if (work_sweep(t.work, known, NULL, &err) < 0)
+		fail("%s", err.text);
+	check_snapshots();
+	for (size_t i = 0; i < t.nspaces; i++) {
+		struct space *sp = &t.spaces[i];
+		if (sp->gone)
+			continue; /* it may be there or not: it was being deleted */
+		if (sp->n > 0 && !sp->made_end && access(t.root, F_OK) == 0) {
+			/* The first of all was being made. */
+			if (ws_open(&sp->ws, t.work, sp->id, &err) < 0)
+				continue;
+		} else if (ws_open(&sp->ws, t.work, sp->id, &err) < 0) {
+			fail("open %s: %s", sp->id, err.text);
+		}
+		check_space(sp, false);
+		done(ws_mknod(sp->ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e));
+		done(ws_write(sp->ws, e.node, "x", 1, 0, false, &root_caller));
+		done(ws_fsync(sp->ws, e.node));
+		ws_forget(sp->ws, e.node, 1);
+	}
+	int64_t faults = store_check(work_store(t.work), false, report, NULL, &err);
+	if (faults)
+		fail("%" PRId64 " faults of the store: %s", faults, faults < 0 ? err.text : "");
+}
+
+/* False: it makes fewer than n such calls. */
+static bool try(size_t kind, uint64_t nth)
+{
+	run_begin();
+	struct io_fault *f = io_fault_new(io_power_io(t.power));
+	if (!f)
+		fail("out of memory");
+	io_fault_plan(f, &(struct io_fault_plan){ .ops = kinds[kind].ops,
+						  .nth = nth,
+						  .error = kinds[kind].error,
+						  .for_good = kinds[kind].for_good,
+						  .torn = kinds[kind].torn });
+	t.faults = true;
+	t.why[0] = '\0';
+	if (setjmp(t.refused) == 0)
+		run_ops(io_fault_io(f));
+	end_session();
+	bool hit = io_fault_hits(f) > 0;
+	(void)snprintf(t.what + strlen(t.what), sizeof(t.what) - strlen(t.what),
+		       " (%s, nth %" PRIu64 ")", kinds[kind].name, nth);
+	t.faults = false;
+	if (!kinds[kind].for_good)
+		io_fault_plan(f, &(struct io_fault_plan){ .nth = 0 });
+	/* What failed is named. */
+	if (hit && t.why[0] && strlen(t.why) < 5)
+		fail("refused without a reason");
+	for (size_t i = 0; i < t.nspaces; i++)
+		if (t.spaces[i].ws && !kinds[kind].for_good)
+			check_space(&t.spaces[i], true);
+	for (size_t i = 0; i < t.nspaces; i++) {
+		ws_close(t.spaces[i].ws);
+		t.spaces[i].ws = NULL;
+	}
+	work_close(t.work);
+	t.work = NULL;
+	open_again();
+	run_end();
+	io_fault_free(f);
+	t.checked++;
+	return hit;
+}
+
+int main(int argc, char **argv)
+{
+	const char *dir = getenv("TMPDIR");
+	uint64_t only = 0;
+	t.ops = 30;
+	t.seed = 1;
+	t.runs = 1;
+	for (int i = 1; i < argc; i++) {
+		const char *v = i + 1 < argc ? argv[i + 1] : "";
+		if (!strcmp(argv[i], "-v"))
+			t.verbose = true;
+		else if (!strcmp(argv[i], "--ops"))
+			t.ops = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--seed"))
+			t.seed = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--runs"))
+			t.runs = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--nth"))
+			only = strtoull(v, NULL, 10), i++;
+		else if (!strcmp(argv[i], "--dir"))
+			dir = v, i++;
+		else
+			return fprintf(stderr, "fault: what is %s?\n", argv[i]), 2;
+	}
+	if (!dir && access("/dev/shm", W_OK) == 0)
+		dir = "/dev/shm";
+	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-fault.XXXXXX", dir ? dir : "/tmp");
+	if (!mkdtemp(t.dir))
+		return perror("fault: mkdtemp"), 1;
+	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
+	(void)umask(077);
+	for (uint64_t i = 0; i < t.runs; i++, t.seed++)
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+			uint64_t n = only ? only : 1;
+			while (try(k, n) && !only)
+				n++;
+			printf("ok %zu - seed %" PRIu64 ", %s: each of %" PRIu64 " calls\n",
+			       i * (sizeof(kinds) / sizeof(kinds[0])) + k + 1, t.seed,
+			       kinds[k].name, n - 1);
+		}
+	(void)rmdir(t.dir);
+	return 0;
+}
