@@ -17,10 +17,9 @@ import bough  # noqa: E402
 
 MIX = "get=50,put=15,list=6,stat=6,get_1m=3,put_1m=3,diff=3,fork=10,create=4"
 WORKSPACES = 20
-# What a daemon may keep behind the load: threads and descriptors none; memory what allocators and
-# caches hold on to. A leak of 100 bytes a request would be more, within a minute.
-GROWN_FDS = GROWN_THREADS = 4
-GROWN_KIB = {"boughd": 24 << 10, "bough-fs": 24 << 10}
+# What a daemon may keep behind the load: no threads and connections; of files and memory what caches
+# hold (layers that were read lately). A leak of 100 bytes a request would be more, within a minute.
+GROWN = {"threads": 4, "sockets": 4, "fds": 200, "anon_kib": 24 << 10}
 
 
 def look(pid):
@@ -32,10 +31,17 @@ def look(pid):
         for line in f:
             if line.startswith("Pss:"):
                 pss = int(line.split()[1])
+    open_files = []
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        try:
+            open_files.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+        except FileNotFoundError:
+            pass
     return {"rss_kib": int(status["VmRSS"].split()[0]), "pss_kib": pss,
             "peak_kib": int(status["VmHWM"].split()[0]),
             "anon_kib": int(status["RssAnon"].split()[0]),
-            "threads": int(status["Threads"]), "fds": len(os.listdir("/proc/%d/fd" % pid))}
+            "threads": int(status["Threads"]), "fds": len(open_files),
+            "sockets": sum(name.startswith("socket:") for name in open_files)}
 
 
 class Service:
@@ -113,8 +119,7 @@ def leaks(before, after):
     found = []
     for name, now in after.items():
         was = before[name]
-        for what, bound in (("fds", GROWN_FDS), ("threads", GROWN_THREADS),
-                            ("anon_kib", GROWN_KIB[name])):
+        for what, bound in GROWN.items():
             if now[what] - was[what] > bound:
                 found.append("%s: %s from %d to %d" % (name, what, was[what], now[what]))
     return found
@@ -146,7 +151,7 @@ def table(title, results):
 def grown(before, after, peak):
     print("\n%-18s%12s%12s%12s" % ("", "before", "at most", "after"))
     for name in after:
-        for what in ("anon_kib", "threads", "fds"):
+        for what in ("anon_kib", "threads", "sockets", "fds"):
             print("%-18s%12d%12d%12d" % (name + " " + what, before[name][what],
                                          peak.get(name, after[name])[what], after[name][what]))
 
