@@ -306,6 +306,18 @@ eq('reset', (await c.repos.reset('r', 'fix')).moved, false);
 await throws('in use', bough.Busy, () => c.repos.delete('r'));
 await c.repos.delete('p');
 
+// ---- signed URLs
+
+await f.write('signed ä?', 'x');
+const { url } = await f.sign('signed ä?', { expiresIn: 60 });
+eq('a signed URL', await (await c.openSigned(url)).text(), 'x');
+const signedHead = await c.openSigned(url, { method: 'HEAD' });
+await signedHead.bytes();
+eq('its head', signedHead.headers['content-length'], '1');
+await throws('another one', bough.Forbidden, () => c.openSigned(url.slice(0, -4) + '0000'));
+const ofSnap = await c.openSigned((await snap.files.sign('form')).url);
+eq('of a snapshot', await ofSnap.text(), 'a form\r\n');
+
 // ---- batches, webhooks, sandboxes
 
 const done = await f.batch([{ op: 'write', path: 'b/1', content: 'x' }, { op: 'mkdir', path: 'b/2' }]);

@@ -392,6 +392,15 @@ def main():
     raises("in use", bough.Busy, lambda: c.repos.delete("r"))
     c.repos.delete("p")
 
+    # -- signed URLs
+
+    f.write("signed \u00e4?", "x")
+    url = f.sign("signed \u00e4?", expires_in=60)["url"]
+    eq("a signed URL", c.open_signed(url).read(), b"x")
+    eq("its head", c.open_signed(url, "HEAD").headers["content-length"], "1")
+    raises("another one", bough.Forbidden, lambda: c.open_signed(url[:-4] + "0000"))
+    eq("of a snapshot", c.open_signed(snap.files.sign("form")["url"]).read(), b"a form\r\n")
+
     # -- batches, webhooks, sandboxes
 
     done = f.batch([{"op": "write", "path": "b/1", "content": "x"}, {"op": "mkdir", "path": "b/2"}])

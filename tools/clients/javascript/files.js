@@ -135,6 +135,15 @@ export class SnapshotFiles {
     yield* entries(answer);
   }
 
+  /**
+   * A `url` by which whoever has it reads this file, without a token: to be put behind where boughd is
+   * reached. `pin`: this version alone.
+   */
+  sign(path, { expiresIn, method, pin } = {}) {
+    return this._t.call('POST', this._file, this._at(path), { query: { op: 'sign' },
+      json: { expires_in: expiresIn, method, pin } });
+  }
+
   /** A directory as a tar, tar.zst, zip or cpio. */
   archive(path = '', { format = 'tar', signal } = {}) {
     return this._t.open('GET', this._archive, this._at(path), { query: { format }, signal });

@@ -160,6 +160,8 @@ export class SnapshotFiles {
   exists(path: Path): Promise<boolean>;
   list(path?: Path, options?: { page?: number }): Lists<Entry>;
   walk(path?: Path): Lists<Entry>;
+  sign(path: Path, options?: { expiresIn?: number; method?: 'GET'; pin?: boolean }): Promise<{
+    url: string; expires: string }>;
   archive(path?: Path, options?: {
     format?: 'tar' | 'tar.zst' | 'zip' | 'cpio'; signal?: AbortSignal }): Promise<Body>;
 }
@@ -452,6 +454,7 @@ export class Client {
   stats(): Promise<Record<string, any>>;
   usage(): Promise<UsageInfo[]>;
   metrics(): Promise<string>;
+  openSigned(url: string, options?: { method?: 'GET' | 'HEAD' }): Promise<Body>;
   events(options?: { since?: string }): Promise<EventStream>;
   audit(options?: {
     page?: number; object?: string; owner?: string; token?: string; method?: string;

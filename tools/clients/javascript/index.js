@@ -36,6 +36,10 @@ export function defaultSocket() {
 const labelsQuery = (labels) => (labels && !Array.isArray(labels)
   ? Object.entries(labels).map(([k, v]) => `${k}=${v}`) : labels);
 
+/** Bytes, whatever their encoding. */
+const unquote = (text) => Buffer.from(text.replace(/%([0-9A-Fa-f]{2})/g,
+  (_, hex) => String.fromCharCode(parseInt(hex, 16))), 'latin1');
+
 const refOf = (x) => (typeof x === 'object' && x !== null ? x.ref : x);
 
 async function * diffEntries(transport, template, params, query) {
@@ -448,6 +452,15 @@ export class Client {
   stats() { return this.#t.call('GET', '/v1/stats'); }
   async usage() { return (await this.#t.call('GET', '/v1/usage')).items; }
   async metrics() { return (await this.#t.open('GET', '/metrics')).text(); }
+
+  /** What a signed URL leads to, as `files.open` gives it. */
+  openSigned(url, { method = 'GET' } = {}) {
+    const { pathname, searchParams } = new URL(url, 'http://bough');
+    const [, id, path] = /^\/v1\/signed\/([^/]+)\/(.+)$/.exec(pathname) ?? [];
+    if (!id) throw new TypeError(`${url}: no signed URL`);
+    return this.#t.open(method, '/v1/signed/{id}/{path}', { id, path: unquote(path) },
+      { query: Object.fromEntries(searchParams), headers: { 'Accept-Encoding': 'identity' } });
+  }
 
   /** What happens to all that the caller sees, from now on or behind the event `since`. */
   events({ since } = {}) { return EventStream.begin(this.#t, '/v1/events', {}, {}, since); }

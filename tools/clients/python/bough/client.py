@@ -8,7 +8,7 @@ import ssl
 import urllib.parse
 from typing import Any, Callable, Dict, Iterator, List, Optional, cast
 
-from ._http import Target
+from ._http import Body, Target
 from ._transport import Progress, Transport, parse
 from .admin import Quotas, Repositories, Teams, Tokens, Users, Webhooks
 from .errors import error_of
@@ -92,6 +92,17 @@ class Client:
     def metrics(self) -> str:
         with self._t.open("GET", "/metrics") as answer:
             return answer.read().decode()
+
+    def open_signed(self, url: str, method: str = "GET") -> Body:
+        """What a signed URL leads to, as `files.open` gives it."""
+        parts = urllib.parse.urlsplit(url)
+        _, version, signed, id, path = (parts.path + "/").split("/", 4)
+        if (version, signed) != ("v1", "signed"):
+            raise ValueError(f"{url}: no signed URL")
+        return self._t.open(method, "/v1/signed/{id}/{path}", {
+            "id": id, "path": urllib.parse.unquote_to_bytes(path[:-1])},
+            query=dict(urllib.parse.parse_qsl(parts.query)),
+            headers={"Accept-Encoding": "identity"})
 
     # -- what happens, and happened
 

@@ -146,6 +146,14 @@ class SnapshotFiles:
         what the format couldn't hold."""
         return self._t.open("GET", self._archive, self._at(path), query={"format": format})
 
+    def sign(self, path: FilePath, *, expires_in: Optional[int] = None,
+             method: Optional[str] = None, pin: Optional[bool] = None) -> Dict[str, Any]:
+        """A `url` by which whoever has it reads this file, without a token: to be put behind where
+        boughd is reached. `pin`: this version alone."""
+        return cast(Dict[str, Any], self._t.call(
+            "POST", self._file, self._at(path), query={"op": "sign"},
+            json_body={"expires_in": expires_in, "method": method, "pin": pin}))
+
 
 def summary(body: Body) -> Dict[str, Any]:
     """What an archive or a patch that was read to its end tells in its trailer."""
