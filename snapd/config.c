@@ -75,25 +75,6 @@ static int take_number(uint64_t *to, uint64_t max, const char *key, const json_t
 	return 0;
 }
 
-static int take_ranges(struct policy *p, const json_t *v, struct err *err)
-{
-	const json_t *one;
-	size_t i;
-	if (!json_is_array(v) || json_array_size(v) > HOOK_ALLOW_MAX)
-		return err_set(err, -EINVAL,
-			       "\"webhook_allow\": a list of up to %d addresses is expected",
-			       HOOK_ALLOW_MAX);
-	p->nhook_allow = 0;
-	json_array_foreach((json_t *)(uintptr_t)v, i, one) {
-		const char *text = json_string_value(one);
-		if (!text || netrange_parse(&p->hook_allow[p->nhook_allow], text) < 0)
-			return err_set(err, -EINVAL,
-				       "\"webhook_allow\": addresses like 10.0.0.0/8 or fd00::/8");
-		p->nhook_allow++;
-	}
-	return 1;
-}
-
 /* 1: it is one of these; 0: it isn't. */
 static int take_policy(struct policy *p, const char *key, const json_t *v, struct err *err)
 {
@@ -116,8 +97,6 @@ static int take_policy(struct policy *p, const char *key, const json_t *v, struc
 			*seconds[i].to = (uint32_t)n;
 		return r < 0 ? r : 1;
 	}
-	if (strcmp(key, "webhook_allow") == 0)
-		return take_ranges(p, v, err);
 	if (strcmp(key, "reserve_bytes") != 0)
 		return 0;
 	int r = take_number(&p->reserve_bytes, INT64_MAX, key, v, err);
@@ -200,6 +179,8 @@ static int take(struct config *c, const char *key, const json_t *v, bool given, 
 		return take_bool(&c->multi_user, key, v, err);
 	if (strcmp(key, "git_networks") == 0)
 		return take_networks(&c->git_networks, key, v, err);
+	if (strcmp(key, "webhook_allow") == 0)
+		return take_networks(&c->policy.hook_allow, key, v, err);
 	if (strcmp(key, "cors_origins") == 0)
 		return take_origins(c, v, err);
 	int r = take_policy(&c->policy, key, v, err);

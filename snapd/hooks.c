@@ -281,8 +281,7 @@ static int send_one(struct hooks *h, const struct hook_row *row, struct delivery
 					.id = d->id,
 					.signature = signature,
 					.time_s = now_s,
-					.allowed = h->sd->policy.hook_allow,
-					.nallowed = h->sd->policy.nhook_allow,
+					.allowed = &h->sd->policy.hook_allow,
 					.stop = &h->stop };
 	return hook_send(&what, err);
 }

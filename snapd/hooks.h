@@ -20,7 +20,6 @@
 #include "fs/base/buf.h"
 #include "snapd/catalog.h"
 #include "snapd/events.h"
-#include "snapd/netrange.h"
 
 enum {
 	HOOKS_OWNER_MAX = 32, /* of one owner */

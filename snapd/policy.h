@@ -2,10 +2,9 @@
 #ifndef BOUGH_SNAPD_POLICY_H
 #define BOUGH_SNAPD_POLICY_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "snapd/netrange.h"
+#include "fs/base/netaddr.h"
 
 enum {
 	GRACE_DELETED_S = 3600,
@@ -15,7 +14,7 @@ enum {
 	RESERVE_PERCENT = 2, /* of the disk, but at most: */
 	RESERVE_MAX_BYTES = 256 << 20,
 };
-enum { HOOK_ALLOW_MAX = 32, WEBHOOK_RETRY_S = 5 };
+enum { WEBHOOK_RETRY_S = 5 };
 #define RESERVE_BY_SIZE UINT64_MAX
 
 struct policy {
@@ -26,8 +25,7 @@ struct policy {
 	uint32_t look_every_s; /* for what has expired, and how full the disk is; from 1 on */
 	/* Addresses that webhooks may be at beside those of the internet; after a failure the first
 	 * pause (the others are each four times as long). */
-	struct netrange hook_allow[HOOK_ALLOW_MAX];
-	size_t nhook_allow;
+	struct netrules hook_allow;
 	uint32_t hook_retry_s;
 	uint64_t reserve_bytes; /* of the disk, for work under way (space.h) */
 };

@@ -99,7 +99,10 @@ def call(status, method, target, body=None, headers={}):
     n += 1
     conn = Unix("d", timeout=60)
     data = json.dumps(body) if isinstance(body, dict) else body
-    conn.request(method, target, data, headers)
+    try:
+        conn.request(method, target, data, headers)
+    except (BrokenPipeError, ConnectionResetError):
+        pass # it was refused before the body was read: the answer is there
     r = conn.getresponse()
     text = r.read()
     call.head = r.headers
