@@ -15,7 +15,12 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/sock.h"
 
-enum { LOG_BYTES = 8 << 20, LOCK_WAIT_MS = 5000, LOCK_POLL_MS = 10 };
+enum {
+	LOG_BYTES = 8 << 20,
+	LOCK_WAIT_MS = 5000,
+	DYING_WAIT_MS = 60000, /* for one that was killed */
+	LOCK_POLL_MS = 10,
+};
 
 static int choose(const char *given, char **out, struct err *err)
 {
@@ -123,9 +128,37 @@ static bool somebody_serves(const char *root)
 	return fd >= 0;
 }
 
+/* Who holds the lock, as its file says; 0: it doesn't. */
+static pid_t holder(int fd)
+{
+	char text[32];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	long pid = strtol(text, NULL, 10);
+	return pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
+}
+
+/* One that was killed has its lock and its socket until the last of its threads has left the kernel:
+ * that takes as long as what that one waits for there, a disk mostly. */
+static bool is_dying(int fd)
+{
+	char path[64], text[256];
+	pid_t pid = holder(fd);
+	if (!pid)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	auto_fd stat = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof(text) - 1);
+	if (n <= 0)
+		return true;
+	text[n] = '\0';
+	const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
+	return at && at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X');
+}
+
 int state_lock(const char *root, struct err *err)
 {
-	char path[PATH_MAX], pid[32] = "";
+	char path[PATH_MAX], pid[32];
 	(void)snprintf(path, sizeof(path), "%s/run/boughd.lock", root);
 	auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
@@ -133,18 +166,16 @@ int state_lock(const char *root, struct err *err)
 	int r;
 	int waited_ms = 0;
 	while ((r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0) == -EWOULDBLOCK &&
-	       waited_ms < LOCK_WAIT_MS && !somebody_serves(root)) {
+	       ((waited_ms < LOCK_WAIT_MS && !somebody_serves(root)) ||
+		(waited_ms < DYING_WAIT_MS && is_dying(fd)))) {
 		usleep(LOCK_POLL_MS * 1000);
 		waited_ms += LOCK_POLL_MS;
 	}
 	if (r < 0) {
 		if (r != -EWOULDBLOCK)
 			return err_sys(err, r, "lock %s", path);
-		ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
-		pid[n > 0 ? n : 0] = '\0';
-		pid[strspn(pid, "0123456789")] = '\0';
-		return err_set(err, -EBUSY, "another boughd%s%s%s has the state %s already",
-			       *pid ? " (process " : "", pid, *pid ? ")" : "", root);
+		return err_set(err, -EBUSY, "another boughd (process %d) has the state %s already",
+			       (int)holder(fd), root);
 	}
 	int len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)len, 0) != len)
