@@ -12,6 +12,7 @@
 #include "snapd/archive_import.h"
 #include "snapd/oci.h"
 #include "snapd/flattener.h"
+#include "snapd/journal.h"
 #include "snapd/limits.h"
 #include "snapd/stackop.h"
 #include "snapd/unchanged.h"
@@ -75,6 +76,9 @@ static int maker_commit(struct maker *m, const struct stack *saved, const char *
 	if (r < 0)
 		return snapd_inner(r);
 	m->row.created_ns = snapd_now_ns();
+	r = catalog_intend(sd->catalog, m->row.id, err);
+	if (r < 0)
+		return r;
 	r = records_snap_write(sd->records, &m->row, false, err);
 	if (r >= 0)
 		r = catalog_snap_insert(sd->catalog, &m->row, ws, sealed ? sealed->data : NULL,

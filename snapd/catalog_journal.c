@@ -244,13 +244,24 @@ int db_note_effect(struct catalog *c, const char *id, struct err *err)
 		return 0;
 	int r = db_prepare(
 		c, &st,
-		"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5 WHERE " REPEAT_KEY,
+		"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5 WHERE " REPEAT_KEY
+		" AND instr(ifnull(effect, ''), ?5) = 0",
 		err);
 	if (r < 0)
 		return r;
 	bind_key(st, d);
 	sqlite3_bind_text(st, 5, id, -1, SQLITE_STATIC);
 	return db_run(c, st, err, "note what an Idempotency-Key made");
+}
+
+int catalog_intend(struct catalog *c, const char *id, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_note_effect(c, id, err);
+	db_unlock(c);
+	return r;
 }
 
 /* ---- jobs ---- */
@@ -398,7 +409,11 @@ static int run_with(struct catalog *c, const char *sql, int64_t number, struct e
 
 int catalog_journal_begin(struct catalog *c, struct err *err)
 {
-	int r = run_with(c, "DELETE FROM repeats WHERE status IS NULL AND effect IS NULL", 0, err);
+	/* A snapshot that was only intended (catalog_intend) is none. */
+	int r = run_with(c,
+			 "DELETE FROM repeats WHERE status IS NULL AND (effect IS NULL OR"
+			 " (effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)))",
+			 0, err);
 	if (r >= 0)
 		r = run_with(c, "UPDATE repeats SET status = 201 WHERE status IS NULL", 0, err);
 	if (r >= 0)

@@ -51,6 +51,10 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err);
 
+/* That `id` is about to be made for the key of this thread's work: for a snapshot, which a kill can
+ * leave as a record that the next start adopts. What is made then without it isn't asked for twice. */
+int catalog_intend(struct catalog *c, const char *id, struct err *err);
+
 /* ---- jobs ---- */
 
 struct job_row {
@@ -71,7 +75,8 @@ int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows
 
 /* ---- both ---- */
 
-/* At the start: what was under way when boughd died has failed, or left its effect. */
+/* At the start, once what the catalog had lost is adopted: what was under way when boughd died has
+ * failed, or left its effect. */
 int catalog_journal_begin(struct catalog *c, struct err *err);
 /* Now and then: takes away what is kept no longer. */
 int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err);

@@ -285,8 +285,6 @@ static int open_parts(struct snapd *sd, struct err *err)
 		r = records_open(&sd->records, sd->root, err);
 	if (r >= 0)
 		r = catalog_open(&sd->catalog, sd->root, err);
-	if (r >= 0 && !catalog_damage(sd->catalog))
-		r = catalog_journal_begin(sd->catalog, err);
 	if (r >= 0)
 		r = open_store(sd, err);
 	if (r >= 0)
@@ -312,6 +310,8 @@ static int open_parts(struct snapd *sd, struct err *err)
 		r = mirror_recover(sd->root, err);
 	if (r >= 0)
 		r = reconcile_rows(sd, err);
+	if (r >= 0 && !catalog_damage(sd->catalog))
+		r = catalog_journal_begin(sd->catalog, err);
 	if (r >= 0 && catalog_damage(sd->catalog))
 		log_error("the catalog %s/catalog.db is damaged (%s): bough fsck --repair makes "
 			  "it anew; until then only that is served",

@@ -346,6 +346,39 @@ static void keys(void **state)
 	doing_unref(d);
 }
 
+/* What is about to be made counts for its key once it is there, also when a start adopts it. */
+static void intended(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	for (int made = 0; made < 2; made++) {
+		struct doing *d = doing_new();
+		struct repeat r = { 0 };
+		struct snap_row snap = { .created_ns = 1 };
+		id_make(snap.id, "sn");
+		principal_of_service(&d->caller);
+		d->method = "POST";
+		d->path = strdup("/v1/workspaces/w/snapshots");
+		d->key = strdup(made ? "made" : "not");
+		assert_int_equal(catalog_repeat_begin(f->c, d, &r, &err), 1);
+		d->keyed = true;
+		(void)doing_set(d);
+		assert_int_equal(catalog_intend(f->c, snap.id, &err), 0);
+		(void)doing_set(NULL);
+		/* Here it was killed, and the record adopted. */
+		if (made)
+			assert_int_equal(catalog_snap_insert(f->c, &snap, NULL, NULL, 0, &err), 0);
+		assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &r, &err), !made);
+		if (made) {
+			assert_int_equal(r.status, 201);
+			assert_string_equal(r.effect, snap.id);
+		}
+		repeat_done(&r);
+		doing_unref(d);
+	}
+}
+
 static void jobs_and_audit(void **state)
 {
 	struct fixture *f = *state;
@@ -551,6 +584,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(peers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(intended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
 		cmocka_unit_test(ring),
