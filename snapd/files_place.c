@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
@@ -71,6 +73,36 @@ static int open_mount(struct snapd *sd, const struct ws_row *row, struct err *er
 	return steal_fd(&fd);
 }
 
+/* Whether it is one whose server died, which nobody serves any more. A server that is being started
+ * anew answers once it is there. */
+static bool is_dead(int root)
+{
+	struct statfs fs;
+	return fstatfs(root, &fs) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+/* As open_mount; who writes waits while bough-fs is started anew and mounts it again. */
+static int living_mount(struct snapd *sd, const struct ws_row *row, bool wait, struct err *err)
+{
+	enum { TRIES = 10, NAP_MS = 50 };
+	for (int i = 0;; i++) {
+		int root = open_mount(sd, row, err);
+		if (root >= 0 && !is_dead(root))
+			return root;
+		if (root >= 0) {
+			cleanup_close(&root);
+			root = err_set(err, -EUNATCH, "the mount of workspace %s has no server",
+				       row->name);
+		}
+		if (root != -EUNATCH || !row->mount || !wait || i == TRIES)
+			return root;
+		int r = fs_ping(sd->fs, err); /* which waits for what should be mounted */
+		if (r < 0)
+			return r;
+		(void)nanosleep(&(struct timespec){ .tv_nsec = NAP_MS * 1000000L }, NULL);
+	}
+}
+
 static int open_view(struct place *p, struct err *err)
 {
 	struct view_options opt;
@@ -96,7 +128,7 @@ int place_open(struct place *out, struct snapd *sd, const char *key, bool is_sna
 	if (!is_snap && use != PLACE_SEALED) {
 		r = source_find_ws(&p.src, sd, key, LEASE_NONE, "read", err);
 		if (r >= 0)
-			p.root = open_mount(sd, &p.src.ws, &why);
+			p.root = living_mount(sd, &p.src.ws, use == PLACE_WRITE, &why);
 		if (r >= 0 && p.root < 0 && (p.root != -EUNATCH || use == PLACE_WRITE))
 			r = err_set(err, p.root, "%s", why.text);
 	}
