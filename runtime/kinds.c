@@ -23,7 +23,8 @@ static const struct runtime_kind kinds[] = {
 	  .shifts_ids = true,
 	  .mounts_later = true,
 	  .sees_host = true,
-	  .reports_pids = true },
+	  .reports_pids = true,
+	  .signals_execs = true },
 	/* Debian's package has no shim of gVisor's own; the one of runc runs it as well. */
 	{ .name = "runsc",
 	  .shim = RUNC_SHIM,
@@ -32,14 +33,15 @@ static const struct runtime_kind kinds[] = {
 	  .shifts_ids = true,
 	  .mounts_later = true, /* by slots */
 	  .sees_host = true },
-	{ .name = "kata", .shim = "containerd-shim-kata-v2" },
+	{ .name = "kata", .shim = "containerd-shim-kata-v2", .signals_execs = true },
 	{ .name = "crun",
 	  .shim = RUNC_SHIM,
 	  .binary = "crun",
 	  .shifts_ids = true,
 	  .mounts_later = true,
 	  .sees_host = true,
-	  .reports_pids = true },
+	  .reports_pids = true,
+	  .signals_execs = true },
 };
 
 const struct runtime_kind *runtime_nth(unsigned n)

@@ -180,8 +180,8 @@ int shim_create(struct shim *s, const struct shim_io *io, uint32_t *pid, struct 
 	return r;
 }
 
-int shim_exec(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
-	      size_t len, struct err *err)
+int shim_exec_raw(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
+		  size_t len, struct err *err)
 {
 	Shim__ExecRequest m = SHIM__EXEC_REQUEST__INIT;
 	Shim__Any any = SHIM__ANY__INIT;
@@ -196,6 +196,16 @@ int shim_exec(struct shim *s, const char *exec, const struct shim_io *io, const 
 	m.err = text(io->terminal ? NULL : io->err);
 	m.spec = &any;
 	return call(s, &(struct call){ .method = "Exec", .request = &m }, NULL, err);
+}
+
+int shim_exec(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
+	      size_t len, struct err *err)
+{
+	auto_buf named = { 0 };
+	if (s->kind->signals_execs)
+		return shim_exec_raw(s, exec, io, spec, len, err);
+	int r = shim_name_exec(exec, spec, len, &named, err);
+	return r < 0 ? r : shim_exec_raw(s, exec, io, (const char *)named.data, named.len, err);
 }
 
 int shim_start_process(struct shim *s, const char *exec, uint32_t *pid, struct err *err)
@@ -323,6 +333,8 @@ static int if_status(struct shim *s, const char *exec, enum shim_status status, 
 int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err)
 {
 	Shim__KillRequest m = SHIM__KILL_REQUEST__INIT;
+	if (exec && !all && !s->kind->signals_execs)
+		return shim_signal_exec(s, exec, sig, err);
 	m.id = s->id;
 	m.exec_id = text(exec);
 	m.signal = (uint32_t)sig;

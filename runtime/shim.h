@@ -33,6 +33,7 @@ struct runtime_kind {
 	bool mounts_later;   /* a mount can be attached to a running container */
 	bool sees_host;      /* changes made on the host reach it without a restart */
 	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
+	bool signals_execs;  /* a signal to an exec reaches it; else a second exec must send it */
 };
 /* NULL: no such name. */
 const struct runtime_kind *runtime_find(const char *name);

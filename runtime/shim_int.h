@@ -33,6 +33,16 @@ int shim_connect(struct shim *s, uint32_t *task, struct err *err);
 /* Ends a shim that has no container any more. */
 int shim_shutdown(struct shim *s, struct err *err);
 
+/* The spec of an exec, with the exec's id as the name of its bough-init (whose it is), so that
+ * shim_signal_exec finds it. */
+int shim_name_exec(const char *exec, const char *spec, size_t len, struct buf *out,
+		   struct err *err);
+/* shim_exec of a spec as it is. */
+int shim_exec_raw(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
+		  size_t len, struct err *err);
+/* Sends a signal to an exec by another, for runtimes that don't. As shim_kill. */
+int shim_signal_exec(struct shim *s, const char *exec, int sig, struct err *err);
+
 /* The folder in which the runtime keeps the states of a namespace's containers. */
 #define RUNTIME_STATE "/run/bough"
 /* Path of the program that the shim is to run (kinds.c); "": its own choice. */

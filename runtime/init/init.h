@@ -1,9 +1,13 @@
 /* bough-init: what every process of a sandbox runs under, bound read-only into it as INIT_PATH. It
  * is a few kilobytes long and stands alone, without libraries: whatever is in the image.
  *
- *     /.bough/init [-t MS] -- COMMAND ARGUMENT...      runs the command
- *     /.bough/init -w                                  waits for nothing: a sandbox without a
- *                                                      command lives on for its execs
+ *     /.bough/init [-n NAME] [-t MS] -- COMMAND ARGUMENT...
+ *                                  runs the command
+ *     /.bough/init -w              waits for nothing: a sandbox without a command lives on for its
+ *                                  execs
+ *     /.bough/init -s NAME SIGNAL  sends the signal to the one that was started with -n NAME; ends
+ *                                  with 1 where there is none. For runtimes whose processes aren't
+ *                                  the host's, so that nobody else can.
  *
  * It is process 1 of a sandbox, and the parent of the command of each exec. COMMAND is looked up in
  * PATH of the environment (else INIT_PATH_DEFAULT) unless it has a slash; environment, folder, user
@@ -32,7 +36,8 @@
 #define INIT_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum {
-	INIT_KILL = 64,          /* a signal that stands for SIGKILL */
+	INIT_KILL = 64,          /* a signal that stands for SIGKILL; the highest */
+	INIT_NAME_MAX = 128,     /* bytes of -n */
 	INIT_GRACE_MS = 2000,    /* between SIGTERM and SIGKILL of a timeout */
 	INIT_EXIT_TIMEOUT = 124, /* as timeout(1) */
 	INIT_EXIT_USAGE = 125,   /* it was called wrongly, or can't make a process */

@@ -18,6 +18,7 @@ enum {
 	PATH_BYTES = 4096,
 	POLL_MS = 10,        /* -w looks so often whether the others have ended */
 	NOHANG = 1,          /* of wait4 */
+	SETTLE_MS = 200,
 	SIGINFO_BYTES = 128, /* of the kernel */
 };
 
@@ -28,7 +29,7 @@ struct init {
 	uint64_t old_mask;
 	long child;
 	uint64_t deadline; /* clock_ms; 0: none */
-	bool timed_out;
+	bool timed_out, signalled;
 	int ending; /* -w: the signal that ends it; 0: it waits */
 };
 
@@ -164,6 +165,10 @@ static void reap(const struct init *in)
 			continue;
 		if (in->timed_out)
 			kill_all(in, INIT_EXIT_TIMEOUT);
+		/* What else the signal reached ends in these moments: then it has, when this one
+		 * does. (And gVisor of 2024 kills the whole sandbox where it hasn't.) */
+		if (in->signalled && !in->first)
+			tree_await(SETTLE_MS);
 		leave(status & 0x7f ? 128 + (status & 0x7f) : status >> 8 & 0xff);
 	}
 }
@@ -177,6 +182,7 @@ static void take(struct init *in, int sig)
 	if (sig == INIT_KILL)
 		kill_all(in, 128 + SIGKILL);
 	forward(in, sig);
+	in->signalled = true;
 	if (!in->argv && (sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT))
 		in->ending = sig;
 }
@@ -223,8 +229,8 @@ __attribute__((noreturn)) static void serve(struct init *in)
 
 /* ---- the beginning ---- */
 
-/* Milliseconds; UINT64_MAX: that is none. */
-static uint64_t parse_ms(const char *s)
+/* UINT64_MAX: that is none. */
+static uint64_t parse_number(const char *s)
 {
 	uint64_t v = 0;
 	for (const char *p = s; *p; p++) {
@@ -235,20 +241,41 @@ static uint64_t parse_ms(const char *s)
 	return *s ? v : UINT64_MAX;
 }
 
+/* Whether it is the option of this letter. */
+static bool is_option(const char *s, char letter)
+{
+	return s[0] == '-' && s[1] == letter && !s[2];
+}
+
 static bool parse(struct init *in, long argc, char **argv)
 {
 	long i = 1;
-	if (argc == 2 && argv[1][0] == '-' && argv[1][1] == 'w' && !argv[1][2])
+	if (argc == 2 && is_option(argv[1], 'w'))
 		return true;
-	if (i + 1 < argc && argv[i][0] == '-' && argv[i][1] == 't' && !argv[i][2]) {
-		in->timeout_ms = parse_ms(argv[i + 1]);
+	if (i + 1 < argc && is_option(argv[i], 'n'))
+		i += 2;
+	if (i + 1 < argc && is_option(argv[i], 't')) {
+		in->timeout_ms = parse_number(argv[i + 1]);
 		i += 2;
 	}
-	if (i + 1 >= argc || argv[i][0] != '-' || argv[i][1] != '-' || argv[i][2] ||
-	    in->timeout_ms == UINT64_MAX)
+	if (i + 1 >= argc || !is_option(argv[i], '-') || in->timeout_ms == UINT64_MAX)
 		return false;
 	in->argv = argv + i + 1;
 	return true;
+}
+
+/* -s NAME SIGNAL: the exit code. */
+static int signal_other(const char *name, const char *signal)
+{
+	static const char start[] = INIT_PATH "\0-n"; /* and the NUL that ends it */
+	char begin[sizeof(start) + INIT_NAME_MAX + 1];
+	size_t n = str_len(name) + 1;
+	uint64_t sig = parse_number(signal);
+	if (n > INIT_NAME_MAX + 1 || sig > INIT_KILL)
+		return INIT_EXIT_USAGE;
+	memcpy(begin, start, sizeof(start));
+	memcpy(begin + sizeof(start), name, n);
+	return tree_signal_named(begin, (long)(sizeof(start) + n), (int)sig) == 0;
 }
 
 __attribute__((noreturn, used)) void begin(long *stack);
@@ -257,8 +284,11 @@ __attribute__((noreturn, used)) void begin(long *stack)
 	long argc = stack[0];
 	char **argv = (char **)(stack + 1);
 	struct init in = { .env = argv + argc + 1 };
+	if (argc == 4 && is_option(argv[1], 's'))
+		leave(signal_other(argv[2], argv[3]));
 	if (!parse(&in, argc, argv)) {
-		say("usage: bough-init [-t MS] -- COMMAND [ARGUMENT...], or bough-init -w\n");
+		say("usage: bough-init [-n NAME] [-t MS] -- COMMAND [ARGUMENT...] | -w | -s NAME "
+		    "SIGNAL\n");
 		leave(INIT_EXIT_USAGE);
 	}
 	in.env = env_with_file(in.env);

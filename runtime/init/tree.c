@@ -58,47 +58,87 @@ static bool parse_stat(const char *s, long len, struct task *out)
 	return parent >= 0;
 }
 
-static bool read_task(int proc, const char *name, struct task *out)
+/* What the process's file says, with a NUL behind it: how long it is, or less than 1. */
+static long read_file(int proc, const char *name, const char *file, char text[STAT_MAX])
 {
-	char path[24], text[STAT_MAX];
-	size_t n = str_len(name);
-	const char *p = name;
-	long pid = number(&p);
-	if (pid <= 0 || *p || n + sizeof("/stat") > sizeof(path))
-		return false;
+	char path[24];
+	size_t n = str_len(name), m = str_len(file) + 1;
+	if (n + m > sizeof(path))
+		return -ENAMETOOLONG;
 	for (size_t i = 0; i < n; i++)
 		path[i] = name[i];
-	for (size_t i = 0; i < sizeof("/stat"); i++)
-		path[n + i] = "/stat"[i];
+	for (size_t i = 0; i < m; i++)
+		path[n + i] = file[i];
 	long fd = sys4(SYS_openat, proc, (long)path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
-		return false; /* it has just ended */
-	long len = sys3(SYS_read, fd, (long)text, sizeof(text) - 1);
+		return fd; /* it has just ended */
+	long len = sys3(SYS_read, fd, (long)text, STAT_MAX - 1);
 	sys1(SYS_close, fd);
-	if (len <= 0)
-		return false;
-	text[len] = '\0';
-	out->pid = (uint32_t)pid;
-	return parse_stat(text, len, out);
+	text[len > 0 ? len : 0] = '\0';
+	return len;
 }
 
-static long list_tasks(void)
+static bool read_task(int proc, const char *name, struct task *out)
+{
+	char text[STAT_MAX];
+	const char *p = name;
+	long pid = number(&p);
+	if (pid <= 0 || *p)
+		return false;
+	long len = read_file(proc, name, "/stat", text);
+	out->pid = (uint32_t)pid;
+	return len > 0 && parse_stat(text, len, out);
+}
+
+static void add_task(int proc, const char *name, void *arg)
+{
+	(void)arg;
+	if (n_tasks < TASKS_MAX && read_task(proc, name, &tasks[n_tasks]))
+		n_tasks++;
+}
+
+/* Calls fn with each name in /proc. */
+static long each_name(void (*fn)(int proc, const char *name, void *arg), void *arg)
 {
 	static char names[8192] __attribute__((aligned(8)));
 	long proc = sys4(SYS_openat, -1, (long)"/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (proc < 0)
 		return proc;
 	long n;
-	n_tasks = 0;
 	while ((n = sys3(SYS_getdents64, proc, (long)names, sizeof(names))) > 0) {
 		/* struct linux_dirent64: the record's length at 16, the name at 19. */
 		for (long at = 0; at < n; at += *(uint16_t *)(names + at + 16))
-			if (n_tasks < TASKS_MAX &&
-			    read_task((int)proc, names + at + 19, &tasks[n_tasks]))
-				n_tasks++;
+			fn((int)proc, names + at + 19, arg);
 	}
 	sys1(SYS_close, proc);
 	return n;
+}
+
+struct named {
+	const char *begin;
+	long len, found;
+	int sig;
+};
+
+static void signal_named(int proc, const char *name, void *arg)
+{
+	struct named *w = arg;
+	char text[STAT_MAX];
+	const char *p = name;
+	long pid = number(&p), len = pid > 0 && !*p ? read_file(proc, name, "/cmdline", text) : 0;
+	if (len < w->len)
+		return;
+	for (long i = 0; i < w->len; i++)
+		if (text[i] != w->begin[i])
+			return;
+	w->found += sys2(SYS_kill, pid, w->sig) == 0;
+}
+
+long tree_signal_named(const char *begin, long len, int sig)
+{
+	struct named w = { begin, len, 0, sig };
+	(void)each_name(signal_named, &w); /* what can't be read has none */
+	return w.found;
 }
 
 long tree_read(void)
@@ -107,7 +147,8 @@ long tree_read(void)
 		mine[tasks[i].pid / 8] = 0;
 	uint32_t self = (uint32_t)sys1(SYS_getpid, 0);
 	mine[self / 8] = 0;
-	long r = list_tasks(), found = 0;
+	n_tasks = 0;
+	long r = each_name(add_task, NULL), found = 0;
 	if (r < 0)
 		return r;
 	/* A parent is mostly listed before its children, so this is seldom done more than twice. */
@@ -149,6 +190,21 @@ static bool one_runs(void)
 	return false;
 }
 
+static void reap_all(void)
+{
+	while (sys4(SYS_wait4, -1, 0, 1 /* WNOHANG */, 0) > 0)
+		;
+}
+
+void tree_await(int ms)
+{
+	for (int i = 0; i < ms && tree_read() > 0; i++) {
+		reap_all();
+		pause_1ms();
+	}
+	reap_all();
+}
+
 void tree_kill(void)
 {
 	/* Stopped first: they keep their places below the limit of processes, so a fork bomb comes
@@ -159,8 +215,7 @@ void tree_kill(void)
 	}
 	while (tree_read() > 0) {
 		tree_signal(SIGKILL);
-		while (sys4(SYS_wait4, -1, 0, 1 /* WNOHANG */, 0) > 0)
-			;
+		reap_all();
 		pause_1ms();
 	}
 }

@@ -9,5 +9,10 @@ long tree_read(void);
 void tree_signal(int sig);
 /* Kills them all, also what they fork meanwhile. Returns when none is left. */
 void tree_kill(void);
+/* Waits, so long at most, until all of them have ended, and reaps them. */
+void tree_await(int ms);
+/* Sends the signal to every process whose command line begins with these bytes (as /proc shows it:
+ * a NUL behind each argument). How many there were. */
+long tree_signal_named(const char *begin, long len, int sig);
 
 #endif

@@ -276,7 +276,8 @@ int main(int argc, char **argv)
 		(void)fputs(help_text, stderr);
 		return EXIT_USAGE;
 	}
-	(void)signal(SIGPIPE, SIG_IGN); /* these can't fail for such signals */
+	(void)signal(SIGPIPE, SIG_IGN); /* can't fail for such a signal */
+	(void)close_range(3, ~0U, 0);   /* whatever it was given would live as long as it does */
 	if (run(dir, &err) < 0) {
 		fprintf(stderr, "%s\n", err.text);
 		return EXIT_FAILURE;

@@ -16,6 +16,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/io.h"
+#include "runtime/output.h"
 #include "runtime/shim.h"
 
 struct tool {
@@ -238,22 +239,108 @@ static int do_bench(struct tool *t, struct err *err)
 	return 0;
 }
 
+/* ---- output: the first argument is the folder, the second the process ---- */
+
+static int do_io_start(struct tool *t, struct err *err)
+{
+	char program[4096];
+	int r = runtime_program(program, sizeof(program), "bough-io");
+	r = r < 0 ? r : output_start(t->args[0], program, err);
+	if (r >= 0)
+		printf("pid=%d\n", r);
+	return r;
+}
+
+static int do_io_stop(struct tool *t, struct err *err)
+{
+	return output_stop(t->args[0], err);
+}
+
+/* DIR KEY IN TERMINAL */
+static int do_io_open(struct tool *t, struct err *err)
+{
+	const struct output_config c = { .key = t->args[1],
+					 .in = number(t, 2) != 0,
+					 .terminal = number(t, 3) != 0 };
+	return output_open(t->args[0], &c, err);
+}
+
+static int do_io_started(struct tool *t, struct err *err)
+{
+	return output_started(t->args[0], t->args[1], err);
+}
+
+static int do_io_finish(struct tool *t, struct err *err)
+{
+	return output_finish(t->args[0], t->args[1], err);
+}
+
+static int do_io_drop(struct tool *t, struct err *err)
+{
+	return output_drop(t->args[0], t->args[1], err);
+}
+
+static int do_io_status(struct tool *t, struct err *err)
+{
+	struct output_status s;
+	int r = output_status(t->args[0], t->args[1], &s, err);
+	if (r >= 0)
+		printf("out=%" PRIu64 "-%" PRIu64 " err=%" PRIu64 "-%" PRIu64
+		       " closed=%d%d in=%" PRIu64 "\n",
+		       s.stream[0].first, s.stream[0].end, s.stream[1].first, s.stream[1].end,
+		       s.stream[0].closed, s.stream[1].closed, s.in);
+	return r;
+}
+
+/* DIR KEY STREAM OFFSET: what is kept from there on. */
+static int do_io_read(struct tool *t, struct err *err)
+{
+	static char part[65536];
+	uint64_t at = number(t, 3);
+	for (int r;; at += (uint64_t)r) {
+		r = output_read(t->args[0], t->args[1], number(t, 2), at, part, sizeof(part), err);
+		if (r <= 0)
+			return r;
+		(void)fwrite(part, 1, (size_t)r, stdout);
+	}
+}
+
+/* DIR KEY OFFSET TEXT */
+static int do_io_write(struct tool *t, struct err *err)
+{
+	int r = output_write(t->args[0], t->args[1], number(t, 2), t->args[3], strlen(t->args[3]),
+			     err);
+	if (r >= 0)
+		printf("taken=%d\n", r);
+	return r;
+}
+
+static int do_io_close(struct tool *t, struct err *err)
+{
+	return output_close_input(t->args[0], t->args[1], err);
+}
+
 static const struct {
 	const char *name;
 	int args; /* at least */
 	int (*bare)(struct tool *t, struct err *err);
 	int (*with)(struct shim *s, struct tool *t, struct err *err);
 } verbs[] = {
-	{ "start", 0, do_start, NULL },   { "remove", 0, do_remove, NULL },
-	{ "probe", 0, do_probe, NULL },   { "bench", 3, do_bench, NULL },
-	{ "create", 5, NULL, do_create }, { "run", 1, NULL, do_run },
-	{ "exec", 7, NULL, do_exec },     { "get", 1, NULL, do_get },
-	{ "wait", 1, NULL, do_wait },     { "break", 1, NULL, do_break },
-	{ "delete", 1, NULL, do_delete }, { "kill", 3, NULL, do_kill },
-	{ "close", 1, NULL, do_close },   { "resize", 3, NULL, do_resize },
-	{ "pause", 0, NULL, do_pause },   { "resume", 0, NULL, do_resume },
-	{ "update", 1, NULL, do_update }, { "stats", 0, NULL, do_stats },
-	{ "pids", 0, NULL, do_pids },     { "poll", 1, NULL, do_poll },
+	{ "start", 0, do_start, NULL },         { "remove", 0, do_remove, NULL },
+	{ "probe", 0, do_probe, NULL },         { "bench", 3, do_bench, NULL },
+	{ "create", 5, NULL, do_create },       { "run", 1, NULL, do_run },
+	{ "exec", 7, NULL, do_exec },           { "get", 1, NULL, do_get },
+	{ "wait", 1, NULL, do_wait },           { "break", 1, NULL, do_break },
+	{ "delete", 1, NULL, do_delete },       { "kill", 3, NULL, do_kill },
+	{ "close", 1, NULL, do_close },         { "resize", 3, NULL, do_resize },
+	{ "pause", 0, NULL, do_pause },         { "resume", 0, NULL, do_resume },
+	{ "update", 1, NULL, do_update },       { "stats", 0, NULL, do_stats },
+	{ "pids", 0, NULL, do_pids },           { "poll", 1, NULL, do_poll },
+	{ "io-start", 1, do_io_start, NULL },   { "io-stop", 1, do_io_stop, NULL },
+	{ "io-open", 4, do_io_open, NULL },     { "io-started", 2, do_io_started, NULL },
+	{ "io-finish", 2, do_io_finish, NULL }, { "io-drop", 2, do_io_drop, NULL },
+	{ "io-status", 2, do_io_status, NULL }, { "io-read", 4, do_io_read, NULL },
+	{ "io-write", 4, do_io_write, NULL },   { "io-close", 2, do_io_close, NULL },
 };
 
 static int perform(struct tool *t, const char *verb, struct err *err)
