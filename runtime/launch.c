@@ -297,12 +297,12 @@ static void reap(uint32_t pid)
 		(void)waitpid((pid_t)pid, NULL, WNOHANG);
 }
 
-/* Kills the container's first process, and with it all. By its pid where that is the host's: that
- * costs no run of runc. */
+/* Kills the container's first process (of gVisor: its kernel), and with it all. By its pid, which
+ * costs no run of the runtime; a virtual machine has to be asked. */
 static int kill_container(struct shim *s, uint32_t task, struct err *err)
 {
 	struct shim_state state;
-	auto_fd pidfd = s->kind->reports_pids ? pidfd_of(task) : -1;
+	auto_fd pidfd = s->kind->binary ? pidfd_of(task) : -1;
 	/* That the shim says it lives, after it was opened, means that it is this one. */
 	int r = shim_get(s, NULL, &state, err);
 	if (r < 0)

@@ -16,8 +16,8 @@
 
 enum {
 	PATH_BYTES = 4096,
-	POLL_MS = 10,        /* -w looks so often whether the others have ended */
-	NOHANG = 1,          /* of wait4 */
+	POLL_MS = 10, /* -w looks so often whether the others have ended */
+	NOHANG = 1,   /* of wait4 */
 	SETTLE_MS = 200,
 	SIGINFO_BYTES = 128, /* of the kernel */
 };
