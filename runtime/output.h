@@ -80,7 +80,8 @@ int output_read(const char *dir, const char *key, enum output_stream stream, uin
 
 /* A descriptor that becomes readable when any stream of the process grows or ends, when its fifo
  * takes input again after output_write took less than it was given, and (for good: read gives 0)
- * when all three have ended, bough-io has, or the process is dropped. It doesn't block: read it empty, then look; the caller closes it. */
+ * when all three have ended, bough-io has, or the process is dropped. It doesn't block: read it
+ * empty, then look; the caller closes it. */
 int output_watch(const char *dir, const char *key, struct err *err);
 
 /* Gives the process input at `offset` (bytes given before; so that a caller whose connection broke

@@ -1,6 +1,6 @@
-/* Signals to the execs of runtimes whose processes aren't the host's (gVisor): the shim would signal
- * the program on the host that stands for the exec, which dies of it and leaves the exec behind. So
- * each exec's bough-init has a name, and a second exec looks for it inside. */
+/* Signals to the execs of runtimes whose processes aren't the host's (gVisor): the shim would
+ * signal the program on the host that stands for the exec, which dies of it and leaves the exec
+ * behind. So each exec's bough-init has a name, and a second exec looks for it inside. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
