@@ -237,10 +237,6 @@ up = await one.beginUpload('later', 10);
 await one.resume(up.url, Buffer.from('0123456789'));
 eq('resumed by its address', await f.readText('later'), '0123456789');
 ok('what tus can', (await one.uploadAbilities())['tus-extension'].includes('creation'));
-const aborted = new AbortController();
-const slow = f.write('slow', (async function * () { yield block; aborted.abort(); await sleep(50); yield block; })(),
-  { signal: aborted.signal });
-await throws('an aborted call', Error, () => slow);
 
 // ---- save, restore, diff
 
@@ -280,6 +276,11 @@ const [side] = await one.fork({ names: ['side'] });
 await side.files.write('merged', 'here');
 eq('merge', (await one.merge(side)).added, 1);
 ok('usage', (await c.usage()).some((u) => u.id === one.id));
+
+const aborted = new AbortController();
+const slow = f.write('slow', (async function * () { yield block; aborted.abort(); await sleep(50); yield block; })(),
+  { signal: aborted.signal });
+await throws('an aborted call', Error, () => slow);
 
 // ---- git
 
