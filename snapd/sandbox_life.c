@@ -217,6 +217,22 @@ static int start(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struct 
 	return r < 0 ? r : run_box(b, sd, pid, err);
 }
 
+/* What is root in a sandbox is nobody here, and has to reach its root. */
+static int check_way(const struct snapd *sd, struct err *err)
+{
+	char path[PATH_SIZE];
+	struct stat st;
+	(void)snprintf(path, sizeof(path), "%s", sd->root);
+	for (char *slash = path + strlen(path); slash; slash = strrchr(path, '/')) {
+		*slash = '\0';
+		if (*path && stat(path, &st) == 0 && !(st.st_mode & S_IXOTH))
+			return err_set(err, -EACCES,
+				       "sandboxes can't reach their files below %s: `chmod o+x` it",
+				       path);
+	}
+	return 0;
+}
+
 static int check_programs(const struct sandbox_box *b, const struct sandboxes *s, struct err *err)
 {
 	if (geteuid() != 0)
@@ -255,6 +271,8 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 		r = sandbox_box_get(&b, sd, id, err);
 	if (r >= 0)
 		r = check_programs(b, sd->sandboxes, err);
+	if (r >= 0)
+		r = check_way(sd, err);
 	if (r >= 0)
 		r = take_secrets(b, secrets, err);
 	if (r < 0)

@@ -11,6 +11,7 @@ if [ -n "${DEMO_TREE:-}" ] && ! [ -d "$DEMO_TREE" ]; then
 	exit 2
 fi
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/bough-demo.XXXXXX")
+chmod 711 "$work" # sandboxes pass through it
 export BOUGH_ROOT=$work/state
 export PATH=$bin:$PATH
 
@@ -93,7 +94,7 @@ gcc fs/base/sum.c -o /tmp/sum && ls -l fs/base/sum.c'
 
 	echo "    a build and test, whose caller is killed in the middle:"
 	ex=$(bough exec -d agent -- sh -c 'for f in fs/base/*.c; do gcc -std=gnu17 -D_GNU_SOURCE -I. -fsyntax-only "$f" && echo "ok $f"; done; time -p /tmp/sum; echo tested')
-	timeout -s KILL 0.5 bough logs "$ex" -f >"$work/half" 2>/dev/null || true
+	(timeout -s KILL 0.5 bough logs "$ex" -f >"$work/half" || true) 2>/dev/null
 	half=$(stat -c %s "$work/half")
 	echo "    it had heard $half bytes; it goes on at the next one:"
 	step bough logs "$ex" --since-byte "$half" -f
