@@ -397,6 +397,8 @@ static int read_group(struct snapd *sd, const char *snapshot, json_t **group, st
 	json_t *j = r >= 0 && row.image ? json_loads(row.image, 0, NULL) : NULL;
 	*group = json_incref(json_object_get(json_object_get(j, "sandbox"), "workspaces"));
 	json_decref(j);
+	if (r >= 0 && row.image && !*group && !(*group = json_array())) /* an image: a root alone */
+		r = no_memory(err);
 	if (r >= 0 && *group && !json_is_array(*group)) {
 		json_decref(*group);
 		r = err_set(err, -EIO, "what snapshot %s says of its sandbox is damaged", snapshot);
