@@ -208,6 +208,11 @@ TABLE = [
     ("GET", "/metrics", "admin", 200), ("GET", "/v1/stats", "admin", 200),
     ("GET", "/v1/audit", "scoped", 200), ("GET", "/v1/audit?object=" + p, "read", 200),
     ("GET", "/v1/usage", "scoped", 200), ("GET", "/v1/events", "scoped", 200),
+    # Its signature is what counts, not who brings it: this one is nobody's.
+    ("GET", "/v1/signed/%s/dir/f?expires=1&sig=x" % p, "any", 410, None, {}, {"bad": 410, "none": 410}),
+    ("HEAD", "/v1/signed/%s/dir/f?expires=1&sig=x" % p, "any", 410, None, {}, {"bad": 410, "none": 410}),
+    ("POST", SN + "/%s/files/dir/f?op=sign" % sp, "write_path", 0, {}), ("POST", SN + "/%s/files/secret?op=sign" % sp, "write", 0, {}),
+    ("POST", WS + "/%s/batch" % p, "write_path", 0, {}),
     ("GET", "/v1/jobs", "scoped", 200), ("GET", "/v1/jobs/jb_aaaaaaaaaa", "scoped", 404),
     ("POST", "/v1/jobs/jb_aaaaaaaaaa/cancel", "scoped_change", 404, {}),
     ("POST", "/v1/gc", "admin", 200, {}), ("POST", "/v1/fsck", "admin", 200, {}),
