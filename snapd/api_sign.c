@@ -1,4 +1,5 @@
-/* Signed URLs: a file, for whoever has the URL, as long as it says and who asked for it may read it. */
+/* Signed URLs: a file, for whoever has the URL, as long as it says and who asked for it may read
+ * it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

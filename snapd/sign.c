@@ -136,7 +136,8 @@ static int present_key(struct signer *s, uint64_t now, const struct key **out, s
 	}
 	size_t gone = 0;
 	while (gone < s->n &&
-	       (s->keys[gone].made + SIGN_KEY_S + SIGN_FOR_MAX_S < now || s->n - gone == SIGN_KEYS_MAX))
+	       (s->keys[gone].made + SIGN_KEY_S + SIGN_FOR_MAX_S < now ||
+		s->n - gone == SIGN_KEYS_MAX))
 		gone++;
 	memmove(s->keys, s->keys + gone, (s->n - gone) * sizeof(*s->keys));
 	s->n -= gone;

@@ -415,7 +415,8 @@ static int identify(struct call *c, struct err *err)
 	}
 	if (o->identify) {
 		int r = o->identify(o->ctx, peer, auth, &c->doing->caller, err);
-		if (r != -EKEYREJECTED || !o->open || strncmp(c->raw, o->open, strlen(o->open)) != 0)
+		bool open = o->open && strncmp(c->raw, o->open, strlen(o->open)) == 0;
+		if (r != -EKEYREJECTED || !open)
 			return r;
 		c->doing->caller = (struct principal){ .uid = (uid_t)-1, .gid = (gid_t)-1 };
 		(void)snprintf(c->doing->caller.from, FROM_SIZE, "%s", peer->address);

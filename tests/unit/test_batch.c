@@ -361,7 +361,8 @@ static void bytes(void **state)
 {
 	struct buf b = { 0 }, x = { 0 };
 	const struct version_id v[2] = { { 1, 2, 3 }, { 4, 5, -6 } };
-	const struct batch_conditions c = { .match = v, .nmatch = 2, .unless = v + 1, .nunless = 1 };
+	const struct batch_conditions c = { .match = v, .nmatch = 2, .unless = v + 1,
+					    .nunless = 1 };
 	batch_encode_xattr(&x, "user.a", "b", 1);
 	struct batch_op o = mode(op_of(BATCH_MAKE, "a/b", BATCH_PARENTS), S_IFDIR | 01755);
 	o.xattrs = x.data;
