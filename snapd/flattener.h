@@ -21,8 +21,8 @@ void flattener_stop(
 void flattener_consider(struct flattener *f, const char *ws_id);
 /* Makes snapshots' records durable soon (records_sync), in the same thread. Never blocks. */
 void flattener_sync_records(struct flattener *f);
-/* For whoever seals or forks and is told -E2BIG: the workspace's chain is as long as it may be, and is
- * flattened in the caller's thread. That takes leases of its own, EXCLUSIVE among them, so the
+/* For whoever seals or forks and is told -E2BIG: the workspace's chain is as long as it may be, and
+ * is flattened in the caller's thread. That takes leases of its own, EXCLUSIVE among them, so the
  * caller's, of that workspace and of any kind, is given back meanwhile and taken again for `what`:
  * what was read under it may be another now, or gone. On failure the lease is given back. */
 int flattener_shorten(struct flattener *f, struct lease *lease, const char *what, struct err *err);

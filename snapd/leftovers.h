@@ -1,5 +1,5 @@
 /* What a kill leaves below ROOT: temporary files of publications (IO_TMP_PREFIX) and all that was
- * being done in ROOT/tmp. None of it means anything, but it takes space, and may be a credential. */
+ * being done in ROOT/tmp. None of it means anything, but it takes space, and may be a secret. */
 #ifndef BOUGH_SNAPD_LEFTOVERS_H
 #define BOUGH_SNAPD_LEFTOVERS_H
 

@@ -207,7 +207,7 @@ is 'and whole' "$code$out" 0
 images() { ls "$BOUGH_ROOT/images" | wc -l; }
 base=$(images)
 touch -d '20 days ago' "$BOUGH_ROOT"/repos/*.checkouts/* # used long ago, all of them
-bough rm t n i f s c >/dev/null 2>&1
+bough rm --now t n i f s c >/dev/null 2>&1
 bough_ok 'gc' gc
 ok "images of checkouts that nobody has go ($base, now $(images))" test "$(images)" -lt "$base"
 for i in $(seq 10); do # the stack is flattened: its image isn't the checkout's any more

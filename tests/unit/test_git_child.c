@@ -225,7 +225,8 @@ static void *be_busy(void *arg)
 	pid_t pid;
 	while (!atomic_load(&busy_stop)) {
 		(void)signal(SIGABRT, SIG_DFL);
-		if (posix_spawn(&pid, none[0], NULL, NULL, (char *const *)(uintptr_t)none, NULL) == 0)
+		if (posix_spawn(&pid, none[0], NULL, NULL, (char *const *)(uintptr_t)none,
+				NULL) == 0)
 			(void)waitpid(pid, NULL, 0);
 	}
 	return NULL;

@@ -245,6 +245,7 @@ static void test_files(void **state)
 	expect(0, ws_write(k->ws, held.node, "orphan", 6, 0, false, &root_caller));
 	tree_rm(k->ws, "held");
 	tree_seal(k->ws, &local);
+	struct ws *keeper = kit_fork(k->ws, "keeper"); /* of the layers, when it is restored */
 	const struct {
 		const struct stack *stack;
 		uint64_t files;
@@ -273,6 +274,7 @@ static void test_files(void **state)
 		succeed(err, ws_restore(k->ws, cases[i].stack, NULL, &err));
 		kit_check_usage(k->ws);
 	}
+	ws_close(keeper);
 }
 
 /* ---- anything, in any order ---- */
