@@ -2,10 +2,10 @@
  *
  * A head of KEPT_HEAD bytes, then a ring of `cap` bytes for stdout and another for stderr: the byte
  * at offset n of a stream lies at n % cap of its ring. bough-io alone writes it; whoever likes
- * reads it meanwhile. The head says which offsets exist, and is moved on before bytes are overwritten and
- * after bytes were added: so a reader that finds its offset in the head both before and after it
- * read has the right bytes. After a kill of bough-io all that the head names is there. Nothing is
- * synced: after a power cut a file may be damaged, but no sandbox runs then any more.
+ * reads it meanwhile. The head says which offsets exist, and is moved on before bytes are
+ * overwritten and after bytes were added: so a reader that finds its offset in the head both before
+ * and after it read has the right bytes. After a kill of bough-io all that the head names is there.
+ * Nothing is synced: after a power cut a file may be damaged, but no sandbox runs then any more.
  *
  *      0  8  "BOUGHLOG"
  *      8  4  version: 1
