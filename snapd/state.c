@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 enum {
 	LOG_BYTES = 8 << 20,
 	LOCK_WAIT_MS = 5000,
+	LOCK_SURE_MS = 200,    /* one may have been killed this moment, and not show it yet */
 	DYING_WAIT_MS = 60000, /* for one that was killed */
 	LOCK_POLL_MS = 10,
 };
@@ -139,21 +141,28 @@ static pid_t holder(int fd)
 }
 
 /* One that was killed has its lock and its socket until the last of its threads has left the kernel:
- * that takes as long as what that one waits for there, a disk mostly. */
+ * that takes as long as what that one waits for there, a disk mostly. It is one that has ended but for
+ * them, or has its SIGKILL before it. */
 static bool is_dying(int fd)
 {
-	char path[64], text[256];
+	char path[64], line[256], state = 0;
+	unsigned long long one = 0, all = 0;
 	pid_t pid = holder(fd);
 	if (!pid)
 		return false;
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	auto_fd stat = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = stat < 0 ? -1 : read(stat, text, sizeof(text) - 1);
-	if (n <= 0)
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	auto_file *f = fopen(path, "re");
+	if (!f)
 		return true;
-	text[n] = '\0';
-	const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
-	return at && at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X');
+	while (fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "State:\t", 7) == 0)
+			state = line[7];
+		else if (strncmp(line, "SigPnd:\t", 8) == 0)
+			one = strtoull(line + 8, NULL, 16);
+		else if (strncmp(line, "ShdPnd:\t", 8) == 0)
+			all = strtoull(line + 8, NULL, 16);
+	}
+	return state == 'Z' || state == 'X' || ((one | all) >> (SIGKILL - 1) & 1);
 }
 
 int state_lock(const char *root, struct err *err)
@@ -166,7 +175,7 @@ int state_lock(const char *root, struct err *err)
 	int r;
 	int waited_ms = 0;
 	while ((r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0) == -EWOULDBLOCK &&
-	       ((waited_ms < LOCK_WAIT_MS && !somebody_serves(root)) ||
+	       (waited_ms < LOCK_SURE_MS || (waited_ms < LOCK_WAIT_MS && !somebody_serves(root)) ||
 		(waited_ms < DYING_WAIT_MS && is_dying(fd)))) {
 		usleep(LOCK_POLL_MS * 1000);
 		waited_ms += LOCK_POLL_MS;
