@@ -7,7 +7,9 @@
 #include "snapd/catalog_sandbox.h"
 
 #define ATTACHED "sandbox, target, workspace, read_only, exclusive"
-#define EXEC     "id, sandbox, caller, spec, status, reason, exit_code, pid, created, started, ended"
+#define EXEC                                                                                   \
+	"id, sandbox, caller, spec, status, reason, exit_code, pid, created, started,"          \
+	" ended"
 
 const char *const exec_status_names[] = { "created", "running", "exited" };
 

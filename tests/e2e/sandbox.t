@@ -135,7 +135,7 @@ run bough exec dev -- sh -c 'cat /data/file; echo >/data/new'
 like 'it can not be written to' "$out $err" 'd.*Read-only'
 bough_fails 'not for itself alone while another has it' 4 'uses the workspace' \
 	attach-workspace dev data:/more:exclusive
-bough_ok 'a program in it' exec dev -d -- sleep 100 --cwd /data
+bough_ok 'a program in it' exec dev --cwd /data -d -- sleep 100
 bough_ok 'is detached all the same' detach-workspace dev data --force
 
 # ---- boughd killed under them
@@ -145,6 +145,7 @@ ex=$out
 kill_hard boughd
 run bough exec dev -- echo after
 is 'boughd finds it running' "$code $out" '0 after'
+[ $code = 0 ] || diag_run
 run bough logs "$ex" -f
 is 'and the output of what ran' "$out" end
 is 'and how it ended' "$(api GET "/v1/sandboxes/dev/exec/$ex" | jq -c '[.status, .exit_code]')" '["exited",3]'
