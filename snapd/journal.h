@@ -51,8 +51,8 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err);
 
-/* That `id` is about to be made for the key of this thread's work: for a snapshot, which a kill can
- * leave as a record that the next start adopts. What is made then without it isn't asked for twice. */
+/* That `id` is about to be made for the key of this thread's work: for a snapshot, which a kill
+ * can leave as a record that the next start adopts, so that it isn't made once more then. */
 int catalog_intend(struct catalog *c, const char *id, struct err *err);
 
 /* ---- jobs ---- */

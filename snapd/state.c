@@ -140,9 +140,9 @@ static pid_t holder(int fd)
 	return pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
 }
 
-/* One that was killed has its lock and its socket until the last of its threads has left the kernel:
- * that takes as long as what that one waits for there, a disk mostly. It is one that has ended but for
- * them, or has its SIGKILL before it. */
+/* One that was killed has its lock and its socket until the last of its threads has left the
+ * kernel: that takes as long as what that one waits for there, a disk mostly. It is one that has
+ * ended but for them, or has its SIGKILL before it. */
 static bool is_dying(int fd)
 {
 	char path[64], line[256], state = 0;
