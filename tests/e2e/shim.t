@@ -46,6 +46,16 @@ process() { # TERMINAL ARGUMENT…
 		args: (["/.bough/init"] + $ARGS.positional) }' -- "${@:2}" >"$T/process.json"
 }
 
+# Whatever a failure left behind goes, too.
+remove_all() {
+	for B in "$T"/*/; do
+		B=${B%/}
+		[ ! -e "$B/shim" ] || tool remove
+	done
+	[ ! -e "$IO/io.sock" ] || io stop
+} >/dev/null 2>&1
+trap 'remove_all; clean_up' EXIT
+
 # Starts the bundle's process, with its output kept as `main`.
 begin() {
 	io open main 0 0 && tool start && tool create - "$IO/main.out" "$IO/main.err" 0 0 >"$T/.pid" &&
