@@ -358,6 +358,16 @@ int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err)
 	return r == -ESRCH ? 0 : r;
 }
 
+/* What all boxes share goes, too. */
+static void end_boxes(struct snapd *sd)
+{
+	char parent[PATH_SIZE];
+	struct err err = { 0 };
+	(void)snprintf(parent, sizeof(parent), "%s/box", sd->root);
+	if (geteuid() == 0 && box_end(parent, sd->sandboxes->ns, &err) < 0)
+		log_warn("%s", err.text); /* the next one uses it */
+}
+
 void sandbox_stop_all(struct snapd *sd)
 {
 	for (;;) {
@@ -367,8 +377,10 @@ void sandbox_stop_all(struct snapd *sd)
 		if (l)
 			l->refs++;
 		pthread_mutex_unlock(&sd->sandboxes->lock);
-		if (!l)
+		if (!l) {
+			end_boxes(sd);
 			return;
+		}
 		int r = end_by_force(l, &err);
 		if (r >= 0)
 			r = live_finish(l, &err);

@@ -195,4 +195,7 @@ is 'nothing is left behind' "$(traces)" "$before"
 is 'no root either' "$(api GET '/v1/workspaces?roots=1' | jq '[.items[] | select(.name | test("^sb_"))] | length')" 0
 bough_ok 'the workspace is there' rm ws
 fsck_clean
+bough_ok 'down' down
+not_there() { ! grep -q " $BOUGH_ROOT/" /proc/self/mountinfo; }
+ok 'leaves no mount' wait_for 5 not_there
 done_testing
