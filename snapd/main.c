@@ -70,7 +70,7 @@ static const char help_text[] =
 	"                         sees what is theirs\n"
 	"  --transport dev|ring   of the FUSE server: plain /dev/fuse (default), or io_uring\n"
 	"  --check                only tell whether it could serve with these options and\n"
-	"                         DIR/config.json: `bough upgrade` does before it ends the old one\n"
+	"                         DIR/config.json; `bough upgrade` asks before it ends another\n"
 	"  --help, --version\n"
 	"\n"
 	"DIR/config.json may say the same: {\"listen\": [], \"tls_cert\": \"\",\n"

@@ -1,5 +1,5 @@
-/* What bough-fs gives up before it serves: whoever takes it over through a hostile request, image or
- * archive gets a process that can run no program, open no connection, trace or signal nobody,
+/* What bough-fs gives up before it serves: whoever takes it over through a hostile request, image
+ * or archive gets a process that can run no program, open no connection, trace or signal nobody,
  * and has no capability but what mounting and other people's files need.
  *
  * As root only: as an ordinary user it has nothing that the user hasn't, and mounts by

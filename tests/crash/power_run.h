@@ -1,5 +1,5 @@
-/* For power.c and fault.c: random operations on workspaces on a disk that remembers, and what they should have
- * led to at each moment. */
+/* For power.c and fault.c: random operations on workspaces on a disk that remembers, and what they
+ * should have led to at each moment. */
 #ifndef BOUGH_TESTS_CRASH_POWER_RUN_H
 #define BOUGH_TESTS_CRASH_POWER_RUN_H
 

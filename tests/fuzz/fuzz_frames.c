@@ -1,5 +1,5 @@
-/* Frames of a process's output, in pieces whose size the first byte chooses: they are the same as in
- * one piece, whatever the bytes are. */
+/* Frames of a process's output, in pieces whose size the first byte chooses: they are the same as
+ * in one piece, whatever the bytes are. */
 #include <assert.h>
 #include <stdlib.h>
 #include "tools/bough/frames.h"

@@ -22,7 +22,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/mount/confine.h"
 
-/* Runs it confined; what it returns is the child's exit status: 0 is well, a line says what else. */
+/* Runs it confined; what it returns is the exit status: 0 is well, a line says what else. */
 static void confined(int (*fn)(void))
 {
 	if (geteuid() != 0) {

@@ -238,7 +238,8 @@ static void judge(const char *expected)
 	   "  cp $p judge.pack; git index-pack judge.pack >/dev/null\n"
 	   "  cmp judge.idx ${p%%.pack}.idx; rm -f judge.*\n"
 	   "done");
-	sh("for i in out/.git/objects/pack/*.idx; do git show-index --object-format=sha1 <$i; done |\n"
+	sh("for i in out/.git/objects/pack/*.idx; do git show-index --object-format=sha1 <$i; "
+	   "done |\n"
 	   "  cut -d' ' -f2 | sort >found; uniq -d found | diff /dev/null -; diff expected found");
 	sh("w fsck --strict --full --no-dangling 2>&1 | grep -v ^notice | diff /dev/null -");
 	sh("w status --porcelain | diff /dev/null -");

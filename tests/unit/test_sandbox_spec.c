@@ -1,4 +1,5 @@
-/* What a sandbox's row keeps: it comes back as it was; what isn't sound is refused; environments. */
+/* What a sandbox's row keeps: it comes back as it was; what isn't sound is refused; environments.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

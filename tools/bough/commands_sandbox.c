@@ -222,8 +222,8 @@ const struct command commands_sandbox[] = {
 	  .operands = "SANDBOX WORKSPACE[:PATH][:ro][:exclusive]",
 	  .summary = "let a sandbox see a workspace, also while it runs",
 	  .about =
-		  "At /workspace, or PATH. A workspace may be attached to several; `exclusive`: to\n"
-		  "this one alone.\n",
+		  "At /workspace, or PATH. A workspace may be attached to several; `exclusive`:\n"
+		  "to this one alone.\n",
 	  .examples = "bough attach-workspace dev data:/data:ro\n",
 	  .min = 2,
 	  .max = 2,
@@ -262,8 +262,8 @@ const struct command commands_sandbox[] = {
 	  .operands = "SANDBOX…",
 	  .summary = "start sandboxes that were stopped",
 	  .about =
-		  "With the files that they have, and the command that they were made with. Secrets\n"
-		  "aren't kept: one that had some needs them again.\n",
+		  "With the files that they have, and the command that they were made with.\n"
+		  "Secrets aren't kept: one that had some needs them again.\n",
 	  .options = start_options,
 	  .examples = "bough start dev\nbough start dev --secret key=key.pem\n",
 	  .min = 1,

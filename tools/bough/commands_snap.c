@@ -152,8 +152,8 @@ const struct command commands_snap[] = {
 	  .about =
 		  "Takes as long as what changed since the last save. Prints the snapshot's id.\n"
 		  "When nothing has changed, the last snapshot is the answer. Of a sandbox: its\n"
-		  "root and its workspaces at one moment, for which it is paused; the root's id is\n"
-		   "told.\n",
+		  "root and its workspaces at one moment, for which it is paused; the root's id\n"
+		  "is told.\n",
 	  .options = save_options,
 	  .examples = "bough save app -m \"tests pass\" --as green\n",
 	  .min = 1,
