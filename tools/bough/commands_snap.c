@@ -166,9 +166,9 @@ const struct command commands_snap[] = {
 	  .summary = "turn a workspace back into a snapshot, in place",
 	  .about =
 		  "It stays mounted, with the same id. What wasn't saved is gone; programs that\n"
-		  "hold files open get ESTALE from them. A sandbox that runs is stopped, and started\n"
-		  "again under the same name; with --live its workspaces alone are turned\n"
-		  "back, under its running processes.\n",
+		  "hold files open get ESTALE from them. A sandbox that runs is stopped, and\n"
+		  "started again under the same name; with --live its workspaces alone are\n"
+		  "turned back, under its running processes.\n",
 	  .options = restore_options,
 	  .examples = "bough restore app green\n",
 	  .min = 2,

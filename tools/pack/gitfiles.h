@@ -12,8 +12,9 @@
 
 /* Writes the repository at `dir` (a work tree, one that was added to another, or a bare one) to the
  * descriptor `out`. `known`: what to leave out, separated by newlines: checksums (hex) of
- * packs, and of loose objects "o" and their ids; NULL: nothing. -ENOENT: nothing is there; -EINVAL: no repository; -ENOTSUP: shallow, partial, SHA-256, or
- * refs in tables; -errno: the stream has no end mark. */
+ * packs, and of loose objects "o" and their ids; NULL: nothing. -ENOENT: nothing is there;
+ * -EINVAL: no repository; -ENOTSUP: shallow, partial, SHA-256, or refs in tables; -errno: the
+ * stream has no end mark. */
 int gitfiles_pack(const char *dir, int out, const char *known, struct err *err);
 
 #endif
