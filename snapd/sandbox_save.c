@@ -14,6 +14,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/log.h"
+#include "snapd/access.h"
 #include "snapd/api.h"
 
 static int no_memory(struct err *err)
@@ -119,18 +120,21 @@ static char *saved_image(struct snapd *sd, const struct sandbox_box *b, json_t *
 static int finish(struct saving *s, struct snapd *sd, const struct sandbox_box *b,
 		  struct progress *p, json_t **root, json_t *snaps, struct err *err)
 {
-	json_t *group = json_array();
+	json_t *group = json_array(), *of[BOX_MOUNTS] = { 0 }; /* of: borrowed from snaps */
 	int r = group ? 0 : no_memory(err), bad = 0;
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
 		const struct attached_row *at = &b->attached[i];
 		json_t *snap = NULL;
 		size_t first;
 		if (again(b, i, &first))
-			snap = json_incref(json_array_get(snaps, first));
-		else
+			snap = json_incref(of[first]);
+		else if (s->one[i + 1])
 			r = api_save_finish(s->one[i + 1], p, &snap, err);
 		if (r < 0)
 			break;
+		if (!snap) /* another's, which isn't saved */
+			continue;
+		of[i] = snap;
 		bad |= json_array_append_new(
 			group, json_pack("{s:s, s:s, s:O, s:b}", "target", at->target, "workspace",
 					 at->workspace, "snapshot", json_object_get(snap, "id"),
@@ -146,6 +150,26 @@ static int finish(struct saving *s, struct snapd *sd, const struct sandbox_box *
 	return r < 0 ? r : api_save_finish(s->one[0], p, root, err);
 }
 
+/* Who may use a workspace that is attached read-only needn't be one who may save it: that makes a
+ * snapshot which its owner pays for, and moves its head. Where nobody asked it is the sandbox's
+ * owner who would. */
+static bool is_others(struct snapd *sd, const struct sandbox_box *b, const struct attached_row *at)
+{
+	const struct doing *d = doing_now();
+	struct principal who;
+	struct meant found;
+	if (!at->read_only)
+		return false;
+	int r = 0;
+	if (d)
+		who = d->caller;
+	else
+		r = auth_as(sd, b->row.own.owner, "", &who, NULL);
+	if (r >= 0)
+		r = access_find(sd, &who, NOUN_WORKSPACE, true, at->workspace, &found, NULL);
+	return r < 0;
+}
+
 /* The workspaces of all are leased SAVE, each once. */
 static int begin_each(struct saving *s, struct snapd *sd, const struct sandbox_box *b,
 		      const char *name, const char *message, struct err *err)
@@ -154,7 +178,7 @@ static int begin_each(struct saving *s, struct snapd *sd, const struct sandbox_b
 	int r = api_save_begin(&s->one[0], sd, b->row.root, name, message, err);
 	s->n = 1;
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++, s->n++)
-		if (!again(b, i, &first))
+		if (!again(b, i, &first) && !is_others(sd, b, &b->attached[i]))
 			r = api_save_begin(&s->one[i + 1], sd, b->attached[i].workspace, NULL,
 					   message, err);
 	return r;
@@ -389,6 +413,24 @@ static int restore_all(struct snapd *sd, const struct sandbox_box *b, const char
 	return r;
 }
 
+/* Who may read the snapshot of a root needn't be one who may read those that go with it. */
+static int may_read(struct snapd *sd, const struct sandbox_box *b, const json_t *group,
+		    struct err *err)
+{
+	const struct doing *d = doing_now();
+	struct meant found;
+	int r = 0;
+	for (size_t i = 0; i < b->n_attached && d && r >= 0; i++) {
+		const char *target = b->attached[i].target, *snap = snapshot_at(group, target);
+		if (!snap || b->attached[i].read_only)
+			continue;
+		r = access_find(sd, &d->caller, NOUN_SNAPSHOT, false, snap, &found, err);
+		if (r < 0)
+			r = err_prefix(err, r, "what was saved of %s", target);
+	}
+	return r;
+}
+
 /* What a snapshot says of a sandbox; *group NULL: it is a workspace's alone. The caller frees. */
 static int read_group(struct snapd *sd, const char *snapshot, json_t **group, struct err *err)
 {
@@ -447,6 +489,8 @@ int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool
 	else if (live && !b->config.kind->sees_host && b->row.status == SANDBOX_RUNNING)
 		r = err_set(err, -EBUSY, "what runs by %s doesn't see it: stop the sandbox first",
 			    b->config.kind->name);
+	if (r >= 0)
+		r = may_read(sd, b, group, err);
 	if (r >= 0)
 		r = live ? restore_all(sd, b, snapshot, group, false, err)
 			 : restore(sd, b, snapshot, group, err);
