@@ -97,11 +97,11 @@ int hook_send(const struct hook_send *what, struct err *err)
 	(void)curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
 	curl_slist_free_all(headers);
 	curl_easy_cleanup(c);
-	if (s.refused)
-		return err_set(err, -EACCES,
-			       "its address is none that may be connected to (webhook_allow)");
 	if (code == CURLE_OK || (status && code == CURLE_WRITE_ERROR)) /* it said enough */
 		return (int)status;
+	if (s.refused) /* one of several may be, while another was answered at */
+		return err_set(err, -EACCES,
+			       "its address is none that may be connected to (webhook_allow)");
 	return err_set(err, code == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EREMOTEIO, "%s",
 		       *why ? why : curl_easy_strerror(code));
 }

@@ -1,17 +1,22 @@
 /* Webhooks: how they are signed, how their secrets are kept. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "snapd/hook_send.h"
 #include "snapd/hooks.h"
 #include "snapd/seal.h"
 
@@ -98,6 +103,51 @@ static void secrets(void **state)
 	(void)io_remove_tree(AT_FDCWD, root, NULL);
 }
 
+/* One answer, over IPv6 on this machine. The child's pid; -1: it has none. */
+static pid_t answer_once(unsigned *port)
+{
+	static const char text[] = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+	struct sockaddr_in6 sa = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	socklen_t len = sizeof(sa);
+	char in[4096];
+	auto_fd fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 1) < 0)
+		return -1;
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &len), 0);
+	*port = ntohs(sa.sin6_port);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int conn = accept(fd, NULL, NULL);
+		_exit(read(conn, in, sizeof(in)) <= 0 ||
+		      write(conn, text, sizeof(text) - 1) != sizeof(text) - 1);
+	}
+	assert_true(pid > 0);
+	return pid;
+}
+
+/* "localhost" is 127.0.0.1, too, which isn't allowed here and is tried first. */
+static void one_address_of_two(void **state)
+{
+	struct netrules rules = { 0 };
+	struct err err = { 0 };
+	char url[64];
+	unsigned port = 0;
+	const struct hook_send what = {
+		.url = url, .body = "{}", .id = "dl_a", .signature = "v1,x", .allowed = &rules
+	};
+	pid_t pid = answer_once(&port);
+	if (pid < 0)
+		return;
+	assert_int_equal(netrules_add(&rules, "::1/128", &err), 0);
+	(void)snprintf(url, sizeof(url), "http://localhost:%u/", port);
+	int status = hook_send(&what, &err);
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+	assert_int_equal(status, 204);
+	rules.n = 0;
+	assert_int_equal(hook_send(&what, &err), -EACCES);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -105,6 +155,7 @@ int main(void)
 		cmocka_unit_test(pauses),
 		cmocka_unit_test(urls),
 		cmocka_unit_test(secrets),
+		cmocka_unit_test(one_address_of_two),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
