@@ -52,6 +52,10 @@ bool limits_needs_room(const struct route *rt)
 		"/v1/snapshots/{}/commit",
 		"/v1/repos",
 		"/v1/repos/{}/fetch",
+		"/v1/sandboxes",
+		"/v1/sandboxes/{}/fork",
+		"/v1/sandboxes/{}/snapshots",
+		"/v1/sandboxes/{}/restore",
 	};
 	if (rt->upload)
 		return true;
@@ -127,18 +131,22 @@ static int recent_bytes(struct snapd *sd, const char *owner, uint64_t *out, stru
 
 /* ---- quotas ---- */
 
-/* Who pays: whose it is that is written to; else whoever makes something. */
+/* Of a sandbox it is the root. */
+static bool makes_workspaces(const struct route *rt)
+{
+	static const char *const posts[] = { "/v1/workspaces", "/v1/workspaces/{}/fork",
+					     "/v1/sandboxes", "/v1/sandboxes/{}/fork" };
+	bool makes = false;
+	for (size_t i = 0; i < sizeof(posts) / sizeof(posts[0]); i++)
+		makes |= strcmp(rt->path, posts[i]) == 0;
+	return makes && strcmp(rt->method, "POST") == 0;
+}
+
+/* Who pays: whoever makes something; else whose it is that is written to. */
 static const char *payer(const struct request *rq, const struct route *rt)
 {
 	const struct doing *d = doing_now();
-	bool makes = strcmp(rt->path, "/v1/workspaces/{}/fork") == 0;
-	return d && d->own.owner[0] && !makes ? d->own.owner : rq->caller->owner;
-}
-
-static bool makes_workspaces(const struct route *rt)
-{
-	return strcmp(rt->method, "POST") == 0 && (strcmp(rt->path, "/v1/workspaces") == 0 ||
-						   strcmp(rt->path, "/v1/workspaces/{}/fork") == 0);
+	return d && d->own.owner[0] && !makes_workspaces(rt) ? d->own.owner : rq->caller->owner;
 }
 
 static int check_quota(struct snapd *sd, const char *owner, const struct route *rt, struct err *err)

@@ -106,6 +106,7 @@ bough_ok 'no limit' user quota dev --workspaces none --snapshots none
 head -c 4000000 /dev/urandom >"$path/noise"
 sleep 1.1
 gives 'over its bytes' 507 .code quota a POST $ws '{"name":"g"}'
+gives 'no sandbox' 507 .code quota a POST /v1/sandboxes '{"name":"sb","start":false}'
 gives 'no upload' 507 .code quota a PUT $ws/three/files/up '' -T "$T/t.tar"
 echo more >"$path/more" && pass 'programs go on' || fail 'programs go on'
 gives 'reading, too' 200 '' '' a GET $ws/three/files/more
