@@ -123,9 +123,11 @@ static int get_name(struct batch *b, uint64_t dir, const char *name, size_t len,
 			return -ENOMEM;
 	}
 	n.next = (uint32_t)(uintptr_t)u64map_get(&b->by_name, key);
+	n.sibling = (uint32_t)(uintptr_t)u64map_get(&b->by_dir, dir);
 	b->names[b->nnames++] = n;
 	*out = b->nnames - 1;
-	return u64map_put(&b->by_name, key, (void *)(uintptr_t)b->nnames);
+	r = u64map_put(&b->by_name, key, (void *)(uintptr_t)b->nnames);
+	return r < 0 ? r : u64map_put(&b->by_dir, dir, (void *)(uintptr_t)b->nnames);
 }
 
 /* A cookie that neither the view nor another name of the batch has. */
@@ -419,9 +421,10 @@ static int each_name(struct batch *b, uint64_t dir,
 {
 	size_t known = b->nnames;
 	int r = 0;
-	for (size_t i = 0; i < known && r == 0; i++)
-		if (b->names[i].dir == dir && b->names[i].child)
-			r = fn(b, i, ctx);
+	for (size_t i = (uintptr_t)u64map_get(&b->by_dir, dir); i && r == 0;
+	     i = b->names[i - 1].sibling)
+		if (b->names[i - 1].child)
+			r = fn(b, i - 1, ctx);
 	size_t at = (uintptr_t)u64map_get(&b->by_ino, dir);
 	bool fresh = at && b->inodes[at - 1].fresh;
 	for (uint64_t c = 0; r == 0 && !fresh;) {
@@ -622,6 +625,7 @@ static void batch_done(struct batch *b)
 	free(b->numbers);
 	u64map_done(&b->by_name);
 	u64map_done(&b->by_cookie);
+	u64map_done(&b->by_dir);
 	u64map_done(&b->by_ino);
 }
 

@@ -14,6 +14,7 @@ struct bname {
 	bool had, changed; /* the view shows it; it will be another */
 	uint16_t len;
 	uint32_t next;    /* of the same hash, plus one */
+	uint32_t sibling; /* of the same folder, the one before, plus one */
 	const char *name; /* borrowed from the request, the layers and the image */
 };
 
@@ -29,10 +30,10 @@ struct binode {
 struct batch {
 	struct ws *ws;
 	struct op op;
-	uint64_t tag;
 	struct bname *names;
 	size_t nnames, names_cap;
 	struct u64map by_name, by_cookie; /* hash -> index plus one */
+	struct u64map by_dir;             /* folder -> its newest name's index plus one */
 	struct binode *inodes;
 	size_t ninodes, inodes_cap;
 	struct u64map by_ino;
