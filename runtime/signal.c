@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
@@ -43,6 +44,21 @@ static char *sender_spec(const char *exec, int sig)
 	return text;
 }
 
+enum { SENDER_S = 10 /* it takes milliseconds */ };
+
+/* Waits for its end, but not for ever: root inside may stop or freeze it. */
+static int await_sender(struct shim *s, const char *id, struct shim_state *state, struct err *err)
+{
+	const struct itimerspec once = { .it_value = { .tv_sec = SENDER_S } };
+	auto_fd timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	if (timer < 0 || timerfd_settime(timer, 0, &once, NULL) < 0)
+		return err_sys(err, -errno, "set a timer");
+	int r = shim_wait(s, id, timer, state, err);
+	return r == -ECANCELED
+		       ? err_set(err, -ETIMEDOUT, "what sends it didn't end within %d s", SENDER_S)
+		       : r;
+}
+
 /* Runs it to its end: its exit code. */
 static int run_sender(struct shim *s, const char *spec, struct err *err)
 {
@@ -56,7 +72,7 @@ static int run_sender(struct shim *s, const char *spec, struct err *err)
 		return r;
 	r = shim_start_process(s, id, NULL, err);
 	if (r >= 0)
-		r = shim_wait(s, id, -1, &state, err);
+		r = await_sender(s, id, &state, err);
 	(void)shim_delete(s, id, NULL, NULL); /* else it goes with the container */
 	return r < 0 ? r : (int)state.exit_status;
 }
