@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,16 +279,6 @@ static int pidfd_of(uint32_t pid)
 	return pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* close-on-exec */
 }
 
-static bool ended(int pidfd, int timeout_ms)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-	int r;
-	do
-		r = poll(&p, 1, timeout_ms);
-	while (r < 0 && errno == EINTR);
-	return r == 1;
-}
-
 /* Whoever calls this is perhaps the one that processes without a parent are given to. */
 static void reap(uint32_t pid)
 {
@@ -334,7 +323,6 @@ static int end_kindly(struct shim *s, struct err *err)
 	if (r < 0)
 		return r;
 	/* The wait is the kernel's way of telling that all are dead, which Delete asks for. */
-	auto_fd timer = -1;
 	for (int64_t end = (int64_t)clock_ms() + STOP_MS; task;) {
 		r = shim_get(s, NULL, &state, err);
 		if (r == -ENOENT || (r == 0 && state.status == SHIM_STOPPED))
@@ -350,7 +338,7 @@ static int end_kindly(struct shim *s, struct err *err)
 	r = shim_shutdown(s, err);
 	if (r < 0)
 		return r;
-	if (pidfd >= 0 && !ended(pidfd, EXIT_MS))
+	if (pidfd >= 0 && !program_ended(pidfd, EXIT_MS))
 		(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 	reap(s->pid);
 	return 0;
@@ -381,7 +369,7 @@ static void kill_shim(struct shim *s)
 	if (pidfd < 0 || !is_shim(s, s->pid))
 		return;
 	(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-	(void)ended(pidfd, EXIT_MS);
+	(void)program_ended(pidfd, EXIT_MS);
 	reap(s->pid);
 }
 

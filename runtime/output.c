@@ -143,16 +143,6 @@ int output_start(const char *dir, const char *program, struct err *err)
 	return r;
 }
 
-static bool ended(int pidfd, int timeout_ms)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-	int r;
-	do
-		r = poll(&p, 1, timeout_ms);
-	while (r < 0 && errno == EINTR);
-	return r == 1;
-}
-
 int output_stop(const char *dir, struct err *err)
 {
 	char path[PATH_MAX];
@@ -165,9 +155,9 @@ int output_stop(const char *dir, struct err *err)
 		int64_t r = ask(fd, &(struct io_msg){ .op = IO_STOP }, NULL, err);
 		if (r < 0 && r != -ECONNREFUSED && r != -ETIMEDOUT)
 			return (int)r;
-		if (pidfd >= 0 && (r == -ETIMEDOUT || !ended(pidfd, STOP_MS))) {
+		if (pidfd >= 0 && (r == -ETIMEDOUT || !program_ended(pidfd, STOP_MS))) {
 			(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-			(void)ended(pidfd, STOP_MS);
+			(void)program_ended(pidfd, STOP_MS);
 		}
 	}
 	int n = snprintf(path, sizeof(path), "%s/io.sock", dir);

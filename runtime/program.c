@@ -130,3 +130,13 @@ int program_run(const struct program *c, struct buf *out, struct buf *errors, st
 		return err_set(err, -ENOMEM, "out of memory");
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
+
+bool program_ended(int pidfd, int timeout_ms)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	int r;
+	do
+		r = poll(&p, 1, timeout_ms);
+	while (r < 0 && errno == EINTR);
+	return r == 1;
+}

@@ -2,6 +2,7 @@
 #ifndef BOUGH_RUNTIME_PROGRAM_H
 #define BOUGH_RUNTIME_PROGRAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
@@ -19,5 +20,8 @@ struct program {
  * get what it wrote, and may be NULL. Returns its exit code, 128 + n for signal n; -ENOENT: there
  * is no such program; -ETIMEDOUT: it was killed. */
 int program_run(const struct program *c, struct buf *out, struct buf *errors, struct err *err);
+
+/* Whether the process behind a pidfd ends within that time (< 0: waits for it). */
+bool program_ended(int pidfd, int timeout_ms);
 
 #endif
