@@ -325,7 +325,7 @@ static int input_run(void *task, struct progress *p, unsigned *status, json_t **
 	return *result ? 0 : no_memory(err);
 }
 
-static int offset_of(struct request *rq, const char *name, uint64_t *out, struct err *err)
+int api_exec_offset(struct request *rq, const char *name, uint64_t *out, struct err *err)
 {
 	const char *s = request_query(rq, name);
 	char *end;
@@ -344,7 +344,7 @@ int api_exec_stdin(struct request *rq, struct reply *rp, struct err *err)
 	const char *key;
 	auto_exec_row row = { 0 };
 	uint64_t offset;
-	int r = offset_of(rq, "offset", &offset, err);
+	int r = api_exec_offset(rq, "offset", &offset, err);
 	if (r >= 0)
 		r = api_exec_find(rq, &row, &key, err);
 	if (r < 0)

@@ -220,19 +220,6 @@ static ssize_t follow_read(void *task, uint64_t pos, void *buf, size_t n, struct
 	return (ssize_t)n;
 }
 
-static int take_offset(struct request *rq, const char *key, uint64_t *out, struct err *err)
-{
-	const char *s = request_query(rq, key);
-	char *end;
-	if (!s)
-		return 0;
-	errno = 0;
-	*out = strtoull(s, &end, 10);
-	return errno || *s < '0' || *s > '9' || *end
-		       ? request_bad_field(rq, key, err, "a whole number from 0 is expected")
-		       : 0;
-}
-
 static int take_streams(struct follow *f, struct request *rq, struct err *err)
 {
 	const char *s = request_query(rq, "stream");
@@ -255,9 +242,9 @@ int api_exec_output(struct request *rq, struct reply *rp, struct err *err)
 	f->watch = -1;
 	f->on = request_query_true(rq, "follow");
 	f->looked_ms = f->sent_ms = clock_ms();
-	int r = take_offset(rq, "stdout_offset", &f->at[0], err);
+	int r = api_exec_offset(rq, "stdout_offset", &f->at[0], err);
 	if (r >= 0)
-		r = take_offset(rq, "stderr_offset", &f->at[1], err);
+		r = api_exec_offset(rq, "stderr_offset", &f->at[1], err);
 	if (r >= 0)
 		r = take_streams(f, rq, err);
 	if (r >= 0)

@@ -18,5 +18,7 @@ int api_signal_parse(const char *text);
 /* The exec that the request's second parameter names: *key is its id, or SANDBOX_MAIN; of that
  * *row stays empty. */
 int api_exec_find(struct request *rq, struct exec_row *row, const char **key, struct err *err);
+/* A number of bytes in the query; 0 where it isn't there. */
+int api_exec_offset(struct request *rq, const char *name, uint64_t *out, struct err *err);
 
 #endif

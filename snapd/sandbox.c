@@ -99,6 +99,25 @@ struct live *live_get(struct snapd *sd, const char *id)
 	return l;
 }
 
+bool live_ended(struct live *l)
+{
+	pthread_mutex_lock(&l->all->lock);
+	bool ended = l->ended;
+	pthread_mutex_unlock(&l->all->lock);
+	return ended;
+}
+
+int live_running(struct snapd *sd, const char *id, struct live **out, struct err *err)
+{
+	struct live *l = live_get(sd, id);
+	if (l && !live_ended(l)) {
+		*out = l;
+		return 0;
+	}
+	live_put(l);
+	return err_set(err, -ESTALE, "the sandbox doesn't run");
+}
+
 /* ---- processes that are waited for ---- */
 
 static void proc_free(struct proc *p)

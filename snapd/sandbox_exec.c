@@ -24,17 +24,8 @@ static int ended(struct err *err)
 /* -ESTALE: it doesn't run. */
 static int get_live(struct snapd *sd, const char *id, struct live **out, struct err *err)
 {
-	auto_live *l = live_get(sd, id);
-	bool runs = false;
-	if (l) {
-		pthread_mutex_lock(&l->all->lock);
-		runs = !l->ended;
-		pthread_mutex_unlock(&l->all->lock);
-	}
-	if (!runs)
-		return err_set(err, -ESTALE, "the sandbox doesn't run: start it first");
-	*out = steal_ptr(&l);
-	return 0;
+	int r = live_running(sd, id, out, NULL);
+	return r < 0 ? err_set(err, r, "the sandbox doesn't run: start it first") : 0;
 }
 
 /* ---- making ---- */

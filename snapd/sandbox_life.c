@@ -256,10 +256,8 @@ static int not_running(struct snapd *sd, const char *id, struct err *err)
 	auto_live *l = live_get(sd, id);
 	if (!l)
 		return 0;
-	pthread_mutex_lock(&l->all->lock);
-	bool ended = l->ended;
-	pthread_mutex_unlock(&l->all->lock);
-	return ended ? live_finish(l, err) : err_set(err, -ESTALE, "the sandbox runs already");
+	return live_ended(l) ? live_finish(l, err)
+			     : err_set(err, -ESTALE, "the sandbox runs already");
 }
 
 int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err)
@@ -292,21 +290,6 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 
 /* ---- ending ---- */
 
-static int get_running(struct snapd *sd, const char *id, struct live **out, struct err *err)
-{
-	auto_live *l = live_get(sd, id);
-	bool runs = false;
-	if (l) {
-		pthread_mutex_lock(&l->all->lock);
-		runs = !l->ended;
-		pthread_mutex_unlock(&l->all->lock);
-	}
-	if (!runs)
-		return err_set(err, -ESTALE, "the sandbox doesn't run");
-	*out = steal_ptr(&l);
-	return 0;
-}
-
 static int resume(struct live *l, struct err *err)
 {
 	int r = shim_resume(l->shim, err);
@@ -330,7 +313,7 @@ static int end_by_force(struct live *l, struct err *err)
 int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err)
 {
 	auto_live *l = NULL;
-	int r = get_running(sd, id, &l, err);
+	int r = live_running(sd, id, &l, err);
 	if (r < 0)
 		return r;
 	if (grace_ms > 0) {
@@ -347,7 +330,7 @@ int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err
 int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err)
 {
 	auto_live *l = NULL;
-	int r = get_running(sd, id, &l, err);
+	int r = live_running(sd, id, &l, err);
 	if (r < 0)
 		return r;
 	if (sig == SIGKILL) {
@@ -401,7 +384,7 @@ static int set_status(struct snapd *sd, const char *id, enum sandbox_status stat
 int sandbox_pause(struct snapd *sd, const char *id, struct err *err)
 {
 	auto_live *l = NULL;
-	int r = get_running(sd, id, &l, err);
+	int r = live_running(sd, id, &l, err);
 	if (r >= 0 && l->paused)
 		return err_set(err, -ESTALE, "the sandbox is paused already");
 	if (r >= 0)
@@ -417,7 +400,7 @@ int sandbox_pause(struct snapd *sd, const char *id, struct err *err)
 int sandbox_resume(struct snapd *sd, const char *id, struct err *err)
 {
 	auto_live *l = NULL;
-	int r = get_running(sd, id, &l, err);
+	int r = live_running(sd, id, &l, err);
 	if (r >= 0 && !l->paused)
 		return err_set(err, -ESTALE, "the sandbox isn't paused");
 	if (r >= 0)
@@ -445,9 +428,7 @@ int sandbox_remove(struct snapd *sd, const char *id, bool force, struct err *err
 	if (r < 0)
 		return r;
 	if (l) {
-		pthread_mutex_lock(&l->all->lock);
-		bool ended = l->ended;
-		pthread_mutex_unlock(&l->all->lock);
+		bool ended = live_ended(l);
 		if (!ended && !force)
 			return err_set(err, -EBUSY, "sandbox %s runs: stop it first, or force",
 				       row.name);

@@ -41,15 +41,15 @@ static int moment_begin(struct moment *m, struct snapd *sd, const struct sandbox
 			struct err *err)
 {
 	*m = (struct moment){ .l = live_get(sd, b->row.id) };
-	if (m->l && !m->l->ended)
+	if (m->l && !live_ended(m->l))
 		flush(sd, b); /* most of it, while they still run */
 	m->begun_ns = clock_ns();
-	if (m->l && !m->l->ended && !m->l->paused) {
+	if (m->l && !live_ended(m->l) && !m->l->paused) {
 		/* The runtime takes some 20 ms for what the cgroup does in one. */
 		m->quick = b->config.kind->reports_pids &&
 			   box_freeze(b->row.id, b->shim.ns, true, NULL) >= 0;
 		int r = m->quick ? 0 : shim_pause(m->l->shim, err);
-		if (r < 0 && r != -ESRCH && r != -ENOENT && !m->l->ended)
+		if (r < 0 && r != -ESRCH && r != -ENOENT && !live_ended(m->l))
 			return err_prefix(err, r, "freeze it");
 		m->frozen = r >= 0;
 	}
@@ -453,7 +453,7 @@ static int restore(struct snapd *sd, struct sandbox_box *b, const char *snapshot
 {
 	auto_secrets secrets = { 0 };
 	auto_live *l = live_get(sd, b->row.id);
-	bool runs = l && !l->ended;
+	bool runs = l && !live_ended(l);
 	int r = runs ? sandbox_secrets_again(sd, b->row.id, &secrets, err) : 0;
 	if (r >= 0 && runs)
 		r = sandbox_stop(sd, b->row.id, 0, err);
