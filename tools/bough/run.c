@@ -94,10 +94,9 @@ static int add_env_file(json_t *list, const char *path, struct err *err)
 	int r = read_file(path, &text, &len, err);
 	if (r == 0 && strlen(text) != len)
 		r = err_set(err, -EINVAL, "%s: there is a NUL in it", path);
-	char *save = NULL;
+	char *rest = text, *line;
 	unsigned n = 0;
-	for (char *line = r == 0 ? strtok_r(text, "\n", &save) : NULL; line && r == 0;
-	     line = strtok_r(NULL, "\n", &save)) {
+	while (r == 0 && (line = strsep(&rest, "\n"))) {
 		size_t end = strlen(line);
 		n++;
 		if (end && line[end - 1] == '\r')
