@@ -172,8 +172,7 @@ class Transport:
     @staticmethod
     def _error(answer: Body) -> ApiError:
         try:
-            text = answer.read(1 << 20) if answer.headers.get("content-length") == "0" else \
-                b"".join(answer)
+            text = b"".join(answer)
             return error_of(json.loads(text) if text else None, answer.status)
         except (ValueError, BadAnswer, ConnectionFailed):
             return error_of(None, answer.status)
