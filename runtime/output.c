@@ -21,6 +21,7 @@
 enum {
 	ANSWER_S = 10,    /* bough-io answers within microseconds, unless the disk doesn't */
 	START_MS = 10000, /* until one that is being started answers */
+	PAUSE_MS = 5, /* between two tries of that */
 	STOP_MS = 3000,
 };
 
@@ -116,29 +117,36 @@ static int running(const char *dir, struct err *err)
 	return (int)r;
 }
 
-int output_start(const char *dir, const char *program, struct err *err)
+/* Starts one, which ends at once, and well, where another holds the folder. */
+static int start_one(const char *dir, const char *program, struct err *err)
 {
 	const char *argv[] = { program, "--dir", dir, NULL };
 	const struct program c = { .argv = argv, .timeout_ms = START_MS, .max = 400 };
 	auto_buf said = { 0 };
+	int r = program_run(&c, NULL, &said, err);
+	while (said.len > 0 && said.data[said.len - 1] == '\n')
+		said.len--;
+	return r > 0 ? err_set(err, -EIO, "bough-io didn't start: %.*s", (int)said.len,
+			       said.len ? (const char *)said.data : "")
+		     : r;
+}
+
+int output_start(const char *dir, const char *program, struct err *err)
+{
+	uint64_t end = clock_ms() + START_MS;
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "make %s", dir);
 	int r = running(dir, err);
-	if (r != -ECONNREFUSED)
-		return r;
-	r = program_run(&c, NULL, &said, err);
-	if (r < 0)
-		return r;
-	while (said.len > 0 && said.data[said.len - 1] == '\n')
-		said.len--;
-	if (r > 0)
-		return err_set(err, -EIO, "bough-io didn't start: %.*s", (int)said.len,
-			       said.len ? (const char *)said.data : "");
-	/* It may be another's that is only about to listen. */
-	uint64_t end = clock_ms() + START_MS;
-	while ((r = running(dir, err)) == -ECONNREFUSED && clock_ms() < end) {
-		struct timespec ms = { 0, 1000000 };
-		(void)nanosleep(&ms, NULL);
+	/* Who holds the folder may be about to listen; or was killed, and doesn't any more. */
+	while (r == -ECONNREFUSED) {
+		r = start_one(dir, program, err);
+		if (r < 0)
+			return r;
+		r = running(dir, err);
+		if (r != -ECONNREFUSED || clock_ms() >= end)
+			return r;
+		struct timespec pause = { 0, PAUSE_MS * 1000000 };
+		(void)nanosleep(&pause, NULL);
 	}
 	return r;
 }
