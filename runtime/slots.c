@@ -165,13 +165,14 @@ int box_slot_attach(const struct box_config *c, const struct box_mount *m, struc
 int box_slot_detach(const struct box_config *c, const char *target, bool force, struct err *err)
 {
 	char path[PATH_MAX];
-	for (size_t i = 0; i < c->n_mounts; i++)
+	/* First, since what came later is among `mounts`, too, once its caller has noted it. */
+	int slot = find_slot(c, target);
+	for (size_t i = 0; slot < 0 && i < c->n_mounts; i++)
 		if (strcmp(target, c->mounts[i].target) == 0)
 			return err_set(err, -EOPNOTSUPP,
 				       "%s lets go of what it was started with at its end only: "
 				       "stop the sandbox first",
 				       c->kind->name);
-	int slot = find_slot(c, target);
 	if (slot < 0)
 		return err_set(err, -ENOENT, "nothing was attached at %s while it ran", target);
 	int r = slot_path(path, c, "slots/", slot);

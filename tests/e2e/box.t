@@ -127,7 +127,7 @@ if [ ${#runtimes[@]} = 2 ]; then
 	is 'runsc: written as its root' "$(stat -c %u "$w2/four")" 0
 	run "$D" attach -r runsc -b "$BASE" -H -m "$w2:/data/two" "$T/boxes/slots" "$root"
 	is 'runsc: nothing twice' "$code" 17
-	slot detach -T /data/two -f
+	slot detach -m "$w2:/data/two" -T /data/two -f
 	is 'runsc: detached by force' "$code" 0
 	ok 'runsc: the link is gone' not test -L "$root/data/two"
 	slot detach -T /workspace

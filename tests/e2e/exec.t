@@ -100,6 +100,12 @@ try() { # RUNTIME
 		like "$rt: of this one's size" "$out" '33 77'
 		like "$rt: and its exit code" "$out" 'exit 6'
 	fi
+	# A workspace that comes while it runs can go.
+	bough create "$rt-data" >/dev/null && echo data >"$(bough path "$rt-data")/file"
+	bough_ok "$rt: a workspace more" attach-workspace "$rt" "$rt-data:/data"
+	is "$rt: is seen" "$(bough exec "$rt" -- cat /data/file)" data
+	bough_ok "$rt: and taken off" detach-workspace --force "$rt" "$rt-data"
+	bough_ok "$rt: is seen no more" exec "$rt" -- test ! -e /data/file
 	bough_ok "$rt: gone" rm --force "$rt"
 }
 
