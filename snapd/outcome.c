@@ -157,7 +157,7 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 		{ "import", "imported" },  { "cancel", "cancelled" }, { "undelete", "undeleted" },
 		{ "start", "started" },    { "stop", "stopped" },     { "kill", "killed" },
 		{ "pause", "paused" },     { "resume", "resumed" },   { "exec", "executed" },
-		{ "workspaces", "attached" },
+		{ "workspaces", "attached" }, { "reset", "reset" },   { "test", "tested" },
 	};
 	const char *family = d->pattern + (strncmp(d->pattern, "/v1/", 4) == 0 ? 4 : 1);
 	size_t n = strcspn(family, "/");
@@ -166,7 +166,8 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 			   : strcmp(d->method, "DELETE") == 0 ? "deleted"
 							      : "changed";
 	if (strstr(d->pattern, "/files") || strstr(d->pattern, "/archive") ||
-	    strstr(d->pattern, "/uploads") || strstr(d->pattern, "/exec/"))
+	    strstr(d->pattern, "/uploads") || strstr(d->pattern, "/batch") ||
+	    strstr(d->pattern, "/exec/"))
 		return false; /* what happens to files, watch tells; to processes, their output */
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
 		if (strcmp(d->method, "POST") == 0 && rest > family + n &&

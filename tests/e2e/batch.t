@@ -49,6 +49,7 @@ gives 'an unknown member' 400 '{op: "delete", path: "n", force: true}'
 gives 'a path out of it' 400 '{op: "delete", path: "../n"}' '.details.operation' 0
 gives 'bad base64' 400 '{op: "write", path: "x", content_b64: "???"}'
 is 'too much' "$(head -c 34000000 /dev/zero | curl -sS -m 60 --unix-socket "$sock" -o /dev/null -w '%{http_code}' --data-binary @- http://d/v1/workspaces/w/batch)" 413
+is 'none of them made a workspace' "$(bough events | grep -c 'workspace.created')" 1
 run bough set w --inodes 60
 many() { jq -nc "[range(0; $1)] | map({op: \"write\", path: \"m/\(.)\", content: \"$2\"}) | .[]" | paste -sd,; }
 gives 'over the quota' 507 "$(many 100 x)" '.code' quota

@@ -82,6 +82,8 @@ bough_ok 'a test' webhook test "$hook"
 pinged() { [ "$(got '[.[] | select(.event.type == "ping")] | length')" = 1 ]; }
 ok 'comes' wait_for 10 pinged
 is 'other events do not' "$(got '[.[] | select(.event.type == "workspace.deleted")] | length')" 0
+is 'it is told as what it is' "$(bough events | grep -oE 'webhook[.][a-z]+' | sort | uniq -c | xargs)" \
+	'1 webhook.tested'
 
 # ---- tried again
 
