@@ -120,7 +120,8 @@ int runtime_binary(const struct runtime_kind *kind, char *out, size_t size, stru
 	if (!name)
 		return 0;
 	int r = runtime_program(out, size, name);
-	return r < 0 ? err_sys(err, r, "find %s", name) : 0;
+	return r < 0 ? err_set(err, r, "%s isn't installed: `bough doctor` shows what is", name)
+		     : 0;
 }
 
 /* ---- what works here ---- */

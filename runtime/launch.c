@@ -194,7 +194,8 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 	auto_buf said = { 0 };
 	int r = runtime_program(program, sizeof(program), s->kind->shim);
 	if (r < 0)
-		return err_sys(err, r, "find %s", s->kind->shim);
+		return err_set(err, r, "%s isn't installed: `bough doctor` shows what is",
+			       s->kind->shim);
 	const char *argv[] = { program,           "-namespace", s->ns, "-address", "",
 			       "-publish-binary", "",           "-id", s->id,      "-bundle",
 			       s->bundle,         action,       NULL };
@@ -206,7 +207,8 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 		size_t at = (size_t)snprintf(runtime, sizeof(runtime), "BOUGH_RUNTIME=");
 		r = runtime_program(runtime + at, sizeof(runtime) - at, s->kind->binary);
 		if (r < 0)
-			return err_sys(err, r, "find %s", s->kind->binary);
+			return err_set(err, r, "%s isn't installed: `bough doctor` shows what is",
+				       s->kind->binary);
 		env[2] = runtime;
 		env[3] = own_network(s) ? "BOUGH_NETWORK=none" : "BOUGH_NETWORK=host";
 	}

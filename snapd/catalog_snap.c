@@ -391,8 +391,10 @@ static int refuse_used(struct catalog *c, const char *id, struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
-			   "SELECT 'workspace ' || name || ' stands on it: delete that, or restore"
-			   " or save another there' FROM workspaces WHERE head = ?1"
+			   "SELECT coalesce((SELECT 'sandbox ' || s.name FROM sandboxes s"
+			   " WHERE s.root = w.id), 'workspace ' || w.name) || ' stands on it:"
+			   " delete that, or restore or save another there'"
+			   " FROM workspaces w WHERE head = ?1"
 			   " AND removed IS NULL UNION ALL"
 			   " SELECT id || ' was made from it: delete that first, or use force'"
 			   " FROM snapshots WHERE parent = ?1 LIMIT 1",

@@ -430,7 +430,8 @@ int sandbox_remove(struct snapd *sd, const char *id, bool force, struct err *err
 	if (l) {
 		bool ended = live_ended(l);
 		if (!ended && !force)
-			return err_set(err, -EBUSY, "sandbox %s runs: stop it first, or force",
+			return err_set(err, -EBUSY,
+				       "sandbox %s runs: `bough stop` it first, or use force",
 				       row.name);
 		if (!ended)
 			r = end_by_force(l, err);

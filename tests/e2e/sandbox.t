@@ -76,7 +76,7 @@ run bough exec dev -- true
 is 'then again' "$code" 0
 bough_ok 'figures' stats dev --json
 is 'of memory' "$(json '.memory_limit_bytes')" 2147483648
-bough_fails 'one that runs is not removed' 5 'stop it first' rm dev
+bough_fails 'one that runs is not removed' 5 'stop. it first' rm dev
 bough_fails 'nor the workspace below it' 5 'sandbox dev uses it' rm ws
 bough_ok 'stop' stop dev
 is 'it is stopped' "$(status dev)" stopped
@@ -119,7 +119,10 @@ is 'turns its workspace back' "$(cat "$ws/file")" x
 bough_ok 'another of what was saved' run --name again --image saved -d
 run bough exec again -- cat /etc/mark
 is 'has its root' "$out" root
+bough_fails 'so it is needed' 4 'sandbox (again|dev) stands on it' image rm saved
 bough_ok 'they go' rm --force again f1 f2
+bough_fails 'and are not there' 3 'no sandbox "again": `bough ps`' stop again
+bough_fails 'a sandbox has no diff' 3 '"dev" is a sandbox' diff dev
 
 # ---- workspaces that come and go
 
@@ -127,7 +130,10 @@ bough_ok 'another workspace' create data
 bough_ok 'attached while it runs' attach-workspace dev data:/data
 run bough exec dev -- sh -c 'echo d >/data/file; cat /data/file'
 is 'is written to' "$out $(cat "$(at data)/file")" 'd d'
+bough_fails 'one thing at a place' 4 '/data already: choose another path' \
+	attach-workspace dev data:/data
 bough_ok 'detached' detach-workspace dev data
+bough_fails 'once' 3 "data isn't attached there: .bough inspect" detach-workspace dev data
 run bough exec dev -- ls /data
 is 'it is gone' "$out" ''
 bough_ok 'read-only' attach-workspace dev data:/data:ro

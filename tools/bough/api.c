@@ -138,7 +138,10 @@ const char *mount_hint(const char *why)
 /* Not of a ref, or a folder of a commit. */
 static const char *not_found_hint(const char *text)
 {
-	return strstr(text, "workspace") || strstr(text, "snapshot")
+	return strstr(text, "brought back")  ? "`bough ls --deleted` shows what there is"
+	       : strstr(text, "attached")    ? "`bough inspect` shows what is"
+	       : strstr(text, "no sandbox ") ? "`bough ps` shows what there is"
+	       : strstr(text, "workspace") || strstr(text, "snapshot")
 		       ? "`bough ls` and `bough snapshots ls` show what there is"
 		       : NULL;
 }
@@ -174,6 +177,8 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 		return err_set(err, r, "%s%s", text, mount_hint(text));
 	if (r == -ENOENT)
 		hint = not_found_hint(text);
+	else if (r == -EEXIST && strstr(text, "is attached at"))
+		hint = "choose another path";
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
 		return err_set(err, r, "%s", text);
@@ -446,8 +451,16 @@ int api_stream_either(struct cli *cli, const char *name, struct target *rest, co
 		target_name(&self, name);
 		target_path(&t, (const char *)rest->text.data);
 		int r = api_stream(cli, &t, accept, out, err);
-		if (r != -ENOENT || api_exists(cli, &self))
+		if (r != -ENOENT)
 			return r;
+		if (!api_exists(cli, &self))
+			continue;
+		/* There are calls, such as diff, that sandboxes haven't. */
+		return strcmp(err->text, "no such path") != 0
+			       ? r
+			       : err_set(err, r,
+					 "\"%s\" is a sandbox: `bough ps` shows its workspaces",
+					 name);
 	}
 	free(steal_ptr(&cli->detail)); /* it tells of one of the two only */
 	return err_set(

@@ -370,7 +370,8 @@ static void check_runtime(struct doctor_line *l, const char *name, const char *w
 		say(l, DOCTOR_WARN, "see why it fails", "boughd --runtime %s: %s", name,
 		    strerror(-r));
 	else
-		say(l, r == 0 ? DOCTOR_OK : DOCTOR_INFO, r == 0 ? "" : without, "%s", text);
+		say(l, r == 0 ? DOCTOR_OK : DOCTOR_INFO,
+		    r == 0 || strncmp(text, "needs root", 10) == 0 ? "" : without, "%s", text);
 }
 
 #define RUNTIME(fn, name, without)                             \

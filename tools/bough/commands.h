@@ -19,7 +19,7 @@
 #define OPT_LABEL                                                             \
 	{                                                                     \
 		.name = "label", .letter = 'l', .value = "K=V", .many = true, \
-		.help = "a label of the new workspace (may be repeated)"      \
+		.help = "a label of what is made (may be repeated)"      \
 	}
 
 #define OPT_MESSAGE                                                                                \

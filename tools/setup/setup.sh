@@ -168,7 +168,7 @@ find_source() {
 }
 
 build_fuse() {
-	say "building libfuse, since $(fuse_version) is older than $FUSE_MIN"
+	say "building libfuse $FUSE_MIN or newer, which this machine lacks"
 	: >"$WORK/fuse.log"
 	find_source
 	rm -rf "$WORK/fuse3" "$WORK/fuse3.build"
