@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/io.h"
 #include "fs/base/log.h"
 #include "snapd/api.h"
 
@@ -120,11 +122,19 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 	}
 }
 
-/* Boxes that no row knows: of a catalog that was made anew. */
-static void sweep(struct snapd *sd)
+static int sweep_one(struct snapd *sd, const char *id, struct err *err)
+{
+	char io[PATH_SIZE];
+	sandbox_io_path(sd, id, io);
+	int r = sandbox_sweep(sd, id, NULL, err);
+	return r < 0 ? r : io_remove_tree(AT_FDCWD, io, err);
+}
+
+/* What no row knows: of a catalog that was made anew, or of a fork that failed. */
+static void sweep(struct snapd *sd, const char *part)
 {
 	char path[PATH_SIZE];
-	(void)snprintf(path, sizeof(path), "%s/box", sd->root);
+	(void)snprintf(path, sizeof(path), "%s/%s", sd->root, part);
 	auto_dir *d = opendir(path);
 	const struct dirent *e;
 	while (d && (e = readdir(d))) {
@@ -134,7 +144,7 @@ static void sweep(struct snapd *sd)
 		    catalog_sandbox_get(sd->catalog, e->d_name, &row, NULL) != -ENOENT)
 			continue;
 		log_warn("ending sandbox %s, which the catalog doesn't know", e->d_name);
-		if (sandbox_sweep(sd, e->d_name, NULL, &err) < 0)
+		if (sweep_one(sd, e->d_name, &err) < 0)
 			log_error("sandbox %s: %s", e->d_name, err.text);
 	}
 }
@@ -209,7 +219,8 @@ int sandboxes_find(struct snapd *sd, struct err *err)
 			end_unmade(sd, &rows[i]);
 	}
 	sandbox_rows_free(rows, n);
-	sweep(sd);
+	for (int i = 0; i < 2; i++)
+		sweep(sd, parts[i]);
 	free_roots(sd);
 	return 0;
 }

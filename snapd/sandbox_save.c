@@ -7,12 +7,14 @@
 #include "snapd/sandbox_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/io.h"
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/api.h"
@@ -297,6 +299,18 @@ static int fork_trees(struct snapd *sd, const struct sandbox_box *b, const char 
 	return r;
 }
 
+/* Of a fork that failed. What fails here, the next start sweeps. */
+static void drop_fork(struct snapd *sd, const struct sandbox_box *b, struct sandbox_row *row,
+		      struct trees *t)
+{
+	char io[PATH_SIZE];
+	(void)catalog_sandbox_delete(sd->catalog, row->id, NULL);
+	drop_trees(sd, b, t);
+	sandbox_io_path(sd, row->id, io);
+	(void)io_remove_tree(AT_FDCWD, io, NULL);
+	sandbox_row_done(row);
+}
+
 static int fork_row(struct snapd *sd, const struct sandbox_box *b, const char *name,
 		    struct sandbox_row *row, struct err *err)
 {
@@ -365,12 +379,8 @@ int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, siz
 	}
 	for (size_t k = 0; k < n && r >= 0; k++)
 		r = fork_rest(sd, b, &t[k], &out[k], err);
-	for (size_t k = 0; k < rows && r < 0; k++) {
-		(void)catalog_sandbox_delete(sd->catalog, out[k].id, NULL); /* told: the first */
-		if (t)
-			drop_trees(sd, b, &t[k]);
-		sandbox_row_done(&out[k]);
-	}
+	for (size_t k = 0; k < rows && r < 0; k++)
+		drop_fork(sd, b, &out[k], &t[k]);
 	if (t)
 		free_trees(b, t, n);
 	return r;

@@ -143,6 +143,12 @@ bough_fails 'not for itself alone while another has it' 4 'uses the workspace' \
 	attach-workspace dev data:/more:exclusive
 bough_ok 'a program in it' exec dev --cwd /data -d -- sleep 100
 bough_ok 'is detached all the same' detach-workspace dev data --force
+bough_ok 'for itself alone' attach-workspace dev data:/only:ro:exclusive
+kept() { ls "$BOUGH_ROOT/io" | grep -c sb_; }
+n=$(kept)
+bough_fails 'so a fork can not read it' 4 'alone' fork dev f3
+is 'nothing is left of that fork' "$(kept) $(bough ps -q | grep -c f3)" "$n 0"
+bough_ok 'detached, too' detach-workspace dev data
 
 # ---- boughd killed under them
 
