@@ -1,5 +1,6 @@
 /* The shim's process: its start, its record in the bundle, and its end, however it comes. */
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -28,6 +29,7 @@ enum {
 	DELETE_MS = 60000,  /* runc waits up to 10 s for the container's end */
 	STOP_MS = 10000,    /* between SIGKILL and the end */
 	EXIT_MS = 2000,     /* between Shutdown and the end */
+	ROUNDS = 16,        /* through all processes, while what is killed still starts others */
 };
 
 /* ---- handles ---- */
@@ -365,14 +367,44 @@ static bool is_shim(const struct shim *s, uint32_t pid)
 	return ns && id;
 }
 
-static void kill_shim(struct shim *s)
+static bool kill_shim(const struct shim *s, uint32_t pid)
 {
-	auto_fd pidfd = pidfd_of(s->pid);
-	if (pidfd < 0 || !is_shim(s, s->pid))
-		return;
+	auto_fd pidfd = pidfd_of(pid);
+	if (pidfd < 0 || !is_shim(s, pid))
+		return false;
 	(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 	(void)program_ended(pidfd, EXIT_MS);
-	reap(s->pid);
+	reap(pid);
+	return true;
+}
+
+/* Of one that was started by who was killed before it could write the record. What starts it, and
+ * would go on to, has the same command line. */
+static void kill_unrecorded(const struct shim *s)
+{
+	bool found = true;
+	for (int i = 0; i < ROUNDS && found; i++) {
+		auto_dir *d = opendir("/proc");
+		const struct dirent *e;
+		found = false;
+		while (d && (e = readdir(d))) {
+			char *end;
+			unsigned long pid = strtoul(e->d_name, &end, 10);
+			if (!*end && pid > 0 && pid <= INT32_MAX && kill_shim(s, (uint32_t)pid))
+				found = true;
+		}
+	}
+}
+
+/* Where no record tells the address, the shim itself has written it down. */
+static void find_address(struct shim *s)
+{
+	auto_free char *text = NULL;
+	size_t len;
+	auto_fd dir = open(s->bundle, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!*s->address && dir >= 0 &&
+	    io_slurp(NULL, dir, "address", ADDRESS_MAX, (void **)&text, &len, NULL) >= 0 && len > 0)
+		(void)shim_parse_start(s, text, len, NULL);
 }
 
 static bool exists_in(const struct shim *s, const char *name)
@@ -387,7 +419,11 @@ static int end_by_force(struct shim *s, struct err *err)
 {
 	char state[PATH_MAX];
 	auto_buf lost = { 0 };
-	kill_shim(s);
+	if (s->pid)
+		(void)kill_shim(s, s->pid);
+	else
+		kill_unrecorded(s);
+	find_address(s);
 	/* The file names the runtime: without it the shim was never asked to make a container. */
 	if (s->kind->binary && !exists_in(s, "runtime"))
 		return 0;

@@ -276,6 +276,10 @@ ends() {
 	bundle fresh -- true
 	tool start
 	ok "$KIND: removed before it was created" tool remove
+	bundle unwritten -- true
+	tool start
+	rm "$B/shim" # who started it was killed before it wrote that
+	ok "$KIND: removed without a record" tool remove
 	is "$KIND: of none anything is left" "$(traces)" "$clean"
 }
 
