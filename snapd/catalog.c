@@ -52,21 +52,15 @@ void ws_rows_free(struct ws_row *rows, size_t n)
 	free(rows);
 }
 
-static void column_text(sqlite3_stmt *st, int i, char *out, size_t size)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	(void)snprintf(out, size, "%s", s ? s : "");
-}
-
 void db_read_owned(sqlite3_stmt *st, int i, struct owned *out)
 {
 	int visibility = sqlite3_column_int(st, i + 1), on_expiry = sqlite3_column_int(st, i + 4);
-	column_text(st, i, out->owner, sizeof(out->owner));
+	db_get_text(st, i, out->owner, sizeof(out->owner));
 	/* Nobody sees more because a number is odd. */
 	out->visibility = visibility == VISIBLE_TEAM || visibility == VISIBLE_GLOBAL
 				  ? (enum visibility)visibility
 				  : VISIBLE_PRIVATE;
-	column_text(st, i + 2, out->team, sizeof(out->team));
+	db_get_text(st, i + 2, out->team, sizeof(out->team));
 	out->expires_ns = sqlite3_column_int64(st, i + 3);
 	out->on_expiry = on_expiry == EXPIRY_DELETE || on_expiry == EXPIRY_SAVE
 				 ? (enum on_expiry)on_expiry
@@ -106,24 +100,24 @@ const char *db_split_key(const char *key, char owner[OWNER_SIZE])
 static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 {
 	memset(r, 0, sizeof(*r));
-	column_text(st, 0, r->id, sizeof(r->id));
-	column_text(st, 1, r->name, sizeof(r->name));
-	column_text(st, 2, r->base, sizeof(r->base));
-	column_text(st, 3, r->head, sizeof(r->head));
-	column_text(st, 4, r->parent, sizeof(r->parent));
+	db_get_text(st, 0, r->id, sizeof(r->id));
+	db_get_text(st, 1, r->name, sizeof(r->name));
+	db_get_text(st, 2, r->base, sizeof(r->base));
+	db_get_text(st, 3, r->head, sizeof(r->head));
+	db_get_text(st, 4, r->parent, sizeof(r->parent));
 	r->created_ns = sqlite3_column_int64(st, 5);
 	r->quota_bytes = (uint64_t)sqlite3_column_int64(st, 6);
 	r->quota_inodes = (uint64_t)sqlite3_column_int64(st, 7);
 	r->mount = sqlite3_column_int(st, 8) != 0;
-	column_text(st, 9, r->broken, sizeof(r->broken));
+	db_get_text(st, 9, r->broken, sizeof(r->broken));
 	int e = db_copy_text(st, 10, &r->labels);
 	e |= db_copy_text(st, 11, &r->git);
 	e |= db_copy_text(st, 12, &r->description);
-	column_text(st, 13, r->sandbox, sizeof(r->sandbox));
+	db_get_text(st, 13, r->sandbox, sizeof(r->sandbox));
 	db_read_owned(st, 14, &r->own);
 	r->removed_ns = sqlite3_column_int64(st, 14 + OWNED_COLUMNS);
 	r->purge_ns = sqlite3_column_int64(st, 15 + OWNED_COLUMNS);
-	column_text(st, 16 + OWNED_COLUMNS, r->was, sizeof(r->was));
+	db_get_text(st, 16 + OWNED_COLUMNS, r->was, sizeof(r->was));
 	return e < 0 ? -ENOMEM : 0;
 }
 

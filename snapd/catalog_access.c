@@ -12,12 +12,6 @@ enum { OWNERS_OF_NAME = 1000 };
 
 const char *const role_names[] = { "reader", "member", "admin", NULL };
 
-static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	(void)snprintf(out, size, "%s", s ? s : "");
-}
-
 /* A SELECT's rows, each read by `read` into `size` bytes. The lock is held by nobody. */
 struct query {
 	const char *sql, *what;
@@ -116,12 +110,12 @@ static void read_token(sqlite3_stmt *st, void *row)
 	struct token_row *t = row;
 	char scope[ID_SIZE];
 	const void *hash = sqlite3_column_blob(st, 1);
-	text_of(st, 0, t->id, sizeof(t->id));
+	db_get_text(st, 0, t->id, sizeof(t->id));
 	if (hash && sqlite3_column_bytes(st, 1) == (int)sizeof(t->hash.b))
 		memcpy(t->hash.b, hash, sizeof(t->hash.b));
-	text_of(st, 2, t->owner, sizeof(t->owner));
-	text_of(st, 3, t->name, sizeof(t->name));
-	text_of(st, 4, scope, sizeof(scope));
+	db_get_text(st, 2, t->owner, sizeof(t->owner));
+	db_get_text(st, 3, t->name, sizeof(t->name));
+	db_get_text(st, 4, scope, sizeof(scope));
 	t->admin = strcmp(scope, "admin") == 0;
 	if (id_is(scope, "ws"))
 		memcpy(t->workspace, scope, sizeof(t->workspace));
@@ -129,7 +123,7 @@ static void read_token(sqlite3_stmt *st, void *row)
 	t->created_ns = sqlite3_column_int64(st, 6);
 	t->expires_ns = sqlite3_column_int64(st, 7);
 	t->used_ns = sqlite3_column_int64(st, 8);
-	text_of(st, 9, t->path, sizeof(t->path));
+	db_get_text(st, 9, t->path, sizeof(t->path));
 }
 
 int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err)
@@ -199,12 +193,12 @@ int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struc
 static void read_user(sqlite3_stmt *st, void *row)
 {
 	struct user_row *u = row;
-	text_of(st, 0, u->name, sizeof(u->name));
+	db_get_text(st, 0, u->name, sizeof(u->name));
 	u->has_uid = sqlite3_column_type(st, 1) != SQLITE_NULL;
 	u->uid = (uid_t)sqlite3_column_int64(st, 1);
 	u->admin = sqlite3_column_int(st, 2) != 0;
 	u->created_ns = sqlite3_column_int64(st, 3);
-	text_of(st, 4, u->owner, sizeof(u->owner));
+	db_get_text(st, 4, u->owner, sizeof(u->owner));
 }
 
 /* Owners by number are whoever has the number. */
@@ -338,7 +332,7 @@ int catalog_user_delete(struct catalog *c, const char *name, const char *owner, 
 static void read_team(sqlite3_stmt *st, void *row)
 {
 	struct team_row *t = row;
-	text_of(st, 0, t->name, sizeof(t->name));
+	db_get_text(st, 0, t->name, sizeof(t->name));
 	t->created_ns = sqlite3_column_int64(st, 1);
 }
 
@@ -346,7 +340,7 @@ static void read_member(sqlite3_stmt *st, void *row)
 {
 	struct member_row *m = row;
 	int role = sqlite3_column_int(st, 1);
-	text_of(st, 0, m->owner, sizeof(m->owner));
+	db_get_text(st, 0, m->owner, sizeof(m->owner));
 	m->role = role == ROLE_ADMIN || role == ROLE_MEMBER ? (enum role)role : ROLE_READER;
 }
 

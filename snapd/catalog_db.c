@@ -225,6 +225,24 @@ int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct er
 	return 0;
 }
 
+int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_prepare(c, st, sql, err);
+	if (r < 0)
+		db_unlock(c);
+	return r;
+}
+
+void db_leave(struct catalog *c, sqlite3_stmt *st)
+{
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	db_unlock(c);
+}
+
 int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what)
 {
 	int rc = sqlite3_step(st), r = 0;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <errno.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <string.h>
 #include "snapd/catalog.h"
 
@@ -36,6 +37,9 @@ void db_unlock(struct catalog *c);
 int db_error(struct catalog *c, int rc, struct err *err, const char *what);
 /* A prepared statement, reset; `sql` is a literal. Owned by the catalog. */
 int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err);
+/* Lock and statement, and both given back. */
+int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
+void db_leave(struct catalog *c, sqlite3_stmt *st);
 /* Steps a statement that gives no rows, and resets it. -EEXIST for a broken UNIQUE. */
 int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
 int db_begin(struct catalog *c, struct err *err);
@@ -62,6 +66,13 @@ void db_read_owned(sqlite3_stmt *st, int i, struct owned *out);
 void db_bind_owned(sqlite3_stmt *st, int i, const struct owned *own);
 /* A key "OWNER/NAME", or the name of the owner whom this thread works for; borrowed from `key`. */
 const char *db_split_key(const char *key, char owner[OWNER_SIZE]);
+
+/* The column's text; "" for NULL. */
+static inline void db_get_text(sqlite3_stmt *st, int i, char *out, size_t size)
+{
+	const char *s = (const char *)sqlite3_column_text(st, i);
+	(void)snprintf(out, size, "%s", s ? s : "");
+}
 
 /* The column's text, which the caller frees; NULL for NULL. 0 or -ENOMEM. */
 static inline int db_copy_text(sqlite3_stmt *st, int i, char **out)

@@ -13,19 +13,13 @@
 
 const char *const exec_status_names[] = { "created", "running", "exited" };
 
-static void column_text(sqlite3_stmt *st, int i, char *out, size_t size)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	(void)snprintf(out, size, "%s", s ? s : "");
-}
-
 /* ---- attached ---- */
 
 static void read_attached(sqlite3_stmt *st, struct attached_row *r)
 {
-	column_text(st, 0, r->sandbox, sizeof(r->sandbox));
-	column_text(st, 1, r->target, sizeof(r->target));
-	column_text(st, 2, r->workspace, sizeof(r->workspace));
+	db_get_text(st, 0, r->sandbox, sizeof(r->sandbox));
+	db_get_text(st, 1, r->target, sizeof(r->target));
+	db_get_text(st, 2, r->workspace, sizeof(r->workspace));
 	r->read_only = sqlite3_column_int(st, 3) != 0;
 	r->exclusive = sqlite3_column_int(st, 4) != 0;
 }
@@ -162,12 +156,12 @@ static int read_exec(sqlite3_stmt *st, struct exec_row *r)
 {
 	int status = sqlite3_column_int(st, 4);
 	memset(r, 0, sizeof(*r));
-	column_text(st, 0, r->id, sizeof(r->id));
-	column_text(st, 1, r->sandbox, sizeof(r->sandbox));
-	column_text(st, 2, r->by, sizeof(r->by));
+	db_get_text(st, 0, r->id, sizeof(r->id));
+	db_get_text(st, 1, r->sandbox, sizeof(r->sandbox));
+	db_get_text(st, 2, r->by, sizeof(r->by));
 	r->status = status == EXEC_CREATED || status == EXEC_RUNNING ? (enum exec_status)status
 								     : EXEC_EXITED;
-	column_text(st, 5, r->reason, sizeof(r->reason));
+	db_get_text(st, 5, r->reason, sizeof(r->reason));
 	r->exit_code = sqlite3_column_type(st, 6) == SQLITE_NULL ? -1 : sqlite3_column_int(st, 6);
 	r->pid = (uint32_t)sqlite3_column_int64(st, 7);
 	r->created_ns = sqlite3_column_int64(st, 8);

@@ -16,30 +16,6 @@ static int no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "out of memory");
 }
 
-static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	(void)snprintf(out, size, "%s", s ? s : "");
-}
-
-static void end(struct catalog *c, sqlite3_stmt *st)
-{
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	db_unlock(c);
-}
-
-static int begin(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
-{
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, st, sql, err);
-	if (r < 0)
-		db_unlock(c);
-	return r;
-}
-
 /* ---- hooks ---- */
 
 void hook_row_done(struct hook_row *r)
@@ -60,8 +36,8 @@ void hook_rows_free(struct hook_row *rows, size_t n)
 static int read_hook(sqlite3_stmt *st, struct hook_row *h)
 {
 	memset(h, 0, sizeof(*h));
-	text_of(st, 0, h->id, sizeof(h->id));
-	text_of(st, 1, h->owner, sizeof(h->owner));
+	db_get_text(st, 0, h->id, sizeof(h->id));
+	db_get_text(st, 1, h->owner, sizeof(h->owner));
 	h->all = sqlite3_column_int(st, 2) != 0;
 	h->active = sqlite3_column_int(st, 3) != 0;
 	int e = db_copy_text(st, 4, &h->url) | db_copy_text(st, 5, &h->events);
@@ -87,7 +63,7 @@ static void bind_hook(sqlite3_stmt *st, const struct hook_row *h)
 static int put_hook(struct catalog *c, const char *sql, const struct hook_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st, sql, err);
+	int r = db_use(c, &st, sql, err);
 	if (r < 0)
 		return r;
 	bind_hook(st, row);
@@ -121,10 +97,10 @@ static int select_hooks(struct catalog *c, const char *id, const char *owner,
 	struct hook_row *all = NULL;
 	size_t count = 0, cap = 0;
 	int rc = SQLITE_DONE;
-	int r = begin(c, &st,
-		      "SELECT " HOOK_COLUMNS " FROM webhooks WHERE (?1 IS NULL OR id = ?1)"
-		      " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
-		      err);
+	int r = db_use(c, &st,
+		       "SELECT " HOOK_COLUMNS " FROM webhooks WHERE (?1 IS NULL OR id = ?1)"
+		       " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
+		       err);
 	if (r < 0)
 		return r;
 	db_bind_text(st, 1, id);
@@ -138,7 +114,7 @@ static int select_hooks(struct catalog *c, const char *id, const char *owner,
 	}
 	if (r >= 0 && rc != SQLITE_DONE)
 		r = db_error(c, rc, err, "look up webhooks");
-	end(c, st);
+	db_leave(c, st);
 	if (r < 0) {
 		hook_rows_free(all, count);
 		return r;
@@ -218,23 +194,23 @@ static int read_delivery(sqlite3_stmt *st, struct delivery_row *d)
 {
 	memset(d, 0, sizeof(*d));
 	d->seq = sqlite3_column_int64(st, 0);
-	text_of(st, 1, d->id, sizeof(d->id));
-	text_of(st, 2, d->hook, sizeof(d->hook));
-	text_of(st, 3, d->type, sizeof(d->type));
+	db_get_text(st, 1, d->id, sizeof(d->id));
+	db_get_text(st, 2, d->hook, sizeof(d->hook));
+	db_get_text(st, 3, d->type, sizeof(d->type));
 	int e = db_copy_text(st, 4, &d->body);
 	d->created_ns = sqlite3_column_int64(st, 5);
 	d->next_ns = sqlite3_column_int64(st, 6);
 	d->tries = (unsigned)sqlite3_column_int(st, 7);
 	d->status = (unsigned)sqlite3_column_int(st, 8);
 	d->delivered = sqlite3_column_int(st, 9) != 0;
-	text_of(st, 10, d->error, sizeof(d->error));
+	db_get_text(st, 10, d->error, sizeof(d->error));
 	return e;
 }
 
 int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(
+	int r = db_use(
 		c, &st,
 		"INSERT INTO deliveries (id, hook, type, body, created, next, tries, delivered,"
 		" error) SELECT ?1, ?2, ?3, ?4, ?5, CASE WHEN n < ?7 THEN ?6 END, 0, 0,"
@@ -270,7 +246,7 @@ static int select_deliveries(struct catalog *c, sqlite3_stmt *st, size_t max,
 	}
 	if (r >= 0 && count < max && rc != SQLITE_DONE)
 		r = db_error(c, rc, err, "look up what webhooks are told");
-	end(c, st);
+	db_leave(c, st);
 	if (r < 0) {
 		delivery_rows_free(all, count);
 		return r;
@@ -287,11 +263,11 @@ int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE
 	struct delivery_row *rows;
 	size_t n, at = 0;
 	/* One of each hook: SQLite takes the other columns from the row that has the minimum. */
-	int r = begin(c, &st,
-		      "SELECT " DELIVERY_COLUMNS ", min(next) FROM deliveries WHERE next <= ?1"
-		      " AND hook IN (SELECT id FROM webhooks WHERE active)"
-		      " GROUP BY hook ORDER BY min(next)",
-		      err);
+	int r = db_use(c, &st,
+		       "SELECT " DELIVERY_COLUMNS ", min(next) FROM deliveries WHERE next <= ?1"
+		       " AND hook IN (SELECT id FROM webhooks WHERE active)"
+		       " GROUP BY hook ORDER BY min(next)",
+		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(st, 1, now_ns);
@@ -316,10 +292,10 @@ int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE
 int catalog_delivery_end(struct catalog *c, const struct delivery_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st,
-		      "UPDATE deliveries SET next = nullif(?2, 0), tries = ?3, status = ?4,"
-		      " delivered = ?5, error = ?6 WHERE seq = ?1",
-		      err);
+	int r = db_use(c, &st,
+		       "UPDATE deliveries SET next = nullif(?2, 0), tries = ?3, status = ?4,"
+		       " delivered = ?5, error = ?6 WHERE seq = ?1",
+		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(st, 1, row->seq);
@@ -337,10 +313,10 @@ int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, s
 			  struct delivery_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st,
-		      "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE hook = ?1 AND seq < ?2"
-		      " ORDER BY seq DESC",
-		      err);
+	int r = db_use(c, &st,
+		       "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE hook = ?1 AND seq < ?2"
+		       " ORDER BY seq DESC",
+		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, hook, -1, SQLITE_STATIC);

@@ -13,31 +13,6 @@ static int no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "out of memory");
 }
 
-static void text_of(sqlite3_stmt *st, int i, char *out, size_t size)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	(void)snprintf(out, size, "%s", s ? s : "");
-}
-
-/* Locked and prepared; unlock with end(). */
-static int begin(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
-{
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, st, sql, err);
-	if (r < 0)
-		db_unlock(c);
-	return r;
-}
-
-static void end(struct catalog *c, sqlite3_stmt *st)
-{
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	db_unlock(c);
-}
-
 /* ---- audit ---- */
 
 #define AUDIT_COLUMNS "time, owner, token, source, method, path, object, status, about"
@@ -54,10 +29,10 @@ void audit_rows_free(struct audit_row *rows, size_t n)
 int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st,
-		      "INSERT INTO audit (" AUDIT_COLUMNS
-		      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-		      err);
+	int r = db_use(c, &st,
+		       "INSERT INTO audit (" AUDIT_COLUMNS
+		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(st, 1, row->time_ns);
@@ -78,12 +53,12 @@ static int read_audit(sqlite3_stmt *st, struct audit_row *a)
 {
 	memset(a, 0, sizeof(*a));
 	a->time_ns = sqlite3_column_int64(st, 0);
-	text_of(st, 1, a->owner, sizeof(a->owner));
-	text_of(st, 2, a->token, sizeof(a->token));
-	text_of(st, 3, a->from, sizeof(a->from));
-	text_of(st, 4, a->method, sizeof(a->method));
+	db_get_text(st, 1, a->owner, sizeof(a->owner));
+	db_get_text(st, 2, a->token, sizeof(a->token));
+	db_get_text(st, 3, a->from, sizeof(a->from));
+	db_get_text(st, 4, a->method, sizeof(a->method));
 	int e = db_copy_text(st, 5, &a->path);
-	text_of(st, 6, a->object, sizeof(a->object));
+	db_get_text(st, 6, a->object, sizeof(a->object));
 	a->status = (unsigned)sqlite3_column_int(st, 7);
 	e |= db_copy_text(st, 8, &a->about);
 	a->seq = sqlite3_column_int64(st, 9);
@@ -97,12 +72,13 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 	struct audit_row *all = NULL;
 	size_t count = 0, cap = 0;
 	int rc = SQLITE_DONE;
-	int r = begin(c, &st,
-		      "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
-		      " AND (?2 IS NULL OR object = ?2) AND seq < ?3 AND (?5 IS NULL OR token = ?5)"
-		      " AND (?6 IS NULL OR method = ?6) AND time >= ?7 AND time < ?8"
-		      " AND (NOT ?9 OR status >= 400) ORDER BY seq DESC LIMIT ?4",
-		      err);
+	int r = db_use(c, &st,
+		       "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
+		       " AND (?2 IS NULL OR object = ?2) AND seq < ?3"
+		       " AND (?5 IS NULL OR token = ?5) AND (?6 IS NULL OR method = ?6)"
+		       " AND time >= ?7 AND time < ?8"
+		       " AND (NOT ?9 OR status >= 400) ORDER BY seq DESC LIMIT ?4",
+		       err);
 	if (r < 0)
 		return r;
 	db_bind_text(st, 1, q->owner);
@@ -123,7 +99,7 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 	}
 	if (r >= 0 && rc != SQLITE_DONE)
 		r = db_error(c, rc, err, "read the audit log");
-	end(c, st);
+	db_leave(c, st);
 	if (r < 0) {
 		audit_rows_free(all, count);
 		return r;
@@ -220,10 +196,10 @@ int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status
 		       const char *answer, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st,
-		      status ? "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY
-			     : "DELETE FROM repeats WHERE " REPEAT_KEY,
-		      err);
+	int r = db_use(c, &st,
+		       status ? "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY
+			      : "DELETE FROM repeats WHERE " REPEAT_KEY,
+		       err);
 	if (r < 0)
 		return r;
 	bind_key(st, d);
@@ -285,10 +261,10 @@ void job_rows_free(struct job_row *rows, size_t n)
 int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st,
-		      "INSERT INTO jobs (id, owner, object, state, path, created)"
-		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-		      err);
+	int r = db_use(c, &st,
+		       "INSERT INTO jobs (id, owner, object, state, path, created)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
@@ -305,10 +281,10 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st,
-		      "UPDATE jobs SET state = ?2, answer = ?3, status = ?4, ended = ?5"
-		      " WHERE id = ?1",
-		      err);
+	int r = db_use(c, &st,
+		       "UPDATE jobs SET state = ?2, answer = ?3, status = ?4, ended = ?5"
+		       " WHERE id = ?1",
+		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
@@ -324,10 +300,10 @@ int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *er
 static int read_job(sqlite3_stmt *st, struct job_row *j)
 {
 	memset(j, 0, sizeof(*j));
-	text_of(st, 0, j->id, sizeof(j->id));
-	text_of(st, 1, j->owner, sizeof(j->owner));
-	text_of(st, 2, j->object, sizeof(j->object));
-	text_of(st, 3, j->state, sizeof(j->state));
+	db_get_text(st, 0, j->id, sizeof(j->id));
+	db_get_text(st, 1, j->owner, sizeof(j->owner));
+	db_get_text(st, 2, j->object, sizeof(j->object));
+	db_get_text(st, 3, j->state, sizeof(j->state));
 	int e = db_copy_text(st, 4, &j->path) | db_copy_text(st, 5, &j->answer);
 	j->status = (unsigned)sqlite3_column_int(st, 6);
 	j->created_ns = sqlite3_column_int64(st, 7);
@@ -342,10 +318,10 @@ static int select_jobs(struct catalog *c, const char *id, const char *owner, str
 	struct job_row *all = NULL;
 	size_t count = 0, cap = 0;
 	int rc = SQLITE_DONE;
-	int r = begin(c, &st,
-		      "SELECT " JOB_COLUMNS " FROM jobs WHERE (?1 IS NULL OR id = ?1)"
-		      " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
-		      err);
+	int r = db_use(c, &st,
+		       "SELECT " JOB_COLUMNS " FROM jobs WHERE (?1 IS NULL OR id = ?1)"
+		       " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
+		       err);
 	if (r < 0)
 		return r;
 	db_bind_text(st, 1, id);
@@ -359,7 +335,7 @@ static int select_jobs(struct catalog *c, const char *id, const char *owner, str
 	}
 	if (r >= 0 && rc != SQLITE_DONE)
 		r = db_error(c, rc, err, "look up jobs");
-	end(c, st);
+	db_leave(c, st);
 	if (r < 0) {
 		job_rows_free(all, count);
 		return r;
@@ -397,7 +373,7 @@ int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows
 static int run_with(struct catalog *c, const char *sql, int64_t number, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = begin(c, &st, sql, err);
+	int r = db_use(c, &st, sql, err);
 	if (r < 0)
 		return r;
 	if (sqlite3_bind_parameter_count(st) > 0)

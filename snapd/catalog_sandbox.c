@@ -30,26 +30,20 @@ void sandbox_rows_free(struct sandbox_row *rows, size_t n)
 	free(rows);
 }
 
-static void column_text(sqlite3_stmt *st, int i, char *out, size_t size)
-{
-	const char *s = (const char *)sqlite3_column_text(st, i);
-	(void)snprintf(out, size, "%s", s ? s : "");
-}
-
 static int read_row(sqlite3_stmt *st, struct sandbox_row *r)
 {
 	int status = sqlite3_column_int(st, 3);
 	memset(r, 0, sizeof(*r));
-	column_text(st, 0, r->id, sizeof(r->id));
-	column_text(st, 1, r->name, sizeof(r->name));
+	db_get_text(st, 0, r->id, sizeof(r->id));
+	db_get_text(st, 1, r->name, sizeof(r->name));
 	r->created_ns = sqlite3_column_int64(st, 2);
 	r->status = status >= 0 && status <= SANDBOX_FAILED ? (enum sandbox_status)status
 							    : SANDBOX_FAILED;
-	column_text(st, 4, r->problem, sizeof(r->problem));
-	column_text(st, 5, r->reason, sizeof(r->reason));
+	db_get_text(st, 4, r->problem, sizeof(r->problem));
+	db_get_text(st, 5, r->reason, sizeof(r->reason));
 	r->exit_code = sqlite3_column_type(st, 6) == SQLITE_NULL ? -1 : sqlite3_column_int(st, 6);
-	column_text(st, 7, r->root, sizeof(r->root));
-	column_text(st, 9, r->policy, sizeof(r->policy));
+	db_get_text(st, 7, r->root, sizeof(r->root));
+	db_get_text(st, 9, r->policy, sizeof(r->policy));
 	r->pid = (uint32_t)sqlite3_column_int64(st, 10);
 	r->id_base = (uint32_t)sqlite3_column_int64(st, 11);
 	r->started_ns = sqlite3_column_int64(st, 12);
