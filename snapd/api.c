@@ -275,7 +275,7 @@ static const char *const snap_list_query[] = { "workspace", "image",  "label",
 static const char *const repo_import_query[] = { "name", "path", NULL };
 static const char *const force_query[] = { "force", NULL };
 
-static const char *const archive_put_query[] = { "atomic", NULL };
+static const char *const archive_put_query[] = { "atomic", "top", NULL };
 static const char *const file_get_query[] = { "recursive", "limit", "cursor", "stat", NULL };
 static const char *const file_put_query[] = { "mode", NULL };
 static const char *const file_delete_query[] = { "recursive", NULL };

@@ -11,7 +11,7 @@ struct extraction {
 	struct place place;
 	char *path;
 	char *scratch;
-	bool atomic;
+	struct archive_extract_options opt;
 	struct stream *in;
 };
 
@@ -37,7 +37,7 @@ static int extraction_job(void *task, struct progress *p, unsigned *status, json
 	struct extraction *x = task;
 	struct archive_source src = { read_body, x };
 	struct archive_extract_stats st;
-	int r = archive_extract(&x->place, x->path, x->scratch, x->atomic, &src, &st, err);
+	int r = archive_extract(&x->place, x->path, x->scratch, &x->opt, &src, &st, err);
 	if (r < 0)
 		return r;
 	*result = json_pack("{s:I, s:I, s:{s:I, s:I}}", "members", (json_int_t)st.members, "bytes",
@@ -50,7 +50,8 @@ static int prepare(struct extraction *x, struct request *rq, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_found f = { .fd = -1 };
-	x->atomic = request_query_true(rq, "atomic");
+	x->opt.atomic = request_query_true(rq, "atomic");
+	x->opt.top = request_query_true(rq, "top");
 	x->path = strdup(rq->tail);
 	if (!x->path || asprintf(&x->scratch, "%s/tmp", sd->root) < 0)
 		return err_set(err, -ENOMEM, "out of memory");

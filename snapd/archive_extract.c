@@ -35,6 +35,7 @@ struct staging {
 
 struct extract {
 	const struct place *place;
+	bool top; /* as in the options */
 	struct staging *staging; /* NULL: each member as it comes */
 	struct err *err;
 	struct archive_reader rd;
@@ -598,7 +599,7 @@ static int member(struct extract *x, struct archive_entry *e)
 	bool root = x->path.len <= x->base.len || !*path_of(x);
 	if (root && !S_ISDIR(a.mode))
 		return archive_reader_refuse(&x->rd, path, "the root must be a folder");
-	if (root)
+	if (root && (!x->top || !*path_of(x)))
 		return 0; /* where it is extracted stays as it is */
 	if (x->staging)
 		return S_ISREG(a.mode) ? stage_file(x, e, &a) : stage_other(x, e, &a);
@@ -631,13 +632,14 @@ static size_t most_files(void)
 	return getrlimit(RLIMIT_NOFILE, &l) == 0 ? (size_t)l.rlim_cur / 4 : 256;
 }
 
-int archive_extract(const struct place *place, const char *path, const char *scratch, bool atomic,
-		    const struct archive_source *src, struct archive_extract_stats *st,
-		    struct err *err)
+int archive_extract(const struct place *place, const char *path, const char *scratch,
+		    const struct archive_extract_options *opt, const struct archive_source *src,
+		    struct archive_extract_stats *st, struct err *err)
 {
 	struct extract x = { .place = place, .err = err, .dir_fd = -1 };
 	struct staging staging = { .max = most_files() };
-	x.staging = atomic ? &staging : NULL;
+	x.top = opt->top;
+	x.staging = opt->atomic ? &staging : NULL;
 	const struct archive_reader_options ro = { .scratch = scratch };
 	buf_add(&x.base, path, strlen(path));
 	if (*path)

@@ -15,15 +15,20 @@
 #include "snapd/archive_read.h"
 #include "snapd/files_place.h"
 
+struct archive_extract_options {
+	/* Files are staged without names, where the quota counts them, and at the end all is done
+	 * in one step (ws_batch), or nothing is. A descriptor for each file is open until then,
+	 * so there is a limit: -EFBIG. */
+	bool atomic;
+	bool top; /* the directory itself takes over the attributes of the archive's own */
+};
 struct archive_extract_stats {
 	uint64_t members, bytes;
 	uint64_t ignored_xattrs, ignored_acls;
 };
-/* `path` is a directory of the place, which is a mount. `atomic`: files are staged without names,
- * where the quota counts them, and at the end all is done in one step (ws_batch), or nothing is.
- * A descriptor for each file is open until then, so there is a limit: -EFBIG. */
-int archive_extract(const struct place *place, const char *path, const char *scratch, bool atomic,
-		    const struct archive_source *src, struct archive_extract_stats *st,
-		    struct err *err);
+/* `path` is a directory of the place, which is a mount. */
+int archive_extract(const struct place *place, const char *path, const char *scratch,
+		    const struct archive_extract_options *opt, const struct archive_source *src,
+		    struct archive_extract_stats *st, struct err *err);
 
 #endif

@@ -53,15 +53,11 @@ bough_fails 'no such file' 3 'none' cat w:none
 bough_fails 'no such workspace' 3 'none' cat none:x
 bough_fails 'no such workspace to cp into' 3 'none' cp "$T/tool" none:x
 bough_fails 'cat of a folder' 1 'folder' cat w:a
-bough_fails 'cp of a folder' 1 'folder' cp w:a "$T/x"
-bough_fails 'cp in of a folder' 1 'folder' cp "$T/d" w:x
 bough_fails 'ls of a file' 1 'is a file' files ls w:hello
 bough_fails 'cat of no place' 2 'WORKSPACE:PATH' cat hello
 bough_fails 'cp on one host' 2 'WORKSPACE:PATH' cp "$T/tool" "$T/x"
-bough_fails 'cp between workspaces' 2 'this host' cp w:hello w:x
 bough_fails 'a path out of it' 2 '\.\.' cat w:../x
 bough_fails 'no such file here' 3 'open' cp "$T/none" w:x
-bough_fails 'over a folder' 2 'folder' cp - w:a/b
 bough_ok 'a small one' create q --quota 1M -q
 bough_fails 'more than fits' 6 'fit' cp "$T/noise" q:x
 ok 'leaves nothing' test ! -e "$(at q)/x"

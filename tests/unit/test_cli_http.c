@@ -84,6 +84,26 @@ static void heads(void **state)
 	}
 }
 
+/* What a copy that goes on is told by. */
+static void fields(void **state)
+{
+	static const char text[] = "HTTP/1.1 206 x\r\nContent-Length: 1\r\nETAG: \"a-b\" \r\n"
+				   "Location: /v1/x\r\nUpload-Offset: 123456789012\r\n\r\n";
+	struct http_head head;
+	struct http_framing f;
+	const char *why = NULL;
+	assert_true(http_parse_head((const uint8_t *)text, sizeof(text) - 1, &head, &f, &why) > 0);
+	assert_string_equal(head.etag, "\"a-b\"");
+	assert_string_equal(head.location, "/v1/x");
+	assert_int_equal(head.upload_offset, 123456789012);
+	char other[1024];
+	int n = snprintf(other, sizeof(other), "HTTP/1.1 200 x\r\nContent-Length: 1\r\n"
+			 "ETag: \"%0*d\"\r\n\r\n", HTTP_FIELD_MAX, 0);
+	assert_true(http_parse_head((const uint8_t *)other, (size_t)n, &head, &f, &why) > 0);
+	assert_string_equal(head.etag, ""); /* never half of one */
+	assert_int_equal(head.upload_offset, -1);
+}
+
 static void endless_heads(void **state)
 {
 	auto_free char *text = malloc(2 * HTTP_HEAD_MAX);
@@ -598,7 +618,7 @@ static void no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),        cmocka_unit_test(endless_heads),
+		cmocka_unit_test(heads),        cmocka_unit_test(fields), cmocka_unit_test(endless_heads),
 		cmocka_unit_test(chunks),       cmocka_unit_test(escapes),
 		cmocka_unit_test(answers),      cmocka_unit_test(broken_answers),
 		cmocka_unit_test(last_words),   cmocka_unit_test(silence),

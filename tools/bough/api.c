@@ -270,11 +270,12 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 	struct http_request rq = { .method = method,
 				   .target = (const char *)t->text.data,
 				   .accept = accept,
+				   .headers = t->headers,
 				   .prefer = cli->background ? "respond-async" : NULL,
 				   .body = upload ? upload
 					   : text ? &memory
 						  : NULL };
-	if (wants_silence_told(cli, method, accept)) {
+	if (wants_silence_told(cli, upload ? "PUT" : method, accept)) {
 		rq.silent = tell_silence;
 		rq.silent_ms = SILENT_MS;
 	}
@@ -428,6 +429,13 @@ int api_stream(struct cli *cli, struct target *t, const char *accept, struct htt
 	return open_exchange(cli, "GET", t, NULL, NULL, accept, out, &head, err);
 }
 
+int api_exchange(struct cli *cli, const char *method, struct target *t,
+		 const struct http_body *upload, struct http **out, struct http_head *head,
+		 struct err *err)
+{
+	return open_exchange(cli, method, t, NULL, upload, NULL, out, head, err);
+}
+
 bool api_exists(struct cli *cli, struct target *t)
 {
 	char *detail = steal_ptr(&cli->detail);
@@ -447,6 +455,7 @@ int api_stream_either(struct cli *cli, const char *name, struct target *rest, co
 		return err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 3; i++) {
 		auto_target t = target_new(kinds[i]), self = target_new(kinds[i]);
+		t.headers = rest->headers;
 		target_name(&t, name);
 		target_name(&self, name);
 		target_path(&t, (const char *)rest->text.data);

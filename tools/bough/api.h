@@ -24,6 +24,7 @@ enum {
 struct target {
 	struct buf text;
 	bool query; /* a '?' is in it */
+	const char *headers; /* further lines of the request's head; borrowed; NULL: none */
 };
 #define auto_target __attribute__((cleanup(target_done))) struct target
 struct target target_new(const char *path);
@@ -55,6 +56,11 @@ int api_stream(struct cli *cli, struct target *t, const char *accept, struct htt
  * (path and query, used up). -ENOENT, too, where something else that `rest` names isn't there. */
 int api_stream_either(struct cli *cli, const char *name, struct target *rest, const char *accept,
 		      struct http **out, struct err *err);
+/* One request whose body is `upload` (NULL: none); *head is what the answer begins with. Read its
+ * body, where there is one, with http_read, then http_free. */
+int api_exchange(struct cli *cli, const char *method, struct target *t,
+		 const struct http_body *upload, struct http **out, struct http_head *head,
+		 struct err *err);
 /* True when GET gives something. Leaves no error behind. */
 bool api_exists(struct cli *cli, struct target *t);
 /* Reading that stream failed with `r`: the same as a call would have failed when the daemon told

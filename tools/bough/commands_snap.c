@@ -375,13 +375,23 @@ const struct command commands_snap[] = {
 
 	{ .name = "cp",
 	  .group = G_FILE,
-	  .operands = "FILE WORKSPACE:PATH | WORKSPACE:PATH FILE",
-	  .summary = "copy a file into a workspace, or out of one",
-	  .about = "Out of a snapshot, too. - is stdin or stdout; a folder, or a path that ends\n"
-		   "with /, gets the file under its name. Nobody sees half of it: it takes the\n"
-		   "place of an older one when it is whole. Folders that are missing in the\n"
-		   "workspace are made.\n",
-	  .examples = "bough cp build.log app:logs/\nbough cp green:bin/tool .\n"
+	  .operands = "SOURCE TARGET",
+	  .summary = "copy files and folders into a workspace, out of one, or from one to another",
+	  .about = "SOURCE is a path of this host, or NAME:PATH of a workspace, snapshot or\n"
+		   "sandbox; TARGET the same, but no snapshot. A folder that is there gets the\n"
+		   "copy under its name; else TARGET becomes it. Of FOLDER/. and NAME: the\n"
+		   "content is copied. - is stdin or stdout: bytes of a file, or a tar stream\n"
+		   "where the other side is a folder.\n"
+		   "\n"
+		   "A folder is copied with modes, owners (as root), times, links, xattrs and\n"
+		   "holes. What is there and has no file of its name in SOURCE stays, and a\n"
+		   "copy that breaks off leaves what it has made. Nobody sees half of a single\n"
+		   "file: it takes the place of an older one when it is whole, and its copy\n"
+		   "goes on where it was when boughd goes away in the middle (into a workspace\n"
+		   "from 32 MiB on). Folders that are missing in a workspace are made.\n",
+	  .examples = "bough cp src app:\nbough cp app:build/out out\nbough cp green:etc/. ./etc\n"
+		      "bough cp app:logs - | tar tf -\n"
+		      "bough cp build.log app:logs/\nbough cp green:bin/tool .\n"
 		      "make 2>&1 | bough cp - app:make.log\n",
 	  .min = 2,
 	  .max = 2,

@@ -24,6 +24,7 @@ struct http {
 	bool eof;       /* the peer has closed */
 	bool broken;    /* a call failed: the framing is lost */
 	bool have_head; /* the final head, in `head` */
+	bool no_body;   /* the answer to HEAD has none */
 	bool go_on;     /* 100 (Continue) came */
 	unsigned interim;
 	struct http_head head;
@@ -121,6 +122,8 @@ static int send_head(struct buf *out, const struct http_request *rq, bool expect
 	buf_printf(out, "Accept: %s\r\n", rq->accept ? rq->accept : "application/json");
 	if (rq->prefer)
 		buf_printf(out, "Prefer: %s\r\n", rq->prefer);
+	if (rq->headers)
+		buf_printf(out, "%s", rq->headers);
 	const struct http_body *b = rq->body;
 	if (b) {
 		buf_printf(out, "Content-Type: %s\r\n", b->type);
@@ -158,7 +161,7 @@ static int try_head(struct http *h, struct err *err)
 			continue;
 		}
 		h->head = head;
-		h->framing = framing;
+		h->framing = h->no_body ? (struct http_framing){ .done = true } : framing;
 		h->have_head = true;
 	}
 	return 1;
@@ -338,6 +341,7 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 	auto_buf out = { 0 };
 	if (strlen(rq->target) > HTTP_TARGET_MAX)
 		return err_set(err, -EINVAL, "the arguments are too long");
+	h->no_body = strcmp(rq->method, "HEAD") == 0;
 	int r = send_head(&out, rq, stream);
 	if (r == 0 && b && b->data) {
 		buf_add(&out, b->data, b->len);
@@ -452,6 +456,11 @@ const char *http_reason(const struct http *h, const char **code)
 const char *http_type(const struct http *h)
 {
 	return h->head.type;
+}
+
+const struct http_head *http_answer(const struct http *h)
+{
+	return &h->head;
 }
 
 const char *http_summary(const struct http *h)

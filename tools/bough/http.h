@@ -24,6 +24,7 @@
 enum {
 	HTTP_HEAD_MAX = 16 * 1024,  /* an answer's head, and its trailer: ours have 200 bytes */
 	HTTP_EARLY_MAX = 1 << 20,   /* of an answer that comes while the request is being sent */
+	HTTP_FIELD_MAX = 192,       /* an ETag or Location: ours have 80 bytes */
 	HTTP_TARGET_MAX = 16 * 1024 /* path and query of a request */
 };
 
@@ -49,6 +50,7 @@ struct http_request {
 	const char *target;           /* path and query, encoded (http_escape) */
 	const char *accept;           /* NULL: application/json */
 	const char *prefer;           /* NULL: nothing */
+	const char *headers;          /* further lines, each with its CRLF; NULL: none */
 	const struct http_body *body; /* NULL: none */
 	/* Called once when nothing has come silent_ms after the request was sent; the wait goes on.
 	 * `pid` is the process that listens, 0 when unknown. NULL: nobody cares. */
@@ -61,6 +63,9 @@ struct http_head {
 	unsigned status; /* 200 … 599 */
 	char type[64];   /* Content-Type without parameters, lower case; "" where there is none */
 	int64_t length;  /* of the body; -1: chunked */
+	/* "" where the answer has none, or one that doesn't fit. */
+	char etag[HTTP_FIELD_MAX], location[HTTP_FIELD_MAX];
+	int64_t upload_offset; /* of a resumable upload; -1: none */
 };
 
 /* -ENOENT or -ECONNREFUSED: nobody listens there. The path may be longer than sun_path. */
@@ -77,6 +82,7 @@ ssize_t http_read(struct http *h, void *buf, size_t n, struct err *err);
  * answer off, and the API's word for it ("" : none). NULL: it gave none. Borrowed. */
 const char *http_reason(const struct http *h, const char **code);
 const char *http_type(const struct http *h); /* of the answer: http_head.type */
+const struct http_head *http_answer(const struct http *h); /* borrowed */
 /* After the end of the body: the JSON that the peer put behind it; NULL: none. Borrowed. */
 const char *http_summary(const struct http *h);
 /* The next line of the body, without its end and with a NUL behind it; borrowed until the next

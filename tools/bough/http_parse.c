@@ -84,6 +84,15 @@ static void parse_type(const uint8_t *p, size_t n, struct http_head *head)
 	head->type[k] = 0;
 }
 
+/* "" when it doesn't fit: half of it would be another's. */
+static void parse_text(const uint8_t *p, size_t n, char out[HTTP_FIELD_MAX])
+{
+	if (n >= HTTP_FIELD_MAX)
+		n = 0;
+	memcpy(out, p, n);
+	out[n] = 0;
+}
+
 /* One header line; only those that frame or name the body mean something here. */
 static int parse_field(const uint8_t *p, size_t n, struct http_head *head, bool *chunked,
 		       const char **why)
@@ -106,6 +115,12 @@ static int parse_field(const uint8_t *p, size_t n, struct http_head *head, bool 
 		return parse_length(v, len, &head->length, why);
 	if (same(p, k, "content-type")) {
 		parse_type(v, len, head);
+	} else if (same(p, k, "etag")) {
+		parse_text(v, len, head->etag);
+	} else if (same(p, k, "location")) {
+		parse_text(v, len, head->location);
+	} else if (same(p, k, "upload-offset")) {
+		return parse_length(v, len, &head->upload_offset, why);
 	} else if (same(p, k, "transfer-encoding")) {
 		if (*chunked || !same(v, len, "chunked"))
 			return bad(why, "an unknown Transfer-Encoding");
@@ -139,7 +154,7 @@ ssize_t http_parse_head(const uint8_t *p, size_t n, struct http_head *head,
 {
 	size_t pos = 0;
 	bool chunked = false;
-	*head = (struct http_head){ .length = -1 };
+	*head = (struct http_head){ .length = -1, .upload_offset = -1 };
 	*framing = (struct http_framing){ 0 };
 	if (n == 0)
 		return 0;

@@ -33,8 +33,7 @@ static void show_sent(void *ctx, uint64_t bytes)
 	progress_update(&u->progress, bytes, u->total, "bytes", "reading");
 }
 
-/* 0 when bough-pack did all it should; else its own line is on stderr already. */
-static int reap(pid_t *pid, struct err *err)
+int transfer_reap(pid_t *pid, const char *what, struct err *err)
 {
 	int status;
 	pid_t p = *pid;
@@ -46,13 +45,24 @@ static int reap(pid_t *pid, struct err *err)
 		return 0;
 	if (WIFSIGNALED(status))
 		return err_set(err, -EIO, "bough-pack was killed by signal %d", WTERMSIG(status));
-	return err_set(err, -EIO, "the folder couldn't be read whole; nothing was made of it");
+	return err_set(err, -EIO, "%s", what);
+}
+
+void transfer_kill(pid_t *pid)
+{
+	if (!*pid)
+		return;
+	(void)kill(*pid, SIGKILL); /* it may have ended already */
+	(void)transfer_reap(pid, "", NULL);
 }
 
 static int pack_finish(void *ctx, struct err *err)
 {
 	struct upload *u = ctx;
-	return u->pack ? reap(&u->pack, err) : 0;
+	return u->pack ? transfer_reap(&u->pack,
+				       "the folder couldn't be read whole; nothing was made of it",
+				       err)
+		       : 0;
 }
 
 static void query_limit(struct target *t, const char *key, uint64_t v)
@@ -105,8 +115,8 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 	return r == -EBADMSG ? err_prefix(err, r, "%s", in ? "stdin" : file) : r;
 }
 
-/* Starts `bough-pack PATH` with its output in *out. */
-static int spawn_pack(const char *path, int *out, pid_t *pid, struct err *err)
+/* Starts bough-pack; `side` (0 or 1) of it is the pipe whose other end is *out. */
+static int spawn_pack(char *const argv[], int side, int *out, pid_t *pid, struct err *err)
 {
 	auto_free char *program = NULL;
 	int r = program_find("bough-pack", &program, err);
@@ -115,22 +125,36 @@ static int spawn_pack(const char *path, int *out, pid_t *pid, struct err *err)
 	int p[2];
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "pipe");
-	auto_fd read_end = p[0];
-	auto_fd write_end = p[1];
-	(void)fcntl(write_end, F_SETPIPE_SZ, PIPE_SIZE); /* only speed */
+	auto_fd theirs = p[side];
+	auto_fd ours = p[!side];
+	(void)fcntl(ours, F_SETPIPE_SZ, PIPE_SIZE); /* only speed */
 	posix_spawn_file_actions_t fa;
 	int e = posix_spawn_file_actions_init(&fa);
 	if (e)
 		return err_sys(err, -e, "start bough-pack");
-	char *argv[] = { (char *)"bough-pack", (char *)"--", (char *)path, NULL };
-	if (!(e = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0)) &&
-	    !(e = posix_spawn_file_actions_adddup2(&fa, write_end, 1)))
+	/* Its stdout may be ours where the stream comes in: it says nothing there. */
+	if (side == 1)
+		e = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+	if (!e && !(e = posix_spawn_file_actions_adddup2(&fa, theirs, side)))
 		e = posix_spawn(pid, program, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	if (e)
 		return err_sys(err, -e, "start %s", program);
-	*out = steal_fd(&read_end);
+	*out = steal_fd(&ours);
 	return 0;
+}
+
+int transfer_pack(const char *path, int *fd, pid_t *pid, struct err *err)
+{
+	char *argv[] = { (char *)"bough-pack", (char *)"--", (char *)path, NULL };
+	return spawn_pack(argv, 1, fd, pid, err);
+}
+
+int transfer_unpack(const char *path, bool top, int *fd, pid_t *pid, struct err *err)
+{
+	char *argv[] = { (char *)"bough-pack", (char *)"--extract",
+			 (char *)(top ? "--top" : "--extract"), (char *)"--", (char *)path, NULL };
+	return spawn_pack(argv, 0, fd, pid, err);
 }
 
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
@@ -143,14 +167,11 @@ int transfer_import_folder(struct cli *cli, const char *path, const struct impor
 		return err_set(err, -EINVAL, "%s isn't a folder: --tar takes an archive", path);
 	struct upload u = { 0 };
 	auto_fd fd = -1;
-	int r = spawn_pack(path, &fd, &u.pack, err);
+	int r = transfer_pack(path, &fd, &u.pack, err);
 	if (r < 0)
 		return r;
 	r = import_stream(cli, fd, -1, &u, im, out, err);
-	if (u.pack) { /* broken off: it must not fill a pipe for ever */
-		(void)kill(u.pack, SIGKILL);
-		(void)reap(&u.pack, NULL);
-	}
+	transfer_kill(&u.pack); /* broken off: it must not fill a pipe for ever */
 	return r == -EBADMSG ? err_prefix(err, r, "%s", path) : r;
 }
 

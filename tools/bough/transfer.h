@@ -16,6 +16,16 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 			 struct err *err);
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
 			   struct err *err);
+/* bough-pack as a child. `pack`: the folder `path` as a tar stream in *fd; `unpack`: what is
+ * written into *fd, in the folder `path`, which with `top` takes over the attributes of the
+ * stream's top. Both are the caller's, who ends with transfer_reap. */
+int transfer_pack(const char *path, int *fd, pid_t *pid, struct err *err);
+int transfer_unpack(const char *path, bool top, int *fd, pid_t *pid, struct err *err);
+/* Waits for it. 0 when it did all it should; else its own line is on stderr already, and the error
+ * is `what`. *pid becomes 0. */
+int transfer_reap(pid_t *pid, const char *what, struct err *err);
+/* Ends it, where it is still there. */
+void transfer_kill(pid_t *pid);
 /* The rest of an answer into a descriptor, with progress; *total: bytes. */
 int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what, uint64_t *total,
 		      struct err *err);

@@ -1,4 +1,5 @@
-/* bough-pack: a folder as a pax stream, read with the rights of whoever calls it. */
+/* bough-pack: a folder as a pax stream, or such a stream as a folder, with the rights of whoever
+ * calls it. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include "fs/base/cleanup.h"
 #include "tools/pack/gitfiles.h"
 #include "tools/pack/pack.h"
+#include "tools/pack/unpack.h"
 
 static const char help[] =
 	"usage: bough-pack [OPTION]... DIR\n"
@@ -23,6 +25,9 @@ static const char help[] =
 	"  --git                DIR is a git repository: write the files that a mirror of it\n"
 	"                       needs (refs, objects, packs), and nothing else\n"
 	"  --known              with --git: stdin lists what to leave out\n"
+	"  --extract            make the files of the tar stream on stdin in DIR, which is there;\n"
+	"                       nothing is made outside of it, and no link is followed\n"
+	"  --top                with --extract: DIR itself takes over mode, owner and times too\n"
 	"  --help, --version\n"
 	"\n"
 	"examples:\n"
@@ -71,6 +76,16 @@ static int pack_git(const char *dir, bool known)
 	return r != 0;
 }
 
+static int extract(const char *dir, bool top)
+{
+	struct unpack_options opt = { .top = top, .say = say };
+	struct err err = { 0 };
+	int r = unpack_tree(dir, STDIN_FILENO, &opt, &err);
+	if (r < 0)
+		say(NULL, err.text);
+	return r != 0;
+}
+
 static int run(int argc, char **argv, const char **excludes)
 {
 	static const struct option options[] = {
@@ -79,12 +94,14 @@ static int run(int argc, char **argv, const char **excludes)
 		{ "ignore-unreadable", no_argument, NULL, 'i' },
 		{ "git", no_argument, NULL, 'g' },
 		{ "known", no_argument, NULL, 'k' },
+		{ "extract", no_argument, NULL, 'X' },
+		{ "top", no_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
 		{ 0 },
 	};
 	struct pack_options opt = { .excludes = excludes, .say = say };
-	bool git = false, known = false;
+	bool git = false, known = false, in = false, top = false;
 	for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		switch (c) {
 		case 'x':
@@ -102,6 +119,12 @@ static int run(int argc, char **argv, const char **excludes)
 		case 'k':
 			known = true;
 			break;
+		case 'X':
+			in = true;
+			break;
+		case 't':
+			top = true;
+			break;
 		case 'h':
 			return fputs(help, stdout) < 0 || fflush(stdout) != 0;
 		case 'v':
@@ -112,6 +135,8 @@ static int run(int argc, char **argv, const char **excludes)
 	}
 	if (argc - optind != 1)
 		return usage("one folder must be given");
+	if (in)
+		return extract(argv[optind], top);
 	if (isatty(STDOUT_FILENO))
 		return usage("stdout is a terminal: the stream must go to a file or a pipe");
 	if (git)

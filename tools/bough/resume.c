@@ -1,0 +1,322 @@
+#include "tools/bough/resume.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "fs/base/cleanup.h"
+#include "tools/bough/json.h"
+
+enum {
+	COPY_SIZE = 256 * 1024,
+	FIRST_WAIT_MS = 100,
+	LONGEST_WAIT_MS = 3000,
+};
+
+/* ---- tries ---- */
+
+struct tries {
+	unsigned n; /* since the last byte */
+};
+
+/* The connection, not what was asked for, is what failed. */
+static bool is_broken(int r)
+{
+	return r == -ECONNRESET || r == -ECONNREFUSED || r == -EPIPE || r == -ETIMEDOUT;
+}
+
+/* Waits, longer each time. False: it has been tried often enough. */
+static bool wait_to_retry(struct tries *t)
+{
+	if (t->n >= RESUME_TRIES)
+		return false;
+	unsigned ms = FIRST_WAIT_MS << t->n++;
+	ms = ms < LONGEST_WAIT_MS ? ms : LONGEST_WAIT_MS;
+	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	while (nanosleep(&ts, &ts) < 0 && errno == EINTR)
+		;
+	return true;
+}
+
+/* ---- download ---- */
+
+struct download {
+	struct cli *cli;
+	const struct place *from;
+	int fd;
+	struct progress progress;
+	char etag[HTTP_FIELD_MAX]; /* of what has come; "" : nothing to tell it by */
+	uint64_t done, size;       /* size 0: unknown */
+	off_t base;                /* where in fd it begins; -1: no file */
+	bool writing;              /* it was the output that failed */
+};
+
+static int write_all(struct download *d, const char *p, size_t n, struct err *err)
+{
+	while (n > 0) {
+		ssize_t w = write(d->fd, p, n);
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w < 0) {
+			d->writing = true;
+			return err_sys(err, -errno, "write what came");
+		}
+		p += w;
+		n -= (size_t)w;
+		d->done += (uint64_t)w;
+	}
+	return 0;
+}
+
+/* The file isn't the one whose first bytes have come. */
+static int begin_anew(struct download *d, struct err *err)
+{
+	d->writing = true; /* what fails here doesn't get better */
+	if (d->base < 0)
+		return err_set(err, -ESTALE, "%s:%s changed while it was copied", d->from->name,
+			       d->from->path);
+	if (ftruncate(d->fd, d->base) < 0 || lseek(d->fd, d->base, SEEK_SET) < 0)
+		return err_sys(err, -errno, "begin anew");
+	d->writing = false;
+	d->done = 0;
+	return 0;
+}
+
+static int take_answer(struct download *d, struct http *h, struct err *err)
+{
+	const struct http_head *head = http_answer(h);
+	int r = 0;
+	if (strcmp(head->type, "application/json") == 0 && !*head->etag)
+		return err_set(err, -EISDIR, "%s:%s is a folder: `bough files ls` lists it",
+			       d->from->name, d->from->path);
+	if (d->done > 0 && head->status != 206)
+		r = begin_anew(d, err);
+	memcpy(d->etag, head->etag, sizeof(d->etag));
+	d->size = head->length > 0 ? d->done + (uint64_t)head->length : 0;
+	return r;
+}
+
+static int download_once(struct download *d, char *buf, struct err *err)
+{
+	struct http *h = NULL;
+	ssize_t n = 0;
+	char headers[HTTP_FIELD_MAX + 96];
+	auto_target rest = place_target("/files", d->from->path, NULL);
+	if (d->done > 0) {
+		(void)snprintf(headers, sizeof(headers),
+			       "Range: bytes=%llu-\r\nIf-Range: %s\r\n",
+			       (unsigned long long)d->done, d->etag);
+		rest.headers = headers;
+	}
+	int r = api_stream_either(d->cli, d->from->name, &rest, "*/*", &h, err);
+	if (r == 0)
+		r = take_answer(d, h, err);
+	while (r == 0 && (n = http_read(h, buf, COPY_SIZE, err)) > 0) {
+		r = write_all(d, buf, (size_t)n, err);
+		progress_update(&d->progress, d->done, d->size, "bytes", NULL);
+	}
+	if (r == 0 && n < 0)
+		r = api_stream_error(d->cli, h, (int)n, err);
+	http_free(h);
+	return r;
+}
+
+int resume_download(struct cli *cli, const struct place *from, int fd, const char *what,
+		    uint64_t *total, struct err *err)
+{
+	struct stat st;
+	struct download d = { .cli = cli, .from = from, .fd = fd, .base = -1 };
+	struct tries t = { 0 };
+	auto_free char *buf = malloc(COPY_SIZE);
+	if (!buf)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		d.base = lseek(fd, 0, SEEK_CUR);
+	progress_begin(&d.progress, cli, what);
+	int r;
+	for (;;) {
+		uint64_t before = d.done;
+		r = download_once(&d, buf, err);
+		if (r == 0 || d.writing || d.done == 0 || !*d.etag || !is_broken(r))
+			break;
+		if (d.done > before)
+			t.n = 0;
+		if (!wait_to_retry(&t))
+			break;
+	}
+	progress_end(&d.progress);
+	*total = d.done;
+	return r;
+}
+
+/* ---- upload ---- */
+
+struct sending {
+	struct cli *cli;
+	struct progress progress;
+	int fd;
+	uint64_t at, size; /* at: where the present request began */
+	char location[HTTP_FIELD_MAX];
+};
+
+static void show_sent(void *ctx, uint64_t bytes)
+{
+	struct sending *s = ctx;
+	progress_update(&s->progress, s->at + bytes, s->size, "bytes", "copying");
+}
+
+static void add_base64(struct buf *out, const void *data, size_t n)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				     "0123456789+/";
+	const uint8_t *p = data;
+	for (size_t i = 0; i < n; i += 3) {
+		uint32_t v = (uint32_t)p[i] << 16;
+		v |= i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0;
+		v |= i + 2 < n ? p[i + 2] : 0;
+		buf_u8(out, (uint8_t)digits[v >> 18]);
+		buf_u8(out, (uint8_t)digits[v >> 12 & 63]);
+		buf_u8(out, i + 1 < n ? (uint8_t)digits[v >> 6 & 63] : '=');
+		buf_u8(out, i + 2 < n ? (uint8_t)digits[v & 63] : '=');
+	}
+}
+
+/* Without a '/' at the end, and nothing escaped. */
+static int join(char **out, const char *path, const char *last)
+{
+	size_t n = strlen(path);
+	while (n > 0 && path[n - 1] == '/')
+		n--;
+	if (asprintf(out, "%.*s%s%s", (int)n, path, n > 0 && last ? "/" : "", last ? last : "") < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+bool resume_can_name(const struct place *to, const char *last)
+{
+	auto_json json_t *a = json_string(to->path);
+	auto_json json_t *b = json_string(last ? last : "");
+	return a && b;
+}
+
+static int create(struct sending *s, const struct place *to, const char *path, const char *mode,
+		  struct err *err)
+{
+	struct http *h = NULL;
+	struct http_head head;
+	auto_buf lines = { 0 };
+	buf_printf(&lines, "Tus-Resumable: 1.0.0\r\nUpload-Length: %llu\r\nUpload-Metadata: path ",
+		   (unsigned long long)s->size);
+	add_base64(&lines, path, strlen(path));
+	buf_printf(&lines, ",mode ");
+	add_base64(&lines, mode, strlen(mode));
+	buf_add(&lines, "\r\n", 3);
+	if (buf_error(&lines))
+		return err_set(err, -ENOMEM, "out of memory");
+	auto_target t = target_ws(to->name, "/uploads");
+	t.headers = (const char *)lines.data;
+	int r = api_exchange(s->cli, "POST", &t, NULL, &h, &head, err);
+	http_free(h);
+	if (r == 0 && !*head.location)
+		r = err_set(err, -EPROTO, "boughd made an upload and didn't say where");
+	if (r == 0)
+		memcpy(s->location, head.location, sizeof(s->location));
+	return r;
+}
+
+/* HEAD, DELETE, or PATCH with what is behind s->at. */
+static int call(struct sending *s, const char *method, struct http_head *head, struct err *err)
+{
+	struct http *h = NULL;
+	char lines[96];
+	bool patch = strcmp(method, "PATCH") == 0;
+	struct http_body body = { .type = "application/offset+octet-stream",
+				  .fd = s->fd,
+				  .size = (int64_t)(s->size - s->at),
+				  .sent = show_sent,
+				  .ctx = s };
+	auto_target t = target_new(s->location);
+	int n = snprintf(lines, sizeof(lines), "Tus-Resumable: 1.0.0\r\n");
+	if (patch)
+		(void)snprintf(lines + n, sizeof(lines) - (size_t)n, "Upload-Offset: %llu\r\n",
+			       (unsigned long long)s->at);
+	t.headers = lines;
+	if (patch && lseek(s->fd, (off_t)s->at, SEEK_SET) < 0)
+		return err_sys(err, -errno, "read the input");
+	int r = api_exchange(s->cli, method, &t, patch ? &body : NULL, &h, head, err);
+	http_free(h);
+	return r;
+}
+
+/* Where it is: it may still hold on to the connection that broke. */
+static int look(struct sending *s, struct err *err)
+{
+	struct http_head head;
+	int r = call(s, "HEAD", &head, err);
+	if (r < 0)
+		return r;
+	if (head.upload_offset < 0 || (uint64_t)head.upload_offset > s->size)
+		return err_set(err, -EPROTO, "boughd told a place that isn't in the file");
+	s->at = (uint64_t)head.upload_offset;
+	return 0;
+}
+
+/* All had come, but whether it became a file wasn't heard: an upload that is done takes nothing. */
+static int ask_again(struct sending *s, const struct place *there, struct err *err)
+{
+	struct http_head head;
+	int r = call(s, "PATCH", &head, err);
+	if (r != -EEXIST)
+		return r;
+	auto_json json_t *entry = NULL;
+	if (place_stat(s->cli, there, &entry, NULL) == 0 &&
+	    strcmp(get_text(entry, "type"), "file") == 0 &&
+	    (uint64_t)get_int(entry, "size") == s->size)
+		return 0;
+	return r;
+}
+
+static int send_all(struct sending *s, const struct place *there, struct err *err)
+{
+	struct http_head head;
+	struct tries t = { 0 };
+	int r = call(s, "PATCH", &head, err);
+	while (is_broken(r) || r == -EBUSY) {
+		uint64_t before = s->at;
+		if (!wait_to_retry(&t))
+			break;
+		struct err why = { 0 };
+		int l = look(s, &why);
+		if (l < 0) {
+			r = l;
+			*err = why;
+			continue;
+		}
+		if (s->at > before)
+			t.n = 0;
+		r = s->at == s->size ? ask_again(s, there, err) : call(s, "PATCH", &head, err);
+	}
+	return r;
+}
+
+int resume_upload(struct cli *cli, int fd, uint64_t size, const struct place *to, const char *last,
+		  const char *mode, struct err *err)
+{
+	struct sending s = { .cli = cli, .fd = fd, .size = size };
+	struct http_head head;
+	auto_free char *path = NULL;
+	if (join(&path, to->path, last) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	const struct place there = { to->name, path };
+	progress_begin(&s.progress, cli, "copying");
+	int r = create(&s, to, path, mode, err);
+	if (r == 0) {
+		r = send_all(&s, &there, err);
+		if (r < 0 && !is_broken(r))
+			(void)call(&s, "DELETE", &head, NULL); /* else it goes after a day */
+	}
+	progress_end(&s.progress);
+	return r;
+}
