@@ -125,6 +125,15 @@ is 'the same again is not given twice' "$(api POST "/v1/sandboxes/api/exec/$ex/s
 is 'a gap is refused' "$(api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=9" x | jq -r .code)" range
 api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=4&last=true" '' >/dev/null
 is 'it ends' "$(api GET "/v1/sandboxes/api/exec/$ex?wait=10" | jq -c '[.exit_code, .stdin_offset, .stdout.end]')" '[0,4,4]'
+is 'what comes later is too late' "$(api POST "/v1/sandboxes/api/exec/$ex/stdin?offset=4" x | jq .closed)" true
+api POST /v1/sandboxes '{"name": "brief", "command": ["true"], "stdin": true}' >/dev/null
+api GET '/v1/sandboxes/brief/exec/main?wait=10' >/dev/null
+bough stop brief >/dev/null 2>&1
+is 'so it is when all has ended' "$(api POST '/v1/sandboxes/brief/exec/main/stdin?offset=0' x | jq -c .)" \
+	'{"offset":0,"closed":true}'
+is 'and when no more is to follow' \
+	"$(api POST '/v1/sandboxes/brief/exec/main/stdin?offset=0&last=true' '' | jq -c .)" '{"offset":0,"closed":true}'
+bough rm --force brief
 is 'bare bytes, from the second on' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=1")" bcd
 is 'behind the end there is nothing' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=4")" ''
 is 'frames' "$(api GET "/v1/sandboxes/api/exec/$ex/output" | xxd -p | tr -d '\n' | head -c 40)" \
