@@ -9,6 +9,7 @@
 #include "tests/unit/oom.h"
 #include "tools/bough/api.h"
 #include "tools/bough/json.h"
+#include "tools/bough/sse.h"
 
 #define JSON(s, b)                                                 \
 	{                                                          \
@@ -196,12 +197,58 @@ static void not_utf8(void **state)
 	assert_false(get_true(NULL, "x"));
 }
 
+struct heard {
+	char asked[64]; /* the ids, each behind a blank */
+	char data[64];
+};
+
+static struct target ask(void *ctx, const char *id)
+{
+	struct heard *h = ctx;
+	size_t n = strlen(h->asked);
+	(void)snprintf(h->asked + n, sizeof(h->asked) - n, " %s", id);
+	return target_new("/v1/events");
+}
+
+static int hear(void *ctx, const char *data, struct err *err)
+{
+	struct heard *h = ctx;
+	size_t n = strlen(h->data);
+	(void)snprintf(h->data + n, sizeof(h->data) - n, " %s", data);
+	return strcmp(data, "last") != 0;
+}
+
+#define EVENTS(...) { .status = "200 OK", .type = "text/event-stream", .body = __VA_ARGS__ }
+/* Streams that break off anywhere: nothing is lost, and nothing comes twice. */
+static void broken_streams(void **state)
+{
+	static const struct exchange script[] = {
+		EVENTS("id: 0\n: bough\n\nid: 1\nevent: x\ndata: a\n\nid: 2\nevent: x\n",
+		       .cut = true),
+		EVENTS("id: 2\nevent: x\ndata: b\n", .cut = true),
+		EVENTS("id: 3\n: still here\n\nid: 4\n", .cut = true),
+		EVENTS("id: 4\nevent: x\ndata: last\n\n"),
+	};
+	struct server s;
+	struct heard h = { 0 };
+	struct err err = { 0 };
+	assert_int_equal(server_start(&s, script, 4), 0);
+	struct cli cli = { .root = s.root };
+	struct sse sse = { .cli = &cli, .target = ask, .event = hear, .ctx = &h };
+	assert_int_equal(sse_read(&sse, true, &err), 0);
+	assert_string_equal(h.data, " a b last");
+	assert_string_equal(h.asked, "  1 2 3");
+	assert_string_equal(sse.id, "4");
+	server_stop(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(targets),         cmocka_unit_test(errors),
 		cmocka_unit_test(calls),           cmocka_unit_test(jobs),
 		cmocka_unit_test(invalid_uploads), cmocka_unit_test(not_utf8),
+		cmocka_unit_test(broken_streams),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
