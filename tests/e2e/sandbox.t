@@ -124,6 +124,24 @@ bough_ok 'they go' rm --force again f1 f2
 bough_fails 'and are not there' 3 'no sandbox "again": `bough ps`' stop again
 bough_fails 'a sandbox has no diff' 3 '"dev" is a sandbox' diff dev
 
+# ---- what an image says
+
+mkdir -p "$T/root" "$T/docker"
+for f in /bin/echo $(ldd /bin/echo | grep -o '/[^ ]*'); do cp -L --parents "$f" "$T/root"; done
+tar cf "$T/docker/1.tar" -C "$T/root" .
+printf '{"os":"linux","config":{"Entrypoint":["/bin/echo","from"],"Cmd":["the image"]},"rootfs":{"diff_ids":["sha256:%s"]}}' \
+	"$(sha256sum <"$T/docker/1.tar" | cut -d' ' -f1)" >"$T/docker/c.json"
+echo '[{"Config":"c.json","RepoTags":["echo:1"],"Layers":["1.tar"]}]' >"$T/docker/manifest.json"
+tar cf "$T/echo.tar" -C "$T/docker" manifest.json c.json 1.tar
+bough_ok 'an image' image import echo "$T/echo.tar"
+run bough run --rm --image echo --image-command
+is 'runs its command' "$code $out" '0 from the image'
+run bough run --rm --image echo -- me
+is 'or its entrypoint with another' "$code $out" '0 from me'
+bough_fails 'not both' 125 'either' run --image echo --image-command -- me
+run bough run --rm --image-command
+is 'there is none in the host image' "$code" 125
+
 # ---- workspaces that come and go
 
 bough_ok 'another workspace' create data

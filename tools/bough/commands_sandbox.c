@@ -63,6 +63,7 @@ static const struct option_def run_options[] = {
 	{ .name = "entrypoint",
 	  .value = "PROGRAM",
 	  .help = "in place of the image's own; \"\": none" },
+	{ .name = "image-command", .help = "the command is the one that the image tells" },
 	{ .name = "cpus", .value = "N", .help = "cores, 0.5 or 2; 1" },
 	{ .name = "memory", .value = "SIZE", .help = "with swap; 2G" },
 	{ .name = "pids", .value = "N", .help = "processes and threads; 512" },
@@ -154,14 +155,16 @@ const struct command commands_sandbox[] = {
 		  "workspace. It has no network, its own users, and limits. All that it changes\n"
 		  "can be saved, forked and restored. It is there until `bough rm`: it outlives\n"
 		  "this program, the connection and boughd. Without a COMMAND it waits for\n"
-		  "`bough exec`. The exit code is the command's: 126 can't be executed, 127 isn't\n"
-		  "there, 128 + N ended by signal N; 125: what failed was ours. A lost connection\n"
-		  "is made again, and output goes on at its byte.\n",
+		  "`bough exec`, but with --image-command. The exit code is the command's: 126\n"
+		  "can't be executed, 127 isn't there, 128 + N ended by signal N; 125: what\n"
+		  "failed was ours. A lost connection is made again, and output goes on at its\n"
+		  "byte.\n",
 	  .options = run_options,
 	  .examples = "bough run -- gcc --version\n"
 		      "bough run --name dev --workspace app -d\n"
 		      "bough run --rm --git app --ref v1.2 -- make test\n"
-		      "bough run -it --image debian --secret key=key.pem -- bash\n",
+		      "bough run -it --image debian --secret key=key.pem -- bash\n"
+		      "bough run -d --image app --image-command\n",
 	  .min = 0,
 	  .max = ANY,
 	  .run = cmd_run },

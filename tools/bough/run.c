@@ -302,6 +302,8 @@ static int fill_body(json_t *body, const struct args *a, bool tty, struct err *e
 		r = json_object_set_new(body, "usr_local", json_true());
 	if (r == 0 && a->n > 0)
 		r = set_command(body, a, 0, err);
+	else if (r == 0 && args_get(a, "image-command")) /* an empty one means that */
+		r = new_list(body, "command") ? 0 : no_memory(err);
 	if (r == 0 && tty)
 		r = json_object_set_new(body, "tty", json_true());
 	if (r == 0 && args_get(a, "interactive"))
@@ -396,16 +398,19 @@ static int run_attached(struct cli *cli, const struct args *a, const char *id, b
 int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 {
 	bool tty = args_get(a, "tty"), detach = args_get(a, "detach");
+	bool own = args_get(a, "image-command");
 	auto_json json_t *body = json_object(), *doc = NULL;
 	auto_free char *made = NULL;
 	cli->failed = EXIT_CODE_OURS;
 	if (detach && (tty || args_get(a, "interactive")))
 		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
+	if (own && a->n > 0)
+		return err_set(err, -EINVAL, "give either a COMMAND or --image-command");
 	int r = body ? fill_body(body, a, tty, err) : no_memory(err);
-	if (r == 0 && a->n == 0 && tty) { /* a shell, as one expects */
+	if (r == 0 && a->n == 0 && !own && tty) { /* a shell, as one expects */
 		json_t *sh = json_pack("[s]", "/bin/sh");
 		r = json_object_set_new(body, "command", sh) < 0 ? no_memory(err) : 0;
-	} else if (a->n == 0) {
+	} else if (a->n == 0 && !own) {
 		detach = true; /* there is nothing to wait for */
 	}
 	if (r == 0)
