@@ -120,6 +120,11 @@ bough_ok 'another of what was saved' run --name again --image saved -d
 run bough exec again -- cat /etc/mark
 is 'has its root' "$out" root
 bough_fails 'so it is needed' 4 'sandbox (again|dev) stands on it' image rm saved
+bough_ok 'it is called otherwise' rename again more
+bough_ok 'and labelled' set more --label k=v --ttl 1h
+is 'as it says' "$(status more '[.name, .labels.k, .on_expiry] | join(" ")')" 'more v delete'
+bough_fails 'its limits stay' 2 'limits' set more --quota 1G
+bough_ok 'the old name again' rename more again
 bough_ok 'they go' rm --force again f1 f2
 bough_fails 'and are not there' 3 'no sandbox "again": `bough ps`' stop again
 bough_fails 'a sandbox has no diff' 3 '"dev" is a sandbox' diff dev

@@ -497,9 +497,24 @@ static int set_no_labels(json_t *body, const struct args *a, struct err *err)
 	return 0;
 }
 
+/* Changes what the first operand names, a workspace or a sandbox. */
+static int patch(struct cli *cli, const struct args *a, json_t *body, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	bool box;
+	int r = sandbox_choose(cli, a->operands[0], &box, err);
+	if (r < 0)
+		return r;
+	if (box && (json_object_get(body, "quota_bytes") || json_object_get(body, "quota_inodes")))
+		return err_set(err, -EINVAL, "a sandbox has the limits that it was made with");
+	auto_target t = box ? target_sandbox(a->operands[0], "") : target_ws(a->operands[0], "");
+	r = api_call(cli, "PATCH", &t, body, &doc, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+}
+
 int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *body = json_object(), *ws = NULL;
+	auto_json json_t *body = json_object();
 	int r = body ? set_limits(body, a, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = set_labels(body, "add_labels", a, err);
@@ -510,26 +525,18 @@ int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0 && json_object_size(body) == 0)
 		r = err_set(err, -EINVAL,
 			    "give it --quota, --label or what else `bough help set` tells");
-	if (r < 0)
-		return r;
-	auto_target t = target_ws(a->operands[0], "");
-	r = api_call(cli, "PATCH", &t, body, &ws, NULL, err);
-	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
+	return r < 0 ? r : patch(cli, a, body, err);
 }
 
 /* ---- rename, rm, mount, umount ---- */
 
 int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *body = json_object(), *ws = NULL;
+	auto_json json_t *body = json_object();
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = api_set_text(body, "name", a->operands[1], err);
-	if (r < 0)
-		return r;
-	auto_target t = target_ws(a->operands[0], "");
-	r = api_call(cli, "PATCH", &t, body, &ws, NULL, err);
-	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
+	return r < 0 ? r : patch(cli, a, body, err);
 }
 
 /* Does one thing to each operand. A failure doesn't keep the others from being done; the first
