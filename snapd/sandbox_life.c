@@ -110,7 +110,10 @@ static int need_mount(struct snapd *sd, const char *ws, const char *path, const 
 
 static int need_mounts(struct sandbox_box *b, struct snapd *sd, struct err *err)
 {
-	int r = need_mount(sd, b->row.root, b->root, "/", err);
+	/* After a start of boughd it answers before all that should be mounted is. */
+	int r = snapd_inner(fs_ping(sd->fs, err));
+	if (r >= 0)
+		r = need_mount(sd, b->row.root, b->root, "/", err);
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++)
 		r = need_mount(sd, b->attached[i].workspace, b->sources[i], b->attached[i].target,
 			       err);

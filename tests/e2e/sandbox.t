@@ -223,6 +223,13 @@ bough_ok 'stopped' stop secret --grace 0s
 bough_fails 'without them it is not started' 2 'give them again' start secret
 bough_ok 'with them it is' start secret --secret "key=$T/key" --env-file "$T/env"
 
+# ---- down, and the first call after it
+
+bough_ok 'down ends them' down
+bough_ok 'which is the start of one' start dev
+run bough exec dev -- hostname
+is 'it runs' "$code $out" '0 dev'
+
 # ---- no trace
 
 bough_ok 'all go' rm --force $(bough ps -q)
