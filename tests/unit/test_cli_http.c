@@ -618,7 +618,8 @@ static void no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),        cmocka_unit_test(fields), cmocka_unit_test(endless_heads),
+		cmocka_unit_test(heads),        cmocka_unit_test(fields),
+		cmocka_unit_test(endless_heads),
 		cmocka_unit_test(chunks),       cmocka_unit_test(escapes),
 		cmocka_unit_test(answers),      cmocka_unit_test(broken_answers),
 		cmocka_unit_test(last_words),   cmocka_unit_test(silence),
