@@ -17,7 +17,8 @@ import bough
 def repository(client, wanted):
     for repo in client.repos.list():
         if wanted in (repo["name"], repo.get("url")):
-            client.repos.fetch(repo["name"])
+            if repo.get("url"):  # one that came from a path is as its owner last sent it
+                client.repos.fetch(repo["name"])
             return repo["name"]
     return client.repos.add(wanted)["name"]
 
