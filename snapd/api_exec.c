@@ -316,8 +316,8 @@ static int input_run(void *task, struct progress *p, unsigned *status, json_t **
 		r = err_set(err, -EBADMSG, "the input broke off");
 	if (r >= 0 && in->last)
 		r = sandbox_input_end(in->sd, in->id, in->key, err);
-	/* One that reads no more is no mistake of who writes; when all of a sandbox has ended, there
-	 * is nobody left who would say so. */
+	/* One that reads no more is no mistake of who writes; when all of a sandbox has ended,
+	 * nobody is left who would say so. */
 	struct process_end end;
 	bool closed = r == -EPIPE || ((r == -ECONNREFUSED || r == -ENOENT || r == -ESTALE) &&
 				      sandbox_ended(in->sd, in->id, in->key, &end));
