@@ -434,6 +434,35 @@ static json_t *forks_json(struct snapd *sd, const struct sandbox_row *rows, size
 	return json_pack("{s:o, s:I}", "items", items, "pause_ns", (json_int_t)pause_ns);
 }
 
+/* The fork is the caller's own, and stays so when the other is shown to him no longer: it has
+ * nothing that he couldn't give to one that he makes. */
+static int may_fork(struct request *rq, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_sandbox_row row = { 0 };
+	auto_spec spec = { 0 };
+	struct attached_row *rows = NULL;
+	struct meant found;
+	size_t n = 0;
+	int r = catalog_sandbox_get(sd->catalog, rq->params[0], &row, err);
+	if (r >= 0)
+		r = spec_read(&spec, row.spec, err);
+	if (r >= 0 && spec.net_host && access_need_admin(rq, NULL) < 0)
+		r = err_set(err, -EPERM, "only an admin may give a sandbox this host's network");
+	if (r >= 0)
+		r = catalog_attached(sd->catalog, row.id, NULL, &rows, &n, err);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		if (!rows[i].read_only) /* he gets a copy */
+			continue;
+		r = access_find(sd, rq->caller, NOUN_WORKSPACE, false, rows[i].workspace, &found,
+				err);
+		if (r < 0)
+			r = err_prefix(err, r, "what is attached at %s", rows[i].target);
+	}
+	free(rows);
+	return r;
+}
+
 int api_sandbox_fork(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -447,6 +476,8 @@ int api_sandbox_fork(struct request *rq, struct reply *rp, struct err *err)
 	int r = names && rows ? fork_names(rq, names, n, err) : no_memory(err);
 	if (r >= 0)
 		r = lease(rq, &held, "fork", err);
+	if (r >= 0)
+		r = may_fork(rq, err);
 	if (r >= 0)
 		r = sandbox_fork(sd, rq->params[0], names, n, rows, &pause_ns, err);
 	if (r < 0) {

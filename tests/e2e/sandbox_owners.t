@@ -71,5 +71,18 @@ gives 'nor live' 404 carol POST $S/c/restore "{\"snapshot\":\"$snap\", \"live\":
 gives 'it has none of their files' 404 carol GET $W/w/files/secret
 gives 'another sandbox is none of hers' 404 carol POST $S/alice%2Fa/exec '{"command":["id"]}'
 
-bough_ok 'all go' rm --force alice/a bob/b carol/c
+# ---- forks are their maker's, for good
+
+gives 'a team' 201 alice POST /v1/teams '{"name":"team"}'
+gives 'with another in it' 200 alice PUT /v1/teams/team/members/carol '{"role":"member"}'
+gives 'has a sandbox' 201 alice POST $S '{"name":"t", "start":false, "visibility":"team", "team":"team",
+	"workspaces":[{"workspace":"own", "read_only":true}]}'
+gives 'its maker forks it' 201 alice POST $S/t/fork '{"names":["t2"]}'
+gives 'who sees it alone would keep what is not theirs' 404 carol POST $S/alice%2Ft/fork '{"names":["t3"]}'
+gives 'one with the network of this host' 201 root POST $S '{"name":"n", "start":false, "net":"host",
+	"visibility":"team", "team":"team"}'
+gives 'is forked by admins alone' 403 carol POST $S/n/fork '{"names":["n2"]}'
+gives 'as it is made' 201 root POST $S/n/fork '{"names":["n3"]}'
+
+bough_ok 'all go' rm --force alice/a bob/b carol/c alice/t alice/t2 n n3
 done_testing
