@@ -301,7 +301,8 @@ int api_sandbox_attachment(struct request *rq, json_t *j, struct attached_row *o
 		return r;
 	*out = (struct attached_row){ .read_only = json_is_true(json_object_get(j, "read_only")),
 				      .exclusive = json_is_true(json_object_get(j, "exclusive")) };
-	r = access_find(rq->ctx, rq->caller, NOUN_WORKSPACE, !out->read_only,
+	/* For itself alone: nobody else could use it, its owner neither. */
+	r = access_find(rq->ctx, rq->caller, NOUN_WORKSPACE, !out->read_only || out->exclusive,
 			json_string_value(json_object_get(j, "workspace")), &found, err);
 	if (r < 0)
 		return r;

@@ -41,6 +41,9 @@ gives 'a sandbox with both' 201 alice POST $S '{"name":"a", "workspaces":[
 	{"workspace":"own"}, {"workspace":"bob/all", "target":"/all", "read_only":true}]}'
 gives 'not to write to' 403 alice POST $S/a/workspaces '{"workspace":"bob/all", "target":"/more"}'
 
+gives 'nor to be kept from others' 403 alice POST $S '{"name":"x", "start":false, "workspaces":[
+	{"workspace":"bob/all", "read_only":true, "exclusive":true}]}'
+
 # ---- saving what is only read
 
 gives 'is saved' 201 alice POST $S/a/snapshots '{"name":"group"}'
