@@ -25,7 +25,7 @@ int box_slots_make(const struct box_config *c, struct err *err)
 	if (r == 0 && mount(NULL, path, NULL, MS_SHARED, NULL) < 0)
 		r = err_sys(err, -errno, "share %s", path);
 	for (int i = 0; r == 0 && i < BOX_SLOTS; i++) {
-		char name[16];
+		char name[32];
 		(void)snprintf(name, sizeof(name), "slots/%d", i);
 		r = box_path(slot, c->dir, name);
 		if (r == 0 && mkdir(slot, 0755) < 0)
@@ -98,7 +98,7 @@ static int slot_path(char out[PATH_MAX], const struct box_config *c, const char 
 
 static int note_target(const struct box_config *c, const char *target, int slot, struct err *err)
 {
-	char name[16];
+	char name[32];
 	(void)snprintf(name, sizeof(name), "slot-%d", slot);
 	auto_fd dir = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
