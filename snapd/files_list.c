@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_head.h"
@@ -25,32 +26,13 @@ void listing_free(void *task)
 
 /* ---- entries ---- */
 
-static char *base64(const char *s, size_t len)
-{
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-				     "0123456789+/";
-	char *out = malloc((len + 2) / 3 * 4 + 1), *p = out;
-	for (size_t i = 0; out && i < len; i += 3) {
-		uint32_t v = (uint32_t)(uint8_t)s[i] << 16;
-		v |= i + 1 < len ? (uint32_t)(uint8_t)s[i + 1] << 8 : 0;
-		v |= i + 2 < len ? (uint32_t)(uint8_t)s[i + 2] : 0;
-		*p++ = digits[v >> 18];
-		*p++ = digits[v >> 12 & 63];
-		*p++ = i + 1 < len ? digits[v >> 6 & 63] : '=';
-		*p++ = i + 2 < len ? digits[v & 63] : '=';
-	}
-	if (out)
-		*p = '\0';
-	return out;
-}
-
 int listing_set_name(json_t *o, const char *key, const char *text, size_t len)
 {
 	char other[32];
 	if (archive_is_utf8_n(text, len))
 		return json_object_set_new(o, key, json_stringn(text, len));
 	(void)snprintf(other, sizeof(other), "%s_b64", key);
-	auto_free char *b64 = base64(text, len);
+	auto_free char *b64 = base64_encode(text, len);
 	return b64 ? json_object_set_new(o, other, json_string(b64)) : -1;
 }
 

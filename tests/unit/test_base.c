@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "fs/base/base64.h"
 #include "fs/base/boot.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
@@ -257,6 +258,20 @@ static void boot(void **state)
 	assert_memory_equal(boot_id(NULL), id, sizeof(id));
 }
 
+/* RFC 4648, section 10, and what isn't text. */
+static void base64(void **state)
+{
+	static const char *const table[][2] = {
+		{ "", "" },          { "f", "Zg==" },         { "fo", "Zm8=" },
+		{ "foo", "Zm9v" },   { "foob", "Zm9vYg==" },  { "fooba", "Zm9vYmE=" },
+		{ "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		auto_free char *s = base64_encode(table[i][0], strlen(table[i][0]));
+		assert_string_equal(s, table[i][1]);
+	}
+}
+
 static void clocks(void **state)
 {
 	for (int64_t ms = 0; ms < 3000; ms += 37) {
@@ -289,6 +304,7 @@ int main(void)
 		cmocka_unit_test(hashes),
 		cmocka_unit_test(cleanups),
 		cmocka_unit_test(boot),
+		cmocka_unit_test(base64),
 		cmocka_unit_test(clocks),
 		cmocka_unit_test(logs),
 	};

@@ -36,6 +36,18 @@ int list_show(struct cli *cli, struct target *t, const struct list_view *view, s
 	return r < 0 ? r : list_print(cli, doc, view, err);
 }
 
+int list_failed(const struct args *a, int first, int r, const struct err *e, struct err *err)
+{
+	if (first == 0) {
+		*err = *e;
+		return r;
+	}
+	fprintf(stderr, "bough: %s: ", a->cmd->name);
+	out_clean(stderr, e->text);
+	(void)fputc('\n', stderr);
+	return first;
+}
+
 static int remove_one(struct cli *cli, const char *path, const char *name, const char *query,
 		      struct err *err)
 {
@@ -58,13 +70,8 @@ int list_remove_each(struct cli *cli, const struct args *a, const char *path, co
 		if (r == 0) {
 			(void)json_array_append_new(removed,
 						    json_pack("{s:s}", "name", a->operands[i]));
-		} else if (first == 0) {
-			first = r;
-			*err = e;
 		} else {
-			fprintf(stderr, "bough: %s: ", a->cmd->name);
-			out_clean(stderr, e.text);
-			(void)fputc('\n', stderr);
+			first = list_failed(a, first, r, &e, err);
 		}
 	}
 	if (first < 0 || !cli->json)

@@ -16,6 +16,9 @@ int list_show(struct cli *cli, struct target *t, const struct list_view *view, s
 int list_print(struct cli *cli, const json_t *doc, const struct list_view *view, struct err *err);
 /* The text, or "-" where it is empty. */
 const char *list_text(const json_t *item, const char *key);
+/* That one of several operands failed: the first failure (`first` 0: none yet) is returned and
+ * goes to *err, others are told at once. */
+int list_failed(const struct args *a, int first, int r, const struct err *e, struct err *err);
 /* DELETEs each operand below `path`; what fails is told, the first as the result, and the others go
  * on. With --json, {"items": [{"name"}]} of what went. `option` (NULL: none): where it was given,
  * "?OPTION=1". */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/attach.h"
@@ -112,25 +113,6 @@ static int add_env_file(json_t *list, const char *path, struct err *err)
 	return r;
 }
 
-static char *base64(const char *s, size_t len)
-{
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-				     "0123456789+/";
-	char *out = malloc((len + 2) / 3 * 4 + 1), *p = out;
-	for (size_t i = 0; out && i < len; i += 3) {
-		uint32_t v = (uint32_t)(uint8_t)s[i] << 16;
-		v |= i + 1 < len ? (uint32_t)(uint8_t)s[i + 1] << 8 : 0;
-		v |= i + 2 < len ? (uint32_t)(uint8_t)s[i + 2] : 0;
-		*p++ = digits[v >> 18];
-		*p++ = digits[v >> 12 & 63];
-		*p++ = i + 1 < len ? digits[v >> 6 & 63] : '=';
-		*p++ = i + 2 < len ? digits[v & 63] : '=';
-	}
-	if (out)
-		*p = '\0';
-	return out;
-}
-
 /* --secret NAME=FILE */
 static int add_secret(json_t *secrets, const char *option, struct err *err)
 {
@@ -143,7 +125,7 @@ static int add_secret(json_t *secrets, const char *option, struct err *err)
 	if (r < 0)
 		return r;
 	name = strndup(option, (size_t)(eq - option));
-	text = base64(data, len);
+	text = base64_encode(data, len);
 	explicit_bzero(data, len);
 	if (!name || !text || json_object_set_new(secrets, name, json_string(text)) < 0)
 		r = no_memory(err);

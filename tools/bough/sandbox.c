@@ -5,6 +5,8 @@
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/json.h"
+#include "tools/bough/list.h"
+#include "tools/bough/ws.h"
 
 static int no_memory(struct err *err)
 {
@@ -27,33 +29,8 @@ bool sandbox_is(struct cli *cli, const char *name)
 
 int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err)
 {
-	const char *seen = args_get(a, "visibility"), *ttl = args_get(a, "ttl"), *kv;
-	const char *then = args_get(a, "on-expiry"), *about = args_get(a, "description");
-	json_t *labels = args_each(a, "label", 0) ? json_object() : NULL;
-	uint64_t s = 0;
-	int r = about ? api_set_text(body, "description", about, err) : 0;
-	if (labels && json_object_set_new(body, "labels", labels) < 0)
-		return no_memory(err);
-	for (unsigned i = 0; r == 0 && (kv = args_each(a, "label", i)); i++) {
-		const char *eq = strchr(kv, '=');
-		if (!eq || eq == kv)
-			return err_set(err, -EINVAL, "--label takes K=V, not \"%s\"", kv);
-		auto_free char *key = strndup(kv, (size_t)(eq - kv));
-		r = key && labels ? api_set_text(labels, key, eq + 1, err) : no_memory(err);
-	}
-	if (r == 0 && seen && !strncmp(seen, "team:", 5)) {
-		r = api_set_text(body, "team", seen + 5, err);
-		seen = "team";
-	}
-	if (r == 0 && seen)
-		r = api_set_text(body, "visibility", seen, err);
-	if (r == 0 && ttl && strcmp(ttl, "none") != 0)
-		r = args_duration(ttl, "--ttl", &s, err);
-	if (r == 0 && ttl && json_object_set_new(body, "ttl_s", json_integer((json_int_t)s)) < 0)
-		r = no_memory(err);
-	if (r == 0 && then)
-		r = api_set_text(body, "on_expiry", then, err);
-	return r;
+	int r = ws_set_labels(body, "labels", a, err);
+	return r < 0 ? r : ws_set_keeping(body, a, err);
 }
 
 /* ---- what there is ---- */
@@ -183,13 +160,8 @@ static int each(struct cli *cli, const struct args *a, const char *rest, json_t 
 		int r = api_call(cli, "POST", &t, body, &doc, NULL, &e);
 		if (r == 0) {
 			(void)json_array_append_new(items, doc);
-		} else if (first == 0) {
-			first = r;
-			*err = e;
 		} else {
-			fprintf(stderr, "bough: %s: ", a->cmd->name);
-			out_clean(stderr, e.text);
-			(void)fputc('\n', stderr);
+			first = list_failed(a, first, r, &e, err);
 		}
 	}
 	if (first < 0 || !cli->json)

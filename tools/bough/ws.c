@@ -5,14 +5,15 @@
 #include "tools/bough/checkout.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
+#include "tools/bough/list.h"
 #include "tools/bough/out.h"
 #include "tools/bough/sandbox.h"
 #include "tools/bough/transfer.h"
+#include "tools/bough/ws.h"
 
 /* ---- request members from options ---- */
 
-/* As the member `field`. */
-static int set_labels(json_t *body, const char *field, const struct args *a, struct err *err)
+int ws_set_labels(json_t *body, const char *field, const struct args *a, struct err *err)
 {
 	const char *kv;
 	for (unsigned i = 0; (kv = args_each(a, "label", i)); i++) {
@@ -65,8 +66,7 @@ static int set_limits(json_t *body, const struct args *a, struct err *err)
 	return r;
 }
 
-/* --description, --visibility, --ttl, --on-expiry. */
-static int set_keeping(json_t *body, const struct args *a, struct err *err)
+int ws_set_keeping(json_t *body, const struct args *a, struct err *err)
 {
 	const char *seen = args_get(a, "visibility"), *ttl = args_get(a, "ttl");
 	const char *then = args_get(a, "on-expiry"), *about = args_get(a, "description");
@@ -183,9 +183,9 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0)
 		r = set_limits(body, a, err);
 	if (r == 0)
-		r = set_labels(body, "labels", a, err);
+		r = ws_set_labels(body, "labels", a, err);
 	if (r == 0)
-		r = set_keeping(body, a, err);
+		r = ws_set_keeping(body, a, err);
 	if (r == 0 && args_get(a, "no-mount") &&
 	    json_object_set_new(body, "mount", json_false()) < 0)
 		r = err_set(err, -ENOMEM, "out of memory");
@@ -460,9 +460,9 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = fork_names(a, body, err);
 	if (r == 0)
-		r = set_labels(body, "labels", a, err);
+		r = ws_set_labels(body, "labels", a, err);
 	if (r == 0)
-		r = set_keeping(body, a, err);
+		r = ws_set_keeping(body, a, err);
 	if (r < 0)
 		return r;
 	auto_target t = target_ws(a->operands[0], "/fork");
@@ -517,11 +517,11 @@ int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object();
 	int r = body ? set_limits(body, a, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
-		r = set_labels(body, "add_labels", a, err);
+		r = ws_set_labels(body, "add_labels", a, err);
 	if (r == 0)
 		r = set_no_labels(body, a, err);
 	if (r == 0)
-		r = set_keeping(body, a, err);
+		r = ws_set_keeping(body, a, err);
 	if (r == 0 && json_object_size(body) == 0)
 		r = err_set(err, -EINVAL,
 			    "give it --quota, --label or what else `bough help set` tells");
@@ -562,14 +562,8 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
 		if (r == 0 && json_array_append_new(items, doc) < 0)
 			r = err_set(&e, -ENOMEM, "out of memory");
-		if (r < 0 && first == 0) {
-			first = r;
-			*err = e;
-		} else if (r < 0) {
-			fprintf(stderr, "bough: %s: ", a->cmd->name);
-			out_clean(stderr, e.text);
-			(void)fputc('\n', stderr);
-		}
+		if (r < 0)
+			first = list_failed(a, first, r, &e, err);
 	}
 	return first;
 }
