@@ -414,10 +414,16 @@ static bool exists_in(const struct shim *s, const char *name)
 	return access(path, F_OK) == 0;
 }
 
+static bool has_state(const struct shim *s)
+{
+	char state[PATH_MAX];
+	(void)snprintf(state, sizeof(state), RUNTIME_STATE "/%s/%s", s->ns, s->id);
+	return s->kind->binary && access(state, F_OK) == 0;
+}
+
 /* Ends both without the shim. */
 static int end_by_force(struct shim *s, struct err *err)
 {
-	char state[PATH_MAX];
 	auto_buf lost = { 0 };
 	if (s->pid)
 		(void)kill_shim(s, s->pid);
@@ -428,8 +434,7 @@ static int end_by_force(struct shim *s, struct err *err)
 	if (s->kind->binary && !exists_in(s, "runtime"))
 		return 0;
 	int r = run_shim(s, "delete", DELETE_MS, &lost, err);
-	(void)snprintf(state, sizeof(state), RUNTIME_STATE "/%s/%s", s->ns, s->id);
-	if (r >= 0 && s->kind->binary && access(state, F_OK) == 0)
+	if (r >= 0 && has_state(s))
 		return err_set(err, -EIO, "%s couldn't remove %s", s->kind->binary, s->id);
 	return r;
 }
@@ -455,7 +460,8 @@ int shim_remove(const struct shim_config *config, struct err *err)
 	if (access(s->bundle, F_OK) < 0 && errno == ENOENT)
 		return 0;
 	r = end_kindly(s, &kind_failure);
-	if (r < 0)
+	/* A create that the shim's end broke off has left what the runtime had made of it. */
+	if (r < 0 || has_state(s))
 		r = end_by_force(s, err);
 	if (r >= 0)
 		r = remove_socket(s, err);

@@ -280,6 +280,15 @@ ends() {
 	tool start
 	rm "$B/shim" # who started it was killed before it wrote that
 	ok "$KIND: removed without a record" tool remove
+	if [ "$KIND" = runc ]; then
+		bundle broken_off -- true
+		tool start
+		command -v runc | tr -d '\n' >"$B/runtime"
+		echo '{"root":"/run/bough"}' >"$B/options.json"
+		mkdir -p /run/bough/"$NS"/broken_off # by a create that was killed
+		mkfifo /run/bough/"$NS"/broken_off/exec.fifo
+		ok "$KIND: removed in the midst of a create" tool remove
+	fi
 	is "$KIND: of none anything is left" "$(traces)" "$clean"
 }
 
