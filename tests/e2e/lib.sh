@@ -34,7 +34,8 @@ pids_of() { # NAME [ROOT]
 	return 0
 }
 
-# kill -9 of a program, and waits until it is gone.
+# kill -9 of a program, and waits until it is gone: also its last thread, which may hold sockets
+# when the first is a zombie already.
 kill_hard() { # NAME…
 	local name pid pids=()
 	for name; do
@@ -42,7 +43,8 @@ kill_hard() { # NAME…
 	done
 	[ ${#pids[@]} = 0 ] || kill -9 "${pids[@]}" 2>/dev/null
 	for pid in "${pids[@]}"; do
-		while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; do
+		while [ -d "/proc/$pid" ] && { ! grep -q '^State:.Z' "/proc/$pid/status" ||
+			[ "$(ls "/proc/$pid/task" | wc -l)" -gt 1 ]; } 2>/dev/null; do
 			sleep 0.01
 		done
 	done
