@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "snapd/access.h"
 #include "snapd/api_sandbox.h"
 
 struct where {
@@ -40,6 +41,20 @@ static int refuse_mounts(const struct sandbox_spec *spec, const char *path, stru
 	return 0;
 }
 
+/* What is attached is read by who may read it by itself: it may have been made private since, and
+ * a sandbox may be shown to more than its workspaces are. */
+static int may_read(struct request *rq, const char *id, const char *path, struct err *err)
+{
+	auto_ws_row ws = { 0 };
+	struct snapd *sd = rq->ctx;
+	int r = catalog_ws_get_any(sd->catalog, id, &ws, err);
+	if (r < 0)
+		return r;
+	return access_sees(sd, rq->caller, &ws.own, ws.id)
+		       ? 0
+		       : err_set(err, -ENOENT, "no such path: \"%s\"", path);
+}
+
 static int resolve(struct request *rq, const char *path, struct where *out, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -67,8 +82,7 @@ static int resolve(struct request *rq, const char *path, struct where *out, stru
 		memcpy(out->workspace, rows[i].workspace, ID_SIZE);
 	}
 	free(rows);
-	if (!longest)
-		r = refuse_mounts(&spec, path, err);
+	r = longest ? may_read(rq, out->workspace, path, err) : refuse_mounts(&spec, path, err);
 	if (r >= 0)
 		sandbox_touch(sd, &row);
 	return r;

@@ -57,6 +57,11 @@ as alice POST $W/own/files/secret?op=move '{"to":"moved"}'
 gives 'it is restored' 200 alice POST $S/a/restore '{"snapshot":"group"}'
 gives 'with its own files' 200 alice GET $S/a/files/workspace/secret
 gives 'and what it reads' 200 alice GET $S/a/files/all/file
+gives 'until its owner makes it private' 200 bob PATCH $W/all '{"visibility":"private"}'
+gives 'then not any more' 404 alice GET $S/a/files/all/file
+gives 'but what is its own' 200 alice GET $S/a/files/workspace/secret
+gives 'and again' 200 bob PATCH $W/all '{"visibility":"global"}'
+gives 'when it is for all' 200 alice GET $S/a/files/all/file
 gives 'who may write to it' 201 bob POST $S '{"name":"b", "start":false, "workspaces":[
 	{"workspace":"all", "read_only":true}]}'
 as bob POST $S/b/snapshots '{}'
