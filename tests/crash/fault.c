@@ -8,7 +8,7 @@
  *
  * Each n is tried with EIO and ENOSPC, as one failure and as the disk's last. A failure of the test
  * prints the line that repeats it. */
-#include "tests/crash/power_run.h"
+#include "tests/crash/power_look.h"
 #include "fs/base/io_fault.h"
 
 enum { WORD = 2 }; /* a write that fails in the middle may have done a part of it */
@@ -53,29 +53,6 @@ static void check_space(struct space *sp, bool alive)
 	tree_done(&tr);
 }
 
-static void check_snapshots(void)
-{
-	struct err err;
-	struct view_options vo;
-	work_view_options(t.work, &vo);
-	for (size_t i = 0; i < t.nsnaps; i++) {
-		auto_stack st = { 0 };
-		struct view v;
-		struct tree tr = { .n = 0 };
-		char why[200];
-		if (manifest_get(work_store(t.work), &t.snaps[i].manifest, &st, &err) < 0 ||
-		    view_open(&v, &vo, &st, &err) < 0)
-			fail("snapshot %zu: %s", i, err.text);
-		v.store = work_store(t.work);
-		(void)tree_of_view(&tr, &v);
-		names_differ(&tr, t.snaps[i].s, why);
-		if (why[0])
-			fail("snapshot %zu: %s", i, why);
-		tree_done(&tr);
-		view_done(&v);
-	}
-}
-
 static bool known(void *ctx, const char *id)
 {
 	for (size_t i = 0; i < t.nspaces; i++)
@@ -84,29 +61,17 @@ static bool known(void *ctx, const char *id)
 	return false;
 }
 
-static void report(void *ctx, const struct store_fault *f)
-{
-	fprintf(stderr, "# %s at %" PRIu64 ": %s\n", f->pack ? f->pack : "index", f->offset,
-		f->what);
-}
-
-static int no_sync(void *ctx, int fd)
-{
-	return 0;
-}
-
 static void open_again(void)
 {
 	struct err err;
 	static struct io io; /* until the root is closed */
-	struct entry e;
 	io = io_host;
 	io.fsync = io.fdatasync = no_sync;
 	t.faults = false;
 	open_work(t.root, &io, 1);
 	if (work_sweep(t.work, known, NULL, &err) < 0)
 		fail("%s", err.text);
-	check_snapshots();
+	check_snapshots(UINT64_MAX);
 	for (size_t i = 0; i < t.nspaces; i++) {
 		struct space *sp = &t.spaces[i];
 		if (sp->gone)
@@ -119,14 +84,9 @@ static void open_again(void)
 			fail("open %s: %s", sp->id, err.text);
 		}
 		check_space(sp, false);
-		done(ws_mknod(sp->ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e));
-		done(ws_write(sp->ws, e.node, "x", 1, 0, false, &root_caller));
-		done(ws_fsync(sp->ws, e.node));
-		ws_forget(sp->ws, e.node, 1);
+		add_file(sp->ws);
 	}
-	int64_t faults = store_check(work_store(t.work), false, report, NULL, &err);
-	if (faults)
-		fail("%" PRId64 " faults of the store: %s", faults, faults < 0 ? err.text : "");
+	check_store();
 }
 
 /* False: it makes fewer than n such calls. */

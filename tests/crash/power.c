@@ -14,7 +14,7 @@
  *
  * --cuts: moments of each run, evenly; 0: all. Each is made with nothing lost, with all lost, and
  * `tries` times at random. A failure prints the line that repeats it, with --at CUT.TRY. */
-#include "tests/crash/power_run.h"
+#include "tests/crash/power_look.h"
 
 /* ---- what was left ---- */
 
@@ -55,41 +55,6 @@ static bool known(void *ctx, const char *id)
 	return false;
 }
 
-static void report(void *ctx, const struct store_fault *f)
-{
-	fprintf(stderr, "# %s at %" PRIu64 ": %s\n", f->pack ? f->pack : "index", f->offset,
-		f->what);
-}
-
-static void check_snapshots(uint64_t cut)
-{
-	struct err err;
-	struct view_options vo;
-	work_view_options(t.work, &vo);
-	for (size_t i = 0; i < t.nsnaps; i++) {
-		auto_stack st = { 0 };
-		struct view v;
-		struct tree tr = { .n = 0 };
-		char why[200];
-		if (t.snaps[i].end > cut)
-			continue;
-		if (manifest_get(work_store(t.work), &t.snaps[i].manifest, &st, &err) < 0 ||
-		    view_open(&v, &vo, &st, &err) < 0)
-			fail("snapshot %zu: %s", i, err.text);
-		v.store = work_store(t.work);
-		(void)tree_of_view(&tr, &v);
-		const struct moment m = { .s = (struct state *)t.snaps[i].s };
-		const struct space sp = { .id = "snap", .m = (struct moment *)&m, .n = 1 };
-		names_differ(&tr, m.s, why);
-		if (!why[0])
-			contents_differ(&tr, &sp, 0, 0, SECTOR, why);
-		if (why[0])
-			fail("snapshot %zu: %s", i, why);
-		tree_done(&tr);
-		view_done(&v);
-	}
-}
-
 static bool was_synced(const struct space *sp, uint64_t cut)
 {
 	for (size_t i = sp->own; i < sp->n; i++)
@@ -125,20 +90,10 @@ static void check_spaces(uint64_t cut, bool again)
 		(void)ws_with_view(ws, tree_of_view, &tr);
 		check_tree(&tr, sp, cut);
 		tree_done(&tr);
-		if (!again) {
-			done(ws_mknod(ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e));
-			done(ws_write(ws, e.node, "x", 1, 0, false, &root_caller));
-			done(ws_fsync(ws, e.node));
-			ws_forget(ws, e.node, 1);
-		}
+		if (!again)
+			add_file(ws);
 		ws_close(ws);
 	}
-}
-
-/* No power is lost here any more, and waiting for the disk is most of the time otherwise. */
-static int no_sync(void *ctx, int fd)
-{
-	return 0;
 }
 
 static void check(uint64_t cut, uint64_t try)
@@ -162,9 +117,7 @@ static void check(uint64_t cut, uint64_t try)
 		fail("%s", err.text);
 	check_snapshots(cut);
 	check_spaces(cut, false);
-	int64_t faults = store_check(work_store(t.work), false, report, NULL, &err);
-	if (faults)
-		fail("%" PRId64 " faults of the store: %s", faults, faults < 0 ? err.text : "");
+	check_store();
 	work_close(t.work);
 	(void)snprintf(t.what, sizeof(t.what),
 		       "cut at %" PRIu64 ", try %" PRIu64 ", one boot later", cut, try);
