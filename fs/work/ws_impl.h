@@ -60,6 +60,7 @@ struct work {
 
 	pthread_mutex_t ino_lock;
 	uint64_t ino_next, ino_end; /* reserved and not given out */
+	uint64_t ino_told; /* numbers from here on are not given out before ino.rest says so */
 
 	pthread_mutex_t list_lock;
 	pthread_cond_t list_cond; /* a workspace's `visits` went down; or stop */
