@@ -311,6 +311,12 @@ void ws_name_gone(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie);
  * shared, no other lock. */
 int ws_prepare_first_name(struct ws *ws, uint64_t node);
 
+/* ---- ws_put.c: under meta ---- */
+
+/* What a file that replaces `from` takes over of its xattrs: all but capabilities. Their bytes, and
+ * unless `to` is 0 their records for that inode. */
+int ws_inherit_xattrs(struct ws *ws, struct op *op, uint64_t from, uint64_t to, int64_t *bytes);
+
 /* ---- ws_ahead.c ---- */
 
 int work_ahead_new(struct work *w, size_t cache_bytes); /* after the store; 0 or -ENOMEM */
