@@ -188,8 +188,8 @@ started=0
 jobs=$(nproc)
 for arg; do
 	kind=${arg%%/*}
-	# Programs that mount, kill and measure run one at a time.
-	case $kind in lint | unit | fuzz) width=$jobs ;; *) width=1 ;; esac
+	# Programs that mount and kill wait for each other more than for a core.
+	case $kind in lint | unit | fuzz) width=$jobs ;; *) width=$((jobs + 1)) ;; esac
 	while IFS= read -r prog; do
 		name=$(basename "$prog" .t)
 		[ "$kind" = "$arg" ] || [ "$name" = "${arg#*/}" ] || continue
@@ -197,8 +197,8 @@ for arg; do
 		while [ "$(jobs -rp | wc -l)" -ge "$width" ]; do wait -n; done
 		run_one "$kind" "$prog" &
 	done < <(list_kind "$kind")
-	wait
 done
+wait
 
 if [ "$started" = 0 ]; then
 	echo "no such test: $*" >&2
