@@ -31,9 +31,16 @@ static int look_at_inode(void *ctx, const struct layer_inode *li)
 {
 	const struct look *lk = ctx;
 	struct attr below;
-	if (li->dead || li->damaged || li->xattrs || li->target || li->extents.count)
+	if (li->damaged)
 		return DIFFERS;
 	int r = view_inode_below(lk->v, lk->fresh, li->attr.ino, &below);
+	/* Uploads on their way, and what is left of those that broke off. A name that one gets, or
+	 * a file loses, is seen in its folder. */
+	if ((li->dead || li->attr.nlink == 0) &&
+	    (r == -ENOENT || (r == 0 && below.nlink == 0)))
+		return SAME;
+	if (li->dead || li->xattrs || li->target || li->extents.count)
+		return DIFFERS;
 	if (r < 0)
 		return r == -ENOENT ? DIFFERS : r;
 	if (S_ISREG(below.mode) && li->base_size < below.size)
