@@ -273,11 +273,13 @@ fuzz-run: $(if $(FUZZ),$(B)/fuzz/fuzz_$(FUZZ),$(FUZZERS))
 
 # ---- demo, figures
 
-.PHONY: demo bench
+.PHONY: demo bench bench-quick
 demo: all ## do the main job from end to end, and print what each step took
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/demo/demo.sh
-bench: all $(BENCH) ## measure beside ext4: make bench [ARGS=…]
+bench: all $(BENCH) ## measure beside ext4, overlayfs and others: make bench [ARGS="--only fio"]
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh $(ARGS)
+bench-quick: all $(BENCH) ## the same on a small tree, in three minutes
+	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh --quick $(ARGS)
 
 .PHONY: load
 load: all $(B)/bench/load ## measure boughd under 200 clients: make load [ARGS="--many 2000"]

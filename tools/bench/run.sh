@@ -1,27 +1,23 @@
 #!/bin/bash
-# Measures Bough beside ext4, prints a table of goals and figures, and writes them as JSON.
+# Measures Bough beside its peers: a plain ext4 folder, overlayfs, fuse-overlayfs, btrfs, XFS, git's
+# worktree and clone --shared, restic, borg, casync and ostree. Prints tables of figures and goals, and
+# writes them as JSON and as charts.
 #
-#     tools/bench/run.sh [--quick] [--only NAME]… [--json FILE] [--work DIR]
+#     tools/bench/run.sh [--quick | --full] [--only PART]… [--places NAME,…] [--json FILE]
+#                        [--charts DIR] [--work DIR]
 #
-# BOUGH_BIN is the folder of the programs (build/release). The tree is Linux's: of
-# BOUGH_BENCH_TREE where that folder is there, else unpacked from Debian's linux-source package,
-# which is installed when it is missing. --quick takes a part of /usr/share, and fewer rounds.
+# As root, on Debian: it installs the peers, mounts their filesystems on files below --work (/var/tmp,
+# some 40 GB), and takes all of it away again at its end, also when it is interrupted. BOUGH_BIN is the
+# folder of the programs (build/release). The tree is Linux's: of BOUGH_BENCH_TREE where that is a
+# folder, else unpacked from Debian's linux-source. --quick takes a small tree, and three minutes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
-export BOUGH_BIN=${BOUGH_BIN:-$here/build/release}
-quick=0
-for a; do case $a in --quick) quick=1 ;; -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 0 ;; esac; done
-
-source_tarball() { find /usr/src -maxdepth 1 -name 'linux-source-*.tar.xz' 2>/dev/null | sort -V | tail -n 1; }
-
-if [ $quick = 0 ] && [ ! -d "${BOUGH_BENCH_TREE:-/nowhere}" ]; then
-	if [ -z "$(source_tarball)" ]; then
-		echo 'bench: installing linux-source' >&2
-		sudo=
-		[ "$(id -u)" = 0 ] || sudo=sudo
-		$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
-			install linux-source >/dev/null
-	fi
-	export BOUGH_BENCH_TARBALL=$(source_tarball)
-fi
+export BOUGH_BIN=${BOUGH_BIN:-$here/build/release} BOUGH_BENCH_CACHE=${BOUGH_BENCH_CACHE:-$here/build/bench}
+for a; do
+	case $a in
+	-h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 0 ;;
+	--redraw) exec python3 "$here/tools/bench/bench.py" "$@" ;;
+	esac
+done
+"$here/tools/bench/peers.sh" "$@"
 exec python3 "$here/tools/bench/bench.py" "$@"
