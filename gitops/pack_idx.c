@@ -55,20 +55,13 @@ static int by_oid(const void *a, const void *b)
 	return memcmp(a, b, OID_BYTES);
 }
 
-static int by_obj(const void *a, const void *b)
-{
-	const struct idx_entry *x = a, *y = b;
-	return (x->obj > y->obj) - (x->obj < y->obj);
-}
-
 /* The entries by id. Numbers are in that order within a pack of the mirror. */
-static struct sorted *sort(const struct src *s, struct idx_entry *e, uint32_t n)
+static struct sorted *sort(const struct src *s, const struct idx_entry *e, uint32_t n)
 {
 	struct sorted *v = calloc(n ? n : 1, sizeof(*v));
 	bool done = true;
 	if (!v)
 		return NULL;
-	qsort(e, n, sizeof(*e), by_obj);
 	for (uint32_t i = 0; i < n; i++) {
 		v[i].at = e[i].at;
 		v[i].crc = e[i].crc;
@@ -102,7 +95,7 @@ static void add_tables(struct buf *out, const struct sorted *v, uint32_t n)
 	}
 }
 
-int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32_t n,
+int idx_encode(struct buf *out, const struct src *s, const struct idx_entry *e, uint32_t n,
 	       const uint8_t pack_sha[SHA1_BYTES], struct err *err)
 {
 	uint8_t sum[SHA1_BYTES];

@@ -36,7 +36,8 @@ struct src_pack {
 	uint32_t n, nbig;
 	uint32_t *fanout; /* NULL: loose */
 	uint32_t first;   /* number of its first object */
-	uint32_t *order;  /* positions by place in the pack */
+	uint64_t *starts; /* where its entries begin, by place in the pack; then where they end */
+	uint32_t *order, *place; /* positions by place, places by position */
 	char name[64];
 };
 
@@ -45,10 +46,12 @@ struct src_data {
 	unsigned refs;
 	enum git_type type;
 	size_t len;
+	uint32_t obj;                    /* in the cache: its number … */
+	struct src_data *newer, *older; /* … and neighbours there */
 	uint8_t data[];
 };
 
-struct src_cached;
+struct src_block;
 /* All objects of a mirror as they were when it was opened, numbered: those of the first pack in
  * order of their ids, of the second … An object that lies in several packs has several numbers;
  * src_find gives the same one always. */
@@ -58,17 +61,23 @@ struct src {
 	struct src_pack *packs;
 	size_t npacks;
 	uint32_t total;
-	struct u64map cached; /* number + 1 -> struct src_cached */
-	struct src_cached *newest, *oldest;
+	bool lent; /* the packs are another's */
+	struct u64map cached; /* number + 1 -> struct src_data */
+	struct src_data *newest, *oldest;
 	size_t cached_bytes;
-	uint8_t *raw; /* one entry as it lies in the pack */
+	struct src_block *blocks; /* pieces of packs, read a moment ago */
+	uint8_t *raw; /* one entry as it lies in the pack, where no block has it whole */
 	size_t raw_cap;
 	struct libdeflate_decompressor *inflate;
 };
 int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *err);
 void src_close(struct src *s); /* also one that is all zero */
+/* The same objects for another thread, with a cache of its own; closed before `of` is. */
+int src_share(struct src *s, const struct src *of, struct err *err);
 
 uint32_t src_find(const struct src *s, const struct oid *oid); /* OBJ_NONE */
+/* The number that src_find gives for the object of that one. */
+uint32_t src_first(const struct src *s, uint32_t obj);
 /* As src_find; -ENOENT in words. */
 int src_need(const struct src *s, const struct oid *oid, uint32_t *obj, struct err *err);
 struct src_pack *src_pack_of(const struct src *s, uint32_t obj);
@@ -83,9 +92,9 @@ struct src_entry {
 	uint32_t crc;        /* of the whole entry */
 };
 /* The entry that is the i-th by place. -EBADMSG. */
-int src_entry_at(const struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
+int src_entry_at(struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
 		 struct err *err);
-int src_type(const struct src *s, uint32_t obj, enum git_type *type, struct err *err);
+int src_type(struct src *s, uint32_t obj, enum git_type *type, struct err *err);
 /* Its content, from the cache where it is there; the entries' checks are verified. The caller
  * gives it back. */
 int src_read(struct src *s, uint32_t obj, struct src_data **out, struct err *err);
@@ -125,8 +134,8 @@ struct idx_entry {
 	uint64_t at;
 	uint32_t obj, crc;
 };
-/* Appends the index (version 2) of a pack with these entries, in any order. */
-int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32_t n,
+/* Appends the index (version 2) of a pack with these entries, by number. */
+int idx_encode(struct buf *out, const struct src *s, const struct idx_entry *e, uint32_t n,
 	       const uint8_t pack_sha[SHA1_BYTES], struct err *err);
 /* The tables of an index: 0, or -EBADMSG unless it is one and its own check holds. */
 struct idx_view {

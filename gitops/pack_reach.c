@@ -5,7 +5,9 @@
  * at the same path, so that most entries cost a comparison of bytes and not a search. */
 #include "gitops/pack_impl.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum {
 	TAG_CHAIN_MAX = 16, /* tags of tags */
@@ -15,6 +17,7 @@ enum {
 	NODES_MAX = SCOPE_BYTES_MAX,
 	TELL_EVERY = 1024, /* commits */
 	TREE_MODE_MAX = 6, /* digits */
+	SPLIT_FROM = 2048, /* commits whose trees are worth a second thread */
 };
 
 /* A folder above a scope, or one (leaf). */
@@ -52,6 +55,7 @@ struct reach {
 	struct item *items;
 	size_t nitems, items_cap;
 	uint32_t known; /* the ancestor that lends its packs */
+	const bool *stop; /* set by the other thread, when it failed */
 };
 
 static int no_memory(struct err *err)
@@ -129,33 +133,38 @@ static int make_scope(struct reach *r)
 
 /* ---- marks ---- */
 
+/* Two threads mark trees: so the marks of what is below those are changed in one step. */
 static void include(struct reach *r, uint32_t obj, enum git_type type)
 {
-	if (!(r->mark[obj] & (MARK_TYPE | MARK_KNOWN)))
-		r->mark[obj] |= (uint8_t)type;
+	uint8_t *m = &r->mark[obj], old = __atomic_load_n(m, __ATOMIC_RELAXED);
+	while (!(old & (MARK_TYPE | MARK_KNOWN)) &&
+	       !__atomic_compare_exchange_n(m, &old, (uint8_t)(old | type), false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		continue;
+}
+
+static bool has_mark(const struct reach *r, uint32_t obj, uint8_t bits)
+{
+	return __atomic_load_n(&r->mark[obj], __ATOMIC_RELAXED) & bits;
 }
 
 static bool is_there(const struct reach *r, uint32_t obj)
 {
-	return r->mark[obj] & (MARK_TYPE | MARK_KNOWN);
+	return has_mark(r, obj, MARK_TYPE | MARK_KNOWN);
 }
 
 /* Whether the tree has yet to be looked at in that state; notes that it now is. 1, 0, -ENOMEM. */
 static int visit(struct reach *r, uint32_t tree, uint16_t state)
 {
-	uint8_t *m = &r->mark[tree];
+	uint8_t *m = &r->mark[tree], old = __atomic_load_n(m, __ATOMIC_RELAXED);
 	/* A pack that is taken over is closed: with a tree it has all that is below it. Not so
 	 * with a scope, where the tree may have been outside and is now inside. */
-	if (r->spec->nscopes == 0 && *m & MARK_KNOWN)
+	if (old & MARK_IN || (r->spec->nscopes == 0 && old & MARK_KNOWN))
 		return 0;
-	if (state == STATE_IN || state == STATE_OUT) {
-		if (*m & MARK_IN || (state == STATE_OUT && *m & MARK_NAMES))
-			return 0;
-		*m |= state == STATE_IN ? MARK_IN : MARK_NAMES;
-		return 1;
-	}
-	if (*m & MARK_IN)
-		return 0;
+	if (state == STATE_IN)
+		return !(__atomic_fetch_or(m, MARK_IN, __ATOMIC_RELAXED) & MARK_IN);
+	if (state == STATE_OUT)
+		return !(__atomic_fetch_or(m, MARK_NAMES, __ATOMIC_RELAXED) & MARK_NAMES);
 	uint64_t key = ((uint64_t)tree + 1) << 16 | state;
 	if (u64map_get(&r->partial, key))
 		return 0;
@@ -246,18 +255,40 @@ static int mark_entry(struct reach *r, const struct tree_entry *e, const struct 
 	return k < 0 ? k : push(r, obj, other, child_state(r, state, e->name, e->len));
 }
 
+/* Whether the next entry of `o` has these bytes; then it is passed. */
+static bool pass_same(struct cur *o, const struct tree_entry *e)
+{
+	size_t n = (size_t)(e->end - e->start);
+	return cur_left(o) >= n && memcmp(o->p, e->start, n) == 0 && cur_take(o, n);
+}
+
+/* The entry of that name in what is left of `like`; what comes before it is passed. */
+static bool find_twin(struct cur *like, const struct tree_entry *e, struct tree_entry *out)
+{
+	for (;;) {
+		struct cur before = *like;
+		if (next_entry(like, out) <= 0)
+			return false;
+		int order = compare_names(out, e);
+		if (order >= 0) {
+			if (order > 0)
+				*like = before;
+			return order == 0 && out->len == e->len;
+		}
+	}
+}
+
 static int mark_entries(struct reach *r, const struct item *it, const struct src_data *tree,
 			const struct src_data *like)
 {
 	struct cur c = cur_init(tree->data, tree->len);
 	struct cur o = cur_init(like ? like->data : NULL, like ? like->len : 0);
 	struct tree_entry e, x;
-	int k, more = like ? next_entry(&o, &x) : 0;
+	int k;
 	while ((k = next_entry(&c, &e)) > 0) {
-		int order = 1;
-		while (more > 0 && (order = compare_names(&x, &e)) < 0)
-			more = next_entry(&o, &x);
-		bool twin = more > 0 && order == 0 && x.len == e.len;
+		if (pass_same(&o, &e))
+			continue;
+		bool twin = find_twin(&o, &e, &x);
 		if (twin && x.end - x.start == e.end - e.start &&
 		    memcmp(x.start, e.start, (size_t)(e.end - e.start)) == 0)
 			continue;
@@ -415,22 +446,87 @@ static int known_tree(struct reach *r, uint32_t *tree)
 	return src_need(r->src, &oid, tree, r->err);
 }
 
-static int mark_trees(struct reach *r)
+/* The trees of commits from the i-th to the end-th. */
+static int mark_trees_of(struct reach *r, size_t i, size_t end)
 {
 	uint32_t like = OBJ_NONE;
 	int k = r->known == OBJ_NONE ? 0 : known_tree(r, &like);
-	for (size_t i = 0; k >= 0 && i < r->ncommits; i++) {
+	for (; k >= 0 && i < end; i++) {
 		const struct commit *c = &r->commits[i];
 		if (i % TELL_EVERY == 0)
 			k = tell(r, i, "looking at the trees");
+		if (k >= 0 && __atomic_load_n(r->stop, __ATOMIC_RELAXED))
+			return -ECANCELED;
 		/* Those met before the packs were taken over may be in them. */
-		if (k < 0 || r->mark[c->obj] & MARK_KNOWN)
+		if (k < 0 || has_mark(r, c->obj, MARK_KNOWN))
 			continue;
 		if (c->child != OBJ_NONE)
 			like = r->commits[c->child].tree;
 		k = mark_root(r, c->tree, like);
 	}
 	return k < 0 ? k : 0;
+}
+
+/* The older half of the trees is marked by a thread of its own. */
+struct half {
+	struct reach r;
+	struct src src;
+	struct err err;
+	size_t from, end;
+	bool *failed;
+	int result;
+};
+
+static void *mark_half(void *arg)
+{
+	struct half *h = arg;
+	h->result = mark_trees_of(&h->r, h->from, h->end);
+	if (h->result < 0)
+		__atomic_store_n(h->failed, true, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static int mark_in_two(struct reach *r)
+{
+	bool mine = false, others = false;
+	struct checkout_options quiet = *r->opt;
+	struct half h = { .r = *r, .from = r->ncommits / 2, .end = r->ncommits, .failed = &others };
+	pthread_t thread;
+	quiet.progress = NULL; /* the other half tells */
+	h.r.opt = &quiet;
+	h.r.src = &h.src;
+	h.r.err = &h.err;
+	h.r.stop = &mine;
+	h.r.items = NULL;
+	h.r.items_cap = 0;
+	r->stop = &others;
+	int k = src_share(&h.src, r->src, r->err);
+	if (k < 0)
+		return k;
+	bool threaded = pthread_create(&thread, NULL, mark_half, &h) == 0;
+	k = mark_trees_of(r, 0, threaded ? h.from : h.end);
+	if (k < 0)
+		__atomic_store_n(&mine, true, __ATOMIC_RELAXED);
+	if (threaded)
+		(void)pthread_join(thread, NULL); /* ours, joined once */
+	if (h.result < 0 && (k == 0 || k == -ECANCELED) && h.result != -ECANCELED) {
+		k = h.result;
+		if (r->err)
+			*r->err = h.err;
+	}
+	u64map_done(&h.r.partial);
+	free(h.r.items);
+	src_close(&h.src);
+	return k;
+}
+
+static int mark_trees(struct reach *r)
+{
+	static const bool never = false;
+	r->stop = &never;
+	if (r->ncommits >= SPLIT_FROM && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		return mark_in_two(r);
+	return mark_trees_of(r, 0, r->ncommits);
 }
 
 /* ---- tags ---- */

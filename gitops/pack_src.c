@@ -13,12 +13,17 @@ enum {
 	CACHE_BYTES = 96 << 20,    /* what git takes for bases of deltas */
 	CACHE_ONE_MAX = 8 << 20,   /* larger ones aren't kept */
 	OPEN_TRIES = 5,            /* packs may be replaced while their folder is read */
+	/* History is read in no order, but what follows each other in it lies close: with 32 MiB of
+	 * blocks there is one read for some fifty entries. */
+	BLOCK = 16 << 10,
+	BLOCKS = 2048, /* a power of two */
 };
 
-struct src_cached {
-	struct src_cached *newer, *older;
-	uint32_t obj;
-	struct src_data *data;
+struct src_block {
+	int fd; /* whose piece it is, plus one; 0: none */
+	uint32_t len;
+	uint64_t off;
+	uint8_t *data;
 };
 
 static int no_memory(struct err *err)
@@ -58,8 +63,10 @@ static int by_place(const void *a, const void *b)
 static int make_order(struct src_pack *p, struct err *err)
 {
 	auto_free struct place *v = calloc(p->n + 1, sizeof(*v));
-	p->order = calloc(p->n + 1, sizeof(*p->order));
-	if (!v || !p->order)
+	p->starts = calloc((size_t)p->n + 1, sizeof(*p->starts));
+	p->order = calloc((size_t)p->n + 1, sizeof(*p->order));
+	p->place = calloc((size_t)p->n + 1, sizeof(*p->place));
+	if (!v || !p->starts || !p->order || !p->place)
 		return no_memory(err);
 	for (uint32_t i = 0; i < p->n; i++)
 		v[i] = (struct place){ offset_of(p, i), i };
@@ -68,8 +75,11 @@ static int make_order(struct src_pack *p, struct err *err)
 		uint64_t end = i + 1 < p->n ? v[i + 1].off : p->size - SHA1_BYTES;
 		if (v[i].off < GIT_PACK_HEAD || v[i].off >= end || end > p->size - SHA1_BYTES)
 			return bad(err, p, "places of its objects");
+		p->starts[i] = v[i].off;
 		p->order[i] = v[i].pos;
+		p->place[v[i].pos] = i;
 	}
+	p->starts[p->n] = p->size - SHA1_BYTES;
 	return 0;
 }
 
@@ -132,7 +142,9 @@ static void close_packs(struct src *s)
 		if (p->fd >= 0)
 			(void)s->io->close(s->io->ctx, p->fd); /* only read */
 		free(p->idx);
+		free(p->starts);
 		free(p->order);
+		free(p->place);
 		free(p->fanout);
 	}
 	free(s->packs);
@@ -294,6 +306,14 @@ int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *e
 	return r;
 }
 
+int src_share(struct src *s, const struct src *of, struct err *err)
+{
+	*s = (struct src){ .io = of->io, .odb = of->odb, .packs = of->packs, .npacks = of->npacks,
+			   .total = of->total, .lent = true };
+	s->inflate = libdeflate_alloc_decompressor();
+	return s->inflate ? 0 : no_memory(err);
+}
+
 void src_put(struct src_data *d)
 {
 	if (d && --d->refs == 0)
@@ -303,13 +323,15 @@ void src_put(struct src_data *d)
 void src_close(struct src *s)
 {
 	while (s->newest) {
-		struct src_cached *c = s->newest;
-		s->newest = c->older;
-		src_put(c->data);
-		free(c);
+		struct src_data *d = s->newest;
+		s->newest = d->older;
+		src_put(d);
 	}
 	u64map_done(&s->cached);
-	if (s->io)
+	for (size_t i = 0; s->blocks && i < BLOCKS; i++)
+		free(s->blocks[i].data);
+	free(s->blocks);
+	if (s->io && !s->lent)
 		close_packs(s);
 	free(s->raw);
 	libdeflate_free_decompressor(s->inflate);
@@ -318,12 +340,14 @@ void src_close(struct src *s)
 
 /* ---- finding ---- */
 
+/* Ids are spread evenly: the place is guessed, and from there looked for in growing steps. */
 static uint32_t find_in(const struct src_pack *p, const uint8_t *oid)
 {
 	uint32_t lo = p->fanout && oid[0] ? p->fanout[oid[0] - 1] : 0;
 	uint32_t hi = p->fanout ? p->fanout[oid[0]] : p->n;
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
+	uint32_t step = 8;
+	uint64_t share = p->fanout ? be_get32(oid + 1) : be_get32(oid);
+	for (uint32_t mid = lo + (uint32_t)((hi - lo) * share >> 32); lo < hi;) {
 		int c = memcmp(oid, p->oids + (size_t)mid * OID_BYTES, OID_BYTES);
 		if (c == 0)
 			return mid;
@@ -331,6 +355,13 @@ static uint32_t find_in(const struct src_pack *p, const uint8_t *oid)
 			hi = mid;
 		else
 			lo = mid + 1;
+		uint32_t left = hi - lo;
+		if (step < left / 2) {
+			mid = c < 0 ? hi - step : lo + step;
+			step *= 4;
+		} else {
+			mid = lo + left / 2;
+		}
 	}
 	return OBJ_NONE;
 }
@@ -343,6 +374,15 @@ uint32_t src_find(const struct src *s, const struct oid *oid)
 			return s->packs[i].first + pos;
 	}
 	return OBJ_NONE;
+}
+
+uint32_t src_first(const struct src *s, uint32_t obj)
+{
+	struct oid oid;
+	if (s->npacks && obj < s->packs[0].n)
+		return obj;
+	src_oid(s, obj, &oid);
+	return src_find(s, &oid);
 }
 
 int src_need(const struct src *s, const struct oid *oid, uint32_t *obj, struct err *err)
@@ -373,16 +413,22 @@ void src_oid(const struct src *s, uint32_t obj, struct oid *out)
 
 /* ---- entries ---- */
 
-/* Which one by place begins there; OBJ_NONE: none. */
-static uint32_t find_place(const struct src_pack *p, uint64_t off)
+/* Which one by place, before the i-th, begins there; OBJ_NONE: none. Bases lie close, mostly. */
+static uint32_t find_place(const struct src_pack *p, uint32_t i, uint64_t off)
 {
-	uint32_t lo = 0, hi = p->n;
+	uint32_t lo = 0, hi = i;
+	for (uint32_t step = 1; step < hi; step *= 2) {
+		if (p->starts[hi - step] <= off) {
+			lo = hi - step;
+			break;
+		}
+		hi -= step;
+	}
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
-		uint64_t at = offset_of(p, p->order[mid]);
-		if (at == off)
+		if (p->starts[mid] == off)
 			return mid;
-		if (off < at)
+		if (off < p->starts[mid])
 			hi = mid;
 		else
 			lo = mid + 1;
@@ -390,36 +436,79 @@ static uint32_t find_place(const struct src_pack *p, uint64_t off)
 	return OBJ_NONE;
 }
 
-static uint32_t base_of(const struct src_pack *p, uint64_t off, const struct git_entry *g)
+/* `len` bytes of the pack at `off`, which are inside of it; they are good until the next call. */
+static int pack_bytes(struct src *s, const struct src_pack *p, uint64_t off, size_t len,
+		      const uint8_t **out, struct err *err)
 {
+	uint64_t at = off & ~(uint64_t)(BLOCK - 1);
+	if (!s->blocks)
+		s->blocks = calloc(BLOCKS, sizeof(*s->blocks));
+	if (!s->blocks)
+		return no_memory(err);
+	struct src_block *b = &s->blocks[(at / BLOCK + (uint64_t)p->fd * 61) & (BLOCKS - 1)];
+	bool here = b->fd == p->fd + 1 && b->off == at;
+	if (!here && off + len - at <= BLOCK) {
+		if (!b->data)
+			b->data = malloc(BLOCK);
+		if (!b->data)
+			return no_memory(err);
+		b->fd = 0;
+		ssize_t n = io_read_full(s->io, p->fd, b->data, BLOCK, at);
+		if (n < 0)
+			return err_sys(err, (int)n, "read %s", p->name);
+		*b = (struct src_block){ p->fd + 1, (uint32_t)n, at, b->data };
+		here = true;
+	}
+	if (here && off + len - at <= b->len) {
+		*out = b->data + (off - at);
+		return 0;
+	}
+	if (s->raw_cap < len) {
+		uint8_t *raw = realloc(s->raw, len);
+		if (!raw)
+			return no_memory(err);
+		s->raw = raw;
+		s->raw_cap = len;
+	}
+	ssize_t n = io_read_full(s->io, p->fd, s->raw, len, off);
+	if (n < 0)
+		return err_sys(err, (int)n, "read %s", p->name);
+	if ((size_t)n != len)
+		return bad(err, p, "cut off");
+	*out = s->raw;
+	return 0;
+}
+
+static uint32_t base_of(const struct src_pack *p, uint32_t at, const struct git_entry *g)
+{
+	uint64_t off = p->starts[at];
 	if (g->type == GIT_REF_DELTA) {
 		uint32_t pos = find_in(p, g->base.b);
 		return pos == OBJ_NONE ? OBJ_NONE : p->first + pos;
 	}
-	uint32_t i = g->back && g->back < off ? find_place(p, off - g->back) : OBJ_NONE;
+	uint32_t i = g->back && g->back < off ? find_place(p, at, off - g->back) : OBJ_NONE;
 	return i == OBJ_NONE ? OBJ_NONE : p->first + p->order[i];
 }
 
-int src_entry_at(const struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
+int src_entry_at(struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
 		 struct err *err)
 {
-	uint8_t head[GIT_ENTRY_HEAD_MAX];
+	const uint8_t *head;
 	struct git_entry g;
-	uint32_t pos = p->order[i];
-	struct src_entry e = { .off = offset_of(p, pos), .base = OBJ_NONE };
-	e.len = (i + 1 < p->n ? offset_of(p, p->order[i + 1]) : p->size - SHA1_BYTES) - e.off;
-	e.crc = be_get32(p->crcs + (size_t)pos * 4);
-	ssize_t n = io_read_full(s->io, p->fd, head, e.len < sizeof(head) ? e.len : sizeof(head),
-				 e.off);
-	if (n < 0)
-		return err_sys(err, (int)n, "read %s", p->name);
-	if (git_entry_decode(&g, head, (size_t)n) < 0 || e.len <= g.head)
+	struct src_entry e = { .off = p->starts[i], .base = OBJ_NONE };
+	e.len = p->starts[i + 1] - e.off;
+	e.crc = be_get32(p->crcs + (size_t)p->order[i] * 4);
+	size_t n = e.len < GIT_ENTRY_HEAD_MAX ? e.len : GIT_ENTRY_HEAD_MAX;
+	int r = pack_bytes(s, p, e.off, n, &head, err);
+	if (r < 0)
+		return r;
+	if (git_entry_decode(&g, head, n) < 0 || e.len <= g.head)
 		return bad(err, p, "an object's header");
 	e.kind = g.type;
 	e.size = g.size;
 	e.head = g.head;
 	if (g.type == GIT_OFS_DELTA || g.type == GIT_REF_DELTA) {
-		e.base = base_of(p, e.off, &g);
+		e.base = base_of(p, i, &g);
 		if (e.base == OBJ_NONE)
 			return bad(err, p, "a delta without its base");
 	}
@@ -427,12 +516,10 @@ int src_entry_at(const struct src *s, const struct src_pack *p, uint32_t i, stru
 	return 0;
 }
 
-static int entry_of(const struct src *s, const struct src_pack *p, uint32_t obj,
-		    struct src_entry *out, struct err *err)
+static int entry_of(struct src *s, const struct src_pack *p, uint32_t obj, struct src_entry *out,
+		    struct err *err)
 {
-	uint32_t i = find_place(p, offset_of(p, obj - p->first));
-	assert(i != OBJ_NONE); /* the order was made from these places */
-	return src_entry_at(s, p, i, out, err);
+	return src_entry_at(s, p, p->place[obj - p->first], out, err);
 }
 
 /* ---- reading ---- */
@@ -446,7 +533,7 @@ static int odb_fail(const struct src *s, uint32_t obj, int r, struct err *err)
 	return git_fail(err, r, "read object %s of the mirror", hex);
 }
 
-int src_type(const struct src *s, uint32_t obj, enum git_type *type, struct err *err)
+int src_type(struct src *s, uint32_t obj, enum git_type *type, struct err *err)
 {
 	const struct src_pack *p = src_pack_of(s, obj);
 	if (p->fd < 0) {
@@ -487,59 +574,55 @@ static struct src_data *new_data(enum git_type type, size_t len)
 	return d;
 }
 
-static void unlink_cached(struct src *s, struct src_cached *c)
+static size_t cached_size(const struct src_data *d)
 {
-	*(c->newer ? &c->newer->older : &s->newest) = c->older;
-	*(c->older ? &c->older->newer : &s->oldest) = c->newer;
+	return d->len + sizeof(*d);
 }
 
-static void link_cached(struct src *s, struct src_cached *c)
+static void unlink_cached(struct src *s, struct src_data *d)
 {
-	c->newer = NULL;
-	c->older = s->newest;
-	*(s->newest ? &s->newest->newer : &s->oldest) = c;
-	s->newest = c;
+	*(d->newer ? &d->newer->older : &s->newest) = d->older;
+	*(d->older ? &d->older->newer : &s->oldest) = d->newer;
+}
+
+static void link_cached(struct src *s, struct src_data *d)
+{
+	d->newer = NULL;
+	d->older = s->newest;
+	*(s->newest ? &s->newest->newer : &s->oldest) = d;
+	s->newest = d;
 }
 
 static struct src_data *cache_get(struct src *s, uint32_t obj)
 {
-	struct src_cached *c = u64map_get(&s->cached, (uint64_t)obj + 1);
-	if (!c)
+	struct src_data *d = u64map_get(&s->cached, (uint64_t)obj + 1);
+	if (!d)
 		return NULL;
-	unlink_cached(s, c);
-	link_cached(s, c);
-	c->data->refs++;
-	return c->data;
+	unlink_cached(s, d);
+	link_cached(s, d);
+	d->refs++;
+	return d;
 }
 
 static void cache_drop_oldest(struct src *s)
 {
-	struct src_cached *c = s->oldest;
-	unlink_cached(s, c);
-	(void)u64map_del(&s->cached, (uint64_t)c->obj + 1);
-	s->cached_bytes -= c->data->len + sizeof(*c) + sizeof(*c->data);
-	src_put(c->data);
-	free(c);
+	struct src_data *d = s->oldest;
+	unlink_cached(s, d);
+	(void)u64map_del(&s->cached, (uint64_t)d->obj + 1);
+	s->cached_bytes -= cached_size(d);
+	src_put(d);
 }
 
 /* Where there is no memory for it, it isn't kept. */
 static void cache_add(struct src *s, uint32_t obj, struct src_data *d)
 {
-	if (d->len > CACHE_ONE_MAX)
+	if (d->len > CACHE_ONE_MAX || u64map_put(&s->cached, (uint64_t)obj + 1, d) < 0)
 		return;
-	struct src_cached *c = malloc(sizeof(*c));
-	if (!c)
-		return;
-	c->obj = obj;
-	c->data = d;
-	if (u64map_put(&s->cached, (uint64_t)obj + 1, c) < 0) {
-		free(c);
-		return;
-	}
+	d->obj = obj;
 	d->refs++;
-	link_cached(s, c);
-	s->cached_bytes += d->len + sizeof(*c) + sizeof(*d);
-	while (s->cached_bytes > CACHE_BYTES && s->oldest != c)
+	link_cached(s, d);
+	s->cached_bytes += cached_size(d);
+	while (s->cached_bytes > CACHE_BYTES && s->oldest != d)
 		cache_drop_oldest(s);
 }
 
@@ -551,22 +634,16 @@ static int inflate_entry(struct src *s, const struct src_pack *p, const struct s
 		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
 	if (e->size > git_inflated_max(e->len))
 		return bad(err, p, "an object's size");
-	if (s->raw_cap < e->len) {
-		uint8_t *raw = realloc(s->raw, e->len);
-		if (!raw)
-			return no_memory(err);
-		s->raw = raw;
-		s->raw_cap = e->len;
-	}
-	ssize_t n = io_read_full(s->io, p->fd, s->raw, e->len, e->off);
-	if (n < 0)
-		return err_sys(err, (int)n, "read %s", p->name);
-	if ((size_t)n != e->len || libdeflate_crc32(0, s->raw, e->len) != e->crc)
+	const uint8_t *raw;
+	int r = pack_bytes(s, p, e->off, e->len, &raw, err);
+	if (r < 0)
+		return r;
+	if (libdeflate_crc32(0, raw, e->len) != e->crc)
 		return bad(err, p, "an object's checksum");
 	struct src_data *d = new_data((enum git_type)e->kind, e->size);
 	if (!d)
 		return no_memory(err);
-	if (libdeflate_zlib_decompress(s->inflate, s->raw + e->head, e->len - e->head, d->data,
+	if (libdeflate_zlib_decompress(s->inflate, raw + e->head, e->len - e->head, d->data,
 				       e->size, NULL) != LIBDEFLATE_SUCCESS) {
 		free(d);
 		return bad(err, p, "an object's compressed data");

@@ -9,7 +9,9 @@
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "gitops/pack_impl.h"
 
@@ -19,6 +21,9 @@ enum {
 	WINDOW_JUMP = 1 << 15, /* the first one after a gap */
 	PACK_VERSION_2 = 2,
 	TELL_EVERY = 8 << 20, /* bytes */
+	FEED = 1 << 20,       /* bytes that are made at once, ahead of the store … */
+	FEEDS = 4,            /* … and so many of them */
+	FEED_FROM = 8 << 20,  /* bytes of a pack that are worth a second thread */
 };
 
 enum how { COPY, OFS, REF, SPOOLED };
@@ -41,6 +46,7 @@ struct spool {
 	size_t cap;
 };
 
+struct feed;
 struct writer {
 	struct src *src;
 	const struct checkout_options *opt;
@@ -64,6 +70,7 @@ struct writer {
 	EVP_MD_CTX *sha;
 	uint8_t trailer[SHA1_BYTES];
 	bool ended;
+	struct feed *feed;
 	uint64_t told;
 
 	struct pack_out *out;
@@ -209,9 +216,7 @@ static int plan_entry(struct writer *w, const struct src_pack *p, uint32_t i, st
 		*len = e.len;
 		return 0;
 	}
-	struct oid oid;
-	src_oid(w->src, e.base, &oid);
-	uint32_t base = src_find(w->src, &oid); /* the number that is marked */
+	uint32_t base = src_first(w->src, e.base); /* the number that is marked */
 	enum git_type type = (enum git_type)(w->mark[pl->obj] & MARK_TYPE);
 	if (!wanted(w, base, type))
 		return plan_whole(w, pl, len, err);
@@ -412,26 +417,20 @@ static ssize_t copy_trailer(struct writer *w, uint8_t *buf, size_t n, struct err
 	return (ssize_t)n;
 }
 
-static int tell(struct writer *w, struct err *err)
+static int tell(struct writer *w, uint64_t pos, struct err *err)
 {
 	const struct checkout_options *o = w->opt;
-	if (!o->progress || w->pos < w->told)
+	if (!o->progress || pos < w->told)
 		return 0;
-	w->told = w->pos + TELL_EVERY;
-	if (o->progress(o->progress_ctx, w->pos, w->end, "writing the history") != 0)
+	w->told = pos + TELL_EVERY;
+	if (o->progress(o->progress_ctx, pos, w->end, "writing the history") != 0)
 		return err_set(err, -ECANCELED, "cancelled");
 	return 0;
 }
 
-/* The pack's bytes. The store asks for them in order, each once. */
-static int stream_read(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
+/* The next `len` bytes of the pack. */
+static int make_bytes(struct writer *w, uint8_t *p, size_t len, struct err *err)
 {
-	struct writer *w = ctx;
-	uint8_t *p = buf;
-	assert(off == w->pos);
-	int r = tell(w, err);
-	if (r < 0)
-		return r;
 	/* Hashed before the trailer is asked for, which may be in the same call. */
 	size_t body = w->pos >= w->end ? 0 : len;
 	if (body > w->end - w->pos)
@@ -447,6 +446,109 @@ static int stream_read(void *ctx, void *buf, size_t len, uint64_t off, struct er
 		return err_set(err, -EIO, "SHA-1 failed");
 	ssize_t n = body < len ? copy_trailer(w, p + body, len - body, err) : 0;
 	return n < 0 ? (int)n : 0;
+}
+
+/* A large pack is made by one thread (copied, checked, hashed) while the caller's cuts, hashes and
+ * writes what the store gets. */
+struct feed {
+	pthread_t thread;
+	bool on; /* else the caller makes it */
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	uint8_t *ring;            /* FEED * FEEDS */
+	uint64_t made, taken;     /* bytes of the pack; changed under the lock, as the next are */
+	bool stop;
+	int result;
+	struct err err;
+};
+
+/* Whether there is room for another FEED; not when the caller gave up. */
+static bool feed_room(struct feed *f)
+{
+	pthread_mutex_lock(&f->lock);
+	while (!f->stop && f->made + FEED > f->taken + (uint64_t)FEED * FEEDS)
+		pthread_cond_wait(&f->moved, &f->lock);
+	bool go = !f->stop;
+	pthread_mutex_unlock(&f->lock);
+	return go;
+}
+
+static void *feed_run(void *arg)
+{
+	struct writer *w = arg;
+	struct feed *f = w->feed;
+	uint64_t total = w->end + SHA1_BYTES, at = 0;
+	for (int r = 0; r == 0 && at < total && feed_room(f);) {
+		size_t n = total - at < FEED ? (size_t)(total - at) : FEED;
+		r = make_bytes(w, f->ring + at % ((uint64_t)FEED * FEEDS), n, &f->err);
+		at += r == 0 ? n : 0;
+		pthread_mutex_lock(&f->lock);
+		f->made = at;
+		f->result = r;
+		pthread_cond_signal(&f->moved);
+		pthread_mutex_unlock(&f->lock);
+	}
+	return NULL;
+}
+
+/* Copies what is there of the next bytes, one at least. */
+static ssize_t feed_take(struct feed *f, uint8_t *p, size_t len, struct err *err)
+{
+	pthread_mutex_lock(&f->lock);
+	while (f->made == f->taken && f->result == 0)
+		pthread_cond_wait(&f->moved, &f->lock);
+	size_t at = (size_t)(f->taken % ((uint64_t)FEED * FEEDS)), n = (size_t)(f->made - f->taken);
+	int r = n ? 0 : f->result;
+	pthread_mutex_unlock(&f->lock);
+	if (r < 0) {
+		if (err)
+			*err = f->err;
+		return r;
+	}
+	n = n < len ? n : len;
+	n = n < (size_t)FEED * FEEDS - at ? n : (size_t)FEED * FEEDS - at;
+	memcpy(p, f->ring + at, n);
+	pthread_mutex_lock(&f->lock);
+	f->taken += n;
+	pthread_cond_signal(&f->moved);
+	pthread_mutex_unlock(&f->lock);
+	return (ssize_t)n;
+}
+
+static void feed_start(struct feed *f, struct writer *w)
+{
+	w->feed = f;
+	if (w->end < FEED_FROM || sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		return;
+	f->ring = malloc((size_t)FEED * FEEDS);
+	f->on = f->ring && pthread_create(&f->thread, NULL, feed_run, w) == 0;
+}
+
+static void feed_end(struct feed *f)
+{
+	if (f->on) {
+		pthread_mutex_lock(&f->lock);
+		f->stop = true;
+		pthread_cond_signal(&f->moved);
+		pthread_mutex_unlock(&f->lock);
+		(void)pthread_join(f->thread, NULL); /* ours, joined once */
+	}
+	free(f->ring);
+}
+
+/* The pack's bytes. The store asks for them in order, each once. */
+static int stream_read(struct writer *w, uint8_t *p, size_t len, uint64_t off, struct err *err)
+{
+	int r = tell(w, off, err);
+	if (r < 0 || !w->feed->on)
+		return r < 0 ? r : make_bytes(w, p, len, err);
+	for (size_t done = 0; done < len;) {
+		ssize_t n = feed_take(w->feed, p + done, len - done, err);
+		if (n < 0)
+			return (int)n;
+		done += (size_t)n;
+	}
+	return 0;
 }
 
 /* ---- into the store ---- */
@@ -491,11 +593,16 @@ static int put_idx(struct writer *w, struct err *err)
 {
 	auto_buf idx = { 0 };
 	auto_free struct idx_entry *e = calloc(w->n + 1, sizeof(*e));
+	uint32_t n = 0;
 	if (!e)
 		return no_memory(err);
-	for (uint32_t i = 0; i < w->n; i++)
-		e[i] = (struct idx_entry){ w->plans[i].at, w->plans[i].obj, w->plans[i].crc };
-	int r = idx_encode(&idx, w->src, e, w->n, w->trailer, err);
+	for (uint32_t obj = 0; obj < w->src->total; obj++) {
+		if (w->plan_of[obj] == 0)
+			continue;
+		const struct plan *p = &w->plans[w->plan_of[obj] - 1];
+		e[n++] = (struct idx_entry){ p->at, obj, p->crc };
+	}
+	int r = idx_encode(&idx, w->src, e, n, w->trailer, err);
 	if (r < 0)
 		return r;
 	struct pieces s = { .v = &w->out->idx, .n = &w->out->nidx, .data = idx.data };
@@ -514,7 +621,10 @@ static int write_stream(struct writer *w, struct err *err)
 	struct pieces s = { .v = &w->out->pack, .n = &w->out->npack, .w = w };
 	w->out->pack_bytes = w->end + SHA1_BYTES;
 	w->out->objects = w->n;
+	struct feed feed = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
+	feed_start(&feed, w);
 	int r = put(&s, w->out->pack_bytes, w->opt->session, err);
+	feed_end(&feed);
 	if (r < 0)
 		return r;
 	memcpy(w->out->name, w->trailer, SHA1_BYTES);

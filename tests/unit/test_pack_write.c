@@ -526,6 +526,64 @@ static void what_is_damaged_or_missing_is_named(void **state)
 	assert_int_equal(pack_write(&set, &opt, &spec, &err), -EBADMSG);
 }
 
+/* Long and large enough that two threads look at the trees and two make the pack: 2,600 commits
+ * of 4,000 bytes each, not compressed, and some beside it that must not get out. */
+static const char long_history[] =
+	"rm -rf repos out; mkdir repos; git init -q --bare -b main repos/00000001\n"
+	"awk 'BEGIN { srand(3); form = \"commit refs/heads/%s\\nmark :%d\\n\" \\\n"
+	"    \"committer A <a@b> %d +0000\\ndata 1\\n%s\\n%s\" \\\n"
+	"    \"M 644 inline d%d/e%d/f%d\\ndata 4006\\n%s%s\\n\"\n"
+	"  for (c = 1; c <= 2600; c++) {\n"
+	"    t = \"\"; while (length(t) < 4000) t = t sprintf(\"%08x\", rand() * 4294967295)\n"
+	"    hide = c % 100 == 0; from = c % 100 == 1 ? c - 2 : c - 1\n"
+	"    from = c > 1 ? \"from :\" from \"\\n\" : \"\"\n"
+	"    printf form, hide ? \"secret\" : \"main\", c, 1600000000 + c, \"c\", from,\n"
+	"      c % 3, c % 7, c % 11, hide ? \"SECRET\" : \"public\", t } }' |\n"
+	"  m -c pack.compression=0 fast-import --quiet\n";
+
+static void a_long_history(void **state)
+{
+	sh("%s", long_history);
+	const char *const scopes[] = { "d1", "d2/e3" };
+	for (size_t nscopes = 0; nscopes <= 2; nscopes += 2) {
+		struct pack_set set = { 0 };
+		const struct checkout_options opt = options();
+		const struct checkout_spec spec = { .commit = oid_from("m rev-parse main~5"),
+						    .branch = "main", .scopes = scopes,
+						    .nscopes = nscopes };
+		const struct digest image = build(&opt, &spec, &set);
+		assert_true(nscopes || set.packs[0].pack_bytes > 8 << 20);
+		pack_set_done(&set);
+		write_out(&image);
+		judge(nscopes ? LIST("--filter=blob:none main~5") ";" LIST("main~5 -- d1 d2/e3")
+			      : LIST("main~5"));
+		sh("! grep -r SECRET out");
+	}
+}
+
+/* Whichever thread meets it first. */
+static void damage_in_a_long_history(void **state)
+{
+	static const char *const where[] = { "main~2400^{tree}", "main~9^{tree}", "main~2400:d0/e0",
+					     "main~1700:d0/e0/f0", "main~10:d0/e0/f0" };
+	struct pack_set set;
+	sh("%s", long_history);
+	const struct checkout_options opt = options();
+	const struct checkout_spec spec = { .commit = oid_from("m rev-parse main") };
+	for (size_t i = 0; i < sizeof(where) / sizeof(*where); i++) {
+		sh("o=$(m rev-parse '%s'); p=$(echo repos/00000001/objects/pack/*.pack)\n"
+		   "at=$(git show-index <${p%%.pack}.idx | awk -v o=$o '$2 == o { print $1 }')\n"
+		   "at=$((at + 5))\n"
+		   "chmod u+w $p; cp $p whole\n"
+		   "printf '\\377\\376\\375' | dd of=$p bs=1 seek=$at conv=notrunc status=none",
+		   where[i]);
+		assert_int_equal(pack_write(&set, &opt, &spec, &err), -EBADMSG);
+		sh("cp whole repos/00000001/objects/pack/*.pack");
+	}
+	ok(pack_write(&set, &opt, &spec, &err));
+	pack_set_done(&set);
+}
+
 static void out_of_memory(void **state)
 {
 	struct pack_set set;
@@ -559,6 +617,8 @@ int main(void)
 		cmocka_unit_test(git_works_in_it),
 		cmocka_unit_test(a_detached_head),
 		cmocka_unit_test(what_is_damaged_or_missing_is_named),
+		cmocka_unit_test(a_long_history),
+		cmocka_unit_test(damage_in_a_long_history),
 		cmocka_unit_test(out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -3,6 +3,7 @@
 #
 #     tools/bench/git.sh (--repo REPOSITORY | --tree FOLDER) [--rounds N] [--json FILE] [--work DIR]
 #
+# A repository with a long history and deep chains of deltas is made by tools/bench/history.py.
 # BOUGH_BIN is the folder of the programs (build/release).
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
