@@ -235,14 +235,14 @@ check-npm: all ## try uploads with tus-js-client, fetched from npm
 	@BOUGH_BIN=$(CURDIR)/$(B) tests/tus-js.sh
 check-e2e: all $(E2E) $(B)/bench/load ## run the tests of the programs, on real mounts
 	@$(RUN) e2e
-check-asan: ## run unit, fuzz and crash tests with the address and undefined sanitizers
+check-asan: ## run every test with the address and undefined sanitizers
 	@$(MAKE) VARIANT=asan check-sanitized
-check-tsan: ## run unit and crash tests with the thread sanitizer
+check-tsan: ## run every test but the fuzzers with the thread sanitizer
 	@$(MAKE) VARIANT=tsan check-sanitized
 
 .PHONY: check-sanitized
-check-sanitized: all $(UNIT) $(FUZZERS) $(CRASH)
-	@$(RUN) unit $(if $(filter asan,$(VARIANT)),fuzz) crash
+check-sanitized: all $(if $(filter asan,$(VARIANT)),$(TESTS),$(filter-out $(FUZZERS),$(TESTS)))
+	@$(RUN) unit $(if $(filter asan,$(VARIANT)),fuzz) crash model e2e
 
 .PHONY: check-lint check-headers check-layers cppflags
 check-lint: | $(SETUP) $(PROTO_C) ## check what holds for all sources: headers, layers, text

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,12 +25,28 @@ struct errand {
 	bool force;
 };
 
-static int open_process(uint32_t pid, struct err *err)
+static int ended(struct err *err)
 {
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0 && errno == ESRCH)
-		return err_set(err, -ESRCH, "the sandbox has ended");
-	return fd < 0 ? err_sys(err, -errno, "look at process %u", pid) : fd;
+	return err_set(err, -ESRCH, "the sandbox has ended");
+}
+
+/* Its number may be another process's by now. What /proc says under it is of the one that is held,
+ * if that still lives when it was read; and only the box's are in the box's user namespace. */
+static int open_process(uint32_t pid, int user_ns, struct err *err)
+{
+	char path[64];
+	struct stat its, boxs;
+	auto_fd fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return errno == ESRCH ? ended(err) : err_sys(err, -errno, "look at process %u", pid);
+	(void)snprintf(path, sizeof(path), "/proc/%u/ns/user", pid);
+	if (fstat(user_ns, &boxs) < 0)
+		return err_sys(err, -errno, "look at the box's user namespace");
+	if (stat(path, &its) < 0 || syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) < 0)
+		return errno == ENOENT || errno == ESRCH
+			       ? ended(err)
+			       : err_sys(err, -errno, "look at process %u", pid);
+	return its.st_dev == boxs.st_dev && its.st_ino == boxs.st_ino ? steal_fd(&fd) : ended(err);
 }
 
 /* The mount point is found in the root as the container sees it: no link leads out of it. */
@@ -95,7 +112,7 @@ static int send_errand(const struct errand *e, struct err *err)
 		run_there(e, to);
 	cleanup_close(&to);
 	to = -1;
-	ssize_t n = read(from, &answer, sizeof(answer));
+	ssize_t n = TEMP_FAILURE_RETRY(read(from, &answer, sizeof(answer)));
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return n == sizeof(answer) ? answer : -EPIPE;
@@ -108,13 +125,13 @@ int box_attach(const struct box_config *config, uint32_t pid, const struct box_m
 		return err_set(err, -EOPNOTSUPP,
 			       "%s takes workspaces before its start only: stop the sandbox first",
 			       config->kind->name);
-	int r = box_check_target(config, mount->target, err);
+	int r = box_check_target(mount->target, config->host_image, err);
 	if (r < 0)
 		return r;
 	if (box_has_slots(config->kind))
 		return box_slot_attach(config, mount, err);
 	auto_fd user_ns = box_user_ns(config, err);
-	auto_fd process = user_ns < 0 ? user_ns : open_process(pid, err);
+	auto_fd process = user_ns < 0 ? user_ns : open_process(pid, user_ns, err);
 	auto_fd tree = process < 0 ? process
 				   : mounts_clone(mount->source, user_ns, mount->read_only, err);
 	if (tree < 0)
@@ -131,12 +148,13 @@ int box_detach(const struct box_config *config, uint32_t pid, const char *target
 		return err_set(err, -EOPNOTSUPP,
 			       "%s lets go of workspaces at its end only: stop the sandbox first",
 			       config->kind->name);
-	int r = box_check_target(config, target, err);
+	int r = box_check_target(target, config->host_image, err);
 	if (r < 0)
 		return r;
 	if (box_has_slots(config->kind))
 		return box_slot_detach(config, target, force, err);
-	auto_fd process = open_process(pid, err);
+	auto_fd user_ns = box_user_ns(config, err);
+	auto_fd process = user_ns < 0 ? user_ns : open_process(pid, user_ns, err);
 	if (process < 0)
 		return process;
 	struct errand e = { process, -1, target, force };

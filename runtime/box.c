@@ -52,9 +52,17 @@ static bool is_below(const char *path, const char *dir)
 	return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-int box_check_target(const struct box_config *c, const char *target, struct err *err)
+const char *box_own_mount(const char *path)
 {
-	static const char *const taken[] = { "/proc", "/sys", "/dev", "/.bough", SECRETS_TARGET };
+	static const char *const own[] = { "/proc", "/sys", "/dev", "/.bough", SECRETS_TARGET };
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (is_below(path, own[i]))
+			return own[i];
+	return NULL;
+}
+
+int box_check_target(const char *target, bool host_image, struct err *err)
+{
 	if (!target || target[0] != '/' || strlen(target) >= PATH_MAX)
 		return err_set(err, -EINVAL, "a workspace is attached at an absolute path");
 	if (target[strspn(target, "/")] == '\0')
@@ -68,10 +76,13 @@ int box_check_target(const struct box_config *c, const char *target, struct err 
 				       target);
 		p += n;
 	}
-	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-		if (is_below(target, taken[i]))
-			return err_set(err, -EINVAL, "nothing can be attached in %s", taken[i]);
-	if (c->host_image && is_below(target, "/usr"))
+	const char *own = box_own_mount(target);
+	if (own)
+		return err_set(err, -EINVAL, "nothing can be attached in %s", own);
+	if (strcmp(target, "/etc") == 0 || strcmp(target, "/usr") == 0)
+		return err_set(err, -EINVAL, "%s is the root's: attach below it, or elsewhere",
+			       target);
+	if (host_image && is_below(target, "/usr"))
 		return err_set(err, -EINVAL,
 			       "nothing can be attached in /usr: with this image it is the host's");
 	return 0;
@@ -94,7 +105,7 @@ static int check(const struct box_config *c, const struct box_process *p, struct
 		if (strcmp(c->secrets[i].name, BOX_SECRET_ENV) != 0 && !is_name(c->secrets[i].name))
 			return err_set(err, -EINVAL, "a secret's name is one plain file name");
 	for (size_t i = 0; i < c->n_mounts; i++) {
-		int r = box_check_target(c, c->mounts[i].target, err);
+		int r = box_check_target(c->mounts[i].target, c->host_image, err);
 		if (r < 0)
 			return r;
 	}

@@ -102,6 +102,13 @@ int box_end(const char *parent, const char *ns, struct err *err);
 /* Which of the limits nobody enforces with this runtime on this machine, for people; "" none. */
 void box_unenforced(const struct runtime_kind *kind, char *out, size_t size);
 
+/* Which of the mounts that every sandbox has the path (absolute, plain) lies on, like "/proc"; NULL:
+ * none, it is a file of the root. */
+const char *box_own_mount(const char *path);
+/* Whether a workspace may be attached there: -EINVAL, unless it is an absolute and plain path, not
+ * of those mounts, and neither /etc nor the host's /usr. */
+int box_check_target(const char *target, bool host_image, struct err *err);
+
 /* Attaches to a running container whose first process is `pid`, and takes it off again: -EBUSY
  * while something uses it, unless `force` (it is detached lazily). Only where
  * runtime_kind.mounts_later; elsewhere -EOPNOTSUPP: attach before the start. With gVisor the target

@@ -5,8 +5,6 @@
 #include <limits.h>
 #include "runtime/box.h"
 
-/* -EINVAL: no place for a workspace. */
-int box_check_target(const struct box_config *c, const char *target, struct err *err);
 /* dir/name; -ENAMETOOLONG. */
 int box_path(char out[PATH_MAX], const char *dir, const char *name);
 /* gVisor's kernel takes no mount from outside. What is put into a folder that its gofer has in

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -23,6 +24,7 @@ enum {
 	DEPTH_MAX = 16,      /* folders in a box's own: none of ours has any */
 	FOLDERS_MAX = 4096,
 	FREEZE_MS = 1000,
+	KILL_FREEZE_MS = 100, /* of what is to die: one that hangs in the kernel doesn't freeze */
 	FREEZE_POLL_US = 200,
 };
 
@@ -125,8 +127,34 @@ static void put(int dir, const char *name, const char *text)
 	}
 }
 
-/* How many processes it has; they are killed. */
-static int kill_all(int dir)
+/* Whether the process is in the group or below, by what /proc says of it. */
+static bool is_of(long pid, const char *group)
+{
+	char path[32], text[4096], *save = NULL;
+	size_t n = strlen(group);
+	(void)snprintf(path, sizeof(path), "/proc/%ld/cgroup", pid);
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : io_read_full(NULL, fd, text, sizeof(text) - 1, 0);
+	text[got > 0 ? got : 0] = '\0';
+	for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+		const char *names = strchr(l, ':'), *at = names ? strchr(names + 1, ':') : NULL;
+		if (at && strncmp(at + 1, group, n) == 0 && (at[n + 1] == '/' || !at[n + 1]))
+			return true;
+	}
+	return false;
+}
+
+/* Its number may be another process's by now: that one isn't in the group, or what is held has
+ * ended. */
+static void kill_one(long pid, const char *group)
+{
+	auto_fd fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	if (fd >= 0 && is_of(pid, group))
+		(void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+}
+
+/* How many processes it has; with `group`, its name, they are killed. */
+static int each_process(int dir, const char *group)
 {
 	auto_free char *text = malloc(PROCS_MAX + 1);
 	auto_fd fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
@@ -143,29 +171,61 @@ static int kill_all(int dir)
 	     w = strtok_r(NULL, "\n", &save)) {
 		long pid = strtol(w, NULL, 10);
 		found++;
-		if (pid > 1)
-			(void)kill((pid_t)pid, SIGKILL); /* it may have ended by itself */
+		if (group && pid > 1)
+			kill_one(pid, group);
 	}
 	return found;
 }
 
-/* What is frozen can't die. */
-static int kill_and_thaw(int dir)
+/* Whether the file says so by now, one way or another. */
+static bool says(int dir, const char *name, const char *want)
+{
+	char text[128];
+	auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, want) != NULL;
+}
+
+static int freeze_one(int dir, bool v2, bool on, unsigned wait_ms)
+{
+	const char *file = v2 ? "cgroup.freeze" : "freezer.state";
+	const char *told = v2 ? "cgroup.events" : file, *want = v2 ? "frozen 1" : "FROZEN";
+	const char *text = v2 ? (on ? "1" : "0") : on ? "FROZEN" : "THAWED";
+	uint64_t deadline = clock_ms() + wait_ms;
+	auto_fd fd = openat(dir, file, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		return -errno;
+	while (on && !says(dir, told, want)) {
+		if (clock_ms() > deadline)
+			return -ETIMEDOUT;
+		(void)usleep(FREEZE_POLL_US);
+	}
+	return 0;
+}
+
+/* How many processes it had. Version 2 kills all at once. With version 1 they are frozen first, or
+ * one that forks could be ahead of the list for ever; and what is frozen dies only when it thaws. */
+static int kill_all(int dir, const char *group)
 {
 	put(dir, "cgroup.kill", "1");
-	int n = kill_all(dir);
-	if (n > 0) {
-		put(dir, "freezer.state", "THAWED");
-		put(dir, "cgroup.freeze", "0");
-	}
+	int n = each_process(dir, NULL);
+	if (n <= 0)
+		return n;
+	(void)freeze_one(dir, false, true, KILL_FREEZE_MS); /* what doesn't freeze comes again */
+	n = each_process(dir, group);
+	put(dir, "freezer.state", "THAWED");
+	put(dir, "cgroup.freeze", "0");
 	return n;
 }
 
-static int end_one(int dir, uint64_t deadline)
+static int end_one(int dir, const char *group, uint64_t deadline)
 {
 	struct timespec pause = { .tv_nsec = 500000 };
 	for (;;) {
-		int n = kill_and_thaw(dir);
+		int n = kill_all(dir, group);
 		if (n <= 0)
 			return n;
 		if (clock_ms() > deadline)
@@ -211,7 +271,7 @@ static int remove_one(const char *path, uint64_t deadline)
 	return 0;
 }
 
-static int clear_tree(const char *top, uint64_t deadline)
+static int clear_tree(const char *top, const char *group, uint64_t deadline)
 {
 	char path[PATH_MAX];
 	for (int i = 0; i < FOLDERS_MAX; i++) {
@@ -225,7 +285,7 @@ static int clear_tree(const char *top, uint64_t deadline)
 		auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (dir < 0 && errno != ENOENT)
 			return -errno;
-		r = dir < 0 ? 0 : end_one(dir, deadline);
+		r = dir < 0 ? 0 : end_one(dir, group, deadline);
 		if (r == 0)
 			r = remove_one(path, deadline);
 		if (r < 0)
@@ -251,12 +311,12 @@ int cgroup_clear(const struct cgroups *c, const char *group, struct err *err)
 				      ? -1
 				      : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (dir >= 0)
-			(void)kill_and_thaw(dir); /* what fails, fails below again */
+			(void)kill_all(dir, group); /* what fails, fails below again */
 	}
 	for (size_t i = 0; i < c->n; i++) {
 		int r = path_of(path, sizeof(path), c, i, group);
 		if (r == 0)
-			r = clear_tree(path, deadline);
+			r = clear_tree(path, group, deadline);
 		if (r < 0 && result == 0)
 			result = err_sys(err, r, "remove the cgroup %s", path);
 	}
@@ -271,35 +331,6 @@ void cgroup_prune(const struct cgroups *c, const char *group)
 			(void)rmdir(path); /* what isn't empty is in use */
 }
 
-/* Whether the file says so by now, one way or another. */
-static bool says(int dir, const char *name, const char *want)
-{
-	char text[128];
-	auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = '\0';
-	return strstr(text, want) != NULL;
-}
-
-static int freeze_one(int dir, bool v2, bool on)
-{
-	const char *file = v2 ? "cgroup.freeze" : "freezer.state";
-	const char *told = v2 ? "cgroup.events" : file, *want = v2 ? "frozen 1" : "FROZEN";
-	const char *text = v2 ? (on ? "1" : "0") : on ? "FROZEN" : "THAWED";
-	uint64_t deadline = clock_ms() + FREEZE_MS;
-	auto_fd fd = openat(dir, file, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		return -errno;
-	while (on && !says(dir, told, want)) {
-		if (clock_ms() > deadline)
-			return -ETIMEDOUT;
-		(void)usleep(FREEZE_POLL_US);
-	}
-	return 0;
-}
-
 int cgroup_freeze(const struct cgroups *c, const char *group, bool on, struct err *err)
 {
 	char path[PATH_MAX];
@@ -307,11 +338,11 @@ int cgroup_freeze(const struct cgroups *c, const char *group, bool on, struct er
 		auto_fd dir = path_of(path, sizeof(path), c, i, group) < 0
 				      ? -1
 				      : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		int r = dir < 0 ? -ENOENT : freeze_one(dir, c->list[i].v2, on);
+		int r = dir < 0 ? -ENOENT : freeze_one(dir, c->list[i].v2, on, FREEZE_MS);
 		if (r == -ENOENT)
 			continue; /* a hierarchy without a freezer */
 		if (r < 0 && on)
-			(void)freeze_one(dir, c->list[i].v2, false);
+			(void)freeze_one(dir, c->list[i].v2, false, 0);
 		return r < 0 ? err_sys(err, r, "freeze the cgroup %s", path) : 0;
 	}
 	return err_set(err, -ENOENT, "no freezer for the cgroup %s", group);

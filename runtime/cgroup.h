@@ -31,8 +31,8 @@ bool cgroup_is_v2(const struct cgroups *c);
 bool cgroup_counts_swap(const struct cgroups *c);
 bool cgroup_has(const struct cgroups *c, const char *controller);
 
-/* Kills what runs in the folder `group` (from the root of each hierarchy) and below, and removes
- * it. -EBUSY: something doesn't end. */
+/* Kills what runs in the folder `group` (from the root of each hierarchy; "/…") and below, and
+ * removes it. -EBUSY: something doesn't end. */
 int cgroup_clear(const struct cgroups *c, const char *group, struct err *err);
 /* Freezes what runs in the folder, and waits until it is frozen; or lets it go on. -ENOENT: there
  * is no freezer for it; -ETIMEDOUT: it doesn't freeze (and goes on). */

@@ -17,7 +17,7 @@
 enum {
 	COPY_MAX = 4 << 20,  /* bytes of a file of /etc; the biggest is ld.so.cache or the bundle of
 				certificates */
-	ENTRIES_MAX = 4096,  /* of a folder of /etc */
+	ENTRIES_MAX = 65536, /* of a folder of /etc; some hundreds are usual */
 	MACHINE_ID_BYTES = 16,
 };
 
@@ -137,12 +137,14 @@ static int copy_folder(int from, const char *name, int to)
 		return -errno;
 	(void)steal_fd(&list);
 	struct dirent *e;
-	for (unsigned n = 0; n < ENTRIES_MAX && r == 0 && (errno = 0, e = readdir(d)); n++) {
+	for (unsigned n = 0; r == 0 && (errno = 0, e = readdir(d)); n++) {
 		struct stat st;
+		if (n == ENTRIES_MAX)
+			return -E2BIG;
 		if (fstatat(src, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			r = copy_plain(src, e->d_name, dst, st.st_mode);
 	}
-	return r;
+	return r == 0 && !e && errno ? -errno : r;
 }
 
 /* A path below /etc, which the host may lack. */

@@ -221,14 +221,17 @@ static enum family family_of(const char *pattern)
 	return ADMINS;
 }
 
-static bool only_reads(const char *method)
-{
-	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-}
-
 static bool is_route(const struct route *rt, const char *method, const char *pattern)
 {
 	return strcmp(rt->method, method) == 0 && strcmp(rt->path, pattern) == 0;
+}
+
+/* A terminal is one to write to, whatever the method. */
+static bool only_reads(const struct route *rt)
+{
+	return strcmp(rt->method, "HEAD") == 0 ||
+	       (strcmp(rt->method, "GET") == 0 &&
+		strcmp(rt->path, "/v1/sandboxes/{}/exec/{}/terminal") != 0);
 }
 
 /* About something beside one workspace: not for a token of that. */
@@ -303,7 +306,7 @@ static int check_limits(const struct request *rq, const struct route *rt, struct
 		return err_set(err, -EKEYREJECTED, "a token is needed");
 	if (family_of(rt->path) == ADMINS && access_need_admin(rq, err) < 0)
 		return -EPERM;
-	if (who->read_only && !only_reads(rt->method))
+	if (who->read_only && !only_reads(rt))
 		return err_set(err, -EPERM, "the token is for reading only");
 	if (who->uid == (uid_t)-1 && !who->admin &&
 	    (is_route(rt, "POST", "/v1/repos") || is_route(rt, "POST", "/v1/repos/import")))
@@ -344,7 +347,7 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	struct snapd *sd = rq->ctx;
 	struct meant found;
 	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0)
-		return find_repo(rq, rq->params[0], !only_reads(rt->method), err);
+		return find_repo(rq, rq->params[0], !only_reads(rt), err);
 	bool fork = is_route(rt, "POST", "/v1/workspaces/{}/fork");
 	if (!rq->params[0] || (family != WORKSPACES && family != SNAPSHOTS && family != SANDBOXES))
 		return 0;
@@ -359,7 +362,7 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 					       : NOUN_WORKSPACE;
 	bool undelete = is_route(rt, "POST", "/v1/workspaces/{}/undelete");
 	int r = undelete ? find_removed(sd, rq->caller, rq->params[0], &found, err)
-			 : access_find(sd, rq->caller, noun, !only_reads(rt->method) && !fork,
+			 : access_find(sd, rq->caller, noun, !only_reads(rt) && !fork,
 				       key, &found, err);
 	/* One that is there before one that was. */
 	if (r == -ENOENT && is_route(rt, "DELETE", "/v1/workspaces/{}") &&

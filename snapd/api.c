@@ -288,6 +288,7 @@ static const char *const sandbox_list_query[] = { "label", "limit", "cursor", "s
 static const char *const detach_query[] = { "force", "target", NULL };
 static const char *const output_query[] = { "stdout_offset", "stderr_offset", "follow", "stream",
 					    NULL };
+static const char *const terminal_query[] = { "offset", "stdin_offset", NULL };
 static const char *const stdin_query[] = { "offset", "last", NULL };
 
 #define WS   "/v1/workspaces"
@@ -372,6 +373,7 @@ const struct route api_routes[] = {
 	{ "GET", EXEC, api_exec_list, NULL, page_query, false },
 	{ "GET", EXEC "/{}", api_exec_get, NULL, job_query, false },
 	{ "GET", EXEC "/{}/output", api_exec_output, NULL, output_query, false },
+	{ "GET", EXEC "/{}/terminal", api_exec_terminal, NULL, terminal_query, false },
 	{ "POST", EXEC "/{}/stdin", api_exec_stdin, NULL, stdin_query, true },
 	{ "POST", EXEC "/{}/signal", api_exec_signal, signal_fields, NULL, false },
 	{ "POST", EXEC "/{}/resize", api_exec_resize, resize_fields, NULL, false },

@@ -170,6 +170,7 @@ int api_exec_start(struct request *rq, struct reply *rp, struct err *err);
 int api_exec_list(struct request *rq, struct reply *rp, struct err *err);
 int api_exec_get(struct request *rq, struct reply *rp, struct err *err);
 int api_exec_output(struct request *rq, struct reply *rp, struct err *err);
+int api_exec_terminal(struct request *rq, struct reply *rp, struct err *err);
 int api_exec_stdin(struct request *rq, struct reply *rp, struct err *err);
 int api_exec_signal(struct request *rq, struct reply *rp, struct err *err);
 int api_exec_resize(struct request *rq, struct reply *rp, struct err *err);

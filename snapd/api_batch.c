@@ -392,7 +392,8 @@ static int apply(struct batch *b, json_t **result, struct err *err)
 	encode(b, &ops);
 	if (buf_error(&ops))
 		return no_memory(err);
-	int r = fs_batch(b->place.sd->fs, b->place.src.ws.id, &ops, &failed, &found, err);
+	const struct fs_batch all = { .ops = ops.data, .ops_len = ops.len, .file = -1 };
+	int r = fs_batch(b->place.sd->fs, b->place.src.ws.id, &all, &failed, &found, err);
 	if (r < 0)
 		return refused(b, failed, r, err);
 	int bad = (list = json_array()) ? 0 : -1;

@@ -290,11 +290,18 @@ int api_sandbox_resume(struct request *rq, struct reply *rp, struct err *err)
 
 int api_sandbox_attach(struct request *rq, struct reply *rp, struct err *err)
 {
+	struct snapd *sd = rq->ctx;
 	auto_lease held = { 0 };
+	auto_sandbox_row sb = { 0 };
+	auto_spec spec = { 0 };
 	struct attached_row row;
-	int r = api_sandbox_attachment(rq, rq->body, &row, err);
+	int r = lease(rq, &held, "attach", err);
 	if (r >= 0)
-		r = lease(rq, &held, "attach", err);
+		r = catalog_sandbox_get(sd->catalog, rq->params[0], &sb, err);
+	if (r >= 0)
+		r = spec_read(&spec, sb.spec, err);
+	if (r >= 0)
+		r = api_sandbox_attachment(rq, rq->body, spec.host_image, &row, err);
 	if (r < 0)
 		return r;
 	memcpy(row.sandbox, rq->params[0], ID_SIZE);

@@ -8,9 +8,10 @@
 
 /* "secrets" and "secret_env" of the body. */
 int api_sandbox_secrets(struct request *rq, struct secrets *out, struct err *err);
-/* {workspace, target, read_only, exclusive}: checked, and the caller may. */
-int api_sandbox_attachment(struct request *rq, json_t *j, struct attached_row *out,
-			   struct err *err);
+/* {workspace, target, read_only, exclusive}: checked, and the caller may. `host_image`: the
+ * sandbox's /usr is the host's. */
+int api_sandbox_attachment(struct request *rq, json_t *j, bool host_image,
+			   struct attached_row *out, struct err *err);
 /* A name that nobody's sandbox has. */
 int api_sandbox_name(struct request *rq, const char *field, const char *name, struct err *err);
 /* "TERM", "SIGTERM", "15": the number, or -EINVAL. */

@@ -29,12 +29,12 @@ static bool lies_below(const char *path, const char *target, const char **rest)
 
 static int refuse_mounts(const struct sandbox_spec *spec, const char *path, struct err *err)
 {
-	static const char *const theirs[] = { "/proc", "/sys", "/dev", "/run/secrets", "/.bough" };
-	const char *rest;
-	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++)
-		if (lies_below(path, theirs[i], &rest))
-			return err_set(err, -EPERM, "%s isn't on a disk of the sandbox's",
-				       theirs[i]);
+	char whole[PATH_SIZE];
+	const char *rest, *own;
+	(void)snprintf(whole, sizeof(whole), "/%.*s", PATH_SIZE - 2, path); /* its first names tell */
+	own = box_own_mount(whole);
+	if (own)
+		return err_set(err, -EPERM, "%s isn't on a disk of the sandbox's", own);
 	if (spec->host_image && lies_below(path, "/usr", &rest) && *rest &&
 	    (spec->usr_local || !lies_below(path, "/usr/local", &rest)))
 		return err_set(err, -EPERM, "/usr is this machine's own");

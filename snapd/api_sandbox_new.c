@@ -254,6 +254,9 @@ static int take_process(struct made *m, struct request *rq, struct err *err)
 	s->command = json_is_array(m->names[0]) ? m->names[0] : NULL;
 	if (s->command && json_array_size(s->command) == 0)
 		return request_bad_field(rq, "command", err, "the image has none of its own");
+	struct err why = { 0 }; /* of what the image brings, too: it would never start */
+	if (s->command && spec_words_check(s->command, 0, &why) < 0)
+		return request_bad_field(rq, "command", err, "with the image's own: %s", why.text);
 	s->env = m->names[1];
 	s->secret_env = m->names[2];
 	s->secrets = m->names[3];
@@ -275,22 +278,17 @@ static const struct field attach_fields[] = {
 	{ 0 },
 };
 
-/* Absolute, plain, and not what the runtime mounts itself. */
-static bool good_target(const char *t)
+static int check_target(struct request *rq, const char *target, bool host_image, struct err *err)
 {
-	static const char *const taken[] = { "/proc",        "/sys", "/dev", "/.bough",
-					     "/run/secrets", "/usr", "/etc" };
-	if (t[0] != '/' || !t[1] || web_file_path_check(t + 1, NULL) < 0)
-		return false;
-	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
-		size_t n = strlen(taken[i]);
-		if (strncmp(t, taken[i], n) == 0 && (!t[n] || (t[n] == '/' && i < 5)))
-			return false;
-	}
-	return true;
+	struct err why = { 0 };
+	int r = box_check_target(target, host_image, &why);
+	if (r >= 0)
+		r = web_file_path_check(target + 1, &why);
+	return r < 0 ? request_bad_field(rq, "target", err, "%s", why.text) : 0;
 }
 
-int api_sandbox_attachment(struct request *rq, json_t *j, struct attached_row *out, struct err *err)
+int api_sandbox_attachment(struct request *rq, json_t *j, bool host_image,
+			   struct attached_row *out, struct err *err)
 {
 	struct meant found;
 	const char *target = json_string_value(json_object_get(j, "target"));
@@ -315,9 +313,9 @@ int api_sandbox_attachment(struct request *rq, json_t *j, struct attached_row *o
 		return r;
 	if (!target)
 		target = "/workspace";
-	if (!good_target(target))
-		return request_bad_field(rq, "target", err,
-					 "an absolute path, not of /proc, /sys, /dev or the like");
+	r = check_target(rq, target, host_image, err);
+	if (r < 0)
+		return r;
 	memcpy(out->workspace, found.id, ID_SIZE);
 	(void)snprintf(out->target, sizeof(out->target), "%s", target);
 	return 0;
@@ -334,7 +332,8 @@ static int take_attached(struct made *m, struct request *rq, struct err *err)
 	if (!m->attached)
 		return no_memory(err);
 	for (size_t i = 0; i < n && r >= 0; i++)
-		r = api_sandbox_attachment(rq, json_array_get(list, i), &m->attached[i], err);
+		r = api_sandbox_attachment(rq, json_array_get(list, i), m->image.host,
+					   &m->attached[i], err);
 	m->n.attached = m->attached;
 	m->n.n_attached = n;
 	return r;
@@ -378,9 +377,9 @@ static int take_all(struct made *m, struct request *rq, struct err *err)
 	if (r >= 0)
 		r = take_limits(m, rq, err);
 	if (r >= 0)
-		r = take_attached(m, rq, err);
-	if (r >= 0)
 		r = take_image(m, rq, err);
+	if (r >= 0)
+		r = take_attached(m, rq, err);
 	if (r >= 0)
 		r = take_process(m, rq, err);
 	if (r < 0)

@@ -1,5 +1,6 @@
 /* From an archive into a directory of a mounted workspace, streaming, in constant memory but for
- * the list of directories whose times are set in the end.
+ * the list of directories whose times are set in the end. Members go in batches (archive_stage.h),
+ * past the kernel; large files are written through the mount as they come.
  *
  * Names are judged as import does (archive_import.h); links on the way are never followed. What
  * is there stays, but for what has a member's name: a file, link or special gives way to any of
@@ -16,9 +17,8 @@
 #include "snapd/files_place.h"
 
 struct archive_extract_options {
-	/* Files are staged without names, where the quota counts them, and at the end all is done
-	 * in one step (ws_batch), or nothing is. A descriptor for each file is open until then,
-	 * so there is a limit: -EFBIG. */
+	/* All is staged in a file of the scratch folder, at most what the quota has room for, and
+	 * at the end done in one step (ws_batch), or nothing is. -EFBIG: too many members. */
 	bool atomic;
 	bool top; /* the directory itself takes over the attributes of the archive's own */
 };

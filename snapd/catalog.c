@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/principal.h"
 #include "snapd/catalog_db.h"
 
@@ -97,9 +96,10 @@ const char *db_split_key(const char *key, char owner[OWNER_SIZE])
 	return slash + 1;
 }
 
-static int read_ws(sqlite3_stmt *st, struct ws_row *r)
+/* Of columns WS_COLUMNS, and head_stack where that is selected. */
+static int read_ws(sqlite3_stmt *st, void *row)
 {
-	memset(r, 0, sizeof(*r));
+	struct ws_row *r = row;
 	db_get_text(st, 0, r->id, sizeof(r->id));
 	db_get_text(st, 1, r->name, sizeof(r->name));
 	db_get_text(st, 2, r->base, sizeof(r->base));
@@ -118,8 +118,19 @@ static int read_ws(sqlite3_stmt *st, struct ws_row *r)
 	r->removed_ns = sqlite3_column_int64(st, 14 + OWNED_COLUMNS);
 	r->purge_ns = sqlite3_column_int64(st, 15 + OWNED_COLUMNS);
 	db_get_text(st, 16 + OWNED_COLUMNS, r->was, sizeof(r->was));
-	return e < 0 ? -ENOMEM : 0;
+	const void *stack = sqlite3_column_blob(st, WS_COLUMNS_N);
+	if (stack)
+		buf_add(&r->head_stack, stack, (size_t)sqlite3_column_bytes(st, WS_COLUMNS_N));
+	return e < 0 || buf_error(&r->head_stack) ? -ENOMEM : 0;
 }
+
+static void done_ws(void *row)
+{
+	ws_row_done(row);
+}
+
+static const struct db_shape ws_shape = { "look up workspaces", sizeof(struct ws_row), read_ws,
+					  done_ws };
 
 static int get_ws(struct catalog *c, const char *key, bool any, struct ws_row *out, struct err *err)
 {
@@ -137,27 +148,8 @@ static int get_ws(struct catalog *c, const char *key, bool any, struct ws_row *o
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW) {
-		r = read_ws(st, out);
-		const void *stack = sqlite3_column_blob(st, WS_COLUMNS_N);
-		if (stack)
-			buf_add(&out->head_stack, stack,
-				(size_t)sqlite3_column_bytes(st, WS_COLUMNS_N));
-		if (r >= 0)
-			r = buf_error(&out->head_stack);
-		if (r < 0) {
-			ws_row_done(out);
-			(void)err_set(err, r, "out of memory");
-		}
-	} else if (rc == SQLITE_DONE) {
-		r = err_set(err, -ENOENT, "no workspace \"%s\"", key);
-	} else {
-		r = db_error(c, rc, err, "look up a workspace");
-	}
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return r;
+	r = db_row(c, st, &ws_shape, out, err);
+	return r == 0 ? err_set(err, -ENOENT, "no workspace \"%s\"", key) : r < 0 ? r : 0;
 }
 
 int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
@@ -180,34 +172,6 @@ int catalog_ws_get_any(struct catalog *c, const char *id, struct ws_row *out, st
 	return r;
 }
 
-static int read_ws_rows(struct catalog *c, sqlite3_stmt *st, struct ws_row **rows, size_t *n,
-			struct err *err)
-{
-	struct ws_row *all = NULL;
-	size_t count = 0, cap = 0;
-	int r = 0, rc;
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			r = read_ws(st, &all[count]);
-		if (r < 0) {
-			(void)err_set(err, r, "out of memory");
-			break;
-		}
-		count++;
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list workspaces");
-	sqlite3_reset(st);
-	if (r < 0) {
-		ws_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
-}
-
 int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows, size_t *n,
 		    struct err *err)
 {
@@ -219,14 +183,8 @@ int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows
 		[WS_ALL] = "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC",
 	};
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, selects[which], err);
-	if (r >= 0)
-		r = read_ws_rows(c, st, rows, n, err);
-	db_unlock(c);
-	return r;
+	int r = db_use(c, &st, selects[which], err);
+	return r < 0 ? r : db_list(c, st, &ws_shape, rows, n, err);
 }
 
 static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)

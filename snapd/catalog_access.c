@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/access.h"
 #include "snapd/catalog_db.h"
 
@@ -12,64 +11,30 @@ enum { OWNERS_OF_NAME = 1000 };
 
 const char *const role_names[] = { "reader", "member", "admin", NULL };
 
-/* A SELECT's rows, each read by `read` into `size` bytes. The lock is held by nobody. */
-struct query {
-	const char *sql, *what;
-	const char *key; /* ?1; NULL: none */
-	size_t size;
-	void (*read)(sqlite3_stmt *st, void *row);
-};
-
-static int read_rows(struct catalog *c, const struct query *q, void **rows, size_t *n,
-		     struct err *err)
+/* The rows of a SELECT with one text (or none: key NULL). */
+static int list(struct catalog *c, const char *sql, const char *key, const struct db_shape *shape,
+		void *rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st = NULL;
-	char *all = NULL;
-	size_t count = 0, cap = 0;
-	int rc = SQLITE_DONE, r = db_lock(c, err);
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, sql, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, q->sql, err);
-	if (r >= 0 && q->key)
-		sqlite3_bind_text(st, 1, q->key, -1, SQLITE_STATIC);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		char *more = array_room(all, count, &cap, q->size);
-		if (!more) {
-			r = err_set(err, -ENOMEM, "out of memory");
-			break;
-		}
-		all = more;
-		memset(all + count * q->size, 0, q->size);
-		q->read(st, all + count++ * q->size);
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, q->what);
-	if (st) {
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	if (r < 0) {
-		free(all);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	if (key)
+		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	return db_list(c, st, shape, rows, n, err);
 }
 
 /* The only row, or -ENOENT with words. */
-static int read_one(struct catalog *c, const struct query *q, void *out, struct err *err)
+static int get(struct catalog *c, const char *sql, const char *key, const struct db_shape *shape,
+	       const char *noun, void *row, struct err *err)
 {
-	void *rows;
-	size_t n;
-	int r = read_rows(c, q, &rows, &n, err);
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, sql, err);
 	if (r < 0)
 		return r;
-	if (n > 0)
-		memcpy(out, rows, q->size);
-	free(rows);
-	return n > 0 ? 0 : err_set(err, -ENOENT, "no %s \"%.100s\"", q->what, q->key);
+	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	r = db_first(c, st, shape, row, err);
+	return r == 0 ? err_set(err, -ENOENT, "no %s \"%.100s\"", noun, key) : r < 0 ? r : 0;
 }
 
 /* A statement with up to two texts and a number as ?3; how many rows it changed. */
@@ -105,7 +70,7 @@ static int run_locked(struct catalog *c, const char *sql, const char *a, const c
 
 #define TOKEN_COLUMNS "id, hash, owner, name, scope, read_only, created, expires, used, path"
 
-static void read_token(sqlite3_stmt *st, void *row)
+static int read_token(sqlite3_stmt *st, void *row)
 {
 	struct token_row *t = row;
 	char scope[ID_SIZE];
@@ -124,7 +89,11 @@ static void read_token(sqlite3_stmt *st, void *row)
 	t->expires_ns = sqlite3_column_int64(st, 7);
 	t->used_ns = sqlite3_column_int64(st, 8);
 	db_get_text(st, 9, t->path, sizeof(t->path));
+	return 0;
 }
+
+static const struct db_shape token_shape = { "look up tokens", sizeof(struct token_row), read_token,
+					  NULL };
 
 int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err)
 {
@@ -156,20 +125,17 @@ int catalog_token_insert(struct catalog *c, const struct token_row *row, struct 
 
 int catalog_token_get(struct catalog *c, const char *id, struct token_row *out, struct err *err)
 {
-	const struct query q = { "SELECT " TOKEN_COLUMNS " FROM tokens WHERE id = ?1", "token", id,
-				 sizeof(*out), read_token };
-	return read_one(c, &q, out, err);
+	return get(c, "SELECT " TOKEN_COLUMNS " FROM tokens WHERE id = ?1", id, &token_shape,
+		   "token", out, err);
 }
 
 int catalog_token_list(struct catalog *c, const char *owner, struct token_row **rows, size_t *n,
 		       struct err *err)
 {
-	const struct query q = { owner ? "SELECT " TOKEN_COLUMNS " FROM tokens WHERE owner = ?1"
-					 " ORDER BY created DESC, id DESC"
-				       : "SELECT " TOKEN_COLUMNS
-					 " FROM tokens ORDER BY created DESC, id DESC",
-				 "list tokens", owner, sizeof(**rows), read_token };
-	return read_rows(c, &q, (void **)rows, n, err);
+	return list(c,
+		    "SELECT " TOKEN_COLUMNS " FROM tokens WHERE ?1 IS NULL OR owner = ?1"
+		    " ORDER BY created DESC, id DESC",
+		    owner, &token_shape, rows, n, err);
 }
 
 int catalog_token_delete(struct catalog *c, const char *id, struct err *err)
@@ -190,7 +156,7 @@ int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struc
 
 #define USER_COLUMNS "name, uid, admin, created, owner"
 
-static void read_user(sqlite3_stmt *st, void *row)
+static int read_user(sqlite3_stmt *st, void *row)
 {
 	struct user_row *u = row;
 	db_get_text(st, 0, u->name, sizeof(u->name));
@@ -199,7 +165,11 @@ static void read_user(sqlite3_stmt *st, void *row)
 	u->admin = sqlite3_column_int(st, 2) != 0;
 	u->created_ns = sqlite3_column_int64(st, 3);
 	db_get_text(st, 4, u->owner, sizeof(u->owner));
+	return 0;
 }
+
+static const struct db_shape user_shape = { "look up users", sizeof(struct user_row), read_user,
+					  NULL };
 
 /* Owners by number are whoever has the number. */
 static bool is_of_uid(const char *owner)
@@ -274,26 +244,22 @@ int catalog_user_insert(struct catalog *c, struct user_row *row, struct err *err
 
 int catalog_user_get(struct catalog *c, const char *name, struct user_row *out, struct err *err)
 {
-	const struct query q = { "SELECT " USER_COLUMNS " FROM users WHERE name = ?1", "user", name,
-				 sizeof(*out), read_user };
-	return read_one(c, &q, out, err);
+	return get(c, "SELECT " USER_COLUMNS " FROM users WHERE name = ?1", name, &user_shape,
+		   "user", out, err);
 }
 
 int catalog_user_of_uid(struct catalog *c, uid_t uid, struct user_row *out, struct err *err)
 {
 	char text[16];
 	(void)snprintf(text, sizeof(text), "%u", (unsigned)uid);
-	const struct query q = { "SELECT " USER_COLUMNS
-				 " FROM users WHERE uid = cast(?1 AS INTEGER)",
-				 "user with uid", text, sizeof(*out), read_user };
-	return read_one(c, &q, out, err);
+	return get(c, "SELECT " USER_COLUMNS " FROM users WHERE uid = cast(?1 AS INTEGER)", text,
+		   &user_shape, "user with uid", out, err);
 }
 
 int catalog_user_list(struct catalog *c, struct user_row **rows, size_t *n, struct err *err)
 {
-	const struct query q = { "SELECT " USER_COLUMNS " FROM users ORDER BY name", "list users",
-				 NULL, sizeof(**rows), read_user };
-	return read_rows(c, &q, (void **)rows, n, err);
+	return list(c, "SELECT " USER_COLUMNS " FROM users ORDER BY name", NULL, &user_shape, rows,
+		    n, err);
 }
 
 int catalog_user_delete(struct catalog *c, const char *name, const char *owner, struct err *err)
@@ -329,20 +295,28 @@ int catalog_user_delete(struct catalog *c, const char *name, const char *owner, 
 
 /* ---- teams ---- */
 
-static void read_team(sqlite3_stmt *st, void *row)
+static int read_team(sqlite3_stmt *st, void *row)
 {
 	struct team_row *t = row;
 	db_get_text(st, 0, t->name, sizeof(t->name));
 	t->created_ns = sqlite3_column_int64(st, 1);
+	return 0;
 }
 
-static void read_member(sqlite3_stmt *st, void *row)
+static const struct db_shape team_shape = { "look up teams", sizeof(struct team_row), read_team,
+					  NULL };
+
+static int read_member(sqlite3_stmt *st, void *row)
 {
 	struct member_row *m = row;
 	int role = sqlite3_column_int(st, 1);
 	db_get_text(st, 0, m->owner, sizeof(m->owner));
 	m->role = role == ROLE_ADMIN || role == ROLE_MEMBER ? (enum role)role : ROLE_READER;
+	return 0;
 }
+
+static const struct db_shape member_shape = { "look up members", sizeof(struct member_row),
+					      read_member, NULL };
 
 static const char put_member[] = "INSERT INTO members (team, owner, role) VALUES (?1, ?2, ?3)"
 				 " ON CONFLICT (team, owner) DO UPDATE SET role = ?3";
@@ -370,21 +344,17 @@ int catalog_team_insert(struct catalog *c, const struct team_row *row, const cha
 
 int catalog_team_get(struct catalog *c, const char *name, struct team_row *out, struct err *err)
 {
-	const struct query q = { "SELECT name, created FROM teams WHERE name = ?1", "team", name,
-				 sizeof(*out), read_team };
-	return read_one(c, &q, out, err);
+	return get(c, "SELECT name, created FROM teams WHERE name = ?1", name, &team_shape, "team",
+		   out, err);
 }
 
 int catalog_team_list(struct catalog *c, const char *member, struct team_row **rows, size_t *n,
 		      struct err *err)
 {
-	const struct query q = {
-		member ? "SELECT name, created FROM teams WHERE name IN"
-			 " (SELECT team FROM members WHERE owner = ?1) ORDER BY name"
-		       : "SELECT name, created FROM teams ORDER BY name",
-		"list teams", member, sizeof(**rows), read_team
-	};
-	return read_rows(c, &q, (void **)rows, n, err);
+	return list(c,
+		    "SELECT name, created FROM teams WHERE ?1 IS NULL OR name IN"
+		    " (SELECT team FROM members WHERE owner = ?1) ORDER BY name",
+		    member, &team_shape, rows, n, err);
 }
 
 int catalog_team_delete(struct catalog *c, const char *name, struct err *err)
@@ -414,9 +384,8 @@ int catalog_team_delete(struct catalog *c, const char *name, struct err *err)
 int catalog_members(struct catalog *c, const char *team, struct member_row **rows, size_t *n,
 		    struct err *err)
 {
-	const struct query q = { "SELECT owner, role FROM members WHERE team = ?1 ORDER BY owner",
-				 "list a team", team, sizeof(**rows), read_member };
-	return read_rows(c, &q, (void **)rows, n, err);
+	return list(c, "SELECT owner, role FROM members WHERE team = ?1 ORDER BY owner", team,
+		    &member_shape, rows, n, err);
 }
 
 int catalog_member_set(struct catalog *c, const char *team, const char *owner, enum role role,
@@ -438,24 +407,15 @@ int catalog_member_delete(struct catalog *c, const char *team, const char *owner
 int catalog_role(struct catalog *c, const char *team, const char *owner, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
+	struct member_row m;
+	int r = db_use(c, &st, "SELECT owner, role FROM members WHERE team = ?1 AND owner = ?2",
+		       err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT owner, role FROM members WHERE team = ?1 AND owner = ?2",
-		       err);
-	if (r >= 0) {
-		struct member_row m;
-		sqlite3_bind_text(st, 1, team, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-		int rc = sqlite3_step(st);
-		if (rc == SQLITE_ROW)
-			read_member(st, &m);
-		r = rc == SQLITE_ROW    ? (int)m.role
-		    : rc == SQLITE_DONE ? err_set(err, -ENOENT, "no member of \"%.100s\"", team)
-					: db_error(c, rc, err, "look up a team");
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	return r;
+	sqlite3_bind_text(st, 1, team, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+	r = db_first(c, st, &member_shape, &m, err);
+	return r == 0 ? err_set(err, -ENOENT, "no member of \"%.100s\"", team)
+	       : r < 0 ? r
+		       : (int)m.role;
 }

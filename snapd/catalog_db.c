@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "snapd/principal.h"
 
@@ -250,6 +251,76 @@ int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *wha
 		r = db_error(c, rc, err, what);
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
+	return r;
+}
+
+static int read_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+		    struct err *err)
+{
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_DONE)
+		return 0;
+	if (rc != SQLITE_ROW)
+		return db_error(c, rc, err, shape->what);
+	memset(row, 0, shape->size); /* not before: the key that is bound may lie in it */
+	if (shape->read(st, row) >= 0)
+		return 1;
+	if (shape->done)
+		shape->done(row);
+	return err_set(err, -ENOMEM, "%s: out of memory", shape->what);
+}
+
+int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, size_t max,
+	    void *rows, size_t *n, struct err *err)
+{
+	char *all = NULL;
+	size_t count = 0, cap = 0;
+	int r = 1;
+	while (r > 0 && count < max) {
+		char *more = array_room(all, count, &cap, shape->size);
+		if (!more) {
+			r = err_set(err, -ENOMEM, "%s: out of memory", shape->what);
+			break;
+		}
+		all = more;
+		r = read_row(c, st, shape, all + count * shape->size, err);
+		count += r > 0;
+	}
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	if (r < 0) {
+		for (size_t i = 0; i < count && shape->done; i++)
+			shape->done(all + i * shape->size);
+		free(all);
+		return r;
+	}
+	memcpy(rows, &all, sizeof(all)); /* a pointer of the caller's type */
+	*n = count;
+	return 0;
+}
+
+int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	   struct err *err)
+{
+	int r = read_row(c, st, shape, row, err);
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	return r;
+}
+
+int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
+	    size_t *n, struct err *err)
+{
+	int r = db_rows(c, st, shape, SIZE_MAX, rows, n, err);
+	db_leave(c, st);
+	return r;
+}
+
+int db_first(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	     struct err *err)
+{
+	int r = db_row(c, st, shape, row, err);
+	db_leave(c, st);
 	return r;
 }
 

@@ -42,6 +42,28 @@ int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *er
 void db_leave(struct catalog *c, sqlite3_stmt *st);
 /* Steps a statement that gives no rows, and resets it. -EEXIST for a broken UNIQUE. */
 int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
+
+/* What a row of a SELECT becomes: `size` bytes of zeros that `read` fills in, 0 or -ENOMEM. `done`
+ * (NULL: nothing to free) frees what one holds that `read` has seen, and doesn't free itself. */
+struct db_shape {
+	const char *what; /* is done by such a SELECT: "list users" */
+	size_t size;
+	int (*read)(sqlite3_stmt *st, void *row);
+	void (*done)(void *row);
+};
+/* The rows of a bound statement, `max` of them at most, and it is reset. `rows` points to a pointer
+ * to such structs; the caller frees them. With the lock. */
+int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, size_t max,
+	    void *rows, size_t *n, struct err *err);
+/* The first row: 1; 0 when there is none. With the lock. */
+int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	   struct err *err);
+/* The same of a statement from db_use, and db_leave. */
+int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
+	    size_t *n, struct err *err);
+int db_first(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	     struct err *err);
+
 int db_begin(struct catalog *c, struct err *err);
 /* Commits where r >= 0, else rolls back; returns r or the commit's failure. */
 int db_end(struct catalog *c, int r, struct err *err);

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 #include "snapd/catalog_sandbox.h"
 
@@ -15,14 +14,19 @@ const char *const exec_status_names[] = { "created", "running", "exited" };
 
 /* ---- attached ---- */
 
-static void read_attached(sqlite3_stmt *st, struct attached_row *r)
+static int read_attached(sqlite3_stmt *st, void *row)
 {
+	struct attached_row *r = row;
 	db_get_text(st, 0, r->sandbox, sizeof(r->sandbox));
 	db_get_text(st, 1, r->target, sizeof(r->target));
 	db_get_text(st, 2, r->workspace, sizeof(r->workspace));
 	r->read_only = sqlite3_column_int(st, 3) != 0;
 	r->exclusive = sqlite3_column_int(st, 4) != 0;
+	return 0;
 }
+
+static const struct db_shape attached_shape = { "look up what is attached",
+						sizeof(struct attached_row), read_attached, NULL };
 
 /* Whether somebody is in the way: a row of the workspace where either is exclusive. */
 static int refuse(struct catalog *c, const struct attached_row *row, struct err *err)
@@ -104,37 +108,17 @@ int catalog_detach(struct catalog *c, const char *sandbox, const char *target, s
 int catalog_attached(struct catalog *c, const char *sandbox, const char *workspace,
 		     struct attached_row **rows, size_t *n, struct err *err)
 {
-	struct attached_row *all = NULL;
-	size_t count = 0, cap = 0;
-	sqlite3_stmt *st = NULL;
-	int r = db_lock(c, err), rc = SQLITE_DONE;
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
 		       sandbox ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
 				 " ORDER BY target"
 			       : "SELECT " ATTACHED " FROM attached WHERE workspace = ?1"
 				 " ORDER BY sandbox, target",
 		       err);
-	if (r >= 0)
-		sqlite3_bind_text(st, 1, sandbox ? sandbox : workspace, -1, SQLITE_STATIC);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (array_grow(&all, count, &cap) < 0)
-			r = err_set(err, -ENOMEM, "out of memory");
-		else
-			read_attached(st, &all[count++]);
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list what is attached");
-	sqlite3_reset(st);
-	db_unlock(c);
-	if (r < 0) {
-		free(all);
+	if (r < 0)
 		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	sqlite3_bind_text(st, 1, sandbox ? sandbox : workspace, -1, SQLITE_STATIC);
+	return db_list(c, st, &attached_shape, rows, n, err);
 }
 
 /* ---- processes ---- */
@@ -152,10 +136,10 @@ void exec_rows_free(struct exec_row *rows, size_t n)
 	free(rows);
 }
 
-static int read_exec(sqlite3_stmt *st, struct exec_row *r)
+static int read_exec(sqlite3_stmt *st, void *row)
 {
+	struct exec_row *r = row;
 	int status = sqlite3_column_int(st, 4);
-	memset(r, 0, sizeof(*r));
 	db_get_text(st, 0, r->id, sizeof(r->id));
 	db_get_text(st, 1, r->sandbox, sizeof(r->sandbox));
 	db_get_text(st, 2, r->by, sizeof(r->by));
@@ -169,6 +153,14 @@ static int read_exec(sqlite3_stmt *st, struct exec_row *r)
 	r->ended_ns = sqlite3_column_int64(st, 10);
 	return db_copy_text(st, 3, &r->spec);
 }
+
+static void done_exec(void *row)
+{
+	exec_row_done(row);
+}
+
+static const struct db_shape exec_shape = { "look up processes", sizeof(struct exec_row), read_exec,
+					    done_exec };
 
 int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err *err)
 {
@@ -240,56 +232,24 @@ int catalog_exec_ended(struct catalog *c, const char *id, int exit_code, const c
 int catalog_exec_get(struct catalog *c, const char *id, struct exec_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
+	int r = db_use(c, &st, "SELECT " EXEC " FROM execs WHERE id = ?1", err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT " EXEC " FROM execs WHERE id = ?1", err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		int rc = sqlite3_step(st);
-		if (rc == SQLITE_ROW)
-			r = read_exec(st, out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
-		else if (rc == SQLITE_DONE)
-			r = err_set(err, -ENOENT, "no process \"%s\"", id);
-		else
-			r = db_error(c, rc, err, "look up a process");
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	r = db_first(c, st, &exec_shape, out, err);
+	return r == 0 ? err_set(err, -ENOENT, "no process \"%s\"", id) : r < 0 ? r : 0;
 }
 
 int catalog_exec_list(struct catalog *c, const char *sandbox, struct exec_row **rows, size_t *n,
 		      struct err *err)
 {
-	struct exec_row *all = NULL;
-	size_t count = 0, cap = 0;
-	sqlite3_stmt *st = NULL;
-	int r = db_lock(c, err), rc = SQLITE_DONE;
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
+		       err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
-		       err);
-	if (r >= 0)
-		sqlite3_bind_text(st, 1, sandbox, -1, SQLITE_STATIC);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (array_grow(&all, count, &cap) < 0 || read_exec(st, &all[count]) < 0)
-			r = err_set(err, -ENOMEM, "out of memory");
-		else
-			count++;
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list processes");
-	sqlite3_reset(st);
-	db_unlock(c);
-	if (r < 0) {
-		exec_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	sqlite3_bind_text(st, 1, sandbox, -1, SQLITE_STATIC);
+	return db_list(c, st, &exec_shape, rows, n, err);
 }
 
 int catalog_exec_delete(struct catalog *c, const char *id, struct err *err)

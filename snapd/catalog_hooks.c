@@ -4,17 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 #include "snapd/hooks.h"
 
 #define HOOK_COLUMNS     "id, owner, everybody, active, url, events, secret, created"
 #define DELIVERY_COLUMNS "seq, id, hook, type, body, created, next, tries, status, delivered, error"
-
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
 
 /* ---- hooks ---- */
 
@@ -33,9 +27,9 @@ void hook_rows_free(struct hook_row *rows, size_t n)
 	free(rows);
 }
 
-static int read_hook(sqlite3_stmt *st, struct hook_row *h)
+static int read_hook(sqlite3_stmt *st, void *row)
 {
-	memset(h, 0, sizeof(*h));
+	struct hook_row *h = row;
 	db_get_text(st, 0, h->id, sizeof(h->id));
 	db_get_text(st, 1, h->owner, sizeof(h->owner));
 	h->all = sqlite3_column_int(st, 2) != 0;
@@ -47,6 +41,14 @@ static int read_hook(sqlite3_stmt *st, struct hook_row *h)
 	h->created_ns = sqlite3_column_int64(st, 7);
 	return e < 0 || buf_error(&h->secret) ? -ENOMEM : 0;
 }
+
+static void done_hook(void *row)
+{
+	hook_row_done(row);
+}
+
+static const struct db_shape hook_shape = { "look up webhooks", sizeof(struct hook_row), read_hook,
+					    done_hook };
 
 static void bind_hook(sqlite3_stmt *st, const struct hook_row *h)
 {
@@ -90,60 +92,29 @@ int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct er
 			row, err);
 }
 
-static int select_hooks(struct catalog *c, const char *id, const char *owner,
-			struct hook_row **rows, size_t *n, struct err *err)
-{
-	sqlite3_stmt *st;
-	struct hook_row *all = NULL;
-	size_t count = 0, cap = 0;
-	int rc = SQLITE_DONE;
-	int r = db_use(c, &st,
-		       "SELECT " HOOK_COLUMNS " FROM webhooks WHERE (?1 IS NULL OR id = ?1)"
-		       " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
-		       err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 1, id);
-	db_bind_text(st, 2, owner);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			r = read_hook(st, &all[count++]);
-		if (r < 0)
-			(void)no_memory(err);
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "look up webhooks");
-	db_leave(c, st);
-	if (r < 0) {
-		hook_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
-}
-
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err)
 {
-	struct hook_row *rows = NULL;
-	size_t n = 0;
-	int r = id_is(id, "wh") ? select_hooks(c, id, NULL, &rows, &n, err) : 0;
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, "SELECT " HOOK_COLUMNS " FROM webhooks WHERE id = ?1", err);
 	if (r < 0)
 		return r;
-	if (n == 0) {
-		free(rows);
-		return err_set(err, -ENOENT, "no webhook \"%.100s\"", id);
-	}
-	*out = rows[0];
-	free(rows);
-	return 0;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	r = db_first(c, st, &hook_shape, out, err);
+	return r == 0 ? err_set(err, -ENOENT, "no webhook \"%.100s\"", id) : r < 0 ? r : 0;
 }
 
 int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **rows, size_t *n,
 		      struct err *err)
 {
-	return select_hooks(c, NULL, owner, rows, n, err);
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       "SELECT " HOOK_COLUMNS " FROM webhooks WHERE ?1 IS NULL OR owner = ?1"
+		       " ORDER BY created DESC, id DESC",
+		       err);
+	if (r < 0)
+		return r;
+	db_bind_text(st, 1, owner);
+	return db_list(c, st, &hook_shape, rows, n, err);
 }
 
 static int run_with(struct catalog *c, const char *sql, const char *id, struct err *err)
@@ -190,9 +161,9 @@ void delivery_rows_free(struct delivery_row *rows, size_t n)
 	free(rows);
 }
 
-static int read_delivery(sqlite3_stmt *st, struct delivery_row *d)
+static int read_delivery(sqlite3_stmt *st, void *row)
 {
-	memset(d, 0, sizeof(*d));
+	struct delivery_row *d = row;
 	d->seq = sqlite3_column_int64(st, 0);
 	db_get_text(st, 1, d->id, sizeof(d->id));
 	db_get_text(st, 2, d->hook, sizeof(d->hook));
@@ -206,6 +177,15 @@ static int read_delivery(sqlite3_stmt *st, struct delivery_row *d)
 	db_get_text(st, 10, d->error, sizeof(d->error));
 	return e;
 }
+
+static void done_delivery(void *row)
+{
+	delivery_row_done(row);
+}
+
+static const struct db_shape delivery_shape = { "look up what webhooks are told",
+						sizeof(struct delivery_row), read_delivery,
+						done_delivery };
 
 int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err)
 {
@@ -231,31 +211,6 @@ int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, stru
 	return r < 0 ? r : 1;
 }
 
-static int select_deliveries(struct catalog *c, sqlite3_stmt *st, size_t max,
-			     struct delivery_row **rows, size_t *n, struct err *err)
-{
-	struct delivery_row *all = NULL;
-	size_t count = 0, cap = 0;
-	int r = 0, rc = SQLITE_DONE;
-	while (r >= 0 && count < max && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			r = read_delivery(st, &all[count++]);
-		if (r < 0)
-			(void)no_memory(err);
-	}
-	if (r >= 0 && count < max && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "look up what webhooks are told");
-	db_leave(c, st);
-	if (r < 0) {
-		delivery_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
-}
-
 int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE], size_t nbusy,
 			 struct delivery_row *out, struct err *err)
 {
@@ -271,7 +226,8 @@ int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(st, 1, now_ns);
-	r = select_deliveries(c, st, nbusy + 1, &rows, &n, err);
+	r = db_rows(c, st, &delivery_shape, nbusy + 1, &rows, &n, err);
+	db_leave(c, st);
 	if (r < 0)
 		return r;
 	for (; at < n; at++) {
@@ -321,5 +277,7 @@ int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, s
 		return r;
 	sqlite3_bind_text(st, 1, hook, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 2, before ? before : INT64_MAX);
-	return select_deliveries(c, st, max, rows, n, err);
+	r = db_rows(c, st, &delivery_shape, max, rows, n, err);
+	db_leave(c, st);
+	return r;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 #include "snapd/journal.h"
 
@@ -17,12 +16,17 @@ static int no_memory(struct err *err)
 
 #define AUDIT_COLUMNS "time, owner, token, source, method, path, object, status, about"
 
+static void done_audit(void *row)
+{
+	struct audit_row *a = row;
+	free(a->path);
+	free(a->about);
+}
+
 void audit_rows_free(struct audit_row *rows, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		free(rows[i].path);
-		free(rows[i].about);
-	}
+	for (size_t i = 0; i < n; i++)
+		done_audit(&rows[i]);
 	free(rows);
 }
 
@@ -49,9 +53,9 @@ int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err
 	return r;
 }
 
-static int read_audit(sqlite3_stmt *st, struct audit_row *a)
+static int read_audit(sqlite3_stmt *st, void *row)
 {
-	memset(a, 0, sizeof(*a));
+	struct audit_row *a = row;
 	a->time_ns = sqlite3_column_int64(st, 0);
 	db_get_text(st, 1, a->owner, sizeof(a->owner));
 	db_get_text(st, 2, a->token, sizeof(a->token));
@@ -65,13 +69,13 @@ static int read_audit(sqlite3_stmt *st, struct audit_row *a)
 	return e;
 }
 
+static const struct db_shape audit_shape = { "read the audit log", sizeof(struct audit_row),
+					     read_audit, done_audit };
+
 int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t before, size_t max,
 		       struct audit_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	struct audit_row *all = NULL;
-	size_t count = 0, cap = 0;
-	int rc = SQLITE_DONE;
 	int r = db_use(c, &st,
 		       "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
 		       " AND (?2 IS NULL OR object = ?2) AND seq < ?3"
@@ -90,23 +94,7 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 	sqlite3_bind_int(st, 9, q->failed);
 	sqlite3_bind_int64(st, 3, before ? before : INT64_MAX);
 	sqlite3_bind_int64(st, 4, (sqlite3_int64)max);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			r = read_audit(st, &all[count++]);
-		if (r < 0)
-			(void)no_memory(err);
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "read the audit log");
-	db_leave(c, st);
-	if (r < 0) {
-		audit_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	return db_list(c, st, &audit_shape, rows, n, err);
 }
 
 /* ---- repeated calls ---- */
@@ -297,9 +285,9 @@ int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *er
 	return r;
 }
 
-static int read_job(sqlite3_stmt *st, struct job_row *j)
+static int read_job(sqlite3_stmt *st, void *row)
 {
-	memset(j, 0, sizeof(*j));
+	struct job_row *j = row;
 	db_get_text(st, 0, j->id, sizeof(j->id));
 	db_get_text(st, 1, j->owner, sizeof(j->owner));
 	db_get_text(st, 2, j->object, sizeof(j->object));
@@ -311,61 +299,37 @@ static int read_job(sqlite3_stmt *st, struct job_row *j)
 	return e;
 }
 
-static int select_jobs(struct catalog *c, const char *id, const char *owner, struct job_row **rows,
-		       size_t *n, struct err *err)
+static void done_job(void *row)
 {
-	sqlite3_stmt *st;
-	struct job_row *all = NULL;
-	size_t count = 0, cap = 0;
-	int rc = SQLITE_DONE;
-	int r = db_use(c, &st,
-		       "SELECT " JOB_COLUMNS " FROM jobs WHERE (?1 IS NULL OR id = ?1)"
-		       " AND (?2 IS NULL OR owner = ?2) ORDER BY created DESC, id DESC",
-		       err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 1, id);
-	db_bind_text(st, 2, owner);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			r = read_job(st, &all[count++]);
-		if (r < 0)
-			(void)no_memory(err);
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "look up jobs");
-	db_leave(c, st);
-	if (r < 0) {
-		job_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	job_row_done(row);
 }
+
+static const struct db_shape job_shape = { "look up jobs", sizeof(struct job_row), read_job,
+					   done_job };
 
 int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err)
 {
-	struct job_row *rows;
-	size_t n;
-	int r = id_is(id, "jb") ? select_jobs(c, id, NULL, &rows, &n, err) : -ENOENT;
-	if (r < 0 && r != -ENOENT)
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, "SELECT " JOB_COLUMNS " FROM jobs WHERE id = ?1", err);
+	if (r < 0)
 		return r;
-	if (r == -ENOENT || n == 0) {
-		if (r != -ENOENT)
-			free(rows);
-		return err_set(err, -ENOENT, "no job \"%.100s\"", id);
-	}
-	*out = rows[0];
-	free(rows);
-	return 0;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	r = db_first(c, st, &job_shape, out, err);
+	return r == 0 ? err_set(err, -ENOENT, "no job \"%.100s\"", id) : r < 0 ? r : 0;
 }
 
 int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
 		     struct err *err)
 {
-	return select_jobs(c, NULL, owner, rows, n, err);
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       "SELECT " JOB_COLUMNS " FROM jobs WHERE ?1 IS NULL OR owner = ?1"
+		       " ORDER BY created DESC, id DESC",
+		       err);
+	if (r < 0)
+		return r;
+	db_bind_text(st, 1, owner);
+	return db_list(c, st, &job_shape, rows, n, err);
 }
 
 /* ---- all of them ---- */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 #include "snapd/principal.h"
 #include "snapd/quota.h"
@@ -14,14 +13,18 @@ static int64_t limit_of(sqlite3_stmt *st, int i)
 	return sqlite3_column_type(st, i) == SQLITE_NULL ? QUOTA_NONE : sqlite3_column_int64(st, i);
 }
 
-static void read_quota(sqlite3_stmt *st, struct quota *q)
+static int read_quota(sqlite3_stmt *st, void *row)
 {
-	const char *owner = (const char *)sqlite3_column_text(st, 0);
-	(void)snprintf(q->owner, sizeof(q->owner), "%s", owner ? owner : "");
+	struct quota *q = row;
+	db_get_text(st, 0, q->owner, sizeof(q->owner));
 	q->workspaces = limit_of(st, 1);
 	q->snapshots = limit_of(st, 2);
 	q->bytes = limit_of(st, 3);
+	return 0;
 }
+
+static const struct db_shape quota_shape = { "look up quotas", sizeof(struct quota), read_quota,
+					     NULL };
 
 /* With the lock. */
 static int get_quota(struct catalog *c, const char *owner, struct quota *out, struct err *err)
@@ -33,17 +36,12 @@ static int get_quota(struct catalog *c, const char *owner, struct quota *out, st
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-	int rc = sqlite3_step(st);
-	*out = (struct quota){ .workspaces = QUOTA_NONE,
-			       .snapshots = QUOTA_NONE,
-			       .bytes = QUOTA_NONE };
-	if (rc == SQLITE_ROW)
-		read_quota(st, out);
-	else if (rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "look up a quota");
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return r;
+	r = db_row(c, st, &quota_shape, out, err);
+	if (r == 0)
+		*out = (struct quota){ .workspaces = QUOTA_NONE,
+				       .snapshots = QUOTA_NONE,
+				       .bytes = QUOTA_NONE };
+	return r < 0 ? r : 0;
 }
 
 int catalog_quota_get(struct catalog *c, const char *owner, struct quota *out, struct err *err)
@@ -105,33 +103,10 @@ int catalog_quota_delete(struct catalog *c, const char *owner, struct err *err)
 int catalog_quota_list(struct catalog *c, struct quota **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	struct quota *all = NULL;
-	size_t count = 0, cap = 0;
-	int rc = SQLITE_DONE, r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
+	int r = db_use(c, &st,
 		       "SELECT owner, workspaces, snapshots, bytes FROM quotas ORDER BY owner",
 		       err);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			read_quota(st, &all[count++]);
-		else
-			(void)err_set(err, r, "out of memory");
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list quotas");
-	if (r >= 0)
-		sqlite3_reset(st);
-	db_unlock(c);
-	if (r < 0) {
-		free(all);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	return r < 0 ? r : db_list(c, st, &quota_shape, rows, n, err);
 }
 
 /* ---- what there is ---- */
@@ -142,14 +117,18 @@ int catalog_quota_list(struct catalog *c, struct quota **rows, size_t *n, struct
 		"snapshots", "") ", (SELECT ifnull(sum(t.stored_bytes), 0) FROM snapshots t" \
 				 " WHERE t.owner = o.owner) FROM "
 
-static void read_holding(sqlite3_stmt *st, struct holding *h)
+static int read_holding(sqlite3_stmt *st, void *row)
 {
-	const char *owner = (const char *)sqlite3_column_text(st, 0);
-	(void)snprintf(h->owner, sizeof(h->owner), "%s", owner ? owner : "");
+	struct holding *h = row;
+	db_get_text(st, 0, h->owner, sizeof(h->owner));
 	h->workspaces = (uint64_t)sqlite3_column_int64(st, 1);
 	h->snapshots = (uint64_t)sqlite3_column_int64(st, 2);
 	h->stored_bytes = (uint64_t)sqlite3_column_int64(st, 3);
+	return 0;
 }
+
+static const struct db_shape holding_shape = { "count what owners have", sizeof(struct holding),
+					       read_holding, NULL };
 
 /* With the lock. */
 static int get_holding(struct catalog *c, const char *owner, struct holding *out, struct err *err)
@@ -159,14 +138,8 @@ static int get_holding(struct catalog *c, const char *owner, struct holding *out
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW)
-		read_holding(st, out);
-	else
-		r = db_error(c, rc, err, "count what an owner has");
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return r;
+	r = db_row(c, st, &holding_shape, out, err);
+	return r < 0 ? r : 0;
 }
 
 int catalog_holding(struct catalog *c, const char *owner, struct holding *out, struct err *err)
@@ -183,40 +156,16 @@ int catalog_holdings(struct catalog *c, const char *owner, struct holding **rows
 		     struct err *err)
 {
 	sqlite3_stmt *st;
-	struct holding *all = NULL;
-	size_t count = 0, cap = 0;
-	int rc = SQLITE_DONE, r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
+	int r = db_use(c, &st,
 		       HOLDING "(SELECT owner FROM workspaces UNION SELECT owner FROM snapshots"
 			       " UNION SELECT owner FROM quotas UNION SELECT ?1) o"
 			       " WHERE o.owner IS NOT NULL AND (?1 IS NULL OR o.owner = ?1)"
 			       " ORDER BY o.owner",
 		       err);
-	if (r >= 0)
-		db_bind_text(st, 1, owner);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			read_holding(st, &all[count++]);
-		else
-			(void)err_set(err, r, "out of memory");
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "count what owners have");
-	if (r >= 0) {
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	if (r < 0) {
-		free(all);
+	if (r < 0)
 		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	db_bind_text(st, 1, owner);
+	return db_list(c, st, &holding_shape, rows, n, err);
 }
 
 int db_keep_quota(struct catalog *c, const char *owner, struct err *err)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 #include "snapd/repos.h"
 
@@ -39,8 +38,9 @@ void repo_rows_free(struct repo_row *rows, size_t n)
 	free(rows);
 }
 
-static int read_row(sqlite3_stmt *st, struct repo_row *r)
+static int read_row(sqlite3_stmt *st, void *row)
 {
+	struct repo_row *r = row;
 	const char *name = (const char *)sqlite3_column_text(st, 1);
 	const char *head = (const char *)sqlite3_column_text(st, 8);
 	*r = (struct repo_row){
@@ -56,62 +56,38 @@ static int read_row(sqlite3_stmt *st, struct repo_row *r)
 	return db_copy_text(st, 2, &r->url);
 }
 
+static void done_row(void *row)
+{
+	repo_row_done(row);
+}
+
+static const struct db_shape shape = { "look up repositories", sizeof(struct repo_row), read_row,
+				       done_row };
+
 int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
 	uint32_t number = 0;
 	bool is_id = repo_id_parse(key, &number);
-	int r = db_lock(c, err);
+	int r = db_use(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2", err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2", err);
-	if (r >= 0) {
-		if (is_id)
-			sqlite3_bind_int64(st, 2, number);
-		else
-			sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-		int rc = sqlite3_step(st);
-		if (rc == SQLITE_ROW)
-			r = read_row(st, out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
-		else if (rc == SQLITE_DONE)
-			r = err_set(err, -ENOENT,
-				    "no repository \"%s\": `bough repo ls` shows what there is",
-				    key);
-		else
-			r = db_error(c, rc, err, "look up a repository");
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	return r;
+	if (is_id)
+		sqlite3_bind_int64(st, 2, number);
+	else
+		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	r = db_first(c, st, &shape, out, err);
+	return r == 0 ? err_set(err, -ENOENT,
+				"no repository \"%s\": `bough repo ls` shows what there is", key)
+	       : r < 0 ? r
+		       : 0;
 }
 
 int catalog_repo_list(struct catalog *c, struct repo_row **rows, size_t *n, struct err *err)
 {
-	struct repo_row *all = NULL;
-	size_t count = 0, cap = 0;
-	sqlite3_stmt *st = NULL;
-	int r = db_lock(c, err), rc = SQLITE_DONE;
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "SELECT " COLUMNS " FROM repos ORDER BY number DESC", err);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (array_grow(&all, count, &cap) < 0 || read_row(st, &all[count]) < 0)
-			r = err_set(err, -ENOMEM, "out of memory");
-		else
-			count++;
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list repositories");
-	sqlite3_reset(st); /* NULL allowed */
-	db_unlock(c);
-	if (r < 0) {
-		repo_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, "SELECT " COLUMNS " FROM repos ORDER BY number DESC", err);
+	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
 }
 
 static int insert(struct catalog *c, const struct repo_row *row, struct err *err)

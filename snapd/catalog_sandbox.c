@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 
 #define COLUMNS                                                                                    \
@@ -30,10 +29,10 @@ void sandbox_rows_free(struct sandbox_row *rows, size_t n)
 	free(rows);
 }
 
-static int read_row(sqlite3_stmt *st, struct sandbox_row *r)
+static int read_row(sqlite3_stmt *st, void *row)
 {
+	struct sandbox_row *r = row;
 	int status = sqlite3_column_int(st, 3);
-	memset(r, 0, sizeof(*r));
 	db_get_text(st, 0, r->id, sizeof(r->id));
 	db_get_text(st, 1, r->name, sizeof(r->name));
 	r->created_ns = sqlite3_column_int64(st, 2);
@@ -59,63 +58,38 @@ static int read_row(sqlite3_stmt *st, struct sandbox_row *r)
 	return e < 0 ? -ENOMEM : 0;
 }
 
+static void done_row(void *row)
+{
+	sandbox_row_done(row);
+}
+
+static const struct db_shape shape = { "look up sandboxes", sizeof(struct sandbox_row), read_row,
+				       done_row };
+
 int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *out,
 			struct err *err)
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
+	int r = db_use(c, &st,
 		       "SELECT " COLUMNS " FROM sandboxes"
 		       " WHERE id = ?1 OR (owner = ?2 AND name = ?3)",
 		       err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-		int rc = sqlite3_step(st);
-		if (rc == SQLITE_ROW)
-			r = read_row(st, out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
-		else if (rc == SQLITE_DONE)
-			r = err_set(err, -ENOENT, "no sandbox \"%s\"", key);
-		else
-			r = db_error(c, rc, err, "look up a sandbox");
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	return r;
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+	r = db_first(c, st, &shape, out, err);
+	return r == 0 ? err_set(err, -ENOENT, "no sandbox \"%s\"", key) : r < 0 ? r : 0;
 }
 
 int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n, struct err *err)
 {
-	struct sandbox_row *all = NULL;
-	size_t count = 0, cap = 0;
-	sqlite3_stmt *st = NULL;
-	int r = db_lock(c, err), rc = SQLITE_DONE;
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC",
-		       err);
-	while (r >= 0 && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (array_grow(&all, count, &cap) < 0 || read_row(st, &all[count]) < 0)
-			r = err_set(err, -ENOMEM, "out of memory");
-		else
-			count++;
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list sandboxes");
-	sqlite3_reset(st); /* NULL allowed */
-	db_unlock(c);
-	if (r < 0) {
-		sandbox_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC", err);
+	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
 }
 
 static int insert(struct catalog *c, const struct sandbox_row *w, struct err *err)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/array.h"
 #include "snapd/catalog_db.h"
 
 enum {
@@ -43,9 +42,9 @@ static void column_id(sqlite3_stmt *st, int i, char out[ID_SIZE])
 	(void)snprintf(out, ID_SIZE, "%s", s ? s : "");
 }
 
-static int read_snap(sqlite3_stmt *st, struct snap_row *r)
+static int read_snap(sqlite3_stmt *st, void *row)
 {
-	memset(r, 0, sizeof(*r));
+	struct snap_row *r = row;
 	column_id(st, 0, r->id);
 	column_id(st, 1, r->workspace);
 	column_id(st, 2, r->parent);
@@ -62,58 +61,28 @@ static int read_snap(sqlite3_stmt *st, struct snap_row *r)
 	e |= db_copy_text(st, 11, &r->names);
 	db_read_owned(st, 12, &r->own);
 	e |= db_copy_text(st, 17, &r->image);
-	if (e < 0) {
-		snap_row_done(r);
-		return -ENOMEM;
-	}
-	return 0;
+	return e < 0 ? -ENOMEM : 0;
 }
 
-/* Runs a bound SELECT of SNAP_COLUMNS to its end. The lock is held. */
-static int read_snaps(struct catalog *c, sqlite3_stmt *st, struct snap_row **rows, size_t *n,
-		      struct err *err)
+static void done_snap(void *row)
 {
-	struct snap_row *all = NULL;
-	size_t count = 0, cap = 0;
-	int r = 0, rc;
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		r = array_grow(&all, count, &cap);
-		if (r >= 0)
-			r = read_snap(st, &all[count]);
-		if (r < 0) {
-			(void)err_set(err, r, "out of memory");
-			break;
-		}
-		count++;
-	}
-	if (r >= 0 && rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "list snapshots");
-	sqlite3_reset(st);
-	if (r < 0) {
-		snap_rows_free(all, count);
-		return r;
-	}
-	*rows = all;
-	*n = count;
-	return 0;
+	snap_row_done(row);
 }
+
+static const struct db_shape snap_shape = { "look up snapshots", sizeof(struct snap_row), read_snap,
+					    done_snap };
 
 /* SELECT with one text parameter (or none: key NULL). */
 static int select_snaps(struct catalog *c, const char *sql, const char *key, struct snap_row **rows,
 			size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
+	int r = db_use(c, &st, sql, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, sql, err);
-	if (r >= 0) {
-		if (key)
-			sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-		r = read_snaps(c, st, rows, n, err);
-	}
-	db_unlock(c);
-	return r;
+	if (key)
+		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	return db_list(c, st, &snap_shape, rows, n, err);
 }
 
 /* The only row of `rows`, moved to *out. */
@@ -137,22 +106,16 @@ static int get_named(struct catalog *c, const char *key, struct snap_row **rows,
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
+	int r = db_use(c, &st,
 		       "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE id = ?1 OR id ="
 		       " (SELECT snapshot FROM snapshot_names WHERE owner = ?2 AND name = ?3)",
 		       err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-		r = read_snaps(c, st, rows, n, err);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	return r;
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+	return db_list(c, st, &snap_shape, rows, n, err);
 }
 
 int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err)
@@ -198,10 +161,7 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
 		     struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(
+	int r = db_use(
 		c, &st,
 		"WITH RECURSIVE line(id, depth) AS (VALUES (?1, 0) UNION ALL"
 		" SELECT p.parent, line.depth + 1 FROM line JOIN snapshots p ON p.id = line.id"
@@ -209,13 +169,11 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
 		"SELECT " SNAP_COLUMNS
 		" FROM line JOIN snapshots s ON s.id = line.id ORDER BY line.depth",
 		err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		sqlite3_bind_int(st, 2, LOG_MAX);
-		r = read_snaps(c, st, rows, n, err);
-	}
-	db_unlock(c);
-	return r;
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	sqlite3_bind_int(st, 2, LOG_MAX);
+	return db_list(c, st, &snap_shape, rows, n, err);
 }
 
 /* ---- names ---- */

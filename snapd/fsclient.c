@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,12 +127,21 @@ static int add_text(const char *text, size_t n, void *ctx)
 	return 0;
 }
 
-static int wait_answer(int fd, const char *op, struct err *err)
+/* How long a call may take that brings a file: its contents are copied. */
+static int answer_ms(int file)
+{
+	enum { SLOW = 4 << 20, /* bytes a second, at least */ LONGEST_S = 86400 };
+	struct stat st;
+	uint64_t more = file >= 0 && fstat(file, &st) == 0 ? (uint64_t)st.st_size / SLOW : 0;
+	return FSCLIENT_ANSWER_MS + (int)(more < LONGEST_S ? more : LONGEST_S) * 1000;
+}
+
+static int wait_answer(int fd, const char *op, int wait_ms, struct err *err)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int n;
 	do
-		n = poll(&p, 1, FSCLIENT_ANSWER_MS);
+		n = poll(&p, 1, wait_ms);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return err_sys(err, -errno, "wait for bough-fs");
@@ -143,13 +153,14 @@ static int wait_answer(int fd, const char *op, struct err *err)
 /* -ECONNRESET: the peer went away, before or after it did what was asked. */
 static int exchange(int fd, const char *op, struct frame *f, struct err *err)
 {
+	int wait_ms = answer_ms(f->nfds > 0 ? f->fds[0] : -1);
 	int r = frame_send(fd, f, err);
 	f->nfds = 0; /* what was sent stays the caller's */
 	if (r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
 		return err_set(err, -ECONNRESET, "bough-fs ended before %s", op);
 	if (r < 0)
 		return err_prefix(err, r, "%s", op);
-	r = wait_answer(fd, op, err);
+	r = wait_answer(fd, op, wait_ms, err);
 	if (r < 0)
 		return r;
 	r = frame_recv(fd, f, err);
@@ -453,18 +464,24 @@ int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, stru
 	return call(fc, put_request("take", id, want), true, NULL, err);
 }
 
-int fs_batch(struct fsclient *fc, const char *id, const struct buf *ops, size_t *failed,
+int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size_t *failed,
 	     json_t **results, struct err *err)
 {
 	json_t *a = NULL;
 	*failed = SIZE_MAX;
-	auto_fd file = memfd_create("batch", MFD_CLOEXEC);
-	int r = file < 0 ? -errno : io_write_full(NULL, file, ops->data, ops->len, 0);
+	auto_fd mine = b->file < 0 ? memfd_create("batch", MFD_CLOEXEC) : -1;
+	int file = b->file < 0 ? mine : b->file;
+	uint64_t end = b->file < 0 ? 0 : b->at;
+	int r = file < 0 ? -errno : io_write_full(NULL, file, b->ops, b->ops_len, end);
+	if (r >= 0)
+		r = io_write_full(NULL, file, b->contents, b->contents_len, end + b->ops_len);
 	if (r < 0)
 		return err_sys(err, r, "send a batch");
 	r = call_with(fc,
-		      json_pack("{s:s, s:s, s:o, s:o, s:b}", "op", "batch", "id", id, "size",
-				number(ops->len), "tag", random_tag(), "results", results != NULL),
+		      json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "op", "batch", "id", id,
+				"at", number(end), "size", number(b->ops_len), "contents",
+				number(b->contents_len), "tag", random_tag(), "results",
+				results != NULL),
 		      file, true, &a, err);
 	if (r < 0)
 		return r;

@@ -78,7 +78,13 @@ int fs_put(struct fsclient *fc, const char *id, const struct ws_put *want, struc
 int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, struct err *err);
 /* ws_batch of the operations that `ops` holds (batch.h). *failed: which of them can't be done;
  * SIZE_MAX for none. *results (NULL: not wanted): ctl.h's, the caller's. */
-int fs_batch(struct fsclient *fc, const char *id, const struct buf *ops, size_t *failed,
+struct fs_batch {
+	const void *ops, *contents; /* encoded; without contents no operation has one */
+	size_t ops_len, contents_len;
+	int file;    /* that holds the contents' pieces; -1: there are none */
+	uint64_t at; /* where it ends: behind it, this writes the two for bough-fs */
+};
+int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size_t *failed,
 	     json_t **results, struct err *err);
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
 	      struct err *err);

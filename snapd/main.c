@@ -261,7 +261,22 @@ static int open_store(struct snapd *sd, struct err *err)
 	return store_open(&sd->store, path, &opt, err);
 }
 
-static int open_parts(struct snapd *sd, struct err *err)
+static int start_supervisor(struct snapd *sd, const struct options *o, struct err *err)
+{
+	char binary[PATH_MAX];
+	int r = find_server(binary, err);
+	if (r < 0)
+		return r;
+	struct supervisor_options opt = { .root = sd->root,
+					  .binary = binary,
+					  .transport = o->transport,
+					  .client = sd->fs,
+					  .ready = reconcile_fs,
+					  .ctx = sd };
+	return supervisor_start(&sd->supervisor, &opt, err);
+}
+
+static int open_parts(struct snapd *sd, const struct options *o, struct err *err)
 {
 	char path[PATH_SIZE];
 	pthread_mutex_init(&sd->patches, NULL);
@@ -279,8 +294,15 @@ static int open_parts(struct snapd *sd, struct err *err)
 	if (!sd->leases || !sd->images || !sd->problems || !sd->events || !sd->metrics ||
 	    !sd->limits || sd->stop_fd < 0)
 		return err_set(err, -ENOMEM, "out of memory");
+	/* The first of all, for programs may be waiting on mounts whose server died with the boughd
+	 * before us. */
+	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
+	int r = fsclient_new(&sd->fs, path, err);
+	if (r >= 0)
+		r = start_supervisor(sd, o, err);
 	leftovers_sweep(sd->root);
-	int r = jobs_new(&sd->jobs, sd, err);
+	if (r >= 0)
+		r = jobs_new(&sd->jobs, sd, err);
 	if (r >= 0)
 		r = records_open(&sd->records, sd->root, err);
 	if (r >= 0)
@@ -289,9 +311,6 @@ static int open_parts(struct snapd *sd, struct err *err)
 		r = open_store(sd, err);
 	if (r >= 0)
 		r = layercache_new(&sd->layers, sd->root, sd->store, err);
-	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
-	if (r >= 0)
-		r = fsclient_new(&sd->fs, path, err);
 	if (r >= 0 && !(sd->signer = signer_new(sd->root)))
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0 && !(sd->watches = watches_new(sd->fs)))
@@ -349,21 +368,6 @@ static void close_parts(struct snapd *sd)
 	for (size_t i = 0; i < ROW_LOCKS; i++)
 		pthread_mutex_destroy(&sd->rows[i]);
 	pthread_mutex_destroy(&sd->patches);
-}
-
-static int start_supervisor(struct snapd *sd, const struct options *o, struct err *err)
-{
-	char binary[PATH_MAX];
-	int r = find_server(binary, err);
-	if (r < 0)
-		return r;
-	struct supervisor_options opt = { .root = sd->root,
-					  .binary = binary,
-					  .transport = o->transport,
-					  .client = sd->fs,
-					  .ready = reconcile_fs,
-					  .ctx = sd };
-	return supervisor_start(&sd->supervisor, &opt, err);
 }
 
 static void housekeeping(struct snapd *sd)
@@ -433,9 +437,9 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 	struct web *web = NULL;
 	struct keeper *keeper = NULL;
 	auto_fd signals = block_signals(err);
-	int r = signals < 0 ? signals : open_parts(sd, err);
+	int r = signals < 0 ? signals : open_parts(sd, o, err);
 	if (r >= 0)
-		r = start_supervisor(sd, o, err);
+		supervisor_go(sd->supervisor);
 	(void)snprintf(path, sizeof(path), "%s/run/boughd.sock", sd->root);
 	if (r >= 0) {
 		const struct config *c = &o->config;

@@ -249,6 +249,8 @@ ANSWERS = {
     "GET " + SB + "/{}/exec/{}": ("One process", {200: "Exec"}),
     "GET " + SB + "/{}/exec/{}/output": ("What it printed, and prints",
                                           {200: ("application/vnd.bough.output", BYTES)}),
+    "GET " + SB + "/{}/exec/{}/terminal": ("Its terminal, as a WebSocket (bough.terminal.v1)",
+                                            {101: None}),
     "POST " + SB + "/{}/exec/{}/stdin": ("Give it input", {200: "Input"}),
     "POST " + SB + "/{}/exec/{}/signal": ("Send it a signal", {204: None}),
     "POST " + SB + "/{}/exec/{}/resize": ("Resize its terminal", {204: None}),

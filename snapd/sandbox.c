@@ -107,6 +107,14 @@ bool live_ended(struct live *l)
 	return ended;
 }
 
+bool live_paused(struct live *l)
+{
+	pthread_mutex_lock(&l->all->lock);
+	bool paused = l->paused;
+	pthread_mutex_unlock(&l->all->lock);
+	return paused;
+}
+
 int live_running(struct snapd *sd, const char *id, struct live **out, struct err *err)
 {
 	struct live *l = live_get(sd, id);
@@ -385,15 +393,19 @@ static int record_end(struct live *l, struct err *err)
 {
 	struct snapd *sd = l->all->sd;
 	static const uint32_t none = 0;
-	const enum sandbox_status status = l->lost ? SANDBOX_FAILED : SANDBOX_STOPPED;
+	pthread_mutex_lock(&l->all->lock);
+	const bool lost = l->lost;
+	const struct process_end end = l->end;
+	pthread_mutex_unlock(&l->all->lock);
+	const enum sandbox_status status = lost ? SANDBOX_FAILED : SANDBOX_STOPPED;
 	const int unknown = -1;
 	struct sandbox_patch patch = {
 		.status = &status,
 		.pid = &none,
-		.exit_code = l->lost ? &unknown : &l->end.code,
-		.reason = l->end.reason,
-		.ended_ns = &l->end.when_ns,
-		.problem = l->lost ? "its shim has died, and its processes were ended" : "",
+		.exit_code = lost ? &unknown : &end.code,
+		.reason = end.reason,
+		.ended_ns = &end.when_ns,
+		.problem = lost ? "its shim has died, and its processes were ended" : "",
 	};
 	auto_sandbox_row row = { 0 };
 	int r = catalog_sandbox_get(sd->catalog, l->id, &row, err);
@@ -407,7 +419,7 @@ static int record_end(struct live *l, struct err *err)
 		patch.own = &row.own;
 	}
 	r = catalog_sandbox_patch(sd->catalog, l->id, &patch, err);
-	outcome_own(sd, l->lost ? "sandbox.failed" : "sandbox.exited", &row.own, l->id, "");
+	outcome_own(sd, lost ? "sandbox.failed" : "sandbox.exited", &row.own, l->id, "");
 	return r;
 }
 
@@ -425,7 +437,10 @@ int live_finish(struct live *l, struct err *err)
 	end_execs(l);
 	int got = sandbox_box_get(&b, sd, l->id, r < 0 ? NULL : err);
 	if (got >= 0) {
-		if (!l->lost)
+		pthread_mutex_lock(&l->all->lock);
+		const bool lost = l->lost;
+		pthread_mutex_unlock(&l->all->lock);
+		if (!lost)
 			(void)shim_delete(l->shim, NULL, NULL, NULL); /* else sandbox_clear's */
 		got = sandbox_clear(b, r < 0 ? NULL : err);
 		if (got >= 0) /* else nobody else may have these ids */

@@ -65,7 +65,8 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	auto_live *l = live_new(sd, b->row.id, shim);
 	if (!l)
 		return err_set(err, -ENOMEM, "out of memory");
-	l->paused = st.status == SHIM_PAUSED;
+	const bool paused = st.status == SHIM_PAUSED;
+	l->paused = paused; /* not listed yet: nobody else has it */
 	l->oom_kills = st.status == SHIM_STOPPED ? 0 : stats.oom_kills;
 	(void)steal_ptr(&shim);
 	live_list(l);
@@ -75,7 +76,7 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 		return r;
 	}
 	find_execs(l);
-	if (b->row.status == SANDBOX_PAUSED && !l->paused) {
+	if (b->row.status == SANDBOX_PAUSED && !paused) {
 		const enum sandbox_status running = SANDBOX_RUNNING;
 		const struct sandbox_patch p = { .status = &running };
 		(void)catalog_sandbox_patch(sd->catalog, b->row.id, &p, NULL);

@@ -53,6 +53,7 @@ struct live *live_get(struct snapd *sd, const char *id);
 /* The same of one whose own process hasn't ended; -ESTALE. */
 int live_running(struct snapd *sd, const char *id, struct live **out, struct err *err);
 bool live_ended(struct live *l);
+bool live_paused(struct live *l);
 struct live *live_new(struct snapd *sd, const char *id, struct shim *shim);
 void live_put(struct live *l); /* NULL allowed */
 static inline void live_putp(struct live **l)

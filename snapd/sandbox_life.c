@@ -304,7 +304,7 @@ static int resume(struct live *l, struct err *err)
 
 static int end_by_force(struct live *l, struct err *err)
 {
-	if (l->paused)
+	if (live_paused(l))
 		(void)resume(l, NULL); /* a frozen one can't die */
 	int r = shim_kill(l->shim, NULL, SIGKILL, true, err);
 	if (live_await_end(l, r >= 0 || r == -ESRCH ? KILL_WAIT_MS : 0))
@@ -320,7 +320,7 @@ int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err
 	if (r < 0)
 		return r;
 	if (grace_ms > 0) {
-		if (l->paused)
+		if (live_paused(l))
 			(void)resume(l, NULL); /* it is to hear the signal */
 		r = shim_kill(l->shim, NULL, SIGTERM, false, err);
 		if (r >= 0 && live_await_end(l, grace_ms))
@@ -388,7 +388,7 @@ int sandbox_pause(struct snapd *sd, const char *id, struct err *err)
 {
 	auto_live *l = NULL;
 	int r = live_running(sd, id, &l, err);
-	if (r >= 0 && l->paused)
+	if (r >= 0 && live_paused(l))
 		return err_set(err, -ESTALE, "the sandbox is paused already");
 	if (r >= 0)
 		r = shim_pause(l->shim, err);
@@ -404,7 +404,7 @@ int sandbox_resume(struct snapd *sd, const char *id, struct err *err)
 {
 	auto_live *l = NULL;
 	int r = live_running(sd, id, &l, err);
-	if (r >= 0 && !l->paused)
+	if (r >= 0 && !live_paused(l))
 		return err_set(err, -ESTALE, "the sandbox isn't paused");
 	if (r >= 0)
 		r = resume(l, err);

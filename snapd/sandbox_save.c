@@ -46,7 +46,7 @@ static int moment_begin(struct moment *m, struct snapd *sd, const struct sandbox
 	if (m->l && !live_ended(m->l))
 		flush(sd, b); /* most of it, while they still run */
 	m->begun_ns = clock_ns();
-	if (m->l && !live_ended(m->l) && !m->l->paused) {
+	if (m->l && !live_ended(m->l) && !live_paused(m->l)) {
 		/* The runtime takes some 20 ms for what the cgroup does in one. */
 		m->quick = b->config.kind->reports_pids &&
 			   box_freeze(b->row.id, b->shim.ns, true, NULL) >= 0;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +29,7 @@ enum {
 	READY_AGAIN_MS = 5000,
 	DYING_TRIES = 400,
 	HOLD_ANSWER_MS = 5000,
+	HURRY = 10, /* steps of nice */
 };
 
 extern char **environ;
@@ -36,6 +39,7 @@ struct supervisor {
 	struct supervisor_options opt;
 	pthread_t thread;
 	int wake; /* eventfd: stop or quit was asked for */
+	int go;   /* eventfd, readable for ever once supervisor_go was called */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t changed;
@@ -45,9 +49,11 @@ struct supervisor {
 	/* the thread's own */
 	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
 	uint64_t up_since; /* clock_ms; 0: it isn't */
+	uint64_t died;     /* clock_ms when the last one's end was noticed; 0: none has ended */
 	unsigned useless;  /* that died before they were of use, in a row: each counts 1, or
 	                      SUPERVISOR_CRASH when it was by its own fault */
 	bool crashed;      /* the last that died did by its own fault */
+	int nice;          /* as boughd's other threads have it */
 };
 
 static bool asked_to_end(struct supervisor *s)
@@ -80,6 +86,34 @@ static bool held(const struct supervisor *s)
 }
 
 /* ---- starting ---- */
+
+/* Programs on the mounts wait: on a machine with more to do than it can, whoever lets them go on is
+ * first, from the thread that notices the death up to the hello; if we may, and no harm if not. */
+static void hurry(struct supervisor *s)
+{
+	errno = 0;
+	s->nice = getpriority(PRIO_PROCESS, 0);
+	if (errno)
+		s->nice = 0;
+	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), s->nice - HURRY);
+}
+
+/* Where the kernel shares out time to sessions first (sched(7)), and only in them by nice. */
+static void set_autogroup(int pid, int nice)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "/proc/%d/autogroup", pid);
+	auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)dprintf(fd, "%d", nice);
+}
+
+/* All threads of a bough-fs: each is a group and a session of its own. */
+static void hurry_no_more(struct supervisor *s, int pid)
+{
+	(void)setpriority(PRIO_PGRP, (id_t)pid, s->nice);
+	set_autogroup(pid, 0);
+}
 
 static int spawn(struct supervisor *s, struct err *err)
 {
@@ -118,6 +152,7 @@ static int spawn(struct supervisor *s, struct err *err)
 		s->child = 0;
 		return err_sys(err, r, "start %s", s->binary);
 	}
+	set_autogroup(s->child, -HURRY);
 	pthread_mutex_lock(&s->lock);
 	s->status.starts++;
 	pthread_mutex_unlock(&s->lock);
@@ -218,7 +253,7 @@ static int greet(struct supervisor *s, struct peer *peer, struct err *err)
 	return steal_fd(&fd);
 }
 
-/* Waits for a started child's hello. */
+/* Waits for a started child's hello, or that of one that a boughd before us had started. */
 static int await_hello(struct supervisor *s, struct peer *peer, struct err *err)
 {
 	uint64_t until = clock_ms() + SUPERVISOR_START_MS;
@@ -366,6 +401,15 @@ static bool ask_to_leave(struct supervisor *s, int fd)
 	return true;
 }
 
+static void kill_child(struct supervisor *s)
+{
+	char why[96];
+	if (s->child == 0)
+		return;
+	(void)kill(s->child, SIGKILL);
+	(void)child_ended(s, true, why, sizeof(why));
+}
+
 static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
 {
 	struct peer p = { 0 };
@@ -387,7 +431,13 @@ static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
 			return r;
 		fd = await_hello(s, &p, err);
 		*fresh = p.resumed == 0;
+		/* Another one was quicker, which a boughd before us had started: how ours ends says
+		 * nothing of that one. */
+		if (fd >= 0 && p.pid != s->child)
+			kill_child(s);
 	}
+	if (fd >= 0 && p.pid > 0)
+		hurry_no_more(s, p.pid);
 	if (fd >= 0) {
 		s->up_since = clock_ms();
 		pthread_mutex_lock(&s->lock);
@@ -397,18 +447,30 @@ static int connect_or_start(struct supervisor *s, bool *fresh, struct err *err)
 	return fd;
 }
 
-static void kill_child(struct supervisor *s)
+/* Until supervisor_go, unless it dies or we are asked to end before. */
+static enum watched await_go(struct supervisor *s, int fd)
 {
-	char why[96];
-	if (s->child == 0)
-		return;
-	(void)kill(s->child, SIGKILL);
-	(void)child_ended(s, true, why, sizeof(why));
+	for (;;) {
+		struct pollfd p[] = { { .fd = fd, .events = POLLIN | POLLRDHUP },
+				      { .fd = s->wake, .events = POLLIN },
+				      { .fd = s->go, .events = POLLIN } };
+		if (poll(p, 3, -1) < 0)
+			continue;
+		if (p[0].revents)
+			return WATCH_DIED;
+		if (asked_to_end(s))
+			return WATCH_ASKED;
+		if (p[2].revents)
+			return WATCH_TIME;
+	}
 }
 
 /* Makes it usable for requests; tries again as long as it lives and that fails. */
 static enum watched make_ready(struct supervisor *s, int fd, bool fresh)
 {
+	enum watched gone = await_go(s, fd);
+	if (gone != WATCH_TIME)
+		return gone;
 	for (;;) {
 		struct err err = { 0 };
 		int r = s->opt.ready(s->opt.ctx, fresh, &err);
@@ -429,7 +491,11 @@ static enum watched make_ready(struct supervisor *s, int fd, bool fresh)
 	int pid = s->status.pid;
 	pthread_mutex_unlock(&s->lock);
 	fsclient_open_gate(s->opt.client);
-	log_info("bough-fs %d %s", pid, s->child ? "started" : "taken over");
+	if (s->child && s->died)
+		log_info("bough-fs %d started, %" PRIu64 " ms behind the end of the last", pid,
+			 s->up_since - s->died);
+	else
+		log_info("bough-fs %d %s", pid, s->child ? "started" : "taken over");
 	return watch(s, fd, -1);
 }
 
@@ -446,6 +512,7 @@ static void serve(struct supervisor *s, int fd, bool fresh)
 	fsclient_close_gate(s->opt.client, NULL);
 	if (meant)
 		return;
+	s->died = clock_ms();
 	s->crashed = false; /* as far as we know, unless it was our child */
 	/* The socket closes a little before the process is a zombie. */
 	for (int i = 0; i < 100 && s->child && !child_ended(s, false, why, sizeof(why)); i++)
@@ -457,6 +524,10 @@ static void serve(struct supervisor *s, int fd, bool fresh)
 static void *supervise(void *arg)
 {
 	struct supervisor *s = arg;
+	hurry(s);
+	/* Where nobody waits on a mount, nothing is started for a boughd that may not live. */
+	if (!held(s) || !holds_mounts(s))
+		(void)await_go(s, -1);
 	while (!asked_to_end(s)) {
 		bool fresh;
 		struct err err = { 0 };
@@ -488,13 +559,15 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 		return err_set(err, -ENOMEM, "out of memory");
 	s->opt = *opt;
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->go = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	s->root = strdup(opt->root);
 	s->binary = strdup(opt->binary);
 	s->transport = opt->transport ? strdup(opt->transport) : NULL;
-	int r = s->wake < 0 || !s->root || !s->binary || (opt->transport && !s->transport) ? -ENOMEM
-											   : 0;
+	int r = 0;
+	if (s->wake < 0 || s->go < 0 || !s->root || !s->binary || (opt->transport && !s->transport))
+		r = -ENOMEM;
 	if (asprintf(&s->socket, "%s/run/fs.sock", opt->root) < 0) {
 		s->socket = NULL;
 		r = -ENOMEM;
@@ -513,6 +586,11 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 	}
 	*out = s;
 	return 0;
+}
+
+void supervisor_go(struct supervisor *s)
+{
+	(void)eventfd_write(s->go, 1); /* a counter never full here */
 }
 
 void supervisor_get(struct supervisor *s, struct supervisor_status *out)
@@ -598,6 +676,8 @@ void supervisor_free(struct supervisor *s)
 	}
 	if (s->wake >= 0)
 		close(s->wake);
+	if (s->go >= 0)
+		close(s->go);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	free(s->transport);

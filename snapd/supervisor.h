@@ -52,9 +52,12 @@ struct supervisor_status {
 };
 
 struct supervisor;
-/* Begins in a thread of its own. Strings are copied. */
+/* Begins in a thread of its own. Strings are copied. Where mounts wait for a server it starts one at
+ * once; `ready` is called only after supervisor_go. */
 int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
 		     struct err *err);
+/* What `ready` needs is there. Once. */
+void supervisor_go(struct supervisor *s);
 void supervisor_get(struct supervisor *s, struct supervisor_status *out);
 /* Asks bough-fs to end (it unmounts all), and waits until it has. No start follows. */
 int supervisor_quit(struct supervisor *s, struct err *err);

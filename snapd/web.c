@@ -17,6 +17,7 @@
 #include "snapd/web_cors.h"
 #include "snapd/web_listen.h"
 #include "snapd/web_parse.h"
+#include "snapd/web_socket.h"
 #include "snapd/web_task.h"
 
 enum {
@@ -52,7 +53,9 @@ struct call {
 	struct stream *upload; /* the writer's reference */
 	struct task *task;
 	struct stream *output;         /* of an answer: the reader's reference */
-	struct reply reading;          /* an answer with `read`: until the request ends */
+	struct reply reading; /* an answer with `read` or `socket`: until the request ends */
+	bool upgraded;        /* the connection is a WebSocket's now */
+	const char *version;  /* of HTTP */
 	struct reply headers;          /* only those, for whatever is answered */
 	struct MHD_Response *response; /* of a stream; libmicrohttpd's, for its callback's use */
 };
@@ -343,6 +346,38 @@ static enum MHD_Result answer_reading(struct call *c, const struct reply *reply)
 	return queue(c, reply->status, response);
 }
 
+/* The answer was sent: from here on it is no request any more. */
+static void on_upgrade(void *arg, struct MHD_Connection *conn, void *call, const char *early,
+		       size_t nearly, MHD_socket fd, struct MHD_UpgradeResponseHandle *handle)
+{
+	struct call *c = arg;
+	struct reply rp = c->reading;
+	c->reading = (struct reply){ 0 };
+	c->upgraded = true;
+	turn_ours(c);
+	web_socket_run(&rp, c->doing, c->web->count, c->web->opt.stall_s, fd, early, nearly,
+		       handle);
+}
+
+static enum MHD_Result answer_socket(struct call *c, struct reply *reply)
+{
+	char accept[WS_ACCEPT_SIZE];
+	struct web_refusal why;
+	bool may = web_socket_asked(&c->web->opt, c->conn, c->version, reply->protocol, accept,
+				    &why);
+	doing_tell(c->doing, may ? 101 : why.status, NULL);
+	c->reading = *reply; /* its task is freed by completed(), or taken over */
+	c->reading.nheaders = 0;
+	if (may)
+		return queue(c, 101,
+			     web_socket_answer(reply->protocol, accept, on_upgrade, c));
+	if (why.status == 426) {
+		reply_header(&c->headers, "Upgrade", "websocket");
+		reply_header(&c->headers, "Sec-WebSocket-Version", "13");
+	}
+	return answer_refusal(c, why.status, why.code, why.text);
+}
+
 static bool prefers_async(struct call *c)
 {
 	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Prefer");
@@ -368,6 +403,8 @@ static enum MHD_Result answer_reply(struct call *c, struct reply *reply)
 	struct err err = { 0 };
 	int r = 0;
 	web_headers_move(&c->headers, reply);
+	if (reply->socket)
+		return answer_socket(c, reply);
 	if (reply->read) {
 		doing_tell(c->doing, reply->status, NULL);
 		return answer_reading(c, reply);
@@ -414,7 +451,11 @@ static int identify(struct call *c, struct err *err)
 		return err_set(err, -EUSERS, "too many connections of uid %u", (unsigned)peer->uid);
 	}
 	if (o->identify) {
+		char bearer[WEB_BEARER_SIZE];
+		if (!auth)
+			auth = web_socket_bearer(c->conn, bearer);
 		int r = o->identify(o->ctx, peer, auth, &c->doing->caller, err);
+		explicit_bzero(bearer, sizeof(bearer));
 		bool open = o->open && strncmp(c->raw, o->open, strlen(o->open)) == 0;
 		if (r != -EKEYREJECTED || !open)
 			return r;
@@ -749,6 +790,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 	if (!c)
 		return MHD_NO; /* out of memory */
 	bool body = c->route && !c->refused;
+	c->version = version;
 	struct doing *was = doing_set(c->doing);
 	turn_ours(c);
 	enum MHD_Result r = step(c, method, data, *n);
@@ -766,6 +808,7 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	struct web *w = arg;
 	if (!c)
 		return;
+	bool upgraded = c->upgraded;
 	*call = NULL;
 	if (web_listen_gave_up(conn))
 		log_info("%s: the client neither takes bytes nor sends any: given up", c->raw);
@@ -791,7 +834,8 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	web_target_done(&c->target);
 	free(c->raw);
 	free(c);
-	web_listen_next(conn);
+	if (!upgraded)
+		web_listen_next(conn);
 	task_count_add(w->count, -1);
 }
 

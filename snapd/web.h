@@ -12,7 +12,8 @@
  * anybody can look (paths are taken raw); its connection timeout counts while a handler works
  * (it is lifted from the first call to the end of the reply).
  *
- * Threads: one for each connection, one for each running stream or ndjson job. */
+ * Threads: one for each connection (also one that has become a WebSocket; with TLS two), one for
+ * each running stream or ndjson job. */
 #ifndef BOUGH_SNAPD_WEB_H
 #define BOUGH_SNAPD_WEB_H
 
@@ -125,6 +126,14 @@ struct web_header {
 	char *value;
 };
 
+/* A connection that isn't HTTP's any more. */
+struct web_socket {
+	int fd;               /* doesn't block; stays web.c's to close */
+	const uint8_t *early; /* what came with the request already */
+	size_t nearly;
+	unsigned stall_s; /* a client that neither takes nor sends anything for so long is cut */
+};
+
 struct reply {
 	unsigned status;                        /* 200 unless set; a stream's, too */
 	json_t *json;                           /* taken over; NULL: an empty body */
@@ -148,6 +157,10 @@ struct reply {
 	 * needed: up to n bytes from `pos` on, at least one; 0 at its end; -errno breaks it off. */
 	ssize_t (*read)(void *task, uint64_t pos, void *buf, size_t n, struct err *err);
 	uint64_t length; /* of such a body, or WEB_UNKNOWN: then it comes in chunks */
+	/* Or a WebSocket that speaks `protocol`, where the client asks for one: all that is said
+	 * there, on a thread of its own, until it returns. */
+	void (*socket)(void *task, const struct web_socket *s);
+	const char *protocol; /* a literal */
 	void *task;
 	void (*task_free)(void *task); /* called once, in the end, on some thread */
 };

@@ -14,6 +14,12 @@ static const char *allowed_origin(const struct web_options *o, struct MHD_Connec
 	return NULL;
 }
 
+bool web_cors_may(const struct web_options *o, struct MHD_Connection *conn)
+{
+	return !MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin") ||
+	       allowed_origin(o, conn);
+}
+
 void web_cors_add(const struct web_options *o, struct MHD_Connection *conn,
 		  struct MHD_Response *response)
 {

@@ -7,6 +7,8 @@
 
 #include "snapd/web.h"
 
+/* Whether who asks is no page, or one of an allowed origin. */
+bool web_cors_may(const struct web_options *o, struct MHD_Connection *conn);
 /* What each answer says. */
 void web_cors_add(const struct web_options *o, struct MHD_Connection *conn,
 		  struct MHD_Response *response);

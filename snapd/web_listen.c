@@ -338,7 +338,7 @@ static struct MHD_Daemon *start(struct web_listen *l, const struct web_callbacks
 				const struct web_options *tls, unsigned per_address)
 {
 	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
-			 MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_USE_ITC;
+			 MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_USE_ITC | MHD_ALLOW_UPGRADE;
 	struct MHD_OptionItem more[] = {
 		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)(tls ? tls->tls_cert : NULL) },
 		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)(tls ? tls->tls_key : NULL) },

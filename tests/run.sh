@@ -14,9 +14,9 @@ export B=${B:-build/release} VARIANT=${VARIANT:-release}
 export BOUGH_BIN=$PWD/$B BOUGH_SRC=$PWD
 export CC=${CC:-gcc} CPPFLAGS=${CPPFLAGS:-$(make -s cppflags | tail -n 1)}
 export LC_ALL=C.UTF-8 CMOCKA_MESSAGE_OUTPUT=TAP
-export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_stack_use_after_return=1}
-export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+asan_options=${ASAN_OPTIONS:-abort_on_error=1:detect_stack_use_after_return=1}
+ubsan_options=${UBSAN_OPTIONS:-print_stacktrace=1}
+tsan_options=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 unset BOUGH_LOG MAKEFLAGS MAKELEVEL MFLAGS
 
 logs=$B/log
@@ -24,10 +24,10 @@ mkdir -p "$logs"
 # Nothing that a test starts may touch the user's own workspaces or leave files behind.
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/bough-check.XXXXXX")
 export TMPDIR=$scratch/tmp
-sums=$scratch/sums
-mkdir "$TMPDIR" "$sums"
+sums=$scratch/sums reports=$scratch/reports
+mkdir "$TMPDIR" "$sums" "$reports"
 # Tests as root also act as other users.
-chmod 711 "$scratch" && chmod 1777 "$TMPDIR"
+chmod 711 "$scratch" && chmod 1777 "$TMPDIR" "$reports"
 # A test that was stopped may leave servers and mounts: all that this run started has the
 # scratch folder on its command line.
 clean_up() {
@@ -110,14 +110,37 @@ allowed_skip() {
 	return 1
 }
 
+# The sanitizers write what they find into files beside each other, not to where the program
+# writes: a daemon that dies of a report is started again, and the test may well go on.
+tell_sanitizers() { # KIND NAME
+	export ASAN_OPTIONS=$asan_options:log_path=$reports/$2
+	export UBSAN_OPTIONS=$ubsan_options:log_path=$reports/$2
+	export TSAN_OPTIONS=$tsan_options:log_path=$reports/$2
+	# Its watch over the order of locks dies where a thread holds 64 of them: a fork of a
+	# hundred, or all rows of the catalog. The unit tests have that watch.
+	case $1 in model | e2e) TSAN_OPTIONS+=:detect_deadlocks=0 ;; esac
+}
+# Appends those of a program to its log; how many there were.
+take_reports() { # NAME LOG
+	local file n=0
+	for file in "$reports/$1".*; do
+		[ -s "$file" ] || continue
+		n=$((n + 1))
+		{ echo "not ok - a sanitizer's report"; cat "$file"; } >>"$2"
+	done
+	echo $n
+}
+
 # Runs one program, and leaves `PASSED FAILED SKIPPED` in a file of $sums.
 run_one() { # KIND PROGRAM
 	local kind=$1 prog=$2 name log limit t0 code passed failed=0 skipped=0 bad_skips=0 reason cmd
+	local found
 	name=$kind/$(basename "$prog")
 	log=$logs/${name//\//-}.log
 	limit=$(limit_of "$kind")
 	command_of "$kind" "$prog"
 	export BOUGH_ROOT=$scratch/root/${name//\//-}
+	tell_sanitizers "$kind" "${name//\//-}"
 	t0=$EPOCHREALTIME
 	# The braces keep bash's own word on a killed program off the screen.
 	{ timeout -k 10 "$limit" "${cmd[@]}" >"$log" 2>&1 </dev/null; } 2>/dev/null
@@ -129,6 +152,8 @@ run_one() { # KIND PROGRAM
 		allowed_skip "$reason" || bad_skips=$((bad_skips + 1))
 	done < <(skip_reasons "$log")
 	[ $((passed + failed + skipped)) -gt 0 ] || [ $code != 0 ] || passed=1
+	found=$(take_reports "${name//\//-}" "$log")
+	failed=$((failed + found))
 	# It died, hung, or a plan did not hold: that is a failure beside what it printed.
 	[ $code = 0 ] || [ "$failed" -gt 0 ] || failed=1
 	local word=ok note=
@@ -136,6 +161,7 @@ run_one() { # KIND PROGRAM
 	[ $bad_skips = 0 ] || note=", $bad_skips skipped for a reason that tests/skips.txt doesn't list"
 	skipped=$((skipped - bad_skips)) failed=$((failed + bad_skips))
 	[ $failed = 0 ] || word=FAIL
+	[ "$found" = 0 ] || note+=", $found reports of sanitizers"
 	[ $code != 124 ] || note+=", stopped after $limit s"
 	[ $code -lt 128 ] || note+=", killed by signal $((code - 128))"
 	echo "$passed $failed $skipped" >"$sums/${name//\//-}"
@@ -162,8 +188,8 @@ started=0
 jobs=$(nproc)
 for arg; do
 	kind=${arg%%/*}
-	# Programs that mount, kill and measure run one at a time.
-	case $kind in lint | unit | fuzz) width=$jobs ;; *) width=1 ;; esac
+	# Programs that mount and kill wait for each other more than for a core.
+	case $kind in lint | unit | fuzz) width=$jobs ;; *) width=$((jobs + 1)) ;; esac
 	while IFS= read -r prog; do
 		name=$(basename "$prog" .t)
 		[ "$kind" = "$arg" ] || [ "$name" = "${arg#*/}" ] || continue
@@ -171,8 +197,8 @@ for arg; do
 		while [ "$(jobs -rp | wc -l)" -ge "$width" ]; do wait -n; done
 		run_one "$kind" "$prog" &
 	done < <(list_kind "$kind")
-	wait
 done
+wait
 
 if [ "$started" = 0 ]; then
 	echo "no such test: $*" >&2

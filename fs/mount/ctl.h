@@ -34,8 +34,11 @@
  *                                                    nothing, as it says; else EREMCHG)
  *   take    id, dir, name, exist?, match?, unless?, tag?   (ws_take; tag: a random number: when it
  *                                                    is asked again, it isn't done again)
- *   batch   id, size, tag, results?, and with the message a file of so many bytes: operations as
- *                                                    batch.h encodes them
+ *   batch   id, size, tag, at?, contents?, results?, and with the message a file that holds, from
+ *                                                    `at` on (0), `size` bytes of operations as
+ *                                                    batch.h encodes them, and then `contents`
+ *                                                    bytes of contents, whose pieces are anywhere
+ *                                                    in it
  *                                                 -> results: [[version, mode, size] or null…];
  *                                                    or failed: number of the operation, errno,
  *                                                    text, and nothing was done

@@ -38,6 +38,8 @@ enum field {
 	F_TAG = 1 << 25,
 	F_SIZE = 1 << 26,
 	F_RESULTS = 1 << 27,
+	F_AT = 1 << 28,
+	F_CONTENTS = 1 << 29,
 };
 
 static const struct {
@@ -57,7 +59,7 @@ static const struct {
 	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
 		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },
-	[CTL_BATCH] = { "batch", F_ID | F_SIZE | F_TAG, F_RESULTS },
+	[CTL_BATCH] = { "batch", F_ID | F_SIZE | F_TAG, F_RESULTS | F_AT | F_CONTENTS },
 	[CTL_CHANGES] = { "changes", F_ID, F_SINCE },
 	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
@@ -343,6 +345,10 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 		return r;
 	case F_SIZE:
 		return parse_count(j, "size", BATCH_BYTES_MAX, &q->size, err);
+	case F_AT:
+		return parse_count(j, "at", INT64_MAX / 2, &q->at, err);
+	case F_CONTENTS:
+		return parse_count(j, "contents", BATCH_CONTENTS_MAX, &q->contents, err);
 	case F_RESULTS:
 		if (!json_is_boolean(j))
 			return err_set(err, -EINVAL, "results: true or false expected");
@@ -386,7 +392,7 @@ static const struct {
 	{ "match", F_MATCH },   { "unless", F_UNLESS },     { "as_is", F_AS_IS },
 	{ "xattrs", F_XATTRS }, { "since", F_SINCE },       { "moment", F_MOMENT },
 	{ "wait_ms", F_WAIT_MS }, { "tag", F_TAG },           { "size", F_SIZE },
-	{ "results", F_RESULTS },
+	{ "results", F_RESULTS }, { "at", F_AT },           { "contents", F_CONTENTS },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 

@@ -53,7 +53,8 @@ struct ctl_request {
 	const char *token; /* of watch.h; NULL: none */
 	uint64_t moment;   /* await's `since` */
 	uint64_t tag;      /* 0: none */
-	uint64_t size;     /* of what is in the file: bytes */
+	uint64_t at, size; /* of the operations in the file: place and bytes … */
+	uint64_t contents; /* … and bytes of the contents behind them */
 	bool results;
 	int fd; /* that came with it; not ctl_parse's */
 	int wait_ms;

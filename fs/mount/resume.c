@@ -2,6 +2,7 @@
 #include "fs/mount/server_impl.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -160,6 +161,7 @@ int server_resume(struct server *s, struct err *err)
 {
 	struct holder_entry *all;
 	size_t n;
+	uint64_t held = clock_ms();
 	int r = holder_take(s->holder, &all, &n, err);
 	if (r < 0)
 		return r;
@@ -171,7 +173,9 @@ int server_resume(struct server *s, struct err *err)
 	holder_renew(s->holder);
 	if (s->resumed == 0)
 		return 0;
-	log_info("goes on with %u mounts", s->resumed);
+	log_info("goes on with %u mounts (ms: the lock and the store %" PRIu64 ", bough-hold %" PRIu64
+		 ", the mounts %" PRIu64 ")",
+		 s->resumed, s->opened - s->began, held - s->opened, clock_ms() - held);
 	r = pthread_create(&s->thread, NULL, look_after, s);
 	s->has_thread = r == 0;
 	return r ? err_sys(err, -r, "start a thread") : 0;

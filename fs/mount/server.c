@@ -577,7 +577,24 @@ void server_counters(struct server *s, struct counters *out)
 
 /* ---- life ---- */
 
-enum { LOCK_TRIES = 200, LOCK_NAP_MS = 5 };
+enum {
+	LOCK_MS = 45000, /* less than who starts us waits for our hello */
+	LOCK_NAP_MS = 5,
+};
+
+/* The server before us may be dying: its socket closes before its lock does, and a thread of it that
+ * waits for the disk dies only when the disk has answered. Nobody could go on meanwhile. */
+static int open_work(struct server *s, const struct server_options *opt,
+		     const struct work_options *wo, bool hold, struct err *err)
+{
+	uint64_t until = clock_ms() + LOCK_MS;
+	int r = work_open(&s->work, opt->root, wo, err);
+	while (r == -EBUSY && hold && clock_ms() < until) {
+		(void)poll(NULL, 0, LOCK_NAP_MS);
+		r = work_open(&s->work, opt->root, wo, err);
+	}
+	return r;
+}
 
 int server_open(struct server **out, const struct server_options *opt, struct err *err)
 {
@@ -600,12 +617,9 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 				   .cache_bytes = opt->cache_bytes,
 				   .resumes = hold,
 				   .read_ahead = true };
-	int r = work_open(&s->work, opt->root, &wo, err);
-	/* Of one that is just dying, the socket may close before its lock does. */
-	for (int i = 0; i < LOCK_TRIES && r == -EBUSY && hold; i++) {
-		(void)poll(NULL, 0, LOCK_NAP_MS);
-		r = work_open(&s->work, opt->root, &wo, err);
-	}
+	s->began = clock_ms();
+	int r = open_work(s, opt, &wo, hold, err);
+	s->opened = clock_ms();
 	if (r == 0 && !opt->ring)
 		r = loop_start(&s->loop, opt->workers, err);
 	if (r == 0 && hold)

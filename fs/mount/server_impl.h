@@ -20,6 +20,7 @@ struct server {
 	char program[128];
 	struct holder *holder; /* NULL: mounts end with this process */
 	unsigned resumed;
+	uint64_t began, opened; /* clock_ms, for the log */
 	bool end; /* of the thread that looks for what nobody holds; under lock */
 	pthread_cond_t ending;
 	bool has_thread;

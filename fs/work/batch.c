@@ -7,7 +7,7 @@
 #include "fs/work/ino.h"
 #include "fs/work/record.h"
 
-enum { VERSION_BYTES = 8 + 2 + 8 };
+enum { VERSION_BYTES = 8 + 2 + 8, PIECE_BYTES = 3 * 8 };
 
 /* ---- writing ---- */
 
@@ -58,6 +58,17 @@ void batch_encode_xattr(struct buf *out, const char *name, const void *value, si
 	buf_u32(out, (uint32_t)len);
 	buf_add(out, name, n);
 	buf_add(out, value, len);
+}
+
+void batch_encode_content(struct buf *out, uint64_t size, const struct batch_piece *v, size_t n)
+{
+	buf_u64(out, size);
+	buf_u32(out, (uint32_t)n);
+	for (size_t i = 0; i < n; i++) {
+		buf_u64(out, v[i].off);
+		buf_u64(out, v[i].len);
+		buf_u64(out, v[i].at);
+	}
 }
 
 /* ---- reading ---- */
@@ -113,7 +124,9 @@ static bool is_good(const struct batch_op *op)
 		return false;
 	if ((op->file != 0) != (op->kind == BATCH_PUT) || op->file > INO_MAX)
 		return false;
-	return op->xattrs_len == 0 || op->kind == BATCH_MAKE;
+	if (op->flags & (BATCH_CONTENT | BATCH_GIVEN) && op->kind != BATCH_PUT)
+		return false;
+	return op->xattrs_len == 0 || op->kind == BATCH_MAKE || op->flags & BATCH_GIVEN;
 }
 
 static bool xattrs_are_good(const struct batch_op *op)
@@ -182,5 +195,34 @@ int batch_xattr(struct cur *c, const char **name, size_t *name_len, const void *
 	*name_len = n;
 	*value = v;
 	*len = m;
+	return 1;
+}
+
+struct batch_piece batch_piece_at(const struct batch_content *content, size_t i)
+{
+	struct cur c = cur_init(content->pieces + i * PIECE_BYTES, PIECE_BYTES);
+	struct batch_piece p = { .off = cur_u64(&c) };
+	p.len = cur_u64(&c);
+	p.at = cur_u64(&c);
+	return p;
+}
+
+int batch_decode_content(struct cur *c, struct batch_content *out)
+{
+	struct batch_content content = { 0 };
+	if (cur_left(c) == 0)
+		return 0;
+	content.size = cur_u64(c);
+	content.n = cur_u32(c);
+	content.pieces = cur_take(c, content.n * (size_t)PIECE_BYTES);
+	if (c->bad || content.size > INT64_MAX)
+		return -EBADMSG;
+	for (size_t i = 0; i < content.n; i++) {
+		struct batch_piece p = batch_piece_at(&content, i);
+		if (p.len == 0 || p.off > content.size || p.len > content.size - p.off ||
+		    p.at > INT64_MAX - p.len)
+			return -EBADMSG;
+	}
+	*out = content;
 	return 1;
 }

@@ -19,6 +19,7 @@ enum batch_kind {
 	BATCH_DELETE,
 	BATCH_CHMOD,
 	BATCH_CHECK,  /* only what must be there */
+	BATCH_TIMES,  /* a folder gets these times; anything else, or nothing, stays as it is */
 	BATCH_KINDS,
 };
 enum batch_flag {
@@ -32,7 +33,11 @@ enum batch_flag {
 	BATCH_AS_IS = 1 << 6, /* PUT: the file has its attributes. MAKE: owner and times are here */
 	BATCH_MUST_EXIST = 1 << 7, /* or -EREMCHG, as in ws_put */
 	BATCH_MUST_NOT_EXIST = 1 << 8,
-	BATCH_FLAGS = (1 << 9) - 1,
+	BATCH_GIVEN = 1 << 9, /* PUT: the file's owner, mode, times and xattrs are here */
+	/* PUT: `file` is the number, from 1 on, of a content that comes with the batch. Whoever
+	 * does the batch puts that into a file without a name first. */
+	BATCH_CONTENT = 1 << 10,
+	BATCH_FLAGS = (1 << 11) - 1,
 };
 enum {
 	BATCH_OPS_MAX = 200000,
@@ -40,7 +45,8 @@ enum {
 	BATCH_INODES_MAX = 200000,    /* touched, those of a removed folder too */
 	BATCH_VERSIONS_MAX = 64,      /* of one condition */
 	BATCH_PATH_MAX = 4095,
-	BATCH_XATTRS_MAX = 1 << 20,   /* bytes, of one MAKE */
+	BATCH_XATTRS_MAX = 1 << 20,   /* bytes, of one operation */
+	BATCH_CONTENTS_MAX = 64 << 20, /* encoded, all of a batch: two million pieces */
 };
 
 struct batch_op {
@@ -48,11 +54,11 @@ struct batch_op {
 	unsigned flags;
 	uint32_t mode; /* MAKE: with the type; permissions of CHMOD, PUT */
 	uint32_t uid, gid, rdev;
-	struct timespec atime, mtime; /* MAKE with AS_IS */
+	struct timespec atime, mtime; /* TIMES; MAKE with AS_IS, PUT with GIVEN */
 	uint64_t file;                /* PUT: the inode's number */
 	const char *path, *other;     /* not terminated; `other`: of MAKE a symlink's target */
 	size_t path_len, other_len;
-	const void *xattrs; /* MAKE: batch_xattr, one behind the other */
+	const void *xattrs; /* MAKE, PUT with GIVEN: batch_xattr, one behind the other */
 	size_t xattrs_len;
 	const uint8_t *match, *unless; /* version.h, encoded: batch_version */
 	size_t nmatch, nunless;
@@ -65,6 +71,21 @@ struct batch_conditions {
 };
 void batch_encode(struct buf *out, const struct batch_op *op, const struct batch_conditions *c);
 void batch_encode_xattr(struct buf *out, const char *name, const void *value, size_t len);
+
+/* A content: pieces of the file that the batch comes in, and holes between them. */
+struct batch_piece {
+	uint64_t off, len; /* in the content; len > 0 */
+	uint64_t at;       /* in the batch's file */
+};
+struct batch_content {
+	uint64_t size; /* no piece goes beyond it */
+	const uint8_t *pieces; /* encoded: batch_piece_at */
+	size_t n;
+};
+void batch_encode_content(struct buf *out, uint64_t size, const struct batch_piece *v, size_t n);
+/* The next content; pointers are into the input. 1; 0 at the end; -EBADMSG: any bytes. */
+int batch_decode_content(struct cur *c, struct batch_content *out);
+struct batch_piece batch_piece_at(const struct batch_content *c, size_t i);
 
 /* The next operation; pointers are into the input. 1; 0 at the end; -EBADMSG: any bytes. */
 int batch_decode(struct cur *c, struct batch_op *out);

@@ -128,6 +128,53 @@ int ino_peek(const struct io *io, const char *root, uint64_t *next, struct err *
 	return r;
 }
 
+/* ---- the rest of a range ---- */
+
+static const char REST[] = "ino.rest", REST_MAGIC[8] = "BOUGHIR1";
+enum { REST_BYTES = 48 }; /* magic, boot id, next, end, XXH3 of all before */
+
+int ino_rest_put(const struct io *io, int rootfd, const uint8_t *boot, uint64_t next, uint64_t end)
+{
+	uint8_t b[REST_BYTES];
+	memcpy(b, REST_MAGIC, 8);
+	memcpy(b + 8, boot, 16);
+	le_put64(b + 24, next);
+	le_put64(b + 32, end);
+	le_put64(b + 40, hash_xxh3(b, 40, 0));
+	int r = -1, fd = io->open(io->ctx, rootfd, REST, O_WRONLY | O_CREAT, 0600);
+	if (fd >= 0) {
+		r = io_write_full(io, fd, b, sizeof(b), 0);
+		(void)io->close(io->ctx, fd); /* nothing of it has to be durable */
+	}
+	if (r == 0)
+		return 0;
+	/* An older one must not be believed: it gives what is used by now. */
+	r = io->unlink(io->ctx, rootfd, REST, 0);
+	return r == -ENOENT ? 0 : r;
+}
+
+int ino_rest_take(const struct io *io, const char *root, int rootfd, const uint8_t *boot,
+		  uint64_t *next, uint64_t *end)
+{
+	auto_free uint8_t *b = NULL;
+	size_t len;
+	uint64_t counter = 0;
+	int r = io_slurp(io, rootfd, REST, REST_BYTES, (void **)&b, &len, NULL);
+	if (r < 0)
+		return r;
+	if (len != REST_BYTES || memcmp(b, REST_MAGIC, 8) != 0 ||
+	    le_get64(b + 40) != hash_xxh3(b, 40, 0) || memcmp(b + 8, boot, 16) != 0)
+		return -ENOENT;
+	r = ino_peek(io, root, &counter, NULL);
+	if (r < 0)
+		return r;
+	if (le_get64(b + 32) != counter || le_get64(b + 24) >= counter)
+		return -ENOENT;
+	*next = le_get64(b + 24);
+	*end = counter;
+	return 0;
+}
+
 int ino_rebuild(const struct io *io, const char *root, uint64_t next, struct err *err)
 {
 	struct counter c __attribute__((cleanup(counter_close)));

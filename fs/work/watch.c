@@ -278,6 +278,7 @@ static int path_of(struct query *q, struct spot s, size_t limit, char buf[WATCH_
 struct net {
 	uint64_t ino;
 	const struct change *from, *to; /* the name it had, and has; NULL: none here */
+	uint32_t next_from, next_to;    /* with a place of the same hash, plus one */
 };
 
 struct telling {
@@ -289,20 +290,29 @@ struct telling {
 	uint32_t part, nparts; /* names of this frame that were told, and that there are */
 	size_t inodes;         /* of it that are to be told yet */
 	char token[WATCH_TOKEN_MAX];
-	struct net *nets;
+	struct net *nets; /* of this frame */
 	size_t nnets, cap;
+	struct u64map by_ino, by_from, by_to; /* an inode, the hash of a place -> net, plus one */
 };
 
-static int find_net(struct telling *t, struct u64map *seen, const struct change *c,
-		    struct net **out)
+static void nets_done(struct telling *t)
 {
-	size_t i = (uintptr_t)u64map_get(seen, c->ino);
+	u64map_done(&t->by_ino);
+	u64map_done(&t->by_from);
+	u64map_done(&t->by_to);
+	t->by_ino = t->by_from = t->by_to = (struct u64map){ 0 };
+	t->nnets = 0;
+}
+
+static int find_net(struct telling *t, const struct change *c, struct net **out)
+{
+	size_t i = (uintptr_t)u64map_get(&t->by_ino, c->ino);
 	if (i == 0) {
 		if (array_grow(&t->nets, t->nnets, &t->cap) < 0)
 			return -ENOMEM;
 		t->nets[t->nnets++] = (struct net){ .ino = c->ino };
 		i = t->nnets;
-		if (u64map_put(seen, c->ino, (void *)(uintptr_t)i) < 0)
+		if (u64map_put(&t->by_ino, c->ino, (void *)(uintptr_t)i) < 0)
 			return -ENOMEM;
 	}
 	*out = &t->nets[i - 1];
@@ -311,25 +321,51 @@ static int find_net(struct telling *t, struct u64map *seen, const struct change 
 
 static int inode_tells(const struct telling *t, const struct change *c, struct attr *a);
 
+/* Both names of a place in one frame have one cookie. */
+static uint64_t place_key(const struct change *c)
+{
+	const uint64_t k[2] = { c->dir, c->cookie };
+	uint64_t h = hash_xxh3(k, sizeof(k), 0);
+	return h ? h : 1;
+}
+
+static int index_place(struct u64map *m, const struct change *c, size_t i, uint32_t *next)
+{
+	uint64_t key = place_key(c);
+	*next = (uint32_t)(uintptr_t)u64map_get(m, key);
+	return u64map_put(m, key, (void *)(uintptr_t)(i + 1));
+}
+
+static int index_places(struct telling *t)
+{
+	int r = 0;
+	for (size_t i = 0; i < t->nnets && r == 0; i++) {
+		struct net *n = &t->nets[i];
+		if (n->from)
+			r = index_place(&t->by_from, n->from, i, &n->next_from);
+		if (n->to && r == 0)
+			r = index_place(&t->by_to, n->to, i, &n->next_to);
+	}
+	return r;
+}
+
 /* An operation says of each name at most once how it is now, in whatever order. */
 static int collect_nets(struct telling *t)
 {
-	struct u64map seen = { 0 };
 	struct net *n;
 	int r = 0;
-	t->nnets = 0;
+	nets_done(t);
 	for (size_t i = t->f.hi + 1; i-- > t->f.lo && r == 0;) {
 		const struct change *c = &t->q->c[i];
 		if (!c->cookie)
 			continue;
-		r = find_net(t, &seen, c, &n);
+		r = find_net(t, c, &n);
 		if (r == 0 && c->made)
 			n->to = c;
 		else if (r == 0 && !n->from)
 			n->from = c;
 	}
-	u64map_done(&seen);
-	return r;
+	return r < 0 ? r : index_places(t);
 }
 
 static int collect(struct telling *t)
@@ -350,17 +386,18 @@ static bool same_name(const struct change *a, const struct change *b)
 	       memcmp(a->name, b->name, a->name_len) == 0;
 }
 
-/* Of a name that went for good and one that came to the same place in one step, the other one.
- * Frames with many names are batches, whose names differ: their cookies do, mostly, so comparing
- * is short. */
+/* Of a name that went for good and one that came to the same place in one step, the other one. */
 static const struct net *other_at(const struct telling *t, const struct net *n)
 {
 	const struct change *at = n->to ? n->to : n->from;
-	for (size_t i = 0; i < t->nnets; i++) {
-		const struct net *o = &t->nets[i];
+	const struct u64map *m = n->to ? &t->by_from : &t->by_to;
+	for (size_t i = (uintptr_t)u64map_get(m, place_key(at)); i;) {
+		const struct net *o = &t->nets[i - 1];
 		const struct change *c = !n->to ? o->to : !o->to ? o->from : NULL;
+		t->q->steps++;
 		if (o != n && c && c->cookie == at->cookie && same_name(c, at))
 			return o;
+		i = n->to ? o->next_from : o->next_to;
 	}
 	return NULL;
 }
@@ -432,10 +469,8 @@ static int tell_net(struct telling *t, const struct net *n)
 
 static const struct net *net_of(const struct telling *t, uint64_t ino)
 {
-	for (size_t i = 0; i < t->nnets; i++)
-		if (t->nets[i].ino == ino)
-			return &t->nets[i];
-	return NULL;
+	size_t i = (uintptr_t)u64map_get(&t->by_ino, ino);
+	return i ? &t->nets[i - 1] : NULL;
 }
 
 static uint8_t type_of(const struct attr *a)
@@ -549,6 +584,7 @@ int watch_since(const struct view *v, const char *token,
 	memcpy(next, r == 1 ? t.token : now, WATCH_TOKEN_MAX);
 	free(q.c);
 	u64map_done(&q.places);
+	nets_done(&t);
 	free(t.nets);
 	free(t.path);
 	free(t.old_path);

@@ -18,9 +18,20 @@ static int ino_refill(struct work *w, struct err *err)
 	uint64_t first;
 	int r = ino_reserve(w->io, w->root, INO_RANGE, &first, err);
 	if (r == 0) {
-		w->ino_next = first;
+		w->ino_next = w->ino_told = first;
 		w->ino_end = first + INO_RANGE;
 	}
+	return r;
+}
+
+/* Before the numbers behind ino_told are given out, the next server must know. */
+static int ino_tell(struct work *w)
+{
+	uint64_t left = w->ino_end - w->ino_next;
+	uint64_t told = w->ino_next + (left < INO_TELL ? left : INO_TELL);
+	int r = ino_rest_put(w->io, w->root_fd, w->boot, told, w->ino_end);
+	if (r == 0)
+		w->ino_told = told;
 	return r;
 }
 
@@ -28,6 +39,8 @@ int work_ino(struct work *w, uint64_t *ino)
 {
 	pthread_mutex_lock(&w->ino_lock);
 	int r = w->ino_next < w->ino_end ? 0 : ino_refill(w, NULL);
+	if (r == 0 && w->ino_next == w->ino_told)
+		r = ino_tell(w);
 	if (r == 0)
 		*ino = w->ino_next++;
 	pthread_mutex_unlock(&w->ino_lock);
@@ -358,6 +371,9 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	work_layer_options(w, &lo);
 	if (r == 0)
 		r = registry_new(&w->registry, &lo, w->images, err);
+	/* Of one that was killed: no inode has to wait for the disk then. */
+	if (r == 0 && ino_rest_take(w->io, root, w->root_fd, w->boot, &w->ino_next, &w->ino_end) == 0)
+		w->ino_told = w->ino_next;
 	if (r == 0 && opt->read_ahead && work_ahead_new(w, opt->cache_bytes) < 0)
 		r = err_set(err, -ENOMEM, "no memory");
 	if (r == 0)

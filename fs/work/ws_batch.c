@@ -293,7 +293,7 @@ static void inherit(struct binode *f, const struct batch_op *o, const struct bin
 		    const struct binode *old)
 {
 	bool file = old && S_ISREG(old->a.mode);
-	if (o->flags & BATCH_AS_IS)
+	if (o->flags & (BATCH_AS_IS | BATCH_GIVEN))
 		return;
 	f->a.uid = file ? old->a.uid : dir->a.uid;
 	f->a.gid = file ? old->a.gid : dir->a.gid;
@@ -303,6 +303,21 @@ static void inherit(struct binode *f, const struct batch_op *o, const struct bin
 		f->heir_of = old->heir_of;
 	else if (file && old->a.flags & ATTR_HAS_XATTR)
 		f->heir_of = old->a.ino;
+}
+
+static void set_attributes(struct batch *b, struct binode *n, const struct batch_op *o)
+{
+	n->a.mode = (n->a.mode & S_IFMT) | (o->mode & 07777);
+	n->a.ctime = b->op.now;
+	n->op = o;
+	n->changed = true;
+	if (!(o->flags & (BATCH_AS_IS | BATCH_GIVEN)))
+		return;
+	n->a.uid = o->uid;
+	n->a.gid = o->gid;
+	n->a.atime = o->atime;
+	n->a.mtime = o->mtime;
+	n->keep_times = S_ISDIR(o->mode);
 }
 
 static int do_put(struct batch *b, const struct batch_op *o, size_t at)
@@ -324,6 +339,8 @@ static int do_put(struct batch *b, const struct batch_op *o, size_t at)
 	if (r < 0)
 		return r;
 	inherit(f, o, dir, old);
+	if (o->flags & BATCH_GIVEN)
+		set_attributes(b, f, o);
 	if (old)
 		drop_name(b, at, old);
 	f->put = true;
@@ -331,21 +348,6 @@ static int do_put(struct batch *b, const struct batch_op *o, size_t at)
 	r = set_name(b, at, f);
 	touch(b, dir, 0);
 	return r;
-}
-
-static void set_attributes(struct batch *b, struct binode *n, const struct batch_op *o)
-{
-	n->a.mode = (n->a.mode & S_IFMT) | (o->mode & 07777);
-	n->a.ctime = b->op.now;
-	n->op = o;
-	n->changed = true;
-	if (!(o->flags & BATCH_AS_IS))
-		return;
-	n->a.uid = o->uid;
-	n->a.gid = o->gid;
-	n->a.atime = o->atime;
-	n->a.mtime = o->mtime;
-	n->keep_times = S_ISDIR(o->mode);
 }
 
 static int do_make(struct batch *b, const struct batch_op *o, size_t at)
@@ -591,6 +593,20 @@ static int do_chmod(struct batch *b, const struct batch_op *o, size_t at)
 	return 0;
 }
 
+static int do_times(struct batch *b, const struct batch_op *o, size_t at)
+{
+	struct binode *old;
+	int r = look(b, o, at, &old);
+	if (r < 0 || !old || !S_ISDIR(old->a.mode))
+		return r;
+	old->a.atime = o->atime;
+	old->a.mtime = o->mtime;
+	old->a.ctime = b->op.now;
+	old->keep_times = true;
+	old->changed = true;
+	return 0;
+}
+
 static int do_check(struct batch *b, const struct batch_op *o, size_t at)
 {
 	struct binode *old;
@@ -603,7 +619,7 @@ static int do_one(struct batch *b, const struct batch_op *o)
 					       size_t at) = {
 		[BATCH_PUT] = do_put,       [BATCH_MAKE] = do_make,   [BATCH_LINK] = do_link,
 		[BATCH_MOVE] = do_move,     [BATCH_DELETE] = do_delete, [BATCH_CHMOD] = do_chmod,
-		[BATCH_CHECK] = do_check,
+		[BATCH_CHECK] = do_check,   [BATCH_TIMES] = do_times,
 	};
 	size_t at;
 	bool parents = (o->flags & BATCH_PARENTS) && o->kind != BATCH_MOVE;
@@ -611,6 +627,8 @@ static int do_one(struct batch *b, const struct batch_op *o)
 	bool absent = r == -ENOENT || r == -ENOTDIR;
 	if (absent && (o->flags & BATCH_MUST_EXIST || o->nmatch > 0))
 		return -EREMCHG;
+	if ((absent || r == -ELOOP) && o->kind == BATCH_TIMES)
+		return 0;
 	if (absent && o->kind == BATCH_CHECK)
 		return 0;
 	return r < 0 ? r : table[o->kind](b, o, at);

@@ -23,7 +23,7 @@ struct binode {
 	bool fresh, put, changed;
 	bool keep_times; /* a folder whose times were given */
 	uint64_t heir_of; /* PUT: whose xattrs it gets; 0: none's */
-	const struct batch_op *op; /* the MAKE that gave its target and xattrs; NULL: none did */
+	const struct batch_op *op; /* what gave its target and xattrs; NULL: nothing did */
 	bool ended; /* it had names, and will have none */
 };
 

@@ -5,43 +5,6 @@
 
 #include "fs/work/record.h"
 
-struct inheriting {
-	struct batch *b;
-	uint64_t ino;
-	int64_t bytes;
-	bool put;
-};
-
-static int inherit_xattr(void *ctx, const char *name, size_t name_len, const void *value,
-			 size_t len)
-{
-	static const char CAP[] = "security.capability"; /* belongs to the content that goes */
-	struct inheriting *in = ctx;
-	if (name_len == sizeof(CAP) - 1 && memcmp(name, CAP, name_len) == 0)
-		return 0;
-	in->bytes += (int64_t)(name_len + len);
-	if (in->put)
-		txn_xattr(&in->b->op.t, in->ino, name, name_len, value, len);
-	return 0;
-}
-
-static void put_file(struct batch *b, struct binode *n)
-{
-	struct inheriting in = { .b = b, .ino = n->a.ino };
-	const struct view *v = &b->ws->view;
-	int r = n->heir_of ? view_each_xattr(v, n->heir_of, inherit_xattr, &in) : 0;
-	if (in.bytes > 0)
-		n->a.flags |= ATTR_HAS_XATTR;
-	op_own(&b->op, &n->a, in.bytes);
-	b->op.files++;
-	op_inode(&b->op, &n->a);
-	in.put = true;
-	if (r == 0 && n->heir_of)
-		r = view_each_xattr(v, n->heir_of, inherit_xattr, &in);
-	if (r < 0)
-		b->op.error = r;
-}
-
 /* What a folder that was there had under that name is charged no more. */
 static void release_xattr(struct batch *b, struct binode *n, const char *name, size_t name_len)
 {
@@ -57,28 +20,59 @@ static void release_xattr(struct batch *b, struct binode *n, const char *name, s
 		b->op.error = r;
 }
 
-static void put_made(struct batch *b, struct binode *n)
+/* The xattrs that the operation gave: what they cost, before the inode's record … */
+static void own_xattrs(struct batch *b, struct binode *n)
 {
-	const struct batch_op *o = n->op;
-	struct txn *t = &b->op.t;
 	const char *name;
 	const void *value;
 	size_t name_len, len;
-	struct cur c = o ? cur_init(o->xattrs, o->xattrs_len) : cur_init(NULL, 0);
+	struct cur c = n->op ? cur_init(n->op->xattrs, n->op->xattrs_len) : cur_init(NULL, 0);
 	while (batch_xattr(&c, &name, &name_len, &value, &len) > 0) {
 		release_xattr(b, n, name, name_len);
 		op_own(&b->op, &n->a, (int64_t)(name_len + len));
 		n->a.flags |= ATTR_HAS_XATTR;
 	}
+}
+
+/* … and their own, behind it. */
+static void put_xattrs(struct batch *b, const struct binode *n)
+{
+	const char *name;
+	const void *value;
+	size_t name_len, len;
+	struct cur c = n->op ? cur_init(n->op->xattrs, n->op->xattrs_len) : cur_init(NULL, 0);
+	while (batch_xattr(&c, &name, &name_len, &value, &len) > 0)
+		txn_xattr(&b->op.t, n->a.ino, name, name_len, value, len);
+}
+
+static void put_file(struct batch *b, struct binode *n)
+{
+	struct op *op = &b->op;
+	int64_t bytes = 0;
+	int r = n->heir_of ? ws_inherit_xattrs(b->ws, op, n->heir_of, 0, &bytes) : 0;
+	if (bytes > 0)
+		n->a.flags |= ATTR_HAS_XATTR;
+	op_own(op, &n->a, bytes);
+	own_xattrs(b, n);
+	op->files++;
+	op_inode(op, &n->a);
+	put_xattrs(b, n);
+	if (r == 0 && n->heir_of)
+		r = ws_inherit_xattrs(b->ws, op, n->heir_of, n->a.ino, &bytes);
+	if (r < 0)
+		op->error = r;
+}
+
+static void put_made(struct batch *b, struct binode *n)
+{
+	own_xattrs(b, n);
 	if (n->fresh)
 		op_new_inode(&b->op, &n->a);
 	else
 		op_inode(&b->op, &n->a);
 	if (n->fresh && S_ISLNK(n->a.mode))
-		txn_target(t, n->a.ino, o->other, o->other_len);
-	c = o ? cur_init(o->xattrs, o->xattrs_len) : cur_init(NULL, 0);
-	while (batch_xattr(&c, &name, &name_len, &value, &len) > 0)
-		txn_xattr(t, n->a.ino, name, name_len, value, len);
+		txn_target(&b->op.t, n->a.ino, n->op->other, n->op->other_len);
+	put_xattrs(b, n);
 }
 
 static void put_inode(struct batch *b, struct binode *n)

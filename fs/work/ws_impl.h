@@ -60,6 +60,7 @@ struct work {
 
 	pthread_mutex_t ino_lock;
 	uint64_t ino_next, ino_end; /* reserved and not given out */
+	uint64_t ino_told; /* numbers from here on are not given out before ino.rest says so */
 
 	pthread_mutex_t list_lock;
 	pthread_cond_t list_cond; /* a workspace's `visits` went down; or stop */
@@ -309,6 +310,12 @@ void ws_name_gone(struct op *op, struct attr *a, uint64_t dir, uint64_t cookie);
 /* Before a file made without a name gets its first: all of it comes up to the active layer. Gate
  * shared, no other lock. */
 int ws_prepare_first_name(struct ws *ws, uint64_t node);
+
+/* ---- ws_put.c: under meta ---- */
+
+/* What a file that replaces `from` takes over of its xattrs: all but capabilities. Their bytes, and
+ * unless `to` is 0 their records for that inode. */
+int ws_inherit_xattrs(struct ws *ws, struct op *op, uint64_t from, uint64_t to, int64_t *bytes);
 
 /* ---- ws_ahead.c ---- */
 

@@ -67,9 +67,8 @@ static void tell(const struct putting *p, const struct attr *now, struct ws_put_
 
 struct inheriting {
 	struct op *op;
-	uint64_t ino;
+	uint64_t to; /* 0: only the bytes */
 	int64_t bytes;
-	bool put; /* the second pass: the records, else only the bytes */
 };
 
 static int inherit_xattr(void *ctx, const char *name, size_t name_len, const void *value,
@@ -80,9 +79,18 @@ static int inherit_xattr(void *ctx, const char *name, size_t name_len, const voi
 	if (name_len == sizeof(CAP) - 1 && memcmp(name, CAP, name_len) == 0)
 		return 0;
 	in->bytes += (int64_t)(name_len + len);
-	if (in->put)
-		txn_xattr(&in->op->t, in->ino, name, name_len, value, len);
+	if (in->to)
+		txn_xattr(&in->op->t, in->to, name, name_len, value, len);
 	return 0;
+}
+
+int ws_inherit_xattrs(struct ws *ws, struct op *op, uint64_t from, uint64_t to, int64_t *bytes)
+{
+	struct inheriting in = { .op = op, .to = to };
+	int r = view_each_xattr(&ws->view, from, inherit_xattr, &in);
+	if (r == 0)
+		*bytes = in.bytes;
+	return r;
 }
 
 /* Mode, owner and xattrs: of what it replaces, else by its folder. */
@@ -90,7 +98,7 @@ static int inherit(struct ws *ws, struct op *op, struct putting *p)
 {
 	const struct ws_put *w = p->want;
 	struct attr *a = &p->a;
-	struct inheriting in = { .op = op, .ino = a->ino };
+	int64_t bytes = 0;
 	if (w->as_is) {
 		op_inode(op, a);
 		return 0;
@@ -100,17 +108,16 @@ static int inherit(struct ws *ws, struct op *op, struct putting *p)
 	uint32_t mode = p->had ? p->old.mode & 01777 : 0644;
 	a->mode = S_IFREG | (w->set_mode ? w->mode & 07777 : mode);
 	bool some = p->had && (p->old.flags & ATTR_HAS_XATTR);
-	int r = some ? view_each_xattr(&ws->view, p->old.ino, inherit_xattr, &in) : 0;
+	int r = some ? ws_inherit_xattrs(ws, op, p->old.ino, 0, &bytes) : 0;
 	if (r == 0)
-		r = quota_check(&ws->quota, in.bytes, 0);
+		r = quota_check(&ws->quota, bytes, 0);
 	if (r < 0)
 		return r;
-	if (in.bytes > 0)
+	if (bytes > 0)
 		a->flags |= ATTR_HAS_XATTR;
-	op_own(op, a, in.bytes);
+	op_own(op, a, bytes);
 	op_inode(op, a);
-	in.put = true;
-	return some ? view_each_xattr(&ws->view, p->old.ino, inherit_xattr, &in) : 0;
+	return some ? ws_inherit_xattrs(ws, op, p->old.ino, a->ino, &bytes) : 0;
 }
 
 static int name_file(struct ws *ws, struct putting *p)

@@ -57,6 +57,45 @@ tar -C tree --format=newc -cf /dev/null . 2>/dev/null
 	is 'it is there' "$(cat "$at/cpio/sub/deep/hard")" 'file 1'
 }
 
+# ---- what it costs
+
+n=$(tar tf all.tar | wc -l)
+pid=$(cat "$BOUGH_ROOT/run/boughd.pid" 2>/dev/null || pgrep -f -- "boughd --root $BOUGH_ROOT" | head -1)
+before=$(ls "/proc/$pid/fd" | wc -l)
+mkfifo slow
+mkdir "$at/slow"
+put w slow slow atomic=true &
+exec 9>slow
+head -c -10240 all.tar >&9 # all members, but not the end
+sleep 1
+while_open=$(ls "/proc/$pid/fd" | wc -l)
+tail -c 10240 all.tar >&9
+exec 9>&-
+wait $!
+is 'descriptors of boughd do not grow with the files' "$((while_open - before < 20))" 1
+is 'it is there in the end' "$(find "$at/slow" -mindepth 1 | wc -l)" $((n - 1))
+
+# ---- piece by piece, what comes before a failure stays
+
+mkdir "$at/part"
+mkdir -p clash/sub/f1
+tar -C tree -cf part.tar sub/f2 sub/f3 && tar -C clash -rf part.tar sub/f1
+tar -C tree -cf with.tar sub/f1
+gives 'a file, first' 200 w part with.tar
+gives 'members of which the last can not be' 409 w part part.tar
+like 'it is named' "$(cat "$T/.body")" "'part/sub/f1': what is no folder is in its place"
+is 'those before it stay' "$(ls "$at/part/sub" | tr '\n' ' ')" 'f1 f2 f3 '
+used=$(bough show w --json | jq .used_bytes)
+run bough set w --quota $((used + 2000))
+mkdir "$at/full"
+gives 'over the quota of bytes' 507 w full all.tar
+left=$(bough show w --json | jq .used_bytes)
+is 'the quota holds' "$((left <= used + 2000))" 1
+is 'what had room is there' "$(($(find "$at/full" -type f | wc -l) > 0))" 1
+gives 'in one step it is refused whole' 507 w full all.tar atomic=true
+is 'and nothing is charged for it' "$(bough show w --json | jq .used_bytes)" "$left"
+run bough set w --quota none
+
 # ---- nothing
 
 mkdir "$at/none"

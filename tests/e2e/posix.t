@@ -76,7 +76,7 @@ stop() { # LABEL
 	server=
 }
 
-programs="posix_names posix_data posix_rights"
+programs="posix_names posix_data posix_rights posix_race"
 export POSIX_FEW=1
 for p in $programs; do
 	try "host $p" "$BOUGH_BIN/e2e/$p" "$work/judge" --judge
@@ -109,6 +109,7 @@ without idmap posix_rights
 without killpriv_v2 posix_rights
 without no_open posix_data posix_rights
 without readdirplus posix_names
+without parallel_dirops posix_race
 # shellcheck disable=SC2086
 without all $programs
 # The other transport, where the machine has it.

@@ -230,6 +230,7 @@ TABLE = [
     ("DELETE", SB + "/%s/workspaces/none" % sb, "use", 404),
     ("POST", SB + "/%s/exec" % sb, "use", 409, {"command": ["true"]}), ("GET", SB + "/%s/exec" % sb, "see_box", 200),
     ("GET", SB + "/%s/exec/main" % sb, "see_box", 200), ("GET", SB + "/%s/exec/main/output" % sb, "see_box", 200),
+    ("GET", SB + "/%s/exec/main/terminal" % sb, "use", 409), # it has none
     ("POST", SB + "/%s/exec/main/stdin" % sb, "use", 200, b""),
     ("POST", SB + "/%s/exec/main/signal" % sb, "use", 409, {"signal": "TERM"}),
     ("POST", SB + "/%s/exec/main/resize" % sb, "use", 409, {"columns": 1, "rows": 1}),

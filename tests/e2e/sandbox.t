@@ -42,7 +42,13 @@ run bough run --rm --memory 32M -- sh -c 'tail /dev/zero'
 is 'one that runs out of memory' "$code" 137
 like 'and it is said' "$err" 'out of memory'
 run bough run --runtime none -- true
-is 'a runtime that there is not is a usage error' "$code" 2
+is 'a runtime that there is not: no program ended so' "$code" 125
+run bough exec --no-such-option dev -- true
+is 'nor by an option that there is not' "$code" 125
+run bough exec
+is 'nor without a sandbox' "$code" 125
+run bough run --help
+is 'but help is help' "$code" 0
 run bough run --image nothing -- true
 is 'an image that there is not: ours failed' "$code" 125
 like 'and it is named' "$err" 'no image "nothing"'

@@ -3,6 +3,7 @@
 # upgrade, while programs have files open, build and write.
 #
 #     KILLS=600 GAP=1 tests/e2e/survive.t       a long run: ten minutes of builds and kills
+#     NPM=1 …                                   with `npm ci`, which asks npm's registry
 . "${0%/*}/lib.sh" || exit 1
 need_fuse
 
@@ -96,6 +97,18 @@ ok 'with both dead the mount is there' mountpoint -q "$w"
 bough_ok 'a new boughd comes' ls
 check 'boughd and bough-fs killed together'
 locked 'boughd and bough-fs killed together'
+# boughd in the moment when it has just started another: two may come up then, and one serves.
+for i in 0 1 2 3; do
+	kill_hard bough-fs
+	sleep "0.0$i"
+	kill_hard boughd
+	bough ls -q >/dev/null 2>&1 || fail 'a boughd comes'
+	stat -f "$w" >/dev/null
+	kill_hard bough-fs
+	stat -f "$w" >/dev/null
+done
+check 'boughd killed while it starts bough-fs'
+ok 'none of them seems to have ended by its own fault' not grep -q 'ended with status' "$BOUGH_ROOT/run/boughd.log"
 
 holder=$(pids_of bough-hold)
 kill -9 "$holder"
@@ -186,8 +199,43 @@ PY
 syncer() { python3 "$T/syncer.py" "$w" "$T/stop"; }
 # Each of its calls has a result that is right only once.
 counter() { "$BOUGH_BIN/crash/count_ws" --at "$w/count" --until "$T/stop" --clients 2; }
+git -C "$T/undisturbed" init -q && git -C "$T/undisturbed" add . &&
+	git -C "$T/undisturbed" -c user.name=t -c user.email=t@t commit -qm all || bail 'no repository'
+git clone -q "$T/undisturbed" "$T/clone" || bail 'no clone'
+all_of() { (cd "$1" && find . -name .git -prune -o -printf '%y %m %p %l\n' | sort && # FOLDER
+	find . -name .git -prune -o -type f -print0 | sort -z | xargs -0 sha256sum) | sha256sum; }
+cloned=$(all_of "$T/clone")
+cloner() {
+	local n=0
+	until [ -e "$T/stop" ]; do
+		git clone -q --no-local "$T/undisturbed" "$w/clone" && git -C "$w/clone" fsck --strict &&
+			[ -z "$(git -C "$w/clone" status --porcelain)" ] || return 1
+		[ "$(all_of "$w/clone")" = "$cloned" ] || { echo 'another clone'; return 1; }
+		rm -r "$w/clone" || return 1
+		n=$((n + 1))
+	done
+	echo "$n clones"
+}
+installer() {
+	local n=0
+	until [ -e "$T/stop" ]; do
+		npm ci --silent --no-audit --no-fund --prefix "$w/npm" || return 1
+		[ "$(all_of "$w/npm")" = "$installed" ] || { echo 'something else is installed'; return 1; }
+		n=$((n + 1))
+	done
+	echo "$n installations"
+}
 mkdir "$w/count"
-programs=(builder database syncer)
+programs=(builder cloner database syncer)
+if [ -n "${NPM:-}" ]; then
+	mkdir "$T/npm"
+	echo '{"name":"t","version":"1.0.0","dependencies":{"express":"4","eslint":"8"}}' >"$T/npm/package.json"
+	(cd "$T/npm" && npm install --silent --no-audit --no-fund) || bail 'npm does not install'
+	cp -r "$T/npm" "$w/npm" && rm -r "$T/npm/node_modules" "$w/npm/node_modules"
+	npm ci --silent --no-audit --no-fund --prefix "$T/npm" || bail 'npm ci'
+	installed=$(all_of "$T/npm")
+	programs+=(installer)
+fi
 [ ! -x "$BOUGH_BIN/crash/count_ws" ] || programs+=(counter)
 declare -A pid=()
 for p in "${programs[@]}"; do

@@ -1,4 +1,4 @@
-/* Operations of a batch: any bytes are operations in which batch.h's promises hold, or -EBADMSG;
+/* Operations of a batch, and its contents: any bytes are operations in which batch.h's promises hold, or -EBADMSG;
  * and what was understood is understood again when it is written anew. */
 #include <assert.h>
 #include <errno.h>
@@ -30,8 +30,23 @@ static void check(const struct batch_op *o)
 	buf_done(&b);
 }
 
+static void contents(const uint8_t *data, size_t size)
+{
+	struct cur c = cur_init(data, size);
+	struct batch_content content;
+	int r;
+	while ((r = batch_decode_content(&c, &content)) > 0)
+		for (size_t i = 0; i < content.n; i++) {
+			struct batch_piece p = batch_piece_at(&content, i);
+			assert(p.len > 0 && p.off + p.len <= content.size);
+			assert(p.at + p.len <= INT64_MAX);
+		}
+	assert(r == 0 || r == -EBADMSG);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	contents(data, size);
 	struct cur c = cur_init(data, size);
 	struct batch_op o;
 	int r;

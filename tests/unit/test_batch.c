@@ -393,12 +393,97 @@ static void bytes(void **state)
 	buf_done(&x);
 }
 
+/* PUT with what the file is to be, and TIMES of folders that may be there. */
+static void what_is_given(void **state)
+{
+	struct kit *k = *state;
+	struct ws *ws = k->ws;
+	struct buf x = { 0 };
+	char value[8];
+	size_t failed;
+	batch_encode_xattr(&x, "user.a", "12345", 5);
+	struct batch_op ops[] = {
+		mode(op_of(BATCH_MAKE, "d", BATCH_AS_IS), S_IFDIR | 0700),
+		mode(file(op_of(BATCH_PUT, "d/f", BATCH_GIVEN), unnamed(ws, "text")), 04711),
+		op_of(BATCH_TIMES, "d", 0),
+		op_of(BATCH_TIMES, "none/such", 0),
+		op_of(BATCH_TIMES, "d/f", 0),
+		op_of(BATCH_TIMES, "d/f/below", 0),
+	};
+	ops[1].uid = 7;
+	ops[1].gid = 8;
+	ops[1].mtime.tv_sec = 1000;
+	ops[1].atime.tv_sec = 2000;
+	ops[1].xattrs = x.data;
+	ops[1].xattrs_len = x.len;
+	for (size_t i = 2; i < 6; i++)
+		ops[i].mtime.tv_sec = 3000;
+	expect(0, run(ws, ops, 6, &failed));
+	struct attr f = kit_attr(ws, "d/f"), d = kit_attr(ws, "d");
+	assert_int_equal(f.mode, S_IFREG | 04711);
+	assert_int_equal(f.uid, 7);
+	assert_int_equal(f.gid, 8);
+	assert_int_equal(f.mtime.tv_sec, 1000);
+	assert_int_equal(f.atime.tv_sec, 2000);
+	assert_int_equal(f.size, 4);
+	assert_int_equal(d.mtime.tv_sec, 3000);
+	expect(5, ws_getxattr(ws, node_of(&f), "user.a", value, sizeof(value)));
+	kit_check_usage(ws);
+	/* What is put into the folder later moves its time, but not in the same step. */
+	struct batch_op more[] = { op_of(BATCH_TIMES, "d", 0),
+				   mode(op_of(BATCH_MAKE, "d/e", 0), S_IFDIR | 0700) };
+	more[0].mtime.tv_sec = 4000;
+	expect(0, run(ws, more, 2, &failed));
+	assert_int_equal(kit_attr(ws, "d").mtime.tv_sec, 4000);
+	buf_done(&x);
+}
+
+/* Contents beside the operations: understood as written, and what lies is refused. */
+static void contents(void **state)
+{
+	const struct batch_piece v[2] = { { 0, 5, 100 }, { 4096, 1, 7 } };
+	static const struct {
+		uint64_t size;
+		struct batch_piece p;
+	} bad[] = {
+		{ 10, { 0, 0, 0 } },
+		{ 10, { 10, 1, 0 } },
+		{ 10, { 0, 11, 0 } },
+		{ 10, { UINT64_MAX, 2, 0 } },
+		{ 10, { 1, 1, INT64_MAX } },
+		{ UINT64_MAX, { 1, 1, 0 } },
+	};
+	struct buf b = { 0 };
+	struct batch_content c;
+	batch_encode_content(&b, 8192, v, 2);
+	batch_encode_content(&b, 0, NULL, 0);
+	struct cur cur = cur_init(b.data, b.len);
+	expect(1, batch_decode_content(&cur, &c));
+	assert_int_equal(c.size, 8192);
+	assert_int_equal(c.n, 2);
+	assert_int_equal(batch_piece_at(&c, 1).off, 4096);
+	assert_int_equal(batch_piece_at(&c, 0).at, 100);
+	expect(1, batch_decode_content(&cur, &c));
+	assert_int_equal(c.n, 0);
+	expect(0, batch_decode_content(&cur, &c));
+	cur = cur_init(b.data, b.len - 1 - 12);
+	expect(-EBADMSG, batch_decode_content(&cur, &c));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		buf_reset(&b);
+		batch_encode_content(&b, bad[i].size, &bad[i].p, 1);
+		cur = cur_init(b.data, b.len);
+		expect(-EBADMSG, batch_decode_content(&cur, &c));
+	}
+	buf_done(&b);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(at_random),	TEST(what_is_refused), TEST(conditions),
 		TEST(what_a_file_gets), TEST(memory_runs_out), TEST(bytes),
+		TEST(what_is_given),	TEST(contents),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,7 @@ struct command {
 	unsigned min, max;                /* operands */
 	const char *kinds;                /* enum word_kind of each operand; the last one repeats */
 	int (*run)(struct cli *cli, const struct args *a, struct err *err);
+	bool as_program; /* its exit code is that of a program, so each failure of ours is 125 */
 };
 
 /* Several tables, each ended by name NULL; the list of them by NULL. */
@@ -132,7 +133,6 @@ struct cli {
 	char *detail;    /* JSON of the API's last error; NULL */
 	bool background; /* the next request is to become a job */
 	bool uploading;  /* the last request carried a stream */
-	int failed;      /* exit code of every failure from now on; 0: by its kind */
 	bool reported;   /* the JSON document on stdout tells of the error already */
 };
 

@@ -157,8 +157,8 @@ const struct command commands_sandbox[] = {
 		  "this program, the connection and boughd. Without a COMMAND it waits for\n"
 		  "`bough exec`, but with --image-command. The exit code is the command's: 126\n"
 		  "can't be executed, 127 isn't there, 128 + N ended by signal N; 125: what\n"
-		  "failed was ours. A lost connection is made again, and output goes on at its\n"
-		  "byte.\n",
+		  "failed was ours, or the command line. A lost connection is made again, and\n"
+		  "output goes on at its byte.\n",
 	  .options = run_options,
 	  .examples = "bough run -- gcc --version\n"
 		      "bough run --name dev --workspace app -d\n"
@@ -167,7 +167,8 @@ const struct command commands_sandbox[] = {
 		      "bough run -d --image app --image-command\n",
 	  .min = 0,
 	  .max = ANY,
-	  .run = cmd_run },
+	  .run = cmd_run,
+	  .as_program = true },
 	{ .name = "exec",
 	  .group = G_SANDBOX,
 	  .operands = "SANDBOX -- COMMAND…",
@@ -180,7 +181,8 @@ const struct command commands_sandbox[] = {
 	  .min = 2,
 	  .max = ANY,
 	  .kinds = "b0",
-	  .run = cmd_exec },
+	  .run = cmd_exec,
+	  .as_program = true },
 	{ .name = "shell",
 	  .group = G_SANDBOX,
 	  .operands = "SANDBOX",
@@ -190,7 +192,8 @@ const struct command commands_sandbox[] = {
 	  .min = 1,
 	  .max = 1,
 	  .kinds = "b",
-	  .run = cmd_shell },
+	  .run = cmd_shell,
+	  .as_program = true },
 	{ .name = "ps",
 	  .group = G_SANDBOX,
 	  .operands = "",

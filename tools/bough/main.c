@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 	/* Output that didn't arrive is a failure, whatever the command says. */
 	if (fflush(stdout) == EOF || ferror(stdout))
 		r = r < 0 ? r : err_set(&err, -EIO, "write to stdout: is the disk full?");
-	int code = r >= 0 ? r : cli.failed ? cli.failed : cli_exit_code(r);
+	int code = r >= 0 ? r : a.cmd && a.cmd->as_program ? EXIT_CODE_OURS : cli_exit_code(r);
 	if (r < 0)
 		print_error(&cli, &err, code);
 	(void)fflush(stdout);

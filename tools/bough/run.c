@@ -383,7 +383,6 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 	bool own = args_get(a, "image-command");
 	auto_json json_t *body = json_object(), *doc = NULL;
 	auto_free char *made = NULL;
-	cli->failed = EXIT_CODE_OURS;
 	if (detach && (tty || args_get(a, "interactive")))
 		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
 	if (own && a->n > 0)
@@ -490,7 +489,6 @@ int cmd_exec(struct cli *cli, const struct args *a, struct err *err)
 {
 	bool tty = args_get(a, "tty"), in = args_get(a, "interactive");
 	auto_json json_t *body = json_object();
-	cli->failed = EXIT_CODE_OURS;
 	if (args_get(a, "detach") && (tty || in))
 		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
 	int r = body ? set_command(body, a, 1, err) : no_memory(err);
@@ -503,7 +501,6 @@ int cmd_shell(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object();
 	const char *shell = args_get(a, "shell");
 	bool tty = isatty(STDIN_FILENO);
-	cli->failed = EXIT_CODE_OURS;
 	json_t *list = body ? new_list(body, "command") : NULL;
 	int r = list ? 0 : no_memory(err);
 	if (r == 0 && shell) {

@@ -1,0 +1,124 @@
+#!/bin/bash
+# The terminal of a process over WebSocket, by a client that speaks it by hand, and by `bough exec -it`:
+# over the socket, TCP and TLS; broken connections, hostile frames, slow clients, boughd killed.
+. "${0%/*}/lib.sh"
+need_fuse
+need_root
+command -v runc >/dev/null || skip_all 'no runc'
+
+chmod 711 "$T" # to be passed through on the way to a root
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$T/key.pem" \
+	-out "$T/cert.pem" -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost 2>"$T/.err" ||
+	bail "no certificate: $(cat "$T/.err")"
+mkdir -p "$BOUGH_ROOT"
+echo '{"cors_origins": ["https://app.example.org"]}' >"$BOUGH_ROOT/config.json"
+export BOUGH_WEB_STALL=3
+begin() { # OPTION…
+	boughd --root "$BOUGH_ROOT" --daemon "$@" || bail 'boughd does not start'
+	sed -n 's/.*listens on 127.0.0.1:0, port \([0-9]*\).*/\1/p' "$BOUGH_ROOT/run/boughd.log" | tail -n 1
+}
+checks() { # FILE: lines of TAP
+	local line
+	while IFS= read -r line; do
+		case $line in
+		'ok '*) pass "${line#* - }" ;;
+		'not ok '*) fail "${line#* - }" ;;
+		*) echo "$line" ;;
+		esac
+	done <"$1"
+}
+token() { # FIELDS
+	curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X POST --data "$1" http://d/v1/tokens
+}
+
+bough_in_tty() { # COMMAND…: with a terminal of its own
+	run script -qefc "$*" /dev/null </dev/null
+}
+
+# ---- in the clear
+
+port=$(begin --listen 127.0.0.1:0)
+run bough run --name box -d
+[ $code = 0 ] || bail "no sandboxes here: $err"
+bough user add ann >/dev/null
+admin=$(token '{"scope":"admin"}' | jq -r .token)
+reading=$(token '{"scope":"admin","read_only":true}' | jq -r .token)
+other=$(token '{"owner":"ann"}' | jq -r .token)
+brief=$(token '{"scope":"admin"}')
+tokens=$(jq -n --arg admin "$admin" --arg reading "$reading" --arg other "$other" \
+	--arg brief "$(jq -r .token <<<"$brief")" --arg brief_id "$(jq -r .id <<<"$brief")" \
+	'$ARGS.named')
+client=("$BOUGH_SRC/tests/e2e/terminal.py" "$BOUGH_ROOT/run/boughd.sock")
+TOKENS=$tokens timeout 100 python3 "${client[@]}" "$port" "$BOUGH_WEB_STALL" "$T" \
+	>"$T/checks" 2>"$T/checks.err" &
+client_pid=$!
+wait_for 90 test -e "$T/ready"
+kill "$(pids_of boughd)"
+wait "$client_pid"
+is 'the checks ran to their end' "$?$(tail -n 20 "$T/checks.err")" 0
+checks "$T/checks"
+is 'nothing went wrong inside' "$(grep -c 'ERROR' "$BOUGH_ROOT/run/boughd.log")" 0
+
+# ---- with TLS, and boughd started anew
+
+while [ -n "$(pids_of boughd)" ]; do sleep 0.02; done
+port=$(begin --listen 127.0.0.1:0 --tls-cert "$T/cert.pem" --tls-key "$T/key.pem")
+read -r exec at <"$T/ready"
+TOKENS=$tokens timeout 60 python3 "${client[@]}" "$port" "$BOUGH_WEB_STALL" "$T" tls "$exec" "$at" \
+	>"$T/checks" 2>"$T/checks.err"
+is 'the checks with TLS ran to their end' "$?$(tail -n 20 "$T/checks.err")" 0
+checks "$T/checks"
+
+# ---- bough exec -it
+
+bough_in_tty 'stty cols 91 rows 33; bough exec -it box -- sh -c "tty; stty size; exit 3"'
+is 'bough exec -it: the exit code' "$code" 3
+like 'a terminal' "$out" '/dev/pts/'
+like 'of the size of ours' "$out" '33 91'
+is 'input from a pipe, to its end' "$(echo 'echo $((3 * 14)); exit' | bough exec -it box -- sh | grep -c '^42')" 1
+cat >"$T/keys.py" <<'PY'
+import os, pty, select, signal, struct, fcntl, termios, sys, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.execvp("bough", ["bough", "shell", "box"])
+seen, end = b"", time.monotonic() + 40
+def until(word):
+    global seen
+    while word not in seen and time.monotonic() < end:
+        if select.select([fd], [], [], 1)[0]:
+            try:
+                seen += os.read(fd, 65536)
+            except OSError:
+                break
+    return word in seen
+def say(what, good):
+    print("%sok 1 - %s" % ("" if good else "not ", what))
+    if not good:
+        print("# %r" % seen[-300:])
+os.write(fd, b"stty -echo; echo x$((40+2))\n")
+say("bough shell: a command", until(b"x42"))
+fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
+os.kill(pid, signal.SIGWINCH)
+time.sleep(0.5)
+os.write(fd, b"stty size\n")
+say("a new size of our terminal", until(b"50 120"))
+os.write(fd, b"sleep 100; echo in$((1+1))\n")
+time.sleep(0.5)
+os.write(fd, b"\x03\n echo y$((50+5))\n")
+say("^C is the program's", until(b"y55"))
+os.system("kill -9 " + sys.argv[1])
+os.write(fd, b"echo kept-$((6*9))\n")
+os.system(sys.argv[2])
+say("boughd killed meanwhile: it goes on, and what was typed isn't lost", until(b"kept-54"))
+os.write(fd, b"exit 9\n")
+until(b"never")
+say("its exit code", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9)
+PY
+timeout 60 python3 "$T/keys.py" "$(pids_of boughd)" "boughd --root '$BOUGH_ROOT' --daemon" \
+	>"$T/checks" 2>&1
+is 'the checks of bough shell ran to their end' $? 0
+checks "$T/checks"
+
+bough_ok 'the sandbox goes' rm --force box
+fsck_clean
+done_testing
