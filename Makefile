@@ -281,6 +281,11 @@ bench: all $(BENCH) ## measure beside ext4, overlayfs and others: make bench [AR
 bench-quick: all $(BENCH) ## the same on a small tree, in three minutes
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh --quick $(ARGS)
 
+.PHONY: soak
+soak: all ## mixed work with kills: make soak [MINUTES=120], writes build/soak.json and .svg
+	@BOUGH_BIN=$(CURDIR)/$(B) PYTHONDONTWRITEBYTECODE=1 tests/soak/soak.py --minutes $(MINUTES) --out build/soak
+MINUTES ?= 120
+
 .PHONY: load
 load: all $(B)/bench/load ## measure boughd under 200 clients: make load [ARGS="--many 2000"]
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/load.sh $(ARGS)

@@ -114,3 +114,28 @@ def panel(c, x0, y0, wide, high):
         s = c["slopes"].get(name)
         out.append(text(right + 6, y, name + ("" if s is None else f" {s:+.2f}"), "s"))
     return out
+
+
+def times(title, subtitle, panels):
+    """Panels below each other with one axis of minutes: (name, {series: [(minutes, value)]}), from 0."""
+    wide, high, left, right = 760, 120, 60, 640
+    end = max((x for _, series in panels for ps in series.values() for x, _ in ps), default=0) or 1
+    body = [text(10, 20, title, "t"), text(10, 37, subtitle, "s")]
+    for i, (name, series) in enumerate(panels):
+        top, bottom = 62 + i * high, 62 + i * high + high - 40
+        most = max((y for ps in series.values() for _, y in ps), default=0) or 1
+        body.append(text(10, top - 6, name))
+        for part in (0, 0.5, 1):
+            y = bottom - part * (bottom - top)
+            body.append(f'<line class="g" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            body.append(text(left - 4, y + 4, short(part * most), "s", "end"))
+        for k, (who, points) in enumerate(series.items()):
+            colour = COLOURS[k % 8]
+            path = " ".join(f"{left + x / end * (right - left):.1f},{bottom - y / most * (bottom - top):.1f}"
+                            for x, y in points)
+            body.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+            body.append(f'<rect x="{right + 8}" y="{top + 14 * k}" width="9" height="9" fill="{colour}"/>')
+            body.append(text(right + 21, top + 14 * k + 9, who, "s"))
+    foot = 62 + len(panels) * high
+    body += [text(left, foot - 22, "0", "s", "middle"), text(right, foot - 22, f"{end:.0f} min", "s", "middle")]
+    return document(wide, foot, body)
