@@ -84,6 +84,7 @@ struct box_process {
 	const char *cwd;         /* absolute; NULL: the first workspace, or / */
 	const char *user;        /* "name", "uid", "name:group", "uid:gid"; NULL: root */
 	bool terminal;
+	uint32_t columns, rows;  /* of the terminal; 0: not known yet */
 	uint32_t timeout_ms;     /* 0: none */
 };
 

@@ -75,6 +75,8 @@ static int process_spec(struct snapd *sd, const struct sandbox_box *b, const str
 					.cwd = n->cwd ? n->cwd : b->spec.cwd,
 					.user = n->user ? n->user : b->spec.user,
 					.terminal = n->tty,
+					.columns = n->columns,
+					.rows = n->rows,
 					.timeout_ms = n->timeout_ms };
 	if (r >= 0)
 		r = box_exec_spec(&b->config, &bp, out, err);
@@ -109,7 +111,7 @@ static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
 	if (r < 0 && r != -ECONNREFUSED) /* that one, a new bough-io is told at the end */
 		log_warn("output of %s: %s", row->id, err ? err->text : "");
 	if (n->tty && n->columns && n->rows)
-		(void)shim_resize(l->shim, row->id, n->columns, n->rows, NULL); /* told again */
+		(void)shim_resize(l->shim, row->id, n->columns, n->rows, NULL); /* where the runtime leaves it out */
 	row->started_ns = snapd_now_ns();
 	row->status = EXEC_RUNNING;
 	return catalog_exec_started(sd->catalog, row->id, row->pid, row->started_ns, err);

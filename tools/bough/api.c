@@ -271,6 +271,7 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 				   .target = (const char *)t->text.data,
 				   .accept = accept,
 				   .headers = t->headers,
+				   .upgrade = t->upgrade,
 				   .prefer = cli->background ? "respond-async" : NULL,
 				   .body = upload ? upload
 					   : text ? &memory

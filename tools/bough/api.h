@@ -25,6 +25,7 @@ struct target {
 	struct buf text;
 	bool query; /* a '?' is in it */
 	const char *headers; /* further lines of the request's head; borrowed; NULL: none */
+	bool upgrade;        /* they ask for another protocol */
 };
 #define auto_target __attribute__((cleanup(target_done))) struct target
 struct target target_new(const char *path);

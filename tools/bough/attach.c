@@ -4,54 +4,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "tools/bough/api.h"
 #include "tools/bough/frames.h"
 #include "tools/bough/json.h"
+#include "tools/bough/terminal.h"
 
 enum {
 	READ_BYTES = 128 * 1024,
 	INPUT_BYTES = 64 * 1024,
-	AGAIN_MS = 100,      /* between tries to connect */
-	GIVE_UP_MS = 120000, /* of tries without a byte */
 };
-
-/* ---- the terminal ---- */
-
-static struct termios before; /* what atexit puts back: nothing else is called then */
-static bool is_raw;
-
-static void leave_raw(void)
-{
-	if (is_raw)
-		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
-	is_raw = false;
-}
-
-static void enter_raw(void)
-{
-	struct termios t;
-	if (tcgetattr(STDIN_FILENO, &before) < 0)
-		return; /* no terminal: it stays as it is */
-	t = before;
-	cfmakeraw(&t);
-	is_raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &t) == 0;
-	(void)atexit(leave_raw);
-}
-
-bool attach_size(unsigned *columns, unsigned *rows)
-{
-	struct winsize w;
-	if (ioctl(STDIN_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_col == 0 || w.ws_row == 0)
-		return false;
-	*columns = w.ws_col;
-	*rows = w.ws_row;
-	return true;
-}
 
 /* ---- calls beside the stream: each thread has a context of its own ---- */
 
@@ -65,7 +29,7 @@ static void helper_init(struct helper *h, const struct cli *cli, const struct at
 	*h = (struct helper){ .cli = { .root = cli->root, .quiet = true }, .a = a };
 }
 
-static struct target target_of(const struct attach *a, const char *rest)
+struct target attach_target(const struct attach *a, const char *rest)
 {
 	struct target t = target_new("/v1/sandboxes/");
 	target_name(&t, a->sandbox);
@@ -77,22 +41,15 @@ static struct target target_of(const struct attach *a, const char *rest)
 
 static void post(struct helper *h, const char *rest, json_t *body)
 {
-	auto_target t = target_of(h->a, rest);
+	auto_target t = attach_target(h->a, rest);
 	(void)api_call(&h->cli, "POST", &t, body, NULL, NULL, NULL); /* it may just have ended */
 	free(steal_ptr(&h->cli.detail));
 	json_decref(body);
 }
 
-static void send_size(struct helper *h)
+void attach_signals(sigset_t *set)
 {
-	unsigned w, r;
-	if (attach_size(&w, &r))
-		post(h, "/resize", json_pack("{s:i, s:i}", "columns", (int)w, "rows", (int)r));
-}
-
-static void signal_set(sigset_t *set)
-{
-	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH };
+	static const int all[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
 	sigemptyset(set);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		sigaddset(set, all[i]);
@@ -103,17 +60,10 @@ static void *signal_thread(void *arg)
 	struct helper *h = arg;
 	sigset_t set;
 	int sig, insists = 0;
-	signal_set(&set);
+	attach_signals(&set);
 	for (;;) {
 		if (sigwait(&set, &sig) != 0)
 			continue;
-		if (sig == SIGWINCH) {
-			if (h->a->tty)
-				send_size(h);
-			continue;
-		}
-		if (sig == SIGHUP && h->a->tty) /* the terminal has gone: it goes on without */
-			exit(128 + SIGHUP);
 		if ((sig == SIGINT || sig == SIGTERM) && ++insists > 3)
 			exit(128 + sig); /* it doesn't listen */
 		post(h, "/signal", json_pack("{s:s}", "signal", sigabbrev_np(sig)));
@@ -130,12 +80,12 @@ static int send_input(struct helper *h, const void *data, size_t n, uint64_t *of
 				  .len = n,
 				  .fd = -1,
 				  .size = -1 };
-	uint64_t until = clock_ms() + GIVE_UP_MS;
+	uint64_t until = clock_ms() + ATTACH_GIVE_UP_MS;
 	for (;;) {
 		char at[24];
 		struct progress none = { 0 };
 		auto_json json_t *answer = NULL;
-		auto_target t = target_of(h->a, "/stdin");
+		auto_target t = attach_target(h->a, "/stdin");
 		(void)snprintf(at, sizeof(at), "%llu", (unsigned long long)*offset);
 		target_query(&t, "offset", at);
 		target_query(&t, "last", last ? "true" : NULL);
@@ -150,7 +100,7 @@ static int send_input(struct helper *h, const void *data, size_t n, uint64_t *of
 		     r != -ENOENT && r != -EIO) ||
 		    clock_ms() > until)
 			return r;
-		(void)usleep(AGAIN_MS * 1000);
+		(void)usleep(ATTACH_AGAIN_MS * 1000);
 	}
 }
 
@@ -176,7 +126,7 @@ static void *input_thread(void *arg)
 
 /* ---- output ---- */
 
-static int write_all(int fd, const uint8_t *p, size_t n, struct err *err)
+int attach_write(int fd, const uint8_t *p, size_t n, struct err *err)
 {
 	while (n > 0) {
 		ssize_t did = write(fd, p, n);
@@ -190,15 +140,29 @@ static int write_all(int fd, const uint8_t *p, size_t n, struct err *err)
 	return 0;
 }
 
+void attach_end(struct attach *a, const json_t *j)
+{
+	a->ended = true;
+	a->code = (int)get_int(j, "exit_code");
+	(void)snprintf(a->reason, sizeof(a->reason), "%s", get_text(j, "reason"));
+}
+
 static int take_end(struct attach *a, const struct frame *f, struct err *err)
 {
 	auto_json json_t *j = json_loadb((const char *)f->data, f->length, 0, NULL);
 	if (!j)
 		return err_set(err, -EPROTO, "boughd told no exit code");
-	a->ended = true;
-	a->code = (int)get_int(j, "exit_code");
-	(void)snprintf(a->reason, sizeof(a->reason), "%s", get_text(j, "reason"));
+	attach_end(a, j);
 	return 0;
+}
+
+void attach_gap(const struct cli *cli, struct attach *a, bool is_err, uint64_t offset)
+{
+	uint64_t *at = &a->at[is_err];
+	if (!cli->quiet && offset > *at)
+		fprintf(stderr, "bough: %llu bytes of %s aren't kept any longer\n",
+			(unsigned long long)(offset - *at), is_err ? "stderr" : "stdout");
+	*at = offset;
 }
 
 static int take_frame(struct cli *cli, struct attach *a, const struct frame *f, struct err *err)
@@ -208,16 +172,11 @@ static int take_frame(struct cli *cli, struct attach *a, const struct frame *f, 
 	switch (f->type) {
 	case FRAME_STDOUT:
 	case FRAME_STDERR:
-		r = write_all(s ? STDERR_FILENO : STDOUT_FILENO, f->data, f->length, err);
+		r = attach_write(s ? STDERR_FILENO : STDOUT_FILENO, f->data, f->length, err);
 		a->at[s] = f->offset + f->length;
 		return r;
 	case FRAME_GAP:
-		s = f->length == 1 && f->data[0] == FRAME_STDERR;
-		if (!cli->quiet && f->offset > a->at[s])
-			fprintf(stderr, "bough: %llu bytes of %s aren't kept any longer\n",
-				(unsigned long long)(f->offset - a->at[s]),
-				s ? "stderr" : "stdout");
-		a->at[s] = f->offset;
+		attach_gap(cli, a, f->length == 1 && f->data[0] == FRAME_STDERR, f->offset);
 		return 0;
 	case FRAME_END:
 		return take_end(a, f, err);
@@ -257,7 +216,7 @@ static int read_stream(struct cli *cli, struct attach *a, struct http *h, bool *
 static int open_stream(struct cli *cli, struct attach *a, struct http **h, struct err *err)
 {
 	static const char *const keys[] = { "stdout_offset", "stderr_offset" };
-	auto_target t = target_of(a, "/output");
+	auto_target t = attach_target(a, "/output");
 	for (int i = 0; i < 2; i++) {
 		char at[24];
 		(void)snprintf(at, sizeof(at), "%llu", (unsigned long long)a->at[i]);
@@ -267,7 +226,7 @@ static int open_stream(struct cli *cli, struct attach *a, struct http **h, struc
 	return api_stream(cli, &t, "*/*", h, err);
 }
 
-static bool may_come_back(int r)
+bool attach_may_come_back(int r)
 {
 	return r == -ECONNRESET || r == -ECONNREFUSED || r == -EPROTO || r == -EPIPE ||
 	       r == -ESHUTDOWN || r == -ETIMEDOUT;
@@ -275,7 +234,7 @@ static bool may_come_back(int r)
 
 static int follow(struct cli *cli, struct attach *a, struct err *err)
 {
-	uint64_t until = clock_ms() + GIVE_UP_MS;
+	uint64_t until = clock_ms() + ATTACH_GIVE_UP_MS;
 	for (;;) {
 		struct http *h = NULL;
 		bool any = false;
@@ -286,13 +245,13 @@ static int follow(struct cli *cli, struct attach *a, struct err *err)
 		if (a->ended || (r == 0 && !a->follow))
 			return 0;
 		if (any)
-			until = clock_ms() + GIVE_UP_MS;
+			until = clock_ms() + ATTACH_GIVE_UP_MS;
 		/* It ended early without a reason: so it does when boughd ends. */
-		if ((r < 0 && !may_come_back(r)) || clock_ms() > until)
+		if ((r < 0 && !attach_may_come_back(r)) || clock_ms() > until)
 			return r < 0 ? r
 				     : err_set(err, -ECONNRESET, "boughd ended the stream early");
 		free(steal_ptr(&cli->detail));
-		(void)usleep(AGAIN_MS * 1000);
+		(void)usleep(ATTACH_AGAIN_MS * 1000);
 	}
 }
 
@@ -303,9 +262,9 @@ int attach_run(struct cli *cli, struct attach *a, struct err *err)
 	sigset_t set;
 	int r = 0;
 	if (a->tty)
-		enter_raw();
-	if (a->signals || a->tty) {
-		signal_set(&set);
+		return terminal_run(cli, a, err);
+	if (a->signals) {
+		attach_signals(&set);
 		r = pthread_sigmask(SIG_BLOCK, &set, NULL);
 		helper_init(&helpers[0], cli, a);
 		if (r == 0)
@@ -315,7 +274,5 @@ int attach_run(struct cli *cli, struct attach *a, struct err *err)
 		helper_init(&helpers[1], cli, a);
 		r = pthread_create(&thread, NULL, input_thread, &helpers[1]);
 	}
-	r = r ? err_sys(err, -r, "start a thread") : follow(cli, a, err);
-	leave_raw();
-	return r;
+	return r ? err_sys(err, -r, "start a thread") : follow(cli, a, err);
 }

@@ -25,6 +25,7 @@ struct http {
 	bool broken;    /* a call failed: the framing is lost */
 	bool have_head; /* the final head, in `head` */
 	bool no_body;   /* the answer to HEAD has none */
+	bool upgrade;   /* 101 is a final one */
 	bool go_on;     /* 100 (Continue) came */
 	unsigned interim;
 	struct http_head head;
@@ -154,7 +155,7 @@ static int try_head(struct http *h, struct err *err)
 		if (n == 0)
 			return 0;
 		h->pos += (size_t)n;
-		if (head.status < 200) {
+		if (head.status < 200 && !(h->upgrade && head.status == 101)) {
 			if (++h->interim > INTERIM_MAX)
 				return lost(h, err, -EPROTO, "too many interim answers");
 			h->go_on = true;
@@ -342,6 +343,7 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 	if (strlen(rq->target) > HTTP_TARGET_MAX)
 		return err_set(err, -EINVAL, "the arguments are too long");
 	h->no_body = strcmp(rq->method, "HEAD") == 0;
+	h->upgrade = rq->upgrade;
 	int r = send_head(&out, rq, stream);
 	if (r == 0 && b && b->data) {
 		buf_add(&out, b->data, b->len);
@@ -370,6 +372,13 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 		return lost(h, err, -EPROTO, "done before it had heard all");
 	*head = h->head;
 	return 0;
+}
+
+int http_upgraded(const struct http *h, const uint8_t **early, size_t *n)
+{
+	*n = pending(h);
+	*early = *n ? h->in.data + h->pos : NULL;
+	return h->fd;
 }
 
 /* ---- the answer ---- */

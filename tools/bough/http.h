@@ -51,6 +51,7 @@ struct http_request {
 	const char *accept;           /* NULL: application/json */
 	const char *prefer;           /* NULL: nothing */
 	const char *headers;          /* further lines, each with its CRLF; NULL: none */
+	bool upgrade;                 /* they ask for another protocol: 101 is an answer */
 	const struct http_body *body; /* NULL: none */
 	/* Called once when nothing has come silent_ms after the request was sent; the wait goes on.
 	 * `pid` is the process that listens, 0 when unknown. NULL: nobody cares. */
@@ -60,11 +61,12 @@ struct http_request {
 };
 
 struct http_head {
-	unsigned status; /* 200 … 599 */
+	unsigned status; /* 200 … 599; 101 where it was asked for */
 	char type[64];   /* Content-Type without parameters, lower case; "" where there is none */
 	int64_t length;  /* of the body; -1: chunked */
 	/* "" where the answer has none, or one that doesn't fit. */
 	char etag[HTTP_FIELD_MAX], location[HTTP_FIELD_MAX];
+	char accept[HTTP_FIELD_MAX]; /* Sec-WebSocket-Accept */
 	int64_t upload_offset; /* of a resumable upload; -1: none */
 };
 
@@ -76,6 +78,8 @@ void http_free(struct http *h); /* NULL allowed */
  * the whole body is sent stops the sending: that answer is the result. */
 int http_send(struct http *h, const struct http_request *rq, struct http_head *head,
 	      struct err *err);
+/* After a 101: the connection, which stays h's to close, and what came behind the head already. */
+int http_upgraded(const struct http *h, const uint8_t **early, size_t *n);
 /* Up to n bytes of the answer's body; 0: it is complete. */
 ssize_t http_read(struct http *h, void *buf, size_t n, struct err *err);
 /* After a failure of the two around this line: what the peer gave as its reason for breaking the

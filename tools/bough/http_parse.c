@@ -117,6 +117,8 @@ static int parse_field(const uint8_t *p, size_t n, struct http_head *head, bool 
 		parse_type(v, len, head);
 	} else if (same(p, k, "etag")) {
 		parse_text(v, len, head->etag);
+	} else if (same(p, k, "sec-websocket-accept")) {
+		parse_text(v, len, head->accept);
 	} else if (same(p, k, "location")) {
 		parse_text(v, len, head->location);
 	} else if (same(p, k, "upload-offset")) {

@@ -8,6 +8,7 @@
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/attach.h"
+#include "tools/bough/terminal.h"
 #include "tools/bough/checkout.h"
 #include "tools/bough/json.h"
 #include "tools/bough/sandbox.h"
@@ -449,7 +450,7 @@ static int start_exec(struct cli *cli, const struct args *a, const char *sandbox
 		r = args_duration(timeout, "--timeout", &s, err);
 	if (r == 0 && timeout)
 		r = set_int(body, "timeout_ms", s * 1000, err);
-	if (r == 0 && get_true(body, "tty") && attach_size(&w, &h)) {
+	if (r == 0 && get_true(body, "tty") && terminal_size(&w, &h)) {
 		r = set_int(body, "columns", w, err);
 		if (r == 0)
 			r = set_int(body, "rows", h, err);
