@@ -158,8 +158,9 @@ static int process_json(const struct runtime_kind *kind, const struct spec_proce
 	const struct box_process *bp = p->process;
 	int r = j ? 0 : -ENOMEM;
 	if (r == 0 && bp->terminal && bp->columns && bp->rows)
-		r = jw_set(j, "consoleSize", json_pack("{s:I,s:I}", "width", (json_int_t)bp->columns,
-						       "height", (json_int_t)bp->rows));
+		r = jw_set(j, "consoleSize",
+			   json_pack("{s:I,s:I}", "width", (json_int_t)bp->columns, "height",
+				     (json_int_t)bp->rows));
 	if (r == 0)
 		r = jw_set(j, "user", user_json(p->user));
 	if (r == 0)

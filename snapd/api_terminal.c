@@ -153,13 +153,16 @@ static void pump_input(struct terminal *t)
 			input_ends(t);
 		}
 	}
-	if (t->nin > 0 || !t->in_last || t->in_closed)
+}
+
+/* As a person would end it: the shim hangs up when the input of a terminal is closed, which ends
+ * the program before it has read what came before. */
+static void type_end(struct terminal *t)
+{
+	if (t->in_last || t->in_closed)
 		return;
-	int r = sandbox_input_end(t->sd, t->id, t->key, &err);
-	if (r == -ECONNREFUSED)
-		t->in_full = true;
-	else
-		input_ends(t);
+	t->in[t->nin++] = 4; /* ^D; has_room() saw to that */
+	t->in_last = true;
 }
 
 /* ---- output ---- */
@@ -268,7 +271,7 @@ static void take_words(struct terminal *t, const struct ws_event *ev)
 	else if (strcmp(type, "signal") == 0)
 		r = send_signal(t, j, &err);
 	else if (strcmp(type, "eof") == 0)
-		t->in_last = true;
+		type_end(t);
 	else
 		say_close(t, WS_CLOSE_POLICY, "a type that isn't known");
 	if (r < 0 && r != -ESTALE) /* it may just have ended */
@@ -302,7 +305,7 @@ static void take_event(struct terminal *t, const struct ws_event *ev)
 /* There is room for what any one event may bring and its answer. */
 static bool has_room(const struct terminal *t)
 {
-	return t->nin + WS_PIECE <= INPUT_BYTES && unsent(t) + 4 * SAY_BYTES <= sizeof(t->out);
+	return t->nin + WS_PIECE < INPUT_BYTES && unsent(t) + 4 * SAY_BYTES <= sizeof(t->out);
 }
 
 /* What was received is looked at as far as there is room: a word may take more to answer than to

@@ -110,8 +110,8 @@ static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
 	r = output_started(b->io, row->id, err);
 	if (r < 0 && r != -ECONNREFUSED) /* that one, a new bough-io is told at the end */
 		log_warn("output of %s: %s", row->id, err ? err->text : "");
-	if (n->tty && n->columns && n->rows)
-		(void)shim_resize(l->shim, row->id, n->columns, n->rows, NULL); /* where the runtime leaves it out */
+	if (n->tty && n->columns && n->rows) /* where the runtime leaves it out */
+		(void)shim_resize(l->shim, row->id, n->columns, n->rows, NULL);
 	row->started_ns = snapd_now_ns();
 	row->status = EXEC_RUNNING;
 	return catalog_exec_started(sd->catalog, row->id, row->pid, row->started_ns, err);
