@@ -38,7 +38,8 @@ static int open_process(uint32_t pid, int user_ns, struct err *err)
 	struct stat its, boxs;
 	auto_fd fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)
-		return errno == ESRCH ? ended(err) : err_sys(err, -errno, "look at process %u", pid);
+		return errno == ESRCH ? ended(err)
+				      : err_sys(err, -errno, "look at process %u", pid);
 	(void)snprintf(path, sizeof(path), "/proc/%u/ns/user", pid);
 	if (fstat(user_ns, &boxs) < 0)
 		return err_sys(err, -errno, "look at the box's user namespace");

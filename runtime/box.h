@@ -103,8 +103,8 @@ int box_end(const char *parent, const char *ns, struct err *err);
 /* Which of the limits nobody enforces with this runtime on this machine, for people; "" none. */
 void box_unenforced(const struct runtime_kind *kind, char *out, size_t size);
 
-/* Which of the mounts that every sandbox has the path (absolute, plain) lies on, like "/proc"; NULL:
- * none, it is a file of the root. */
+/* Which of the mounts that every sandbox has the path (absolute, plain) lies on, like "/proc";
+ * NULL: none, it is a file of the root. */
 const char *box_own_mount(const char *path);
 /* Whether a workspace may be attached there: -EINVAL, unless it is an absolute and plain path, not
  * of those mounts, and neither /etc nor the host's /usr. */

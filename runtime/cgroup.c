@@ -207,7 +207,7 @@ static int freeze_one(int dir, bool v2, bool on, unsigned wait_ms)
 }
 
 /* How many processes it had. Version 2 kills all at once. With version 1 they are frozen first, or
- * one that forks could be ahead of the list for ever; and what is frozen dies only when it thaws. */
+ * one that forks could be ahead of the list for ever; what is frozen dies only when it thaws. */
 static int kill_all(int dir, const char *group)
 {
 	put(dir, "cgroup.kill", "1");

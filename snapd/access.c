@@ -340,6 +340,41 @@ static int admit_git(struct request *rq, const struct route *rt, bool snapshot, 
 	return find_repo(rq, repo, true, err);
 }
 
+/* Whoever owns a workspace takes it off any sandbox, also one that isn't shown to him: the one that
+ * has the workspace attached, and is called so. -ENOENT: none. */
+static int find_holder(struct request *rq, struct meant *out, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct meant ws;
+	struct attached_row *rows = NULL;
+	struct meant *f = calloc(SAME_MAX, sizeof(*f));
+	char buf[2 * NAME_SIZE];
+	size_t n = 0, at = 0, hits = 0;
+	if (!f)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = access_find(sd, rq->caller, NOUN_WORKSPACE, true, rq->params[1], &ws, err);
+	if (r >= 0 && strcmp(ws.own.owner, rq->caller->owner) != 0)
+		r = -ENOENT;
+	if (r >= 0)
+		r = catalog_attached(sd->catalog, NULL, ws.id, &rows, &at, err);
+	if (r >= 0)
+		r = catalog_find(sd->catalog, NOUN_SANDBOX, true_key(sd, rq->params[0], buf), f,
+				 SAME_MAX, &n, err);
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		for (size_t k = 0; k < at; k++)
+			if (strcmp(rows[k].sandbox, f[i].id) == 0) {
+				*out = f[i];
+				hits++;
+				break;
+			}
+	free(rows);
+	free(f);
+	if (r >= 0 && hits > 1)
+		return err_set(err, -ENOTUNIQ, "several sandboxes are called \"%s\": say OWNER/%s",
+			       rq->params[0], rq->params[0]);
+	return r < 0 ? r : hits ? 0 : -ENOENT;
+}
+
 /* What the path names: workspaces and snapshots have their key first. */
 static int admit_path(struct request *rq, const struct route *rt, enum family family,
 		      struct err *err)
@@ -364,6 +399,11 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	int r = undelete ? find_removed(sd, rq->caller, rq->params[0], &found, err)
 			 : access_find(sd, rq->caller, noun, !only_reads(rt) && !fork,
 				       key, &found, err);
+	if ((r == -ENOENT || r == -EPERM) &&
+	    is_route(rt, "DELETE", "/v1/sandboxes/{}/workspaces/{}")) {
+		int holds = find_holder(rq, &found, NULL);
+		r = holds == -ENOTUNIQ ? find_holder(rq, &found, err) : holds >= 0 ? 0 : r;
+	}
 	/* One that is there before one that was. */
 	if (r == -ENOENT && is_route(rt, "DELETE", "/v1/workspaces/{}") &&
 	    request_query_true(rq, "purge") &&

@@ -89,6 +89,8 @@ void auth_token_make(struct token_row *row, char text[TOKEN_TEXT]);
 /* Who that owner is, with that token ("": none), as if he asked now: -EKEYREJECTED, -EPERM. */
 int auth_as(struct snapd *sd, const char *owner, const char *token, struct principal *out,
 	    struct err *err);
+/* Who that owner is at present: -EKEYREJECTED, -EPERM: nobody whom this boughd serves. */
+int auth_of(struct snapd *sd, const char *owner, struct principal *out, struct err *err);
 /* "bough_…": its id. -EINVAL. Pure. */
 int auth_token_id(const char *text, char id[ID_SIZE]);
 /* The owner that a word means: a user's name, "uid:N". -ENOENT: no such user. */

@@ -236,6 +236,7 @@ static const struct field attach_fields[] = {
 	{ "target", FIELD_STRING, false, 0 },
 	{ "read_only", FIELD_BOOL, false, 0 },
 	{ "exclusive", FIELD_BOOL, false, 0 },
+	{ "own", FIELD_BOOL, false, 0 },
 	{ 0 },
 };
 static const struct field exec_fields[] = {
@@ -259,7 +260,7 @@ static const struct field no_fields[] = { { 0 } };
 
 static const char *const list_query[] = { "label",  "usage",   "limit",
 					 "cursor", "deleted", "roots", NULL };
-static const char *const ws_delete_query[] = { "purge", NULL };
+static const char *const ws_delete_query[] = { "purge", "force", NULL };
 static const char *const audit_query[] = { "object", "limit", "cursor", "format", "owner", "token",
 					   "method", "since", "until",  "failed", NULL };
 static const char *const events_query[] = { "since", "follow", NULL };
@@ -285,6 +286,7 @@ static const char *const signed_query[] = { "expires", "owner", "token", "etag",
 static const char *const watch_query[] = { "path", "recursive", "since", NULL };
 
 static const char *const sandbox_list_query[] = { "label", "limit", "cursor", "status", NULL };
+static const char *const sb_delete_query[] = { "force", "workspaces", NULL };
 static const char *const detach_query[] = { "force", "target", NULL };
 static const char *const output_query[] = { "stdout_offset", "stderr_offset", "follow", "stream",
 					    NULL };
@@ -357,7 +359,7 @@ const struct route api_routes[] = {
 	{ "POST", SB, api_sandbox_create, sandbox_fields, NULL, false },
 	{ "GET", SB "/{}", api_sandbox_get, NULL, NULL, false },
 	{ "PATCH", SB "/{}", api_sandbox_patch, sandbox_patch_fields, NULL, false },
-	{ "DELETE", SB "/{}", api_sandbox_delete, NULL, force_query, false },
+	{ "DELETE", SB "/{}", api_sandbox_delete, NULL, sb_delete_query, false },
 	{ "POST", SB "/{}/start", api_sandbox_start, sandbox_start_fields, NULL, false },
 	{ "POST", SB "/{}/stop", api_sandbox_stop, sandbox_stop_fields, NULL, false },
 	{ "POST", SB "/{}/kill", api_sandbox_kill, signal_fields, NULL, false },

@@ -7,6 +7,7 @@
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/hooks.h"
+#include "snapd/sandbox.h"
 #include "snapd/web_parse.h"
 
 enum { EXPIRY_MAX_S = 10 * 365 * 24 * 3600 };
@@ -260,6 +261,8 @@ int api_user_delete(struct request *rq, struct reply *rp, struct err *err)
 	hooks_changed(sd->hooks);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
+	if (r >= 0)
+		r = sandboxes_judge(sd, NULL, err);
 	rp->status = 204;
 	return r;
 }
@@ -404,6 +407,8 @@ int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
 		r = catalog_sync(sd->catalog, err);
 	if (r >= 0)
 		record_team_less(sd, team, ws, nws, snaps, nsnaps);
+	if (r >= 0)
+		r = sandboxes_judge(sd, NULL, err);
 	ws_rows_free(ws, nws);
 	snap_rows_free(snaps, nsnaps);
 	rp->status = 204;
@@ -427,6 +432,8 @@ int api_member_set(struct request *rq, struct reply *rp, struct err *err)
 		r = catalog_member_set(sd->catalog, rq->params[0], owner, (enum role)v, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
+	if (r >= 0)
+		r = sandboxes_judge(sd, NULL, err);
 	return r < 0 ? r : reply_team(rq, rp, 200, rq->params[0], err);
 }
 
@@ -443,6 +450,8 @@ int api_member_delete(struct request *rq, struct reply *rp, struct err *err)
 		r = catalog_member_delete(sd->catalog, rq->params[0], owner, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
+	if (r >= 0)
+		r = sandboxes_judge(sd, NULL, err);
 	rp->status = 204;
 	return r;
 }

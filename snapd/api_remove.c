@@ -5,12 +5,15 @@
  * purged. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fs/base/log.h"
+#include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
+#include "snapd/sandbox.h"
 #include "snapd/space.h"
 #include "snapd/watch.h"
 
@@ -85,14 +88,37 @@ int api_ws_purge(struct snapd *sd, const char *id, int64_t now_ns, struct err *e
 	return r < 0 ? r : 1;
 }
 
+/* Its owner may, and who may change each of the sandboxes. */
+static int take_from_all(struct request *rq, const struct ws_row *ws, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct attached_row *rows = NULL;
+	size_t n = 0;
+	bool owns = rq->caller->admin || strcmp(ws->own.owner, rq->caller->owner) == 0;
+	int r = owns ? 0 : catalog_attached(sd->catalog, NULL, ws->id, &rows, &n, err);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		auto_sandbox_row sb = { 0 };
+		char key[SANDBOX_KEY_SIZE];
+		if (catalog_sandbox_get(sd->catalog, rows[i].sandbox, &sb, NULL) < 0 ||
+		    access_writes(sd, rq->caller, &sb.own, ""))
+			continue;
+		sandbox_key(&sb, key);
+		r = err_set(err, -EPERM, "only its owner may take it from sandbox %s", key);
+	}
+	free(rows);
+	return r < 0 ? r : sandboxes_let_go(sd, ws->id, err);
+}
+
 int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
 	bool now = request_query_true(rq, "purge");
 	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
-	if (r >= 0)
+	if (r >= 0 && (src.ws.sandbox[0] || !request_query_true(rq, "force")))
 		r = api_ws_refuse_used(sd, &src.ws, false, err);
+	else if (r >= 0)
+		r = take_from_all(rq, &src.ws, err);
 	if (r >= 0)
 		r = api_ws_remove(sd, &src, now ? 0 : sd->policy.grace_deleted_s, err);
 	if (r == -ENOENT && now && id_is(rq->params[0], "ws"))

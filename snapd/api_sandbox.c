@@ -38,9 +38,9 @@ static json_t *attached_json(struct snapd *sd, const struct attached_row *row)
 {
 	auto_ws_row ws = { 0 };
 	bool there = catalog_ws_get(sd->catalog, row->workspace, &ws, NULL) >= 0;
-	return json_pack("{s:s, s:o, s:s, s:b, s:b}", "workspace", row->workspace, "name",
+	return json_pack("{s:s, s:o, s:s, s:b, s:b, s:b}", "workspace", row->workspace, "name",
 			 there ? json_string(ws.name) : json_null(), "target", row->target,
-			 "read_only", row->read_only, "exclusive", row->exclusive);
+			 "read_only", row->read_only, "exclusive", row->exclusive, "own", row->own);
 }
 
 static json_t *all_attached(struct snapd *sd, const char *id)
@@ -208,10 +208,20 @@ int api_sandbox_patch(struct request *rq, struct reply *rp, struct err *err)
 
 int api_sandbox_delete(struct request *rq, struct reply *rp, struct err *err)
 {
+	struct snapd *sd = rq->ctx;
 	auto_lease held = { 0 };
+	auto_sandbox_row row = { 0 };
+	auto_spec spec = { 0 };
 	int r = lease(rq, &held, "rm", err);
 	if (r >= 0)
-		r = sandbox_remove(rq->ctx, rq->params[0], request_query_true(rq, "force"), err);
+		r = catalog_sandbox_get(sd->catalog, rq->params[0], &row, err);
+	bool own = request_query_true(rq, "workspaces") ||
+		   (r >= 0 && spec_read(&spec, row.spec, NULL) >= 0 && spec.auto_remove);
+	if (r >= 0)
+		r = sandbox_remove(sd, row.id,
+				   (request_query_true(rq, "force") ? SANDBOX_FORCE : 0) |
+					   (own ? SANDBOX_OWN : 0),
+				   err);
 	rp->status = 204;
 	return r;
 }
@@ -310,19 +320,22 @@ int api_sandbox_attach(struct request *rq, struct reply *rp, struct err *err)
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 
-/* By a workspace's id, name, or "OWNER/NAME"; where it is at several targets, one is to be said. */
+/* By a workspace's id, name, or "OWNER/NAME"; of one that its owner shows no longer, or that is
+ * gone, by its id. Where it is at several targets, one is to be said. */
 static int find_target(struct request *rq, char out[TARGET_SIZE], struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct meant found;
+	struct meant found = { 0 };
 	struct attached_row *rows = NULL;
 	size_t n = 0, hits = 0;
-	const char *target = request_query(rq, "target");
-	int r = access_find(sd, rq->caller, NOUN_WORKSPACE, false, rq->params[1], &found, err);
-	if (r >= 0)
-		r = catalog_attached(sd->catalog, rq->params[0], NULL, &rows, &n, err);
+	const char *target = request_query(rq, "target"), *id = rq->params[1];
+	struct err why = { 0 };
+	int seen = access_find(sd, rq->caller, NOUN_WORKSPACE, false, id, &found, &why);
+	if (seen >= 0)
+		id = found.id;
+	int r = catalog_attached(sd->catalog, rq->params[0], NULL, &rows, &n, err);
 	for (size_t i = 0; i < n && r >= 0; i++) {
-		if (strcmp(rows[i].workspace, found.id) != 0 ||
+		if (strcmp(rows[i].workspace, id) != 0 ||
 		    (target && strcmp(rows[i].target, target) != 0))
 			continue;
 		(void)snprintf(out, TARGET_SIZE, "%s", rows[i].target);
@@ -334,20 +347,31 @@ static int find_target(struct request *rq, char out[TARGET_SIZE], struct err *er
 	if (hits > 1)
 		return err_set(err, -ENOTUNIQ, "it is attached at %zu places: say which target",
 			       hits);
+	if (!hits && seen < 0)
+		return err_set(err, seen, "%s", why.text);
 	return hits ? 0 : err_set(err, -ENOENT, "workspace %s isn't attached there", rq->params[1]);
 }
 
 int api_sandbox_detach(struct request *rq, struct reply *rp, struct err *err)
 {
+	struct snapd *sd = rq->ctx;
 	auto_lease held = { 0 };
+	auto_sandbox_row row = { 0 };
 	char target[TARGET_SIZE] = "";
 	int r = lease(rq, &held, "detach", err);
 	if (r >= 0)
 		r = find_target(rq, target, err);
 	if (r >= 0)
-		r = sandbox_detach(rq->ctx, rq->params[0], target, request_query_true(rq, "force"),
-				   err);
-	return r < 0 ? r : reply_sandbox(rq, rp, err);
+		r = sandbox_detach(sd, rq->params[0], target, request_query_true(rq, "force"), err);
+	if (r >= 0)
+		r = catalog_sandbox_get(sd->catalog, rq->params[0], &row, err);
+	if (r < 0)
+		return r;
+	/* The workspace's owner needn't be one who is shown the sandbox. */
+	if (access_sees(sd, rq->caller, &row.own, ""))
+		return reply_sandbox(rq, rp, err);
+	rp->status = 204;
+	return 0;
 }
 
 /* ---- saving ---- */
@@ -456,6 +480,8 @@ static int may_fork(struct request *rq, struct err *err)
 		r = spec_read(&spec, row.spec, err);
 	if (r >= 0 && spec.net_host && access_need_admin(rq, NULL) < 0)
 		r = err_set(err, -EPERM, "only an admin may give a sandbox this host's network");
+	if (r >= 0)
+		r = sandbox_judge_image(sd, &spec, rq->caller, err);
 	if (r >= 0)
 		r = catalog_attached(sd->catalog, row.id, NULL, &rows, &n, err);
 	for (size_t i = 0; i < n && r >= 0; i++) {

@@ -8,7 +8,7 @@
 
 /* "secrets" and "secret_env" of the body. */
 int api_sandbox_secrets(struct request *rq, struct secrets *out, struct err *err);
-/* {workspace, target, read_only, exclusive}: checked, and the caller may. `host_image`: the
+/* {workspace, target, read_only, exclusive, own}: checked, and the caller may. `host_image`: the
  * sandbox's /usr is the host's. */
 int api_sandbox_attachment(struct request *rq, json_t *j, bool host_image,
 			   struct attached_row *out, struct err *err);

@@ -31,7 +31,8 @@ static int refuse_mounts(const struct sandbox_spec *spec, const char *path, stru
 {
 	char whole[PATH_SIZE];
 	const char *rest, *own;
-	(void)snprintf(whole, sizeof(whole), "/%.*s", PATH_SIZE - 2, path); /* its first names tell */
+	/* Its first names tell. */
+	(void)snprintf(whole, sizeof(whole), "/%.*s", PATH_SIZE - 2, path);
 	own = box_own_mount(whole);
 	if (own)
 		return err_set(err, -EPERM, "%s isn't on a disk of the sandbox's", own);

@@ -275,6 +275,7 @@ static const struct field attach_fields[] = {
 	{ "target", FIELD_STRING, false, TARGET_SIZE - 1 },
 	{ "read_only", FIELD_BOOL, false, 0 },
 	{ "exclusive", FIELD_BOOL, false, 0 },
+	{ "own", FIELD_BOOL, false, 0 },
 	{ 0 },
 };
 
@@ -298,9 +299,12 @@ int api_sandbox_attachment(struct request *rq, json_t *j, bool host_image,
 	if (r < 0)
 		return r;
 	*out = (struct attached_row){ .read_only = json_is_true(json_object_get(j, "read_only")),
-				      .exclusive = json_is_true(json_object_get(j, "exclusive")) };
-	/* For itself alone: nobody else could use it, its owner neither. */
-	r = access_find(rq->ctx, rq->caller, NOUN_WORKSPACE, !out->read_only || out->exclusive,
+				      .exclusive = json_is_true(json_object_get(j, "exclusive")),
+				      .own = json_is_true(json_object_get(j, "own")) };
+	sandbox_vouch(out->by);
+	/* For itself alone: nobody else could use it, its owner neither. Its own: goes with it. */
+	r = access_find(rq->ctx, rq->caller, NOUN_WORKSPACE,
+			!out->read_only || out->exclusive || out->own,
 			json_string_value(json_object_get(j, "workspace")), &found, err);
 	if (r < 0)
 		return r;
@@ -398,7 +402,7 @@ static int start(struct snapd *sd, const char *id, const struct secrets *secrets
 	int r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "start", LEASE_WAIT_MS, err);
 	if (r >= 0)
 		r = sandbox_start(sd, id, secrets, err);
-	if (r < 0 && sandbox_remove(sd, id, true, &why) < 0)
+	if (r < 0 && sandbox_remove(sd, id, SANDBOX_FORCE, &why) < 0)
 		log_error("sandbox %s: %s", id, why.text);
 	return r;
 }
@@ -413,9 +417,10 @@ int api_sandbox_create(struct request *rq, struct reply *rp, struct err *err)
 			       : api_sandbox_secrets(rq, &secrets, err);
 	if (r >= 0)
 		r = take_all(&m, rq, err);
+	m.n.start = request_bool(rq, "start", true);
 	if (r >= 0)
 		r = sandbox_make(sd, &m.n, &row, err);
-	if (r >= 0 && request_bool(rq, "start", true))
+	if (r >= 0 && m.n.start)
 		r = start(sd, row.id, &secrets, err);
 	made_done(&m);
 	if (r < 0)

@@ -64,6 +64,27 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 	return rp->json ? r : no_memory(err);
 }
 
+/* Who can change it is told which sandboxes have it, also those that aren't shown to him. */
+static json_t *holders(struct snapd *sd, const char *id)
+{
+	struct attached_row *rows = NULL;
+	size_t n = 0;
+	json_t *list = json_array();
+	if (catalog_attached(sd->catalog, NULL, id, &rows, &n, NULL) < 0)
+		return list;
+	for (size_t i = 0; i < n; i++) {
+		auto_sandbox_row sb = { 0 };
+		if (catalog_sandbox_get(sd->catalog, rows[i].sandbox, &sb, NULL) >= 0)
+			(void)json_array_append_new(
+				list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:b}", "id", sb.id,
+						"name", sb.name, "owner", sb.own.owner, "target",
+						rows[i].target, "read_only", rows[i].read_only,
+						"exclusive", rows[i].exclusive));
+	}
+	free(rows);
+	return list;
+}
+
 int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -73,7 +94,12 @@ int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	bool got = !row.broken[0] && fs_usage(sd->fs, row.id, &usage, NULL) == 0;
-	return reply_workspace(sd, rp, &row, got ? &usage : NULL, err);
+	r = reply_workspace(sd, rp, &row, got ? &usage : NULL, err);
+	if (r >= 0 && access_writes(sd, rq->caller, &row.own, row.id))
+		r = json_object_set_new(rp->json, "sandboxes", holders(sd, row.id)) < 0
+			    ? no_memory(err)
+			    : 0;
+	return r;
 }
 
 int api_ws_log(struct request *rq, struct reply *rp, struct err *err)
@@ -535,6 +561,8 @@ int api_ws_patch(struct request *rq, struct reply *rp, struct err *err)
 	pthread_mutex_lock(&sd->patches);
 	r = change(rq, src.ws.id, err);
 	pthread_mutex_unlock(&sd->patches);
+	if (r >= 0) /* fewer may see it, perhaps */
+		r = sandboxes_judge(sd, src.ws.id, err);
 	if (r >= 0)
 		r = catalog_ws_get(sd->catalog, src.ws.id, &row, err);
 	return r < 0 ? r : reply_workspace(sd, rp, &row, NULL, err);
@@ -584,14 +612,14 @@ int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err 
 /* A sandbox's root stays as long as that, and what is attached can't go from under it. */
 int api_ws_refuse_used(struct snapd *sd, const struct ws_row *ws, bool running, struct err *err)
 {
-	char name[NAME_SIZE];
-	int r = sandbox_of_workspace(sd, ws, running, name, err);
+	char key[SANDBOX_KEY_SIZE];
+	int r = sandbox_of_workspace(sd, ws, running, key, err);
 	if (r <= 0)
 		return r;
 	if (ws->sandbox[0])
-		return err_set(err, -EBUSY, "it is the root of sandbox %s: `bough rm` that", name);
-	return err_set(err, -EBUSY, "sandbox %s uses it: `bough detach-workspace %s` first", name,
-		       name);
+		return err_set(err, -EBUSY, "it is the root of sandbox %s: `bough rm` that", key);
+	return err_set(err, -EBUSY, "sandbox %s uses it: `bough detach-workspace %s %s` first%s",
+		       key, key, ws->name, running ? "" : ", or use force");
 }
 
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)

@@ -170,6 +170,28 @@ int auth_as(struct snapd *sd, const char *owner, const char *token, struct princ
 	return r;
 }
 
+int auth_of(struct snapd *sd, const char *owner, struct principal *out, struct err *err)
+{
+	struct user_row *rows = NULL;
+	size_t n = 0;
+	uid_t uid;
+	if (parse_uid(owner, &uid))
+		return auth_as(sd, owner, "", out, err);
+	int r = catalog_user_list(sd->catalog, &rows, &n, err);
+	const struct user_row *u = NULL;
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		if (!rows[i].has_uid && strcmp(rows[i].owner, owner) == 0)
+			u = &rows[i];
+	if (u) {
+		*out = (struct principal){
+			.known = true, .admin = u->admin, .uid = (uid_t)-1, .gid = (gid_t)-1
+		};
+		(void)snprintf(out->owner, sizeof(out->owner), "%s", owner);
+	}
+	free(rows);
+	return r < 0 ? r : u ? 0 : refuse(err);
+}
+
 int auth_identify(void *ctx, const struct web_peer *peer, const char *authorization,
 		  struct principal *out, struct err *err)
 {

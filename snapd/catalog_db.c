@@ -144,6 +144,9 @@ static const char *const migrations[] = {
 	"CREATE INDEX deliveries_hook ON deliveries(hook);"
 	"CREATE INDEX deliveries_next ON deliveries(next) WHERE next IS NOT NULL;",
 	"CREATE INDEX snapshots_image ON snapshots(image) WHERE image IS NOT NULL;",
+	"ALTER TABLE attached ADD COLUMN caller TEXT;"
+	"ALTER TABLE attached ADD COLUMN own INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandboxes ADD COLUMN starting INTEGER NOT NULL DEFAULT 0;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

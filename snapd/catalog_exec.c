@@ -5,7 +5,7 @@
 #include "snapd/catalog_db.h"
 #include "snapd/catalog_sandbox.h"
 
-#define ATTACHED "sandbox, target, workspace, read_only, exclusive"
+#define ATTACHED "sandbox, target, workspace, read_only, exclusive, caller, own"
 #define EXEC                                                                                   \
 	"id, sandbox, caller, spec, status, reason, exit_code, pid, created, started,"          \
 	" ended"
@@ -22,6 +22,8 @@ static int read_attached(sqlite3_stmt *st, void *row)
 	db_get_text(st, 2, r->workspace, sizeof(r->workspace));
 	r->read_only = sqlite3_column_int(st, 3) != 0;
 	r->exclusive = sqlite3_column_int(st, 4) != 0;
+	db_get_text(st, 5, r->by, sizeof(r->by));
+	r->own = sqlite3_column_int(st, 6) != 0;
 	return 0;
 }
 
@@ -60,7 +62,9 @@ static int insert_attached(struct catalog *c, const struct attached_row *row, st
 {
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
-			   "INSERT INTO attached (" ATTACHED ") VALUES (?1, ?2, ?3, ?4, ?5)", err);
+			   "INSERT INTO attached (" ATTACHED ")"
+			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			   err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, row->sandbox, -1, SQLITE_STATIC);
@@ -68,6 +72,8 @@ static int insert_attached(struct catalog *c, const struct attached_row *row, st
 	sqlite3_bind_text(st, 3, row->workspace, -1, SQLITE_STATIC);
 	sqlite3_bind_int(st, 4, row->read_only);
 	sqlite3_bind_int(st, 5, row->exclusive);
+	db_bind_text(st, 6, row->by);
+	sqlite3_bind_int(st, 7, row->own);
 	r = db_run(c, st, err, "attach a workspace");
 	return r == -EEXIST ? err_set(err, r, "something is attached at %s already", row->target)
 			    : r;
@@ -110,14 +116,16 @@ int catalog_attached(struct catalog *c, const char *sandbox, const char *workspa
 {
 	sqlite3_stmt *st;
 	int r = db_use(c, &st,
-		       sandbox ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
-				 " ORDER BY target"
-			       : "SELECT " ATTACHED " FROM attached WHERE workspace = ?1"
-				 " ORDER BY sandbox, target",
+		       sandbox     ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
+				     " ORDER BY target"
+		       : workspace ? "SELECT " ATTACHED " FROM attached WHERE workspace = ?1"
+				     " ORDER BY sandbox, target"
+				   : "SELECT " ATTACHED " FROM attached ORDER BY sandbox, target",
 		       err);
 	if (r < 0)
 		return r;
-	sqlite3_bind_text(st, 1, sandbox ? sandbox : workspace, -1, SQLITE_STATIC);
+	if (sandbox || workspace)
+		sqlite3_bind_text(st, 1, sandbox ? sandbox : workspace, -1, SQLITE_STATIC);
 	return db_list(c, st, &attached_shape, rows, n, err);
 }
 

@@ -8,8 +8,8 @@
 
 #define COLUMNS                                                                                    \
 	"id, name, created, status, problem, reason, exit_code, root, spec, policy, pid, id_base," \
-	" started, ended, active, made, labels, description, " DB_OWNED
-enum { AT_OWNED = 18 };
+	" started, ended, active, made, labels, description, starting, " DB_OWNED
+enum { AT_OWNED = 19 };
 
 const char *const sandbox_status_names[] = { "created", "running",    "paused",
 					     "stopped", "hibernated", "failed" };
@@ -52,6 +52,7 @@ static int read_row(sqlite3_stmt *st, void *row)
 	int e = db_copy_text(st, 8, &r->spec);
 	e |= db_copy_text(st, 16, &r->labels);
 	e |= db_copy_text(st, 17, &r->description);
+	r->starting = sqlite3_column_int(st, 18) != 0;
 	db_read_owned(st, AT_OWNED, &r->own);
 	if (e < 0)
 		sandbox_row_done(r);
@@ -97,9 +98,9 @@ static int insert(struct catalog *c, const struct sandbox_row *w, struct err *er
 	sqlite3_stmt *st;
 	int r = db_prepare(c, &st,
 			   "INSERT INTO sandboxes (id, name, created, status, root, spec, policy,"
-			   " active, made, labels, description, " DB_OWNED
+			   " active, made, labels, description, starting, " DB_OWNED
 			   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
-			   " ?15, ?16)",
+			   " ?15, ?16, ?17)",
 			   err);
 	if (r < 0)
 		return r;
@@ -114,7 +115,8 @@ static int insert(struct catalog *c, const struct sandbox_row *w, struct err *er
 	sqlite3_bind_int(st, 9, w->made);
 	db_bind_text(st, 10, w->labels);
 	db_bind_text(st, 11, w->description);
-	db_bind_owned(st, 12, &w->own);
+	sqlite3_bind_int(st, 12, w->starting);
+	db_bind_owned(st, 13, &w->own);
 	r = db_run(c, st, err, "insert a sandbox");
 	return r == -EEXIST ? err_set(err, r, "there is a sandbox \"%s\" already", w->name) : r;
 }
@@ -180,6 +182,8 @@ static void bind_patch(sqlite3_stmt *st, const struct sandbox_patch *p)
 		sqlite3_bind_int(st, 14, *p->made);
 	if (p->own)
 		db_bind_owned(st, 15, p->own); /* ?15, the owner, stays as it is */
+	if (p->starting)
+		sqlite3_bind_int(st, 20, *p->starting);
 }
 
 int catalog_sandbox_patch(struct catalog *c, const char *id, const struct sandbox_patch *p,
@@ -202,7 +206,8 @@ int catalog_sandbox_patch(struct catalog *c, const char *id, const struct sandbo
 		       " made = ifnull(?14, made), visibility = ifnull(?16, visibility),"
 		       " team = CASE WHEN ?16 IS NULL THEN team ELSE ?17 END,"
 		       " expires = CASE WHEN ?16 IS NULL THEN expires ELSE ?18 END,"
-		       " on_expiry = ifnull(?19, on_expiry) WHERE id = ?1",
+		       " on_expiry = ifnull(?19, on_expiry), starting = ifnull(?20, starting)"
+		       " WHERE id = ?1",
 		       err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
@@ -299,8 +304,8 @@ int catalog_range_take(struct catalog *c, const char *id, uint32_t first, uint32
 		return r;
 	r = choose_range(c, first, size, count, &found, err);
 	if (r >= 0)
-		r = run_one(c, "UPDATE sandboxes SET id_base = ?2 WHERE id = ?1", id, found, err,
-			    "take a range of ids");
+		r = run_one(c, "UPDATE sandboxes SET id_base = ?2, starting = 1 WHERE id = ?1", id,
+			    found, err, "take a range of ids");
 	db_unlock(c);
 	if (r >= 0)
 		*base = found;

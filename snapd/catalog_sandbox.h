@@ -32,6 +32,7 @@ struct sandbox_row {
 	uint32_t pid;              /* of its first process on the host; 0 */
 	uint32_t id_base;          /* 0: it has no range of ids now */
 	bool made;                 /* false: boughd died while it was made */
+	bool starting;             /* it is to run, and doesn't yet */
 	char *spec;                /* what doesn't change (sandbox_spec.h), as JSON */
 	char *labels, *description;
 };
@@ -58,7 +59,7 @@ struct sandbox_patch {
 	const int *exit_code;
 	const uint32_t *pid;
 	const int64_t *started_ns, *ended_ns;
-	const bool *made;
+	const bool *made, *starting;
 };
 int catalog_sandbox_patch(struct catalog *c, const char *id, const struct sandbox_patch *p,
 			  struct err *err);
@@ -67,8 +68,8 @@ int catalog_sandbox_active(struct catalog *c, const char *id, int64_t when_ns, s
 /* With its execs and attachments. */
 int catalog_sandbox_delete(struct catalog *c, const char *id, struct err *err);
 
-/* The range of `size` ids that begins with *base, of `count` that begin at `first`; one that was
- * given back comes as late as may be. -ENOSPC: all are taken. */
+/* Begins a start. The range of `size` ids that begins with *base, of `count` that begin at `first`;
+ * one that was given back comes as late as may be. -ENOSPC: all are taken. */
 int catalog_range_take(struct catalog *c, const char *id, uint32_t first, uint32_t size,
 		       uint32_t count, uint32_t *base, struct err *err);
 int catalog_range_give(struct catalog *c, const char *id, struct err *err);
@@ -81,11 +82,14 @@ struct attached_row {
 	char sandbox[ID_SIZE], workspace[ID_SIZE];
 	char target[TARGET_SIZE]; /* absolute, inside */
 	bool read_only, exclusive;
+	char by[OWNER_SIZE]; /* by whose rights; "": the sandbox's owner's */
+	bool own;            /* it was made for the sandbox */
 };
 /* -EEXIST: something is at that target, or one of the two wants the workspace for itself alone. */
 int catalog_attach(struct catalog *c, const struct attached_row *row, struct err *err);
 int catalog_detach(struct catalog *c, const char *sandbox, const char *target, struct err *err);
-/* Of a sandbox, or of a workspace (the other is NULL), in the order of their targets. */
+/* Of a sandbox, or of a workspace (the other is NULL), in the order of their targets; both NULL:
+ * all. */
 int catalog_attached(struct catalog *c, const char *sandbox, const char *workspace,
 		     struct attached_row **rows, size_t *n, struct err *err);
 

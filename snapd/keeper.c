@@ -115,11 +115,15 @@ static int remove_sandbox(struct snapd *sd, const struct sandbox_row *row, enum 
 			  struct err *err)
 {
 	json_t *saved = NULL;
+	auto_spec spec = { 0 };
 	int r = 0;
+	/* Who had it removed at its end meant all that was made for it. */
+	bool own = spec_read(&spec, row->spec, NULL) >= 0 && spec.auto_remove;
 	if (then == EXPIRY_SAVE)
 		r = sandbox_save(sd, row->id, NULL, "saved at its expiry", NULL, &saved, err);
 	json_decref(saved);
-	return r < 0 ? r : sandbox_remove(sd, row->id, true, err);
+	return r < 0 ? r
+		     : sandbox_remove(sd, row->id, SANDBOX_FORCE | (own ? SANDBOX_OWN : 0), err);
 }
 
 static int keep_sandbox(struct snapd *sd, struct sandbox_row *row, struct err *err)

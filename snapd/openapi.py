@@ -45,6 +45,8 @@ SCHEMAS = {
         {"used_bytes": {"type": "integer"}, "used_inodes": {"type": "integer"}, "layers": N,
          "records": N, "files": N, "xattrs": B, "error": S, "git": null(ANY), "busy": B,
          "deleted": TIME, "purges": TIME,
+         "sandboxes": {"type": "array", "items": obj(
+             {"id": S, "name": S, "owner": S, "target": S, "read_only": B, "exclusive": B})},
          **OWNED_MORE}),
     "Snapshot": obj(
         {"id": S, "names": {"type": "array", "items": S}, "message": null(S), "created": TIME,
@@ -118,7 +120,7 @@ SCHEMAS = {
     "Ok": obj({"ok": B}),
     "Any": ANY,
 }
-ATTACHED = obj({"workspace": S, "name": null(S), "target": S, "read_only": B, "exclusive": B})
+ATTACHED = obj({"workspace": S, "name": null(S), "target": S, "read_only": B, "exclusive": B, "own": B})
 WORDS = {"type": "array", "items": S}
 SCHEMAS["Sandbox"] = obj(
     {"id": S, "name": S, "type": {"enum": ["sandbox"]},
@@ -242,7 +244,7 @@ ANSWERS = {
     "POST " + SB + "/{}/fork": ("Fork it", {201: "SandboxForks"}),
     "POST " + SB + "/{}/restore": ("Turn it back into what was saved", {200: "Sandbox"}),
     "POST " + SB + "/{}/workspaces": ("Attach a workspace", {201: "Sandbox"}),
-    "DELETE " + SB + "/{}/workspaces/{}": ("Detach a workspace", {200: "Sandbox"}),
+    "DELETE " + SB + "/{}/workspaces/{}": ("Detach a workspace", {200: "Sandbox", 204: None}),
     "GET " + SB + "/{}/stats": ("What it uses", {200: "SandboxStats"}),
     "POST " + SB + "/{}/exec": ("Start a process in it", {201: "Exec"}),
     "GET " + SB + "/{}/exec": ("List its processes", {200: "Execs"}),

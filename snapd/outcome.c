@@ -173,6 +173,10 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 		if (strcmp(d->method, "POST") == 0 && rest > family + n &&
 		    strcmp(rest, verbs[i].path) == 0)
 			verb = verbs[i].verb;
+	if (strcmp(d->method, "DELETE") == 0 && strstr(family, "/workspaces/"))
+		verb = "detached";
+	else if (strcmp(d->method, "DELETE") == 0 && strstr(family, "/members/"))
+		verb = "changed";
 	if (strcmp(family, "import") == 0)
 		family = "snapshots", n = 9;
 	else if (n == strlen(family) && family[n - 1] != 's')

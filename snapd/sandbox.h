@@ -13,7 +13,8 @@
  *     created -> running          sandbox_start
  *     running <-> paused          sandbox_pause, sandbox_resume
  *     running, paused -> stopped  its own process ends, by itself or by sandbox_stop
- *     any -> failed               it couldn't be started, or its shim died; what it held is freed
+ *     any -> failed               it couldn't be started (boughd may have ended in the middle), or
+ *                                 its shim died; what it held is freed
  *     stopped, failed -> running  sandbox_start
  *
  * Functions that change a sandbox want its lease EXCLUSIVE held by the caller; an exec SHARED.
@@ -37,12 +38,14 @@ enum {
 	SANDBOX_IDS_FIRST = IDS_FIRST,
 	SANDBOX_IDS_COUNT = (IDS_END - IDS_FIRST) / IDS_RANGE,
 };
+enum { SANDBOX_KEY_SIZE = OWNER_SIZE + NAME_SIZE };
 #define SANDBOX_MAIN "main" /* the key of its own process's output */
 
 /* Where its box and its outputs are. */
 void sandbox_box_path(const struct snapd *sd, const char *id, char out[PATH_SIZE]);
 void sandbox_io_path(const struct snapd *sd, const char *id, char out[PATH_SIZE]);
 
+struct principal;
 struct sandboxes;
 int sandboxes_new(struct sandboxes **out, struct snapd *sd, struct err *err);
 /* At boughd's start: takes over what runs, and frees what those that don't run have left. */
@@ -63,8 +66,11 @@ int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err
 int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err);
 int sandbox_pause(struct snapd *sd, const char *id, struct err *err);
 int sandbox_resume(struct snapd *sd, const char *id, struct err *err);
-/* Removes every trace; a running one (-EBUSY) only with `force`. */
-int sandbox_remove(struct snapd *sd, const char *id, bool force, struct err *err);
+/* Removes every trace; a running one (-EBUSY) only with SANDBOX_FORCE. SANDBOX_OWN: with the
+ * workspaces that were made for it and that no other has attached; they can be brought back, but
+ * for those of one that was to be removed at its end. */
+enum { SANDBOX_FORCE = 1, SANDBOX_OWN = 2 };
+int sandbox_remove(struct snapd *sd, const char *id, unsigned how, struct err *err);
 /* Ends all that run: before their file systems end. */
 void sandbox_stop_all(struct snapd *sd);
 /* Somebody used it: at most one write in some seconds. */
@@ -78,6 +84,7 @@ struct sandbox_new {
 	const char *name, *labels, *description; /* labels "": none; description NULL: none */
 	struct owned own;
 	struct sandbox_spec spec; /* command and environment of its process: process.json */
+	bool start;               /* a start follows: one that never comes has failed */
 	json_t *process;          /* {"argv": […]|null, "env": ["K=V", …]}; taken over */
 	const struct attached_row *attached; /* without `sandbox` */
 	size_t n_attached;
@@ -139,9 +146,28 @@ int sandbox_attach(struct snapd *sd, const char *id, const struct attached_row *
 /* -EBUSY: something uses it, unless `force`. */
 int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool force,
 		   struct err *err);
-/* A sandbox that uses the workspace: as its root (is_root), or attached. 1, 0, -errno. */
+/* A sandbox that uses the workspace: as its root (is_root), or attached; *key is as sandbox_key.
+ * 1, 0, -errno. */
 int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running_only,
-			 char name[NAME_SIZE], struct err *err);
+			 char key[SANDBOX_KEY_SIZE], struct err *err);
+
+/* ---- rights (sandbox_rights.c) ---- */
+
+/* What the caller names it by: NAME, or OWNER/NAME of another's. */
+void sandbox_key(const struct sandbox_row *row, char out[SANDBOX_KEY_SIZE]);
+/* By whose rights the caller attaches: his own, or those of an admin. */
+void sandbox_vouch(char by[OWNER_SIZE]);
+/* Whether it may still use what it is to use, or (`target`) what is attached there: -EPERM or
+ * -ENOENT (a workspace that is gone) tells what not. */
+int sandbox_judge(struct snapd *sd, const char *id, const char *target, struct err *err);
+/* Whether somebody may make a sandbox of its image: -EPERM. */
+int sandbox_judge_image(struct snapd *sd, const struct sandbox_spec *spec,
+			const struct principal *who, struct err *err);
+/* Somebody may less than before: what sandboxes that run may no longer use is taken off by force,
+ * and where it can't be, they are stopped. `workspace` NULL: all. */
+int sandboxes_judge(struct snapd *sd, const char *workspace, struct err *err);
+/* Takes the workspace off all sandboxes in that way. */
+int sandboxes_let_go(struct snapd *sd, const char *workspace, struct err *err);
 
 /* ---- saving (sandbox_save.c) ---- */
 

@@ -112,6 +112,8 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 		log_warn("sandbox %s: %s", row->id, err.text);
 	if (ran)
 		(void)sandbox_set_failed(sd, row->id, "its shim and processes are gone");
+	else if (row->starting)
+		(void)sandbox_set_failed(sd, row->id, "boughd ended while it was being started");
 	end_rows(sd, row->id);
 	if (b && row->id_base) {
 		struct err why = { 0 };
@@ -189,7 +191,7 @@ static void end_unmade(struct snapd *sd, const struct sandbox_row *row)
 			}
 	ws_rows_free(ws, n);
 	if (r >= 0)
-		r = sandbox_remove(sd, row->id, true, &err);
+		r = sandbox_remove(sd, row->id, SANDBOX_FORCE, &err);
 	if (r < 0)
 		log_error("sandbox %s, which was never made: %s", row->id, err.text);
 }

@@ -116,6 +116,9 @@ int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct 
 /* Shim and box of a sandbox whose processes are to end now, by force. */
 int sandbox_clear(const struct sandbox_box *b, struct err *err);
 int sandbox_set_failed(struct snapd *sd, const char *id, const char *why);
+/* The workspaces among the rows of a sandbox, which is gone, that were made for it. */
+void sandbox_take_own(struct snapd *sd, const struct sandbox_row *row,
+		      const struct attached_row *rows, size_t n, bool purge);
 /* How a process of it ended, told to the catalog and to who waits. */
 void sandbox_tell_end(struct live *l, const char *exec, const struct process_end *end);
 

@@ -25,11 +25,14 @@ int sandbox_set_failed(struct snapd *sd, const char *id, const char *why)
 	const enum sandbox_status failed = SANDBOX_FAILED;
 	const uint32_t none = 0;
 	const int64_t now = snapd_now_ns();
+	const bool starting = false;
 	char text[BROKEN_SIZE];
 	(void)snprintf(text, sizeof(text), "%s", why);
-	const struct sandbox_patch p = {
-		.status = &failed, .problem = text, .pid = &none, .ended_ns = &now
-	};
+	const struct sandbox_patch p = { .status = &failed,
+					 .problem = text,
+					 .pid = &none,
+					 .ended_ns = &now,
+					 .starting = &starting };
 	return catalog_sandbox_patch(sd->catalog, id, &p, NULL);
 }
 
@@ -190,7 +193,9 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 	const enum sandbox_status running = SANDBOX_RUNNING;
 	const int64_t now = snapd_now_ns();
 	const int none = -1;
+	const bool starting = false;
 	const struct sandbox_patch p = { .status = &running,
+					 .starting = &starting,
 					 .pid = pid,
 					 .started_ns = &now,
 					 .problem = "",
@@ -276,6 +281,8 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 		r = check_way(sd, err);
 	if (r >= 0)
 		r = take_secrets(b, secrets, err);
+	if (r >= 0)
+		r = sandbox_judge(sd, id, NULL, err);
 	if (r < 0)
 		return r;
 	r = start(b, sd, &pid, err);
@@ -288,7 +295,13 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 		(void)sandbox_set_failed(sd, id, err ? err->text : "it couldn't be started");
 		return err_prefix(err, r, "start %s", b->row.name);
 	}
-	return 0;
+	/* Who took a right away meanwhile found nothing that runs. */
+	r = sandbox_judge(sd, id, NULL, err);
+	if (r < 0) {
+		(void)sandbox_stop(sd, id, 0, NULL);
+		(void)sandbox_set_failed(sd, id, err ? err->text : "it may not be started");
+	}
+	return r;
 }
 
 /* ---- ending ---- */
@@ -422,36 +435,47 @@ static int remove_root(struct snapd *sd, const char *ws, struct err *err)
 	return r < 0 ? r : api_ws_remove(sd, &src, 0, err);
 }
 
-int sandbox_remove(struct snapd *sd, const char *id, bool force, struct err *err)
+static int end_processes(struct live *l, const char *name, bool force, struct err *err)
+{
+	bool ended = live_ended(l);
+	int r = 0;
+	if (!ended && !force)
+		return err_set(err, -EBUSY, "sandbox %s runs: `bough stop` it first, or use force",
+			       name);
+	if (!ended)
+		r = end_by_force(l, err);
+	return r < 0 ? r : live_finish(l, err);
+}
+
+int sandbox_remove(struct snapd *sd, const char *id, unsigned how, struct err *err)
 {
 	char io[PATH_SIZE];
 	auto_sandbox_row row = { 0 };
+	auto_spec spec = { 0 };
+	auto_free struct attached_row *attached = NULL;
+	size_t n = 0;
 	auto_live *l = live_get(sd, id);
 	int r = catalog_sandbox_get(sd->catalog, id, &row, err);
 	if (r < 0)
 		return r;
-	if (l) {
-		bool ended = live_ended(l);
-		if (!ended && !force)
-			return err_set(err, -EBUSY,
-				       "sandbox %s runs: `bough stop` it first, or use force",
-				       row.name);
-		if (!ended)
-			r = end_by_force(l, err);
-		if (r >= 0)
-			r = live_finish(l, err);
-	}
-	auto_spec spec = { 0 };
-	if (r >= 0 && row.id_base) { /* it has left something, that couldn't be taken away then */
-		(void)spec_read(&spec, row.spec, NULL);
+	(void)spec_read(&spec, row.spec, NULL); /* one that is damaged goes, too */
+	if (l)
+		r = end_processes(l, row.name, how & SANDBOX_FORCE, err);
+	/* It has left something, that couldn't be taken away then. */
+	if (r >= 0 && row.id_base)
 		r = sandbox_sweep(sd, id, spec.runtime, err);
-	}
 	if (r >= 0 && row.root[0])
 		r = remove_root(sd, row.root, err);
 	sandbox_io_path(sd, id, io);
 	if (r >= 0)
 		r = io_remove_tree(AT_FDCWD, io, err);
-	return r < 0 ? r : catalog_sandbox_delete(sd->catalog, id, err);
+	if (r >= 0)
+		r = catalog_attached(sd->catalog, id, NULL, &attached, &n, err);
+	if (r >= 0)
+		r = catalog_sandbox_delete(sd->catalog, id, err);
+	if (r >= 0 && how & SANDBOX_OWN)
+		sandbox_take_own(sd, &row, attached, n, spec.auto_remove);
+	return r;
 }
 
 /* ---- small things ---- */

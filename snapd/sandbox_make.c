@@ -69,7 +69,7 @@ static int fill(struct snapd *sd, struct sandbox_row *row, const struct sandbox_
 int sandbox_make(struct snapd *sd, const struct sandbox_new *n, struct sandbox_row *out,
 		 struct err *err)
 {
-	auto_sandbox_row row = { .exit_code = -1, .own = n->own };
+	auto_sandbox_row row = { .exit_code = -1, .own = n->own, .starting = n->start };
 	auto_lease lease = { 0 };
 	id_make(row.id, "sb");
 	(void)snprintf(row.name, sizeof(row.name), "%s", n->name);
@@ -93,7 +93,7 @@ int sandbox_make(struct snapd *sd, const struct sandbox_new *n, struct sandbox_r
 			const struct sandbox_patch p = { .root = row.root };
 			(void)catalog_sandbox_patch(sd->catalog, row.id, &p, NULL);
 		}
-		if (sandbox_remove(sd, row.id, true, &why) < 0)
+		if (sandbox_remove(sd, row.id, SANDBOX_FORCE, &why) < 0)
 			log_error("sandbox %s: %s", row.id, why.text);
 		return snapd_inner(r) == r ? r : err_prefix(err, r, "%s", n->name);
 	}

@@ -10,7 +10,7 @@
 #include "snapd/api.h"
 
 int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running_only,
-			 char name[NAME_SIZE], struct err *err)
+			 char key[SANDBOX_KEY_SIZE], struct err *err)
 {
 	struct attached_row *rows = NULL;
 	size_t n = 0;
@@ -18,7 +18,7 @@ int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running
 	int found = 0;
 	if (ws->sandbox[0]) {
 		int r = catalog_sandbox_get(sd->catalog, ws->sandbox, &sb, NULL);
-		(void)snprintf(name, NAME_SIZE, "%s", sb.name);
+		sandbox_key(&sb, key);
 		auto_live *l = live_get(sd, ws->sandbox);
 		return r >= 0 && (!running_only || l);
 	}
@@ -29,7 +29,7 @@ int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running
 			continue;
 		if (catalog_sandbox_get(sd->catalog, rows[i].sandbox, &sb, NULL) < 0)
 			continue;
-		(void)snprintf(name, NAME_SIZE, "%s", sb.name);
+		sandbox_key(&sb, key);
 		found = 1;
 	}
 	free(rows);
@@ -65,8 +65,14 @@ int sandbox_attach(struct snapd *sd, const char *id, const struct attached_row *
 				     .target = row->target,
 				     .read_only = row->read_only };
 	r = box_attach(&b->config, b->row.pid, &m, err);
-	if (r < 0)
+	if (r < 0) {
 		(void)catalog_detach(sd->catalog, id, row->target, NULL); /* as before */
+		return r;
+	}
+	/* Who took the right away meanwhile may have been too early to find it attached. */
+	r = sandbox_judge(sd, id, row->target, err);
+	if (r < 0 && sandbox_detach(sd, id, row->target, true, NULL) < 0)
+		(void)sandbox_stop(sd, id, 0, NULL);
 	return r;
 }
 
@@ -80,5 +86,7 @@ int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool fo
 		r = check_kind(b, l, err);
 	if (r >= 0 && l)
 		r = box_detach(&b->config, b->row.pid, target, force, err);
+	if (r == -ENOENT || r == -ESRCH) /* it is off already, or all has ended */
+		r = 0;
 	return r < 0 ? r : catalog_detach(sd->catalog, id, target, err);
 }

@@ -166,7 +166,7 @@ static bool is_others(struct snapd *sd, const struct sandbox_box *b, const struc
 	if (d)
 		who = d->caller;
 	else
-		r = auth_as(sd, b->row.own.owner, "", &who, NULL);
+		r = auth_of(sd, b->row.own.owner, &who, NULL);
 	if (r >= 0)
 		r = access_find(sd, &who, NOUN_WORKSPACE, true, at->workspace, &found, NULL);
 	return r < 0;
@@ -324,7 +324,9 @@ static int fork_row(struct snapd *sd, const struct sandbox_box *b, const char *n
 	row->own.visibility = b->row.own.visibility;
 	memcpy(row->own.team, b->row.own.team, sizeof(row->own.team));
 	memcpy(row->policy, b->row.policy, sizeof(row->policy));
-	row->spec = strdup(b->row.spec);
+	struct sandbox_spec spec = b->spec; /* borrowed */
+	spec.auto_remove = false;           /* who makes a fork decides when it goes */
+	row->spec = spec_text(&spec);
 	row->labels = b->row.labels ? strdup(b->row.labels) : NULL;
 	if (!row->spec || (b->row.labels && !row->labels))
 		return no_memory(err);
@@ -345,8 +347,10 @@ static int fork_rest(struct snapd *sd, const struct sandbox_box *b, struct trees
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
 		struct attached_row at = b->attached[i];
 		memcpy(at.sandbox, row->id, ID_SIZE);
+		sandbox_vouch(at.by);
 		size_t from = again(b, i, &first) ? first : i;
-		if (t->attached[from].id[0])
+		at.own = t->attached[from].id[0];
+		if (at.own)
 			memcpy(at.workspace, t->attached[from].id, ID_SIZE);
 		r = catalog_attach(sd->catalog, &at, err);
 	}
@@ -501,6 +505,8 @@ int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool
 			    b->config.kind->name);
 	if (r >= 0)
 		r = may_read(sd, b, group, err);
+	if (r >= 0)
+		r = sandbox_judge(sd, id, NULL, err);
 	if (r >= 0)
 		r = live ? restore_all(sd, b, snapshot, group, false, err)
 			 : restore(sd, b, snapshot, group, err);

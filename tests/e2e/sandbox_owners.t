@@ -57,11 +57,81 @@ as alice POST $W/own/files/secret?op=move '{"to":"moved"}'
 gives 'it is restored' 200 alice POST $S/a/restore '{"snapshot":"group"}'
 gives 'with its own files' 200 alice GET $S/a/files/workspace/secret
 gives 'and what it reads' 200 alice GET $S/a/files/all/file
+in_a() { bough exec alice/a -- "$@" 2>/dev/null; }
+is 'its processes, too' "$(in_a cat /all/file)" 'of bob'
 gives 'until its owner makes it private' 200 bob PATCH $W/all '{"visibility":"private"}'
-gives 'then not any more' 404 alice GET $S/a/files/all/file
+is 'then its processes have it no longer' "$(in_a ls -A /all)" ''
+as alice GET $S/a
+is 'nor does it say so' "$(of '[.workspaces[].name] | join(" ")') $(of .status)" 'own running'
+as root GET /v1/audit
+is 'which is noted' "$(of '[.items[] | select(.path == "sandbox.detached")] | length')" 1
+gives 'nor can its files be asked for' 404 alice GET $S/a/files/all/file
 gives 'but what is its own' 200 alice GET $S/a/files/workspace/secret
-gives 'and again' 200 bob PATCH $W/all '{"visibility":"global"}'
-gives 'when it is for all' 200 alice GET $S/a/files/all/file
+gives 'once it is for all again' 200 bob PATCH $W/all '{"visibility":"global"}'
+again='{"workspace":"bob/all", "target":"/all", "read_only":true}'
+gives 'it can be attached again' 201 alice POST $S/a/workspaces "$again"
+gives 'and read' 200 alice GET $S/a/files/all/file
+
+# ---- what its owner may, whoever's the sandbox is
+
+as bob GET $W/all
+is 'its owner is told who has it' "$(of '.sandboxes[] | .owner + "/" + .name + .target')" alice/a/all
+sandbox=$(of '.sandboxes[0].id')
+as alice GET $W/bob%2Fall
+is 'who only reads it is not' "$(of .sandboxes)" null
+gives 'a sandbox that is not shown is not' 404 bob GET $S/$sandbox
+gives 'to others neither' 404 carol DELETE $S/alice%2Fa/workspaces/bob%2Fall
+gives 'what another owns is not taken off' 404 bob DELETE $S/alice%2Fa/workspaces/alice%2Fown
+in_a sh -c 'cd /all && exec sleep 300' &
+busy() { in_a sh -c 'ls -l /proc/[0-9]*/cwd' | grep -q ' /all$'; }
+ok 'while a program is in it' wait_for 10 busy
+gives 'it is busy for its owner, too' 409 bob DELETE $S/alice%2Fa/workspaces/all
+is 'and says so' "$(of .code)" busy
+gives 'unless it is forced' 204 bob DELETE "$S/alice%2Fa/workspaces/all?force=true"
+is 'then it is off' "$(in_a ls -A /all)" ''
+gives 'once' 404 bob DELETE $S/alice%2Fa/workspaces/all
+gives 'by its id as well' 201 alice POST $S/a/workspaces "$again"
+gives 'that is enough' 204 bob DELETE $S/$sandbox/workspaces/$shared
+gives 'an admin may' 201 alice POST $S/a/workspaces "$again"
+bough_ok 'from the command line' detach-workspace alice/a bob/all
+gives 'what is attached' 201 alice POST $S/a/workspaces "$again"
+gives 'is not deleted by accident' 409 bob DELETE $W/all
+like 'and whose sandbox it is is told' "$(of .message)" 'sandbox alice/a uses it: `bough detach-workspace alice/a all`'
+gives 'with force it is' 204 bob DELETE "$W/all?force=true"
+is 'and gone from there' "$(in_a ls -A /all)" ''
+gives 'it can be brought back' 200 bob POST $W/all/undelete '{}'
+gives 'as it was' 200 bob GET $W/all/files/file
+
+# ---- judged anew at each start
+
+gives 'one that is stopped' 201 alice POST $S '{"name":"later", "start":false, "workspaces":[
+	{"workspace":"bob/all", "target":"/all", "read_only":true}]}'
+gives 'loses nothing yet' 200 bob PATCH $W/all '{"visibility":"private"}'
+gives 'but is not started' 403 alice POST $S/later/start '{}'
+like 'and says why' "$(of .message)" "what is to be at /all: workspace $shared is no longer for alice"
+as alice GET $S/later
+is 'it is as it was' "$(of .status)" created
+gives 'without that' 200 alice DELETE $S/later/workspaces/$shared
+gives 'it is' 200 alice POST $S/later/start '{}'
+gives 'a workspace for a while' 201 alice POST $W '{"name":"brief"}'
+brief=$(of .id)
+gives 'is attached' 201 alice POST $S/later/workspaces '{"workspace":"brief", "target":"/brief"}'
+gives 'and stopped' 200 alice POST $S/later/stop '{"grace_ms":0}'
+gives 'and deleted by force' 204 alice DELETE "$W/brief?force=true"
+gives 'which it does not miss' 200 alice POST $S/later/start '{}'
+gives 'for all again' 200 bob PATCH $W/all '{"visibility":"global"}'
+gives 'its image is a snapshot of another' 201 bob POST $S '{"name":"i", "start":false}'
+gives 'that' 201 bob POST $S/i/snapshots '{"name":"img"}'
+image=$(of .root.id)
+gives 'all may use' 200 bob PATCH /v1/snapshots/$image '{"visibility":"global"}'
+gives 'as she does' 201 alice POST $S "{\"name\":\"of-img\", \"image\":\"$image\"}"
+gives 'stopped' 200 alice POST $S/of-img/stop '{"grace_ms":0}'
+gives 'and private by now' 200 bob PATCH /v1/snapshots/$image '{"visibility":"private"}'
+gives 'it is not started' 403 alice POST $S/of-img/start '{}'
+like 'and says why' "$(of .message)" "its image $image is no longer for alice"
+gives 'nor forked' 403 alice POST $S/of-img/fork '{"names":["of-img2"]}'
+bough_ok 'they go' rm --force alice/later alice/of-img bob/i
+
 gives 'who may write to it' 201 bob POST $S '{"name":"b", "start":false, "workspaces":[
 	{"workspace":"all", "read_only":true}]}'
 as bob POST $S/b/snapshots '{}'
@@ -85,6 +155,17 @@ gives 'a team' 201 alice POST /v1/teams '{"name":"team"}'
 gives 'with another in it' 200 alice PUT /v1/teams/team/members/carol '{"role":"member"}'
 gives 'has a sandbox' 201 alice POST $S '{"name":"t", "start":false, "visibility":"team", "team":"team",
 	"workspaces":[{"workspace":"own", "read_only":true}]}'
+gives 'a workspace of the team' 201 alice POST $W '{"name":"ours", "visibility":"team", "team":"team"}'
+gives 'is attached by a member' 201 carol POST $S '{"name":"m", "workspaces":[{"workspace":"alice/ours"}]}'
+gives 'and written to' 201 carol PUT $S/m/files/workspace/f x
+gives 'until she is a reader only' 200 alice PUT /v1/teams/team/members/carol '{"role":"reader"}'
+as carol GET $S/m
+is 'then she has it no longer' "$(of '.workspaces | length')" 0
+gives 'who reads' 201 carol POST $S/m/workspaces '{"workspace":"alice/ours", "read_only":true}'
+gives 'and leaves the team' 204 alice DELETE /v1/teams/team/members/carol
+as carol GET $S/m
+is 'reads no longer' "$(of '.workspaces | length') $(of .status)" '0 running'
+gives 'back in it' 200 alice PUT /v1/teams/team/members/carol '{"role":"member"}'
 gives 'its maker forks it' 201 alice POST $S/t/fork '{"names":["t2"]}'
 gives 'who sees it alone would keep what is not theirs' 404 carol POST $S/alice%2Ft/fork '{"names":["t3"]}'
 gives 'one with the network of this host' 201 root POST $S '{"name":"n", "start":false, "net":"host",
@@ -92,5 +173,5 @@ gives 'one with the network of this host' 201 root POST $S '{"name":"n", "start"
 gives 'is forked by admins alone' 403 carol POST $S/n/fork '{"names":["n2"]}'
 gives 'as it is made' 201 root POST $S/n/fork '{"names":["n3"]}'
 
-bough_ok 'all go' rm --force alice/a bob/b carol/c alice/t alice/t2 n n3
+bough_ok 'all go' rm --force alice/a bob/b carol/c alice/t alice/t2 carol/m n n3
 done_testing

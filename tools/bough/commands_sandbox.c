@@ -83,7 +83,8 @@ static const struct option_def run_options[] = {
 	{ .name = "usr-local", .help = "of the image \"host\": its /usr/local, too" },
 	OPT_LABEL,
 	OPTS_KEEPING,
-	{ .name = "rm", .help = "remove it when its command has ended" },
+	{ .name = "rm",
+	  .help = "remove it when its command has ended, with the workspace made for it" },
 	{ .name = "detach", .letter = 'd', .help = "don't wait; print its name" },
 	OPTS_TERMINAL,
 	{ 0 }
@@ -239,6 +240,9 @@ const struct command commands_sandbox[] = {
 	  .group = G_SANDBOX,
 	  .operands = "SANDBOX WORKSPACE",
 	  .summary = "take a workspace away from a sandbox",
+	  .about =
+		  "Also from another's sandbox, if the workspace is yours: `bough show` of it\n"
+		  "tells which have it. By its id, where it isn't shown to you any longer.\n",
 	  .options = detach_options,
 	  .examples = "bough detach-workspace dev data\n",
 	  .min = 2,

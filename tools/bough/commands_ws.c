@@ -61,7 +61,9 @@ static const struct option_def ls_options[] = {
 
 static const struct option_def rm_options[] = {
 	{ .name = "now", .help = "for good, also one that was deleted before" },
-	{ .name = "force", .help = "of a sandbox: also one that runs" },
+	{ .name = "force",
+	  .help = "also a sandbox that runs, and a workspace that sandboxes have attached" },
+	{ .name = "workspaces", .help = "of a sandbox: also those that were made for it" },
 	{ 0 }
 };
 
@@ -101,11 +103,11 @@ const struct command commands_ws[] = {
 	{ .name = "path",
 	  .group = G_WS,
 	  .operands = "NAME",
-	  .summary = "print where it is mounted",
+	  .summary = "print where it is mounted; of a sandbox, its root",
 	  .examples = "cd \"$(bough path app)\"\n",
 	  .min = 1,
 	  .max = 1,
-	  .kinds = "w",
+	  .kinds = "a",
 	  .run = cmd_path },
 	{ .name = "ls",
 	  .group = G_WS,
@@ -119,11 +121,11 @@ const struct command commands_ws[] = {
 	{ .name = "show",
 	  .group = G_WS,
 	  .operands = "NAME",
-	  .summary = "tell all about a workspace",
+	  .summary = "tell all about a workspace or sandbox",
 	  .examples = "bough show app\nbough show app --json\n",
 	  .min = 1,
 	  .max = 1,
-	  .kinds = "w",
+	  .kinds = "a",
 	  .run = cmd_show },
 	{ .name = "fork",
 	  .group = G_WS,
@@ -176,7 +178,10 @@ const struct command commands_ws[] = {
 		  "says how to change that) `bough undelete` brings one back; until then it takes\n"
 		  "its space. With --now, or while the disk is nearly full, it is gone. What was\n"
 		  "saved stays as snapshots in any case. A sandbox is gone at once; the\n"
-		  "workspaces that it used stay.\n",
+		  "workspaces that it used stay, also those that `bough run` and `bough fork`\n"
+		  "made for it (NAME-ws), unless it was run to be removed; --workspaces takes\n"
+		  "these, too. A workspace that sandboxes have attached stays (exit code 5), or\n"
+		  "with --force is taken from all of them first, also from those of others.\n",
 	  .options = rm_options,
 	  .examples = "bough rm try-a try-b\nbough rm --now big\nbough rm --force dev\n",
 	  .min = 1,

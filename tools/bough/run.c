@@ -252,7 +252,8 @@ static int set_workspaces(json_t *body, const struct args *a, const char *made, 
 {
 	const char *v;
 	json_t *list = made || args_each(a, "workspace", 0) ? new_list(body, "workspaces") : NULL;
-	json_t *one = made ? json_pack("{s:s}", "workspace", made) : NULL;
+	json_t *one = made ? json_pack("{s:s, s:b}", "workspace", made, "own", true)
+			     : NULL;
 	if (made && (!one || json_array_append_new(list, one) < 0))
 		return no_memory(err);
 	int r = 0;
@@ -420,8 +421,6 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 		int d = remove_sandbox(cli, get_text(doc, "id"), &why);
 		if (d < 0)
 			fprintf(stderr, "bough: run: --rm: %s\n", why.text);
-		if (made)
-			drop_workspace(cli, made);
 	}
 	return r;
 }

@@ -27,6 +27,20 @@ bool sandbox_is(struct cli *cli, const char *name)
 	return strncmp(name, "ws_", 3) != 0 && strncmp(name, "sn_", 3) != 0 && api_exists(cli, &t);
 }
 
+int sandbox_instead(struct cli *cli, const char *name, json_t **out)
+{
+	char *detail = steal_ptr(&cli->detail);
+	auto_target t = target_sandbox(name, "");
+	int r = api_call(cli, "GET", &t, NULL, out, NULL, NULL);
+	if (r < 0) { /* what was asked for first is the one to tell of */
+		free(cli->detail);
+		cli->detail = detail;
+	} else {
+		free(detail);
+	}
+	return r;
+}
+
 int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err)
 {
 	int r = ws_set_labels(body, "labels", a, err);
@@ -223,7 +237,11 @@ int cmd_detach_workspace(struct cli *cli, const struct args *a, struct err *err)
 	target_query(&t, "target", args_get(a, "target"));
 	target_query(&t, "force", args_get(a, "force") ? "true" : NULL);
 	int r = api_call(cli, "DELETE", &t, NULL, &doc, NULL, err);
-	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+	if (r < 0 || !cli->json)
+		return r;
+	/* Of another's, which isn't shown, nothing comes. */
+	auto_json json_t *none = json_object();
+	return doc || none ? out_json(doc ? doc : none, err) : no_memory(err);
 }
 
 /* ---- what workspaces have, too: rm, fork, save, restore ---- */
@@ -236,6 +254,26 @@ int sandbox_choose(struct cli *cli, const char *name, bool *yes, struct err *err
 		return err_set(err, -EEXIST,
 			       "\"%s\" is both a workspace and a sandbox: give its id", name);
 	return 0;
+}
+
+void sandbox_own_workspaces(struct cli *cli, const char *name, struct buf *out)
+{
+	auto_json json_t *sb = NULL;
+	auto_target t = target_sandbox(name, "");
+	size_t i;
+	json_t *ws;
+	if (api_call(cli, "GET", &t, NULL, &sb, NULL, NULL) < 0 || get_true(sb, "auto_remove"))
+		return; /* what fails, the removal tells */
+	json_array_foreach(json_object_get(sb, "workspaces"), i, ws) {
+		const char *key = get_text(ws, "name");
+		if (!get_true(ws, "own") || !*key)
+			continue;
+		buf_u8(out, ' ');
+		buf_add(out, key, strlen(key));
+	}
+	buf_u8(out, 0);
+	if (buf_error(out) < 0)
+		out->len = 0;
 }
 
 static void note_pause(const struct cli *cli, const json_t *doc)

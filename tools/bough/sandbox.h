@@ -2,6 +2,7 @@
 #ifndef BOUGH_TOOLS_SANDBOX_H
 #define BOUGH_TOOLS_SANDBOX_H
 
+#include "fs/base/buf.h"
 #include "tools/bough/api.h"
 
 /* /v1/sandboxes/NAME and rest */
@@ -14,6 +15,10 @@ int sandbox_set_attachment(json_t *o, const char *text, struct err *err);
 int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err);
 /* Whether the name is a sandbox's, of those the caller sees. */
 bool sandbox_is(struct cli *cli, const char *name);
+/* " NAME" of each workspace that was made for it and doesn't go with it, and a NUL. */
+void sandbox_own_workspaces(struct cli *cli, const char *name, struct buf *out);
+/* The sandbox of that name, where there is no workspace called so; its error stays as it is. */
+int sandbox_instead(struct cli *cli, const char *name, json_t **out);
 /* Whether it is a sandbox that is meant; -EEXIST: it may be either. */
 int sandbox_choose(struct cli *cli, const char *name, bool *yes, struct err *err);
 /* Of a sandbox: fork, save and restore. */

@@ -126,8 +126,13 @@ static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 
 int cmd_log(struct cli *cli, const struct args *a, struct err *err)
 {
+	auto_json json_t *sandbox = NULL;
 	auto_target t = target_ws(a->operands[0], "/log");
-	return print_snapshots(cli, &t, err);
+	int r = print_snapshots(cli, &t, err);
+	if (r != -ENOENT || sandbox_instead(cli, a->operands[0], &sandbox) < 0)
+		return r;
+	auto_target root = target_ws(get_text(sandbox, "root"), "/log");
+	return print_snapshots(cli, &root, err);
 }
 
 int cmd_snapshots_ls(struct cli *cli, const struct args *a, struct err *err)

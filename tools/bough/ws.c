@@ -1,5 +1,6 @@
 /* Workspaces: create, path, ls, show, fork, rename, set, rm, mount, umount. */
 #include <string.h>
+#include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/checkout.h"
@@ -209,16 +210,22 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 
 /* ---- path, show ---- */
 
-static int get_workspace(struct cli *cli, const char *name, json_t **out, struct err *err)
+/* Of a sandbox: its root, and *sandbox, the caller's. */
+static int get_workspace(struct cli *cli, const char *name, json_t **out, json_t **sandbox,
+			 struct err *err)
 {
 	auto_target t = target_ws(name, "");
-	return api_call(cli, "GET", &t, NULL, out, NULL, err);
+	int r = api_call(cli, "GET", &t, NULL, out, NULL, err);
+	if (r != -ENOENT || sandbox_instead(cli, name, sandbox) < 0)
+		return r;
+	auto_target root = target_ws(get_text(*sandbox, "root"), "");
+	return api_call(cli, "GET", &root, NULL, out, NULL, err);
 }
 
 int cmd_path(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *ws = NULL;
-	int r = get_workspace(cli, a->operands[0], &ws, err);
+	auto_json json_t *ws = NULL, *sandbox = NULL;
+	int r = get_workspace(cli, a->operands[0], &ws, &sandbox, err);
 	if (r < 0)
 		return r;
 	if (cli->json)
@@ -279,14 +286,56 @@ static void show_usage(const struct cli *cli, const json_t *ws)
 		line("xattrs", "none are shown");
 }
 
+static void lines_attached(const json_t *list, const char *key)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach(list, i, one) {
+		char text[2048];
+		const char *owner = get_text(one, "owner");
+		(void)snprintf(text, sizeof(text), "%s%s%s at %s%s%s", owner, *owner ? "/" : "",
+			       *get_text(one, "name") ? get_text(one, "name")
+						      : get_text(one, "workspace"),
+			       get_text(one, "target"), get_true(one, "read_only") ? ", ro" : "",
+			       get_true(one, "exclusive") ? ", exclusive" : "");
+		line(key, text);
+	}
+}
+
+static int show_sandbox(const json_t *sb, const json_t *root)
+{
+	static const char *const keys[] = { "status", "error",   "reason",   "image",
+					    "runtime", "hostname", "user", "owner" };
+	line("name", get_text(sb, "name"));
+	line("id", get_text(sb, "id"));
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (*get_text(sb, keys[i]))
+			line(keys[i], get_text(sb, keys[i]));
+	line_time("created", get_text(sb, "created"));
+	line("root", get_text(root, "path"));
+	line("base", get_text(root, "base"));
+	line("head", get_text(root, "head"));
+	lines_attached(json_object_get(sb, "workspaces"), "attached");
+	if (*get_text(sb, "description"))
+		line("description", get_text(sb, "description"));
+	if (*get_text(sb, "expires")) {
+		line("expires", get_text(sb, "expires"));
+		line("then", get_text(sb, "on_expiry"));
+	}
+	line_labels(sb);
+	return 0;
+}
+
 int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *ws = NULL;
-	int r = get_workspace(cli, a->operands[0], &ws, err);
+	auto_json json_t *ws = NULL, *sandbox = NULL;
+	int r = get_workspace(cli, a->operands[0], &ws, &sandbox, err);
 	if (r < 0)
 		return r;
 	if (cli->json)
-		return out_json(ws, err);
+		return out_json(sandbox ? sandbox : ws, err);
+	if (sandbox)
+		return show_sandbox(sandbox, ws);
 	line("name", get_text(ws, "name"));
 	line("id", get_text(ws, "id"));
 	line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state")
@@ -308,6 +357,7 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 		line("expires", get_text(ws, "expires"));
 		line("then", get_text(ws, "on_expiry"));
 	}
+	lines_attached(json_object_get(ws, "sandboxes"), "sandbox");
 	show_usage(cli, ws);
 	line_labels(ws);
 	return 0;
@@ -539,6 +589,15 @@ int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
 	return r < 0 ? r : patch(cli, a, body, err);
 }
 
+static void set_rm(struct target *t, const struct args *a, bool box)
+{
+	static const char *const options[] = { "now", "force", "workspaces" };
+	static const char *const queries[] = { "purge", "force", "workspaces" };
+	for (int i = box ? 1 : 0; i < (box ? 3 : 2); i++)
+		if (args_get(a, options[i]))
+			target_query(t, queries[i], "true");
+}
+
 /* Does one thing to each operand. A failure doesn't keep the others from being done; the first
  * one decides how it ends, and each is told. `items` collects the answers. */
 static int each_operand(struct cli *cli, const struct args *a, const char *method, const char *rest,
@@ -552,12 +611,16 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 		int r = rm ? sandbox_choose(cli, a->operands[i], &box, &e) : 0;
 		auto_target t = box ? target_sandbox(a->operands[i], rest)
 				    : target_ws(a->operands[i], rest);
-		if (rm && !box && args_get(a, "now"))
-			target_query(&t, "purge", "true");
-		if (box && args_get(a, "force"))
-			target_query(&t, "force", "true");
+		auto_buf stays = { 0 };
+		if (rm)
+			set_rm(&t, a, box);
+		if (r == 0 && box && !args_get(a, "workspaces"))
+			sandbox_own_workspaces(cli, a->operands[i], &stays);
 		if (r == 0)
 			r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
+		if (r == 0 && !cli->quiet && stays.len > 1)
+			fprintf(stderr, "bough: what was made for %s stays: `bough rm%s`\n",
+				a->operands[i], (const char *)stays.data);
 		if (r == 0 && !strcmp(method, "DELETE"))
 			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
 		if (r == 0 && json_array_append_new(items, doc) < 0)

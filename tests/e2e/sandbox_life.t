@@ -1,0 +1,97 @@
+#!/bin/bash
+# The life of sandboxes: boughd killed while one is being started, what was made for one, and what
+# commands of workspaces say of them.
+. "${0%/*}/lib.sh"
+need_fuse
+need_root
+command -v runc >/dev/null || skip_all 'no runc'
+shim=$(command -v containerd-shim-runc-v2) || skip_all 'no shim'
+chmod 711 "$T"
+
+# A shim that takes its time while there is a file "hold".
+mkdir "$T/programs"
+cat >"$T/programs/containerd-shim-runc-v2" <<END
+#!/bin/bash
+[ ! -e "$T/hold" ] || touch "$T/held"
+while [ -e "$T/hold" ]; do sleep 0.05; done
+exec "$shim" "\$@"
+END
+chmod +x "$T/programs/containerd-shim-runc-v2"
+export BOUGH_PROGRAMS=$T/programs
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+api() { # METHOD TARGET [BODY]
+	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"
+}
+status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
+run bough run --rm -- true
+[ $code = 0 ] || bail "no sandboxes here: $err"
+
+# ---- boughd killed in the middle of a start
+
+held() { [ -e "$T/held" ]; }
+kill_in_start() { # COMMAND…
+	touch "$T/hold"
+	"$@" >/dev/null 2>&1 &
+	wait_for 10 held || bail 'no start'
+	kill_hard boughd
+	rm "$T/hold" "$T/held"
+	wait $! 2>/dev/null
+}
+kill_in_start api POST /v1/sandboxes '{"name":"new", "command":["sleep", "100"]}'
+is 'one that was being made has failed' "$(status new)" failed
+like 'and says why' "$(status new .error)" 'boughd ended while it was being started'
+is 'nothing of it runs' "$(ls "$BOUGH_ROOT/box" | grep -c sb_)" 0
+bough_ok 'it can be started' start new
+is 'and runs' "$(status new '.status + (.error // "")')" running
+bough_ok 'stopped' stop new --grace 0s
+kill_in_start api POST /v1/sandboxes/new/start '{}'
+is 'one that was being started again has failed, too' "$(status new)" failed
+api POST /v1/sandboxes '{"name":"idle", "start":false}' >/dev/null
+kill_hard boughd
+is 'one that was to wait does so' "$(status idle)" created
+bough_ok 'they go' rm new idle
+
+# ---- what was made for one
+
+bough_ok 'a workspace' create from
+echo x >"$out/file"
+bough_ok 'one for a moment' run --rm --name moment --from from -- cat file
+is 'has a copy of it' "$out" x
+there() { bough ls -q | sort | tr '\n' ' '; }
+is 'which goes with it' "$(there)" 'from '
+bough_ok 'one that stays' run --name dev --from from -d
+bough_ok 'is forked' fork dev dev2
+is 'each has its own' "$(there)" 'dev-ws dev2-ws from '
+is 'and says so' "$(status dev2 '.workspaces[0].own')" true
+bough_ok 'one goes' rm --force dev
+is 'and tells what stays' "$err" 'bough: what was made for dev stays: `bough rm dev-ws`'
+bough_ok 'what it was made for is attached elsewhere, too' attach-workspace dev2 dev-ws:/old
+bough_ok 'the other goes with what is its own' rm --workspaces dev2
+is 'that alone' "$(there)" 'dev-ws from '
+bough_ok 'but not for good' undelete dev2-ws
+is 'its files are there' "$(cat "$(at dev2-ws)/file")" x
+bough_ok 'two of one' run --name a --from from -d
+bough_ok 'share what was made for the first' run --name b --workspace a-ws -d
+bough_ok 'while one needs it' rm --force --workspaces a
+is 'it stays' "$(bough exec b -- cat file)" x
+bough_fails 'also when it is asked for' 5 'sandbox b uses it: .bough detach-workspace b a-ws. first, or use force' rm a-ws
+bough_ok 'unless by force' rm --force a-ws
+is 'then it is off' "$(status b '.workspaces | length')" 0
+
+# ---- its name where a workspace's is expected
+
+bough_ok 'a save' save b --as saved -m 'of b'
+run bough show b
+like 'show' "$out" $'name +b\n.*status +running\n.*root +/.*\nhead +sn_'
+bough_ok 'show, as JSON' show b --json
+is 'is the sandbox' "$(json .type)" sandbox
+bough_ok 'path' path b
+ok 'is that of its root' test -f "$out/etc/passwd"
+bough_ok 'log' log b
+like 'is its line of saves' "$out" 'saved .* of b'
+bough_fails 'what is neither' 3 'no workspace "nobody"' show nobody
+bough_ok 'a workspace tells who has it' attach-workspace b from:/from:ro
+run bough show from
+like 'by name' "$out" $'sandbox +uid:0/b at /from, ro\n'
+bough_ok 'all go' rm --force b
+done_testing
