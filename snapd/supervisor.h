@@ -52,8 +52,8 @@ struct supervisor_status {
 };
 
 struct supervisor;
-/* Begins in a thread of its own. Strings are copied. Where mounts wait for a server it starts one at
- * once; `ready` is called only after supervisor_go. */
+/* Begins in a thread of its own. Strings are copied. Where mounts wait for a server it starts one
+ * at once; `ready` is called only after supervisor_go. */
 int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
 		     struct err *err);
 /* What `ready` needs is there. Once. */

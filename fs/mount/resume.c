@@ -173,8 +173,8 @@ int server_resume(struct server *s, struct err *err)
 	holder_renew(s->holder);
 	if (s->resumed == 0)
 		return 0;
-	log_info("goes on with %u mounts (ms: the lock and the store %" PRIu64 ", bough-hold %" PRIu64
-		 ", the mounts %" PRIu64 ")",
+	log_info("goes on with %u mounts (ms: the lock and the store %" PRIu64
+		 ", bough-hold %" PRIu64 ", the mounts %" PRIu64 ")",
 		 s->resumed, s->opened - s->began, held - s->opened, clock_ms() - held);
 	r = pthread_create(&s->thread, NULL, look_after, s);
 	s->has_thread = r == 0;

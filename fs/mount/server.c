@@ -582,8 +582,8 @@ enum {
 	LOCK_NAP_MS = 5,
 };
 
-/* The server before us may be dying: its socket closes before its lock does, and a thread of it that
- * waits for the disk dies only when the disk has answered. Nobody could go on meanwhile. */
+/* The server before us may be dying: its socket closes before its lock does, and a thread of it
+ * that waits for the disk dies only when the disk has answered. Nobody could go on meanwhile. */
 static int open_work(struct server *s, const struct server_options *opt,
 		     const struct work_options *wo, bool hold, struct err *err)
 {

@@ -372,7 +372,8 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	if (r == 0)
 		r = registry_new(&w->registry, &lo, w->images, err);
 	/* Of one that was killed: no inode has to wait for the disk then. */
-	if (r == 0 && ino_rest_take(w->io, root, w->root_fd, w->boot, &w->ino_next, &w->ino_end) == 0)
+	if (r == 0 &&
+	    ino_rest_take(w->io, root, w->root_fd, w->boot, &w->ino_next, &w->ino_end) == 0)
 		w->ino_told = w->ino_next;
 	if (r == 0 && opt->read_ahead && work_ahead_new(w, opt->cache_bytes) < 0)
 		r = err_set(err, -ENOMEM, "no memory");
