@@ -26,10 +26,10 @@ int ino_reserve(const struct io *io, const char *root, uint64_t n, uint64_t *fir
 /* The number that the next reservation would give. -ENOENT when there was none yet. */
 int ino_peek(const struct io *io, const char *root, uint64_t *next, struct err *err);
 /* What a server has left of its last range, for the next one of the same boot: so that who goes
- * on behind a kill needn't wait for the disk before its first inode. Nobody has a number from `next` to
- * `end`. `boot`: 16 bytes. Not durable; what is read was written whole in this boot, or it is
- * -ENOENT. ino_rest_take gives it to one caller only, who holds the server's lock, and only while
- * nobody has reserved since: every number below `next` is another's, and none from there on. */
+ * on behind a kill needn't wait for the disk before its first inode. Nobody has a number from
+ * `next` to `end`. `boot`: 16 bytes. Not durable; what is read was written whole in this boot, or
+ * it is -ENOENT. ino_rest_take is for who holds the server's lock, and works only while nobody
+ * has reserved since: every number below `next` may be another's, and none from there on. */
 int ino_rest_put(const struct io *io, int rootfd, const uint8_t *boot, uint64_t next, uint64_t end);
 int ino_rest_take(const struct io *io, const char *root, int rootfd, const uint8_t *boot,
 		  uint64_t *next, uint64_t *end);
