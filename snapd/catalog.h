@@ -22,6 +22,7 @@
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
 #include "fs/base/hash.h"
+#include "fs/base/io.h"
 #include "snapd/names.h"
 
 enum { BROKEN_SIZE = 256 };
@@ -85,8 +86,9 @@ void snap_rows_free(struct snap_row *rows, size_t n);
 
 struct catalog;
 /* Opens or makes `root`/catalog.db. Fails only where that is nobody's damage: no memory, no
- * permission, a version from the future (-ENOTSUP). */
-int catalog_open(struct catalog **out, const char *root, struct err *err);
+ * permission, a version from the future (-ENOTSUP). `io` is borrowed, and for what is done beside
+ * SQLite, which goes by its own default VFS. */
+int catalog_open(struct catalog **out, const char *root, const struct io *io, struct err *err);
 void catalog_close(struct catalog *c); /* NULL allowed; checkpoints */
 /* What is wrong with it, or NULL; valid until catalog_rebuild. */
 const char *catalog_damage(struct catalog *c);

@@ -355,7 +355,8 @@ static void reserve_log(struct catalog *c, off_t used)
 {
 	if (used + WAL_RESERVE / 2 <= c->reserved)
 		return;
-	if (fallocate(c->wal_fd, FALLOC_FL_KEEP_SIZE, 0, used + WAL_RESERVE) == 0)
+	if (c->io->fallocate(c->io->ctx, c->wal_fd, FALLOC_FL_KEEP_SIZE, 0,
+			     (uint64_t)used + WAL_RESERVE) == 0)
 		c->reserved = used + WAL_RESERVE;
 }
 
@@ -495,16 +496,15 @@ static int open_wal(struct catalog *c, struct err *err)
 	char path[4096];
 	if (snprintf(path, sizeof(path), "%s-wal", c->path) >= (int)sizeof(path))
 		return err_set(err, -ENAMETOOLONG, "the catalog's path is too long");
-	c->wal_fd = open(path, O_RDWR | O_CLOEXEC);
+	c->wal_fd = c->io->open(c->io->ctx, AT_FDCWD, path, O_RDWR, 0);
 	if (c->wal_fd < 0)
-		return err_sys(err, -errno, "open %s", path);
+		return err_sys(err, c->wal_fd, "open %s", path);
 	struct stat st;
 	c->reserved = 0;
 	reserve_log(c, fstat(c->wal_fd, &st) == 0 ? st.st_size : 0);
 	auto_fd dir = open(c->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0 || fsync(dir) < 0)
-		return err_sys(err, -errno, "sync %s", c->root);
-	return 0;
+	int r = dir < 0 ? -errno : c->io->fsync(c->io->ctx, dir);
+	return r < 0 ? err_sys(err, r, "sync %s", c->root) : 0;
 }
 
 static void db_close(struct catalog *c)
@@ -515,7 +515,7 @@ static void db_close(struct catalog *c)
 	sqlite3_close(c->db);
 	c->db = NULL;
 	if (c->wal_fd >= 0)
-		close(c->wal_fd);
+		(void)c->io->close(c->io->ctx, c->wal_fd); /* synced where that was promised */
 	c->wal_fd = -1;
 }
 
@@ -544,7 +544,7 @@ static int db_open(struct catalog *c, struct err *err)
 	return r;
 }
 
-int catalog_open(struct catalog **out, const char *root, struct err *err)
+int catalog_open(struct catalog **out, const char *root, const struct io *io, struct err *err)
 {
 	struct catalog *c = calloc(1, sizeof(*c));
 	if (!c || !(c->root = strdup(root)) || asprintf(&c->path, "%s/catalog.db", root) < 0) {
@@ -555,6 +555,7 @@ int catalog_open(struct catalog **out, const char *root, struct err *err)
 	}
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->wake, NULL);
+	c->io = io ? io : &io_host;
 	c->wal_fd = -1;
 	int r = db_open(c, err);
 	if (r < 0)
@@ -677,8 +678,8 @@ static int sync_log(struct catalog *c, bool always, struct err *err)
 	r = needed && fd < 0 ? -errno : 0;
 	c->dirty = false;
 	db_unlock(c); /* others commit while the disk works */
-	if (fd >= 0 && fdatasync(fd) < 0)
-		r = -errno;
+	if (fd >= 0)
+		r = c->io->fdatasync(c->io->ctx, fd);
 	if (r >= 0)
 		return 0;
 	pthread_mutex_lock(&c->lock);

@@ -12,6 +12,7 @@
 enum { CATALOG_STATEMENTS = 192 };
 
 struct catalog {
+	const struct io *io;
 	char *root, *path;
 	pthread_mutex_t lock; /* all below */
 	sqlite3 *db;          /* NULL while damaged */

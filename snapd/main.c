@@ -304,9 +304,9 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	if (r >= 0)
 		r = jobs_new(&sd->jobs, sd, err);
 	if (r >= 0)
-		r = records_open(&sd->records, sd->root, err);
+		r = records_open(&sd->records, sd->root, NULL, err);
 	if (r >= 0)
-		r = catalog_open(&sd->catalog, sd->root, err);
+		r = catalog_open(&sd->catalog, sd->root, NULL, err);
 	if (r >= 0)
 		r = open_store(sd, err);
 	if (r >= 0)

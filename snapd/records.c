@@ -16,13 +16,14 @@
 enum { PENDING_MAX = 4096 }; /* records that aren't synced yet; beyond, one is synced at once */
 
 struct records {
+	const struct io *io;
 	int ws, snapshots; /* folders */
 	pthread_mutex_t lock;
 	char pending[PENDING_MAX][ID_SIZE];
 	size_t npending;
 };
 
-int records_open(struct records **out, const char *root, struct err *err)
+int records_open(struct records **out, const char *root, const struct io *io, struct err *err)
 {
 	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
@@ -36,6 +37,7 @@ int records_open(struct records **out, const char *root, struct err *err)
 	struct records *r = malloc(sizeof(*r));
 	if (!r)
 		return err_set(err, -ENOMEM, "out of memory");
+	r->io = io ? io : &io_host;
 	r->ws = steal_fd(&ws);
 	r->snapshots = steal_fd(&snapshots);
 	r->npending = 0;
@@ -67,13 +69,14 @@ static json_t *optional(const char *s)
 	return s && *s ? json_string(s) : json_null();
 }
 
-static int publish(int dir, const char *name, json_t *j, bool durable, struct err *err)
+static int publish(struct records *r, int dir, const char *name, json_t *j, bool durable,
+		   struct err *err)
 {
 	auto_free char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
 	json_decref(j);
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");
-	return io_publish(&io_host, dir, name, text, strlen(text), durable, err);
+	return io_publish(r->io, dir, name, text, strlen(text), durable, err);
 }
 
 /* Reads members; what is wrong is remembered, so that a decoder checks once at its end. */
@@ -266,7 +269,7 @@ int records_ws_write(struct records *r, const struct ws_row *w, struct err *err)
 		json_decref(j);
 		j = NULL;
 	}
-	int e = publish(dir, "meta.json", j, false, err);
+	int e = publish(r, dir, "meta.json", j, false, err);
 	return e < 0 ? err_prefix(err, e, "record of workspace %s", w->id) : 0;
 }
 
@@ -277,7 +280,7 @@ int records_ws_read(struct records *r, const char *id, struct ws_row *out, struc
 	auto_fd dir = openat(r->ws, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "folder of workspace %s", id);
-	int e = io_slurp(&io_host, dir, "meta.json", RECORD_MAX, &data, &len, err);
+	int e = io_slurp(r->io, dir, "meta.json", RECORD_MAX, &data, &len, err);
 	if (e < 0)
 		return e;
 	auto_ws_row row = { 0 };
@@ -296,11 +299,11 @@ int records_ws_remove(struct records *r, const char *id, struct err *err)
 	auto_fd dir = openat(r->ws, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return errno == ENOENT ? 0 : err_sys(err, -errno, "folder of workspace %s", id);
-	if (unlinkat(dir, "meta.json", 0) < 0 && errno != ENOENT)
-		return err_sys(err, -errno, "remove ws/%s/meta.json", id);
-	if (fsync(dir) < 0)
-		return err_sys(err, -errno, "sync ws/%s", id);
-	return 0;
+	int e = r->io->unlink(r->io->ctx, dir, "meta.json", 0);
+	if (e < 0 && e != -ENOENT)
+		return err_sys(err, e, "remove ws/%s/meta.json", id);
+	e = r->io->fsync(r->io->ctx, dir);
+	return e < 0 ? err_sys(err, e, "sync ws/%s", id) : 0;
 }
 
 /* ---- snapshots ---- */
@@ -375,13 +378,14 @@ int records_sync(struct records *r, struct err *err)
 		auto_fd fd = openat(r->snapshots, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 		if (fd < 0 && errno != ENOENT) /* absent: deleted meanwhile */
 			e = err_sys(err, -errno, "open snapshots/%s", file);
-		else if (fd >= 0 && fsync(fd) < 0)
-			e = err_sys(err, -errno, "sync snapshots/%s", file);
+		else if (fd >= 0 && (e = r->io->fsync(r->io->ctx, fd)) < 0)
+			(void)err_sys(err, e, "sync snapshots/%s", file);
 	}
 	free(ids);
-	if (e >= 0 && fsync(r->snapshots) < 0)
-		e = err_sys(err, -errno, "sync snapshots");
-	return e;
+	if (e < 0)
+		return e;
+	e = r->io->fsync(r->io->ctx, r->snapshots);
+	return e < 0 ? err_sys(err, e, "sync snapshots") : 0;
 }
 
 int records_snap_write(struct records *r, const struct snap_row *s, bool now, struct err *err)
@@ -399,9 +403,9 @@ int records_snap_write(struct records *r, const struct snap_row *s, bool now, st
 			      "labels", parsed(s->labels), "git", parsed(s->git), "names",
 			      parsed(s->names), "image", s->image ? parsed(s->image) : NULL);
 	j = with_owned(j, &s->own);
-	int e = publish(r->snapshots, file, json_incref(j), now, err);
+	int e = publish(r, r->snapshots, file, json_incref(j), now, err);
 	if (e >= 0 && !now && !note_pending(r, s->id))
-		e = publish(r->snapshots, file, json_incref(j), true, err);
+		e = publish(r, r->snapshots, file, json_incref(j), true, err);
 	json_decref(j);
 	return e < 0 ? err_prefix(err, e, "record of snapshot %s", s->id) : 0;
 }
@@ -412,7 +416,7 @@ int records_snap_read(struct records *r, const char *id, struct snap_row *out, s
 	size_t len;
 	char file[ID_SIZE + 8];
 	snap_file(file, id);
-	int e = io_slurp(&io_host, r->snapshots, file, RECORD_MAX, &data, &len, err);
+	int e = io_slurp(r->io, r->snapshots, file, RECORD_MAX, &data, &len, err);
 	if (e < 0)
 		return e;
 	auto_snap_row row = { 0 };
@@ -430,11 +434,11 @@ int records_snap_remove(struct records *r, const char *id, struct err *err)
 {
 	char file[ID_SIZE + 8];
 	snap_file(file, id);
-	if (unlinkat(r->snapshots, file, 0) < 0 && errno != ENOENT)
-		return err_sys(err, -errno, "remove snapshots/%s", file);
-	if (fsync(r->snapshots) < 0)
-		return err_sys(err, -errno, "sync snapshots");
-	return 0;
+	int e = r->io->unlink(r->io->ctx, r->snapshots, file, 0);
+	if (e < 0 && e != -ENOENT)
+		return err_sys(err, e, "remove snapshots/%s", file);
+	e = r->io->fsync(r->io->ctx, r->snapshots);
+	return e < 0 ? err_sys(err, e, "sync snapshots") : 0;
 }
 
 /* ---- lists ---- */

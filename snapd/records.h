@@ -2,6 +2,8 @@
  *
  *   ROOT/ws/<id>/meta.json     a workspace's row. Written after the catalog's commit, not
  *                              synced: a folder with it was acknowledged, one without never.
+ *                              The first fsync in the workspace makes it durable (ws_fsync);
+ *                              before it is replaced the row is made so (snapd_record_ws).
  *   ROOT/snapshots/<id>.json   a snapshot's row, written before the catalog's commit, whose
  *                              sync makes the snapshot durable; this file becomes so soon after
  *                              (records_sync), and is written again where a power failure came
@@ -12,13 +14,14 @@
 #define BOUGH_SNAPD_RECORDS_H
 
 #include <jansson.h>
+#include "fs/base/io.h"
 #include "snapd/catalog.h"
 
 enum { RECORD_MAX = 8 << 20 }; /* bytes of one file; message and labels are bounded far below */
 
 struct records;
-/* Folders under `root` exist already. */
-int records_open(struct records **out, const char *root, struct err *err);
+/* Folders under `root` exist already. `io` is borrowed. */
+int records_open(struct records **out, const char *root, const struct io *io, struct err *err);
 void records_close(struct records *r); /* NULL allowed */
 
 int records_ws_write(struct records *r, const struct ws_row *row, struct err *err);

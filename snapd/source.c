@@ -68,6 +68,9 @@ int snapd_record_ws(struct snapd *sd, const char *id, struct err *err)
 	auto_ws_row row = { 0 };
 	rows_lock(sd, id);
 	int r = catalog_ws_get_any(sd->catalog, id, &row, err);
+	/* Power loss may tear the file that replaces a whole one: then the row must be there. */
+	if (r >= 0)
+		r = catalog_flush(sd->catalog, err);
 	if (r >= 0)
 		r = records_ws_write(sd->records, &row, err);
 	rows_unlock(sd, id);

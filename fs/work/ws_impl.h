@@ -106,6 +106,7 @@ struct ws {
 	bool no_xattrs;               /* file.no_xattrs; needs no lock */
 	_Atomic uint64_t durable_seq; /* of the durable stack file; changed under publish */
 	_Atomic bool folder_durable;  /* its name in ROOT/ws; changed under publish */
+	_Atomic bool record_durable;  /* the file meta.json in its folder */
 	struct stale *stale;          /* under publish */
 	struct quota quota;
 	struct timespec stamped; /* of the last change; under meta */

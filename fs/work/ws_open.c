@@ -298,6 +298,26 @@ static int commit_all(struct ws *ws, const struct view *v, const struct ws_file 
 	return r;
 }
 
+/* What whoever made the workspace has put beside it: without that it is taken for one that was
+ * never acknowledged, and what was synced in it would be lost with it. Not there: it isn't yet. */
+static int sync_record(struct ws *ws, struct err *err)
+{
+	const struct io *io = ws->work->io;
+	int dir = ws_open_folder(ws);
+	if (dir < 0)
+		return err_sys(err, dir, "open the folder of workspace %s", ws->id);
+	int fd = io->open(io->ctx, dir, "meta.json", O_RDONLY, 0);
+	int r = fd < 0 ? fd : io->fdatasync(io->ctx, fd);
+	if (fd >= 0)
+		(void)io->close(io->ctx, fd); /* only read */
+	if (r == 0)
+		r = io->fsync(io->ctx, dir);
+	(void)io->close(io->ctx, dir); /* nothing was written to it */
+	if (r == 0)
+		atomic_store(&ws->record_durable, true);
+	return r < 0 && r != -ENOENT ? err_sys(err, r, "sync ws/%s/meta.json", ws->id) : 0;
+}
+
 int ws_commit(struct ws *ws, struct err *err)
 {
 	struct view v;
@@ -326,6 +346,8 @@ int ws_commit(struct ws *ws, struct err *err)
 	} else {
 		r = layer_commit(top, err);
 	}
+	if (r == 0 && !atomic_load(&ws->record_durable))
+		r = sync_record(ws, err);
 	layer_unref(top);
 	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
 }

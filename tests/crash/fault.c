@@ -68,6 +68,7 @@ static void open_again(void)
 	io = io_host;
 	io.fsync = io.fdatasync = no_sync;
 	t.faults = false;
+	t.max_ino = 0;
 	open_work(t.root, &io, 1);
 	if (work_sweep(t.work, known, NULL, &err) < 0)
 		fail("%s", err.text);
@@ -133,7 +134,7 @@ static bool try(size_t kind, uint64_t nth)
 
 int main(int argc, char **argv)
 {
-	const char *dir = getenv("TMPDIR");
+	const char *dir = NULL;
 	uint64_t only = 0;
 	t.ops = 30;
 	t.seed = 1;
@@ -155,9 +156,9 @@ int main(int argc, char **argv)
 		else
 			return fprintf(stderr, "fault: what is %s?\n", argv[i]), 2;
 	}
-	if (!dir && access("/dev/shm", W_OK) == 0)
-		dir = "/dev/shm";
-	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-fault.XXXXXX", dir ? dir : "/tmp");
+	if (!dir)
+		dir = in_memory();
+	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-fault.XXXXXX", dir);
 	if (!mkdtemp(t.dir))
 		return perror("fault: mkdtemp"), 1;
 	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);

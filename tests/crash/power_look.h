@@ -37,6 +37,7 @@ static int tree_add(void *ctx, const char *path, size_t len, const struct attr *
 		fail("more files than there ever were");
 	struct seen *f = &tr->f[tr->n++];
 	*f = (struct seen){ .a = *a };
+	t.max_ino = a->ino > t.max_ino ? a->ino : t.max_ino;
 	(void)snprintf(f->path, sizeof(f->path), "%.*s", (int)len, path);
 	size_t n;
 	if (S_ISLNK(a->mode)) {
@@ -150,34 +151,37 @@ static void contents_differ(const struct tree *tr, const struct space *sp, size_
 
 /* ---- what holds for every root ---- */
 
-/* Those that were reported saved by then are whole. */
-static void check_snapshots(uint64_t cut)
+static void check_snapshot(size_t i)
 {
 	struct err err;
 	struct view_options vo;
 	work_view_options(t.work, &vo);
-	for (size_t i = 0; i < t.nsnaps; i++) {
-		auto_stack st = { 0 };
-		struct view v;
-		struct tree tr = { .n = 0 };
-		char why[200];
-		if (t.snaps[i].end > cut)
-			continue;
-		if (manifest_get(work_store(t.work), &t.snaps[i].manifest, &st, &err) < 0 ||
-		    view_open(&v, &vo, &st, &err) < 0)
-			fail("snapshot %zu: %s", i, err.text);
-		v.store = work_store(t.work);
-		(void)tree_of_view(&tr, &v);
-		const struct moment m = { .s = (struct state *)t.snaps[i].s };
-		const struct space sp = { .id = "snap", .m = (struct moment *)&m, .n = 1 };
-		names_differ(&tr, m.s, why);
-		if (!why[0])
-			contents_differ(&tr, &sp, 0, 0, SECTOR, why);
-		if (why[0])
-			fail("snapshot %zu: %s", i, why);
-		tree_done(&tr);
-		view_done(&v);
-	}
+	auto_stack st = { 0 };
+	struct view v;
+	struct tree tr = { .n = 0 };
+	char why[200];
+	if (manifest_get(work_store(t.work), &t.snaps[i].manifest, &st, &err) < 0 ||
+	    view_open(&v, &vo, &st, &err) < 0)
+		fail("snapshot %zu: %s", i, err.text);
+	v.store = work_store(t.work);
+	(void)tree_of_view(&tr, &v);
+	const struct moment m = { .s = (struct state *)t.snaps[i].s };
+	const struct space sp = { .id = "snap", .m = (struct moment *)&m, .n = 1 };
+	names_differ(&tr, m.s, why);
+	if (!why[0])
+		contents_differ(&tr, &sp, 0, 0, SECTOR, why);
+	if (why[0])
+		fail("snapshot %zu: %s", i, why);
+	tree_done(&tr);
+	view_done(&v);
+}
+
+/* Those that were reported saved by then are whole. */
+static void check_snapshots(uint64_t cut)
+{
+	for (size_t i = 0; i < t.nsnaps; i++)
+		if (t.snaps[i].end <= cut)
+			check_snapshot(i);
 }
 
 static void report(void *ctx, const struct store_fault *f)
@@ -194,11 +198,14 @@ static void check_store(void)
 		fail("%" PRId64 " faults of the store: %s", faults, faults < 0 ? err.text : "");
 }
 
-/* It takes a new file. */
+/* It takes a new file, with a number that nobody has or had. */
 static void add_file(struct ws *ws)
 {
 	struct entry e;
 	done(ws_mknod(ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e));
+	if (e.attr.ino <= t.max_ino)
+		fail("inode %" PRIu64 " is given again", e.attr.ino);
+	t.max_ino = e.attr.ino;
 	done(ws_write(ws, e.node, "x", 1, 0, false, &root_caller));
 	done(ws_fsync(ws, e.node));
 	ws_forget(ws, e.node, 1);

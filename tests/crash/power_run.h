@@ -62,7 +62,8 @@ struct moment {
 struct space {
 	char id[16];
 	struct ws *ws;                 /* NULL: deleted, or never made */
-	uint64_t made, made_end, gone; /* moments; gone 0: never */
+	uint64_t made, made_end; /* moments */
+	uint64_t gone, gone_end; /* 0: never */
 	struct moment *m;
 	size_t n, cap;
 	size_t own; /* moments before this one are those of what it was forked from */
@@ -84,6 +85,7 @@ static struct {
 	size_t nsnaps;
 	uint64_t seed, rng;
 	uint32_t next_id;
+	uint64_t max_ino; /* of all that were seen since the root was opened */
 	uint16_t op;
 	char dir[100], root[120], after[120];
 	uint64_t ops, runs, tries, cuts, at_cut, at_try, checked;
@@ -98,6 +100,18 @@ static struct {
 	size_t ngarbage, garbage_cap;
 } t;
 
+/* What else happens, in a program that has more than workspaces (catalog.c). */
+static struct {
+	void (*made)(struct space *sp);
+	void (*deleted)(struct space *sp);
+	void (*saved)(struct space *sp, struct snap *sn);
+	void (*tend)(void);
+	/* In a root after a power loss: before and after a look at the workspaces. */
+	void (*opened)(void);
+	void (*look)(uint64_t cut);
+	bool (*known)(void *ctx, const char *id);
+} hooks;
+
 static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *fmt, ...)
 {
 	va_list ap;
@@ -110,6 +124,13 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *fmt
 		fprintf(stderr, " --at %" PRIu64 ".%" PRIu64, t.at_cut, t.at_try);
 	fprintf(stderr, "  (%s is kept)\n", t.dir);
 	exit(1);
+}
+
+/* Where roots are made: nothing here is about a real disk. */
+static const char *in_memory(void)
+{
+	const char *dir = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
+	return dir ? dir : "/tmp";
 }
 
 static void *keep(void *p)
@@ -537,6 +558,13 @@ static void op_fsync(void)
 	forget(sp->ws, n);
 }
 
+/* The form of a catalog's id. */
+static void name_space(struct space *sp)
+{
+	(void)snprintf(sp->id, sizeof(sp->id), "ws_aaaaaaaa%c%c", 'a' + (int)(t.nspaces / 26),
+		       'a' + (int)(t.nspaces % 26));
+}
+
 static void op_fork(void)
 {
 	struct space *sp = pick_space(), *child = &t.spaces[t.nspaces];
@@ -547,7 +575,7 @@ static void op_fork(void)
 		return;
 	struct err err;
 	*child = (struct space){ .made = io_power_now(t.power) };
-	(void)snprintf(child->id, sizeof(child->id), "w%zu", t.nspaces);
+	name_space(child);
 	say("fork %s %s", sp->id, child->id);
 	const char *ids[] = { child->id };
 	/* Not synced, it may come back as what the parent was after its last fsync. */
@@ -560,8 +588,10 @@ static void op_fork(void)
 	if (ws_fork(sp->ws, ids, 1, NULL, &child->ws, NULL, &err) < 0)
 		refused(err.text);
 	end(child);
-	child->made_end = io_power_now(t.power);
 	t.nspaces++;
+	if (hooks.made)
+		hooks.made(child);
+	child->made_end = io_power_now(t.power);
 }
 
 static void op_delete(void)
@@ -575,6 +605,9 @@ static void op_delete(void)
 		return;
 	say("delete %s", sp->id);
 	sp->gone = io_power_now(t.power);
+	if (hooks.deleted)
+		hooks.deleted(sp);
+	sp->gone_end = io_power_now(t.power);
 	ws_close(sp->ws);
 	sp->ws = NULL;
 	if (ws_delete(t.work, sp->id, &err) < 0)
@@ -616,9 +649,12 @@ static void op_save(void)
 	if (manifest_put(t.session, &saved, &sn->manifest, &err) < 0 ||
 	    store_sync(t.session, &err) < 0)
 		refused(err.text);
-	sn->end = io_power_now(t.power);
 	sn->s = s;
+	sn->end = UINT64_MAX;
 	t.nsnaps++;
+	if (hooks.saved)
+		hooks.saved(sp, sn);
+	sn->end = io_power_now(t.power);
 	end_session();
 	if (replace && ws_replace(sp->ws, &sealed, &saved, &err) < 0)
 		refused(err.text);
@@ -663,6 +699,12 @@ static void op_reopen(void)
 		refused(err.text);
 }
 
+static void op_tend(void)
+{
+	if (hooks.tend)
+		hooks.tend();
+}
+
 static const struct {
 	void (*fn)(void);
 	unsigned weight;
@@ -670,6 +712,7 @@ static const struct {
 	{ op_make, 12 },  { op_symlink, 2 },  { op_link, 3 },  { op_remove, 6 },  { op_rename, 8 },
 	{ op_write, 26 }, { op_truncate, 4 }, { op_chmod, 5 }, { op_copy, 3 },    { op_fsync, 9 },
 	{ op_fork, 4 },   { op_delete, 2 },   { op_save, 4 },  { op_restore, 2 }, { op_reopen, 1 },
+	{ op_tend, 2 },
 };
 
 static void open_work(const char *root, const struct io *io, uint8_t boot)
@@ -700,12 +743,15 @@ static void run_ops(const struct io *io)
 	struct err err;
 	open_work(t.root, io, 1);
 	struct space *sp = &t.spaces[0];
-	*sp = (struct space){ .id = "w0", .made = io_power_now(t.power) };
+	*sp = (struct space){ .made = io_power_now(t.power) };
+	name_space(sp);
 	t.nspaces = 1;
 	(void)begin(sp);
 	if (ws_create(&sp->ws, t.work, sp->id, NULL, NULL, 0, 0, &err) < 0)
 		refused(err.text);
 	end(sp);
+	if (hooks.made)
+		hooks.made(sp);
 	sp->made_end = io_power_now(t.power);
 	unsigned sum = 0;
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)

@@ -29,7 +29,7 @@ static int set_up(void **state)
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct err err = { 0 };
 	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-access.XXXXXX");
-	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, &err) < 0)
+	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, NULL, &err) < 0)
 		return -1;
 	f->sd = (struct snapd){ .root = f->root, .catalog = f->c };
 	*state = f;
@@ -562,7 +562,7 @@ static void older_catalog(void **state)
 	assert_int_equal(sqlite3_exec(db, old, NULL, NULL, NULL), SQLITE_OK);
 	sqlite3_close(db);
 	f->c = NULL;
-	assert_int_equal(catalog_open(&f->c, f->root, &err), 0);
+	assert_int_equal(catalog_open(&f->c, f->root, NULL, &err), 0);
 	auto_ws_row ws = { 0 };
 	auto_snap_row snap = { 0 };
 	assert_int_equal(catalog_ws_get(f->c, "w", &ws, &err), 0);

@@ -30,7 +30,7 @@ static int set_up(void **state)
 	struct err err = { 0 };
 	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-catalog.XXXXXX");
 	char path[128];
-	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, &err) < 0)
+	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, NULL, &err) < 0)
 		return -1;
 	(void)snprintf(path, sizeof(path), "%s/ws", f->root);
 	(void)mkdir(path, 0700);
@@ -54,7 +54,7 @@ static void reopen(struct fixture *f)
 	struct err err = { 0 };
 	catalog_close(f->c);
 	f->c = NULL;
-	assert_int_equal(catalog_open(&f->c, f->root, &err), 0);
+	assert_int_equal(catalog_open(&f->c, f->root, NULL, &err), 0);
 }
 
 static struct ws_row workspace(const char *name, int64_t created)
@@ -412,7 +412,7 @@ static void damage(void **state)
 		assert_int_equal(pwrite(fd, whole, keep, 0), keep);
 		if (keep == len)
 			assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
-		int r = catalog_open(&f->c, f->root, &err);
+		int r = catalog_open(&f->c, f->root, NULL, &err);
 		if (r == -ENOTSUP)
 			continue; /* the version it claims is one of the future */
 		assert_int_equal(r, 0);
@@ -435,7 +435,7 @@ static void damage(void **state)
 	}
 	free(whole);
 	assert_true(damaged > 20);
-	assert_int_equal(catalog_open(&f->c, f->root, &err), 0);
+	assert_int_equal(catalog_open(&f->c, f->root, NULL, &err), 0);
 }
 
 static void future(void **state)
@@ -450,7 +450,7 @@ static void future(void **state)
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 99", NULL, NULL, NULL), SQLITE_OK);
 	sqlite3_close(db);
-	assert_int_equal(catalog_open(&f->c, f->root, &err), -ENOTSUP);
+	assert_int_equal(catalog_open(&f->c, f->root, NULL, &err), -ENOTSUP);
 	assert_non_null(strstr(err.text, "99"));
 	f->c = NULL;
 }
@@ -529,7 +529,7 @@ static void records(void **state)
 	struct fixture *f = *state;
 	struct err err = { 0 };
 	struct records *r;
-	assert_int_equal(records_open(&r, f->root, &err), 0);
+	assert_int_equal(records_open(&r, f->root, NULL, &err), 0);
 	struct ws_row w = workspace("w", 1700000000123456789);
 	w.labels = strdup("{\"k\":\"v\"}");
 	w.quota_inodes = 5;
