@@ -353,7 +353,7 @@ for (const [what, call] of Object.entries({
   restore: () => box.restore('s'), attach: () => box.attach(one, '/w'), detach: () => box.detach(one),
   exec: () => box.exec(['true'], { cwd: '/' }), execs: () => all(box.execs()), getExec: () => box.getExec('x'),
   output: () => proc.output({ stream: 'stdout', stdoutOffset: 0 }), write: () => proc.write('x', { offset: 0 }),
-  resize: () => proc.resize(80, 25), signal: () => proc.signal('TERM'), list: () => all(box.files.list()),
+  resize: () => proc.resize(80, 25), signal: () => proc.signal('TERM'), terminal: () => proc.terminal(), list: () => all(box.files.list()),
   head: () => box.files.head('x'), put: () => box.files.write('x', 'x'), remove: () => box.files.delete('x'),
   mkdir: () => box.files.mkdir('x'), archive: () => box.files.archive(), extract: () => box.files.extract('x'),
 })) {

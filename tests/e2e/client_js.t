@@ -26,7 +26,7 @@ while IFS= read -r line; do
 done <"$T/out"
 
 # The types name what the code has.
-for class in Client Workspace Snapshot WorkspaceFiles SnapshotFiles Upload Job EventStream Body Sandbox Exec; do
+for class in Client Workspace Snapshot WorkspaceFiles SnapshotFiles Upload Job EventStream Body Sandbox Exec Terminal; do
 	run node --input-type=module -e "
 		import { readFileSync } from 'node:fs';
 		const all = await import('$client/index.js');

@@ -436,7 +436,7 @@ def main():
             "get_exec": lambda: box.get_exec("x"),
             "output": lambda: proc.output("stdout", stdout_offset=0),
             "write": lambda: proc.write(b"x", offset=0), "resize": lambda: proc.resize(80, 25),
-            "signal": lambda: proc.signal("TERM"), "list": lambda: list(box.files.list()),
+            "signal": lambda: proc.signal("TERM"), "terminal": proc.terminal, "list": lambda: list(box.files.list()),
             "head": lambda: box.files.head("x"), "put": lambda: box.files.write("x", "x"),
             "remove": lambda: box.files.delete("x"), "mkdir": lambda: box.files.mkdir("x"),
             "archive": box.files.archive, "extract": lambda: box.files.extract(b"x")}.items():

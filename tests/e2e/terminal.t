@@ -119,6 +119,58 @@ timeout 60 python3 "$T/keys.py" "$(pids_of boughd)" "boughd --root '$BOUGH_ROOT'
 is 'the checks of bough shell ran to their end' $? 0
 checks "$T/checks"
 
+# ---- the clients
+
+cat >"$T/client.py" <<'PY'
+import os, sys
+import bough
+with bough.Client() as c:
+    ex = c.sandboxes("box").exec(["sh", "-c", "stty -echo; exec sh"], tty=True, stdin=True)
+    seen = b""
+    with ex.terminal() as t:
+        t.resize(100, 30)
+        t.send(b"stty size\n")
+        for data in t:
+            seen += data
+            if b"30 100" in seen:
+                break
+        os.system(sys.argv[1])
+        t.send(b"echo kept-$((6*9)); exit 4\n")
+        for data in t:
+            seen += data
+    print(seen.count(b"30 100"), seen.count(b"kept-54"), t.exit, len(seen) == t.offset)
+PY
+cat >"$T/client.mjs" <<'JS'
+import { execSync } from 'node:child_process';
+const bough = await import(process.argv[2]);
+const c = new bough.Client();
+const ex = await c.sandboxes('box').exec(['sh', '-c', 'stty -echo; exec sh'], { tty: true, stdin: true });
+const t = await ex.terminal();
+t.resize(100, 30);
+t.send('stty size\n');
+let seen = '', again = false;
+for await (const data of t) {
+	seen += data;
+	if (again || !seen.includes('30 100')) continue;
+	again = true;
+	execSync(process.argv[3], { stdio: 'ignore' });
+	t.send('echo kept-$((6*9)); exit 4\n');
+}
+const count = (s) => seen.split(s).length - 1;
+console.log(count('30 100'), count('kept-54'), JSON.stringify(t.exit), seen.length === t.offset);
+c.close?.();
+JS
+again() { # what kills boughd, and starts it anew
+	echo "kill -9 $(pids_of boughd); exec boughd --root '$BOUGH_ROOT' --daemon >/dev/null 2>&1"
+}
+export PYTHONPATH=$BOUGH_SRC/tools/clients/python PYTHONDONTWRITEBYTECODE=1
+run timeout 30 python3 "$T/client.py" "$(again)"
+is 'python: boughd killed meanwhile' "$out$err" "1 1 {'exit_code': 4, 'reason': 'exited'} True"
+if command -v node >/dev/null; then
+	run timeout 30 node "$T/client.mjs" "$BOUGH_SRC/tools/clients/javascript/index.js" "$(again)"
+	is 'javascript: likewise' "$out$err" '1 1 {"exit_code":4,"reason":"exited"} true'
+fi
+
 bough_ok 'the sandbox goes' rm --force box
 fsck_clean
 done_testing

@@ -299,8 +299,22 @@ export class Exec {
     signal?: AbortSignal;
   }): Promise<Body>;
   write(data: Bytes, options?: { offset?: number; last?: boolean }): Promise<Record<string, any>>;
+  terminal(options?: { offset?: number }): Promise<Terminal>;
   resize(columns: number, rows: number): Promise<null>;
   signal(signal: string): Promise<null>;
+}
+/** The terminal of a process: iterate over what it writes. */
+export class Terminal implements AsyncIterable<Uint8Array> {
+  /** Of the next byte of output. */
+  offset: number;
+  /** After the end. */
+  exit?: { exit_code: number; reason: string };
+  send(data: string | Uint8Array): void;
+  end(): void;
+  resize(columns: number, rows: number): void;
+  signal(signal: string): void;
+  close(): void;
+  [Symbol.asyncIterator](): AsyncIterator<Uint8Array>;
 }
 type SandboxInfo = Record<string, any>;
 export class Sandbox {

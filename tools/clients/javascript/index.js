@@ -21,6 +21,7 @@ export { Body } from './transport.js';
 export { EventStream } from './events.js';
 export { SnapshotFiles, Upload, WorkspaceFiles, entryName } from './files.js';
 export { Exec, SandboxFiles } from './sandboxes.js';
+export { Terminal } from './terminal.js';
 
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 

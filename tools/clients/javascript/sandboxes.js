@@ -1,6 +1,7 @@
 // Sandboxes: containers on workspaces, and what runs in them.
 
 import { WorkspaceFiles } from './files.js';
+import { Terminal } from './terminal.js';
 
 const ONE = '/v1/sandboxes/{sandbox}';
 
@@ -41,6 +42,11 @@ export class Exec {
   write(data, { offset, last } = {}) {
     return this.#t.call('POST', ONE + '/exec/{exec}/stdin', this.#at,
       { body: data, query: { offset, last } });
+  }
+
+  /** Its terminal, where it was started with `tty`: input, output from that offset on. */
+  terminal({ offset = 0 } = {}) {
+    return new Terminal(this.#t, ONE + '/exec/{exec}/terminal', this.#at, offset)._open();
   }
 
   resize(columns, rows) {

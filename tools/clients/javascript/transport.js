@@ -229,6 +229,22 @@ export class Transport {
     });
   }
 
+  /** A connection of its own that speaks another protocol from here on: {socket, headers, head}. */
+  upgrade(template, params, query, headers) {
+    this.onRequest?.('GET', template);
+    const sent = { ...headers };
+    if (this.token) sent.Authorization = `Bearer ${this.token}`;
+    return new Promise((resolve, reject) => {
+      const req = this.#http.request({ ...this.#where, method: 'GET', agent: false, headers: sent,
+        path: fill(template, params) + queryString(query) });
+      req.setTimeout(this.timeout, () => req.destroy(new Error('no byte came in time')));
+      req.on('upgrade', (message, socket, head) => resolve({ socket, headers: message.headers, head }));
+      req.on('response', (message) => errorIn(new Body(message)).then(reject, reject));
+      req.on('error', (e) => reject(new ConnectionFailed(e.message || e.code, { sent: true, cause: e })));
+      req.end();
+    });
+  }
+
   /**
    * A request that went well, with its body to be read; or the error that was answered. What can be
    * repeated without harm is: reading, what is marked by a key (every POST), and writing what ends the

@@ -17,6 +17,7 @@ from .events import Event, EventStream
 from .files import SnapshotFiles, WorkspaceFiles, entry_name, summary
 from .jobs import Job
 from .sandboxes import Exec, Sandbox, Sandboxes
+from .terminal import Terminal
 from .uploads import Upload
 from .workspaces import Snapshot, Snapshots, Workspace, Workspaces
 
@@ -25,7 +26,7 @@ __all__ = [
     "AnswerCut", "ApiError", "BadAnswer", "Body", "BoughError", "Busy", "Changed", "Client",
     "Conflict", "ConnectionFailed", "Event", "EventStream", "Exec", "Forbidden", "Gone",
     "Invalid", "Job", "NoSpace", "NotFound", "Quotas", "Repositories", "Sandbox", "Sandboxes",
-    "Snapshot", "SnapshotFiles", "Snapshots", "Teams", "Tokens", "TooLarge", "TooMany",
+    "Snapshot", "SnapshotFiles", "Snapshots", "Teams", "Terminal", "Tokens", "TooLarge", "TooMany",
     "Unauthenticated", "Unavailable", "Upload", "Users", "Webhooks", "Workspace",
     "WorkspaceFiles", "Workspaces", "default_socket", "entry_name", "summary",
 ]

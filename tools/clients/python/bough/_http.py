@@ -240,7 +240,7 @@ class Connection:
                 raise BadAnswer("what answers doesn't speak HTTP")
             status = int(parts[1])
             headers = self.fields()
-            if status >= 200:
+            if status >= 200 or status == 101:
                 if headers.get("connection", "").lower() == "close" or parts[0] == b"HTTP/1.0":
                     self.keep = False
                 return status, headers

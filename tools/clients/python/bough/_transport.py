@@ -11,7 +11,7 @@ import urllib.parse
 import uuid
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ._http import Body, Connection, Payload, Source, Target
+from ._http import Body, Connection, Headers, Payload, Source, Target
 from .errors import (ApiError, BadAnswer, ConnectionFailed, NotFound, error_of)
 
 Query = Mapping[str, Union[None, bool, int, str, Sequence[str]]]
@@ -98,14 +98,34 @@ class Transport:
 
     # -- one try
 
-    def once(self, method: str, path: str, headers: List[Tuple[str, str]],
-             payload: Optional[Payload]) -> Body:
-        conn = self._take()
+    def _head(self, headers: List[Tuple[str, str]]) -> List[Tuple[str, str]]:
         host = "bough" if self.target.path is not None else str(self.target)
         head = [("Host", host)] + headers
         if self.token is not None:
             head.append(("Authorization", f"Bearer {self.token}"))
-        conn.send(method, path, head, payload)
+        return head
+
+    def upgrade(self, template: str, params: Mapping[str, FilePath], *, query: Query,
+                headers: Mapping[str, str]) -> Tuple[Connection, Headers]:
+        """A connection of its own that speaks another protocol from here on."""
+        if self.on_request:
+            self.on_request("GET", template)
+        conn = Connection(self.target, self.connect_timeout, self.timeout)
+        try:
+            conn.send("GET", fill(template, params) + query_string(query),
+                      self._head(list(headers.items())), None)
+            status, answered = conn.head()
+        except BaseException:
+            conn.close()
+            raise
+        if status == 101:
+            return conn, answered
+        raise self._error(Body(conn, status, answered, done=Connection.close, empty=False))
+
+    def once(self, method: str, path: str, headers: List[Tuple[str, str]],
+             payload: Optional[Payload]) -> Body:
+        conn = self._take()
+        conn.send(method, path, self._head(headers), payload)
         try:
             status, answered = conn.head()
         except BaseException:

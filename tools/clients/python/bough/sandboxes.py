@@ -8,6 +8,7 @@ from ._http import Body, Source
 from ._transport import FilePath, Progress, Transport
 from .files import WorkspaceFiles
 from .jobs import Job
+from .terminal import Terminal
 from .types import ExecInfo, SandboxInfo
 from .workspaces import PAGE, Labels, Workspace, labels_query, pages
 
@@ -61,6 +62,10 @@ class Exec:
         return cast(Dict[str, Any], self._t.call(
             "POST", ONE + "/exec/{exec}/stdin", self._at, body=data,
             query={"offset": offset, "last": last}))
+
+    def terminal(self, offset: int = 0) -> Terminal:
+        """Its terminal, where it was started with `tty`: input, output from that offset on."""
+        return Terminal(self._t, ONE + "/exec/{exec}/terminal", self._at, offset)
 
     def resize(self, columns: int, rows: int) -> None:
         self._t.call("POST", ONE + "/exec/{exec}/resize", self._at,
