@@ -4,9 +4,11 @@
  * folder: its name is free, nothing finds it but undelete, gc and fsck. When its time is over it is
  * purged. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/base/log.h"
@@ -19,6 +21,12 @@
 
 void api_remove_mount_point(const char *path)
 {
+	struct statx st;
+	/* bough-fs has removed it in general. Another try waits for who makes and removes others,
+	 * which a look doesn't, nor for the server of a mount that is still there. */
+	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, 0, &st) < 0 &&
+	    errno == ENOENT)
+		return;
 	if (rmdir(path) < 0 && errno != ENOENT)
 		log_warn("remove %s: %s", path, strerrordesc_np(errno));
 }

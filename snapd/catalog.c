@@ -132,44 +132,35 @@ static void done_ws(void *row)
 static const struct db_shape ws_shape = { "look up workspaces", sizeof(struct ws_row), read_ws,
 					  done_ws };
 
-static int get_ws(struct catalog *c, const char *key, bool any, struct ws_row *out, struct err *err)
+#define WS_OF "SELECT " WS_COLUMNS ", head_stack FROM workspaces WHERE "
+
+/* One that is bound or has an id alone, and is given back. */
+static int first_ws(struct catalog *c, sqlite3_stmt *st, const char *key, struct ws_row *out,
+		    struct err *err)
 {
-	sqlite3_stmt *st;
-	char owner[OWNER_SIZE];
-	int r = db_prepare(c, &st,
-			   any ? "SELECT " WS_COLUMNS ", head_stack FROM workspaces WHERE id = ?1"
-				 " AND ?2 IS NOT NULL AND ?3 IS NOT NULL"
-			       : "SELECT " WS_COLUMNS ", head_stack FROM workspaces"
-				 " WHERE (id = ?1 OR (owner = ?2 AND name = ?3))"
-				 " AND removed IS NULL",
-			   err);
-	if (r < 0)
-		return r;
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	r = db_row(c, st, &ws_shape, out, err);
+	int r = db_first(c, st, &ws_shape, out, err);
 	return r == 0 ? err_set(err, -ENOENT, "no workspace \"%s\"", key) : r < 0 ? r : 0;
 }
 
 int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
 {
-	int r = db_lock(c, err);
+	sqlite3_stmt *st;
+	char owner[OWNER_SIZE];
+	int r = db_read(c, &st,
+			WS_OF "(id = ?1 OR (owner = ?2 AND name = ?3)) AND removed IS NULL", err);
 	if (r < 0)
 		return r;
-	r = get_ws(c, key, false, out, err);
-	db_unlock(c);
-	return r;
+	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+	return first_ws(c, st, key, out, err);
 }
 
 int catalog_ws_get_any(struct catalog *c, const char *id, struct ws_row *out, struct err *err)
 {
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = get_ws(c, id, true, out, err);
-	db_unlock(c);
-	return r;
+	sqlite3_stmt *st;
+	int r = db_read(c, &st, WS_OF "id = ?1", err);
+	return r < 0 ? r : first_ws(c, st, id, out, err);
 }
 
 int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows, size_t *n,
@@ -183,7 +174,7 @@ int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows
 		[WS_ALL] = "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC",
 	};
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, selects[which], err);
+	int r = db_read(c, &st, selects[which], err);
 	return r < 0 ? r : db_list(c, st, &ws_shape, rows, n, err);
 }
 
@@ -402,10 +393,26 @@ static int undelete_ws(struct catalog *c, const char *id, const char *name, int6
 	return r;
 }
 
+static int owner_of(struct catalog *c, const char *id, char owner[OWNER_SIZE], struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_prepare(c, &st, "SELECT owner FROM workspaces WHERE id = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	int rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		db_get_text(st, 0, owner, OWNER_SIZE);
+	else if (rc != SQLITE_DONE)
+		r = db_error(c, rc, err, "look up an owner");
+	sqlite3_reset(st);
+	return r;
+}
+
 int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
 			struct err *err)
 {
-	auto_ws_row row = { 0 };
+	char owner[OWNER_SIZE] = "";
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
@@ -413,9 +420,9 @@ int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int
 	if (r >= 0) {
 		r = undelete_ws(c, id, name, now_ns, err);
 		if (r >= 0)
-			r = get_ws(c, id, true, &row, err);
+			r = owner_of(c, id, owner, err);
 		if (r >= 0)
-			r = db_keep_quota(c, row.own.owner, err);
+			r = db_keep_quota(c, owner, err);
 		r = db_end(c, r, err);
 	}
 	db_unlock(c);

@@ -16,7 +16,7 @@ static int list(struct catalog *c, const char *sql, const char *key, const struc
 		void *rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, sql, err);
+	int r = db_read(c, &st, sql, err);
 	if (r < 0)
 		return r;
 	if (key)
@@ -29,7 +29,7 @@ static int get(struct catalog *c, const char *sql, const char *key, const struct
 	       const char *noun, void *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, sql, err);
+	int r = db_read(c, &st, sql, err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
@@ -408,7 +408,7 @@ int catalog_role(struct catalog *c, const char *team, const char *owner, struct 
 {
 	sqlite3_stmt *st;
 	struct member_row m;
-	int r = db_use(c, &st, "SELECT owner, role FROM members WHERE team = ?1 AND owner = ?2",
+	int r = db_read(c, &st, "SELECT owner, role FROM members WHERE team = ?1 AND owner = ?2",
 		       err);
 	if (r < 0)
 		return r;

@@ -150,15 +150,23 @@ static const char *const migrations[] = {
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
-int db_error(struct catalog *c, int rc, struct err *err, const char *what)
+/* The first who finds it says what it is. */
+static void note_damage(struct catalog *c, const char *text)
 {
-	const char *text = c->db ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc);
-	int sys = c->db ? sqlite3_system_errno(c->db) : 0;
+	if (atomic_exchange(&c->harmed, true))
+		return;
+	(void)snprintf(c->damage, sizeof(c->damage), "%s", text);
+	atomic_store(&c->is_damaged, true);
+}
+
+static int error_of(struct catalog *c, sqlite3 *db, int rc, struct err *err, const char *what)
+{
+	const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+	int sys = db ? sqlite3_system_errno(db) : 0;
 	switch (rc & 0xff) {
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
-		if (!c->damage[0])
-			(void)snprintf(c->damage, sizeof(c->damage), "%s", text);
+		note_damage(c, text);
 		return err_set(err, -EUCLEAN,
 			       "the catalog %s is damaged (%s); bough fsck --repair makes it anew",
 			       c->path, text);
@@ -184,6 +192,11 @@ int db_error(struct catalog *c, int rc, struct err *err, const char *what)
 	}
 }
 
+int db_error(struct catalog *c, int rc, struct err *err, const char *what)
+{
+	return error_of(c, c->db, rc, err, what);
+}
+
 static int damaged(struct catalog *c, struct err *err)
 {
 	return err_set(err, -EUCLEAN,
@@ -191,14 +204,18 @@ static int damaged(struct catalog *c, struct err *err)
 		       c->damage);
 }
 
+static int lock_sound(struct catalog *c, pthread_mutex_t *lock, struct err *err)
+{
+	pthread_mutex_lock(lock);
+	if (!atomic_load(&c->is_damaged))
+		return 0;
+	pthread_mutex_unlock(lock);
+	return damaged(c, err);
+}
+
 int db_lock(struct catalog *c, struct err *err)
 {
-	pthread_mutex_lock(&c->lock);
-	if (!c->damage[0])
-		return 0;
-	int r = damaged(c, err);
-	pthread_mutex_unlock(&c->lock);
-	return r;
+	return lock_sound(c, &c->lock, err);
 }
 
 void db_unlock(struct catalog *c)
@@ -206,27 +223,33 @@ void db_unlock(struct catalog *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err)
+static int prepare(struct catalog *c, sqlite3 *db, struct db_statements *known, sqlite3_stmt **out,
+		   const char *sql, struct err *err)
 {
-	for (size_t i = 0; i < c->ncached; i++) {
-		if (c->cached[i].sql == sql) {
-			*out = c->cached[i].stmt;
+	for (size_t i = 0; i < known->n; i++) {
+		if (known->of[i].sql == sql) {
+			*out = known->of[i].stmt;
 			return 0;
 		}
 	}
-	if (c->ncached == CATALOG_STATEMENTS)
+	if (known->n == CATALOG_STATEMENTS)
 		return err_set(err, -ENOBUFS, "too many statements of the catalog");
 	sqlite3_stmt *st;
-	int rc = sqlite3_prepare_v3(c->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
+	int rc = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
 	/* Ours always fit our tables: where one doesn't, the schema's text is damaged. */
 	if (rc == SQLITE_ERROR)
 		rc = SQLITE_CORRUPT;
 	if (rc != SQLITE_OK)
-		return db_error(c, rc, err, "prepare");
-	c->cached[c->ncached].sql = sql;
-	c->cached[c->ncached++].stmt = st;
+		return error_of(c, db, rc, err, "prepare");
+	known->of[known->n].sql = sql;
+	known->of[known->n++].stmt = st;
 	*out = st;
 	return 0;
+}
+
+int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err)
+{
+	return prepare(c, c->db, &c->writes, out, sql, err);
 }
 
 int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
@@ -240,11 +263,23 @@ int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *er
 	return r;
 }
 
+int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
+{
+	int r = lock_sound(c, &c->reading, err);
+	if (r < 0)
+		return r;
+	r = prepare(c, c->reader, &c->reads, st, sql, err);
+	if (r < 0)
+		pthread_mutex_unlock(&c->reading);
+	return r;
+}
+
 void db_leave(struct catalog *c, sqlite3_stmt *st)
 {
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
-	db_unlock(c);
+	/* Neither connection changes while the lock of either is held. */
+	pthread_mutex_unlock(sqlite3_db_handle(st) == c->reader ? &c->reading : &c->lock);
 }
 
 int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what)
@@ -257,14 +292,14 @@ int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *wha
 	return r;
 }
 
-static int read_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-		    struct err *err)
+int db_next(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	    struct err *err)
 {
 	int rc = sqlite3_step(st);
 	if (rc == SQLITE_DONE)
 		return 0;
 	if (rc != SQLITE_ROW)
-		return db_error(c, rc, err, shape->what);
+		return error_of(c, sqlite3_db_handle(st), rc, err, shape->what);
 	memset(row, 0, shape->size); /* not before: the key that is bound may lie in it */
 	if (shape->read(st, row) >= 0)
 		return 1;
@@ -286,7 +321,7 @@ int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, s
 			break;
 		}
 		all = more;
-		r = read_row(c, st, shape, all + count * shape->size, err);
+		r = db_next(c, st, shape, all + count * shape->size, err);
 		count += r > 0;
 	}
 	sqlite3_reset(st);
@@ -305,7 +340,7 @@ int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, s
 int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
 	   struct err *err)
 {
-	int r = read_row(c, st, shape, row, err);
+	int r = db_next(c, st, shape, row, err);
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
 	return r;
@@ -481,7 +516,7 @@ static int check_sound(struct catalog *c, struct err *err)
 	} else {
 		const char *text = (const char *)sqlite3_column_text(st, 0);
 		if (!text || strcmp(text, "ok") != 0) {
-			(void)snprintf(c->damage, sizeof(c->damage), "%s", text ? text : "?");
+			note_damage(c, text ? text : "?");
 			r = damaged(c, err);
 		}
 	}
@@ -507,32 +542,44 @@ static int open_wal(struct catalog *c, struct err *err)
 	return r < 0 ? err_sys(err, r, "sync %s", c->root) : 0;
 }
 
+static void close_one(sqlite3 **db, struct db_statements *known)
+{
+	for (size_t i = 0; i < known->n; i++)
+		sqlite3_finalize(known->of[i].stmt);
+	known->n = 0;
+	sqlite3_close(*db);
+	*db = NULL;
+}
+
 static void db_close(struct catalog *c)
 {
-	for (size_t i = 0; i < c->ncached; i++)
-		sqlite3_finalize(c->cached[i].stmt);
-	c->ncached = 0;
-	sqlite3_close(c->db);
-	c->db = NULL;
+	close_one(&c->reader, &c->reads);
+	close_one(&c->db, &c->writes);
 	if (c->wal_fd >= 0)
 		(void)c->io->close(c->io->ctx, c->wal_fd); /* synced where that was promised */
 	c->wal_fd = -1;
 }
 
+static int open_one(struct catalog *c, sqlite3 **db, int more, const char *pragmas, struct err *err)
+{
+	int rc = sqlite3_open_v2(c->path, db,
+				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX |
+					 SQLITE_OPEN_PRIVATECACHE | more,
+				 NULL);
+	if (rc == SQLITE_OK) {
+		sqlite3_extended_result_codes(*db, 1);
+		sqlite3_busy_timeout(*db, 5000);
+		rc = sqlite3_exec(*db, pragmas, NULL, NULL, NULL);
+	}
+	return rc == SQLITE_OK ? 0 : error_of(c, *db, rc, err, "open the catalog");
+}
+
 static int db_open(struct catalog *c, struct err *err)
 {
-	int rc = sqlite3_open_v2(c->path, &c->db,
-				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-					 SQLITE_OPEN_PRIVATECACHE,
-				 NULL);
-	if (rc != SQLITE_OK)
-		return db_error(c, rc, err, "open the catalog");
-	sqlite3_extended_result_codes(c->db, 1);
-	sqlite3_busy_timeout(c->db, 5000);
-	int r = exec(c,
-		     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-		     "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF",
-		     err);
+	int r = open_one(c, &c->db, SQLITE_OPEN_CREATE,
+			 "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+			 "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF",
+			 err);
 	if (r >= 0)
 		r = check_sound(c, err);
 	if (r >= 0)
@@ -541,6 +588,11 @@ static int db_open(struct catalog *c, struct err *err)
 		r = open_wal(c, err); /* made by the reads above, where it wasn't there */
 	if (r >= 0)
 		sqlite3_wal_hook(c->db, wal_grew, c); /* in place of checkpoints in commits */
+	if (r >= 0)
+		r = open_one(c, &c->reader, 0,
+			     "PRAGMA query_only=ON; PRAGMA temp_store=MEMORY;"
+			     "PRAGMA trusted_schema=OFF",
+			     err);
 	return r;
 }
 
@@ -554,6 +606,7 @@ int catalog_open(struct catalog **out, const char *root, const struct io *io, st
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->reading, NULL);
 	pthread_cond_init(&c->wake, NULL);
 	c->io = io ? io : &io_host;
 	c->wal_fd = -1;
@@ -570,6 +623,7 @@ int catalog_open(struct catalog **out, const char *root, const struct io *io, st
 		db_close(c);
 	}
 	pthread_cond_destroy(&c->wake);
+	pthread_mutex_destroy(&c->reading);
 	pthread_mutex_destroy(&c->lock);
 	free(c->path);
 	free(c->root);
@@ -588,6 +642,7 @@ void catalog_close(struct catalog *c)
 	pthread_join(c->thread, NULL);
 	db_close(c);
 	pthread_cond_destroy(&c->wake);
+	pthread_mutex_destroy(&c->reading);
 	pthread_mutex_destroy(&c->lock);
 	free(c->path);
 	free(c->root);
@@ -596,10 +651,7 @@ void catalog_close(struct catalog *c)
 
 const char *catalog_damage(struct catalog *c)
 {
-	pthread_mutex_lock(&c->lock);
-	const char *d = c->damage[0] ? c->damage : NULL;
-	pthread_mutex_unlock(&c->lock);
-	return d;
+	return atomic_load(&c->is_damaged) ? c->damage : NULL;
 }
 
 static int set_aside(const char *path, const char *suffix, const char *stamp, struct err *err)
@@ -622,6 +674,7 @@ int catalog_rebuild(struct catalog *c, struct err *err)
 	pthread_mutex_lock(&c->lock);
 	while (c->checkpointing)
 		pthread_cond_wait(&c->wake, &c->lock);
+	pthread_mutex_lock(&c->reading);
 	db_close(c);
 	/* The log first: an old log beside a new database must never be. */
 	int r = set_aside(c->path, "-wal", stamp, err);
@@ -630,14 +683,15 @@ int catalog_rebuild(struct catalog *c, struct err *err)
 	if (r >= 0)
 		r = set_aside(c->path, "", stamp, err);
 	if (r >= 0) {
-		c->damage[0] = '\0';
+		atomic_store(&c->is_damaged, false);
+		atomic_store(&c->harmed, false);
 		r = db_open(c, err);
 	}
 	if (r < 0) {
 		db_close(c);
-		if (!c->damage[0])
-			(void)snprintf(c->damage, sizeof(c->damage), "it couldn't be made anew");
+		note_damage(c, "it couldn't be made anew");
 	}
+	pthread_mutex_unlock(&c->reading);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -661,7 +715,7 @@ int catalog_check(struct catalog *c, void (*report)(void *ctx, const char *what)
 		n++;
 	}
 	if (n > 0)
-		(void)snprintf(c->damage, sizeof(c->damage), "the integrity check failed");
+		note_damage(c, "the integrity check failed");
 	r = rc == SQLITE_DONE ? n : db_error(c, rc, err, "check the catalog");
 	sqlite3_finalize(st);
 	db_unlock(c);

@@ -1,31 +1,41 @@
-/* What the catalog's files share: one SQLite connection under a lock. Not for others. */
+/* What the catalog's files share: two SQLite connections, each under a lock of its own. One makes all
+ * changes; the other only reads, what is committed, and waits for no writer. Not for others. */
 #ifndef BOUGH_SNAPD_CATALOG_DB_H
 #define BOUGH_SNAPD_CATALOG_DB_H
 
 #include <pthread.h>
 #include <errno.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include "snapd/catalog.h"
 
 enum { CATALOG_STATEMENTS = 192 };
 
+struct db_statements {
+	size_t n;
+	struct {
+		const char *sql; /* literals: compared by address */
+		sqlite3_stmt *stmt;
+	} of[CATALOG_STATEMENTS];
+};
+
 struct catalog {
 	const struct io *io;
 	char *root, *path;
-	pthread_mutex_t lock; /* all below */
-	sqlite3 *db;          /* NULL while damaged */
+	pthread_mutex_t reading; /* the next two; is taken after `lock` where both are */
+	sqlite3 *reader;         /* NULL while damaged */
+	struct db_statements reads;
+	atomic_bool is_damaged, harmed; /* `damage` is written; somebody has begun to */
+	char damage[256];               /* "": sound */
+	pthread_mutex_t lock;           /* all below */
+	sqlite3 *db;                    /* NULL while damaged */
+	struct db_statements writes;
 	int wal_fd;
 	uint32_t next_range; /* of ids, which sandboxes take (catalog_sandbox.h) */
 	off_t reserved;      /* bytes of the log that have their place on the disk */
 	bool dirty;          /* a commit since the last sync began */
-	char damage[256];    /* "": sound */
-	struct {
-		const char *sql; /* literals: compared by address */
-		sqlite3_stmt *stmt;
-	} cached[CATALOG_STATEMENTS];
-	size_t ncached;
 	pthread_cond_t wake; /* of the checkpoint thread, and of who waits for it */
 	pthread_t thread;
 	bool stop, want_checkpoint, checkpointing;
@@ -40,6 +50,9 @@ int db_error(struct catalog *c, int rc, struct err *err, const char *what);
 int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err);
 /* Lock and statement, and both given back. */
 int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
+/* The same for a SELECT, on the connection that waits for no writer: it sees all that was committed
+ * before. Not with the lock of db_lock. */
+int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
 void db_leave(struct catalog *c, sqlite3_stmt *st);
 /* Steps a statement that gives no rows, and resets it. -EEXIST for a broken UNIQUE. */
 int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
@@ -59,7 +72,10 @@ int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, s
 /* The first row: 1; 0 when there is none. With the lock. */
 int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
 	   struct err *err);
-/* The same of a statement from db_use, and db_leave. */
+/* As db_row, without the reset: for the next row. */
+int db_next(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	    struct err *err);
+/* db_rows and db_row of a statement from db_use or db_read, and db_leave. */
 int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
 	    size_t *n, struct err *err);
 int db_first(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,

@@ -115,7 +115,7 @@ int catalog_attached(struct catalog *c, const char *sandbox, const char *workspa
 		     struct attached_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       sandbox     ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
 				     " ORDER BY target"
 		       : workspace ? "SELECT " ATTACHED " FROM attached WHERE workspace = ?1"
@@ -240,7 +240,7 @@ int catalog_exec_ended(struct catalog *c, const char *id, int exit_code, const c
 int catalog_exec_get(struct catalog *c, const char *id, struct exec_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, "SELECT " EXEC " FROM execs WHERE id = ?1", err);
+	int r = db_read(c, &st, "SELECT " EXEC " FROM execs WHERE id = ?1", err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
@@ -252,7 +252,7 @@ int catalog_exec_list(struct catalog *c, const char *sandbox, struct exec_row **
 		      struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
+	int r = db_read(c, &st, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
 		       err);
 	if (r < 0)
 		return r;

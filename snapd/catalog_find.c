@@ -33,13 +33,29 @@ static const char *statement(enum noun noun, bool owner)
 		       " AND removed IS NULL";
 }
 
-static void read_meant(sqlite3_stmt *st, struct meant *f)
+static int read_meant(sqlite3_stmt *st, void *row)
 {
-	const char *id = (const char *)sqlite3_column_text(st, 0);
-	const char *ws = (const char *)sqlite3_column_text(st, 1);
-	(void)snprintf(f->id, sizeof(f->id), "%s", id ? id : "");
-	(void)snprintf(f->workspace, sizeof(f->workspace), "%s", ws ? ws : "");
+	struct meant *f = row;
+	db_get_text(st, 0, f->id, sizeof(f->id));
+	db_get_text(st, 1, f->workspace, sizeof(f->workspace));
 	db_read_owned(st, 2, &f->own);
+	return 0;
+}
+
+static const struct db_shape meant_shape = { "look up what is asked for", sizeof(struct meant),
+					     read_meant, NULL };
+
+/* As many rows as there are, and room for, of a statement that is given back. */
+static int take(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *out,
+		size_t max, size_t *n, struct err *err)
+{
+	int r = 1;
+	size_t count = 0;
+	while (count < max && (r = db_next(c, st, shape, (char *)out + count * shape->size, err)) > 0)
+		count++;
+	db_leave(c, st);
+	*n = r < 0 ? 0 : count;
+	return r < 0 ? r : 0;
 }
 
 int catalog_find(struct catalog *c, enum noun noun, const char *key, struct meant *out, size_t max,
@@ -47,32 +63,33 @@ int catalog_find(struct catalog *c, enum noun noun, const char *key, struct mean
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	size_t count = 0;
-	int rc = SQLITE_DONE;
 	bool owned = strchr(key, '/') != NULL;
-	int r = db_lock(c, err);
+	*n = 0;
+	int r = db_read(c, &st, statement(noun, owned), err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, statement(noun, owned), err);
-	if (r >= 0) {
-		const char *name = db_split_key(key, owner);
-		if (owned)
-			sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-		if (!owned && noun == NOUN_SNAPSHOT)
-			sqlite3_bind_int(
-				st, 3, strlen(key) >= ID_PREFIX_MIN && strncmp(key, "sn_", 3) == 0);
-		while (count < max && (rc = sqlite3_step(st)) == SQLITE_ROW)
-			read_meant(st, &out[count++]);
-		if (count < max && rc != SQLITE_DONE)
-			r = db_error(c, rc, err, "look up what is asked for");
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
-	db_unlock(c);
-	*n = r < 0 ? 0 : count;
-	return r;
+	const char *name = db_split_key(key, owner);
+	if (owned)
+		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
+	if (!owned && noun == NOUN_SNAPSHOT)
+		sqlite3_bind_int(st, 3,
+				 strlen(key) >= ID_PREFIX_MIN && strncmp(key, "sn_", 3) == 0);
+	return take(c, st, &meant_shape, out, max, n, err);
 }
+
+static int read_expired(sqlite3_stmt *st, void *row)
+{
+	struct expired *e = row;
+	struct owned own;
+	db_get_text(st, 0, e->id, sizeof(e->id));
+	db_read_owned(st, 1, &own);
+	e->on_expiry = own.on_expiry;
+	return 0;
+}
+
+static const struct db_shape expired_shape = { "look what has expired", sizeof(struct expired),
+					       read_expired, NULL };
 
 #define EXPIRED(table, when, more)                                                           \
 	"SELECT id, " DB_OWNED " FROM " table " WHERE " when " <= ?1" more " ORDER BY " when \
@@ -88,28 +105,12 @@ int catalog_expired(struct catalog *c, enum noun noun, int64_t now_ns, size_t sk
 		[NOUN_REMOVED] = EXPIRED("workspaces", "purge", ""),
 	};
 	sqlite3_stmt *st;
-	size_t count = 0;
-	int rc = SQLITE_DONE, r = db_lock(c, err);
 	*n = 0;
+	int r = db_read(c, &st, selects[noun], err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, selects[noun], err);
-	if (r >= 0) {
-		sqlite3_bind_int64(st, 1, now_ns);
-		sqlite3_bind_int64(st, 2, (sqlite3_int64)max);
-		sqlite3_bind_int64(st, 3, (sqlite3_int64)skip);
-		while (count < max && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-			struct owned own;
-			const char *id = (const char *)sqlite3_column_text(st, 0);
-			db_read_owned(st, 1, &own);
-			(void)snprintf(out[count].id, sizeof(out[count].id), "%s", id ? id : "");
-			out[count++].on_expiry = own.on_expiry;
-		}
-		if (count < max && rc != SQLITE_DONE)
-			r = db_error(c, rc, err, "look what has expired");
-		sqlite3_reset(st);
-	}
-	db_unlock(c);
-	*n = r < 0 ? 0 : count;
-	return r;
+	sqlite3_bind_int64(st, 1, now_ns);
+	sqlite3_bind_int64(st, 2, (sqlite3_int64)max);
+	sqlite3_bind_int64(st, 3, (sqlite3_int64)skip);
+	return take(c, st, &expired_shape, out, max, n, err);
 }

@@ -95,7 +95,7 @@ int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct er
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, "SELECT " HOOK_COLUMNS " FROM webhooks WHERE id = ?1", err);
+	int r = db_read(c, &st, "SELECT " HOOK_COLUMNS " FROM webhooks WHERE id = ?1", err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
@@ -107,7 +107,7 @@ int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **ro
 		      struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " HOOK_COLUMNS " FROM webhooks WHERE ?1 IS NULL OR owner = ?1"
 		       " ORDER BY created DESC, id DESC",
 		       err);
@@ -218,7 +218,7 @@ int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE
 	struct delivery_row *rows;
 	size_t n, at = 0;
 	/* One of each hook: SQLite takes the other columns from the row that has the minimum. */
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " DELIVERY_COLUMNS ", min(next) FROM deliveries WHERE next <= ?1"
 		       " AND hook IN (SELECT id FROM webhooks WHERE active)"
 		       " GROUP BY hook ORDER BY min(next)",
@@ -269,7 +269,7 @@ int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, s
 			  struct delivery_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE hook = ?1 AND seq < ?2"
 		       " ORDER BY seq DESC",
 		       err);

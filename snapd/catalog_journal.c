@@ -76,7 +76,7 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 		       struct audit_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
 		       " AND (?2 IS NULL OR object = ?2) AND seq < ?3"
 		       " AND (?5 IS NULL OR token = ?5) AND (?6 IS NULL OR method = ?6)"
@@ -310,7 +310,7 @@ static const struct db_shape job_shape = { "look up jobs", sizeof(struct job_row
 int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, "SELECT " JOB_COLUMNS " FROM jobs WHERE id = ?1", err);
+	int r = db_read(c, &st, "SELECT " JOB_COLUMNS " FROM jobs WHERE id = ?1", err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
@@ -322,7 +322,7 @@ int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows
 		     struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " JOB_COLUMNS " FROM jobs WHERE ?1 IS NULL OR owner = ?1"
 		       " ORDER BY created DESC, id DESC",
 		       err);

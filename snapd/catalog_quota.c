@@ -103,7 +103,7 @@ int catalog_quota_delete(struct catalog *c, const char *owner, struct err *err)
 int catalog_quota_list(struct catalog *c, struct quota **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT owner, workspaces, snapshots, bytes FROM quotas ORDER BY owner",
 		       err);
 	return r < 0 ? r : db_list(c, st, &quota_shape, rows, n, err);
@@ -156,7 +156,7 @@ int catalog_holdings(struct catalog *c, const char *owner, struct holding **rows
 		     struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       HOLDING "(SELECT owner FROM workspaces UNION SELECT owner FROM snapshots"
 			       " UNION SELECT owner FROM quotas UNION SELECT ?1) o"
 			       " WHERE o.owner IS NOT NULL AND (?1 IS NULL OR o.owner = ?1)"

@@ -69,7 +69,7 @@ int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, s
 	sqlite3_stmt *st;
 	uint32_t number = 0;
 	bool is_id = repo_id_parse(key, &number);
-	int r = db_use(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2", err);
+	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2", err);
 	if (r < 0)
 		return r;
 	if (is_id)
@@ -86,7 +86,7 @@ int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, s
 int catalog_repo_list(struct catalog *c, struct repo_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, "SELECT " COLUMNS " FROM repos ORDER BY number DESC", err);
+	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos ORDER BY number DESC", err);
 	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
 }
 

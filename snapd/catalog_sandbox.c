@@ -72,7 +72,7 @@ int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " COLUMNS " FROM sandboxes"
 		       " WHERE id = ?1 OR (owner = ?2 AND name = ?3)",
 		       err);
@@ -88,7 +88,7 @@ int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *
 int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC", err);
 	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
 }

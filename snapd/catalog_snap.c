@@ -77,7 +77,7 @@ static int select_snaps(struct catalog *c, const char *sql, const char *key, str
 			size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, sql, err);
+	int r = db_read(c, &st, sql, err);
 	if (r < 0)
 		return r;
 	if (key)
@@ -106,7 +106,7 @@ static int get_named(struct catalog *c, const char *key, struct snap_row **rows,
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	int r = db_use(c, &st,
+	int r = db_read(c, &st,
 		       "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE id = ?1 OR id ="
 		       " (SELECT snapshot FROM snapshot_names WHERE owner = ?2 AND name = ?3)",
 		       err);
@@ -161,7 +161,7 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
 		     struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(
+	int r = db_read(
 		c, &st,
 		"WITH RECURSIVE line(id, depth) AS (VALUES (?1, 0) UNION ALL"
 		" SELECT p.parent, line.depth + 1 FROM line JOIN snapshots p ON p.id = line.id"

@@ -16,6 +16,7 @@
 #include "fs/base/io.h"
 #include "snapd/principal.h"
 #include "snapd/catalog.h"
+#include "snapd/catalog_db.h"
 #include "snapd/quota.h"
 #include "snapd/records.h"
 
@@ -524,6 +525,32 @@ static void threads(void **state)
 
 /* ---- records ---- */
 
+/* Who reads waits for no writer, and sees what was committed, not what is under way. */
+static void readers(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct ws_row row = workspace("seen", 1);
+	auto_ws_row got = { 0 };
+	struct ws_row *rows;
+	size_t n;
+	assert_int_equal(catalog_ws_insert(f->c, &row, 1, &err), 0);
+	assert_int_equal(db_lock(f->c, &err), 0);
+	assert_int_equal(db_begin(f->c, &err), 0);
+	assert_int_equal(db_set_head(f->c, row.id, "sn_aaaaaaaaaa", "x", 1, &err), 0);
+	assert_int_equal(catalog_ws_get(f->c, row.id, &got, &err), 0);
+	assert_string_equal(got.head, "");
+	assert_int_equal(catalog_ws_list(f->c, WS_THERE, &rows, &n, &err), 0);
+	assert_int_equal(n, 1);
+	ws_rows_free(rows, n);
+	assert_int_equal(db_end(f->c, 0, &err), 0);
+	db_unlock(f->c);
+	/* The key may lie in the row that is read. */
+	assert_int_equal(catalog_ws_get(f->c, got.id, &got, &err), 0);
+	assert_string_equal(got.head, "sn_aaaaaaaaaa");
+	assert_int_equal(got.head_stack.len, 1);
+}
+
 static void records(void **state)
 {
 	struct fixture *f = *state;
@@ -627,6 +654,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(future, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(checkpoints, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(readers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(records, set_up, tear_down),
 		cmocka_unit_test(bad_records),
 	};
