@@ -84,6 +84,14 @@ int auth_identify(void *ctx, const struct web_peer *peer, const char *authorizat
 /* Whether somebody identified earlier still is: -EKEYREJECTED once the token is removed or has
  * expired. */
 int auth_still(struct snapd *sd, const struct principal *who, struct err *err);
+/* Whether a stream that goes on for long is to look again (auth_still, access_sees): when the token
+ * has expired, or something happened (each change of tokens, teams and of who sees what is an event)
+ * since it looked, at most each AUTH_LOOK_MS. All zeros at first. */
+enum { AUTH_LOOK_MS = 1000 };
+struct auth_look {
+	uint64_t ms, event;
+};
+bool auth_look_due(struct snapd *sd, const struct principal *who, struct auth_look *look);
 /* A fresh token: fills id and hash, and the text, which is told once. */
 void auth_token_make(struct token_row *row, char text[TOKEN_TEXT]);
 /* Who that owner is, with that token ("": none), as if he asked now: -EKEYREJECTED, -EPERM. */

@@ -8,17 +8,16 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
-#include "fs/base/clock.h"
 #include "snapd/access.h"
 #include "snapd/events.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/outcome.h"
+#include "snapd/sse.h"
 
 enum {
-	PING_MS = 15000, /* a silent stream of events says that it is there */
-	STILL_MS = 1000, /* how often, at most, it looks whether its token is good yet */
 	AUDIT_PAGE = 1000,
+	EVENTS_AT_ONCE = 16384, /* bytes, about, that a stream of events sends together */
 };
 
 static int no_memory(struct err *err)
@@ -324,9 +323,18 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 struct listener {
 	struct snapd *sd;
 	struct principal who;
-	uint64_t after, looked_ms;
+	uint64_t after;
+	struct auth_look looked;
 	bool once; /* ends behind the last one that there is */
+	struct sse sse;
 };
+
+static void listener_free(void *task)
+{
+	struct listener *l = task;
+	sse_done(&l->sse);
+	free(l);
+}
 
 json_t *api_event(const struct event *e)
 {
@@ -335,68 +343,82 @@ json_t *api_event(const struct event *e)
 			 e->own.owner, "by", e->by);
 }
 
-static int send_event(struct listener *l, const struct event *e, struct stream *out,
-		      struct err *err)
+static int put_event(struct listener *l, const struct event *e, struct err *err)
 {
 	char id[EVENT_ID_SIZE];
 	json_t *j = api_event(e);
 	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	auto_buf b = { 0 };
 	json_decref(j);
 	if (!text)
 		return no_memory(err);
 	event_id(l->sd->events, e->seq, id);
-	buf_printf(&b, "id: %s\nevent: %s\ndata: %s\n\n", id, e->type, text);
-	return buf_error(&b) ? no_memory(err) : stream_write(out, b.data, b.len);
+	buf_printf(&l->sse.out, "id: %s\nevent: %s\ndata: %s\n\n", id, e->type, text);
+	return 0;
 }
 
 /* 0 when the token is good no longer: the client hears why when it comes back. */
 static int still_heard(struct listener *l, struct err *err)
 {
-	uint64_t now = clock_ms();
-	if (now - l->looked_ms < STILL_MS)
+	if (!auth_look_due(l->sd, &l->who, &l->looked))
 		return 1;
-	l->looked_ms = now;
 	int r = auth_still(l->sd, &l->who, err);
 	return r == -EKEYREJECTED ? 0 : r < 0 ? r : 1;
 }
 
 /* Says where the stream is, by an id without an event: a client that heard nothing for long comes
  * back to that, too. */
-static int send_place(struct listener *l, const char *comment, struct stream *out, struct err *err)
+static void put_place(struct listener *l, const char *comment)
 {
 	char id[EVENT_ID_SIZE];
-	auto_buf b = { 0 };
 	event_id(l->sd->events, l->after, id);
-	buf_printf(&b, ": %s\nid: %s\n\n", comment, id);
-	return buf_error(&b) ? no_memory(err) : stream_write(out, b.data, b.len);
+	sse_beat(&l->sse, comment, id);
 }
 
-static int event_stream(void *task, struct stream *out, struct err *err)
+/* The next event, if it comes in time, and is for the listener to hear. 1: it was there. */
+static int hear(struct listener *l, int wait_ms, struct err *err)
+{
+	struct event e;
+	int r = events_next(l->sd->events, l->after, &e, wait_ms);
+	if (r == -EKEYEXPIRED) /* it reads too slowly; so it will be told */
+		return err_set(err, r, "events were missed");
+	if (r <= 0)
+		return r;
+	l->after = e.seq;
+	if (access_sees(l->sd, &l->who, &e.own, e.workspace))
+		r = put_event(l, &e, err);
+	return r < 0 ? r : 1;
+}
+
+static int events_fill(void *task, struct err *err)
 {
 	struct listener *l = task;
-	struct event e;
-	int r = send_place(l, "bough", out, err);
-	while (r >= 0) {
-		r = events_next(l->sd->events, l->after, &e, l->once ? 0 : PING_MS);
-		if (r == 0 && l->once)
+	for (;;) {
+		int ms = l->once ? 0 : sse_patience(&l->sse);
+		if (ms == -EPIPE)
 			return 0;
+		int r = hear(l, l->sse.out.len ? 0 : ms, err);
 		if (r == -ESHUTDOWN)
 			return 0; /* the client comes back, and hears that numbers begin anew */
-		if (r == -EKEYEXPIRED) /* it reads too slowly; so it will be told */
-			return err_set(err, r, "events were missed");
-		int still = r >= 0 ? still_heard(l, err) : r;
+		if (r < 0)
+			return r;
+		int still = still_heard(l, err);
 		if (still <= 0)
 			return still;
-		if (r == 0)
-			r = send_place(l, "still here", out, err);
-		else if (r > 0) {
-			l->after = e.seq;
-			if (access_sees(l->sd, &l->who, &e.own, e.workspace))
-				r = send_event(l, &e, out, err);
+		if (l->sse.out.len > (r > 0 ? EVENTS_AT_ONCE : 0))
+			return 1;
+		if (r == 0 && l->once)
+			return 0;
+		if (r == 0 && ms == 0) {
+			put_place(l, "still here");
+			return 1;
 		}
 	}
-	return r;
+}
+
+static ssize_t events_read(void *task, uint64_t pos, void *buf, size_t n, struct err *err)
+{
+	struct listener *l = task;
+	return sse_read(&l->sse, events_fill, l, buf, n, err);
 }
 
 int api_events(struct request *rq, struct reply *rp, struct err *err)
@@ -425,12 +447,10 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 	*l = (struct listener){ .sd = sd,
 				.who = *rq->caller,
 				.after = after,
-				.looked_ms = clock_ms(),
 				.once = follow && strcmp(follow, "false") == 0 };
-	rp->stream = event_stream;
-	rp->type = "text/event-stream";
-	rp->task = l;
-	rp->task_free = free;
+	sse_begin(&l->sse, rq);
+	put_place(l, "bough");
+	sse_reply(rp, l, listener_free, events_read);
 	return 0;
 }
 

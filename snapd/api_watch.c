@@ -7,19 +7,15 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
-#include "fs/base/clock.h"
 #include "fs/base/hash.h"
 #include "fs/work/watch.h"
 #include "snapd/access.h"
 #include "snapd/files_list.h"
+#include "snapd/sse.h"
 #include "snapd/watch.h"
 #include "snapd/web_parse.h"
 
-enum {
-	BEAT_MS = 15000,  /* a silent stream says that it is there, and up to when */
-	STILL_MS = 1000,  /* how often, at most, it looks whether its caller may see it yet */
-	RETRY_MS = 500,   /* while bough-fs isn't there */
-};
+enum { RETRY_MS = 500 /* while bough-fs isn't there */ };
 
 static int no_memory(struct err *err)
 {
@@ -35,16 +31,15 @@ struct watching {
 	struct watched *watched;
 	uint64_t seen;
 	char token[WATCH_TOKEN_MAX];
-	uint64_t looked_ms, beat_ms;
-	struct buf out; /* what the client gets next, from `at` on */
-	size_t at;
+	struct auth_look looked;
+	struct sse sse;
 };
 
 static void watching_free(void *task)
 {
 	struct watching *w = task;
 	watched_leave(w->watched);
-	buf_done(&w->out);
+	sse_done(&w->sse);
 	free(w->path);
 	free(w);
 }
@@ -112,8 +107,8 @@ static int put_event(struct watching *w, const struct shown *s, int type, const 
 	json_decref(j);
 	if (!text)
 		return -ENOMEM;
-	buf_printf(&w->out, "id: %s\nevent: %s\ndata: %s\n\n", token, kind_names[s->kind], text);
-	return buf_error(&w->out);
+	buf_printf(&w->sse.out, "id: %s\nevent: %s\ndata: %s\n\n", token, kind_names[s->kind], text);
+	return buf_error(&w->sse.out);
 }
 
 /* A path in hex, terminated; the caller frees. NULL: none, or no memory. */
@@ -148,7 +143,7 @@ static int take_event(struct watching *w, const json_t *one)
 
 static void put_reset(struct watching *w, const char *token)
 {
-	buf_printf(&w->out, "id: %s\nevent: reset\ndata: {\"event\":\"reset\"}\n\n", token);
+	buf_printf(&w->sse.out, "id: %s\nevent: reset\ndata: {\"event\":\"reset\"}\n\n", token);
 }
 
 /* All that happened: what of it concerns the client is in w->out. */
@@ -175,10 +170,8 @@ static int take_answer(struct watching *w, const json_t *a, bool *more, struct e
 static int still_seen(struct watching *w, struct err *err)
 {
 	auto_ws_row row = { 0 };
-	uint64_t now = clock_ms();
-	if (now - w->looked_ms < STILL_MS)
+	if (!auth_look_due(w->sd, &w->who, &w->looked))
 		return 1;
-	w->looked_ms = now;
 	int r = auth_still(w->sd, &w->who, err);
 	if (r >= 0)
 		r = catalog_ws_get(w->sd->catalog, w->id, &row, err);
@@ -202,21 +195,36 @@ static int look(struct watching *w, struct err *err)
 	if (r >= 0)
 		r = take_answer(w, a, &more, err);
 	json_decref(a);
-	return r < 0 ? r : w->out.len > 0 || more;
+	return r < 0 ? r : w->sse.out.len > 0 || more;
 }
 
-static int wait_for_more(struct watching *w, int ms)
+/* 1: something may have happened, or a beat is in the buffer; 0: the stream ends. */
+static int wait_for_more(struct watching *w, bool away, struct err *err)
 {
-	uint64_t now = clock_ms(), until = w->beat_ms + BEAT_MS;
-	if (now >= until)
-		return 0;
-	int left = (int)(until - now);
-	return watched_wait(w->watched, w->seen, ms && ms < left ? ms : left);
+	for (;;) {
+		int ms = sse_patience(&w->sse);
+		if (ms == -EPIPE)
+			return 0;
+		if (ms == 0) {
+			sse_beat(&w->sse, "still here", away ? NULL : w->token);
+			return 1;
+		}
+		int r = watched_wait(w->watched, w->seen, away && ms > RETRY_MS ? RETRY_MS : ms);
+		if (r == -ESHUTDOWN)
+			return 0; /* the client comes back */
+		if (r == 2)
+			w->looked = (struct auth_look){ 0 };
+		if (r > 0 || away)
+			return 1;
+		r = still_seen(w, err);
+		if (r <= 0)
+			return r;
+	}
 }
 
-/* Fills w->out. 0: the stream ends. */
-static int fill(struct watching *w, struct err *err)
+static int fill(void *task, struct err *err)
 {
+	struct watching *w = task;
 	for (;;) {
 		int still = still_seen(w, err);
 		if (still <= 0)
@@ -224,44 +232,17 @@ static int fill(struct watching *w, struct err *err)
 		int r = look(w, err);
 		if (r < 0 && !is_away(r))
 			return r == -ENOENT ? 0 : r;
-		if (w->out.len > 0)
-			return 1;
-		if (r > 0)
-			continue;
-		bool away = r < 0;
-		r = wait_for_more(w, away ? RETRY_MS : 0);
-		if (r == -ESHUTDOWN)
-			return 0; /* the client comes back */
-		if (r == 2)
-			w->looked_ms = 0;
-		if (clock_ms() >= w->beat_ms + BEAT_MS) {
-			w->looked_ms = 0;
-			if (!away)
-				buf_printf(&w->out, "id: %s\n", w->token);
-			buf_printf(&w->out, ": still here\n\n");
-			return 1;
-		}
+		if (r <= 0)
+			still = wait_for_more(w, r < 0, err);
+		if (still <= 0 || w->sse.out.len > 0)
+			return still;
 	}
 }
 
 static ssize_t watching_read(void *task, uint64_t pos, void *buf, size_t n, struct err *err)
 {
 	struct watching *w = task;
-	if (w->at == w->out.len) {
-		buf_reset(&w->out);
-		w->at = 0;
-		int r = fill(w, err);
-		if (r <= 0)
-			return r;
-		w->beat_ms = clock_ms();
-	}
-	if (buf_error(&w->out))
-		return no_memory(err);
-	size_t left = w->out.len - w->at;
-	n = n < left ? n : left;
-	memcpy(buf, w->out.data + w->at, n);
-	w->at += n;
-	return (ssize_t)n;
+	return sse_read(&w->sse, fill, w, buf, n, err);
 }
 
 /* ---- the request ---- */
@@ -296,16 +277,15 @@ static int begin(struct watching *w, struct request *rq, struct err *err)
 	if (r >= 0 && json_is_true(json_object_get(a, "lost")))
 		r = err_set(err, -EKEYEXPIRED,
 			    "what happened since then isn't known any longer: list anew");
-	buf_printf(&w->out, ": bough\n");
+	buf_printf(&w->sse.out, ": bough\n");
 	if (r >= 0 && !since)
-		buf_printf(&w->out, "id: %s\n",
+		buf_printf(&w->sse.out, "id: %s\n",
 			   json_string_value(json_object_get(a, "token")));
-	buf_printf(&w->out, "\n");
+	buf_printf(&w->sse.out, "\n");
 	if (r >= 0)
 		r = take_answer(w, a, &more, err);
 	json_decref(a);
-	w->looked_ms = w->beat_ms = clock_ms();
-	return r < 0 ? r : buf_error(&w->out) ? no_memory(err) : 0;
+	return r < 0 ? r : buf_error(&w->sse.out) ? no_memory(err) : 0;
 }
 
 int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
@@ -317,6 +297,7 @@ int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
 		return no_memory(err);
 	w->sd = sd;
 	w->who = *rq->caller;
+	sse_begin(&w->sse, rq);
 	int r = take_path(w, rq, err);
 	if (r >= 0)
 		r = source_find_ws(&src, sd, rq->params[0], LEASE_NONE, "watch", err);
@@ -330,11 +311,6 @@ int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
 		watching_free(w);
 		return r;
 	}
-	reply_header(rp, "Cache-Control", "no-store");
-	rp->read = watching_read;
-	rp->length = WEB_UNKNOWN;
-	rp->type = "text/event-stream";
-	rp->task = w;
-	rp->task_free = watching_free;
+	sse_reply(rp, w, watching_free, watching_read);
 	return 0;
 }

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "snapd/access.h"
+#include "snapd/events.h"
 
 static const char prefix[] = "bough_";
 
@@ -107,6 +109,7 @@ static void be_token(struct principal *out, const struct token_row *row)
 	*out = (struct principal){ .known = true,
 				   .admin = row->admin,
 				   .read_only = row->read_only,
+				   .expires_ns = row->expires_ns,
 				   .uid = (uid_t)-1,
 				   .gid = (gid_t)-1 };
 	(void)parse_uid(row->owner, &out->uid);
@@ -203,6 +206,17 @@ int auth_identify(void *ctx, const struct web_peer *peer, const char *authorizat
 			       "a token is needed: `bough token create` makes one");
 	principal_of_peer(out, peer->uid, peer->gid, peer->pid);
 	return admit_uid(sd, out, err);
+}
+
+bool auth_look_due(struct snapd *sd, const struct principal *who, struct auth_look *look)
+{
+	uint64_t now = clock_ms(), last = events_last(sd->events);
+	if (who->expires_ns && who->expires_ns <= snapd_now_ns())
+		return true;
+	if (look->event == last || now - look->ms < AUTH_LOOK_MS)
+		return false;
+	*look = (struct auth_look){ now, last };
+	return true;
 }
 
 int auth_still(struct snapd *sd, const struct principal *who, struct err *err)

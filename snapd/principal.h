@@ -27,6 +27,7 @@ struct principal {
 	gid_t gid;      /* of a peer; else (gid_t)-1 */
 	char owner[OWNER_SIZE];
 	char token[ID_SIZE];        /* "": a peer */
+	int64_t expires_ns;         /* of the token, since 1970; 0: never */
 	char workspace[ID_SIZE];    /* the only one that its token is good for; "": no such limit */
 	char path[PATH_SCOPE_SIZE]; /* and the only one in that; "": all of it */
 	char from[FROM_SIZE];       /* "pid 17", "192.0.2.7:4000" */

@@ -643,6 +643,7 @@ static enum MHD_Result begin(struct call *c, const char *method)
 	c->route = find_route(c, method, allow, sizeof(allow));
 	c->rq.method = method;
 	c->rq.conn = c->conn;
+	c->rq.socket = socket_of(c);
 	if (!c->route && allow[0]) {
 		reply_header(&c->headers, "Allow", "%s", allow);
 		return answer_refusal(c, 405, "invalid", "that path has other methods");

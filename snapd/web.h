@@ -90,6 +90,7 @@ struct request {
 	struct stream *upload; /* upload routes: the body; owned by the reply's task */
 	json_t *details;       /* a handler may set it before it fails; taken over */
 	struct MHD_Connection *conn;
+	int socket; /* of the connection, to look whether the client is there; -1: unknown */
 	struct web_kept *kept;
 	char ids[WEB_IDS][ID_SIZE]; /* for `admit` to put in place of parameters */
 };
