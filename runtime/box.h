@@ -129,9 +129,17 @@ int box_freeze(const char *id, const char *ns, bool on, struct err *err);
  * empty folder (of a workspace's mount) that is filled. Owner: 0 of the caller; idmapped mounts
  * show them as the container's root. */
 int hostimage_fill(const char *root, struct err *err);
-/* Makes the mount points that every box needs, where an image hasn't got them, and an /etc/hosts
- * that knows localhost: before the image's snapshot, so that a fresh sandbox differs from it in
- * nothing. box_make makes what is missing all the same. */
+/* What every root is to have, whatever image it comes from: mount points, and the files of /etc by
+ * which programs find localhost and, with the host's network, names. Folders, and files with `text`.
+ * Ends with a NULL path. box_make makes the mount points, where they are missing, all the same. */
+struct box_entry {
+	const char *path; /* without '/' in front; what it lies in comes before it, or is 0755 */
+	unsigned mode;    /* with its type */
+	const char *text; /* what an empty file gets, too; NULL: none */
+};
+extern const struct box_entry box_entries[];
+/* Makes those of them that aren't there: before the image's snapshot, so that a fresh sandbox
+ * differs from it in nothing. An import puts them into its tree by itself. */
 int box_fill_root(const char *root, struct err *err);
 
 /* Every process runs under a bough-init of its own (runtime/init/init.h has its command line and

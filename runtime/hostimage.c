@@ -26,9 +26,7 @@ struct folder {
 	unsigned mode;
 };
 /* Each runtime mounts on these. */
-static const struct folder points[] = {
-	{ "dev", 0755 }, { "proc", 0755 }, { "sys", 0755 }, { ".bough", 0755 },
-};
+static const char *const points[] = { "dev", "proc", "sys", ".bough" };
 static const struct folder folders[] = {
 	{ "usr", 0755 },       { "etc", 0755 },         { "home", 0755 },  { "root", 0700 },
 	{ "tmp", 01777 },      { "run", 0755 },         { "run/lock", 01777 },
@@ -76,6 +74,20 @@ static const struct {
 			 "/bin}\nexport PATH\nPS1='\\h:\\w\\$ '\n" },
 };
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+const struct box_entry box_entries[] = {
+	{ "dev", S_IFDIR | 0755, NULL },
+	{ "proc", S_IFDIR | 0755, NULL },
+	{ "sys", S_IFDIR | 0755, NULL },
+	{ ".bough", S_IFDIR | 0755, NULL },
+	{ "run/secrets", S_IFDIR | 0755, NULL },
+	{ "tmp", S_IFDIR | S_ISVTX | 0777, NULL },
+	{ "workspace", S_IFDIR | 0755, NULL },
+	{ "etc/hosts", S_IFREG | 0644, hosts },
+	{ "etc/hostname", S_IFREG | 0644, "sandbox\n" },
+	{ "etc/resolv.conf", S_IFREG | 0644, NULL }, /* the host's is bound over it */
+	{ NULL, 0, NULL },
+};
 
 /* ---- one thing each ---- */
 
@@ -174,11 +186,31 @@ static int take(int host_etc, int etc, const char *path)
 int box_fill_points(int root, struct err *err)
 {
 	for (size_t i = 0; i < COUNT(points); i++) {
-		auto_fd fd = inroot_make_dir(root, points[i].path);
+		auto_fd fd = inroot_make_dir(root, points[i]);
 		if (fd < 0)
-			return err_sys(err, fd, "the image has no place for /%s", points[i].path);
+			return err_sys(err, fd, "the image has no place for /%s", points[i]);
 	}
 	return 0;
+}
+
+static int fill_entry(int root, const struct box_entry *e)
+{
+	char holder[PATH_MAX];
+	struct stat st;
+	const char *slash = strrchr(e->path, '/'), *name = slash ? slash + 1 : e->path;
+	(void)snprintf(holder, sizeof(holder), "%.*s", slash ? (int)(slash - e->path) : 1,
+		       slash ? e->path : "/");
+	auto_fd dir = inroot_make_dir(root, holder);
+	if (dir < 0)
+		return dir;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (!e->text || st.st_size > 0 || !S_ISREG(st.st_mode))
+			return 0;
+		(void)unlinkat(dir, name, 0); /* an empty one says nothing */
+	}
+	const char *text = e->text ? e->text : "";
+	return S_ISDIR(e->mode) ? make_folder(dir, name, e->mode & 07777)
+				: make_file(dir, name, text, strlen(text), e->mode & 07777);
 }
 
 int box_fill_root(const char *root, struct err *err)
@@ -186,22 +218,12 @@ int box_fill_root(const char *root, struct err *err)
 	auto_fd fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_sys(err, -errno, "open %s", root);
-	int r = box_fill_points(fd, err);
-	if (r < 0)
-		return r;
-	auto_fd secrets = inroot_make_dir(fd, "run/secrets");
-	if (secrets < 0)
-		return err_sys(err, secrets, "the image has no place for /run/secrets");
-	auto_fd etc = inroot_make_dir(fd, "etc");
-	if (etc < 0)
-		return err_sys(err, etc, "the image has no place for /etc");
-	struct stat st;
-	if (fstatat(etc, "hosts", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    (st.st_size > 0 || !S_ISREG(st.st_mode)))
-		return 0;
-	(void)unlinkat(etc, "hosts", 0); /* an empty one says nothing */
-	r = make_file(etc, "hosts", hosts, sizeof(hosts) - 1, 0644);
-	return r < 0 ? err_sys(err, r, "make /etc/hosts") : 0;
+	for (const struct box_entry *e = box_entries; e->path; e++) {
+		int r = fill_entry(fd, e);
+		if (r < 0)
+			return err_sys(err, r, "the image has no place for /%s", e->path);
+	}
+	return 0;
 }
 
 static int make_links(int root, struct err *err)

@@ -1,11 +1,13 @@
 #include "snapd/archive_import.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "fs/base/clock.h"
 #include "fs/image/image.h"
+#include "runtime/box.h"
 #include "snapd/archive_intake.h"
 #include "snapd/archive_tree.h"
 
@@ -207,6 +209,52 @@ static int tree_begin(struct archive_importer *im)
 	return archive_tree_root(&im->tree, im->err);
 }
 
+/* ---- what is added ---- */
+
+static int fill_file(struct archive_importer *im, uint64_t ino, const char *text)
+{
+	size_t len = text ? strlen(text) : 0;
+	int r = intake_begin(im->in, ino, im->err);
+	if (r == 0 && len)
+		r = intake_data(im->in, 0, text, len, im->err);
+	if (r == 0)
+		r = intake_end(im->in, len, im->err);
+	if (r == 0)
+		image_builder_attr(im->b, ino)->size = len;
+	return r;
+}
+
+/* Where an image has something else in its place, or on the way to it, that stays: whoever needs
+ * it says so. */
+static int fill_one(struct archive_importer *im, const struct box_entry *e)
+{
+	struct attr a = im->tree.implied;
+	struct err why = { 0 };
+	uint64_t ino;
+	uint8_t type;
+	int r = archive_tree_find(&im->tree, e->path, &ino, &type, &why);
+	bool says_nothing = r == 0 && e->text && type == DT_REG &&
+			    image_builder_attr(im->b, ino)->size == 0;
+	if (r == -EBADMSG || (r == 0 && !says_nothing))
+		return 0;
+	a.mode = e->mode;
+	r = r == 0 || r == -ENOENT ? archive_tree_put(&im->tree, e->path, &a, &ino, &why) : r;
+	if (r == -EBADMSG)
+		return 0;
+	if (r < 0)
+		return err_set(im->err, r, "%s", why.text);
+	return S_ISREG(e->mode) ? fill_file(im, ino, e->text) : 0;
+}
+
+static int fill(struct archive_importer *im)
+{
+	int r = 0;
+	archive_tree_layer(&im->tree); /* over what the archive has: its links are followed */
+	for (const struct box_entry *e = im->opt->fill; e->path && r == 0; e++)
+		r = fill_one(im, e);
+	return r;
+}
+
 /* Contents first, durable; then the image that leads to them. */
 static int publish(struct archive_importer *im, struct digest *image)
 {
@@ -276,7 +324,9 @@ int archive_importer_finish(struct archive_importer *im, struct digest *image,
 {
 	struct digest made;
 	im->err = err;
-	int r = publish(im, &made);
+	int r = im->opt->fill ? fill(im) : 0;
+	if (r == 0)
+		r = publish(im, &made);
 	if (r == 0)
 		r = tally(im, &made);
 	if (r < 0)

@@ -29,6 +29,7 @@
 #include "fs/store/store.h"
 #include "snapd/archive_read.h"
 
+struct box_entry;
 struct archive_import_options {
 	struct store_session *session; /* used by one other thread until the call returns */
 	const struct io *io;           /* for the image; NULL: the host's */
@@ -44,6 +45,7 @@ struct archive_import_options {
 	uint32_t uid, gid;   /* owner of folders that the archive leaves out */
 	bool squash_owner;   /* all is owned by uid and gid, whatever the archive says: for a
 	                      * server whose user could not change what others own */
+	const struct box_entry *fill; /* what is added where it is missing; NULL: nothing */
 	/* Called now and then; a return other than 0 ends the import with -ECANCELED. */
 	int (*progress)(void *ctx, uint64_t bytes_read, uint64_t members);
 	void *progress_ctx;

@@ -366,20 +366,27 @@ int archive_tree_put(struct archive_tree *t, const char *path, const struct attr
 	return 0;
 }
 
-/* What a hard link's target leads to. */
-static int link_target(struct archive_tree *t, const char *path, const char *target, uint64_t *ino,
-		       uint8_t *type, struct err *err)
+int archive_tree_find(struct archive_tree *t, const char *path, uint64_t *ino, uint8_t *type,
+		      struct err *err)
 {
 	const char *name;
 	size_t dir_len, len;
 	uint64_t dir;
-	int r = archive_path_check(target, "hard link's target", err);
+	int r = archive_path_check(path, "name", err);
 	if (r < 0)
 		return r;
-	path_split(target, &dir_len, &name, &len);
-	r = len ? dir_of(t, target, dir_len, false, &dir, err) : -ENOENT;
+	path_split(path, &dir_len, &name, &len);
+	r = len ? dir_of(t, path, dir_len, false, &dir, err) : -ENOENT;
+	return r < 0 ? r : image_builder_lookup(t->b, dir, name, len, ino, type);
+}
+
+/* What a hard link's target leads to. */
+static int link_target(struct archive_tree *t, const char *path, const char *target, uint64_t *ino,
+		       uint8_t *type, struct err *err)
+{
+	int r = archive_path_check(target, "hard link's target", err);
 	if (r == 0)
-		r = image_builder_lookup(t->b, dir, name, len, ino, type);
+		r = archive_tree_find(t, target, ino, type, err);
 	if (r == -ENOENT)
 		return err_set(err, -EBADMSG,
 			       "'%s': a hard link to '%s', which is not in the archive", SHOW(path),

@@ -51,6 +51,10 @@ int archive_tree_root(struct archive_tree *t, struct err *err);
 void archive_tree_layer(struct archive_tree *t);
 /* Of a layer: 1 when the member is a whiteout, which has been obeyed; 0: it is another. */
 int archive_tree_whiteout(struct archive_tree *t, const char *path, struct err *err);
+/* What is there under that name; links on the way are followed as for a member. -ENOENT: nothing;
+ * -EBADMSG: it can't be there. */
+int archive_tree_find(struct archive_tree *t, const char *path, uint64_t *ino, uint8_t *type,
+		      struct err *err);
 /* Puts a member; `a` says everything but ino. *ino is where it is: a new inode, or for a folder
  * that is there already that one, with its attributes set. The caller adds a new one's
  * content, target and xattrs.

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "runtime/box.h"
 #include "snapd/archive_lib.h"
 #include "snapd/oci_blobs.h"
 
@@ -457,8 +458,10 @@ static int import_image(struct oci *o, struct digest *image, struct archive_impo
 int oci_import(struct digest *image, char **config, const struct archive_import_options *opt,
 	       const struct archive_source *src, struct archive_import_stats *st, struct err *err)
 {
+	struct archive_import_options filled = *opt;
+	filled.fill = box_entries;
 	struct oci o = {
-		.opt = opt, .src = src, .err = err, .raw = -1, .blobs = { .fd = -1 }
+		.opt = &filled, .src = src, .err = err, .raw = -1, .blobs = { .fd = -1 }
 	};
 	int r = look(&o);
 	if (r >= 0)

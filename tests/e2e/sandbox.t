@@ -138,7 +138,10 @@ bough_fails 'a sandbox has no diff' 3 '"dev" is a sandbox' diff dev
 # ---- what an image says
 
 mkdir -p "$T/root" "$T/docker"
-for f in /bin/echo $(ldd /bin/echo | grep -o '/[^ ]*'); do cp -L --parents "$f" "$T/root"; done
+tools='/bin/echo /bin/cat /bin/ls /bin/sh'
+for f in $tools $(ldd $tools | grep -o '/[^ :]*' | sort -u); do
+	cp -L --parents "$f" "$T/root"
+done
 tar cf "$T/docker/1.tar" -C "$T/root" .
 printf '{"os":"linux","config":{"Entrypoint":["/bin/echo","from"],"Cmd":["the image"]},"rootfs":{"diff_ids":["sha256:%s"]}}' \
 	"$(sha256sum <"$T/docker/1.tar" | cut -d' ' -f1)" >"$T/docker/c.json"
@@ -150,6 +153,17 @@ is 'runs its command' "$code $out" '0 from the image'
 run bough run --rm --image echo -- me
 is 'or its entrypoint with another' "$code $out" '0 from me'
 bough_fails 'not both' 125 'either' run --image echo --image-command -- me
+run bough run --name bare --image echo --entrypoint '' -d
+is 'one that waits, of an image that has next to nothing' "$code" 0
+run bough exec bare -- cat /etc/hosts
+like 'finds localhost' "$out" $'127.0.0.1\tlocalhost'
+run bough exec bare -- sh -c 'echo x >/dev/null && echo y >/tmp/y && [ -d /proc/1 ] && [ -d /sys/kernel ] && ls -A /etc /workspace'
+is 'has its places' "$code $out" $'0 /etc:\nhostname\nhosts\nresolv.conf\n\n/workspace:'
+run bough exec bare -- sh -c 'echo z >/etc/resolv.conf; mount; : >/proc/sys/kernel/hostname'
+ok 'and the same walls' test "$code" != 0
+run bough diff "$(status bare .root)" --name-status --against echo
+is 'and differs from its image by what was written alone' "$out" $'M\tetc/resolv.conf\nA\ttmp/y'
+bough_ok 'it goes' rm --force bare
 run bough run --rm --image-command
 is 'there is none in the host image' "$code" 125
 
