@@ -1,12 +1,9 @@
 #include "snapd/files_list.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
@@ -104,36 +101,25 @@ static int put_entry(struct writing *w, const char *name, size_t len, const stru
 	return put_json(w, listing_entry(name, len, f, NULL));
 }
 
+static int put_fs_entry(void *ctx, const struct fs_entry *e)
+{
+	const struct found f = { .mode = e->mode, .size = e->size, .mtime = e->mtime };
+	return put_entry(ctx, e->name, e->len, &f, e->cookie);
+}
+
+/* Asked of bough-fs: through the mount, the kernel and bough-fs would keep what they were asked for
+ * of each entry. */
 static int list_mount(struct writing *w, struct err *err)
 {
-	int fd = dup(w->l->dir.fd);
-	auto_dir *dir = fd < 0 ? NULL : fdopendir(fd);
-	int r = 0;
-	if (!dir) {
-		r = -errno;
-		cleanup_close(&fd);
-		return place_error(err, r, "list", w->l->path);
+	const struct listing *l = w->l;
+	w->last = l->after;
+	for (bool more = true; more;) {
+		int r = fs_entries(l->place.sd->fs, l->place.src.ws.id, l->dir.ino, w->last,
+				   put_fs_entry, w, &more, err);
+		if (r)
+			return r;
 	}
-	seekdir(dir, (long)w->l->after); /* a place in it is the cookie of the entry before */
-	while (r == 0) {
-		struct stat st;
-		errno = 0;
-		const struct dirent *d = readdir(dir);
-		if (!d)
-			return errno ? place_error(err, -errno, "list", w->l->path) : 0;
-		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
-			continue;
-		if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-			if (errno == ENOENT)
-				continue; /* gone meanwhile */
-			return place_error(err, -errno, "look at", d->d_name);
-		}
-		struct found f = { .mode = st.st_mode,
-				   .size = (uint64_t)st.st_size,
-				   .mtime = st.st_mtim };
-		r = put_entry(w, d->d_name, strlen(d->d_name), &f, (uint64_t)d->d_off);
-	}
-	return r;
+	return 0;
 }
 
 static int list_view(struct writing *w, struct err *err)

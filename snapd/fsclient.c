@@ -498,6 +498,54 @@ int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size
 	return r;
 }
 
+static int take_entry(const json_t *j, char name[NAME_MAX_BYTES + 1], struct fs_entry *out)
+{
+	const char *hex = json_string_value(json_array_get(j, 0));
+	size_t n = hex ? strlen(hex) / 2 : 0;
+	if (n == 0 || n > NAME_MAX_BYTES || hex_decode((uint8_t *)name, n, hex) < 0)
+		return -EPROTO;
+	name[n] = 0;
+	*out = (struct fs_entry){
+		.name = name,
+		.len = n,
+		.mode = (uint32_t)json_integer_value(json_array_get(j, 1)),
+		.size = (uint64_t)json_integer_value(json_array_get(j, 2)),
+		.mtime.tv_sec = (time_t)json_integer_value(json_array_get(j, 3)),
+		.mtime.tv_nsec = (long)json_integer_value(json_array_get(j, 4)),
+		.cookie = (uint64_t)json_integer_value(json_array_get(j, 5)),
+	};
+	return 0;
+}
+
+int fs_entries(struct fsclient *fc, const char *id, uint64_t dir, uint64_t after,
+	       int (*fn)(void *ctx, const struct fs_entry *e), void *ctx, bool *more,
+	       struct err *err)
+{
+	json_t *a = NULL;
+	const json_t *one;
+	size_t i;
+	int r = call(fc,
+		     json_pack("{s:s, s:s, s:o, s:o}", "op", "entries", "id", id, "dir",
+			       number(dir), "at", number(after)),
+		     true, &a, err);
+	if (r < 0)
+		return r;
+	*more = json_is_true(json_object_get(a, "more"));
+	json_array_foreach(json_object_get(a, "entries"), i, one) {
+		char name[NAME_MAX_BYTES + 1];
+		struct fs_entry e;
+		r = take_entry(one, name, &e);
+		if (r < 0)
+			(void)err_set(err, r, "bough-fs gave a bad entry");
+		else
+			r = fn(ctx, &e);
+		if (r)
+			break;
+	}
+	json_decref(a);
+	return r;
+}
+
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes, struct err *err)
 {
 	return call(fc,

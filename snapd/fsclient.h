@@ -86,6 +86,18 @@ struct fs_batch {
 };
 int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size_t *failed,
 	     json_t **results, struct err *err);
+/* Entries of the folder of that inode number behind the cookie, about 300 at most, in order: fn
+ * returns other than 0 to end it, which is returned. *more: ask again with the last cookie. */
+struct fs_entry {
+	const char *name; /* terminated, borrowed */
+	size_t len;
+	uint32_t mode;
+	uint64_t size, cookie;
+	struct timespec mtime;
+};
+int fs_entries(struct fsclient *fc, const char *id, uint64_t dir, uint64_t after,
+	       int (*fn)(void *ctx, const struct fs_entry *e), void *ctx, bool *more,
+	       struct err *err);
 int fs_limits(struct fsclient *fc, const char *id, uint64_t bytes, uint64_t inodes,
 	      struct err *err);
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err);

@@ -134,6 +134,8 @@ int image_open(struct image **out, const struct io *io, const char *dir, const s
 	       struct err *err); /* -ENOENT, -EBADMSG (damaged header), -errno */
 struct image *image_ref(struct image *im);
 void image_unref(struct image *im); /* NULL allowed */
+/* Lets go of the pages that are mapped just now; they stay in the kernel's cache. Any thread. */
+void image_idle(struct image *im);
 const struct image_info *image_info(const struct image *im);
 /* How many of its 64 KiB blocks were found bad so far: for the report of an -EIO. */
 uint64_t image_bad_blocks(const struct image *im);

@@ -265,6 +265,12 @@ static int image_map(struct image *im, int fd, struct err *err)
 	return map_register(im) < 0 ? err_set(err, -ENOMEM, "out of memory for an image") : 0;
 }
 
+void image_idle(struct image *im)
+{
+	/* Only a hint. What is in place of blocks that can't be read is zeros afterwards, too. */
+	(void)madvise((void *)(uintptr_t)im->base, im->map_bytes, MADV_DONTNEED);
+}
+
 static void image_free(struct image *im)
 {
 	if (!im)

@@ -47,6 +47,11 @@
  *                                                    hex), more: true when the message was full:
  *                                                    ask again with the token; lost: true: what
  *                                                    happened isn't known, the token is now's
+ *   entries id, dir, at?                          -> entries: [[name in hex, mode, size, mtime in s
+ *                                                    and ns, cookie]…] of the folder of that inode
+ *                                                    number behind that cookie (0: all); more:
+ *                                                    true when the message was full: ask again with
+ *                                                    the last cookie. The kernel learns of none
  *   await   moment, wait_ms                       -> now, ids: [id…] of workspaces that changed
  *                                                    since; any: true in place of them: that number
  *                                                    says nothing here (work_await)

@@ -61,6 +61,7 @@ static const struct {
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_BATCH] = { "batch", F_ID | F_SIZE | F_TAG, F_RESULTS | F_AT | F_CONTENTS },
 	[CTL_CHANGES] = { "changes", F_ID, F_SINCE },
+	[CTL_ENTRIES] = { "entries", F_ID | F_DIR, F_AT },
 	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
 	[CTL_USAGE] = { "usage", F_ID, 0 },
@@ -346,7 +347,7 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 	case F_SIZE:
 		return parse_count(j, "size", BATCH_BYTES_MAX, &q->size, err);
 	case F_AT:
-		return parse_count(j, "at", INT64_MAX / 2, &q->at, err);
+		return parse_count(j, "at", INT64_MAX, &q->at, err);
 	case F_CONTENTS:
 		return parse_count(j, "contents", BATCH_CONTENTS_MAX, &q->contents, err);
 	case F_RESULTS:

@@ -23,6 +23,7 @@ enum ctl_op {
 	CTL_TAKE,
 	CTL_BATCH,
 	CTL_CHANGES,
+	CTL_ENTRIES,
 	CTL_AWAIT,
 	CTL_LIMITS,
 	CTL_USAGE,
@@ -53,8 +54,8 @@ struct ctl_request {
 	const char *token; /* of watch.h; NULL: none */
 	uint64_t moment;   /* await's `since` */
 	uint64_t tag;      /* 0: none */
-	uint64_t at, size; /* of the operations in the file: place and bytes … */
-	uint64_t contents; /* … and bytes of the contents behind them */
+	uint64_t at, size; /* of the operations in the file: place and bytes (entries: a cookie) */
+	uint64_t contents; /* bytes of the contents behind them */
 	bool results;
 	int fd; /* that came with it; not ctl_parse's */
 	int wait_ms;

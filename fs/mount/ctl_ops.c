@@ -441,6 +441,67 @@ static int do_changes(struct served *w, const struct ctl_request *q, struct answ
 	return 0;
 }
 
+/* ---- a folder ---- */
+
+struct entries {
+	const struct ctl_request *q;
+	json_t *list;
+	bool more;
+};
+
+/* The message is full before this many are in it, whatever their names. */
+enum { ENTRY_BYTES = 2 * NAME_MAX_BYTES + 96, ENTRIES_AT_ONCE = ITEMS_MAX / ENTRY_BYTES };
+
+static int add_one(const struct view *v, const struct dirent_ref *d, json_t *list)
+{
+	char hex[2 * NAME_MAX_BYTES + 1];
+	struct attr a;
+	int r = view_inode(v, d->ino, &a);
+	if (r < 0)
+		return r == -ENOENT ? -EIO : r; /* a name whose inode is lost */
+	hex_encode(hex, d->name, d->name_len);
+	json_t *one = json_pack("[s, i, I, I, i, I]", hex, (int)a.mode, (json_int_t)a.size,
+				(json_int_t)a.mtime.tv_sec, (int)a.mtime.tv_nsec,
+				(json_int_t)d->cookie);
+	return json_array_append_new(list, one) < 0 ? -ENOMEM : 0;
+}
+
+static int list_folder(void *ctx, const struct view *v)
+{
+	struct entries *e = ctx;
+	struct dirent_ref d;
+	struct attr dir;
+	uint64_t at = e->q->at;
+	int r = view_inode(v, e->q->put.dir, &dir);
+	if (r == 0 && !S_ISDIR(dir.mode))
+		r = -ENOTDIR;
+	for (int n = 0; r == 0 && at < INT64_MAX; n++, at = d.cookie) {
+		r = view_dirent_ceil(v, dir.ino, at + 1, &d);
+		if (r < 0)
+			break;
+		e->more = n == ENTRIES_AT_ONCE;
+		if (e->more)
+			break;
+		r = add_one(v, &d, e->list);
+	}
+	return r == -ENOENT ? 0 : r; /* nothing more; a folder that is gone has nothing */
+}
+
+static int do_entries(struct served *w, const struct ctl_request *q, struct answer *a,
+		      struct err *err)
+{
+	struct entries e = { .q = q, .list = json_array() };
+	add(a, a->json, "entries", e.list);
+	if (a->failed)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = ws_with_view(served_ws(w), list_folder, &e);
+	if (r < 0)
+		return err_sys(err, r, "list a folder of %s", q->id);
+	if (e.more)
+		add(a, a->json, "more", json_true());
+	return 0;
+}
+
 static int do_await(struct server *s, const struct ctl_request *q, struct answer *a,
 		    struct err *err)
 {
@@ -501,6 +562,7 @@ static const struct {
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
 	[CTL_BATCH] = { .served = do_batch },     [CTL_CHANGES] = { .served = do_changes },
+	[CTL_ENTRIES] = { .served = do_entries },
 	[CTL_AWAIT] = { .server = do_await },     [CTL_END] = { .server = do_end },
 	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
 };

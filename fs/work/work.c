@@ -181,6 +181,8 @@ static void idle_one(struct ws *ws, void *ctx)
 		return;
 	for (uint32_t i = 0; i < v.nlayers; i++)
 		layer_idle(v.layers[i]);
+	if (v.image)
+		image_idle(v.image);
 	view_done(&v);
 }
 
