@@ -212,6 +212,7 @@ static enum family family_of(const char *pattern)
 		{ "/v1/events", ANYBODYS },       { "/v1/audit", ANYBODYS },
 		{ "/v1/usage", ANYBODYS },        { "/v1/repos", ANYBODYS },
 		{ "/v1/webhooks", ANYBODYS },     { "/v1/whoami", ANYBODYS },
+		{ "/v1/exports", ANYBODYS },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		size_t n = strlen(table[i].name);
@@ -239,6 +240,7 @@ static bool is_about_others(const struct route *rt)
 {
 	return strncmp(rt->path, "/v1/tokens", 10) == 0 ||
 	       strncmp(rt->path, "/v1/webhooks", 12) == 0 ||
+	       strncmp(rt->path, "/v1/exports", 11) == 0 ||
 	       strncmp(rt->path, "/v1/teams", 9) == 0 || is_route(rt, "POST", "/v1/workspaces") ||
 	       is_route(rt, "POST", "/v1/import") ||
 	       is_route(rt, "POST", "/v1/workspaces/{}/fork") ||

@@ -88,6 +88,12 @@ static const struct field snap_patch_fields[] = {
 	OWNED_FIELDS,
 	{ 0 },
 };
+static const struct field export_fields[] = {
+	{ "from", FIELD_STRING, true, 0 },
+	{ "format", FIELD_STRING, false, 0 },
+	{ "path", FIELD_STRING, false, 4096 },
+	{ 0 },
+};
 static const struct field fsck_fields[] = {
 	{ "repair", FIELD_BOOL, false, 0 },
 	{ 0 },
@@ -419,6 +425,11 @@ const struct route api_routes[] = {
 	{ "GET", "/v1/jobs", api_job_list, NULL, page_query, false },
 	{ "GET", "/v1/jobs/{}", api_job_get, NULL, job_query, false },
 	{ "POST", "/v1/jobs/{}/cancel", api_job_cancel, no_fields, NULL, false },
+	{ "POST", "/v1/exports", api_export_new, export_fields, NULL, false },
+	{ "GET", "/v1/exports", api_export_list, NULL, NULL, false },
+	{ "GET", "/v1/exports/{}", api_export_get, NULL, NULL, false },
+	{ "HEAD", "/v1/exports/{}", api_export_get, NULL, NULL, false },
+	{ "DELETE", "/v1/exports/{}", api_export_delete, NULL, NULL, false },
 	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
 	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
 	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },

@@ -249,6 +249,13 @@ json_t *api_owners_usage(struct snapd *sd, const char *owner, struct err *err);
 int api_events(struct request *rq, struct reply *rp, struct err *err);
 int api_job_list(struct request *rq, struct reply *rp, struct err *err);
 int api_job_get(struct request *rq, struct reply *rp, struct err *err);
+/* api_exports.c */
+struct archive_export_stats;
+json_t *api_exported(const struct archive_export_stats *st); /* NULL: out of memory */
+int api_export_new(struct request *rq, struct reply *rp, struct err *err);
+int api_export_list(struct request *rq, struct reply *rp, struct err *err);
+int api_export_get(struct request *rq, struct reply *rp, struct err *err);
+int api_export_delete(struct request *rq, struct reply *rp, struct err *err);
 int api_job_cancel(struct request *rq, struct reply *rp, struct err *err);
 /* the system */
 int api_health(struct request *rq, struct reply *rp, struct err *err);

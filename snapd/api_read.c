@@ -158,15 +158,19 @@ static int archive_stream(void *task, struct stream *out, struct err *err)
 }
 
 /* What the format couldn't hold is told, never lost in silence. */
-static json_t *archive_summary(void *task)
+json_t *api_exported(const struct archive_export_stats *st)
 {
-	const struct archive_export_stats *st = &((struct archive_task *)task)->stats;
 	return json_pack("{s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "members",
 			 (json_int_t)st->members, "bytes", (json_int_t)st->bytes, "lost", "sockets",
 			 (json_int_t)st->sockets_skipped, "specials",
 			 (json_int_t)st->specials_skipped, "xattrs", (json_int_t)st->xattrs_dropped,
 			 "hard_links", (json_int_t)st->links_as_files, "holes",
 			 (json_int_t)st->holes_filled);
+}
+
+static json_t *archive_summary(void *task)
+{
+	return api_exported(&((struct archive_task *)task)->stats);
 }
 
 static int find_directory(struct archive_task *a, const char *path, struct err *err)

@@ -1,5 +1,6 @@
 /* Saving a workspace, restoring it, importing an archive: what makes snapshots and moves heads. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "snapd/archive_import.h"
 #include "snapd/oci.h"
 #include "snapd/flattener.h"
+#include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
 #include "snapd/stackop.h"
@@ -378,12 +380,16 @@ struct import {
 	struct progress *progress;
 	uint64_t max_bytes, max_inodes;
 	bool image; /* of containers: oci.h */
+	int spool;  /* the upload, where its caller didn't wait; -1: it is `body` */
+	uint64_t spooled; /* bytes of it that were read */
+	char owner[OWNER_SIZE]; /* whose it is then */
 };
 
 static void import_free(void *task)
 {
 	struct import *im = task;
 	maker_done(&im->maker);
+	cleanup_close(&im->spool);
 	free(im);
 }
 
@@ -392,6 +398,18 @@ static ssize_t import_read(void *ctx, void *buf, size_t n, struct err *err)
 	struct import *im = ctx;
 	ssize_t got = stream_read(im->body, buf, n, -1);
 	return got < 0 ? err_set(err, (int)got, "the upload broke off") : got;
+}
+
+/* Of an upload that a job was left with. */
+static ssize_t import_read_spool(void *ctx, void *buf, size_t n, struct err *err)
+{
+	struct import *im = ctx;
+	ssize_t got;
+	do
+		got = pread(im->spool, buf, n, (off_t)im->spooled);
+	while (got < 0 && errno == EINTR);
+	im->spooled += got > 0 ? (uint64_t)got : 0;
+	return got < 0 ? err_sys(err, -errno, "read the upload") : got;
 }
 
 static int import_progress(void *ctx, uint64_t bytes, uint64_t members)
@@ -412,7 +430,7 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 {
 	struct snapd *sd = im->maker.sd;
 	char images[PATH_SIZE], scratch[PATH_SIZE];
-	struct archive_source src = { import_read, im };
+	struct archive_source src = { im->spool >= 0 ? import_read_spool : import_read, im };
 	struct archive_import_options opt = {
 		.session = im->maker.ss,
 		.images = images,
@@ -441,6 +459,8 @@ static int import_rest(struct import *im, struct err *err)
 	char buf[8192];
 	size_t n = 0;
 	ssize_t got;
+	if (im->spool >= 0) /* it came whole */
+		return 0;
 	while ((got = stream_read(im->body, buf, sizeof(buf), -1)) > 0)
 		if ((n += (size_t)got) > WEB_DISCARD_MAX)
 			return err_set(err, -EBADMSG, "more than %d MiB behind the archive's end",
@@ -482,6 +502,86 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	return *result ? 0 : no_memory(err);
 }
 
+/* ---- an import that its caller leaves behind ---- */
+
+/* The upload is taken in first; what the caller gets is the job that imports it then. */
+struct leaving {
+	struct import *im; /* NULL: the job's by now */
+};
+
+static void leaving_free(void *task)
+{
+	struct leaving *l = task;
+	if (l->im)
+		import_free(l->im);
+	free(l);
+}
+
+static int spool_upload(struct import *im, struct err *err)
+{
+	enum { PIECE = 256 * 1024, LOOK_BYTES = 16 << 20 };
+	struct snapd *sd = im->maker.sd;
+	auto_free char *buf = malloc(PIECE);
+	uint64_t at = 0, looked = 0;
+	ssize_t n;
+	if (!buf)
+		return no_memory(err);
+	while ((n = stream_read(im->body, buf, PIECE, -1)) > 0) {
+		int r = io_write_full(NULL, im->spool, buf, (size_t)n, at);
+		if (r < 0)
+			return err_sys(err, r, "keep the upload");
+		at += (uint64_t)n;
+		if (at - looked < LOOK_BYTES)
+			continue;
+		looked = at;
+		r = limits_room(sd, im->owner, at, err);
+		if (r < 0)
+			return r;
+	}
+	return n < 0 ? err_set(err, -EBADMSG, "the upload broke off") : 0;
+}
+
+static int leaving_run(void *task, struct progress *p, unsigned *status, json_t **result,
+		       struct err *err)
+{
+	struct leaving *l = task;
+	struct import *im = l->im;
+	struct snapd *sd = im->maker.sd;
+	int r = spool_upload(im, err);
+	if (r < 0)
+		return r;
+	const struct reply job = {
+		.status = 200, .job = import_run, .task = im, .task_free = import_free
+	};
+	struct doing *mine = doing_again(doing_now()), *was = doing_set(mine);
+	l->im = NULL;
+	r = jobs_start(sd, &job, result, err); /* without `mine` it says that memory is short */
+	(void)doing_set(was);
+	doing_unref(mine);
+	*status = 202;
+	return r;
+}
+
+static int leave_import(struct import *im, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = im->maker.sd;
+	char scratch[PATH_SIZE];
+	struct leaving *l = calloc(1, sizeof(*l));
+	(void)snprintf(scratch, sizeof(scratch), "%s/tmp", sd->root);
+	im->spool = l ? open(scratch, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+	if (im->spool < 0) {
+		int r = l ? err_sys(err, -errno, "make a temporary file") : no_memory(err);
+		free(l);
+		return r;
+	}
+	doing_owner(im->owner);
+	l->im = im;
+	rp->job = leaving_run;
+	rp->task = l;
+	rp->task_free = leaving_free;
+	return 0;
+}
+
 static int query_number(struct request *rq, const char *key, uint64_t *out, struct err *err)
 {
 	const char *s = request_query(rq, key);
@@ -512,6 +612,9 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	struct import *im = calloc(1, sizeof(*im));
 	if (!im)
 		return no_memory(err);
+	const char *prefer = request_header(rq, "Prefer");
+	bool leave = prefer && strcasestr(prefer, "respond-async");
+	im->spool = -1;
 	im->body = rq->upload;
 	im->image = image;
 	int r = name ? api_snap_name_free(rq, name, err) : 0;
@@ -523,10 +626,14 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 		r = query_number(rq, "max_inodes", &im->max_inodes, err);
 	if (r >= 0)
 		r = maker_init(&im->maker, sd, name, message, err);
+	if (r >= 0 && leave)
+		r = leave_import(im, rp, err);
 	if (r < 0) {
 		import_free(im);
 		return r;
 	}
+	if (leave)
+		return 0;
 	rp->job = import_run;
 	rp->task = im;
 	rp->task_free = import_free;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fs/base/clock.h"
+#include "snapd/exports.h"
 #include "snapd/quota.h"
 #include "snapd/space.h"
 
@@ -52,6 +53,7 @@ bool limits_needs_room(const struct route *rt)
 		"/v1/snapshots/{}/commit",
 		"/v1/repos",
 		"/v1/repos/{}/fetch",
+		"/v1/exports",
 		"/v1/sandboxes",
 		"/v1/sandboxes/{}/fork",
 		"/v1/sandboxes/{}/snapshots",
@@ -94,11 +96,29 @@ int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err 
 {
 	struct holding h;
 	int r = catalog_holding(sd->catalog, owner, &h, err);
-	uint64_t sum = r < 0 ? 0 : h.stored_bytes;
+	uint64_t sum = r < 0 ? 0 : h.stored_bytes, exported = 0;
 	if (r >= 0)
 		r = written_bytes(sd, owner, &sum, err);
 	if (r >= 0)
-		*out = sum;
+		r = exports_bytes(sd, owner, &exported, err);
+	if (r >= 0)
+		*out = sum + exported;
+	return r;
+}
+
+int limits_room(struct snapd *sd, const char *owner, uint64_t more, struct err *err)
+{
+	struct quota q;
+	uint64_t have = 0;
+	int r = space_need(sd, err);
+	if (r >= 0)
+		r = catalog_quota_get(sd->catalog, owner, &q, err);
+	if (r < 0 || q.bytes == QUOTA_NONE)
+		return r;
+	r = limits_bytes(sd, owner, &have, err);
+	if (r >= 0 && (have > (uint64_t)q.bytes || more > (uint64_t)q.bytes - have))
+		r = err_set(err, -EDQUOT, "%s may have %llu MiB, and has %llu", owner,
+			    (unsigned long long)(q.bytes >> 20), (unsigned long long)(have >> 20));
 	return r;
 }
 

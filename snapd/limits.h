@@ -15,8 +15,11 @@ bool limits_needs_room(const struct route *rt);
 int limits_admit(const struct request *rq, const struct route *rt, struct err *err);
 /* -EDQUOT: the owner can't have another snapshot. What makes one says so again in the end. */
 int limits_snapshot(struct snapd *sd, const char *owner, struct err *err);
-/* What the owner's workspaces have written, those that were removed too, and by how much its
- * snapshots let the store grow. */
+/* -ENOSPC, -EDQUOT: the disk, or the owner's quota, has no room for so many bytes beside what is
+ * there. For work that is under way. */
+int limits_room(struct snapd *sd, const char *owner, uint64_t more, struct err *err);
+/* What the owner's workspaces have written, those that were removed too, by how much its
+ * snapshots let the store grow, and exports that are kept. */
 int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err);
 
 #endif

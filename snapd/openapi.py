@@ -107,6 +107,8 @@ SCHEMAS = {
                 "owner": S, "path": S, "created": TIME, "ended": null(TIME)},
                {"object": S, "progress": obj({"done": N, "total": N, "unit": S, "what": S}),
                 "status": N, "result": null(ANY), "error": null(ref("Error"))}),
+    "Export": obj({"id": S, "format": S, "bytes": N, "created": TIME, "expires": TIME, "url": S},
+                  {"members": N, "lost": ANY}),
     "Audit": obj({"seq": N, "time": TIME, "owner": S, "token": null(S), "from": S, "method": S,
                   "path": S, "object": null(S), "status": N, "about": null(ANY)}),
     "Health": obj({"ok": B, "version": S, "pid": N, "root": S, "fs": ANY, "catalog": null(S)}),
@@ -157,6 +159,7 @@ for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Q
     SCHEMAS[one + "s"] = items(one)
 
 SCHEMAS["Deliveries"] = items("Delivery")
+SCHEMAS["Exports"] = obj({"items": {"type": "array", "items": ref("Export")}})
 
 BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
                            "text/event-stream")
@@ -208,6 +211,11 @@ ANSWERS = {
     "PATCH " + WS + "/{}/uploads/{}": ("The next bytes (tus)", {204: None}),
     "DELETE " + WS + "/{}/uploads/{}": ("End an upload (tus)", {204: None}),
     "POST /v1/import": ("Make a snapshot from an archive", {201: "Snapshot"}),
+    "POST /v1/exports": ("Make an archive that is kept for a day", {201: "Export"}),
+    "GET /v1/exports": ("List one's exports", {200: "Exports"}),
+    "GET /v1/exports/{}": ("An export's bytes", {200: BYTES, 206: BYTES}),
+    "HEAD /v1/exports/{}": ("An export's head", {200: None, 206: None}),
+    "DELETE /v1/exports/{}": ("Delete an export", {204: None}),
     "GET " + SNAP: ("List snapshots", {200: "Snapshots"}),
     "GET " + SNAP + "/{}": ("One snapshot", {200: "Snapshot"}),
     "PATCH " + SNAP + "/{}": ("Change a snapshot", {200: "Snapshot"}),
@@ -302,11 +310,12 @@ ANSWERS = {
     "POST /v1/shutdown": ("Unmount all and end", {200: "Ok"}),
 }
 # Calls that may run as a job, with `Prefer: respond-async`.
-JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos"}
+JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos", "/v1/import",
+        "/v1/exports"}
 PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots": "snap",
           "repos": "repo", "tokens": "id", "users": "name", "quotas": "owner", "teams": "team",
           "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up",
-          "signed": "id"}
+          "exports": "id",          "signed": "id"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY, "objects": {"type": "array", "items": ANY}}
 MANY = {"label"}

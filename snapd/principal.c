@@ -51,6 +51,25 @@ struct doing *doing_new(void)
 	return d;
 }
 
+struct doing *doing_again(const struct doing *d)
+{
+	struct doing *out = doing_new();
+	uint64_t begun_ns = out ? out->begun_ns : 0;
+	if (!out)
+		return NULL;
+	*out = *d;
+	out->refs = 1;
+	out->begun_ns = begun_ns;
+	out->key = NULL;
+	out->keyed = out->told = false;
+	out->path = d->path ? strdup(d->path) : NULL;
+	if (d->path && !out->path) {
+		doing_unref(out);
+		return NULL;
+	}
+	return out;
+}
+
 struct doing *doing_ref(struct doing *d)
 {
 	if (d)

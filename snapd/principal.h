@@ -65,6 +65,9 @@ struct doing {
 	bool told; /* done() was called */
 };
 struct doing *doing_new(void); /* NULL: out of memory */
+/* The same once more, for what goes on when that has ended: it has an end of its own, and no key.
+ * NULL: out of memory. */
+struct doing *doing_again(const struct doing *d);
 struct doing *doing_ref(struct doing *d);
 void doing_unref(struct doing *d); /* NULL allowed */
 /* This thread works for it from now on (NULL: the service); returns what it worked for. Borrowed:

@@ -12,6 +12,7 @@
 #include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "snapd/api.h"
+#include "snapd/exports.h"
 #include "snapd/outcome.h"
 #include "snapd/web_task.h"
 #include "snapd/worker.h"
@@ -67,6 +68,7 @@ static void run(void *ctx, bool due)
 	struct err err = { 0 };
 	struct owned own = { 0 };
 	json_t *result = NULL;
+	exports_sweep(sd, false);
 	bool hurry = atomic_exchange(&t->hurry, false);
 	if (catalog_damage(sd->catalog) || (!hurry && !is_due(sd)))
 		return;
@@ -98,6 +100,7 @@ int tidier_start(struct tidier **out, struct snapd *sd, struct err *err)
 					    .run = run,
 					    .ctx = t };
 	t->sd = sd;
+	exports_sweep(sd, true);
 	int r = worker_start(&t->worker, &opt, err);
 	if (r < 0) {
 		free(t);

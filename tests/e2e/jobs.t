@@ -42,6 +42,44 @@ kill_hard boughd
 run bough jobs wait "$(<"$T/id")"
 [ $code = 0 ] && pass 'saved before boughd was killed' || like 'a killed one says so' "$err" 'the daemon ended'
 
+# ---- exports and imports
+
+mkdir -p "$w/sub"
+seq 200000 >"$w/sub/numbers"
+bough_ok 'an export in the background' export w --background --format tar
+bough_ok 'waited for' jobs wait "$out" --json
+ex=$(json .id)
+like 'has an id' "$ex" '^ex_[a-z2-7]{10}$'
+is 'and how long it is kept' "$(json '(.expires[0:19] + "Z" | fromdate) - (.created[0:19] + "Z" | fromdate)')" 86400
+bough_ok 'fetched' export "$ex" -o "$T/kept.tar"
+is 'its bytes' "$(tar xOf "$T/kept.tar" ./sub/numbers | tail -1)" 200000
+sock=$BOUGH_ROOT/run/boughd.sock
+get() { curl -sS --unix-socket "$sock" "$@"; }
+get -o "$T/part" -r 1000-1999 "http://d/v1/exports/$ex"
+cmp -s "$T/part" <(tail -c +1001 "$T/kept.tar" | head -c 1000)
+is 'a part of it' $? 0
+is 'of that version only' "$(get -o "$T/part" -w '%{http_code}' -H 'If-Range: "other"' -r 1000-1999 "http://d/v1/exports/$ex")" 200
+is 'behind its end' "$(get -o /dev/null -w '%{http_code}' -r 99999999999- "http://d/v1/exports/$ex")" 416
+bough_ok 'imported in the background' import "$T/kept.tar" --as again --background
+like 'as a job' "$out" '^jb_'
+bough_ok 'waited for' jobs wait "$out"
+is 'is the snapshot' "$out" "$(bough snapshots show again --json | jq -r .id)"
+bough_ok 'what is no archive' import "$T/id" --background
+run bough jobs wait "$out"
+is 'fails as a job' $code 2
+kill_hard boughd
+is 'an export outlives boughd' "$(bough export "$ex" | cmp - "$T/kept.tar" && echo same)" same
+touch "$BOUGH_ROOT"/exports/*/left.tar.part
+touch -d '25 hours ago' "$BOUGH_ROOT"/exports/*/"$ex.tar"
+kill_hard boughd
+bough ls >/dev/null
+is 'what is old, or half, is gone' "$(get http://d/v1/exports | jq -c .items) $(ls "$BOUGH_ROOT"/exports/*)" '[] '
+bough quotas set "uid:$(id -u)" --bytes 1 >/dev/null 2>&1 ||
+	get -X PUT --data-binary '{"bytes": 1}' "http://d/v1/quotas/uid:$(id -u)" >/dev/null
+is 'over the quota' "$(get -o "$T/body" -w '%{http_code}' --data-binary '{"from":"w"}' http://d/v1/exports)" 507
+is 'nothing is left' "$(ls "$BOUGH_ROOT"/exports/*)" ''
+get -X DELETE "http://d/v1/quotas/uid:$(id -u)"
+
 # ---- events
 
 bough create e --no-mount >/dev/null

@@ -135,13 +135,15 @@ static const struct option_def export_options[] = {
 	  .value = "FILE",
 	  .kind = WORD_FILE,
 	  .help = "write to FILE, which appears only when it is whole; else to stdout" },
+	OPT_BACKGROUND,
 	{ 0 }
 };
 
 static const struct option_def image_import_options[] = { OPT_MESSAGE, { 0 } };
 
 static const struct option_def import_options[] = {
-	{ .name = "as", .value = "SNAPSHOT", .help = "a name for the snapshot" }, OPT_MESSAGE, { 0 }
+	{ .name = "as", .value = "SNAPSHOT", .help = "a name for the snapshot" }, OPT_MESSAGE,
+	OPT_BACKGROUND, { 0 }
 };
 
 const struct command commands_snap[] = {
@@ -305,11 +307,13 @@ const struct command commands_snap[] = {
 	  .run = cmd_snapshots_tag },
 	{ .name = "export",
 	  .group = G_SNAP,
-	  .operands = "SNAPSHOT|WORKSPACE",
+	  .operands = "SNAPSHOT|WORKSPACE|EXPORT",
 	  .summary = "write a snapshot or a workspace as an archive",
 	  .about = "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
 		   "devices and holes are kept where the format can hold them: tar and tar.zst "
-		   "hold\nall but sockets. What couldn't be kept is counted on stderr.\n",
+		   "hold\nall but sockets. What couldn't be kept is counted on stderr.\n\n"
+		   "With --background boughd writes it and keeps it for a day; the job's result\n"
+		   "has the id of it, an EXPORT, which is then fetched by that id.\n",
 	  .options = export_options,
 	  .examples = "bough export green -o green.tar.zst\nbough export app | ssh host tar x\n",
 	  .min = 1,
@@ -321,7 +325,8 @@ const struct command commands_snap[] = {
 	  .operands = "FILE|-",
 	  .summary = "make a snapshot from an archive",
 	  .about = "tar (also compressed), zip or cpio; - is stdin. An archive with a path that\n"
-		   "leaves its tree is refused whole. Prints the snapshot's id.\n",
+		   "leaves its tree is refused whole. Prints the snapshot's id.\n\n"
+		   "With --background it ends once all is sent; a job imports it then.\n",
 	  .options = import_options,
 	  .examples = "bough import app.tar.gz --as app-1.0\n"
 		      "docker export c1 | bough import - --as image\n",

@@ -103,14 +103,18 @@ static int download_once(struct download *d, char *buf, struct err *err)
 	struct http *h = NULL;
 	ssize_t n = 0;
 	char headers[HTTP_FIELD_MAX + 96];
-	auto_target rest = place_target("/files", d->from->path, NULL);
+	bool kept = !d->from->path;
+	auto_target t = kept ? target_new("/v1/exports/") : place_target("/files", d->from->path, NULL);
+	if (kept)
+		target_name(&t, d->from->name);
 	if (d->done > 0) {
 		(void)snprintf(headers, sizeof(headers),
 			       "Range: bytes=%llu-\r\nIf-Range: %s\r\n",
 			       (unsigned long long)d->done, d->etag);
-		rest.headers = headers;
+		t.headers = headers;
 	}
-	int r = api_stream_either(d->cli, d->from->name, &rest, "*/*", &h, err);
+	int r = kept ? api_stream(d->cli, &t, "*/*", &h, err)
+		     : api_stream_either(d->cli, d->from->name, &t, "*/*", &h, err);
 	if (r == 0)
 		r = take_answer(d, h, err);
 	while (r == 0 && (n = http_read(h, buf, COPY_SIZE, err)) > 0) {

@@ -11,7 +11,8 @@ enum {
 };
 
 /* The file's content into `fd`, with progress as `what`; *total: bytes. Where the file has become
- * another meanwhile, `fd` begins anew when it is a file, and else -ESTALE. -EISDIR: a folder. */
+ * another meanwhile, `fd` begins anew when it is a file, and else -ESTALE. -EISDIR: a folder.
+ * With from->path NULL it is the export that is kept under that id. */
 int resume_download(struct cli *cli, const struct place *from, int fd, const char *what,
 		    uint64_t *total, struct err *err);
 /* `size` bytes of the file `fd` (from its beginning) into the workspace, as PUT does, `last` (NULL:

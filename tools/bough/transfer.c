@@ -12,6 +12,7 @@
 #include "tools/bough/api.h"
 #include "tools/bough/json.h"
 #include "tools/bough/outfile.h"
+#include "tools/bough/resume.h"
 #include "tools/bough/start.h"
 
 enum {
@@ -89,7 +90,10 @@ static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u
 				  .ctx = u };
 	u->total = size > 0 ? (uint64_t)size : 0;
 	progress_begin(&u->progress, cli, "importing");
-	return api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
+	cli->background = im->background;
+	int r = api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
+	cli->background = false;
+	return r;
 }
 
 int transfer_import_file(struct cli *cli, const char *file, const struct import *im, json_t **out,
@@ -186,7 +190,9 @@ static int print_snapshot(struct cli *cli, const json_t *snap, struct err *err)
 int cmd_import(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *snap = NULL;
-	struct import im = { .name = args_get(a, "as"), .message = args_get(a, "message") };
+	struct import im = { .name = args_get(a, "as"),
+			     .message = args_get(a, "message"),
+			     .background = args_get(a, "background") };
 	int r = transfer_import_file(cli, a->operands[0], &im, &snap, err);
 	return r < 0 ? r : print_snapshot(cli, snap, err);
 }
@@ -294,10 +300,41 @@ static int print_exported(struct cli *cli, const char *file, const char *format,
 	return doc ? out_json(doc, err) : err_set(err, -EIO, "the file's name isn't UTF-8");
 }
 
+static int export_later(struct cli *cli, const char *from, const char *format, struct err *err)
+{
+	auto_target t = target_new("/v1/exports");
+	auto_json json_t *body = json_pack("{s:s, s:s*}", "from", from, "format", format);
+	if (!body)
+		return err_set(err, -EINVAL, "the name isn't UTF-8");
+	return api_background(cli, "POST", &t, body, err);
+}
+
+/* What an export job has left. */
+static int fetch_export(struct cli *cli, const char *id, const char *file, struct err *err)
+{
+	bool to_file = file && strcmp(file, "-") != 0;
+	auto_outfile o = OUTFILE_STDOUT;
+	const struct place from = { .name = (char *)(uintptr_t)id }; /* only read */
+	uint64_t total;
+	int r = to_file ? outfile_open(&o, file, err) : 0;
+	if (r == 0)
+		r = resume_download(cli, &from, o.fd, "exporting", &total, err);
+	return r < 0 ? r : outfile_commit(&o, err);
+}
+
 int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 {
 	const char *file = args_get(a, "output"), *format = args_get(a, "format");
-	bool to_file = file && strcmp(file, "-") != 0;
+	bool to_file = file && strcmp(file, "-") != 0, later = args_get(a, "background");
+	if (later && file)
+		return err_set(err, -EINVAL, "--background keeps the archive with boughd: without "
+			       "-o; `bough export EXPORT -o FILE` fetches it then");
+	if (later)
+		return export_later(cli, a->operands[0], format, err);
+	if (!to_file && isatty(STDOUT_FILENO))
+		return err_set(err, -EINVAL, "stdout is a terminal: give -o FILE or redirect it");
+	if (strncmp(a->operands[0], "ex_", 3) == 0)
+		return fetch_export(cli, a->operands[0], file, err);
 	if (!format && to_file)
 		format = format_of(file);
 	if (!format && to_file && other_format(file))
@@ -307,8 +344,6 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 			       file);
 	if (!format)
 		format = "tar";
-	if (!to_file && isatty(STDOUT_FILENO))
-		return err_set(err, -EINVAL, "stdout is a terminal: give -o FILE or redirect it");
 	if (!to_file && cli->json)
 		return err_set(err, -EINVAL, "--json needs -o FILE: stdout can't hold both");
 	auto_outfile o = OUTFILE_STDOUT;

@@ -8,6 +8,7 @@ struct import {
 	const char *name, *message;     /* of the snapshot; NULL: none */
 	uint64_t max_bytes, max_inodes; /* more is refused; 0: no limit */
 	const char *format;             /* "image": of containers; NULL: an archive of files */
+	bool background; /* as a job, once all is sent: *out is the job */
 };
 /* Import an archive (FILE, or "-" for stdin) or a folder (through bough-pack, with the rights of
  * the caller) as a snapshot; *out is the API's snapshot, the caller's. On failure nothing is left

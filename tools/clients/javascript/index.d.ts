@@ -77,6 +77,10 @@ export interface TeamInfo {
 export interface QuotaInfo {
   owner: string; workspaces: number | null; snapshots: number | null; bytes: number | null;
 }
+export interface ExportInfo {
+  id: string; format: string; bytes: number; created: string; expires: string; url: string;
+  members?: number; lost?: Record<string, number>;
+}
 export interface JobInfo {
   id: string; state: 'running' | 'done' | 'failed' | 'cancelled'; owner: string; path: string;
   object?: string; created: string; ended: string | null; progress?: ProgressInfo;
@@ -389,6 +393,8 @@ export class Client {
       name?: string; message?: string; format?: string; max_bytes?: number; max_inodes?: number;
       length?: number;
     } & Long): Promise<Snapshot>;
+    createJob(archive: Bytes, options?: {
+      name?: string; message?: string; length?: number }): Promise<Job>;
   };
   readonly repos: {
     list(): Promise<RepositoryInfo[]>;
@@ -434,6 +440,16 @@ export class Client {
     delete(team: string): Promise<null>;
     add(team: string, owner: string, role?: 'reader' | 'member' | 'admin'): Promise<TeamInfo>;
     remove(team: string, owner: string): Promise<null>;
+  };
+  readonly exports: {
+    list(): Promise<ExportInfo[]>;
+    create(source: string | Workspace | Snapshot,
+      options?: { format?: string; path?: string } & Long): Promise<ExportInfo>;
+    createJob(source: string | Workspace | Snapshot,
+      options?: { format?: string; path?: string; key?: string }): Promise<Job>;
+    open(id: string, options?: { start?: number; signal?: AbortSignal }): Promise<Body>;
+    head(id: string): Promise<Record<string, string | undefined>>;
+    delete(id: string): Promise<null>;
   };
   readonly webhooks: {
     list(): Promise<WebhookInfo[]>;

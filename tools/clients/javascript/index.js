@@ -367,6 +367,8 @@ export class Client {
           { query, body: archive, length, key, progress });
         return new Snapshot(t, info.id, info);
       },
+      createJob: async (archive, { length, ...query } = {}) =>
+        new Job(t, await t.job('/v1/import', {}, { json: undefined, query, body: archive, length })),
     });
 
     this.repos = {
@@ -409,6 +411,21 @@ export class Client {
       add: (team, owner, role = 'member') =>
         t.call('PUT', member, { team, owner }, { json: { role } }),
       remove: (team, owner) => t.call('DELETE', member, { team, owner }),
+    };
+    this.exports = {
+      list: list('/v1/exports'),
+      create: (source, { key, progress, ...fields } = {}) =>
+        t.long('/v1/exports', {}, { json: { from: refOf(source), ...fields }, key, progress }),
+      createJob: async (source, { key, ...fields } = {}) =>
+        new Job(t, await t.job('/v1/exports', {}, { json: { from: refOf(source), ...fields }, key })),
+      open: (id, { start, signal } = {}) => t.open('GET', '/v1/exports/{id}', { id },
+        { headers: start ? { Range: `bytes=${start}-` } : {}, signal }),
+      head: async (id) => {
+        const answer = await t.open('HEAD', '/v1/exports/{id}', { id });
+        await answer.bytes();
+        return answer.headers;
+      },
+      delete: (id) => t.call('DELETE', '/v1/exports/{id}', { id }),
     };
     this.webhooks = {
       list: list('/v1/webhooks'),

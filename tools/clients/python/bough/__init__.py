@@ -8,7 +8,7 @@
 """
 
 from ._http import Body
-from .admin import Quotas, Repositories, Teams, Tokens, Users, Webhooks
+from .admin import Exports, Quotas, Repositories, Teams, Tokens, Users, Webhooks
 from .client import Client, default_socket
 from .errors import (AnswerCut, ApiError, BadAnswer, BoughError, Busy, Changed, Conflict,
                      ConnectionFailed, Forbidden, Gone, Invalid, NoSpace, NotFound, TooLarge,
@@ -24,7 +24,7 @@ from .workspaces import Snapshot, Snapshots, Workspace, Workspaces
 __version__ = "0.1.0"
 __all__ = [
     "AnswerCut", "ApiError", "BadAnswer", "Body", "BoughError", "Busy", "Changed", "Client",
-    "Conflict", "ConnectionFailed", "Event", "EventStream", "Exec", "Forbidden", "Gone",
+    "Conflict", "ConnectionFailed", "Event", "EventStream", "Exec", "Exports", "Forbidden", "Gone",
     "Invalid", "Job", "NoSpace", "NotFound", "Quotas", "Repositories", "Sandbox", "Sandboxes",
     "Snapshot", "SnapshotFiles", "Snapshots", "Teams", "Terminal", "Tokens", "TooLarge", "TooMany",
     "Unauthenticated", "Unavailable", "Upload", "Users", "Webhooks", "Workspace",

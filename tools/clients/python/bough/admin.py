@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Optional, cast
 
-from ._http import Source
+from ._http import Body, Source
 from ._transport import Progress, Transport
 from .jobs import Job
-from .types import (DeliveryInfo, QuotaInfo, RepositoryInfo, TeamInfo, TokenInfo, UserInfo,
-                    WebhookInfo)
+from .types import (DeliveryInfo, ExportInfo, QuotaInfo, RepositoryInfo, TeamInfo, TokenInfo,
+                    UserInfo, WebhookInfo)
 from .workspaces import PAGE, pages
 
 
@@ -155,6 +155,41 @@ class Quotas:
 
     def delete(self, owner: str) -> None:
         self._t.call("DELETE", "/v1/quotas/{owner}", {"owner": owner})
+
+
+class Exports:
+    """Archives of workspaces and snapshots that boughd made and keeps for a day, to be fetched in
+    parts. Their bytes are in their owner's quota meanwhile."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._t = transport
+
+    def list(self) -> List[ExportInfo]:
+        return cast(List[ExportInfo], self._t.call("GET", "/v1/exports")["items"])
+
+    def create(self, source: str, *, format: Optional[str] = None, path: Optional[str] = None,
+               key: Optional[str] = None, progress: Optional[Progress] = None) -> ExportInfo:
+        """Of a workspace or snapshot; `format` is as that of `files.archive`."""
+        return cast(ExportInfo, self._t.long(
+            "/v1/exports", json_body={"from": source, "format": format, "path": path}, key=key,
+            progress=progress))
+
+    def create_job(self, source: str, *, format: Optional[str] = None, path: Optional[str] = None,
+                   key: Optional[str] = None) -> Job:
+        return Job(self._t, self._t.job(
+            "/v1/exports", json_body={"from": source, "format": format, "path": path}, key=key))
+
+    def open(self, id: str, *, start: int = 0) -> Body:
+        """Its bytes, from that one on."""
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        return self._t.open("GET", "/v1/exports/{id}", {"id": id}, headers=headers)
+
+    def head(self, id: str) -> Dict[str, str]:
+        with self._t.open("HEAD", "/v1/exports/{id}", {"id": id}) as answer:
+            return dict(answer.headers)
+
+    def delete(self, id: str) -> None:
+        self._t.call("DELETE", "/v1/exports/{id}", {"id": id})
 
 
 class Webhooks:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, cast
 
 from ._http import Body, Target
 from ._transport import Progress, Transport, parse
-from .admin import Quotas, Repositories, Teams, Tokens, Users, Webhooks
+from .admin import Exports, Quotas, Repositories, Teams, Tokens, Users, Webhooks
 from .errors import error_of
 from .events import EventStream
 from .jobs import Job
@@ -57,6 +57,7 @@ class Client:
         self.users = Users(self._t)
         self.teams = Teams(self._t)
         self.quotas = Quotas(self._t)
+        self.exports = Exports(self._t)
         self.webhooks = Webhooks(self._t)
         self.sandboxes = Sandboxes(self._t)
 

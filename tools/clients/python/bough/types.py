@@ -221,6 +221,17 @@ class TeamInfo(TypedDict):
     members: List[MemberInfo]
 
 
+class ExportInfo(TypedDict, total=False):
+    id: str
+    format: str
+    bytes: int       # of the archive
+    created: str
+    expires: str
+    url: str
+    members: int     # these two only where it was just made
+    lost: Dict[str, int]
+
+
 class JobInfo(TypedDict, total=False):
     id: str
     state: str       # "running", "done", "failed", "cancelled"

@@ -361,3 +361,10 @@ class Snapshots:
                             query={"name": name, "message": message, "format": format,
                                    "max_bytes": max_bytes, "max_inodes": max_inodes})
         return Snapshot(self._t, info["id"], info)
+
+    def create_job(self, archive: Source, *, name: Optional[str] = None,
+                   message: Optional[str] = None, length: Optional[int] = None) -> Job:
+        """The same once all is sent, as a job whose result is the snapshot."""
+        return Job(self._t, self._t.call(
+            "POST", "/v1/import", query={"name": name, "message": message}, body=archive,
+            length=length, headers={"Prefer": "respond-async"}))
