@@ -368,7 +368,7 @@ static int write_config(const struct box_config *c, const struct box_process *p,
 		.binds = binds->list,
 		.n_binds = binds->n,
 	};
-	struct spec_process sp = { p, user, cwd_of(c, p), files_max() };
+	struct spec_process sp = { p, user, cwd_of(c, p), files_max(), c->limits.pids };
 	auto_buf text = { 0 };
 	r = spec_write(&s, &sp, &text, err);
 	if (r < 0)
@@ -390,7 +390,8 @@ int box_exec_spec(const struct box_config *config, const struct box_process *pro
 		r = find_user(config, process->user, &user, err);
 	if (r < 0)
 		return r;
-	struct spec_process sp = { process, &user, cwd_of(config, process), files_max() };
+	struct spec_process sp = { process, &user, cwd_of(config, process), files_max(),
+				   config->limits.pids };
 	return spec_write_process(config->kind, &sp, out, err);
 }
 
@@ -506,7 +507,8 @@ void box_unenforced(const struct runtime_kind *kind, char *out, size_t size)
 		{ "swap", kind->reports_pids && !cgroup_counts_swap(&groups) },
 		{ "cpus", !cgroup_has(&groups, "cpu") },
 		/* A guest's processes are none of the host's. */
-		{ "pids", !kind->reports_pids || !cgroup_has(&groups, "pids") },
+		{ "pids", !spec_counts_users(kind) &&
+				  (!kind->reports_pids || !cgroup_has(&groups, "pids")) },
 	};
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		if (all[i].missing) {

@@ -130,8 +130,8 @@ int box_freeze(const char *id, const char *ns, bool on, struct err *err);
  * show them as the container's root. */
 int hostimage_fill(const char *root, struct err *err);
 /* What every root is to have, whatever image it comes from: mount points, and the files of /etc by
- * which programs find localhost and, with the host's network, names. Folders, and files with `text`.
- * Ends with a NULL path. box_make makes the mount points, where they are missing, all the same. */
+ * which programs find localhost and, with the host's network, names. Ends with a NULL path.
+ * box_make makes the mount points, where they are missing, all the same. */
 struct box_entry {
 	const char *path; /* without '/' in front; what it lies in comes before it, or is 0755 */
 	unsigned mode;    /* with its type */

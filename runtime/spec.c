@@ -12,6 +12,7 @@ enum {
 	SHM_PAGE = 4096,          /* of /dev/shm: a file for each of these bytes, */
 	SHM_FILES_MIN = 1024,     /* but so many at least */
 	FILES_SOFT = 1024,        /* what old programs close one by one at start */
+	KERNEL_THREADS = 4, KERNEL_THREADS_OWN = 256, /* of gVisor, on the host */
 	FILES_HARD = 1 << 20,
 };
 
@@ -142,12 +143,29 @@ static json_t *capability_sets(void)
 	return sets;
 }
 
-static json_t *rlimits(uint64_t files_max)
+static int add_rlimit(json_t *list, const char *type, uint64_t hard, uint64_t soft)
 {
-	json_int_t hard = files_max < FILES_HARD ? (json_int_t)files_max : FILES_HARD;
-	json_int_t soft = hard < FILES_SOFT ? hard : FILES_SOFT;
-	return json_pack("[{s:s,s:I,s:I},{s:s,s:i,s:i}]", "type", "RLIMIT_NOFILE", "hard", hard,
-			 "soft", soft, "type", "RLIMIT_CORE", "hard", 0, "soft", 0);
+	return json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "type", type, "hard",
+						     (json_int_t)hard, "soft", (json_int_t)soft));
+}
+
+static int rlimits(json_t *process, const struct runtime_kind *kind, const struct spec_process *p)
+{
+	uint64_t hard = p->files_max < FILES_HARD ? p->files_max : FILES_HARD;
+	uint64_t soft = hard < FILES_SOFT ? hard : FILES_SOFT;
+	json_t *list = json_array();
+	int bad = !list;
+	if (p->files_max) {
+		bad |= add_rlimit(list, "RLIMIT_NOFILE", hard, soft);
+		bad |= add_rlimit(list, "RLIMIT_CORE", 0, 0);
+	}
+	if (spec_counts_users(kind) && p->pids)
+		bad |= add_rlimit(list, "RLIMIT_NPROC", p->pids, p->pids);
+	if (bad || json_array_size(list) == 0) {
+		json_decref(list);
+		return bad ? -ENOMEM : 0;
+	}
+	return jw_set(process, "rlimits", list);
 }
 
 static int process_json(const struct runtime_kind *kind, const struct spec_process *p,
@@ -169,8 +187,8 @@ static int process_json(const struct runtime_kind *kind, const struct spec_proce
 		r = jw_set(j, "env", environment(p));
 	if (r == 0)
 		r = jw_set(j, "capabilities", capability_sets());
-	if (r == 0 && p->files_max)
-		r = jw_set(j, "rlimits", rlimits(p->files_max));
+	if (r == 0)
+		r = rlimits(j, kind, p);
 	if (r < 0) {
 		json_decref(j);
 		return r;
@@ -281,7 +299,9 @@ static json_t *mapping(const struct spec *s)
 static json_t *resources(const struct spec *s)
 {
 	const struct box_limits *l = &s->limits;
-	json_int_t memory = (json_int_t)l->memory;
+	json_int_t memory = (json_int_t)l->memory, pids = l->pids;
+	if (spec_counts_users(s->kind))
+		pids = pids * KERNEL_THREADS + KERNEL_THREADS_OWN;
 	json_t *mem = json_pack("{s:I}", "limit", memory);
 	int r = mem ? 0 : -ENOMEM;
 	if (r == 0 && s->counts_swap) /* swap included: none beyond the limit */
@@ -292,7 +312,7 @@ static json_t *resources(const struct spec *s)
 	}
 	return json_pack("{s:o,s:{s:I,s:i},s:{s:i},s:[{s:b,s:s}]}", "memory", mem, "cpu", "quota",
 			 (json_int_t)l->cpu_milli * CPU_PERIOD_US / 1000, "period", CPU_PERIOD_US,
-			 "pids", "limit", (int)l->pids, "devices", "allow", 0, "access", "rwm");
+			 "pids", "limit", (int)pids, "devices", "allow", 0, "access", "rwm");
 }
 
 static int linux_json(const struct spec *s, json_t **out)

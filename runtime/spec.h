@@ -47,6 +47,7 @@ struct spec_process {
 	/* The most that the limit of open files can be; 0: the runtime may set no limits of
 	 * processes, which keep those of their shim. */
 	uint64_t files_max;
+	uint32_t pids; /* as box_limits.pids, for kinds that count processes by user */
 };
 
 /* Appends. 0; -ENOMEM; -EINVAL: arguments that aren't UTF-8 (JSON has no others). */
@@ -55,6 +56,13 @@ int spec_write(const struct spec *s, const struct spec_process *p, struct buf *o
 /* The `process` of it alone, for an exec. */
 int spec_write_process(const struct runtime_kind *kind, const struct spec_process *p,
 		       struct buf *out, struct err *err);
+/* Whether its limit of processes is one of each user in it (RLIMIT_NPROC, which gVisor's kernel
+ * obeys for root, too). A cgroup counts that kernel's own threads, about two for each process: it
+ * only keeps the sandbox from using up the host's, and ends all of it. */
+static inline bool spec_counts_users(const struct runtime_kind *kind)
+{
+	return kind->shifts_ids && !kind->reports_pids;
+}
 /* Whether its processes are the host kernel's. */
 static inline bool spec_shares_kernel(const struct runtime_kind *kind)
 {

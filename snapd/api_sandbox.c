@@ -110,6 +110,22 @@ json_t *api_sandbox(struct snapd *sd, const struct sandbox_row *row)
 	return j;
 }
 
+/* Which of its limits nobody enforces: looked up for one, not for each of a list. */
+static int add_unenforced(json_t *j)
+{
+	char text[128];
+	const char *runtime = json_string_value(json_object_get(j, "runtime"));
+	const struct runtime_kind *kind = runtime ? runtime_find(runtime) : NULL;
+	json_t *list = json_array();
+	text[0] = '\0';
+	if (kind)
+		box_unenforced(kind, text, sizeof(text));
+	for (char *save = NULL, *w = strtok_r(text, ", ", &save); w;
+	     w = strtok_r(NULL, ", ", &save))
+		(void)json_array_append_new(list, json_string(w));
+	return json_object_set_new(j, "unenforced", list);
+}
+
 static int reply_sandbox(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -118,7 +134,7 @@ static int reply_sandbox(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	rp->json = api_sandbox(sd, &row);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json && add_unenforced(rp->json) >= 0 ? 0 : no_memory(err);
 }
 
 /* ---- reading ---- */

@@ -135,7 +135,7 @@ SCHEMAS["Sandbox"] = obj(
      "stdin": B, "auto_remove": B, "workspaces": {"type": "array", "items": ATTACHED},
      "limits": obj({"cpu_milli": N, "memory_bytes": N, "pids": N, "shm_bytes": N,
                     "disk_bytes": N, "inodes": N}), **OWNED},
-    {"pid": N, "error": S, **OWNED_MORE})
+    {"pid": N, "error": S, "unenforced": WORDS, **OWNED_MORE})
 SCHEMAS["SandboxForks"] = obj({"items": {"type": "array", "items": ref("Sandbox")},
                                "pause_ns": N})
 SCHEMAS["SandboxSaved"] = obj({"root": ref("Snapshot"), "pause_ns": N,

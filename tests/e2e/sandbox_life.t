@@ -78,6 +78,27 @@ bough_fails 'also when it is asked for' 5 'sandbox b uses it: .bough detach-work
 bough_ok 'unless by force' rm --force a-ws
 is 'then it is off' "$(status b '.workspaces | length')" 0
 
+# ---- limits that only the runtime's own kernel can keep
+
+is 'what nobody enforces is told' "$(status b '.unenforced | map(select(. == "pids"))')" '[]'
+if runsc --version >/dev/null 2>&1 || "$BOUGH_BIN/runsc" --version >/dev/null 2>&1; then
+	bough_ok 'gVisor with few processes' run --name g --runtime runsc --pids 20 -d
+	run timeout 60 bough exec g -- python3 -c '
+import subprocess
+n = 0
+try:
+    for i in range(60):
+        subprocess.Popen(["sleep", "100"])
+        n += 1
+except BlockingIOError:
+    print("no more", 10 < n < 20)
+'
+	is 'runs no more than that' "$out" 'no more True'
+	is 'and goes on' "$(status g) $(bough exec g -- echo yes)" 'running yes'
+	is 'so it is enforced' "$(status g '.unenforced | map(select(. == "pids"))')" '[]'
+	bough_ok 'it goes' rm --force g
+fi
+
 # ---- its name where a workspace's is expected
 
 bough_ok 'a save' save b --as saved -m 'of b'

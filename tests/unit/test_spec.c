@@ -70,8 +70,8 @@ static void golden(void **state)
 {
 	struct box_process p = { .argv = argv, .env = env, .terminal = true, .timeout_ms = 90000 };
 	struct box_process waits = { .env = env + 2 };
-	struct spec_process sp = { &p, &user, "/workspace", 524288 };
-	struct spec_process none = { &waits, &(struct user){ .home = "/root" }, "/", 0 };
+	struct spec_process sp = { &p, &user, "/workspace", 524288, 512 };
+	struct spec_process none = { &waits, &(struct user){ .home = "/root" }, "/", 0, 0 };
 #if !defined(__x86_64__)
 	print_message("skip: kernel older than that: the files name one architecture\n");
 	skip();
@@ -100,7 +100,7 @@ static void golden(void **state)
 static void walls(void **state)
 {
 	struct box_process p = { .argv = argv };
-	struct spec_process sp = { &p, &user, "/", 1024 };
+	struct spec_process sp = { &p, &user, "/", 1024, 64 };
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		auto_buf out = { 0 };
 		struct spec s = spec_of(&kinds[i]);
@@ -169,7 +169,7 @@ static void text(void **state)
 	auto_buf out = { 0 };
 	const char *bad[] = { "a\xff", NULL };
 	struct box_process p = { .argv = bad };
-	struct spec_process sp = { &p, &user, "/", 0 };
+	struct spec_process sp = { &p, &user, "/", 0, 0 };
 	struct spec s = spec_of(&kinds[0]);
 	assert_int_equal(spec_write(&s, &sp, &out, &err), -EINVAL);
 	assert_string_equal(err.text, "the command's arguments must be UTF-8");
@@ -183,7 +183,7 @@ static void text(void **state)
 static void memory(void **state)
 {
 	struct box_process p = { .argv = argv, .env = env };
-	struct spec_process sp = { &p, &user, "/", 1024 };
+	struct spec_process sp = { &p, &user, "/", 1024, 64 };
 	struct spec s = spec_of(&kinds[0]);
 	auto_buf whole = { 0 };
 	json_set_alloc_funcs(malloc, free); /* which the tests' linker replaced */
