@@ -97,9 +97,8 @@ void co_attr(struct attr *out, const struct checkout_spec *spec);
 
 /* ---- large.c: contents above STORE_OBJECT_MAX ---- */
 
-#define CO_BLOB_MAX (UINT64_C(2) << 30) /* it is held in memory */
-/* Puts the content of each that has no pieces yet into the store. -EFBIG above CO_BLOB_MAX;
- * -EBADMSG. */
+/* Puts the content of each that has no pieces yet into the store. -EFBIG: above 2 GiB, and made
+ * by a delta; -EBADMSG. */
 int co_large_put(struct co_large *v, size_t n, const struct checkout_options *opt,
 		 struct err *err);
 void co_large_done(struct co_large *v, size_t n);

@@ -96,7 +96,7 @@ static int take_large(struct cur *c, struct co_large *l)
 	take(c, l->oid.b, OID_BYTES);
 	l->size = cur_u64(c);
 	uint32_t n = cur_u32(c);
-	if (c->bad || n > cur_left(c) / PIECE_BYTES || l->size > CO_BLOB_MAX)
+	if (c->bad || n > cur_left(c) / PIECE_BYTES || l->size > INT64_MAX)
 		return -EBADMSG;
 	l->pieces = calloc(n ? n : 1, sizeof(*l->pieces));
 	if (!l->pieces)

@@ -14,8 +14,11 @@
 #include "gitops/checkout_impl.h"
 
 enum {
-	LARGE_THREADS = 4, /* each holds one content in memory */
+	LARGE_THREADS = 4,      /* each holds one content in memory … */
+	STREAM_FROM = 16 << 20, /* … below this; from there on it is a stream: slower to inflate */
 };
+/* A delta has no stream. */
+#define DELTA_MAX (UINT64_C(2) << 30)
 
 struct pool {
 	const struct checkout_options *opt;
@@ -31,14 +34,19 @@ struct pool {
 struct put {
 	struct co_large *large;
 	const uint8_t *data;
+	struct gitstream *stream; /* or this */
 	size_t cap;
 };
 
 static int put_read(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
 {
 	const struct put *p = ctx;
-	memcpy(buf, p->data + off, len);
-	return 0;
+	if (!p->stream) {
+		memcpy(buf, p->data + off, len);
+		return 0;
+	}
+	int r = gitstream_read(p->stream, buf, len); /* asked for in order, each byte once */
+	return r < 0 ? err_sys(err, r, "read it") : 0;
 }
 
 static int put_emit(void *ctx, uint64_t off, uint32_t len, const struct digest *d, struct err *err)
@@ -53,22 +61,58 @@ static int put_emit(void *ctx, uint64_t off, uint32_t len, const struct digest *
 	return 0;
 }
 
-static int put_one(struct pool *pool, struct store_session *ss, struct co_large *l, struct err *err)
+struct one {
+	struct store_session *ss;
+	struct co_large *large;
+};
+
+static int not_as_said(struct err *err)
+{
+	return err_set(err, -EBADMSG, "its object is another than its size says");
+}
+
+static int put_stream(void *ctx, struct gitstream *s, enum git_type type, uint64_t size,
+		      struct err *err)
+{
+	const struct one *one = ctx;
+	struct put put = { .large = one->large, .stream = s };
+	struct store_content how = { put_read, put_emit, &put };
+	if (type != GIT_BLOB || size != one->large->size)
+		return not_as_said(err);
+	free(steal_ptr(&one->large->pieces)); /* of a damaged copy */
+	one->large->npieces = 0;
+	return store_put_content(one->ss, 0, size, &how, err);
+}
+
+static int put_whole(struct pool *pool, const struct one *one, struct err *err)
 {
 	enum git_type type;
 	auto_free uint8_t *data = NULL;
 	size_t len;
-	int r = gitrepos_read(pool->repos, mirror_number(pool->opt->mirror), &l->oid, CO_BLOB_MAX,
-			      &type, &data, &len, err);
+	int r = gitrepos_read(pool->repos, mirror_number(pool->opt->mirror), &one->large->oid,
+			      DELTA_MAX, &type, &data, &len, err);
+	if (r >= 0 && (type != GIT_BLOB || len != one->large->size))
+		r = not_as_said(err);
+	if (r < 0)
+		return r;
+	struct put put = { .large = one->large, .data = data };
+	struct store_content how = { put_read, put_emit, &put };
+	return store_put_content(one->ss, 0, len, &how, err);
+}
+
+static int put_one(struct pool *pool, struct store_session *ss, struct co_large *l, struct err *err)
+{
+	struct one one = { ss, l };
+	const struct git_use use = { put_stream, &one };
+	int r = -EOPNOTSUPP;
+	if (l->size >= STREAM_FROM)
+		r = gitrepos_stream(pool->repos, mirror_number(pool->opt->mirror), &l->oid, &use,
+				    err);
+	if (r == -EOPNOTSUPP)
+		r = put_whole(pool, &one, err);
 	if (r == -ENOENT)
 		r = -EBADMSG; /* it was there when its size was asked for */
-	if (r >= 0 && (type != GIT_BLOB || len != l->size))
-		r = err_set(err, -EBADMSG, "its object is another than its size says");
-	if (r < 0)
-		return err_prefix(err, r, "'%s'", l->path);
-	struct put put = { .large = l, .data = data };
-	struct store_content how = { put_read, put_emit, &put };
-	return store_put_content(ss, 0, len, &how, err);
+	return r < 0 ? err_prefix(err, r, "'%s'", l->path) : 0;
 }
 
 static void *work(void *arg)

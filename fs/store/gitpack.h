@@ -10,6 +10,7 @@
 #include "fs/base/io.h"
 #include "fs/store/gitbase.h"
 #include "fs/store/gitform.h"
+#include "fs/store/gitrepo.h"
 
 enum {
 	/* The largest object that others may be deltas of: git makes none of files above
@@ -94,6 +95,36 @@ int gitpack_stat(const struct gitpack *p, struct gitreader *rd, struct gitbases 
 int gitpack_load(const struct gitpack *p, struct gitreader *rd, struct gitbases *bases,
 		 pthread_mutex_t *big, uint64_t off, const struct git_sink *sink,
 		 struct git_head *out, uint8_t **data);
+
+/* ---- streams: an object's content from its start on ---- */
+
+/* A zlib stream in a file: of what it inflates to `left` bytes are still to be given out. */
+struct gitstream {
+	const struct io *io;
+	int fd;
+	struct gitreader *rd;   /* its window holds the input; nobody else uses it meanwhile */
+	uint64_t at, end;       /* of the input: what was read, and where there is no more */
+	bool ended;             /* the zlib stream */
+	uint8_t first[GIT_LOOSE_HEAD_MAX]; /* content that came with a loose object's head … */
+	size_t nfirst, first_at;           /* … so many bytes, of which so many were given out */
+	uint64_t left;
+	int failed; /* what reading met */
+};
+
+int gitstream_begin(struct gitstream *s, const struct io *io, int fd, struct gitreader *rd,
+		    uint64_t at, uint64_t end);
+/* Inflates until `n` bytes are there or the stream ends: the count, or -errno. */
+ssize_t gitstream_inflate(struct gitstream *s, uint8_t *out, size_t n);
+/* Passes it to `use`, and hashes what that reads. 0; -EBADMSG: it isn't that object; -errno: of
+ * reading; 1 and *r: `use` failed with that. */
+int gitstream_run(struct gitstream *s, const struct oid *oid, const struct git_head *h,
+		  const struct git_use *use, int *r, struct err *err);
+
+/* -EOPNOTSUPP: a delta. */
+int gitpack_stream(const struct gitpack *p, struct gitreader *rd, uint64_t off,
+		   struct gitstream *s, struct git_head *out);
+int gitloose_stream(const struct io *io, int fd, struct gitreader *rd, struct gitstream *s,
+		    struct git_head *out);
 
 /* ---- loose objects ---- */
 

@@ -136,8 +136,8 @@ static int fetch(const struct gitpack *p, struct gitreader *rd, uint64_t off, si
 
 static int entry_at(const struct gitpack *p, struct gitreader *rd, uint64_t at, struct git_entry *e)
 {
-	const uint8_t *w;
-	size_t have;
+	const uint8_t *w = NULL;
+	size_t have = 0;
 	int r = window(p, rd, at, GIT_ENTRY_HEAD_MAX, &w, &have);
 	if (r == 0)
 		r = git_entry_decode(e, w, have);
@@ -366,6 +366,20 @@ int gitpack_load(const struct gitpack *p, struct gitreader *rd, struct gitbases 
 	scratch_trim(&rd->delta);
 	if (l.holds_big)
 		(void)pthread_mutex_unlock(big);
+	return r;
+}
+
+int gitpack_stream(const struct gitpack *p, struct gitreader *rd, uint64_t off,
+		   struct gitstream *s, struct git_head *out)
+{
+	struct git_entry e;
+	int r = entry_at(p, rd, off, &e);
+	if (r == 0 && (e.type == GIT_OFS_DELTA || e.type == GIT_REF_DELTA))
+		r = -EOPNOTSUPP;
+	if (r == 0)
+		r = gitstream_begin(s, p->io, p->fd, rd, off + e.head, pack_end(p));
+	if (r == 0)
+		*out = (struct git_head){ e.type, e.size };
 	return r;
 }
 

@@ -369,7 +369,10 @@ struct look {
 	struct gitrepos *g;
 	uint32_t number;
 	const struct oid *oid;
-	const struct git_sink *sink; /* NULL: only the head is wanted */
+	const struct git_sink *sink; /* NULL: only the head is wanted … */
+	const struct git_use *use;   /* … or the content as a stream */
+	int use_failed;
+	struct err *err;             /* of `use` */
 	struct repo *rp;
 	struct packset *set;
 	struct pack *last;
@@ -452,6 +455,36 @@ static int verify(struct look *l)
 	return gitreader_verify(l->rd, l->oid, l->head.type, l->data, (size_t)l->head.size);
 }
 
+/* The stream that `r` says is there: 0, or why it is of no use. */
+static int use_stream(struct look *l, int r, struct gitstream *s)
+{
+	if (r == 0)
+		r = gitstream_run(s, l->oid, &l->head, l->use, &l->use_failed, l->err);
+	return r > 0 ? -ECANCELED : r; /* as l->use_failed says */
+}
+
+static int take_packed(struct look *l, const struct gitpack *p, uint64_t off)
+{
+	struct gitrepos *g = l->g;
+	struct gitstream s;
+	if (l->use)
+		return use_stream(l, gitpack_stream(p, l->rd, off, &s, &l->head), &s);
+	if (!l->sink)
+		return gitpack_stat(p, l->rd, &g->bases, off, &l->head);
+	int r = gitpack_load(p, l->rd, &g->bases, &g->big, off, l->sink, &l->head, &l->data);
+	return r < 0 ? r : verify(l);
+}
+
+static int take_loose(struct look *l, int fd)
+{
+	const struct io *io = l->g->io;
+	struct gitstream s;
+	if (l->use)
+		return use_stream(l, gitloose_stream(io, fd, l->rd, &s, &l->head), &s);
+	int r = gitloose_load(io, fd, l->rd, l->sink, &l->head, &l->data);
+	return r < 0 || !l->sink ? r : verify(l);
+}
+
 /* 1: it was there, and is whole; 0: it isn't there, or can't be used (l->bad). */
 static int try_pack(struct look *l, struct pack *p)
 {
@@ -466,11 +499,7 @@ static int try_pack(struct look *l, struct pack *p)
 		return r == -ENOENT || is_bad(r) ? 0 : r;
 	r = gitpack_find(&p->p, l->oid, &off);
 	if (r > 0) {
-		int e = l->sink ? gitpack_load(&p->p, l->rd, &g->bases, &g->big, off, l->sink,
-					       &l->head, &l->data)
-				: gitpack_stat(&p->p, l->rd, &g->bases, off, &l->head);
-		if (e == 0 && l->sink)
-			e = verify(l);
+		int e = take_packed(l, &p->p, off);
 		r = e < 0 ? e : 1;
 	}
 	pack_put(g, p);
@@ -493,11 +522,9 @@ static int try_loose(struct look *l)
 		return 0;
 	int r = fd;
 	if (fd >= 0) {
-		r = gitloose_load(io, fd, l->rd, l->sink, &l->head, &l->data);
+		r = take_loose(l, fd);
 		(void)io->close(io->ctx, fd); /* only read */
 	}
-	if (r == 0 && l->sink)
-		r = verify(l);
 	if (is_bad(r)) {
 		note_bad(l, r, "its loose file");
 		return 0;
@@ -585,6 +612,8 @@ static int look(struct look *l, struct err *err)
 		}
 		look_end(l);
 	}
+	if (l->use_failed)
+		return l->use_failed; /* which has said why */
 	return r > 0 ? 0 : look_fail(l, r, err);
 }
 
@@ -611,6 +640,13 @@ int gitrepos_stat(struct gitrepos *g, uint32_t repo, const struct oid *oid, enum
 	*type = l.head.type;
 	*size = l.head.size;
 	return 0;
+}
+
+int gitrepos_stream(struct gitrepos *g, uint32_t repo, const struct oid *oid,
+		    const struct git_use *use, struct err *err)
+{
+	struct look l = { .g = g, .number = repo, .oid = oid, .use = use, .err = err };
+	return look(&l, err);
 }
 
 static uint8_t *heap_room(void *ctx, size_t len)

@@ -71,4 +71,20 @@ int gitrepos_stat(struct gitrepos *g, uint32_t repo, const struct oid *oid, enum
 int gitrepos_read(struct gitrepos *g, uint32_t repo, const struct oid *oid, uint64_t max,
 		  enum git_type *type, uint8_t **data, size_t *len, struct err *err);
 
+/* An object too large for memory, read from its start to its end: `fn` gets it as a stream, whose
+ * bytes it asks for in order. Its hash is known at the end only, so what fn made of it counts when
+ * gitrepos_stream has returned 0, and of damaged copies fn is called for one after the other.
+ * -EOPNOTSUPP: it is a delta, which is made in memory (gitrepos_read; git makes none of files
+ * above core.bigFileThreshold, 512 MiB); what fn failed with; else as above. */
+struct gitstream;
+struct git_use {
+	int (*fn)(void *ctx, struct gitstream *s, enum git_type type, uint64_t size,
+		  struct err *err);
+	void *ctx;
+};
+int gitrepos_stream(struct gitrepos *g, uint32_t repo, const struct oid *oid,
+		    const struct git_use *use, struct err *err);
+/* The next n bytes, no more than are left; fn returns what this failed with. */
+int gitstream_read(struct gitstream *s, void *buf, size_t n);
+
 #endif

@@ -113,6 +113,42 @@ static int small_index(struct gitpack *p, uint32_t second)
 	return fd;
 }
 
+/* Reads it to its end. */
+static int drain(void *ctx, struct gitstream *s, enum git_type type, uint64_t size, struct err *err)
+{
+	uint8_t part[1000];
+	for (uint64_t at = 0; at < size; at += sizeof(part)) {
+		size_t n = size - at < sizeof(part) ? (size_t)(size - at) : sizeof(part);
+		int r = gitstream_read(s, part, n);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* What can be loaded whole can be read as a stream, and has the same hash. */
+static void run_stream(int r, struct gitstream *s, const struct git_head *h,
+		       const struct git_head *as, const uint8_t *data)
+{
+	static const struct git_use use = { drain, NULL };
+	struct gitreader *rd = s->rd;
+	struct oid oid = { { 0 } };
+	char head[GIT_LOOSE_HEAD_MAX];
+	int failed = 0;
+	if (r == 0 && h->size > RESULT_MAX)
+		return;
+	if (r == 0 && as && EVP_DigestInit_ex(rd->sha, NULL, NULL)) {
+		EVP_DigestUpdate(rd->sha, head, git_head_encode(head, as->type, as->size));
+		EVP_DigestUpdate(rd->sha, data, as->size);
+		EVP_DigestFinal_ex(rd->sha, oid.b, NULL);
+	}
+	if (r == 0)
+		r = gitstream_run(s, &oid, h, &use, &failed, NULL);
+	assert(failed == 0 && (r == 0) == (as != NULL));
+	if (r < 0)
+		must_be_error(r);
+}
+
 /* What is loaded must be what stat says of it. */
 static void run_entry(const struct gitpack *p, struct gitreader *rd, struct gitbases *bases,
 		      uint64_t off)
@@ -130,6 +166,11 @@ static void run_entry(const struct gitpack *p, struct gitreader *rd, struct gitb
 		must_be_error(r);
 	else
 		assert(e == 0 && h.type == s.type && h.size == s.size && at == mem.p);
+	struct gitstream st = { .rd = rd };
+	struct git_head as;
+	e = gitpack_stream(p, rd, off, &st, &as);
+	if (e != -EOPNOTSUPP)
+		run_stream(e, &st, &as, r == 0 ? &h : NULL, at);
 	free(mem.p);
 }
 
@@ -179,6 +220,10 @@ static void run_loose(const uint8_t *data, size_t size)
 		must_be_error(r);
 	else
 		assert(e == 0 && h.type == s.type && h.size == s.size && at == mem.p);
+	struct gitstream st = { .rd = rd };
+	struct git_head as;
+	e = gitloose_stream(&io_host, fd, rd, &st, &as);
+	run_stream(e, &st, &as, r == 0 ? &h : NULL, at);
 	(void)close(fd); /* memory only */
 	free(mem.p);
 	gitreader_free(rd);

@@ -765,6 +765,121 @@ static void too_large(void **state)
 	gitkit_free(k);
 }
 
+/* ---- objects as streams ---- */
+
+struct drunk {
+	struct buf got;
+	unsigned calls;
+	size_t sip;   /* bytes that are asked for at once */
+	int fail;     /* what fn returns */
+	enum git_type type;
+};
+
+static int drink(void *ctx, struct gitstream *s, enum git_type type, uint64_t size, struct err *err)
+{
+	struct drunk *d = ctx;
+	buf_reset(&d->got);
+	d->calls++;
+	d->type = type;
+	while (d->got.len < size && d->fail == 0) {
+		size_t n = size - d->got.len < d->sip ? (size_t)size - d->got.len : d->sip;
+		int r = gitstream_read(s, buf_room(&d->got, n), n);
+		if (r < 0)
+			return r;
+		d->got.len += n;
+	}
+	return d->fail ? err_set(err, d->fail, "full up") : 0;
+}
+
+static int stream(struct gitrepos *g, const struct oid *oid, struct drunk *d, struct err *err)
+{
+	const struct git_use use = { drink, d };
+	return gitrepos_stream(g, 1, oid, &use, err);
+}
+
+/* All that git knows, in a pack and loose: what comes has the right hash; of deltas nothing. */
+static void streams(void **state)
+{
+	static const size_t sips[] = { 1, 17, 4096, 1 << 20 };
+	struct listed *v;
+	unsigned deltas = 0, tries = 0;
+	make_history();
+	sh(here, "head -c 50000 /dev/urandom | git --git-dir=$R hash-object -w --stdin >/dev/null\n"
+		 "printf '' | git --git-dir=$R hash-object -w --stdin >/dev/null\n"
+		 "printf 'longer than what is read with the head of it' |"
+		 " git --git-dir=$R hash-object -w --stdin >/dev/null");
+	size_t n = list(1, &v);
+	struct gitrepos *g = open_repos(NULL);
+	for (size_t i = 0; i < n; i++) {
+		struct drunk d = { .sip = sips[i % 4] };
+		int r = stream(g, &v[i].oid, &d, NULL);
+		deltas += r == -EOPNOTSUPP;
+		if (r == -EOPNOTSUPP)
+			continue;
+		assert_int_equal(r, 0);
+		assert_int_equal(d.got.len, v[i].size);
+		assert_string_equal(git_type_name(d.type), v[i].type);
+		struct oid is = oid_of(d.type, d.got.data, d.got.len);
+		assert_memory_equal(is.b, v[i].oid.b, OID_BYTES);
+		tries++;
+		/* Who reads it says no: then nobody else is asked. */
+		struct err err;
+		d.calls = 0;
+		d.fail = -ENOSPC;
+		assert_int_equal(stream(g, &v[i].oid, &d, &err), -ENOSPC);
+		assert_string_equal(err.text, "full up");
+		assert_int_equal(d.calls, 1);
+		buf_done(&d.got);
+	}
+	assert_true(deltas > 0 && tries > 8);
+	gitrepos_free(g);
+	free(v);
+}
+
+/* Of two copies one is damaged, at its end: the other one is what counts. */
+static void a_damaged_stream(void **state)
+{
+	static char text[100000];
+	struct drunk d = { .sip = 1000 };
+	sh(here, "mkdir -p $R/objects/pack");
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (char)(i * i % 251);
+	struct oid oid = oid_of(GIT_BLOB, text, sizeof(text));
+	for (int whole = 0; whole < 2; whole++) {
+		struct gitkit *k = gitkit_new();
+		text[sizeof(text) - 1] ^= !whole;
+		(void)gitkit_add(k, GIT_BLOB, text, sizeof(text));
+		text[sizeof(text) - 1] ^= !whole;
+		k->v[0].oid = oid;
+		gitkit_install(k, here, 1, whole ? "whole" : "bad");
+		gitkit_free(k);
+		struct gitrepos *g = open_repos(NULL);
+		assert_int_equal(stream(g, &oid, &d, NULL), whole ? 0 : -EBADMSG);
+		assert_int_equal(d.got.len, sizeof(text));
+		assert_true(!whole || memcmp(d.got.data, text, sizeof(text)) == 0);
+		gitrepos_free(g);
+	}
+	/* One that ends early, or goes on. */
+	for (int more = -1; more <= 1; more += 2) {
+		struct gitkit *k = gitkit_new();
+		gitkit_name(k, &oid, k->pack.len);
+		gitkit_head(&k->pack, GIT_BLOB, sizeof(text));
+		gitkit_deflate(&k->pack, text, sizeof(text) - 1);
+		if (more > 0) {
+			k->pack.len = GIT_PACK_HEAD;
+			gitkit_head(&k->pack, GIT_BLOB, sizeof(text) - 1);
+			gitkit_deflate(&k->pack, text, sizeof(text));
+		}
+		sh(here, "rm $R/objects/pack/*");
+		gitkit_install(k, here, 1, "odd");
+		gitkit_free(k);
+		struct gitrepos *g = open_repos(NULL);
+		assert_int_equal(stream(g, &oid, &d, NULL), -EBADMSG);
+		gitrepos_free(g);
+	}
+	buf_done(&d.got);
+}
+
 /* ---- a disk and a memory that fail ---- */
 
 static void read_all(struct gitrepos *g, const struct listed *v, size_t n, bool memory)
@@ -950,6 +1065,7 @@ int main(void)
 		TEST(large_offsets), TEST(large_index),    TEST(comes_later),
 		TEST(many_packs),    TEST(damage),         TEST(second_copy),
 		TEST(hostile_packs), TEST(too_large),      TEST(repacked_meanwhile),
+		TEST(streams),       TEST(a_damaged_stream),
 		TEST(failing_disk),  TEST(failing_memory), TEST(in_the_store),
 		TEST(marked),
 	};
