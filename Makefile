@@ -281,6 +281,10 @@ bench: all $(BENCH) ## measure beside ext4, overlayfs and others: make bench [AR
 bench-quick: all $(BENCH) ## the same on a small tree, in three minutes
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh --quick $(ARGS)
 
+.PHONY: bench-sandbox
+bench-sandbox: all ## measure sandboxes beside runc and tar: make bench-sandbox [ARGS="--alive 300"]
+	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/sandbox.sh $(ARGS)
+
 .PHONY: soak
 soak: all ## mixed work with kills: make soak [MINUTES=120], writes build/soak.json and .svg
 	@BOUGH_BIN=$(CURDIR)/$(B) PYTHONDONTWRITEBYTECODE=1 tests/soak/soak.py --minutes $(MINUTES) --out build/soak

@@ -14,7 +14,7 @@ api() { # METHOD TARGET [BODY]
 status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
 traces() { # what sandboxes of this root have on this machine: mounts, processes, cgroups, folders
 	grep -c "$BOUGH_ROOT/box/sb_" /proc/self/mountinfo
-	pids_of bough-io | wc -l
+	pgrep -fc -- "bough-io --dir $BOUGH_ROOT/"
 	grep -als "$ns" /proc/[0-9]*/cgroup | wc -l
 	find /sys/fs/cgroup -maxdepth 4 -path "*/$ns/sb_*" | wc -l
 	ls "$BOUGH_ROOT/box" "$BOUGH_ROOT/io" 2>/dev/null | grep -c sb_

@@ -167,9 +167,9 @@ class Terminal:
     def __iter__(self) -> Iterator[bytes]:
         while self.exit is None and not self._closed:
             conn = self._conn
+            if conn is None:
+                return
             try:
-                if conn is None:
-                    return
                 op, data = self._next(conn)
             except (ConnectionFailed, OSError):
                 if self._closed:
