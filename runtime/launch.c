@@ -192,7 +192,7 @@ static bool own_network(const struct shim *s)
 static int run_shim(const struct shim *s, const char *action, int timeout_ms, struct buf *out,
 		    struct err *err)
 {
-	char program[PATH_MAX], path[PATH_MAX + 8], runtime[PATH_MAX + 16];
+	char program[PATH_MAX], path[PATH_MAX + 8], runtime[PATH_MAX + 16], tmp[PATH_MAX + 24];
 	auto_buf said = { 0 };
 	int r = runtime_program(program, sizeof(program), s->kind->shim);
 	if (r < 0)
@@ -204,15 +204,18 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 	/* Little of the caller's, since a shim hands it on to whatever it runs. */
 	(void)snprintf(path, sizeof(path), "PATH=%.*s", PATH_MAX,
 		       getenv("PATH") ? getenv("PATH") : "/usr/sbin:/usr/bin:/sbin:/bin");
-	const char *env[] = { path, "MAX_SHIM_VERSION=3", NULL, NULL, NULL };
+	/* Where it writes down an exec, with its environment, while that starts: what a kill leaves
+	 * there goes with the bundle. */
+	(void)snprintf(tmp, sizeof(tmp), "XDG_RUNTIME_DIR=%s", s->bundle);
+	const char *env[] = { path, "MAX_SHIM_VERSION=3", tmp, NULL, NULL, NULL };
 	if (s->kind->wrapper) {
 		size_t at = (size_t)snprintf(runtime, sizeof(runtime), "BOUGH_RUNTIME=");
 		r = runtime_program(runtime + at, sizeof(runtime) - at, s->kind->binary);
 		if (r < 0)
 			return err_set(err, r, "%s isn't installed: `bough doctor` shows what is",
 				       s->kind->binary);
-		env[2] = runtime;
-		env[3] = own_network(s) ? "BOUGH_NETWORK=none" : "BOUGH_NETWORK=host";
+		env[3] = runtime;
+		env[4] = own_network(s) ? "BOUGH_NETWORK=none" : "BOUGH_NETWORK=host";
 	}
 	const struct program c = { .argv = argv,
 				   .env = env,

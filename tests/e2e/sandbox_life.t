@@ -17,6 +17,14 @@ while [ -e "$T/hold" ]; do sleep 0.05; done
 exec "$shim" "\$@"
 END
 chmod +x "$T/programs/containerd-shim-runc-v2"
+# And a runc that tells where an exec was written down.
+cat >"$T/programs/runc" <<END
+#!/bin/bash
+while [ \$# -gt 0 ]; do [ "\$1" != --process ] || echo "\$2" >>"$T/written"; args+=("\$1"); shift; done
+exec "$(command -v runc)" "\${args[@]}"
+END
+chmod +x "$T/programs/runc"
+export PATH=$T/programs:$PATH
 export BOUGH_PROGRAMS=$T/programs
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 api() { # METHOD TARGET [BODY]
@@ -25,6 +33,10 @@ api() { # METHOD TARGET [BODY]
 status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
 run bough run --rm -- true
 [ $code = 0 ] || bail "no sandboxes here: $err"
+run bough image ls
+like 'the built-in image is listed' "$out" $'\nhost +sn_'
+run bough image show host
+like 'and shown' "$out" $'name +host\nneeds +this machine'
 
 # ---- boughd killed in the middle of a start
 
@@ -43,6 +55,9 @@ like 'and says why' "$(status new .error)" 'boughd ended while it was being star
 is 'nothing of it runs' "$(ls "$BOUGH_ROOT/box" | grep -c sb_)" 0
 bough_ok 'it can be started' start new
 is 'and runs' "$(status new '.status + (.error // "")')" running
+bough_ok 'an exec' exec new -- true
+like 'is written down in its own folder, which goes with it' "$(cat "$T/written")" \
+	"^$BOUGH_ROOT/box/$(status new .id)/"
 bough_ok 'stopped' stop new --grace 0s
 kill_in_start api POST /v1/sandboxes/new/start '{}'
 is 'one that was being started again has failed, too' "$(status new)" failed

@@ -52,6 +52,12 @@ int cmd_image_import(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
+/* The built-in one, which has no name of its own. */
+static bool is_host(const json_t *snap)
+{
+	return json_object_get(json_object_get(snap, "image"), "builtin") != NULL;
+}
+
 int cmd_image_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "IMAGE",  "SNAPSHOT", ">AGE",	 ">FILES",
@@ -78,7 +84,7 @@ int cmd_image_ls(struct cli *cli, const struct args *a, struct err *err)
 			printf("\n");
 			continue;
 		}
-		const char *cells[] = { name,
+		const char *cells[] = { is_host(s) ? "host" : name,
 					get_text(s, "id"),
 					out_age(age, get_text(s, "created"), now),
 					out_size(files, get_int(s, "files"), true),
@@ -99,11 +105,31 @@ static void show_line(const char *key, const char *value)
 	printf("\n");
 }
 
+static int get_host(struct cli *cli, json_t **out, struct err *err)
+{
+	auto_json json_t *doc = NULL;
+	auto_target t = target_new("/v1/snapshots");
+	size_t i;
+	json_t *s;
+	target_query(&t, "image", "1");
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r < 0)
+		return r;
+	json_array_foreach(json_object_get(doc, "items"), i, s)
+		if (is_host(s)) {
+			*out = json_incref(s);
+			return 0;
+		}
+	return err_set(err, -ENOENT, "\"host\" is made when the first sandbox uses it");
+}
+
 int cmd_image_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *s = NULL;
 	auto_target t = target_snap(a->operands[0], "");
-	int r = api_call(cli, "GET", &t, NULL, &s, NULL, err);
+	int r = strcmp(a->operands[0], "host") == 0
+			? get_host(cli, &s, err)
+			: api_call(cli, "GET", &t, NULL, &s, NULL, err);
 	if (r < 0)
 		return r;
 	const json_t *image = json_object_get(s, "image");
@@ -116,7 +142,9 @@ int cmd_image_show(struct cli *cli, const struct args *a, struct err *err)
 	auto_buf command = { 0 };
 	size_t i;
 	json_t *v;
-	show_line("name", first_name(s));
+	show_line("name", is_host(s) ? "host" : first_name(s));
+	if (get_true(image, "host"))
+		show_line("needs", "this machine's /usr");
 	show_line("snapshot", get_text(s, "id"));
 	show_line("created", out_time(text, get_text(s, "created"), time(NULL)));
 	show_line("files", out_size(buf, get_int(s, "files"), true));
