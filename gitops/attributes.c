@@ -23,10 +23,7 @@ struct setting {
 };
 
 struct rule {
-	char *literal; /* bytes that the text begins with, `suffix`: ends in, unless there is … */
-	size_t literal_len;
-	struct wild *wild; /* … more behind them */
-	bool suffix, basename;
+	struct path_pattern pattern;
 	size_t first, n; /* its settings */
 };
 
@@ -72,10 +69,8 @@ void attributes_free(struct attributes *a)
 {
 	if (!a)
 		return;
-	for (size_t i = 0; i < a->nrules; i++) {
-		free(a->rules[i].literal);
-		wild_free(a->rules[i].wild);
-	}
+	for (size_t i = 0; i < a->nrules; i++)
+		path_pattern_done(&a->rules[i].pattern);
 	for (size_t i = 0; i < a->nmacros; i++)
 		free(a->macros[i].name);
 	for (size_t i = 0; i < a->nstrings; i++)
@@ -196,36 +191,6 @@ static bool unquote(char *s, char **end)
 	return false;
 }
 
-/* 1: a rule that can match files; 0: none of those; -ENOMEM. */
-static int parse_pattern(struct rule *r, const char *p)
-{
-	size_t len = strlen(p);
-	if (len == 0 || p[0] == '!' || p[len - 1] == '/')
-		return 0; /* gitattributes(5): no negation; folders have no attributes */
-	r->basename = !memchr(p, '/', len);
-	if (!r->basename && p[0] == '/')
-		p++, len--;
-	size_t n = wild_literal(p, len);
-	const char *literal = p;
-	r->suffix = r->basename && p[0] == '*' && wild_literal(p + 1, len - 1) == len - 1;
-	if (r->suffix) {
-		literal = p + 1;
-		n = len - 1;
-	} else if (r->basename && n < len) {
-		n = 0; /* the whole is one pattern */
-	}
-	r->literal = strndup(literal, n);
-	r->literal_len = n;
-	if (!r->literal)
-		return -ENOMEM;
-	if (!r->suffix && n < len) {
-		r->wild = wild_new(p + n, len - n, !r->basename);
-		if (!r->wild)
-			return errno == ENOMEM ? -ENOMEM : 0;
-	}
-	return 1;
-}
-
 static int add_rule(struct attributes *a, const char *pattern, const char *settings)
 {
 	struct rule rule = { .first = a->nsettings };
@@ -233,14 +198,13 @@ static int add_rule(struct attributes *a, const char *pattern, const char *setti
 	if (r < 0 || rule.n == 0)
 		return r == -ENOMEM ? r : 0;
 	r = array_grow(&a->rules, a->nrules, &a->rules_cap);
-	if (r >= 0)
-		r = parse_pattern(&rule, pattern);
-	if (r > 0) {
+	size_t len = strlen(pattern);
+	/* gitattributes(5): no negation; folders have no attributes. */
+	if (r >= 0 && len && pattern[0] != '!' && pattern[len - 1] != '/')
+		r = path_pattern_parse(&rule.pattern, pattern, len);
+	if (r > 0)
 		a->rules[a->nrules++] = rule;
-		return 0;
-	}
-	free(rule.literal);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 /* The name counts from the first pass on, its settings from the second: macros may refer to
@@ -373,26 +337,6 @@ static void take_settings(const struct attributes *a, struct known *k, size_t fi
 	}
 }
 
-/* 1, 0, -ENOMEM. `path` from the file's folder on. */
-static int rule_matches(struct attributes *a, const struct rule *r, const char *path, size_t len)
-{
-	const char *slash = r->basename ? memrchr(path, '/', len) : NULL;
-	if (slash) {
-		len -= (size_t)(slash + 1 - path);
-		path = slash + 1;
-	}
-	a->steps++;
-	if (len < r->literal_len)
-		return 0;
-	if (memcmp(r->suffix ? path + len - r->literal_len : path, r->literal, r->literal_len) != 0)
-		return 0;
-	if (r->suffix)
-		return 1;
-	if (!r->wild)
-		return len == r->literal_len;
-	return wild_match(r->wild, path + r->literal_len, len - r->literal_len, &a->steps);
-}
-
 int attributes_find(struct attributes *a, int at, const char *path, struct attr_values *out)
 {
 	struct known k = { { 0 } };
@@ -402,7 +346,8 @@ int attributes_find(struct attributes *a, int at, const char *path, struct attr_
 		size_t skip = f->dir_len ? f->dir_len + 1 : 0;
 		for (size_t j = f->n; j-- > 0;) {
 			const struct rule *rule = &a->rules[f->first + j];
-			int r = rule_matches(a, rule, path + skip, len - skip);
+			int r = path_pattern_match(&rule->pattern, path + skip, len - skip,
+						   &a->steps);
 			if (r < 0)
 				return r;
 			if (r > 0)

@@ -37,14 +37,6 @@ void wild_free(struct wild *w)
 	free(w);
 }
 
-size_t wild_literal(const char *pattern, size_t len)
-{
-	size_t n = 0;
-	while (n < len && !strchr("*?[\\", pattern[n]))
-		n++;
-	return n;
-}
-
 /* ---- sets ---- */
 
 static void set_add(struct set *s, unsigned from, unsigned to)
@@ -338,4 +330,62 @@ int wild_match(const struct wild *w, const char *text, size_t len, uint64_t *ste
 	int r = now[w->n];
 	free(big);
 	return r;
+}
+
+/* ---- paths ---- */
+
+/* Bytes at the front that mean themselves. */
+static size_t literal(const char *pattern, size_t len)
+{
+	size_t n = 0;
+	while (n < len && !strchr("*?[\\", pattern[n]))
+		n++;
+	return n;
+}
+
+void path_pattern_done(struct path_pattern *p)
+{
+	free(p->text);
+	wild_free(p->wild);
+}
+
+int path_pattern_parse(struct path_pattern *out, const char *s, size_t len)
+{
+	struct path_pattern p = { .by_name = !memchr(s, '/', len) };
+	if (len && *s == '/')
+		s++, len--;
+	size_t plain = literal(s, len);
+	p.suffix = p.by_name && len && *s == '*' && literal(s + 1, len - 1) == len - 1;
+	if (p.suffix) {
+		s++;
+		plain = --len;
+	} else if (p.by_name && plain < len) {
+		plain = 0; /* the whole is one pattern */
+	}
+	p.text = strndup(s, plain);
+	p.len = plain;
+	if (!p.text)
+		return -ENOMEM;
+	if (plain < len && !(p.wild = wild_new(s + plain, len - plain, !p.by_name))) {
+		int e = errno;
+		path_pattern_done(&p);
+		return e == ENOMEM ? -ENOMEM : 0;
+	}
+	*out = p;
+	return 1;
+}
+
+int path_pattern_match(const struct path_pattern *p, const char *path, size_t len, uint64_t *steps)
+{
+	const char *slash = p->by_name ? memrchr(path, '/', len) : NULL;
+	++*steps;
+	if (slash) {
+		len -= (size_t)(slash + 1 - path);
+		path = slash + 1;
+	}
+	if (len < p->len || memcmp(p->suffix ? path + len - p->len : path, p->text, p->len) != 0)
+		return 0;
+	if (p->suffix)
+		return 1;
+	return p->wild ? wild_match(p->wild, path + p->len, len - p->len, steps) : len == p->len;
 }

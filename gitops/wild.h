@@ -18,7 +18,21 @@ void wild_free(struct wild *w); /* NULL allowed */
 /* 1, 0, or -ENOMEM. *steps is raised by what it cost. */
 int wild_match(const struct wild *w, const char *text, size_t len, uint64_t *steps);
 
-/* Bytes at the front that mean themselves. */
-size_t wild_literal(const char *pattern, size_t len);
+/* One of such a file's patterns, and the paths it is for, from the file's folder on. What comes
+ * before the first special character is compared first, and the rest matched by itself, as git
+ * does: so in "a**" + "/b" the "**" is a beginning; what that does counts. */
+struct path_pattern {
+	bool by_name; /* no slash in it: looks at the last component only */
+	bool suffix;  /* "*" and then `text` */
+	char *text;
+	size_t len;
+	struct wild *wild; /* the rest; NULL: there is none */
+};
+/* A slash at its end, and a "!" before it, are the caller's. 1; 0: nothing matches it; -ENOMEM:
+ * *out is as it was. */
+int path_pattern_parse(struct path_pattern *out, const char *s, size_t len);
+void path_pattern_done(struct path_pattern *p); /* also one that is all zero */
+/* 1, 0, or -ENOMEM. */
+int path_pattern_match(const struct path_pattern *p, const char *path, size_t len, uint64_t *steps);
 
 #endif
