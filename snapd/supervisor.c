@@ -192,6 +192,27 @@ static bool child_ended(struct supervisor *s, bool wait, char *why, size_t size)
 	return true;
 }
 
+static void *await_end(void *pid)
+{
+	while (waitpid((pid_t)(intptr_t)pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return NULL;
+}
+
+/* One whose threads take their time to end, in the disk or writing a core: the next one doesn't wait for
+ * that, only for its lock. A thread stays behind until it can be reaped. */
+static void leave_to_end(struct supervisor *s)
+{
+	pthread_t t;
+	if (s->child == 0)
+		return;
+	if (pthread_create(&t, NULL, await_end, (void *)(intptr_t)s->child) == 0)
+		(void)pthread_detach(t);
+	else
+		log_warn("bough-fs %d stays a zombie: no thread", s->child);
+	s->child = 0;
+}
+
 /* The last line of bough-fs's log, to say why it didn't start. */
 static void last_words(struct supervisor *s, char *out, size_t size)
 {
@@ -517,6 +538,7 @@ static void serve(struct supervisor *s, int fd, bool fresh)
 	/* The socket closes a little before the process is a zombie. */
 	for (int i = 0; i < 100 && s->child && !child_ended(s, false, why, sizeof(why)); i++)
 		usleep(1000);
+	leave_to_end(s);
 	(void)snprintf(text, sizeof(text), "bough-fs ended%s%s", *why ? " " : "", why);
 	mourn(s, text);
 }

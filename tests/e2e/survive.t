@@ -299,6 +299,24 @@ for i in 1 2 1 2 1 2; do
 done
 is 'restores under kills' "$wrong" ''
 
+# ---- a server whose end takes long, as one that writes a core
+
+cat >"$T/slow_end.py" <<'PY'
+import ctypes, os, signal, sys
+pid = int(sys.argv[1])
+if ctypes.CDLL(None).ptrace(0x4206, pid, None, None) < 0:  # PTRACE_SEIZE
+    sys.exit("can't trace bough-fs")
+os.kill(pid, signal.SIGKILL)
+os.statvfs(sys.argv[2])  # the next one answers
+print("answered", flush=True)
+os.waitpid(pid, 0)  # its parent is told of the end only now
+PY
+old=$(pids_of bough-fs | head -n 1)
+run python3 "$T/slow_end.py" "$old" "$w"
+is 'the next server waits for no zombie' "$out$err" answered
+reaped() { [ ! -d "/proc/$old" ]; }
+ok 'which is reaped when it can be' wait_for 10 reaped
+
 # ---- a server that can't live
 
 cat >"$T/bin/fs" <<SH
