@@ -441,10 +441,18 @@ static int admit_field(struct request *rq, const char *key, bool either, struct 
 
 /* A workspace that is gone may still have snapshots: by its id they are found, as far as they are
  * the caller's to see. */
-static int admit_query(struct request *rq, enum family family, struct err *err)
+static int admit_query(struct request *rq, const struct route *rt, enum family family,
+		       struct err *err)
 {
 	struct meant found;
 	size_t at = 1;
+	if (is_route(rt, "GET", "/v1/snapshots/{}/diff/{}")) { /* the other one of the two */
+		int r = find_either(rq->ctx, rq->caller, rq->params[1], &found, err);
+		if (r < 0)
+			return r;
+		memcpy(rq->ids[at], found.id, ID_SIZE);
+		rq->params[1] = rq->ids[at++];
+	}
 	for (size_t i = 0; i < rq->nquery; i++) {
 		struct web_query *q = &rq->query[i];
 		bool against = strcmp(q->key, "against") == 0;
@@ -499,7 +507,7 @@ int access_admit(struct request *rq, const struct route *rt, const void *data, s
 	if (r >= 0)
 		r = admit_path(rq, rt, family, err);
 	if (r >= 0 && (family == WORKSPACES || family == SNAPSHOTS || family == SANDBOXES)) {
-		r = admit_query(rq, family, err);
+		r = admit_query(rq, rt, family, err);
 		if (r >= 0 && family != SANDBOXES)
 			r = admit_field(rq, "from", true, err);
 		if (r >= 0)

@@ -349,6 +349,8 @@ const struct route api_routes[] = {
 	{ "POST", SNAP "/{}/commit", api_snap_commit, commit_fields, NULL, false },
 	{ "GET", SNAP "/{}/bundle", api_snap_bundle, NULL, bundle_query, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
+	{ "GET", SNAP "/{}/diff/{}", api_snap_diff, NULL, archive_query, false },
+	{ "GET", SNAP "/{}/log", api_snap_log, NULL, page_query, false },
 	{ "GET", SNAP "/{}/archive/{...}", api_snap_archive, NULL, archive_query, false },
 	{ "GET", REPO, api_repo_list, NULL, NULL, false },
 	{ "POST", REPO, api_repo_add, repo_add_fields, NULL, false },

@@ -66,6 +66,7 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_mount(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err);
 int api_ws_log(struct request *rq, struct reply *rp, struct err *err);
+int api_snap_log(struct request *rq, struct reply *rp, struct err *err);
 /* What a workspace of a stack that is made for it begins with. */
 struct ws_plan {
 	char *name;

@@ -68,12 +68,18 @@ static int diff_stream(void *task, struct stream *out, struct err *err)
 	return snapd_inner(difftext_write(d->format, &d->from.view, &d->to.view, &sink, err));
 }
 
-/* What a tree is compared with when nobody says. */
+/* As the path or the query says. */
+static const char *other_key(const struct request *rq)
+{
+	return rq->params[1] ? rq->params[1] : request_query(rq, "against");
+}
+
+/* What a tree is compared with, also when nobody says. */
 static int find_other(struct diff_task *d, struct request *rq, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	const struct source *to = &d->to.src;
-	const char *key = request_query(rq, "against");
+	const char *key = other_key(rq);
 	if (key)
 		return source_find(&d->from.src, sd, key, "diff", err);
 	const char *id = to->is_snap ? to->snap.parent : to->ws.head[0] ? to->ws.head : to->ws.base;
@@ -95,7 +101,7 @@ static int diff(struct request *rq, struct reply *rp, bool of_snap, struct err *
 	d->format = (enum diff_format)format;
 	int r = of_snap ? source_find_snap(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err)
 			: source_find_ws(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err);
-	if (r >= 0 && !request_query(rq, "against") && source_git(&d->to.src)) {
+	if (r >= 0 && !other_key(rq) && source_git(&d->to.src)) {
 		r = api_gitdiff(rq, rp, &d->to.src, format, err);
 		diff_free(d);
 		return r;

@@ -10,6 +10,7 @@
 #include "fs/base/cleanup.h"
 #include "snapd/access.h"
 #include "snapd/events.h"
+#include "snapd/flattener.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/outcome.h"
@@ -107,7 +108,9 @@ static void print_catalog(struct snapd *sd, struct buf *b)
 	gauge(b, "workspaces_mounted", "gauge", (double)n.mounted);
 	gauge(b, "workspaces_broken", "gauge", (double)n.broken);
 	gauge(b, "snapshots", "gauge", (double)n.snapshots);
+	gauge(b, "workspaces_deleted", "gauge", (double)n.removed);
 	gauge(b, "catalog_bytes", "gauge", (double)n.bytes);
+	gauge(b, "webhook_deliveries_waiting", "gauge", (double)n.deliveries);
 }
 
 int api_metrics(struct request *rq, struct reply *rp, struct err *err)
@@ -122,6 +125,7 @@ int api_metrics(struct request *rq, struct reply *rp, struct err *err)
 	print_store(sd, &t->buf);
 	print_fs(sd, &t->buf);
 	gauge(&t->buf, "jobs_running", "gauge", jobs_running(sd->jobs));
+	gauge(&t->buf, "flatten_waiting", "gauge", (double)flattener_waiting(sd->flattener));
 	gauge(&t->buf, "events_total", "counter", (double)events_last(sd->events));
 	gauge(&t->buf, "layers_memory_bytes", "gauge", (double)layercache_memory(sd->layers));
 	metrics_print(sd->metrics, &t->buf);

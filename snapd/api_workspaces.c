@@ -102,23 +102,34 @@ int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
 	return r;
 }
 
-int api_ws_log(struct request *rq, struct reply *rp, struct err *err)
+/* A snapshot ("": none) and its line of parents. */
+static int reply_line(struct request *rq, struct reply *rp, const char *snap, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	auto_ws_row row = { 0 };
 	struct snap_row *rows = NULL;
 	struct page page;
 	size_t n = 0;
 	int r = page_begin(&page, rq, err);
-	if (r >= 0)
-		r = catalog_ws_get(sd->catalog, rq->params[0], &row, err);
-	if (r >= 0 && row.head[0])
-		r = catalog_snap_log(sd->catalog, row.head, &rows, &n, err);
+	if (r >= 0 && *snap)
+		r = catalog_snap_log(sd->catalog, snap, &rows, &n, err);
 	if (r < 0)
 		return r;
 	rp->json = api_snapshots(rq, &page, rows, n);
 	snap_rows_free(rows, n);
 	return rp->json ? 0 : no_memory(err);
+}
+
+int api_ws_log(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	auto_ws_row row = { 0 };
+	int r = catalog_ws_get(sd->catalog, rq->params[0], &row, err);
+	return r < 0 ? r : reply_line(rq, rp, row.head, err);
+}
+
+int api_snap_log(struct request *rq, struct reply *rp, struct err *err)
+{
+	return reply_line(rq, rp, rq->params[0], err);
 }
 
 /* ---- making ---- */

@@ -461,7 +461,8 @@ int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err
 		       " (SELECT count(*) FROM workspaces WHERE broken IS NOT NULL),"
 		       " (SELECT count(*) FROM snapshots), (SELECT count(*) FROM snapshot_names),"
 		       " (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size),"
-		       " (SELECT count(*) FROM workspaces WHERE removed IS NOT NULL)",
+		       " (SELECT count(*) FROM workspaces WHERE removed IS NOT NULL),"
+		       " (SELECT count(*) FROM deliveries WHERE next IS NOT NULL)",
 		       err);
 	if (r >= 0) {
 		int rc = sqlite3_step(st);
@@ -474,6 +475,7 @@ int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err
 				.names = (uint64_t)sqlite3_column_int64(st, 4),
 				.bytes = (uint64_t)sqlite3_column_int64(st, 5),
 				.removed = (uint64_t)sqlite3_column_int64(st, 6),
+				.deliveries = (uint64_t)sqlite3_column_int64(st, 7),
 			};
 		} else {
 			r = db_error(c, rc, err, "count");

@@ -105,6 +105,7 @@ int catalog_flush(struct catalog *c, struct err *err);
 
 struct catalog_counts {
 	uint64_t workspaces, mounted, broken, removed, snapshots, names, bytes;
+	uint64_t deliveries; /* to webhooks, that wait */
 };
 int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err);
 

@@ -384,6 +384,14 @@ static void run(void *ctx, bool due)
 	}
 }
 
+size_t flattener_waiting(struct flattener *f)
+{
+	pthread_mutex_lock(&f->lock);
+	size_t n = f->nqueued;
+	pthread_mutex_unlock(&f->lock);
+	return n;
+}
+
 void flattener_consider(struct flattener *f, const char *ws_id)
 {
 	pthread_mutex_lock(&f->lock);

@@ -19,6 +19,8 @@ void flattener_stop(
 /* Looks at the workspace soon, and flattens it if that is worth while; one that was removed is
  * closed (fs_close), which makes it durable. Never blocks. */
 void flattener_consider(struct flattener *f, const char *ws_id);
+/* How many wait to be looked at. */
+size_t flattener_waiting(struct flattener *f);
 /* Makes snapshots' records durable soon (records_sync), in the same thread. Never blocks. */
 void flattener_sync_records(struct flattener *f);
 /* For whoever seals or forks and is told -E2BIG: the workspace's chain is as long as it may be, and

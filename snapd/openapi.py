@@ -224,6 +224,8 @@ ANSWERS = {
                                                                    201: "Commit"}),
     "GET " + SNAP + "/{}/bundle": ("Its changes as a git bundle", {200: BYTES, 204: None}),
     "GET " + SNAP + "/{}/diff": ("What changed", {200: (LINES, TEXT)}),
+    "GET " + SNAP + "/{}/diff/{}": ("What changed since another one", {200: (LINES, TEXT)}),
+    "GET " + SNAP + "/{}/log": ("It and its line of parents", {200: "Snapshots"}),
     "GET " + SNAP + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
     "GET " + SNAP + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Directory"),
                                                                      206: BYTES, 304: None}),
@@ -315,7 +317,7 @@ JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos",
 PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots": "snap",
           "repos": "repo", "tokens": "id", "users": "name", "quotas": "owner", "teams": "team",
           "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up",
-          "exports": "id",          "signed": "id"}
+          "exports": "id", "signed": "id", "diff": "other"}
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY, "objects": {"type": "array", "items": ANY}}
 MANY = {"label"}

@@ -178,6 +178,8 @@ TABLE = [
     ("DELETE", WS + "/%s/uploads/up_aaaaaaaaaa" % p, "write_path", 404, None, tus),
     ("POST", "/v1/import", "own_change", 201, tar),
     ("GET", SN, "scoped", 200), ("GET", SN + "/" + sp, "read", 200), ("GET", SN + "/%s/diff" % sp, "read", 200),
+    ("GET", SN + "/%s/diff/%s" % (sp, p), "read", 200), ("GET", SN + "/%s/log" % sp, "read", 200),
+    ("GET", SN + "/%s/diff/none" % sp, "read", 404),
     ("PATCH", SN + "/" + sp, "write", 200, {"message": "m"}), ("DELETE", SN + "/" + sp, "write", 409),
     ("POST", SN + "/%s/commit" % sp, "write", 0, {"message": "m"}), ("GET", SN + "/%s/bundle" % sp, "read", 0),
     ("GET", SN + "/%s/archive" % sp, "read", 200), ("GET", SN + "/%s/archive/dir" % sp, "read_path", 200),
