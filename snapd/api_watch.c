@@ -194,7 +194,7 @@ static int look(struct watching *w, struct err *err)
 	int r = watched_changes(w->watched, w->token, &a, err);
 	if (r >= 0)
 		r = take_answer(w, a, &more, err);
-	json_decref(a);
+	watched_drop(w->watched, a);
 	return r < 0 ? r : w->sse.out.len > 0 || more;
 }
 
@@ -284,7 +284,7 @@ static int begin(struct watching *w, struct request *rq, struct err *err)
 	buf_printf(&w->sse.out, "\n");
 	if (r >= 0)
 		r = take_answer(w, a, &more, err);
-	json_decref(a);
+	watched_drop(w->watched, a);
 	return r < 0 ? r : buf_error(&w->sse.out) ? no_memory(err) : 0;
 }
 

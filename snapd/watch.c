@@ -243,8 +243,24 @@ int watched_wait(struct watched *w, uint64_t seen, int wait_ms)
 	return r;
 }
 
-/* An answer is as good as a new one while nothing has happened since it was asked for. Those who
- * share it only read it; jansson counts references by atomic operations. */
+/* Answers are shared by who only reads them, but counted under the lock: jansson frees what the last
+ * one drops without seeing that the others' reads are over, as its count only releases. */
+void watched_drop(struct watched *w, json_t *answer)
+{
+	pthread_mutex_lock(&w->all->lock);
+	json_decref(answer);
+	pthread_mutex_unlock(&w->all->lock);
+}
+
+static json_t *share_answer(struct watched *w)
+{
+	pthread_mutex_lock(&w->all->lock);
+	json_t *a = json_incref(w->answer);
+	pthread_mutex_unlock(&w->all->lock);
+	return a;
+}
+
+/* An answer is as good as a new one while nothing has happened since it was asked for. */
 int watched_changes(struct watched *w, const char *since, json_t **answer, struct err *err)
 {
 	json_t *a = NULL;
@@ -255,14 +271,14 @@ int watched_changes(struct watched *w, const char *since, json_t **answer, struc
 	if (!same)
 		r = fs_changes(w->all->fs, w->id, since, &a, err);
 	if (!same && r >= 0 && since) {
-		json_decref(w->answer);
+		watched_drop(w, w->answer);
 		w->answer = a;
 		w->at = count;
 		(void)snprintf(w->since, sizeof(w->since), "%s", since);
 		a = NULL;
 	}
 	if (r >= 0)
-		*answer = a ? a : json_incref(w->answer);
+		*answer = a ? a : share_answer(w);
 	pthread_mutex_unlock(&w->asking);
 	return r;
 }

@@ -25,7 +25,8 @@ uint64_t watched_count(struct watched *w);
 /* Waits up to wait_ms for more than `seen`. 1; 2: watches_ring was called; 0: nothing happened;
  * -ESHUTDOWN. */
 int watched_wait(struct watched *w, uint64_t seen, int wait_ms);
-/* fs_changes; shared. */
+/* fs_changes; shared, so it is only read, and given to watched_drop in the end. */
 int watched_changes(struct watched *w, const char *since, json_t **answer, struct err *err);
+void watched_drop(struct watched *w, json_t *answer); /* NULL allowed */
 
 #endif

@@ -255,10 +255,17 @@ static int follow(struct cli *cli, struct attach *a, struct err *err)
 	}
 }
 
+/* Nobody waits for its end: that is the program's. */
+static int start_helper(void *(*fn)(void *), struct helper *h)
+{
+	pthread_t thread;
+	int r = pthread_create(&thread, NULL, fn, h);
+	return r ? r : pthread_detach(thread);
+}
+
 int attach_run(struct cli *cli, struct attach *a, struct err *err)
 {
 	static struct helper helpers[2]; /* threads use them until the program ends */
-	pthread_t thread;
 	sigset_t set;
 	int r = 0;
 	if (a->tty)
@@ -268,11 +275,11 @@ int attach_run(struct cli *cli, struct attach *a, struct err *err)
 		r = pthread_sigmask(SIG_BLOCK, &set, NULL);
 		helper_init(&helpers[0], cli, a);
 		if (r == 0)
-			r = pthread_create(&thread, NULL, signal_thread, &helpers[0]);
+			r = start_helper(signal_thread, &helpers[0]);
 	}
 	if (r == 0 && a->in) {
 		helper_init(&helpers[1], cli, a);
-		r = pthread_create(&thread, NULL, input_thread, &helpers[1]);
+		r = start_helper(input_thread, &helpers[1]);
 	}
 	return r ? err_sys(err, -r, "start a thread") : follow(cli, a, err);
 }
