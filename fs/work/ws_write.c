@@ -8,6 +8,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 /* A part of the range that is written, on one place. */
 struct segment {
@@ -234,6 +235,21 @@ static int plan_punch(struct plan *p)
 	return r;
 }
 
+/* More than the disk has is refused before it is taken: it would fill the disk until it is given
+ * back, and giving back what the largest of ranges covers would take for ever. */
+static int may_fit(const struct plan *p)
+{
+	struct statvfs host;
+	uint64_t data = 0, room;
+	if (fstatvfs(p->ws->work->root_fd, &host) < 0 ||
+	    __builtin_mul_overflow((uint64_t)host.f_bfree, (uint64_t)host.f_frsize, &room))
+		return 0; /* the disk will say so itself */
+	int r = content_data_bytes(p->ws, p->a.ino, p->b0, p->b1, &data);
+	if (r < 0)
+		return r;
+	return p->b1 - p->b0 - data > room ? -ENOSPC : 0;
+}
+
 static int plan_segments(struct plan *p)
 {
 	const struct change *ch = p->ch;
@@ -254,6 +270,9 @@ static int plan_segments(struct plan *p)
 			r = plan_tail(p);
 		return r < 0 ? r : plan_write(p);
 	case CHANGE_ALLOCATE:
+		r = may_fit(p);
+		if (r < 0)
+			return r;
 		if (!grows)
 			return plan_allocate(p, p->b0, p->b1);
 		p->drop0 = end;

@@ -47,6 +47,13 @@ static void test_sizes(void **state)
 	assert_int_equal(at, 5);
 	expect(-EINVAL, ws_seek(ws, o.node, 5, SEEK_SET, &at));
 	expect(-EFBIG, ws_fallocate(ws, o.node, 0, max, 1, &root_caller));
+	/* More than any disk has is refused at once: it isn't taken, to be given back for ever. */
+	for (uint64_t len = UINT64_C(1) << 62; len >= UINT64_C(1) << 56; len >>= 1) {
+		expect(-ENOSPC, ws_fallocate(ws, o.node, 0, 0, len, &root_caller));
+		expect(-ENOSPC, ws_fallocate(ws, o.node, FALLOC_FL_KEEP_SIZE, 1 << 20, len,
+					     &root_caller));
+		expect(0, ws_fsync(ws, 1));
+	}
 	expect(-EINVAL, ws_fallocate(ws, o.node, 0, 0, 0, &root_caller));
 	expect(-EOPNOTSUPP,
 	       ws_fallocate(ws, o.node, FALLOC_FL_COLLAPSE_RANGE, 0, 4096, &root_caller));
