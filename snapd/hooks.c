@@ -60,7 +60,8 @@ int hook_url_check(const char *url, struct err *err)
 		(void)curl_url_get(u, parts[i], &part[i], 0); /* NULL: it has none */
 	if (r == 0 && (!part[0] || (strcmp(part[0], "https") != 0 && strcmp(part[0], "http") != 0)))
 		r = err_set(err, -EINVAL, "only https and http");
-	if (r == 0 && (!part[1] || part[2] || part[3] || part[4]))
+	/* An empty fragment is none to curl. */
+	if (r == 0 && (!part[1] || part[2] || part[3] || part[4] || strchr(url, '#')))
 		r = err_set(err, -EINVAL, "a host, without credentials and fragment");
 	for (size_t i = 0; i < 5; i++)
 		curl_free(part[i]);

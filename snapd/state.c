@@ -66,13 +66,17 @@ static int make_parts(const char *root, struct err *err)
 	static const char *const parts[] = { "run",    "ws",        "layers", "store",
 					     "images", "snapshots", "tmp",    "repos" };
 	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
+	struct stat st;
+	if (dir < 0 || fstat(dir, &st) < 0)
 		return err_sys(err, -errno, "open %s", root);
+	/* Who may write here can put what he likes in the place of any part. Another user's folder
+	 * fails below, with what to do. */
+	if ((st.st_mode & 022) && st.st_uid == geteuid() && fchmod(dir, st.st_mode & 07755) < 0)
+		return err_sys(err, -errno, "chmod %s", root);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (mkdirat(dir, parts[i], 0700) < 0 && errno != EEXIST)
 			return err_sys(err, -errno, "create %s/%s", root, parts[i]);
 	/* root can write into anybody's, but what it writes there the owner can't read. */
-	struct stat st;
 	if (fstatat(dir, "ws", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(err, -errno, "look at %s/ws", root);
 	if (st.st_uid != geteuid())

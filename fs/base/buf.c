@@ -10,7 +10,7 @@ uint8_t *buf_room(struct buf *b, size_t n)
 	size_t need;
 	if (b->failed || __builtin_add_overflow(b->len, n, &need))
 		goto fail;
-	if (need > b->cap) {
+	if (need > b->cap || !b->data) { /* of nothing, too, something that can be pointed into */
 		size_t cap = b->cap ? b->cap : BUF_FIRST;
 		while (cap < need)
 			if (__builtin_mul_overflow(cap, 2, &cap))

@@ -382,5 +382,10 @@ int main(int argc, char **argv)
 	if (stat("/proc/self/exe", &self) == 0)
 		(void)hold_identity(h.identity, sizeof(h.identity), &self); /* it fits */
 	be_spared();
-	return keep(&h);
+	int r = keep(&h);
+	drop_all(&h);
+	free(h.all);
+	buf_done(&h.in.text);
+	buf_done(&h.out.text);
+	return r;
 }

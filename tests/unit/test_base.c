@@ -112,6 +112,8 @@ static void buffers_without_memory(void **state)
 	assert_int_equal(buf_error(&b), -ENOMEM);
 	buf_reset(&b);
 	assert_null(buf_room(&b, SIZE_MAX / 2 + 2));
+	auto_buf empty = { 0 };
+	assert_non_null(buf_room(&empty, 0)); /* room for nothing isn't a failure */
 }
 
 static void hashes(void **state)

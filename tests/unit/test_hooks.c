@@ -59,6 +59,7 @@ static void urls(void **state)
 		{ "https://u@example.org", false },
 		{ "https://u:p@example.org", false },
 		{ "https://example.org/#f", false },
+		{ "https://example.org/#", false },
 		{ "gopher://example.org", false },
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
