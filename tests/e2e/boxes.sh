@@ -1,5 +1,7 @@
 # Boxes on fresh forks of the host image, for the tests of their walls. Sourced after lib.sh.
 need_fuse
+# What box_driver forks has that thread from its beginning, and a process of two gets no namespace.
+[ "${VARIANT:-}" != tsan ] || skip_all "ThreadSanitizer's own thread"
 [ "$(id -u)" = 0 ] || skip_all 'not root'
 [ "$(uname -r | awk -F. '{ print $1 * 100 + $2 }')" -ge 612 ] || skip_all 'kernel older than 6.12'
 command -v runc >/dev/null || skip_all 'no runc'
