@@ -243,8 +243,8 @@ int watched_wait(struct watched *w, uint64_t seen, int wait_ms)
 	return r;
 }
 
-/* Answers are shared by who only reads them, but counted under the lock: jansson frees what the last
- * one drops without seeing that the others' reads are over, as its count only releases. */
+/* Answers are shared by who only reads them, but counted under the lock: jansson frees what the
+ * last one drops without seeing that the others' reads are over, as its count only releases. */
 void watched_drop(struct watched *w, json_t *answer)
 {
 	pthread_mutex_lock(&w->all->lock);
