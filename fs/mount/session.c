@@ -22,6 +22,9 @@
 enum {
 	SYSFS_MAX = 4096,               /* which is the size that its files claim to have */
 	SMALL_WRITE = 64 << 10, /* bytes that are copied sooner than another worker is woken */
+	/* The kernel's own 128 KiB make four times the requests; with more, who maps a file and jumps
+	 * about in it reads too much. */
+	READAHEAD_KIB = 512,
 	/* Newer than the headers of the build host may be. */
 	OPCODE_COPY_FILE_RANGE_64 = 53,
 	NOTIFY_RESEND = 7,
@@ -138,10 +141,13 @@ static void process(struct session *s, void *buf, size_t n)
 {
 	const struct fuse_in_header *in = buf;
 	struct fuse_buf b = { .size = n, .mem = buf };
-	if (in->opcode == FUSE_INIT)
-		init_process(&s->m, s->se, s->fd, buf, n);
-	else
+	if (in->opcode != FUSE_INIT) {
 		fuse_session_process_buf(s->se, &b);
+		return;
+	}
+	init_process(&s->m, s->se, s->fd, buf, n);
+	if (s->dev)
+		(void)mnt_readahead(s->dev, READAHEAD_KIB); /* who may not reads more slowly */
 }
 
 static void session_request(void *ctx, void *buf, size_t n)

@@ -246,6 +246,13 @@ def budget():
     os.readlink(s.mnt + "/l")
     cost("readlink, warm", {}, lambda: [os.readlink(s.mnt + "/l") for _ in range(100)])
     cost("locks", {}, lambda: subprocess.run(["flock", s.mnt + "/d/f1", "true"], check=True))
+    put(s.mnt + "/big", "x" * (8 << 20))
+    fd = os.open(s.mnt + "/big", os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    # Half a MiB at once, where the server may tell the kernel so; else 128 KiB.
+    cost("read of 8 MiB, cold", {"READ": 16 if ROOT else 64, "GETATTR": 1},
+         lambda: [os.read(fd, 1 << 20) for _ in range(8)], 1)
+    os.close(fd)
     s.ask("fork", id="ws_a", children=[{"id": "ws_b", "path": top + "/b"}])
     cost("first look at a fork", {"READDIRPLUS": 0.1, "LOOKUP": 0.02, "GETATTR": 0.03, "OPENDIR": 0.01},
          lambda: [os.stat(e) for e in os.scandir(top + "/b/d")])
