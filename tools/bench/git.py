@@ -151,7 +151,7 @@ def main():
         parser.error("--repo, --tree or BOUGH_BENCH_TREE says what to measure")
     work = tempfile.mkdtemp(prefix="bough-git.", dir=args.work)
     os.environ.update(BOUGH_ROOT=os.path.join(work, "root"), HOME=work, GIT_CONFIG_NOSYSTEM="1",
-                      GIT_OPTIONAL_LOCKS="1")
+                      GIT_CONFIG_GLOBAL=os.path.join(work, "gitconfig"), GIT_OPTIONAL_LOCKS="1")
     try:
         run("git", "config", "--global", "safe.directory", "*")
         bench = Bench(args, work)

@@ -6,7 +6,6 @@ import shutil
 
 from harness import call, measure, say
 
-ALL = ("bough", "ext4", "overlayfs", "fuse-overlayfs", "btrfs", "xfs")
 MAKE = ["make", "-s", "-j2", "NO_TCLTK=1", "NO_EXPAT=1", "NO_GETTEXT=1", "NO_PERL=1", "NO_PYTHON=1",
         "NO_OPENSSL=1", "NO_CURL=1", "CFLAGS=-O0"]
 # Enough of it for a quick run.
@@ -15,7 +14,7 @@ PART = ["xdiff/lib.a", "reftable/libreftable.a"]
 
 def run(bench):
     cache = os.environ["BOUGH_BENCH_CACHE"]
-    places = bench.places.get(*ALL)
+    places = bench.peers()
     rounds = bench.scale(1, 3)
     source = os.path.join(cache, "git-source")
     if os.path.isdir(source):

@@ -6,7 +6,6 @@ import subprocess
 
 from harness import evict, measure, say
 
-ALL = ("bough", "ext4", "overlayfs", "fuse-overlayfs", "btrfs", "xfs")
 # id: (name, unit, cold, options). MB/s of what goes in sequence, else operations a second.
 SEQUENTIAL = {"read", "write"}
 WORK = {
@@ -45,7 +44,7 @@ def command(file, size, out, options, seconds):
 
 
 def run(bench):
-    places = bench.places.get(*(("bough", "ext4", "overlayfs") if bench.args.quick else ALL))
+    places = bench.peers()
     size, seconds = bench.scale(128, 1024), bench.scale(1, 4)
     rounds = bench.scale(1, 3)
     at = {p.name: p.fresh("fio") for p in places}

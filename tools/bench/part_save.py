@@ -86,7 +86,8 @@ def savings(bench, ext4, bough, tree):
     # A copy without .git, which none of them should have to save.
     copy = ext4.fresh("to-save")
     subprocess.run(["tar", "xf", tree.tar, "-C", copy], check=True)
-    peers = [kind(os.path.join(ext4.top, kind.name), copy) for kind in (Restic, Borg, Casync, Ostree)
+    peers = [kind(os.path.join(ext4.top, kind.name), copy)
+             for kind in ((Restic, Borg) if bench.args.quick else (Restic, Borg, Casync, Ostree))
              if not bench.args.places or kind.name in bench.args.places]
     home = {"HOME": ext4.fresh("home")}
     at = bough.fresh("to-save")

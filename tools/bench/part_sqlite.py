@@ -5,7 +5,6 @@ import sys
 
 from harness import measure, measure_here
 
-ALL = ("bough", "ext4", "overlayfs", "fuse-overlayfs", "btrfs", "xfs")
 # Run in a process of its own: DATABASE, synchronous mode, seconds; prints transactions.
 PROGRAM = """
 import sqlite3, sys, time, random
@@ -31,7 +30,7 @@ print(n / seconds)
 
 
 def run(bench):
-    places = bench.places.get(*(("bough", "ext4", "overlayfs") if bench.args.quick else ALL))
+    places = bench.peers()
     rounds, seconds = bench.scale(1, 3), bench.scale(1, 4)
     out = os.path.join(bench.work.path, "sqlite.out")
     for id_, name, what, sync in (

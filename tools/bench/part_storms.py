@@ -5,7 +5,6 @@ import sys
 
 from harness import measure
 
-ALL = ("bough", "ext4", "overlayfs", "fuse-overlayfs", "btrfs", "xfs")
 CREATE = """
 import os, sys
 at, n, jobs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -42,7 +41,7 @@ for _ in range(min(n, 20000)):
 
 
 def run(bench):
-    places = bench.places.get(*(("bough", "ext4", "overlayfs") if bench.args.quick else ALL))
+    places = bench.peers()
     storms(bench, places)
     big_folder(bench, places)
 
