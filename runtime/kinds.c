@@ -23,6 +23,7 @@ static const struct runtime_kind kinds[] = {
 	  .shifts_ids = true,
 	  .mounts_later = true,
 	  .sees_host = true,
+	  .freezes = true,
 	  .reports_pids = true,
 	  .signals_execs = true },
 	/* Debian's package has no shim of gVisor's own; the one of runc runs it as well. */
@@ -32,7 +33,8 @@ static const struct runtime_kind kinds[] = {
 	  .wrapper = "bough-runsc",
 	  .shifts_ids = true,
 	  .mounts_later = true, /* by slots */
-	  .sees_host = true },
+	  .sees_host = true,
+	  .freezes = true },
 	{ .name = "kata", .shim = "containerd-shim-kata-v2", .signals_execs = true },
 	{ .name = "crun",
 	  .shim = RUNC_SHIM,
@@ -40,6 +42,7 @@ static const struct runtime_kind kinds[] = {
 	  .shifts_ids = true,
 	  .mounts_later = true,
 	  .sees_host = true,
+	  .freezes = true,
 	  .reports_pids = true,
 	  .signals_execs = true },
 };

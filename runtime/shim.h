@@ -32,6 +32,7 @@ struct runtime_kind {
 	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
 	bool mounts_later;   /* a mount can be attached to a running container */
 	bool sees_host;      /* changes made on the host reach it without a restart */
+	bool freezes;        /* all of it is in the box's cgroup: box_freeze stops it */
 	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
 	bool signals_execs;  /* a signal to an exec reaches it; else a second exec must send it */
 };

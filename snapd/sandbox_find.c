@@ -51,7 +51,7 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	struct shim_stats stats = { 0 };
 	int r = shim_reopen(&shim, &b->shim, err);
 	/* A save whose boughd was killed has left it frozen. */
-	if (r >= 0 && b->row.status == SANDBOX_RUNNING && b->config.kind->reports_pids)
+	if (r >= 0 && b->row.status == SANDBOX_RUNNING && b->config.kind->freezes)
 		(void)box_freeze(b->row.id, b->shim.ns, false, NULL); /* most are in none */
 	if (r >= 0)
 		r = shim_get(shim, NULL, &st, err);
