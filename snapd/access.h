@@ -76,6 +76,11 @@ int catalog_member_delete(struct catalog *c, const char *team, const char *owner
 /* The role, or -ENOENT. */
 int catalog_role(struct catalog *c, const char *team, const char *owner, struct err *err);
 
+/* As the API tells of them (api_access.c). NULL: out of memory; of a team: see err. */
+json_t *api_token(const struct token_row *t);
+json_t *api_user(const struct user_row *u);
+json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err);
+
 /* ---- who it is (auth.c) ---- */
 
 /* web_options.identify; ctx is the struct snapd. */

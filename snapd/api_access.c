@@ -36,7 +36,7 @@ static int give(struct reply *rp, unsigned status, json_t *j, struct err *err)
 
 /* ---- tokens ---- */
 
-static json_t *token_json(const struct token_row *t)
+json_t *api_token(const struct token_row *t)
 {
 	return json_pack("{s:s, s:o, s:s, s:s, s:o, s:b, s:o, s:o, s:o}", "id", t->id, "name",
 			 optional(t->name), "owner", t->owner, "scope",
@@ -63,7 +63,7 @@ int api_token_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && r >= 0; i++)
 		if (page_takes(&page, rows[i].created_ns, rows[i].id) &&
-		    json_array_append_new(items, token_json(&rows[i])) < 0)
+		    json_array_append_new(items, api_token(&rows[i])) < 0)
 			r = no_memory(err);
 	free(rows);
 	json_t *j = page_end(&page, items);
@@ -154,7 +154,7 @@ int api_token_create(struct request *rq, struct reply *rp, struct err *err)
 	r = catalog_token_insert(sd->catalog, &t, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
-	json_t *j = r < 0 ? NULL : token_json(&t);
+	json_t *j = r < 0 ? NULL : api_token(&t);
 	if (j && json_object_set_new(j, "token", json_string(text)) < 0) {
 		json_decref(j);
 		j = NULL;
@@ -196,7 +196,7 @@ int api_whoami(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- users ---- */
 
-static json_t *user_json(const struct user_row *u)
+json_t *api_user(const struct user_row *u)
 {
 	return json_pack("{s:s, s:s, s:o, s:b, s:o}", "name", u->name, "owner", u->owner, "uid",
 			 u->has_uid ? json_integer((json_int_t)u->uid) : json_null(), "admin",
@@ -214,7 +214,7 @@ int api_user_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	int bad = 0;
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, user_json(&rows[i]));
+		bad |= json_array_append_new(items, api_user(&rows[i]));
 	free(rows);
 	json_t *j = json_pack("{s:o}", "items", items);
 	if (bad) {
@@ -247,7 +247,7 @@ int api_user_create(struct request *rq, struct reply *rp, struct err *err)
 	int r = catalog_user_insert(sd->catalog, &u, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
-	return r < 0 ? r : give(rp, 201, user_json(&u), err);
+	return r < 0 ? r : give(rp, 201, api_user(&u), err);
 }
 
 int api_user_delete(struct request *rq, struct reply *rp, struct err *err)
@@ -291,7 +291,7 @@ static int need_team_admin(struct request *rq, const char *team, struct err *err
 	return r;
 }
 
-static json_t *team_json(struct snapd *sd, const struct team_row *t, struct err *err)
+json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err)
 {
 	struct member_row *rows;
 	size_t n;
@@ -324,7 +324,7 @@ int api_team_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	int bad = 0;
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, team_json(sd, &rows[i], err));
+		bad |= json_array_append_new(items, api_team(sd, &rows[i], err));
 	free(rows);
 	json_t *j = json_pack("{s:o}", "items", items);
 	if (bad) {
@@ -340,7 +340,7 @@ static int reply_team(struct request *rq, struct reply *rp, unsigned status, con
 	struct snapd *sd = rq->ctx;
 	struct team_row row;
 	int r = catalog_team_get(sd->catalog, name, &row, err);
-	return r < 0 ? r : give(rp, status, team_json(sd, &row, err), err);
+	return r < 0 ? r : give(rp, status, api_team(sd, &row, err), err);
 }
 
 int api_team_get(struct request *rq, struct reply *rp, struct err *err)

@@ -22,7 +22,7 @@ static int give(struct reply *rp, unsigned status, json_t *j, struct err *err)
 	return j ? 0 : no_memory(err);
 }
 
-static json_t *hook_json(const struct hook_row *h)
+json_t *api_hook(const struct hook_row *h)
 {
 	json_t *events = h->events ? json_loads(h->events, 0, NULL) : json_null();
 	return json_pack("{s:s, s:s, s:s, s:o, s:b, s:b, s:o}", "id", h->id, "owner", h->owner,
@@ -54,7 +54,7 @@ int api_hook_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, hook_json(&rows[i]));
+		bad |= json_array_append_new(items, api_hook(&rows[i]));
 	hook_rows_free(rows, n);
 	json_t *j = json_pack("{s:o}", "items", items);
 	if (bad) {
@@ -68,7 +68,7 @@ int api_hook_get(struct request *rq, struct reply *rp, struct err *err)
 {
 	auto_hook_row row = { 0 };
 	int r = get_hook(rq, &row, err);
-	return r < 0 ? r : give(rp, 200, hook_json(&row), err);
+	return r < 0 ? r : give(rp, 200, api_hook(&row), err);
 }
 
 /* ---- making and changing ---- */
@@ -162,7 +162,7 @@ int api_hook_create(struct request *rq, struct reply *rp, struct err *err)
 		r = catalog_hook_insert(sd->catalog, &row, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
-	json_t *j = r < 0 ? NULL : hook_json(&row);
+	json_t *j = r < 0 ? NULL : api_hook(&row);
 	if (j && *made && json_object_set_new(j, "secret", json_string(made)) < 0) {
 		json_decref(j);
 		j = NULL;
@@ -197,7 +197,7 @@ int api_hook_patch(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	hooks_changed(sd->hooks);
-	return give(rp, 200, hook_json(&row), err);
+	return give(rp, 200, api_hook(&row), err);
 }
 
 int api_hook_delete(struct request *rq, struct reply *rp, struct err *err)

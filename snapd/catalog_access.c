@@ -95,29 +95,48 @@ static int read_token(sqlite3_stmt *st, void *row)
 static const struct db_shape token_shape = { "look up tokens", sizeof(struct token_row), read_token,
 					  NULL };
 
-int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err)
+static int insert_token(struct catalog *c, const struct token_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
+	const char *scope = row->admin ? "admin" : row->workspace;
+	int r = db_prepare(c, &st,
+			   "INSERT INTO tokens (" TOKEN_COLUMNS
+			   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9)",
+			   err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
+	sqlite3_bind_blob(st, 2, row->hash.b, sizeof(row->hash.b), SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, row->owner, -1, SQLITE_STATIC);
+	db_bind_text(st, 4, row->name);
+	sqlite3_bind_text(st, 5, *scope ? scope : "owner", -1, SQLITE_STATIC);
+	sqlite3_bind_int(st, 6, row->read_only);
+	sqlite3_bind_int64(st, 7, row->created_ns);
+	if (row->expires_ns)
+		sqlite3_bind_int64(st, 8, row->expires_ns);
+	db_bind_text(st, 9, row->path);
+	return db_run(c, st, err, "insert a token");
+}
+
+/* What has no id that tells its kind is noted as "user/NAME". */
+static int note_named(struct catalog *c, const char *kind, const char *name, struct err *err)
+{
+	char effect[NAME_SIZE + 8];
+	(void)snprintf(effect, sizeof(effect), "%s/%s", kind, name);
+	return db_note_effect(c, effect, err);
+}
+
+int catalog_token_insert(struct catalog *c, const struct token_row *row, struct err *err)
+{
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st,
-		       "INSERT INTO tokens (" TOKEN_COLUMNS
-		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9)",
-		       err);
+	r = db_begin(c, err);
 	if (r >= 0) {
-		const char *scope = row->admin ? "admin" : row->workspace;
-		sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
-		sqlite3_bind_blob(st, 2, row->hash.b, sizeof(row->hash.b), SQLITE_STATIC);
-		sqlite3_bind_text(st, 3, row->owner, -1, SQLITE_STATIC);
-		db_bind_text(st, 4, row->name);
-		sqlite3_bind_text(st, 5, *scope ? scope : "owner", -1, SQLITE_STATIC);
-		sqlite3_bind_int(st, 6, row->read_only);
-		sqlite3_bind_int64(st, 7, row->created_ns);
-		if (row->expires_ns)
-			sqlite3_bind_int64(st, 8, row->expires_ns);
-		db_bind_text(st, 9, row->path);
-		r = db_run(c, st, err, "insert a token");
+		r = insert_token(c, row, err);
+		if (r >= 0)
+			r = db_note_effect(c, row->id, err);
+		r = db_end(c, r, err);
 	}
 	db_unlock(c);
 	return r;
@@ -236,8 +255,12 @@ int catalog_user_insert(struct catalog *c, struct user_row *row, struct err *err
 	if (r < 0)
 		return r;
 	r = db_begin(c, err);
-	if (r >= 0)
-		r = db_end(c, insert_user(c, row, err), err);
+	if (r >= 0) {
+		r = insert_user(c, row, err);
+		if (r >= 0)
+			r = note_named(c, "user", row->name, err);
+		r = db_end(c, r, err);
+	}
 	db_unlock(c);
 	return r;
 }
@@ -336,6 +359,8 @@ int catalog_team_insert(struct catalog *c, const struct team_row *row, const cha
 		if (r >= 0)
 			r = run(c, put_member, row->name, admin, ROLE_ADMIN, err,
 				"insert a team's admin");
+		if (r >= 0)
+			r = note_named(c, "team", row->name, err);
 		r = db_end(c, r < 0 ? r : 0, err);
 	}
 	db_unlock(c);

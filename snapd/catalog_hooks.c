@@ -65,31 +65,46 @@ static void bind_hook(sqlite3_stmt *st, const struct hook_row *h)
 static int put_hook(struct catalog *c, const char *sql, const struct hook_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st, sql, err);
+	int r = db_prepare(c, &st, sql, err);
 	if (r < 0)
 		return r;
 	bind_hook(st, row);
 	r = db_run(c, st, err, "write a webhook");
 	if (r >= 0 && sqlite3_changes(c->db) == 0)
 		r = err_set(err, -ENOENT, "no webhook \"%s\"", row->id);
-	db_unlock(c);
 	return r;
 }
 
 int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct err *err)
 {
-	return put_hook(c,
-			"INSERT INTO webhooks (" HOOK_COLUMNS
-			") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-			row, err);
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = put_hook(c,
+			     "INSERT INTO webhooks (" HOOK_COLUMNS
+			     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+			     row, err);
+		if (r >= 0)
+			r = db_note_effect(c, row->id, err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
 }
 
 int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct err *err)
 {
-	return put_hook(c,
-			"UPDATE webhooks SET owner = ?2, everybody = ?3, active = ?4, url = ?5,"
-			" events = ?6, secret = ?7, created = ?8 WHERE id = ?1",
-			row, err);
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = put_hook(c,
+		     "UPDATE webhooks SET owner = ?2, everybody = ?3, active = ?4, url = ?5,"
+		     " events = ?6, secret = ?7, created = ?8 WHERE id = ?1",
+		     row, err);
+	db_unlock(c);
+	return r;
 }
 
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err)

@@ -63,6 +63,7 @@ void delivery_rows_free(struct delivery_row *rows, size_t n);
 /* ---- rows (catalog_hooks.c) ---- */
 
 int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct err *err);
+json_t *api_hook(const struct hook_row *h); /* as the API tells of it (api_hooks.c) */
 int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct err *err);
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err);
 int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **rows, size_t *n,

@@ -11,6 +11,7 @@
 #include "snapd/access.h"
 #include "snapd/events.h"
 #include "snapd/catalog_sandbox.h"
+#include "snapd/hooks.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
 
@@ -39,8 +40,31 @@ static int hash_request(struct digest *out, const struct request *rq, const void
 	return ok ? 0 : -ENOMEM;
 }
 
+/* Of those who call, and what tells others: db_note_effect has said what. */
+static json_t *made_account(struct snapd *sd, const char *what)
+{
+	struct token_row token;
+	struct user_row user;
+	struct team_row team;
+	auto_hook_row hook = { 0 };
+	if (id_is(what, "tk"))
+		return catalog_token_get(sd->catalog, what, &token, NULL) < 0 ? NULL
+									      : api_token(&token);
+	if (id_is(what, "wh"))
+		return catalog_hook_get(sd->catalog, what, &hook, NULL) < 0 ? NULL
+									    : api_hook(&hook);
+	if (strncmp(what, "user/", 5) == 0)
+		return catalog_user_get(sd->catalog, what + 5, &user, NULL) < 0 ? NULL
+										: api_user(&user);
+	return catalog_team_get(sd->catalog, what + 5, &team, NULL) < 0 ? NULL
+									: api_team(sd, &team, NULL);
+}
+
 static json_t *made_json(struct snapd *sd, const char *id)
 {
+	if (id_is(id, "tk") || id_is(id, "wh") || strncmp(id, "user/", 5) == 0 ||
+	    strncmp(id, "team/", 5) == 0)
+		return made_account(sd, id);
 	auto_ws_row ws = { 0 };
 	auto_snap_row snap = { 0 };
 	auto_sandbox_row sb = { 0 };

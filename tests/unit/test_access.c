@@ -16,6 +16,7 @@
 #include "snapd/access.h"
 #include "snapd/config.h"
 #include "snapd/events.h"
+#include "snapd/hooks.h"
 #include "snapd/journal.h"
 
 struct fixture {
@@ -379,6 +380,68 @@ static void intended(void **state)
 	}
 }
 
+/* Whatever a POST makes in the catalog alone is noted with it, or neither is there. */
+static int make_token(struct catalog *c, char effect[64], struct err *err)
+{
+	char text[TOKEN_TEXT];
+	struct token_row row = { .owner = "uid:1", .created_ns = 1 };
+	auth_token_make(&row, text);
+	(void)snprintf(effect, 64, "%s", row.id);
+	return catalog_token_insert(c, &row, err);
+}
+
+static int make_hook(struct catalog *c, char effect[64], struct err *err)
+{
+	struct hook_row row = { .owner = "uid:1", .url = (char *)"https://d/", .created_ns = 1 };
+	id_make(row.id, "wh");
+	buf_add(&row.secret, "x", 1);
+	(void)snprintf(effect, 64, "%s", row.id);
+	int r = catalog_hook_insert(c, &row, err);
+	buf_done(&row.secret);
+	return r;
+}
+
+static int make_user(struct catalog *c, char effect[64], struct err *err)
+{
+	struct user_row row = { .name = "noted", .created_ns = 1 };
+	(void)snprintf(effect, 64, "user/noted");
+	return catalog_user_insert(c, &row, err);
+}
+
+static int make_team(struct catalog *c, char effect[64], struct err *err)
+{
+	struct team_row row = { .name = "noted", .created_ns = 1 };
+	(void)snprintf(effect, 64, "team/noted");
+	return catalog_team_insert(c, &row, "uid:1", err);
+}
+
+static void noted(void **state)
+{
+	static int (*const make[])(struct catalog *c, char effect[64], struct err *err) = {
+		make_token, make_hook, make_user, make_team
+	};
+	struct fixture *f = *state;
+	for (size_t i = 0; i < sizeof(make) / sizeof(make[0]); i++) {
+		struct err err = { 0 };
+		struct repeat was = { 0 };
+		char key[8], effect[64];
+		(void)snprintf(key, sizeof(key), "k%zu", i);
+		struct doing *d = doing_of(key);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+		d->keyed = true;
+		(void)doing_set(d);
+		assert_int_equal(make[i](f->c, effect, &err), 0);
+		(void)doing_set(NULL);
+		/* Here it was killed. */
+		assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+		assert_int_equal(was.status, 201);
+		assert_string_equal(was.effect, effect);
+		repeat_done(&was);
+		doing_unref(d);
+	}
+}
+
 static void jobs_and_audit(void **state)
 {
 	struct fixture *f = *state;
@@ -585,6 +648,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(peers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(intended, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(noted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
 		cmocka_unit_test(ring),

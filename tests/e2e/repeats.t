@@ -1,0 +1,38 @@
+#!/bin/bash
+# What an Idempotency-Key made is answered also where boughd was killed before it had answered: tokens,
+# users, teams, webhooks. Without a secret.
+. "${0%/*}/lib.sh"
+need_fuse
+
+start() { boughd --root "$BOUGH_ROOT" --daemon; }
+start || bail 'boughd does not start'
+post() { # KEY PATH BODY: the answer, with its status behind it
+	curl -sS -m 30 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Idempotency-Key: $1" -d "$3" \
+		-w '%{http_code}\n' "http://d/v1/$2"
+}
+asks=("t tokens {}" 'u users {"name":"ann"}' 'g teams {"name":"ops"}' 'h webhooks {"url":"https://192.0.2.1/"}')
+for ask in "${asks[@]}"; do
+	read -r key path body <<<"$ask"
+	post "$key" "$path" "$body" >"$T/$key.first"
+	is "$path: made" "$(tail -n 1 "$T/$key.first")" 201
+done
+kill_hard boughd
+# As if it had been killed between the effect and the answer.
+python3 - "$BOUGH_ROOT/catalog.db" <<'PY' || bail 'sqlite'
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as db:
+    db.execute("UPDATE repeats SET status = NULL, answer = NULL")
+PY
+wait_for 10 start 2>/dev/null || bail 'boughd does not start again'
+for ask in "${asks[@]}"; do
+	read -r key path body <<<"$ask"
+	post "$key" "$path" "$body" >"$T/$key.again"
+	is "$path: told again" "$(tail -n 1 "$T/$key.again")" 201
+	is "$path: as it was, without a secret" "$(head -n 1 "$T/$key.again" | jq -cS .)" \
+		"$(head -n 1 "$T/$key.first" | jq -cS 'del(.token, .secret)')"
+done
+for path in tokens users teams webhooks; do
+	n=$(curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/$path" | jq '.items | length')
+	is "$path: once" "$n" 1
+done
+done_testing
