@@ -203,13 +203,13 @@ int output_watch(const char *dir, const char *key, struct err *err)
 	return fd < 0 ? err_set(err, -EBADMSG, "bough-io sent no descriptor") : fd;
 }
 
-int output_finish(const char *dir, const char *key, struct err *err)
+int output_finish(const char *dir, const char *key, int wait_ms, struct err *err)
 {
 	char part[64];
-	uint64_t end = clock_ms() + OUTPUT_FINISH_MS;
 	auto_fd watch = output_watch(dir, key, err);
 	if (watch < 0)
 		return watch;
+	uint64_t end = clock_ms() + (uint64_t)wait_ms;
 	for (;;) {
 		struct io_msg m = { .op = IO_FINISH };
 		while (read(watch, part, sizeof(part)) > 0)

@@ -50,16 +50,16 @@ struct output_config {
 	bool terminal;     /* one stream: stdout */
 	uint32_t uid, gid; /* owner of the fifos */
 };
-enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64, OUTPUT_FINISH_MS = 1000 };
+enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64 };
 
 /* Makes the fifos and holds their ends. -EEXIST: the key is in use; -EINVAL: it isn't made of
  * OUTPUT_KEY_MAX or fewer letters, digits, `_`, `-` and (not first) `.`. */
 int output_open(const char *dir, const struct output_config *config, struct err *err);
 /* Idempotent; for a process whose start failed output_drop alone will do. */
 int output_started(const char *dir, const char *key, struct err *err);
-/* As output_started and output_close_input, and waits until the streams have ended,
- * OUTPUT_FINISH_MS at most: -ETIMEDOUT, something still holds them. */
-int output_finish(const char *dir, const char *key, struct err *err);
+/* As output_started and output_close_input, and waits until the streams have ended, wait_ms at most
+ * from bough-io's first answer on: -ETIMEDOUT, something still holds them. */
+int output_finish(const char *dir, const char *key, int wait_ms, struct err *err);
 /* Removes the process's fifos and what was kept. Idempotent; works without bough-io. */
 int output_drop(const char *dir, const char *key, struct err *err);
 

@@ -17,6 +17,9 @@
 enum {
 	STACK_BYTES = 1 << 20, /* address space; only what is touched costs memory */
 	LAST_MS = 3000, /* for execs to be told of as ended, behind their sandbox's own process */
+	/* How long output may take from the end of its process on: its shim copies it. */
+	MAIN_OUTPUT_MS = 60000,
+	EXEC_OUTPUT_MS = 5000,
 };
 
 void sandbox_box_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
@@ -262,8 +265,10 @@ void sandbox_tell_end(struct live *l, const char *exec, const struct process_end
 	struct err err = { 0 };
 	char io[PATH_SIZE];
 	sandbox_io_path(sd, l->id, io);
-	/* The bytes first: who hears that it has ended finds them all. */
-	if (output_finish(io, exec ? exec : SANDBOX_MAIN, &err) < 0)
+	/* The bytes first: who hears that it has ended finds them all. Of a sandbox nothing lives then
+	 * that could hold its output; of an exec something may run on, and does so for good. */
+	if (output_finish(io, exec ? exec : SANDBOX_MAIN, exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS,
+			  &err) < 0)
 		log_warn("output of %s: %s", exec ? exec : l->id, err.text);
 	if (exec &&
 	    catalog_exec_ended(sd->catalog, exec, end->code, end->reason, end->when_ns, &err) < 0)
@@ -381,7 +386,7 @@ static void end_execs(struct live *l)
 		drop(p);
 	}
 	/* Those that others have claimed. */
-	struct timespec until = clock_in_ms(2 * LAST_MS);
+	struct timespec until = clock_in_ms(LAST_MS + EXEC_OUTPUT_MS);
 	pthread_mutex_lock(&s->lock);
 	int r = 0;
 	while (l->procs && r == 0)

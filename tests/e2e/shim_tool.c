@@ -272,7 +272,7 @@ static int do_io_started(struct tool *t, struct err *err)
 
 static int do_io_finish(struct tool *t, struct err *err)
 {
-	return output_finish(t->args[0], t->args[1], err);
+	return output_finish(t->args[0], t->args[1], 1000, err);
 }
 
 static int do_io_drop(struct tool *t, struct err *err)

@@ -9,7 +9,7 @@ restored and deleted; a C project that is built; a database; sandboxes; workspac
 command that a killed boughd cut off may fail, and is tried again; what was acknowledged must be there; a
 program on a mount must never see an error. Every five seconds memory, descriptors, threads and disk are
 noted. At the end: fsck, and the last third against the middle one. FILE.json gets the figures, FILE.svg
-the chart."""
+the chart, FILE.logs the servers' logs when something was wrong."""
 
 import argparse
 import hashlib
@@ -344,6 +344,9 @@ def main():
                    "faults": soak.faults, "samples": soak.samples}, f)
     with open(args.out + ".svg", "w") as f:
         f.write(soak.chart())
+    if not ok:
+        shutil.copytree(top + "/root/run", args.out + ".logs", dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("*.sock"))
     shutil.rmtree(top, ignore_errors=True)
     print("ok" if ok else "FAILED")
     return 0 if ok else 1

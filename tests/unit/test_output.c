@@ -139,12 +139,12 @@ static void test_streams(void **state)
 	put(out.wr, "!");
 	close_ends(&out);
 	close_ends(&er);
-	must(output_finish(dir, "e1", &err));
+	must(output_finish(dir, "e1", 1000, &err));
 	must(output_status(dir, "e1", &s, &err));
 	assert_true(s.stream[0].closed && s.stream[1].closed);
 	expect_kept(dir, "e1", OUTPUT_STDOUT, 11, "!");
 	/* All of it is idempotent, and the key can be used anew once it is dropped. */
-	must(output_finish(dir, "e1", &err));
+	must(output_finish(dir, "e1", 1000, &err));
 	const struct output_config again = { .key = "e1" };
 	assert_int_equal(output_open(dir, &again, &err), -EEXIST);
 	must(output_drop(dir, "e1", &err));
@@ -171,14 +171,14 @@ static void test_holds(void **state)
 	close_ends(&er);
 	int behind = dup(out.wr); /* of a program in the background */
 	close_ends(&out);
-	assert_int_equal(output_finish(dir, "e", &err), -ETIMEDOUT);
+	assert_int_equal(output_finish(dir, "e", 1000, &err), -ETIMEDOUT);
 	put(behind, "late");
 	await_end(dir, "e", 0, 4);
 	must(output_status(dir, "e", &s, &err));
 	assert_false(s.stream[0].closed);
 	assert_true(s.stream[1].closed);
 	assert_int_equal(close(behind), 0);
-	must(output_finish(dir, "e", &err));
+	must(output_finish(dir, "e", 1000, &err));
 }
 
 static void test_keys(void **state)
@@ -367,7 +367,7 @@ static void test_watch(void **state)
 	assert_int_equal(read(two, buf, sizeof(buf)), 1);
 	close_ends(&out);
 	close_ends(&er);
-	must(output_finish(dir, "e", &err));
+	must(output_finish(dir, "e", 1000, &err));
 	for (int n; (n = (int)read(one, buf, sizeof(buf))) != 0;)
 		assert_true(n > 0 || errno == EAGAIN);
 	auto_fd late = must(output_watch(dir, "e", &err));
@@ -424,7 +424,7 @@ static void test_killed(void **state)
 	close_ends(&out);
 	close_ends(&er);
 	must(output_start(dir, program, &err));
-	must(output_finish(dir, "e", &err));
+	must(output_finish(dir, "e", 1000, &err));
 	must(output_status(dir, "e", &s, &err));
 	assert_int_equal(s.stream[0].end, 22);
 	assert_int_equal(close(in), 0);
