@@ -193,17 +193,17 @@ $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
 	$(call link,$(call libs,libarchive libcrypto libxxhash))
 $(B)/bough-apply: $(B)/o/tools/apply/main.o $(B)/libapply.a $(B)/libgitops.a $(LIB)
 	$(call link,$(call libs,libgit2 jansson libcrypto libxxhash))
-# Unit tests can let the n-th allocation fail: tests/unit/oom.h.
+# Unit and crash tests can let the n-th allocation fail: tests/unit/oom.h.
 WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc reallocarray posix_memalign \
-        strdup strndup)
+        strdup strndup mmap64)
 $(UNIT): $(B)/unit/%: $(B)/o/tests/unit/%.o $(B)/o/tests/unit/oom.o $(LIBS)
 	$(call link,$(WRAP) $(L_ALL) $(call libs,cmocka))
 # libFuzzer brings its own main(); driver.c is ours, for replaying a corpus.
 FUZZ_MAIN := $(if $(filter fuzz,$(VARIANT)),,$(B)/o/tests/fuzz/driver.o)
 $(FUZZERS): $(B)/fuzz/%: $(B)/o/tests/fuzz/%.o $(FUZZ_MAIN) $(LIBS)
 	$(call link,$(L_ALL))
-$(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(LIBS)
-	$(call link,$(L_ALL) $(call libs,cmocka))
+$(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(B)/o/tests/unit/oom.o $(LIBS)
+	$(call link,$(WRAP) $(L_ALL) $(call libs,cmocka))
 $(MODEL): $(B)/model/%: $(B)/o/tests/model/%.o $(LIBS)
 	$(call link,$(L_ALL) $(call libs,cmocka))
 $(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(B)/libruntime.a $(LIB)

@@ -8,6 +8,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/api_sandbox.h"
 
@@ -94,7 +95,7 @@ static json_t *main_json(struct snapd *sd, const char *id)
 				    "env", spec.env ? json_deep_copy(spec.env) : json_array(),
 				    "cwd", spec.cwd, "user", spec.user, "tty", spec.tty, "stdin",
 				    spec.in, "timeout_ms", 0);
-	as.spec = more ? json_dumps(more, JSON_COMPACT) : NULL;
+	as.spec = more ? json_text(more, JSON_COMPACT) : NULL;
 	json_decref(more);
 	json_t *j = exec_json(&as);
 	free(as.spec);

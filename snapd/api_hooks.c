@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/hooks.h"
 
@@ -86,7 +87,7 @@ static int take_events(struct request *rq, struct hook_row *row, struct err *err
 			return request_bad_field(rq, "events", err, "types like workspace.saved");
 	}
 	free(row->events);
-	row->events = json_array_size(list) ? json_dumps(list, JSON_COMPACT) : NULL;
+	row->events = json_array_size(list) ? json_text(list, JSON_COMPACT) : NULL;
 	return json_array_size(list) && !row->events ? no_memory(err) : 0;
 }
 

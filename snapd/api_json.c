@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/repos.h"
@@ -168,5 +169,5 @@ json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_r
 
 char *api_labels_text(const json_t *labels)
 {
-	return json_object_size(labels) ? json_dumps(labels, JSON_COMPACT) : strdup("");
+	return json_object_size(labels) ? json_text(labels, JSON_COMPACT) : strdup("");
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "fs/work/ino.h"
 #include "fs/work/save.h"
 #include "snapd/api.h"
@@ -59,7 +60,7 @@ static int maker_init(struct maker *m, struct snapd *sd, const char *name, const
 		return no_memory(err);
 	if (name) {
 		json_t *names = json_pack("[s]", name);
-		m->row.names = names ? json_dumps(names, JSON_COMPACT) : NULL;
+		m->row.names = names ? json_text(names, JSON_COMPACT) : NULL;
 		json_decref(names);
 		if (!m->row.names)
 			return no_memory(err);
@@ -134,7 +135,7 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 		json_t *more = json_loads(s->maker.row.names, 0, NULL);
 		(void)json_array_extend(names, more);
 		free(head.names);
-		head.names = json_dumps(names, JSON_COMPACT);
+		head.names = json_text(names, JSON_COMPACT);
 		json_decref(more);
 		json_decref(names);
 		r = head.names ? records_snap_write(sd->records, &head, true, err) : no_memory(err);

@@ -8,6 +8,7 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/events.h"
 #include "snapd/flattener.h"
@@ -187,7 +188,7 @@ static int audit_lines(void *task, struct stream *out, struct err *err)
 			return r;
 		for (size_t i = 0; i < n && r >= 0; i++) {
 			json_t *j = audit_json(&rows[i]);
-			auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+			auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 			json_decref(j);
 			r = text ? stream_write(out, text, strlen(text)) : no_memory(err);
 			if (r >= 0)
@@ -351,7 +352,7 @@ static int put_event(struct listener *l, const struct event *e, struct err *err)
 {
 	char id[EVENT_ID_SIZE];
 	json_t *j = api_event(e);
-	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (!text)
 		return no_memory(err);

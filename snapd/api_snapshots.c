@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/json.h"
 #include "snapd/api.h"
 
 static int no_memory(struct err *err)
@@ -92,7 +93,7 @@ static int change_names(struct request *rq, struct snap_row *row, struct err *er
 			r = add_name(rq, row, names, json_string_value(one), err);
 	if (r >= 0) {
 		free(row->names);
-		row->names = json_dumps(names, JSON_COMPACT);
+		row->names = json_text(names, JSON_COMPACT);
 		r = row->names ? 0 : no_memory(err);
 	}
 	json_decref(names);
@@ -116,7 +117,7 @@ static int apply_patch(struct request *rq, struct snap_row *row, struct err *err
 	}
 	if (r >= 0 && json_is_object(labels)) {
 		free(row->labels);
-		row->labels = json_object_size(labels) ? json_dumps(labels, JSON_COMPACT) : NULL;
+		row->labels = json_object_size(labels) ? json_text(labels, JSON_COMPACT) : NULL;
 		if (json_object_size(labels) && !row->labels)
 			r = no_memory(err);
 	}

@@ -22,6 +22,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/tus_head.h"
@@ -77,7 +78,7 @@ static int write_record(const struct kept *k, struct err *err)
 {
 	char name[ID_SIZE + 8];
 	file_name(name, k->id, "json");
-	auto_free char *text = json_dumps(k->json, JSON_COMPACT);
+	auto_free char *text = json_text(k->json, JSON_COMPACT);
 	if (!text)
 		return no_memory(err);
 	return io_publish(NULL, k->dir, name, text, strlen(text), false, err);

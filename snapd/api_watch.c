@@ -8,6 +8,7 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/hash.h"
+#include "fs/base/json.h"
 #include "fs/work/watch.h"
 #include "snapd/access.h"
 #include "snapd/files_list.h"
@@ -103,7 +104,7 @@ static int put_event(struct watching *w, const struct shown *s, int type, const 
 	if (s->old_path)
 		bad |= listing_set_name(j, "old_path", s->old_path, strlen(s->old_path));
 	bad |= json_object_set_new(j, "type", json_string(place_type(DTTOIF((unsigned)type))));
-	auto_free char *text = bad ? NULL : json_dumps(j, JSON_COMPACT);
+	auto_free char *text = bad ? NULL : json_text(j, JSON_COMPACT);
 	json_decref(j);
 	if (!text)
 		return -ENOMEM;

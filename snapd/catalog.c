@@ -66,15 +66,9 @@ void db_read_owned(sqlite3_stmt *st, int i, struct owned *out)
 				 : EXPIRY_KEEP;
 }
 
-void db_bind_owned(sqlite3_stmt *st, int i, const struct owned *own)
+void db_bind_owned(struct catalog *c, sqlite3_stmt *st, int i, const struct owned *own)
 {
-	if (own->owner[0]) {
-		sqlite3_bind_text(st, i, own->owner, -1, SQLITE_STATIC);
-	} else {
-		char self[OWNER_SIZE];
-		owner_self(self);
-		sqlite3_bind_text(st, i, self, -1, SQLITE_TRANSIENT);
-	}
+	sqlite3_bind_text(st, i, own->owner[0] ? own->owner : c->self, -1, SQLITE_STATIC);
 	sqlite3_bind_int(st, i + 1, (int)own->visibility);
 	db_bind_text(st, i + 2, own->team);
 	if (own->expires_ns)
@@ -206,7 +200,7 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	sqlite3_bind_int64(st, 12, w->created_ns);
 	db_bind_text(st, 13, w->git);
 	db_bind_text(st, 14, w->description);
-	db_bind_owned(st, 15, &w->own);
+	db_bind_owned(c, st, 15, &w->own);
 	db_bind_text(st, 20, w->sandbox);
 	sqlite3_bind_int64(st, 21, w->removed_ns);
 	sqlite3_bind_int64(st, 22, w->purge_ns);
@@ -283,7 +277,7 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 		if (p->sandbox)
 			sqlite3_bind_text(st, 13, p->sandbox, -1, SQLITE_STATIC);
 		if (p->own)
-			db_bind_owned(st, 8, p->own); /* ?8, the owner, stays as it is */
+			db_bind_owned(c, st, 8, p->own); /* ?8, the owner, stays as it is */
 		r = change_row(c, st, id, err);
 		if (r == -EEXIST)
 			(void)err_set(err, r, "there is a workspace \"%s\" already", p->name);

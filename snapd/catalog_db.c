@@ -183,6 +183,8 @@ static int error_of(struct catalog *c, sqlite3 *db, int rc, struct err *err, con
 		return err_set(err, -EBUSY, "%s: another program holds the catalog %s", what,
 			       c->path);
 	case SQLITE_IOERR:
+		if (rc == SQLITE_IOERR_NOMEM)
+			return err_set(err, -ENOMEM, "%s: out of memory", what);
 		if (sys == ENOSPC || sys == EDQUOT)
 			return err_set(err, -ENOSPC, "%s: no space for the catalog %s", what,
 				       c->path);
@@ -469,8 +471,8 @@ static int schema_version(struct catalog *c, int *version, struct err *err)
 /* What was made when there were no owners belongs to who boughd runs as. */
 static int own_all(struct catalog *c, struct err *err)
 {
-	char owner[OWNER_SIZE], sql[512];
-	owner_self(owner); /* digits and a colon: nothing to quote */
+	const char *owner = c->self; /* digits and a colon: nothing to quote */
+	char sql[512];
 	(void)snprintf(sql, sizeof(sql),
 		       "UPDATE workspaces SET owner = '%s' WHERE owner = '';"
 		       "UPDATE snapshots SET owner = '%s' WHERE owner = '';"
@@ -505,6 +507,17 @@ static int migrate(struct catalog *c, struct err *err)
 	return own_all(c, err);
 }
 
+/* SQLite's code where its check couldn't look, or had no memory: that is no damage. 0: it could. */
+static int check_failure(const char *text)
+{
+	static const char unread[] = "unable to get the page. error code=";
+	const char *at = text ? strstr(text, unread) : NULL;
+	int rc = at ? (int)strtol(at + sizeof(unread) - 1, NULL, 10) : 0;
+	if (!text || strcmp(text, "out of memory") == 0)
+		rc = SQLITE_NOMEM;
+	return (rc & 0xff) == SQLITE_NOMEM || (rc & 0xff) == SQLITE_IOERR ? rc : 0;
+}
+
 static int check_sound(struct catalog *c, struct err *err)
 {
 	sqlite3_stmt *st = NULL;
@@ -515,7 +528,10 @@ static int check_sound(struct catalog *c, struct err *err)
 		r = db_error(c, rc, err, "check the catalog");
 	} else {
 		const char *text = (const char *)sqlite3_column_text(st, 0);
-		if (!text || strcmp(text, "ok") != 0) {
+		int failed = check_failure(text);
+		if (failed) {
+			r = db_error(c, failed, err, "check the catalog");
+		} else if (!text || strcmp(text, "ok") != 0) {
 			note_damage(c, text ? text : "?");
 			r = damaged(c, err);
 		}
@@ -609,6 +625,7 @@ int catalog_open(struct catalog **out, const char *root, const struct io *io, st
 	pthread_mutex_init(&c->reading, NULL);
 	pthread_cond_init(&c->wake, NULL);
 	c->io = io ? io : &io_host;
+	owner_self(c->self);
 	c->wal_fd = -1;
 	int r = db_open(c, err);
 	if (r < 0)
@@ -709,7 +726,10 @@ int catalog_check(struct catalog *c, void (*report)(void *ctx, const char *what)
 		rc = sqlite3_step(st);
 		const char *text = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0)
 						    : NULL;
-		if (!text || strcmp(text, "ok") == 0)
+		int failed = rc == SQLITE_ROW ? check_failure(text) : 0;
+		if (failed)
+			rc = failed;
+		if (failed || !text || strcmp(text, "ok") == 0)
 			continue;
 		report(ctx, text);
 		n++;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "snapd/catalog.h"
+#include "snapd/principal.h"
 
 enum { CATALOG_STATEMENTS = 192 };
 
@@ -24,6 +25,7 @@ struct db_statements {
 struct catalog {
 	const struct io *io;
 	char *root, *path;
+	char self[OWNER_SIZE];   /* whoever boughd runs as */
 	pthread_mutex_t reading; /* the next two; is taken after `lock` where both are */
 	sqlite3 *reader;         /* NULL while damaged */
 	struct db_statements reads;
@@ -102,7 +104,7 @@ int db_set_head(struct catalog *c, const char *id, const char *head, const void 
 enum { OWNED_COLUMNS = 5 };
 #define DB_OWNED "owner, visibility, team, expires, on_expiry"
 void db_read_owned(sqlite3_stmt *st, int i, struct owned *out);
-void db_bind_owned(sqlite3_stmt *st, int i, const struct owned *own);
+void db_bind_owned(struct catalog *c, sqlite3_stmt *st, int i, const struct owned *own);
 /* A key "OWNER/NAME", or the name of the owner whom this thread works for; borrowed from `key`. */
 const char *db_split_key(const char *key, char owner[OWNER_SIZE]);
 

@@ -100,6 +100,7 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 /* ---- repeated calls ---- */
 
 /* A key is its caller's: of two tokens of one owner each has its own. */
+enum { CALLER_SIZE = OWNER_SIZE + ID_SIZE + 1 };
 #define REPEAT_KEY "owner = ?1 AND method = ?2 AND path = ?3 AND key = ?4"
 
 void repeat_done(struct repeat *r)
@@ -109,12 +110,12 @@ void repeat_done(struct repeat *r)
 	memset(r, 0, sizeof(*r));
 }
 
-static void bind_key(sqlite3_stmt *st, const struct doing *d)
+/* `caller` lives as long as the statement isn't reset. */
+static void bind_key(sqlite3_stmt *st, const struct doing *d, char caller[CALLER_SIZE])
 {
-	char caller[OWNER_SIZE + ID_SIZE + 1];
-	(void)snprintf(caller, sizeof(caller), "%s%s%s", d->caller.owner,
+	(void)snprintf(caller, CALLER_SIZE, "%s%s%s", d->caller.owner,
 		       d->caller.token[0] ? " " : "", d->caller.token);
-	sqlite3_bind_text(st, 1, caller, -1, SQLITE_TRANSIENT);
+	sqlite3_bind_text(st, 1, caller, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 2, d->method, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 3, d->path, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 4, d->key, -1, SQLITE_STATIC);
@@ -123,6 +124,7 @@ static void bind_key(sqlite3_stmt *st, const struct doing *d)
 static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, struct err *err)
 {
 	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
 	int r = db_prepare(
 		c, &st,
 		"INSERT INTO repeats (owner, method, path, key, body, time)"
@@ -131,7 +133,7 @@ static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, st
 		err);
 	if (r < 0)
 		return r;
-	bind_key(st, d);
+	bind_key(st, d, caller);
 	sqlite3_bind_blob(st, 5, d->body.b, sizeof(d->body.b), SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, now_ns);
 	sqlite3_bind_int64(st, 7, now_ns - (int64_t)KEPT_S * 1000000000);
@@ -143,13 +145,14 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 		       struct err *err)
 {
 	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
 	int e = 0,
 	    r = db_prepare(c, &st,
 			   "SELECT body, status, answer, effect FROM repeats WHERE " REPEAT_KEY,
 			   err);
 	if (r < 0)
 		return r;
-	bind_key(st, d);
+	bind_key(st, d, caller);
 	int rc = sqlite3_step(st);
 	if (rc == SQLITE_ROW) {
 		const void *body = sqlite3_column_blob(st, 0);
@@ -184,13 +187,14 @@ int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status
 		       const char *answer, struct err *err)
 {
 	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
 	int r = db_use(c, &st,
 		       status ? "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY
 			      : "DELETE FROM repeats WHERE " REPEAT_KEY,
 		       err);
 	if (r < 0)
 		return r;
-	bind_key(st, d);
+	bind_key(st, d, caller);
 	if (status) {
 		sqlite3_bind_int(st, 5, (int)status);
 		db_bind_text(st, 6, answer);
@@ -203,6 +207,7 @@ int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status
 int db_note_effect(struct catalog *c, const char *id, struct err *err)
 {
 	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
 	const struct doing *d = doing_now();
 	if (!d || !d->keyed)
 		return 0;
@@ -213,7 +218,7 @@ int db_note_effect(struct catalog *c, const char *id, struct err *err)
 		err);
 	if (r < 0)
 		return r;
-	bind_key(st, d);
+	bind_key(st, d, caller);
 	sqlite3_bind_text(st, 5, id, -1, SQLITE_STATIC);
 	return db_run(c, st, err, "note what an Idempotency-Key made");
 }

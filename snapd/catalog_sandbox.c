@@ -116,7 +116,7 @@ static int insert(struct catalog *c, const struct sandbox_row *w, struct err *er
 	db_bind_text(st, 10, w->labels);
 	db_bind_text(st, 11, w->description);
 	sqlite3_bind_int(st, 12, w->starting);
-	db_bind_owned(st, 13, &w->own);
+	db_bind_owned(c, st, 13, &w->own);
 	r = db_run(c, st, err, "insert a sandbox");
 	return r == -EEXIST ? err_set(err, r, "there is a sandbox \"%s\" already", w->name) : r;
 }
@@ -161,7 +161,7 @@ int catalog_sandbox_has_name(struct catalog *c, const char *owner, const char *n
 
 /* ---- changing ---- */
 
-static void bind_patch(sqlite3_stmt *st, const struct sandbox_patch *p)
+static void bind_patch(struct catalog *c, sqlite3_stmt *st, const struct sandbox_patch *p)
 {
 	const char *const texts[] = { p->name,    p->labels, p->description, p->root,
 				      p->problem, p->reason, p->spec };
@@ -181,7 +181,7 @@ static void bind_patch(sqlite3_stmt *st, const struct sandbox_patch *p)
 	if (p->made)
 		sqlite3_bind_int(st, 14, *p->made);
 	if (p->own)
-		db_bind_owned(st, 15, p->own); /* ?15, the owner, stays as it is */
+		db_bind_owned(c, st, 15, p->own); /* ?15, the owner, stays as it is */
 	if (p->starting)
 		sqlite3_bind_int(st, 20, *p->starting);
 }
@@ -211,7 +211,7 @@ int catalog_sandbox_patch(struct catalog *c, const char *id, const struct sandbo
 		       err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		bind_patch(st, p);
+		bind_patch(c, st, p);
 		r = db_run(c, st, err, "change a sandbox");
 		if (r == -EEXIST)
 			(void)err_set(err, r, "there is a sandbox \"%s\" already",

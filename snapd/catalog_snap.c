@@ -276,7 +276,7 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 	db_bind_text(st, 9, s->message);
 	db_bind_text(st, 10, s->labels);
 	db_bind_text(st, 11, s->git);
-	db_bind_owned(st, 12, &s->own);
+	db_bind_owned(c, st, 12, &s->own);
 	db_bind_text(st, 17, s->image);
 	return db_run(c, st, err, "insert a snapshot");
 }
@@ -321,7 +321,7 @@ static int update_snap(struct catalog *c, const struct snap_row *s, struct err *
 	db_bind_text(st, 3, s->labels);
 	db_bind_text(st, 4, s->parent);
 	sqlite3_bind_blob(st, 5, s->manifest.b, sizeof(s->manifest.b), SQLITE_STATIC);
-	db_bind_owned(st, 6, &s->own); /* ?6, the owner, stays as it is */
+	db_bind_owned(c, st, 6, &s->own); /* ?6, the owner, stays as it is */
 	r = db_run(c, st, err, "change a snapshot");
 	if (r >= 0 && sqlite3_changes(c->db) == 0)
 		r = err_set(err, -ENOENT, "no snapshot \"%s\"", s->id);

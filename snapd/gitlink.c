@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "gitops/checkout.h"
 
 void gitlink_done(struct gitlink *g)
@@ -157,7 +158,7 @@ char *gitlink_text(const struct gitlink *g)
 			   (json_object_set_new(j, "pending", json_string(pending)) == 0 &&
 			    json_object_set_new(j, "pending_branch",
 						optional(g->pending_branch)) == 0));
-	char *text = whole ? json_dumps(j, JSON_COMPACT) : NULL;
+	char *text = whole ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/hook_send.h"
@@ -184,7 +185,7 @@ static int fill(struct hooks *h, struct delivery_row *d, const struct hook_row *
 	event_id(h->sd->events, e->seq, id);
 	json_t *j = api_event(e);
 	int bad = j ? json_object_set_new(j, "id", json_string(id)) : -1;
-	d->body = bad ? NULL : json_dumps(j, JSON_COMPACT);
+	d->body = bad ? NULL : json_text(j, JSON_COMPACT);
 	json_decref(j);
 	id_make(d->id, "dl");
 	memcpy(d->hook, row->id, sizeof(d->hook));

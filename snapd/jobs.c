@@ -8,6 +8,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "snapd/api.h"
 #include "snapd/events.h"
@@ -172,7 +173,7 @@ static void keep_end(struct job *job, int r, const json_t *answer)
 		       r >= 0                    ? "done"
 		       : ours && r == -ECANCELED ? "cancelled"
 						 : "failed");
-	row->answer = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+	row->answer = answer ? json_text(answer, JSON_COMPACT) : NULL;
 	if (row->answer && strlen(row->answer) > ANSWER_MAX) {
 		free(row->answer);
 		row->answer = NULL;

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "runtime/box.h"
 #include "snapd/archive_lib.h"
 #include "snapd/oci_blobs.h"
@@ -467,7 +468,7 @@ int oci_import(struct digest *image, char **config, const struct archive_import_
 	if (r >= 0)
 		r = r ? import_image(&o, image, st) : import_tree(&o, image, st);
 	if (r >= 0) {
-		char *text = json_dumps(o.config, JSON_COMPACT);
+		char *text = json_text(o.config, JSON_COMPACT);
 		if (!text)
 			r = no_memory(&o);
 		else if (strlen(text) > OCI_CONFIG_MAX)

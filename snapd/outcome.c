@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/events.h"
@@ -154,7 +155,7 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 	json_t *j = json_copy((json_t *)(uintptr_t)answer);
 	(void)json_object_del(j, "token"); /* most have none */
 	(void)json_object_del(j, "secret");
-	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (status >= 500 || status == 429 ||
 	    (code && (strcmp(code, "busy") == 0 || strcmp(code, "cancelled") == 0)))
@@ -275,7 +276,7 @@ static void write_audit(struct snapd *sd, const struct doing *d, unsigned status
 		json_t *j = status >= 400 ? json_pack("{s:O*}", "message",
 						      json_object_get(answer, "message"))
 					  : json_pack("{s:s}", "made", made);
-		about = j ? json_dumps(j, JSON_COMPACT) : NULL;
+		about = j ? json_text(j, JSON_COMPACT) : NULL;
 		json_decref(j);
 	}
 	row.about = about;

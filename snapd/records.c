@@ -12,6 +12,7 @@
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/json.h"
 
 enum { PENDING_MAX = 4096 }; /* records that aren't synced yet; beyond, one is synced at once */
 
@@ -72,7 +73,7 @@ static json_t *optional(const char *s)
 static int publish(struct records *r, int dir, const char *name, json_t *j, bool durable,
 		   struct err *err)
 {
-	auto_free char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	auto_free char *text = j ? json_text(j, JSON_INDENT(1)) : NULL;
 	json_decref(j);
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -142,7 +143,7 @@ static void read_json(struct reader *rd, const char *key, bool list, char **out)
 	}
 	if (list ? json_array_size(v) == 0 : json_object_size(v) == 0)
 		return;
-	*out = json_dumps(v, JSON_COMPACT);
+	*out = json_text(v, JSON_COMPACT);
 	if (!*out)
 		rd->bad = -ENOMEM;
 }
@@ -153,7 +154,7 @@ static void read_object(struct reader *rd, const char *key, char **out)
 	const json_t *v = json_object_get(rd->j, key);
 	if (!v || json_is_null(v))
 		return;
-	*out = json_is_object(v) ? json_dumps(v, JSON_COMPACT) : NULL;
+	*out = json_is_object(v) ? json_text(v, JSON_COMPACT) : NULL;
 	if (!*out)
 		rd->bad = json_is_object(v) ? -ENOMEM : -EBADMSG;
 }
@@ -197,14 +198,18 @@ static json_t *with_owned(json_t *j, const struct owned *own)
 	return j;
 }
 
-static json_t *load(const void *data, size_t len)
+static int load(json_t **out, const void *data, size_t len)
 {
-	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
+	json_error_t e;
+	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, &e);
+	if (!j && json_error_code(&e) == json_error_out_of_memory)
+		return -ENOMEM;
 	if (!json_is_object(j)) {
 		json_decref(j);
-		return NULL;
+		return -EBADMSG;
 	}
-	return j;
+	*out = j;
+	return 0;
 }
 
 /* ---- workspaces ---- */
@@ -212,10 +217,11 @@ static json_t *load(const void *data, size_t len)
 int ws_record_decode(struct ws_row *out, const void *data, size_t len)
 {
 	auto_ws_row row = { 0 };
-	json_t *j = load(data, len);
+	json_t *j;
+	int r = load(&j, data, len);
+	if (r < 0)
+		return r;
 	struct reader rd = { .j = j };
-	if (!j)
-		return -EBADMSG;
 	read_id(&rd, "id", "ws", row.id, true);
 	read_text(&rd, "name", row.name, sizeof(row.name), true);
 	if (!rd.bad && name_check(row.name, NULL) < 0)
@@ -311,10 +317,11 @@ int records_ws_remove(struct records *r, const char *id, struct err *err)
 int snap_record_decode(struct snap_row *out, const void *data, size_t len)
 {
 	auto_snap_row row = { 0 };
-	json_t *j = load(data, len);
+	json_t *j;
+	int r = load(&j, data, len);
+	if (r < 0)
+		return r;
 	struct reader rd = { .j = j };
-	if (!j)
-		return -EBADMSG;
 	read_id(&rd, "id", "sn", row.id, true);
 	read_id(&rd, "workspace", "ws", row.workspace, false);
 	read_id(&rd, "parent", "sn", row.parent, false);

@@ -25,7 +25,8 @@ int records_open(struct records **out, const char *root, const struct io *io, st
 void records_close(struct records *r); /* NULL allowed */
 
 int records_ws_write(struct records *r, const struct ws_row *row, struct err *err);
-/* -ENOENT: none; -EBADMSG: not one. head_stack is left empty, as it isn't kept there. */
+/* -ENOENT: none; -EBADMSG: not one, or memory ran out inside jansson (it may be read again).
+ * head_stack is left empty, as it isn't kept there. */
 int records_ws_read(struct records *r, const char *id, struct ws_row *out, struct err *err);
 int records_ws_remove(struct records *r, const char *id,
 		      struct err *err); /* durable; 0 if absent */

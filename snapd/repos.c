@@ -12,6 +12,7 @@
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "gitops/mirror.h"
 #include "snapd/principal.h"
@@ -62,7 +63,7 @@ int repo_record_write(const char *root, const struct repo_row *row, struct err *
 			      "path", row->is_path, "global", row->global, "owner",
 			      (json_int_t)row->owner, "created_ns", (json_int_t)row->created_ns,
 			      "fetched_ns", (json_int_t)row->fetched_ns, "head", row->head);
-	auto_free char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	auto_free char *text = j ? json_text(j, JSON_INDENT(1)) : NULL;
 	json_decref(j);
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -166,7 +167,7 @@ int repo_secret_write(const char *root, uint32_t number, const struct repo_secre
 		return remove_file(dir, number, ".secret", err);
 	json_t *j = json_pack("{s:s*, s:s*, s:s*}", "token", s->token, "ssh_key", s->ssh_key,
 			      "known_hosts", s->known_hosts);
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (!text)
 		return err_set(err, -EINVAL, "the credentials aren't UTF-8");

@@ -1,4 +1,5 @@
 /* What runtime/ is told of a sandbox, from its row; what its own process is started with. */
+#include "fs/base/json.h"
 #include "snapd/sandbox_impl.h"
 
 #include <errno.h>
@@ -116,7 +117,7 @@ void sandbox_fifos(const struct sandbox_box *b, const char *key, bool in, bool t
 int sandbox_process_write(struct snapd *sd, const char *id, const json_t *process, struct err *err)
 {
 	char path[PATH_SIZE];
-	auto_free char *text = json_dumps(process, JSON_COMPACT);
+	auto_free char *text = json_text(process, JSON_COMPACT);
 	sandbox_io_path(sd, id, path);
 	if (!text)
 		return no_memory(err);

@@ -1,4 +1,5 @@
 /* Processes in sandboxes. */
+#include "fs/base/json.h"
 #include "snapd/sandbox_impl.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static char *exec_spec(const struct exec_new *n)
 	json_t *j = json_pack("{s:O, s:o, s:s?, s:s?, s:b, s:b, s:I}", "command", n->command, "env",
 			      names, "cwd", n->cwd, "user", n->user, "tty", n->tty, "stdin", n->in,
 			      "timeout_ms", (json_int_t)n->timeout_ms);
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;
 }

@@ -4,6 +4,7 @@
  * them its processes are frozen, the pages that they wrote through maps are flushed, and each tree
  * is sealed or forked, which takes no time; what takes long is done when they run again. The
  * snapshot of the root says (in its row's image) which snapshots of workspaces go with it. */
+#include "fs/base/json.h"
 #include "snapd/sandbox_impl.h"
 
 #include <errno.h>
@@ -115,7 +116,7 @@ static char *saved_image(struct snapd *sd, const struct sandbox_box *b, json_t *
 	int bad = json_object_set_new(j, "sandbox", sb);
 	if (b->spec.host_image)
 		bad |= json_object_set_new(j, "host", json_true());
-	char *text = bad ? NULL : json_dumps(j, JSON_COMPACT);
+	char *text = bad ? NULL : json_text(j, JSON_COMPACT);
 	json_decref(j);
 	return text;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 
 void spec_done(struct sandbox_spec *s)
 {
@@ -98,7 +99,7 @@ char *spec_text(const struct sandbox_spec *s)
 		(json_int_t)s->limits.cpu_milli, "memory_bytes", (json_int_t)s->limits.memory,
 		"pids", (json_int_t)s->limits.pids, "shm_bytes", (json_int_t)s->limits.shm,
 		"disk_bytes", (json_int_t)s->disk, "inodes", (json_int_t)s->inodes);
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	return text;
 }

@@ -14,6 +14,7 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/json.h"
 
 enum { KEY_BYTES = 32, FILE_MAX = 16 * 1024 };
 static const char FILE_NAME[] = "sign.keys";
@@ -111,7 +112,7 @@ static int store(struct signer *s, struct err *err)
 							     (json_int_t)s->keys[i].made));
 	}
 	explicit_bzero(hex, sizeof(hex));
-	char *text = bad ? NULL : json_dumps(list, JSON_COMPACT);
+	char *text = bad ? NULL : json_text(list, JSON_COMPACT);
 	json_decref(list);
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");

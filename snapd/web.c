@@ -13,6 +13,7 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "snapd/web_cors.h"
 #include "snapd/web_listen.h"
@@ -155,7 +156,7 @@ static enum MHD_Result answer_json(struct call *c, unsigned status, json_t *j)
 	if (!j)
 		return queue(c, status,
 			     MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
-	char *text = json_dumps(j, JSON_COMPACT);
+	char *text = json_text(j, JSON_COMPACT);
 	json_decref(j);
 	if (!text)
 		return MHD_NO;
@@ -272,7 +273,7 @@ static void add_summary(struct call *c)
 	struct err err = { 0 };
 	struct reply reply = { 0 };
 	(void)task_wait(c->task, &reply, &err); /* it has ended well: so says its stream */
-	auto_free char *text = reply.json ? json_dumps(reply.json, JSON_COMPACT | JSON_ENSURE_ASCII)
+	auto_free char *text = reply.json ? json_text(reply.json, JSON_COMPACT | JSON_ENSURE_ASCII)
 					  : NULL;
 	json_decref(reply.json);
 	if (text)
@@ -690,7 +691,7 @@ static enum MHD_Result answer_by_hand(struct call *c)
 		r = err_set(&err, -EINVAL, "the body goes on behind its end");
 	unsigned status = web_status(r, &code);
 	json_t *j = web_error_json(r, &err, NULL);
-	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	auto_buf out = { 0 };
 	buf_printf(&out,

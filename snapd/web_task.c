@@ -9,6 +9,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/json.h"
 
 enum { PROGRESS_MS = 100 };
 
@@ -158,7 +159,7 @@ json_t *web_error_json(int r, const struct err *err, json_t *details)
 /* A client that doesn't read must not hold up the work: lines give way, the result doesn't. */
 static void put_line(struct stream *out, json_t *j, bool may_drop)
 {
-	auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (!text || (may_drop && stream_fill(out) > STREAM_BYTES / 2))
 		return;

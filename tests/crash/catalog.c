@@ -1,8 +1,8 @@
-/* Power loss over a whole root as boughd has it (see power.c): workspaces and the store, and with them
- * the catalog in SQLite and the records beside the data, all on one disk that remembers. SQLite
- * comes to it by a VFS of its own here. What boughd does for a fork, a save and a removal is done in
- * its order (api_workspaces.c, api_save.c, api_remove.c), and after each loss what it does at its
- * start (reconcile_rows). Then, beside what power.c looks at:
+/* Power loss over a whole root as boughd has it (see power.c): workspaces and the store, and with
+ * them the catalog in SQLite and the records beside the data, all on one disk that remembers.
+ * SQLite comes to it by a VFS of its own here. What boughd does for a fork, a save and a removal is
+ * done in its order (api_workspaces.c, api_save.c, api_remove.c), and after each loss what it does
+ * at its start (reconcile_rows). Then, beside what power.c looks at:
  *
  *   - the catalog opens, and SQLite's check finds nothing wrong,
  *   - every snapshot that it lists is whole, acknowledged or not, and has its record,

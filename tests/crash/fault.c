@@ -1,13 +1,28 @@
-/* The n-th call to the disk fails, for every n: random operations on workspaces (power_run.h) until
- * one is refused because of it. Then each workspace must show what it was before that operation or
- * what it should be after it, both in the process that goes on and in one that opens the root anew
- * on a disk that works; every snapshot that was reported saved is whole; the store's own check
- * finds nothing wrong; and workspaces take new files.
+/* The n-th call to the disk, or for memory, fails, for every n: random operations on workspaces
+ * (power_run.h) until one is refused because of it. Then each workspace must show what it was before
+ * that operation or what it should be after it, both in the process that goes on and in one that
+ * opens the root anew on a disk that works; every snapshot that was reported saved is whole; the
+ * store's own check finds nothing wrong; and workspaces take new files.
  *
  *     fault [--ops N] [--seed S] [--runs N] [--nth N] [--dir PATH] [-v]
  *
  * Each n is tried with EIO and ENOSPC, as one failure and as the disk's last. A failure of the test
  * prints the line that repeats it. */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/unit/oom.h"
+
+/* What the test itself remembers has its memory (oom.h wraps all that is linked). */
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_reallocarray(void *p, size_t n, size_t size);
+char *__real_strndup(const char *s, size_t n);
+#define malloc(n)                __real_malloc(n)
+#define calloc(n, size)          __real_calloc(n, size)
+#define reallocarray(p, n, size) __real_reallocarray(p, n, size)
+#undef strndup
+#define strndup(s, n)            __real_strndup(s, n)
+
 #include "tests/crash/power_look.h"
 #include "fs/base/io_fault.h"
 
@@ -19,13 +34,15 @@ static const struct {
 	int error;
 	bool for_good;
 	size_t torn;
+	bool memory; /* not the disk: allocations */
 } kinds[] = {
-	{ "one EIO", IO_OPS_CHANGE, -EIO, false, 0 },
-	{ "one EIO of a read", IO_OP_PREAD | IO_OP_OPEN | IO_OP_FSTAT, -EIO, false, 0 },
-	{ "one ENOSPC, part written", IO_OPS_CHANGE & ~IO_OPS_SYNC, -ENOSPC, false, 100 },
-	{ "no disk any more", IO_OPS_ALL & ~IO_OP_CLOSE, -EIO, true, 0 },
+	{ "one EIO", IO_OPS_CHANGE, -EIO, false, 0, false },
+	{ "one EIO of a read", IO_OP_PREAD | IO_OP_OPEN | IO_OP_FSTAT, -EIO, false, 0, false },
+	{ "one ENOSPC, part written", IO_OPS_CHANGE & ~IO_OPS_SYNC, -ENOSPC, false, 100, false },
+	{ "no disk any more", IO_OPS_ALL & ~IO_OP_CLOSE, -EIO, true, 0, false },
 	{ "a full disk", IO_OP_CREATE | IO_OP_PWRITE | IO_OP_FALLOCATE | IO_OP_MKDIR, -ENOSPC, true,
-	  0 },
+	  0, false },
+	{ .name = "no memory", .memory = true },
 };
 
 /* Before the operation that was refused, or after it. */
@@ -53,6 +70,8 @@ static void check_space(struct space *sp, bool alive)
 	tree_done(&tr);
 }
 
+static struct io quick; /* the host's, without waiting for the disk */
+
 static bool known(void *ctx, const char *id)
 {
 	for (size_t i = 0; i < t.nspaces; i++)
@@ -64,12 +83,9 @@ static bool known(void *ctx, const char *id)
 static void open_again(void)
 {
 	struct err err;
-	static struct io io; /* until the root is closed */
-	io = io_host;
-	io.fsync = io.fdatasync = no_sync;
 	t.faults = false;
 	t.max_ino = 0;
-	open_work(t.root, &io, 1);
+	open_work(t.root, &quick, 1);
 	if (work_sweep(t.work, known, NULL, &err) < 0)
 		fail("%s", err.text);
 	check_snapshots(UINT64_MAX);
@@ -98,16 +114,17 @@ static bool try(size_t kind, uint64_t nth)
 	if (!f)
 		fail("out of memory");
 	io_fault_plan(f, &(struct io_fault_plan){ .ops = kinds[kind].ops,
-						  .nth = nth,
+						  .nth = kinds[kind].memory ? 0 : nth,
 						  .error = kinds[kind].error,
 						  .for_good = kinds[kind].for_good,
 						  .torn = kinds[kind].torn });
 	t.faults = true;
 	t.why[0] = '\0';
+	oom_at(kinds[kind].memory ? nth : 0);
 	if (setjmp(t.refused) == 0)
-		run_ops(io_fault_io(f));
+		run_ops(kinds[kind].memory ? &quick : io_fault_io(f));
+	bool hit = oom_hit() || io_fault_hits(f) > 0;
 	end_session();
-	bool hit = io_fault_hits(f) > 0;
 	(void)snprintf(t.what + strlen(t.what), sizeof(t.what) - strlen(t.what),
 		       " (%s, nth %" PRIu64 ")", kinds[kind].name, nth);
 	t.faults = false;
@@ -163,6 +180,8 @@ int main(int argc, char **argv)
 		return perror("fault: mkdtemp"), 1;
 	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
 	(void)umask(077);
+	quick = io_host;
+	quick.fsync = quick.fdatasync = no_sync;
 	for (uint64_t i = 0; i < t.runs; i++, t.seed++)
 		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
 			uint64_t n = only ? only : 1;

@@ -537,7 +537,7 @@ static void op_copy(void)
 			s->f[i].c = c;
 	ssize_t r = ws_copy_range(sp->ws, a, 0, b, 0, len, &root_caller);
 	if (r != (ssize_t)len)
-		fail("copied %zd of %" PRIu64, r, len);
+		refused(r < 0 ? strerror((int)-r) : "a part was copied");
 	forget(sp->ws, a);
 	forget(sp->ws, b);
 	end(sp);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/mman.h>
 
 static _Atomic uint64_t left; /* allocations until the failing one; 0: none fails */
 static atomic_bool hit;
@@ -52,3 +53,6 @@ WRAP(void *, reallocarray, NULL, (void *p, size_t n, size_t size), (p, n, size))
 WRAP(int, posix_memalign, ENOMEM, (void **p, size_t align, size_t n), (p, align, n))
 WRAP(char *, strdup, NULL, (const char *s), (s))
 WRAP(char *, strndup, NULL, (const char *s, size_t n), (s, n))
+/* mmap, where offsets have 64 bits. */
+WRAP(void *, mmap64, MAP_FAILED, (void *p, size_t n, int prot, int how, int fd, off_t off),
+     (p, n, prot, how, fd, off))

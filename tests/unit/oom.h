@@ -1,5 +1,5 @@
 /* Lets an allocation of the project's own code fail, in unit tests: those are linked so
- * that malloc, calloc, realloc, reallocarray, posix_memalign, strdup and strndup come by
+ * that malloc, calloc, realloc, reallocarray, posix_memalign, strdup, strndup and mmap come by
  * here. What libraries allocate inside does not. */
 #ifndef BOUGH_TESTS_UNIT_OOM_H
 #define BOUGH_TESTS_UNIT_OOM_H
