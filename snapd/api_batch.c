@@ -1,37 +1,55 @@
-/* Many changes of files in one call: all or none. What is written goes into files without names
- * first; then bough-fs makes all changes in one step (ws_batch). */
+/* Many changes of files in one call: all or none. What is written goes into a spool, which bough-fs
+ * gets with the operations, and makes all changes in one step (ws_batch). */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/io.h"
 #include "fs/work/batch.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
+#include "snapd/files_form.h"
 #include "snapd/files_list.h"
+#include "snapd/limits.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
 
 enum {
 	BODY_MAX = 32 << 20,   /* bytes of JSON, the contents in base64 in it */
 	OPERATIONS_MAX = 1000, /* so that the answer fits a message */
+	LOOK_BYTES = 16 << 20, /* taken in between two looks at how much room there is */
+};
+
+/* A part of a form. */
+struct part {
+	char *name;
+	uint64_t at, len; /* in the spool */
 };
 
 struct item {
 	struct batch_op op;
 	struct conditions cond; /* borrows from the body */
 	char *path, *other; /* owned */
-	int fd;             /* of a write: the file without a name */
+	uint64_t at, len;   /* of a write: its content in the spool */
 };
 
 struct batch {
 	struct place place;
 	struct stream *in;
-	struct buf body;
+	struct buf body; /* JSON */
+	struct form *form; /* NULL: the body is the JSON */
+	bool in_json;      /* this part is it */
+	struct part *parts;
+	size_t nparts, parts_cap;
+	int spool; /* a file without a name, of `end` bytes */
+	uint64_t end, looked;
 	struct item *items;
 	size_t n;
 	json_t *details; /* of a failure */
@@ -46,11 +64,15 @@ static void batch_free(void *task)
 {
 	struct batch *b = task;
 	for (size_t i = 0; i < b->n; i++) {
-		cleanup_close(&b->items[i].fd);
 		free(b->items[i].path);
 		free(b->items[i].other);
 	}
+	for (size_t i = 0; i < b->nparts; i++)
+		free(b->parts[i].name);
+	free(b->parts);
 	free(b->items);
+	free(b->form);
+	cleanup_close(&b->spool);
 	buf_done(&b->body);
 	json_decref(b->details);
 	place_done(&b->place);
@@ -69,6 +91,7 @@ static const struct field fields[] = {
 	{ "target_b64", FIELD_STRING, false, 0 },
 	{ "content", FIELD_STRING, false, 0 },
 	{ "content_b64", FIELD_STRING, false, 0 },
+	{ "part", FIELD_STRING, false, 0 },
 	{ "mode", FIELD_STRING, false, 0 },
 	{ "parents", FIELD_BOOL, false, 0 },
 	{ "replace", FIELD_BOOL, false, 0 },
@@ -169,29 +192,43 @@ static int get_tags(const json_t *j, const char *key, struct head_tags *out, boo
 
 /* ---- each kind ---- */
 
+static int spool(struct batch *b, const void *data, size_t n, struct err *err)
+{
+	struct snapd *sd = b->place.sd;
+	int r = io_write_full(NULL, b->spool, data, n, b->end);
+	if (r < 0)
+		return err_sys(err, r, "keep what came");
+	b->end += n;
+	if (b->end - b->looked < LOOK_BYTES)
+		return 0;
+	b->looked = b->end;
+	return limits_room(sd, b->place.src.ws.own.owner, b->end, err);
+}
+
+static int find_part(const struct batch *b, struct item *it, const char *name, struct err *err)
+{
+	for (size_t i = 0; i < b->nparts; i++)
+		if (strcmp(b->parts[i].name, name) == 0) {
+			it->at = b->parts[i].at;
+			it->len = b->parts[i].len;
+			return 0;
+		}
+	return err_set(err, -EINVAL, "\"part\": the form has none of that name");
+}
+
 static int write_content(struct batch *b, struct item *it, const json_t *j, struct err *err)
 {
 	auto_free char *content = NULL;
 	size_t len;
-	struct stat st;
+	const char *part = json_string_value(json_object_get(j, "part"));
 	int r = get_bytes(j, "content", &content, &len, err);
-	if (r < 0)
-		return r;
-	it->fd = place_unnamed(&b->place);
-	if (it->fd < 0)
-		return place_error(err, it->fd, "make a file for", it->path);
-	for (size_t at = 0; at < len;) {
-		ssize_t n = pwrite(it->fd, content + at, len - at, (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return place_error(err, -errno, "write", it->path);
-		at += (size_t)n;
-	}
-	if (fstat(it->fd, &st) < 0)
-		return place_error(err, -errno, "look at", it->path);
-	it->op.file = st.st_ino;
-	return 0;
+	if (r == 0 && part && content)
+		return err_set(err, -EINVAL, "\"part\" and \"content\": one of them");
+	if (r < 0 || part)
+		return r < 0 ? r : find_part(b, it, part, err);
+	it->at = b->end;
+	it->len = len;
+	return spool(b, content, len, err);
 }
 
 static int take_write(struct batch *b, struct item *it, const json_t *j, struct err *err)
@@ -199,7 +236,7 @@ static int take_write(struct batch *b, struct item *it, const json_t *j, struct 
 	bool mode;
 	int r = get_mode(j, 0, &mode, &it->op.mode, err);
 	it->op.kind = BATCH_PUT;
-	it->op.flags |= mode ? BATCH_SET_MODE : 0;
+	it->op.flags |= BATCH_CONTENT | (mode ? BATCH_SET_MODE : 0);
 	return r < 0 ? r : write_content(b, it, j, err);
 }
 
@@ -310,8 +347,6 @@ static int take_all(struct batch *b, const json_t *list, struct err *err)
 	b->items = calloc(n, sizeof(*b->items));
 	if (!b->items)
 		return no_memory(err);
-	for (size_t i = 0; i < n; i++)
-		b->items[i].fd = -1;
 	b->n = n;
 	for (size_t i = 0; i < n; i++) {
 		int r = take_one(b, &b->items[i], json_array_get(list, i), err);
@@ -321,10 +356,16 @@ static int take_all(struct batch *b, const json_t *list, struct err *err)
 	return 0;
 }
 
-static void encode(const struct batch *b, struct buf *out)
+static void encode(const struct batch *b, struct buf *out, struct buf *contents)
 {
+	uint64_t number = 0;
 	for (size_t i = 0; i < b->n; i++) {
 		struct item *it = &b->items[i];
+		const struct batch_piece piece = { .len = it->len, .at = it->at };
+		if (it->op.kind == BATCH_PUT) {
+			it->op.file = ++number;
+			batch_encode_content(contents, it->len, &piece, it->len > 0);
+		}
 		struct condition_lists lists;
 		struct ws_put want = { 0 };
 		conditions_want(&it->cond, &lists, &want);
@@ -386,13 +427,20 @@ static json_t *result_of(const struct item *it, const json_t *found)
 
 static int apply(struct batch *b, json_t **result, struct err *err)
 {
-	auto_buf ops = { 0 };
+	auto_buf ops = { 0 }, contents = { 0 };
 	json_t *found = NULL, *list;
 	size_t failed;
-	encode(b, &ops);
-	if (buf_error(&ops))
+	encode(b, &ops, &contents);
+	if (buf_error(&ops) || buf_error(&contents))
 		return no_memory(err);
-	const struct fs_batch all = { .ops = ops.data, .ops_len = ops.len, .file = -1 };
+	const struct fs_batch all = {
+		.ops = ops.data,
+		.ops_len = ops.len,
+		.contents = contents.data,
+		.contents_len = contents.len,
+		.file = b->spool,
+		.at = b->end,
+	};
 	int r = fs_batch(b->place.sd->fs, b->place.src.ws.id, &all, &failed, &found, err);
 	if (r < 0)
 		return refused(b, failed, r, err);
@@ -407,21 +455,53 @@ static int apply(struct batch *b, json_t **result, struct err *err)
 	return *result ? 0 : no_memory(err);
 }
 
+static int add_json(struct batch *b, const void *data, size_t n, struct err *err)
+{
+	if (b->body.len + n > BODY_MAX)
+		return err_set(err, -E2BIG, "the %s larger than %d MiB",
+			       b->form ? "operations are" : "body is", BODY_MAX >> 20);
+	buf_add(&b->body, data, n);
+	return buf_error(&b->body) ? no_memory(err) : 0;
+}
+
+static int begin_part(void *ctx, const char *name, size_t len, struct err *err)
+{
+	struct batch *b = ctx;
+	b->in_json = len == 10 && memcmp(name, "operations", len) == 0;
+	if (b->in_json)
+		return 0;
+	if (b->nparts >= OPERATIONS_MAX)
+		return err_set(err, -EINVAL, "the form has more than %d parts", OPERATIONS_MAX);
+	if (array_grow(&b->parts, b->nparts, &b->parts_cap) < 0)
+		return no_memory(err);
+	char *copy = strndup(name, len);
+	if (!copy)
+		return no_memory(err);
+	b->parts[b->nparts++] = (struct part){ copy, b->end, 0 };
+	return 0;
+}
+
+static int add_to_part(void *ctx, const void *data, size_t n, struct err *err)
+{
+	struct batch *b = ctx;
+	if (b->in_json)
+		return add_json(b, data, n, err);
+	b->parts[b->nparts - 1].len += n;
+	return spool(b, data, n, err);
+}
+
 static int read_body(struct batch *b, struct err *err)
 {
 	enum { PIECE = 64 * 1024 };
-	ssize_t n;
-	do {
-		uint8_t *room = buf_room(&b->body, PIECE);
-		if (!room)
-			return no_memory(err);
-		n = stream_read(b->in, room, PIECE, -1);
-		b->body.len += n > 0 ? (size_t)n : 0;
-		if (b->body.len > BODY_MAX)
-			return err_set(err, -E2BIG, "the body is larger than %d MiB",
-				       BODY_MAX >> 20);
-	} while (n > 0);
-	return n < 0 ? err_sys(err, (int)n, "the body") : 0;
+	auto_free uint8_t *data = malloc(PIECE);
+	ssize_t n = 0;
+	int r = data ? 0 : no_memory(err);
+	while (r == 0 && (n = stream_read(b->in, data, PIECE, -1)) > 0)
+		r = b->form ? form_feed(b->form, data, (size_t)n, add_to_part, b, err)
+			    : add_json(b, data, (size_t)n, err);
+	if (r == 0 && n < 0)
+		r = err_sys(err, (int)n, "the body");
+	return r == 0 && b->form ? form_finish(b->form, err) : r;
 }
 
 static int batch_job(void *task, struct progress *p, unsigned *status, json_t **result,
@@ -449,6 +529,30 @@ static int batch_job(void *task, struct progress *p, unsigned *status, json_t **
 	return r;
 }
 
+static int prepare_form(struct batch *b, struct request *rq, struct err *err)
+{
+	char boundary[HEAD_BOUNDARY];
+	int r = head_boundary(request_header(rq, "Content-Type"), boundary);
+	if (r < 0)
+		return err_set(err, r, "Content-Type: a form without a boundary");
+	if (r == 0)
+		return 0;
+	b->form = malloc(sizeof(*b->form));
+	if (!b->form)
+		return no_memory(err);
+	form_init(b->form, boundary);
+	form_all(b->form, begin_part, b);
+	return 0;
+}
+
+static int open_spool(struct batch *b, struct err *err)
+{
+	char scratch[PATH_SIZE];
+	(void)snprintf(scratch, sizeof(scratch), "%s/tmp", b->place.sd->root);
+	b->spool = open(scratch, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return b->spool < 0 ? err_sys(err, -errno, "make a temporary file") : 0;
+}
+
 int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
@@ -456,12 +560,17 @@ int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
 		return no_memory(err);
 	b->place.root = -1;
 	b->in = rq->upload;
+	b->spool = -1;
 	uint64_t length = request_length(rq);
 	int r = conditions_refuse(rq, err);
-	if (r == 0 && length != WEB_UNKNOWN && length > BODY_MAX)
+	if (r == 0)
+		r = prepare_form(b, rq, err);
+	if (r == 0 && !b->form && length != WEB_UNKNOWN && length > BODY_MAX)
 		r = err_set(err, -E2BIG, "the body is larger than %d MiB", BODY_MAX >> 20);
 	if (r == 0)
 		r = place_open(&b->place, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
+	if (r >= 0)
+		r = open_spool(b, err);
 	if (r < 0) {
 		batch_free(b);
 		return r;

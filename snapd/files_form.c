@@ -14,8 +14,9 @@ void form_init(struct form *f, const char *boundary)
 
 /* ---- a part's head ---- */
 
-/* Whether the parameters of a Content-Disposition, from p on, have name="file". */
-static bool is_file(const char *p, const char *end)
+/* The value of `name` among the parameters of a Content-Disposition, from p on, without its quotes;
+ * NULL: there is none. */
+static const char *find_name(const char *p, const char *end, size_t *len)
 {
 	while (p < end) {
 		bool quoted = false;
@@ -31,16 +32,18 @@ static bool is_file(const char *p, const char *end)
 		size_t n = (size_t)(q - p);
 		while (n > 0 && (p[n - 1] == ' ' || p[n - 1] == '\t'))
 			n--;
-		if ((n == 11 && strncasecmp(p, "name=\"file\"", 11) == 0) ||
-		    (n == 9 && strncasecmp(p, "name=file", 9) == 0))
-			return true;
+		if (n >= 5 && strncasecmp(p, "name=", 5) == 0) {
+			bool marks = n >= 7 && p[5] == '"' && p[n - 1] == '"';
+			*len = n - 5 - (marks ? 2 : 0);
+			return p + 5 + marks;
+		}
 		p = q < end ? q + 1 : q;
 	}
-	return false;
+	return NULL;
 }
 
-/* The lines of f->head, each ended by CR LF. */
-static bool head_is_file(const struct form *f)
+/* The name that the lines of f->head, each ended by CR LF, give the part; NULL: none. */
+static const char *name_of(const struct form *f, size_t *len)
 {
 	static const char field[] = "content-disposition:";
 	const char *end = f->head + f->head_len;
@@ -50,10 +53,17 @@ static bool head_is_file(const struct form *f)
 			eol = end;
 		if ((size_t)(eol - p) > sizeof(field) - 1 &&
 		    strncasecmp(p, field, sizeof(field) - 1) == 0)
-			return is_file(p + sizeof(field) - 1, eol);
+			return find_name(p + sizeof(field) - 1, eol, len);
 		p = eol + 2;
 	}
-	return false;
+	return NULL;
+}
+
+void form_all(struct form *f,
+	      int (*part)(void *ctx, const char *name, size_t len, struct err *err), void *ctx)
+{
+	f->part = part;
+	f->part_ctx = ctx;
 }
 
 /* ---- bytes ---- */
@@ -136,10 +146,12 @@ static int take_head(struct form *f, char c, struct err *err)
 	bool none = n == 2 && memcmp(h, "\r\n", 2) == 0;
 	if (!none && (n < 4 || memcmp(h + n - 4, "\r\n\r\n", 4) != 0))
 		return 0;
-	f->ours = !f->had && head_is_file(f);
+	size_t len = 0;
+	const char *name = name_of(f, &len);
+	f->ours = f->part || (!f->had && name && len == 4 && strncasecmp(name, "file", 4) == 0);
 	f->state = FORM_PART;
 	f->matched = 0;
-	return 0;
+	return f->part ? f->part(f->part_ctx, name ? name : "", len, err) : 0;
 }
 
 int form_feed(struct form *f, const void *data, size_t n,
@@ -167,5 +179,6 @@ int form_finish(const struct form *f, struct err *err)
 {
 	if (f->state != FORM_END)
 		return err_set(err, -EINVAL, "the form is cut off, or none");
-	return f->had ? 0 : err_set(err, -EINVAL, "the form has no part named \"file\"");
+	return f->had || f->part ? 0
+				 : err_set(err, -EINVAL, "the form has no part named \"file\"");
 }

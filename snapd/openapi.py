@@ -336,7 +336,8 @@ def template(path):
 def body_of(route):
     if route["upload"]:
         kind = BODIES.get(route["method"] + " " + route["path"])
-        content = {"application/json": {"schema": ref(kind)}} if kind else {BYTES: {}}
+        content = ({"application/json": {"schema": ref(kind)}, "multipart/form-data": {}} if kind
+                   else {BYTES: {}})
         return {"content": content, "required": True}
     if route["fields"] is None:
         return None

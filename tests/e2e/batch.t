@@ -61,6 +61,34 @@ gives 'one more is too many' 400 "$(many 1001 0)"
 run bough show w --json
 is 'nothing without a name stays charged' "$(json .used_inodes)" "$(($(find "$at" -mindepth 1 | wc -l)))"
 
+# ---- as a form
+
+head -c 3000000 /dev/urandom >big
+form() { # OPERATIONS, more of curl's arguments: $status
+	status=$(curl -sS -m 60 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' "${@:2}" \
+		-F "operations={\"operations\":[$1]};type=application/json" http://d/v1/workspaces/w/batch 2>&1)
+}
+form '{"op":"write","path":"form/big","part":"a"},{"op":"write","path":"form/again","part":"a","mode":"0600"},
+	{"op":"write","path":"form/text","content":"text"},{"op":"write","path":"form/none","part":"b"}' -F a=@big -F 'b='
+is 'a form' "$status" 200
+cmp -s big "$at/form/big" && cmp -s big "$at/form/again"
+is 'its parts are contents' $? 0
+is 'beside others' "$(cat "$at/form/text")$(stat -c %s:%a "$at/form/none")$(stat -c %a "$at/form/again")" text0:644600
+form '{"op":"write","path":"form/x","part":"a"},{"op":"write","path":"form/y","part":"other"}' -F a=@big
+is 'a part that is not there' "$status $(jq -r .details.operation "$T/.body") $(ls "$at/form/x" 2>/dev/null)" '400 1 '
+form '{"op":"write","path":"form/x","part":"a"},{"op":"check","path":"form/big","if_match":"\"no\""}' -F a=@big
+is 'a condition that does not hold' "$status $(ls "$at/form/x" 2>/dev/null)" '412 '
+form '{"op":"write","path":"form/x","part":"a","content":"b"}' -F a=@big
+is 'two contents' "$status" 400
+is 'no form at all' "$(curl -sS --unix-socket "$sock" -o /dev/null -w '%{http_code}' -H 'Content-Type: multipart/form-data; boundary=x' \
+	--data-binary '{"operations":[]}' http://d/v1/workspaces/w/batch)" 400
+used=$(bough show w --json | jq .used_bytes)
+run bough set w --quota $((used + 1000))
+form '{"op":"write","path":"form/x","content":"small"},{"op":"write","path":"form/z","part":"a"}' -F a=@big
+is 'over the quota' "$status $(ls "$at/form/x" 2>/dev/null)" '507 '
+is 'nothing stays charged' "$(bough show w --json | jq .used_bytes)" "$used"
+run bough set w --quota none
+
 # ---- killed in the middle, at any moment
 
 all_same() { [ "$(cat "$at"/m/* | sort -u | wc -l)" = 1 ]; }

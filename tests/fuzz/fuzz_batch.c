@@ -1,5 +1,5 @@
-/* Operations of a batch, and its contents: any bytes are operations in which batch.h's promises hold, or -EBADMSG;
- * and what was understood is understood again when it is written anew. */
+/* Operations of a batch, and its contents: any bytes are operations in which batch.h's promises
+ * hold, or -EBADMSG; and what was understood is understood again when it is written anew. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -107,7 +107,16 @@ static int take(void *ctx, const void *data, size_t n, struct err *err)
 	return 0;
 }
 
-static int feed(const uint8_t *p, size_t n, size_t piece, struct taken *out)
+static int begin_part(void *ctx, const char *name, size_t len, struct err *err)
+{
+	struct taken *t = ctx;
+	assert(len < FORM_HEAD_MAX);
+	for (size_t i = 0; i < len; i++)
+		t->hash = (t->hash ^ (uint8_t)name[i]) * 1099511628211u;
+	return 0;
+}
+
+static int feed(const uint8_t *p, size_t n, size_t piece, bool all, struct taken *out)
 {
 	struct form *f = malloc(sizeof(*f));
 	struct err err = { 0 };
@@ -116,6 +125,8 @@ static int feed(const uint8_t *p, size_t n, size_t piece, struct taken *out)
 		return -ENOMEM;
 	*out = (struct taken){ 0 };
 	form_init(f, "B");
+	if (all)
+		form_all(f, begin_part, out);
 	for (size_t at = 0; r == 0 && at < n; at += piece)
 		r = form_feed(f, p + at, n - at < piece ? n - at : piece, take, out, &err);
 	if (r == 0)
@@ -165,10 +176,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (nul) {
 		struct taken whole, parts;
 		size_t left = size - n - 1;
-		int r = feed(nul + 1, left, left ? left : 1, &whole);
-		/* How it is cut doesn't matter. */
-		assert(feed(nul + 1, left, piece, &parts) == r);
-		assert(r < 0 || (whole.hash == parts.hash && whole.bytes == parts.bytes));
+		for (int all = 0; all < 2; all++) { /* how it is cut doesn't matter */
+			int r = feed(nul + 1, left, left ? left : 1, all, &whole);
+			assert(feed(nul + 1, left, piece, all, &parts) == r);
+			assert(r < 0 || (whole.hash == parts.hash && whole.bytes == parts.bytes));
+		}
 		check_decoders(nul + 1, left);
 	}
 	return 0;

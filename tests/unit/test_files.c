@@ -263,6 +263,49 @@ static int collect(void *ctx, const void *data, size_t n, struct err *err)
 	return 0;
 }
 
+/* All parts as text: "name=bytes|name=bytes|". */
+static int begin_part(void *ctx, const char *name, size_t len, struct err *err)
+{
+	buf_printf(ctx, "|%.*s=", (int)len, name);
+	return len == 4 && memcmp(name, "stop", 4) == 0 ? -ECANCELED : 0;
+}
+
+static void all_parts(void **state)
+{
+	static const struct {
+		const char *body, *parts;
+		int r;
+	} table[] = {
+		{ "--X\r\nContent-Disposition: form-data; name=\"a b\"\r\n\r\n1\r\n"
+		  "--X\r\nContent-Disposition: form-data; name=b; filename=\"name=c\"\r\n\r\n\r\n"
+		  "--X\r\nContent-Type: x/y\r\n\r\n3\r\n--X--",
+		  "|a b=1|b=|=3", 0 },
+		{ "--X--", "", 0 },
+		{ "--X\r\nContent-Disposition: form-data; name=stop\r\n\r\n1\r\n--X--", "|stop=",
+		  -ECANCELED },
+		{ "--X\r\nContent-Disposition: form-data; name=a\r\n\r\n1", "|a=1", -EINVAL },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		for (size_t piece = 1; piece < 40; piece++) {
+			struct form f;
+			struct buf out = { 0 };
+			struct err err = { 0 };
+			size_t n = strlen(table[i].body);
+			int r = 0;
+			form_init(&f, "X");
+			form_all(&f, begin_part, &out);
+			for (size_t at = 0; r == 0 && at < n; at += piece)
+				r = form_feed(&f, table[i].body + at,
+					      n - at < piece ? n - at : piece, collect, &out, &err);
+			if (r == 0)
+				r = form_finish(&f, &err);
+			buf_u8(&out, 0);
+			assert_int_equal(r, table[i].r);
+			assert_string_equal((char *)out.data, table[i].parts);
+			buf_done(&out);
+		}
+}
+
 /* Fed in pieces of that size: what the file is, or NULL where the form is refused. */
 static char *feed(const char *boundary, const char *body, size_t piece)
 {
@@ -440,7 +483,8 @@ int main(void)
 		cmocka_unit_test(ranges),      cmocka_unit_test(tags),
 		cmocka_unit_test(codings),     cmocka_unit_test(digests),
 		cmocka_unit_test(dates),       cmocka_unit_test(tus),
-		cmocka_unit_test(forms),       cmocka_unit_test(boundaries),
+		cmocka_unit_test(forms),      cmocka_unit_test(boundaries),
+		cmocka_unit_test(all_parts),
 		cmocka_unit_test(round_trips),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

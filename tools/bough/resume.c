@@ -104,7 +104,8 @@ static int download_once(struct download *d, char *buf, struct err *err)
 	ssize_t n = 0;
 	char headers[HTTP_FIELD_MAX + 96];
 	bool kept = !d->from->path;
-	auto_target t = kept ? target_new("/v1/exports/") : place_target("/files", d->from->path, NULL);
+	auto_target t = kept ? target_new("/v1/exports/")
+			     : place_target("/files", d->from->path, NULL);
 	if (kept)
 		target_name(&t, d->from->name);
 	if (d->done > 0) {
