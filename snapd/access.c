@@ -109,6 +109,18 @@ static int choose(const struct principal *who, struct meant *f, size_t n, const 
 		       noun == NOUN_SANDBOX ? "es" : "s", key, key);
 }
 
+/* Nothing else is called so: perhaps a sandbox is, which has a name of its own. */
+static void tell_sandbox(struct snapd *sd, const struct principal *who, const char *key,
+			 struct err *err)
+{
+	struct meant found;
+	if (err && access_find(sd, who, NOUN_SANDBOX, false, key, &found, NULL) >= 0)
+		(void)err_set(err, -ENOENT,
+			      "\"%s\" is a sandbox: `bough inspect %s` tells its root and "
+			      "workspaces",
+			      key, key);
+}
+
 int access_find(struct snapd *sd, const struct principal *who, enum noun noun, bool write,
 		const char *key, struct meant *out, struct err *err)
 {
@@ -127,6 +139,8 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
 	if (r >= 0)
 		*out = f[0];
+	else if (r == -ENOENT && noun != NOUN_SANDBOX)
+		tell_sandbox(sd, who, key, err);
 	free(f);
 	return r;
 }
@@ -184,8 +198,11 @@ static int find_either(struct snapd *sd, const struct principal *who, const char
 			       "\"%s\" is both a snapshot and a workspace: give its id", key);
 	if (w >= 0 || w != -ENOENT)
 		return w;
-	if (s == -ENOENT)
-		return err_set(err, s, "no snapshot or workspace \"%s\"", key);
+	if (s == -ENOENT) {
+		(void)err_set(err, s, "no snapshot or workspace \"%s\"", key);
+		tell_sandbox(sd, who, key, err);
+		return s;
+	}
 	if (s < 0 && err)
 		*err = why;
 	if (s >= 0)
