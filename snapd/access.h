@@ -89,9 +89,9 @@ int auth_identify(void *ctx, const struct web_peer *peer, const char *authorizat
 /* Whether somebody identified earlier still is: -EKEYREJECTED once the token is removed or has
  * expired. */
 int auth_still(struct snapd *sd, const struct principal *who, struct err *err);
-/* Whether a stream that goes on for long is to look again (auth_still, access_sees): when the token
- * has expired, or something happened (each change of tokens, teams and of who sees what is an event)
- * since it looked, at most each AUTH_LOOK_MS. All zeros at first. */
+/* Whether a stream that goes on for long is to look again (auth_still, access_sees): when the
+ * token has expired, or something happened (each change of tokens, teams and of who sees what is an
+ * event) since it looked, at most each AUTH_LOOK_MS. All zeros at first. */
 enum { AUTH_LOOK_MS = 1000 };
 struct auth_look {
 	uint64_t ms, event;

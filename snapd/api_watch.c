@@ -108,7 +108,8 @@ static int put_event(struct watching *w, const struct shown *s, int type, const 
 	json_decref(j);
 	if (!text)
 		return -ENOMEM;
-	buf_printf(&w->sse.out, "id: %s\nevent: %s\ndata: %s\n\n", token, kind_names[s->kind], text);
+	buf_printf(&w->sse.out, "id: %s\nevent: %s\ndata: %s\n\n", token, kind_names[s->kind],
+		   text);
 	return buf_error(&w->sse.out);
 }
 

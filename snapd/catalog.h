@@ -12,8 +12,8 @@
  * A catalog that is damaged opens all the same: every call then returns -EUCLEAN and says which
  * file, until catalog_rebuild.
  *
- * Threads: any. Changes are one after the other, and so is what only reads, but neither waits for the
- * other. Rows are copies that the caller frees. */
+ * Threads: any. Changes are one after the other, and so is what only reads, but neither waits for
+ * the other. Rows are copies that the caller frees. */
 #ifndef BOUGH_SNAPD_CATALOG_H
 #define BOUGH_SNAPD_CATALOG_H
 

@@ -1,5 +1,5 @@
-/* What the catalog's files share: two SQLite connections, each under a lock of its own. One makes all
- * changes; the other only reads, what is committed, and waits for no writer. Not for others. */
+/* What the catalog's files share: two SQLite connections, each under a lock of its own. One makes
+ * all changes; the other only reads, what is committed, and waits for no writer. Not for others. */
 #ifndef BOUGH_SNAPD_CATALOG_DB_H
 #define BOUGH_SNAPD_CATALOG_DB_H
 

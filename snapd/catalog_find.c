@@ -51,8 +51,10 @@ static int take(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shap
 {
 	int r = 1;
 	size_t count = 0;
-	while (count < max && (r = db_next(c, st, shape, (char *)out + count * shape->size, err)) > 0)
-		count++;
+	for (char *at = out; count < max && r > 0; at += shape->size) {
+		r = db_next(c, st, shape, at, err);
+		count += r > 0;
+	}
 	db_leave(c, st);
 	*n = r < 0 ? 0 : count;
 	return r < 0 ? r : 0;

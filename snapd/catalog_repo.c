@@ -69,7 +69,8 @@ int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, s
 	sqlite3_stmt *st;
 	uint32_t number = 0;
 	bool is_id = repo_id_parse(key, &number);
-	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2", err);
+	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2",
+			err);
 	if (r < 0)
 		return r;
 	if (is_id)

@@ -1,9 +1,9 @@
-/* A stream of server-sent events, as a reply's `read`: what is yet to be sent, when a silent one says
- * that it is there, and whether its client still is.
+/* A stream of server-sent events, as a reply's `read`: what is yet to be sent, when a silent one
+ * says that it is there, and whether its client still is.
  *
- * A client that is gone is noticed within SSE_LOOK_MS on the unix socket. Over TCP one that has gone
- * looks as one that has only ended its side, which may go on reading; so it is asked, by a beat out of
- * turn, whose answer tells the next look. */
+ * A client that is gone is noticed within SSE_LOOK_MS on the unix socket. Over TCP one that has
+ * gone looks as one that has only ended its side, which may go on reading; so it is asked, by a
+ * beat out of turn, whose answer tells the next look. */
 #ifndef BOUGH_SNAPD_SSE_H
 #define BOUGH_SNAPD_SSE_H
 
