@@ -242,7 +242,7 @@ static void act_fork(struct pair *from, struct pair *to)
 static void act_snapshot(const struct pair *p, unsigned k)
 {
 	if (m.snaps[k].used) {
-		MUST("snapshots", "rm", m.snaps[k].name);
+		MUST("snapshots", "rm", "--force", m.snaps[k].name);
 		remove_dir(m.snaps[k].dir);
 	}
 	(void)snprintf(m.snaps[k].name, sizeof(m.snaps[k].name), "s%u", m.serial);
