@@ -80,7 +80,8 @@ int mnt_device(const char *path, uint64_t *dev)
 int mnt_readahead(uint64_t dev, unsigned kib)
 {
 	char path[64], text[16];
-	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
+		       minor(dev));
 	int n = snprintf(text, sizeof(text), "%u", kib);
 	auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, text, (size_t)n) < 0)

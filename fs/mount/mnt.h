@@ -18,9 +18,9 @@ int mnt_mount(const char *path, bool nonblock, struct err *err);
 /* The device number of what is mounted at `path`; no request is made, dead or alive.
  * -ENOENT, -EINVAL: not a mount point; -errno. */
 int mnt_device(const char *path, uint64_t *dev);
-/* How far the kernel reads ahead in a file of the superblock, in KiB. Only once INIT was answered:
- * that cuts it to what the kernel offers there. -EACCES, -EROFS: only root may; -ENOENT: it is gone;
- * -errno. */
+/* How far the kernel reads ahead in a file of the superblock, in KiB. Only once INIT was
+ * answered: that cuts it to what the kernel offers there. -EACCES, -EROFS: only root may;
+ * -ENOENT: it is gone; -errno. */
 int mnt_readahead(uint64_t dev, unsigned kib);
 /* Takes the mount at `path` away. 0; 1: it was busy and is detached, which leaves it to those
  * who use it; -errno. */

@@ -22,8 +22,8 @@
 enum {
 	SYSFS_MAX = 4096,               /* which is the size that its files claim to have */
 	SMALL_WRITE = 64 << 10, /* bytes that are copied sooner than another worker is woken */
-	/* The kernel's own 128 KiB make four times the requests; with more, who maps a file and jumps
-	 * about in it reads too much. */
+	/* The kernel's own 128 KiB make four times the requests; with more, who maps a file and
+	 * jumps about in it reads too much. */
 	READAHEAD_KIB = 512,
 	/* Newer than the headers of the build host may be. */
 	OPCODE_COPY_FILE_RANGE_64 = 53,
