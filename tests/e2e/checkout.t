@@ -179,6 +179,25 @@ rm -r "$s/tools"
 run git -C "$s" merge -q --no-edit --no-ff HEAD~1
 is 'a merge that changes nothing outside' $code 0
 
+# What needs contents from outside says so.
+git init -q needs && (
+	cd needs && mkdir doc tools && seq 20 >doc/r && seq 20 >tools/run && git add . && git commit -qm 1 &&
+		git tag v1 && sed -i s/^7$/seven/ tools/run && echo more >>doc/r && git commit -qam 2
+) || bail 'no repository'
+bough_ok 'repo add' repo add "$T/needs" --name needs
+bough_ok 'a scope of it' create o --git needs --scope doc
+o=$out
+git -C "$o" checkout -q -b pick v1
+for what in 'log -p main' 'archive main' 'cherry-pick main'; do
+	# shellcheck disable=SC2086 # its words
+	run git -C "$o" $what
+	ok "$what fails" [ $code != 0 ]
+	like 'and says why' "$err" 'This object is outside of the scope of this workspace'
+done
+# git makes that commit, which needs no content, and then can't say how many lines it changed.
+is 'what was picked is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
+	"$(git -C needs rev-parse 'main^{tree}') "
+
 # ---- forks and snapshots
 
 bough_ok 'fork' fork a a2
