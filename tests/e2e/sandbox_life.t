@@ -44,7 +44,7 @@ held() { [ -e "$T/held" ]; }
 kill_in_start() { # COMMAND…
 	touch "$T/hold"
 	"$@" >/dev/null 2>&1 &
-	wait_for 10 held || bail 'no start'
+	wait_for 60 held || bail 'no start'
 	kill_hard boughd
 	rm "$T/hold" "$T/held"
 	wait $! 2>/dev/null

@@ -84,7 +84,7 @@ gives 'to others neither' 404 carol DELETE $S/alice%2Fa/workspaces/bob%2Fall
 gives 'what another owns is not taken off' 404 bob DELETE $S/alice%2Fa/workspaces/alice%2Fown
 in_a sh -c 'cd /all && exec sleep 300' &
 busy() { in_a sh -c 'ls -l /proc/[0-9]*/cwd' | grep -q ' /all$'; }
-ok 'while a program is in it' wait_for 10 busy
+ok 'while a program is in it' wait_for 60 busy
 gives 'it is busy for its owner, too' 409 bob DELETE $S/alice%2Fa/workspaces/all
 is 'and says so' "$(of .code)" busy
 gives 'unless it is forced' 204 bob DELETE "$S/alice%2Fa/workspaces/all?force=true"
