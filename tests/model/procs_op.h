@@ -220,8 +220,9 @@ static inline void op_out_stat(struct op_out *out, const struct stat *st)
 				  st->st_mode, st->st_uid, st->st_gid, (unsigned long)st->st_nlink,
 				  S_ISDIR(st->st_mode) ? 0 : (uint64_t)st->st_size,
 				  (unsigned long)st->st_rdev);
-	/* Times are the moment's, unless they were set; the setting ones lie long ago. */
-	if (st->st_mtim.tv_sec < 100000000)
+	/* Times are the moment's, unless they were set; the setting ones lie long ago. What is
+	 * written to a FIFO of a FUSE mount the kernel tells nobody. */
+	if (st->st_mtim.tv_sec < 100000000 && !S_ISFIFO(st->st_mode))
 		out->n += (size_t)snprintf((char *)out->data + out->n, 100, " %ld.%ld",
 					   (long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 }
