@@ -265,8 +265,8 @@ void sandbox_tell_end(struct live *l, const char *exec, const struct process_end
 	struct err err = { 0 };
 	char io[PATH_SIZE];
 	sandbox_io_path(sd, l->id, io);
-	/* The bytes first: who hears that it has ended finds them all. Of a sandbox nothing lives then
-	 * that could hold its output; of an exec something may run on, and does so for good. */
+	/* The bytes first: who hears that it has ended finds them all. Of a sandbox nothing lives
+	 * then that could hold its output; of an exec something may run on, and does so for good. */
 	if (output_finish(io, exec ? exec : SANDBOX_MAIN, exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS,
 			  &err) < 0)
 		log_warn("output of %s: %s", exec ? exec : l->id, err.text);
