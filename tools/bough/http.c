@@ -121,6 +121,8 @@ static int send_head(struct buf *out, const struct http_request *rq, bool expect
 	buf_printf(out, "%s %s HTTP/1.1\r\nHost: boughd\r\nUser-Agent: bough/" BOUGH_VERSION "\r\n",
 		   rq->method, rq->target);
 	buf_printf(out, "Accept: %s\r\n", rq->accept ? rq->accept : "application/json");
+	if (!rq->upgrade) /* one exchange: boughd needn't make ready for another */
+		buf_printf(out, "Connection: close\r\n");
 	if (rq->prefer)
 		buf_printf(out, "Prefer: %s\r\n", rq->prefer);
 	if (rq->headers)
