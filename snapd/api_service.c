@@ -423,7 +423,7 @@ static int events_fill(void *task, struct err *err)
 static ssize_t events_read(void *task, uint64_t pos, void *buf, size_t n, struct err *err)
 {
 	struct listener *l = task;
-	return sse_read(&l->sse, events_fill, l, buf, n, err);
+	return sse_pull(&l->sse, events_fill, l, buf, n, err);
 }
 
 int api_events(struct request *rq, struct reply *rp, struct err *err)

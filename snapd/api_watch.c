@@ -244,7 +244,7 @@ static int fill(void *task, struct err *err)
 static ssize_t watching_read(void *task, uint64_t pos, void *buf, size_t n, struct err *err)
 {
 	struct watching *w = task;
-	return sse_read(&w->sse, fill, w, buf, n, err);
+	return sse_pull(&w->sse, fill, w, buf, n, err);
 }
 
 /* ---- the request ---- */

@@ -41,7 +41,7 @@ void sse_beat(struct sse *s, const char *comment, const char *id)
 	buf_printf(&s->out, "\n");
 }
 
-ssize_t sse_read(struct sse *s, int (*fill)(void *task, struct err *err), void *task, void *buf,
+ssize_t sse_pull(struct sse *s, int (*fill)(void *task, struct err *err), void *task, void *buf,
 		 size_t n, struct err *err)
 {
 	if (s->at == s->out.len) {

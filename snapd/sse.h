@@ -32,7 +32,7 @@ int sse_patience(struct sse *s);
 void sse_beat(struct sse *s, const char *comment, const char *id);
 /* For a reply's `read`: the next bytes of `out`, which `fill` fills when it is empty. `fill` waits
  * until it has put something there (1); 0: the stream ends; -errno: it breaks off. */
-ssize_t sse_read(struct sse *s, int (*fill)(void *task, struct err *err), void *task, void *buf,
+ssize_t sse_pull(struct sse *s, int (*fill)(void *task, struct err *err), void *task, void *buf,
 		 size_t n, struct err *err);
 /* The reply that is such a stream. */
 void sse_reply(struct reply *rp, void *task, void (*task_free)(void *task),
