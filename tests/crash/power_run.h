@@ -585,8 +585,10 @@ static void op_fork(void)
 	}
 	child->own = child->n;
 	(void)begin(child);
-	if (ws_fork(sp->ws, ids, 1, NULL, &child->ws, NULL, &err) < 0)
+	if (ws_fork(sp->ws, ids, 1, NULL, &child->ws, NULL, &err) < 0) {
+		free(child->m);
 		refused(err.text);
+	}
 	end(child);
 	t.nspaces++;
 	if (hooks.made)
