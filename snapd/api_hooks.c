@@ -47,17 +47,20 @@ int api_hook_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct hook_row *rows;
+	struct page page;
 	size_t n;
-	int bad = 0,
-	    r = catalog_hook_list(sd->catalog, rq->caller->admin ? NULL : rq->caller->owner, &rows,
-				  &n, err);
+	int bad = 0, r = page_begin(&page, rq, err);
+	if (r >= 0)
+		r = catalog_hook_list(sd->catalog, rq->caller->admin ? NULL : rq->caller->owner,
+				      &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, api_hook(&rows[i]));
+		if (page_takes(&page, rows[i].created_ns, rows[i].id))
+			bad |= json_array_append_new(items, api_hook(&rows[i]));
 	hook_rows_free(rows, n);
-	json_t *j = json_pack("{s:o}", "items", items);
+	json_t *j = page_end(&page, items);
 	if (bad) {
 		json_decref(j);
 		j = NULL;

@@ -114,20 +114,24 @@ int api_repo_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct repo_row *rows;
+	struct page page;
+	char id[ID_SIZE];
 	size_t n;
-	int r = catalog_repo_list(sd->catalog, &rows, &n, err);
+	int bad = 0, r = page_begin(&page, rq, err);
+	if (r >= 0)
+		r = catalog_repo_list(sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
-	for (size_t i = 0; i < n && items; i++)
+	for (size_t i = 0; i < n; i++) {
+		repo_lease_id(id, rows[i].number); /* which are in the order they were made in */
 		if (access_sees_repo(rq->caller, &rows[i]) &&
-		    json_array_append_new(items, repo_json(&rows[i])) < 0) {
-			json_decref(items);
-			items = NULL;
-		}
+		    page_takes(&page, (int64_t)rows[i].number, id))
+			bad |= json_array_append_new(items, repo_json(&rows[i]));
+	}
 	repo_rows_free(rows, n);
-	rp->json = items ? json_pack("{s:o}", "items", items) : NULL;
-	return rp->json ? 0 : no_memory(err);
+	rp->json = page_end(&page, items);
+	return rp->json && !bad ? 0 : no_memory(err);
 }
 
 int api_repo_get(struct request *rq, struct reply *rp, struct err *err)

@@ -35,4 +35,16 @@ for path in tokens users teams webhooks; do
 	n=$(curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/$path" | jq '.items | length')
 	is "$path: once" "$n" 1
 done
+
+# ---- webhooks come in pages, newest first
+
+get() { curl -sS -m 30 --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/$1"; }
+first=$(get webhooks | jq -r '.items[0].id')
+post h2 webhooks '{"url":"https://192.0.2.1/"}' >"$T/second"
+second=$(head -n 1 "$T/second" | jq -r .id)
+page=$(get 'webhooks?limit=1')
+is 'the newest' "$(jq -r '.items[].id' <<<"$page")" "$second"
+next=$(jq -r .next <<<"$page")
+is 'the rest' "$(get "webhooks?limit=1&cursor=$next" | jq -rc '[.items[].id, .next]')" "[\"$first\",null]"
+is 'no cursor' "$(get 'webhooks?cursor=x' | jq -r .code)" invalid
 done_testing
