@@ -29,6 +29,7 @@ WORK = {
     "write.mmap.4k": ("random write, mapped, 4 KiB", dict(rw="randwrite", bs="4k", ioengine="mmap",
                                                           seconds=True)),
 }
+FULL = ["write.seq.64k", "write.rand.64k", "read.rand.4k.cold", "read.direct.1m"]
 QUICK = ["write.seq.1m", "read.cold.1m", "read.warm.1m", "write.rand.4k", "write.rand.4k.fsync"]
 
 
@@ -45,12 +46,13 @@ def command(file, size, out, options, seconds):
 
 def run(bench):
     places = bench.peers()
-    size, seconds = bench.scale(128, 1024), bench.scale(1, 4)
-    rounds = bench.scale(1, 3)
+    size, seconds = bench.scale(128, 1024), bench.scale(1, 3)
+    rounds = bench.scale(1, 2, 3)
     at = {p.name: p.fresh("fio") for p in places}
     out = os.path.join(bench.work.path, "fio.json")
     try:
-        for id_ in QUICK if bench.args.quick else WORK:
+        usual = [w for w in WORK if w not in FULL]
+        for id_ in bench.scale(QUICK, usual, list(WORK)):
             name, options = WORK[id_]
             usage = {p.name: [] for p in places}
 

@@ -19,7 +19,7 @@ def run(bench):
     places = bench.peers(tree=True)
     for place in places:  # each index knows its own files
         subprocess.run(["git", "-C", place.base, "status"], stdout=subprocess.DEVNULL)
-    rounds = bench.scale(2, 3)
+    rounds = bench.scale(1, 2, 3)
     requests, cpu = 0, 0.0
     for id_, name, argv in PASSES:
         first = {p.name: [] for p in places}
