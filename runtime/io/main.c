@@ -34,6 +34,7 @@ static const char help_text[] =
 struct server {
 	struct io io;
 	struct source listener;
+	struct source *peers[PEERS_MAX];
 	unsigned n_peers;
 	bool stop;
 	struct frame in, out;
@@ -48,7 +49,9 @@ static void drop_peer(struct server *sv, struct source *peer)
 	peer->dead = true;
 	peer->next = sv->io.dead;
 	sv->io.dead = peer;
-	sv->n_peers--;
+	for (unsigned i = 0; i < sv->n_peers; i++)
+		if (sv->peers[i] == peer)
+			sv->peers[i] = sv->peers[--sv->n_peers];
 }
 
 static void accept_peer(struct server *sv)
@@ -65,7 +68,7 @@ static void accept_peer(struct server *sv)
 	}
 	*peer = (struct source){ SOURCE_PEER, fd, false, NULL, NULL };
 	struct epoll_event e = { .events = EPOLLIN, .data.ptr = peer };
-	sv->n_peers++;
+	sv->peers[sv->n_peers++] = peer;
 	if (epoll_ctl(sv->io.epoll, EPOLL_CTL_ADD, fd, &e) < 0)
 		drop_peer(sv, peer);
 }
