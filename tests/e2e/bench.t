@@ -24,7 +24,7 @@ assert abs(report.slope([1, 10, 100], [7, 7, 7])) < 1e-9
 assert report.slope([1], [1]) is None
 for svg in (chart.bars("a & b", "ms", [("x", {"bough": 0.2, "ext4": 3000.0})], ["bough", "ext4"]),
             chart.lines("t", [dict(name="c", unit="ms", x="files", xs=[1, 10], slopes={"s": 0.0},
-                                   series={"s": [1.0, None]})])):
+                                   series={"s": [1.0, None], "t": [-0.5, 0.0]})])):
     xml.dom.minidom.parseString(svg)
 for module in set(bench.PARTS.values()):
     assert hasattr(__import__(module), "run"), module

@@ -29,7 +29,8 @@ def text(x, y, what, cls="", anchor="start"):
 
 def bars(title, subtitle, rows, places):
     """rows: (name, {place: value}); on a scale of powers of ten, since they differ by that."""
-    values = [v for _, by in rows for v in by.values() if v]
+    rows = [(name, {p: v for p, v in by.items() if v and v > 0}) for name, by in rows]
+    values = [v for _, by in rows for v in by.values()]
     low = 10 ** math.floor(math.log10(min(values)))
     high = max(values) * 1.3
     left, width, thick = 170, 720, 13
@@ -74,8 +75,13 @@ def lines(title, curves):
     return document(columns * wide + 10, 34 + rows * high, body)
 
 
+def shows(x, y):
+    """Only what is above zero has a place on an axis by powers of ten."""
+    return y is not None and x > 0 and y > 0
+
+
 def panel(c, x0, y0, wide, high):
-    points = [(x, y) for ys in c["series"].values() for x, y in zip(c["xs"], ys) if y and x > 0]
+    points = [(x, y) for ys in c["series"].values() for x, y in zip(c["xs"], ys) if shows(x, y)]
     if not points:
         return []
     lx = [math.log10(min(p[0] for p in points)), math.log10(max(p[0] for p in points))]
@@ -100,7 +106,7 @@ def panel(c, x0, y0, wide, high):
     out.append(text((left + right) / 2, bottom + 26, c["x"], "s", "middle"))
     ends = []
     for i, (name, ys) in enumerate(c["series"].items()):
-        line = [at(x, y) for x, y in zip(c["xs"], ys) if y and x > 0]
+        line = [at(x, y) for x, y in zip(c["xs"], ys) if shows(x, y)]
         if not line:
             continue
         colour = COLOURS[i % 8]
@@ -112,7 +118,8 @@ def panel(c, x0, y0, wide, high):
             y += 12
         ends.append(y)
         s = c["slopes"].get(name)
-        out.append(text(right + 6, y, name + ("" if s is None else f" {s:+.2f}"), "s"))
+        label = text(right + 6, y, name + ("" if s is None else f" {s:+.2f}"), "s")
+        out.append(label.replace("<text", f'<text style="fill:{colour}"', 1))
     return out
 
 

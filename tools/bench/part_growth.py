@@ -36,7 +36,7 @@ def made_tar(path, files):
 
 def by_files(bench):
     xs = bench.scale([1000, 5000], [1000, 10000, 100000], [1000, 10000, 100000, 1000000])
-    names = ("fork", "save after 10", "diff", "create from a snapshot", "first ls")
+    names = ("fork", "save after 10", "diff", "create", "first ls")
     series = {k: [] for k in names}
     tar = os.path.join(bench.work.path, "growth.tar")
     for n in xs:
@@ -54,7 +54,7 @@ def by_files(bench):
             child = bench.service.client.workspaces.get("growth-f")
             found["first ls"].append(ms(lambda: os.listdir(os.path.join(child.path, "d0", "d0"))))
             child.delete(purge=True)
-            found["create from a snapshot"].append(
+            found["create"].append(
                 ms(lambda: bench.service.client.workspaces.create("growth-c", source=snapshot)))
             bench.service.client.workspaces("growth-c").delete(purge=True)
         for k in names:
