@@ -97,14 +97,21 @@ ok 'with both dead the mount is there' mountpoint -q "$w"
 bough_ok 'a new boughd comes' ls
 check 'boughd and bough-fs killed together'
 locked 'boughd and bough-fs killed together'
+# Faster than kill_hard, which looks at every process of the machine.
+kill_now() { # NAME
+	local p
+	for p in $(pgrep -x "$1"); do
+		! grep -qazxF "$BOUGH_ROOT" "/proc/$p/cmdline" 2>/dev/null || kill -9 "$p"
+	done
+}
 # boughd in the moment when it has just started another: two may come up then, and one serves.
 for i in 0 1 2 3; do
-	kill_hard bough-fs
+	kill_now bough-fs
 	sleep "0.0$i"
-	kill_hard boughd
-	bough ls -q >/dev/null 2>&1 || fail 'a boughd comes'
+	kill_now boughd
+	wait_for 20 bough ls -q >/dev/null 2>&1 || fail 'a boughd comes'
 	stat -f "$w" >/dev/null
-	kill_hard bough-fs
+	kill_now bough-fs
 	stat -f "$w" >/dev/null
 done
 check 'boughd killed while it starts bough-fs'
@@ -242,13 +249,6 @@ for p in "${programs[@]}"; do
 	$p >"$T/$p.out" 2>&1 &
 	pid[$p]=$!
 done
-# Faster than kill_hard, which looks at every process of the machine.
-kill_now() { # NAME
-	local p
-	for p in $(pgrep -x "$1"); do
-		! grep -qazxF "$BOUGH_ROOT" "/proc/$p/cmdline" 2>/dev/null || kill -9 "$p"
-	done
-}
 for ((i = 1; i <= KILLS; i++)); do
 	sleep "$GAP"
 	kill_now bough-fs
@@ -316,6 +316,29 @@ run python3 "$T/slow_end.py" "$old" "$w"
 is 'the next server waits for no zombie' "$out$err" answered
 reaped() { [ ! -d "/proc/$old" ]; }
 ok 'which is reaped when it can be' wait_for 10 reaped
+
+# ---- while nobody serves
+
+echo here >"$w/gap" && echo here >"$forked/gap"
+daemon=$(pids_of boughd)
+kill -STOP "$daemon"
+kill_hard bough-fs
+stat -f "$w" >/dev/null 2>&1 &
+waiter=$!
+sleep 0.2
+kill -9 $waiter
+start=$SECONDS
+wait $waiter 2>/dev/null
+ok 'who waits for a server can be killed' test $((SECONDS - start)) -lt 5
+if [ "$(id -u)" = 0 ]; then
+	stat -f "$forked" >/dev/null 2>&1 &
+	waiter=$!
+	timeout 10 umount -f "$forked" 2>/dev/null # in use, it stays; its connection ends
+	ok 'umount -f lets go who waits' wait_for 5 not kill -0 $waiter 2>/dev/null
+fi
+kill -CONT "$daemon"
+back() { [ "$(cat "$w/gap" "$forked/gap" 2>/dev/null)" = $'here\nhere' ]; }
+ok 'both are there when somebody serves again' wait_for 15 back
 
 # ---- a server that can't live
 
