@@ -153,7 +153,7 @@ static int staging_begin(struct staging *s, const struct ctl_request *q, const u
 static int look_through(struct staging *s, uint64_t at, uint64_t n, const uint8_t **out,
 			size_t *got)
 {
-	if (at < s->from || at >= s->to || (at + n > s->to && s->to - at < n && n <= WINDOW)) {
+	if (at < s->from || at >= s->to || (s->to - at < n && n <= WINDOW)) {
 		ssize_t r;
 		do
 			r = pread(s->fd, s->window, WINDOW, (off_t)at);
