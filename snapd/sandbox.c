@@ -265,10 +265,10 @@ void sandbox_tell_end(struct live *l, const char *exec, const struct process_end
 	struct err err = { 0 };
 	char io[PATH_SIZE];
 	sandbox_io_path(sd, l->id, io);
-	/* The bytes first: who hears that it has ended finds them all. Of a sandbox nothing lives
-	 * then that could hold its output; of an exec something may run on, and does so for good. */
-	if (output_finish(io, exec ? exec : SANDBOX_MAIN, exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS,
-			  &err) < 0)
+	/* The bytes first: who hears that it has ended finds them all. Nothing of a sandbox lives
+	 * then that could hold its output; something of an exec may, for good. */
+	int wait_ms = exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS;
+	if (output_finish(io, exec ? exec : SANDBOX_MAIN, wait_ms, &err) < 0)
 		log_warn("output of %s: %s", exec ? exec : l->id, err.text);
 	if (exec &&
 	    catalog_exec_ended(sd->catalog, exec, end->code, end->reason, end->when_ns, &err) < 0)

@@ -199,8 +199,8 @@ static void *await_end(void *pid)
 	return NULL;
 }
 
-/* One whose threads take their time to end, in the disk or writing a core: the next one doesn't wait for
- * that, only for its lock. A thread stays behind until it can be reaped. */
+/* One whose threads take their time to end, in the disk or writing a core: the next one doesn't
+ * wait for that, only for its lock. A thread stays behind until it can be reaped. */
 static void leave_to_end(struct supervisor *s)
 {
 	pthread_t t;

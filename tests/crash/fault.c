@@ -1,8 +1,8 @@
 /* The n-th call to the disk, or for memory, fails, for every n: random operations on workspaces
- * (power_run.h) until one is refused because of it. Then each workspace must show what it was before
- * that operation or what it should be after it, both in the process that goes on and in one that
- * opens the root anew on a disk that works; every snapshot that was reported saved is whole; the
- * store's own check finds nothing wrong; and workspaces take new files.
+ * (power_run.h) until one is refused because of it. Then each workspace must show what it was
+ * before that operation or what it should be after it, both in the process that goes on and in one
+ * that opens the root anew on a disk that works; every snapshot that was reported saved is whole;
+ * the store's own check finds nothing wrong; and workspaces take new files.
  *
  *     fault [--ops N] [--seed S] [--runs N] [--nth N] [--dir PATH] [-v]
  *
