@@ -281,9 +281,15 @@ static int find_user(const struct box_config *c, const char *who, struct user *o
 	return user_lookup(out, root, who, BOX_IDS, err);
 }
 
+/* What is attached later, at a path that sorts before /workspace, moves nobody. */
 static const char *cwd_of(const struct box_config *c, const struct box_process *p)
 {
-	return p->cwd ? p->cwd : c->n_mounts ? c->mounts[0].target : "/";
+	if (p->cwd)
+		return p->cwd;
+	for (size_t i = 0; i < c->n_mounts; i++)
+		if (strcmp(c->mounts[i].target, "/workspace") == 0)
+			return "/workspace";
+	return c->n_mounts ? c->mounts[0].target : "/";
 }
 
 /* Sources of binds, as text that outlives the spec's writing. */
