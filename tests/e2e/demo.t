@@ -12,6 +12,9 @@ echo a >"$T/few/a" && echo b >"$T/few/b b" && echo c >"$T/few/read-only" && chmo
 (cd "$T/many" && seq -f 'file-%g' 45 | xargs touch)
 demo "$T/few"
 is 'three files: it ends well' $code 0
+is 'without a complaint' "$err" ''
+is 'what it began in a sandbox it ends' "$(grep -c 'rm --now agent-ws' <<<"$out")" \
+	"$(grep -c 'run --name agent' <<<"$out")"
 like 'what changed' "$out" $'D\ta.*R\tb b\tdemo/moved'
 demo "$T/empty"
 is 'none' $code 0

@@ -31,25 +31,28 @@ bold='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
+# What the state takes; du must not walk into the mounts, whose files are the workspaces' own view.
+# It fails when files go away under it, as they do while a mirror repacks, and has counted the rest.
+used() {
+	du -x -s --block-size=1 --exclude="$BOUGH_ROOT/mnt" "$BOUGH_ROOT" 2>/dev/null | cut -f1 || true
+}
+
 # Runs a command and prints it with the time that it took and the disk that it used.
 step() {
 	local before after t0 t1 line='' word
 	for word in "$@"; do
-		case $word in *' '*) word="\"$word\"" ;; esac
+		case $word in *[' "']*) word="'$word'" ;; esac
 		line+=" $word"
 	done
-	before=$(du -s --block-size=1 "$BOUGH_ROOT" 2>/dev/null | cut -f1 || echo 0)
-	printf '  $%s\n' "$line"
+	before=$(used)
+	printf '  $%s\n' "${line//$'\n'/$'\n    '}"
 	t0=$(date +%s%N)
-	"$@" | sed 's/^/    /'
+	"$@" 2>&1 | sed 's/^/    /'
 	t1=$(date +%s%N)
-	after=$(du -s --block-size=1 --exclude=mnt "$BOUGH_ROOT" 2>/dev/null | cut -f1 || echo 0)
+	after=$(used)
 	awk -v ns=$((t1 - t0)) -v b=$((after - before)) \
 		'BEGIN { printf "    -- %.1f ms, %+.1f KiB on disk\n", ns / 1e6, b / 1024 }'
 }
-
-# du must not walk into the mounts, whose files are the workspaces' own view.
-du() { command du -x --exclude="$BOUGH_ROOT/mnt" "$@"; }
 
 small=$work/small
 mkdir -p "$small"
@@ -89,7 +92,6 @@ int main(void)
 	printf("%ld\\n", sum);
 }
 EOF
-gcc -std=gnu17 -D_GNU_SOURCE -I. -c fs/base/buf.c fs/base/err.c -o /dev/null 2>/dev/null || true
 gcc fs/base/sum.c -o /tmp/sum && ls -l fs/base/sum.c'
 
 	echo "    a build and test, whose caller is killed in the middle:"
