@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <linux/magic.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -105,7 +106,10 @@ static void check_fusermount(struct cli *cli, struct doctor_line *l)
 	char text[160];
 	const char *argv[] = { "fusermount3", "--version", NULL };
 	int r = probe_run(argv, text, sizeof(text));
-	if (r == 0)
+	if (r == 0 && !root && !getpwuid(getuid()))
+		say(l, DOCTOR_MISSING, "fusermount3 mounts for nobody else: add it to /etc/passwd",
+		    "the user with the number %u has no name", (unsigned)getuid());
+	else if (r == 0)
 		say(l, DOCTOR_OK, "", "%s", text);
 	else
 		say(l, root ? DOCTOR_INFO : DOCTOR_MISSING,
