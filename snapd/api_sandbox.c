@@ -361,8 +361,8 @@ static int find_target(struct request *rq, char out[TARGET_SIZE], struct err *er
 	if (r < 0)
 		return r;
 	if (hits > 1)
-		return err_set(err, -ENOTUNIQ, "it is attached at %zu places: say which target",
-			       hits);
+		return err_set(err, -ENOTUNIQ,
+			       "it is attached at %zu places; target (--target) says which", hits);
 	if (!hits && seen < 0)
 		return err_set(err, seen, "%s", why.text);
 	return hits ? 0 : err_set(err, -ENOENT, "workspace %s isn't attached there", rq->params[1]);

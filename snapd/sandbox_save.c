@@ -98,6 +98,18 @@ static bool again(const struct sandbox_box *b, size_t i, size_t *first)
 	return false;
 }
 
+/* The first place where a workspace is written to, which needn't be the first where it is;
+ * n_attached: it is only read. */
+static size_t written_at(const struct sandbox_box *b, size_t i)
+{
+	const struct attached_row *at = b->attached;
+	size_t k = 0;
+	while (k < b->n_attached &&
+	       (at[k].read_only || strcmp(at[k].workspace, at[i].workspace) != 0))
+		k++;
+	return k;
+}
+
 /* What the root's snapshot says of how a sandbox of it begins. */
 static char *saved_image(struct snapd *sd, const struct sandbox_box *b, json_t *workspaces)
 {
@@ -252,12 +264,21 @@ struct trees {
 	char names[BOX_MOUNTS][NAME_SIZE + 16];
 };
 
-static void name_fork(const struct sandbox_box *b, size_t i, const char *name, char *out)
+/* Only what is forked counts: beside one that is shared, the other's fork is NAME-ws still. */
+static void name_forks(const struct sandbox_box *b, const char *name, struct trees *t)
 {
-	if (b->n_attached == 1)
-		(void)snprintf(out, NAME_SIZE + 16, "%.90s-ws", name);
-	else
-		(void)snprintf(out, NAME_SIZE + 16, "%.90s-ws%u", name, (unsigned)i + 1);
+	size_t n = 0, k = 0;
+	for (size_t i = 0; i < b->n_attached; i++)
+		n += written_at(b, i) == i;
+	for (size_t i = 0; i < b->n_attached; i++) {
+		if (written_at(b, i) != i)
+			continue;
+		if (n == 1)
+			(void)snprintf(t->names[i], sizeof(t->names[i]), "%.90s-ws", name);
+		else
+			(void)snprintf(t->names[i], sizeof(t->names[i]), "%.90s-ws%u", name,
+				       (unsigned)++k);
+	}
 }
 
 static void drop_trees(struct snapd *sd, const struct sandbox_box *b, struct trees *t)
@@ -290,11 +311,10 @@ static int fork_trees(struct snapd *sd, const struct sandbox_box *b, const char 
 		      struct trees *t, struct err *err)
 {
 	const char *const root[] = { id };
-	size_t first;
 	int r = fork_tree(sd, b->row.root, &b->row, root, 1, true, &t->root, err);
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
 		const char *const name[] = { t->names[i] };
-		if (!b->attached[i].read_only && !again(b, i, &first))
+		if (written_at(b, i) == i)
 			r = fork_tree(sd, b->attached[i].workspace, &b->row, name, 1, false,
 				      &t->attached[i], err);
 	}
@@ -341,7 +361,6 @@ static int fork_rest(struct snapd *sd, const struct sandbox_box *b, struct trees
 {
 	static const bool made = true;
 	json_t *process = NULL;
-	size_t first;
 	int r = sandbox_process_read(sd, b->row.id, &process, err);
 	if (r >= 0)
 		r = sandbox_process_write(sd, row->id, process, err);
@@ -350,8 +369,8 @@ static int fork_rest(struct snapd *sd, const struct sandbox_box *b, struct trees
 		struct attached_row at = b->attached[i];
 		memcpy(at.sandbox, row->id, ID_SIZE);
 		sandbox_vouch(at.by);
-		size_t from = again(b, i, &first) ? first : i;
-		at.own = t->attached[from].id[0];
+		size_t from = written_at(b, i);
+		at.own = from < b->n_attached;
 		if (at.own)
 			memcpy(at.workspace, t->attached[from].id, ID_SIZE);
 		r = catalog_attach(sd->catalog, &at, err);
@@ -373,8 +392,7 @@ int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, siz
 	if (r >= 0 && !t)
 		r = no_memory(err);
 	for (; rows < n && r >= 0; rows++) {
-		for (size_t i = 0; i < b->n_attached; i++)
-			name_fork(b, i, names[rows], t[rows].names[i]);
+		name_forks(b, names[rows], &t[rows]);
 		r = fork_row(sd, b, names[rows], &out[rows], err);
 	}
 	if (r >= 0) {
@@ -419,11 +437,10 @@ static const char *snapshot_at(const json_t *workspaces, const char *target)
 static int restore_all(struct snapd *sd, const struct sandbox_box *b, const char *snapshot,
 		       const json_t *group, bool root, struct err *err)
 {
-	size_t first;
 	int r = root ? restore_one(sd, b->row.root, snapshot, err) : 0;
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
 		const char *to = group ? snapshot_at(group, b->attached[i].target) : snapshot;
-		if (to && !b->attached[i].read_only && !again(b, i, &first))
+		if (to && written_at(b, i) == i)
 			r = restore_one(sd, b->attached[i].workspace, to, err);
 	}
 	return r;

@@ -184,6 +184,21 @@ run bough exec dev -- sh -c 'cat /data/file; echo >/data/new'
 like 'it can not be written to' "$out $err" 'd.*Read-only'
 bough_fails 'not for itself alone while another has it' 4 'uses the workspace' \
 	attach-workspace dev data:/more:exclusive
+run bough exec dev -- pwd
+is 'who comes begins at /workspace all the same' "$out" /workspace
+bough_ok 'a fork shares what is read alone' fork dev f4
+is 'and has its own of the other, under the usual name' \
+	"$(status f4 '[.workspaces[].name] | sort | join(" ")')" 'data f4-ws'
+bough_ok 'it goes' rm --force --now f4 f4-ws
+bough_ok 'at a second place it is written to' attach-workspace dev data:/writable
+bough_ok 'then a fork has its own of it' fork dev f5 --start
+is 'at both places' "$(status f5 '[.workspaces[] | .target + " " + .name] | join(",")')" \
+	'/data f5-ws2,/workspace f5-ws1,/writable f5-ws2'
+bough_ok 'what it writes there' exec f5 -- sh -c 'echo f >/writable/of-f5 && cat /data/of-f5'
+is 'is not in what it was forked from' "$(ls "$(at data)")" file
+bough_ok 'it goes, too' rm --force --now f5 f5-ws1 f5-ws2
+bough_fails 'one of two places' 4 '2 places; target .--target. says which' detach-workspace dev data
+bough_ok 'not any more' detach-workspace dev data --target /writable
 bough_ok 'a program in it' exec dev --cwd /data -d -- sleep 100
 bough_ok 'is detached all the same' detach-workspace dev data --force
 bough_ok 'for itself alone' attach-workspace dev data:/only:ro:exclusive

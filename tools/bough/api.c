@@ -177,7 +177,7 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 		return err_set(err, r, "%s%s", text, mount_hint(text));
 	if (r == -ENOENT)
 		hint = not_found_hint(text);
-	else if (r == -EEXIST && strstr(text, "is attached at"))
+	else if (r == -EEXIST && strstr(text, "something is attached at"))
 		hint = "choose another path";
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
