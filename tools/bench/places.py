@@ -11,7 +11,7 @@ from harness import call, process_times, requests_between, say
 
 class Place:
     """`fork(name)`: a folder with all of the tree, as cheap as the place can; `fresh(name)`: an empty
-    one. `drop(name)` takes either away. `base` is where the tree itself lies."""
+    one. `drop(name)` takes either away. They are in `top`; `base` is where the tree itself lies."""
 
     name = ""
     forks = True  # whether a fork costs less than a copy
@@ -27,6 +27,14 @@ class Place:
 
     def prepare(self):
         """Puts the tree there."""
+
+    def fresh(self, name):
+        to = os.path.join(self.top, name)
+        os.mkdir(to)
+        return to
+
+    def drop(self, name):
+        call("rm", "-rf", "--one-file-system", os.path.join(self.top, name))
 
     def settle(self):
         """What was written before is on the disk, so that nobody else pays for it."""
@@ -50,14 +58,6 @@ class Ext4(Place):
         to = os.path.join(self.top, name)
         call("cp", "-a", "--reflink=never", self.base, to)
         return to
-
-    def fresh(self, name):
-        to = os.path.join(self.top, name)
-        os.mkdir(to)
-        return to
-
-    def drop(self, name):
-        call("rm", "-rf", "--one-file-system", os.path.join(self.top, name))
 
 
 class Overlay(Place):
@@ -162,14 +162,6 @@ class Loop(Place):
 
     def _make_base(self):
         os.mkdir(self.base)
-
-    def fresh(self, name):
-        to = os.path.join(self.top, name)
-        os.mkdir(to)
-        return to
-
-    def drop(self, name):
-        call("rm", "-rf", "--one-file-system", os.path.join(self.top, name))
 
 
 class Btrfs(Loop):
