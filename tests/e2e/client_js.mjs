@@ -262,6 +262,8 @@ ok('its list', (await all(snap.files.list())).some((x) => x.name === 'dir'));
 eq('its archive', (await (await snap.files.archive('dir', { format: 'zip' })).text()).slice(0, 2), 'PK');
 ok('its diff', (await all(snap.diff())).some((d) => d.path === 'big'));
 ok('as text, too', (await (await snap.diffText('stat')).text()).includes('dir/hello.txt'));
+eq('against itself there is none', (await all(snap.diff({ against: snap.id }))).length, 0);
+eq('its line', (await all(snap.log({ page: 1 }))).map((s) => s.id), [snap.id]);
 eq('log', (await all(one.log({ page: 1 }))).map((s) => s.id), [snap.id]);
 await f.write('more', 'x');
 const job = await one.saveJob('s2');

@@ -335,6 +335,8 @@ def main():
         eq("its archive", body.read(2), b"PK")
     ok("its diff", any(d["path"] == "big" for d in snap.diff()))
     ok("as text, too", b"dir/hello.txt" in snap.diff_text("stat").read())
+    eq("against itself there is none", list(snap.diff(snap.id)), [])
+    eq("its line", [s.id for s in snap.log(page=1)], [snap.id])
     eq("log", [s.id for s in one.log(page=1)], [snap.id])
     f.write("more", "x")
     job = one.save_job("s2")

@@ -239,6 +239,7 @@ export class Snapshot {
     message?: string; add_names?: string[]; remove_names?: string[]; labels?: Labels;
   }): Promise<SnapshotInfo>;
   delete(options?: { force?: boolean }): Promise<null>;
+  log(options?: { page?: number }): Lists<Snapshot>;
   diff(options?: Against): Lists<DiffEntry>;
   diffText(format?: TextFormat, options?: Against): Promise<Body>;
   commit(message: string, options?: CommitFields & Long): Promise<CommitInfo>;

@@ -131,15 +131,26 @@ export class Snapshot extends Named {
     return this._t.call('DELETE', '/v1/snapshots/{snap}', this.#at, { query: { force } });
   }
 
+  /** It and its line of parents, newest first. */
+  async * log({ page } = {}) {
+    for await (const one of this._t.pages('/v1/snapshots/{snap}/log', this.#at, {}, page)) {
+      yield new Snapshot(this._t, one.id, one);
+    }
+  }
+
+  #diff(against) {
+    return against ? ['/v1/snapshots/{snap}/diff/{other}', { ...this.#at, other: against }]
+      : ['/v1/snapshots/{snap}/diff', this.#at];
+  }
+
   /** What changed since its parent, or `against`. */
   diff({ against, since } = {}) {
-    return diffEntries(this._t, '/v1/snapshots/{snap}/diff', this.#at, { against, since });
+    return diffEntries(this._t, ...this.#diff(against), { since });
   }
 
   /** The same as 'patch', 'stat' or 'name-status'. */
   diffText(format = 'patch', { against, since } = {}) {
-    return this._t.open('GET', '/v1/snapshots/{snap}/diff', this.#at,
-      { query: { against, format, since } });
+    return this._t.open('GET', ...this.#diff(against), { query: { format, since } });
   }
 
   /** Of a checkout's: author, branch, squash, history, ignored. */

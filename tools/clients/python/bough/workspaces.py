@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import contextmanager
 from typing import (Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence,
-                    Union, cast)
+                    Tuple, Union, cast)
 
 from . import uploads
 from ._http import Body, Source
@@ -81,16 +81,25 @@ class Snapshot:
     def delete(self, *, force: bool = False) -> None:
         self._t.call("DELETE", "/v1/snapshots/{snap}", self._at, query={"force": force})
 
+    def log(self, *, page: int = PAGE) -> Iterator[Snapshot]:
+        """It and its line of parents, newest first."""
+        for one in pages(self._t, "/v1/snapshots/{snap}/log", {}, page, self._at):
+            yield Snapshot(self._t, one["id"], cast(SnapshotInfo, one))
+
+    def _diff(self, against: Optional[str]) -> Tuple[str, Dict[str, FilePath]]:
+        if against is None:
+            return "/v1/snapshots/{snap}/diff", self._at
+        return "/v1/snapshots/{snap}/diff/{other}", {**self._at, "other": against}
+
     def diff(self, against: Optional[str] = None, *,
              since: Optional[str] = None) -> Iterator[DiffEntry]:
         """What changed since its parent, or the one given."""
-        return diff_entries(self._t, "/v1/snapshots/{snap}/diff", self._at, against, since)
+        return diff_entries(self._t, *self._diff(against), None, since)
 
     def diff_text(self, format: str = "patch", against: Optional[str] = None, *,
                   since: Optional[str] = None) -> Body:
         """The same as "patch", "stat" or "name-status"."""
-        return self._t.open("GET", "/v1/snapshots/{snap}/diff", self._at,
-                            query={"against": against, "format": format, "since": since})
+        return self._t.open("GET", *self._diff(against), query={"format": format, "since": since})
 
     def commit(self, message: str, *, progress: Optional[Progress] = None,
                **fields: Any) -> CommitInfo:
