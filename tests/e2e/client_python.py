@@ -98,6 +98,48 @@ class Cutter:
         far.close()
 
 
+class Terminals:
+    """A server of terminals that fail as `plan` says, one a connection."""
+    MUCH = 17 << 20  # more than boughd takes in a frame
+
+    def __init__(self, path):
+        self.path, self.plan, self.largest = path, [], 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            conn, _ = self.listener.accept()
+            with conn, conn.makefile("rb") as f:
+                key = next(line for line in f if line.startswith(b"Sec-WebSocket-Key: ")).split()[1]
+                while f.readline().strip():
+                    pass
+                accept = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
+                conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+                             b"Upgrade: websocket\r\nSec-WebSocket-Accept: " + base64.b64encode(accept) +
+                             b"\r\n\r\n")
+                what = self.plan.pop(0)
+                if what == "fail":
+                    conn.sendall(b"\x88\x02\x03\xf3")  # 1011
+                    f.read()
+                elif what == "cut":
+                    f.read(1000)
+                else:
+                    self.take(conn, f)
+
+    def take(self, conn, f):
+        got = 0
+        while got < self.MUCH:
+            n = f.read(2)[1] & 127
+            n = int.from_bytes(f.read(2 if n == 126 else 8), "big") if n > 125 else n
+            f.read(4 + n)
+            got, self.largest = got + n, max(self.largest, n)
+        end = b'{"type":"exit","exit_code":0,"reason":"exited"}'
+        conn.sendall(bytes([0x81, len(end)]) + end)
+
+
 def client(**more):
     return bough.Client(SOCK, on_request=lambda m, p: called.add((m, p)), **more)
 
@@ -520,6 +562,18 @@ def main():
     eq("resumed, none is missed and none comes twice", again, [e.id for e in heard[1:]])
     raises("what isn't known any longer", bough.Gone, lambda: c.events(since="00000000.1"))
     ok("a stream that heard nothing yet knows where it is", quiet_resumes(c))
+
+    # -- terminals
+
+    fake = Terminals(T + "/terminal.sock")
+    proc = bough.Exec(bough.Client(fake.path).sandboxes("x")._t, "x", {"id": "y"})
+    fake.plan = ["fail"]
+    raises("a terminal that fails isn't tried for ever", bough.BadAnswer, lambda: list(proc.terminal()))
+    fake.plan = ["cut", "read"]
+    with proc.terminal() as term:
+        term.send(bytes(fake.MUCH))
+        list(term)
+    eq("input that is sent again comes in frames as small", fake.largest, 1 << 20)
 
     # -- all of the contract
 

@@ -7,6 +7,7 @@ import { FIRST_WAIT_MS, LONGEST_WAIT_MS } from './transport.js';
 
 const PROTOCOL = 'bough.terminal.v1';
 const FRAME_MAX = 1 << 20; // ours have 32 KiB
+const FAULTS = [1002, 1007, 1009, 1011]; // what a new connection would only be closed with again
 const WAITING_MAX = 1 << 20; // of output that nobody takes; then the socket isn't read
 const [TEXT, BINARY, CLOSE, PING, PONG] = [1, 2, 8, 9, 10];
 
@@ -54,15 +55,19 @@ export class Terminal {
     this.#socket.write(Buffer.concat([head, mask, masked]));
   }
 
+  #input(bytes) {
+    for (let at = 0; at < bytes.length; at += FRAME_MAX) {
+      this.#frame(BINARY, bytes.subarray(at, at + FRAME_MAX));
+    }
+  }
+
   #say(words) { this.#frame(TEXT, Buffer.from(JSON.stringify(words))); }
 
   /** Input, as if it were typed. */
   send(data) {
     const bytes = Buffer.from(data);
     this.#kept = Buffer.concat([this.#kept, bytes]);
-    for (let at = 0; at < bytes.length; at += FRAME_MAX) {
-      this.#frame(BINARY, bytes.subarray(at, at + FRAME_MAX));
-    }
+    this.#input(bytes);
   }
 
   /** No input follows: ^D is typed. */
@@ -115,7 +120,7 @@ export class Terminal {
         this.#wake?.();
       });
     }
-    if (this.#kept.length) this.#frame(BINARY, this.#kept);
+    this.#input(this.#kept);
     if (this.#size) this.#say(this.#size);
     if (this.#inputEnds) this.end();
     return this;
@@ -186,6 +191,8 @@ export class Terminal {
         } else if (frame[0] === CLOSE) { // boughd ends; or an error says why it may no longer be
           this.#socket.destroy();
           this.#in = Buffer.alloc(0);
+          const code = frame[1].length < 2 ? 0 : frame[1].readUInt16BE(0);
+          if (FAULTS.includes(code)) throw new BadAnswer(`the terminal was closed with ${code}`);
         }
       }
     } finally {

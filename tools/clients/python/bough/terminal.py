@@ -17,6 +17,7 @@ from .errors import AnswerCut, ApiError, BadAnswer, ConnectionFailed
 
 PROTOCOL = "bough.terminal.v1"
 FRAME_MAX = 1 << 20  # ours have 32 KiB
+FAULTS = (1002, 1007, 1009, 1011)  # what a new connection would only be closed with again
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
@@ -61,6 +62,11 @@ class Terminal:
         except OSError:
             self._conn.abort()
 
+    def _input(self, data: bytes) -> None:
+        """The lock is held."""
+        for at in range(0, len(data), FRAME_MAX):
+            self._frame(BINARY, data[at:at + FRAME_MAX])
+
     def _say(self, **words: Any) -> None:
         with self._lock:
             self._frame(TEXT, json.dumps(words).encode())
@@ -69,8 +75,7 @@ class Terminal:
         """Input, as if it were typed."""
         with self._lock:
             self._kept += data
-            for at in range(0, len(data), FRAME_MAX):
-                self._frame(BINARY, bytes(data[at:at + FRAME_MAX]))
+            self._input(data)
 
     def end(self) -> None:
         """No input follows: ^D is typed."""
@@ -108,8 +113,7 @@ class Terminal:
             raise BadAnswer("an answer that is no WebSocket's")
         with self._lock:
             self._conn = conn
-            if self._kept:
-                self._frame(BINARY, bytes(self._kept))
+            self._input(bytes(self._kept))
         if self._size is not None:
             self.resize(*self._size)
         if self._ended:
@@ -187,5 +191,8 @@ class Terminal:
                     self._frame(PONG, data)
             elif op == CLOSE:
                 conn.close()
+                code = int.from_bytes(data[:2], "big")
+                if code in FAULTS:
+                    raise BadAnswer(f"the terminal was closed with {code}")
                 self._again()  # boughd ends; or an error says why it may no longer be
         self.close()
