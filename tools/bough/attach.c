@@ -64,7 +64,7 @@ static void *signal_thread(void *arg)
 	for (;;) {
 		if (sigwait(&set, &sig) != 0)
 			continue;
-		if ((sig == SIGINT || sig == SIGTERM) && ++insists > 3)
+		if ((sig == SIGINT || sig == SIGTERM) && ++insists > ATTACH_INSIST)
 			exit(128 + sig); /* it doesn't listen */
 		post(h, "/signal", json_pack("{s:s}", "signal", sigabbrev_np(sig)));
 	}

@@ -27,6 +27,7 @@ int attach_run(struct cli *cli, struct attach *a, struct err *err);
 enum {
 	ATTACH_AGAIN_MS = 100,      /* between tries to connect */
 	ATTACH_GIVE_UP_MS = 120000, /* of tries without a byte */
+	ATTACH_INSIST = 3, /* as often INT and TERM are passed on, though nobody listens */
 };
 /* The process's calls. */
 struct target attach_target(const struct attach *a, const char *rest);

@@ -22,7 +22,6 @@ enum {
 	KEEP_BYTES = 64 * 1024, /* of input that isn't known to be given; then no more is read */
 	READ_BYTES = 64 * 1024,
 	LIVED_MS = 1000, /* a connection that held so long was a good one */
-	INSIST = 3,      /* as often a signal is passed on, though nobody listens */
 };
 
 struct term {
@@ -254,7 +253,7 @@ static void take_signal(struct term *t, bool said)
 	}
 	if (sig == SIGHUP) /* our terminal has gone: it goes on without */
 		exit(128 + SIGHUP);
-	if ((sig == SIGINT || sig == SIGTERM) && ++t->insists > INSIST)
+	if ((sig == SIGINT || sig == SIGTERM) && ++t->insists > ATTACH_INSIST)
 		exit(128 + sig); /* it doesn't listen */
 	if (said)
 		say(t, json_pack("{s:s, s:s}", "type", "signal", "signal", sigabbrev_np(sig)));
