@@ -218,6 +218,13 @@ static int write_at(struct extract *x, const struct sink *to, const uint8_t *p, 
 	return 0;
 }
 
+/* More than the member's head says is no content: a zip inflates it all before it looks, and what
+ * is staged as a small one is in memory, beyond any quota. */
+static bool is_too_long(struct archive_entry *e, uint64_t off, uint64_t n)
+{
+	return archive_entry_size_is_set(e) && off + n > (uint64_t)archive_entry_size(e);
+}
+
 static int write_content(struct extract *x, struct archive_entry *e, const struct sink *to)
 {
 	uint64_t end = 0;
@@ -235,6 +242,9 @@ static int write_content(struct extract *x, struct archive_entry *e, const struc
 		    (uint64_t)off > (uint64_t)INT64_MAX - n)
 			return archive_reader_refuse(&x->rd, path_of(x),
 						     "its parts are out of order");
+		if (is_too_long(e, (uint64_t)off, n))
+			return archive_reader_refuse(&x->rd, path_of(x),
+						     "its content is longer than it says");
 		r = write_at(x, to, data, n, (uint64_t)off);
 		end = n > 0 ? (uint64_t)off + n : end;
 	}

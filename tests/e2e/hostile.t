@@ -115,6 +115,27 @@ ok 'three gigabytes of nothing are no archive, or an empty one' \
 	test $code = 1 -o "$(json .files)" = 1
 [ $code != 0 ] || bough snapshots rm "$(json .id)" >/dev/null
 
+# ---- what inflates to more than its head says, which no quota would have counted
+
+bough_ok 'a workspace' create small --quota 1M
+python3 - "$T/lies.zip" <<'PY'
+import struct, sys, zlib
+c = zlib.compressobj(9, zlib.DEFLATED, -15)
+zeros = bytes(64 << 20)
+data = c.compress(zeros) + c.flush()
+crc, name = zlib.crc32(zeros), b"f"
+head = struct.pack("<HHHHHIIIHH", 20, 0, 8, 0, 0x21, crc, len(data), 10, len(name), 0)
+at = b"PK\3\4" + head + name + data
+entry = b"PK\1\2" + struct.pack("<H", 0x314) + head + struct.pack("<HHHII", 0, 0, 0, 0o100644 << 16, 0) + name
+end = b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(entry), len(at), 0)
+open(sys.argv[1], "wb").write(at + entry + end)
+PY
+for q in '' '?atomic=true'; do
+	run curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X PUT --data-binary @"$T/lies.zip" "http://x/v1/workspaces/small/archive/$q"
+	like "a zip that lies about a size is refused at once${q:+, in one step}" "$out" 'longer than it says'
+done
+bough_ok 'it goes' rm small
+
 # ---- an import that is broken off leaves nothing
 
 before=$(bough snapshots ls -q)
