@@ -25,6 +25,9 @@ is 'commits nothing' "$(git --git-dir="$(mirror r)" branch --list other)" ''
 is 'and leaves no workspace' "$(bough ls -q)" ''
 run "$examples/agent.py" r lib other -- true
 like 'a task without a change says so' "$code $err" '^1 the task changed nothing'
+run "$examples/agent.py" /nowhere lib other -- true
+is 'one without a repository, too, in a line' "$code $err" \
+	'1 agent.py: "url": not a URL (https, http, ssh, git or user@host:path) (invalid)'
 
 # ---- a chat
 
@@ -48,7 +51,12 @@ is 'what went wrong is undone' "$out" $'one\ntwo'
 is 'one snapshot has its name' "$(bough snapshots ls --json | jq -r '[.items[] | select(.names == ["chat-17"])] | length')" 1
 chat 'exit 7'
 is 'a command tells how it ended' $code 7
+chat --rset
+is 'an option that is none is not run' "$code" 2
 bough rm --now chat-17 >/dev/null
+run node "$examples/chat.mjs" 18 --undo
+is 'nothing to go back to is said in a line' "$code $err" '1 chat.mjs: no snapshot "chat-18" (not_found)'
+bough rm --now chat-18 >/dev/null
 
 # ---- CI
 

@@ -5,7 +5,8 @@
 
 Mounts the part SCOPE of a repository that boughd mirrors (REPOSITORY is its name, or a URL, which is then
 added), runs COMMAND in it as the agent would, and commits what it changed to BRANCH. The workspace is
-gone at the end; the commit is in the mirror. What fails leaves no commit."""
+gone at the end; the commit is in the mirror. What fails leaves no commit. COMMAND is a program of this
+machine, with its caller's rights: what nobody has read belongs into a sandbox on the workspace."""
 
 import subprocess
 import sys
@@ -42,4 +43,7 @@ def main():
             print("%s on %s" % (commit["commit"], commit["branch"]))
 
 
-main()
+try:
+    main()
+except bough.BoughError as e:
+    sys.exit("agent.py: %s" % e)

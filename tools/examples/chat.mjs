@@ -1,14 +1,15 @@
 #!/usr/bin/env node
-// A chat service: each chat has a sandbox that is saved when the chat rests, and comes back whole.
+// A chat service: each chat has a workspace that is saved when the chat rests, and comes back whole.
 //
-//     chat.mjs CHAT 'shell command'     runs it in the chat's sandbox, which is made or brought back
-//     chat.mjs CHAT --rest              saves the sandbox and gives it back
-//     chat.mjs CHAT --undo              the sandbox as it was before the last save
+//     chat.mjs CHAT 'shell command'     runs it in the chat's workspace, which is made or brought back
+//     chat.mjs CHAT --rest              saves the workspace and gives it back
+//     chat.mjs CHAT --undo              the workspace as it was at the last save
 //
-// The chat's snapshots have the label `chat`; its latest has the name chat-CHAT. A real service runs the
-// command in a container on the workspace's path.
+// The chat's snapshots have the label `chat`; its latest has the name chat-CHAT. The command is a program of
+// this machine; a real service runs it in a sandbox on the workspace:
+// client.sandboxes.create({ image: 'host', workspaces: [{ workspace: ws.id }] }), then its exec().
 import { spawnSync } from 'node:child_process';
-import { Client, NotFound } from '../clients/javascript/index.js';
+import { BoughError, Client, NotFound } from '../clients/javascript/index.js';
 
 const client = new Client();
 const found = (promise) => promise.catch((e) => {
@@ -41,17 +42,23 @@ async function save(ws, chat) {
 }
 
 const [chat, command] = process.argv.slice(2);
-if (!chat || !command) {
+if (!chat || !command || (command.startsWith('--') && !['--rest', '--undo'].includes(command))) {
   console.error('usage: chat.mjs CHAT COMMAND|--rest|--undo');
   process.exit(2);
 }
-const ws = await resume(chat);
-if (command === '--rest') {
-  console.log((await save(ws, chat)).id);
-  await ws.delete({ purge: true });
-} else if (command === '--undo') {
-  await ws.restore(`chat-${chat}`);
-} else {
-  process.exitCode = spawnSync('sh', ['-c', command], { cwd: ws.path, stdio: 'inherit' }).status ?? 1;
+try {
+  const ws = await resume(chat);
+  if (command === '--rest') {
+    console.log((await save(ws, chat)).id);
+    await ws.delete({ purge: true });
+  } else if (command === '--undo') {
+    await ws.restore(`chat-${chat}`);
+  } else {
+    process.exitCode = spawnSync('sh', ['-c', command], { cwd: ws.path, stdio: 'inherit' }).status ?? 1;
+  }
+} catch (e) {
+  if (!(e instanceof BoughError)) throw e;
+  console.error(`chat.mjs: ${e.message}`);
+  process.exitCode = 1;
 }
 client.close();

@@ -66,4 +66,7 @@ def main():
     return 1 if failed else 0
 
 
-sys.exit(main())
+try:
+    sys.exit(main())
+except (bough.BoughError, OSError) as e:
+    sys.exit("ci.py: %s" % e)
