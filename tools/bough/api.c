@@ -138,12 +138,16 @@ const char *mount_hint(const char *why)
 /* Not of a ref, or a folder of a commit. */
 static const char *not_found_hint(const char *text)
 {
+	bool ws = strstr(text, "workspace"), snap = strstr(text, "snapshot");
 	return strstr(text, "brought back")  ? "`bough ls --deleted` shows what there is"
 	       : strstr(text, "attached")    ? "`bough inspect` shows what is"
 	       : strstr(text, "no sandbox ") ? "`bough ps` shows what there is"
-	       : strstr(text, "workspace") || strstr(text, "snapshot")
-		       ? "`bough ls` and `bough snapshots ls` show what there is"
-		       : NULL;
+	       : strstr(text, "no token ")   ? "`bough token ls` shows what there is"
+	       : strstr(text, "no webhook ") ? "`bough webhook ls` shows what there is"
+	       : ws && snap ? "`bough ls` and `bough snapshots ls` show what there is"
+	       : ws	    ? "`bough ls` shows what there is"
+	       : snap	    ? "`bough snapshots ls` shows what there is"
+			    : NULL;
 }
 
 /* The API's error object as our error; `status` decides when its code is unknown. */

@@ -151,7 +151,7 @@ command_fn cmd_create, cmd_path, cmd_ls, cmd_show, cmd_fork, cmd_rename, cmd_set
 command_fn cmd_save, cmd_restore, cmd_log, cmd_snapshots_ls, cmd_snapshots_show, cmd_snapshots_rm,
 	cmd_snapshots_tag;
 /* image.c */
-command_fn cmd_image_import, cmd_image_ls, cmd_image_show;
+command_fn cmd_image_import, cmd_image_ls, cmd_image_show, cmd_image_rm;
 /* jobs.c */
 command_fn cmd_jobs_ls, cmd_jobs_show, cmd_jobs_wait, cmd_jobs_cancel, cmd_events, cmd_audit;
 /* hooks.c */

@@ -376,7 +376,7 @@ const struct command commands_snap[] = {
 	  .min = 1,
 	  .max = ANY,
 	  .kinds = "s",
-	  .run = cmd_snapshots_rm },
+	  .run = cmd_image_rm },
 
 	{ .name = "cp",
 	  .group = G_FILE,

@@ -1,10 +1,13 @@
 /* The image group: snapshots that say how a container of them begins. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
+#include "tools/bough/list.h"
 #include "tools/bough/out.h"
 #include "tools/bough/transfer.h"
 
@@ -123,19 +126,43 @@ static int get_host(struct cli *cli, json_t **out, struct err *err)
 	return err_set(err, -ENOENT, "\"host\" is made when the first sandbox uses it");
 }
 
+static int find_image(struct cli *cli, const char *name, json_t **out, struct err *err)
+{
+	auto_target t = target_snap(name, "");
+	int r = strcmp(name, "host") == 0 ? get_host(cli, out, err)
+					  : api_call(cli, "GET", &t, NULL, out, NULL, err);
+	if (r < 0)
+		return r;
+	if (!json_is_object(json_object_get(*out, "image")))
+		return err_set(err, -ENOENT, "%s is a snapshot, but not an image", name);
+	return 0;
+}
+
+/* The built-in one goes, too, and is made again when it is needed. What is no image keeps all. */
+int cmd_image_rm(struct cli *cli, const struct args *a, struct err *err)
+{
+	struct args found = *a;
+	auto_json json_t *all = json_array();
+	auto_free const char **names = calloc(a->n, sizeof(*names));
+	int r = all && names ? 0 : err_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < a->n && r == 0; i++) {
+		json_t *s = NULL;
+		r = find_image(cli, a->operands[i], &s, err);
+		names[i] = r == 0 && is_host(s) ? get_text(s, "id") : a->operands[i];
+		if (s && json_array_append_new(all, s) < 0 && r == 0)
+			r = err_set(err, -ENOMEM, "out of memory");
+	}
+	found.operands = names;
+	return r < 0 ? r : list_remove_each(cli, &found, "/v1/snapshots/", "force", err);
+}
+
 int cmd_image_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *s = NULL;
-	auto_target t = target_snap(a->operands[0], "");
-	int r = strcmp(a->operands[0], "host") == 0
-			? get_host(cli, &s, err)
-			: api_call(cli, "GET", &t, NULL, &s, NULL, err);
+	int r = find_image(cli, a->operands[0], &s, err);
 	if (r < 0)
 		return r;
 	const json_t *image = json_object_get(s, "image");
-	if (!json_is_object(image))
-		return err_set(err, -ENOENT, "%s is a snapshot, but not an image",
-			       a->operands[0]);
 	if (cli->json)
 		return out_json(s, err);
 	char buf[OUT_SIZE_MAX], text[128];
