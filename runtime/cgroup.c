@@ -130,7 +130,7 @@ static void put(int dir, const char *name, const char *text)
 /* Whether the process is in the group or below, by what /proc says of it. */
 static bool is_of(long pid, const char *group)
 {
-	char path[32], text[4096], *save = NULL;
+	char path[48], text[4096], *save = NULL;
 	size_t n = strlen(group);
 	(void)snprintf(path, sizeof(path), "/proc/%ld/cgroup", pid);
 	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -1396,7 +1396,7 @@ int main(int argc, char **argv)
 #ifdef BOUGH_DEBUG
 	m.ops = 20000; /* the sanitizers are slow */
 #else
-	m.ops = 200000;
+	m.ops = 100000;
 #endif
 	clock_gettime(CLOCK_REALTIME, &t0);
 	m.seed = (uint64_t)t0.tv_sec * 1000003 + (uint64_t)t0.tv_nsec;
