@@ -490,6 +490,19 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 	return r;
 }
 
+struct rescue {
+	const char *root, *transport;
+};
+
+/* The last boughd was killed, and can't end. */
+static void rescue(void *ctx)
+{
+	const struct rescue *of = ctx;
+	char binary[PATH_MAX];
+	if (find_server(binary, NULL) >= 0)
+		supervisor_rescue(of->root, binary, of->transport);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = { .config.policy = POLICY_DEFAULT };
@@ -525,7 +538,7 @@ int main(int argc, char **argv)
 		r = ready = go_background(&err);
 	log_init("boughd");
 	if (r >= 0)
-		r = lock = state_lock(root, &err);
+		r = lock = state_lock(root, rescue, &(struct rescue){ root, o.transport }, &err);
 	if (r >= 0)
 		r = state_open_run(root, o.config.multi_user, &err);
 	if (r >= 0 && o.daemon)

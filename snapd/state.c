@@ -169,7 +169,7 @@ static bool is_dying(int fd)
 	return state == 'Z' || state == 'X' || ((one | all) >> (SIGKILL - 1) & 1);
 }
 
-int state_lock(const char *root, struct err *err)
+int state_lock(const char *root, void (*dying)(void *ctx), void *ctx, struct err *err)
 {
 	char path[PATH_MAX], pid[32];
 	(void)snprintf(path, sizeof(path), "%s/run/boughd.lock", root);
@@ -183,6 +183,8 @@ int state_lock(const char *root, struct err *err)
 		(waited_ms < DYING_WAIT_MS && is_dying(fd)))) {
 		usleep(LOCK_POLL_MS * 1000);
 		waited_ms += LOCK_POLL_MS;
+		if (waited_ms % STATE_DYING_MS == 0 && is_dying(fd))
+			dying(ctx);
 	}
 	if (r < 0) {
 		if (r != -EWOULDBLOCK)

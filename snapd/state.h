@@ -16,8 +16,10 @@ int state_prepare(char **root, const char *given, struct err *err);
 /* Whether others may pass through ROOT/run to the socket. */
 int state_open_run(const char *root, bool open, struct err *err);
 /* The lock of the one daemon; the descriptor, held until it is closed. -EBUSY names its holder: at
- * once when that one serves, else (it begins or ends) after a few seconds. */
-int state_lock(const char *root, struct err *err);
+ * once when that one serves, else (it begins or ends) after a few seconds. Where it was killed, and
+ * still isn't gone after STATE_DYING_MS, `dying` is called, and each such time again. */
+enum { STATE_DYING_MS = 300 };
+int state_lock(const char *root, void (*dying)(void *ctx), void *ctx, struct err *err);
 /* Whether ROOT is still the folder whose lock this is: false once it was removed, moved away or
  * made anew by somebody else, who may have a daemon of their own there. */
 bool state_is_ours(const char *root, int lock_fd);

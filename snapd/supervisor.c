@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -608,6 +609,28 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 	}
 	*out = s;
 	return 0;
+}
+
+void supervisor_rescue(const char *root, const char *binary, const char *transport)
+{
+	char path[PATH_MAX];
+	struct err err = { 0 };
+	struct supervisor s = { .root = (char *)(uintptr_t)root,
+				.binary = (char *)(uintptr_t)binary,
+				.transport = (char *)(uintptr_t)transport };
+	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", root);
+	auto_fd fd = frame_connect(path, NULL);
+	if (fd >= 0 || !held(&s) || !holds_mounts(&s))
+		return;
+	log_info("the last boughd waits for a bough-fs, which is started");
+	/* Nobody here is to reap it. */
+	pid_t pid = fork();
+	if (pid == 0) {
+		pthread_mutex_init(&s.lock, NULL);
+		_exit(spawn(&s, &err) < 0);
+	}
+	if (pid > 0)
+		(void)waitpid(pid, NULL, 0); /* where it failed there is a next time */
 }
 
 void supervisor_go(struct supervisor *s)

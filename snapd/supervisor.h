@@ -56,6 +56,10 @@ struct supervisor;
  * at once; `ready` is called only after supervisor_go. */
 int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
 		     struct err *err);
+/* Before there is a supervisor: starts a bough-fs where mounts wait for one. A boughd that was
+ * killed with its bough-fs while it waited for that one's answer on a mount isn't gone before
+ * another one answers, and has its lock until then. In a process with one thread. */
+void supervisor_rescue(const char *root, const char *binary, const char *transport);
 /* What `ready` needs is there. Once. */
 void supervisor_go(struct supervisor *s);
 void supervisor_get(struct supervisor *s, struct supervisor_status *out);

@@ -364,4 +364,30 @@ rm "$T/broken"
 run bough down
 bough_ok 'and with one that lives' up
 is 'all is there' "$(sqlite3 "$w/db" 'pragma integrity_check')" ok
+
+# ---- a boughd that waits on a mount itself, killed with the server that has read its request
+
+bough_ok 'a workspace' create own-write
+own=$(bough path own-write)
+echo here >"$own/file"
+exec 8<"$own/file"
+mkdir "$T/large" && head -c 64M /dev/zero >"$T/large/f" && tar cf "$T/large.tar" -C "$T/large" f
+waited=0
+for i in 0 1 2 3 4 5 6 7; do
+	server=$(pids_of bough-fs)
+	curl -s --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X PUT --data-binary @"$T/large.tar" \
+		'http://x/v1/workspaces/own-write/archive/' >/dev/null 2>&1 &
+	sleep 0.1$i
+	kill -STOP "$server"
+	kill -9 $(pids_of boughd) "$server"
+	start=$SECONDS
+	run timeout 150 bough ls # one may have connected to who is about to die
+	[ $((SECONDS - start)) -le $waited ] || waited=$((SECONDS - start))
+	run timeout 150 bough ls
+	wait $! 2>/dev/null
+	[ $waited -lt 20 ] || break
+done
+ok 'is followed by one that serves' test $waited -lt 20 -a "$code" = 0
+is 'and programs go on' "$(cat <&8)" here
+exec 8<&-
 done_testing

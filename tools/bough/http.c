@@ -313,7 +313,7 @@ static int send_stream(struct http *h, const struct http_body *b, struct err *er
 	return b->size >= 0 ? 0 : send_bytes(h, (const uint8_t *)"0\r\n\r\n", 5, err);
 }
 
-static pid_t peer_pid(const struct http *h)
+pid_t http_peer(const struct http *h)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
@@ -333,7 +333,7 @@ static void await_answer(struct http *h, const struct http_request *rq)
 			return; /* receiving will say what is wrong */
 	}
 	if (n == 0)
-		rq->silent(rq->silent_ctx, peer_pid(h));
+		rq->silent(rq->silent_ctx, http_peer(h));
 }
 
 int http_send(struct http *h, const struct http_request *rq, struct http_head *head,

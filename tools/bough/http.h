@@ -72,6 +72,7 @@ struct http_head {
 
 /* -ENOENT or -ECONNREFUSED: nobody listens there. The path may be longer than sun_path. */
 int http_open(struct http **out, const char *socket_path, struct err *err);
+pid_t http_peer(const struct http *h); /* who listens; 0: that isn't known */
 void http_free(struct http *h); /* NULL allowed */
 
 /* Sends the request and reads the answer's head. A peer that answers with an error before
