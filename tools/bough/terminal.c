@@ -119,15 +119,16 @@ static size_t unsent(const struct term *t)
 	return t->out.len - t->out_at;
 }
 
-/* Input goes when what went before it has. */
+/* All that is kept goes at once, whatever else is yet to be sent: nothing later would ask for it. */
 static void say_input(struct term *t)
 {
-	if (unsent(t) > 0 || t->in_closed)
+	if (t->in_closed)
 		return;
 	if (t->sent < t->nkeep) {
 		put(t, WS_BINARY, t->keep + t->sent, t->nkeep - t->sent);
 		t->sent = t->nkeep;
-	} else if (t->in_eof && !t->eof_sent) {
+	}
+	if (t->in_eof && !t->eof_sent) {
 		say(t, json_pack("{s:s}", "type", "eof"));
 		t->eof_sent = true;
 	}
