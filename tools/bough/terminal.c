@@ -119,7 +119,7 @@ static size_t unsent(const struct term *t)
 	return t->out.len - t->out_at;
 }
 
-/* All that is kept goes at once, whatever else is yet to be sent: nothing later would ask for it. */
+/* All that is kept goes at once, behind what is yet to be sent: nothing later would ask for it. */
 static void say_input(struct term *t)
 {
 	if (t->in_closed)
