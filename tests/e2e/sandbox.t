@@ -31,6 +31,11 @@ is 'a command in a sandbox' "$code $out" '0 hello'
 [ $code = 0 ] || bail "no sandboxes here: $err"
 run bough run --rm -- sh -c 'echo out; echo err >&2; exit 7'
 is 'its exit code, stdout and stderr' "$code $out $err" '7 out err'
+run bough run --rm -- printf '[%s]' a '' b
+is 'its words may be empty' "$code $out" '0 [a][][b]'
+run bough run --rm ls -l
+is 'its options are taken for none of ours' "$code $err" \
+	'125 bough: run: -l: a command with options goes behind --'
 run bough run --rm -- no-such-program
 is 'one that is not there' "$code" 127
 like 'is named' "$err" no-such-program
@@ -184,6 +189,8 @@ run bough exec dev -- sh -c 'cat /data/file; echo >/data/new'
 like 'it can not be written to' "$out $err" 'd.*Read-only'
 bough_fails 'not for itself alone while another has it' 4 'uses the workspace' \
 	attach-workspace dev data:/more:exclusive
+run bough exec dev -- printf '[%s]' ''
+is 'a word of a command may be empty' "$code $out" '0 []'
 run bough exec dev -- pwd
 is 'who comes begins at /workspace all the same' "$out" /workspace
 bough_ok 'a fork shares what is read alone' fork dev f4

@@ -155,6 +155,13 @@ static int take_value(struct args *a, const struct option_def *o, const char *va
 	return 0;
 }
 
+/* Whether a program's own words have begun: `bough run ls -l` means no label. */
+static bool in_program(const struct args *a)
+{
+	const struct command *c = a->cmd;
+	return c && ((c->run == cmd_run && a->n > 0) || (c->run == cmd_exec && a->n > 1));
+}
+
 /* "--name", "--name=value", "--name value". `next` is the following word or NULL; the result
  * tells how many words were used. */
 static int parse_long(struct args *a, const char *word, const char *next, struct err *err)
@@ -230,7 +237,11 @@ static int check_count(const struct args *a, struct err *err)
 	if (a->n > c->max)
 		return err_set(err, -EINVAL, "%s: \"%s\" is too much; usage: bough %s %s", c->name,
 			       a->operands[c->max], c->name, c->operands);
-	for (unsigned i = 0; i < a->n && c->run != cmd_complete; i++)
+	/* Of words for another program any may be empty. */
+	unsigned names = c->run == cmd_complete || c->run == cmd_run ? 0
+			 : c->run == cmd_exec			     ? 1
+								     : a->n;
+	for (unsigned i = 0; i < names && i < a->n; i++)
 		if (!*a->operands[i])
 			return err_set(err, -EINVAL, "%s: a name can't be empty", c->name);
 	return 0;
@@ -256,6 +267,9 @@ int args_parse(struct args *a, int argc, char **argv, struct err *err)
 			used = parse_word(a, w, &group, err);
 		else if (!strcmp(w, "--"))
 			raw = true, used = 1;
+		else if (in_program(a))
+			used = err_set(err, -EINVAL, "%s: a command with options goes behind --",
+				       w);
 		else
 			used = w[1] == '-' ? parse_long(a, w, next, err)
 					   : parse_letters(a, w, next, err);
