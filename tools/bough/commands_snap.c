@@ -75,7 +75,7 @@ static const struct option_def commit_options[] = {
 	  .help = "its own git has commits: take the files alone, as one commit" },
 	{ .name = "history", .help = "its own git has commits: take these over" },
 	{ .name = "sync",
-	  .help = "tell its own git: the commit comes as origin/BRANCH, nothing else changes" },
+	  .help = "tell its own git: the commit comes as bough/BRANCH, nothing else changes" },
 	{ .name = "ignored", .help = "also untracked files that .gitignore leaves out" },
 	{ 0 }
 };
