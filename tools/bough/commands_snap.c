@@ -354,6 +354,8 @@ const struct command commands_snap[] = {
 	  .group = G_IMAGE,
 	  .operands = "",
 	  .summary = "list the images",
+	  .about = "NEW is what an image holds beside that which it was saved from, STORED what\n"
+		   "that took.\n",
 	  .examples = "bough image ls\n",
 	  .max = 0,
 	  .run = cmd_image_ls },

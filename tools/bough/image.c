@@ -64,7 +64,7 @@ static bool is_host(const json_t *snap)
 int cmd_image_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "IMAGE",  "SNAPSHOT", ">AGE",	 ">FILES",
-						">SIZE", ">STORED",  "COMMAND", NULL };
+						">NEW",  ">STORED",  "COMMAND", NULL };
 	auto_json json_t *doc = NULL;
 	auto_target t = target_new("/v1/snapshots");
 	target_query(&t, "image", "1");
@@ -175,7 +175,7 @@ int cmd_image_show(struct cli *cli, const struct args *a, struct err *err)
 	show_line("snapshot", get_text(s, "id"));
 	show_line("created", out_time(text, get_text(s, "created"), time(NULL)));
 	show_line("files", out_size(buf, get_int(s, "files"), true));
-	show_line("size", out_size(buf, get_int(s, "bytes"), cli->bytes));
+	show_line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
 	show_line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
 	show_line("digest", get_text(image, "digest"));
 	show_line("command", command_of(&command, s));
