@@ -394,6 +394,33 @@ static void end_execs(struct live *l)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static const int64_t goes_ns = 60 * (int64_t)1000000000;
+
+static bool is_for_once(const struct sandbox_row *row)
+{
+	auto_spec spec = { 0 };
+	return spec_read(&spec, row->spec, NULL) >= 0 && spec.auto_remove;
+}
+
+bool sandbox_goes(const struct sandbox_row *row, struct owned *own)
+{
+	if (row->own.expires_ns || !is_for_once(row))
+		return false;
+	own->expires_ns = snapd_now_ns() + goes_ns;
+	own->on_expiry = EXPIRY_DELETE;
+	return true;
+}
+
+bool sandbox_stays(const struct sandbox_row *row, struct owned *own)
+{
+	if (!row->own.expires_ns || !row->ended_ns || row->own.on_expiry != EXPIRY_DELETE ||
+	    row->own.expires_ns > snapd_now_ns() + goes_ns || !is_for_once(row))
+		return false;
+	own->expires_ns = 0;
+	return true;
+}
+
+
 static int record_end(struct live *l, struct err *err)
 {
 	struct snapd *sd = l->all->sd;
@@ -416,13 +443,8 @@ static int record_end(struct live *l, struct err *err)
 	int r = catalog_sandbox_get(sd->catalog, l->id, &row, err);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	auto_spec spec = { 0 };
-	if (spec_read(&spec, row.spec, NULL) >= 0 && spec.auto_remove && !row.own.expires_ns) {
-		/* Who waits for its output has a minute to take it. */
-		row.own.expires_ns = snapd_now_ns() + 60 * (int64_t)1000000000;
-		row.own.on_expiry = EXPIRY_DELETE;
+	if (sandbox_goes(&row, &row.own))
 		patch.own = &row.own;
-	}
 	r = catalog_sandbox_patch(sd->catalog, l->id, &patch, err);
 	outcome_own(sd, lost ? "sandbox.failed" : "sandbox.exited", &row.own, l->id, "");
 	return r;

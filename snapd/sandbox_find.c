@@ -114,6 +114,10 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 		(void)sandbox_set_failed(sd, row->id, "its shim and processes are gone");
 	else if (row->starting)
 		(void)sandbox_set_failed(sd, row->id, "boughd ended while it was being started");
+	struct owned own = row->own;
+	const struct sandbox_patch p = { .own = &own };
+	if ((ran || row->starting) && sandbox_goes(row, &own))
+		(void)catalog_sandbox_patch(sd->catalog, row->id, &p, NULL);
 	end_rows(sd, row->id);
 	if (b && row->id_base) {
 		struct err why = { 0 };

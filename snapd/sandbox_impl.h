@@ -116,6 +116,11 @@ int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct 
 /* Shim and box of a sandbox whose processes are to end now, by force. */
 int sandbox_clear(const struct sandbox_box *b, struct err *err);
 int sandbox_set_failed(struct snapd *sd, const char *id, const char *why);
+/* One that is to be removed at its end (auto_remove) goes a minute after it: who waits for its
+ * output has so long to take it. One that is started again in that minute stays. True: *own, a copy
+ * of the row's, was changed. */
+bool sandbox_goes(const struct sandbox_row *row, struct owned *own);
+bool sandbox_stays(const struct sandbox_row *row, struct owned *own);
 /* The workspaces among the rows of a sandbox, which is gone, that were made for it. */
 void sandbox_take_own(struct snapd *sd, const struct sandbox_row *row,
 		      const struct attached_row *rows, size_t n, bool purge);

@@ -194,7 +194,9 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 	const int64_t now = snapd_now_ns();
 	const int none = -1;
 	const bool starting = false;
+	struct owned own = b->row.own;
 	const struct sandbox_patch p = { .status = &running,
+					 .own = sandbox_stays(&b->row, &own) ? &own : NULL,
 					 .starting = &starting,
 					 .pid = pid,
 					 .started_ns = &now,

@@ -66,6 +66,21 @@ kill_hard boughd
 is 'one that was to wait does so' "$(status idle)" created
 bough_ok 'they go' rm new idle
 
+# ---- one that goes at its end
+
+kill_in_start api POST /v1/sandboxes '{"name":"once", "command":["sleep", "100"], "auto_remove":true}'
+is 'one for once, killed in its start' "$(status once)" failed
+like 'goes, too' "$(status once .expires)" ^20
+bough_ok 'unless it is started again' start once
+is 'then it stays' "$(status once '.status + (.expires // "")')" running
+api POST /v1/sandboxes/once/snapshots '{"name":"once-saved"}' >/dev/null
+is 'also by a restore' "$(api POST /v1/sandboxes/once/restore '{"snapshot":"once-saved"}' |
+	jq -r '.status + (.expires // "")')" running
+bough_ok 'stopped' stop once --grace 0s
+like 'it goes' "$(status once .expires)" ^20
+bough_ok 'at once when asked to' rm once
+run bough snapshots rm once-saved
+
 # ---- what was made for one
 
 bough_ok 'a workspace' create from
