@@ -149,8 +149,12 @@ static void pump_input(struct terminal *t)
 		} else if (n == -ERANGE) {
 			say_close(t, WS_CLOSE_POLICY, "input is missing before that offset");
 			t->nin = 0;
-		} else {
+		} else if (n == -EPIPE || n == -ENOENT || n == -ESRCH) { /* it reads no more */
 			input_ends(t);
+		} else {
+			say_error(t, n, &err);
+			say_close(t, WS_CLOSE_FAILED, "");
+			t->nin = 0;
 		}
 	}
 }

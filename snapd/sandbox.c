@@ -523,14 +523,21 @@ static void end_of_row(struct process_end *out, int code, const char *reason, in
 	(void)snprintf(out->reason, sizeof(out->reason), "%s", reason);
 }
 
+/* Of one that has no row nothing will be known; what can't be read now is asked for again. */
+static bool is_lost(int r, struct process_end *out)
+{
+	if (r == -ENOENT)
+		fill_lost(out);
+	return r == -ENOENT;
+}
+
 bool sandbox_ended(struct snapd *sd, const char *id, const char *exec, struct process_end *out)
 {
 	if (strcmp(exec, SANDBOX_MAIN) != 0) {
 		auto_exec_row row = { 0 };
-		if (catalog_exec_get(sd->catalog, exec, &row, NULL) < 0) {
-			fill_lost(out);
-			return true;
-		}
+		int r = catalog_exec_get(sd->catalog, exec, &row, NULL);
+		if (r < 0)
+			return is_lost(r, out);
 		end_of_row(out, row.exit_code, row.reason, row.ended_ns);
 		return row.status == EXEC_EXITED;
 	}
@@ -543,10 +550,9 @@ bool sandbox_ended(struct snapd *sd, const char *id, const char *exec, struct pr
 		return ended;
 	}
 	auto_sandbox_row row = { 0 };
-	if (catalog_sandbox_get(sd->catalog, id, &row, NULL) < 0) {
-		fill_lost(out);
-		return true;
-	}
+	int r = catalog_sandbox_get(sd->catalog, id, &row, NULL);
+	if (r < 0)
+		return is_lost(r, out);
 	end_of_row(out, row.exit_code, row.reason, row.ended_ns);
 	return row.status != SANDBOX_RUNNING && row.status != SANDBOX_PAUSED;
 }
