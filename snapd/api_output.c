@@ -32,7 +32,7 @@ enum {
 	FRAME_BYTES = 64 * 1024, /* of one frame, at most */
 	ALIVE_MS = 5000,
 	LOOK_MS = 1000, /* so often a silent one looks whether its process has ended */
-	STILL_MS = 5000,
+	STILL_MS = 1000, /* so often it looks whether its caller may still */
 };
 enum frame { FRAME_STDOUT = 1, FRAME_STDERR, FRAME_GAP, FRAME_END, FRAME_ALIVE };
 
@@ -124,15 +124,19 @@ static ssize_t take(struct follow *f, int stream, struct err *err)
 	}
 }
 
-/* 0 when the token is good no longer: the client hears why when it comes back. */
+/* 0 when the token is good no longer, or the sandbox is none that the caller sees: the client hears
+ * why when it comes back. */
 static int still_heard(struct follow *f, struct err *err)
 {
 	uint64_t now = clock_ms();
 	if (now - f->looked_ms < STILL_MS)
 		return 1;
 	f->looked_ms = now;
+	struct meant found;
 	int r = auth_still(f->sd, &f->who, err);
-	return r == -EKEYREJECTED ? 0 : r < 0 ? r : 1;
+	if (r >= 0)
+		r = access_find(f->sd, &f->who, NOUN_SANDBOX, false, f->id, &found, err);
+	return r == -EKEYREJECTED || r == -EPERM || r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
 static bool all_closed(const struct follow *f)
@@ -175,6 +179,9 @@ static int await(struct follow *f)
 static ssize_t next(struct follow *f, struct err *err)
 {
 	for (;;) {
+		int still = still_heard(f, err);
+		if (still <= 0)
+			return still;
 		/* First this, then the bytes: those of one that has ended are all there. */
 		bool ended = f->ended || sandbox_ended(f->sd, f->id, f->key, &f->end);
 		for (int i = 0; i < 2; i++) {
@@ -187,9 +194,6 @@ static ssize_t next(struct follow *f, struct err *err)
 			f->done = true;
 			return ended && !f->bare ? (ssize_t)frame_end(f) : 0;
 		}
-		int still = still_heard(f, err);
-		if (still <= 0)
-			return still;
 		if (await(f) == 0)
 			return 0; /* the client comes back, at its offset */
 		if (!f->bare && clock_ms() - f->sent_ms > ALIVE_MS) {

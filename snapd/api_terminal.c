@@ -28,7 +28,7 @@ enum {
 	SAY_BYTES = 700,          /* of ours, one */
 	LOOK_MS = 1000,           /* a silent one looks whether its process has ended */
 	END_LOOK_MS = 20,         /* one whose output has ended already */
-	STILL_MS = 5000,          /* whether its caller may still */
+	STILL_MS = 1000,          /* whether its caller may still */
 	CLOSE_MS = 2000,          /* for the client's Close, after ours */
 	BEATS = 3,                /* pings in the time after which a silent client is cut */
 	SIDE_MAX = 10000,

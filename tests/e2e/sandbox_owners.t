@@ -173,5 +173,19 @@ gives 'one with the network of this host' 201 root POST $S '{"name":"n", "start"
 gives 'is forked by admins alone' 403 carol POST $S/n/fork '{"names":["n2"]}'
 gives 'as it is made' 201 root POST $S/n/fork '{"names":["n3"]}'
 
+# ---- what it prints, to who saw it when he asked
+
+gives 'one for all to see' 201 alice POST $S '{"name":"told", "visibility":"global"}'
+gives 'prints' 201 alice POST $S/told/exec '{"command":["sh", "-c", "while echo x; do sleep 0.1; done"]}'
+printing=$(of .id)
+curl -sSN -m 60 --unix-socket "$sock" -H "Authorization: Bearer ${token[bob]}" \
+	"http://d$S/alice%2Ftold/exec/$printing/output?follow=true" >"$T/told" 2>&1 &
+listener=$!
+ok 'somebody else hears it' wait_for 20 test -s "$T/told"
+gives 'it becomes private' 200 alice PATCH $S/told '{"visibility":"private"}'
+ok 'he hears no more' wait_for 15 not kill -0 $listener 2>/dev/null
+kill $listener 2>/dev/null
+gives 'it goes' 204 alice DELETE "$S/told?force=true"
+
 bough_ok 'all go' rm --force alice/a bob/b carol/c alice/t alice/t2 carol/m n n3
 done_testing
