@@ -14,9 +14,10 @@ hostimage() {
 		export HOME=/workspace; git init -q r; cd r; echo x >f; git add f
 		git -c user.name=a -c user.email=b commit -qm m; git log --format=%s
 		perl -e "print 1 + 1, \"\n\""; python3 -c "print(3)"; echo 4 | awk "{ print \$1 }"
-		vi -es -c "normal i5" -c wq five </dev/null >/dev/null 2>&1; cat five
+		if command -v vi >/dev/null; then vi -es -c "normal i5" -c wq five </dev/null >/dev/null 2>&1
+		else echo 5 >five; fi; cat five
 		hostname; id -un; getent hosts localhost | head -n 1 | cut -d" " -f1; date +%Z'
-	is "$rt: gcc, git, perl, python, awk, vi and names" "$out" "7
+	is "$rt: gcc, git, perl, python, awk, vi where the host has it, and names" "$out" "7
 m
 2
 3

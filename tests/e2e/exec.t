@@ -136,7 +136,7 @@ is 'and when no more is to follow' \
 bough rm --force brief
 is 'bare bytes, from the second on' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=1")" bcd
 is 'behind the end there is nothing' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=4")" ''
-is 'frames' "$(api GET "/v1/sandboxes/api/exec/$ex/output" | xxd -p | tr -d '\n' | head -c 40)" \
+is 'frames' "$(api GET "/v1/sandboxes/api/exec/$ex/output" | od -An -v -tx1 | tr -d ' \n' | head -c 40)" \
 	0100000000000004000000000000000061626364
 is 'names of the environment alone' "$(api GET "/v1/sandboxes/api/exec/$ex" | jq -c .env)" '["SECRET_NAME"]'
 is 'by the process alone' "$(api GET "/v1/sandboxes/$ex/exec/$ex" | jq -r .id)" "$ex"

@@ -46,7 +46,7 @@ ok 'a long line of layers' make_long w "$w"
 # Written while the flattening is due: it lies above what is flattened, and shares with it.
 reflink "$w/B" "$w/C" && reflink "$w/big" "$w/big-2" && echo above >"$w/above"
 before=$(listing "$w")
-ok 'it gets short by itself' wait_for 15 is_short w
+ok 'it gets short by itself' wait_for 60 is_short w
 [ "$(id -u)" != 0 ] || echo 3 >/proc/sys/vm/drop_caches
 is 'the tree is the same, byte for byte' "$(listing "$w" | sha256sum)" "$(sha256sum <<<"$before")"
 is 'a changed file' "$(sha256sum <"$w/A")" "$new"
@@ -74,7 +74,7 @@ is 'the snapshot is whole' "$(cd "$T/x" && find . -type f ! -name above -print0 
 ok 'another line' make_long w "$w"
 bough_ok 'its end is saved' save w --as long
 before=$(bough export long | sha256sum)
-ok 'and short again' wait_for 15 is_short w
+ok 'and short again' wait_for 60 is_short w
 is 'the snapshot is the same' "$(bough export long | sha256sum)" "$before"
 run bough save w
 is 'nothing new' "$err" "bough: nothing has changed since that snapshot"
@@ -96,7 +96,7 @@ done
 is '300 archives of what was just written' "$failed" 0
 bough_ok 'save after them' save r
 is 'the file' "$(tar xOf "$T/.body" ./f)" 300
-ok 'and its stack is short' wait_for 15 is_short r
+ok 'and its stack is short' wait_for 60 is_short r
 
 # ---- as long as a chain may be: whoever has to seal makes it short first
 

@@ -149,7 +149,7 @@ bough_ok() { # DESCRIPTION ARGUMENT…
 	[ "$1" != create ] || bail 'no workspace to work in'
 }
 # The mount point, or a path where nothing can be.
-at() { bough path "$1" 2>/dev/null || echo /nowhere; } # NAME
+at() { bough path "$1" 2>/dev/null || echo "$T/nowhere"; } # NAME
 # bough must end with this code, and say one line that matches.
 bough_fails() { # DESCRIPTION CODE REGEX ARGUMENT…
 	local what=$1 want=$2 regex=$3

@@ -32,7 +32,7 @@ PACKAGES=(
 	fuse3 runc
 	# to test
 	libcmocka-dev perl python3 python3-venv mypy nodejs git sqlite3 rsync jq attr acl
-	tar cpio zip unzip zstd xz-utils curl procps openssl openssh-client e2fsprogs util-linux
+	tar cpio zip unzip zstd xz-utils curl procps openssl openssh-client e2fsprogs util-linux libcap2-bin
 )
 [ "${1:-}" != clang ] || PACKAGES+=(clang clang-format)
 
