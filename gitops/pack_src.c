@@ -303,8 +303,9 @@ int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *e
 	if (!s->inflate)
 		return no_memory(err);
 	int r = -ENOENT;
-	/* git puts the new pack there before it takes the old ones away, each pack before its index: the
-	 * next look finds the new one. An index that stays alone was left by a git that was killed. */
+	/* git puts the new pack there before it takes the old ones away, each pack before its
+	 * index: the next look finds the new one. An index that stays alone was left by a git that
+	 * was killed. */
 	for (int i = 0; i < OPEN_TRIES && r == -ENOENT; i++) {
 		if (i > 0)
 			usleep(OPEN_PAUSE_US << i);

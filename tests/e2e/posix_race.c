@@ -348,8 +348,9 @@ static void linker(unsigned who)
 	char mine[16];
 	(void)snprintf(mine, sizeof(mine), "link-%u", who);
 	do {
-		/* The kernel counts links of FUSE's files itself: an unlink that another's stat has told it
-		 * of already counts twice for a moment, and the file has none, for link() too. */
+		/* The kernel counts links of FUSE's files itself: an unlink that another's stat has
+		 * told it of already counts twice for a moment, and the file has none, for link()
+		 * too. */
 		if (link("f", mine) < 0) {
 			CHECK(errno == ENOENT);
 			continue;

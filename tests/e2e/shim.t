@@ -117,7 +117,9 @@ one_life() {
 		"$(readlink /proc/"$shim"/fd/* | grep -c not-for-the-shim)" 0
 	exec 9>&-
 	is "$KIND: it has none of our environment" "$(tr '\0' '\n' </proc/"$shim"/environ |
-		grep -vcE '^(PATH|MAX_SHIM_VERSION|GOMAXPROCS|BOUGH_RUNTIME|BOUGH_NETWORK|OTEL[A-Z_]*)=')" 0
+		grep -vcE '^(PATH|XDG_RUNTIME_DIR|MAX_SHIM_VERSION|GOMAXPROCS|BOUGH_RUNTIME|BOUGH_NETWORK|OTEL[A-Z_]*)=')" 0
+	like "$KIND: what it writes down lies in the bundle" \
+		"$(tr '\0' '\n' </proc/"$shim"/environ)" "XDG_RUNTIME_DIR=$B"
 	run tool create - "$IO/main.out" "$IO/main.err" 0 0
 	is "$KIND: create" $code 0
 	is "$KIND: created" "$(state)" created

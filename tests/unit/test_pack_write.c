@@ -262,7 +262,8 @@ static const char *const repacked[] = {
 	"m rev-list --objects v1a side | m pack-objects -q objects/pack/pack >/dev/null\n"
 	"m rev-list --objects --all --not v1 | m pack-objects -q objects/pack/pack >/dev/null\n",
 	/* An index that a git which was killed has left without its pack. */
-	"cd repos/00000001/objects/pack; cp *.idx pack-0123456789012345678901234567890123456789.idx\n",
+	"cd repos/00000001/objects/pack\n"
+	"cp *.idx pack-0123456789012345678901234567890123456789.idx\n",
 };
 
 static void every_way_that_a_mirror_is_packed(void **state)
