@@ -246,18 +246,30 @@ fetch_runsc() {
 have_sshd() { [ -x /usr/sbin/sshd ] || [ -x "$DEPS/sshd/usr/sbin/sshd" ]; }
 
 # A server to test ssh with: unpacked, not installed, since Debian's package starts one.
-fetch_sshd() {
-	say "fetching a server of ssh for the tests"
-	rm -rf "$WORK/src" "$WORK/sshd" && mkdir -p "$WORK/src" "$WORK/sshd"
-	local get=(apt-get -q -o APT::Sandbox::User="$(id -un)" download openssh-server) deb
-	compgen -G '/usr/lib/*/libwrap.so.0' >/dev/null || get+=(libwrap0)
-	(cd "$WORK/src" && "${get[@]}") >"$WORK/sshd.log" 2>&1 || {
+# Downloads packages and unpacks them into build/setup/sshd.
+unpack_debs() { # NAME…
+	local get=(apt-get -q -o APT::Sandbox::User="$(id -un)" download "$@") deb
+	rm -rf "$WORK/src" && mkdir -p "$WORK/src"
+	(cd "$WORK/src" && "${get[@]}") >>"$WORK/sshd.log" 2>&1 || {
 		as_root apt-get -q -o DPkg::Lock::Timeout=600 update >>"$WORK/sshd.log" 2>&1 || true
 		(cd "$WORK/src" && "${get[@]}") >>"$WORK/sshd.log" 2>&1
 	} || true
 	for deb in "$WORK"/src/*.deb; do
 		[ ! -e "$deb" ] || dpkg -x "$deb" "$WORK/sshd" >>"$WORK/sshd.log" 2>&1 || true
 	done
+}
+
+fetch_sshd() {
+	say "fetching a server of ssh for the tests"
+	rm -rf "$WORK/sshd" "$WORK/sshd.log" && mkdir -p "$WORK/sshd"
+	local names=(openssh-server)
+	compgen -G '/usr/lib/*/libwrap.so.0' >/dev/null || names+=(libwrap0)
+	unpack_debs "${names[@]}"
+	# Newer ones are several programs, which want this besides.
+	local session=$WORK/sshd/usr/lib/openssh/sshd-session
+	if [ -x "$session" ] && ldd "$session" | grep -q 'libwtmpdb.so.0 => not found'; then
+		unpack_debs libwtmpdb0
+	fi
 	forget_apt
 	mkdir -p "$DEPS"
 	[ ! -x "$WORK/sshd/usr/sbin/sshd" ] || { rm -rf "$DEPS/sshd" && mv "$WORK/sshd" "$DEPS/sshd"; }
