@@ -4,7 +4,8 @@
 need_fuse
 
 layers() { bough show "$1" --json | jq .layers; } # WORKSPACE
-is_short() { [ "$(layers "$1")" -le 4 ]; }
+# FLATTEN_LAYERS (fs/work/save.h) and the active one may stay: fewer aren't worth it.
+is_short() { [ "$(layers "$1")" -le 9 ]; }
 # Seals so often that the stack is worth it: each fork adds a layer, when something was written.
 make_long() { # WORKSPACE FOLDER
 	local i
