@@ -14,6 +14,8 @@
 #include "snapd/archive_export.h"
 #include "snapd/archive_import.h"
 #include "snapd/oci.h"
+#include "tests/fuzz/store.h"
+#include "tests/fuzz/tar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,71 +24,7 @@ enum {
 	BYTES_MAX = 4 << 20,
 	INODES_MAX = 500,
 	OUT_MAX = 64 << 20, /* a sparse file's holes cost nothing, its map does */
-	TAR_BLOCK = 512,
-	TAR_MAGIC = 257,
-	TAR_SUM = 148,
 };
-
-static struct {
-	char dir[300], images[320], store_dir[320];
-	struct store *store;
-	struct store_session *session;
-	struct io io;
-	uint64_t ino;
-} here;
-
-static int no_sync(void *ctx, int fd)
-{
-	return 0;
-}
-
-static void clean_up(void)
-{
-	store_session_end(here.session);
-	store_close(here.store);
-	(void)io_remove_tree(AT_FDCWD, here.dir, NULL); /* a temporary folder */
-}
-
-static void set_up(void)
-{
-	const char *tmp = getenv("TMPDIR");
-	(void)snprintf(here.dir, sizeof(here.dir), "%s/fuzz_archive.XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(here.dir))
-		abort();
-	(void)snprintf(here.images, sizeof(here.images), "%s/images", here.dir);
-	(void)snprintf(here.store_dir, sizeof(here.store_dir), "%s/store", here.dir);
-	here.io = io_host;
-	here.io.fsync = here.io.fdatasync = no_sync;
-	const struct store_options opt = { .io = &here.io, .create = true, .zstd_level = 1 };
-	if (mkdir(here.images, 0700) < 0 ||
-	    store_open(&here.store, here.store_dir, &opt, NULL) < 0 ||
-	    store_session_begin(here.store, &here.session, NULL) < 0)
-		abort();
-	(void)atexit(clean_up);
-}
-
-static int reserve(void *ctx, uint64_t n, uint64_t *first, struct err *err)
-{
-	*first = here.ino;
-	here.ino += n;
-	return 0;
-}
-
-static void fix_sums(uint8_t *p, size_t n)
-{
-	for (size_t at = 0; at + TAR_BLOCK <= n; at += TAR_BLOCK) {
-		uint8_t *h = p + at;
-		unsigned sum = 0;
-		char text[9];
-		if (memcmp(h + TAR_MAGIC, "ustar", 5) != 0)
-			continue;
-		memset(h + TAR_SUM, ' ', 8);
-		for (size_t i = 0; i < TAR_BLOCK; i++)
-			sum += h[i];
-		(void)snprintf(text, sizeof(text), "%06o", sum & 0777777);
-		memcpy(h + TAR_SUM, text, 7);
-	}
-}
 
 struct bytes {
 	const uint8_t *p;
@@ -205,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct digest image;
 	if (!here.store)
-		set_up();
+		set_up("fuzz_archive");
 	if (size > INPUT_MAX)
 		return 0;
 	auto_free uint8_t *copy = malloc(size + 1);

@@ -14,6 +14,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/image/image.h"
 #include "snapd/oci.h"
+#include "tests/fuzz/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,51 +25,6 @@ enum {
 	INODES_MAX = 500,
 	TAR_BLOCK = 512,
 };
-
-static struct {
-	char dir[300], images[320], store_dir[320];
-	struct store *store;
-	struct store_session *session;
-	struct io io;
-	uint64_t ino;
-} here;
-
-static int no_sync(void *ctx, int fd)
-{
-	return 0;
-}
-
-static void clean_up(void)
-{
-	store_session_end(here.session);
-	store_close(here.store);
-	(void)io_remove_tree(AT_FDCWD, here.dir, NULL); /* a temporary folder */
-}
-
-static void set_up(void)
-{
-	const char *tmp = getenv("TMPDIR");
-	(void)snprintf(here.dir, sizeof(here.dir), "%s/fuzz_oci.XXXXXX", tmp ? tmp : "/tmp");
-	if (!mkdtemp(here.dir))
-		abort();
-	(void)snprintf(here.images, sizeof(here.images), "%s/images", here.dir);
-	(void)snprintf(here.store_dir, sizeof(here.store_dir), "%s/store", here.dir);
-	here.io = io_host;
-	here.io.fsync = here.io.fdatasync = no_sync;
-	const struct store_options opt = { .io = &here.io, .create = true, .zstd_level = 1 };
-	if (mkdir(here.images, 0700) < 0 ||
-	    store_open(&here.store, here.store_dir, &opt, NULL) < 0 ||
-	    store_session_begin(here.store, &here.session, NULL) < 0)
-		abort();
-	(void)atexit(clean_up);
-}
-
-static int reserve(void *ctx, uint64_t n, uint64_t *first, struct err *err)
-{
-	*first = here.ino;
-	here.ino += n;
-	return 0;
-}
 
 /* ---- the archive ---- */
 
@@ -206,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err err = { 0 };
 	char *config = NULL;
 	if (!here.store)
-		set_up();
+		set_up("fuzz_oci");
 	if (size > INPUT_MAX)
 		return 0;
 	make_archive(&tar, data, size);

@@ -11,15 +11,13 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "tests/fuzz/tar.h"
 #include "tools/pack/unpack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
 	INPUT_MAX = 1 << 16,
-	TAR_BLOCK = 512,
-	TAR_MAGIC = 257,
-	TAR_SUM = 148,
 };
 
 static char above[256], into[300], beside[300];
@@ -58,22 +56,6 @@ static void check_outside(void)
 	    now.st_mode != before.st_mode || now.st_uid != before.st_uid ||
 	    now.st_ctim.tv_nsec != before.st_ctim.tv_nsec)
 		abort();
-}
-
-static void fix_sums(uint8_t *p, size_t n)
-{
-	for (size_t at = 0; at + TAR_BLOCK <= n; at += TAR_BLOCK) {
-		uint8_t *h = p + at;
-		unsigned sum = 0;
-		char text[9];
-		if (memcmp(h + TAR_MAGIC, "ustar", 5) != 0)
-			continue;
-		memset(h + TAR_SUM, ' ', 8);
-		for (size_t i = 0; i < TAR_BLOCK; i++)
-			sum += h[i];
-		(void)snprintf(text, sizeof(text), "%06o", sum);
-		memcpy(h + TAR_SUM, text, 7);
-	}
 }
 
 static void quiet(void *ctx, const char *line)
