@@ -176,7 +176,11 @@ run_one() { # KIND PROGRAM
 
 show_failure() {
 	if grep -q '^not ok ' "$1"; then
-		awk '/^ok / { show = 0 } /^not ok / { show = 13 } show-- > 0' "$1" | head -n 60
+		# What a program of ours says of it stands before, what a shell's says behind.
+		awk '/^ok / { show = 0; said = "" }
+		     /^not ok / { printf "%s", said; show = 13; said = "" }
+		     show-- > 0 { print; next }
+		     /^# / { said = said $0 "\n" }' "$1" | head -n 60
 	else
 		tail -n 30 "$1"
 	fi | sed 's/^/     | /'

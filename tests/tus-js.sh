@@ -8,7 +8,7 @@ command -v npm >/dev/null && command -v node >/dev/null || skip_all 'no npm'
 mkdir "$T/js" && builtin cd "$T/js" || exit 1
 npm install --silent --no-audit --no-fund tus-js-client@4 >/dev/null 2>&1 || skip_all 'npm gives no tus-js-client'
 diag "tus-js-client $(node -p 'require("tus-js-client/package.json").version'), node $(node --version)"
-port=$((20000 + RANDOM % 20000))
+port=$(free_port)
 boughd --root "$BOUGH_ROOT" --daemon --listen "127.0.0.1:$port" || bail 'boughd does not start'
 bough create w -q || bail 'no workspace'
 BOUGH_TOKEN=$(bough token create --scope w --json | jq -r .token) BOUGH_URL=http://127.0.0.1:$port BOUGH_AT=$(at w)

@@ -36,6 +36,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/io.h"
+#include "tests/seed.h"
 
 enum {
 	CLIENTS_MAX = 32,
@@ -617,7 +618,7 @@ static unsigned number(const char *s)
 int main(int argc, char **argv)
 {
 	const char *tmp = getenv("TMPDIR"), *at = NULL, *until = "/";
-	seed = clock_ns() % 1000000;
+	seed = test_seed();
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--seconds") == 0)
 			seconds = number(argv[i + 1]);

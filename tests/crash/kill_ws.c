@@ -27,6 +27,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/work/save.h"
 #include "fs/work/ws_impl.h"
+#include "tests/seed.h"
 
 enum { SAVED_MAX = 64 * 1024 };
 
@@ -495,9 +496,7 @@ int main(int argc, char **argv)
 {
 	unsigned rounds = 60;
 	struct err err;
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	seed = (uint64_t)t.tv_sec * 1000003 + (uint64_t)t.tv_nsec;
+	seed = test_seed();
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--rounds") == 0)
 			rounds = (unsigned)strtoul(argv[i + 1], NULL, 10);

@@ -30,6 +30,7 @@
 #include "fs/base/io.h"
 #include "fs/work/save.h"
 #include "fs/work/ws_impl.h"
+#include "tests/seed.h"
 
 enum {
 	PAIRS = 3, /* workspaces, each with its directory */
@@ -1399,7 +1400,7 @@ int main(int argc, char **argv)
 	m.ops = 100000;
 #endif
 	clock_gettime(CLOCK_REALTIME, &t0);
-	m.seed = (uint64_t)t0.tv_sec * 1000003 + (uint64_t)t0.tv_nsec;
+	m.seed = test_seed();
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--long") == 0)
 			m.ops = 5000000;

@@ -193,7 +193,7 @@ for i in range(steps):
 PY
 export T
 play() { # DESCRIPTION FOLDER STEPS
-	local seed=${SEED:-$RANDOM}
+	local seed=${BOUGH_SEED:-$RANDOM}
 	run python3 "$T/play.py" "$2" "$seed" "$3"
 	ok "$1 (seed $seed)" test $code = 0
 	[ $code = 0 ] || diag_run

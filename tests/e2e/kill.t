@@ -2,12 +2,12 @@
 # kill -9 of boughd, of bough-fs, of both, of bough, at random moments of any operation: all that
 # was acknowledged is there, snapshots are whole, fsck is clean, and the service comes back.
 #
-#     SEED=123 ROUNDS=40 tests/e2e/kill.t      replays or prolongs
+#     BOUGH_SEED=123 ROUNDS=40 tests/e2e/kill.t      replays or prolongs
 . "${0%/*}/lib.sh"
 need_fuse
 
-SEED=${SEED:-$RANDOM} ROUNDS=${ROUNDS:-8}
-diag "SEED=$SEED ROUNDS=$ROUNDS"
+SEED=${BOUGH_SEED:-$RANDOM} ROUNDS=${ROUNDS:-8}
+diag "BOUGH_SEED=$SEED ROUNDS=$ROUNDS"
 RANDOM=$SEED
 
 bough_ok 'create' create w

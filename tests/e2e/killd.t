@@ -3,12 +3,12 @@
 # jobs behind. What was acknowledged stays; what wasn't is done once or not at all, whatever it was
 # asked again; nothing half-made is seen; jobs end with a result or a reason.
 #
-#   KILLS=100 SEED=7 tests/run.sh e2e/killd     # a long one, replayed
+#   KILLS=100 BOUGH_SEED=7 tests/run.sh e2e/killd     # a long one, replayed
 . "${0%/*}/lib.sh"
 need_fuse
 command -v python3 >/dev/null || skip_all 'needs python3'
-KILLS=${KILLS:-4} SEED=${SEED:-$RANDOM}
-echo "# KILLS=$KILLS SEED=$SEED"
+KILLS=${KILLS:-4} SEED=${BOUGH_SEED:-$RANDOM}
+echo "# KILLS=$KILLS BOUGH_SEED=$SEED"
 
 cat >"$T/load.py" <<'EOF'
 import http.client, json, os, random, signal, socket, subprocess, sys, threading, time

@@ -171,6 +171,10 @@ need_fuse() {
 }
 need_root() { [ "$(id -u)" = 0 ] || skip_all 'needs root'; }
 
+# A TCP port on which nobody listens now.
+free_port() {
+	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
 # Waits until a command succeeds, for some seconds.
 wait_for() { # SECONDS COMMAND…
 	local end=$((SECONDS + $1))

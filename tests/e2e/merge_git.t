@@ -93,8 +93,8 @@ merge
 is 'after commits on both sides' "$code:$(cat "$O/there" "$O/first" "$O/c/newer" | tr '\n' ' ')" '0:there first newer '
 
 # Random edits, with git as the judge.
-seed=${SEED:-$RANDOM}
-echo "# SEED=$seed"
+seed=${BOUGH_SEED:-$RANDOM}
+echo "# BOUGH_SEED=$seed"
 RANDOM=$seed
 edits() { # of the present folder
 	local i f

@@ -20,7 +20,7 @@ import time
 
 SERVER = os.environ["BOUGH_BIN"] + "/bough-fs"
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 6
-SEED = int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
+SEED = int(sys.argv[2]) if len(sys.argv) > 2 else int(os.environ.get("BOUGH_SEED", time.time()))
 # What may happen to a program when its workspace is unmounted, deleted or restored below it.
 # (EEXIST: makedirs finds a name, and then no folder there. ECANCELED: by the ring.)
 FORESEEN = {errno.ENOENT, errno.ENOTCONN, errno.ECONNABORTED, errno.ESTALE, errno.ENOTDIR, errno.ENODEV, errno.EEXIST,

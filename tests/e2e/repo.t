@@ -118,7 +118,7 @@ is 'with all that is new' "$(tip r)" "$(git -C "$T/src" rev-parse main)"
 
 # ---- by git:
 
-git_port=$((20000 + RANDOM % 20000))
+git_port=$(free_port)
 git daemon --listen=127.0.0.1 --port=$git_port --base-path="$srv" --export-all "$srv" \
 	>/dev/null 2>&1 &
 wait_for 10 git ls-remote -q "git://127.0.0.1:$git_port/r.git" >/dev/null 2>&1

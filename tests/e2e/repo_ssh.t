@@ -9,7 +9,7 @@ sshd=/usr/sbin/sshd
 [ -x $sshd ] || sshd=$BOUGH_SRC/build/deps/sshd/usr/sbin/sshd
 [ -x "$sshd" ] || bail 'no sshd: tools/setup/setup.sh fetches one'
 deps=${sshd%/usr/sbin/sshd}
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 for k in host other good bad; do ssh-keygen -q -t ed25519 -N '' -C $k -f $k || bail 'no key'; done
 ssh-keygen -q -t rsa -b 2048 -N '' -f rsa
 cat good.pub rsa.pub >authorized

@@ -3,7 +3,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 
-port=$((20000 + RANDOM % 20000))
+port=$(free_port)
 start() { boughd --root "$BOUGH_ROOT" --daemon --listen "127.0.0.1:$port" --multi-user; }
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock

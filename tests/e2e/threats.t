@@ -107,8 +107,8 @@ for i in range(4000):
 assert len(done) == len(calls)
 print("done")
 PY
-seed=${SEED:-$RANDOM}
-diag "SEED=$seed"
+seed=${BOUGH_SEED:-$RANDOM}
+diag "BOUGH_SEED=$seed"
 is 'odd calls of a program are answered' "$(setpriv --reuid=30001 --regid=30001 --clear-groups $py "$T/odd.py" "$mine" "$seed" 2>&1)" 'done'
 is 'by root, too' "$($py "$T/odd.py" "$mine" "$seed" 2>&1)" 'done'
 is 'and the server is the one it was' "$(pids_of bough-fs)" "$server"

@@ -20,4 +20,11 @@ echo 'segment 0 none 0 0
 c0 w0 no-such-call a b 1 2 3' >"$T/bad.script"
 run timeout 10 "$procs" --replay "$T/bad.script" </dev/null
 is 'a script that is none is refused' $code 2
+echo 'segment 0 none 0 0
+c0 w0 mknod c0 a0 1 0 0
+c0 w0 mknod c1 a0 9 0 0
+c0 w0 sync c0 a0 0 0 0
+c0 w0 sync c1 a0 0 0 0' >"$T/fifo.script"
+run timeout 100 "$procs" --replay "$T/fifo.script" </dev/null
+is 'fsync of a FIFO gives what it gives on the host' "$code $out" '0 all is the same'
 done_testing

@@ -3,6 +3,7 @@
 
 #include "fs/work/batch.h"
 #include "oom.h"
+#include "tests/seed.h"
 #include "ws_kit.h"
 
 enum { OPS_MAX = 24, ROUNDS = 300, LOCAL_PATH = 256 };
@@ -144,12 +145,9 @@ static void at_random(void **state)
 {
 	struct kit *k = *state;
 	struct err err = { 0 };
-	struct play p = { .seed = (unsigned)time(NULL) };
-	const char *given = getenv("SEED");
+	struct play p = { .seed = (unsigned)test_seed() };
 	struct ws *other = tree_create(&k->root, "other", NULL);
 	unsigned done = 0, refused = 0;
-	p.seed = given ? (unsigned)strtoul(given, NULL, 10) : p.seed;
-	printf("SEED=%u\n", p.seed);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct batch_op ops[OPS_MAX], twin[OPS_MAX];
 		size_t n = 1 + pick(&p, pick(&p, 2) ? 2 : OPS_MAX / 4), failed, f;

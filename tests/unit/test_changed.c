@@ -7,6 +7,7 @@
 #include "fs/work/changed.h"
 #include "fs/work/changed_log.h"
 #include "oom.h"
+#include "tests/seed.h"
 #include "ws_kit.h"
 
 /* ---- asking ---- */
@@ -296,10 +297,7 @@ static void upheaval(struct play *p, unsigned round)
 
 static void at_random(void **state)
 {
-	struct play p = { .k = *state, .seed = (unsigned)time(NULL) };
-	const char *given = getenv("SEED");
-	p.seed = given ? (unsigned)strtoul(given, NULL, 10) : p.seed;
-	printf("SEED=%u\n", p.seed);
+	struct play p = { .k = *state, .seed = (unsigned)test_seed() };
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (unsigned step = 0; step < STEPS; step++) {
 			struct tree t = snapshot(p.k->ws);

@@ -12,6 +12,7 @@
 #include "gitops/gitname.h"
 #include "gitops/ignore.h"
 #include "gitops/similar.h"
+#include "tests/seed.h"
 #include "tests/unit/place.h"
 
 static uint64_t rng;
@@ -54,9 +55,7 @@ static void test_random(void **state)
 	static char patterns[N][TEXT], paths[N][TEXT];
 	char cmd[512], line[TEXT];
 	bool git[N] = { false };
-	const char *given = getenv("BOUGH_TEST_SEED");
-	rng = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 2654435761u;
-	print_message("# BOUGH_TEST_SEED=0x%llx\n", (unsigned long long)rng);
+	rng = test_seed() * 2654435761u;
 	(void)snprintf(cmd, sizeof(cmd), "%s/paths", pl->path);
 	FILE *f = fopen(cmd, "w");
 	assert_non_null(f);

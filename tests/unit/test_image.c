@@ -21,6 +21,7 @@
 #include "fs/base/io_fault.h"
 #include "fs/image/format.h"
 #include "fs/image/image.h"
+#include "tests/seed.h"
 #include "tests/unit/oom.h"
 #include "tests/unit/place.h"
 
@@ -467,9 +468,7 @@ static void any_order(void **state)
 {
 	struct place *p = *state;
 	static struct model m;
-	uint64_t seed = getenv("BOUGH_SEED") ? strtoull(getenv("BOUGH_SEED"), NULL, 10)
-					     : (uint64_t)getpid() * 2654435761u + 1;
-	print_message("BOUGH_SEED=%" PRIu64 "\n", seed);
+	uint64_t seed = test_seed();
 	model_make(&m, seed);
 	struct digest first = { 0 };
 	for (int round = 0; round < 3; round++) {

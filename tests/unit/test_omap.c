@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "fs/base/hash.h"
 #include "fs/base/omap.h"
+#include "tests/seed.h"
 #include "tests/unit/oom.h"
 
 /* A universe of keys in ascending order: a model of the map is an array over it. */
@@ -28,19 +29,6 @@ static uint64_t next(struct model *m)
 	m->rng ^= m->rng >> 7;
 	m->rng ^= m->rng << 17;
 	return m->rng;
-}
-
-static uint64_t new_seed(void)
-{
-	uint64_t seed;
-	const char *s = getenv("BOUGH_SEED");
-	if (s)
-		seed = strtoull(s, NULL, 10);
-	else
-		random_bytes(&seed, sizeof(seed));
-	seed |= 1;
-	print_message("# BOUGH_SEED=%" PRIu64 "\n", seed);
-	return seed;
 }
 
 enum spread { DENSE, SPARSE, ENDS };
@@ -122,7 +110,7 @@ static void do_del(struct model *m, size_t i)
 
 static void random_ops(void **unused)
 {
-	uint64_t seed = new_seed();
+	uint64_t seed = test_seed() | 1;
 	for (enum spread s = DENSE; s <= ENDS; s++) {
 		struct model m;
 		model_init(&m, s, seed);
@@ -187,7 +175,7 @@ static void orders(void **unused)
 static void out_of_memory(void **unused)
 {
 	struct model m;
-	model_init(&m, SPARSE, new_seed());
+	model_init(&m, SPARSE, test_seed() | 1);
 	uint64_t failures = 0;
 	for (unsigned n = 0; n < 20000; n++) {
 		size_t i = next(&m) % KEYS;

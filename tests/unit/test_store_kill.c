@@ -3,6 +3,7 @@
  * the session. Whatever is named has to be readable, at any time, by any process.
  *
  *     test_store_kill [SECONDS [SEED]] */
+#include "tests/seed.h"
 #include "tests/unit/store_tools.h"
 
 #include <inttypes.h>
@@ -198,8 +199,7 @@ static void test_kill(void **state)
 
 int main(int argc, char **argv)
 {
-	random_bytes(&options.seed, sizeof(options.seed));
-	options.seed = options.seed >> 1 | 1;
+	options.seed = test_seed() | 1;
 	if (argc > 1)
 		options.seconds = strtod(argv[1], NULL);
 	if (argc > 2)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include "fs/base/hash.h"
 #include "fs/base/u64map.h"
+#include "tests/seed.h"
 #include "tests/unit/oom.h"
 
 enum { KEYS = 2000 };
@@ -25,13 +26,7 @@ static uint64_t next(void)
 
 static void seed(void)
 {
-	const char *s = getenv("BOUGH_SEED");
-	if (s)
-		rng = strtoull(s, NULL, 10);
-	else
-		random_bytes(&rng, sizeof(rng));
-	rng |= 1;
-	print_message("# BOUGH_SEED=%" PRIu64 "\n", rng);
+	rng = test_seed() | 1;
 }
 
 static void *value(uint64_t v)

@@ -6,6 +6,7 @@
 #include "fs/base/clock.h"
 #include "fs/work/batch.h"
 #include "fs/work/watch.h"
+#include "tests/seed.h"
 #include "ws_kit.h"
 
 /* ---- a watcher, which keeps a list of what is there ---- */
@@ -300,10 +301,7 @@ static void upheaval(struct play *p, unsigned round)
 
 static void at_random(void **state)
 {
-	struct play p = { .k = *state, .seed = (unsigned)time(NULL) };
-	const char *given = getenv("SEED");
-	p.seed = given ? (unsigned)strtoul(given, NULL, 10) : p.seed;
-	printf("SEED=%u\n", p.seed);
+	struct play p = { .k = *state, .seed = (unsigned)test_seed() };
 	for (size_t i = 0; i < MOMENTS; i++)
 		p.w[i] = begin(p.k->ws);
 	for (unsigned round = 0; round < ROUNDS; round++) {

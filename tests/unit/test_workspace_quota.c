@@ -2,6 +2,7 @@
  * many files it shows then. */
 #include <time.h>
 
+#include "tests/seed.h"
 #include "ws_kit.h"
 
 static struct err err;
@@ -365,9 +366,7 @@ static void test_random(void **state)
 {
 	struct kit *k = *state;
 	struct stack kept[3] = { 0 };
-	const char *given = getenv("SEED");
-	unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-	print_message("SEED=%u\n", seed);
+	unsigned seed = (unsigned)test_seed();
 	for (int i = 0; i < 150; i++) {
 		for (unsigned n = rnd(&seed, 12); n > 0; n--)
 			random_op(k, &seed);

@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <time.h>
 
+#include "tests/seed.h"
 #include "tests/unit/twin.h"
 
 static uint64_t rng;
@@ -168,12 +169,9 @@ static inline void random_edit(struct twin *t)
 	paths_free(&links);
 }
 
-/* From BOUGH_TEST_SEED, or the time; it is printed. */
 static inline void twin_seed(void)
 {
-	const char *given = getenv("BOUGH_TEST_SEED");
-	rng = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 2654435761u;
-	print_message("# BOUGH_TEST_SEED=0x%llx\n", (unsigned long long)rng);
+	rng = test_seed() * 2654435761u;
 }
 
 #endif
