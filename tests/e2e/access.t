@@ -3,49 +3,12 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root # to become somebody else
+. "$BOUGH_SRC/tests/e2e/http.sh"
 
 chmod 711 "$T"
-sock=$BOUGH_ROOT/run/boughd.sock
 boughd --root "$BOUGH_ROOT" --daemon --multi-user --listen 127.0.0.1:0 || bail 'boughd does not start'
 tcp=127.0.0.1:$(sed -n 's/.*listens on 127.0.0.1:0, port \([0-9]*\)$/\1/p' "$BOUGH_ROOT/run/boughd.log")
 
-# as CALLER METHOD TARGET [BODY] [CURL ARGUMENT…]: $status and $body. A caller is root, uid:N (by the
-# socket), or a token's name or "none" (over TCP).
-declare -A token=()
-as() {
-	local who=$1 method=$2 target=$3 data=${4-} via=() run=()
-	shift 3
-	[ $# = 0 ] || shift
-	case $who in
-	root) via=(--unix-socket "$sock" http://d) ;;
-	uid:*)
-		run=(setpriv --reuid="${who#uid:}" --regid="${who#uid:}" --clear-groups)
-		via=(--unix-socket "$sock" http://d)
-		;;
-	none) via=("http://$tcp") ;;
-	*) via=(-H "Authorization: Bearer ${token[$who]}" "http://$tcp") ;;
-	esac
-	body=$("${run[@]}" curl -sS -m 30 $([ "$method" = HEAD ] && echo -I || echo -X "$method") ${data:+--data-binary "$data"} \
-		-w '\n%{http_code}' "$@" "${via[@]:0:${#via[@]}-1}" "${via[-1]}$target" 2>"$T/.err")
-	status=${body##*$'\n'}
-	body=${body%$'\n'*}
-	body=${body%$'\n'}
-}
-gives() { # DESCRIPTION STATUS JQ-FILTER WANTED CALLER METHOD TARGET [BODY] …
-	local what=$1 want=$2 filter=$3 value=$4 got=
-	shift 4
-	as "$@"
-	[ -z "$filter" ] || got=$(jq -r "$filter" <<<"$body" 2>&1)
-	if [ "$status" = "$want" ] && [ "$got" = "$value" ]; then
-		pass "$what"
-	else
-		fail "$what"
-		diag "$*"
-		diag "status $status for $want, \"$got\" for \"$value\": $body"
-	fi
-}
-of() { jq -r "$1" <<<"$body"; }
-ws=/v1/workspaces snap=/v1/snapshots
 owner=uid:30001 other=uid:30002 mate=uid:30003 reader=uid:30004
 
 # ---- what there is

@@ -3,37 +3,10 @@
 # itself: left-overs, lost rows, a dead bough-fs, a damaged catalog.
 . "${0%/*}/lib.sh"
 need_fuse
+. "$BOUGH_SRC/tests/e2e/http.sh"
 
 start() { boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
-
-# api METHOD TARGET [BODY] [CURL ARGUMENT…]: $status and $body are what it gave.
-api() {
-	local method=$1 target=$2 data=${3-}
-	shift 2
-	[ $# = 0 ] || shift
-	body=$(curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$method" \
-		${data:+--data-binary "$data"} -w '\n%{http_code}' "$@" "http://d$target" 2>"$T/.err")
-	status=${body##*$'\n'}
-	body=${body%$'\n'*}
-	body=${body%$'\n'}
-}
-gives() { # DESCRIPTION STATUS JQ-FILTER WANTED METHOD TARGET [BODY] …
-	local what=$1 want=$2 filter=$3 value=$4
-	shift 4
-	api "$@"
-	local got=
-	[ -z "$filter" ] || got=$(jq -r "$filter" <<<"$body" 2>&1)
-	if [ "$status" = "$want" ] && [ "$got" = "$value" ]; then
-		pass "$what"
-	else
-		fail "$what"
-		diag "$*"
-		diag "status $status for $want, \"$got\" for \"$value\": $body"
-	fi
-}
-of() { jq -r "$1" <<<"$body"; }
-ws=/v1/workspaces snap=/v1/snapshots
 
 # ---- workspaces
 

@@ -17,13 +17,7 @@ client=$BOUGH_SRC/tools/clients/javascript
 timeout 120 node "$BOUGH_SRC/tests/e2e/client_js.mjs" "$client/index.js" "$T" "https://127.0.0.1:$port" \
 	"$http/r.git" >"$T/out" 2>"$T/.err"
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/.err")" 0
-while IFS= read -r line; do
-	case $line in
-	'ok '*) pass "${line#* - }" ;;
-	'not ok '*) fail "${line#* - }" ;;
-	*) echo "$line" ;;
-	esac
-done <"$T/out"
+take_tap "$T/out"
 
 # The types name what the code has.
 for class in Client Workspace Snapshot WorkspaceFiles SnapshotFiles Upload Job EventStream Body Sandbox Exec Terminal; do

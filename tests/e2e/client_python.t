@@ -21,13 +21,7 @@ bough rm --now app try-1 try-2 >/dev/null
 bough snapshots rm base
 python3 "$BOUGH_SRC/tests/e2e/client_python.py" "$T" "https://127.0.0.1:$port" "$http/r.git" >"$T/out" 2>"$T/.err"
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/.err")" 0
-while IFS= read -r line; do
-	case $line in
-	'ok '*) pass "${line#* - }" ;;
-	'not ok '*) fail "${line#* - }" ;;
-	*) echo "$line" ;;
-	esac
-done <"$T/out"
+take_tap "$T/out"
 
 python3 -m venv "$T/venv"
 cp -r "$client" "$T/client" # pip leaves files behind

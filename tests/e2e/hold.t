@@ -105,12 +105,7 @@ start = time.time()
 ok(select.select([reads[0]], [], [], 6)[0] and time.time() - start > 0.5, "lets go without a server")
 ok(hold.wait(5) == 0, "and ends")
 PY
-while IFS= read -r line; do
-	case $line in
-	'ok '*) pass "${line#ok }" ;;
-	*) fail "${line#not ok }" ;;
-	esac
-done < <(timeout 60 python3 "$T/hold.py" "$T/sock" 2>"$T/err")
+take_tap <(timeout 60 python3 "$T/hold.py" "$T/sock" 2>"$T/err")
 is 'the test ran to its end' "$(grep -c Traceback "$T/err")" 0
 [ ! -s "$T/err" ] || diag "$(tail -n 5 "$T/err")"
 ok 'all of it' test $tap_n -ge 20

@@ -287,12 +287,6 @@ for x in left:
     print("# " + x)
 EOF
 python3 "$T/check.py" "$T/served.json" "$BOUGH_ROOT/run/boughd.sock" "$T/t.tar" >"$T/out" 2>"$T/.err"
-while IFS= read -r line; do
-	case $line in
-	'ok '*) pass "${line#* - }" ;;
-	'not ok '*) fail "${line#* - }" ;;
-	*) echo "$line" ;;
-	esac
-done <"$T/out"
+take_tap "$T/out"
 is 'the checks ran to their end' "$(tail -n 5 "$T/.err")" ''
 done_testing

@@ -2,40 +2,13 @@
 # What is an owner's: quotas, keys of calls that count once, and a name that somebody had before.
 . "${0%/*}/lib.sh"
 need_fuse
+. "$BOUGH_SRC/tests/e2e/http.sh"
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-sock=$BOUGH_ROOT/run/boughd.sock
-declare -A token=()
-# as TOKEN METHOD TARGET [BODY] [CURL ARGUMENT…]: $status and $body; "root" has none.
-as() {
-	local who=$1 method=$2 target=$3 data=${4-}
-	shift 3
-	[ $# = 0 ] || shift
-	body=$(curl -sS -m 30 --unix-socket "$sock" -X "$method" ${data:+--data-binary "$data"} \
-		${token[$who]:+-H "Authorization: Bearer ${token[$who]}"} -w '\n%{http_code}' "$@" "http://d$target" 2>"$T/.err")
-	status=${body##*$'\n'}
-	body=${body%$'\n'*}
-	body=${body%$'\n'}
-}
-gives() { # DESCRIPTION STATUS JQ-FILTER WANTED WHO METHOD TARGET [BODY] …
-	local what=$1 want=$2 filter=$3 value=$4 got=
-	shift 4
-	as "$@"
-	[ -z "$filter" ] || got=$(jq -r "$filter" <<<"$body" 2>&1)
-	if [ "$status" = "$want" ] && [ "$got" = "$value" ]; then
-		pass "$what"
-	else
-		fail "$what"
-		diag "$*"
-		diag "status $status for $want, \"$got\" for \"$value\": $body"
-	fi
-}
-of() { jq -r "$1" <<<"$body"; }
 give() { # NAME BODY: a token
 	as root POST /v1/tokens "$2"
 	token[$1]=$(of .token)
 }
-ws=/v1/workspaces
 
 # ---- a name that somebody had
 

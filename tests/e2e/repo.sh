@@ -1,7 +1,7 @@
 # What the tests of mirrors share, sourced after lib.sh: a repository ($T/src), its bare clone behind
 # our web server ($srv/r.git, $http/r.git), and looks into mirrors.
 
-export BOUGH_GIT_STALL=1
+export BOUGH_GIT_STALL=4 # long enough for a busy machine to answer
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
 export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org
 export GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org

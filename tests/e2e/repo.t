@@ -85,7 +85,7 @@ bough_fails 'nobody listens' 1 "doesn't answer" repo add http://127.0.0.1:1/r.gi
 bough_fails 'no such host' 1 'no address' repo add http://nowhere.invalid/r.git --name x
 bough_fails 'cut in the middle' 1 '' repo add "$http/cut/r.git" --name x
 bough_fails 'a damaged pack' 1 'damaged' repo add "$http/flip/r.git" --name x
-bough_fails 'a server that stalls' 1 'nothing came for 1 s' repo add "$http/stall/r.git" --name x
+bough_fails 'a server that stalls' 1 'nothing came for 4 s' repo add "$http/stall/r.git" --name x
 no_trace 'nothing is left'
 ok 'a web page is no repository' not bough repo add "$http/" 2>/dev/null
 git init -q --bare --object-format=sha256 "$srv/sha256.git"

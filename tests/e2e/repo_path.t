@@ -77,7 +77,7 @@ bough_fails 'without git: a wrong token' 1 'refused the token' repo add "$http/a
 	--name x --token-file "$T/wrong"
 bough_fails 'without git: none there' 1 '' repo add "$http/none.git"
 bough_fails 'without git: a damaged pack' 1 '' repo add "$http/flip/r.git" --name x
-bough_fails 'without git: a stall' 1 'nothing came for 1 s' repo add "$http/stall/r.git" --name x
+bough_fails 'without git: a stall' 1 'nothing came for 4 s' repo add "$http/stall/r.git" --name x
 bough_fails 'without git: ssh' 1 'ssh needs' repo add me@host.invalid:x --name x \
 	--ssh-key "$T/key" --known-hosts "$T/hosts"
 bough_ok 'a path without git' repo add "$T/src" --name lp

@@ -285,14 +285,7 @@ print("# %d calls" % count)
 print("1..%d" % n)
 EOF
 python3 "$T/table.py" "$BOUGH_ROOT/run/boughd.sock" "$port" "$T/t.tar" "$T/routes.json" >"$T/out" 2>"$T/.err"
-while IFS= read -r line; do
-	case $line in
-	'ok '*) pass "${line#* - }" ;;
-	'not ok '*) fail "${line#* - }" ;;
-	1..*) ;;
-	*) echo "$line" ;;
-	esac
-done <"$T/out"
+take_tap "$T/out"
 is 'the table ran to its end' "$(tail -n 5 "$T/.err")" ''
 ok 'with calls' grep -q '^# [0-9]* calls' "$T/out"
 done_testing

@@ -186,11 +186,6 @@ ok("a token of a path: renames over its border", short == [
     ("deleted", "a", None)], short)
 PY
 is 'all of it was tried' "$? $(tail -n 5 "$T/.err")" '0 '
-while IFS= read -r line; do
-	case $line in
-	'ok '*) pass "${line#ok }" ;;
-	'not ok '*) fail "${line#not ok }" ;;
-	esac
-done <"$T/out"
+take_tap "$T/out"
 is 'so many' "$(grep -c '' "$T/out")" 13
 done_testing

@@ -17,16 +17,6 @@ begin() { # OPTION…
 	boughd --root "$BOUGH_ROOT" --daemon "$@" || bail 'boughd does not start'
 	sed -n 's/.*listens on 127.0.0.1:0, port \([0-9]*\).*/\1/p' "$BOUGH_ROOT/run/boughd.log" | tail -n 1
 }
-checks() { # FILE: lines of TAP
-	local line
-	while IFS= read -r line; do
-		case $line in
-		'ok '*) pass "${line#* - }" ;;
-		'not ok '*) fail "${line#* - }" ;;
-		*) echo "$line" ;;
-		esac
-	done <"$1"
-}
 token() { # FIELDS
 	curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X POST --data "$1" http://d/v1/tokens
 }
@@ -56,7 +46,7 @@ wait_for 90 test -e "$T/ready"
 kill "$(pids_of boughd)"
 wait "$client_pid"
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/checks.err")" 0
-checks "$T/checks"
+take_tap "$T/checks"
 is 'nothing went wrong inside' "$(grep -c 'ERROR' "$BOUGH_ROOT/run/boughd.log")" 0
 
 # ---- with TLS, and boughd started anew
@@ -67,7 +57,7 @@ read -r exec at <"$T/ready"
 TOKENS=$tokens timeout 60 python3 "${client[@]}" "$port" "$BOUGH_WEB_STALL" "$T" tls "$exec" "$at" \
 	>"$T/checks" 2>"$T/checks.err"
 is 'the checks with TLS ran to their end' "$?$(tail -n 20 "$T/checks.err")" 0
-checks "$T/checks"
+take_tap "$T/checks"
 
 # ---- bough exec -it
 
@@ -117,7 +107,7 @@ PY
 timeout 60 python3 "$T/keys.py" "$(pids_of boughd)" "boughd --root '$BOUGH_ROOT' --daemon" \
 	>"$T/checks" 2>&1
 is 'the checks of bough shell ran to their end' $? 0
-checks "$T/checks"
+take_tap "$T/checks"
 
 # ---- the clients
 
