@@ -151,6 +151,8 @@ int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
 /* sandboxes (api_sandbox.c, api_sandbox_new.c, api_exec.c, api_output.c, api_sandbox_files.c) */
 struct sandbox_row;
 json_t *api_sandbox(struct snapd *sd, const struct sandbox_row *row);
+struct exec_row;
+json_t *api_exec(const struct exec_row *row);
 int api_sandbox_list(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_create(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_get(struct request *rq, struct reply *rp, struct err *err);
@@ -208,6 +210,9 @@ int api_save_seal(struct save *s, struct err *err);
 int api_save_image(struct save *s, const char *image, struct err *err);
 int api_save_finish(struct save *s, struct progress *p, json_t **result, struct err *err);
 void api_save_free(struct save *s); /* NULL allowed */
+/* That it was restored to that, and not written to since. */
+int api_ws_remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
+			 struct err *err);
 /* Both leased, the workspace EXCLUSIVE. */
 int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, struct err *err);
 
