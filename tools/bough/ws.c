@@ -96,13 +96,19 @@ static int not_mounted(const json_t *ws, const char *what, struct err *err)
 	return err_set(err, -EIO, "%s %s: %s%s", get_text(ws, "name"), what, why, mount_hint(why));
 }
 
+/* What one goes on with: the mount point, or of a boughd elsewhere, which has that, the name. */
+static void print_where(const struct cli *cli, const json_t *ws)
+{
+	printf("%s\n", get_text(ws, cli->remote ? "name" : "path"));
+}
+
 static int print_workspace(struct cli *cli, const json_t *ws, const char *otherwise,
 			   struct err *err)
 {
 	if (cli->json)
 		return out_json(ws, err);
 	if (get_true(ws, "mounted"))
-		printf("%s\n", get_text(ws, "path"));
+		print_where(cli, ws);
 	else if (*get_text(ws, "error"))
 		return not_mounted(ws, otherwise, err);
 	return 0;
@@ -646,7 +652,7 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 	json_t *ws;
 	json_array_foreach(items, i, ws) {
 		if (!cli->json && paths)
-			printf("%s\n", get_text(ws, "path"));
+			print_where(cli, ws);
 		if (r == 0 && paths && !get_true(ws, "mounted"))
 			r = not_mounted(ws, "isn't mounted", err);
 	}
