@@ -67,6 +67,10 @@ is 'down without a daemon is fine' "$code" 0
 like 'and says so' "$err" "isn't running"
 run bough doctor --json
 is 'doctor gives JSON' "$(json '.able | type')" boolean
+mkdir -m 700 closed
+run env BOUGH_ROOT="$T/closed/root" bough doctor
+[ "$(id -u)" != 0 ] || like 'a root that sandboxes can not reach' "$out" "
+parents +warning +sandboxes can't reach their files below $T"
 is 'doctor starts nothing' "$(pids_of boughd)" ''
 
 # ---- a daemon that can't be started: bough alone, or with an impostor beside it

@@ -604,6 +604,18 @@ static void set_rm(struct target *t, const struct args *a, bool box)
 			target_query(t, queries[i], "true");
 }
 
+/* A name that rm found nothing under: of what else may it be? */
+static int not_removed(struct cli *cli, const char *name, struct err *err)
+{
+	auto_target t = target_snap(name, "");
+	if (api_exists(cli, &t))
+		return err_set(err, -ENOENT, "%s is a snapshot: `bough snapshots rm %s`", name,
+			       name);
+	return err_set(err, -ENOENT,
+		       "no workspace or sandbox \"%s\": `bough ls` and `bough ps` show what there "
+		       "is", name);
+}
+
 /* Does one thing to each operand. A failure doesn't keep the others from being done; the first
  * one decides how it ends, and each is told. `items` collects the answers. */
 static int each_operand(struct cli *cli, const struct args *a, const char *method, const char *rest,
@@ -624,6 +636,8 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 			sandbox_own_workspaces(cli, a->operands[i], &stays);
 		if (r == 0)
 			r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
+		if (rm && r == -ENOENT)
+			r = not_removed(cli, a->operands[i], &e);
 		if (r == 0 && !cli->quiet && stays.len > 1)
 			fprintf(stderr, "bough: what was made for %s stays: `bough rm%s`\n",
 				a->operands[i], (const char *)stays.data);
