@@ -463,6 +463,15 @@ export class Client {
         const info = await t.call('POST', '/v1/sandboxes', {}, { json: fields, key });
         return new Sandbox(t, info.id, info);
       },
+      /** As create; it is deleted, with all that runs in it, when `use` has ended. */
+      temporary: async (fields, use) => {
+        const box = await this.sandboxes.create(fields);
+        try {
+          return await use(box);
+        } finally {
+          await box[asyncDispose]();
+        }
+      },
     });
     this.quotas = {
       list: list('/v1/quotas'),
