@@ -31,17 +31,20 @@ int api_labels_merge(struct request *rq, const char *have, char **out, struct er
 
 /* ---- lists and owners (api_owned.c) ---- */
 
-enum { CURSOR_SIZE = 48 };
-/* One page of a list that is newest first: `limit` of them behind what `cursor` names. */
+enum { CURSOR_SIZE = NAME_SIZE + 24 };
+/* One page of a list, newest first or by name: `limit` of them behind what `cursor` names. */
 struct page {
 	size_t limit, taken; /* limit 0: all */
 	int64_t after_ns, last_ns;
-	char after_id[24], last_id[24];
-	bool begun, more;
+	char after_id[NAME_SIZE], last_id[NAME_SIZE];
+	bool begun, more, by_name;
 };
 int page_begin(struct page *p, struct request *rq, struct err *err);
 /* Whether this one, asked for in the list's order, is on the page. */
 bool page_takes(struct page *p, int64_t created_ns, const char *id);
+/* The same of a list that is in order of name. */
+int page_begin_names(struct page *p, struct request *rq, struct err *err);
+bool page_takes_name(struct page *p, const char *name);
 /* {"items", "next"?}; items are taken over. NULL: out of memory. */
 json_t *page_end(const struct page *p, json_t *items);
 /* Whether the labels (a row's) fit all `label=K` and `label=K=V` of the query. */

@@ -334,7 +334,11 @@ export class Client {
     const t = new Transport({ ...options, url,
       socket: url === undefined ? socket ?? defaultSocket() : undefined });
     this.#t = t;
-    const list = (path) => async () => (await t.call('GET', path)).items;
+    const list = (path) => async () => {
+      const all = [];
+      for await (const one of t.pages(path, {}, {})) all.push(one);
+      return all;
+    };
 
     this.workspaces = Object.assign((ref) => new Workspace(t, ref), {
       get: async (ref) => {
