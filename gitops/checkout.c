@@ -183,7 +183,8 @@ static int build_all(struct build *b)
 	if (r >= 0)
 		r = build_contents(b);
 	if (r >= 0)
-		r = dotgit_add(&made, b->b, &b->inos, &b->packs, opt, b->spec, b->err);
+		r = dotgit_add(&made, b->b, &b->inos, b->tree.nfiles, &b->packs, opt, b->spec,
+			       b->err);
 	b->out->index_ino = made.index;
 	b->out->here_ino = made.here;
 	if (r >= 0)

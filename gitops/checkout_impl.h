@@ -105,16 +105,21 @@ void co_large_done(struct co_large *v, size_t n);
 
 /* ---- index_file.c ---- */
 
-/* .git/index is, in this order: `head` (entries, TREE) and `rest` (most of UNTR), which are the
- * same for all workspaces of the image and lie in it one behind the other; and between and behind
- * them `front` (FSMN, UNTR's beginning with the work tree's path) and `trailer` (SHA-1), which a
+/* .git/index is, in this order: `head` (entries, IEOT, TREE) and `rest` (most of UNTR), which are
+ * the same for all workspaces of the image and lie in it one behind the other; and between and
+ * behind them `front` (FSMN, UNTR's beginning with the work tree's path) and `trailer` (SHA-1), which a
  * layer above the image has (checkout_stack).
  *
  * Entries: version 2, or 3 where there is a scope (4 is a quarter smaller, but GitPython and others
  * can't read it). All are valid by stat data, fsmonitor and untracked cache: gitformat-index(5),
  * git's read-cache.c, dir.c, fsmonitor.c, ewah/. The trailer begins with EOIE, by which git reads
  * entries and the rest at once, and tools/fsmonitor finds UNTR. */
-enum { INDEX_TRAILER = 32 + 20 };
+enum {
+	INDEX_TRAILER = 32 + 20,
+	/* Entries from which on there is IEOT too, between them and TREE, and the settings have git
+	 * read them by several threads. */
+	INDEX_LARGE = 20000,
+};
 
 /* All three are appended to; `meta` gets what index_tail needs, at most CHECKOUT_META_MAX bytes.
  * -EFBIG: more than an index can hold. */
@@ -173,9 +178,10 @@ int pack_write(struct pack_set *out, const struct checkout_options *opt,
 struct dotgit_inos {
 	uint64_t index, here; /* .git/index, .git/bough/here */
 };
-/* Adds .git below inode 1, with the packs' contents: everything but the bytes of those. */
+/* Adds .git below inode 1, with the packs' contents: everything but the bytes of those. `entries`:
+ * of the index. */
 int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos *inos,
-	       const struct pack_set *packs, const struct checkout_options *opt,
+	       size_t entries, const struct pack_set *packs, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err);
 /* What .git/bough/here holds for a work tree that git sees at `path`; appended. */
 void dotgit_here(struct buf *out, const char *path);

@@ -17,6 +17,7 @@ enum {
 struct dotgit {
 	struct image_builder *b;
 	struct co_inos *inos;
+	size_t entries;
 	const struct pack_set *packs;
 	const struct checkout_options *opt;
 	const struct checkout_spec *spec;
@@ -166,10 +167,10 @@ static const char config_rest[] =
 	"[gc]\n\tauto = 0\n"
 	"[maintenance]\n\tauto = false\n"
 	"[receive]\n\tautogc = false\n"
-	"[index]\n\tthreads = true\n\tsparse = false\n\tskipHash = false\n"
 	"[pack]\n\tuseBitmaps = false\n\tuseSparse = true\n"
 	"[fetch]\n\tunpackLimit = 1\n\twriteCommitGraph = false\n"
-	"[status]\n\taheadBehind = false\n";
+	"[status]\n\taheadBehind = false\n"
+	"[index]\n\tsparse = false\n\tskipHash = false\n";
 /* git appends the quoted address of the remote, which echo's redirection leaves to `false`. */
 static const char config_scope[] =
 	"[remote \"scope\"]\n"
@@ -203,6 +204,8 @@ static int add_config(struct dotgit *g)
 	if (s->nscopes)
 		buf_printf(&b, "\tsparseCheckout = true\n\tsparseCheckoutCone = true\n");
 	buf_add(&b, config_rest, strlen(config_rest));
+	/* One is for the extensions: `true` leaves two cores one for the entries. */
+	buf_printf(&b, "\tthreads = %s\n", g->entries >= INDEX_LARGE ? "4" : "true");
 	if (s->origin_url || s->upstream)
 		buf_printf(&b, "[remote \"origin\"]\n");
 	if (s->origin_url) {
@@ -429,11 +432,12 @@ static int add_helper(struct dotgit *g)
 }
 
 int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos *inos,
-	       const struct pack_set *packs, const struct checkout_options *opt,
+	       size_t entries, const struct pack_set *packs, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err)
 {
 	struct dotgit g = { .b = b,
 			    .inos = inos,
+			    .entries = entries,
 			    .packs = packs,
 			    .opt = opt,
 			    .spec = spec,

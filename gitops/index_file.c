@@ -19,9 +19,13 @@ enum {
 	STAT_BYTES = 36,
 	/* What git status asks for: other folders shown, empty ones hidden. */
 	UNTRACKED_FLAGS = 6,
-	META_VERSION = 2,
+	META_VERSION = 3,
 	EXT_HEAD = 8,
 	EOIE_BYTES = EXT_HEAD + 4 + 20,
+	IEOT_VERSION = 1,
+	BLOCK_ENTRIES = 10000, /* what git takes for worth a thread */
+	/* Folders that the untracked cache doesn't tell apart: see put_folders. */
+	SEALED_MAX = 8,
 };
 static const char exclude_name[] = ".gitignore";
 
@@ -119,10 +123,11 @@ static void put_entry(struct buf *b, const struct co_file *f, const struct check
 	buf_add(b, zeros, 8 - (n + len) % 8); /* one at least */
 }
 
-static int put_entries(struct buf *b, const struct co_tree *t, const struct checkout_spec *spec,
-		       struct err *err)
+/* `blocks`: where each BLOCK_ENTRIES entries begin, and how many there are, as IEOT says it. */
+static int put_entries(struct buf *b, struct buf *blocks, const struct co_tree *t,
+		       const struct checkout_spec *spec, struct err *err)
 {
-	size_t need = 12;
+	size_t need = 12, start = b->len;
 	for (size_t i = 0; i < t->nfiles; i++)
 		need += 72 + strlen(t->files[i].path);
 	if (need > UINT32_MAX / 2)
@@ -132,9 +137,24 @@ static int put_entries(struct buf *b, const struct co_tree *t, const struct chec
 	buf_add(b, "DIRC", 4);
 	be32(b, t->in_scope == t->nfiles ? 2 : 3);
 	be32(b, t->nfiles);
-	for (size_t i = 0; i < t->nfiles; i++)
+	for (size_t i = 0; i < t->nfiles; i++) {
+		if (i % BLOCK_ENTRIES == 0) {
+			size_t n = t->nfiles - i;
+			be32(blocks, b->len - start);
+			be32(blocks, n < BLOCK_ENTRIES ? n : BLOCK_ENTRIES);
+		}
 		put_entry(b, &t->files[i], spec);
+	}
 	return 0;
+}
+
+/* IEOT, by which git reads entries with several threads. */
+static void put_blocks(struct buf *b, const struct buf *blocks)
+{
+	size_t start = ext_begin(b, "IEOT");
+	be32(b, IEOT_VERSION);
+	buf_add(b, blocks->data, blocks->len);
+	ext_end(b, start, 0);
 }
 
 /* ---- TREE ---- */
@@ -173,9 +193,16 @@ static int put_tree(struct buf *b, const struct co_tree *t, struct err *err)
 struct untracked {
 	const struct co_tree *t;
 	uint32_t *first, *children; /* of folder i: children[first[i]] … first[i + 1] */
+	uint32_t *size;             /* how many folders it is, with all below it */
 	uint32_t *order;
 	size_t n;
 };
+
+/* A small part of the tree, of which only the top is there. */
+static bool is_sealed(const struct untracked *u, uint32_t i)
+{
+	return i > 0 && u->size[i] <= SEALED_MAX;
+}
 
 static int by_name(const void *a, const void *b, void *ctx)
 {
@@ -186,6 +213,11 @@ static int by_name(const void *a, const void *b, void *ctx)
 static void sort_children(struct untracked *u)
 {
 	const struct co_tree *t = u->t;
+	for (size_t i = t->ndirs; i-- > 0;) { /* children come behind their parents */
+		u->size[i] += t->dirs[i].ino != 0;
+		if (i > 0)
+			u->size[t->dirs[i].parent] += u->size[i];
+	}
 	for (size_t i = 1; i < t->ndirs; i++)
 		if (t->dirs[i].ino)
 			u->first[t->dirs[i].parent + 2]++;
@@ -209,7 +241,7 @@ static int order_folders(struct untracked *u)
 	while (depth > 0) {
 		uint32_t i = stack[--depth];
 		u->order[u->n++] = i;
-		for (uint32_t k = u->first[i + 1]; k > u->first[i]; k--)
+		for (uint32_t k = u->first[i + 1]; k > u->first[i] && !is_sealed(u, i); k--)
 			stack[depth++] = u->children[k - 1];
 	}
 	return 0;
@@ -233,6 +265,13 @@ static void put_all_ones(struct buf *b, uint64_t bits)
 	put_bitmap(b, bits, bits / 64, &last, bits % 64 != 0);
 }
 
+/* What git status does for a folder that is valid: it opens and hashes the .gitignore, if one is
+ * noted; matches the folder's name against all patterns from above; and goes on into the
+ * folders noted below it. So of small parts of the tree only the top is noted, as one that has
+ * neither. That is right as long as fsmonitor tells git what changed: any change makes all folders
+ * above it invalid, and git reads such a one anew, its .gitignore, and all below that it doesn't
+ * know. When fsmonitor can't tell, git compares stat data: those of such a top are of nothing, so
+ * that it is read. */
 static int put_folders(struct buf *b, const struct untracked *u, const struct checkout_spec *spec)
 {
 	static const struct oid none;
@@ -246,9 +285,9 @@ static int put_folders(struct buf *b, const struct untracked *u, const struct ch
 		uint32_t k = u->order[i];
 		const struct co_dir *d = &u->t->dirs[k];
 		varint(b, 0); /* untracked names */
-		varint(b, u->first[k + 1] - u->first[k]);
+		varint(b, is_sealed(u, k) ? 0 : u->first[k + 1] - u->first[k]);
 		buf_add(b, d->name, strlen(d->name) + 1);
-		if (memcmp(&d->ignore, &none, sizeof(none)) != 0) {
+		if (!is_sealed(u, k) && memcmp(&d->ignore, &none, sizeof(none)) != 0) {
 			ignores[i / 64] |= UINT64_C(1) << i % 64;
 			buf_add(&oids, d->ignore.b, OID_BYTES);
 		}
@@ -257,8 +296,11 @@ static int put_folders(struct buf *b, const struct untracked *u, const struct ch
 	put_bitmap(b, 0, 0, NULL, 0); /* only looked into */
 	put_bitmap(b, u->n, 0, ignores, words);
 	for (size_t i = 0; i < u->n; i++) {
-		uint8_t stat[STAT_BYTES];
-		put_stat(stat, spec, u->t->dirs[u->order[i]].ino, 4096);
+		const struct co_dir *d = &u->t->dirs[u->order[i]];
+		bool plain = memcmp(&d->ignore, &none, sizeof(none)) == 0;
+		uint8_t stat[STAT_BYTES] = { 0 };
+		if ((u->size[u->order[i]] == 1 && plain) || !is_sealed(u, u->order[i]))
+			put_stat(stat, spec, d->ino, 4096);
 		buf_add(b, stat, sizeof(stat));
 	}
 	buf_add(b, oids.data, oids.len);
@@ -270,9 +312,12 @@ static int put_untracked(struct buf *b, const struct co_tree *t, const struct ch
 {
 	auto_free uint32_t *first = calloc(t->ndirs + 2, sizeof(*first));
 	auto_free uint32_t *children = calloc(t->ndirs, sizeof(*children));
+	auto_free uint32_t *size = calloc(t->ndirs, sizeof(*size));
 	auto_free uint32_t *order = calloc(t->ndirs, sizeof(*order));
-	struct untracked u = { .t = t, .first = first, .children = children, .order = order };
-	if (!first || !children || !order)
+	struct untracked u = {
+		.t = t, .first = first, .children = children, .size = size, .order = order
+	};
+	if (!first || !children || !size || !order)
 		return -ENOMEM;
 	sort_children(&u);
 	int r = order_folders(&u);
@@ -326,20 +371,26 @@ int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struc
 	       const struct checkout_spec *spec, struct err *err)
 {
 	SHA_CTX sha;
+	auto_buf blocks = { 0 };
 	size_t start = head->len;
-	int r = put_entries(head, t, spec, err);
-	size_t entries = head->len - start;
+	int r = put_entries(head, &blocks, t, spec, err);
+	size_t entries = head->len - start, offsets;
+	if (r >= 0 && t->nfiles >= INDEX_LARGE)
+		put_blocks(head, &blocks);
+	offsets = head->len - start - entries;
 	if (r >= 0)
 		r = put_tree(head, t, err);
 	if (r < 0)
 		return r;
-	if (put_untracked(rest, t, spec) < 0 || buf_error(head) < 0 || buf_error(rest) < 0)
+	if (put_untracked(rest, t, spec) < 0 || buf_error(&blocks) < 0 || buf_error(head) < 0 ||
+	    buf_error(rest) < 0)
 		return no_memory(err);
 	(void)SHA1_Init(&sha);
 	(void)SHA1_Update(&sha, head->data + start, head->len - start);
 	buf_u32(meta, META_VERSION);
 	buf_u32(meta, (uint32_t)entries);
-	buf_u32(meta, (uint32_t)(head->len - start - entries - EXT_HEAD)); /* of TREE */
+	buf_u32(meta, (uint32_t)offsets); /* of IEOT, with its head; 0: none */
+	buf_u32(meta, (uint32_t)(head->len - start - entries - offsets - EXT_HEAD)); /* of TREE */
 	put_sha(meta, &sha);
 	return buf_error(meta) < 0 ? no_memory(err) : 0;
 }
@@ -383,20 +434,33 @@ static int put_untracked_begin(struct buf *b, const char *path, size_t rest_len)
 	return buf_error(&ident);
 }
 
+static void hash_ext(SHA_CTX *sha, const char *name, uint32_t len)
+{
+	uint8_t head[EXT_HEAD];
+	memcpy(head, name, 4);
+	put_be32(head + 4, len);
+	(void)SHA1_Update(sha, head, sizeof(head));
+}
+
+/* Lengths in front of the saved state. */
+struct lengths {
+	uint32_t entries, offsets, tree;
+};
+
 /* EOIE: where the entries end, and a hash of what the extensions are and how long. */
-static void put_eoie(uint8_t out[EOIE_BYTES], uint32_t entries, uint32_t tree, const uint8_t *front,
+static void put_eoie(uint8_t out[EOIE_BYTES], const struct lengths *n, const uint8_t *front,
 		     size_t untracked)
 {
 	SHA_CTX sha;
-	uint8_t head[EXT_HEAD] = "TREE";
-	put_be32(head + 4, tree);
 	(void)SHA1_Init(&sha);
-	(void)SHA1_Update(&sha, head, sizeof(head));
+	if (n->offsets)
+		hash_ext(&sha, "IEOT", n->offsets - EXT_HEAD);
+	hash_ext(&sha, "TREE", n->tree);
 	(void)SHA1_Update(&sha, front, EXT_HEAD);
 	(void)SHA1_Update(&sha, front + untracked, EXT_HEAD);
 	memcpy(out, "EOIE", 4);
 	put_be32(out + 4, EOIE_BYTES - EXT_HEAD);
-	put_be32(out + EXT_HEAD, entries);
+	put_be32(out + EXT_HEAD, n->entries);
 	(void)SHA1_Final(out + EXT_HEAD + 4, &sha);
 }
 
@@ -406,7 +470,10 @@ int index_tail(struct buf *front, uint8_t trailer[INDEX_TRAILER], const void *me
 {
 	struct cur in = cur_init(meta, meta_len);
 	SHA_CTX sha;
-	uint32_t version = cur_u32(&in), entries = cur_u32(&in), tree = cur_u32(&in);
+	uint32_t version = cur_u32(&in);
+	struct lengths n = { .entries = cur_u32(&in) };
+	n.offsets = cur_u32(&in);
+	n.tree = cur_u32(&in);
 	if (version != META_VERSION || get_sha(&in, &sha) < 0 || cur_left(&in))
 		return err_set(err, -EBADMSG, "what is known of the index is damaged");
 	size_t start = front->len;
@@ -415,7 +482,7 @@ int index_tail(struct buf *front, uint8_t trailer[INDEX_TRAILER], const void *me
 	int r = put_untracked_begin(front, path, rest_len);
 	if (r < 0 || buf_error(front) < 0)
 		return r < 0 ? err_sys(err, r, "make the index") : no_memory(err);
-	put_eoie(trailer, entries, tree, front->data + start, untracked);
+	put_eoie(trailer, &n, front->data + start, untracked);
 	(void)SHA1_Update(&sha, front->data + start, front->len - start);
 	(void)SHA1_Update(&sha, rest, rest_len);
 	(void)SHA1_Update(&sha, trailer, EOIE_BYTES);

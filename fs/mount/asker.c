@@ -1,38 +1,50 @@
 /* Who asks, where the kernel doesn't say: a mount of which idmapped clones can be made carries
- * the ids of the caller only in what makes an inode, mapped as the clone maps them. */
+ * the ids of the caller only in what makes an inode, mapped as the clone maps them. And for which
+ * program. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/base/ids.h"
 #include "fs/base/io.h"
 #include "fs/mount/ops.h"
 
 enum {
 	STATUS_MAX = 8192, /* bytes of a process's status that are looked at; Uid is in the first */
+	NAMES_ONLY_MS = 60000,
 };
+
 /* By the number of the thread that waits for the answer: it can't change its ids meanwhile, and if
- * it is killed and its number given to another, then nobody hears the answer. */
-static uid_t uid_of_thread(pid_t tid)
+ * it is killed and its number given to another, then nobody hears the answer. 0, or -ESRCH. */
+static int look_up(pid_t tid, uid_t *uid, pid_t *parent)
 {
 	char path[40];
 	auto_free void *text = NULL;
 	size_t len;
 	unsigned real, effective, saved, fs;
+	int pid;
 	(void)snprintf(path, sizeof(path), "/proc/%d/status", tid);
 	if (tid <= 0 || io_slurp(NULL, AT_FDCWD, path, STATUS_MAX, &text, &len, NULL) < 0)
-		return (uid_t)-1;
-	const char *line = strstr(text, "\nUid:");
-	if (!line || sscanf(line, "\nUid: %u %u %u %u", &real, &effective, &saved, &fs) != 4)
-		return (uid_t)-1;
-	return fs;
+		return -ESRCH;
+	const char *ids = strstr(text, "\nUid:"), *up = strstr(text, "\nPPid:");
+	if (!ids || sscanf(ids, "\nUid: %u %u %u %u", &real, &effective, &saved, &fs) != 4 ||
+	    !up || sscanf(up, "\nPPid: %d", &pid) != 1)
+		return -ESRCH;
+	*uid = fs;
+	*parent = pid;
+	return 0;
 }
 
 static uid_t host_uid(fuse_req_t req)
 {
 	const struct mounted *m = fuse_req_userdata(req);
 	const struct fuse_ctx *c = fuse_req_ctx(req);
-	return m->idmap ? uid_of_thread(c->pid) : c->uid;
+	uid_t uid;
+	pid_t parent;
+	if (!m->idmap)
+		return c->uid;
+	return look_up(c->pid, &uid, &parent) == 0 ? uid : (uid_t)-1;
 }
 
 struct caller asker_of(fuse_req_t req)
@@ -47,4 +59,24 @@ struct caller asker_of(fuse_req_t req)
 bool asker_is_admin(fuse_req_t req)
 {
 	return host_uid(req) == 0;
+}
+
+void asker_walks_names(fuse_req_t req)
+{
+	struct mounted *m = fuse_req_userdata(req);
+	uid_t uid;
+	pid_t parent;
+	if (look_up(fuse_req_ctx(req)->pid, &uid, &parent) < 0 || parent <= 0)
+		return;
+	atomic_store_explicit(&m->walker_until_ms, clock_ms() + NAMES_ONLY_MS,
+			      memory_order_relaxed);
+	atomic_store_explicit(&m->walker, parent, memory_order_relaxed);
+}
+
+bool asker_wants_names(fuse_req_t req)
+{
+	struct mounted *m = fuse_req_userdata(req);
+	pid_t walker = atomic_load_explicit(&m->walker, memory_order_relaxed);
+	return walker && walker == fuse_req_ctx(req)->pid &&
+	       clock_ms() < atomic_load_explicit(&m->walker_until_ms, memory_order_relaxed);
 }

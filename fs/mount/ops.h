@@ -6,6 +6,7 @@
 #define FUSE_USE_VERSION 318
 #include <errno.h>
 #include <fuse_lowlevel.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include "fs/mount/counters.h"
 #include "fs/mount/request.h"
@@ -25,6 +26,9 @@ struct mounted {
 	bool killpriv;            /* suid and sgid are ours to clear */
 	bool idmap; /* idmapped clones of the mount can be made: asker_of */
 	bool offers_idmap; /* the kernel and we would; for the answer to INIT */
+	/* Whose helper asked last what changed (asker_walks_names); 0: nobody's. */
+	_Atomic(pid_t) walker;
+	_Atomic(uint64_t) walker_until_ms;
 };
 /* In mask and want beside FUSE_CAP_*, since libfuse has no name for it. */
 #define MOUNT_CAP_IDMAP (UINT64_C(1) << 63)
@@ -54,6 +58,12 @@ struct fuse_entry_param param_of_entry(const struct entry *e);
  * itself, since it costs a look into /proc. Who can't be told comes as uid -1. */
 struct caller asker_of(fuse_req_t req);
 bool asker_is_admin(fuse_req_t req); /* root of the host, not of a sandbox */
+
+/* Git's helper asks what changed: git, its parent, then reads folders for their names, as it knows
+ * the files. For a minute its READDIRPLUS are answered so: making inodes of thousands of files costs
+ * the kernel more than all else that a status needs of a mount. */
+void asker_walks_names(fuse_req_t req);
+bool asker_wants_names(fuse_req_t req);
 
 /* init.c */
 

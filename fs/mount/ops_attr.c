@@ -191,6 +191,7 @@ static void reply_changed(fuse_req_t req, struct mounted *m, fuse_ino_t node, co
 {
 	auto_buf answer = { 0 };
 	struct caller c = asker_of(req);
+	asker_walks_names(req);
 	int r = ws_changed(m->ws, node, token, &c, CHANGED_ANSWER_MAX, &answer);
 	reply_xattr(req, r < 0 ? r : (ssize_t)answer.len, (const char *)answer.data, size);
 }
@@ -203,8 +204,10 @@ void on_ioctl(fuse_req_t req, fuse_ino_t node, unsigned cmd, void *arg, struct f
 	auto_buf answer = { 0 };
 	struct caller c = asker_of(req);
 	int r = -ENOTTY;
-	if (cmd == CHANGED_IOCTL && memchr(in, 0, in_size))
+	if (cmd == CHANGED_IOCTL && memchr(in, 0, in_size)) {
+		asker_walks_names(req);
 		r = ws_changed(m->ws, node, in, &c, out_size, &answer);
+	}
 	if (r < 0)
 		reply_error(req, r);
 	else

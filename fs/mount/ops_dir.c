@@ -98,13 +98,13 @@ static void read_dir(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, bo
 		return;
 	}
 	uint64_t after = (uint64_t)off;
-	bool room = true;
+	bool room = true, attrs = plus && !asker_wants_names(req);
 	int r = 0;
 	if (after < COOKIE_DOTDOT)
 		r = put_dots(m, &f, node, after, &room);
 	if (r == 0 && room)
-		r = ws_readdir(m->ws, node, after <= COOKIE_DOTDOT ? 0 : after, plus, put_entry,
-			       &f);
+		r = ws_readdir(m->ws, node, after <= COOKIE_DOTDOT ? 0 : after, attrs,
+			       put_entry, &f);
 	/* What is in the buffer has its references; the next call meets the error again. */
 	if (r < 0 && f.len == 0)
 		reply_error(req, r);

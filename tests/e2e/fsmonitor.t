@@ -125,7 +125,7 @@ def git(*a, check=True, **k):
 def below(which): # in an order that a seed gives again
     return sorted(os.path.join(at[0], n) for at in os.walk('.') if '.git' not in at[0].split('/')
                   for n in at[which] if n != '.git')
-def has_file(d): return any(f for _, _, f in os.walk(d.decode()))
+def has_file(d): return git('ls-files', '-o', '--exclude-standard', '--', d) != b''
 def dirs(): return ['.'] + below(1)
 def files(): return below(2)
 def name():
@@ -183,7 +183,8 @@ for i in range(steps):
     shutil.copy2('.git/index', e['GIT_INDEX_FILE']) # with its time, which git compares
     truth = git('-c', 'core.fsmonitor=false', '-c', 'core.untrackedCache=false', 'status', '--porcelain', env=e)
     told = git('status', '--porcelain', env=env if rnd.random() < .4 else None)
-    # Git's untracked cache keeps a folder whose last file, deeper in it, is gone; without us too.
+    # Git's untracked cache keeps a folder whose last file, deeper in it, is gone or
+    # ignored; without us too.
     told = b''.join(l for l in told.splitlines(True) if not (l.startswith(b'?? ') and
         l.rstrip().strip(b'?" ').endswith(b'/') and not has_file(l.rstrip().strip(b'?" '))))
     if truth != told:
@@ -213,4 +214,37 @@ play 'after a restore' "$w" 30
 kill_hard bough-fs
 wait_for 10 ls "$w" >/dev/null
 play 'after a restart of the server' "$w" 30
+
+# ---- a checkout, whose cache of untracked files is ours, of small parts of the tree only the top
+
+git init -q "$T/src" && (
+	cd "$T/src" || exit 1
+	for d in {a..e}/{a..d}/{a,b} f/{a..c} g h/a/b/c/d/e; do mkdir -p $d && echo $d >$d/a; done
+	for d in . a a/b b/a c/d/a d e/a/a f/a h/a/b; do echo '*.o' >$d/.gitignore; done
+	git add -A && git commit -qm first && git rm -qr b/a f && echo x >c/x && git add c/x &&
+		git commit -qm second && git branch third && git commit -qm last --allow-empty
+)
+bough_ok 'a mirror' repo add "$T/src" --name src
+bough_ok 'a checkout' create c1 --git src
+c=$out
+gstatus() { git -C "$c" --no-optional-locks "$@" status --porcelain | xargs; } # [-c SETTING]
+is 'it is clean' "$(gstatus)" ''
+echo x >"$c/h/a/b/c/d/e/new.x" && echo x >"$c/h/a/b/c/d/new.o" && rm "$c/a/b/a/a"
+is 'what changed deep in it' "$(gstatus)" 'D a/b/a/a ?? h/a/b/c/d/e/new.x'
+is 'also where git looks for itself' "$(gstatus -c core.fsmonitor=false)" \
+	'D a/b/a/a ?? h/a/b/c/d/e/new.x'
+: >"$c/h/a/b/.gitignore" && : >"$c/.gitignore"
+is 'what its .gitignore ignored' "$(gstatus)" \
+	'M .gitignore D a/b/a/a M h/a/b/.gitignore ?? h/a/b/c/d/e/new.x ?? h/a/b/c/d/new.o'
+is 'here too' "$(gstatus -c core.fsmonitor=false)" "$(gstatus)"
+bough_ok 'another' create c2 --git src
+d=$out
+lookups() { bough stats --json | jq '.fs.opcodes.LOOKUP'; }
+: >"$d/d/d/b/.gitignore" && git -C "$d" status >/dev/null
+n=$(lookups) && ls -l "$d/d/d/a" >/dev/null
+is 'a walk of git is for names: who wants more asks' "$(($(lookups) - n > 0))" 1
+n=$(lookups) && ls -l "$d/e/a" "$d/e/b" >/dev/null
+is 'that of others is not' "$(($(lookups) - n))" 3
+play 'status agrees in a checkout' "$c" 25
+play 'and in another' "$d" 25
 done_testing

@@ -178,7 +178,7 @@ static struct digest build(const struct checkout_options *opt, const struct chec
 	ok(pack_write(set, opt, spec, &err));
 	ok(image_builder_new(&b, SEED, &err));
 	ok(image_add_inode(b, &a));
-	ok(dotgit_add(&made, b, &inos, set, opt, spec, &err));
+	ok(dotgit_add(&made, b, &inos, 1, set, opt, spec, &err));
 	ok(image_finish(b, opt->io, opt->images, &name, &err));
 	image_builder_free(b);
 	return name;
