@@ -64,6 +64,7 @@ SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
 SRC_FSMON := tools/fsmonitor/main.c
 SRC_APPLY := $(wildcard tools/apply/*.c)
+SRC_TLS   := $(wildcard tools/tls/*.c)
 SRC_BENCH := $(wildcard tools/bench/*.c)
 SRC_UNIT  := $(wildcard tests/unit/test_*.c)
 SRC_FUZZ  := $(wildcard tests/fuzz/fuzz_*.c)
@@ -80,7 +81,7 @@ each = $(patsubst $(1)/%.c,$(B)/$(notdir $(1))/%,$(2))
 LIB  := $(B)/libbough.a
 # What a test may link besides the library: all of the programs but their main().
 LIBS := $(B)/libsnapd.a $(B)/libio.a $(B)/libruntime.a $(B)/libgitops.a $(B)/libmount.a $(B)/libtool.a $(B)/libpack.a $(LIB)
-PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply \
+PROGRAMS := $(addprefix $(B)/,bough boughd bough-fs bough-hold bough-pack bough-apply bough-tls \
             bough-io bough-init)
 UNIT  := $(call each,tests/unit,$(SRC_UNIT))
 FUZZERS := $(call each,tests/fuzz,$(SRC_FUZZ))
@@ -193,6 +194,9 @@ $(B)/bough-pack: $(B)/o/tools/pack/main.o $(B)/libpack.a $(LIB)
 	$(call link,$(call libs,libarchive libcrypto libxxhash))
 $(B)/bough-apply: $(B)/o/tools/apply/main.o $(B)/libapply.a $(B)/libgitops.a $(LIB)
 	$(call link,$(call libs,libgit2 jansson libcrypto libxxhash))
+# For https:// alone, so that bough itself needs no such library.
+$(B)/bough-tls: $(call obj,$(SRC_TLS)) $(LIB)
+	$(call link,$(call libs,libssl libcrypto))
 # Unit and crash tests can let the n-th allocation fail: tests/unit/oom.h.
 WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc reallocarray posix_memalign \
         strdup strndup mmap64)
@@ -305,7 +309,7 @@ $(MAN): build/man/%: tools/man/%.rst tools/man/fill.sh $(PROGRAMS)
 man: $(MAN)
 D = $(DESTDIR)$(PREFIX)
 # Of the runtimes those that set-up had to fetch, since the machine has none.
-LIBEXEC = bough-hold bough-pack bough-apply bough-runsc bough-io bough-init \
+LIBEXEC = bough-hold bough-pack bough-apply bough-tls bough-runsc bough-io bough-init \
           $(notdir $(wildcard $(DEPS)/bin/*))
 install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -d $(D)/bin $(D)/libexec/bough $(D)/share/bash-completion/completions

@@ -31,17 +31,20 @@ int api_labels_merge(struct request *rq, const char *have, char **out, struct er
 
 /* ---- lists and owners (api_owned.c) ---- */
 
-enum { CURSOR_SIZE = 48 };
-/* One page of a list that is newest first: `limit` of them behind what `cursor` names. */
+enum { CURSOR_SIZE = NAME_SIZE + 24 };
+/* One page of a list, newest first or by name: `limit` of them behind what `cursor` names. */
 struct page {
 	size_t limit, taken; /* limit 0: all */
 	int64_t after_ns, last_ns;
-	char after_id[24], last_id[24];
-	bool begun, more;
+	char after_id[NAME_SIZE], last_id[NAME_SIZE];
+	bool begun, more, by_name;
 };
 int page_begin(struct page *p, struct request *rq, struct err *err);
 /* Whether this one, asked for in the list's order, is on the page. */
 bool page_takes(struct page *p, int64_t created_ns, const char *id);
+/* The same of a list that is in order of name. */
+int page_begin_names(struct page *p, struct request *rq, struct err *err);
+bool page_takes_name(struct page *p, const char *name);
 /* {"items", "next"?}; items are taken over. NULL: out of memory. */
 json_t *page_end(const struct page *p, json_t *items);
 /* Whether the labels (a row's) fit all `label=K` and `label=K=V` of the query. */
@@ -151,6 +154,8 @@ int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err);
 /* sandboxes (api_sandbox.c, api_sandbox_new.c, api_exec.c, api_output.c, api_sandbox_files.c) */
 struct sandbox_row;
 json_t *api_sandbox(struct snapd *sd, const struct sandbox_row *row);
+struct exec_row;
+json_t *api_exec(const struct exec_row *row);
 int api_sandbox_list(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_create(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_get(struct request *rq, struct reply *rp, struct err *err);
@@ -208,6 +213,9 @@ int api_save_seal(struct save *s, struct err *err);
 int api_save_image(struct save *s, const char *image, struct err *err);
 int api_save_finish(struct save *s, struct progress *p, json_t **result, struct err *err);
 void api_save_free(struct save *s); /* NULL allowed */
+/* That it was restored to that, and not written to since. */
+int api_ws_remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
+			 struct err *err);
 /* Both leased, the workspace EXCLUSIVE. */
 int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, struct err *err);
 

@@ -207,16 +207,20 @@ int api_user_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct user_row *rows;
+	struct page page;
 	size_t n;
-	int r = catalog_user_list(sd->catalog, &rows, &n, err);
+	int r = page_begin_names(&page, rq, err);
+	if (r >= 0)
+		r = catalog_user_list(sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
 	int bad = 0;
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, api_user(&rows[i]));
+		if (page_takes_name(&page, rows[i].name))
+			bad |= json_array_append_new(items, api_user(&rows[i]));
 	free(rows);
-	json_t *j = json_pack("{s:o}", "items", items);
+	json_t *j = page_end(&page, items);
 	if (bad) {
 		json_decref(j);
 		return no_memory(err);
@@ -316,17 +320,21 @@ int api_team_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct team_row *rows;
+	struct page page;
 	size_t n;
-	int r = catalog_team_list(sd->catalog, rq->caller->admin ? NULL : rq->caller->owner, &rows,
-				  &n, err);
+	int r = page_begin_names(&page, rq, err);
+	if (r >= 0)
+		r = catalog_team_list(sd->catalog, rq->caller->admin ? NULL : rq->caller->owner,
+				      &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
 	int bad = 0;
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, api_team(sd, &rows[i], err));
+		if (page_takes_name(&page, rows[i].name))
+			bad |= json_array_append_new(items, api_team(sd, &rows[i], err));
 	free(rows);
-	json_t *j = json_pack("{s:o}", "items", items);
+	json_t *j = page_end(&page, items);
 	if (bad) {
 		json_decref(j);
 		return no_memory(err);

@@ -27,7 +27,7 @@ static int no_memory(struct err *err)
 
 /* ---- JSON ---- */
 
-static json_t *exec_json(const struct exec_row *row)
+json_t *api_exec(const struct exec_row *row)
 {
 	json_t *spec = row->spec ? json_loads(row->spec, 0, NULL) : NULL;
 	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "id", row->id,
@@ -97,7 +97,7 @@ static json_t *main_json(struct snapd *sd, const char *id)
 				    spec.in, "timeout_ms", 0);
 	as.spec = more ? json_text(more, JSON_COMPACT) : NULL;
 	json_decref(more);
-	json_t *j = exec_json(&as);
+	json_t *j = api_exec(&as);
 	free(as.spec);
 	return j;
 }
@@ -127,7 +127,7 @@ static int reply_exec(struct request *rq, struct reply *rp, struct err *err)
 	int r = api_exec_find(rq, &row, &key, err);
 	if (r < 0)
 		return r;
-	rp->json = row.id[0] ? exec_json(&row) : main_json(sd, rq->params[0]);
+	rp->json = row.id[0] ? api_exec(&row) : main_json(sd, rq->params[0]);
 	return rp->json && add_output(rp->json, sd, rq->params[0], key) == 0 ? 0 : no_memory(err);
 }
 
@@ -147,7 +147,7 @@ int api_exec_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && r >= 0; i++)
 		if (page_takes(&page, rows[i].created_ns, rows[i].id) &&
-		    json_array_append_new(items, exec_json(&rows[i])) < 0)
+		    json_array_append_new(items, api_exec(&rows[i])) < 0)
 			r = no_memory(err);
 	exec_rows_free(rows, n);
 	rp->json = page_end(&page, items);
@@ -221,7 +221,7 @@ int api_exec_start(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	rp->status = 201;
-	rp->json = exec_json(&row);
+	rp->json = api_exec(&row);
 	return rp->json ? 0 : no_memory(err);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "snapd/api.h"
 #include "snapd/archive_export.h"
@@ -154,18 +155,43 @@ int api_export_new(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- those that are kept ---- */
 
+struct listed {
+	struct export of[EXPORTS_MAX];
+	size_t n;
+};
+
 static int list_one(void *ctx, const struct export *e)
 {
-	return json_array_append_new(ctx, to_json(e)) < 0 ? -ENOMEM : 0;
+	struct listed *l = ctx;
+	if (l->n < EXPORTS_MAX)
+		l->of[l->n++] = *e;
+	return 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct export *x = a, *y = b;
+	return x->created_ns != y->created_ns ? (x->created_ns < y->created_ns) -
+							(x->created_ns > y->created_ns)
+					      : strcmp(y->id, x->id);
 }
 
 int api_export_list(struct request *rq, struct reply *rp, struct err *err)
 {
+	struct page page;
+	auto_free struct listed *l = calloc(1, sizeof(*l));
+	int bad = 0, r = l ? page_begin(&page, rq, err) : no_memory(err);
+	if (r >= 0)
+		r = exports_each(rq->ctx, rq->caller->owner, list_one, l, err);
+	if (r < 0)
+		return r;
+	qsort(l->of, l->n, sizeof(l->of[0]), newest_first);
 	json_t *items = json_array();
-	int r = items ? exports_each(rq->ctx, rq->caller->owner, list_one, items, err)
-		      : no_memory(err);
-	rp->json = json_pack("{s:o}", "items", items);
-	return r < 0 ? r : rp->json ? 0 : no_memory(err);
+	for (size_t i = 0; i < l->n; i++)
+		if (page_takes(&page, l->of[i].created_ns, l->of[i].id))
+			bad |= json_array_append_new(items, to_json(&l->of[i]));
+	rp->json = page_end(&page, items);
+	return rp->json && !bad ? 0 : no_memory(err);
 }
 
 struct fetch {

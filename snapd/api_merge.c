@@ -11,6 +11,7 @@
 #include "fs/base/log.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
+#include "snapd/intents.h"
 #include "snapd/gitwork.h"
 #include "snapd/merge.h"
 
@@ -248,6 +249,31 @@ static int plan(struct merge *m, struct err *err)
 	return merge_plan_make(&m->plan, &trees, err);
 }
 
+static json_t *tell_merged(struct merge *m, struct err *err)
+{
+	uint64_t count[MERGE_PUT + 1] = { 0 };
+	for (size_t i = 0; i < m->plan.n; i++) {
+		const struct merge_step *s = &m->plan.steps[i];
+		enum merge_kind kind = s->kind;
+		if (kind == MERGE_PUT)
+			kind = s->put & MERGE_PUT_MERGED ? MERGE_TEXT
+			       : s->put & MERGE_PUT_NEW  ? MERGE_MAKE
+							 : MERGE_WRITE;
+		count[kind == MERGE_DROP ? MERGE_REMOVE : kind]++;
+	}
+	json_t *ws = api_workspace(m->sd, &m->into.ws, NULL), *j;
+	j = ws ? json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "workspace", ws, "added",
+			   (json_int_t)(count[MERGE_MAKE] + count[MERGE_LINK]), "removed",
+			   (json_int_t)count[MERGE_REMOVE], "moved",
+			   (json_int_t)count[MERGE_PLACE], "changed",
+			   (json_int_t)(count[MERGE_WRITE] + count[MERGE_ATTR]), "merged",
+			   (json_int_t)count[MERGE_TEXT])
+	       : NULL;
+	if (!j)
+		(void)err_set(err, -ENOMEM, "out of memory");
+	return j;
+}
+
 /* Runs the plan in the fork, and puts that in the workspace's place. */
 static int carry_out(struct merge *m, struct err *err)
 {
@@ -255,8 +281,18 @@ static int carry_out(struct merge *m, struct err *err)
 	int r = run_plan(m, err);
 	if (r >= 0)
 		r = fs_seal(m->sd->fs, m->id, &merged, err);
+	json_t *answer = r >= 0 ? tell_merged(m, err) : NULL;
+	if (r >= 0 && !answer)
+		r = -ENOMEM;
+	struct intent intent;
 	if (r >= 0)
-		r = fs_restore(m->sd->fs, m->into.ws.id, &merged, &m->ours, err);
+		r = intent_note(&intent, m->sd, m->into.ws.id, NULL, answer, err);
+	json_decref(answer);
+	if (r < 0)
+		return r;
+	r = fs_restore(m->sd->fs, m->into.ws.id, &merged, &m->ours, err);
+	if (r == -ECONNRESET && intent_happened(m->sd, &intent, err) > 0)
+		r = 0; /* bough-fs died behind it, before it could tell */
 	return r;
 }
 
@@ -309,30 +345,6 @@ static int tell_conflicts(struct merge *m, struct request *rq, struct err *err)
 		       p->nconflicts == 1 ? "conflict" : "conflicts");
 }
 
-static int answer(struct merge *m, struct reply *rp, struct err *err)
-{
-	uint64_t count[MERGE_PUT + 1] = { 0 };
-	for (size_t i = 0; i < m->plan.n; i++) {
-		const struct merge_step *s = &m->plan.steps[i];
-		enum merge_kind kind = s->kind;
-		if (kind == MERGE_PUT)
-			kind = s->put & MERGE_PUT_MERGED ? MERGE_TEXT
-			       : s->put & MERGE_PUT_NEW  ? MERGE_MAKE
-							 : MERGE_WRITE;
-		count[kind == MERGE_DROP ? MERGE_REMOVE : kind]++;
-	}
-	json_t *ws = api_workspace(m->sd, &m->into.ws, NULL);
-	if (!ws)
-		return err_set(err, -ENOMEM, "out of memory");
-	rp->json = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "workspace", ws, "added",
-			     (json_int_t)(count[MERGE_MAKE] + count[MERGE_LINK]), "removed",
-			     (json_int_t)count[MERGE_REMOVE], "moved",
-			     (json_int_t)count[MERGE_PLACE], "changed",
-			     (json_int_t)(count[MERGE_WRITE] + count[MERGE_ATTR]), "merged",
-			     (json_int_t)count[MERGE_TEXT]);
-	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
-}
-
 int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -364,5 +376,6 @@ int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 	if (m.plan.nconflicts > 0)
 		return tell_conflicts(&m, rq, err);
 	flattener_consider(sd->flattener, m.into.ws.id);
-	return answer(&m, rp, err);
+	rp->json = tell_merged(&m, err);
+	return rp->json ? 0 : -ENOMEM;
 }

@@ -14,20 +14,28 @@ enum {
 
 /* ---- pages ---- */
 
+static int take_limit(struct page *p, struct request *rq, struct err *err)
+{
+	const char *limit = request_query(rq, "limit");
+	char *end;
+	if (!limit)
+		return 0;
+	errno = 0;
+	unsigned long n = strtoul(limit, &end, 10);
+	if (errno || !*limit || *end || *limit == '-' || n < 1 || n > PAGE_MAX)
+		return request_bad_field(rq, "limit", err, "1 to %d", PAGE_MAX);
+	p->limit = n;
+	return 0;
+}
+
 int page_begin(struct page *p, struct request *rq, struct err *err)
 {
-	const char *limit = request_query(rq, "limit"), *cursor = request_query(rq, "cursor");
+	const char *cursor = request_query(rq, "cursor");
 	char *end;
 	*p = (struct page){ .begun = !cursor };
-	if (limit) {
-		errno = 0;
-		unsigned long n = strtoul(limit, &end, 10);
-		if (errno || !*limit || *end || *limit == '-' || n < 1 || n > PAGE_MAX)
-			return request_bad_field(rq, "limit", err, "1 to %d", PAGE_MAX);
-		p->limit = n;
-	}
-	if (!cursor)
-		return 0;
+	int r = take_limit(p, rq, err);
+	if (r < 0 || !cursor)
+		return r;
 	errno = 0;
 	p->after_ns = strtoll(cursor, &end, 16);
 	if (errno || end == cursor || *end != '-' || strlen(end + 1) >= sizeof(p->after_id))
@@ -36,13 +44,21 @@ int page_begin(struct page *p, struct request *rq, struct err *err)
 	return 0;
 }
 
-bool page_takes(struct page *p, int64_t created_ns, const char *id)
+int page_begin_names(struct page *p, struct request *rq, struct err *err)
 {
-	if (!p->begun && created_ns >= p->after_ns) {
-		p->begun = strcmp(id, p->after_id) == 0; /* from the next one on */
-		return false;
-	}
-	p->begun = true; /* where the last one of the page before is gone, too */
+	const char *cursor = request_query(rq, "cursor");
+	*p = (struct page){ .by_name = true };
+	int r = take_limit(p, rq, err);
+	if (r < 0 || !cursor)
+		return r;
+	if (strncmp(cursor, "n-", 2) != 0 || !cursor[2] || strlen(cursor + 2) >= NAME_SIZE)
+		return request_bad_field(rq, "cursor", err, "it is no cursor of a list");
+	(void)snprintf(p->after_id, sizeof(p->after_id), "%s", cursor + 2);
+	return 0;
+}
+
+static bool take(struct page *p, int64_t created_ns, const char *id)
+{
 	if (p->more || (p->limit && p->taken == p->limit)) {
 		p->more = true;
 		return false;
@@ -53,14 +69,32 @@ bool page_takes(struct page *p, int64_t created_ns, const char *id)
 	return true;
 }
 
+bool page_takes(struct page *p, int64_t created_ns, const char *id)
+{
+	if (!p->begun && created_ns >= p->after_ns) {
+		p->begun = strcmp(id, p->after_id) == 0; /* from the next one on */
+		return false;
+	}
+	p->begun = true; /* where the last one of the page before is gone, too */
+	return take(p, created_ns, id);
+}
+
+bool page_takes_name(struct page *p, const char *name)
+{
+	return strcmp(name, p->after_id) > 0 && take(p, 0, name);
+}
+
 json_t *page_end(const struct page *p, json_t *items)
 {
 	char cursor[CURSOR_SIZE];
 	json_t *j = json_pack("{s:o}", "items", items);
 	if (!j || !p->more)
 		return j;
-	(void)snprintf(cursor, sizeof(cursor), "%llx-%s", (unsigned long long)p->last_ns,
-		       p->last_id);
+	if (p->by_name)
+		(void)snprintf(cursor, sizeof(cursor), "n-%s", p->last_id);
+	else
+		(void)snprintf(cursor, sizeof(cursor), "%llx-%s", (unsigned long long)p->last_ns,
+			       p->last_id);
 	if (json_object_set_new(j, "next", json_string(cursor)) < 0) {
 		json_decref(j);
 		return NULL;

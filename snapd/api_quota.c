@@ -28,15 +28,19 @@ int api_quota_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	struct quota *rows;
+	struct page page;
 	size_t n;
-	int bad = 0, r = catalog_quota_list(sd->catalog, &rows, &n, err);
+	int bad = 0, r = page_begin_names(&page, rq, err);
+	if (r >= 0)
+		r = catalog_quota_list(sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, quota_json(&rows[i]));
+		if (page_takes_name(&page, rows[i].owner))
+			bad |= json_array_append_new(items, quota_json(&rows[i]));
 	free(rows);
-	rp->json = json_pack("{s:o}", "items", items);
+	rp->json = page_end(&page, items);
 	return rp->json && !bad ? 0 : no_memory(err);
 }
 

@@ -14,6 +14,7 @@
 #include "snapd/archive_import.h"
 #include "snapd/oci.h"
 #include "snapd/flattener.h"
+#include "snapd/intents.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
@@ -318,7 +319,7 @@ void api_save_free(struct save *s)
 
 /* ---- restore ---- */
 
-static int remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
+int api_ws_remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
 			 struct err *err)
 {
 	auto_stack now = { 0 };
@@ -346,7 +347,7 @@ int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, 
 		return r;
 	r = snapd_inner(fs_restore(sd->fs, ws->ws.id, &to, NULL, err));
 	if (r >= 0)
-		r = remember_head(sd, &ws->ws, &snap->snap, err);
+		r = api_ws_remember_head(sd, &ws->ws, &snap->snap, err);
 	if (r < 0)
 		return err_prefix(err, r, "restore %s", ws->ws.name);
 	layercache_trim(sd->layers, 60000);
@@ -361,6 +362,9 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = source_find_snap(&snap, sd, request_string(rq, "snapshot"), LEASE_SHARED,
 				     "restore", err);
+	struct intent intent;
+	if (r >= 0)
+		r = intent_note(&intent, sd, ws.ws.id, snap.snap.id, NULL, err);
 	if (r >= 0)
 		r = api_ws_restore_to(sd, &ws, &snap, err);
 	if (r < 0)

@@ -16,6 +16,7 @@
 #include "snapd/journal.h"
 #include "snapd/outcome.h"
 #include "snapd/sse.h"
+#include "snapd/tidier.h"
 
 enum {
 	AUDIT_PAGE = 1000,
@@ -76,8 +77,12 @@ static void print_store(struct snapd *sd, struct buf *b)
 	      st.bytes_stored ? (double)st.bytes_raw / (double)st.bytes_stored : 1);
 	gauge(b, "store_puts_total", "counter", (double)st.puts);
 	gauge(b, "store_put_hits_total", "counter", (double)st.put_hits);
-	gauge(b, "store_dedup_ratio", "gauge",
-	      st.puts > st.put_hits ? (double)st.puts / (double)(st.puts - st.put_hits) : 1);
+	uint64_t held = 0;
+	double ratio = tidier_dedup(sd, &held);
+	if (ratio > 0) { /* as the last gc found it; before the first nobody knows */
+		gauge(b, "store_held_bytes", "gauge", (double)held);
+		gauge(b, "store_dedup_ratio", "gauge", ratio);
+	}
 	gauge(b, "store_cache_bytes", "gauge", (double)st.cache_bytes);
 	gauge(b, "store_cache_hits_total", "counter", (double)st.cache_hits);
 	gauge(b, "store_cache_misses_total", "counter", (double)st.cache_misses);

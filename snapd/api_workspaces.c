@@ -593,7 +593,7 @@ int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return err_prefix(err, r, "mount %s", src.ws.name);
 	problems_set(sd->problems, src.ws.id, NULL);
-	r = catalog_ws_set_mount(sd->catalog, src.ws.id, true, err);
+	r = catalog_ws_ask_mount(sd->catalog, src.ws.id, true, err);
 	if (r >= 0)
 		r = snapd_record_ws(sd, src.ws.id, err);
 	if (r >= 0)
@@ -630,7 +630,7 @@ int api_ws_refuse_used(struct snapd *sd, const struct ws_row *ws, bool running, 
 	if (ws->sandbox[0])
 		return err_set(err, -EBUSY, "it is the root of sandbox %s: `bough rm` that", key);
 	return err_set(err, -EBUSY, "sandbox %s uses it: `bough detach-workspace %s %s` first%s",
-		       key, key, ws->name, running ? "" : ", or use force");
+		       key, key, ws->name, running ? "" : ", or use --force");
 }
 
 int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)

@@ -357,6 +357,8 @@ int archive_reader_open(struct archive_reader *rd, const struct archive_reader_o
 	int r = source_peek(rd);
 	if (r < 0)
 		return archive_reader_error(rd, "read");
+	if (rd->peeked == 0)
+		return err_set(err, -EBADMSG, "there is nothing in it: no archive");
 	rd->zip = is_zip(rd);
 	rd->locale = archive_locale_set(rd->zip);
 	rd->a = archive_read_new();

@@ -337,6 +337,29 @@ int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct e
 	return change_ws(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", id, NULL, mount, err);
 }
 
+int catalog_ws_ask_mount(struct catalog *c, const char *id, bool mount, struct err *err)
+{
+	sqlite3_stmt *st;
+	char effect[ID_SIZE + 4];
+	(void)snprintf(effect, sizeof(effect), "at/%s", id);
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = db_prepare(c, &st, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", err);
+		if (r >= 0) {
+			sqlite3_bind_int(st, 2, mount);
+			r = change_row(c, st, id, err);
+		}
+		if (r >= 0)
+			r = db_note_effect(c, effect, err);
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
 int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err)
 {
 	return change_ws(c, "UPDATE workspaces SET broken = ?2 WHERE id = ?1", id, why, 0, err);

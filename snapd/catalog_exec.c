@@ -170,16 +170,13 @@ static void done_exec(void *row)
 static const struct db_shape exec_shape = { "look up processes", sizeof(struct exec_row), read_exec,
 					    done_exec };
 
-int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err *err)
+static int insert_exec(struct catalog *c, const struct exec_row *w, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
-		       "INSERT INTO execs (id, sandbox, caller, spec, status, created)"
-		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-		       err);
+	int r = db_prepare(c, &st,
+			   "INSERT INTO execs (id, sandbox, caller, spec, status, created)"
+			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+			   err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
 		sqlite3_bind_text(st, 2, w->sandbox, -1, SQLITE_STATIC);
@@ -189,6 +186,17 @@ int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err 
 		sqlite3_bind_int64(st, 6, w->created_ns);
 		r = db_run(c, st, err, "insert a process");
 	}
+	return r < 0 ? r : db_note_effect(c, w->id, err);
+}
+
+int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0)
+		r = db_end(c, insert_exec(c, w, err), err);
 	db_unlock(c);
 	return r;
 }

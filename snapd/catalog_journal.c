@@ -233,6 +233,64 @@ int catalog_intend(struct catalog *c, const char *id, struct err *err)
 	return r;
 }
 
+int catalog_intend_into(struct catalog *c, const char *effect, const char *answer,
+			struct err *err)
+{
+	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
+	const struct doing *d = doing_now();
+	if (!d || !d->keyed)
+		return 0;
+	int r = db_use(c, &st, "UPDATE repeats SET effect = ?5, answer = ?6 WHERE " REPEAT_KEY,
+		       err);
+	if (r < 0)
+		return r;
+	bind_key(st, d, caller);
+	sqlite3_bind_text(st, 5, effect, -1, SQLITE_STATIC);
+	db_bind_text(st, 6, answer);
+	r = db_run(c, st, err, "note what is about to be done");
+	db_unlock(c);
+	return r;
+}
+
+static int read_effect(sqlite3_stmt *st, void *row)
+{
+	return db_copy_text(st, 0, row);
+}
+
+static void done_effect(void *row)
+{
+	free(*(char **)row);
+}
+
+int catalog_intents(struct catalog *c, char ***effects, size_t *n, struct err *err)
+{
+	static const struct db_shape shape = { "look up what was under way", sizeof(char *),
+					       read_effect, done_effect };
+	sqlite3_stmt *st;
+	int r = db_read(c, &st,
+			"SELECT effect FROM repeats WHERE status IS NULL"
+			" AND effect LIKE 'into/%'",
+			err);
+	return r < 0 ? r : db_list(c, st, &shape, effects, n, err);
+}
+
+int catalog_intent_end(struct catalog *c, const char *effect, bool happened, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       happened ? "UPDATE repeats SET status = 200 WHERE status IS NULL"
+				  " AND effect = ?1"
+				: "DELETE FROM repeats WHERE status IS NULL AND effect = ?1",
+		       err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, effect, -1, SQLITE_STATIC);
+	r = db_run(c, st, err, "tell how it ended");
+	db_unlock(c);
+	return r;
+}
+
 /* ---- jobs ---- */
 
 #define JOB_COLUMNS "id, owner, object, state, path, answer, status, created, ended"
@@ -359,8 +417,11 @@ int catalog_journal_begin(struct catalog *c, struct err *err)
 			 "DELETE FROM repeats WHERE status IS NULL AND (effect IS NULL OR"
 			 " (effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)))",
 			 0, err);
-	if (r >= 0)
-		r = run_with(c, "UPDATE repeats SET status = 201 WHERE status IS NULL", 0, err);
+	if (r >= 0) /* intents_resolve looks at the others */
+		r = run_with(c,
+			     "UPDATE repeats SET status = CASE WHEN effect LIKE 'at/%' THEN 200"
+			     " ELSE 201 END WHERE status IS NULL AND effect NOT LIKE 'into/%'",
+			     0, err);
 	if (r >= 0)
 		r = run_with(
 			c,

@@ -354,7 +354,7 @@ static int refuse_used(struct catalog *c, const char *id, struct err *err)
 			   " delete that, or restore or save another there'"
 			   " FROM workspaces w WHERE head = ?1"
 			   " AND removed IS NULL UNION ALL"
-			   " SELECT id || ' was made from it: delete that first, or use force'"
+			   " SELECT id || ' was made from it: delete that first, or use --force'"
 			   " FROM snapshots WHERE parent = ?1 LIMIT 1",
 			   err);
 	if (r < 0)

@@ -377,6 +377,25 @@ int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err 
 	return ask_stack(fc, "stack", id, out, err);
 }
 
+int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct err *err)
+{
+	json_t *answer;
+	int r = call(fc, json_pack("{s:s, s:s}", "op", "stack", "id", id), true, &answer, err);
+	if (r < 0)
+		return r;
+	const char *hex = json_string_value(json_object_get(answer, "active"));
+	if (!hex || strlen(hex) != 2 * sizeof(out->b) ||
+	    hex_decode(out->b, sizeof(out->b), hex) < 0)
+		r = err_set(err, -EIO, "bough-fs doesn't tell which layer is active");
+	json_decref(answer);
+	return r;
+}
+
+int fs_settle(struct fsclient *fc, struct err *err)
+{
+	return call(fc, json_pack("{s:s}", "op", "settle"), true, NULL, err);
+}
+
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err)
 {

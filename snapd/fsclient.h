@@ -61,6 +61,10 @@ int fs_mount(struct fsclient *fc, const char *id, const char *path, struct err *
 int fs_umount(struct fsclient *fc, const char *id, bool *busy, struct err *err);
 int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
 int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
+/* Its active layer: another one behind each fork, seal and restore. */
+int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct err *err);
+/* Nothing that a boughd before this one has asked for is done behind it. */
+int fs_settle(struct fsclient *fc, struct err *err);
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err);
 /* `expect` (NULL: whatever it is): -ESTALE where its sealed stack is another, or it was written to

@@ -15,6 +15,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/array.h"
 #include "fs/base/log.h"
+#include "fs/store/gitrepo.h"
 #include "fs/work/save.h"
 #include "gitops/checkout.h"
 #include "snapd/api.h"
@@ -36,6 +37,7 @@ struct collector {
 	struct view_options opt;
 	struct digest_set images;
 	uint64_t done, total;
+	uint64_t held; /* bytes of what was marked, as often as it was */
 };
 
 static int set_add(struct digest_set *s, const struct digest *d)
@@ -63,6 +65,9 @@ static bool set_has(const struct digest_set *s, const struct digest *d)
 static int mark_object(void *ctx, const struct digest *d)
 {
 	struct collector *c = ctx;
+	uint32_t size;
+	if (!digest_is_git(d, NULL, NULL) && store_has(c->sd->store, d, &size) > 0)
+		c->held += size;
 	return progress_cancelled(c->progress) ? -ECANCELED : store_gc_mark(c->gc, d);
 }
 
@@ -229,7 +234,7 @@ static int delete_images(struct collector *c, uint64_t *deleted, uint64_t *bytes
 
 struct collected {
 	struct store_gc_stats st;
-	uint64_t images, bytes;
+	uint64_t images, bytes, held;
 };
 
 static int collect(struct snapd *sd, struct progress *p, struct collected *out, struct err *err)
@@ -245,6 +250,7 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 			(void)err_sys(err, r, "list %s/images", sd->root);
 	}
 	free(c.images.list);
+	out->held = c.held;
 	return r;
 }
 
@@ -259,7 +265,7 @@ int api_gc_now(struct snapd *sd, struct progress *p, json_t **result, struct err
 	state_spare_keep(sd->root);
 	leftovers_sweep_old(sd->root);
 	if (r >= 0)
-		tidier_note(sd);
+		tidier_note(sd, &got.held);
 	pthread_mutex_unlock(&sd->gc);
 	if (r < 0)
 		return snapd_inner(r);

@@ -55,6 +55,15 @@ int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status
  * can leave as a record that the next start adopts, so that it isn't made once more then. */
 int catalog_intend(struct catalog *c, const char *id, struct err *err);
 
+/* The same of what isn't made but turned into something else (intents.h): `effect` is kept in place
+ * of what was noted before, and `answer` (JSON; NULL: none) for when it is asked for again. */
+int catalog_intend_into(struct catalog *c, const char *effect, const char *answer,
+			struct err *err);
+/* Those of which it isn't known how they ended; the caller frees each, and the list. */
+int catalog_intents(struct catalog *c, char ***effects, size_t *n, struct err *err);
+/* Such a one has happened, or is as if it had never been. */
+int catalog_intent_end(struct catalog *c, const char *effect, bool happened, struct err *err);
+
 /* ---- jobs ---- */
 
 struct job_row {

@@ -29,6 +29,7 @@
 #include "snapd/events.h"
 #include "snapd/flattener.h"
 #include "snapd/hooks.h"
+#include "snapd/intents.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/keeper.h"
@@ -463,7 +464,10 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.done = outcome_done,
 			.background = jobs_start,
 		};
-		r = sandboxes_find(sd, err);
+		if (!catalog_damage(sd->catalog))
+			r = intents_resolve(sd, err);
+		if (r >= 0)
+			r = sandboxes_find(sd, err);
 		if (r >= 0)
 			r = keeper_start(&keeper, sd, err);
 		if (r >= 0 && (r = web_start(&web, &opt, err)) < 0)

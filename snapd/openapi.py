@@ -159,7 +159,7 @@ for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Q
     SCHEMAS[one + "s"] = items(one)
 
 SCHEMAS["Deliveries"] = items("Delivery")
-SCHEMAS["Exports"] = obj({"items": {"type": "array", "items": ref("Export")}})
+SCHEMAS["Exports"] = items("Export")
 
 BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
                            "text/event-stream")

@@ -61,7 +61,7 @@ static json_t *made_account(struct snapd *sd, const char *what)
 									: api_team(sd, &team, NULL);
 }
 
-static json_t *made_json(struct snapd *sd, const char *id)
+static json_t *made_json(struct snapd *sd, char *id)
 {
 	if (id_is(id, "tk") || id_is(id, "wh") || strncmp(id, "user/", 5) == 0 ||
 	    strncmp(id, "team/", 5) == 0)
@@ -69,6 +69,14 @@ static json_t *made_json(struct snapd *sd, const char *id)
 	auto_ws_row ws = { 0 };
 	auto_snap_row snap = { 0 };
 	auto_sandbox_row sb = { 0 };
+	auto_exec_row ex = { 0 };
+	if (strncmp(id, "into/", 5) == 0 || strncmp(id, "at/", 3) == 0) { /* intents.h; a mount */
+		char *end = strchr(id = strchr(id, '/') + 1, '/');
+		if (end)
+			*end = '\0';
+	}
+	if (id_is(id, "ex"))
+		return catalog_exec_get(sd->catalog, id, &ex, NULL) < 0 ? NULL : api_exec(&ex);
 	if (id_is(id, "sb"))
 		return catalog_sandbox_get(sd->catalog, id, &sb, NULL) < 0 ? NULL
 									   : api_sandbox(sd, &sb);

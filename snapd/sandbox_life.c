@@ -295,7 +295,7 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 		else
 			(void)catalog_range_give(sd->catalog, id, NULL); /* it stays this one's */
 		(void)sandbox_set_failed(sd, id, err ? err->text : "it couldn't be started");
-		return err_prefix(err, r, "start %s", b->row.name);
+		return r; /* without its name, which may be one that we gave it */
 	}
 	/* Who took a right away meanwhile found nothing that runs. */
 	r = sandbox_judge(sd, id, NULL, err);
@@ -442,8 +442,8 @@ static int end_processes(struct live *l, const char *name, bool force, struct er
 	bool ended = live_ended(l);
 	int r = 0;
 	if (!ended && !force)
-		return err_set(err, -EBUSY, "sandbox %s runs: `bough stop` it first, or use force",
-			       name);
+		return err_set(err, -EBUSY,
+			       "sandbox %s runs: `bough stop` it first, or use --force", name);
 	if (!ended)
 		r = end_by_force(l, err);
 	return r < 0 ? r : live_finish(l, err);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,19 +31,37 @@ struct tidier {
 	_Atomic uint64_t hurried_ms; /* 0: never */
 };
 
-/* ROOT/run/gc: its time is that of the last one. */
+/* ROOT/run/gc: its time is that of the last one, and it has what was found then, as text. */
 static int open_stamp(const struct snapd *sd)
 {
 	char path[PATH_SIZE];
 	(void)snprintf(path, sizeof(path), "%s/run/gc", sd->root);
-	return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-void tidier_note(struct snapd *sd)
+void tidier_note(struct snapd *sd, const uint64_t *held)
 {
+	char text[64];
+	struct store_stats st;
 	auto_fd fd = open_stamp(sd);
 	if (fd < 0 || futimens(fd, NULL) < 0)
 		log_warn("note the time of a gc: %s", strerrordesc_np(errno)); /* one too early */
+	if (fd < 0 || !held || store_stats(sd->store, &st, NULL) < 0)
+		return;
+	int n = snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 "\n", *held, st.bytes_raw);
+	if (pwrite(fd, text, (size_t)n, 0) != n || ftruncate(fd, n) < 0)
+		log_warn("note what a gc found: %s", strerrordesc_np(errno));
+}
+
+double tidier_dedup(struct snapd *sd, uint64_t *held)
+{
+	char text[64] = "";
+	uint64_t raw;
+	auto_fd fd = open_stamp(sd);
+	if (fd < 0 || pread(fd, text, sizeof(text) - 1, 0) < 0 ||
+	    sscanf(text, "%" SCNu64 " %" SCNu64, held, &raw) != 2)
+		return 0;
+	return raw && *held > raw ? (double)*held / (double)raw : 1;
 }
 
 static bool is_due(const struct snapd *sd)
@@ -82,7 +101,7 @@ static void run(void *ctx, bool due)
 		log_debug("gc: %s", err.text);
 	} else {
 		log_error("gc: %s", err.text);
-		tidier_note(sd); /* what fails once fails again: not each minute */
+		tidier_note(sd, NULL); /* what fails once fails again: not each minute */
 	}
 	json_decref(result);
 }

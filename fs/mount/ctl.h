@@ -21,7 +21,8 @@
  *                                                    (xattrs: else as the parent; heir: true as
  *                                                    in ws_limits)
  *   seal    id                                    -> stack
- *   stack   id                                    -> stack (its sealed part; seals nothing)
+ *   stack   id                                    -> stack (its sealed part; seals nothing),
+ *                                                    active (hex of the active layer's id)
  *   replace id, old, new
  *   restore id, stack, expect?                    -> names, nodes (counts of invalidations);
  *                                                    expect: only if that is its sealed stack
@@ -79,6 +80,10 @@
  *   leave                                         exits once what it has begun is answered; the
  *                                                 mounts stay with the holder (-EOPNOTSUPP
  *                                                 without one)
+ *   settle                                        what other processes have asked for is done when
+ *                                                 this is answered, or isn't done any more: their
+ *                                                 connections that were there before this one get
+ *                                                 ESTALE from here on (`await` goes on)
  *
  * A mount point is made where it is absent (its last folder only), and stays after an
  * unmount. Where a killed server left a dead mount it is taken away first.

@@ -75,6 +75,7 @@ static const struct {
 	[CTL_TRIM] = { "trim", 0, 0 },
 	[CTL_QUIT] = { "quit", 0, 0 },
 	[CTL_LEAVE] = { "leave", 0, 0 },
+	[CTL_SETTLE] = { "settle", 0, 0 },
 };
 
 static int parse_id(const json_t *j, const char *what, const char **out, struct err *err)

@@ -37,6 +37,7 @@ enum ctl_op {
 	CTL_TRIM,
 	CTL_QUIT,
 	CTL_LEAVE,
+	CTL_SETTLE,
 	CTL_OPS,
 };
 
@@ -57,7 +58,8 @@ struct ctl_request {
 	uint64_t at, size; /* of the operations in the file: place and bytes (entries: a cookie) */
 	uint64_t contents; /* bytes of the contents behind them */
 	bool results;
-	int fd; /* that came with it; not ctl_parse's */
+	int fd;     /* that came with it; not ctl_parse's */
+	const struct server_peer *peer; /* that sent it; not ctl_parse's */
 	int wait_ms;
 	struct ws_limits limits;
 	uid_t uid;

@@ -166,6 +166,13 @@ static int do_leave(struct server *s, const struct ctl_request *q, struct answer
 					 "them");
 }
 
+static int do_settle(struct server *s, const struct ctl_request *q, struct answer *a,
+		     struct err *err)
+{
+	server_settle(s, q->peer);
+	return 0;
+}
+
 /* Calls fn for each open workspace behind `after` until it returns false. */
 static int each_served(struct server *s, const char *after,
 		       int (*fn)(void *ctx, const char *id, struct served *w, struct err *err),
@@ -336,10 +343,14 @@ static int do_stack(struct served *w, const struct ctl_request *q, struct answer
 		    struct err *err)
 {
 	auto_stack st = { 0 };
-	int r = ws_stack(served_ws(w), &st);
+	struct layer_id active;
+	int r = ws_stack(served_ws(w), &st, &active);
 	if (r < 0)
 		return err_sys(err, r, "copy the stack of %s", q->id);
 	add_stack(a, "stack", &st);
+	char hex[2 * sizeof(active.b) + 1];
+	hex_encode(hex, active.b, sizeof(active.b));
+	add(a, a->json, "active", json_string(hex));
 	return 0;
 }
 
@@ -565,9 +576,11 @@ static const struct {
 	[CTL_ENTRIES] = { .served = do_entries },
 	[CTL_AWAIT] = { .server = do_await },     [CTL_END] = { .server = do_end },
 	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
+	[CTL_SETTLE] = { .server = do_settle },
 };
 
-static int perform(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
+static int perform_now(struct server *s, const struct ctl_request *q, struct answer *a,
+		       struct err *err)
 {
 	if (table[q->op].server)
 		return table[q->op].server(s, q, a, err);
@@ -577,6 +590,19 @@ static int perform(struct server *s, const struct ctl_request *q, struct answer 
 		return r;
 	r = table[q->op].served(w, q, a, err);
 	served_put(w);
+	return r;
+}
+
+/* One that waits for changes is none that `settle` has to wait for. */
+static int perform(struct server *s, const struct ctl_request *q, struct answer *a, struct err *err)
+{
+	if (q->op == CTL_AWAIT || q->op == CTL_SETTLE)
+		return perform_now(s, q, a, err);
+	int r = server_begin(s, q->peer, err);
+	if (r < 0)
+		return r;
+	r = perform_now(s, q, a, err);
+	server_done(s);
 	return r;
 }
 
@@ -605,8 +631,8 @@ static int dump_error(const struct err *err, struct buf *out)
 	return r;
 }
 
-int ctl_answer(struct server *s, const void *data, size_t len, int fd, struct buf *out,
-	       enum ctl_end *end)
+int ctl_answer(struct server *s, const struct server_peer *peer, const void *data, size_t len,
+	       int fd, struct buf *out, enum ctl_end *end)
 {
 	struct err err = { 0 };
 	struct ctl_request q;
@@ -614,6 +640,7 @@ int ctl_answer(struct server *s, const void *data, size_t len, int fd, struct bu
 	if (r < 0)
 		return dump_error(&err, out);
 	q.fd = fd;
+	q.peer = peer;
 	struct answer a = { .json = json_pack("{s:b}", "ok", 1) };
 	r = a.json ? perform(s, &q, &a, &err) : err_set(&err, -ENOMEM, "out of memory");
 	if (r >= 0)

@@ -62,6 +62,28 @@ void server_hush(struct server *s)
 	work_hush(s->work);
 }
 
+int server_begin(struct server *s, const struct server_peer *peer, struct err *err)
+{
+	pthread_rwlock_rdlock(&s->asked);
+	if (peer->number >= s->settled.number || peer->pid == s->settled.pid)
+		return 0;
+	pthread_rwlock_unlock(&s->asked);
+	return err_set(err, -ESTALE, "another process is served by now");
+}
+
+void server_done(struct server *s)
+{
+	pthread_rwlock_unlock(&s->asked);
+}
+
+void server_settle(struct server *s, const struct server_peer *peer)
+{
+	pthread_rwlock_wrlock(&s->asked);
+	if (peer->number > s->settled.number)
+		s->settled = *peer;
+	pthread_rwlock_unlock(&s->asked);
+}
+
 static int compare_ids(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
@@ -607,6 +629,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_rwlock_init(&s->asked, NULL);
 	clock_cond_init(&s->ending);
 	s->mask = opt->mask;
 	struct stat self; /* as it is now: later another file may be there */
@@ -662,6 +685,7 @@ int server_close(struct server *s, struct err *err)
 		work_close(s->work);
 	pthread_cond_destroy(&s->ending);
 	pthread_mutex_destroy(&s->lock);
+	pthread_rwlock_destroy(&s->asked);
 	free(s);
 	return result;
 }

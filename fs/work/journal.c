@@ -232,6 +232,22 @@ static int classify_gap(struct journal_walk *w)
 	return 0;
 }
 
+/* Whether nothing but zeros follows w->pos; or -errno. */
+static int only_zeros(struct journal_walk *w)
+{
+	int error = 0;
+	for (uint64_t pos = w->pos; pos < w->size;) {
+		size_t n = w->size - pos < PAGE ? (size_t)(w->size - pos) : PAGE;
+		const uint8_t *p = window(w, pos, n, &error);
+		if (!p)
+			return error;
+		if (!all_zero(p, n))
+			return 0;
+		pos += n;
+	}
+	return 1;
+}
+
 /* A sector of zeros inside a gap says the same as one at its beginning. */
 static int look_for_hole(struct journal_walk *w, uint64_t pos)
 {
@@ -249,11 +265,17 @@ static int look_for_hole(struct journal_walk *w, uint64_t pos)
 int journal_walk_next(struct journal_walk *w, struct journal_frame *out)
 {
 	w->gap = GAP_NONE;
-	w->unreadable = w->torn = w->blank = false;
+	w->unreadable = w->torn = w->blank = w->room = false;
 	w->gap_at = w->pos;
 	int r = frame_at(w, w->pos, out);
 	if (r == 0 && w->pos < w->size) {
-		r = classify_gap(w);
+		r = only_zeros(w);
+		if (r > 0) {
+			w->gap = GAP_UNWRITTEN;
+			w->blank = w->room = true;
+			return 0;
+		}
+		r = r < 0 ? r : classify_gap(w);
 		/* Frames begin at multiples of FRAME_ALIGN: the next is at one of these. */
 		for (uint64_t pos = w->pos; r == 0 && pos < w->size; pos += FRAME_ALIGN) {
 			w->unreadable |= window_is_bad(w, pos);

@@ -84,6 +84,7 @@ struct journal_walk {
 	bool torn;       /* the gap begins with a header (or a part of one) of a frame that the
 	                         file's end cuts */
 	bool blank;      /* the gap begins with zeros, as a failed write leaves it */
+	bool room;       /* the gap is zeros up to the file's end: nothing was written there yet */
 	uint8_t *buf;    /* a window on the file */
 	uint64_t buf_off;
 	size_t buf_len, buf_cap;

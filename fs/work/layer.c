@@ -120,7 +120,7 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 	l->writable = true;
 	l->journal.salt = head.salt;
 	memcpy(l->journal.boot, head.boot, BOOT_ID_BYTES);
-	l->journal.end = l->journal.allocated = JOURNAL_HEAD;
+	l->journal.end = l->journal.allocated = l->journal.zeroed = JOURNAL_HEAD;
 	l->commit.created = true;
 	int r = create_files(l, &head, err);
 	if (r < 0) {
@@ -270,6 +270,8 @@ static int commit_sync(struct layer *l, uint64_t covered, bool created, uint64_t
 	int r = layer_files_sync(l);
 	bool frames = *upto > covered;
 	if (r == 0 && frames)
+		layer_make_room(l);
+	if (r == 0 && frames)
 		r = write_commit(l, *upto);
 	if (r == 0 && (frames || created))
 		r = sync_journal(l);
@@ -329,6 +331,16 @@ int layer_commit(struct layer *l, struct err *err)
 	}
 	(void)pthread_mutex_unlock(&l->commit.lock);
 	return r < 0 ? err_sys(err, r, "commit %s", l->dir) : 0;
+}
+
+int layer_fsync(struct layer *l, struct err *err)
+{
+	if (l->dir && l->writable) {
+		(void)pthread_mutex_lock(&l->journal.lock);
+		l->journal.roomy = true;
+		(void)pthread_mutex_unlock(&l->journal.lock);
+	}
+	return layer_commit(l, err);
 }
 
 bool layer_is_dirty(const struct layer *l)

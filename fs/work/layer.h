@@ -152,6 +152,9 @@ int layer_seal(struct layer *l, struct err *err);
  * covers it. 0, or -EIO … (sticky: a layer whose data was lost says so to every later
  * commit). Any thread; other calls go on meanwhile. */
 int layer_commit(struct layer *l, struct err *err);
+/* As layer_commit, for a program that waits for it and will come again: from now on the layer's
+ * journal is written where the host's disk has room already. */
+int layer_fsync(struct layer *l, struct err *err);
 bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit; new: true */
 /* Gives back the descriptors and memory that nobody uses just now (those of files with
  * bytes that no layer_commit has made durable stay open). Any thread. */

@@ -81,11 +81,13 @@ struct layer {
 		uint64_t last_op;            /* of the last frame that a commit must cover */
 		uint64_t end;                /* where the next frame goes */
 		uint64_t allocated;          /* bytes of the file known to be preallocated */
+		uint64_t zeroed; /* the file is zeros from `end` up to here; below `end`: no room */
 		bool cut;   /* what lies behind `end` must go before anything is written */
 		bool reset; /* a FRAME_RESET must come first */
 		uint64_t reset_upto;
 		bool no_prealloc; /* the host's filesystem can't */
 		bool trimmed;     /* sealed, and the preallocated rest given back */
+		bool roomy;       /* programs fsync: what is preallocated is zeroed, too */
 	} journal;
 
 	struct {
@@ -184,5 +186,8 @@ enum layer_append_mode {
  * -EIO …: then it isn't there. */
 int layer_append(struct layer *l, struct buf *b, struct journal_frame *f,
 		 enum layer_append_mode mode);
+/* Writes zeros where the journal is preallocated, so that the syncs of what is written there
+ * needn't wait for the host to note where it lies. Before a sync, which then waits for it once. */
+void layer_make_room(struct layer *l);
 
 #endif

@@ -203,7 +203,7 @@ static void trim_journal(struct layer *l)
 	if (!l->journal.trimmed) {
 		/* Else it only takes room until the layer is removed. */
 		(void)l->io->ftruncate(l->io->ctx, f->fd, l->journal.end);
-		l->journal.allocated = l->journal.end;
+		l->journal.allocated = l->journal.zeroed = l->journal.end;
 		l->journal.trimmed = true;
 	}
 	(void)pthread_mutex_unlock(&l->journal.lock);

@@ -32,6 +32,7 @@ struct scan {
 	uint64_t ops;           /* frames that a commit must cover */
 	uint64_t limit;         /* frames beyond it don't count */
 	uint64_t end;           /* the journal goes on here */
+	uint64_t zeroed;        /* and is zeros up to here, if that is more */
 	uint64_t seq, last_ino; /* of the last frame seen */
 	bool other_boot, cut, lost_tail, unreadable_tail;
 };
@@ -108,7 +109,9 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 		if (r == 0 && w.unreadable && l->writable)
 			r = -EIO;
 	}
-	sc->cut = w.size > sc->end;
+	if (w.room && w.gap_at == sc->end)
+		sc->zeroed = w.size;
+	sc->cut = w.size > sc->end && sc->zeroed == 0;
 	journal_walk_done(&w);
 	return r;
 }
@@ -182,7 +185,9 @@ static void start_from(struct layer *l, const struct scan *sc)
 {
 	l->journal.seq = sc->seq;
 	l->journal.last_ino = sc->last_ino;
-	l->journal.end = l->journal.allocated = sc->end;
+	l->journal.end = sc->end;
+	l->journal.zeroed = sc->zeroed > sc->end ? sc->zeroed : sc->end;
+	l->journal.allocated = l->journal.zeroed;
 	l->journal.cut = sc->cut;
 	if (sc->other_boot) {
 		l->journal.reset = true;

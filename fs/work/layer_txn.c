@@ -13,6 +13,10 @@ enum {
 	TXN_ROOM = 1024, /* what most operations need, so that they allocate once */
 	STEP_MIN = 8 << 10,
 	STEP_MAX = 8 << 20,  /* by how much preallocation goes ahead: a quarter, between these */
+	ROOM_MIN = 64 << 10, /* where programs fsync: as much as there is, between these */
+	ROOM_MAX = 4 << 20,
+	ROOM_PIECE = 64 << 10, /* zeroed at once: others who write a frame wait for one */
+	PAGE = 4096,           /* a kill cuts a write only where one begins */
 	RESERVE_LAST = 4096, /* of the reserve, for commits and the seal alone */
 	NODE_BYTES = 640,    /* of an ordered map's node, about */
 	NODES_A_RECORD = 8,  /* that applying one record allocates at most, about */
@@ -133,7 +137,8 @@ static int preallocate(struct layer *l, int fd, uint64_t need)
 	uint64_t least = end + between(end, LAYER_RESERVE_MIN, LAYER_RESERVE);
 	if (l->journal.no_prealloc || least <= l->journal.allocated)
 		return 0;
-	uint64_t step = between(end / 4, STEP_MIN, STEP_MAX);
+	uint64_t step = l->journal.roomy ? between(end, ROOM_MIN, ROOM_MAX)
+					 : between(end / 4, STEP_MIN, STEP_MAX);
 	uint64_t from = l->journal.allocated, want[] = { least + step, least };
 	int r = 0;
 	for (int i = 0; i < 2; i++) {
@@ -163,15 +168,50 @@ void layer_reserve(struct layer *l)
 	layer_file_put(l, file);
 }
 
+void layer_make_room(struct layer *l)
+{
+	static const uint8_t zeros[ROOM_PIECE];
+	struct layer_file *file;
+	if (layer_file_get(l, LAYER_JOURNAL, LAYER_EXISTING, &file) < 0)
+		return;
+	for (bool more = true; more;) {
+		(void)pthread_mutex_lock(&l->journal.lock);
+		uint64_t from = l->journal.zeroed, to = l->journal.allocated;
+		from = from < l->journal.end ? l->journal.end : from;
+		to = to - from < ROOM_PIECE ? to : from + ROOM_PIECE;
+		more = l->journal.roomy && !l->journal.cut && !layer_is_sealed(l) && from < to &&
+		       io_write_full(l->io, file->fd, zeros, to - from, from) == 0;
+		if (more)
+			l->journal.zeroed = to;
+		(void)pthread_mutex_unlock(&l->journal.lock);
+	}
+	layer_file_put(l, file);
+}
+
+/* In room that is zeroed the end of a file doesn't tell where a kill cut a write, so what begins
+ * the frame is written last, and without it there is none. */
+static int write_parts(struct layer *l, int fd, const struct buf *b)
+{
+	uint64_t end = l->journal.end, part = PAGE - end % PAGE;
+	int r = 0;
+	if (end >= l->journal.zeroed || part > b->len)
+		part = b->len;
+	if (part < b->len)
+		r = io_write_full(l->io, fd, b->data + part, b->len - part, end + part);
+	return r < 0 ? r : io_write_full(l->io, fd, b->data, part, end);
+}
+
 /* Writes one finished frame at the end. */
 static int write_frame(struct layer *l, int fd, const struct buf *b, const struct journal_frame *f)
 {
-	int r = io_write_full(l->io, fd, b->data, b->len, l->journal.end);
+	int r = write_parts(l, fd, b);
 	if (r < 0) {
 		/* If all of it got there nevertheless, a replay must not find it. Where this
 		 * fails too, nothing is lost but the certainty that a failed change is undone. */
 		static const uint8_t zeros[FRAME_ALIGN];
 		(void)io_write_full(l->io, fd, zeros, sizeof(zeros), l->journal.end);
+		/* In zeroed room the rest of it would look like a frame that was lost. */
+		l->journal.cut |= l->journal.zeroed > l->journal.end;
 		return r;
 	}
 	l->journal.end += b->len;
@@ -191,7 +231,7 @@ static int start_writing(struct layer *l, int fd)
 		if (r < 0)
 			return r;
 		l->journal.cut = false;
-		l->journal.allocated = l->journal.end;
+		l->journal.allocated = l->journal.zeroed = l->journal.end;
 	}
 	if (!l->journal.reset)
 		return 0;

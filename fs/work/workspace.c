@@ -345,10 +345,12 @@ static int seal(struct ws *ws, uint64_t *pause_ns, struct err *err)
 	return r;
 }
 
-int ws_stack(struct ws *ws, struct stack *out)
+int ws_stack(struct ws *ws, struct stack *out, struct layer_id *active)
 {
 	pthread_rwlock_rdlock(&ws->gate);
 	int r = stack_copy(out, &ws->file.stack);
+	if (active)
+		*active = ws->file.active;
 	pthread_rwlock_unlock(&ws->gate);
 	return r;
 }

@@ -105,8 +105,9 @@ int ws_fork(struct ws *ws, const char *const *ids, unsigned n, const struct ws_l
  * operation that returned before is in it). Nothing to seal: the same stack again. */
 int ws_seal(struct ws *ws, struct stack *out, struct err *err);
 /* The sealed part of the stack as it is now, without the active layer; seals nothing.
- * The caller frees. 0 or -ENOMEM. (gc marks by it, flattening starts from it.) */
-int ws_stack(struct ws *ws, struct stack *out);
+ * The caller frees. 0 or -ENOMEM. (gc marks by it, flattening starts from it.) `active` (NULL
+ * allowed) gets that layer's id: each fork, seal and restore, and nothing else, makes another. */
+int ws_stack(struct ws *ws, struct stack *out, struct layer_id *active);
 /* Replaces the lower part of the stack, `n` layers from the bottom and the image, which
  * must be those of `old`, by `with` (same tree: flattened or saved).
  * -ESTALE: the stack begins with something else by now. */

@@ -318,7 +318,8 @@ static int sync_record(struct ws *ws, struct err *err)
 	return r < 0 && r != -ENOENT ? err_sys(err, r, "sync ws/%s/meta.json", ws->id) : 0;
 }
 
-int ws_commit(struct ws *ws, struct err *err)
+/* `asked`: by a program, which waits for it. */
+static int commit_ws(struct ws *ws, bool asked, struct err *err)
 {
 	struct view v;
 	struct ws_file f = { 0 };
@@ -344,7 +345,7 @@ int ws_commit(struct ws *ws, struct err *err)
 		view_done(&v);
 		ws_file_done(&f);
 	} else {
-		r = layer_commit(top, err);
+		r = asked ? layer_fsync(top, err) : layer_commit(top, err);
 	}
 	if (r == 0 && !atomic_load(&ws->record_durable))
 		r = sync_record(ws, err);
@@ -352,11 +353,16 @@ int ws_commit(struct ws *ws, struct err *err)
 	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
 }
 
+int ws_commit(struct ws *ws, struct err *err)
+{
+	return commit_ws(ws, false, err);
+}
+
 int ws_fsync(struct ws *ws, uint64_t node)
 {
 	if (!atomic_load_explicit(&ws->touched, memory_order_relaxed))
 		atomic_store_explicit(&ws->touched, true, memory_order_relaxed);
-	return ws_commit(ws, NULL);
+	return commit_ws(ws, true, NULL);
 }
 
 /* ---- opening ---- */

@@ -67,6 +67,10 @@ is 'down without a daemon is fine' "$code" 0
 like 'and says so' "$err" "isn't running"
 run bough doctor --json
 is 'doctor gives JSON' "$(json '.able | type')" boolean
+mkdir -m 700 closed
+run env BOUGH_ROOT="$T/closed/root" bough doctor
+[ "$(id -u)" != 0 ] || like 'a root that sandboxes can not reach' "$out" "
+parents +warning +sandboxes can't reach their files below $T"
 is 'doctor starts nothing' "$(pids_of boughd)" ''
 
 # ---- a daemon that can't be started: bough alone, or with an impostor beside it
@@ -113,9 +117,9 @@ complete_line() { # WORD…: the candidates for the last one
 }
 is 'completes commands' "$(complete_line bough s)" 'save set shell show snapshots start stats stop '
 is 'completes a group' "$(complete_line bough snapshots '')" 'ls rm show tag '
-is 'completes options' "$(complete_line bough fork a --c)" '--count '
+is 'completes options' "$(complete_line bough fork a --co)" '--count '
 is 'completes options with common ones' "$(complete_line bough diff --)" \
-	'--against --bytes --help --json --name-status --patch --quiet --root --since --stat --version '
+	'--against --auth --bytes --ca --help --json --name-status --patch --quiet --root --since --stat --url --version '
 is 'completes choices' "$(complete_line bough export x --format t)" 'tar tar.zst '
 is 'leaves files to the shell' "$(complete_line bough import '')" $'\tf '
 is 'completes help' "$(complete_line bough help um)" 'umount '

@@ -23,6 +23,8 @@ for c in path show mount umount rm save log diff export 'fork %s new' 'rename %s
 done
 bough_fails 'an id that is not' 3 ws_aaaaaaaaaa show ws_aaaaaaaaaa
 bough_fails 'import of no file' 3 'No such file' import "$T/none.tar"
+bough_fails 'rm of a snapshot says how' 3 'is a snapshot: `bough snapshots rm s`$' rm s
+bough_fails 'import of nothing' 1 'there is nothing in it' import /dev/null
 bough_fails 'create from no folder' 3 'No such file' create new --dir "$T/none"
 bough_fails 'create from no archive' 3 'No such file' create new --tar "$T/none.tar"
 

@@ -1,7 +1,10 @@
 #!/bin/bash
-# The programs of tools/examples do what they say.
+# The programs of tools/examples do what they say, each in sandboxes.
 . "${0%/*}/lib.sh"
 need_fuse
+need_root
+command -v runc >/dev/null || skip_all 'no runc'
+chmod 711 "$T" # to be passed through on the way to a root
 . "$BOUGH_SRC/tests/e2e/repo.sh"
 examples=$BOUGH_SRC/tools/examples
 export PYTHONPATH=$BOUGH_SRC/tools/clients/python PYTHONDONTWRITEBYTECODE=1
@@ -11,18 +14,32 @@ bough_ok 'up' up
 
 (cd src && mkdir lib doc && echo teh >lib/text && echo doc >doc/text && git add -A && git commit -qm files) &&
 	push main
-run "$examples/agent.py" "$http/r.git" lib fix -- sh -c 'test ! -e doc && sed -i s/teh/the/ lib/text'
-is 'the agent does its task' "$code$err" 0
-like 'tells what changed' "$out" ' lib/text \| 2 \+-'
+run "$examples/agent.py" --patch fix.patch "$http/r.git" lib fix -- sh -c \
+	"test ! -e doc && test ! -e $T && git status -sb && sed -i s/teh/the/ lib/text && echo done >&2"
+is 'the agent does its task in a sandbox' "$code $err" '0 done'
+like 'tells what is said there' "$out" '^## fix'
+like 'and what changed' "$out" ' lib/text \| 2 \+-'
+ok 'as a patch, too' git -C src apply --check "$T/fix.patch"
 commit=$(sed -n 's/ on fix$//p' <<<"$out")
 is 'its commit is on the branch' "$(tip r fix)" "$commit"
 is 'with the change' "$(git --git-dir="$(mirror r)" show fix:lib/text)" the
 is 'and all that it did not see' "$(git --git-dir="$(mirror r)" show fix:doc/text)" doc
-is 'no workspace is left' "$(bough ls -q)" ''
-run "$examples/agent.py" r lib other -- false
-is 'a task that fails' "$code" 1
+is 'no workspace is left' "$(bough ls -q)$(bough ps -q)" ''
+run "$examples/agent.py" r lib other -- sh -c 'exit 9'
+is 'a task that fails' "$code $err" '1 the task failed (9): nothing is committed'
 is 'commits nothing' "$(git --git-dir="$(mirror r)" branch --list other)" ''
-is 'and leaves no workspace' "$(bough ls -q)" ''
+is 'and leaves no workspace' "$(bough ls -q)$(bough ps -q)" ''
+
+# boughd is killed while the task runs: its output goes on at its byte.
+begun() { [ -s agent.out ]; }
+"$examples/agent.py" r lib long -- sh -c 'echo begun; for i in 1 2 3 4 5; do sleep 0.3; echo "$i"; done; echo x >lib/x' \
+	>agent.out 2>&1 &
+pid=$!
+wait_for 20 begun
+kill_hard boughd
+bough up -q
+ok 'a task outlives boughd' wait $pid
+like 'and is heard to its end, once' "$(cat agent.out)" $'^begun\n1\n2\n3\n4\n5\n lib/x '
 run "$examples/agent.py" r lib other -- true
 like 'a task without a change says so' "$code $err" '^1 the task changed nothing'
 run "$examples/agent.py" /nowhere lib other -- true
@@ -32,43 +49,54 @@ is 'one without a repository, too, in a line' "$code $err" \
 # ---- a chat
 
 chat() { run node "$examples/chat.mjs" 17 "$1"; }
-chat 'echo one >notes && mkfifo pipe && chmod 700 .'
-is 'a chat begins' "$code$err" 0
+chat 'echo one >notes && mkfifo pipe && chmod 700 . && useradd -m somebody 2>/dev/null || echo "somebody:x:1000:1000::/:/bin/sh" >>/etc/passwd; hostname'
+is 'a chat begins' "$code$err $out" '0 chat'
 chat 'cat notes'
 is 'goes on' "$out" one
 chat --rest
 like 'rests' "$out" '^sn_'
-is 'its sandbox is given back' "$(bough ls -q)" ''
-chat 'cat notes && test -p pipe && stat -c %a .'
-is 'and comes back whole' "$out" $'one\n700'
-chat 'echo two >>notes'
-chat --rest
-is 'rests again' $code 0
-chat 'rm notes'
+is 'its sandbox is given back' "$(bough ps -q)$(bough ls -q)" ''
+chat 'cat notes && test -p pipe && stat -c %a . && id -u somebody'
+is 'and comes back as it was, all of its root' "$out" $'one\n700\n1000'
+chat 'echo two >>notes; echo said >&2'
+is 'what is said comes where it belongs' "$out$err" said
+chat --save
+is 'is saved beside' $code 0
+chat 'rm -rf notes /etc /usr/bin 2>/dev/null; ls /etc/passwd'
+is 'has a bad day' "$code" 2
 chat --undo
-chat 'cat notes'
-is 'what went wrong is undone' "$out" $'one\ntwo'
-is 'one snapshot has its name' "$(bough snapshots ls --json | jq -r '[.items[] | select(.names == ["chat-17"])] | length')" 1
+chat 'cat notes && id -un'
+is 'what went wrong is undone' "$out" $'one\ntwo\nroot'
 chat 'exit 7'
 is 'a command tells how it ended' $code 7
+bough stop chat-17
+chat 'cat notes'
+is 'one that was stopped goes on, too' "$out" $'one\ntwo'
 chat --rset
 is 'an option that is none is not run' "$code" 2
-bough rm --now chat-17 >/dev/null
+# Nobody comes back for a day: boughd saves it and gives it back.
+chat 'echo three >>notes'
+bough set chat-17 --ttl 1s
+gone() { [ -z "$(bough ps -q)" ]; }
+ok 'it is cleaned up' wait_for 40 gone
+chat 'cat notes'
+is 'and comes back with all that it had' "$out" $'one\ntwo\nthree'
+bough rm --force chat-17 >/dev/null
 run node "$examples/chat.mjs" 18 --undo
-is 'nothing to go back to is said in a line' "$code $err" '1 chat.mjs: no snapshot "chat-18" (not_found)'
-bough rm --now chat-18 >/dev/null
+is 'nothing to go back to is said in a line' "$code $err" '1 chat.mjs: chat 18 was never saved'
+bough rm --force chat-18 >/dev/null
 
 # ---- CI
 
 mkdir app && echo 'int main(void) { return 0; }' >app/main.c && tar cf app.tar -C app .
-run "$examples/ci.py" app.tar 'sleep 0.1; echo built >>out' 'grep -c built out' 'echo wild; rm -rf ./*; exit 3' 'test -e main.c'
+run "$examples/ci.py" app.tar 'sleep 0.1; echo built >>out' 'grep -c built out' 'echo wild; rm -rf ./* /root; exit 3' 'test -e main.c'
 is 'one job of three fails' $code 1
 like 'the first is well' "$out" $'^ok +[0-9.]+ s  grep -c built out\nFAILED'
 like 'the wild one told why' "$out" $'\nwild\n\(kept: sn_'
 like 'it spoiled nothing of the others' "$out" $'ok +[0-9.]+ s  test -e main.c$'
 kept=$(sed -n 's/^(kept: \(.*\))$/\1/p' <<<"$out")
 like 'it can be looked into' "$(bough snapshots show "$kept" --json | jq -r .message)" '^echo wild; .*: exit 3$'
-is 'nothing else is left' "$(bough ls -q)" ''
+is 'nothing else is left' "$(bough ls -q)$(bough ps -q)" ''
 run "$examples/ci.py" app.tar 'sleep 0.1; echo built >>out' 'test "$(wc -l <out)" = 1'
 is 'the second time nothing is prepared' "$code$err" 0
 done_testing

@@ -46,5 +46,31 @@ page=$(get 'webhooks?limit=1')
 is 'the newest' "$(jq -r '.items[].id' <<<"$page")" "$second"
 next=$(jq -r .next <<<"$page")
 is 'the rest' "$(get "webhooks?limit=1&cursor=$next" | jq -rc '[.items[].id, .next]')" "[\"$first\",null]"
+
+# ---- users, teams and quotas come in pages, by name
+
+put() { curl -sS -m 30 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X PUT -d "$2" -o /dev/null "http://d/v1/$1"; }
+for name in bea cid dan; do
+	post "u-$name" users "{\"name\":\"$name\"}" >/dev/null
+	post "t-$name" teams "{\"name\":\"$name\"}" >/dev/null
+	put "quotas/$name" '{"workspaces":1}'
+done
+put quotas/ann '{}'
+for list in users.name teams.name quotas.owner; do
+	path=${list%.*} key=${list#*.} cursor='' seen='' pages=0
+	while [ $pages -lt 9 ]; do
+		page=$(get "$path?limit=2$cursor") pages=$((pages + 1))
+		seen+=" $(jq -r "[.items[].$key] | join(\" \")" <<<"$page")"
+		next=$(jq -r '.next // empty' <<<"$page")
+		[ -n "$next" ] || break
+		cursor="&cursor=$next"
+		# What goes meanwhile takes nothing else along: the cursor's own.
+		[ $pages != 1 ] || [ "$path" != users ] ||
+			curl -sS -X DELETE --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://d/v1/users/bea
+	done
+	is "$path: each once, by name" "$pages:$seen" "2: $([ "$path" = teams ] && echo 'bea cid dan ops' || echo 'ann bea cid dan')"
+	is "$path: no cursor" "$(get "$path?cursor=x" | jq -r .code)" invalid
+done
+is 'exports: no cursor' "$(get 'exports?cursor=x' | jq -r .code)" invalid
 is 'no cursor' "$(get 'webhooks?cursor=x' | jq -r .code)" invalid
 done_testing

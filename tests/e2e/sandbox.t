@@ -87,7 +87,15 @@ run bough exec dev -- true
 is 'then again' "$code" 0
 bough_ok 'figures' stats dev --json
 is 'of memory' "$(json '.memory_limit_bytes')" 2147483648
-bough_fails 'one that runs is not removed' 5 'stop. it first' rm dev
+bough_fails 'one that runs is not removed' 5 'stop. it first, or use --force$' rm dev
+run bough rm none-1 dev none-2
+is 'of several each is told, in their order' "$code $err" '3 bough: rm: no workspace or sandbox "none-1": `bough ls` and `bough ps` show what there is
+bough: rm: sandbox dev runs: `bough stop` it first, or use --force
+bough: rm: no workspace or sandbox "none-2": `bough ls` and `bough ps` show what there is'
+bough_fails 'a limit as it was typed' 125 '--memory takes 6.0M to 1.0P, not 1K$' run --memory 1K -- true
+bough_fails 'of what is counted, too' 125 '--pids takes 4 to 4194304, not 1$' run --pids 1 -- true
+bough_fails 'a user that is not, without a name that nobody gave' 125 "^bough: run: there is no user 'nobody-x' in the sandbox$" run --user nobody-x -- true
+bough_fails 'no exec' 3 'no exec "ex_nosuch"' logs ex_nosuch
 bough_fails 'nor the workspace below it' 5 'sandbox dev uses it' rm ws
 bough_ok 'stop' stop dev
 is 'it is stopped' "$(status dev)" stopped

@@ -95,6 +95,9 @@ is 'each has its own' "$(there)" 'dev-ws dev2-ws from '
 is 'and says so' "$(status dev2 '.workspaces[0].own')" true
 bough_ok 'one goes' rm --force dev
 is 'and tells what stays' "$err" 'bough: what was made for dev stays: `bough rm dev-ws`'
+bough_fails 'which is in the way of another, with how to go on' 125 \
+	'"dev-ws", of a sandbox before this one: --workspace dev-ws goes on with it, `bough rm dev-ws` removes it$' \
+	run --name dev --from from -d
 bough_ok 'what it was made for is attached elsewhere, too' attach-workspace dev2 dev-ws:/old
 bough_ok 'the other goes with what is its own' rm --workspaces dev2
 is 'that alone' "$(there)" 'dev-ws from '
@@ -104,7 +107,7 @@ bough_ok 'two of one' run --name a --from from -d
 bough_ok 'share what was made for the first' run --name b --workspace a-ws -d
 bough_ok 'while one needs it' rm --force --workspaces a
 is 'it stays' "$(bough exec b -- cat file)" x
-bough_fails 'also when it is asked for' 5 'sandbox b uses it: .bough detach-workspace b a-ws. first, or use force' rm a-ws
+bough_fails 'also when it is asked for' 5 'sandbox b uses it: .bough detach-workspace b a-ws. first, or use --force$' rm a-ws
 bough_ok 'unless by force' rm --force a-ws
 is 'then it is off' "$(status b '.workspaces | length')" 0
 

@@ -156,6 +156,15 @@ is 'what one has alone' "$(held "$u1" unique_bytes) $(held "$u2" unique_bytes)" 
 
 # ---- figures
 
+figure() { sed -n "s/^bough_$1 //p" <<<"$body"; }
+api POST /v1/gc '{}'
+api GET /metrics
+before=$(figure store_held_bytes)
+gives 'a workspace that holds much' 201 .name much POST $ws '{"name":"much"}'
+head -c 2000000 /dev/urandom >"$(jq -r .path <<<"$body")/much"
+api POST $ws/much/snapshots '{}'
+api POST $ws/much/fork '{"name":"more","count":4}'
+gives 'gc' 200 .images_deleted 0 POST /v1/gc '{}'
 gives 'version' 200 .api v1 GET /v1/version
 api GET /metrics
 is 'metrics' "$status" 200
@@ -165,6 +174,10 @@ like 'of the store' "$body" 'bough_store_compression_ratio [0-9.]+'
 for figure in store_dedup_ratio jobs_running flatten_waiting webhook_deliveries_waiting workspaces_deleted; do
 	like "$figure" "$body" "bough_$figure [0-9.]+"
 done
+more=$(awk -v n="$(figure store_held_bytes)" -v before="$before" 'BEGIN { print n - before }')
+ok "five workspaces and a snapshot hold the same: $more bytes" test "$more" -ge 12000000 -a "$more" -lt 13000000
+is 'by what the store has' "$(figure store_dedup_ratio | cut -c 1-4)" \
+	"$(awk -v h="$(figure store_held_bytes)" -v r="$(figure store_raw_bytes)" 'BEGIN { printf "%.15g", h / r }' | cut -c 1-4)"
 like 'of the filesystem' "$body" 'bough_fs_requests_total\{opcode="LOOKUP"\} [0-9]+'
 is 'each line is one of Prometheus'"'" "$(grep -vcE '^(#.*|bough_[a-z_]+(\{.*\})? [0-9.e+-]+)$' <<<"$body")" 0
 fsck_clean

@@ -5,7 +5,7 @@
  *   1  as frames whose numbers, lengths and checks are made right, so that the records are reached
  *   2  as the whole file, header and all
  *   3  as the body of one frame
- * and, by its upper bits, which boot opens it. */
+ * and, by its upper bits, which boot opens it, and whether room follows the frames. */
 #include <assert.h>
 #include "fs/base/cleanup.h"
 #include "fs/work/layer_impl.h"
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { INPUT_MAX = 1 << 16 };
+enum { INPUT_MAX = 1 << 16, ROOM = 6000 };
 
 static void put_head(struct buf *j)
 {
@@ -123,7 +123,7 @@ static void open_and_go_on(struct sim *sim, const struct layer_options *opt, boo
 			assert(txn_commit(&t) == 0);
 			records++;
 		}
-		assert(layer_commit(l, NULL) == 0);
+		assert(layer_fsync(l, NULL) == 0);
 		space_check(&l->space);
 		layer_unref(l);
 		uint64_t again;
@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	(void)sim_new(&sim, "/root/layers", true);
 	(void)sim_new(&sim, "/root/layers/676f6c64656e206c6179657220696400", true);
 	struct sim_file *f = &sim.files[sim_new(&sim, path, false)];
-	sim_resize(&f->now, j.len);
+	sim_resize(&f->now, j.len + (data[0] & 16 ? ROOM : 0));
 	if (j.len)
 		memcpy(f->now.p, j.data, j.len);
 	uint8_t boot[BOOT_ID_BYTES];

@@ -20,6 +20,7 @@ declare -A may=(
 	[tools/bough]="fs/base"
 	[tools/pack]="fs/base"
 	[tools/fsmonitor]="fs/base"
+	[tools/tls]="fs/base"
 	[tools/apply]="fs/base fs/store gitops"
 	[tools/bench]="fs/base fs/store"
 )

@@ -44,6 +44,7 @@ struct sim {
 	uint64_t calls, cut_at; /* the disk is dead from call number cut_at on; 0: never */
 	bool dead;
 	uint64_t space; /* bytes that pwrite and fallocate may still take */
+	uint64_t tear;  /* where a call that isn't finished may end: multiples; 0: anywhere */
 };
 
 static inline uint64_t sim_random(uint64_t *rng)
@@ -212,6 +213,10 @@ static inline ssize_t sim_pwrite(void *ctx, int fd, const void *buf, size_t n, u
 	size_t put = n;
 	if (r < 0) /* the call in which it dies may get a part done */
 		put = was_dead ? 0 : (size_t)(sim_random(&s->rng) % (n + 1));
+	if (r < 0 && s->tear) {
+		uint64_t end = (off + put) / s->tear * s->tear;
+		put = end > off ? (size_t)(end - off) : 0;
+	}
 	if (put > s->space)
 		put = (size_t)s->space;
 	if (put > 0) {

@@ -195,7 +195,7 @@ static int mark(void *ctx, struct store_gc *gc, struct err *e)
 	auto_stack s = { 0 };
 	struct reach_sink sink = { .object = name_object, .ctx = n };
 	n->gc = gc;
-	expect(0, ws_stack(n->c->ws, &s));
+	expect(0, ws_stack(n->c->ws, &s, NULL));
 	return stack_reach(&s, &n->c->root.opt, &sink, e);
 }
 

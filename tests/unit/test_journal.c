@@ -319,6 +319,41 @@ static void walk_cut(void **state)
 	}
 }
 
+/* Zeros behind the last frame are room; what a kill leaves of a frame there is written back to
+ * front, page by page, and a whole frame that is damaged is none of these. */
+static void walk_room(void **state)
+{
+	(void)state;
+	auto_buf j = { 0 };
+	enum { ROOM = 70000 };
+	struct seen all, s;
+	walk_whole(&all, &j);
+	for (size_t k = 0; k <= all.n; k++) {
+		size_t end = k ? all.end[k - 1] : JOURNAL_HEAD, next = k < all.n ? all.end[k] : end;
+		auto_free uint8_t *file = calloc(1, end + ROOM);
+		memcpy(file, j.data, end);
+		mem_set(file, end + ROOM);
+		walk(&s);
+		assert_int_equal(s.n, k);
+		assert_int_equal(s.last.gap_at, end);
+		assert_true(s.last.room && s.last.blank && !s.last.torn);
+		if (next == end)
+			continue;
+		/* All of the next one but its first bytes. */
+		memcpy(file + end + FRAME_ALIGN, j.data + end + FRAME_ALIGN,
+		       next - end - FRAME_ALIGN);
+		mem_set(file, end + ROOM);
+		walk(&s);
+		assert_int_equal(s.n, k);
+		assert_true(!s.last.room && s.last.blank);
+		memcpy(file + end, j.data + end, FRAME_ALIGN);
+		file[end + 20] ^= 1;
+		mem_set(file, end + ROOM);
+		walk(&s);
+		assert_true(s.n == k && !s.last.room && !s.last.blank && !s.last.torn);
+	}
+}
+
 /* One frame is lost by a flipped bit, or its body; all others are found. */
 static void walk_flipped(void **state)
 {
@@ -523,6 +558,7 @@ int main(void)
 		cmocka_unit_test(records_cut),
 		cmocka_unit_test(records_refused),
 		cmocka_unit_test(walk_cut),
+		cmocka_unit_test(walk_room),
 		cmocka_unit_test(walk_flipped),
 		cmocka_unit_test(walk_unwritten),
 		cmocka_unit_test(walk_foreign),

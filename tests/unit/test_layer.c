@@ -216,6 +216,51 @@ static void new_ones_are_cheap(void **state)
 	io_fault_free(f);
 }
 
+/* Where programs fsync, frames are written over zeros that are on the disk: in what is preallocated
+ * anyway at first, and then in steps that grow. A sync in between finds nothing new to note. */
+static void fsyncs_have_room(void **state)
+{
+	struct place *p = *state;
+	struct io_fault *f = io_fault_new(NULL);
+	struct layer_options opt = p->opt;
+	struct layer *l;
+	opt.io = io_fault_io(f);
+	assert_int_equal(layer_create(&l, &opt, NULL), 0);
+	assert_int_equal(put_file(l, 10, 0), 0);
+	assert_int_equal(layer_commit(l, NULL), 0); /* nobody waits for that one */
+	int64_t blocks = stat_of(p, l, "journal").st_blocks;
+	assert_true(stat_of(p, l, "journal").st_size < LAYER_RESERVE_MIN);
+	unsigned grown = 0;
+	off_t size = 0;
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_int_equal(put_file(l, 11 + i, 0), 0);
+		assert_int_equal(layer_fsync(l, NULL), 0);
+		struct stat st = stat_of(p, l, "journal");
+		grown += st.st_size != size;
+		size = st.st_size;
+		assert_true((uint64_t)size >= l->journal.end);
+		if (i == 0)
+			assert_int_equal(st.st_blocks, blocks);
+	}
+	assert_true(l->journal.end > 100 << 10 && grown >= 2 && grown <= 5);
+	assert_true(size < 512 << 10);
+	/* The next server keeps the room, as its own writes can go on there … */
+	struct layer_id id = *layer_id(l);
+	layer_unref(l);
+	uint64_t damaged;
+	assert_int_equal(layer_open(&l, &opt, &id, true, &damaged, NULL), 0);
+	assert_int_equal(damaged, 0);
+	assert_int_equal(put_file(l, 5000, 0), 0);
+	assert_int_equal(layer_commit(l, NULL), 0);
+	assert_int_equal(stat_of(p, l, "journal").st_size, size);
+	/* … and who seals it gives it back. */
+	assert_int_equal(layer_seal(l, NULL), 0);
+	assert_int_equal(layer_commit(l, NULL), 0);
+	assert_int_equal(stat_of(p, l, "journal").st_size, l->journal.end);
+	layer_unref(l);
+	io_fault_free(f);
+}
+
 /* ---- against the model ---- */
 
 static void random_life(void **state)
@@ -852,6 +897,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(life),
 		cmocka_unit_test(new_ones_are_cheap),
+		cmocka_unit_test(fsyncs_have_room),
 		cmocka_unit_test(random_life),
 		cmocka_unit_test(forgotten_inodes_leave_nothing),
 		cmocka_unit_test(a_dead_folder_drops_its_names),

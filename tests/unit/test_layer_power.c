@@ -21,6 +21,7 @@ static void start(struct run *r, uint64_t seed)
 {
 	memset(r, 0, sizeof(*r));
 	sim_init(&r->sim, seed);
+	r->sim.tear = 4096; /* as the kernel cuts what a kill interrupts */
 	int i = sim_new(&r->sim, "/root", true);
 	r->sim.files[i].was_linked = r->sim.files[i].name_durable = true;
 	i = sim_new(&r->sim, "/root/layers", true);
@@ -38,7 +39,8 @@ static void commit(struct run *r)
 {
 	assert_true(r->nmaybe <= LIVES);
 	r->maybe[r->nmaybe++] = r->k.m;
-	if (layer_commit(r->k.layer, NULL) == 0) {
+	int (*sync)(struct layer * l, struct err * err) = r->seed % 4 ? layer_fsync : layer_commit;
+	if (sync(r->k.layer, NULL) == 0) {
 		r->maybe[0] = r->k.m;
 		r->nmaybe = 1;
 	}

@@ -236,7 +236,7 @@ static void check_restore(struct scene *s, bool done)
 static int do_replace(struct scene *s)
 {
 	auto_stack now = { 0 };
-	int r = ws_stack(s->k->ws, &now);
+	int r = ws_stack(s->k->ws, &now, NULL);
 	return r < 0 ? r : ws_replace(s->k->ws, &now, &s->saved, &err);
 }
 

@@ -159,7 +159,7 @@ static void test_heir(void **state)
 	expect(0, ws_write(k->ws, held.node, "orphan", 6, 0, false, &root_caller));
 	tree_rm(k->ws, "held");
 	succeed(err, ws_fork(k->ws, &id, 1, &l, &h, NULL, &err));
-	succeed(err, ws_stack(k->ws, &ours) < 0 ? -1 : 0);
+	succeed(err, ws_stack(k->ws, &ours, NULL) < 0 ? -1 : 0);
 	assert_int_equal(h->quota.bytes, 11000);
 	assert_int_equal(h->quota.inodes, 2);
 	kit_check_usage(h);

@@ -26,7 +26,8 @@ struct helper {
 
 static void helper_init(struct helper *h, const struct cli *cli, const struct attach *a)
 {
-	*h = (struct helper){ .cli = { .root = cli->root, .quiet = true }, .a = a };
+	*h = (struct helper){ .a = a };
+	h->cli = (struct cli){ .root = cli->root, .remote = cli->remote, .quiet = true };
 }
 
 struct target attach_target(const struct attach *a, const char *rest)

@@ -177,6 +177,25 @@ static void check_disk(struct cli *cli, struct doctor_line *l)
 		    "%s free under %s", size, cli->root);
 }
 
+/* What is root in a sandbox is nobody here, and has to reach its root: boughd asks the same. */
+static void check_way(struct cli *cli, struct doctor_line *l)
+{
+	auto_free char *path = strdup(cli->root);
+	struct stat st;
+	if (!path || geteuid() != 0) {
+		say(l, DOCTOR_INFO, "", "sandboxes need root");
+		return;
+	}
+	say(l, DOCTOR_OK, "", "sandboxes can reach their files below %s", cli->root);
+	for (char *slash = path + strlen(path); slash; slash = strrchr(path, '/')) {
+		*slash = 0;
+		if (*path && stat(path, &st) == 0 && !(st.st_mode & S_IXOTH))
+			say(l, DOCTOR_WARN,
+			    "`chmod o+x` it, or choose another folder with BOUGH_ROOT",
+			    "sandboxes can't reach their files below %s", path);
+	}
+}
+
 static void check_files(struct cli *cli, struct doctor_line *l)
 {
 	struct rlimit rl;
@@ -397,6 +416,7 @@ static const struct {
 	{ "bough-fs", check_server },
 	{ "boughd", check_daemon },
 	{ "disk", check_disk },
+	{ "parents", check_way },
 	{ "open files", check_files },
 	{ "fusermount3", check_fusermount },
 	{ "allow_other", check_allow_other },

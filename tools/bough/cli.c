@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "tools/bough/remote.h"
 
 int cli_exit_code(int code)
 {
@@ -66,4 +67,27 @@ int cli_root(const char *opt, char **out, struct err *err)
 	if (n < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	return absolute(path, out, err);
+}
+
+/* An option, else the environment; NULL: neither. */
+static const char *given(const struct args *a, const char *option, const char *variable)
+{
+	const char *opt = args_get(a, option), *env = getenv(variable);
+	return opt ? opt : env && *env ? env : NULL;
+}
+
+int cli_remote(const struct args *a, struct remote **out, struct err *err)
+{
+	bool root = args_get(a, "root"), url_given = args_get(a, "url");
+	const char *url = root && !url_given ? NULL : given(a, "url", "BOUGH_URL");
+	*out = NULL;
+	if (root && url_given)
+		return err_set(err, -EINVAL, "one of --root and --url");
+	if (!url && (args_get(a, "auth") || args_get(a, "ca")))
+		return err_set(err, -EINVAL, "--auth and --ca go with --url");
+	if (!url)
+		return 0;
+	bool tls = !strncmp(url, "https://", 8); /* else BOUGH_CA means another boughd */
+	const char *ca = tls ? given(a, "ca", "BOUGH_CA") : args_get(a, "ca");
+	return remote_new(out, url, given(a, "auth", "BOUGH_TOKEN_FILE"), ca, err);
 }

@@ -57,6 +57,7 @@ struct option_def {
 
 struct cli;
 struct args;
+struct remote;
 
 struct command {
 	const char *name;                 /* one word, or two: "snapshots ls" */
@@ -69,6 +70,7 @@ struct command {
 	unsigned min, max;                /* operands */
 	const char *kinds;                /* enum word_kind of each operand; the last one repeats */
 	int (*run)(struct cli *cli, const struct args *a, struct err *err);
+	const char *local; /* why it is for a boughd on this machine alone; NULL: it isn't */
 	bool as_program; /* its exit code is that of a program, so each failure of ours is 125 */
 };
 
@@ -127,6 +129,7 @@ int help_group(const char *group); /* -ENOENT: no such */
 
 struct cli {
 	char *root;      /* absolute */
+	struct remote *remote; /* a boughd elsewhere, instead of root's; NULL: none */
 	bool json;       /* one JSON document on stdout */
 	bool quiet;      /* no progress, no notes */
 	bool bytes;      /* exact sizes */
@@ -140,6 +143,9 @@ int cli_exit_code(int code); /* from -errno */
 /* Where the state lives: `opt` (--root, NULL), BOUGH_ROOT, /var/lib/bough as root, the XDG state
  * folder. Absolute; the caller frees. -ENOENT: nothing tells where home is. */
 int cli_root(const char *opt, char **out, struct err *err);
+/* A boughd elsewhere: --url, or without --root BOUGH_URL; --auth or BOUGH_TOKEN_FILE; --ca or
+ * BOUGH_CA. *out is NULL where none is named; remote_free. */
+int cli_remote(const struct args *a, struct remote **out, struct err *err);
 
 /* ---- the commands, by file ---- */
 

@@ -197,6 +197,7 @@ const struct command commands_sys[] = {
 	  .operands = "",
 	  .summary = "start the service and mount what was",
 	  .about = "Any other command does this too when the service isn't running.\n",
+	  .local = "the service is started on its own machine",
 	  .examples = "bough up\n",
 	  .max = 0,
 	  .run = cmd_up },
@@ -205,6 +206,7 @@ const struct command commands_sys[] = {
 	  .operands = "",
 	  .summary = "unmount all and stop the service",
 	  .about = "Nothing is lost; `bough up` brings it all back.\n",
+	  .local = "the service is stopped on its own machine",
 	  .examples = "bough down\n",
 	  .max = 0,
 	  .run = cmd_down },
@@ -216,6 +218,7 @@ const struct command commands_sys[] = {
 		   "bough-hold where other programs lie in their places. Open files, working\n"
 		   "folders, maps and locks stay; requests wait for some milliseconds. With the\n"
 		   "transport ring bough-fs stays as it is until `bough down`.\n",
+	  .local = "the service is replaced on its own machine",
 	  .examples = "make install && bough upgrade\n",
 	  .max = 0,
 	  .run = cmd_upgrade },
@@ -355,6 +358,7 @@ const struct command commands_sys[] = {
 	  .summary = "tell what this machine offers and what is missing",
 	  .about = "Works without the service. Ends with 0 when workspaces can run here, else\n"
 		   "with 1.\n",
+	  .local = "it looks at the machine that it runs on",
 	  .examples = "bough doctor\n",
 	  .max = 0,
 	  .run = cmd_doctor },

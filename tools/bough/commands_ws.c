@@ -104,6 +104,8 @@ const struct command commands_ws[] = {
 	  .group = G_WS,
 	  .operands = "NAME",
 	  .summary = "print where it is mounted; of a sandbox, its root",
+	  .local = "a mount point is on boughd's machine; cp, cat, files ls and exec reach "
+		   "its files",
 	  .examples = "cd \"$(bough path app)\"\n",
 	  .min = 1,
 	  .max = 1,

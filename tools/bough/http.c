@@ -3,11 +3,13 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/sock.h"
 #include "tools/bough/http_parse.h"
+#include "tools/bough/remote.h"
 
 enum {
 	IN_SIZE = 64 * 1024,     /* one receive */
@@ -19,6 +21,8 @@ enum {
 
 struct http {
 	int fd;
+	const struct remote *remote; /* NULL: a unix socket */
+	pid_t helper;                /* carries the bytes to it; 0: none */
 	struct buf in; /* received and not yet consumed: in.data[pos .. in.len) */
 	size_t pos;
 	bool eof;       /* the peer has closed */
@@ -53,12 +57,30 @@ int http_open(struct http **out, const char *socket_path, struct err *err)
 	return 0;
 }
 
+int http_open_remote(struct http **out, const struct remote *remote, struct err *err)
+{
+	struct http *h = calloc(1, sizeof(*h));
+	if (!h)
+		return err_set(err, -ENOMEM, "out of memory");
+	h->remote = remote;
+	h->fd = remote_connect(remote, &h->helper, err);
+	if (h->fd < 0) {
+		int r = h->fd;
+		http_free(h);
+		return r;
+	}
+	*out = h;
+	return 0;
+}
+
 void http_free(struct http *h)
 {
 	if (!h)
 		return;
 	if (h->fd >= 0)
 		(void)close(h->fd); /* nothing of ours is buffered in it */
+	while (h->helper && waitpid(h->helper, NULL, 0) < 0 && errno == EINTR)
+		; /* it ends when the connection does, with what it had still to carry */
 	buf_done(&h->in);
 	buf_done(&h->line);
 	free(h->summary);
@@ -116,10 +138,14 @@ static int fill(struct http *h, size_t max, struct err *err)
 
 /* ---- the request ---- */
 
-static int send_head(struct buf *out, const struct http_request *rq, bool expect)
+static int send_head(const struct http *h, struct buf *out, const struct http_request *rq,
+		     bool expect)
 {
-	buf_printf(out, "%s %s HTTP/1.1\r\nHost: boughd\r\nUser-Agent: bough/" BOUGH_VERSION "\r\n",
-		   rq->method, rq->target);
+	const char *token = h->remote ? remote_token(h->remote) : NULL;
+	buf_printf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bough/" BOUGH_VERSION "\r\n",
+		   rq->method, rq->target, h->remote ? remote_host(h->remote) : "boughd");
+	if (token)
+		buf_printf(out, "Authorization: Bearer %s\r\n", token);
 	buf_printf(out, "Accept: %s\r\n", rq->accept ? rq->accept : "application/json");
 	if (!rq->upgrade) /* one exchange: boughd needn't make ready for another */
 		buf_printf(out, "Connection: close\r\n");
@@ -317,6 +343,8 @@ pid_t http_peer(const struct http *h)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
+	if (h->remote)
+		return 0;
 	return getsockopt(h->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 ? peer.pid : 0;
 }
 
@@ -346,7 +374,7 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 		return err_set(err, -EINVAL, "the arguments are too long");
 	h->no_body = strcmp(rq->method, "HEAD") == 0;
 	h->upgrade = rq->upgrade;
-	int r = send_head(&out, rq, stream);
+	int r = send_head(h, &out, rq, stream);
 	if (r == 0 && b && b->data) {
 		buf_add(&out, b->data, b->len);
 		r = buf_error(&out);

@@ -1,4 +1,5 @@
-/* A small HTTP/1.1 client over a unix socket: one connection, one exchange.
+/* A small HTTP/1.1 client over a unix socket or to a boughd elsewhere: one connection, one
+ * exchange.
  *
  * Why not libcurl: `bough` starts once for every fork, and the whole fork has 12 ms. Measured
  * on Debian 12, a program that links libcurl loads 33 shared libraries and takes 5.4 ms to
@@ -29,6 +30,7 @@ enum {
 };
 
 struct http;
+struct remote;
 
 /* What a request carries. Either bytes in memory (`data`), or a stream from `fd`: a file, a
  * pipe, a socket; `size` tells its length where known, else -1 and it is sent in chunks. */
@@ -72,6 +74,9 @@ struct http_head {
 
 /* -ENOENT or -ECONNREFUSED: nobody listens there. The path may be longer than sun_path. */
 int http_open(struct http **out, const char *socket_path, struct err *err);
+/* The same to a boughd elsewhere (remote.h), borrowed until http_free; its token goes with the
+ * request. */
+int http_open_remote(struct http **out, const struct remote *remote, struct err *err);
 pid_t http_peer(const struct http *h); /* who listens; 0: that isn't known */
 void http_free(struct http *h); /* NULL allowed */
 

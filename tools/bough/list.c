@@ -38,14 +38,13 @@ int list_show(struct cli *cli, struct target *t, const struct list_view *view, s
 
 int list_failed(const struct args *a, int first, int r, const struct err *e, struct err *err)
 {
-	if (first == 0) {
-		*err = *e;
-		return r;
+	if (first < 0) { /* in their order: the last one is told as any failure is */
+		fprintf(stderr, "bough: %s: ", a->cmd->name);
+		out_clean(stderr, err->text);
+		(void)fputc('\n', stderr);
 	}
-	fprintf(stderr, "bough: %s: ", a->cmd->name);
-	out_clean(stderr, e->text);
-	(void)fputc('\n', stderr);
-	return first;
+	*err = *e;
+	return first < 0 ? first : r;
 }
 
 static int remove_one(struct cli *cli, const char *path, const char *name, const char *query,

@@ -4,6 +4,7 @@
 #include "fs/base/cleanup.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/out.h"
+#include "tools/bough/remote.h"
 
 /* The API's word for a failure that the API didn't report. */
 static const char *error_code(int exit_code)
@@ -60,8 +61,13 @@ static int run(struct cli *cli, const struct args *a, struct err *err)
 	if (!a->cmd)
 		return err_set(err, -EINVAL, "it needs a command; `bough help` lists them");
 	int r = cli_root(args_get(a, "root"), &cli->root, err);
+	if (r == 0)
+		r = cli_remote(a, &cli->remote, err);
 	if (r < 0)
 		return r;
+	if (cli->remote && a->cmd->local)
+		return err_set(err, -EINVAL, "%s: not with --url: %s", a->cmd->name,
+			       a->cmd->local);
 	r = a->cmd->run(cli, a, err);
 	return r < 0 ? err_prefix(err, r, "%s", a->cmd->name) : r;
 }
@@ -106,6 +112,7 @@ int main(int argc, char **argv)
 	(void)fflush(stdout);
 	args_done(&a);
 	free(cli.root);
+	remote_free(cli.remote);
 	free(cli.detail);
 	return code;
 }

@@ -197,19 +197,21 @@ static int set_cpus(json_t *body, const char *text, struct err *err)
 	return set_int(body, "cpu_milli", (uint64_t)(v * 1000 + 0.5), err);
 }
 
+static const struct {
+	const char *option, *key;
+	bool counted;
+} sizes[] = { { "memory", "memory_bytes", false },
+	      { "disk", "disk_bytes", false },
+	      { "shm-size", "shm_bytes", false },
+	      { "pids", "pids", true },
+	      { "inodes", "inodes", true } };
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+
 static int set_limits(json_t *body, const struct args *a, struct err *err)
 {
-	static const struct {
-		const char *option, *key;
-		bool counted;
-	} sizes[] = { { "memory", "memory_bytes", false },
-		      { "disk", "disk_bytes", false },
-		      { "shm-size", "shm_bytes", false },
-		      { "pids", "pids", true },
-		      { "inodes", "inodes", true } };
 	const char *cpus = args_get(a, "cpus");
 	int r = cpus ? set_cpus(body, cpus, err) : 0;
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && r == 0; i++) {
+	for (size_t i = 0; i < SIZES && r == 0; i++) {
 		char what[24];
 		uint64_t n = 0;
 		const char *v = args_get(a, sizes[i].option);
@@ -220,6 +222,24 @@ static int set_limits(json_t *body, const struct args *a, struct err *err)
 		if (r == 0)
 			r = set_int(body, sizes[i].key, n, err);
 	}
+	return r;
+}
+
+/* boughd names its own field and bytes: a limit that it refused as it was typed. */
+static int explain_limit(const struct cli *cli, const struct args *a, int r, struct err *err)
+{
+	auto_json json_t *e = cli->detail ? json_loads(cli->detail, 0, NULL) : NULL;
+	const char *field = get_text(json_object_get(e, "details"), "field");
+	long long least, most;
+	char low[OUT_SIZE_MAX], high[OUT_SIZE_MAX];
+	if (sscanf(get_text(e, "message"), "\"%*[a-z_]\": %lld to %lld", &least, &most) != 2)
+		return r;
+	for (size_t i = 0; i < SIZES; i++)
+		if (strcmp(field, sizes[i].key) == 0)
+			return err_set(err, r, "--%s takes %s to %s, not %s", sizes[i].option,
+				       out_size(low, least, sizes[i].counted),
+				       out_size(high, most, sizes[i].counted),
+				       args_get(a, sizes[i].option));
 	return r;
 }
 
@@ -333,8 +353,14 @@ static int make_workspace(struct cli *cli, const struct args *a, json_t *body, c
 	progress_begin(&p, cli, "checking out");
 	r = git ? api_job(cli, "POST", &t, wanted, NULL, &p, &doc, err)
 		: api_call(cli, "POST", &t, wanted, &doc, NULL, err);
+	auto_target there = target_ws(ws, "");
 	if (r == 0)
 		*made = steal_ptr(&ws);
+	else if (r == -EEXIST && api_exists(cli, &there))
+		err_set(err, r,
+			"there is a workspace \"%s\", of a sandbox before this one: --workspace %s "
+			"goes on with it, `bough rm %s` removes it",
+			ws, ws, ws);
 	return r;
 }
 
@@ -403,6 +429,8 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0) {
 		auto_target t = target_new("/v1/sandboxes");
 		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+		if (r == -EINVAL)
+			r = explain_limit(cli, a, r, err);
 	}
 	if (r < 0) {
 		if (made)
@@ -532,5 +560,8 @@ int cmd_logs(struct cli *cli, const struct args *a, struct err *err)
 			     .exec = of ? of : "main",
 			     .follow = args_get(a, "follow"),
 			     .at = { at, 0 } };
-	return attach_run(cli, &to, err);
+	r = attach_run(cli, &to, err);
+	return r == -ENOENT && of == key
+		       ? err_set(err, r, "no exec \"%s\": it goes with its sandbox", key)
+		       : r;
 }

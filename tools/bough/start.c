@@ -37,6 +37,8 @@ static bool is_dead(pid_t pid)
 int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 {
 	auto_free char *path = NULL;
+	if (cli->remote)
+		return http_open_remote(out, cli->remote, err);
 	if (asprintf(&path, "%s/run/boughd.sock", cli->root) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = http_open(out, path, err);

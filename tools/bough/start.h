@@ -5,7 +5,7 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/http.h"
 
-/* Connects; -ENOENT or -ECONNREFUSED when no daemon runs. */
+/* Connects; -ENOENT or -ECONNREFUSED when no daemon runs, never so of one elsewhere. */
 int daemon_connect(const struct cli *cli, struct http **out, struct err *err);
 /* Connects, and starts `boughd --root ROOT --daemon` first when no daemon runs. Several
  * processes may do this at once: a lock in ROOT/run lets one start it, the others wait. */

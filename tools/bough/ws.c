@@ -96,13 +96,19 @@ static int not_mounted(const json_t *ws, const char *what, struct err *err)
 	return err_set(err, -EIO, "%s %s: %s%s", get_text(ws, "name"), what, why, mount_hint(why));
 }
 
+/* What one goes on with: the mount point, or of a boughd elsewhere, which has that, the name. */
+static void print_where(const struct cli *cli, const json_t *ws)
+{
+	printf("%s\n", get_text(ws, cli->remote ? "name" : "path"));
+}
+
 static int print_workspace(struct cli *cli, const json_t *ws, const char *otherwise,
 			   struct err *err)
 {
 	if (cli->json)
 		return out_json(ws, err);
 	if (get_true(ws, "mounted"))
-		printf("%s\n", get_text(ws, "path"));
+		print_where(cli, ws);
 	else if (*get_text(ws, "error"))
 		return not_mounted(ws, otherwise, err);
 	return 0;
@@ -598,6 +604,18 @@ static void set_rm(struct target *t, const struct args *a, bool box)
 			target_query(t, queries[i], "true");
 }
 
+/* A name that rm found nothing under: of what else may it be? */
+static int not_removed(struct cli *cli, const char *name, struct err *err)
+{
+	auto_target t = target_snap(name, "");
+	if (api_exists(cli, &t))
+		return err_set(err, -ENOENT, "%s is a snapshot: `bough snapshots rm %s`", name,
+			       name);
+	return err_set(err, -ENOENT,
+		       "no workspace or sandbox \"%s\": `bough ls` and `bough ps` show what there "
+		       "is", name);
+}
+
 /* Does one thing to each operand. A failure doesn't keep the others from being done; the first
  * one decides how it ends, and each is told. `items` collects the answers. */
 static int each_operand(struct cli *cli, const struct args *a, const char *method, const char *rest,
@@ -618,6 +636,8 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 			sandbox_own_workspaces(cli, a->operands[i], &stays);
 		if (r == 0)
 			r = api_call(cli, method, &t, NULL, &doc, NULL, &e);
+		if (rm && r == -ENOENT)
+			r = not_removed(cli, a->operands[i], &e);
 		if (r == 0 && !cli->quiet && stays.len > 1)
 			fprintf(stderr, "bough: what was made for %s stays: `bough rm%s`\n",
 				a->operands[i], (const char *)stays.data);
@@ -646,7 +666,7 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 	json_t *ws;
 	json_array_foreach(items, i, ws) {
 		if (!cli->json && paths)
-			printf("%s\n", get_text(ws, "path"));
+			print_where(cli, ws);
 		if (r == 0 && paths && !get_true(ws, "mounted"))
 			r = not_mounted(ws, "isn't mounted", err);
 	}

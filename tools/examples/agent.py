@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""An agent's task: a scoped checkout as a real folder, an edit by whatever program, a commit.
+"""An agent's task: a scoped checkout in a sandbox, what runs there as it happens, a patch, a commit.
 
-    agent.py REPOSITORY SCOPE BRANCH -- COMMAND…
+    agent.py [--patch FILE] REPOSITORY SCOPE BRANCH -- COMMAND…
 
 Mounts the part SCOPE of a repository that boughd mirrors (REPOSITORY is its name, or a URL, which is then
-added), runs COMMAND in it as the agent would, and commits what it changed to BRANCH. The workspace is
-gone at the end; the commit is in the mirror. What fails leaves no commit. COMMAND is a program of this
-machine, with its caller's rights: what nobody has read belongs into a sandbox on the workspace."""
+added) as /workspace of a sandbox that has this machine's programs and nothing else of it: no network, no
+credential, no other file. COMMAND runs there, as the agent would have it; what it prints comes at once.
+What it changed is shown, written as a patch to FILE, and committed to BRANCH, from outside. Sandbox and
+workspace are gone at the end; the commit is in the mirror. What fails leaves no commit."""
 
-import subprocess
+import argparse
+import shutil
 import sys
 import uuid
 
 import bough
+
+LIMITS = {"memory_bytes": 1 << 30, "cpu_milli": 1000, "pids": 256}
+LIFE = {"ttl_s": 3600, "on_expiry": "delete"}  # whatever becomes of us
 
 
 def repository(client, wanted):
@@ -24,19 +29,42 @@ def repository(client, wanted):
     return client.repos.add(wanted)["name"]
 
 
+def run(box, command):
+    """To its end, in front of whoever looks on; its exit code."""
+    task = box.exec(command, cwd="/workspace", timeout_ms=1800 * 1000)
+    for stream, data in task.stream():
+        to = getattr(sys, stream).buffer
+        to.write(data)
+        to.flush()
+    return task.info["exit_code"]
+
+
+def arguments():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("--patch")
+    for name in ("repository", "scope", "branch"):
+        p.add_argument(name)
+    p.add_argument("command", nargs="+")
+    return p.parse_args()
+
+
 def main():
-    if len(sys.argv) < 6 or sys.argv[4] != "--":
-        sys.exit(__doc__)
-    wanted, scope, branch, command = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[5:]
+    args = arguments()
     with bough.Client() as client:
-        git = {"repo": repository(client, wanted), "scopes": [scope], "branch": branch}
+        git = {"repo": repository(client, args.repository), "scopes": [args.scope],
+               "branch": args.branch}
         name = "agent-" + uuid.uuid4().hex[:8]
-        with client.workspaces.temporary(name, git=git, ttl_s=3600) as ws:
-            print("works in %s" % ws.path)
-            if subprocess.run(command, cwd=ws.path).returncode != 0:
-                sys.exit("the task failed: nothing is committed")
+        with client.workspaces.temporary(name, git=git, **LIFE) as ws:
+            with client.sandboxes.temporary(name, workspaces=[{"workspace": ws.id}],
+                                            **LIMITS, **LIFE) as box:
+                code = run(box, args.command)
+            if code != 0:
+                sys.exit("the task failed (%d): nothing is committed" % code)
             print(ws.diff_text("stat").read().decode(), end="")
-            commit = ws.commit("agent: " + " ".join(command),
+            if args.patch:
+                with ws.diff_text("patch") as patch, open(args.patch, "wb") as f:
+                    shutil.copyfileobj(patch, f)
+            commit = ws.commit("agent: " + " ".join(args.command),
                                author="Agent <agent@example.org>")
             if commit.get("unchanged"):
                 sys.exit("the task changed nothing")
@@ -45,5 +73,5 @@ def main():
 
 try:
     main()
-except bough.BoughError as e:
+except (bough.BoughError, OSError) as e:
     sys.exit("agent.py: %s" % e)

@@ -1,14 +1,14 @@
 #!/usr/bin/env node
-// A chat service: each chat has a workspace that is saved when the chat rests, and comes back whole.
+// A chat service: each chat has a sandbox that is saved when the chat rests, and comes back as it was.
 //
-//     chat.mjs CHAT 'shell command'     runs it in the chat's workspace, which is made or brought back
-//     chat.mjs CHAT --rest              saves the workspace and gives it back
-//     chat.mjs CHAT --undo              the workspace as it was at the last save
+//     chat.mjs CHAT 'shell command'     runs it in the chat's sandbox, which is made or brought back
+//     chat.mjs CHAT --save              keeps it as it is now, and goes on
+//     chat.mjs CHAT --rest              saves the sandbox and gives it back
+//     chat.mjs CHAT --undo              the sandbox as it was at the last save
 //
-// The chat's snapshots have the label `chat`; its latest has the name chat-CHAT. The command is a program of
-// this machine; a real service runs it in a sandbox on the workspace:
-// client.sandboxes.create({ image: 'host', workspaces: [{ workspace: ws.id }] }), then its exec().
-import { spawnSync } from 'node:child_process';
+// The sandbox is chat-CHAT. All that is in it lies in its root, which is what a save holds: files, installed
+// programs, users; no processes. A save says which sandbox it is of, so the last one is found by that, also
+// when boughd made it because nobody had come back for a day.
 import { BoughError, Client, NotFound } from '../clients/javascript/index.js';
 
 const client = new Client();
@@ -17,44 +17,52 @@ const found = (promise) => promise.catch((e) => {
   throw e;
 });
 
-/** The chat's workspace: the one that is there, else from its last save, else a new one. */
-async function resume(chat) {
-  const name = `chat-${chat}`;
-  const there = await found(client.workspaces.get(name));
-  if (there) return there;
-  const saved = await found(client.snapshots.get(name));
-  // One that nobody comes back to is saved and given back by boughd itself.
-  return client.workspaces.create(name, {
-    source: saved ?? undefined, labels: { chat }, quota_bytes: 1 << 30,
+/** The latest save of the chat's sandbox. */
+async function lastSave(name) {
+  for await (const save of client.snapshots.list({ image: true })) { // the newest first
+    if (save.info.image.sandbox?.name === name) return save;
+  }
+  return null;
+}
+
+/** The chat's sandbox, running: the one that is there, else from its last save, else a new one. */
+async function resume(name) {
+  const there = await found(client.sandboxes.get(name));
+  if (there) {
+    if (there.info.status !== 'running') await there.start();
+    return there;
+  }
+  const saved = await lastSave(name);
+  return client.sandboxes.create({
+    name, image: saved?.id ?? 'host', hostname: 'chat', memory_bytes: 1 << 30, disk_bytes: 2 ** 31,
     ttl_s: 24 * 3600, on_expiry: 'save',
   });
 }
 
-/** Saves, and has the chat's name mean what was saved. */
-async function save(ws, chat) {
-  const name = `chat-${chat}`;
-  const saved = await ws.save(undefined, { message: `chat ${chat}` });
-  if (saved.info.names.includes(name)) return saved;
-  const last = await found(client.snapshots.get(name));
-  if (last) await last.update({ remove_names: [name] });
-  await saved.update({ add_names: [name], labels: { chat } });
-  return saved;
+/** To its end, in front of whoever looks on; its exit code. */
+async function run(box, command) {
+  const process_ = await box.exec(['sh', '-c', command], { cwd: '/root', timeout_ms: 600_000 });
+  for await (const { stream, data } of process_.stream()) process[stream].write(data);
+  return process_.info.exit_code;
 }
 
 const [chat, command] = process.argv.slice(2);
-if (!chat || !command || (command.startsWith('--') && !['--rest', '--undo'].includes(command))) {
-  console.error('usage: chat.mjs CHAT COMMAND|--rest|--undo');
+if (!chat || !command || (command.startsWith('--') && !['--save', '--rest', '--undo'].includes(command))) {
+  console.error('usage: chat.mjs CHAT COMMAND|--save|--rest|--undo');
   process.exit(2);
 }
 try {
-  const ws = await resume(chat);
-  if (command === '--rest') {
-    console.log((await save(ws, chat)).id);
-    await ws.delete({ purge: true });
-  } else if (command === '--undo') {
-    await ws.restore(`chat-${chat}`);
+  const name = `chat-${chat}`;
+  const box = await resume(name);
+  if (command === '--undo') {
+    const saved = await lastSave(name);
+    if (!saved) throw new BoughError(`chat ${chat} was never saved`);
+    await box.restore(saved.id);
+  } else if (command.startsWith('--')) {
+    console.log((await box.save(undefined, { message: `chat ${chat}` })).root.id);
+    if (command === '--rest') await box.delete({ force: true });
   } else {
-    process.exitCode = spawnSync('sh', ['-c', command], { cwd: ws.path, stdio: 'inherit' }).status ?? 1;
+    process.exitCode = await run(box, command);
   }
 } catch (e) {
   if (!(e instanceof BoughError)) throw e;

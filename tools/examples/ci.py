@@ -1,27 +1,33 @@
 #!/usr/bin/env python3
-"""CI: one workspace is prepared once, and every job runs in a fork of it.
+"""CI: one workspace is prepared once, and every job runs in a fork of it, each in a sandbox.
 
     ci.py ARCHIVE PREPARE JOB…
 
-Imports ARCHIVE (a source tree as tar, zip …), runs the shell command PREPARE in it (fetch, build) and then
-every JOB at once, each in a fork of its own: a failed or wild one spoils nothing of the others. Prints
-a line for each job, what the failed ones said, and saves the forks of those for later. What was prepared
-is found by the archive's hash and PREPARE the next time."""
+Imports ARCHIVE (a source tree as tar, zip …), runs the shell command PREPARE in it (build) and then every
+JOB at once. Each has a fork of what was prepared as /workspace of a sandbox of its own, with this
+machine's programs, limits and no network: a failed or wild one spoils nothing of the others or of this
+machine. Prints a line for each job, what the failed ones said, and saves the forks of those for later.
+What was prepared is found by the archive's hash and PREPARE the next time."""
 
 import concurrent.futures
 import hashlib
-import subprocess
 import sys
 import time
 
 import bough
 
+LIMITS = {"memory_bytes": 1 << 30, "cpu_milli": 2000, "pids": 256}
+LIFE = {"ttl_s": 3600, "on_expiry": "delete"}  # whatever becomes of us
+JOB_MS = 1800 * 1000
 
-def run(command, ws):
+
+def run(client, command, ws):
+    """In a sandbox on that workspace: its exit code, what it said, and the seconds that it took."""
     begun = time.monotonic()
-    p = subprocess.run(["sh", "-c", command], cwd=ws.path, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT, text=True, errors="replace")
-    return p.returncode, p.stdout, time.monotonic() - begun
+    with client.sandboxes.temporary(workspaces=[{"workspace": ws.id}], **LIMITS, **LIFE) as box:
+        job = box.exec(["sh", "-c", command], cwd="/workspace", timeout_ms=JOB_MS)
+        said = b"".join(data for _, data in job.stream())
+    return job.info["exit_code"], said.decode(errors="replace"), time.monotonic() - begun
 
 
 def prepared(client, archive, prepare):
@@ -34,8 +40,8 @@ def prepared(client, archive, prepare):
             pass
         f.seek(0)
         source = client.snapshots.create(f)
-    with client.workspaces.temporary(name, source=source) as ws:
-        code, said, _ = run(prepare, ws)
+    with client.workspaces.temporary(name, source=source, **LIFE) as ws:
+        code, said, _ = run(client, prepare, ws)
         if code != 0:
             sys.exit("prepare: exit %d\n%s" % (code, said))
         return ws.save(name, message=prepare)
@@ -49,18 +55,19 @@ def main():
     with bough.Client() as client:
         base = prepared(client, archive, prepare)
         tag = base.id[3:]
-        with client.workspaces.temporary("ci-" + tag, source=base) as ws, \
+        with client.workspaces.temporary("ci-" + tag, source=base, **LIFE) as ws, \
                 concurrent.futures.ThreadPoolExecutor(8) as pool:
-            # An hour's life, whatever becomes of us.
-            forks = ws.fork(name="job-" + tag, count=len(jobs), ttl_s=3600)
+            forks = ws.fork(name="job-" + tag, count=len(jobs), **LIFE)
             try:
-                for job, fork, (code, said, took) in zip(jobs, forks, pool.map(run, jobs, forks)):
+                done = pool.map(lambda job, fork: run(client, job, fork), jobs, forks)
+                for job, fork, (code, said, took) in zip(jobs, forks, done):
                     print("%-6s %6.2f s  %s" % ("ok" if code == 0 else "FAILED", took, job))
                     if code != 0:
                         failed += 1
                         kept = fork.save(message="%s: exit %d" % (job, code))
                         print("%s(kept: %s)" % (said, kept.id))
             finally:
+                pool.shutdown(cancel_futures=True)  # those that run leave their sandboxes first
                 for fork in forks:
                     fork.delete(purge=True)
     return 1 if failed else 0

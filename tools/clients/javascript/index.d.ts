@@ -303,6 +303,8 @@ export class Exec {
     stream?: 'stdout' | 'stderr'; follow?: boolean; stdoutOffset?: number; stderrOffset?: number;
     signal?: AbortSignal;
   }): Promise<Body>;
+  stream(options?: { stdoutOffset?: number; stderrOffset?: number; signal?: AbortSignal }):
+    AsyncGenerator<{ stream: 'stdout' | 'stderr'; data: Buffer }, void>;
   write(data: Bytes, options?: { offset?: number; last?: boolean }): Promise<Record<string, any>>;
   terminal(options?: { offset?: number }): Promise<Terminal>;
   resize(columns: number, rows: number): Promise<null>;
@@ -470,6 +472,8 @@ export class Client {
     get(ref: string): Promise<Sandbox>;
     list(options?: { labels?: Labels | string[]; status?: string; page?: number }): Lists<Sandbox>;
     create(fields?: Record<string, unknown>, options?: { key?: string }): Promise<Sandbox>;
+    temporary<T>(fields: Record<string, unknown>,
+      use: (box: Sandbox) => Promise<T> | T): Promise<T>;
   };
   readonly quotas: {
     list(): Promise<QuotaInfo[]>;

@@ -334,7 +334,11 @@ export class Client {
     const t = new Transport({ ...options, url,
       socket: url === undefined ? socket ?? defaultSocket() : undefined });
     this.#t = t;
-    const list = (path) => async () => (await t.call('GET', path)).items;
+    const list = (path) => async () => {
+      const all = [];
+      for await (const one of t.pages(path, {}, {})) all.push(one);
+      return all;
+    };
 
     this.workspaces = Object.assign((ref) => new Workspace(t, ref), {
       get: async (ref) => {
@@ -462,6 +466,15 @@ export class Client {
       create: async (fields = {}, { key } = {}) => {
         const info = await t.call('POST', '/v1/sandboxes', {}, { json: fields, key });
         return new Sandbox(t, info.id, info);
+      },
+      /** As create; it is deleted, with all that runs in it, when `use` has ended. */
+      temporary: async (fields, use) => {
+        const box = await this.sandboxes.create(fields);
+        try {
+          return await use(box);
+        } finally {
+          await box[asyncDispose]();
+        }
       },
     });
     this.quotas = {

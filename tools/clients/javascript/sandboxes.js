@@ -1,9 +1,14 @@
 // Sandboxes: containers on workspaces, and what runs in them.
 
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AnswerCut, BadAnswer, ConnectionFailed } from './errors.js';
 import { WorkspaceFiles } from './files.js';
 import { Terminal } from './terminal.js';
+import { FIRST_WAIT_MS, LONGEST_WAIT_MS } from './transport.js';
 
 const ONE = '/v1/sandboxes/{sandbox}';
+const FRAME_MAX = 16 << 20; // ours have 128 KiB
+const [STDOUT, STDERR, END] = [1, 2, 4];
 
 /** As the sandbox sees them. */
 export class SandboxFiles extends WorkspaceFiles {
@@ -36,6 +41,43 @@ export class Exec {
   output({ stream, follow, stdoutOffset, stderrOffset, signal } = {}) {
     return this.#t.open('GET', ONE + '/exec/{exec}/output', this.#at, { signal, query: {
       stream, follow, stdout_offset: stdoutOffset, stderr_offset: stderrOffset } });
+  }
+
+  /**
+   * What it writes from there on, as { stream: 'stdout' or 'stderr', data }, until it has ended: then
+   * `info` has its exit_code and reason. A connection that breaks is made again, and goes on at its byte.
+   */
+  async * stream({ stdoutOffset = 0, stderrOffset = 0, signal } = {}) {
+    const at = [0, stdoutOffset, stderrOffset];
+    for (let wait = FIRST_WAIT_MS; ; wait *= 2) {
+      try {
+        let rest = Buffer.alloc(0);
+        const body = await this.output(
+          { follow: true, stdoutOffset: at[1], stderrOffset: at[2], signal });
+        for await (const piece of body) {
+          rest = Buffer.concat([rest, piece]);
+          for (let size; rest.length >= 16 && rest.length >= 16 + (size = rest.readUInt32BE(4));) {
+            const kind = rest[0];
+            const data = rest.subarray(16, 16 + size);
+            const end = Number(rest.readBigUInt64BE(8)) + size;
+            rest = rest.subarray(16 + size);
+            wait = FIRST_WAIT_MS / 2;
+            if (kind === STDOUT || kind === STDERR) {
+              at[kind] = end;
+              yield { stream: kind === STDOUT ? 'stdout' : 'stderr', data };
+            } else if (kind === END) {
+              Object.assign(this.info, JSON.parse(data));
+              return;
+            }
+          }
+          if (rest.length > FRAME_MAX) throw new BadAnswer('a frame that is too large');
+        }
+      } catch (e) {
+        if (!(e instanceof ConnectionFailed) || wait > LONGEST_WAIT_MS) throw e;
+      }
+      if (wait > LONGEST_WAIT_MS) throw new AnswerCut('the output broke off');
+      await sleep(wait);
+    }
   }
 
   /** To its stdin; with `offset` (bytes that were sent before) nothing comes twice. */

@@ -96,7 +96,7 @@ class Users:
         self._t = transport
 
     def list(self) -> List[UserInfo]:
-        return cast(List[UserInfo], self._t.call("GET", "/v1/users")["items"])
+        return cast(List[UserInfo], [*pages(self._t, "/v1/users", {}, PAGE)])
 
     def create(self, name: str, *, uid: Optional[int] = None,
                admin: Optional[bool] = None, owner: Optional[str] = None) -> UserInfo:
@@ -112,7 +112,7 @@ class Teams:
         self._t = transport
 
     def list(self) -> List[TeamInfo]:
-        return cast(List[TeamInfo], self._t.call("GET", "/v1/teams")["items"])
+        return cast(List[TeamInfo], [*pages(self._t, "/v1/teams", {}, PAGE)])
 
     def get(self, team: str) -> TeamInfo:
         return cast(TeamInfo, self._t.call("GET", "/v1/teams/{team}", {"team": team}))
@@ -141,7 +141,7 @@ class Quotas:
         self._t = transport
 
     def list(self) -> List[QuotaInfo]:
-        return cast(List[QuotaInfo], self._t.call("GET", "/v1/quotas")["items"])
+        return cast(List[QuotaInfo], [*pages(self._t, "/v1/quotas", {}, PAGE)])
 
     def get(self, owner: str) -> QuotaInfo:
         return cast(QuotaInfo, self._t.call("GET", "/v1/quotas/{owner}", {"owner": owner}))
@@ -165,7 +165,7 @@ class Exports:
         self._t = transport
 
     def list(self) -> List[ExportInfo]:
-        return cast(List[ExportInfo], self._t.call("GET", "/v1/exports")["items"])
+        return cast(List[ExportInfo], [*pages(self._t, "/v1/exports", {}, PAGE)])
 
     def create(self, source: str, *, format: Optional[str] = None, path: Optional[str] = None,
                key: Optional[str] = None, progress: Optional[Progress] = None) -> ExportInfo:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union, cast
+import json
+import struct
+import time
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
 
 from ._http import Body, Source
-from ._transport import FilePath, Progress, Transport
+from ._transport import FIRST_WAIT_S, LONGEST_WAIT_S, FilePath, Progress, Transport
+from .errors import AnswerCut, BadAnswer, ConnectionFailed, NotFound
 from .files import WorkspaceFiles
 from .jobs import Job
 from .terminal import Terminal
@@ -13,6 +18,20 @@ from .types import ExecInfo, SandboxInfo
 from .workspaces import PAGE, Labels, Workspace, labels_query, pages
 
 ONE = "/v1/sandboxes/{sandbox}"
+FRAME_MAX = 16 << 20  # ours have 128 KiB
+STREAMS = {1: "stdout", 2: "stderr"}
+END = 4
+
+
+def exactly(body: Body, n: int) -> bytes:
+    parts = []
+    while n > 0:
+        data = body.read(n)
+        if not data:
+            raise AnswerCut("the output broke off")
+        parts.append(data)
+        n -= len(data)
+    return b"".join(parts)
 
 
 class SandboxFiles(WorkspaceFiles):
@@ -55,6 +74,34 @@ class Exec:
         return self._t.open("GET", ONE + "/exec/{exec}/output", self._at, query={
             "stream": stream, "follow": follow, "stdout_offset": stdout_offset,
             "stderr_offset": stderr_offset})
+
+    def stream(self, stdout_offset: int = 0,
+               stderr_offset: int = 0) -> Iterator[Tuple[str, bytes]]:
+        """What it writes from there on, as ("stdout" or "stderr", bytes), until it has ended: then
+        `info` has its exit_code and reason. A connection that breaks is made again, and goes on at
+        its byte."""
+        at = {1: stdout_offset, 2: stderr_offset}
+        wait = FIRST_WAIT_S
+        while True:
+            try:
+                with self.output(follow=True, stdout_offset=at[1], stderr_offset=at[2]) as body:
+                    while True:
+                        kind, size, offset = struct.unpack("!B3xIQ", exactly(body, 16))
+                        if size > FRAME_MAX:
+                            raise BadAnswer("a frame of %d bytes" % size)
+                        data = exactly(body, size)
+                        wait = FIRST_WAIT_S
+                        if kind in at:
+                            at[kind] = offset + size
+                            yield STREAMS[kind], data
+                        elif kind == END:
+                            self.info.update(json.loads(data))
+                            return
+            except ConnectionFailed:
+                if wait > LONGEST_WAIT_S:
+                    raise
+            time.sleep(wait)
+            wait *= 2
 
     def write(self, data: Source, *, offset: Optional[int] = None,
               last: bool = False) -> Dict[str, Any]:
@@ -208,3 +255,15 @@ class Sandboxes:
         """image, command, env, workspaces, runtime, memory_bytes, net … (snapd/API.md)"""
         info = self._t.call("POST", "/v1/sandboxes", key=key, json_body={"name": name, **fields})
         return Sandbox(self._t, info["id"], info)
+
+    @contextmanager
+    def temporary(self, name: Optional[str] = None, **fields: Any) -> Iterator[Sandbox]:
+        """As create; it is deleted, with all that runs in it, at the end of the `with`."""
+        box = self.create(name, **fields)
+        try:
+            yield box
+        finally:
+            try:
+                box.delete(force=True)
+            except NotFound:
+                pass
