@@ -211,7 +211,7 @@ $(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(B)/o/tests/unit/oom.o $(LIBS)
 $(MODEL): $(B)/model/%: $(B)/o/tests/model/%.o $(LIBS)
 	$(call link,$(L_ALL) $(call libs,cmocka))
 $(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(B)/libruntime.a $(LIB)
-	$(call link,$(L_STORE) $(L_RUNTIME))
+	$(call link,$(L_FUSE) $(L_STORE) $(L_RUNTIME))
 $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 	$(call link,$(L_ALL))
 

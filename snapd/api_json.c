@@ -94,6 +94,11 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 		failed = true;
 		(void)snprintf(problem, sizeof(problem), "%s", fs.problem);
 	}
+	char fault[BROKEN_SIZE] = "";
+	if (usage)
+		(void)snprintf(fault, sizeof(fault), "%s", usage->fault);
+	else
+		(void)problems_get(sd->faults, row->id, fault, sizeof(fault));
 	bool mounted = usage ? usage->mounted
 			     : row->mount && !failed && !row->broken[0] && !row->removed_ns;
 	snapd_mount_path(sd, row->id, path);
@@ -104,11 +109,14 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 			      parsed(row->labels, json_object()), "quota_bytes",
 			      (json_int_t)row->quota_bytes, "quota_inodes",
 			      (json_int_t)row->quota_inodes, "parent", optional(row->parent),
-			      "state", row->broken[0] ? "broken" : "ready");
+			      "state", row->broken[0] ? "broken" : *fault ? "read-only" : "ready");
 	if (!j)
 		return NULL;
 	int bad = usage ? add_usage(j, usage) : 0;
-	const char *error = row->broken[0] ? row->broken : failed && !mounted ? problem : NULL;
+	const char *error = row->broken[0]	? row->broken
+			    : failed && !mounted ? problem
+			    : *fault		 ? fault
+						 : NULL;
 	if (error)
 		bad |= json_object_set_new(j, "error", json_string(error));
 	bad |= api_own_add(j, &row->own);

@@ -113,6 +113,7 @@ static void print_catalog(struct snapd *sd, struct buf *b)
 	gauge(b, "workspaces", "gauge", (double)n.workspaces);
 	gauge(b, "workspaces_mounted", "gauge", (double)n.mounted);
 	gauge(b, "workspaces_broken", "gauge", (double)n.broken);
+	gauge(b, "workspaces_read_only", "gauge", (double)problems_count(sd->faults));
 	gauge(b, "snapshots", "gauge", (double)n.snapshots);
 	gauge(b, "workspaces_deleted", "gauge", (double)n.removed);
 	gauge(b, "catalog_bytes", "gauge", (double)n.bytes);

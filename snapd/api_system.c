@@ -53,9 +53,10 @@ static json_t *catalog_json(struct snapd *sd)
 	struct catalog_counts n;
 	if (catalog_count(sd->catalog, &n, NULL) < 0)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "workspaces", number(n.workspaces),
-			 "mounted", number(n.mounted), "broken", number(n.broken), "deleted",
-			 number(n.removed), "snapshots", number(n.snapshots), "names",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "workspaces",
+			 number(n.workspaces), "mounted", number(n.mounted), "broken",
+			 number(n.broken), "read_only", number(problems_count(sd->faults)),
+			 "deleted", number(n.removed), "snapshots", number(n.snapshots), "names",
 			 number(n.names), "bytes", number(n.bytes));
 }
 

@@ -55,6 +55,8 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 		/* One that can't be opened is shown without. */
 		bool got = up && with_usage && !removed &&
 			   fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
+		if (got)
+			faults_note(sd, rows[i].id, usage.fault);
 		json_t *j = api_workspace(sd, &rows[i], got ? &usage : NULL);
 		if (json_array_append_new(items, j) < 0)
 			r = no_memory(err);
@@ -94,6 +96,8 @@ int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	bool got = !row.broken[0] && fs_usage(sd->fs, row.id, &usage, NULL) == 0;
+	if (got)
+		faults_note(sd, row.id, usage.fault);
 	r = reply_workspace(sd, rp, &row, got ? &usage : NULL, err);
 	if (r >= 0 && access_writes(sd, rq->caller, &row.own, row.id))
 		r = json_object_set_new(rp->json, "sandboxes", holders(sd, row.id)) < 0
@@ -598,6 +602,8 @@ int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
 		r = snapd_record_ws(sd, src.ws.id, err);
 	if (r >= 0)
 		r = snapd_inner(fs_usage(sd->fs, src.ws.id, &usage, err));
+	if (r >= 0)
+		faults_note(sd, src.ws.id, usage.fault);
 	src.ws.mount = true;
 	return r < 0 ? r : reply_workspace(sd, rp, &src.ws, &usage, err);
 }

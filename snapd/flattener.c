@@ -323,6 +323,9 @@ static void consider(struct flattener *f, const char *id)
 	}
 	if (!row.id[0] || row.broken[0] || fs_usage(f->sd->fs, id, &u, NULL) < 0)
 		return; /* removed meanwhile, or it has other worries */
+	faults_note(f->sd, id, u.fault);
+	if (*u.fault)
+		return;
 	bool is_long = u.layers > FLATTEN_LAYERS + 1; /* the active one counted */
 	if (!is_long && u.records <= FLATTEN_RECORDS)
 		return;
@@ -339,8 +342,10 @@ static void consider(struct flattener *f, const char *id)
 
 static void consider_long(void *ctx, const char *id, const struct fs_usage *u)
 {
-	if (u->records > FLATTEN_RECORDS)
-		flattener_consider(ctx, id);
+	struct flattener *f = ctx;
+	faults_note(f->sd, id, u->fault);
+	if (!*u->fault && u->records > FLATTEN_RECORDS)
+		flattener_consider(f, id);
 }
 
 static void sync_records(struct flattener *f)
@@ -372,7 +377,7 @@ static void run(void *ctx, bool due)
 	char id[ID_SIZE];
 	bool some = true, sync;
 	/* Whoever only writes, and never forks or saves, has a journal that grows all the same:
-	 * what a restart must replay. */
+	 * what a restart must replay. A disk that failed is found so, too. */
 	if (due)
 		(void)fs_each_open(f->sd->fs, consider_long, f, NULL); /* else the next time */
 	while (some && !worker_stopping(f->worker)) {

@@ -639,7 +639,7 @@ void fs_wait_end(struct fs_wait *w)
 
 static struct fs_usage take_usage(const json_t *a)
 {
-	return (struct fs_usage){
+	struct fs_usage u = {
 		.bytes = json_integer_value(json_object_get(a, "bytes")),
 		.inodes = json_integer_value(json_object_get(a, "inodes")),
 		.records = (uint64_t)json_integer_value(json_object_get(a, "records")),
@@ -649,6 +649,9 @@ static struct fs_usage take_usage(const json_t *a)
 		.mounted = json_is_true(json_object_get(a, "mounted")),
 		.xattrs = json_is_true(json_object_get(a, "xattrs")),
 	};
+	const char *fault = json_string_value(json_object_get(a, "fault"));
+	(void)snprintf(u.fault, sizeof(u.fault), "%s", fault ? fault : "");
+	return u;
 }
 
 int fs_usage(struct fsclient *fc, const char *id, struct fs_usage *out, struct err *err)

@@ -288,6 +288,7 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	sd->leases = leases_new();
 	sd->images = images_new();
 	sd->problems = problems_new();
+	sd->faults = problems_new();
 	sd->events = events_new();
 	sd->metrics = metrics_new();
 	sd->limits = limits_new();
@@ -357,6 +358,7 @@ static void close_parts(struct snapd *sd)
 	catalog_close(sd->catalog);
 	records_close(sd->records);
 	problems_free(sd->problems);
+	problems_free(sd->faults);
 	jobs_free(sd->jobs);
 	events_free(sd->events);
 	metrics_free(sd->metrics);

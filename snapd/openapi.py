@@ -40,7 +40,7 @@ SCHEMAS = {
     "Workspace": obj(
         {"id": S, "name": S, "path": S, "mounted": B, "created": TIME, "base": null(S),
          "head": null(S), "labels": LABELS, "quota_bytes": N, "quota_inodes": N,
-         "parent": null(S), "state": {"enum": ["ready", "broken"]}, "description": null(S),
+         "parent": null(S), "state": {"enum": ["ready", "read-only", "broken"]}, "description": null(S),
          **OWNED},
         {"used_bytes": {"type": "integer"}, "used_inodes": {"type": "integer"}, "layers": N,
          "records": N, "files": N, "xattrs": B, "error": S, "git": null(ANY), "busy": B,

@@ -1,4 +1,4 @@
-/* Why workspaces that should be mounted are not: known since bough-fs was last started. */
+/* Why workspaces that should be mounted are not, or are read-only: known since boughd started. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,4 +69,14 @@ bool problems_get(struct problems *p, const char *id, char *out, size_t size)
 		(void)snprintf(out, size, "%s", e->text);
 	pthread_mutex_unlock(&p->lock);
 	return e != NULL;
+}
+
+size_t problems_count(struct problems *p)
+{
+	size_t n = 0;
+	pthread_mutex_lock(&p->lock);
+	for (const struct problem *e = p->first; e; e = e->next)
+		n++;
+	pthread_mutex_unlock(&p->lock);
+	return n;
 }

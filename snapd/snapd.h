@@ -46,6 +46,7 @@ struct snapd {
 	struct images *images;
 	struct upkeep *upkeep;     /* of repositories (repos.h) */
 	struct problems *problems; /* why workspaces aren't mounted */
+	struct problems *faults;   /* why they are read-only */
 	struct events *events;     /* events.h */
 	struct watches *watches;   /* watch.h */
 	struct signer *signer;     /* of URLs (sign.h) */
@@ -130,5 +131,10 @@ struct problems *problems_new(void);
 void problems_free(struct problems *p);
 void problems_set(struct problems *p, const char *id, const char *text); /* NULL: none */
 bool problems_get(struct problems *p, const char *id, char *out, size_t size);
+size_t problems_count(struct problems *p);
+
+/* ---- why a workspace is read-only (faults.c) ---- */
+
+void faults_note(struct snapd *sd, const char *id, const char *text); /* "": it isn't */
 
 #endif

@@ -59,7 +59,8 @@
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
- *                                                    damaged, xattrs, mounted, path
+ *                                                    damaged, xattrs, mounted, path,
+ *                                                    fault: why it is read-only (ws_fault)
  *   sync    id                                    -> everything acknowledged is durable
  *   delete  id                                    (unmounts)
  *   close   id                                    (unmounts, forgets)

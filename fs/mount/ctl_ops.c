@@ -93,6 +93,9 @@ static int add_usage(struct answer *a, json_t *to, struct served *w, struct err 
 	add_int(a, to, "memory_bytes", u.memory_bytes);
 	add_int(a, to, "files", u.file_count);
 	add_int(a, to, "damaged", u.damaged);
+	char fault[WS_FAULT_TEXT];
+	if (ws_fault(served_ws(w), fault, sizeof(fault)))
+		add_text(a, to, "fault", fault);
 	add(a, to, "mounted", json_boolean(st.mounted));
 	add_text(a, to, "path", path);
 	return 0;
@@ -585,6 +588,8 @@ static int perform_now(struct server *s, const struct ctl_request *q, struct ans
 	if (table[q->op].server)
 		return table[q->op].server(s, q, a, err);
 	struct served *w;
+	if (q->op == CTL_MOUNT)
+		served_mend(s, q->id);
 	int r = served_get(s, q->id, &w, err);
 	if (r < 0)
 		return r;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/log.h"
 #include "fs/hold/hold.h"
 
 /* ---- the server ---- */
@@ -277,6 +278,31 @@ static int mount_locked(struct served *w, const char *path, struct err *err)
 	w->session = session;
 	pthread_mutex_unlock(&w->server->lock);
 	return 0;
+}
+
+void served_mend(struct server *s, const char *id)
+{
+	struct served *w;
+	if (served_ref(s, id, &w, NULL) < 0)
+		return;
+	pthread_rwlock_rdlock(&w->life);
+	bool failed = w->ws && ws_fault(w->ws, NULL, 0);
+	pthread_rwlock_unlock(&w->life);
+	if (failed) {
+		pthread_rwlock_wrlock(&w->life);
+		pthread_mutex_lock(&w->mount);
+		reap_session(w);
+		bool mounted = w->session != NULL;
+		pthread_mutex_unlock(&w->mount);
+		if (w->ws && !mounted) {
+			ws_close(w->ws);
+			pthread_mutex_lock(&s->lock);
+			w->ws = NULL;
+			pthread_mutex_unlock(&s->lock);
+		}
+		pthread_rwlock_unlock(&w->life);
+	}
+	served_unref(w);
 }
 
 int served_mount(struct served *w, const char *path, struct err *err)
@@ -618,6 +644,11 @@ static int open_work(struct server *s, const struct server_options *opt,
 	return r;
 }
 
+static void told(void *ctx, const char *id, const char *text)
+{
+	log_error("workspace %s: %s", id, text);
+}
+
 int server_open(struct server **out, const struct server_options *opt, struct err *err)
 {
 	if (opt->ring) {
@@ -639,6 +670,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	struct work_options wo = { .commit_ms = opt->commit_ms,
 				   .cache_bytes = opt->cache_bytes,
 				   .resumes = hold,
+				   .told = told,
 				   .read_ahead = true };
 	s->began = clock_ms();
 	int r = open_work(s, opt, &wo, hold, err);

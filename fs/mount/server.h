@@ -71,6 +71,9 @@ int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), voi
  * each of them. */
 int server_list(struct server *s, char ***ids, size_t *count, struct err *err);
 
+/* A workspace whose disk failed (ws_fault) and that isn't mounted is closed, so that whoever asks
+ * for it next opens it anew, which mends it. */
+void served_mend(struct server *s, const char *id);
 /* The workspace, opened where it isn't; it stays open until served_put. -ENOENT. */
 int served_get(struct server *s, const char *id, struct served **out, struct err *err);
 void served_put(struct served *w); /* NULL allowed */

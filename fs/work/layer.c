@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "fs/base/cleanup.h"
 
 enum { LAYER_HEX = 2 * LAYER_ID_BYTES };
@@ -70,6 +71,18 @@ void layer_unref(struct layer *l)
 	free(l);
 }
 
+struct layer *layer_new_local(const struct layer_options *opt, const struct layer_id *id)
+{
+	struct layer *l = layer_new(opt->io, id);
+	if (l && set_dir(l, opt->root) < 0) {
+		layer_unref(l);
+		return NULL;
+	}
+	if (l)
+		atomic_store(&l->changed, changed_log_new(&l->id));
+	return l;
+}
+
 struct layer *layer_new_delta(const struct io *io, const struct layer_id *id)
 {
 	struct layer *l = layer_new(io, id);
@@ -111,12 +124,9 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 	random_bytes(&head.id, sizeof(head.id));
 	random_bytes(&head.salt, sizeof(head.salt));
 	memcpy(head.boot, boot_id(opt->boot_id), BOOT_ID_BYTES);
-	struct layer *l = layer_new(opt->io, &head.id);
-	if (!l || set_dir(l, opt->root) < 0) {
-		layer_unref(l);
+	struct layer *l = layer_new_local(opt, &head.id);
+	if (!l)
 		return err_set(err, -ENOMEM, "no memory for a layer");
-	}
-	atomic_store(&l->changed, changed_log_new(&l->id));
 	l->writable = true;
 	l->journal.salt = head.salt;
 	memcpy(l->journal.boot, head.boot, BOOT_ID_BYTES);
@@ -137,17 +147,16 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 	       bool writable, uint64_t *damaged, struct err *err)
 {
 	uint64_t lost = 0;
-	struct layer *l = layer_new(opt->io, id);
-	if (!l || set_dir(l, opt->root) < 0) {
-		layer_unref(l);
+	struct layer *l = layer_new_local(opt, id);
+	if (!l)
 		return err_set(err, -ENOMEM, "no memory for a layer");
-	}
-	atomic_store(&l->changed, changed_log_new(&l->id));
 	l->writable = writable;
 	l->want_tags = opt->tags;
 	int r = layer_load(l, opt, &lost, err);
 	if (r == 0)
 		r = layer_load_space(l, &lost, err);
+	if (r == 0)
+		r = layer_load_fault(l, err);
 	if (r < 0) {
 		layer_unref(l);
 		return r;
@@ -204,15 +213,6 @@ int layer_seal(struct layer *l, struct err *err)
 	return 0;
 }
 
-void layer_sync_failed(struct layer *l, int error)
-{
-	/* The kernel forgets the pages that it couldn't write: no later sync proves anything. */
-	(void)pthread_mutex_lock(&l->commit.lock);
-	if (!l->commit.error)
-		l->commit.error = error;
-	(void)pthread_mutex_unlock(&l->commit.lock);
-}
-
 static uint64_t last_op(const struct layer *l)
 {
 	struct layer *m = (struct layer *)l; /* for its lock */
@@ -233,7 +233,7 @@ static bool data_dirty(const struct layer *l)
 	return dirty;
 }
 
-static int write_commit(struct layer *l, uint64_t upto)
+int layer_append_commit(struct layer *l, uint64_t upto)
 {
 	struct journal_frame f = { .kind = FRAME_COMMIT };
 	auto_buf b = { 0 };
@@ -252,7 +252,7 @@ static int sync_journal(struct layer *l)
 		return r == -ENOENT ? -EIO : r;
 	r = l->io->fdatasync(l->io->ctx, f->fd);
 	if (r < 0)
-		layer_sync_failed(l, r);
+		layer_sync_failed(l, LAYER_JOURNAL, r);
 	layer_file_put(l, f);
 	return r;
 }
@@ -272,7 +272,7 @@ static int commit_sync(struct layer *l, uint64_t covered, bool created, uint64_t
 	if (r == 0 && frames)
 		layer_make_room(l);
 	if (r == 0 && frames)
-		r = write_commit(l, *upto);
+		r = layer_append_commit(l, *upto);
 	if (r == 0 && (frames || created))
 		r = sync_journal(l);
 	if (r == 0 && created)
@@ -296,6 +296,7 @@ static int commit_run(struct layer *l)
 		l->commit.created = false;
 		l->commit.covered = upto > covered ? upto : covered;
 		l->commit.done = number;
+		l->commit.good_s = time(NULL);
 	}
 	(void)pthread_cond_broadcast(&l->commit.wake);
 	if (r < 0 || !frees)

@@ -149,13 +149,40 @@ size_t layer_memory(const struct layer *l);    /* bytes of heap, about */
 int layer_seal(struct layer *l, struct err *err);
 /* Makes everything acknowledged so far durable: fdatasync of dirty data files, a commit frame,
  * fdatasync of the journal, the folder on first use. Joins a commit that is under way and
- * covers it. 0, or -EIO … (sticky: a layer whose data was lost says so to every later
- * commit). Any thread; other calls go on meanwhile. */
+ * covers it. 0, or -EIO … (sticky after a failed sync, see below). Any thread; other calls go on
+ * meanwhile. */
 int layer_commit(struct layer *l, struct err *err);
 /* As layer_commit, for a program that waits for it and will come again: from now on the layer's
  * journal is written where the host's disk has room already. */
 int layer_fsync(struct layer *l, struct err *err);
 bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit; new: true */
+/* A failed sync. The kernel takes pages that it couldn't write for clean ones: what was
+ * acknowledged since the last good commit may read as it should now, and as before once memory is
+ * short, and no later sync proves anything. So from then on the layer takes no change (-EROFS), each layer_commit
+ * gives the error, and a small file `failed` in its folder says so to whoever opens it later. Until
+ * it is mended: layer_mend, while nobody has the layer open, goes back to the last good commit, as
+ * after a power loss, and writes anew what that leads to. */
+enum { LAYER_FAULT_NAME = 32 };
+struct layer_fault {
+	int error;      /* -errno of the sync; 0: none failed */
+	uint64_t upto; /* frames up to that one are durable; UINT64_MAX: the last commit says */
+	int64_t good_s; /* when the last good commit ended, Unix time; 0: not known, or never */
+	char file[LAYER_FAULT_NAME]; /* in the layer's folder; "": another layer's, below it */
+};
+bool layer_fault(const struct layer *l, struct layer_fault *out); /* out: NULL allowed */
+/* A layer below has failed, so what lies on it can't become durable either. Any thread. */
+void layer_fail_with(struct layer *l, const struct layer *below);
+/* Whether its folder says that it failed. */
+bool layer_is_marked(const struct io *io, const char *root, const struct layer_id *id);
+int layer_refuses(const struct layer *l); /* 0, or the error that each change gets; any thread */
+/* 0: nothing had failed; 1: mended, and *was is what had; -errno: the disk still fails. */
+int layer_mend(const struct layer_options *opt, const struct layer_id *id, struct layer_fault *was,
+	       struct err *err);
+enum { LAYER_FAULT_BYTES = 72 };
+void layer_fault_encode(uint8_t out[LAYER_FAULT_BYTES], const struct layer_fault *f);
+/* Any bytes: what isn't whole is some failure, of which nothing is known. */
+void layer_fault_decode(struct layer_fault *out, const void *data, size_t len);
+
 /* Gives back the descriptors and memory that nobody uses just now (those of files with
  * bytes that no layer_commit has made durable stay open). Any thread. */
 void layer_idle(struct layer *l);

@@ -5,6 +5,7 @@
  *   layer_txn.c    building and committing operations
  *   layer_index.c  the index in memory: applying records, reading
  *   layer_io.c     descriptors and data
+ *   layer_fault.c  a sync that failed, and how one goes on
  *   layer_delta.c  deltas
  *
  * Locks, none taken while another one is held unless it stands to the right:
@@ -30,6 +31,8 @@ enum {
 	LAYER_FILES_MAX = 64, /* beyond so many dirty ones, the one used longest ago is synced */
 };
 static const uint64_t LAYER_JOURNAL = UINT64_MAX; /* the journal's number among the files */
+static const uint64_t LAYER_FOLDER = UINT64_MAX - 1; /* for layer_sync_failed alone */
+static const uint64_t LAYER_NO_FILE = UINT64_MAX - 2;
 
 /* One open file. Listed with the one used last in front. */
 struct layer_file {
@@ -54,6 +57,8 @@ struct layer {
 	bool writable; /* opened so; false: only commit frames are ever written */
 	atomic_bool sealed;
 	_Atomic int broken; /* the error that every later change answers; 0: none */
+	bool mends;         /* layer_mend: replayed as after a power loss, whatever the boot */
+	uint64_t believe;   /* then: commits of later frames than this one count for nothing */
 	_Atomic uint64_t records;
 
 	/* the index */
@@ -107,7 +112,10 @@ struct layer {
 		uint64_t begun,
 			done; /* number of the last commit begun, and of the last that succeeded */
 		uint64_t covered; /* all frames up to this one are durable */
+		uint64_t before;  /* those by an earlier process of this boot; up to this one */
 		int error;        /* of a sync; sticky */
+		int64_t good_s;   /* when the last one succeeded, Unix time */
+		struct layer_fault fault;
 	} commit;
 
 	struct space space;
@@ -152,6 +160,8 @@ int layer_files_sync(struct layer *l); /* data files written since the last time
 void layer_files_close(struct layer *l);
 void layer_trim(struct layer *l); /* gives back what is preallocated behind a sealed journal */
 int layer_sync_dir(struct layer *l, const char *path);
+void layer_file_dirty(struct layer *l, struct layer_file *f); /* it was written to */
+void layer_file_name(char *out, size_t size, uint64_t number); /* in the layer's folder */
 void layer_punch(void *ctx, uint64_t file, uint64_t off, uint64_t len);
 void layer_unlink_file(void *ctx, uint64_t file);
 /* The path of one of the layer's files, which the caller frees. */
@@ -159,7 +169,18 @@ char *layer_path(const struct layer *l, uint64_t number);
 
 /* layer.c */
 
-void layer_sync_failed(struct layer *l, int error); /* from now on every commit fails */
+/* A local layer that isn't loaded yet; NULL: no memory. */
+struct layer *layer_new_local(const struct layer_options *opt, const struct layer_id *id);
+int layer_append_commit(struct layer *l, uint64_t upto); /* the frame; not synced */
+
+/* layer_fault.c */
+
+/* The sync of that file, or of the folder: from now on every commit fails, and every change. */
+void layer_sync_failed(struct layer *l, uint64_t number, int error);
+int layer_load_fault(struct layer *l, struct err *err); /* what an earlier process found */
+
+/* layer.c */
+
 struct layer *layer_new_delta(const struct io *io, const struct layer_id *id); /* NULL: no memory */
 
 /* layer_replay.c */

@@ -10,17 +10,25 @@
 #include <string.h>
 #include "fs/base/cleanup.h"
 
+void layer_file_name(char *out, size_t size, uint64_t number)
+{
+	if (number == LAYER_JOURNAL)
+		(void)snprintf(out, size, "journal");
+	else if (number == LAYER_FOLDER)
+		(void)snprintf(out, size, "its folder");
+	else if (number == LAYER_NO_FILE)
+		*out = '\0';
+	else if (number == SPACE_PACKED)
+		(void)snprintf(out, size, "data");
+	else
+		(void)snprintf(out, size, "f%" PRIx64, number);
+}
+
 char *layer_path(const struct layer *l, uint64_t number)
 {
-	char *path;
-	int n;
-	if (number == LAYER_JOURNAL)
-		n = asprintf(&path, "%s/journal", l->dir);
-	else if (number == SPACE_PACKED)
-		n = asprintf(&path, "%s/data", l->dir);
-	else
-		n = asprintf(&path, "%s/f%" PRIx64, l->dir, number);
-	return n < 0 ? NULL : path;
+	char *path, name[LAYER_FAULT_NAME];
+	layer_file_name(name, sizeof(name), number);
+	return asprintf(&path, "%s/%s", l->dir, name) < 0 ? NULL : path;
 }
 
 static void lock(struct layer *l)
@@ -96,7 +104,7 @@ static void sync_oldest(struct layer *l)
 	unlock(l);
 	int r = l->io->fdatasync(l->io->ctx, oldest->fd);
 	if (r < 0)
-		layer_sync_failed(l, r);
+		layer_sync_failed(l, oldest->number, r);
 	lock(l);
 	oldest->users--;
 	close_idle(l, LAYER_FILES_MAX / 2);
@@ -254,6 +262,13 @@ int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t sr
 	return 0;
 }
 
+void layer_file_dirty(struct layer *l, struct layer_file *f)
+{
+	lock(l);
+	f->dirty = true;
+	unlock(l);
+}
+
 int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint64_t src)
 {
 	struct layer_file *f;
@@ -264,9 +279,7 @@ int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint
 	r = io_write_full(l->io, f->fd, buf, n, src);
 	/* After the bytes and before the caller's record: the commit that covers the record
 	 * finds the mark. */
-	lock(l);
-	f->dirty = true;
-	unlock(l);
+	layer_file_dirty(l, f);
 	layer_file_put(l, f);
 	return r;
 }
@@ -287,9 +300,7 @@ int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src)
 			src += part;
 			n -= part;
 		}
-	lock(l); /* as above */
-	f->dirty = true;
-	unlock(l);
+	layer_file_dirty(l, f); /* as above */
 	layer_file_put(l, f);
 	return r;
 }
@@ -333,7 +344,7 @@ int layer_sync_dir(struct layer *l, const char *path)
 		return fd;
 	int r = io->fsync(io->ctx, fd);
 	if (r < 0)
-		layer_sync_failed(l, r);
+		layer_sync_failed(l, LAYER_FOLDER, r);
 	(void)io->close(io->ctx, fd); /* only read */
 	return r;
 }
@@ -345,9 +356,7 @@ static int open_for_sync(void *ctx, uint64_t number)
 	int r = layer_file_get(l, number, LAYER_EXISTING, &f);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	lock(l);
-	f->dirty = true;
-	unlock(l);
+	layer_file_dirty(l, f);
 	layer_file_put(l, f);
 	return 0;
 }
@@ -399,7 +408,7 @@ int layer_files_sync(struct layer *l)
 	while ((f = next_marked(l))) {
 		int e = l->io->fdatasync(l->io->ctx, f->fd);
 		if (e < 0)
-			layer_sync_failed(l, e);
+			layer_sync_failed(l, f->number, e);
 		layer_file_put(l, f);
 		r = e < 0 ? e : r;
 	}

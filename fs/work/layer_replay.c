@@ -57,7 +57,8 @@ static bool is_void(const struct scan *sc, uint64_t seq)
 	return false;
 }
 
-static int scan_frame(struct scan *sc, const struct journal_walk *w, const struct journal_frame *f)
+static int scan_frame(struct scan *sc, uint64_t believe, const struct journal_walk *w,
+		      const struct journal_frame *f)
 {
 	if (w->gap == GAP_UNWRITTEN || (!f->body_ok && journal_frame_has_hole(f)))
 		sc->hole = true;
@@ -67,7 +68,7 @@ static int scan_frame(struct scan *sc, const struct journal_walk *w, const struc
 	if ((f->kind != FRAME_COMMIT && f->kind != FRAME_RESET) || !f->body_ok || f->len < 8)
 		return 0;
 	uint64_t upto = le_get64(f->body);
-	if (upto >= f->seq)
+	if (upto >= f->seq || upto > believe)
 		return 0;
 	sc->before = sc->last;
 	/* A reset says again what an older commit said; all before it was durable. */
@@ -89,12 +90,12 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 	if (r < 0)
 		return r;
 	while ((r = journal_walk_next(&w, &f)) > 0) {
-		r = scan_frame(sc, &w, &f);
+		r = scan_frame(sc, l->mends ? l->believe : UINT64_MAX, &w, &f);
 		if (r < 0)
 			break;
 	}
 	sc->seq = w.last;
-	sc->other_boot = memcmp(sc->boot, l->journal.boot, BOOT_ID_BYTES) != 0;
+	sc->other_boot = l->mends || memcmp(sc->boot, l->journal.boot, BOOT_ID_BYTES) != 0;
 	if (sc->other_boot) {
 		const struct commit_point *c = sc->last.suspect ? &sc->before : &sc->last;
 		sc->limit = c->upto;
@@ -195,6 +196,7 @@ static void start_from(struct layer *l, const struct scan *sc)
 		l->journal.last_op = l->commit.covered = sc->limit;
 	} else {
 		/* A commit frame that is there may not have been synced. */
+		l->commit.before = sc->before.upto;
 		l->journal.last_op = sc->ops;
 		l->files.all_dirty = sc->ops > 0;
 		l->commit.created = sc->last.end == 0;

@@ -275,6 +275,40 @@ int registry_active(struct registry *r, const struct layer_id *id, bool writable
 	return layer_open(out, &opt, id, writable, damaged, err);
 }
 
+int registry_mend(struct registry *r, const struct layer_id *id, struct layer_fault *was,
+		  struct err *err)
+{
+	if (!layer_is_marked(r->opt.io, r->opt.root, id))
+		return 0;
+	pthread_mutex_lock(&r->lock);
+	struct entry *e;
+	while ((e = entry_get(r, id, true)) && e->loading)
+		pthread_cond_wait(&r->loaded, &r->lock);
+	if (!e || e->uses > 0) {
+		pthread_mutex_unlock(&r->lock);
+		return e ? 0 : err_set(err, -ENOMEM, "no memory to load a layer");
+	}
+	struct layer *idle = e->layer;
+	e->layer = NULL;
+	e->loading = true; /* nobody loads it as it is meanwhile */
+	pthread_mutex_unlock(&r->lock);
+	layer_unref(idle);
+
+	struct load l = { .r = r, .id = id };
+	struct layer_options opt;
+	options_for(&l, &opt);
+	int n = layer_mend(&opt, id, was, err);
+
+	struct entry *dead = NULL;
+	pthread_mutex_lock(&r->lock);
+	e->loading = false;
+	entry_drop(r, e, &dead);
+	pthread_cond_broadcast(&r->loaded);
+	pthread_mutex_unlock(&r->lock);
+	bury(dead);
+	return n;
+}
+
 static int find_layer(void *ctx, const struct stack_layer *desc, struct layer **out)
 {
 	return load_layer(ctx, desc, NULL, out, NULL);

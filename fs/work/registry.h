@@ -24,6 +24,10 @@ void registry_options(struct registry *r, struct view_options *out);
 int registry_active(struct registry *r, const struct layer_id *id, bool writable,
 		    struct layer **out, uint64_t *damaged, struct err *err);
 
+/* layer_mend of a layer that no open workspace shows; one that is shown stays as it is: 0. */
+int registry_mend(struct registry *r, const struct layer_id *id, struct layer_fault *was,
+		  struct err *err);
+
 /* What an open workspace shows stays loaded: layers from index `from` on, and the image. */
 int registry_use(struct registry *r, const struct view *v, uint32_t from); /* 0 or -ENOMEM */
 void registry_unuse(struct registry *r, const struct view *v, uint32_t from);

@@ -135,8 +135,7 @@ void work_remove(struct work *w, struct ws *ws)
 
 /* ---- the thread ---- */
 
-/* Calls fn for each workspace, which stays open meanwhile; without the list's lock. */
-static void each_ws(struct work *w, void (*fn)(struct ws *ws, void *ctx), void *ctx)
+void work_each(struct work *w, void (*fn)(struct ws *ws, void *ctx), void *ctx)
 {
 	pthread_mutex_lock(&w->list_lock);
 	struct ws *ws = w->list;
@@ -194,7 +193,7 @@ static void wait_ms(struct work *w, uint64_t ms)
 
 static void give_back(struct work *w)
 {
-	each_ws(w, idle_one, NULL);
+	work_each(w, idle_one, NULL);
 	registry_trim(w->registry);
 	readahead_trim(w->ahead);
 	store_trim(w->store, 0);
@@ -218,11 +217,11 @@ static void *background(void *arg)
 		pthread_mutex_unlock(&w->list_lock);
 		uint64_t now = clock_ms();
 		if (commits && now - committed >= w->commit_ms) {
-			each_ws(w, commit_one, NULL);
+			work_each(w, commit_one, NULL);
 			committed = now;
 		}
 		bool busy = false;
-		each_ws(w, look_at_one, &busy);
+		work_each(w, look_at_one, &busy);
 		/* Under load that never ends, too, since descriptors are few. */
 		if (now - trimmed >= TRIM_MS) {
 			registry_trim(w->registry);
@@ -401,6 +400,8 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 	w->root_fd = w->lock_fd = w->ws_fd = -1;
 	memcpy(w->boot, boot_id(opt->boot_id), sizeof(w->boot));
 	w->resumes = opt->resumes;
+	w->told = opt->told;
+	w->told_ctx = opt->told_ctx;
 	w->commit_ms = opt->commit_ms ? opt->commit_ms : COMMIT_MS_DEFAULT;
 	pthread_mutex_init(&w->ino_lock, NULL);
 	pthread_mutex_init(&w->list_lock, NULL);

@@ -359,7 +359,9 @@ int ws_seal(struct ws *ws, struct stack *out, struct err *err)
 {
 	uint64_t pause_ns;
 	pthread_mutex_lock(&ws->admin);
-	int r = seal(ws, &pause_ns, err);
+	int r = ws_check_fault(ws, err);
+	if (r == 0)
+		r = seal(ws, &pause_ns, err);
 	if (r == 0) {
 		r = stack_copy(out, &ws->file.stack);
 		if (r < 0)
@@ -484,7 +486,9 @@ int ws_fork(struct ws *ws, const char *const *ids, unsigned n, const struct ws_l
 	if (r < 0)
 		return err_prefix(err, r, "fork workspace %s", ws->id);
 	pthread_mutex_lock(&ws->admin);
-	r = seal(ws, &pause, err);
+	r = ws_check_fault(ws, err);
+	if (r == 0)
+		r = seal(ws, &pause, err);
 	for (; made < n && r == 0; made += r == 0)
 		r = fork_child(ws, ids[made], limits ? &limits[made] : NULL, &children[made], err);
 	pthread_mutex_unlock(&ws->admin);

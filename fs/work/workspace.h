@@ -36,6 +36,10 @@ struct work_options {
 	size_t cache_bytes;     /* of the store */
 	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
 	bool resumes;           /* ws_resume will be called: collect what ws_answered finds */
+	/* A workspace's disk failed, or it was mended (ws_fault): one line, for a log. Any thread;
+	 * NULL: nobody. */
+	void (*told)(void *ctx, const char *id, const char *text);
+	void *told_ctx;
 	bool read_ahead;        /* unpack what who reads file after file will need (readahead.h) */
 };
 /* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
@@ -90,6 +94,13 @@ void ws_discard(struct ws *ws);
 /* As ws_open, where the mount of a server that died lives on: inodes without a name stay as long
  * as the kernel may hold them (ws_forget_unheld), since how often it does was lost. */
 int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err);
+/* The host's disk failed to take what the workspace had written, and nobody knows what of it is
+ * there (layer.h). Reading goes on, each change is -EROFS and each ws_fsync the disk's error, until
+ * the workspace is closed and opened again, which goes back to the last good commit and writes
+ * that anew (if it fails, all stays as it is), or until ws_restore. ws_resume mends nothing: the
+ * kernel has seen what is lost. True, and a line that names file and error. */
+enum { WS_FAULT_TEXT = 256 };
+bool ws_fault(struct ws *ws, char *text, size_t size);
 /* Deletes a closed workspace: its folder first, then layers that nobody else has. */
 int ws_delete(struct work *w, const char *id, struct err *err);
 const char *ws_id(const struct ws *ws);

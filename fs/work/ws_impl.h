@@ -68,6 +68,9 @@ struct work {
 	bool stop, has_thread;
 	pthread_t thread;
 
+	void (*told)(void *ctx, const char *id, const char *text); /* as work_options */
+	void *told_ctx;
+
 	/* For work_await. */
 	_Atomic bool watched; /* somebody asked once: changes are counted */
 	pthread_mutex_t watch_lock;
@@ -118,6 +121,7 @@ struct ws {
 	/* Resumed: the kernel may hold inodes below this number, however often we gave them out.
 	 * 0: all its references are counted. */
 	_Atomic uint64_t held_below;
+	_Atomic bool fault_told; /* a layer's failed sync is known to all who show it */
 	_Atomic bool touched; /* an operation came since the background thread looked */
 	uint64_t changed;     /* work.changes of its last change; under work.watch_lock */
 
@@ -146,6 +150,8 @@ int work_ino_floor(struct work *w, uint64_t *ino, struct err *err);
 int work_add(struct work *w, struct ws *ws);
 void work_remove(struct work *w, struct ws *ws); /* waits until the background thread is off it */
 bool work_has(struct work *w, const char *id);
+/* Calls fn for each open workspace, which stays open meanwhile; without the list's lock. */
+void work_each(struct work *w, void (*fn)(struct ws *ws, void *ctx), void *ctx);
 int ws_id_check(const char *id, struct err *err);
 
 /* Options for making and opening active layers. */
@@ -180,6 +186,14 @@ int ws_commit(struct ws *ws, struct err *err);
 bool ws_is_dirty(struct ws *ws);
 /* The workspace's file has just replaced old->file; `old` is taken over. Under admin. */
 void ws_retire(struct ws *ws, struct stale *old);
+
+/* ---- ws_fault.c ---- */
+
+/* A commit has failed. If a layer's sync has, all who show the layer turn read-only: true. */
+bool ws_spread_fault(struct ws *ws);
+int ws_check_fault(struct ws *ws, struct err *err); /* -EROFS, and why */
+/* Before it is opened: what failed once and can be written now is mended. True: something was. */
+bool ws_mend(struct work *w, const char *id, const struct ws_file *f);
 
 /* ---- ws_resume.c: what a server needs that goes on behind another's mount ---- */
 

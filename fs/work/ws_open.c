@@ -350,6 +350,8 @@ static int commit_ws(struct ws *ws, bool asked, struct err *err)
 	if (r == 0 && !atomic_load(&ws->record_durable))
 		r = sync_record(ws, err);
 	layer_unref(top);
+	if (r < 0)
+		(void)ws_spread_fault(ws);
 	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
 }
 
@@ -537,6 +539,7 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		return r;
 	struct ws *ws = NULL;
 	uint64_t newest = f[0].seq;
+	bool mended = !held && ws_mend(w, id, &f[0]);
 	r = open_version(&ws, w, id, &f[0], err);
 	if (r < 0 && r != -EBUSY && n > 1 && !f[0].durable &&
 	    memcmp(f[0].boot, w->boot, sizeof(w->boot)) != 0) {
@@ -556,11 +559,15 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		(void)err_prefix(err, r, "made just before a power loss, and lost");
 	if (r < 0)
 		return err_prefix(err, r, "open workspace %s", id);
+	if (ws_spread_fault(ws)) { /* it is what it was, and takes no change */
+		*out = ws;
+		return 0;
+	}
 	struct attr root;
 	/* It was made just before the power went, on nothing, or the record was damaged. */
 	if (view_inode(&ws->view, INO_ROOT, &root) == -ENOENT)
 		r = ws_make_root(ws->view.layers[0], geteuid(), getegid());
-	if (r == 0 && ws->damaged)
+	if (r == 0 && (ws->damaged || mended))
 		r = recount(ws);
 	if (r == 0 && held) {
 		uint64_t floor;

@@ -200,7 +200,9 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 int ws_replace(struct ws *ws, const struct stack *old, const struct stack *with, struct err *err)
 {
 	pthread_mutex_lock(&ws->admin);
-	int r = replace(ws, old, with, err);
+	int r = ws_check_fault(ws, err);
+	if (r == 0)
+		r = replace(ws, old, with, err);
 	pthread_mutex_unlock(&ws->admin);
 	return r < 0 ? err_prefix(err, r, "workspace %s", ws->id) : 0;
 }

@@ -212,6 +212,7 @@ static int restore(struct restore *rs, const struct stack *to, struct err *err)
 		ws_file_done(&rs->file);
 		return r;
 	}
+	atomic_store(&ws->fault_told, false);
 	(void)registry_use(reg, &ws->view, 1); /* the entries are there */
 	registry_unuse(reg, &rs->view, 1);
 	view_done(&rs->view);

@@ -596,7 +596,9 @@ int content_change(struct ws *ws, uint64_t node, const struct change *ch, const 
 	struct plan p = { .ws = ws, .ch = ch, .cap = SEGMENTS_INLINE };
 	p.segments = p.room;
 	meta_write(ws);
-	int r = ws_get_regular(ws, node, &p.a);
+	int r = layer_refuses(active(ws)); /* else bytes would move, in their place too */
+	if (r == 0)
+		r = ws_get_regular(ws, node, &p.a);
 	if (r == 0) {
 		r = plan(&p);
 		if (r < 0)

@@ -1,7 +1,8 @@
 /* The n-th call to the disk, or for memory, fails, for every n: random operations on workspaces
  * (power_run.h) until one is refused because of it. Then each workspace must show what it was
  * before that operation or what it should be after it, both in the process that goes on and in one
- * that opens the root anew on a disk that works; every snapshot that was reported saved is whole;
+ * that opens the root anew on a disk that works, where one whose sync failed may also be as it was
+ * at its last good one; every snapshot that was reported saved is whole;
  * the store's own check finds nothing wrong; and workspaces take new files.
  *
  *     fault [--ops N] [--seed S] [--runs N] [--nth N] [--dir PATH] [-v]
@@ -52,6 +53,8 @@ static void check_space(struct space *sp, bool alive)
 	char why[200] = "", last[200] = "";
 	size_t to = sp->n - 1, from = to;
 	if (from > 0 && sp->m[from].end == UINT64_MAX)
+		from--;
+	while (!alive && sp->failed && from > 0 && !sp->m[from].synced)
 		from--;
 	int r = ws_with_view(sp->ws, tree_of_view, &tr);
 	if (r < 0)
@@ -137,6 +140,7 @@ static bool try(size_t kind, uint64_t nth)
 		if (t.spaces[i].ws && !kinds[kind].for_good)
 			check_space(&t.spaces[i], true);
 	for (size_t i = 0; i < t.nspaces; i++) {
+		t.spaces[i].failed = t.spaces[i].ws && ws_fault(t.spaces[i].ws, NULL, 0);
 		ws_close(t.spaces[i].ws);
 		t.spaces[i].ws = NULL;
 	}

@@ -67,6 +67,8 @@ struct space {
 	struct moment *m;
 	size_t n, cap;
 	size_t own; /* moments before this one are those of what it was forked from */
+	bool failed; /* the disk failed a sync of it: opened anew it may be as it was when the last
+	              * one succeeded */
 	bool lost;  /* with the power, in the root that is looked at */
 };
 
@@ -695,6 +697,8 @@ static void op_reopen(void)
 	struct space *sp = pick_space();
 	struct err err;
 	say("reopen %s", sp->id);
+	if (t.faults) /* closing can't say that it failed, and opening goes back then */
+		done(ws_fsync(sp->ws, 1));
 	ws_close(sp->ws);
 	sp->ws = NULL;
 	if (ws_open(&sp->ws, t.work, sp->id, &err) < 0)

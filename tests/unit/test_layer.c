@@ -844,7 +844,8 @@ static void failed_syncs_are_told(void **state)
 		assert_int_equal(layer_commit(l, &err), -EIO);
 		io_fault_plan(f, NULL);
 		assert_int_equal(layer_commit(l, NULL), -EIO);
-		assert_int_equal(put_file(l, 11, 0), 0);
+		assert_int_equal(put_file(l, 11, 0), -EROFS);
+		assert_int_equal(layer_seal(l, NULL), -EROFS);
 		assert_int_equal(layer_commit(l, NULL), -EIO);
 		assert_true(layer_is_dirty(l));
 		layer_unref(l);

@@ -19,7 +19,7 @@ export interface Owned {
 export interface WorkspaceInfo {
   id: string; name: string; path: string; mounted: boolean; created: string;
   base: string | null; head: string | null; parent: string | null; labels: Labels;
-  quota_bytes: number; quota_inodes: number; state: 'ready' | 'broken'; owner: string;
+  quota_bytes: number; quota_inodes: number; state: 'ready' | 'read-only' | 'broken'; owner: string;
   visibility: 'private' | 'team' | 'global'; description: string | null; expires: string | null;
   team?: string; on_expiry?: string; error?: string; busy?: boolean; deleted?: string;
   purges?: string; used_bytes?: number; used_inodes?: number; layers?: number; records?: number;

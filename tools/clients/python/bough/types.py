@@ -26,7 +26,7 @@ class WorkspaceInfo(_Owned, total=False):
     parent: Optional[str]
     quota_bytes: int
     quota_inodes: int
-    state: str       # "ready", "broken"
+    state: str       # "ready", "read-only", "broken"
     description: Optional[str]
     error: str
     busy: bool

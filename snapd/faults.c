@@ -1,0 +1,28 @@
+/* Workspaces whose disk failed (ws_fault), as bough-fs told last: told to who listens, once. */
+#include <string.h>
+
+#include "fs/base/log.h"
+#include "snapd/layercache.h"
+#include "snapd/outcome.h"
+#include "snapd/snapd.h"
+
+void faults_note(struct snapd *sd, const char *id, const char *text)
+{
+	char was[BROKEN_SIZE] = "";
+	auto_ws_row row = { 0 };
+	bool had = problems_get(sd->faults, id, was, sizeof(was));
+	if (had ? strcmp(was, text) == 0 : !*text)
+		return;
+	problems_set(sd->faults, id, *text ? text : NULL);
+	if (had && *text)
+		return;
+	/* What is loaded of its layers may show what they don't have any more. */
+	layercache_trim(sd->layers, 0);
+	if (catalog_ws_get_any(sd->catalog, id, &row, NULL) < 0)
+		return; /* it was removed just now */
+	if (*text)
+		log_error("workspace %s (%s) is %s", row.name, id, text);
+	else
+		log_info("workspace %s (%s) can be written to again", row.name, id);
+	outcome_own(sd, *text ? "workspace.read_only" : "workspace.writable", &row.own, id, id);
+}

@@ -1,0 +1,272 @@
+/* Workspaces whose disk failed a sync: read-only, whoever met it first; and the ways out. */
+#include "fs/base/io_fault.h"
+#include "tests/unit/ws_kit.h"
+
+struct place {
+	struct kit k;
+	struct io_fault *fault;
+	char told[16][WS_FAULT_TEXT + 64];
+	unsigned ntold;
+};
+
+static void told(void *ctx, const char *id, const char *text)
+{
+	struct place *p = ctx;
+	assert_in_range(p->ntold, 0, 15);
+	(void)snprintf(p->told[p->ntold++], sizeof(p->told[0]), "%s %s", id, text);
+}
+
+static void open_place(struct place *p, uint64_t commit_ms, bool resumes)
+{
+	struct err err = { 0 };
+	const struct work_options opt = { .io = io_fault_io(p->fault),
+					  .commit_ms = commit_ms,
+					  .resumes = resumes,
+					  .told = told,
+					  .told_ctx = p };
+	succeed(err, work_open(&p->k.root.work, p->k.root.dir, &opt, &err));
+	work_view_options(p->k.root.work, &p->k.root.opt);
+}
+
+static int set_up(void **state)
+{
+	struct place *p = calloc(1, sizeof(*p));
+	assert_non_null(p);
+	p->fault = io_fault_new(NULL);
+	(void)snprintf(p->k.root.dir, sizeof(p->k.root.dir), "/tmp/bough-test.XXXXXX");
+	assert_non_null(mkdtemp(p->k.root.dir));
+	open_place(p, UINT64_MAX, false);
+	p->k.ws = tree_create(&p->k.root, "w", NULL);
+	tree_put(p->k.ws, "kept", "as it was");
+	expect(0, ws_fsync(p->k.ws, 1));
+	*state = p;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct place *p = *state;
+	io_fault_plan(p->fault, NULL);
+	ws_close(p->k.ws);
+	tree_root_close(&p->k.root);
+	io_fault_free(p->fault);
+	free(p);
+	return 0;
+}
+
+static void break_disk(struct place *p, bool for_good)
+{
+	io_fault_plan(p->fault, &(struct io_fault_plan){ .ops = IO_OP_FDATASYNC,
+							 .nth = 1,
+							 .error = -EIO,
+							 .for_good = for_good });
+}
+
+static void mend_disk(struct place *p)
+{
+	io_fault_plan(p->fault, NULL);
+}
+
+static void is_read_only(struct ws *ws)
+{
+	struct err err = { 0 };
+	struct entry e;
+	struct attr a = { 0 };
+	struct stack st = { 0 };
+	struct ws *child;
+	const char *ids[] = { "child" };
+	const uint64_t node = tree_node(ws, "kept");
+	const struct caller *c = &root_caller;
+	char text[WS_FAULT_TEXT];
+	assert_true(ws_fault(ws, text, sizeof(text)));
+	assert_non_null(strstr(text, "layers/"));
+	assert_non_null(strstr(text, "(EIO)"));
+	for (int i = 0; i < 3; i++)
+		expect(-EIO, ws_fsync(ws, node));
+	expect(-EROFS, ws_mknod(ws, 1, "new", 3, S_IFREG | 0600, 0, c, &e));
+	expect(-EROFS, ws_mknod(ws, 1, "new", 3, S_IFDIR | 0700, 0, c, &e));
+	expect(-EROFS, ws_symlink(ws, 1, "new", 3, "x", c, &e));
+	expect(-EROFS, ws_link(ws, node, 1, "new", 3, c, &e));
+	expect(-EROFS, ws_tmpfile(ws, 1, 0600, c, &e));
+	expect(-EROFS, ws_unlink(ws, 1, "kept", 4, c));
+	expect(-EROFS, ws_rename(ws, 1, "kept", 4, 1, "new", 3, 0, c));
+	expect(-EROFS, ws_write(ws, node, "x", 1, 0, false, c));
+	expect(-EROFS, ws_write(ws, node, "x", 1, 5000, false, c));
+	expect(-EROFS, ws_fallocate(ws, node, 0, 0, 100000, c));
+	expect(-EROFS, ws_setattr(ws, node, WS_SET_SIZE, &a, c, &a));
+	expect(-EROFS, ws_setattr(ws, node, WS_SET_MODE, &a, c, &a));
+	expect(-EROFS, ws_setxattr(ws, node, "user.x", "1", 1, 0, c));
+	expect(-EROFS, ws_copy_range(ws, node, 0, node, 8192, 4, c));
+	expect(-EROFS, ws_seal(ws, &st, &err));
+	assert_non_null(strstr(err.text, "read-only: the disk failed"));
+	expect(-EROFS, ws_fork(ws, ids, 1, NULL, &child, NULL, &err));
+	assert_non_null(strstr(err.text, "read-only: the disk failed"));
+}
+
+/* Changes that were acknowledged show until it is closed, and are gone when it is opened. */
+static void closed_and_opened(void **state)
+{
+	struct place *p = *state;
+	tree_put(p->k.ws, "lost", "never on disk");
+	break_disk(p, false);
+	expect(-EIO, ws_fsync(p->k.ws, 1));
+	is_read_only(p->k.ws);
+	kit_expect_text(p->k.ws, "kept", "as it was");
+	kit_expect_text(p->k.ws, "lost", "never on disk");
+	assert_int_equal(p->ntold, 1);
+	assert_non_null(strstr(p->told[0], "w read-only: the disk failed to take layers/"));
+	assert_non_null(strstr(p->told[0], "mounted anew it goes back to 2"));
+
+	/* As long as the disk fails, it stays so. */
+	break_disk(p, true);
+	kit_reopen(&p->k);
+	is_read_only(p->k.ws);
+	kit_expect_text(p->k.ws, "kept", "as it was");
+	assert_int_equal(p->ntold, 2);
+	mend_disk(p);
+	is_read_only(p->k.ws);
+
+	kit_reopen(&p->k);
+	assert_false(ws_fault(p->k.ws, NULL, 0));
+	assert_int_equal(p->ntold, 3);
+	assert_non_null(strstr(p->told[2], "w mended: the disk had failed to take layers/"));
+	struct entry e;
+	expect(-ENOENT, ws_lookup(p->k.ws, 1, "lost", 4, &e));
+	kit_expect_text(p->k.ws, "kept", "as it was");
+	kit_check_usage(p->k.ws);
+	tree_put(p->k.ws, "new", "goes on");
+	expect(0, ws_fsync(p->k.ws, 1));
+	kit_reopen(&p->k);
+	kit_expect_text(p->k.ws, "new", "goes on");
+	assert_int_equal(p->ntold, 3);
+}
+
+/* The background met it first: whoever asks hears of it, each time. */
+static void in_the_background(void **state)
+{
+	struct place *p = *state;
+	ws_close(p->k.ws);
+	work_close(p->k.root.work);
+	open_place(p, 10, false);
+	struct err err = { 0 };
+	succeed(err, ws_open(&p->k.ws, p->k.root.work, "w", &err));
+	break_disk(p, false);
+	tree_put(p->k.ws, "lost", "x");
+	for (int i = 0; i < 1000 && io_fault_hits(p->fault) == 0; i++)
+		usleep(5000);
+	for (int i = 0; i < 1000 && !ws_fault(p->k.ws, NULL, 0); i++)
+		usleep(5000);
+	is_read_only(p->k.ws);
+}
+
+/* The next server behind the same mount shows what the kernel has seen, and stays read-only. */
+static void resumed(void **state)
+{
+	struct place *p = *state;
+	struct err err = { 0 };
+	tree_put(p->k.ws, "lost", "seen");
+	break_disk(p, false);
+	expect(-EIO, ws_fsync(p->k.ws, 1));
+	mend_disk(p);
+	ws_discard(p->k.ws); /* as good as killed */
+	work_close(p->k.root.work);
+	open_place(p, UINT64_MAX, true);
+	succeed(err, ws_resume(&p->k.ws, p->k.root.work, "w", &err));
+	is_read_only(p->k.ws);
+	kit_expect_text(p->k.ws, "lost", "seen");
+	kit_reopen(&p->k);
+	struct entry e;
+	expect(-ENOENT, ws_lookup(p->k.ws, 1, "lost", 4, &e));
+}
+
+/* What was sealed fails: the parent and all forks are read-only, and go back together. */
+static void forks(void **state)
+{
+	struct place *p = *state;
+	struct err err = { 0 };
+	struct entry e;
+	tree_put(p->k.ws, "lost", "x");
+	struct ws *a = kit_fork(p->k.ws, "a"), *b = kit_fork(p->k.ws, "b");
+	tree_put(a, "of-a", "x");
+	tree_put(p->k.ws, "of-w", "x");
+	break_disk(p, false);
+	expect(-EIO, ws_fsync(a, 1));
+	mend_disk(p);
+	assert_int_equal(p->ntold, 3);
+	is_read_only(p->k.ws);
+	is_read_only(a);
+	is_read_only(b);
+	kit_expect_text(b, "lost", "x");
+
+	/* While another one shows the layer it can't be mended. */
+	ws_close(a);
+	succeed(err, ws_open(&a, p->k.root.work, "a", &err));
+	assert_true(ws_fault(a, NULL, 0));
+	ws_close(a);
+	ws_close(b);
+	kit_reopen(&p->k);
+	succeed(err, ws_open(&a, p->k.root.work, "a", &err));
+	succeed(err, ws_open(&b, p->k.root.work, "b", &err));
+	struct ws *all[] = { p->k.ws, a, b };
+	for (int i = 0; i < 3; i++) {
+		assert_false(ws_fault(all[i], NULL, 0));
+		kit_expect_text(all[i], "kept", "as it was");
+		expect(-ENOENT, ws_lookup(all[i], 1, "lost", 4, &e));
+		expect(-ENOENT, ws_lookup(all[i], 1, i == 1 ? "of-a" : "of-w", 4, &e));
+		tree_put(all[i], "new", "x");
+		expect(0, ws_fsync(all[i], 1));
+	}
+	ws_close(a);
+	ws_close(b);
+}
+
+/* A restore in place leads out, too: nothing that failed is in what it shows. */
+static void restored(void **state)
+{
+	struct place *p = *state;
+	struct err err = { 0 };
+	auto_stack sealed = { 0 }, saved = { 0 };
+	tree_seal(p->k.ws, &sealed);
+	tree_save(&p->k.root, &sealed, &saved);
+	tree_put(p->k.ws, "lost", "x");
+	break_disk(p, false);
+	expect(-EIO, ws_fsync(p->k.ws, 1));
+	mend_disk(p);
+	is_read_only(p->k.ws);
+	succeed(err, ws_restore(p->k.ws, &saved, NULL, &err));
+	assert_false(ws_fault(p->k.ws, NULL, 0));
+	tree_put(p->k.ws, "new", "x");
+	expect(0, ws_fsync(p->k.ws, 1));
+	kit_expect_text(p->k.ws, "kept", "as it was");
+}
+
+/* A full disk is nothing of the kind: the write says so, and service goes on. */
+static void full_disk(void **state)
+{
+	struct place *p = *state;
+	struct entry e = kit_make(p->k.ws, 1, "f", S_IFREG | 0600);
+	io_fault_plan(p->fault, &(struct io_fault_plan){ .ops = IO_OP_PWRITE | IO_OP_FALLOCATE,
+							 .nth = 1,
+							 .error = -ENOSPC,
+							 .for_good = true });
+	expect(-ENOSPC, ws_write(p->k.ws, e.node, "x", 1, 0, false, &root_caller));
+	expect(-ENOSPC, ws_fsync(p->k.ws, 1));
+	mend_disk(p);
+	assert_false(ws_fault(p->k.ws, NULL, 0));
+	expect(0, ws_write(p->k.ws, e.node, "x", 1, 0, false, &root_caller));
+	expect(0, ws_fsync(p->k.ws, 1));
+	assert_int_equal(p->ntold, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(closed_and_opened, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(in_the_background, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(resumed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(forks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(restored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
