@@ -261,6 +261,13 @@ static int check_snapshots(struct walk *w, struct err *err)
 	return r == -ENOMEM ? err_set(err, r, "out of memory") : r;
 }
 
+static void add_ws_fault(struct fsck *f, const struct ws_row *ws, const char *what)
+{
+	char where[64];
+	(void)snprintf(where, sizeof(where), "ws/%s", ws->id);
+	fsck_affects(f, fsck_fault(f, where, what, NULL, false), false, ws->name);
+}
+
 static int check_workspaces(struct walk *w, struct err *err)
 {
 	struct fsck *f = w->f;
@@ -285,14 +292,15 @@ static int check_workspaces(struct walk *w, struct err *err)
 			r = check_stack(w, &stack, false, rows[i].name);
 			if (r >= 0)
 				r = check_checkout(w, rows[i].git, false, rows[i].name);
+			struct fs_usage usage;
+			if (fs_usage(f->sd->fs, rows[i].id, &usage, NULL) == 0 && *usage.fault)
+				add_ws_fault(f, &rows[i], usage.fault);
 			continue;
 		}
 		auto_ws_row now = { 0 };
 		if (catalog_ws_get_any(f->sd->catalog, rows[i].id, &now, NULL) == -ENOENT)
 			continue; /* removed meanwhile */
-		char where[64];
-		(void)snprintf(where, sizeof(where), "ws/%s", rows[i].id);
-		fsck_affects(f, fsck_fault(f, where, why.text, NULL, false), false, rows[i].name);
+		add_ws_fault(f, &rows[i], why.text);
 	}
 	ws_rows_free(rows, n);
 	return r == -ENOMEM ? err_set(err, r, "out of memory") : r;

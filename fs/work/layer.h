@@ -158,10 +158,10 @@ int layer_fsync(struct layer *l, struct err *err);
 bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit; new: true */
 /* A failed sync. The kernel takes pages that it couldn't write for clean ones: what was
  * acknowledged since the last good commit may read as it should now, and as before once memory is
- * short, and no later sync proves anything. So from then on the layer takes no change (-EROFS), each layer_commit
- * gives the error, and a small file `failed` in its folder says so to whoever opens it later. Until
- * it is mended: layer_mend, while nobody has the layer open, goes back to the last good commit, as
- * after a power loss, and writes anew what that leads to. */
+ * short, and no later sync proves anything. So from then on the layer takes no change (-EROFS),
+ * each layer_commit gives the error, and a small file `failed` in its folder says so to whoever
+ * opens it later. Until it is mended: layer_mend, while nobody has the layer open, goes back to the
+ * last good commit, as after a power loss, and writes anew what that leads to. */
 enum { LAYER_FAULT_NAME = 32 };
 struct layer_fault {
 	int error;      /* -errno of the sync; 0: none failed */

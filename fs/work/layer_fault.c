@@ -232,8 +232,8 @@ static int mend_journal(struct mending *m)
 	return r == -ENODATA ? -EIO : r;
 }
 
-/* What lies behind is in pages that the disk has refused; else the next write would send them again,
- * with its own. */
+/* What lies behind is in pages that the disk has refused; else the next write would send them
+ * again, with its own. */
 static int cut_packed(struct mending *m)
 {
 	struct layer *l = m->l;

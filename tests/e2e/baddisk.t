@@ -92,6 +92,9 @@ for c in 'save w' 'fork w v' 'save w --as s'; do
 	ok "$c is refused" test $code != 0
 	like 'and says why' "$err" "$line"
 done
+run bough fsck
+is 'fsck finds it' $code 1
+like 'and says what mends it' "$out" "$line"
 bough_ok 'other workspaces are as ever' create other
 echo x >"$out/x"
 sync "$out/x"
