@@ -107,8 +107,8 @@ void co_large_done(struct co_large *v, size_t n);
 
 /* .git/index is, in this order: `head` (entries, IEOT, TREE) and `rest` (most of UNTR), which are
  * the same for all workspaces of the image and lie in it one behind the other; and between and
- * behind them `front` (FSMN, UNTR's beginning with the work tree's path) and `trailer` (SHA-1), which a
- * layer above the image has (checkout_stack).
+ * behind them `front` (FSMN, UNTR's beginning with the work tree's path) and `trailer` (SHA-1),
+ * which a layer above the image has (checkout_stack).
  *
  * Entries: version 2, or 3 where there is a scope (4 is a quarter smaller, but GitPython and others
  * can't read it). All are valid by stat data, fsmonitor and untracked cache: gitformat-index(5),

@@ -262,6 +262,26 @@ bough_fails 'a name that is taken' 4 'already' create d --git src
 run bough path x
 is 'nothing was made' $code 3
 
+# ---- many files: git reads such an index by several threads
+
+git init -q --bare "$T/many.git"
+oid=$(echo x | git -C "$T/many.git" hash-object -w --stdin)
+(
+	cd "$T/many.git" || exit 1
+	seq -f "100644 $oid	%06.0f" 25000 | sed 's|...$|/&|' | git update-index --index-info
+	git update-ref HEAD "$(git commit-tree -m many "$(git write-tree)")" && rm index
+)
+bough_ok 'a repository of 25,000 files' repo add "$T/many.git" --name many
+bough_ok 'create' create many --git many
+m=$out
+is 'its index has a table of offsets' "$(grep -c IEOT "$m/.git/index")" 1
+is 'and all files' "$(git -C "$m" ls-files | wc -l) $(git -C "$m" ls-files -s | git hash-object --stdin)" \
+	"25000 $(git -C "$T/many.git" ls-tree -r HEAD | sed 's/ blob / /; s/\t/ 0&/' | git hash-object --stdin)"
+is 'it is clean' "$(git -C "$m" status --porcelain 2>&1)" ''
+echo y >>"$m/000/007" && rm "$m/024/999" && mkdir "$m/new" && echo z >"$m/new/file"
+is 'what changed is seen' "$(git -C "$m" status --porcelain | xargs)" 'M 000/007 D 024/999 ?? new/'
+is 'fsck finds nothing' "$(git -C "$m" fsck --strict 2>&1)" ''
+
 # ---- another user
 
 if [ "$(id -u)" = 0 ] && fusermount3 --version >/dev/null 2>&1; then
