@@ -1,7 +1,7 @@
 #!/bin/bash
-# Measures sandboxes beside the runtime alone, tar, and podman where it is installed: starting, executing,
-# saving, forking, destroying, copying, and the memory of many that are alive. Prints a table with goals,
-# and writes the figures as JSON.
+# Measures sandboxes beside the runtime alone, tar, and podman where there is one (in PATH, or as
+# BOUGH_PODMAN says): starting, executing, saving, forking, destroying, copying, and the memory of many
+# that are alive. Prints a table with goals, and writes the figures as JSON.
 #
 #     tools/bench/sandbox.sh [--quick] [--runtime NAME] [--alive N] [--rounds N] [--files N]
 #                            [--json FILE] [--work DIR]
