@@ -288,6 +288,15 @@ bench-quick: all $(BENCH) ## the same on a small tree, in three minutes
 .PHONY: bench-sandbox
 bench-sandbox: all ## measure sandboxes beside runc and tar: make bench-sandbox [ARGS="--alive 300"]
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/sandbox.sh $(ARGS)
+.PHONY: bench-neighbour
+bench-neighbour: all ## what a sandbox feels of its neighbour's bombs: p99 of a stat, alone and beside
+	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/neighbour.sh $(ARGS)
+
+.PHONY: cycles
+cycles: CYCLES ?= 200
+cycles: ALIVE ?= 40
+cycles: all ## sandboxes made and destroyed, nothing is left: make cycles [CYCLES=200 ALIVE=300]
+	@BOUGH_BIN=$(CURDIR)/$(B) CYCLES=$(CYCLES) ALIVE=$(ALIVE) bash tests/e2e/cycles.t
 
 .PHONY: soak
 soak: all ## mixed work with kills: make soak [MINUTES=120], writes build/soak.json and .svg

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Many sandboxes alive at once, and many one after the other: nothing of them is left on this machine.
-# The long run: CYCLES=200 ALIVE=300.
+# The long run: `make cycles`, CYCLES=200 ALIVE=300.
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
@@ -50,6 +50,17 @@ remember
 is 'the probe leaves traces while it is alive: a check that sees nothing would be worth nothing' \
 	"$(traces | grep ' 0$')" ''
 bough rm --force probe >/dev/null
+# Files below the root: but for what boughd writes its own records and logs to.
+stored() { find "$BOUGH_ROOT" -xdev -type f ! -name '*.log' ! -name 'catalog*' | sed "s|^$BOUGH_ROOT/||" | sort; }
+stored >"$T/stored"
+# Of the whole machine, only told: others come and go on it, too.
+host() {
+	echo "$(wc -l </proc/self/mountinfo) mounts, $(ls -d /proc/[0-9]* | wc -l) processes," \
+		"$(find /sys/fs/cgroup -type d 2>/dev/null | wc -l) folders of cgroups," \
+		"$(readlink /proc/[0-9]*/ns/* 2>/dev/null | sort -u | wc -l) namespaces in use," \
+		"$(wc -l </proc/net/unix) unix sockets, $(ls /run/bough 2>/dev/null | wc -l) folders in /run/bough"
+}
+host_before=$(host)
 none=$(traces | sed 's/ [0-9]*$/ 0/')
 is 'and none when it is gone' "$(traces)" "$none"
 settled() { [ "$(traces)" = "$none" ]; } # what a killed shim left is cleared away beside the call
@@ -105,6 +116,12 @@ done
 is 'all are destroyed' "$(cat "$T/failed" 2>/dev/null)" ''
 wait_for 10 settled
 is 'nothing is left of them' "$(traces)" "$none"
+stored >"$T/stored.after"
+same_stored() { stored >"$T/stored.after"; cmp -s "$T/stored" "$T/stored.after"; }
+ok 'no file of theirs is left' wait_for 10 same_stored
+cmp -s "$T/stored" "$T/stored.after" || diag "$(diff "$T/stored" "$T/stored.after" | head -n 20)"
+diag "this machine before: $host_before"
+diag "and after: $(host)"
 # Connections' own come and go.
 after=$(files)
 ok "boughd holds no more files ($before, then $after)" test "$after" -le $((before + 8))
