@@ -31,6 +31,7 @@ struct exporting {
 	char owner[OWNER_SIZE];
 	struct export_file file;
 	uint64_t bytes, looked;
+	uint64_t total; /* bytes of contents that it will have, about */
 	struct progress *progress;
 	struct err why; /* of a write that failed */
 };
@@ -60,7 +61,6 @@ static int write_file(void *ctx, const void *data, size_t n)
 	if (r < 0)
 		return err_sys(&x->why, r, "write an export");
 	x->bytes += n;
-	progress_tell(x->progress, x->bytes, 0, "bytes", "export");
 	if (progress_cancelled(x->progress))
 		return err_set(&x->why, -ECANCELED, "cancelled");
 	if (x->bytes - x->looked < LOOK_BYTES)
@@ -69,16 +69,54 @@ static int write_file(void *ctx, const void *data, size_t n)
 	return limits_room(x->sd, x->owner, 0, &x->why); /* it is among what is there */
 }
 
+static int tell(void *ctx, uint64_t members, uint64_t bytes_read)
+{
+	struct exporting *x = ctx;
+	/* Files with names elsewhere, too, were counted in part only. */
+	x->total = bytes_read > x->total ? bytes_read : x->total;
+	progress_tell(x->progress, bytes_read, x->total, "bytes", "export");
+	return progress_cancelled(x->progress);
+}
+
+static int count_bytes(void *ctx, const char *path, size_t len, const struct attr *a)
+{
+	struct exporting *x = ctx;
+	if (S_ISREG(a->mode))
+		x->total += a->size / (a->nlink ? a->nlink : 1);
+	return progress_cancelled(x->progress) ? -ECANCELED : 0;
+}
+
+static json_t *exported(const struct exporting *x, const struct archive_export_stats *st)
+{
+	struct export e = { .bytes = x->bytes, .created_ns = snapd_now_ns() };
+	memcpy(e.id, x->file.id, sizeof(e.id));
+	(void)snprintf(e.format, sizeof(e.format), "%s", export_format_name(x->format));
+	json_t *j = to_json(&e), *more = api_exported(st);
+	/* `bytes` is the file's, as in the list. */
+	bool bad = !j || !more || json_object_update(j, more) < 0 ||
+		   json_object_set_new(j, "bytes", json_integer((json_int_t)e.bytes)) < 0;
+	json_decref(more);
+	if (!bad)
+		return j;
+	json_decref(j);
+	return NULL;
+}
+
 static int export_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		      struct err *err)
 {
 	struct exporting *x = task;
 	struct archive_export_stats st = { 0 };
 	const struct archive_export_options opt = {
-		.format = x->format, .root = x->root, .write = write_file, .write_ctx = x
+		.format = x->format, .root = x->root, .write = write_file, .write_ctx = x,
+		.progress = tell, .progress_ctx = x
 	};
 	x->progress = p;
-	int r = export_begin(&x->file, x->sd, x->owner, export_format_name(x->format), err);
+	int r = p ? view_walk_from(&x->view, x->root, count_bytes, x, err) : 0;
+	if (r == -ECANCELED)
+		return err_set(err, r, "cancelled");
+	if (r >= 0)
+		r = export_begin(&x->file, x->sd, x->owner, export_format_name(x->format), err);
 	if (r < 0)
 		return r;
 	r = archive_export(&x->view, &opt, &st, err);
@@ -86,23 +124,18 @@ static int export_run(void *task, struct progress *p, unsigned *status, json_t *
 		r = err_set(err, x->why.code, "%s", x->why.text);
 	if (r >= 0)
 		r = limits_room(x->sd, x->owner, 0, err);
-	if (r >= 0)
-		r = export_keep(&x->file, err);
 	if (r < 0)
 		return r;
-	struct export e = { .bytes = x->bytes, .created_ns = snapd_now_ns() };
-	memcpy(e.id, x->file.id, sizeof(e.id));
-	(void)snprintf(e.format, sizeof(e.format), "%s", export_format_name(x->format));
+	/* What isn't told isn't kept. */
+	json_t *told = exported(x, &st);
+	r = told ? export_keep(&x->file, err) : no_memory(err);
+	if (r < 0) {
+		json_decref(told);
+		return r;
+	}
 	*status = 201;
-	*result = to_json(&e);
-	json_t *told = api_exported(&st);
-	if (!*result || !told || json_object_update(*result, told) < 0)
-		r = no_memory(err);
-	/* `bytes` is the file's, as in the list. */
-	if (r >= 0 && json_object_set_new(*result, "bytes", json_integer((json_int_t)e.bytes)) < 0)
-		r = no_memory(err);
-	json_decref(told);
-	return r;
+	*result = told;
+	return 0;
 }
 
 static int open_tree(struct exporting *x, const char *path, struct err *err)

@@ -20,6 +20,7 @@
 #include "snapd/limits.h"
 #include "snapd/stackop.h"
 #include "snapd/unchanged.h"
+#include "snapd/web_parse.h"
 
 static int no_memory(struct err *err)
 {
@@ -512,6 +513,7 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 /* The upload is taken in first; what the caller gets is the job that imports it then. */
 struct leaving {
 	struct import *im; /* NULL: the job's by now */
+	char job[ID_SIZE]; /* "": there is none */
 };
 
 static void leaving_free(void *task)
@@ -564,7 +566,17 @@ static int leaving_run(void *task, struct progress *p, unsigned *status, json_t 
 	(void)doing_set(was);
 	doing_unref(mine);
 	*status = 202;
+	const char *id = r < 0 ? NULL : json_string_value(json_object_get(*result, "id"));
+	if (id)
+		(void)snprintf(l->job, sizeof(l->job), "%s", id);
 	return r;
+}
+
+static void leaving_tell(void *task, struct reply *rp)
+{
+	const struct leaving *l = task;
+	if (l->job[0])
+		reply_header(rp, "Location", "/v1/jobs/%s", l->job);
 }
 
 static int leave_import(struct import *im, struct reply *rp, struct err *err)
@@ -582,6 +594,7 @@ static int leave_import(struct import *im, struct reply *rp, struct err *err)
 	doing_owner(im->owner);
 	l->im = im;
 	rp->job = leaving_run;
+	rp->tell = leaving_tell;
 	rp->task = l;
 	rp->task_free = leaving_free;
 	return 0;
@@ -618,7 +631,7 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	if (!im)
 		return no_memory(err);
 	const char *prefer = request_header(rq, "Prefer");
-	bool leave = prefer && strcasestr(prefer, "respond-async");
+	bool leave = web_prefers(prefer, "respond-async");
 	im->spool = -1;
 	im->body = rq->upload;
 	im->image = image;

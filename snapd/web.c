@@ -16,6 +16,7 @@
 #include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "snapd/web_cors.h"
+#include "snapd/web_framing.h"
 #include "snapd/web_listen.h"
 #include "snapd/web_parse.h"
 #include "snapd/web_socket.h"
@@ -24,6 +25,7 @@
 enum {
 	STREAM_BLOCK = 128 * 1024, /* of a streamed answer, a write */
 	GONE_MS = 1000,            /* how often a silent stream looks whether its client is there */
+	LINGER_MS = 2000,          /* for a client that sends on to read why it was refused */
 	REASON_WAIT_MS = 10000,    /* for a slow client to take in why its answer is cut */
 };
 
@@ -46,6 +48,7 @@ struct call {
 	struct buf body;
 	size_t discarded;
 	bool too_large, refused;
+	bool early; /* that is told before the body has come */
 	int late; /* below 0: an upload's refusal, told behind its body: why … */
 	struct err late_err;
 	bool close; /* the connection, behind the answer */
@@ -145,6 +148,7 @@ static enum MHD_Result queue(struct call *c, unsigned status, struct MHD_Respons
 	}
 	if (status == MHD_HTTP_UNAUTHORIZED)
 		(void)MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+	c->early = c->refused && web_has_body(c->conn);
 	enum MHD_Result r = MHD_queue_response(c->conn, status, response);
 	MHD_destroy_response(response);
 	return r;
@@ -381,8 +385,8 @@ static enum MHD_Result answer_socket(struct call *c, struct reply *reply)
 
 static bool prefers_async(struct call *c)
 {
-	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Prefer");
-	return c->web->opt.background && s && strcasestr(s, "respond-async");
+	return c->web->opt.background &&
+	       web_prefers(request_header(&c->rq, "Prefer"), "respond-async");
 }
 
 /* How the job ends, it tells by itself. */
@@ -530,43 +534,6 @@ static int check_query(struct call *c, struct err *err)
 	return 0;
 }
 
-static uint64_t announced_length(struct call *c)
-{
-	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Content-Length");
-	return s ? strtoull(s, NULL, 10) : 0; /* libmicrohttpd has refused what is no number */
-}
-
-struct framing {
-	unsigned lengths, encodings;
-	bool odd; /* not just "chunked", no number, or a blank in a name */
-};
-
-static enum MHD_Result count_framing(void *arg, enum MHD_ValueKind kind, const char *key,
-				     const char *value)
-{
-	struct framing *f = arg;
-	/* "Transfer-Encoding :" is no header to us, but may be one to what stands in front. */
-	f->odd |= !*key || key[strcspn(key, " \t\r\n\v\f")];
-	if (strcasecmp(key, "Content-Length") == 0) {
-		f->lengths++;
-		f->odd |= !value || !*value || value[strspn(value, "0123456789")];
-	} else if (strcasecmp(key, "Transfer-Encoding") == 0) {
-		f->encodings++;
-		f->odd |= !value || strcasecmp(value, "chunked") != 0;
-	}
-	return MHD_YES;
-}
-
-/* True when it is certain where the body ends. libmicrohttpd takes the first of two lengths, and
- * chunks rather than a length; whatever passes requests on to us may take the other, and then what
- * it believes to be a body is another request here (RFC 9112 6.3, 11.2). */
-static bool framing_is_clear(struct call *c)
-{
-	struct framing f = { 0 };
-	(void)MHD_get_connection_values(c->conn, MHD_HEADER_KIND, count_framing, &f);
-	return f.lengths + f.encodings <= 1 && !f.odd;
-}
-
 static enum MHD_Result refuse_framing(struct call *c)
 {
 	c->close = true; /* what follows may be that other request */
@@ -586,7 +553,7 @@ static bool accepts_ndjson(struct call *c)
 static bool waits_for_answer(struct call *c)
 {
 	const char *s = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Expect");
-	return s || announced_length(c) > WEB_DISCARD_MAX;
+	return s || web_announced(c->conn) > WEB_DISCARD_MAX;
 }
 
 static enum MHD_Result refuse_upload(struct call *c, int r, const struct err *err)
@@ -632,7 +599,7 @@ static enum MHD_Result begin(struct call *c, const char *method)
 	char allow[128] = "";
 	struct err err = { 0 };
 	c->refused = true;
-	if (!framing_is_clear(c))
+	if (!web_framing_is_clear(c->conn))
 		return refuse_framing(c);
 	int r = web_target_parse(&c->target, c->raw, &err);
 	if (r >= 0 && web_cors_asks(&c->web->opt, c->conn, method))
@@ -661,7 +628,7 @@ static enum MHD_Result begin(struct call *c, const char *method)
 		r = check_query(c, &err);
 	if (r < 0)
 		return answer_error(c, r, &err);
-	if (!c->route->upload && announced_length(c) > WEB_BODY_MAX)
+	if (!c->route->upload && web_announced(c->conn) > WEB_BODY_MAX)
 		return answer_refusal(c, 413, "too_large", "the body is larger than 1 MiB");
 	c->refused = false;
 	c->rq.ctx = c->web->opt.ctx;
@@ -826,6 +793,8 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	task_unref(c->task);
 	if (c->reading.task_free)
 		c->reading.task_free(c->reading.task);
+	if (c->early && !web_listen_gave_up(conn))
+		web_linger(socket_of(c), WEB_DISCARD_MAX, LINGER_MS);
 	web_headers_free(&c->headers);
 	web_kept_free(c->rq.kept);
 	free(c->tail);

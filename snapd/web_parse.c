@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "fs/base/cleanup.h"
 #include "snapd/names.h"
@@ -37,6 +38,26 @@ static bool unescape(char *s, bool plus)
 	}
 	*out = '\0';
 	return true;
+}
+
+bool web_prefers(const char *header, const char *what)
+{
+	size_t len = strlen(what);
+	for (const char *p = header; p && *p; p += *p == ',') {
+		p += strspn(p, " \t,");
+		size_t n = strcspn(p, " \t=;,");
+		const char *end = p + n + strspn(p + n, " \t");
+		if (n == len && strncasecmp(p, what, n) == 0 &&
+		    (!*end || *end == ';' || *end == ','))
+			return true;
+		for (bool quoted = false; *p && (quoted || *p != ','); p++) {
+			if (quoted && *p == '\\' && p[1])
+				p++;
+			else if (*p == '"')
+				quoted = !quoted;
+		}
+	}
+	return false;
 }
 
 static int parse_query(struct web_target *t, char *q, struct err *err)

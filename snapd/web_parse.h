@@ -34,6 +34,9 @@ int web_target_tail(const struct web_target *t, const char *pattern, char **out,
 /* Whether a path fits those rules; "a/b", not empty. -EINVAL. */
 int web_file_path_check(const char *path, struct err *err);
 
+/* Whether a Prefer header (RFC 7240; NULL: none) has that preference, without a value. */
+bool web_prefers(const char *header, const char *what);
+
 /* One JSON object that has no other members than `fields`, each of its type; null counts as
  * absent, no bytes as {}. The caller frees. -EINVAL; *details (NULL allowed) then may get
  * {"field": name}. */

@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, existsSync, readFileSync } from 'node:fs';
 import net from 'node:net';
+import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const [lib, T, URL_, REPO] = process.argv.slice(2);
@@ -342,6 +343,18 @@ eq('of a snapshot', await ofSnap.text(), 'a form\r\n');
 
 const done = await f.batch([{ op: 'write', path: 'b/1', content: 'x' }, { op: 'mkdir', path: 'b/2' }]);
 eq('a batch', done.map((x) => x.path), ['b/1', 'b/2']);
+const piece = randomBytes(3 << 20);
+const large = await f.batch([
+  { op: 'write', path: 'b/stream', content: Readable.from([piece.subarray(0, 5), piece.subarray(5)]) },
+  { op: 'write', path: 'b/bytes', content: piece.subarray(0, 100) },
+  { op: 'write', path: 'b/blob', content: new Blob([piece]) },
+  { op: 'write', path: 'b/text', content: '\u00e4'.repeat(100000) },
+  { op: 'write', path: 'b/small', content: 'small' }]);
+eq('one with large contents', large.map((x) => x.path),
+  ['b/stream', 'b/bytes', 'b/blob', 'b/text', 'b/small']);
+ok('all of them', piece.equals(await f.read('b/stream')) && piece.equals(await f.read('b/blob')) &&
+  piece.subarray(0, 100).equals(await f.read('b/bytes')) &&
+  (await f.read('b/text')).toString() === '\u00e4'.repeat(100000));
 e = await throws('all or none', bough.NotFound, () => f.batch([
   { op: 'write', path: 'b/3', content: 'x' }, { op: 'chmod', path: 'b/none', mode: '0600' }]));
 eq('which it was', [e.details.operation, await f.exists('b/3')], [1, false]);

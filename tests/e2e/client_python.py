@@ -463,6 +463,19 @@ def main():
 
     done = f.batch([{"op": "write", "path": "b/1", "content": "x"}, {"op": "mkdir", "path": "b/2"}])
     eq("a batch", [x["path"] for x in done], ["b/1", "b/2"])
+    piece = os.urandom(3 << 20)
+    with open("batched", "wb") as out:
+        out.write(piece)
+    with open("batched", "rb") as source:
+        done = f.batch([{"op": "write", "path": "b/file", "content": source},
+                        {"op": "write", "path": "b/bytes", "content": piece[:100]},
+                        {"op": "write", "path": "b/text", "content": "\u00e4" * 100000},
+                        {"op": "write", "path": "b/small", "content": "small"}])
+    eq("one with large contents", [x["path"] for x in done],
+       ["b/file", "b/bytes", "b/text", "b/small"])
+    eq("all of them", (f.read("b/file") == piece, f.read("b/bytes") == piece[:100],
+                       f.read("b/text").decode() == "\u00e4" * 100000, f.read("b/small")),
+       (True, True, True, b"small"))
     e = raises("all or none", bough.NotFound, lambda: f.batch([
         {"op": "write", "path": "b/3", "content": "x"},
         {"op": "chmod", "path": "b/none", "mode": "0600"}]))

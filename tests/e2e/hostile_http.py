@@ -1,5 +1,6 @@
 """What hostile_http.t runs: hostile_http.py PORT (with the token in boughd's own hands). TAP."""
 import faulthandler
+import json
 import os
 import random
 import socket
@@ -190,6 +191,27 @@ LIES = [
 ]
 
 
+HEAD = b"Host: x\r\n"
+NO_HTTP = [
+    ("a head of no headers", b"GET / HTTP/1.1\r\nno header\r\n\r\n", 400, "invalid"),
+    ("another version", b"GET / HTTP/3.0\r\n" + HEAD + b"\r\n", 505, "unsupported"),
+    ("an old version", b"GET / HTTP/0.9\r\n" + HEAD + b"\r\n", 505, "unsupported"),
+    ("a long target", b"GET /" + b"a" * 400000 + b" HTTP/1.1\r\n" + HEAD + b"\r\n", 414,
+     "too_large"),
+    ("a flood of headers", b"GET / HTTP/1.1\r\n" + HEAD +
+     b"".join(b"X-%d: %s\r\n" % (i, b"y" * 100) for i in range(8000)) + b"\r\n", 431,
+     "too_large"),
+    ("a length that is none", b"POST /v1/workspaces HTTP/1.1\r\n" + HEAD +
+     b"Content-Length: x\r\n\r\n", 400, "invalid"),
+    ("a length beyond all", b"POST /v1/workspaces HTTP/1.1\r\n" + HEAD +
+     b"Content-Length: 99999999999999999999999\r\n\r\n", 413, "too_large"),
+    ("a chunk that is none", b"POST /v1/workspaces HTTP/1.1\r\n" + HEAD +
+     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "invalid"),
+    ("a chunk beyond all", b"POST /v1/workspaces HTTP/1.1\r\n" + HEAD +
+     b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffffffff\r\n", 413, "too_large"),
+]
+
+
 def bomb():
     """A thousand times its size."""
     import zlib
@@ -297,6 +319,38 @@ def main():
         if x.name != "w":
             x.delete(purge=True)
     alive("lies")
+
+    # -- what isn't HTTP is answered as all other errors are
+
+    for what, raw, status, code in NO_HTTP:
+        data, _ = exchange(raw, half_close=False)
+        text = data.rpartition(b"\r\n\r\n")[2]  # of a bad length 0.9.75 sends the head twice
+        try:
+            good = json.loads(text)["code"] == code and json.loads(text)["details"] == {}
+        except ValueError:
+            good = False
+        ok("%s: %d in JSON" % (what, status), good and status_of(data) == status and
+           b"application/json" in data, data[-600:])
+    data, _ = exchange(b"NONSENSE\r\n\r\n", half_close=False)
+    ok("no line of HTTP: the connection ends", data == b"", data)
+
+    # -- refused by its head: heard by who sends all of its body first
+
+    body = bytes(8 << 20)
+    refused = [("no such workspace", "PUT", WS + "/nobody/files/x", 404),
+               ("too much JSON", "POST", WS, 413), ("another method", "PUT", WS, 405),
+               ("no such path", "POST", "/v1/nothing", 404)]
+    for tcp in (False, True):
+        for what, method, path, status in refused:
+            raw = head(method, path, "Content-Length: %d" % len(body), "Connection: close",
+                       *((auth,) if tcp else ())) + body
+            data, took = exchange(raw, tcp, half_close=False)
+            ok("%s: %d for who sends first%s" % (what, status, ", by TCP" if tcp else ""),
+               status_of(data) == status, data[:300])
+        data, _ = exchange(head("PUT", PUT, "Content-Length: %d" % len(body),
+                                "Connection: close", "Authorization: Bearer bough_no") + body, tcp, half_close=False)
+        ok("no such token: 401%s" % (", by TCP" if tcp else ""), status_of(data) == 401, data[:300])
+    alive("who sends first")
 
     # -- who closes its half still gets its answer
 

@@ -69,6 +69,15 @@ run bough jobs wait "$out"
 is 'fails as a job' $code 2
 kill_hard boughd
 is 'an export outlives boughd' "$(bough export "$ex" | cmp - "$T/kept.tar" && echo same)" same
+is 'an import as a job says where that is' \
+	"$(get -o "$T/body" -w '%{http_code} %header{location}' -H 'Prefer: wait=1, respond-async' -T "$T/kept.tar" -X POST http://d/v1/import)" \
+	"202 /v1/jobs/$(jq -r .id "$T/body")"
+is 'what looks like a preference is none' \
+	"$(get -o "$T/body" -w '%{http_code}' -H 'Prefer: not-respond-async' -d '{"from":"w"}' http://d/v1/exports)" 201
+get -X DELETE "http://d/v1/exports/$(jq -r .id "$T/body")"
+get -H 'Accept: application/x-ndjson' -d '{"from":"w"}' http://d/v1/exports >"$T/lines"
+is 'its progress has a total' "$(head -n 1 "$T/lines" | jq '.progress | .unit == "bytes" and .total > 1000000')" true
+get -X DELETE "http://d/v1/exports/$(tail -n 1 "$T/lines" | jq -r .result.id)"
 touch "$BOUGH_ROOT"/exports/*/left.tar.part
 touch -d '25 hours ago' "$BOUGH_ROOT"/exports/*/"$ex.tar"
 kill_hard boughd

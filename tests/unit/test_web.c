@@ -511,6 +511,37 @@ static void hostile(void **state)
 	expect("GET", "/v1/things/a", "", 200, "thing");
 }
 
+static void preferences(void **state)
+{
+	static const struct {
+		const char *header;
+		bool is;
+	} cases[] = {
+		{ NULL, false },
+		{ "", false },
+		{ "respond-async", true },
+		{ "Respond-Async", true },
+		{ "wait=10, respond-async", true },
+		{ "respond-async; wait=10", true },
+		{ "respond-async , wait=10", true },
+		{ ",, respond-async", true },
+		{ "return=minimal;x=\"a,b\", respond-async", true },
+		{ "respond-asynchronously", false },
+		{ "no-respond-async", false },
+		{ "respond-async=no", false },
+		{ "respond-async = no", false },
+		{ "note=\"respond-async\"", false },
+		{ "note=\"a, respond-async, b\"", false },
+		{ "note=\"a\\\", respond-async\"", false },
+		{ "note=respond-async", false },
+		{ "x;respond-async", false },
+		{ "note=\"open, respond-async", false },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (web_prefers(cases[i].header, "respond-async") != cases[i].is)
+			fail_msg("Prefer: %s", cases[i].header);
+}
+
 static void large_bodies(void **state)
 {
 	/* Said beforehand: refused beforehand. */
@@ -783,7 +814,7 @@ int main(void)
 		cmocka_unit_test(lines),       cmocka_unit_test(streams),
 		cmocka_unit_test(stream_ends), cmocka_unit_test(two_lengths),
 		cmocka_unit_test(uploads),     cmocka_unit_test(second_server),
-		cmocka_unit_test(codes),
+		cmocka_unit_test(codes),       cmocka_unit_test(preferences),
 	};
 	const struct CMUnitTest strict[] = { cmocka_unit_test(limits_of_waiting) };
 	int failed = cmocka_run_group_tests(tests, start, stop);

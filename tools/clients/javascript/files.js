@@ -5,8 +5,10 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { open as openFile, stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AnswerCut, ApiError, BadAnswer, Conflict, ConnectionFailed, NotFound } from './errors.js';
+import { formOf } from './transport.js';
 
 const PIECE = 8 << 20;
+const INLINE = 64 << 10; // of a content: what is in the JSON of a batch
 const TUS = { 'Tus-Resumable': '1.0.0' };
 
 /** A name as text, or as a Buffer where it isn't UTF-8; every path of this library takes both. */
@@ -249,11 +251,21 @@ export class WorkspaceFiles extends SnapshotFiles {
 
   /**
    * Many changes, all or none: [{op: 'write', path: 'a', content: 'x'}, {op: 'delete', path: 'b',
-   * if_match: etag}, …]. A failure's details say which.
+   * if_match: etag}, …]. A `content` is text, bytes, a Blob, a stream or an iterable of bytes, of any
+   * size: what is more than a little goes as a part of a form. A failure's details say which.
    */
   async batch(operations) {
-    return (await this._t.call('POST', '/v1/workspaces/{ws}/batch', { ws: this._ref },
-      { json: { operations } })).results;
+    const parts = [];
+    const plain = operations.map(({ content, ...operation }) => {
+      if (content === undefined) return operation;
+      if (typeof content === 'string' && content.length <= INLINE) return { ...operation, content };
+      const part = `content-${parts.length}`;
+      parts.push([part, content]);
+      return { ...operation, part };
+    });
+    const sent = parts.length === 0 ? { json: { operations: plain } }
+      : formOf([['operations', JSON.stringify({ operations: plain })], ...parts]);
+    return (await this._t.call('POST', '/v1/workspaces/{ws}/batch', { ws: this._ref }, sent)).results;
   }
 
   /** Unpacks a tar, tar.gz, tar.zst, zip … below a directory that is there. */

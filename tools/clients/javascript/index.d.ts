@@ -190,7 +190,7 @@ export class WorkspaceFiles extends SnapshotFiles {
 }
 export interface BatchOperation {
   op: 'write' | 'mkdir' | 'move' | 'delete' | 'symlink' | 'chmod' | 'check';
-  path?: string; path_b64?: string; content?: string; content_b64?: string; mode?: string;
+  path?: string; path_b64?: string; content?: Bytes; content_b64?: string; mode?: string;
   to?: string; to_b64?: string; target?: string; target_b64?: string; replace?: boolean;
   recursive?: boolean; exist_ok?: boolean; parents?: boolean; if_match?: string;
   if_none_match?: string;

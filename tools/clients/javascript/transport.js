@@ -64,6 +64,24 @@ function payloadOf(body) {
   throw new TypeError('a body is text, bytes, a Blob, a stream or an iterable of bytes');
 }
 
+/** A form of [name, content]: in one piece, which can be sent once more, unless a stream is in it. */
+export function formOf(parts) {
+  const boundary = randomUUID();
+  const payloads = parts.map(([name, content]) => [name, payloadOf(content)]);
+  async function * pieces() {
+    for (const [name, payload] of payloads) {
+      yield Buffer.from(`--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n`);
+      if (payload.open) yield* payload.open();
+      else yield payload.bytes;
+      yield Buffer.from('\r\n');
+    }
+    yield Buffer.from(`--${boundary}--\r\n`);
+  }
+  const again = payloads.every(([, payload]) => payload.again);
+  return { payload: { again, open: pieces },
+    headers: { 'Content-Type': `multipart/form-data; boundary=${boundary}` } };
+}
+
 /**
  * The bytes of an answer. One of: `for await (const chunk of body)`, `bytes()`, `text()`, `json()`,
  * `stream()` (a web ReadableStream), or `close()`, which gives the rest up.
@@ -253,7 +271,7 @@ export class Transport {
   async open(method, template, params = {}, options = {}) {
     const { query, json, body, key, ok = [], signal } = options;
     const headers = { ...options.headers };
-    let payload;
+    let { payload } = options; // of formOf
     if (json !== undefined) {
       payload = payloadOf(JSON.stringify(defined(json)));
       headers['Content-Type'] = 'application/json';

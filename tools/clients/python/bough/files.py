@@ -8,15 +8,17 @@ import io
 import json
 import os
 import shutil
-from typing import (Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Union,
+import uuid
+from typing import (Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union,
                     cast)
 
-from ._http import Body, Source
+from ._http import Body, Payload, Source
 from ._transport import FilePath, Transport
 from .errors import AnswerCut, BadAnswer, NotFound
 from .types import EntryInfo, PutInfo
 
 PAGE = 10000
+INLINE = 64 << 10  # of a content: what is in the JSON of a batch
 Results = List[Dict[str, Any]]
 
 
@@ -26,6 +28,37 @@ def entry_name(entry: EntryInfo) -> str:
     if "name_b64" in entry:
         return os.fsdecode(base64.b64decode(entry["name_b64"]))
     return entry["name"]
+
+
+def _parts(operations: Sequence[Mapping[str, Any]]) -> Tuple[List[Dict[str, Any]],
+                                                             List[Tuple[str, Any]]]:
+    """The operations of a batch, and the contents that are parts of its form."""
+    plain: List[Dict[str, Any]] = []
+    parts: List[Tuple[str, Any]] = []
+    for one in operations:
+        operation = dict(one)
+        content = operation.get("content")
+        if content is not None and not (isinstance(content, str) and len(content) <= INLINE):
+            operation["part"] = "content-%d" % len(parts)
+            del operation["content"]
+            parts.append((operation["part"],
+                          content.encode() if isinstance(content, str) else content))
+        plain.append(operation)
+    return plain, parts
+
+
+def _form(boundary: str, parts: Sequence[Tuple[str, Any]]) -> Source:
+    """In one piece, which can be sent once more, unless there are files in it."""
+    def pieces() -> Iterator[bytes]:
+        for name, content in parts:
+            yield ("--%s\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\n" % (
+                boundary, name)).encode()
+            yield from Payload(content).blocks()
+            yield b"\r\n"
+        yield ("--%s--\r\n" % boundary).encode()
+    if any(hasattr(content, "read") for _, content in parts):
+        return pieces()
+    return b"".join(pieces())
 
 
 class SnapshotFiles:
@@ -270,10 +303,21 @@ class WorkspaceFiles(SnapshotFiles):
 
     def batch(self, operations: "Sequence[Mapping[str, Any]]") -> "Results":
         """Many changes, all or none: [{"op": "write", "path": "a", "content": "x"}, {"op":
-        "delete", "path": "b", "if_match": etag}, …]. A failure's details say which."""
-        return cast(Results, self._t.call(
-            "POST", "/v1/workspaces/{ws}/batch", {"ws": self._ref},
-            json_body={"operations": [*operations]})["results"])
+        "delete", "path": "b", "if_match": etag}, …]. A `content` is text, bytes or an open file, of
+        any size: what is more than a little goes as a part of a form. A failure's details say
+        which."""
+        plain, parts = _parts(operations)
+        where, params = "/v1/workspaces/{ws}/batch", {"ws": self._ref}
+        if not parts:
+            answer = self._t.call("POST", where, params, json_body={"operations": plain})
+        else:
+            boundary = uuid.uuid4().hex
+            body = _form(boundary, [("operations", json.dumps({"operations": plain}).encode()),
+                                    *parts])
+            answer = self._t.call(
+                "POST", where, params, body=body,
+                headers={"Content-Type": "multipart/form-data; boundary=" + boundary})
+        return cast(Results, answer["results"])
 
     def extract(self, archive: Source, path: FilePath = "", *,
                 atomic: bool = False, length: Optional[int] = None) -> Dict[str, Any]:
