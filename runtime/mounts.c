@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
@@ -34,9 +35,14 @@ static int dress(int tree, const char *source, int user_ns, bool read_only, stru
 		.propagation = MS_PRIVATE,
 		.userns_fd = user_ns >= 0 ? (uint64_t)user_ns : 0,
 	};
-	if (mount_setattr(tree, "", AT_EMPTY_PATH, &a, sizeof(a)) == 0)
+	int r = mount_setattr(tree, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? -errno : 0;
+	/* A workspace that was mounted just now allows it only by its server's answer to INIT, for
+	 * which every other request waits. */
+	struct statfs fs;
+	if (r == -EINVAL && user_ns >= 0 && fstatfs(tree, &fs) == 0)
+		r = mount_setattr(tree, "", AT_EMPTY_PATH, &a, sizeof(a)) < 0 ? -errno : 0;
+	if (r == 0)
 		return steal_fd(&owned);
-	int r = -errno;
 	if (r == -EINVAL && user_ns >= 0)
 		return err_set(err, -EOPNOTSUPP,
 			       "ids of the workspace at %s can't be shifted: that needs Linux "
