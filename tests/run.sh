@@ -46,9 +46,9 @@ trap 'exit 130' INT TERM
 limit_of() {
 	local s
 	case $1 in
-	lint) s=120 ;;
-	unit) s=60 ;;
-	fuzz) s=60 ;;
+	lint) s=300 ;;
+	unit) s=180 ;;
+	fuzz) s=180 ;;
 	*) s=300 ;;
 	esac
 	[ "$VARIANT" = release ] || s=$((s * 5))
