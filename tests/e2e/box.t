@@ -84,9 +84,8 @@ is 'attached while it runs' "$code" 0
 is 'and seen' "$(inside cat /data/two/file)" two
 inside sh -c 'echo three >/data/two/new'
 is 'written as its root' "$(stat -c %u "$w2/new")" 0
-inside sleep 2 2>/dev/null &
-(cd / && inside sh -c 'cd /data/two && exec sleep 1.5') &
-sleep 0.5
+(cd / && inside sh -c 'cd /data/two && touch there && exec sleep 100') &
+wait_for 10 test -e "$w2/there"
 attach detach -T /data/two
 is 'what is in use stays' "$code" 16
 like 'and why' "$err" 'uses /data/two'
@@ -109,7 +108,6 @@ is 'as the container sees' "$(inside cat /deep/file)" two
 run "$D" exec -b "$BASE" -H -u nobody -w /tmp "$T/boxes/live" "$root" -- id -u
 printf '%s' "$out" >"$T/process.json"
 is 'an exec by its spec' "$("${RUNC[@]}" exec --process "$T/process.json" live </dev/null)" 65534
-wait %?sleep\ 2 2>/dev/null
 "${RUNC[@]}" delete --force live
 ok 'cleared' "$D" clear "$T/boxes/live"
 
@@ -157,22 +155,27 @@ ok 'cleared' "$D" clear "$T/boxes/kata"
 
 state() {
 	grep -c "$T/boxes" /proc/self/mountinfo
-	find /sys/fs/cgroup -path '*/bough/test/*' -type d
+	find /sys/fs/cgroup -path "*/bough/$BOX_NS/*" -type d
 	ls -A "$T/boxes"
 	ps -eo uid=,stat=,comm= | # who is only waited for is gone
 		awk -v base="$BASE" '$2 !~ /Z/ && $1 + 0 >= base + 0 && $1 + 0 < base + 65536'
 	ls "$T/runc" 2>/dev/null
 }
+nobody() { [ -z "$(ps -eo uid=,stat= | awk -v base="$BASE" \
+	'$2 !~ /Z/ && $1 + 0 >= base + 0 && $1 + 0 < base + 65536')" ]; }
+as_before() { # DESCRIPTION: what was killed may take its time
+	wait_for 5 eval '[ "$(state)" = "$before" ]'
+	is "$1" "$(state)" "$before"
+}
 fresh cycles
-sleep 0.5
+ok 'what ran before has ended' wait_for 5 nobody
 before=$(state)
 for i in 1 2 3 4 5 6 7 8; do
 	box runc "c$i" -m "$w:/workspace" -s "pw=$T/secret" -- \
 		sh -c 'sleep 100 & setsid sleep 100 & true'
 	[ "$code" = 0 ] || diag_run
 done
-sleep 0.3
-is 'after eight lives' "$(state)" "$before"
+as_before 'after eight lives'
 # Killed at any moment of being made.
 for i in $(seq 25); do
 	"$D" make -b "$BASE" -H -m "$w:/workspace" -m "$w2:/two" -s "pw=$T/secret" \
@@ -182,8 +185,7 @@ for i in $(seq 25); do
 	wait $! 2>/dev/null
 	"$D" clear "$T/boxes/k$i" || fail "clear k$i"
 done
-sleep 0.2
-is 'after being killed on the way' "$(state)" "$before"
+as_before 'after being killed on the way'
 # What goes wrong at each step.
 for bad in "-m $w:/etc/passwd/x" "-m $T/none:/x" "-s pw=$T" "-u whoever" "-m $w:/usr/x"; do
 	# shellcheck disable=SC2086
@@ -192,15 +194,15 @@ for bad in "-m $w:/etc/passwd/x" "-m $T/none:/x" "-s pw=$T" "-u whoever" "-m $w:
 done
 run env BOUGH_INIT=/none "$D" make -b "$BASE" -H "$T/boxes/bad" "$root" -- true
 ok 'fails: no bough-init' test "$code" != 0
-is 'after what went wrong' "$(state)" "$before"
+as_before 'after what went wrong'
 # A box that still runs when it is cleared.
 run "$D" make -b "$BASE" -H "$T/boxes/runs" "$root"
 (cd "$T/boxes/runs" && "${RUNC[@]}" run -d runs </dev/null >/dev/null 2>&1)
 "${RUNC[@]}" pause runs
 ok 'clear ends a paused one' "$D" clear "$T/boxes/runs"
 "${RUNC[@]}" delete --force runs
-is 'all of it' "$(state)" "$before"
+as_before 'all of it'
 ok 'the end' "$D" end "$T/boxes"
 ok 'of what they shared' not mountpoint -q "$T/boxes/.share"
-is 'and of the cgroups' "$(find /sys/fs/cgroup -path '*/bough/test*' -type d)" ''
+is 'and of the cgroups' "$(find /sys/fs/cgroup -path "*/bough/$BOX_NS*" -type d)" ''
 done_testing

@@ -4,7 +4,7 @@
  *     box_driver clear DIR | end PARENT | fill ROOT | points ROOT
  *
  * make: the box DIR, on the root workspace mounted at ROOT. exec: prints the spec of a process.
- * attach: the first --mount, to process --pid; detach: --target. Namespace: "test". */
+ * attach: the first --mount, to process --pid; detach: --target. Namespace: $BOX_NS. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "fs/base/clock.h"
 #include "runtime/box.h"
 
-#define NS "test"
 enum { MOUNTS = 8, SECRETS = 8, ENV = 32 };
 
 struct args {
@@ -29,6 +28,12 @@ struct args {
 	bool force, time;
 	char init[4096];
 };
+
+static const char *ns(void)
+{
+	const char *name = getenv("BOX_NS");
+	return name ? name : "test";
+}
 
 static int usage(const char *what)
 {
@@ -118,9 +123,9 @@ static int run(struct args *a, const char *what, struct err *err)
 static int with_one_path(const char *what, const char *path, struct err *err)
 {
 	if (strcmp(what, "clear") == 0)
-		return box_clear(path, NS, err);
+		return box_clear(path, ns(), err);
 	if (strcmp(what, "end") == 0)
-		return box_end(path, NS, err);
+		return box_end(path, ns(), err);
 	if (strcmp(what, "fill") == 0)
 		return hostimage_fill(path, err);
 	if (strcmp(what, "points") == 0)
@@ -130,7 +135,7 @@ static int with_one_path(const char *what, const char *path, struct err *err)
 
 int main(int argc, char **argv)
 {
-	struct args a = { .config = { .kind = runtime_find("runc"), .ns = NS, .limits = BOX_LIMITS,
+	struct args a = { .config = { .kind = runtime_find("runc"), .ns = ns(), .limits = BOX_LIMITS,
 				      .id_base = IDS_FIRST } };
 	struct err err = { 0 };
 	if (argc < 3)

@@ -8,7 +8,9 @@ command -v runc >/dev/null || skip_all 'no runc'
 
 D=$BOUGH_BIN/e2e/box_driver
 export BOUGH_INIT=$BOUGH_BIN/bough-init
-BASE=$((0x7ff00000))
+# Ids and cgroups that no other test has at the same time.
+BASE=$((0x7f000000 + $$ % 240 * 65536))
+export BOX_NS=test-$$
 chmod 711 "$T"
 mkdir -m 711 "$T/boxes"
 RUNC=(runc --root "$T/runc")

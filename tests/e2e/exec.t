@@ -66,7 +66,10 @@ try() { # RUNTIME
 
 	# A caller that leaves, and comes back at its byte.
 	ex=$(bough exec -d "$rt" -- sh -c 'for i in 1 2 3 4 5 6; do echo line $i; sleep 0.2; done')
-	timeout -s KILL 0.5 bough logs "$ex" -f >"$T/half"
+	bough logs "$ex" -f >"$T/half" &
+	wait_for 10 grep -q 'line 2' "$T/half"
+	kill -9 $!
+	wait $! 2>/dev/null
 	half=$(stat -c %s "$T/half")
 	kill_hard boughd
 	bough logs "$ex" --since-byte "$half" -f >"$T/rest"
@@ -76,7 +79,7 @@ try() { # RUNTIME
 	# One that stays, while boughd is killed below it.
 	bough exec "$rt" -- sh -c 'for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done; exit 3' >"$T/out" &
 	pid=$!
-	sleep 0.6
+	wait_for 10 test -s "$T/out"
 	kill_hard boughd
 	wait $pid
 	is "$rt: a caller outlives boughd" "$? $(tr '\n' ' ' <"$T/out")" '3 line 1 line 2 line 3 line 4 line 5 '

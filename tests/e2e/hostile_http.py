@@ -291,7 +291,7 @@ def main():
         begun = time.monotonic()
         good = c.health()["pid"] == pid and c.workspaces("w").refresh()["id"] == w.id
         took = time.monotonic() - begun
-        ok("%s: it answers others (%.0f ms)" % (what, 1000 * took), good and took < 5)
+        ok("%s: it answers others (%.0f ms)" % (what, 1000 * took), good and took < 15)
 
     # -- lies; those who ask by TCP have a token, so that they come as far
 
@@ -443,7 +443,7 @@ def main():
         for _ in range(count):
             conns.append(connect(tcp))
         for s in conns:
-            s.settimeout(2)
+            s.settimeout(10)
             try:
                 s.sendall(head("GET", "/v1/version", *((auth,) if tcp else ())))
                 good += status_of(s.recv(1000)) == 200

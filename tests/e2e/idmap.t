@@ -79,9 +79,10 @@ ok 'a device in it opens nothing' not inside sh -c 'echo >dev/null' 2>/dev/null
 
 # ---- a second clone, and the mount itself, are one filesystem
 
-inside sh -c 'flock -n one/file sleep 2' &
-sleep 0.5
+inside flock -n one/file sh -c 'touch one/held; while [ -e one/held ]; do sleep 0.05; done' &
+wait_for 10 test -e "$w/one/held"
 ok 'locks hold across' not flock -n "$w/one/file" true
+rm -f "$w/one/held"
 wait $!
 
 # ---- who asks what changed: the owner and root, on either side
@@ -104,7 +105,7 @@ done
 inside sh -c 'exec 9>held; while [ ! -e stop ]; do date >&9 || exit 1; sleep 0.05; done; echo ok' \
 	>"$T/out" 2>&1 &
 going_on=$!
-sleep 0.3
+wait_for 10 test -s "$w/held"
 for i in 1 2 3; do kill_hard bough-fs; stat -f "$w" >/dev/null; sleep 0.1; done
 rights two
 touch "$w/stop"

@@ -189,9 +189,10 @@ need_root() { [ "$(id -u)" = 0 ] || skip_all 'needs root'; }
 free_port() {
 	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
-# Waits until a command succeeds, for some seconds.
+# Waits until a command succeeds, for some seconds; for more where other work or a sanitizer may
+# come between, since who waits in vain fails anyway.
 wait_for() { # SECONDS COMMAND…
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * 4))
 	shift
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1

@@ -12,7 +12,7 @@ is 'the tip is there' "$(tip r)" "$(git -C "$T/src" rev-parse main)"
 is 'the other branch' "$(tip r topic)" "$(git -C "$T/src" rev-parse topic)"
 is 'the tag' "$(tip r v1)" "$(git -C "$T/src" rev-parse v1)"
 is "origin's too" "$(tip r refs/remotes/origin/topic)" "$(git -C "$T/src" rev-parse topic)"
-ok 'git finds no fault' git --git-dir="$(mirror r)" fsck --strict --no-dangling
+ok 'git finds no fault' whole "$(mirror r)"
 run bough repo show r --json
 is 'show: the branch' "$(json .head)" main
 is 'show: the commit' "$(json .commit)" "$(git -C "$T/src" rev-parse main)"
@@ -34,7 +34,7 @@ git -C "$T/src" commit -q --amend -m 'three, written anew'
 push main
 bough_ok 'fetch of a branch that was written anew' repo fetch r
 is 'it follows' "$(tip r)" "$(git -C "$T/src" rev-parse main)"
-ok 'and git finds no fault' git --git-dir="$(mirror r)" fsck --strict --no-dangling
+ok 'and git finds no fault' whole "$(mirror r)"
 
 # A branch that was moved here stays, until the other side has it too.
 mine=$(git --git-dir="$(mirror r)" commit-tree -p main -m mine "main^{tree}")

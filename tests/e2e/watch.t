@@ -54,7 +54,7 @@ for i in 1 2 3 4 5 6 7 8; do
 	took=$((($(date +%s%N) - before) / 1000000))
 	[ $took -le $worst ] || worst=$took
 done
-ok "each is told soon (the slowest: $worst ms)" test $worst -lt 1000
+ok "each is told soon (the slowest: $worst ms)" test $worst -lt 3000
 
 # ---- across restarts
 
@@ -115,8 +115,9 @@ all_told() { local i; for i in $(seq 40); do [ "$(grep -c '"created"' "many$i")"
 ok 'each is told all' wait_for 20 all_told
 run bough watch w --since "$since"
 is 'bough says so, too' "$code" 3
-timeout 20 bough watch w --count 2 --json >cli &
-sleep 0.3
+written() { grep -q '"modified".*"x50"' many1; }
+wait_for 20 written
+timeout 60 bough watch w --since "$(last_id many1)" --count 2 --json >cli &
 mkdir "$at/new"
 rmdir "$at/new"
 wait $!
