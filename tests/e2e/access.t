@@ -158,6 +158,7 @@ kill $marks
 mark=$(sed -n 's/^id: \(.*\)\..*/\1/p' "$T/mark" | tail -n 1)
 as root POST $ws '{"name":"last","visibility":"global","mount":false}'
 last=$(of .id)
+as root PATCH "$ws/$last" '{"description":"of which all hear"}'
 is 'a stranger hears of nothing private' "$(listen $other | jq -r "select(.object == \"$private\") | .type")" ''
 like 'its owner of all' "$(listen $owner | jq -r "select(.object == \"$private\") | .type" | tr '\n' ' ')" 'workspace.created .*workspace.changed '
 gives 'a stranger'"'"'s audit log is his own' 200 '[.items[].owner] | unique | join(" ")' $other $other GET /v1/audit

@@ -135,7 +135,9 @@ static int with_one_path(const char *what, const char *path, struct err *err)
 
 int main(int argc, char **argv)
 {
-	struct args a = { .config = { .kind = runtime_find("runc"), .ns = ns(), .limits = BOX_LIMITS,
+	struct args a = { .config = { .kind = runtime_find("runc"),
+				      .ns = ns(),
+				      .limits = BOX_LIMITS,
 				      .id_base = IDS_FIRST } };
 	struct err err = { 0 };
 	if (argc < 3)
