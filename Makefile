@@ -200,6 +200,11 @@ $(B)/bough-tls: $(call obj,$(SRC_TLS)) $(LIB)
 # Unit and crash tests can let the n-th allocation fail: tests/unit/oom.h.
 WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc reallocarray posix_memalign \
         strdup strndup mmap64)
+# And calls that mount, link or ask a device: tests/unit/sys_fault.h.
+WRAP_SYS := $(addprefix -Wl$(comma)--wrap=,mount umount2 open_tree move_mount mount_setattr \
+            link linkat ioctl)
+$(B)/unit/test_server_faults $(B)/e2e/box_driver: $(B)/o/tests/unit/sys_fault.o
+$(B)/unit/test_server_faults $(B)/e2e/box_driver: WRAP += $(WRAP_SYS)
 $(UNIT): $(B)/unit/%: $(B)/o/tests/unit/%.o $(B)/o/tests/unit/oom.o $(LIBS)
 	$(call link,$(WRAP) $(L_ALL) $(call libs,cmocka))
 # libFuzzer brings its own main(); driver.c is ours, for replaying a corpus.
@@ -211,7 +216,7 @@ $(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(B)/o/tests/unit/oom.o $(LIBS)
 $(MODEL): $(B)/model/%: $(B)/o/tests/model/%.o $(LIBS)
 	$(call link,$(L_ALL) $(call libs,cmocka))
 $(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(B)/libruntime.a $(LIB)
-	$(call link,$(L_FUSE) $(L_STORE) $(L_RUNTIME))
+	$(call link,$(if $(filter %/box_driver,$@),$(WRAP_SYS)) $(L_FUSE) $(L_STORE) $(L_RUNTIME))
 $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 	$(call link,$(L_ALL))
 

@@ -4,7 +4,10 @@
  *     box_driver clear DIR | end PARENT | fill ROOT | points ROOT
  *
  * make: the box DIR, on the root workspace mounted at ROOT. exec: prints the spec of a process.
- * attach: the first --mount, to process --pid; detach: --target. Namespace: $BOX_NS. */
+ * attach: the first --mount, to process --pid; detach: --target. Namespace: $BOX_NS.
+ * BOX_FAIL=N or N+: the n-th call of sys_fault.h fails (and all later ones), and it is said whether
+ * there were so many. */
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -13,6 +16,7 @@
 #include <unistd.h>
 #include "fs/base/clock.h"
 #include "runtime/box.h"
+#include "tests/unit/sys_fault.h"
 
 enum { MOUNTS = 8, SECRETS = 8, ENV = 32 };
 
@@ -142,6 +146,10 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	if (argc < 3)
 		return usage("too few");
+	const char *fault = getenv("BOX_FAIL");
+	char *good = NULL;
+	if (fault)
+		sys_fault_at(strtoull(fault, &good, 10), EPERM, good && *good == '+');
 	uint64_t begun = clock_ns();
 	int r = argc == 3 ? with_one_path(argv[1], argv[2], &err) : 1;
 	if (r == 1) {
@@ -169,5 +177,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%.3f ms\n", (double)(clock_ns() - begun) / 1e6);
 	if (r < 0)
 		fprintf(stderr, "box_driver: %s\n", err.text);
+	if (fault)
+		fprintf(stderr, "struck: %d\n", sys_fault_hits() > 0);
 	return r < 0 ? (-r < 124 ? -r : 124) : 0;
 }
