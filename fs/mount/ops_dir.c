@@ -98,7 +98,10 @@ static void read_dir(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, bo
 		return;
 	}
 	uint64_t after = (uint64_t)off;
-	bool room = true, attrs = plus && !asker_wants_names(req);
+	bool room = true;
+	enum ws_plus attrs = !plus                    ? WS_NAMES
+			     : asker_wants_names(req) ? WS_PLUS_FOLDERS
+						      : WS_PLUS;
 	int r = 0;
 	if (after < COOKIE_DOTDOT)
 		r = put_dots(m, &f, node, after, &room);

@@ -235,11 +235,12 @@ ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t 
 		      uint64_t n, const struct caller *c);
 int ws_fsync(struct ws *ws, uint64_t node); /* this and all that was acknowledged before */
 
+enum ws_plus { WS_NAMES, WS_PLUS, WS_PLUS_FOLDERS }; /* whose attributes: nobody's, all, folders' */
 /* Entries with cookie > `after` (0: from the start), without "." and "..". `fn` gets each
  * entry; with `plus` its attributes too (then a true return counts a reference), else NULL.
  * It returns false when there is no room; that entry isn't counted. An entry whose inode is lost
  * comes without attributes, with `plus` too. `fn` may call nothing else of this header. */
-int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, bool plus,
+int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, enum ws_plus plus,
 	       bool (*fn)(void *ctx, const struct dirent_ref *d, const struct attr *a), void *ctx);
 
 int ws_setxattr(struct ws *ws, uint64_t node, const char *name, const void *value, size_t len,

@@ -296,12 +296,12 @@ int ws_removexattr(struct ws *ws, uint64_t node, const char *name, const struct 
 /* ---- directories ---- */
 
 /* One entry to the caller: 1 taken, 0 no room, or -errno. */
-static int give_entry(struct ws *ws, const struct dirent_ref *d, bool plus,
+static int give_entry(struct ws *ws, const struct dirent_ref *d, enum ws_plus plus,
 		      bool (*fn)(void *ctx, const struct dirent_ref *d, const struct attr *a),
 		      void *ctx)
 {
 	struct attr a;
-	if (!plus)
+	if (plus == WS_NAMES || (plus == WS_PLUS_FOLDERS && d->type != DT_DIR))
 		return fn(ctx, d, NULL);
 	/* An entry whose inode is lost is listed all the same; looking it up says -EIO. */
 	if (view_inode(&ws->view, d->ino, &a) < 0)
@@ -315,7 +315,7 @@ static int give_entry(struct ws *ws, const struct dirent_ref *d, bool plus,
 	return 0;
 }
 
-int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, bool plus,
+int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, enum ws_plus plus,
 	       bool (*fn)(void *ctx, const struct dirent_ref *d, const struct attr *a), void *ctx)
 {
 	struct attr a;

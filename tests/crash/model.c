@@ -349,7 +349,7 @@ struct listing {
 	uint64_t cookies[512], stop;
 	size_t room;
 	struct ws *ws;
-	bool plus;
+	enum ws_plus plus;
 	uint64_t nodes[512];
 };
 
@@ -361,8 +361,9 @@ static bool list_entry(void *ctx, const struct dirent_ref *d, const struct attr 
 	l->room--;
 	if (l->names.n > 0 && d->cookie <= l->cookies[l->names.n - 1])
 		fail("readdir's cookies don't rise");
-	if (l->plus != (a != NULL))
-		fail("readdir gives no attributes");
+	bool whole = l->plus == WS_PLUS || (l->plus == WS_PLUS_FOLDERS && d->type == DT_DIR);
+	if (whole != (a != NULL))
+		fail("readdir gives no attributes, or gives them unasked");
 	l->cookies[l->names.n] = d->cookie;
 	l->nodes[l->names.n] = a ? node_of(a) : 0;
 	list_add(&l->names, d->name, d->name_len);
@@ -372,7 +373,7 @@ static bool list_entry(void *ctx, const struct dirent_ref *d, const struct attr 
 /* All names, in batches of random size, each resumed by its cookie. */
 static void list_ws(struct ws *ws, uint64_t node, struct listing *l)
 {
-	*l = (struct listing){ .ws = ws, .plus = check_below(2) };
+	*l = (struct listing){ .ws = ws, .plus = check_below(WS_PLUS_FOLDERS + 1) };
 	for (;;) {
 		size_t before = l->names.n;
 		l->room = 1 + check_below(20);

@@ -242,9 +242,9 @@ d=$out
 lookups() { bough stats --json | jq '.fs.opcodes.LOOKUP'; }
 : >"$d/d/d/b/.gitignore" && git -C "$d" status >/dev/null
 n=$(lookups) && ls -l "$d/d/d/a" >/dev/null
-is 'a walk of git is for names: who wants more asks' "$(($(lookups) - n > 0))" 1
+is 'a walk of git is for names: who wants more of a file asks' "$(($(lookups) - n > 0))" 1
 n=$(lookups) && ls -l "$d/e/a" "$d/e/b" >/dev/null
-is 'that of others is not' "$(($(lookups) - n))" 3
+is 'that of others is not' "$(($(lookups) - n <= 3))" 1 # the three folders
 play 'status agrees in a checkout' "$c" 25
 play 'and in another' "$d" 25
 done_testing

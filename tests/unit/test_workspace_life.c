@@ -809,7 +809,7 @@ static void test_threads(void **state)
 		expect(0, ws_fsync(k->ws, 1));
 		struct ws_usage u;
 		ws_get_usage(k->ws, &u, NULL);
-		expect(0, ws_readdir(k->ws, 1, 0, false, whole_file, NULL));
+		expect(0, ws_readdir(k->ws, 1, 0, WS_NAMES, whole_file, NULL));
 	}
 	stop = true;
 	for (unsigned i = 0; i < 3; i++) {

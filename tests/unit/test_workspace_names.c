@@ -467,7 +467,7 @@ static void test_readdir(void **state)
 	for (unsigned round = 0;; round++) {
 		unsigned before = m->n;
 		m->room = 97;
-		expect(0, ws_readdir(c, 1, m->last, false, count_name, m));
+		expect(0, ws_readdir(c, 1, m->last, WS_NAMES, count_name, m));
 		if (m->n == before)
 			break;
 		/* Others come and go behind and before; the rest is seen once. */
@@ -500,7 +500,7 @@ static void test_readdir_references(void **state)
 	tree_put(ws, "a", "1");
 	tree_put(ws, "b", "2");
 	m->room = 1;
-	expect(0, ws_readdir(ws, 1, 0, true, hold_entry, m));
+	expect(0, ws_readdir(ws, 1, 0, WS_PLUS, hold_entry, m));
 	expect(1, m->n);
 	tree_rm(ws, "a");
 	tree_rm(ws, "b");
