@@ -216,6 +216,7 @@ class Workdir:
     PREFIX = "bough-bench."
 
     def __init__(self, parent):
+        os.makedirs(parent, exist_ok=True)
         for name in os.listdir(parent):
             if name.startswith(self.PREFIX):
                 self._clear_stale(os.path.join(parent, name))
