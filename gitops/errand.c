@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/sock.h"
 #include "gitops/child.h"
 
 enum { SECRET_MAX = 64 << 10 };
@@ -50,6 +51,24 @@ static int credential(const char *operation)
 
 /* ---- bough-ssh ---- */
 
+/* Of the addresses that the host has ("A,B,…"; the list is cut) the first that answers, else the first. */
+static const char *pick_address(char *list, int argc, char **argv)
+{
+	const char *port = "22";
+	char *rest = list, *each;
+	for (int i = 1; i + 1 < argc; i++)
+		if (strcmp(argv[i], "-p") == 0) /* as git puts it, before the host */
+			port = argv[i + 1];
+	if (!strchr(list, ','))
+		return list;
+	while ((each = strsep(&rest, ","))) {
+		auto_fd fd = sock_connect_tcp(each, port, NULL);
+		if (fd >= 0)
+			return each;
+	}
+	return list;
+}
+
 /* ssh asks nobody, reads no configuration and offers nothing but the given key; a host whose key
  * isn't known is refused. */
 static int run_ssh(int argc, char **argv)
@@ -62,11 +81,12 @@ static int run_ssh(int argc, char **argv)
 		(void)fputs("fatal: ssh: neither key nor known hosts were given\n", stderr);
 		return 1;
 	}
-	const char *to = getenv(ERRAND_SSH_ADDRESS), *as = getenv(ERRAND_SSH_ALIAS);
+	char *to = getenv(ERRAND_SSH_ADDRESS);
+	const char *as = getenv(ERRAND_SSH_ALIAS);
 	auto_free char *address = NULL;
 	auto_free char *alias = NULL;
 	if (to && as &&
-	    (asprintf(&address, "HostName=%s", to) < 0 ||
+	    (asprintf(&address, "HostName=%s", pick_address(to, argc, argv)) < 0 ||
 	     asprintf(&alias, "HostKeyAlias=%s", as) < 0)) {
 		(void)fputs("fatal: ssh: out of memory\n", stderr);
 		return 1;

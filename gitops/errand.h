@@ -24,7 +24,8 @@
 /* Where bough-ssh finds the files: set in its environment, as /proc/PID/fd/N. */
 #define ERRAND_SSH_KEY     "BOUGH_SSH_KEY"
 #define ERRAND_KNOWN_HOSTS "BOUGH_SSH_KNOWN_HOSTS"
-/* The address to connect to instead of looking the host up, and as which host it is known. */
+/* The addresses ("A,B,…") to connect to one of instead of looking the host up, and as which host it
+ * is known. */
 #define ERRAND_SSH_ADDRESS "BOUGH_SSH_ADDRESS"
 #define ERRAND_SSH_ALIAS   "BOUGH_SSH_ALIAS"
 

@@ -476,7 +476,12 @@ static void env_ssh(struct env *e, const struct transport *t)
 	git_url_place(&t->url, host, port);
 	bool usual = strcmp(port, "22") == 0 || host[0] == '[';
 	(void)snprintf(alias, sizeof(alias), usual ? "%s%.0s" : "[%s]:%s", host, port);
-	env_set(e, ERRAND_SSH_ADDRESS, t->to.v[0]);
+	auto_buf to = { 0 };
+	for (unsigned i = 0; i < t->to.n; i++)
+		buf_printf(&to, "%s%s", i ? "," : "", t->to.v[i]);
+	buf_u8(&to, 0);
+	e->failed |= buf_error(&to) < 0;
+	env_set(e, ERRAND_SSH_ADDRESS, e->failed ? "" : (const char *)to.data);
 	env_set(e, ERRAND_SSH_ALIAS, alias);
 }
 
