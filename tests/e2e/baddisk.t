@@ -67,7 +67,7 @@ fail_with() { # WHAT: content, or a name
 	fi
 }
 fail_with data
-ok 'the background finds it, and says so' wait_for 30 is_read_only
+ok 'the background finds it, and says so' wait_for 60 is_read_only
 is 'each open file hears of it' "$(fsyncs)" 'EIO EIO EIO'
 is 'and once more' "$(fsyncs)" 'EIO EIO EIO'
 is 'a new one too' "$(errno_of 'os.fsync(os.open(sys.argv[1] + "/kept", os.O_RDONLY))')" EIO
@@ -85,7 +85,9 @@ is 'renaming' "$(errno_of 'os.rename(sys.argv[1] + "/kept", sys.argv[1] + "/new"
 is 'writing' "$(errno_of 'os.write(os.open(sys.argv[1] + "/kept", os.O_WRONLY), b"x")')" EROFS
 is 'truncating' "$(errno_of 'os.truncate(sys.argv[1] + "/kept", 0)')" EROFS
 is 'modes' "$(errno_of 'os.chmod(sys.argv[1] + "/kept", 0o600)')" EROFS
-is 'reading goes on' "$(cat "$w/kept" "$w/lost" | tr -d '\n')" 'keptBAD-SECTOR-data'
+is 'reading goes on' "$(cat "$w/kept")" kept
+# What the disk didn't take may read otherwise once the kernel needs the memory.
+is 'also of what may be lost' "$(cat "$w/lost" | wc -c)" 15
 is 'so does listing' "$(ls "$w" | sort | tr '\n' ' ')" 'kept lost open-1 open-2 '
 for c in 'save w' 'fork w v' 'save w --as s'; do
 	run bough $c
@@ -101,13 +103,13 @@ sync "$out/x"
 is 'and their syncs' $? 0
 like 'the metrics count it' "$(curl -s --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://x/metrics)" \
 	'workspaces_read_only 1'
-ok 'who listens was told' wait_for 5 grep -q 'workspace.read_only' "$T/events"
+ok 'who listens was told' wait_for 30 grep -q 'workspace.read_only' "$T/events"
 
 # ---- killed
 
 kill_hard bough-fs
-ok 'a new server behind the mount' wait_for 20 test -e "$w/kept"
-is 'it is what it was' "$(cat "$w/lost")" 'BAD-SECTOR-data'
+ok 'a new server behind the mount' wait_for 60 test -e "$w/kept"
+is 'it is what it was' "$(stat -c %s "$w/lost")" 15
 is 'and read-only' "$(errno_of 'os.mkdir(sys.argv[1] + "/new")')" EROFS
 is 'and each fsync says so' "$(fsyncs)" 'EIO EIO EIO'
 
@@ -125,7 +127,7 @@ is 'what was lost is gone' "$(ls "$w" | sort | tr '\n' ' ')" 'kept open-1 open-2
 is 'what was synced is there' "$(cat "$w/kept")" kept
 echo new >"$w/new"
 is 'a sync is good again' "$(errno_of 'os.fsync(os.open(sys.argv[1] + "/new", os.O_RDONLY))')" 0
-ok 'and who listens was told' wait_for 15 grep -q 'workspace.writable' "$T/events"
+ok 'and who listens was told' wait_for 30 grep -q 'workspace.writable' "$T/events"
 bough_ok 'save' save w --as after
 fsck_clean
 
