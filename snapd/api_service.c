@@ -268,12 +268,17 @@ static int audit_whose(struct request *rq, struct audit_export *x, struct err *e
 	}
 	if (rq->caller->admin && !rq->caller->workspace[0] && strlen(object) < ID_SIZE) {
 		(void)snprintf(x->q.object, sizeof(x->q.object), "%s", object); /* it may be gone */
-		if (id_is(object, "ws") || id_is(object, "sn"))
+		if (id_is(object, "ws") || id_is(object, "sn") || id_is(object, "sb"))
 			return 0;
 	}
 	struct principal who = *rq->caller;
 	who.read_only = false; /* what it may change, it may read about */
-	int r = access_find(rq->ctx, &who, strncmp(object, "sn_", 3) == 0, true, object, &m, err);
+	int r = access_find(rq->ctx, &who,
+			    strncmp(object, "sn_", 3) == 0 ? NOUN_SNAPSHOT : NOUN_WORKSPACE, true,
+			    object, &m, err);
+	if (r == -ENOENT &&
+	    access_find(rq->ctx, &who, NOUN_SANDBOX, true, object, &m, NULL) >= 0)
+		r = 0;
 	if (r < 0)
 		return r;
 	memcpy(x->q.object, m.id, sizeof(x->q.object));

@@ -146,7 +146,15 @@ bough_fails 'its limits stay' 2 'limits' set more --quota 1G
 bough_ok 'the old name again' rename more again
 bough_ok 'they go' rm --force again f1 f2
 bough_fails 'and are not there' 3 'no sandbox "again": `bough ps`' stop again
-bough_fails 'a sandbox has no diff' 3 '"dev" is a sandbox' diff dev
+bough cp "$BOUGH_SRC/LICENSE" dev:/root/new
+like 'diff of a sandbox is that of its root' "$(bough diff dev)" $'(^|\n)A\troot/new($|\n)'
+bough_ok 'a fresh one' run --name fresh -d
+run bough diff fresh
+is 'has none' "$code$out" 0
+bough rm --force fresh >/dev/null
+id=$(bough inspect dev | jq -r .id)
+is 'what was done to it is found by its name' "$(bough audit dev --json | jq -r '.items[] | select(.path == "/v1/sandboxes/dev/exec") | .object' | sort -u)" "$id"
+is 'and by its id' "$(bough audit "$id" -q | wc -l)" "$(bough audit dev -q | wc -l)"
 
 # ---- what an image says
 

@@ -183,6 +183,8 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 		hint = not_found_hint(text);
 	else if (r == -EEXIST && strstr(text, "something is attached at"))
 		hint = "choose another path";
+	else if (r == -EEXIST && strstr(text, "'s alone"))
+		hint = "`bough detach-workspace` there first";
 	/* A message that already tells what to do needs nothing from us. */
 	if (!hint || strchr(text, ';') || strchr(text, '`'))
 		return err_set(err, r, "%s", text);

@@ -179,8 +179,8 @@ const struct command commands_snap[] = {
 	  .run = cmd_restore },
 	{ .name = "diff",
 	  .group = G_SNAP,
-	  .operands = "WORKSPACE|SNAPSHOT",
-	  .summary = "show what changed in a workspace or a snapshot",
+	  .operands = "WORKSPACE|SNAPSHOT|SANDBOX",
+	  .summary = "show what changed in a workspace, a snapshot or a sandbox's root",
 	  .about = "Takes as long as what changed. Letters: A added, D deleted, M modified,\n"
 		   "R renamed, T another type of file. A patch tells of fifos, sockets and\n"
 		   "devices in lines that `git apply` passes over.\n",

@@ -5,6 +5,7 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
+#include "tools/bough/sandbox.h"
 
 enum { TEXT_SIZE = 64 * 1024 };
 
@@ -16,6 +17,7 @@ enum { TEXT_SIZE = 64 * 1024 };
 #define RESET  "\033[0m"
 
 enum form { NAME_STATUS, STAT, PATCH };
+static const char *const form_names[] = { "name-status", "stat", "patch" };
 
 /* The colour of a line by how it begins; NULL: none. `hunk`: lines of a patch's hunk follow a
  * "@@" line, before it "---" and "+++" are headings. */
@@ -125,26 +127,43 @@ static int copy_entries(struct cli *cli, struct http *h, struct err *err)
 	return r;
 }
 
+static int open_diff(struct cli *cli, const struct args *a, const char *name, enum form form,
+		     struct http **h, struct err *err)
+{
+	auto_target rest = target_new("/diff");
+	target_query(&rest, "against", args_get(a, "against"));
+	target_query(&rest, "since", args_get(a, "since"));
+	target_query(&rest, "format", cli->json ? "json" : form_names[form]);
+	return api_stream_either(cli, name, &rest,
+				 cli->json ? "application/x-ndjson" : "text/plain", h, err);
+}
+
+/* Of a sandbox, that of its root. */
+static int open_root_diff(struct cli *cli, const struct args *a, enum form form, struct http **h,
+			  struct err *err)
+{
+	auto_json json_t *box = NULL;
+	auto_target t = target_sandbox(a->operands[0], "");
+	int r = api_call(cli, "GET", &t, NULL, &box, NULL, err);
+	return r < 0 ? r : open_diff(cli, a, get_text(box, "root"), form, h, err);
+}
+
 int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const names[] = { "name-status", "stat", "patch" };
 	enum form form = NAME_STATUS;
 	unsigned given = 0;
 	for (unsigned i = 0; i < 3; i++)
-		if (args_get(a, names[i]))
+		if (args_get(a, form_names[i]))
 			form = (enum form)i, given++;
 	if (given > 1)
 		return err_set(err, -EINVAL, "give one of --name-status, --stat and --patch");
 	if (cli->json && form != NAME_STATUS)
 		return err_set(err, -EINVAL, "--json and --%s are two forms: give one",
-			       names[form]);
-	auto_target rest = target_new("/diff");
-	target_query(&rest, "against", args_get(a, "against"));
-	target_query(&rest, "since", args_get(a, "since"));
-	target_query(&rest, "format", cli->json ? "json" : names[form]);
+			       form_names[form]);
 	struct http *h = NULL;
-	int r = api_stream_either(cli, a->operands[0], &rest,
-				  cli->json ? "application/x-ndjson" : "text/plain", &h, err);
+	int r = open_diff(cli, a, a->operands[0], form, &h, err);
+	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
+		r = open_root_diff(cli, a, form, &h, err);
 	if (r < 0)
 		return r;
 	if (cli->json)
