@@ -30,8 +30,10 @@ is 'a task that fails' "$code $err" '1 the task failed (9): nothing is committed
 is 'commits nothing' "$(git --git-dir="$(mirror r)" branch --list other)" ''
 is 'and leaves no workspace' "$(bough ls -q)$(bough ps -q)" ''
 
-# boughd is killed while the task runs: its output goes on at its byte.
-begun() { [ -s agent.out ]; }
+# boughd is killed while tasks run: their output goes on at its byte.
+begun() { [ -s agent.out ] && [ -s chat.out ]; }
+node "$examples/chat.mjs" 16 'echo begun; for i in 1 2 3 4 5; do sleep 0.4; echo "$i"; done' >chat.out 2>&1 &
+chat=$!
 "$examples/agent.py" r lib long -- sh -c 'echo begun; for i in 1 2 3 4 5; do sleep 0.3; echo "$i"; done; echo x >lib/x' \
 	>agent.out 2>&1 &
 pid=$!
@@ -39,6 +41,9 @@ wait_for 20 begun
 kill_hard boughd
 bough up -q
 ok 'a task outlives boughd' wait $pid
+ok 'a chat, too' wait $chat
+is 'and is heard to its end, once' "$(cat chat.out)" $'begun\n1\n2\n3\n4\n5'
+bough rm --force chat-16 >/dev/null
 like 'and is heard to its end, once' "$(cat agent.out)" $'^begun\n1\n2\n3\n4\n5\n lib/x '
 run "$examples/agent.py" r lib other -- true
 like 'a task without a change says so' "$code $err" '^1 the task changed nothing'
