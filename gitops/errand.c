@@ -51,7 +51,8 @@ static int credential(const char *operation)
 
 /* ---- bough-ssh ---- */
 
-/* Of the addresses that the host has ("A,B,…"; the list is cut) the first that answers, else the first. */
+/* Of the addresses that the host has ("A,B,…"; the list is cut) the first that answers, else the
+ * first. */
 static const char *pick_address(char *list, int argc, char **argv)
 {
 	const char *port = "22";
