@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
@@ -27,7 +29,8 @@ enum {
 	STACK_BYTES = 512 << 10, /* address space; only what is touched costs memory */
 	STACK_KEEP = 16 << 10,   /* of a stack, what a shedding worker leaves below itself */
 	WORKERS_MIN = 4,
-	CORES_ENOUGH = 4, /* for who asks, who answers, and somebody else */
+	SLICE_NS = 100000, /* of a worker; the least that there is */
+	CORES_ENOUGH = 4,  /* for who asks, who answers, and somebody else */
 	WORKERS_MAX = 256,
 };
 
@@ -38,8 +41,8 @@ struct source {
 	void *ctx;
 	_Atomic uint64_t idle_since; /* clock_ns when a worker last found nothing */
 	atomic_bool spins;           /* it pays to look on for a moment */
-	unsigned users; /* workers in it; under loop.lock, as all below */
-	bool dead;      /* nobody enters any more; the last who leaves calls end() */
+	unsigned users;              /* workers in it; under loop.lock, as all below */
+	bool dead;                   /* nobody enters any more; the last who leaves calls end() */
 	int error;
 };
 
@@ -295,6 +298,29 @@ static int worker_start(struct loop *l, struct worker *w, unsigned number)
 	return -r;
 }
 
+/* As in sched_setattr(2), of which older C libraries know nothing. */
+struct sched {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t slice_ns, deadline_ns, period_ns;
+};
+
+/* Of the calling thread, and of those that it makes from now on; 0: the kernel's own. Whoever asked
+ * waits for a worker, which needs microseconds. But where there is more to do than there are cores,
+ * the kernel lets who has one go on for its slice, 1.4 ms and more, unless the other's is shorter
+ * (Linux 6.12; before, it is ignored). Nobody's share becomes more by it. Where it isn't allowed,
+ * answers are later, and no less right. */
+static void set_slice(uint64_t ns)
+{
+	struct sched s = { .size = sizeof(s) };
+	if (syscall(SYS_sched_getattr, 0, &s, sizeof(s), 0) < 0 || s.policy != SCHED_OTHER)
+		return;
+	s.slice_ns = ns;
+	(void)syscall(SYS_sched_setattr, 0, &s, 0);
+}
+
 static unsigned default_workers(void)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -322,8 +348,10 @@ int loop_start(struct loop **out, unsigned workers, struct err *err)
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 0 };
 	if (r == 0 && epoll_ctl(l->epfd, EPOLL_CTL_ADD, l->stop, &ev) < 0)
 		r = -errno;
+	set_slice(SLICE_NS);
 	for (; r == 0 && l->nworkers < n; l->nworkers += r == 0)
 		r = worker_start(l, &l->workers[l->nworkers], l->nworkers);
+	set_slice(0);
 	if (r < 0) {
 		loop_stop(l);
 		return err_sys(err, r, "start %u workers", n);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -96,6 +97,63 @@ static void ask(struct peer *p, int n)
 		assert_int_equal(read(p->ours, &got, sizeof(got)), sizeof(got));
 		assert_int_equal(sent, got);
 	}
+}
+
+/* As in sched_setattr(2): the slice of the calling thread. */
+struct sched {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t slice_ns, deadline_ns, period_ns;
+};
+
+static struct sched sched_now(void)
+{
+	struct sched s = { .size = sizeof(s) };
+	assert_int_equal(syscall(SYS_sched_getattr, 0, &s, sizeof(s), 0), 0);
+	return s;
+}
+
+static _Atomic uint64_t worker_slice;
+static _Atomic int worker_nice;
+
+static void note_slice(void *ctx, void *buf, size_t n)
+{
+	struct sched s = sched_now();
+	worker_slice = s.slice_ns;
+	worker_nice = s.nice;
+	on_request(ctx, buf, n);
+}
+
+/* Workers are let in sooner than who computes; nobody else is, and nothing else changes. */
+static void short_slices(void **state)
+{
+	static const struct loop_ops noting = { is_slow, note_slice, on_end, is_crowded };
+	struct sched before = sched_now(), same = before;
+	same.slice_ns = 200000;
+	assert_int_equal(syscall(SYS_sched_setattr, 0, &same, 0), 0);
+	bool can = sched_now().slice_ns == 200000; /* Linux 6.12 */
+	assert_int_equal(syscall(SYS_sched_setattr, 0, &before, 0), 0);
+	before = sched_now();
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 0, NULL), 0);
+	struct sched after = sched_now();
+	assert_int_equal(after.slice_ns, before.slice_ns);
+	assert_int_equal(after.policy, before.policy);
+	assert_int_equal(after.nice, before.nice);
+	int fd[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
+	struct peer p = { .ours = fd[0], .theirs = fd[1] };
+	assert_int_equal(fcntl(p.theirs, F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(loop_add(l, p.theirs, &noting, &p, &p.source), 0);
+	ask(&p, 1);
+	assert_int_equal(worker_nice, before.nice);
+	if (can)
+		assert_true(worker_slice < before.slice_ns);
+	loop_remove(l, p.source);
+	peer_close(&p);
+	loop_stop(l);
 }
 
 static void answers(void **state)
@@ -259,7 +317,8 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers),       cmocka_unit_test(beside_each_other),
+		cmocka_unit_test(answers),       cmocka_unit_test(short_slices),
+		cmocka_unit_test(beside_each_other),
 		cmocka_unit_test(goes_on_alone), cmocka_unit_test(fairness),
 		cmocka_unit_test(refusals),      cmocka_unit_test(coming_and_going),
 	};
