@@ -62,6 +62,7 @@ static void set_up(struct talk *t, struct kit *k)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	t->ours = pair[0];
 	t->se = fuse_session_new(&args, &mount_ops, sizeof(mount_ops), &t->m);
+	fuse_opt_free_args(&args);
 	assert_non_null(t->se);
 	(void)snprintf(path, sizeof(path), "/dev/fd/%d", pair[1]);
 	assert_int_equal(fuse_session_mount(t->se, path), 0);
