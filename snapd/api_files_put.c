@@ -302,11 +302,13 @@ static int prepare_coding(struct upload *u, struct request *rq, struct err *err)
 										 : no_memory(err);
 }
 
-/* What surely doesn't fit is refused before it is sent. */
+/* What surely doesn't fit is refused before it is sent. Of a little its writing tells. */
 static int check_room(const struct upload *u, uint64_t length, struct err *err)
 {
+	enum { LITTLE = 64 * 1024 };
 	struct statvfs v;
-	if (length == WEB_UNKNOWN || u->coder || u->form || fstatvfs(u->fd, &v) < 0)
+	if (length == WEB_UNKNOWN || length <= LITTLE || u->coder || u->form ||
+	    fstatvfs(u->fd, &v) < 0)
 		return 0;
 	uint64_t room = (uint64_t)v.f_bavail * v.f_frsize;
 	bool quota = u->place.src.ws.quota_bytes > 0;

@@ -29,7 +29,8 @@ enum {
 	LOOK_MS = 1000,           /* a silent one looks whether its process has ended */
 	END_LOOK_MS = 20,         /* one whose output has ended already */
 	STILL_MS = 1000,          /* whether its caller may still */
-	CLOSE_MS = 2000,          /* for the client's Close, after ours */
+	LAST_MS = 10000,          /* for a slow client to take in what comes before our Close, */
+	CLOSE_MS = 2000,          /* and then for its own */
 	BEATS = 3,                /* pings in the time after which a silent client is cut */
 	SIDE_MAX = 10000,
 };
@@ -95,15 +96,23 @@ static void say(struct terminal *t, json_t *j)
 		put(t, WS_TEXT, text, n);
 }
 
+/* As much of the message as fits in, whole characters. */
 static void say_error(struct terminal *t, int r, const struct err *why)
 {
 	const char *code;
-	char text[SAY_BYTES / 4];
 	(void)web_status(r, &code);
-	(void)snprintf(text, sizeof(text), "%.*s", SAY_BYTES / 4 - 1, why->text);
-	json_t *message = json_string(text);
-	say(t, json_pack("{s:s, s:s, s:o}", "type", "error", "code", code, "message",
-			 message ? message : json_string("it failed")));
+	for (size_t n = strlen(why->text);; n /= 2) {
+		while (n > 0 && ((unsigned char)why->text[n] & 0xc0) == 0x80)
+			n--;
+		json_t *message = json_stringn(why->text, n);
+		json_t *j = json_pack("{s:s, s:s, s:o}", "type", "error", "code", code, "message",
+				      message ? message : json_string("it failed"));
+		if (n == 0 || json_dumpb(j, NULL, 0, JSON_COMPACT) <= SAY_BYTES) {
+			say(t, j);
+			return;
+		}
+		json_decref(j);
+	}
 }
 
 static void say_close(struct terminal *t, unsigned code, const char *reason)
@@ -418,11 +427,15 @@ static void await(struct terminal *t)
  * ended at once, what they still send might make the kernel throw it away. */
 static void part(struct terminal *t)
 {
-	uint64_t until = clock_ms() + CLOSE_MS, now;
-	bool heard = t->reader.closed && !t->reader.fault;
+	uint64_t until = clock_ms() + LAST_MS, now;
+	bool heard = t->reader.closed && !t->reader.fault, sent = false;
 	struct ws_event ev;
 	while (!t->gone && (now = clock_ms()) < until) {
 		flush(t);
+		if (!sent && unsent(t) == 0) {
+			sent = true;
+			until = now + CLOSE_MS;
+		}
 		if (unsent(t) == 0 && heard)
 			return; /* both have said it */
 		struct pollfd p = { .fd = t->fd,

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
+#include "fs/base/hash.h"
 #include "fs/base/io.h"
 #include "snapd/archive_lib.h"
 
@@ -81,13 +83,33 @@ static bool is_dead(int root)
 	return fstatfs(root, &fs) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
+/* is_dead asks bough-fs, which each file call would then do: what was alive a moment ago, under the
+ * same server, is taken to be. */
+static bool is_alive(struct snapd *sd, const char *id, int root)
+{
+	enum { MOMENT_MS = 200 };
+	struct supervisor_status st;
+	supervisor_get(sd->supervisor, &st);
+	uint64_t key[] = { clock_ms() / MOMENT_MS, st.starts, (uint64_t)st.pid };
+	uint64_t hash = hash_xxh3(id, strlen(id), 0);
+	_Atomic uint64_t *slot = &sd->alive[hash % ALIVE_SLOTS];
+	uint64_t seen = hash_xxh3(key, sizeof(key), hash);
+	if (st.up && atomic_load_explicit(slot, memory_order_relaxed) == seen)
+		return true;
+	if (is_dead(root))
+		return false;
+	if (st.up)
+		atomic_store_explicit(slot, seen, memory_order_relaxed);
+	return true;
+}
+
 /* As open_mount; who writes waits while bough-fs is started anew and mounts it again. */
 static int living_mount(struct snapd *sd, const struct ws_row *row, bool wait, struct err *err)
 {
 	enum { TRIES = 10, NAP_MS = 50 };
 	for (int i = 0;; i++) {
 		int root = open_mount(sd, row, err);
-		if (root >= 0 && !is_dead(root))
+		if (root >= 0 && is_alive(sd, row->id, root))
 			return root;
 		if (root >= 0) {
 			cleanup_close(&root);
@@ -174,23 +196,25 @@ static uint16_t generation(int fd)
 static int find_on_mount(const struct place *p, const char *path, struct found *out,
 			 struct err *err)
 {
-	struct stat st;
+	/* Not of atime, for which the kernel would ask bough-fs after each reading. */
+	const unsigned wanted = STATX_BASIC_STATS & ~STATX_ATIME;
+	struct statx st;
 	auto_fd fd = io_open_beneath(p->root, path, O_PATH | O_NOFOLLOW);
 	if (fd < 0)
 		return place_error(err, fd == -ENOTDIR ? -ENOENT : fd, "look for", path);
-	if (fstat(fd, &st) < 0)
+	if (statx(fd, "", AT_EMPTY_PATH, wanted, &st) < 0)
 		return place_error(err, -errno, "look at", path);
 	struct attr a = {
-		.ino = st.st_ino,
+		.ino = st.stx_ino,
 		.gen = generation(fd),
-		.ctime = st.st_ctim,
+		.ctime = { st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec },
 	};
-	*out = (struct found){ .ino = st.st_ino,
-			       .mode = st.st_mode,
-			       .size = (uint64_t)st.st_size,
-			       .uid = st.st_uid,
-			       .gid = st.st_gid,
-			       .mtime = st.st_mtim,
+	*out = (struct found){ .ino = st.stx_ino,
+			       .mode = st.stx_mode,
+			       .size = st.stx_size,
+			       .uid = st.stx_uid,
+			       .gid = st.stx_gid,
+			       .mtime = { st.stx_mtime.tv_sec, st.stx_mtime.tv_nsec },
 			       .version = version_of(&a) };
 	out->fd = steal_fd(&fd);
 	return 0;

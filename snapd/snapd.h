@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "fs/base/netaddr.h"
@@ -31,7 +32,7 @@ struct upkeep;
 struct signer;
 struct watches;
 
-enum { ROW_LOCKS = 64 };
+enum { ROW_LOCKS = 64, ALIVE_SLOTS = 512 };
 
 struct snapd {
 	const char *root;
@@ -63,6 +64,7 @@ struct snapd {
 	struct tidier *tidier;     /* gc by the clock (tidier.h) */
 	struct netrules git_networks; /* beside the public one (config.h) */
 	bool multi_user;           /* the socket is every user's (config.h) */
+	_Atomic uint64_t alive[ALIVE_SLOTS]; /* files_place.c: which mounts were, when */
 	int lock_fd;               /* of ROOT, see state_is_ours */
 	int stop_fd;               /* eventfd: writing to it ends the program */
 };

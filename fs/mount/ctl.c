@@ -42,6 +42,7 @@ struct ctl {
 	int listener, signals, quit, watch;
 	atomic_bool leave; /* the mounts stay */
 	pthread_mutex_t lock;
+	bool stopping; /* connections stay open to the end */
 	struct conn *conns;
 	unsigned nconns;
 	uint64_t accepted; /* connections, of the thread that accepts them */
@@ -111,6 +112,10 @@ static void *conn_main(void *arg)
 	frame_done(&out);
 	pthread_mutex_lock(&c->ctl->lock);
 	c->done = true;
+	if (!c->ctl->stopping) { /* its thread is joined when the next connection comes */
+		cleanup_close(&c->fd);
+		c->fd = -1;
+	}
 	pthread_mutex_unlock(&c->ctl->lock);
 	return NULL;
 }
@@ -263,6 +268,7 @@ static void stop_conns(struct ctl *ctl)
 {
 	server_hush(ctl->server); /* a request that waits for changes ends */
 	pthread_mutex_lock(&ctl->lock);
+	ctl->stopping = true;
 	for (struct conn *c = ctl->conns; c; c = c->next)
 		(void)shutdown(c->fd, SHUT_RD); /* one that has ended needs none */
 	pthread_mutex_unlock(&ctl->lock);

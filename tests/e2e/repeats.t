@@ -73,4 +73,24 @@ for list in users.name teams.name quotas.owner; do
 done
 is 'exports: no cursor' "$(get 'exports?cursor=x' | jq -r .code)" invalid
 is 'no cursor' "$(get 'webhooks?cursor=x' | jq -r .code)" invalid
+
+# ---- bough asks once more where boughd was killed before it answered
+
+bough_ok 'a workspace' create kept
+stopped() { # COMMAND…: asked of a boughd that is killed before it looks
+	local pid
+	pid=$(get health | jq .pid)
+	kill -STOP "$pid"
+	timeout 60 bough "$@" >"$T/.out" 2>"$T/.err" &
+	local asking=$!
+	sleep 0.5 # one that is later starts a boughd, and that is right, too
+	kill_hard boughd
+	wait $asking
+	code=$? out=$(<"$T/.out") err=$(<"$T/.err")
+}
+stopped ls
+is 'a list' "$code:$(grep -c kept <<<"$out")" 0:1
+stopped fork kept forked
+is 'a fork' "$code" 0
+is 'once' "$(get workspaces | jq '[.items[].name] | sort | join(" ")')" '"forked kept"'
 done_testing

@@ -1,8 +1,11 @@
 #include "tools/bough/api.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/json.h"
@@ -258,6 +261,36 @@ static bool wants_silence_told(const struct cli *cli, const char *method, const 
 	return !cli->quiet && (quick || isatty(STDERR_FILENO));
 }
 
+/* Whether a POST is marked, so that it counts once however often it is asked. Not what tells a
+ * secret, which isn't told twice, nor what ends the daemon, or mends it, perhaps on a full disk. */
+static bool may_be_keyed(const char *method, const struct target *t)
+{
+	static const char *const not[] = { "/v1/shutdown", "/v1/tokens", "/v1/webhooks",
+					   "/v1/gc", "/v1/fsck" };
+	bool may = strcmp(method, "POST") == 0 && !t->headers && !t->upgrade;
+	for (size_t i = 0; i < sizeof(not) / sizeof(not[0]); i++)
+		may = may && strncmp((const char *)t->text.data, not[i], strlen(not[i])) != 0;
+	return may;
+}
+
+/* Sends it, to a daemon that is started where none listens; once more where that one was killed
+ * before it answered, and asking again does no harm. */
+static int send_request(struct cli *cli, const struct http_request *rq, bool again,
+			struct http **out, struct http_head *head, struct err *err)
+{
+	for (;;) {
+		int r = daemon_connect_or_start(cli, out, err);
+		if (r < 0)
+			return r;
+		r = http_send(*out, rq, head, err);
+		if (r != -ECONNRESET || !again)
+			return r;
+		again = false;
+		http_free(*out);
+		*out = NULL;
+	}
+}
+
 static int open_exchange(struct cli *cli, const char *method, struct target *t, json_t *body,
 			 const struct http_body *upload, const char *accept, struct http **out,
 			 struct http_head *head, struct err *err)
@@ -287,10 +320,18 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 		rq.silent_ms = SILENT_MS;
 	}
 	cli->uploading = upload;
-	int r = daemon_connect_or_start(cli, out, err);
-	if (r < 0)
+	char key[sizeof("Idempotency-Key: \r\n") + 32] = "";
+	uint64_t random[2];
+	if (!upload && may_be_keyed(method, t) &&
+	    getrandom(random, sizeof(random), 0) == sizeof(random)) {
+		(void)snprintf(key, sizeof(key), "Idempotency-Key: %016" PRIx64 "%016" PRIx64
+			       "\r\n", random[0], random[1]);
+		rq.headers = key;
+	}
+	bool again = key[0] || (!upload && strcmp(method, "GET") == 0);
+	int r = send_request(cli, &rq, again, out, head, err);
+	if (r < 0 && !*out)
 		return r;
-	r = http_send(*out, &rq, head, err);
 	if (r == 0 && head->status >= 400)
 		r = read_error(cli, *out, head, err);
 	else if (r == 0 && head->status >= 300)
