@@ -21,13 +21,14 @@ enum {
 
 struct helper {
 	struct cli cli;
-	const struct attach *a;
+	struct attach a; /* its own: it goes on when the caller has gone on to something else */
 };
 
-static void helper_init(struct helper *h, const struct cli *cli, const struct attach *a)
+static int helper_init(struct helper *h, const struct cli *cli, const struct attach *a)
 {
-	*h = (struct helper){ .a = a };
+	*h = (struct helper){ .a = { .sandbox = strdup(a->sandbox), .exec = strdup(a->exec) } };
 	h->cli = (struct cli){ .root = cli->root, .remote = cli->remote, .quiet = true };
+	return h->a.sandbox && h->a.exec ? 0 : ENOMEM;
 }
 
 struct target attach_target(const struct attach *a, const char *rest)
@@ -42,7 +43,7 @@ struct target attach_target(const struct attach *a, const char *rest)
 
 static void post(struct helper *h, const char *rest, json_t *body)
 {
-	auto_target t = attach_target(h->a, rest);
+	auto_target t = attach_target(&h->a, rest);
 	(void)api_call(&h->cli, "POST", &t, body, NULL, NULL, NULL); /* it may just have ended */
 	free(steal_ptr(&h->cli.detail));
 	json_decref(body);
@@ -86,7 +87,7 @@ static int send_input(struct helper *h, const void *data, size_t n, uint64_t *of
 		char at[24];
 		struct progress none = { 0 };
 		auto_json json_t *answer = NULL;
-		auto_target t = attach_target(h->a, "/stdin");
+		auto_target t = attach_target(&h->a, "/stdin");
 		(void)snprintf(at, sizeof(at), "%llu", (unsigned long long)*offset);
 		target_query(&t, "offset", at);
 		target_query(&t, "last", last ? "true" : NULL);
@@ -274,13 +275,15 @@ int attach_run(struct cli *cli, struct attach *a, struct err *err)
 	if (a->signals) {
 		attach_signals(&set);
 		r = pthread_sigmask(SIG_BLOCK, &set, NULL);
-		helper_init(&helpers[0], cli, a);
+		if (r == 0)
+			r = helper_init(&helpers[0], cli, a);
 		if (r == 0)
 			r = start_helper(signal_thread, &helpers[0]);
 	}
 	if (r == 0 && a->in) {
-		helper_init(&helpers[1], cli, a);
-		r = start_helper(input_thread, &helpers[1]);
+		r = helper_init(&helpers[1], cli, a);
+		if (r == 0)
+			r = start_helper(input_thread, &helpers[1]);
 	}
 	return r ? err_sys(err, -r, "start a thread") : follow(cli, a, err);
 }

@@ -111,8 +111,7 @@ int main(int argc, char **argv)
 		print_error(&cli, &err, code);
 	(void)fflush(stdout);
 	args_done(&a);
-	free(cli.root);
-	remote_free(cli.remote);
 	free(cli.detail);
-	return code;
+	/* Threads beside a stream (attach.c) may still call: root and remote stay. */
+	exit(code);
 }
