@@ -635,7 +635,10 @@ void supervisor_rescue(const char *root, const char *binary, const char *transpo
 
 void supervisor_go(struct supervisor *s)
 {
+	/* By the lock the thread sees what was made until now. */
+	pthread_mutex_lock(&s->lock);
 	(void)eventfd_write(s->go, 1); /* a counter never full here */
+	pthread_mutex_unlock(&s->lock);
 }
 
 void supervisor_get(struct supervisor *s, struct supervisor_status *out)
