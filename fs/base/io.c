@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -91,6 +92,14 @@ static int host_link(void *ctx, int olddir, const char *oldname, int newdir, con
 	return linkat(olddir, oldname, newdir, newname, 0) < 0 ? -errno : 0;
 }
 
+static int host_flock(void *ctx, int fd)
+{
+	int r;
+	while ((r = flock(fd, LOCK_EX)) < 0 && errno == EINTR)
+		;
+	return r < 0 ? -errno : 0;
+}
+
 const struct io io_host = {
 	.open = host_open,
 	.close = host_close,
@@ -105,6 +114,7 @@ const struct io io_host = {
 	.unlink = host_unlink,
 	.rename = host_rename,
 	.link = host_link,
+	.flock = host_flock,
 };
 
 static const struct io *or_host(const struct io *io)

@@ -31,6 +31,9 @@ struct io {
 	int (*rename)(void *ctx, int olddir, const char *oldname, int newdir, const char *newname,
 		      unsigned flags);
 	int (*link)(void *ctx, int olddir, const char *oldname, int newdir, const char *newname);
+	/* Waits for the lock of a file that one descriptor at a time has, until it is closed. NULL:
+	 * nobody else is there. */
+	int (*flock)(void *ctx, int fd);
 };
 
 extern const struct io io_host;

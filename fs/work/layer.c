@@ -233,15 +233,15 @@ static bool data_dirty(const struct layer *l)
 	return dirty;
 }
 
-int layer_append_commit(struct layer *l, uint64_t upto)
+int layer_append_commit(struct layer *l, uint64_t upto, struct journal_frame *f)
 {
-	struct journal_frame f = { .kind = FRAME_COMMIT };
+	*f = (struct journal_frame){ .kind = FRAME_COMMIT };
 	auto_buf b = { 0 };
 	if (buf_room(&b, FRAME_HEAD + 8))
 		b.len = FRAME_HEAD;
 	buf_u64(&b, upto);
 	int r = buf_error(&b);
-	return r < 0 ? r : layer_append(l, &b, &f, APPEND_SMALL);
+	return r < 0 ? r : layer_append(l, &b, f, APPEND_SMALL);
 }
 
 static int sync_journal(struct layer *l)
@@ -266,41 +266,50 @@ static int sync_parent(struct layer *l)
 /* The syncs of one commit; *upto is what they cover. */
 static int commit_sync(struct layer *l, uint64_t covered, bool created, uint64_t *upto)
 {
+	struct journal_frame f = { 0 };
+	l->log.usable = false;
 	*upto = last_op(l);
 	int r = layer_files_sync(l);
-	bool frames = *upto > covered;
+	/* What is in the log must not be carried out over what was synced here. */
+	bool frames = *upto > covered || l->log.count > 0;
 	if (r == 0 && frames)
 		layer_make_room(l);
 	if (r == 0 && frames)
-		r = layer_append_commit(l, *upto);
+		r = layer_append_commit(l, *upto, &f);
 	if (r == 0 && (frames || created))
 		r = sync_journal(l);
 	if (r == 0 && created)
 		r = sync_parent(l);
+	if (r == 0)
+		layer_log_settle(l, f.seq, f.end);
 	return r;
 }
 
-/* Called and returns with the commit's lock held. */
-static int commit_run(struct layer *l)
+/* Called and returns with the commit's lock held. `asked`: the log is enough. */
+static int commit_run(struct layer *l, bool asked)
 {
 	uint64_t number = ++l->commit.begun, covered = l->commit.covered, upto = 0;
 	bool created = l->commit.created, frees = !l->commit.freeing;
 	l->commit.running = true;
 	(void)pthread_mutex_unlock(&l->commit.lock);
-	if (frees)
+	int r = asked && !created ? layer_log_commit(l, &upto) : 0;
+	bool logged = r > 0;
+	if (r == 0 && frees)
 		space_commit_begin(&l->space);
-	int r = commit_sync(l, covered, created, &upto);
+	if (r == 0)
+		r = commit_sync(l, covered, created, &upto);
 	(void)pthread_mutex_lock(&l->commit.lock);
 	l->commit.running = false;
-	if (r == 0) {
+	if (r >= 0) {
 		l->commit.created = false;
+		l->commit.whole = logged ? l->commit.whole : number;
 		l->commit.covered = upto > covered ? upto : covered;
 		l->commit.done = number;
 		l->commit.good_s = time(NULL);
 	}
 	(void)pthread_cond_broadcast(&l->commit.wake);
-	if (r < 0 || !frees)
-		return r;
+	if (r < 0 || logged || !frees)
+		return r < 0 ? r : 0;
 	/* Others may commit meanwhile, but only this thread frees places. */
 	l->commit.freeing = true;
 	(void)pthread_mutex_unlock(&l->commit.lock);
@@ -312,26 +321,44 @@ static int commit_run(struct layer *l)
 	return 0;
 }
 
-int layer_commit(struct layer *l, struct err *err)
+/* Something isn't durable, not even by the log. */
+static bool is_pending(struct layer *l)
+{
+	uint64_t ops = last_op(l);
+	(void)pthread_mutex_lock(&l->commit.lock);
+	bool pending = l->commit.created || l->commit.running || ops > l->commit.covered;
+	(void)pthread_mutex_unlock(&l->commit.lock);
+	(void)pthread_mutex_lock(&l->files.lock);
+	pending |= l->files.all_dirty || l->files.pending.over || l->files.pending.n > 0;
+	(void)pthread_mutex_unlock(&l->files.lock);
+	return pending;
+}
+
+static int commit(struct layer *l, bool asked, struct err *err)
 {
 	if (!l->dir)
 		return 0;
 	int r = 0;
-	bool dirty = layer_is_dirty(l);
+	bool dirty = asked ? is_pending(l) : layer_is_dirty(l);
 	(void)pthread_mutex_lock(&l->commit.lock);
 	uint64_t begun = l->commit.begun; /* a later one covers all that the caller knows of */
 	for (;;) {
 		r = l->commit.error;
-		if (r < 0 || l->commit.done > begun || !dirty)
+		if (r < 0 || (asked ? l->commit.done : l->commit.whole) > begun || !dirty)
 			break;
 		if (!l->commit.running) {
-			r = commit_run(l);
+			r = commit_run(l, asked);
 			break;
 		}
 		(void)pthread_cond_wait(&l->commit.wake, &l->commit.lock);
 	}
 	(void)pthread_mutex_unlock(&l->commit.lock);
 	return r < 0 ? err_sys(err, r, "commit %s", l->dir) : 0;
+}
+
+int layer_commit(struct layer *l, struct err *err)
+{
+	return commit(l, false, err);
 }
 
 int layer_fsync(struct layer *l, struct err *err)
@@ -341,7 +368,7 @@ int layer_fsync(struct layer *l, struct err *err)
 		l->journal.roomy = true;
 		(void)pthread_mutex_unlock(&l->journal.lock);
 	}
-	return layer_commit(l, err);
+	return commit(l, true, err);
 }
 
 bool layer_is_dirty(const struct layer *l)
@@ -352,7 +379,8 @@ bool layer_is_dirty(const struct layer *l)
 	uint64_t ops = last_op(l);
 	(void)pthread_mutex_lock(&m->commit.lock);
 	/* While a commit is under way nothing is known to be durable of what it syncs. */
-	bool dirty = m->commit.created || m->commit.running || ops > m->commit.covered;
+	bool dirty = m->commit.created || m->commit.running || ops > m->commit.covered ||
+		     m->log.count > 0;
 	(void)pthread_mutex_unlock(&m->commit.lock);
 	return dirty || data_dirty(l);
 }

@@ -4,6 +4,7 @@
  *   ROOT/layers/<32 hex>/journal     frames: one atomic operation each (fs/FORMAT.md)
  *   ROOT/layers/<32 hex>/data        packed contents of small files, 4 KiB blocks
  *   ROOT/layers/<32 hex>/f<ino hex>  own sparse file of one big inode (logical = physical)
+ *   ROOT/layers/<32 hex>/log         fsyncs since the last commit, where there are many
  *
  * A layer holds its own version of an inode whole (struct attr), but of directories,
  * xattrs and contents only what changed:
@@ -153,7 +154,8 @@ int layer_seal(struct layer *l, struct err *err);
  * meanwhile. */
 int layer_commit(struct layer *l, struct err *err);
 /* As layer_commit, for a program that waits for it and will come again: from now on the layer's
- * journal is written where the host's disk has room already. */
+ * journal is written where the host's disk has room already, and what is little goes to a log, by
+ * one sync. Then the layer stays dirty: a layer_commit should follow within seconds. */
 int layer_fsync(struct layer *l, struct err *err);
 bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit; new: true */
 /* A failed sync. The kernel takes pages that it couldn't write for clean ones: what was

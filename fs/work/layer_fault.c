@@ -208,7 +208,7 @@ static int mend_inode(void *ctx, const struct layer_inode *li)
 		if (r < 0)
 			return r;
 		r = write_again(m, f, x->src, x->len);
-		layer_file_dirty(m->l, f);
+		layer_file_dirty(m->l, f, x->src, x->len);
 		layer_file_put(m->l, f);
 		if (r == -ENODATA) {
 			record_damaged(&m->records, li->attr.ino);
@@ -245,7 +245,7 @@ static int cut_packed(struct mending *m)
 	r = l->io->fstat(l->io->ctx, f->fd, &st);
 	if (r == 0 && st.st_size > 0 && (uint64_t)st.st_size > m->packed)
 		r = l->io->ftruncate(l->io->ctx, f->fd, m->packed);
-	layer_file_dirty(l, f);
+	layer_file_dirty(l, f, m->packed, 0);
 	layer_file_put(l, f);
 	return r;
 }
@@ -299,7 +299,7 @@ static int mend(struct layer *l, const struct layer_options *opt, struct layer_f
 	l->commit.created = l->files.dir_dirty = l->journal.cut = true;
 	r = mend_files(l);
 	if (r == 0)
-		r = layer_append_commit(l, l->journal.last_op);
+		r = layer_append_commit(l, l->journal.last_op, &(struct journal_frame){ 0 });
 	if (r < 0)
 		return err_sys(err, r, "write %s again", l->dir);
 	r = layer_commit(l, err);

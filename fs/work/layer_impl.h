@@ -6,6 +6,7 @@
  *   layer_index.c  the index in memory: applying records, reading
  *   layer_io.c     descriptors and data
  *   layer_fault.c  a sync that failed, and how one goes on
+ *   layer_log.c    the log of fsyncs
  *   layer_delta.c  deltas
  *
  * Locks, none taken while another one is held unless it stands to the right:
@@ -29,8 +30,12 @@
 enum {
 	LAYER_FILES_IDLE = 8, /* big files kept open though nothing of them is dirty */
 	LAYER_FILES_MAX = 64, /* beyond so many dirty ones, the one used longest ago is synced */
+	LAYER_LOG_AFTER = 3,  /* fsyncs of a layer before it has a log, which takes 1 MiB */
+	LAYER_LOG_DATA = 256 << 10, /* bytes of data, and of the journal, that an fsync may copy */
+	LAYER_RANGES = 64,          /* … in so many pieces */
 };
-static const uint64_t LAYER_JOURNAL = UINT64_MAX; /* the journal's number among the files */
+/* Numbers among the files. */
+static const uint64_t LAYER_JOURNAL = UINT64_MAX, LAYER_LOG = UINT64_MAX - 3;
 static const uint64_t LAYER_FOLDER = UINT64_MAX - 1; /* for layer_sync_failed alone */
 static const uint64_t LAYER_NO_FILE = UINT64_MAX - 2;
 
@@ -43,6 +48,17 @@ struct layer_file {
 	bool dirty;     /* written since the last sync began */
 	bool marked;    /* the sync under way will take it */
 	bool gone;      /* unlinked: closed by its last user */
+};
+
+struct layer_range {
+	uint64_t file, off, len;
+};
+/* What was written to data files and is neither there on the disk nor in the log. */
+struct layer_pending {
+	struct layer_range *range; /* LAYER_RANGES of them, or NULL */
+	uint32_t n;
+	uint64_t bytes;
+	bool over; /* more than can be said here */
 };
 
 struct layer_tagged {
@@ -101,6 +117,7 @@ struct layer {
 		uint32_t count;
 		bool dir_dirty; /* a file was created since the folder was synced */
 		bool all_dirty; /* replayed without knowing which files were synced */
+		struct layer_pending pending;
 	} files;
 
 	struct {
@@ -111,12 +128,25 @@ struct layer {
 		bool created; /* nothing of the layer is durable yet, its name included */
 		uint64_t begun,
 			done; /* number of the last commit begun, and of the last that succeeded */
+		uint64_t whole; /* of the last that succeeded and wasn't only put into the log */
 		uint64_t covered; /* all frames up to this one are durable */
 		uint64_t before;  /* those by an earlier process of this boot; up to this one */
 		int error;        /* of a sync; sticky */
 		int64_t good_s;   /* when the last one succeeded, Unix time */
 		struct layer_fault fault;
 	} commit;
+
+	/* The log of fsyncs: of whom commits (`running`); `count` is read by others, too. */
+	struct {
+		bool there, ready; /* the file exists; and is zeros or dead records, synced */
+		bool usable;       /* the next fsync may be a record */
+		uint32_t asked;    /* fsyncs since it was opened or was idle */
+		_Atomic uint64_t count; /* records since the last whole commit */
+		uint64_t base;     /* number of that commit's frame; 0: none since it was opened */
+		uint64_t from;     /* the journal is durable up to here */
+		uint64_t pos;      /* of the next record */
+		uint64_t found_base, found_upto; /* of the records of an earlier process */
+	} log;
 
 	struct space space;
 };
@@ -160,7 +190,8 @@ int layer_files_sync(struct layer *l); /* data files written since the last time
 void layer_files_close(struct layer *l);
 void layer_trim(struct layer *l); /* gives back what is preallocated behind a sealed journal */
 int layer_sync_dir(struct layer *l, const char *path);
-void layer_file_dirty(struct layer *l, struct layer_file *f); /* it was written to */
+/* That part of it was written to. */
+void layer_file_dirty(struct layer *l, struct layer_file *f, uint64_t off, uint64_t len);
 void layer_file_name(char *out, size_t size, uint64_t number); /* in the layer's folder */
 void layer_punch(void *ctx, uint64_t file, uint64_t off, uint64_t len);
 void layer_unlink_file(void *ctx, uint64_t file);
@@ -171,7 +202,8 @@ char *layer_path(const struct layer *l, uint64_t number);
 
 /* A local layer that isn't loaded yet; NULL: no memory. */
 struct layer *layer_new_local(const struct layer_options *opt, const struct layer_id *id);
-int layer_append_commit(struct layer *l, uint64_t upto); /* the frame; not synced */
+/* The frame, which is told; not synced. */
+int layer_append_commit(struct layer *l, uint64_t upto, struct journal_frame *f);
 
 /* layer_fault.c */
 
@@ -183,7 +215,30 @@ int layer_load_fault(struct layer *l, struct err *err); /* what an earlier proce
 
 struct layer *layer_new_delta(const struct io *io, const struct layer_id *id); /* NULL: no memory */
 
+/* layer_log.c */
+
+/* Bytes of a data file aren't on the disk. files.lock is held. */
+void layer_note_range(struct layer *l, uint64_t file, uint64_t off, uint64_t len);
+void layer_forget_ranges(struct layer *l); /* … a sync that begins now covers them */
+/* An fsync by the log alone: 1, and *upto is what is durable; 0: a whole commit must follow;
+ * -errno: a sync failed. */
+int layer_log_commit(struct layer *l, uint64_t *upto);
+/* A whole commit has succeeded, by the frame of that number that ends there (0: it needed none) */
+void layer_log_settle(struct layer *l, uint64_t base, uint64_t end);
+void layer_log_idle(struct layer *l); /* gives its room back */
+/* Before a journal is read that was made in the boot `boot`: carries out what records of another
+ * boot than this one have. 0 or -errno. */
+int layer_log_recover(struct layer *l, int journal, const uint8_t boot[BOOT_ID_BYTES]);
+
 /* layer_replay.c */
+
+/* The commits that records may follow, if the journal's last boot is that of the records: the last
+ * one, and the one before where the last may not have been done. seq 0: none. */
+struct layer_base {
+	uint64_t seq, end;
+};
+int layer_find_bases(struct layer *l, int fd, const uint8_t made[BOOT_ID_BYTES],
+		     const uint8_t boot[BOOT_ID_BYTES], struct layer_base out[2]);
 
 /* Reads the journal into the index of a new layer; *damaged grows by the frames lost. */
 int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damaged,

@@ -14,6 +14,8 @@ void layer_file_name(char *out, size_t size, uint64_t number)
 {
 	if (number == LAYER_JOURNAL)
 		(void)snprintf(out, size, "journal");
+	else if (number == LAYER_LOG)
+		(void)snprintf(out, size, "log");
 	else if (number == LAYER_FOLDER)
 		(void)snprintf(out, size, "its folder");
 	else if (number == LAYER_NO_FILE)
@@ -193,6 +195,7 @@ void layer_file_put(struct layer *l, struct layer_file *f)
 
 void layer_files_close(struct layer *l)
 {
+	layer_forget_ranges(l);
 	while (l->files.list) {
 		assert(l->files.list->users == 0);
 		close_file(l, take_out(l, &l->files.list));
@@ -234,8 +237,10 @@ void layer_idle(struct layer *l)
 		return;
 	layer_trim(l);
 	bool dirty = layer_is_dirty(l);
-	if (!dirty)
+	if (!dirty) {
 		space_settle(&l->space);
+		layer_log_idle(l);
+	}
 	lock(l);
 	close_idle(l, 0);
 	struct layer_file **p = find(l, LAYER_JOURNAL);
@@ -262,10 +267,11 @@ int layer_pread(struct layer *l, uint64_t file, void *buf, size_t n, uint64_t sr
 	return 0;
 }
 
-void layer_file_dirty(struct layer *l, struct layer_file *f)
+void layer_file_dirty(struct layer *l, struct layer_file *f, uint64_t off, uint64_t len)
 {
 	lock(l);
 	f->dirty = true;
+	layer_note_range(l, f->number, off, len);
 	unlock(l);
 }
 
@@ -279,7 +285,7 @@ int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint
 	r = io_write_full(l->io, f->fd, buf, n, src);
 	/* After the bytes and before the caller's record: the commit that covers the record
 	 * finds the mark. */
-	layer_file_dirty(l, f);
+	layer_file_dirty(l, f, src, n);
 	layer_file_put(l, f);
 	return r;
 }
@@ -292,6 +298,7 @@ int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src)
 	int r = layer_file_get(l, file, LAYER_CREATE, &f);
 	if (r < 0)
 		return r;
+	uint64_t begin = src, all = n;
 	r = l->io->fallocate(l->io->ctx, f->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, src, n);
 	if (r == -EOPNOTSUPP)
 		for (r = 0; n > 0 && r == 0;) {
@@ -300,7 +307,7 @@ int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src)
 			src += part;
 			n -= part;
 		}
-	layer_file_dirty(l, f); /* as above */
+	layer_file_dirty(l, f, begin, all); /* as above */
 	layer_file_put(l, f);
 	return r;
 }
@@ -356,7 +363,7 @@ static int open_for_sync(void *ctx, uint64_t number)
 	int r = layer_file_get(l, number, LAYER_EXISTING, &f);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	layer_file_dirty(l, f);
+	layer_file_dirty(l, f, 0, 0);
 	layer_file_put(l, f);
 	return 0;
 }
@@ -403,6 +410,7 @@ int layer_files_sync(struct layer *l)
 		f->marked = f->dirty && !f->gone;
 	bool dir = l->files.dir_dirty;
 	l->files.dir_dirty = false;
+	layer_forget_ranges(l);
 	unlock(l);
 	struct layer_file *f;
 	while ((f = next_marked(l))) {

@@ -18,6 +18,7 @@ struct void_range {
 
 struct commit_point {
 	uint64_t upto, end; /* what it covers; where it ends in the file */
+	uint64_t seq;       /* its own number; 0: there is none */
 	uint64_t ino;
 	bool suspect; /* something before it, since the one before, may never have been written */
 };
@@ -72,7 +73,7 @@ static int scan_frame(struct scan *sc, uint64_t believe, const struct journal_wa
 		return 0;
 	sc->before = sc->last;
 	/* A reset says again what an older commit said; all before it was durable. */
-	sc->last = (struct commit_point){ upto, f->end, f->ino,
+	sc->last = (struct commit_point){ upto, f->end, f->seq, f->ino,
 					  sc->hole && f->kind == FRAME_COMMIT };
 	sc->hole = false;
 	if (f->kind != FRAME_RESET || f->len < 8 + BOOT_ID_BYTES)
@@ -182,6 +183,22 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 	return r < 0 ? r : 0;
 }
 
+int layer_find_bases(struct layer *l, int fd, const uint8_t made[BOOT_ID_BYTES],
+		     const uint8_t boot[BOOT_ID_BYTES], struct layer_base out[2])
+{
+	struct scan sc = { 0 };
+	memset(out, 0, 2 * sizeof(*out));
+	memcpy(sc.boot, made, BOOT_ID_BYTES);
+	int r = scan_journal(l, fd, &sc);
+	if (r == 0 && memcmp(sc.boot, boot, BOOT_ID_BYTES) == 0) {
+		out[0] = (struct layer_base){ sc.last.seq, sc.last.end };
+		if (sc.last.suspect)
+			out[1] = (struct layer_base){ sc.before.seq, sc.before.end };
+	}
+	free(sc.voids);
+	return r;
+}
+
 static void start_from(struct layer *l, const struct scan *sc)
 {
 	l->journal.seq = sc->seq;
@@ -197,6 +214,9 @@ static void start_from(struct layer *l, const struct scan *sc)
 	} else {
 		/* A commit frame that is there may not have been synced. */
 		l->commit.before = sc->before.upto;
+		/* Records were, and what they follow. */
+		if (l->log.found_base && l->log.found_base == sc->last.seq)
+			l->commit.before = l->log.found_upto;
 		l->journal.last_op = sc->ops;
 		l->files.all_dirty = sc->ops > 0;
 		l->commit.created = sc->last.end == 0;
@@ -235,7 +255,9 @@ int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damag
 		l->journal.salt = head.salt;
 		memcpy(l->journal.boot, boot_id(opt->boot_id), BOOT_ID_BYTES);
 		memcpy(sc.boot, head.boot, BOOT_ID_BYTES);
-		r = scan_journal(l, f->fd, &sc);
+		r = layer_log_recover(l, f->fd, head.boot);
+		if (r == 0)
+			r = scan_journal(l, f->fd, &sc);
 		if (r == 0)
 			r = replay(l, f->fd, &sc, opt, damaged);
 		if (r == 0)

@@ -272,6 +272,7 @@ static int append_locked(struct layer *l, int fd, struct buf *b, struct journal_
 	r = buf_error(b);
 	if (r == 0)
 		r = write_frame(l, fd, b, f);
+	f->end = l->journal.end;
 	if (r == 0 && f->kind != FRAME_COMMIT)
 		l->journal.last_op = f->seq;
 	return r;

@@ -721,6 +721,14 @@ static const struct {
 	{ op_tend, 2 },
 };
 
+/* Every second run is one of programs that fsync all the time, so that layers get a log. */
+static unsigned weight_of(size_t i)
+{
+	if (t.seed % 2)
+		return ops[i].weight;
+	return ops[i].fn == op_fsync ? 50 : ops[i].fn == op_fork ? 2 : ops[i].weight;
+}
+
 static void open_work(const char *root, const struct io *io, uint8_t boot)
 {
 	struct err err;
@@ -761,12 +769,12 @@ static void run_ops(const struct io *io)
 	sp->made_end = io_power_now(t.power);
 	unsigned sum = 0;
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		sum += ops[i].weight;
+		sum += weight_of(i);
 	for (t.op = 1; t.op <= t.ops; t.op++) {
 		unsigned at = below(sum);
 		size_t i = 0;
-		while (at >= ops[i].weight)
-			at -= ops[i++].weight;
+		while (at >= weight_of(i))
+			at -= weight_of(i++);
 		ops[i].fn();
 	}
 	say("end");
