@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/log.h"
 #include "fs/base/sock.h"
 
 enum {
@@ -222,22 +223,29 @@ int state_open_log(const char *root, const char *name, struct err *err)
 	return fd < 0 ? err_sys(err, -errno, "open %s", path) : fd;
 }
 
+static int open_spare(const char *root, int flags)
+{
+	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir < 0 ? -1
+		       : openat(dir, "spare", O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+}
+
 void state_spare_keep(const char *root)
 {
 	struct stat st;
-	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_fd fd = dir < 0 ? -1
-			     : openat(dir, "spare", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-				      0600);
+	auto_fd fd = open_spare(root, O_CREAT);
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size >= STATE_SPARE_BYTES)
 		return;
-	/* Not by writing zeros where the host can't reserve: that would be slow each time. */
-	if (fallocate(fd, 0, 0, STATE_SPARE_BYTES) < 0)
-		(void)unlinkat(dir, "spare", 0); /* a part of it would count as all */
+	/* Not by writing zeros where the host can't reserve: that would be slow each time. What lies
+	 * behind the size need not be there. */
+	if (fallocate(fd, 0, 0, STATE_SPARE_BYTES) < 0 && ftruncate(fd, st.st_size) < 0)
+		log_warn("%s/spare: %s", root, strerrordesc_np(errno));
 }
 
-bool state_spare_use(const char *root)
+bool state_spare_use(const char *root, off_t most)
 {
-	auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dir >= 0 && unlinkat(dir, "spare", 0) == 0;
+	struct stat st;
+	auto_fd fd = open_spare(root, 0);
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0 &&
+	       ftruncate(fd, st.st_size > most ? st.st_size - most : 0) == 0;
 }

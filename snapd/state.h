@@ -24,10 +24,10 @@ int state_lock(const char *root, void (*dying)(void *ctx), void *ctx, struct err
  * made anew by somebody else, who may have a daemon of their own there. */
 bool state_is_ours(const char *root, int lock_fd);
 /* ROOT/spare: space that is kept for gc, which needs some itself before it can give any back. keep
- * takes it where the disk has it; use gives it back, and says whether there was any. */
-enum { STATE_SPARE_BYTES = 16 << 20 };
+ * takes it where the disk has it; use gives so much of it back, and says whether there was any. */
+enum { STATE_SPARE_BYTES = 16 << 20, STATE_SPARE_FIRST = 1 << 20 };
 void state_spare_keep(const char *root);
-bool state_spare_use(const char *root);
+bool state_spare_use(const char *root, off_t most);
 /* A file in ROOT/run for appending; a large one is set aside as <name>.1 first. */
 int state_open_log(const char *root, const char *name, struct err *err);
 
