@@ -236,6 +236,13 @@ static bool server_there(const struct hold *h)
 	return false;
 }
 
+/* A server that let all mounts go has no successor to wait for. It waits until this process hangs up
+ * by its end, so that nothing of ROOT is open then. */
+static bool was_last(const struct hold *h)
+{
+	return h->npeers == 1 && h->peers[0].server && connections(h) == 0;
+}
+
 static void drop_peer(struct hold *h, unsigned i)
 {
 	cleanup_close(&h->peers[i].fd);
@@ -262,7 +269,7 @@ static void accept_peer(struct hold *h)
 
 /* ---- life ---- */
 
-static bool wait_for_peers(struct hold *h)
+static bool wait_for_peers(struct hold *h, bool *end)
 {
 	struct pollfd p[PEERS_MAX + 1] = { { .fd = h->listener, .events = POLLIN } };
 	for (unsigned i = 0; i < h->npeers; i++)
@@ -271,8 +278,11 @@ static bool wait_for_peers(struct hold *h)
 	if (n < 0)
 		return errno == EINTR;
 	for (unsigned i = h->npeers; i-- > 0;)
-		if (p[i + 1].revents && !converse(h, &h->peers[i]))
+		if (p[i + 1].revents && !converse(h, &h->peers[i])) {
+			if ((*end = was_last(h)))
+				return true;
 			drop_peer(h, i);
+		}
 	if (p[0].revents)
 		accept_peer(h);
 	return true;
@@ -280,8 +290,11 @@ static bool wait_for_peers(struct hold *h)
 
 static int keep(struct hold *h)
 {
+	bool end = false;
 	h->alone_since = clock_ms();
-	while (wait_for_peers(h)) {
+	while (wait_for_peers(h, &end)) {
+		if (end)
+			return EXIT_SUCCESS;
 		if (server_there(h)) {
 			h->alone_since = 0;
 			continue;

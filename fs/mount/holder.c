@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -22,6 +23,7 @@
 enum {
 	ANSWER_MS = 5000, /* of a holder: it has nothing to do but answer */
 	AGAIN_MS = 1000,  /* between tries to start one */
+	END_MS = 1000,    /* for one that has nothing left to keep to end */
 	SLOTS = 4096,
 	TRIES = 512,
 	BOARD_VERSION = 1,
@@ -270,6 +272,16 @@ int holder_open(struct holder **out, const char *root, struct starter *starter, 
 	return 0;
 }
 
+/* Where it keeps no mount it ends now, too: who unmounts the disk next finds nobody there. */
+static void await_end(struct holder *h)
+{
+	struct pollfd p = { .fd = h->fd, .events = POLLIN };
+	if (h->fd < 0 || h->kept.count > 0 || shutdown(h->fd, SHUT_WR) < 0)
+		return;
+	while (poll(&p, 1, END_MS) == 1 && frame_recv(h->fd, &h->in, NULL) > 0)
+		;
+}
+
 void holder_close(struct holder *h)
 {
 	if (!h)
@@ -281,6 +293,7 @@ void holder_close(struct holder *h)
 		(void)eventfd_write(h->wake, 1); /* a counter never full here */
 		(void)pthread_join(h->thread, NULL); /* it is ours and joinable */
 	}
+	await_end(h);
 	hang_up(h);
 	struct u64map_slot *slot;
 	for (size_t i = 0; (slot = u64map_next(&h->kept, &i));)

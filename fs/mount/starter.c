@@ -68,6 +68,7 @@ static int start_program(const char *root, const char *socket, struct err *err)
 	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDWR, 0);
 	posix_spawn_file_actions_adddup2(&files, STDIN_FILENO, STDOUT_FILENO);
 	posix_spawn_file_actions_adddup2(&files, listener, 3);
+	posix_spawn_file_actions_addclosefrom_np(&files, 4);
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setsigdefault(&attr, &all);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |

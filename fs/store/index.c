@@ -164,7 +164,8 @@ static int stretch(MDB_env *env)
 	struct stat st;
 	if (r < 0)
 		return r;
-	if (fstat(fd, &st) < 0)
+	/* LMDB leaves the data file's descriptor to every program that is started. */
+	if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if ((uint64_t)st.st_size < info.me_mapsize && ftruncate(fd, (off_t)info.me_mapsize) < 0)
 		return -errno;

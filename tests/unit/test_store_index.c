@@ -1,8 +1,11 @@
 /* The index by itself: values, growth, several users, order, proving. */
 #include "tests/unit/store_tools.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 #include "fs/store/index.h"
 #include "fs/store/pending.h"
 #include "tests/unit/oom.h"
@@ -74,6 +77,24 @@ static struct index *open_index(const struct scratch *sc)
 	(void)mkdir(sc->store, 0700);
 	ok(index_open(&ix, sc->store, false, &err), &err);
 	return ix;
+}
+
+/* Programs that are started get no descriptor of it. */
+static void test_descriptors(void **state)
+{
+	struct index *ix = open_index(*state);
+	char path[64], target[PATH_MAX];
+	unsigned found = 0;
+	for (int fd = 0; fd < 256; fd++) {
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t n = readlink(path, target, sizeof(target));
+		if (n < 4 || memcmp(target + n - 4, ".mdb", 4) != 0)
+			continue;
+		assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+		found++;
+	}
+	assert_true(found >= 2);
+	index_close(ix);
 }
 
 static void expect(struct index *ix, uint64_t n, int found)
@@ -294,7 +315,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, scratch_set_up, scratch_tear_down)
 	const struct CMUnitTest tests[] = {
-		T(test_values),  T(test_growth),  T(test_all_or_nothing),
+		T(test_values),  T(test_growth),  T(test_all_or_nothing), T(test_descriptors),
 		T(test_readers), T(test_resized), T(test_pending),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
