@@ -260,8 +260,8 @@ int api_gc_now(struct snapd *sd, struct progress *p, json_t **result, struct err
 	if (pthread_mutex_trylock(&sd->gc) != 0)
 		return err_set(err, -EBUSY, "a gc or fsck runs already");
 	int r = collect(sd, p, &got, err);
-	/* First as much as marking takes: of what a gc that finds nothing gives back, others may have
-	 * made use before it is kept again, and then the next one needs the rest. */
+	/* First as much as marking takes: of what a gc that finds nothing gives back, others may
+	 * have made use before it is kept again, and then the next one needs the rest. */
 	for (off_t most = STATE_SPARE_FIRST; r == -ENOSPC && state_spare_use(sd->root, most);
 	     most = STATE_SPARE_BYTES)
 		r = collect(sd, p, &got, err);

@@ -236,8 +236,8 @@ void state_spare_keep(const char *root)
 	auto_fd fd = open_spare(root, O_CREAT);
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size >= STATE_SPARE_BYTES)
 		return;
-	/* Not by writing zeros where the host can't reserve: that would be slow each time. What lies
-	 * behind the size need not be there. */
+	/* Not by writing zeros where the host can't reserve: that would be slow each time. What
+	 * lies behind the size need not be there. */
 	if (fallocate(fd, 0, 0, STATE_SPARE_BYTES) < 0 && ftruncate(fd, st.st_size) < 0)
 		log_warn("%s/spare: %s", root, strerrordesc_np(errno));
 }

@@ -236,8 +236,8 @@ static bool server_there(const struct hold *h)
 	return false;
 }
 
-/* A server that let all mounts go has no successor to wait for. It waits until this process hangs up
- * by its end, so that nothing of ROOT is open then. */
+/* A server that let all mounts go has no successor to wait for. It waits until this process hangs
+ * up by its end, so that nothing of ROOT is open then. */
 static bool was_last(const struct hold *h)
 {
 	return h->npeers == 1 && h->peers[0].server && connections(h) == 0;

@@ -21,8 +21,8 @@ char *holder_socket(const char *root);
 /* Finds the one that runs, if any; it is started by the first holder_put, by `starter`, which is
  * borrowed. The caller has the server lock of `root`. */
 int holder_open(struct holder **out, const char *root, struct starter *starter, struct err *err);
-/* Goes away; what was put and not dropped stays with the holder, which ends when there is nothing: so
- * much is waited for. NULL allowed. */
+/* Goes away; what was put and not dropped stays with the holder, which ends when there is nothing:
+ * so much is waited for. NULL allowed. */
 void holder_close(struct holder *h);
 
 struct holder_entry {
