@@ -130,7 +130,7 @@ struct layer {
 			done; /* number of the last commit begun, and of the last that succeeded */
 		uint64_t whole; /* of the last that succeeded and wasn't only put into the log */
 		uint64_t covered; /* all frames up to this one are durable */
-		uint64_t before;  /* those by an earlier process of this boot; up to this one */
+		uint64_t before;  /* the same, as an earlier process of this boot has noted it */
 		int error;        /* of a sync; sticky */
 		int64_t good_s;   /* when the last one succeeded, Unix time */
 		struct layer_fault fault;

@@ -82,6 +82,13 @@ static int scan_frame(struct scan *sc, uint64_t believe, const struct journal_wa
 	return add_void(sc, upto + 1, f->seq - 1);
 }
 
+/* The last one of which nothing is missing. What it covers was synced before it was written, and
+ * places that older ones refer to may be somebody else's since. */
+static const struct commit_point *last_good(const struct scan *sc)
+{
+	return sc->last.suspect ? &sc->before : &sc->last;
+}
+
 /* Walks over the whole journal and decides which frames count (invariant 3). */
 static int scan_journal(struct layer *l, int fd, struct scan *sc)
 {
@@ -98,7 +105,7 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 	sc->seq = w.last;
 	sc->other_boot = l->mends || memcmp(sc->boot, l->journal.boot, BOOT_ID_BYTES) != 0;
 	if (sc->other_boot) {
-		const struct commit_point *c = sc->last.suspect ? &sc->before : &sc->last;
+		const struct commit_point *c = last_good(sc);
 		sc->limit = c->upto;
 		sc->end = c->end ? c->end : JOURNAL_HEAD;
 	} else {
@@ -212,9 +219,10 @@ static void start_from(struct layer *l, const struct scan *sc)
 		l->journal.reset_upto = sc->limit;
 		l->journal.last_op = l->commit.covered = sc->limit;
 	} else {
-		/* A commit frame that is there may not have been synced. */
-		l->commit.before = sc->before.upto;
-		/* Records were, and what they follow. */
+		/* A commit frame that is there may not have been synced: the next commit is whole.
+		 * But it is good as long as it can be read. */
+		l->commit.before = last_good(sc)->upto;
+		/* And so are records that follow it. */
 		if (l->log.found_base && l->log.found_base == sc->last.seq)
 			l->commit.before = l->log.found_upto;
 		l->journal.last_op = sc->ops;
