@@ -327,6 +327,8 @@ static bool is_pending(struct layer *l)
 	uint64_t ops = last_op(l);
 	(void)pthread_mutex_lock(&l->commit.lock);
 	bool pending = l->commit.created || l->commit.running || ops > l->commit.covered;
+	/* A whole commit has failed: records could be carried out over what it synced. */
+	pending = pending || (l->log.count > 0 && !l->log.usable);
 	(void)pthread_mutex_unlock(&l->commit.lock);
 	(void)pthread_mutex_lock(&l->files.lock);
 	pending |= l->files.all_dirty || l->files.pending.over || l->files.pending.n > 0;

@@ -325,6 +325,56 @@ static void failing_recovery(void **state)
 	}
 }
 
+/* A block of the layer's own, somewhere; NULL: there is none. */
+static const struct extent *own_block(void)
+{
+	for (unsigned i = 0; i < KIT_INODES; i++) {
+		const struct layer_inode *li = layer_inode(h.k.layer, KIT_FIRST + i);
+		for (uint64_t at = 0; li && at != UINT64_MAX;) {
+			const struct extent *x = layer_extent_ceil(li, at);
+			if (x && x->kind == EXTENT_DATA && x->layer == h.k.layer)
+				return x;
+			at = x ? x->off + x->len : UINT64_MAX;
+		}
+	}
+	return NULL;
+}
+
+/* An fsync fails, though no sync has. The next one holds, in spite of the records from before,
+ * which have what was there then. */
+static void failed_whole_commit(void **state)
+{
+	(void)state;
+	uint8_t old[LAYER_BLOCK], new[LAYER_BLOCK], got[LAYER_BLOCK];
+	memset(old, 1, sizeof(old));
+	memset(new, 2, sizeof(new));
+	start(6, 4);
+	const struct extent *x = own_block();
+	assert_non_null(x);
+	const uint64_t number = x->file, src = x->src;
+	struct io_fault *f = io_fault_new(&h.sim.io);
+	h.k.layer->io = io_fault_io(f);
+	assert_int_equal(layer_pwrite(h.k.layer, number, old, sizeof(old), src), 0);
+	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	assert_int_equal(h.k.layer->log.count, 5);
+	assert_int_equal(layer_pwrite(h.k.layer, number, new, sizeof(new), src), 0);
+	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PWRITE,
+						  .nth = 1,
+						  .error = -ENOSPC,
+						  .for_good = true });
+	assert_int_equal(layer_fsync(h.k.layer, NULL), -ENOSPC);
+	io_fault_plan(f, NULL);
+	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	h.k.layer->io = &h.sim.io;
+	layer_files_close(h.k.layer);
+	lose_all();
+	reopen(true);
+	assert_int_equal(layer_pread(h.k.layer, number, got, sizeof(got), src), 0);
+	assert_memory_equal(got, new, sizeof(got));
+	stop();
+	io_fault_free(f);
+}
+
 /* A disk that fails a sync: mended, the layer is as of the last fsync, by whichever server. */
 static void failed_syncs(void **state)
 {
@@ -374,6 +424,7 @@ int main(void)
 		cmocka_unit_test(one_sync_each),   cmocka_unit_test(after_a_boot),
 		cmocka_unit_test(dead_records),    cmocka_unit_test(damaged_records),
 		cmocka_unit_test(failing_recovery), cmocka_unit_test(failed_syncs),
+		cmocka_unit_test(failed_whole_commit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
