@@ -179,9 +179,10 @@ void layer_make_room(struct layer *l)
 		uint64_t from = l->journal.zeroed, to = l->journal.allocated;
 		from = from < l->journal.end ? l->journal.end : from;
 		to = to - from < ROOM_PIECE ? to : from + ROOM_PIECE;
-		more = l->journal.roomy && !l->journal.cut && !layer_is_sealed(l) && from < to &&
-		       io_write_full(l->io, file->fd, zeros, to - from, from) == 0;
-		if (more)
+		more = l->journal.roomy && !l->journal.cut && !layer_is_sealed(l) && from < to;
+		if (more && io_write_full(l->io, file->fd, zeros, to - from, from) < 0)
+			l->journal.cut = true; /* a part of it may be there */
+		else if (more)
 			l->journal.zeroed = to;
 		(void)pthread_mutex_unlock(&l->journal.lock);
 	}
