@@ -559,22 +559,22 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		(void)err_prefix(err, r, "made just before a power loss, and lost");
 	if (r < 0)
 		return err_prefix(err, r, "open workspace %s", id);
-	if (ws_spread_fault(ws)) { /* it is what it was, and takes no change */
-		*out = ws;
-		return 0;
-	}
-	struct attr root;
-	/* It was made just before the power went, on nothing, or the record was damaged. */
-	if (view_inode(&ws->view, INO_ROOT, &root) == -ENOENT)
-		r = ws_make_root(ws->view.layers[0], geteuid(), getegid());
-	if (r == 0 && (ws->damaged || mended))
-		r = recount(ws);
-	if (r == 0 && held) {
+	if (held) {
 		uint64_t floor;
 		r = work_ino_floor(w, &floor, NULL);
 		if (r == 0)
 			atomic_store(&ws->held_below, floor);
 	}
+	if (r == 0 && ws_spread_fault(ws)) { /* it is what it was, and takes no change */
+		*out = ws;
+		return 0;
+	}
+	struct attr root;
+	/* It was made just before the power went, on nothing, or the record was damaged. */
+	if (r == 0 && view_inode(&ws->view, INO_ROOT, &root) == -ENOENT)
+		r = ws_make_root(ws->view.layers[0], geteuid(), getegid());
+	if (r == 0 && (ws->damaged || mended))
+		r = recount(ws);
 	if (r == 0)
 		r = see_to_leftovers(ws, held);
 	/* On a full disk leftovers stay until the next time. */
