@@ -53,7 +53,7 @@ const char *remote_token(const struct remote *r)
 static bool all_of(const char *s, size_t n, const char *others)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!isalnum((unsigned char)s[i]) && !strchr(others, s[i]))
+		if (!isalnum((unsigned char)s[i]) && (!s[i] || !strchr(others, s[i])))
 			return false;
 	return n > 0;
 }

@@ -25,15 +25,16 @@
 
 enum {
 	PIECE = 64 * 1024,
-	GREET_S = 30, /* for the handshake; the addresses have as long as the kernel gives them */
-	LINGER_S = 5, /* for what was left behind by a `bough` that has ended */
+	GREET_S = 30, /* for the handshake */
+	LINGER_S = 5, /* for what is left once one side has ended */
 };
 
 /* Bytes on their way in one direction. */
 struct lane {
 	uint8_t data[PIECE];
 	size_t from, to;
-	bool eof;
+	bool eof;  /* nothing more comes in */
+	bool shut; /* nothing more goes out: what comes in is left there */
 	short wants; /* of the TLS side, before it can go on: POLLIN, POLLOUT */
 };
 
@@ -106,6 +107,8 @@ static bool waits(void)
 static bool move_up(SSL *ssl, int near, struct lane *l)
 {
 	bool moved = false;
+	if (l->shut)
+		return false;
 	if (l->from == l->to && !l->eof) {
 		ssize_t n = recv(near, l->data, sizeof(l->data), MSG_DONTWAIT);
 		l->from = l->to = 0;
@@ -121,8 +124,8 @@ static bool move_up(SSL *ssl, int near, struct lane *l)
 		ERR_clear_error();
 		int n = judged(ssl, l, SSL_write(ssl, l->data + l->from, (int)(l->to - l->from)));
 		if (n < 0) { /* nobody listens: what it said before is still to be carried */
-			l->eof = true;
-			l->from = l->to = 0;
+			l->shut = true;
+			alarm(LINGER_S);
 		}
 		l->from += n > 0 ? (size_t)n : 0;
 		moved = moved || n != 0;
@@ -169,9 +172,11 @@ static void carry(SSL *ssl, int near, int far)
 		if (moved)
 			continue;
 		bool full = down.from < down.to;
-		bool empty = up.from == up.to;
+		bool empty = up.from == up.to && !up.shut;
+		short near_wants = (empty ? POLLIN : 0) | (full ? POLLOUT : 0);
 		struct pollfd p[] = {
-			{ .fd = near, .events = (empty ? POLLIN : 0) | (full ? POLLOUT : 0) },
+			/* Else that it was closed would be told again and again. */
+			{ .fd = near_wants ? near : -1, .events = near_wants },
 			{ .fd = far, .events = (short)(up.wants | (full ? 0 : down.wants)) },
 		};
 		(void)poll(p, 2, -1); /* a signal is one more turn */
