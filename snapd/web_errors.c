@@ -1,6 +1,6 @@
 /* What isn't HTTP, or a head that is too large, libmicrohttpd answers by itself, before anybody is
- * asked, and in HTML. It makes those answers with the function below, which here stands in front of
- * its own: a page of HTML, which boughd never answers, becomes an error as all others. */
+ * asked, and in HTML. It makes those answers with one of the functions at the end, which here stand
+ * in front of its own: a page of HTML, which boughd never sends, becomes an error as all others. */
 #include <dlfcn.h>
 #include <jansson.h>
 #include <microhttpd.h>
@@ -9,16 +9,6 @@
 #include <string.h>
 
 #include "fs/base/json.h"
-
-typedef struct MHD_Response *make_fn(size_t size, void *data, enum MHD_ResponseMemoryMode mode);
-
-static make_fn *theirs(const char *name)
-{
-	void *p = dlsym(RTLD_NEXT, name);
-	make_fn *f;
-	memcpy(&f, &p, sizeof(f)); /* ISO C has no cast for that */
-	return f;
-}
 
 /* The text of a page's body, in `out`. */
 static void strip(const char *page, size_t size, char *out)
@@ -63,15 +53,29 @@ static char *json_of(const char *page, size_t size)
 	return text;
 }
 
-static struct MHD_Response *make(make_fn *real, size_t size, void *data,
-				 enum MHD_ResponseMemoryMode mode)
+/* Its own function, into the pointer to one at `out`. */
+static void theirs(const char *name, void *out)
 {
-	char *text = mode == MHD_RESPMEM_PERSISTENT ? json_of(data, size) : NULL;
+	void *p = dlsym(RTLD_NEXT, name);
+	memcpy(out, &p, sizeof(p)); /* ISO C has no cast for that */
+}
+
+static struct MHD_Response *make(size_t size, void *data, enum MHD_ResponseMemoryMode mode)
+{
+	struct MHD_Response *(*real)(size_t, void *, enum MHD_ResponseMemoryMode);
+	theirs("MHD_create_response_from_buffer", &real);
+	return real(size, data, mode);
+}
+
+/* NULL: as json_of. */
+static struct MHD_Response *of_page(const char *page, size_t size)
+{
+	char *text = json_of(page, size);
 	if (!text)
-		return real(size, data, mode);
+		return NULL;
 	size_t len = strlen(text);
 	text[len] = '\n'; /* in place of the NUL */
-	struct MHD_Response *r = real(len + 1, text, MHD_RESPMEM_MUST_FREE);
+	struct MHD_Response *r = make(len + 1, text, MHD_RESPMEM_MUST_FREE);
 	if (!r)
 		free(text);
 	else
@@ -82,5 +86,16 @@ static struct MHD_Response *make(make_fn *real, size_t size, void *data,
 struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
 						     enum MHD_ResponseMemoryMode mode)
 {
-	return make(theirs("MHD_create_response_from_buffer"), size, buffer, mode);
+	struct MHD_Response *r = mode == MHD_RESPMEM_PERSISTENT ? of_page(buffer, size) : NULL;
+	return r ? r : make(size, buffer, mode);
 }
+
+#if MHD_VERSION >= 0x00097701 /* which makes them with this one */
+struct MHD_Response *MHD_create_response_from_buffer_static(size_t size, const void *buffer)
+{
+	struct MHD_Response *(*real)(size_t, const void *);
+	struct MHD_Response *r = of_page(buffer, size);
+	theirs("MHD_create_response_from_buffer_static", &real);
+	return r ? r : real(size, buffer);
+}
+#endif
