@@ -72,6 +72,8 @@ static int resolve(struct snapd *sd, const char *text, struct err *err)
 	if (r < 0)
 		return err_sys(err, r, "%s", text);
 	r = catalog_ws_get_any(sd->catalog, in.ws, &ws, err);
+	if (r == -ENOENT) /* gone meanwhile, and so says who asks again */
+		return catalog_intent_end(sd->catalog, text, false, err);
 	if (r >= 0)
 		r = intent_happened(sd, &in, err);
 	if (r < 0)
@@ -89,16 +91,15 @@ int intents_resolve(struct snapd *sd, struct err *err)
 	int r = catalog_intents(sd->catalog, &texts, &n, err);
 	if (r < 0)
 		return r;
-	if (n > 0)
-		r = fs_settle(sd->fs, err);
+	struct err why = { 0 };
+	int settled = n > 0 ? fs_settle(sd->fs, &why) : 0;
 	for (size_t i = 0; i < n; i++) {
-		struct err why = { 0 };
 		/* What can't be told stays "under way": done twice would be worse. */
-		if (r >= 0 && resolve(sd, texts[i], &why) < 0)
+		if (settled < 0 || resolve(sd, texts[i], &why) < 0)
 			log_error("%s: it isn't known whether that was done: %s", texts[i],
 				  why.text);
 		free(texts[i]);
 	}
 	free(texts);
-	return r;
+	return 0;
 }

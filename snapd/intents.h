@@ -19,7 +19,7 @@ int intent_note(struct intent *out, struct snapd *sd, const char *ws, const char
 /* Whether it has happened: 1 or 0. The lease is still held. */
 int intent_happened(struct snapd *sd, const struct intent *in, struct err *err);
 /* At the start, before anything is served: of those that a kill left. Waits for bough-fs only when
- * there are some. */
+ * there are some; without it they stay under way. */
 int intents_resolve(struct snapd *sd, struct err *err);
 
 #endif

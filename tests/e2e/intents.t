@@ -143,19 +143,26 @@ check("asked again: not done again", not os.path.exists(new))
 
 # ---- a mount is noted where it is asked for
 
+def forget(how): # the answer of the request "mount", as a kill before it was noted would
+    boughd = pid()
+    os.kill(boughd, signal.SIGKILL)
+    while os.path.exists("/proc/%d/exe" % boughd):
+        time.sleep(0.01)
+    with sqlite3.connect(root + "/catalog.db") as db:
+        db.execute("UPDATE repeats SET status = NULL, answer = NULL%s WHERE key = 'mount'" % how)
+    start()
+
 must(200, "POST", "workspaces/w/umount", {})
 must(200, "POST", "workspaces/w/mount", {}, "mount")
-boughd = pid()
-os.kill(boughd, signal.SIGKILL)
-while os.path.exists("/proc/%d/exe" % boughd):
-    time.sleep(0.01)
-with sqlite3.connect(root + "/catalog.db") as db:
-    db.execute("UPDATE repeats SET status = NULL, answer = NULL WHERE key = 'mount'")
-start()
+forget("")
 must(200, "POST", "workspaces/w/umount", {})
 got = ask("POST", "workspaces/w/mount", {}, "mount")
 check("a mount: answered, not done again", got[0] == 200 and got[2] == "true" and
       not must(200, "GET", "workspaces/w")["mounted"], got)
+forget(", effect = 'into/ws_gone/%s/-'" % ("0" * 32))
+got = ask("POST", "workspaces/w/mount", {}, "mount")
+check("what a workspace that is gone should have become keeps nobody waiting", got[0] == 200 and
+      got[2] != "true", got)
 PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
@@ -163,5 +170,5 @@ timeout 120 python3 "$T/cut.py" "$BOUGH_ROOT" >"$T/said" 2>"$T/why" || { cat "$T
 while read -r _ good what; do
 	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
 done < <(grep '^T ' "$T/said")
-is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 12
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 13
 done_testing
