@@ -287,7 +287,7 @@ demo: all ## do the main job from end to end, and print what each step took
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/demo/demo.sh
 bench: all $(BENCH) ## measure beside ext4, overlayfs and others: make bench [ARGS="--only fio"]
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh $(ARGS)
-bench-quick: all $(BENCH) ## the same on a small tree, in three minutes
+bench-quick: all $(BENCH) ## the same on a small tree, in two minutes
 	@BOUGH_BIN=$(CURDIR)/$(B) tools/bench/run.sh --quick $(ARGS)
 
 .PHONY: bench-sandbox

@@ -142,7 +142,7 @@ ok 'unzip finds it whole' unzip -tq "$T/s.zip"
 # ---- the output file
 
 bough_fails 'export to nowhere' 3 'nowhere' export s -o "$T/nowhere/x"
-bough_fails 'export of nothing' 3 'no workspace or snapshot' export nothing -o "$T/no.tar"
+bough_fails 'export of nothing' 3 'no workspace, snapshot or sandbox' export nothing -o "$T/no.tar"
 ok 'leaves no file' test ! -e "$T/no.tar"
 is 'nor a temporary one' "$(find "$T" -maxdepth 1 -name '.*.tmp')" ''
 run script -qec 'bough export s' /dev/null

@@ -86,7 +86,7 @@ bough_ok 'a snapshot against a workspace' diff s2 --against w
 is 'no line' "$out" ''
 bough_fails 'a snapshot against what is not there' 3 'no snapshot or workspace "nothing"' \
 	diff s2 --against nothing
-bough_fails 'neither is there' 3 'no workspace or snapshot "nowhere"' diff nowhere --against nothing
+bough_fails 'neither is there' 3 'no workspace, snapshot or sandbox "nowhere"' diff nowhere --against nothing
 bough_ok 'a snapshot of that name too' snapshots tag s v
 bough_ok 'the workspace is taken' diff v --against w
 is 'not the snapshot' "$out" $'M\ttext'

@@ -80,6 +80,8 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	run unshare -m bash "$T/as-user" "$T"
 	is 'a user who may not open /dev/fuse: failed' $code 1
 	like 'and is told who knows more' "$err" '/dev/fuse: Permission denied: `bough doctor` tells'
+	run setpriv --reuid=65534 --regid=65534 --clear-groups bough ls
+	like 'nor is let in here' "$code $err" '^1 .*: Permission denied: boughd lets in .* --multi-user'
 fi
 
 # ---- busy, in use

@@ -64,11 +64,11 @@ bough_fails 'a file that holds none' 2 "doesn't hold a token" --auth cert.pem ls
 printf 'two\r\nX: y' >lines
 bough_fails 'nor lines of a head' 2 "doesn't hold a token" --auth lines ls
 run env -u BOUGH_CA bough ls
-like 'a certificate that nobody here signed' "$code $err" "^1 bough: ls: https://localhost:$port: its certificate isn't good: self.signed"
+like 'a certificate that nobody here signed' "$code $err" "^1 bough: ls: https://localhost:$port: its certificate isn't good: self.signed.*: --ca FILE"
 bough_fails 'a certificate of another name' 1 "isn't good: .*mismatch" --url "https://127.0.0.1:$port" ls
 bough_fails 'no certificates' 1 'no certificates can be read' --ca token ls
 bough_fails 'nobody there' 1 'https://127.0.0.1:1: .*refused' --url https://127.0.0.1:1 ls
-bough_fails 'plain where TLS is spoken' 1 'closed the connection' --url "http://127.0.0.1:$port" ls
+bough_fails 'plain where TLS is spoken' 1 'closed the connection .*https alone' --url "http://127.0.0.1:$port" ls
 while read -r url why; do
 	bough_fails "no URL: $url" 2 "$why" --url "$url" ls
 done <<-END

@@ -146,7 +146,7 @@ like 'is its line of saves' "$out" 'saved .* of b'
 for c in 'umount b' 'merge b --into from' 'create c --from b' 'push b' 'restore from b'; do
 	bough_fails "but not ${c%% *}" 3 '"b" is a sandbox: .bough inspect b' $c
 done
-bough_fails 'what is neither' 3 'no workspace "nobody"' show nobody
+bough_fails 'what is neither' 3 'no workspace or sandbox "nobody"' show nobody
 bough_ok 'a workspace tells who has it' attach-workspace b from:/from:ro
 run bough show from
 like 'by name' "$out" $'sandbox +uid:0/b at /from, ro\n'

@@ -23,7 +23,7 @@ bough_ok 'deleted, with a program in it' rm w
 ok 'it is unmounted' test ! -e "$path"
 ok 'what the program writes goes nowhere' not eval 'echo x >&3' 2>/dev/null
 exec 3>&-
-bough_fails 'nobody finds it' 3 'no workspace "w"' show w
+bough_fails 'nobody finds it' 3 'no workspace or sandbox "w"' show w
 bough_fails 'nor by its id' 3 'no workspace' show "$id"
 is 'it is in no list' "$(bough ls -q)" child
 is 'but in its own' "$(bough ls --deleted -q)" w

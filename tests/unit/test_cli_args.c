@@ -87,8 +87,10 @@ static void refused(void **state)
 		{ "bough frok a b", "did you mean \"fork\"?" },
 		{ "bough snapshot", "did you mean \"snapshots" },
 		{ "bough snapshots lst", "did you mean \"snapshots ls\"?" },
+		{ "bough snpashot", "did you mean \"snapshots" },
 		{ "bough quux", "`bough help` lists them" },
 		{ "bough fork a --cuont 3", "did you mean --count?" },
+		{ "bough events --foo", "`bough events --help` lists them" }, /* root isn't near */
 		{ "bough fork a --quux", "`bough fork --help` lists them" },
 		{ "bough fork a -x", "no option -x" },
 		{ "bough --quux", "`bough --help` lists them" },

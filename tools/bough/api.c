@@ -182,6 +182,13 @@ static int from_error(struct cli *cli, const json_t *e, unsigned status, struct 
 		text += 8; /* the command's own name will be said before it */
 	if (*mount_hint(text))
 		return err_set(err, r, "%s%s", text, mount_hint(text));
+	static const char no_ws[] = "no workspace \"";
+	if (r == -ENOENT && cli->sandbox_too && !strncmp(text, no_ws, sizeof(no_ws) - 1) &&
+	    !strstr(text, "brought back"))
+		return err_set(err, r,
+			       "no workspace or sandbox %s: `bough ls` and `bough ps` show what "
+			       "there is",
+			       text + sizeof(no_ws) - 2);
 	if (r == -ENOENT)
 		hint = not_found_hint(text);
 	else if (r == -EEXIST && strstr(text, "something is attached at"))
@@ -522,8 +529,8 @@ int api_stream_either(struct cli *cli, const char *name, struct target *rest, co
 	free(steal_ptr(&cli->detail)); /* it tells of one of the two only */
 	return err_set(
 		err, -ENOENT,
-		"no workspace or snapshot \"%s\": `bough ls` and `bough snapshots ls` show what "
-		"there is",
+		"no workspace, snapshot or sandbox \"%s\": `bough ls`, `bough snapshots ls` and "
+		"`bough ps` show what there is",
 		name);
 }
 

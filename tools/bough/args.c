@@ -9,10 +9,11 @@ enum { WORD_MAX = 48 }; /* longer words aren't compared: no name of ours is that
 
 /* ---- the nearest word ---- */
 
-/* Changed, missing, surplus or swapped letters between two words; WORD_MAX when too long. */
-static unsigned distance(const char *a, const char *b)
+/* Changed, missing, surplus or swapped letters between a and the first m of b; WORD_MAX when too
+ * long. */
+static unsigned distance(const char *a, const char *b, size_t m)
 {
-	size_t n = strlen(a), m = strlen(b);
+	size_t n = strlen(a);
 	if (n >= WORD_MAX || m >= WORD_MAX)
 		return WORD_MAX;
 	unsigned d[WORD_MAX + 1][WORD_MAX + 1];
@@ -44,10 +45,10 @@ struct nearest {
 static void consider(struct nearest *s, const char *candidate)
 {
 	size_t n = strlen(s->word);
-	unsigned d = distance(s->word, candidate);
+	unsigned d = distance(s->word, candidate, strcspn(candidate, " ")); /* or its group's */
 	if (n >= 2 && strncmp(candidate, s->word, n) == 0)
 		d = 1; /* only begun */
-	if (d < s->distance && d <= 1 + n / 3) {
+	if (d < s->distance && (d <= 1 || d <= (n + 1) / 3)) { /* of a short word little is left */
 		s->distance = d;
 		s->best = candidate;
 	}

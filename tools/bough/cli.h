@@ -136,6 +136,7 @@ struct cli {
 	char *detail;    /* JSON of the API's last error; NULL */
 	bool background; /* the next request is to become a job */
 	bool uploading;  /* the last request carried a stream */
+	bool sandbox_too; /* where the command takes a workspace, it takes a sandbox as well */
 	bool reported;   /* the JSON document on stdout tells of the error already */
 };
 

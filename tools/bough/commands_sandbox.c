@@ -165,7 +165,7 @@ const struct command commands_sandbox[] = {
 		      "bough run --name dev --workspace app -d\n"
 		      "bough run --rm --git app --ref v1.2 -- make test\n"
 		      "bough run -it --image debian --secret key=key.pem -- bash\n"
-		      "bough run -d --image app --image-command\n",
+		      "bough run -d --image web --image-command\n",
 	  .min = 0,
 	  .max = ANY,
 	  .run = cmd_run,

@@ -46,14 +46,12 @@ static const struct option_def diff_options[] = {
 	{ .name = "against",
 	  .value = "SNAPSHOT|WORKSPACE",
 	  .kind = WORD_EITHER,
-	  .help = "compare with this; else a checkout with its commit, others with the last "
-		  "snapshot saved or restored, and a snapshot with its parent" },
+	  .help = "compare with this" },
 	{ .name = "since",
 	  .value = "WHAT",
 	  .kind = WORD_CHOICE,
 	  .choices = "base anchor",
-	  .help = "of a checkout: the commit it was made from (base), or the last one that "
-		  "`bough commit` made (anchor)" },
+	  .help = "of a checkout: base, where it began, or anchor, its last commit" },
 	{ .name = "name-status", .help = "a letter and the path of each file (the default)" },
 	{ .name = "stat", .help = "how many lines of each file" },
 	{ .name = "patch",
@@ -181,9 +179,11 @@ const struct command commands_snap[] = {
 	  .group = G_SNAP,
 	  .operands = "WORKSPACE|SNAPSHOT|SANDBOX",
 	  .summary = "show what changed in a workspace, a snapshot or a sandbox's root",
-	  .about = "Takes as long as what changed. Letters: A added, D deleted, M modified,\n"
-		   "R renamed, T another type of file. A patch tells of fifos, sockets and\n"
-		   "devices in lines that `git apply` passes over.\n",
+	  .about = "Takes as long as what changed. Without --against a checkout is compared with\n"
+		   "the commit it was made from, another workspace with the last snapshot saved\n"
+		   "or restored, a snapshot with its parent. Letters: A added, D deleted,\n"
+		   "M modified, R renamed, T another type of file. A patch tells of fifos,\n"
+		   "sockets and devices in lines that `git apply` passes over.\n",
 	  .options = diff_options,
 	  .examples = "bough diff app\nbough diff try-a --against app --patch\n"
 		      "bough diff app --against green --stat\n"
@@ -344,7 +344,7 @@ const struct command commands_snap[] = {
 		   "says how a container of it begins; what images share is stored once.\n",
 	  .options = image_import_options,
 	  .examples = "bough image import debian debian.tar\n"
-		      "docker save app:1 | bough image import app -\n"
+		      "docker save web:1 | bough image import web -\n"
 		      "bough image import base ./rootfs\n",
 	  .min = 2,
 	  .max = 2,

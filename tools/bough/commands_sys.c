@@ -42,8 +42,7 @@ static const struct option_def audit_options[] = {
 static const struct option_def token_create_options[] = {
 	{ .name = "scope",
 	  .value = "SCOPE",
-	  .help = "admin, one workspace, or WORKSPACE:PATH for what is below PATH in it; else "
-		  "all that its owner may" },
+	  .help = "admin, WORKSPACE, or WORKSPACE:PATH for what is below; else its owner's all" },
 	{ .name = "read-only", .help = "it changes nothing" },
 	{ .name = "expires", .value = "TIME", .help = "how long it is good for: 30m, 24h, 7d" },
 	{ .name = "name", .value = "NAME", .help = "what it is for" },

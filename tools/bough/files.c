@@ -1,5 +1,6 @@
 /* Files of workspaces and snapshots: printed, listed. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -61,13 +62,34 @@ static void list_row(struct cli *cli, struct table *t, const json_t *e)
 	table_row(t, cells);
 }
 
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(get_text(*(json_t *const *)a, "name"), get_text(*(json_t *const *)b, "name"));
+}
+
+/* As ls has them; boughd sends them as they lie. */
+static int list_sorted(struct cli *cli, struct table *t, const json_t *entries, struct err *err)
+{
+	size_t i, n = json_array_size(entries);
+	auto_free json_t **all = calloc(n + 1, sizeof(*all));
+	json_t *e;
+	if (!all)
+		return err_set(err, -ENOMEM, "out of memory");
+	json_array_foreach(entries, i, e)
+		all[i] = e;
+	qsort(all, n, sizeof(*all), by_name);
+	for (i = 0; i < n; i++)
+		list_row(cli, t, all[i]);
+	return 0;
+}
+
 int cmd_files_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "MODE", "TYPE", ">SIZE", ">AGE", "NAME", NULL };
 	struct http *h = NULL;
 	auto_free char *text = NULL;
 	auto_place p = { 0 };
-	size_t len, i;
+	size_t len;
 	int r = place_parse_remote(&p, a->operands[0], err);
 	if (r < 0)
 		return r;
@@ -91,8 +113,6 @@ int cmd_files_ls(struct cli *cli, const struct args *a, struct err *err)
 	auto_table *t = table_new(headings);
 	if (!t)
 		return err_set(err, -ENOMEM, "out of memory");
-	json_t *e;
-	json_array_foreach(json_object_get(doc, "entries"), i, e)
-		list_row(cli, t, e);
-	return cli->quiet ? 0 : table_print(t, stdout, err);
+	r = list_sorted(cli, t, json_object_get(doc, "entries"), err);
+	return r < 0 || cli->quiet ? r : table_print(t, stdout, err);
 }

@@ -391,7 +391,10 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 		await_answer(h, rq);
 	while ((r = try_head(h, err)) == 0) {
 		if (h->eof)
-			return lost(h, err, -ECONNRESET, "without an answer");
+			return lost(h, err, -ECONNRESET,
+				    h->remote && !h->helper
+					    ? "without an answer: does it take https alone?"
+					    : "without an answer");
 		r = fill(h, HTTP_HEAD_MAX, err);
 		if (r < 0)
 			return r;

@@ -42,6 +42,11 @@ int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 	if (asprintf(&path, "%s/run/boughd.sock", cli->root) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = http_open(out, path, err);
+	if (r == -EACCES)
+		return err_set(err, r,
+			       "connect to %s: Permission denied: boughd lets in its own user and "
+			       "root alone, unless it runs with --multi-user",
+			       path);
 	if (r >= 0 && is_dead(http_peer(*out))) {
 		http_free(*out);
 		*out = NULL;

@@ -40,6 +40,8 @@ struct lane {
 
 static const char *tls_reason(void)
 {
+	if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_WRONG_VERSION_NUMBER)
+		return "what answers there doesn't speak it: is it http?";
 	const char *s = ERR_reason_error_string(ERR_peek_last_error());
 	return s ? s : "the connection was closed";
 }
@@ -65,6 +67,14 @@ static void set_timeouts(int fd, int seconds)
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 }
 
+/* What the certificates of --ca could mend. */
+static bool unknown_signer(long why)
+{
+	return why == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT ||
+	       why == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN ||
+	       why == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY;
+}
+
 static int greet(SSL *ssl, int fd, struct err *err)
 {
 	if (SSL_set_fd(ssl, fd) != 1)
@@ -74,8 +84,9 @@ static int greet(SSL *ssl, int fd, struct err *err)
 	if (SSL_connect(ssl) != 1) {
 		long why = SSL_get_verify_result(ssl);
 		if (why != X509_V_OK)
-			return err_set(err, -EACCES, "its certificate isn't good: %s",
-				       X509_verify_cert_error_string(why));
+			return err_set(err, -EACCES, "its certificate isn't good: %s%s",
+				       X509_verify_cert_error_string(why),
+				       unknown_signer(why) ? ": --ca FILE names who signs it" : "");
 		return err_set(err, -EPROTO, "TLS: %s", tls_reason());
 	}
 	set_timeouts(fd, 0);
