@@ -29,6 +29,11 @@ void layer_note_range(struct layer *l, uint64_t file, uint64_t off, uint64_t len
 	struct layer_pending *p = &l->files.pending;
 	if (p->over || len == 0)
 		return;
+	/* Whole blocks: what is written in place later may reach the disk before a power loss, and
+	 * each block shall have all of one or all of the other (invariant 3 of the design). */
+	uint64_t last = off + len + LAYER_BLOCK - 1;
+	off -= off % LAYER_BLOCK;
+	len = last - last % LAYER_BLOCK - off;
 	if (!p->range)
 		p->range = calloc(LAYER_RANGES, sizeof(*p->range));
 	for (uint32_t i = p->n; p->range && i-- > 0;) {

@@ -246,6 +246,44 @@ static void after_a_boot(void **state)
 	}
 }
 
+static void put(struct layer *l, const struct extent *e, char c, size_t n, bool first)
+{
+	uint8_t bytes[LAYER_BLOCK];
+	struct attr a = { .ino = 9999, .mode = S_IFREG, .size = LAYER_BLOCK };
+	struct txn t;
+	memset(bytes, c, sizeof(bytes));
+	assert_int_equal(layer_pwrite(l, e->file, bytes, n, e->src), 0);
+	txn_begin(&t, l, a.ino);
+	txn_inode(&t, &a, 0);
+	if (first)
+		txn_extent(&t, a.ino, e);
+	assert_int_equal(txn_commit(&t), 0);
+}
+
+/* What was overwritten in place since, and reached the disk, is there for whole blocks or not. */
+static void whole_blocks(void **state)
+{
+	(void)state;
+	struct extent e;
+	uint8_t got[LAYER_BLOCK], before[LAYER_BLOCK], since[LAYER_BLOCK];
+	start(1, 1);
+	assert_int_equal(layer_alloc(h.k.layer, 9999, 0, LAYER_BLOCK, &e), 0);
+	put(h.k.layer, &e, 'a', LAYER_BLOCK, true);
+	assert_int_equal(layer_commit(h.k.layer, NULL), 0);
+	put(h.k.layer, &e, 'b', 100, false);
+	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	assert_int_equal(h.k.layer->log.count, 1);
+	put(h.k.layer, &e, 'c', LAYER_BLOCK, false);
+	h.boot[0]++;
+	reopen(true);
+	assert_int_equal(layer_pread(h.k.layer, e.file, got, sizeof(got), e.src), 0);
+	memset(before, 'a', sizeof(before));
+	memset(before, 'b', 100);
+	memset(since, 'c', sizeof(since));
+	assert_true(!memcmp(got, before, sizeof(got)) || !memcmp(got, since, sizeof(got)));
+	stop();
+}
+
 /* In the same boot it counts for nothing, and a whole commit ends it. */
 static void dead_records(void **state)
 {
@@ -425,6 +463,7 @@ int main(void)
 		cmocka_unit_test(dead_records),    cmocka_unit_test(damaged_records),
 		cmocka_unit_test(failing_recovery), cmocka_unit_test(failed_syncs),
 		cmocka_unit_test(failed_whole_commit),
+		cmocka_unit_test(whole_blocks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
