@@ -597,7 +597,7 @@ int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return err_prefix(err, r, "mount %s", src.ws.name);
 	problems_set(sd->problems, src.ws.id, NULL);
-	r = catalog_ws_ask_mount(sd->catalog, src.ws.id, true, err);
+	r = catalog_ws_ask_mount(sd->catalog, src.ws.id, err);
 	if (r >= 0)
 		r = snapd_record_ws(sd, src.ws.id, err);
 	if (r >= 0)

@@ -337,7 +337,7 @@ int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct e
 	return change_ws(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", id, NULL, mount, err);
 }
 
-int catalog_ws_ask_mount(struct catalog *c, const char *id, bool mount, struct err *err)
+int catalog_ws_ask_mount(struct catalog *c, const char *id, struct err *err)
 {
 	sqlite3_stmt *st;
 	char effect[ID_SIZE + 4];
@@ -347,11 +347,9 @@ int catalog_ws_ask_mount(struct catalog *c, const char *id, bool mount, struct e
 		return r;
 	r = db_begin(c, err);
 	if (r >= 0) {
-		r = db_prepare(c, &st, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", err);
-		if (r >= 0) {
-			sqlite3_bind_int(st, 2, mount);
+		r = db_prepare(c, &st, "UPDATE workspaces SET mount = 1 WHERE id = ?1", err);
+		if (r >= 0)
 			r = change_row(c, st, id, err);
-		}
 		if (r >= 0)
 			r = db_note_effect(c, effect, err);
 		r = db_end(c, r, err);
