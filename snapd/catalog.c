@@ -133,8 +133,7 @@ static int first_ws(struct catalog *c, sqlite3_stmt *st, const char *key, struct
 		    struct err *err)
 {
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	int r = db_first(c, st, &ws_shape, out, err);
-	return r == 0 ? err_set(err, -ENOENT, "no workspace \"%s\"", key) : r < 0 ? r : 0;
+	return db_the(c, st, &ws_shape, out, "workspace", key, err);
 }
 
 int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err)

@@ -33,8 +33,7 @@ static int get(struct catalog *c, const char *sql, const char *key, const struct
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	r = db_first(c, st, shape, row, err);
-	return r == 0 ? err_set(err, -ENOENT, "no %s \"%.100s\"", noun, key) : r < 0 ? r : 0;
+	return db_the(c, st, shape, row, noun, key, err);
 }
 
 /* A statement with up to two texts and a number as ?3; how many rows it changed. */
@@ -439,8 +438,6 @@ int catalog_role(struct catalog *c, const char *team, const char *owner, struct 
 		return r;
 	sqlite3_bind_text(st, 1, team, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	r = db_first(c, st, &member_shape, &m, err);
-	return r == 0 ? err_set(err, -ENOENT, "no member of \"%.100s\"", team)
-	       : r < 0 ? r
-		       : (int)m.role;
+	r = db_the(c, st, &member_shape, &m, "member of", team, err);
+	return r < 0 ? r : (int)m.role;
 }

@@ -356,12 +356,12 @@ int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, v
 	return r;
 }
 
-int db_first(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	     struct err *err)
+int db_the(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	   const char *noun, const char *key, struct err *err)
 {
 	int r = db_row(c, st, shape, row, err);
 	db_leave(c, st);
-	return r;
+	return r == 0 ? err_set(err, -ENOENT, "no %s \"%.200s\"", noun, key) : r < 0 ? r : 0;
 }
 
 static int run_sql(struct catalog *c, const char *sql, struct err *err, const char *what)

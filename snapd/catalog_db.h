@@ -77,11 +77,12 @@ int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, vo
 /* As db_row, without the reset: for the next row. */
 int db_next(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
 	    struct err *err);
-/* db_rows and db_row of a statement from db_use or db_read, and db_leave. */
+/* db_rows and db_row of a statement from db_use or db_read, and db_leave. db_the: 0, or -ENOENT
+ * with the words 'no NOUN "KEY"'. */
 int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
 	    size_t *n, struct err *err);
-int db_first(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	     struct err *err);
+int db_the(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
+	   const char *noun, const char *key, struct err *err);
 
 int db_begin(struct catalog *c, struct err *err);
 /* Commits where r >= 0, else rolls back; returns r or the commit's failure. */

@@ -252,8 +252,7 @@ int catalog_exec_get(struct catalog *c, const char *id, struct exec_row *out, st
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	r = db_first(c, st, &exec_shape, out, err);
-	return r == 0 ? err_set(err, -ENOENT, "no process \"%s\"", id) : r < 0 ? r : 0;
+	return db_the(c, st, &exec_shape, out, "process", id, err);
 }
 
 int catalog_exec_list(struct catalog *c, const char *sandbox, struct exec_row **rows, size_t *n,

@@ -114,8 +114,7 @@ int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, st
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	r = db_first(c, st, &hook_shape, out, err);
-	return r == 0 ? err_set(err, -ENOENT, "no webhook \"%.100s\"", id) : r < 0 ? r : 0;
+	return db_the(c, st, &hook_shape, out, "webhook", id, err);
 }
 
 int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **rows, size_t *n,

@@ -377,8 +377,7 @@ int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, stru
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	r = db_first(c, st, &job_shape, out, err);
-	return r == 0 ? err_set(err, -ENOENT, "no job \"%.100s\"", id) : r < 0 ? r : 0;
+	return db_the(c, st, &job_shape, out, "job", id, err);
 }
 
 int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,

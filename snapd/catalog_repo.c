@@ -77,11 +77,11 @@ int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, s
 		sqlite3_bind_int64(st, 2, number);
 	else
 		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	r = db_first(c, st, &shape, out, err);
-	return r == 0 ? err_set(err, -ENOENT,
-				"no repository \"%s\": `bough repo ls` shows what there is", key)
-	       : r < 0 ? r
-		       : 0;
+	r = db_the(c, st, &shape, out, "repository", key, err);
+	return r == -ENOENT ? err_set(err, r,
+				      "no repository \"%s\": `bough repo ls` shows what there is",
+				      key)
+			    : r;
 }
 
 int catalog_repo_list(struct catalog *c, struct repo_row **rows, size_t *n, struct err *err)

@@ -81,8 +81,7 @@ int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *
 	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	r = db_first(c, st, &shape, out, err);
-	return r == 0 ? err_set(err, -ENOENT, "no sandbox \"%s\"", key) : r < 0 ? r : 0;
+	return db_the(c, st, &shape, out, "sandbox", key, err);
 }
 
 int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n, struct err *err)
