@@ -223,9 +223,11 @@ int archive_stage_flush(struct archive_stage *s)
 	if (contents.len > BATCH_CONTENTS_MAX)
 		return err_set(s->err, -EFBIG, "the archive has too many members for one step");
 	int r = buf_error(&contents) ? out_of_memory(s) : apply(s, &contents);
+	/* A bough-fs that was waited for long enough may read what failed yet. */
 	if (r == 0 && ftruncate(s->spool, 0) < 0)
 		r = err_sys(s->err, -errno, "empty a temporary file");
-	s->end = 0;
+	else if (r == 0)
+		s->end = 0;
 	s->nops = s->ncontents = s->npieces = 0;
 	buf_reset(&s->ops);
 	buf_reset(&s->paths);
