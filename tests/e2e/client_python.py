@@ -104,6 +104,7 @@ class Terminals:
 
     def __init__(self, path):
         self.path, self.plan, self.largest = path, [], 0
+        self.heard = threading.Event()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen()
@@ -126,6 +127,14 @@ class Terminals:
                     f.read()
                 elif what == "cut":
                     f.read(1000)
+                elif what == "talk":  # one that reads when it was heard
+                    known = b'{"type":"stdin","offset":0}'
+                    for _ in range(20):
+                        conn.sendall(bytes([0x81, len(known)]) + known)
+                        time.sleep(0.02)
+                    conn.sendall(b"\x82\x01x")
+                    if self.heard.wait(20):
+                        self.take(conn, f)
                 else:
                     self.take(conn, f)
 
@@ -588,6 +597,19 @@ def main():
         term.send(bytes(fake.MUCH))
         list(term)
     eq("input that is sent again comes in frames as small", fake.largest, 1 << 20)
+    fake.plan = ["talk"]
+    with proc.terminal() as term:
+        sender = threading.Thread(target=term.send, args=(bytes(fake.MUCH),), daemon=True)
+        sender.start()
+        output = iter(term)
+        reader = threading.Thread(target=lambda: next(output) and fake.heard.set(), daemon=True)
+        reader.start()
+        reader.join(15)
+        ok("output is read while input waits for its reader", fake.heard.is_set())
+        if fake.heard.is_set():
+            list(output)
+            sender.join(15)
+            ok("and all of it is sent", not sender.is_alive())
 
     # -- all of the contract
 

@@ -9,7 +9,7 @@ import os
 import struct
 import threading
 import time
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, cast
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, cast
 
 from ._http import Connection
 from ._transport import FIRST_WAIT_S, LONGEST_WAIT_S, FilePath, Transport
@@ -31,9 +31,13 @@ class Terminal:
         self._t, self._template, self._params = transport, template, params
         self.offset = offset  # of the next byte of output
         self.exit: Optional[Dict[str, Any]] = None
-        self._lock = threading.Lock()
+        self._sending = threading.Lock()  # of who sends; whoever reads never waits for it
+        self._lock = threading.Lock()  # all below
         self._conn: Optional[Connection] = None
         self._kept = bytearray()  # input that isn't known to be given
+        self._sent = 0  # of it, over this connection
+        self._words: List[bytes] = []  # to be said behind it
+        self._pong: Optional[bytes] = None
         self._kept_at: Optional[int] = None
         self._size: Optional[Tuple[int, int]] = None
         self._ended = self._closed = False
@@ -47,10 +51,9 @@ class Terminal:
 
     # -- what is sent
 
-    def _frame(self, op: int, data: bytes) -> None:
-        """The lock is held. What can't be sent is sent again by the next connection."""
-        if self._conn is None:
-            return
+    @staticmethod
+    def _frame(conn: Connection, op: int, data: bytes) -> None:
+        """`_sending` is held. What can't be sent is sent again by the next connection."""
         n, mask = len(data), os.urandom(4)
         head = struct.pack("!BB", 128 | op, 128 | n) if n < 126 else \
             struct.pack("!BBH", 128 | op, 254, n) if n < 65536 else \
@@ -58,33 +61,62 @@ class Terminal:
         key = int.from_bytes((mask * (n // 4 + 1))[:n], "big")
         masked = (int.from_bytes(data, "big") ^ key).to_bytes(n, "big")
         try:
-            self._conn.sock.sendall(head + mask + masked)
+            conn.sock.sendall(head + mask + masked)
         except OSError:
-            self._conn.abort()
+            conn.abort()
 
-    def _input(self, data: bytes) -> None:
-        """The lock is held."""
-        for at in range(0, len(data), FRAME_MAX):
-            self._frame(BINARY, data[at:at + FRAME_MAX])
+    def _take(self) -> Optional[Tuple[Connection, int, bytes]]:
+        """What is to be sent next."""
+        with self._lock:
+            if self._conn is None:
+                return None
+            if self._pong is not None:
+                pong, self._pong = self._pong, None
+                return self._conn, PONG, pong
+            if self._sent < len(self._kept):
+                piece = bytes(self._kept[self._sent:self._sent + FRAME_MAX])
+                self._sent += len(piece)
+                return self._conn, BINARY, piece
+            return (self._conn, TEXT, self._words.pop(0)) if self._words else None
+
+    def _pump(self, wait: bool = True) -> None:
+        """Sends what there is, unless (without `wait`) another thread does."""
+        while self._pending() and self._sending.acquire(blocking=wait):
+            try:
+                frame = self._take()
+                if frame is not None:
+                    self._frame(*frame)
+            finally:
+                self._sending.release()
+
+    def _pending(self) -> bool:
+        with self._lock:
+            return self._conn is not None and (
+                self._pong is not None or self._sent < len(self._kept) or bool(self._words))
 
     def _say(self, **words: Any) -> None:
         with self._lock:
-            self._frame(TEXT, json.dumps(words).encode())
+            self._words.append(json.dumps(words).encode())
+        self._pump()
 
     def send(self, data: bytes) -> None:
         """Input, as if it were typed."""
         with self._lock:
             self._kept += data
-            self._input(data)
+        self._pump()
 
     def end(self) -> None:
         """No input follows: ^D is typed."""
         self._ended = True
         self._say(type="eof")
 
+    def _resize(self) -> Dict[str, Any]:
+        columns, rows = cast(Tuple[int, int], self._size)
+        return {"type": "resize", "columns": columns, "rows": rows}
+
     def resize(self, columns: int, rows: int) -> None:
         self._size = columns, rows
-        self._say(type="resize", columns=columns, rows=rows)
+        self._say(**self._resize())
 
     def signal(self, signal: str) -> None:
         self._say(type="signal", signal=signal)
@@ -93,10 +125,17 @@ class Terminal:
         """Lets go of it; the process goes on."""
         with self._lock:
             self._closed = True
-            if self._conn is not None:
-                self._frame(CLOSE, struct.pack("!H", 1000))
-                self._conn.close()
-                self._conn = None
+            conn, self._conn = self._conn, None
+        if conn is None:
+            return
+        if self._sending.acquire(blocking=False):
+            try:
+                self._frame(conn, CLOSE, struct.pack("!H", 1000))
+            finally:
+                self._sending.release()
+        else:
+            conn.abort()
+        conn.close()
 
     # -- connections
 
@@ -112,12 +151,13 @@ class Terminal:
             conn.close()
             raise BadAnswer("an answer that is no WebSocket's")
         with self._lock:
-            self._conn = conn
-            self._input(bytes(self._kept))
-        if self._size is not None:
-            self.resize(*self._size)
-        if self._ended:
-            self.end()
+            self._conn, self._sent, self._pong = conn, 0, None
+            self._words = [json.dumps(self._resize()).encode()] if self._size is not None else []
+            if self._ended:
+                self._words.append(b'{"type": "eof"}')
+        # Not on this thread, which reads: all of it may only fit when somebody does.
+        if self._pending():
+            threading.Thread(target=self._pump, daemon=True).start()
 
     def _again(self) -> None:
         begun, wait = time.monotonic(), FIRST_WAIT_S
@@ -164,9 +204,14 @@ class Terminal:
         elif kind in ("ready", "stdin"):
             at = int(words["stdin_offset" if kind == "ready" else "offset"])
             with self._lock:
-                if self._kept_at is not None:
-                    del self._kept[:max(0, at - self._kept_at)]
-                self._kept_at = at if self._kept_at is None else max(at, self._kept_at)
+                if self._kept_at is None:
+                    self._kept_at = at
+                # What was given to the connection before is sent to this one all the same: its
+                # input begins where it was said to.
+                given = max(0, min(at - self._kept_at, self._sent))
+                del self._kept[:given]
+                self._sent -= given
+                self._kept_at += given
 
     def __iter__(self) -> Iterator[bytes]:
         while self.exit is None and not self._closed:
@@ -188,7 +233,8 @@ class Terminal:
                 self._heard(cast(Dict[str, Any], json.loads(data)))
             elif op == PING:
                 with self._lock:
-                    self._frame(PONG, data)
+                    self._pong = data
+                self._pump(wait=False)  # who sends already sends this, too
             elif op == CLOSE:
                 conn.close()
                 code = int.from_bytes(data[:2], "big")
