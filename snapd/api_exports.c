@@ -28,6 +28,7 @@ struct exporting {
 	bool open;
 	uint64_t root; /* inode of the directory */
 	enum export_format format;
+	char *path; /* of it */
 	char owner[OWNER_SIZE];
 	struct export_file file;
 	uint64_t bytes, looked;
@@ -43,6 +44,7 @@ static void exporting_free(void *task)
 	if (x->open)
 		view_done(&x->view);
 	source_done(&x->src);
+	free(x->path);
 	free(x);
 }
 
@@ -160,6 +162,16 @@ static int open_tree(struct exporting *x, const char *path, struct err *err)
 	return r;
 }
 
+/* A workspace would be another by then. */
+static json_t *export_again(const void *task)
+{
+	const struct exporting *x = task;
+	if (!x->src.is_snap)
+		return NULL;
+	return json_pack("{s:s, s:s, s:s, s:s}", "call", "export", "from", x->src.snap.id, "path",
+			 x->path, "format", export_format_name(x->format));
+}
+
 int api_export_new(struct request *rq, struct reply *rp, struct err *err)
 {
 	const char *name = request_string(rq, "format"), *path = request_string(rq, "path");
@@ -173,14 +185,17 @@ int api_export_new(struct request *rq, struct reply *rp, struct err *err)
 	x->format = (enum export_format)format;
 	x->file = (struct export_file){ .dir = -1, .fd = -1 };
 	memcpy(x->owner, rq->caller->owner, sizeof(x->owner));
-	int r = source_find(&x->src, x->sd, request_string(rq, "from"), "export", err);
+	x->path = strdup(path ? path : "");
+	int r = x->path ? source_find(&x->src, x->sd, request_string(rq, "from"), "export", err)
+			: no_memory(err);
 	if (r >= 0)
-		r = open_tree(x, path ? path : "", err);
+		r = open_tree(x, x->path, err);
 	if (r < 0) {
 		exporting_free(x);
 		return r;
 	}
 	rp->job = export_run;
+	rp->again = export_again;
 	rp->task = x;
 	rp->task_free = exporting_free;
 	return 0;

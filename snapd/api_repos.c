@@ -447,6 +447,15 @@ static int fetch_run(void *task, struct progress *p, unsigned *status, json_t **
 	return answer(m, &res, result, err);
 }
 
+/* What came with it as a secret isn't kept before it was found good. */
+static json_t *fetch_again(const void *task)
+{
+	const struct move *m = task;
+	char id[ID_SIZE];
+	repo_lease_id(id, m->row.number);
+	return m->keep_secret ? NULL : json_pack("{s:s, s:s}", "call", "fetch", "of", id);
+}
+
 /* Found and leased; upkeep of it gives way. */
 static int find_for_fetch(struct move *m, const char *key, bool is_path, struct err *err)
 {
@@ -482,6 +491,7 @@ int api_repo_fetch(struct request *rq, struct reply *rp, struct err *err)
 	m->keep_secret = m->secret.token || m->secret.ssh_key || m->secret.known_hosts;
 	if (r >= 0 && !m->keep_secret)
 		r = repo_secret_read(sd->root, m->row.number, &m->secret, err);
+	rp->again = fetch_again;
 	return start_move(rp, m, r, fetch_run);
 }
 

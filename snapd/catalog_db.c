@@ -147,6 +147,8 @@ static const char *const migrations[] = {
 	"ALTER TABLE attached ADD COLUMN caller TEXT;"
 	"ALTER TABLE attached ADD COLUMN own INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE sandboxes ADD COLUMN starting INTEGER NOT NULL DEFAULT 0;",
+	"ALTER TABLE jobs ADD COLUMN again TEXT;"
+	"ALTER TABLE jobs ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -293,12 +293,13 @@ int catalog_intent_end(struct catalog *c, const char *effect, bool happened, str
 
 /* ---- jobs ---- */
 
-#define JOB_COLUMNS "id, owner, object, state, path, answer, status, created, ended"
+#define JOB_COLUMNS "id, owner, object, state, path, answer, status, created, ended, again"
 
 void job_row_done(struct job_row *r)
 {
 	free(r->path);
 	free(r->answer);
+	free(r->again);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -313,8 +314,8 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 {
 	sqlite3_stmt *st;
 	int r = db_use(c, &st,
-		       "INSERT INTO jobs (id, owner, object, state, path, created)"
-		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+		       "INSERT INTO jobs (id, owner, object, state, path, created, again)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 		       err);
 	if (r < 0)
 		return r;
@@ -324,6 +325,7 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 	sqlite3_bind_text(st, 4, row->state, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 5, row->path, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->created_ns);
+	db_bind_text(st, 7, row->again);
 	r = db_run(c, st, err, "insert a job");
 	db_unlock(c);
 	return r;
@@ -355,7 +357,8 @@ static int read_job(sqlite3_stmt *st, void *row)
 	db_get_text(st, 1, j->owner, sizeof(j->owner));
 	db_get_text(st, 2, j->object, sizeof(j->object));
 	db_get_text(st, 3, j->state, sizeof(j->state));
-	int e = db_copy_text(st, 4, &j->path) | db_copy_text(st, 5, &j->answer);
+	int e = db_copy_text(st, 4, &j->path) | db_copy_text(st, 5, &j->answer) |
+		db_copy_text(st, 9, &j->again);
 	j->status = (unsigned)sqlite3_column_int(st, 6);
 	j->created_ns = sqlite3_column_int64(st, 7);
 	j->ended_ns = sqlite3_column_int64(st, 8);
@@ -394,6 +397,16 @@ int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows
 	return db_list(c, st, &job_shape, rows, n, err);
 }
 
+int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_read(c, &st,
+			"SELECT " JOB_COLUMNS " FROM jobs WHERE state = 'running'"
+			" ORDER BY created, id",
+			err);
+	return r < 0 ? r : db_list(c, st, &job_shape, rows, n, err);
+}
+
 /* ---- all of them ---- */
 
 static int run_with(struct catalog *c, const char *sql, int64_t number, struct err *err)
@@ -422,12 +435,19 @@ int catalog_journal_begin(struct catalog *c, struct err *err)
 			     " ELSE 201 END WHERE status IS NULL AND effect NOT LIKE 'into/%'",
 			     0, err);
 	if (r >= 0)
+		r = run_with(c,
+			     "UPDATE jobs SET begun = begun + 1"
+			     " WHERE state = 'running' AND again IS NOT NULL",
+			     0, err);
+	if (r >= 0)
 		r = run_with(
 			c,
 			"UPDATE jobs SET state = 'failed', status = 503, ended = created, answer ="
-			" '{\"code\":\"unavailable\",\"message\":\"the daemon ended\","
-			"\"details\":{}}' WHERE state = 'running'",
-			0, err);
+			" '{\"code\":\"unavailable\",\"message\":\"the daemon ended' ||"
+			" CASE WHEN again IS NULL THEN '' ELSE ' each time that this was begun' END"
+			" || '\",\"details\":{}}'"
+			" WHERE state = 'running' AND (again IS NULL OR begun > ?1)",
+			JOB_AGAIN_MAX, err);
 	return r;
 }
 

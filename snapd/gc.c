@@ -288,9 +288,15 @@ static int gc_run(void *task, struct progress *p, unsigned *status, json_t **res
 	return api_gc_now(task, p, result, err);
 }
 
+static json_t *gc_again(const void *task)
+{
+	return json_pack("{s:s}", "call", "gc");
+}
+
 int api_gc(struct request *rq, struct reply *rp, struct err *err)
 {
 	rp->job = gc_run;
+	rp->again = gc_again;
 	rp->task = rq->ctx;
 	return 0;
 }

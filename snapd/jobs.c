@@ -12,6 +12,7 @@
 #include "fs/base/log.h"
 #include "snapd/api.h"
 #include "snapd/events.h"
+#include "snapd/outcome.h"
 #include "snapd/web_task.h"
 
 struct job {
@@ -22,6 +23,7 @@ struct job {
 	struct doing *doing;
 	struct progress progress;
 	bool cancelled; /* atomic: the work reads it without the lock */
+	bool asked;     /* somebody cancelled it; else it is boughd that ends */
 	uint64_t done, total;
 	char unit[16], what[64]; /* "": nothing was told yet */
 };
@@ -32,6 +34,7 @@ struct jobs {
 	pthread_cond_t ended;
 	struct job *running;
 	unsigned n;
+	bool stopping;
 };
 
 int jobs_new(struct jobs **out, struct snapd *sd, struct err *err)
@@ -76,6 +79,7 @@ bool jobs_stop(struct jobs *j, int wait_ms)
 	struct timespec until = clock_in_ms(wait_ms);
 	int r = 0;
 	pthread_mutex_lock(&j->lock);
+	j->stopping = true;
 	for (struct job *job = j->running; job; job = job->next)
 		__atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
 	while (j->n > 0 && r == 0)
@@ -183,6 +187,64 @@ static void keep_end(struct job *job, int r, const json_t *answer)
 		log_error("job %s: %s", row->id, err.text); /* it fails at the next start */
 }
 
+/* ---- begun anew ---- */
+
+/* `call` of what is kept; the rest of that is the call's body, and `of` what its path names. */
+static const struct {
+	const char *call, *pattern;
+	web_handler handle;
+} calls[] = {
+	{ "gc", "/v1/gc", api_gc },
+	{ "export", "/v1/exports", api_export_new },
+	{ "fetch", "/v1/repos/{}/fetch", api_repo_fetch },
+};
+
+static size_t find_call(const json_t *again)
+{
+	const char *call = json_string_value(json_object_get(again, "call"));
+	size_t i = 0, n = sizeof(calls) / sizeof(calls[0]);
+	while (i < n && strcmp(calls[i].call, call ? call : "") != 0)
+		i++;
+	return i;
+}
+
+/* The call's handler once more, which was admitted when it was asked for. */
+static int begin_anew(struct job *job, struct err *err)
+{
+	json_t *again = json_loads(job->row.again, 0, NULL);
+	size_t i = find_call(again);
+	struct request rq = { .ctx = job->jobs->sd,
+			      .caller = &job->doing->caller,
+			      .method = job->doing->method,
+			      .params = { json_string_value(json_object_get(again, "of")) },
+			      .body = again,
+			      .socket = -1 };
+	int r = i < sizeof(calls) / sizeof(calls[0])
+			? calls[i].handle(&rq, &job->reply, err)
+			: err_set(err, -EIO, "boughd was replaced by one that can't go on with it");
+	json_decref(rq.details);
+	json_decref(again);
+	return r;
+}
+
+/* boughd's end alone ended it, and the next start goes on. */
+static bool is_left(struct job *job, int r)
+{
+	struct jobs *j = job->jobs;
+	pthread_mutex_lock(&j->lock);
+	bool left = r == -ECANCELED && job->row.again && j->stopping && !job->asked;
+	pthread_mutex_unlock(&j->lock);
+	return left;
+}
+
+static void tell_end(struct job *job, int r, unsigned status, const json_t *result)
+{
+	job->row.status = status;
+	doing_tell(job->doing, status, result);
+	keep_end(job, r, result);
+	tell_event(job, job->row.state);
+}
+
 static void *job_thread(void *arg)
 {
 	struct job *job = arg;
@@ -192,7 +254,9 @@ static void *job_thread(void *arg)
 	json_t *result = NULL;
 	unsigned status = rp->status;
 	(void)doing_set(job->doing);
-	int r = rp->job(rp->task, &job->progress, &status, &result, &err);
+	int r = rp->job ? 0 : begin_anew(job, &err);
+	if (r >= 0)
+		r = rp->job(rp->task, &job->progress, &status, &result, &err);
 	if (rp->tell)
 		rp->tell(rp->task, rp);
 	web_headers_free(rp);
@@ -203,11 +267,9 @@ static void *job_thread(void *arg)
 		result = web_error_json(r, &err, result);
 		status = web_status(r, &code);
 	}
-	job->row.status = status;
-	doing_tell(job->doing, status, result);
-	keep_end(job, r, result);
+	if (!is_left(job, r))
+		tell_end(job, r, status, result);
 	json_decref(result);
-	tell_event(job, job->row.state);
 	(void)doing_set(NULL);
 	leave(job);
 	job_free(job);
@@ -261,6 +323,9 @@ static struct job *job_new(struct jobs *j, const struct reply *reply)
 	id_make(job->row.id, "jb");
 	memcpy(job->row.owner, d->caller.owner, sizeof(job->row.owner));
 	memcpy(job->row.object, d->object, sizeof(job->row.object));
+	json_t *again = reply->again ? reply->again(reply->task) : NULL;
+	job->row.again = again ? json_text(again, JSON_COMPACT) : NULL;
+	json_decref(again);
 	memcpy(job->row.state, "running", sizeof("running"));
 	job->row.created_ns = snapd_now_ns();
 	return job;
@@ -298,6 +363,73 @@ fail:
 	return r;
 }
 
+/* The row is taken over. */
+static struct job *job_of_row(struct jobs *j, struct job_row *row)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	struct doing *d = doing_new();
+	json_t *again = json_loads(row->again, 0, NULL);
+	size_t i = find_call(again);
+	json_decref(again);
+	if (!job || !d || !(d->path = strdup(row->path))) {
+		doing_unref(d);
+		free(job);
+		return NULL;
+	}
+	/* The caller's own: what it may was looked at before. */
+	principal_of_service(&d->caller);
+	memcpy(d->caller.owner, row->owner, sizeof(d->caller.owner));
+	d->caller.admin = false;
+	d->caller.uid = (uid_t)-1;
+	d->method = "POST";
+	d->pattern = i < sizeof(calls) / sizeof(calls[0]) ? calls[i].pattern : "";
+	memcpy(d->object, row->object, sizeof(d->object));
+	d->done = outcome_done;
+	d->ctx = j->sd;
+	job->jobs = j;
+	job->doing = d;
+	job->reply.status = 200;
+	job->progress =
+		(struct progress){ .sink = on_progress, .ctx = job, .cancelled = &job->cancelled };
+	job->row = *row;
+	*row = (struct job_row){ 0 };
+	return job;
+}
+
+static int resume(struct jobs *j, struct job_row *row, struct err *err)
+{
+	struct job *job = job_of_row(j, row);
+	if (!job)
+		return err_set(err, -ENOMEM, "out of memory");
+	log_info("job %s (%s) goes on after the last boughd's end", job->row.id, job->row.path);
+	pthread_mutex_lock(&j->lock);
+	job->next = j->running;
+	j->running = job;
+	j->n++;
+	pthread_mutex_unlock(&j->lock);
+	int r = start_thread(job, err);
+	if (r >= 0)
+		return r;
+	job->row.status = 500;
+	keep_end(job, r, NULL);
+	leave(job);
+	job_free(job);
+	return r;
+}
+
+void jobs_resume(struct jobs *j)
+{
+	struct job_row *rows = NULL;
+	size_t n = 0;
+	struct err err = { 0 };
+	int r = catalog_job_running(j->sd->catalog, &rows, &n, &err);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = resume(j, &rows[i], &err);
+	if (r < 0) /* they are looked at again, or fail, at the next start */
+		log_error("jobs that were cut off: %s", err.text);
+	job_rows_free(rows, n);
+}
+
 void jobs_wait(struct jobs *j, const char *id, int wait_ms)
 {
 	struct timespec until = clock_in_ms(wait_ms);
@@ -312,8 +444,10 @@ int jobs_cancel(struct jobs *j, const char *id, struct err *err)
 {
 	pthread_mutex_lock(&j->lock);
 	struct job *job = find(j, id);
-	if (job)
+	if (job) {
+		job->asked = true;
 		__atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
+	}
 	pthread_mutex_unlock(&j->lock);
 	return job ? 0 : err_set(err, -ESTALE, "job %s has ended", id);
 }

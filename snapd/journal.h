@@ -9,6 +9,7 @@
 enum {
 	AUDIT_MAX = 1000000, /* rows; the oldest go */
 	KEPT_S = 24 * 3600,  /* answers to keys, results of jobs */
+	JOB_AGAIN_MAX = 3,
 	ANSWER_MAX =
 		1 << 20 /* bytes of one that are kept; longer ones are told by what they made */
 };
@@ -70,6 +71,7 @@ struct job_row {
 	char id[ID_SIZE], owner[OWNER_SIZE], object[ID_SIZE], state[12];
 	char *path;   /* what was asked for */
 	char *answer; /* JSON of the result or the error; NULL: none yet */
+	char *again;  /* JSON from which it is begun anew after a kill; NULL: it isn't */
 	unsigned status;
 	int64_t created_ns, ended_ns;
 };
@@ -81,11 +83,14 @@ int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, stru
 /* Newest first; of one owner unless NULL. */
 int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
 		     struct err *err);
+/* Those that run: behind catalog_journal_begin, those that are to be begun anew. */
+int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, struct err *err);
 
 /* ---- both ---- */
 
 /* At the start, once what the catalog had lost is adopted: what was under way when boughd died has
- * failed, or left its effect. */
+ * failed, or left its effect, or is a job to be begun anew, up to JOB_AGAIN_MAX times: it may be
+ * what boughd dies of. */
 int catalog_journal_begin(struct catalog *c, struct err *err);
 /* Now and then: takes away what is kept no longer. */
 int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err);

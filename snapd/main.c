@@ -472,8 +472,15 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			r = sandboxes_find(sd, err);
 		if (r >= 0)
 			r = keeper_start(&keeper, sd, err);
-		if (r >= 0 && (r = web_start(&web, &opt, err)) < 0)
+		if (r >= 0 && !catalog_damage(sd->catalog))
+			jobs_resume(sd->jobs);
+		if (r >= 0 && (r = web_start(&web, &opt, err)) < 0) {
 			keeper_stop(keeper);
+			if (!jobs_stop(sd->jobs, QUIESCE_MS)) {
+				log_error("%s", err->text);
+				_exit(1);
+			}
+		}
 	}
 	if (r >= 0) {
 		log_info("version " BOUGH_VERSION " serves %s", sd->root);

@@ -459,6 +459,22 @@ static void jobs_and_audit(void **state)
 	assert_non_null(strstr(got.answer, "the daemon ended"));
 	job_row_done(&got);
 	assert_int_equal(catalog_job_get(f->c, "jb_bbbbbbbbbb", &got, &err), -ENOENT);
+	memcpy(j.id, "jb_cccccccccc", sizeof(j.id));
+	j.again = (char *)"{}";
+	assert_int_equal(catalog_job_insert(f->c, &j, &err), 0);
+	for (int i = 0; i <= JOB_AGAIN_MAX; i++) {
+		struct job_row *anew;
+		size_t count;
+		assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+		assert_int_equal(catalog_job_running(f->c, &anew, &count, &err), 0);
+		assert_int_equal(count, i < JOB_AGAIN_MAX);
+		if (count)
+			assert_string_equal(anew[0].again, "{}");
+		job_rows_free(anew, count);
+	}
+	assert_int_equal(catalog_job_get(f->c, j.id, &got, &err), 0);
+	assert_non_null(strstr(got.answer, "each time that this was begun"));
+	job_row_done(&got);
 	assert_int_equal(catalog_job_get(f->c, "x", &got, &err), -ENOENT);
 	for (int i = 0; i < 5; i++) {
 		struct audit_row a = { .time_ns = i,
