@@ -68,7 +68,7 @@ static int run(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->remote && a->cmd->local)
 		return err_set(err, -EINVAL, "%s: not with --url: %s", a->cmd->name,
 			       a->cmd->local);
-	cli->sandbox_too = a->cmd->kinds && a->cmd->kinds[0] == 'a';
+	cli->sandbox_too = a->cmd->kinds && a->cmd->kinds[0] == WORD_ANY;
 	r = a->cmd->run(cli, a, err);
 	return r < 0 ? err_prefix(err, r, "%s", a->cmd->name) : r;
 }
