@@ -232,6 +232,31 @@ static int mend_journal(struct mending *m)
 	return r == -ENODATA ? -EIO : r;
 }
 
+void layer_hear_error(struct layer *l, struct layer_file *f)
+{
+	(void)l->io->fdatasync(l->io->ctx, f->fd); /* says nothing of what is written from here on */
+}
+
+static int hear_file(void *ctx, uint64_t number)
+{
+	struct layer *l = ctx;
+	struct layer_file *f;
+	int r = layer_file_get(l, number, LAYER_EXISTING, &f);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	layer_hear_error(l, f);
+	layer_file_put(l, f);
+	return 0;
+}
+
+static int hear_old_errors(struct layer *l)
+{
+	int r = hear_file(l, LAYER_JOURNAL);
+	if (r == 0)
+		r = hear_file(l, SPACE_PACKED);
+	return r < 0 ? r : space_each_file(&l->space, hear_file, l);
+}
+
 /* What lies behind is in pages that the disk has refused; else the next write would send them
  * again, with its own. */
 static int cut_packed(struct mending *m)
@@ -255,7 +280,7 @@ static int mend_files(struct layer *l)
 	auto_free uint8_t *piece = malloc(PIECE);
 	struct mending m = { .l = l, .piece = piece };
 	struct journal_frame f = { .kind = FRAME_OP };
-	int r = piece && buf_room(&m.records, FRAME_HEAD) ? 0 : -ENOMEM;
+	int r = piece && buf_room(&m.records, FRAME_HEAD) ? hear_old_errors(l) : -ENOMEM;
 	if (r == 0) {
 		m.records.len = FRAME_HEAD;
 		r = mend_journal(&m);

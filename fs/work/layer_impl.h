@@ -210,6 +210,9 @@ int layer_append_commit(struct layer *l, uint64_t upto, struct journal_frame *f)
 /* The sync of that file, or of the folder: from now on every commit fails, and every change. */
 void layer_sync_failed(struct layer *l, uint64_t number, int error);
 int layer_load_fault(struct layer *l, struct err *err); /* what an earlier process found */
+/* While it is mended, before anything is written to a file: the kernel tells whoever opens it next
+ * of an error that nobody has been told of, such as one that came after the sync that failed. */
+void layer_hear_error(struct layer *l, struct layer_file *f);
 
 /* layer.c */
 

@@ -273,6 +273,8 @@ static int put_bytes(struct layer *l, uint64_t file, const void *p, uint64_t n, 
 		return 0; /* who it was of is dead; else the replay finds its inode damaged */
 	if (r < 0)
 		return r;
+	if (l->mends && !f->dirty)
+		layer_hear_error(l, f);
 	r = io_write_full(l->io, f->fd, p, (size_t)n, off);
 	f->dirty |= file != LAYER_JOURNAL;
 	layer_file_put(l, f);

@@ -363,6 +363,34 @@ static void faults_while_mending(void **state)
 	}
 }
 
+/* An error that nobody had been told of is the next one's to hear who opens the file: mending
+ * hears it, and isn't hindered. */
+static void old_errors(void **state)
+{
+	struct place *p = *state;
+	for (uint64_t nth = 1; nth <= 2; nth++) { /* journal, data */
+		struct layer *l;
+		struct layer_fault f;
+		assert_int_equal(layer_create(&l, &p->opt, NULL), 0);
+		const struct layer_id id = *layer_id(l);
+		assert_int_equal(write_block(l, 10, 0, 'a'), 0);
+		assert_int_equal(layer_commit(l, NULL), 0);
+		assert_int_equal(write_block(l, 10, 1, 'b'), 0);
+		fail_sync(p, 1, false);
+		assert_int_equal(layer_commit(l, NULL), -EIO);
+		layer_unref(l);
+		fail_sync(p, nth, false);
+		assert_int_equal(layer_mend(&p->opt, &id, &f, NULL), 1);
+		assert_int_equal(io_fault_hits(p->fault), 1);
+		io_fault_plan(p->fault, NULL);
+		l = open_it(p, &id, true);
+		assert_int_equal(block_of(l, 10, 0), 'a');
+		assert_int_equal(block_of(l, 10, 1), 0);
+		assert_int_equal(layer_commit(l, NULL), 0);
+		layer_unref(l);
+	}
+}
+
 /* Of every flipped bit: some failure. */
 static void bytes(void **state)
 {
@@ -396,6 +424,7 @@ int main(void)
 		cmocka_unit_test(fails_after_a_restart),
 		cmocka_unit_test(unreadable_contents),
 		cmocka_unit_test(faults_while_mending),
+		cmocka_unit_test(old_errors),
 		cmocka_unit_test(bytes),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
