@@ -280,11 +280,12 @@ static int mount_locked(struct served *w, const char *path, struct err *err)
 	return 0;
 }
 
-void served_mend(struct server *s, const char *id)
+/* Closes it if its disk failed and it isn't mounted; true: it had failed. */
+static bool close_failed(struct server *s, const char *id)
 {
 	struct served *w;
 	if (served_ref(s, id, &w, NULL) < 0)
-		return;
+		return false;
 	pthread_rwlock_rdlock(&w->life);
 	bool failed = w->ws && ws_fault(w->ws, NULL, 0);
 	pthread_rwlock_unlock(&w->life);
@@ -303,6 +304,21 @@ void served_mend(struct server *s, const char *id)
 		pthread_rwlock_unlock(&w->life);
 	}
 	served_unref(w);
+	return failed;
+}
+
+void served_mend(struct server *s, const char *id)
+{
+	char **ids;
+	size_t n;
+	/* Those that show the same layer keep it from being mended as long as they are open. */
+	if (!close_failed(s, id) || server_list(s, &ids, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		(void)close_failed(s, ids[i]);
+		free(ids[i]);
+	}
+	free(ids);
 }
 
 int served_mount(struct served *w, const char *path, struct err *err)

@@ -72,7 +72,8 @@ int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), voi
 int server_list(struct server *s, char ***ids, size_t *count, struct err *err);
 
 /* A workspace whose disk failed (ws_fault) and that isn't mounted is closed, so that whoever asks
- * for it next opens it anew, which mends it. */
+ * for it next opens it anew, which mends it; and so are all others of that kind, since they may
+ * show the same layers. */
 void served_mend(struct server *s, const char *id);
 /* The workspace, opened where it isn't; it stays open until served_put. -ENOENT. */
 int served_get(struct server *s, const char *id, struct served **out, struct err *err);

@@ -145,7 +145,33 @@ os.fsync(os.open(sys.argv[1], os.O_RDONLY)); print(0)' "$v/of-v")" 0
 bough_ok 'a restore leads out, too' restore w old
 is 'in place' "$(cat "$w/kept")" kept
 is 'and syncs are good' "$(errno_of 'os.fsync(os.open(sys.argv[1] + "/kept", os.O_RDONLY))')" 0
+
+# ---- a layer that a workspace and its fork show
+
+for _ in 1 2 3 4 5; do # again where the background was faster than the fork
+	fail_with data
+	run bough fork w u
+	[ $code = 0 ] && break
+	bough umount w && bough mount w
+done
+u=$(at u)
+is 'an fsync meets what was written before a fork' \
+	"$(errno_of 'os.fsync(os.open(sys.argv[1] + "/kept", os.O_RDONLY))')" EIO
+is 'the fork is read-only, too' "$(bough show u --json | jq -r .state)" read-only
 rm "$T/what"
+bough_ok 'umount' umount w
+bough_ok 'mount, while the fork shows it' mount w
+is 'it stays read-only' "$(bough show w --json | jq -r .state)" read-only
+bough_ok 'umount both' umount w
+bough_ok 'umount both' umount u
+bough_ok 'mount one' mount w
+bough_ok 'and the other' mount u
+is 'both can be written to' "$(bough show w --json | jq -r .state) $(bough show u --json | jq -r .state)" 'ready ready'
+for f in "$w/both" "$u/both"; do
+	echo x >"$f"
+	sync "$f"
+	is 'and synced' $? 0
+done
 
 # ---- the disk is taken out and put in again
 
