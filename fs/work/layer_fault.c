@@ -234,7 +234,8 @@ static int mend_journal(struct mending *m)
 
 void layer_hear_error(struct layer *l, struct layer_file *f)
 {
-	(void)l->io->fdatasync(l->io->ctx, f->fd); /* says nothing of what is written from here on */
+	/* It says nothing of what is written from here on. */
+	(void)l->io->fdatasync(l->io->ctx, f->fd);
 }
 
 static int hear_file(void *ctx, uint64_t number)
