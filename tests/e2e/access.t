@@ -209,6 +209,13 @@ run bough team ls
 like 'team ls' "$out" 'ops +uid:30009 +reader'
 bough_ok 'share it' set "$owner/private" --visibility team:ops --description 'for ops'
 gives 'bob sees it' 200 .description 'for ops' uid:30009 GET "$ws/alice%2Fprivate"
+cp "$(type -P bough)" "$T/bough" # where bob can reach it
+run setpriv --reuid=30009 --regid=30009 --clear-groups "$T/bough" doctor --json
+is 'what serving needs is not for bob to have' \
+	"$(json '.checks[] | select(.found | test("another user.s")).name' | tr '\n' ' ')" \
+	'/dev/fuse disk parents open files fusermount3 allow_other '
+run setpriv --reuid=30009 --regid=30009 --clear-groups "$T/bough" upgrade
+like 'nor is an upgrade' "$code $err" '^1 bough: upgrade: boughd is another user.s'
 bough_ok 'team rm' team rm ops
 gives 'bob doesn'"'"'t' 404 '' '' uid:30009 GET "$ws/alice%2Fprivate"
 bough_ok 'user rm' user rm bob

@@ -410,37 +410,42 @@ RUNTIME(check_kata, "kata", "Kata, for sandboxes in machines of their own")
 static const struct {
 	const char *name;
 	void (*check)(struct cli *cli, struct doctor_line *l);
+	bool serves; /* who runs boughd needs it, not who calls it */
 } checks[] = {
-	{ "kernel", check_kernel },
-	{ "/dev/fuse", check_dev_fuse },
-	{ "bough-fs", check_server },
-	{ "boughd", check_daemon },
-	{ "disk", check_disk },
-	{ "parents", check_way },
-	{ "open files", check_files },
-	{ "fusermount3", check_fusermount },
-	{ "allow_other", check_allow_other },
-	{ "io_uring", check_uring },
-	{ "fuse io_uring", check_fuse_uring },
-	{ "user namespaces", check_userns },
-	{ "idmapped mounts", check_idmap },
-	{ "overlayfs", check_overlay },
-	{ "cgroups", check_cgroup },
-	{ "git", check_git },
-	{ "runc", check_runc },
-	{ "crun", check_crun },
-	{ "runsc", check_runsc },
-	{ "kata", check_kata },
+	{ "kernel", check_kernel, false },
+	{ "/dev/fuse", check_dev_fuse, true },
+	{ "bough-fs", check_server, false },
+	{ "boughd", check_daemon, false },
+	{ "disk", check_disk, true },
+	{ "parents", check_way, true },
+	{ "open files", check_files, true },
+	{ "fusermount3", check_fusermount, true },
+	{ "allow_other", check_allow_other, true },
+	{ "io_uring", check_uring, false },
+	{ "fuse io_uring", check_fuse_uring, false },
+	{ "user namespaces", check_userns, false },
+	{ "idmapped mounts", check_idmap, false },
+	{ "overlayfs", check_overlay, false },
+	{ "cgroups", check_cgroup, false },
+	{ "git", check_git, false },
+	{ "runc", check_runc, false },
+	{ "crun", check_crun, false },
+	{ "runsc", check_runsc, false },
+	{ "kata", check_kata, false },
 };
 
 unsigned doctor_run(struct cli *cli, struct doctor_line lines[DOCTOR_LINES_MAX])
 {
 	unsigned n = sizeof(checks) / sizeof(checks[0]);
+	bool others = daemon_is_others(cli);
 	_Static_assert(sizeof(checks) / sizeof(checks[0]) <= DOCTOR_LINES_MAX,
 		       "room for each check");
 	for (unsigned i = 0; i < n; i++) {
 		lines[i].name = checks[i].name;
-		checks[i].check(cli, &lines[i]);
+		if (others && checks[i].serves)
+			say(&lines[i], DOCTOR_INFO, "", "for another user's boughd to have");
+		else
+			checks[i].check(cli, &lines[i]);
 	}
 	return n;
 }

@@ -158,6 +158,9 @@ static int end_daemon(struct cli *cli, struct err *err)
 int cmd_upgrade(struct cli *cli, const struct args *a, struct err *err)
 {
 	int r = daemon_runs(cli, err);
+	if (r > 0 && daemon_is_others(cli))
+		return err_set(err, -EACCES,
+			       "boughd is another user's: that one or root may do it");
 	if (r > 0 && (r = daemon_check(cli, err)) == 0)
 		r = end_daemon(cli, err);
 	return r < 0 ? r : cmd_up(cli, a, err); /* which starts the one beside us */

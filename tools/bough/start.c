@@ -55,6 +55,18 @@ int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 	return r;
 }
 
+bool daemon_is_others(const struct cli *cli)
+{
+	auto_free char *path = NULL;
+	struct http *h = NULL;
+	struct stat st;
+	if (cli->remote || geteuid() == 0 || daemon_connect(cli, &h, NULL) < 0)
+		return false;
+	http_free(h);
+	return asprintf(&path, "%s/run/boughd.sock", cli->root) >= 0 && stat(path, &st) == 0 &&
+	       st.st_uid != geteuid();
+}
+
 /* ---- finding programs ---- */
 
 static int own_folder(char *buf, size_t size)
