@@ -42,10 +42,12 @@ static char *json_of(const char *page, size_t size)
 	if (!text)
 		return NULL;
 	strip(page, size, text);
-	const char *code = strstr(text, "too big") || strstr(text, "too large") ? "too_large"
-			   : strstr(text, "not supported")			? "unsupported"
-			   : strstr(text, "developer")				? "internal"
-										: "invalid";
+	bool large = strstr(text, "too big") || strstr(text, "too large") ||
+		     strstr(text, "exceeds");
+	const char *code = large                           ? "too_large"
+			   : strstr(text, "not supported") ? "unsupported"
+			   : strstr(text, "developer")     ? "internal"
+							   : "invalid";
 	json_t *j = json_pack("{s:s, s:s, s:{}}", "code", code, "message", text, "details");
 	free(text);
 	text = j ? json_text(j, JSON_COMPACT) : NULL;

@@ -11,6 +11,7 @@ mkdir "$BOUGH_ROOT"
 LOOP=$(losetup -f --show "$T/disk") || skip_all 'no loop device: needs root'
 mount "$LOOP" "$BOUGH_ROOT" || skip_all 'no loop device: needs root'
 head -c 60M /dev/zero >"$BOUGH_ROOT/ballast" # what will come free later
+echo '{"gc_every_s": 0}' >"$BOUGH_ROOT/config.json" # by hand alone
 ls_free() { df --output=avail -k "$BOUGH_ROOT" | tail -n 1; }
 
 bough_ok 'create' create w
