@@ -8,6 +8,7 @@ need_fuse
 cat >"$T/die.c" <<'EOF'
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,9 +27,9 @@ ssize_t writev(int fd, const struct iovec *v, int n)
 	/* FUSE_NOTIFY_INVAL_INODE, _ENTRY, _DELETE */
 	if (file && h.unique == 0 && h.len > sizeof(h) && (h.error == 2 || h.error == 3 || h.error == 6) &&
 	    access(file, F_OK) == 0) {
-		if (access(getenv("BOUGH_DIE_BOTH"), F_OK) == 0)
-			kill(getppid(), SIGKILL);
 		unlink(file);
+		if (access(getenv("BOUGH_DIE_BOTH"), F_OK) == 0)
+			poll(NULL, 0, -1); /* until it is killed: it may kill nobody else */
 		raise(SIGKILL);
 	}
 	return next(fd, v, n);
@@ -39,18 +40,23 @@ export BOUGH_DIE=$T/die BOUGH_DIE_BOTH=$T/both
 start() { LD_PRELOAD=$T/die.so boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
-api() { curl -sS -m 30 -o "$T/.body" -w '%{http_code}' --unix-socket "$sock" "$@" 2>/dev/null; }
+call() { curl -sS -m 30 -o "$T/.body" -w '%{http_code}' --unix-socket "$sock" "$@" 2>/dev/null; }
 files=http://d/v1/workspaces/w/files
+api() { # CURL ARGUMENT…: $code; it ends with a death
+	call "$@" >"$T/code" &
+	ok "$what, and a death" wait_for 5 dies
+	[ $who = fs ] || kill_hard boughd bough-fs
+	wait $!
+	code=$(<"$T/code")
+	[ $who = fs ] || wait_for 10 start
+	wait_for 10 alive
+}
 dies() { [ ! -e "$T/die" ]; }
 alive() { [ -n "$(pids_of bough-fs)" ] && [ "$(cat "$at/before" 2>/dev/null)" = before ]; }
 
 bough_ok 'a workspace' create w -q
 at=$(at w)
 echo before >"$at/before"
-back() { # where both died
-	[ ! -e "$T/both" ] || wait_for 10 start 2>/dev/null
-	wait_for 10 alive
-}
 for who in fs both; do
 	[ $who = fs ] || : >"$T/both"
 	echo old >"$at/f-$who"
@@ -59,31 +65,27 @@ for who in fs both; do
 	exec 7<"$at/f-$who" # the kernel holds what is replaced
 	is "$who: all is known to the kernel" "$(cat "$at/f-$who" "$at/g-$who"; ls "$at/d-$who"; ls "$at/e-$who" 2>/dev/null; cat "$at/d-$who/new" 2>&1 | grep -c 'No such')" $'old\nold\n1'
 	: >"$T/die"
-	code=$(api -X PUT --data-binary new "$files/f-$who")
-	ok "$who: PUT, and a death before the kernel is told" wait_for 5 dies
+	what="$who: PUT"
+	api -X PUT --data-binary new "$files/f-$who"
 	[ $who = both ] || is 'is answered' "$code" 200
-	back
 	new() { [ "$(cat "$at/$1")" = "$2" ]; }
 	ok "$who: the new content is there" wait_for 5 new "f-$who" new
 	exec 7<&-
 	: >"$T/die"
-	code=$(api -X PUT --data-binary made "$files/d-$who/new")
-	ok "$who: PUT of a new one, and a death" wait_for 5 dies
+	what="$who: PUT of a new one"
+	api -X PUT --data-binary made "$files/d-$who/new"
 	[ $who = both ] || like 'is answered' "$code" '^20[01]$' # which, the next server can't tell
-	back
 	ok "$who: it is there" wait_for 5 new "d-$who/new" made
 	tag=$(curl -sS -I --unix-socket "$sock" "$files/g-$who" | tr -d '\r' | sed -n 's/^[Ee][Tt]ag: //p')
 	: >"$T/die"
-	code=$(api -X DELETE -H "If-Match: $tag" "$files/g-$who")
-	ok "$who: DELETE, and a death" wait_for 5 dies
+	what="$who: DELETE"
+	api -X DELETE -H "If-Match: $tag" "$files/g-$who"
 	[ $who = both ] || is 'is answered' "$code" 204
-	back
 	: >"$T/die"
-	code=$(api -X POST --data-binary '{"operations":[{"op":"write","path":"d-'$who'/new","content":"again"},{"op":"mkdir","path":"e-'$who'"}]}' \
-		http://d/v1/workspaces/w/batch)
-	ok "$who: a batch, and a death" wait_for 5 dies
+	what="$who: a batch"
+	api -X POST --data-binary '{"operations":[{"op":"write","path":"d-'$who'/new","content":"again"},{"op":"mkdir","path":"e-'$who'"}]}' \
+		http://d/v1/workspaces/w/batch
 	[ $who = both ] || is 'is answered' "$code" 200
-	back
 	ok "$who: all of it is there" wait_for 5 new "d-$who/new" again
 	ok "$who: the folder, too" test -d "$at/e-$who"
 	absent() { [ ! -e "$at/$1" ]; }
