@@ -123,6 +123,7 @@ def stop(number, _):
 def main():
     args = parse()
     args.charts = args.charts or os.path.dirname(os.path.abspath(args.json))
+    os.makedirs(args.charts, exist_ok=True)
     if args.redraw:
         from charts import draw
         from harness import load_json
