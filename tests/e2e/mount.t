@@ -215,7 +215,8 @@ def budget():
         a = s.requests()
         fn()
         b = s.requests()
-        d = {k: b[k] - a.get(k, 0) for k in b if b[k] > a.get(k, 0)}
+        # mount(2) doesn't wait for the answer to INIT.
+        d = {k: b[k] - a.get(k, 0) for k in b if b[k] > a.get(k, 0) and k != "INIT"}
         ok = all(d.get(k, 0) <= most.get(k, 0) * items + (2 if most.get(k, 0) else 0) for k in d)
         report(ok, f"budget: {name}", f"{d} for {items}")
 

@@ -117,7 +117,8 @@ run bough watch w --since "$since"
 is 'bough says so, too' "$code" 3
 written() { grep -q '"modified".*"x50"' many1; }
 wait_for 20 written
-timeout 60 bough watch w --since "$(last_id many1)" --count 2 --json >cli &
+since=$(last_id many1)
+timeout 60 bough watch w --since "$since" --count 2 --json >cli &
 mkdir "$at/new"
 rmdir "$at/new"
 wait $!
