@@ -377,14 +377,19 @@ for i in 0 1 2 3 4 5 6 7; do
 	server=$(pids_of bough-fs)
 	curl -s --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X PUT --data-binary @"$T/large.tar" \
 		'http://x/v1/workspaces/own-write/archive/' >/dev/null 2>&1 &
+	putter=$!
 	sleep 0.1$i
-	kill -STOP "$server"
-	kill -9 $(pids_of boughd) "$server"
+	boughd=$(pids_of boughd)
+	kill -STOP $server $boughd
+	timeout 150 bough ls >/dev/null 2>&1 & # has connected to who is about to die
+	asker=$!
+	sleep 0.2
+	kill -9 $boughd $server
 	start=$SECONDS
-	run timeout 150 bough ls # one may have connected to who is about to die
+	wait $asker
 	[ $((SECONDS - start)) -le $waited ] || waited=$((SECONDS - start))
 	run timeout 150 bough ls
-	wait $! 2>/dev/null
+	wait $putter
 	[ $waited -lt 20 ] || break
 done
 ok 'is followed by one that serves' test $waited -lt 20 -a "$code" = 0

@@ -1,7 +1,10 @@
 #include "tools/bough/http.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include "fs/base/buf.h"
@@ -16,6 +19,7 @@ enum {
 	OUT_SIZE = 256 * 1024,   /* one chunk of a stream */
 	HEAD_ROOM = 16,          /* before a chunk, for its size */
 	INTERIM_MAX = 8,         /* 1xx answers before the real one */
+	LOOK_MS = 500,           /* while an answer is awaited: whether anybody lives to give it */
 	CONTINUE_WAIT_MS = 1000, /* RFC 9110 10.1.1: don't wait for 100 (Continue) for ever */
 };
 
@@ -348,20 +352,37 @@ pid_t http_peer(const struct http *h)
 	return getsockopt(h->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 ? peer.pid : 0;
 }
 
-/* Waits for the first byte of the answer, and tells once when it is long in coming. */
-static void await_answer(struct http *h, const struct http_request *rq)
+bool http_peer_is_dead(const struct http *h)
 {
-	int64_t end = clock_ms() + rq->silent_ms;
+	char path[64], text[512];
+	pid_t pid = http_peer(h);
+	if (pid <= 0)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = 0;
+	const char *end = strrchr(text, ')'); /* of its name */
+	return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
+}
+
+/* Waits for the first byte of the answer, and tells once when it is long in coming. */
+static int await_answer(struct http *h, const struct http_request *rq, struct err *err)
+{
+	int64_t end = (int64_t)clock_ms() + rq->silent_ms;
 	struct pollfd pfd = { .fd = h->fd, .events = POLLIN };
-	int n = -1;
-	while (rq->silent && n < 0) {
-		int64_t left = end - clock_ms();
-		n = poll(&pfd, 1, left > 0 ? (int)left : 0);
-		if (n < 0 && errno != EINTR)
-			return; /* receiving will say what is wrong */
+	for (bool told = !rq->silent;;) {
+		int64_t left = told ? LOOK_MS : end - (int64_t)clock_ms();
+		int n = poll(&pfd, 1, left < 0 ? 0 : left < LOOK_MS ? (int)left : LOOK_MS);
+		if (n > 0 || (n < 0 && errno != EINTR))
+			return 0; /* receiving will say what is wrong */
+		if (http_peer_is_dead(h))
+			return lost(h, err, -ECONNRESET, "without an answer");
+		if (!told && (int64_t)clock_ms() >= end) {
+			rq->silent(rq->silent_ctx, http_peer(h));
+			told = true;
+		}
 	}
-	if (n == 0)
-		rq->silent(rq->silent_ctx, http_peer(h));
 }
 
 int http_send(struct http *h, const struct http_request *rq, struct http_head *head,
@@ -388,7 +409,9 @@ int http_send(struct http *h, const struct http_request *rq, struct http_head *h
 		return r;
 	bool cut = r == 1;
 	if (!h->eof && pending(h) == 0)
-		await_answer(h, rq);
+		r = await_answer(h, rq, err);
+	if (r < 0)
+		return r;
 	while ((r = try_head(h, err)) == 0) {
 		if (h->eof)
 			return lost(h, err, -ECONNRESET,

@@ -78,6 +78,9 @@ int http_open(struct http **out, const char *socket_path, struct err *err);
  * request. */
 int http_open_remote(struct http **out, const struct remote *remote, struct err *err);
 pid_t http_peer(const struct http *h); /* who listens; 0: that isn't known */
+/* One that was killed has its socket until the last of its threads has left the kernel, and answers
+ * nobody. */
+bool http_peer_is_dead(const struct http *h);
 void http_free(struct http *h); /* NULL allowed */
 
 /* Sends the request and reads the answer's head. A peer that answers with an error before

@@ -20,20 +20,6 @@ enum {
 	START_SAYS_MAX = 4096, /* of its stderr, for our message */
 };
 
-/* One that was killed has its socket until the last of its threads has left the kernel. */
-static bool is_dead(pid_t pid)
-{
-	char path[64], text[512];
-	if (pid <= 0)
-		return false;
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = 0;
-	const char *end = strrchr(text, ')'); /* of its name */
-	return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
-}
-
 int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 {
 	auto_free char *path = NULL;
@@ -47,7 +33,7 @@ int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 			       "connect to %s: Permission denied: boughd lets in its own user and "
 			       "root alone, unless it runs with --multi-user",
 			       path);
-	if (r >= 0 && is_dead(http_peer(*out))) {
+	if (r >= 0 && http_peer_is_dead(*out)) {
 		http_free(*out);
 		*out = NULL;
 		r = err_set(err, -ECONNREFUSED, "boughd was killed");
