@@ -47,13 +47,17 @@ static uid_t host_uid(fuse_req_t req)
 	return look_up(c->pid, &uid, &parent) == 0 ? uid : (uid_t)-1;
 }
 
-struct caller asker_of(fuse_req_t req)
+static struct caller caller_by(fuse_req_t req, uid_t host)
 {
 	struct caller c = caller_of(req);
-	uid_t host = host_uid(req);
 	uint32_t inside;
 	c.uid = ids_inside(host, &inside) ? inside : host;
 	return c;
+}
+
+struct caller asker_of(fuse_req_t req)
+{
+	return caller_by(req, host_uid(req));
 }
 
 bool asker_is_admin(fuse_req_t req)
@@ -61,16 +65,18 @@ bool asker_is_admin(fuse_req_t req)
 	return host_uid(req) == 0;
 }
 
-void asker_walks_names(fuse_req_t req)
+struct caller asker_walks_names(fuse_req_t req)
 {
 	struct mounted *m = fuse_req_userdata(req);
-	uid_t uid;
-	pid_t parent;
-	if (look_up(fuse_req_ctx(req)->pid, &uid, &parent) < 0 || parent <= 0)
-		return;
-	atomic_store_explicit(&m->walker_until_ms, clock_ms() + NAMES_ONLY_MS,
-			      memory_order_relaxed);
-	atomic_store_explicit(&m->walker, parent, memory_order_relaxed);
+	const struct fuse_ctx *c = fuse_req_ctx(req);
+	uid_t uid = (uid_t)-1;
+	pid_t parent = 0;
+	if (look_up(c->pid, &uid, &parent) == 0 && parent > 0) {
+		atomic_store_explicit(&m->walker_until_ms, clock_ms() + NAMES_ONLY_MS,
+				      memory_order_relaxed);
+		atomic_store_explicit(&m->walker, parent, memory_order_relaxed);
+	}
+	return caller_by(req, m->idmap ? uid : c->uid);
 }
 
 bool asker_wants_names(fuse_req_t req)

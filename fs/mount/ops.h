@@ -62,8 +62,8 @@ bool asker_is_admin(fuse_req_t req); /* root of the host, not of a sandbox */
 /* Git's helper asks what changed: git, its parent, then reads folders for their names, as it knows
  * the files. For a minute its READDIRPLUS are answered so, with attributes of the folders alone,
  * into which it goes on: making inodes of thousands of files costs the kernel more than all else
- * that a status needs of a mount. */
-void asker_walks_names(fuse_req_t req);
+ * that a status needs of a mount. Gives what asker_of does, by the same look. */
+struct caller asker_walks_names(fuse_req_t req);
 bool asker_wants_names(fuse_req_t req);
 
 /* init.c */

@@ -190,8 +190,7 @@ static void reply_changed(fuse_req_t req, struct mounted *m, fuse_ino_t node, co
 			  size_t size)
 {
 	auto_buf answer = { 0 };
-	struct caller c = asker_of(req);
-	asker_walks_names(req);
+	struct caller c = asker_walks_names(req);
 	int r = ws_changed(m->ws, node, token, &c, CHANGED_ANSWER_MAX, &answer);
 	reply_xattr(req, r < 0 ? r : (ssize_t)answer.len, (const char *)answer.data, size);
 }
@@ -202,10 +201,9 @@ void on_ioctl(fuse_req_t req, fuse_ino_t node, unsigned cmd, void *arg, struct f
 {
 	struct mounted *m = on_begin(req, FUSE_IOCTL);
 	auto_buf answer = { 0 };
-	struct caller c = asker_of(req);
 	int r = -ENOTTY;
 	if (cmd == CHANGED_IOCTL && memchr(in, 0, in_size)) {
-		asker_walks_names(req);
+		struct caller c = asker_walks_names(req);
 		r = ws_changed(m->ws, node, in, &c, out_size, &answer);
 	}
 	if (r < 0)

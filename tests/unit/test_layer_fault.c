@@ -328,6 +328,21 @@ static void unreadable_contents(void **state)
 	assert_true(lost);
 }
 
+/* A layer of which 'a' is committed, and whose sync of 'b' failed. */
+static struct layer_id failed_one(struct place *p)
+{
+	struct layer *l;
+	assert_int_equal(layer_create(&l, &p->opt, NULL), 0);
+	const struct layer_id id = *layer_id(l);
+	assert_int_equal(write_block(l, 10, 0, 'a'), 0);
+	assert_int_equal(layer_commit(l, NULL), 0);
+	assert_int_equal(write_block(l, 10, 1, 'b'), 0);
+	fail_sync(p, 1, false);
+	assert_int_equal(layer_commit(l, NULL), -EIO);
+	layer_unref(l);
+	return id;
+}
+
 /* The n-th call fails while it is mended, for every n: then it is mended the next time. */
 static void faults_while_mending(void **state)
 {
@@ -335,14 +350,7 @@ static void faults_while_mending(void **state)
 	for (uint64_t nth = 1;; nth++) {
 		struct layer *l;
 		struct layer_fault f;
-		assert_int_equal(layer_create(&l, &p->opt, NULL), 0);
-		const struct layer_id id = *layer_id(l);
-		assert_int_equal(write_block(l, 10, 0, 'a'), 0);
-		assert_int_equal(layer_commit(l, NULL), 0);
-		assert_int_equal(write_block(l, 10, 1, 'b'), 0);
-		fail_sync(p, 1, false);
-		assert_int_equal(layer_commit(l, NULL), -EIO);
-		layer_unref(l);
+		const struct layer_id id = failed_one(p);
 		io_fault_plan(p->fault, &(struct io_fault_plan){ .ops = IO_OPS_CHANGE,
 								 .nth = nth,
 								 .error = -EIO });
@@ -371,14 +379,7 @@ static void old_errors(void **state)
 	for (uint64_t nth = 1; nth <= 2; nth++) { /* journal, data */
 		struct layer *l;
 		struct layer_fault f;
-		assert_int_equal(layer_create(&l, &p->opt, NULL), 0);
-		const struct layer_id id = *layer_id(l);
-		assert_int_equal(write_block(l, 10, 0, 'a'), 0);
-		assert_int_equal(layer_commit(l, NULL), 0);
-		assert_int_equal(write_block(l, 10, 1, 'b'), 0);
-		fail_sync(p, 1, false);
-		assert_int_equal(layer_commit(l, NULL), -EIO);
-		layer_unref(l);
+		const struct layer_id id = failed_one(p);
 		fail_sync(p, nth, false);
 		assert_int_equal(layer_mend(&p->opt, &id, &f, NULL), 1);
 		assert_int_equal(io_fault_hits(p->fault), 1);
