@@ -216,7 +216,8 @@ $(CRASH): $(B)/crash/%: $(B)/o/tests/crash/%.o $(B)/o/tests/unit/oom.o $(LIBS)
 $(MODEL): $(B)/model/%: $(B)/o/tests/model/%.o $(LIBS)
 	$(call link,$(L_ALL) $(call libs,cmocka))
 $(E2E): $(B)/e2e/%: $(B)/o/tests/e2e/%.o $(B)/libruntime.a $(LIB)
-	$(call link,$(if $(filter %/box_driver,$@),$(WRAP_SYS)) $(L_FUSE) $(L_STORE) $(L_RUNTIME))
+	$(call link,$(if $(filter %/box_driver,$@),$(WRAP_SYS)) $(L_FUSE) $(L_STORE) $(L_RUNTIME) \
+		$(if $(filter %/libgit2_status,$@),$(call libs,libgit2)))
 $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 	$(call link,$(L_ALL))
 

@@ -15,6 +15,7 @@
 enum {
 	NAME_LEN_MAX = 0xfff, /* as far as the flags can say it */
 	FLAG_EXTENDED = 0x4000,
+	FLAG_ASSUME_VALID = 0x8000,
 	FLAG_SKIP_WORKTREE = 0x4000, /* of the extended flags */
 	STAT_BYTES = 36,
 	/* What git status asks for: other folders shown, empty ones hidden. */
@@ -98,6 +99,10 @@ static void put_stat(uint8_t *p, const struct checkout_spec *spec, uint64_t ino,
 
 /* ---- entries ---- */
 
+/* What is outside of the scope is marked twice. git heeds skip-worktree; libgit2 (1.5 to now) does
+ * so only of files that are there, but leaves what is assumed unchanged out of all it compares
+ * (diff_delta__from_one). Of that git makes the same as of the other bit, but that a file which
+ * somebody puts there isn't shown, since without it git can't say what differs. */
 static void put_entry(struct buf *b, const struct co_file *f, const struct checkout_spec *spec)
 {
 	uint8_t p[64] = { 0 }, stat[STAT_BYTES];
@@ -111,7 +116,7 @@ static void put_entry(struct buf *b, const struct co_file *f, const struct check
 	put_be32(p + 24, f->mode);
 	memcpy(p + 40, f->oid.b, OID_BYTES);
 	unsigned flags = (unsigned)(len < NAME_LEN_MAX ? len : NAME_LEN_MAX);
-	flags |= skip ? FLAG_EXTENDED : 0;
+	flags |= skip ? FLAG_EXTENDED | FLAG_ASSUME_VALID : 0;
 	p[60] = (uint8_t)(flags >> 8), p[61] = (uint8_t)flags;
 	if (skip) {
 		p[62] = FLAG_SKIP_WORKTREE >> 8;

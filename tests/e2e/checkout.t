@@ -164,9 +164,14 @@ git clone -q src cone && git -C cone sparse-checkout set --cone lib/deep doc
 same_as 'the files are those of a cone' "$s" cone
 is 'clean' "$(status "$s")" ''
 is 'the index has all names' "$(git -C "$s" ls-files -t)" "$(git -C cone ls-files -t)"
+libgit2_status() { "$BOUGH_BIN/e2e/libgit2_status" "$1" 2>&1; }
+is 'to libgit2, too' "$(libgit2_status "$s")" ''
 echo changed >>"$s/doc/readme"
+is 'which sees a change' "$(libgit2_status "$s")" '100 doc/readme'
+git -C "$s" stash -q && git -C "$s" stash pop -q
 run git -C "$s" commit -qam 'in the scope'
 is 'a commit in it' $code 0
+is 'after which it is clean to both' "$(status "$s")$(libgit2_status "$s")" ''
 is 'keeps what is outside' "$(git -C "$s" rev-parse HEAD:tools)" "$(git -C src rev-parse main:tools)"
 run git -C "$s" fsck
 is 'git fsck' $code 0
@@ -174,7 +179,11 @@ run git -C "$s" cat-file -p HEAD:tools/run
 like 'content outside: git says why it isn'\''t there' "$err" 'outside of the scope'
 ok 'and fails' test $code != 0
 mkdir "$s/tools" && echo mine >"$s/tools/run"
-is 'a file written outside is seen' "$(status "$s")" ' M tools/run'
+is 'what is written outside is none of git'\''s' "$(status "$s")$(libgit2_status "$s")" ''
+run bough diff s --since anchor
+like 'but bough takes it' "$out" 'M.tools/run'
+git -C "$s" update-index --no-assume-unchanged tools/run
+is 'until it is told to look' "$(status "$s")" ' M tools/run'
 rm -r "$s/tools"
 run git -C "$s" merge -q --no-edit --no-ff HEAD~1
 is 'a merge that changes nothing outside' $code 0
