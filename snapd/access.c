@@ -46,22 +46,7 @@ bool access_writes(struct snapd *sd, const struct principal *who, const struct o
 
 bool access_sees_repo(const struct principal *who, const struct repo_row *row)
 {
-	return who->admin || row->global || (who->uid != (uid_t)-1 && row->owner == who->uid);
-}
-
-static int find_repo(struct request *rq, const char *key, bool write, struct err *err)
-{
-	struct snapd *sd = rq->ctx;
-	auto_repo_row row = { 0 };
-	const struct principal *who = rq->caller;
-	int r = catalog_repo_get(sd->catalog, key, &row, err);
-	if (r < 0)
-		return r;
-	if (!access_sees_repo(who, &row))
-		return err_set(err, -ENOENT, "no repository \"%s\"", key);
-	if (write && !who->admin && row.owner != who->uid)
-		return err_set(err, -EPERM, "%s may be read, but not changed", key);
-	return 0;
+	return who->admin || row->global || strcmp(row->owner, who->owner) == 0;
 }
 
 int access_need_admin(const struct request *rq, struct err *err)
@@ -107,6 +92,38 @@ static int choose(const struct principal *who, struct meant *f, size_t n, const 
 		return err_set(err, -ENOTUNIQ, "several snapshots' ids begin with \"%s\"", key);
 	return err_set(err, -ENOTUNIQ, "several %s%s are called \"%s\": say OWNER/%s", what,
 		       noun == NOUN_SANDBOX ? "es" : "s", key, key);
+}
+
+/* The repository that is meant, as choose() says for the others; `id` gets how handlers call it. */
+static int find_repo(struct request *rq, const char *key, bool write, char id[ID_SIZE],
+		     struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const struct principal *who = rq->caller;
+	struct repo_row *rows = NULL;
+	const struct repo_row *own = NULL, *other = NULL;
+	char buf[2 * NAME_SIZE];
+	size_t n = 0, others = 0;
+	int r = catalog_repo_find(sd->catalog, true_key(sd, key, buf), &rows, &n, err);
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(rows[i].owner, who->owner) == 0)
+			own = &rows[i];
+		else if (access_sees_repo(who, &rows[i]))
+			other = &rows[i], others++;
+	}
+	const struct repo_row *row = own ? own : other;
+	if (r >= 0 && !row)
+		r = err_set(err, -ENOENT,
+			    "no repository \"%s\": `bough repo ls` shows what there is", key);
+	else if (r >= 0 && !own && others > 1)
+		r = err_set(err, -ENOTUNIQ, "several repositories are called \"%s\": say OWNER/%s",
+			    key, key);
+	else if (r >= 0 && write && !own && !who->admin)
+		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
+	if (r >= 0)
+		repo_lease_id(id, row->number);
+	repo_rows_free(rows, n);
+	return r < 0 ? r : 0;
 }
 
 /* Nothing else is called so: perhaps a sandbox is, which has a name of its own. */
@@ -327,9 +344,6 @@ static int check_limits(const struct request *rq, const struct route *rt, struct
 		return -EPERM;
 	if (who->read_only && !only_reads(rt))
 		return err_set(err, -EPERM, "the token is for reading only");
-	if (who->uid == (uid_t)-1 && !who->admin &&
-	    (is_route(rt, "POST", "/v1/repos") || is_route(rt, "POST", "/v1/repos/import")))
-		return err_set(err, -EPERM, "repositories belong to users with a uid");
 	if (check_path(rq, rt, err) < 0)
 		return -EPERM;
 	if (who->workspace[0] && (is_about_others(rt) || changes_who_sees(rq, rt)))
@@ -356,7 +370,7 @@ static int admit_git(struct request *rq, const struct route *rt, bool snapshot, 
 	json_t *git = json_loads(text, 0, NULL);
 	repo_lease_id(repo, (uint32_t)json_integer_value(json_object_get(git, "repo")));
 	json_decref(git);
-	return find_repo(rq, repo, true, err);
+	return find_repo(rq, repo, true, repo, err);
 }
 
 /* Whoever owns a workspace takes it off any sandbox, also one that isn't shown to him: the one that
@@ -400,8 +414,12 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 {
 	struct snapd *sd = rq->ctx;
 	struct meant found;
-	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0)
-		return find_repo(rq, rq->params[0], !only_reads(rt), err);
+	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0) {
+		int r = find_repo(rq, rq->params[0], !only_reads(rt), rq->ids[0], err);
+		if (r >= 0)
+			rq->params[0] = rq->ids[0];
+		return r;
+	}
 	bool fork = is_route(rt, "POST", "/v1/workspaces/{}/fork");
 	if (!rq->params[0] || (family != WORKSPACES && family != SNAPSHOTS && family != SANDBOXES))
 		return 0;
@@ -516,6 +534,22 @@ static int admit_owner(struct request *rq, struct err *err)
 	return bad ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
+/* The repository that a checkout is made of. */
+static int admit_checkout(struct request *rq, struct err *err)
+{
+	json_t *git = json_object_get(rq->body, "git");
+	const char *key = json_string_value(json_object_get(git, "repo"));
+	char id[ID_SIZE];
+	if (!key)
+		return 0;
+	int r = find_repo(rq, key, false, id, err);
+	if (r < 0)
+		return r;
+	return json_object_set_new(git, "repo", json_string(id)) < 0
+		       ? err_set(err, -ENOMEM, "out of memory")
+		       : 0;
+}
+
 int access_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
 		 struct reply *rp, struct err *err)
 {
@@ -532,9 +566,5 @@ int access_admit(struct request *rq, const struct route *rt, const void *data, s
 	}
 	if (r >= 0 && is_route(rt, "POST", "/v1/workspaces"))
 		r = admit_owner(rq, err);
-	const char *repo = json_string_value(
-		json_object_get(json_object_get(rq->body, "git"), "repo"));
-	if (r >= 0 && repo)
-		r = find_repo(rq, repo, false, err);
-	return r < 0 ? r : 0;
+	return r < 0 ? r : admit_checkout(rq, err);
 }

@@ -122,7 +122,7 @@ bool access_writes(struct snapd *sd, const struct principal *who, const struct o
 /* What is meant by a key that came otherwise than in those places. -ENOENT, -ENOTUNIQ, -EPERM. */
 int access_find(struct snapd *sd, const struct principal *who, enum noun noun, bool write,
 		const char *key, struct meant *out, struct err *err);
-/* Repositories belong to uids, and are private or global. */
+/* Repositories are private or global. */
 struct repo_row;
 bool access_sees_repo(const struct principal *who, const struct repo_row *row);
 int access_need_admin(const struct request *rq, struct err *err);

@@ -29,12 +29,12 @@ static json_t *repo_json(const struct repo_row *row)
 {
 	char id[ID_SIZE];
 	repo_lease_id(id, row->number);
-	return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:s}", "id", id, "number",
+	return json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:s}", "id", id, "number",
 			 (json_int_t)row->number, "name", row->name, row->is_path ? "path" : "url",
 			 row->url, "kind", row->is_path ? "path" : "url", "created",
 			 api_time(row->created_ns), "fetched", api_time(row->fetched_ns), "head",
-			 row->head[0] ? json_string(row->head) : json_null(), "owner",
-			 (json_int_t)row->owner, "visibility", row->global ? "global" : "private");
+			 row->head[0] ? json_string(row->head) : json_null(), "owner", row->owner,
+			 "visibility", row->global ? "global" : "private");
 }
 
 /* Bytes of packs and loose objects. */
@@ -305,12 +305,14 @@ static int add_run(void *task, struct progress *p, unsigned *status, json_t **re
 	return answer(m, &res, result, err);
 }
 
-/* A free name: the one given, or made from the place. */
+/* A name that its owner has free: the one given, or made from the place. */
 static int choose_name(struct request *rq, struct move *m, const char *name, struct err *err)
 {
 	struct snapd *sd = m->sd;
 	struct err why = { 0 };
-	auto_repo_row taken = { 0 };
+	struct repo_row *taken = NULL;
+	char key[OWNER_SIZE + NAME_SIZE];
+	size_t n = 0;
 	uint32_t number;
 	if (name)
 		(void)snprintf(m->row.name, sizeof(m->row.name), "%.100s", name);
@@ -320,10 +322,12 @@ static int choose_name(struct request *rq, struct move *m, const char *name, str
 	    name_check(name ? name : m->row.name, &why) < 0 || repo_id_parse(m->row.name, &number))
 		return request_bad_field(rq, "name", err, "%s",
 					 why.code ? why.text : "a name has not the form of an id");
-	int r = catalog_repo_get(sd->catalog, m->row.name, &taken, &why);
-	if (r >= 0)
-		return err_set(err, -EEXIST, "there is a repository \"%s\" already", m->row.name);
-	return r == -ENOENT ? 0 : err_set(err, r, "%s", why.text);
+	(void)snprintf(key, sizeof(key), "%s/%s", m->row.owner, m->row.name);
+	int r = catalog_repo_find(sd->catalog, key, &taken, &n, err);
+	repo_rows_free(taken, n);
+	if (r < 0 || n == 0)
+		return r;
+	return err_set(err, -EEXIST, "there is a repository \"%s\" already", m->row.name);
 }
 
 static int take_number(struct move *m, struct err *err)
@@ -378,7 +382,7 @@ static struct move *move_new(struct snapd *sd, const char *url, struct err *err)
 		return NULL;
 	}
 	m->sd = sd;
-	m->row.owner = doing_uid();
+	doing_owner(m->row.owner);
 	return m;
 }
 
@@ -457,15 +461,13 @@ static json_t *fetch_again(const void *task)
 }
 
 /* Found and leased; upkeep of it gives way. */
-static int find_for_fetch(struct move *m, const char *key, bool is_path, struct err *err)
+static int find_for_fetch(struct move *m, const char *id, bool is_path, struct err *err)
 {
 	struct snapd *sd = m->sd;
-	char id[ID_SIZE];
 	auto_repo_row before = { 0 };
-	int r = catalog_repo_get(sd->catalog, key, &before, err);
+	int r = catalog_repo_get(sd->catalog, id, &before, err);
 	if (r < 0)
 		return r;
-	repo_lease_id(id, before.number);
 	upkeep_give_way(sd->upkeep, before.number);
 	r = lease_take(&m->lease, sd->leases, id, LEASE_SAVE, "fetch", FETCH_WAIT_MS, err);
 	/* Again: it may be gone by now. */

@@ -149,6 +149,20 @@ static const char *const migrations[] = {
 	"ALTER TABLE sandboxes ADD COLUMN starting INTEGER NOT NULL DEFAULT 0;",
 	"ALTER TABLE jobs ADD COLUMN again TEXT;"
 	"ALTER TABLE jobs ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;",
+	/* Owners are texts, as everywhere, and names are unique for each. Numbers stay used up. */
+	"CREATE TABLE repos_2 ("
+	" number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, url TEXT NOT NULL,"
+	" is_path INTEGER NOT NULL, is_global INTEGER NOT NULL, owner TEXT NOT NULL,"
+	" created INTEGER NOT NULL, fetched INTEGER NOT NULL, head TEXT, UNIQUE (owner, name));"
+	"INSERT INTO repos_2 SELECT number, name, url, is_path, is_global,"
+	" CASE WHEN owner = 4294967295 THEN '' ELSE 'uid:' || owner END, created, fetched, head"
+	" FROM repos;"
+	"DELETE FROM sqlite_sequence WHERE name = 'repos_2';"
+	"INSERT INTO sqlite_sequence SELECT 'repos_2', seq FROM sqlite_sequence"
+	" WHERE name = 'repos';"
+	"DROP TABLE repos;"
+	"ALTER TABLE repos_2 RENAME TO repos;"
+	"CREATE INDEX repos_name ON repos(name);",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
@@ -474,12 +488,13 @@ static int schema_version(struct catalog *c, int *version, struct err *err)
 static int own_all(struct catalog *c, struct err *err)
 {
 	const char *owner = c->self; /* digits and a colon: nothing to quote */
-	char sql[512];
+	char sql[1024];
 	(void)snprintf(sql, sizeof(sql),
 		       "UPDATE workspaces SET owner = '%s' WHERE owner = '';"
 		       "UPDATE snapshots SET owner = '%s' WHERE owner = '';"
-		       "UPDATE snapshot_names SET owner = '%s' WHERE owner = ''",
-		       owner, owner, owner);
+		       "UPDATE snapshot_names SET owner = '%s' WHERE owner = '';"
+		       "UPDATE repos SET owner = '%s' WHERE owner = ''",
+		       owner, owner, owner, owner);
 	return exec(c, sql, err);
 }
 

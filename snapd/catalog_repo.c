@@ -47,10 +47,10 @@ static int read_row(sqlite3_stmt *st, void *row)
 		.number = (uint32_t)sqlite3_column_int64(st, 0),
 		.is_path = sqlite3_column_int(st, 3) != 0,
 		.global = sqlite3_column_int(st, 4) != 0,
-		.owner = (uint32_t)sqlite3_column_int64(st, 5),
 		.created_ns = sqlite3_column_int64(st, 6),
 		.fetched_ns = sqlite3_column_int64(st, 7),
 	};
+	db_get_text(st, 5, r->owner, sizeof(r->owner));
 	(void)snprintf(r->name, sizeof(r->name), "%s", name ? name : "");
 	(void)snprintf(r->head, sizeof(r->head), "%s", head ? head : "");
 	return db_copy_text(st, 2, &r->url);
@@ -64,24 +64,41 @@ static void done_row(void *row)
 static const struct db_shape shape = { "look up repositories", sizeof(struct repo_row), read_row,
 				       done_row };
 
-int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, struct err *err)
+int catalog_repo_get(struct catalog *c, const char *id, struct repo_row *out, struct err *err)
 {
 	sqlite3_stmt *st;
 	uint32_t number = 0;
-	bool is_id = repo_id_parse(key, &number);
-	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos WHERE name = ?1 OR number = ?2",
+	if (!repo_id_parse(id, &number))
+		return err_set(err, -ENOENT, "no repository \"%s\"", id);
+	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos WHERE number = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_int64(st, 1, number);
+	return db_the(c, st, &shape, out, "repository", id, err);
+}
+
+int catalog_repo_find(struct catalog *c, const char *key, struct repo_row **rows, size_t *n,
+		      struct err *err)
+{
+	sqlite3_stmt *st;
+	char owner[OWNER_SIZE];
+	uint32_t number = 0;
+	bool is_id = repo_id_parse(key, &number), owned = strchr(key, '/') != NULL;
+	int r = db_read(c, &st,
+			is_id	? "SELECT " COLUMNS " FROM repos WHERE number = ?1"
+			: owned ? "SELECT " COLUMNS " FROM repos WHERE name = ?1 AND owner = ?2"
+				: "SELECT " COLUMNS " FROM repos WHERE name = ?1",
 			err);
 	if (r < 0)
 		return r;
+	const char *name = db_split_key(key, owner);
 	if (is_id)
-		sqlite3_bind_int64(st, 2, number);
+		sqlite3_bind_int64(st, 1, number);
 	else
-		sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	r = db_the(c, st, &shape, out, "repository", key, err);
-	return r == -ENOENT ? err_set(err, r,
-				      "no repository \"%s\": `bough repo ls` shows what there is",
-				      key)
-			    : r;
+		sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
+	if (owned)
+		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
+	return db_list(c, st, &shape, rows, n, err);
 }
 
 int catalog_repo_list(struct catalog *c, struct repo_row **rows, size_t *n, struct err *err)
@@ -106,7 +123,7 @@ static int insert(struct catalog *c, const struct repo_row *row, struct err *err
 	sqlite3_bind_text(st, 3, row->url ? row->url : "", -1, SQLITE_STATIC);
 	sqlite3_bind_int(st, 4, row->is_path);
 	sqlite3_bind_int(st, 5, row->global);
-	sqlite3_bind_int64(st, 6, row->owner);
+	sqlite3_bind_text(st, 6, row->owner[0] ? row->owner : c->self, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 7, row->created_ns);
 	sqlite3_bind_int64(st, 8, row->fetched_ns);
 	db_bind_text(st, 9, row->head);
@@ -156,7 +173,13 @@ int catalog_repo_insert(struct catalog *c, const struct repo_row *row, struct er
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = insert(c, row, err);
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = insert(c, row, err);
+		if (r >= 0)
+			r = db_note_owner(c, row->owner, err);
+		r = db_end(c, r, err);
+	}
 	db_unlock(c);
 	return r;
 }

@@ -61,7 +61,7 @@ SCHEMAS = {
     "Reset": obj({"branch": S, "was": null(S), "commit": null(S), "lost": N, "moved": B}),
     "Repository": obj(
         {"id": S, "number": N, "name": S, "kind": {"enum": ["url", "path"]}, "created": TIME,
-         "fetched": TIME, "head": null(S), "owner": N,
+         "fetched": TIME, "head": null(S), "owner": S,
          "visibility": {"enum": ["private", "global"]}},
         {"url": S, "path": S, "commit": null(S), "branches": N, "tags": N, "bytes": N,
          "workspaces": N, "snapshots": N, "auth": null(S), "error": S, "refs_changed": N,

@@ -239,6 +239,22 @@ static const char *id_in(const json_t *j)
 	return id && strlen(id) < ID_SIZE ? id : "";
 }
 
+/* Whose what was made is, and who else hears of it: its answer says so. */
+static struct owned own_in(const json_t *j)
+{
+	struct owned own = { 0 };
+	const char *owner = json_string_value(json_object_get(j, "owner"));
+	const char *team = json_string_value(json_object_get(j, "team"));
+	const char *seen = json_string_value(json_object_get(j, "visibility"));
+	int v = seen ? visibility_parse(seen) : -ENOENT;
+	if (!owner || v < 0)
+		return own; /* it is the caller's */
+	(void)snprintf(own.owner, sizeof(own.owner), "%s", owner);
+	(void)snprintf(own.team, sizeof(own.team), "%s", team ? team : "");
+	own.visibility = (enum visibility)v;
+	return own;
+}
+
 static void tell_events(struct snapd *sd, const struct doing *d, const json_t *answer)
 {
 	char type[40];
@@ -248,7 +264,7 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 	for (size_t i = 0; i < json_array_size(items); i++) {
 		struct doing made = *d; /* a fork is its maker's, whoever owns its origin */
 		const char *id = id_in(json_array_get(items, i));
-		memset(&made.own, 0, sizeof(made.own));
+		made.own = own_in(json_array_get(items, i));
 		if (id_is(id, "sb"))
 			tell_event(sd, &made, "sandbox.created", id, "");
 		else
@@ -256,7 +272,10 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 	}
 	const char *made = id_in(answer);
 	const char *object = d->object[0] ? d->object : made;
-	tell_event(sd, d, type, object,
+	struct doing it = *d;
+	if (!d->object[0])
+		it.own = own_in(answer);
+	tell_event(sd, &it, type, object,
 		   d->workspace[0]       ? d->workspace
 		   : id_is(object, "ws") ? object
 					 : "");

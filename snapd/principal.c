@@ -113,8 +113,3 @@ void doing_owner(char out[OWNER_SIZE])
 	else
 		owner_self(out);
 }
-
-uid_t doing_uid(void)
-{
-	return !current || current->caller.admin ? geteuid() : current->caller.uid;
-}

@@ -78,7 +78,5 @@ struct doing *doing_now(void); /* NULL: the service's own */
 void doing_tell(struct doing *d, unsigned status, const json_t *answer);
 /* The owner of what this thread makes. */
 void doing_owner(char out[OWNER_SIZE]);
-/* The uid that goes with it; (uid_t)-1: it has none. */
-uid_t doing_uid(void);
 
 #endif

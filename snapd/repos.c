@@ -46,7 +46,7 @@ static int remove_file(int dir, uint32_t number, const char *suffix, struct err 
 const struct netrules *repo_guard(const struct snapd *sd, const struct repo_row *row)
 {
 	const struct doing *d = doing_now();
-	bool elsewhere = (d && d->caller.token[0]) || row->owner == (uint32_t)-1;
+	bool elsewhere = (d && d->caller.token[0]) || strncmp(row->owner, "uid:", 4) != 0;
 	return elsewhere ? &sd->git_networks : NULL;
 }
 
@@ -58,10 +58,10 @@ int repo_record_write(const char *root, const struct repo_row *row, struct err *
 	auto_fd dir = open_repos(root, err);
 	if (dir < 0)
 		return dir;
-	json_t *j = json_pack("{s:i, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:s}", "version", 1,
+	json_t *j = json_pack("{s:i, s:I, s:s, s:s, s:b, s:b, s:s, s:I, s:I, s:s}", "version", 1,
 			      "number", (json_int_t)row->number, "name", row->name, "url", row->url,
-			      "path", row->is_path, "global", row->global, "owner",
-			      (json_int_t)row->owner, "created_ns", (json_int_t)row->created_ns,
+			      "path", row->is_path, "global", row->global, "owner", row->owner,
+			      "created_ns", (json_int_t)row->created_ns,
 			      "fetched_ns", (json_int_t)row->fetched_ns, "head", row->head);
 	auto_free char *text = j ? json_text(j, JSON_INDENT(1)) : NULL;
 	json_decref(j);
@@ -84,14 +84,32 @@ static const char *get_string(const json_t *j, const char *key, size_t max)
 	return s && strlen(s) < max ? s : NULL;
 }
 
+/* Older ones have a uid; 2^32 - 1 stood for none. */
+static bool get_owner(const json_t *j, char out[OWNER_SIZE])
+{
+	const char *s = get_string(j, "owner", OWNER_SIZE);
+	int64_t uid;
+	out[0] = '\0';
+	if (s) {
+		(void)snprintf(out, OWNER_SIZE, "%s", s);
+		return !strchr(s, '/');
+	}
+	if (!get_number(j, "owner", UINT32_MAX, &uid))
+		return false;
+	if (uid < UINT32_MAX)
+		owner_of_uid(out, (uid_t)uid);
+	return true;
+}
+
 int repo_record_decode(struct repo_row *out, const void *data, size_t len)
 {
 	json_t *j = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
 	const char *name = get_string(j, "name", NAME_SIZE), *url = get_string(j, "url", URL_MAX);
 	const char *head = get_string(j, "head", REPO_REF_MAX);
-	int64_t number, owner, created, fetched;
+	int64_t number, created, fetched;
+	char owner[OWNER_SIZE];
 	bool ok = get_number(j, "number", UINT32_MAX, &number) && number > 0;
-	ok = get_number(j, "owner", UINT32_MAX, &owner) && ok;
+	ok = get_owner(j, owner) && ok;
 	ok = get_number(j, "created_ns", INT64_MAX, &created) && ok;
 	ok = get_number(j, "fetched_ns", INT64_MAX, &fetched) && ok;
 	if (!ok || !name || !url || !head || name_check(name, NULL) < 0) {
@@ -103,11 +121,11 @@ int repo_record_decode(struct repo_row *out, const void *data, size_t len)
 		.url = strdup(url),
 		.is_path = json_is_true(json_object_get(j, "path")),
 		.global = json_is_true(json_object_get(j, "global")),
-		.owner = (uint32_t)owner,
 		.created_ns = created,
 		.fetched_ns = fetched,
 	};
 	(void)snprintf(row.name, sizeof(row.name), "%s", name);
+	memcpy(row.owner, owner, sizeof(row.owner));
 	(void)snprintf(row.head, sizeof(row.head), "%s", head);
 	json_decref(j);
 	if (!row.url)

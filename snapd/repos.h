@@ -28,7 +28,7 @@ struct repo_row {
 	char *url;    /* without credentials; of a path: the absolute path */
 	bool is_path; /* it comes as files from the command line */
 	bool global;  /* everybody's; else its owner's alone */
-	uint32_t owner;
+	char owner[OWNER_SIZE]; /* "": whoever boughd runs as, until the catalog fills it in */
 	int64_t created_ns, fetched_ns;
 	char head[REPO_REF_MAX]; /* the default branch, without refs/heads/; "" for none */
 };
@@ -43,12 +43,15 @@ void repo_lease_id(char out[ID_SIZE], uint32_t number);
 /* True: `s` has the form of such an id. */
 bool repo_id_parse(const char *s, uint32_t *number);
 
-/* By name or id. -ENOENT says so in words. */
-int catalog_repo_get(struct catalog *c, const char *key, struct repo_row *out, struct err *err);
+/* By id, which is what handlers get (access.h). -ENOENT says so in words. */
+int catalog_repo_get(struct catalog *c, const char *id, struct repo_row *out, struct err *err);
+/* All that a key may mean, whoever they belong to: an id, a name, "OWNER/NAME". None: *n is 0. */
+int catalog_repo_find(struct catalog *c, const char *key, struct repo_row **rows, size_t *n,
+		      struct err *err);
 int catalog_repo_list(struct catalog *c, struct repo_row **rows, size_t *n, struct err *err);
 /* A number that nobody had or gets again. */
 int catalog_repo_number(struct catalog *c, uint32_t *out, struct err *err);
-/* -EEXIST names the name that is taken. */
+/* Names are unique for each owner: -EEXIST names the one that is taken. */
 int catalog_repo_insert(struct catalog *c, const struct repo_row *row, struct err *err);
 int catalog_repo_fetched(struct catalog *c, const struct repo_row *row, struct err *err);
 int catalog_repo_delete(struct catalog *c, uint32_t number, struct err *err);

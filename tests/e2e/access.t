@@ -161,6 +161,8 @@ last=$(of .id)
 as root PATCH "$ws/$last" '{"description":"of which all hear"}'
 is 'a stranger hears of nothing private' "$(listen $other | jq -r "select(.object == \"$private\") | .type")" ''
 like 'its owner of all' "$(listen $owner | jq -r "select(.object == \"$private\") | .type" | tr '\n' ' ')" 'workspace.created .*workspace.changed '
+like 'of what is made for all everybody hears at once' \
+	"$(listen $other | jq -r "select(.object == \"$last\") | .type" | tr '\n' ' ')" '^workspace.created '
 gives 'a stranger'"'"'s audit log is his own' 200 '[.items[].owner] | unique | join(" ")' $other $other GET /v1/audit
 gives 'who shared is in the team'"'"'s' 200 '[.items[] | select(.path == "/v1/teams")] | .[0].owner' $owner $owner GET '/v1/audit?limit=1000'
 
@@ -206,7 +208,7 @@ bough_ok 'user add' user add bob --uid 30009
 bough_ok 'team add' team add ops
 bough_ok 'team join' team join ops bob --role reader
 run bough team ls
-like 'team ls' "$out" 'ops +uid:30009 +reader'
+like 'team ls' "$out" 'ops +(uid:30009|bob) +reader'
 bough_ok 'share it' set "$owner/private" --visibility team:ops --description 'for ops'
 gives 'bob sees it' 200 .description 'for ops' uid:30009 GET "$ws/alice%2Fprivate"
 cp "$(type -P bough)" "$T/bough" # where bob can reach it

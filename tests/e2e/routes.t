@@ -121,7 +121,7 @@ CLASSES = {
     "token": who(A, ("owner", "reading", "one", "path") + STRANGERS),
     "repo": who(A, ("one", "path"), ("owner", "reading") + STRANGERS),
     "repo_change": who(A, ("reading", "one", "path"), ("owner",) + STRANGERS),
-    "repo_add": who(A, ("owner", "reading", "one", "path") + STRANGERS),
+    "repo_add": who(O + STRANGERS, ("reading", "one", "path")),
 }
 # METHOD target class status [body [headers]]; NEW is another name each time. 0: any but 401 to 404.
 # A sandbox that doesn't run: a token of a workspace is good for none.

@@ -18,6 +18,7 @@
 #include "snapd/events.h"
 #include "snapd/hooks.h"
 #include "snapd/journal.h"
+#include "snapd/repos.h"
 
 struct fixture {
 	char root[64];
@@ -623,11 +624,19 @@ static void older_catalog(void **state)
 		" UNIQUE, name TEXT NOT NULL UNIQUE, created INTEGER NOT"
 		" NULL, base TEXT, head TEXT,"
 		" parent TEXT, quota_bytes INTEGER NOT NULL, quota_inodes INTEGER NOT NULL,"
-		" mount INTEGER NOT NULL, broken TEXT, labels TEXT, head_stack BLOB);"
+		" mount INTEGER NOT NULL, broken TEXT, labels TEXT, head_stack BLOB, git TEXT);"
 		"CREATE TABLE snapshots (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL"
 		" UNIQUE, created INTEGER NOT NULL, workspace TEXT, parent TEXT, manifest BLOB NOT"
 		" NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL, stored_bytes INTEGER NOT"
-		" NULL, message TEXT, labels TEXT);"
+		" NULL, message TEXT, labels TEXT, git TEXT);"
+		"CREATE TABLE repos (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL"
+		" UNIQUE, url TEXT NOT NULL, is_path INTEGER NOT NULL, is_global INTEGER NOT NULL,"
+		" owner INTEGER NOT NULL, created INTEGER NOT NULL, fetched INTEGER NOT NULL,"
+		" head TEXT);"
+		"INSERT INTO repos VALUES (4, 'r', 'https://h/r', 0, 0, 1001, 5, 6, 'main'),"
+		" (5, 'nobodys', 'https://h/r', 0, 0, 4294967295, 5, 6, NULL),"
+		" (8, 'gone', '', 0, 0, 0, 5, 6, NULL);"
+		"DELETE FROM repos WHERE number = 8;"
 		"CREATE TABLE snapshot_names (name TEXT PRIMARY KEY, snapshot TEXT NOT NULL,"
 		" pos INTEGER NOT NULL) WITHOUT ROWID;"
 		"CREATE INDEX workspaces_head ON workspaces(head);"
@@ -637,7 +646,7 @@ static void older_catalog(void **state)
 		"INSERT INTO snapshots (id, created, manifest, files, bytes, stored_bytes)"
 		" VALUES ('sn_aaaaaaaaaa', 9, zeroblob(32), 1, 2, 3);"
 		"INSERT INTO snapshot_names VALUES ('s', 'sn_aaaaaaaaaa', 0);"
-		"PRAGMA user_version = 1";
+		"PRAGMA user_version = 3";
 	assert_int_equal(sqlite3_exec(db, old, NULL, NULL, NULL), SQLITE_OK);
 	sqlite3_close(db);
 	f->c = NULL;
@@ -651,6 +660,62 @@ static void older_catalog(void **state)
 	assert_int_equal(catalog_snap_get(f->c, "s", &snap, &err), 0);
 	assert_string_equal(snap.own.owner, self);
 	assert_int_equal(snap.own.visibility, VISIBLE_PRIVATE);
+
+	auto_repo_row repo = { 0 };
+	auto_repo_row nobodys = { 0 };
+	uint32_t number;
+	assert_int_equal(catalog_repo_get(f->c, "repo_00000004", &repo, &err), 0);
+	assert_string_equal(repo.name, "r");
+	assert_string_equal(repo.owner, "uid:1001");
+	assert_string_equal(repo.head, "main");
+	assert_int_equal(catalog_repo_get(f->c, "repo_00000005", &nobodys, &err), 0);
+	assert_string_equal(nobodys.owner, self);
+	assert_int_equal(catalog_repo_number(f->c, &number, &err), 0);
+	assert_int_equal(number, 9); /* 8 was used up */
+}
+
+static size_t count_repos(struct catalog *c, const char *key, char owner[OWNER_SIZE])
+{
+	struct repo_row *rows = NULL;
+	size_t n = 0;
+	assert_int_equal(catalog_repo_find(c, key, &rows, &n, NULL), 0);
+	owner[0] = '\0';
+	if (n == 1)
+		memcpy(owner, rows[0].owner, OWNER_SIZE);
+	repo_rows_free(rows, n);
+	return n;
+}
+
+static void repos_of_owners(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char owner[OWNER_SIZE], self[OWNER_SIZE];
+	struct repo_row row = { .name = "r", .url = (char *)"https://h/r" };
+	static const char *const owners[] = { "uid:1001", "ci", "" };
+	owner_self(self);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(catalog_repo_number(f->c, &row.number, &err), 0);
+		assert_int_equal(row.number, i + 1);
+		(void)snprintf(row.owner, sizeof(row.owner), "%s", owners[i]);
+		assert_int_equal(catalog_repo_insert(f->c, &row, &err), 0);
+	}
+	row.number = 9;
+	assert_int_equal(catalog_repo_insert(f->c, &row, &err), -EEXIST);
+	assert_string_equal(err.text, "there is a repository \"r\" already");
+	assert_int_equal(count_repos(f->c, "r", owner), 3);
+	assert_int_equal(count_repos(f->c, "ci/r", owner), 1);
+	assert_string_equal(owner, "ci");
+	assert_int_equal(count_repos(f->c, "repo_00000003", owner), 1);
+	assert_string_equal(owner, self);
+	assert_int_equal(count_repos(f->c, "uid:1002/r", owner), 0);
+	assert_int_equal(count_repos(f->c, "/", owner), 0);
+	auto_repo_row got = { 0 };
+	assert_int_equal(catalog_repo_get(f->c, "r", &got, &err), -ENOENT);
+	/* Who had a repository is nobody else's owner. */
+	struct user_row user = { .name = "ci" };
+	assert_int_equal(catalog_user_insert(f->c, &user, &err), 0);
+	assert_string_equal(user.owner, "ci~2");
 }
 
 int main(void)
@@ -667,6 +732,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(noted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(repos_of_owners, set_up, tear_down),
 		cmocka_unit_test(ring),
 		cmocka_unit_test(config),
 	};

@@ -134,6 +134,7 @@ struct cli {
 	bool quiet;      /* no progress, no notes */
 	bool bytes;      /* exact sizes */
 	char *detail;    /* JSON of the API's last error; NULL */
+	json_t *users;   /* whom owners_load asked for; NULL: it didn't yet */
 	bool background; /* the next request is to become a job */
 	bool uploading;  /* the last request carried a stream */
 	bool sandbox_too; /* where the command takes a workspace, it takes a sandbox as well */

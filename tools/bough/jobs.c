@@ -22,7 +22,7 @@ static void job_row(struct table *table, const struct cli *cli, const json_t *v,
 			       (long long)get_int(p, "done"));
 	const char *cells[] = { get_text(v, "id"),
 				get_text(v, "state"),
-				get_text(v, "owner"),
+				owner_name(cli, v, "owner"),
 				out_age(age, get_text(v, "created"), now),
 				how,
 				get_text(v, "path") };
@@ -35,6 +35,8 @@ int cmd_jobs_ls(struct cli *cli, const struct args *a, struct err *err)
 						"PROGRESS", "CALL",  NULL };
 	static const struct list_view view = { headings, "id", job_row };
 	auto_target t = target_new("/v1/jobs");
+	if (!cli->json && !cli->quiet)
+		owners_load(cli);
 	return list_show(cli, &t, &view, err);
 }
 
@@ -63,7 +65,8 @@ int cmd_jobs_show(struct cli *cli, const struct args *a, struct err *err)
 		return r < 0 ? r : out_json(job, err);
 	line("id", get_text(job, "id"));
 	line("state", get_text(job, "state"));
-	line("owner", get_text(job, "owner"));
+	owners_load(cli);
+	line("owner", owner_name(cli, job, "owner"));
 	line("call", get_text(job, "path"));
 	line("created", get_text(job, "created"));
 	line("ended", get_text(job, "ended"));
@@ -154,7 +157,7 @@ static int print_event(void *ctx, const char *data, struct err *err)
 		printf("%.19sZ  %-22s ", get_text(v, "time"), get_text(v, "type"));
 		out_clean(stdout, list_text(v, "object"));
 		printf("  ");
-		out_clean(stdout, get_text(v, "by"));
+		out_clean(stdout, owner_name(e->cli, v, "by"));
 		printf("\n");
 	}
 	return fflush(stdout) != 0 ? err_sys(err, -errno, "write") : 1;
@@ -164,6 +167,8 @@ int cmd_events(struct cli *cli, const struct args *a, struct err *err)
 {
 	struct events e = { .cli = cli, .follow = args_get(a, "follow") != NULL };
 	struct sse s = { .cli = cli, .target = events_target, .event = print_event, .ctx = &e };
+	if (!cli->json)
+		owners_load(cli);
 	int r = sse_read(&s, e.follow, err);
 	while (r == -ENOENT && e.follow && *s.id) { /* another boughd's begin anew */
 		*s.id = 0;
@@ -180,7 +185,7 @@ static void audit_row(struct table *table, const struct cli *cli, const json_t *
 	(void)snprintf(when, sizeof(when), "%.19sZ", get_text(v, "time"));
 	(void)snprintf(status, sizeof(status), "%lld", (long long)get_int(v, "status"));
 	const char *cells[] = { when,
-				get_text(v, "owner"),
+				owner_name(cli, v, "owner"),
 				get_text(v, "from"),
 				list_text(v, "method"),
 				get_text(v, "path"),
@@ -226,5 +231,7 @@ int cmd_audit(struct cli *cli, const struct args *a, struct err *err)
 		return export_lines(cli, &t, err);
 	}
 	target_query(&t, "limit", args_get(a, "limit"));
+	if (!cli->json && !cli->quiet)
+		owners_load(cli);
 	return list_show(cli, &t, &view, err);
 }

@@ -1,11 +1,51 @@
 #include "tools/bough/list.h"
 
+#include <string.h>
+#include "fs/base/cleanup.h"
 #include "tools/bough/json.h"
 
 const char *list_text(const json_t *item, const char *key)
 {
 	const char *s = get_text(item, key);
 	return *s ? s : "-";
+}
+
+void owners_load(struct cli *cli)
+{
+	auto_target t = target_new("/v1/users");
+	char *detail = steal_ptr(&cli->detail);
+	json_t *doc = NULL;
+	if (!cli->users) {
+		/* Only an admin is told: others see what boughd says. */
+		int r = api_call(cli, "GET", &t, NULL, &doc, NULL, NULL);
+		cli->users = r < 0 ? json_object() : doc;
+	}
+	free(cli->detail);
+	cli->detail = detail;
+}
+
+const char *owner_name(const struct cli *cli, const json_t *item, const char *key)
+{
+	const char *owner = get_text(item, key);
+	size_t i;
+	json_t *u;
+	json_array_foreach(json_object_get(cli->users, "items"), i, u)
+		if (strcmp(get_text(u, "owner"), owner) == 0)
+			return get_text(u, "name");
+	return owner;
+}
+
+bool owners_differ(struct cli *cli, const json_t *items)
+{
+	size_t i;
+	json_t *v;
+	const char *first = get_text(json_array_get(items, 0), "owner");
+	json_array_foreach((json_t *)(uintptr_t)items, i, v)
+		if (strcmp(get_text(v, "owner"), first) != 0) {
+			owners_load(cli);
+			return true;
+		}
+	return false;
 }
 
 int list_print(struct cli *cli, const json_t *doc, const struct list_view *view, struct err *err)

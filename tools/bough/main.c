@@ -113,6 +113,7 @@ int main(int argc, char **argv)
 	(void)fflush(stdout);
 	args_done(&a);
 	free(cli.detail);
+	json_decref(cli.users);
 	/* Threads beside a stream (attach.c) may still call: root and remote stay. */
 	exit(code);
 }

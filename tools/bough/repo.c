@@ -407,7 +407,8 @@ static const char *place_of(const json_t *repo)
 
 int cmd_repo_ls(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "REPOSITORY", "BRANCH", ">FETCHED", "FROM", NULL };
+	static const char *const headings[] = { "OWNER",    "REPOSITORY", "BRANCH",
+						">FETCHED", "FROM",       NULL };
 	auto_json json_t *doc = NULL;
 	auto_target t = target_new("/v1/repos");
 	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
@@ -422,14 +423,16 @@ int cmd_repo_ls(struct cli *cli, const struct args *a, struct err *err)
 			printf("%s\n", get_text(repo, "name"));
 		return 0;
 	}
-	auto_table *table = table_new(headings);
+	bool owners = owners_differ(cli, json_object_get(doc, "items"));
+	auto_table *table = table_new(headings + !owners);
 	time_t now = time(NULL);
 	json_array_foreach(json_object_get(doc, "items"), i, repo) {
 		char age[OUT_AGE_MAX];
-		const char *cells[] = { get_text(repo, "name"), get_text(repo, "head"),
+		const char *cells[] = { owner_name(cli, repo, "owner"), get_text(repo, "name"),
+					get_text(repo, "head"),
 					out_age(age, get_text(repo, "fetched"), now),
 					place_of(repo) };
-		table_row(table, cells);
+		table_row(table, cells + !owners);
 	}
 	return table_print(table, stdout, err);
 }
@@ -472,6 +475,8 @@ int cmd_repo_show(struct cli *cli, const struct args *a, struct err *err)
 	time_t now = time(NULL);
 	line("id", get_text(s, "id"));
 	line("name", get_text(s, "name"));
+	owners_load(cli);
+	line("owner", owner_name(cli, s, "owner"));
 	line(get_text(s, "kind"), place_of(s));
 	line("branch", get_text(s, "head"));
 	line("commit", get_text(s, "commit"));

@@ -76,8 +76,9 @@ static const char *status_text(const json_t *sb, char *out, size_t size)
 
 int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "NAME", "STATUS",     "IMAGE",   "RUNTIME",
-						">AGE", "WORKSPACES", "COMMAND", NULL };
+	static const char *const headings[] = { "OWNER",   "NAME", "STATUS",     "IMAGE",
+						"RUNTIME", ">AGE", "WORKSPACES", "COMMAND",
+						NULL };
 	auto_json json_t *doc = NULL;
 	auto_target t = target_new("/v1/sandboxes");
 	target_query(&t, "label", args_get(a, "label"));
@@ -85,7 +86,8 @@ int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
 	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
 	if (r < 0 || cli->json)
 		return r < 0 ? r : out_json(doc, err);
-	auto_table *table = table_new(headings);
+	bool owners = !cli->quiet && owners_differ(cli, json_object_get(doc, "items"));
+	auto_table *table = table_new(headings + !owners);
 	size_t i, k;
 	json_t *sb, *ws;
 	if (!table)
@@ -101,14 +103,15 @@ int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
 			(void)snprintf(names + len, sizeof(names) - len, "%s%s", len ? "," : "",
 				       get_text(ws, "name"));
 		}
-		const char *cells[] = { get_text(sb, "name"),
+		const char *cells[] = { owner_name(cli, sb, "owner"),
+					get_text(sb, "name"),
 					status_text(sb, status, sizeof(status)),
 					get_text(sb, "image"),
 					get_text(sb, "runtime"),
 					out_age(age, get_text(sb, "created"), time(NULL)),
 					*names ? names : "-",
 					command_text(sb, command, sizeof(command)) };
-		table_row(table, cells);
+		table_row(table, cells + !owners);
 	}
 	return cli->quiet ? 0 : table_print(table, stdout, err);
 }

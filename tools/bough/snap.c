@@ -82,13 +82,15 @@ static void first_line(char *buf, size_t size, const char *message)
 	(void)snprintf(buf, size, "%.*s", (int)strcspn(message, "\r\n"), message);
 }
 
-static void snap_row(struct table *t, const struct cli *cli, const json_t *s, time_t now)
+static void snap_row(struct table *t, const struct cli *cli, bool owners, const json_t *s,
+		     time_t now)
 {
 	char age[OUT_AGE_MAX], files[OUT_SIZE_MAX], bytes[OUT_SIZE_MAX], stored[OUT_SIZE_MAX];
 	char names[256], message[96];
 	join_names(names, sizeof(names), s);
 	first_line(message, sizeof(message), get_text(s, "message"));
 	const char *cells[] = {
+		owner_name(cli, s, "owner"),
 		get_text(s, "id"),
 		names,
 		out_age(age, get_text(s, "created"), now),
@@ -97,13 +99,13 @@ static void snap_row(struct table *t, const struct cli *cli, const json_t *s, ti
 		out_size(stored, get_int(s, "stored_bytes"), cli->bytes),
 		message,
 	};
-	table_row(t, cells);
+	table_row(t, cells + !owners);
 }
 
 static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 {
-	static const char *const headings[] = { "SNAPSHOT", "NAMES",   ">AGE",    ">FILES",
-						">NEW",     ">STORED", "MESSAGE", NULL };
+	static const char *const headings[] = { "OWNER",  "SNAPSHOT", "NAMES",   ">AGE", ">FILES",
+						">NEW",   ">STORED",  "MESSAGE", NULL };
 	auto_json json_t *doc = NULL;
 	int r = api_call(cli, "GET", t, NULL, &doc, NULL, err);
 	if (r < 0)
@@ -117,10 +119,11 @@ static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 			printf("%s\n", get_text(snap, "id"));
 		return 0;
 	}
-	auto_table *table = table_new(headings);
+	bool owners = owners_differ(cli, json_object_get(doc, "items"));
+	auto_table *table = table_new(headings + !owners);
 	time_t now = time(NULL);
 	json_array_foreach(json_object_get(doc, "items"), i, snap)
-		snap_row(table, cli, snap, now);
+		snap_row(table, cli, owners, snap, now);
 	return table_print(table, stdout, err);
 }
 

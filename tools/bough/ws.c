@@ -379,12 +379,14 @@ static const char *ws_state(const json_t *ws)
 	return get_true(ws, "mounted") ? "mounted" : *get_text(ws, "error") ? "failed" : "-";
 }
 
-static void ls_row(struct table *t, const struct cli *cli, const json_t *ws, time_t now)
+static void ls_row(struct table *t, const struct cli *cli, bool owners, const json_t *ws,
+		   time_t now)
 {
 	char used[OUT_SIZE_MAX], quota[OUT_SIZE_MAX], age[OUT_AGE_MAX];
 	int64_t limit = get_int(ws, "quota_bytes");
 	const char *head = get_text(ws, "head");
 	const char *cells[] = {
+		owner_name(cli, ws, "owner"),
 		get_text(ws, "name"),
 		ws_state(ws),
 		*head ? head : get_text(ws, "base"),
@@ -395,7 +397,7 @@ static void ls_row(struct table *t, const struct cli *cli, const json_t *ws, tim
 		out_age(age, get_text(ws, "created"), now),
 		get_text(ws, "path"),
 	};
-	table_row(t, cells);
+	table_row(t, cells + !owners);
 }
 
 static void print_names(const json_t *items)
@@ -406,19 +408,21 @@ static void print_names(const json_t *items)
 		printf("%s\n", get_text(o, "name"));
 }
 
-static int print_deleted(const json_t *items, struct err *err)
+static int print_deleted(struct cli *cli, const json_t *items, struct err *err)
 {
-	static const char *const headings[] = { "NAME", "ID", "DELETED", "UNTIL", NULL };
-	auto_table *table = table_new(headings);
+	static const char *const headings[] = { "OWNER", "NAME", "ID", "DELETED", "UNTIL", NULL };
+	bool owners = owners_differ(cli, items);
+	auto_table *table = table_new(headings + !owners);
 	time_t now = time(NULL);
 	size_t i;
 	json_t *ws;
 	json_array_foreach(items, i, ws) {
 		char age[OUT_AGE_MAX], until[32];
 		(void)snprintf(until, sizeof(until), "%.19sZ", get_text(ws, "purges"));
-		const char *cells[] = { get_text(ws, "name"), get_text(ws, "id"),
+		const char *cells[] = { owner_name(cli, ws, "owner"), get_text(ws, "name"),
+					get_text(ws, "id"),
 					out_age(age, get_text(ws, "deleted"), now), until };
-		table_row(table, cells);
+		table_row(table, cells + !owners);
 	}
 	return table_print(table, stdout, err);
 }
@@ -441,14 +445,15 @@ int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 		return 0;
 	}
 	if (args_get(a, "deleted"))
-		return print_deleted(items, err);
-	static const char *const headings[] = { "NAME",   "STATE", "SNAPSHOT", ">USED",
-						">QUOTA", ">AGE",  "PATH",     NULL };
-	auto_table *table = table_new(headings);
+		return print_deleted(cli, items, err);
+	static const char *const headings[] = { "OWNER",  "NAME", "STATE", "SNAPSHOT", ">USED",
+						">QUOTA", ">AGE", "PATH",  NULL };
+	bool owners = owners_differ(cli, items);
+	auto_table *table = table_new(headings + !owners);
 	time_t now = time(NULL);
 	size_t i;
 	json_array_foreach(items, i, ws)
-		ls_row(table, cli, ws, now);
+		ls_row(table, cli, owners, ws, now);
 	return table_print(table, stdout, err);
 }
 

@@ -56,7 +56,7 @@ export interface CommitInfo {
 }
 export interface RepositoryInfo {
   id: string; number: number; name: string; kind: 'url' | 'path'; created: string; fetched: string;
-  head: string | null; owner: number; visibility: string; url?: string; path?: string;
+  head: string | null; owner: string; visibility: string; url?: string; path?: string;
   commit?: string | null; branches?: number; tags?: number; bytes?: number; workspaces?: number;
   snapshots?: number; auth?: string | null; error?: string; refs_changed?: number;
   objects?: number; bytes_received?: number; branch_list?: Record<string, unknown>[];

@@ -123,7 +123,7 @@ class RepositoryInfo(TypedDict, total=False):
     created: str
     fetched: str
     head: Optional[str]
-    owner: int
+    owner: str
     visibility: str
     commit: Optional[str]
     branches: int
