@@ -196,35 +196,73 @@ static int find_removed(struct snapd *sd, const struct principal *who, const cha
 	return r;
 }
 
-/* Either, which must not be both. */
+/* Of two kinds of things with that name, one's own is meant. */
+static int choose_kind(const struct principal *who, const char *key, const char *const names[2],
+		       const struct meant found[2], struct err *err)
+{
+	bool own[2];
+	for (unsigned i = 0; i < 2; i++)
+		own[i] = strcmp(found[i].own.owner, who->owner) == 0;
+	if (own[0] != own[1])
+		return own[1];
+	return err_set(err, -ENOTUNIQ, "\"%s\" is both a %s (%s) and a %s (%s): give the id", key,
+		       names[0], found[0].id, names[1], found[1].id);
+}
+
+int access_find_any(struct snapd *sd, const struct principal *who, unsigned nouns, bool write,
+		    const char *key, struct meant *out, struct err *err)
+{
+	static const struct {
+		enum noun noun;
+		const char *name, *id;
+	} kinds[] = { { NOUN_SNAPSHOT, "snapshot", "sn_" },
+		      { NOUN_SANDBOX, "sandbox", "sb_" }, /* whose root has its id for a name */
+		      { NOUN_WORKSPACE, "workspace", "ws_" } };
+	struct meant found[2];
+	const char *names[2] = { NULL };
+	struct err refusal = { 0 };
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		unsigned at = names[0] != NULL;
+		if (!(nouns & 1u << kinds[i].noun))
+			continue;
+		int r = access_find(sd, who, kinds[i].noun, write, key, &found[at], err);
+		if (r == -EPERM && err)
+			refusal = *err;
+		if (r < 0 && r != -ENOENT && r != -EPERM)
+			return r;
+		if (r < 0)
+			continue;
+		names[at] = kinds[i].name;
+		r = at ? choose_kind(who, key, names, found, err) : 0;
+		if (r < 0)
+			return r;
+		found[0] = found[r];
+		names[0] = names[r];
+		if (strncmp(key, kinds[i].id, 3) == 0)
+			break; /* an id, or the beginning of a snapshot's */
+	}
+	if (names[0]) {
+		*out = found[0];
+		return 0;
+	}
+	if (refusal.code) {
+		*err = refusal;
+		return -EPERM;
+	}
+	bool boxes = nouns & 1u << NOUN_SANDBOX;
+	(void)err_set(err, -ENOENT, "no %ssnapshot or workspace \"%s\"", boxes ? "sandbox, " : "",
+		      key);
+	if (!boxes)
+		tell_sandbox(sd, who, key, err);
+	return -ENOENT;
+}
+
+/* What trees are of. */
 static int find_either(struct snapd *sd, const struct principal *who, const char *key,
 		       struct meant *out, struct err *err)
 {
-	struct meant snap;
-	struct err why = { 0 };
-	if (id_is(key, "ws"))
-		return access_find(sd, who, false, false, key, out, err);
-	int s = access_find(sd, who, true, false, key, &snap, &why);
-	if (strncmp(key, "sn_", 3) == 0 && s >= 0) {
-		*out = snap;
-		return 0;
-	}
-	int w = access_find(sd, who, false, false, key, out, err);
-	if (w >= 0 && s >= 0)
-		return err_set(err, -ENOTUNIQ,
-			       "\"%s\" is both a snapshot and a workspace: give its id", key);
-	if (w >= 0 || w != -ENOENT)
-		return w;
-	if (s == -ENOENT) {
-		(void)err_set(err, s, "no snapshot or workspace \"%s\"", key);
-		tell_sandbox(sd, who, key, err);
-		return s;
-	}
-	if (s < 0 && err)
-		*err = why;
-	if (s >= 0)
-		*out = snap;
-	return s < 0 ? s : 0;
+	return access_find_any(sd, who, 1u << NOUN_SNAPSHOT | 1u << NOUN_WORKSPACE, false, key, out,
+			       err);
 }
 
 /* ---- requests ---- */

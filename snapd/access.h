@@ -122,6 +122,10 @@ bool access_writes(struct snapd *sd, const struct principal *who, const struct o
 /* What is meant by a key that came otherwise than in those places. -ENOENT, -ENOTUNIQ, -EPERM. */
 int access_find(struct snapd *sd, const struct principal *who, enum noun noun, bool write,
 		const char *key, struct meant *out, struct err *err);
+/* The same of several kinds, 1 << noun each. Of things of different kinds with that name one's own
+ * is meant: -ENOTUNIQ, with the ids, where that doesn't decide it. */
+int access_find_any(struct snapd *sd, const struct principal *who, unsigned nouns, bool write,
+		    const char *key, struct meant *out, struct err *err);
 /* Repositories are private or global. */
 struct repo_row;
 bool access_sees_repo(const struct principal *who, const struct repo_row *row);

@@ -273,12 +273,8 @@ static int audit_whose(struct request *rq, struct audit_export *x, struct err *e
 	}
 	struct principal who = *rq->caller;
 	who.read_only = false; /* what it may change, it may read about */
-	int r = access_find(rq->ctx, &who,
-			    strncmp(object, "sn_", 3) == 0 ? NOUN_SNAPSHOT : NOUN_WORKSPACE, true,
-			    object, &m, err);
-	if (r == -ENOENT &&
-	    access_find(rq->ctx, &who, NOUN_SANDBOX, true, object, &m, NULL) >= 0)
-		r = 0;
+	unsigned any = 1u << NOUN_SNAPSHOT | 1u << NOUN_WORKSPACE | 1u << NOUN_SANDBOX;
+	int r = access_find_any(rq->ctx, &who, any, true, object, &m, err);
 	if (r < 0)
 		return r;
 	memcpy(x->q.object, m.id, sizeof(x->q.object));

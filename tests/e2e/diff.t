@@ -88,8 +88,9 @@ bough_fails 'a snapshot against what is not there' 3 'no snapshot or workspace "
 	diff s2 --against nothing
 bough_fails 'neither is there' 3 'no workspace, snapshot or sandbox "nowhere"' diff nowhere --against nothing
 bough_ok 'a snapshot of that name too' snapshots tag s v
-bough_ok 'the workspace is taken' diff v --against w
-is 'not the snapshot' "$out" $'M\ttext'
+bough_fails 'none of the two is taken' 4 '"v" is a workspace .* and a snapshot .*: give the id' diff v --against w
+bough_ok 'but by its id' diff "$(bough show v --json | jq -r .id)" --against w
+is 'the workspace' "$out" $'M\ttext'
 
 # ---- other types of files at a path, and files that git has no form for
 

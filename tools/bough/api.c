@@ -500,38 +500,153 @@ bool api_exists(struct cli *cli, struct target *t)
 	return r == 0;
 }
 
-int api_stream_either(struct cli *cli, const char *name, struct target *rest, const char *accept,
-		      struct http **out, struct err *err)
+/* ---- names of several kinds ---- */
+
+enum { KINDS = 3 };
+static const struct {
+	unsigned kind;
+	const char *path, *id, *noun;
+} kinds_of[KINDS] = {
+	{ KIND_WORKSPACE, "/v1/workspaces/", "ws_", "workspace" },
+	{ KIND_SNAPSHOT, "/v1/snapshots/", "sn_", "snapshot" },
+	{ KIND_SANDBOX, "/v1/sandboxes/", "sb_", "sandbox" },
+};
+
+/* An id is no name. The sandbox's that a workspace is the root of is that one's name, too. */
+static bool id_of_other(unsigned i, const char *name)
 {
-	static const char *const kinds[] = { "/v1/workspaces/", "/v1/snapshots/",
-					     "/v1/sandboxes/" };
-	buf_u8(&rest->text, 0);
-	if (buf_error(&rest->text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (unsigned i = strncmp(name, "sn_", 3) ? 0 : 1; i < 3; i++) {
-		auto_target t = target_new(kinds[i]), self = target_new(kinds[i]);
-		t.headers = rest->headers;
-		target_name(&t, name);
-		target_name(&self, name);
-		target_path(&t, (const char *)rest->text.data);
-		int r = api_stream(cli, &t, accept, out, err);
-		if (r != -ENOENT)
-			return r;
-		if (!api_exists(cli, &self))
-			continue;
-		/* There are calls, such as diff, that sandboxes haven't. */
-		return strcmp(err->text, "no such path") != 0
-			       ? r
-			       : err_set(err, r,
-					 "\"%s\" is a sandbox: `bough ps` shows its workspaces",
-					 name);
+	size_t n = strlen(name);
+	return n == 13 && strncmp(name, kinds_of[i].id, 3) != 0 && name[2] == '_' &&
+	       strspn(name + 3, "abcdefghijklmnopqrstuvwxyz234567") == n - 3 &&
+	       (strncmp(name, "ws", 2) == 0 || strncmp(name, "sn", 2) == 0 ||
+		strncmp(name, "sb", 2) == 0);
+}
+
+/* 0: it isn't there, or not for the caller; *doc is what it is, the caller's. */
+static int look_for(struct cli *cli, unsigned i, const char *name, json_t **doc, struct err *err)
+{
+	auto_target t = target_new(kinds_of[i].path);
+	char *detail = steal_ptr(&cli->detail);
+	target_name(&t, name);
+	int r = api_call(cli, "GET", &t, NULL, doc, NULL, err);
+	bool none = r == -ENOENT || r == -EACCES || r == -EPERM;
+	if (r == 0 || none) {
+		free(cli->detail);
+		cli->detail = detail;
+		return r == 0;
 	}
-	free(steal_ptr(&cli->detail)); /* it tells of one of the two only */
+	free(detail);
+	return r;
+}
+
+/* Things of others don't stand in the way of one's own. */
+static unsigned leave_own(struct cli *cli, json_t *found[KINDS], unsigned n)
+{
+	auto_json json_t *self = NULL;
+	auto_target t = target_new("/v1/whoami");
+	unsigned own = 0;
+	bool mine[KINDS] = { false };
+	if (api_call(cli, "GET", &t, NULL, &self, NULL, NULL) < 0)
+		return n;
+	for (unsigned i = 0; i < KINDS; i++) {
+		mine[i] = found[i] &&
+			  strcmp(get_text(found[i], "owner"), get_text(self, "owner")) == 0;
+		own += mine[i];
+	}
+	for (unsigned i = 0; i < KINDS && own > 0; i++)
+		if (!mine[i]) {
+			json_decref(found[i]);
+			found[i] = NULL;
+		}
+	return own > 0 ? own : n;
+}
+
+static int name_both(const char *name, json_t *const found[KINDS], struct err *err)
+{
+	char list[128] = "";
+	for (unsigned i = 0; i < KINDS; i++) {
+		size_t n = strlen(list);
+		if (found[i])
+			(void)snprintf(list + n, sizeof(list) - n, "%sa %s (%.20s)",
+				       n ? " and " : "", kinds_of[i].noun,
+				       get_text(found[i], "id"));
+	}
+	return err_set(err, -EEXIST, "\"%s\" is %s: give the id", name, list);
+}
+
+int api_kind(struct cli *cli, const char *name, unsigned kinds, unsigned *kind, struct err *err)
+{
+	json_t *found[KINDS] = { NULL };
+	unsigned n = 0;
+	int r = 0;
+	if (cli->kind_name && cli->kind_of == kinds && strcmp(cli->kind_name, name) == 0) {
+		*kind = cli->kind;
+		return 0;
+	}
+	/* Snapshots first: the beginning of an id does. */
+	for (unsigned i = 0; i < KINDS && r >= 0; i++) {
+		unsigned at = i == 0 ? 1 : i == 1 ? 0 : 2;
+		if (!(kinds & kinds_of[at].kind) || id_of_other(at, name))
+			continue;
+		r = look_for(cli, at, name, &found[at], err);
+		if (r <= 0)
+			continue;
+		n++;
+		if (strncmp(name, kinds_of[at].id, 3) == 0)
+			break;
+	}
+	if (r >= 0 && n > 1)
+		n = leave_own(cli, found, n);
+	if (r >= 0)
+		r = n > 1 ? name_both(name, found, err) : n == 1 ? 0 : -ENOENT;
+	for (unsigned i = 0; i < KINDS; i++) {
+		if (r == 0 && found[i])
+			*kind = kinds_of[i].kind;
+		json_decref(found[i]);
+	}
+	if (r < 0)
+		return r;
+	free(cli->kind_name);
+	cli->kind_name = strdup(name); /* without it, it is asked for again */
+	cli->kind_of = kinds;
+	cli->kind = *kind;
+	return 0;
+}
+
+/* Of what it is none of `kinds`. */
+static int not_of(struct cli *cli, const char *name, unsigned kinds, struct err *err)
+{
+	auto_target self = target_new("/v1/sandboxes/");
+	target_name(&self, name);
+	if (!(kinds & KIND_SANDBOX) && api_exists(cli, &self))
+		return err_set(err, -ENOENT,
+			       "\"%s\" is a sandbox: `bough ps` shows its workspaces", name);
 	return err_set(
 		err, -ENOENT,
 		"no workspace, snapshot or sandbox \"%s\": `bough ls`, `bough snapshots ls` and "
 		"`bough ps` show what there is",
 		name);
+}
+
+int api_stream_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
+		  const char *accept, struct http **out, struct err *err)
+{
+	unsigned kind = KIND_WORKSPACE;
+	buf_u8(&rest->text, 0);
+	if (buf_error(&rest->text) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = api_kind(cli, name, kinds, &kind, err);
+	if (r == -ENOENT)
+		return not_of(cli, name, kinds, err);
+	if (r < 0)
+		return r;
+	auto_target t = target_new(kind == KIND_WORKSPACE  ? "/v1/workspaces/"
+				   : kind == KIND_SNAPSHOT ? "/v1/snapshots/"
+							   : "/v1/sandboxes/");
+	t.headers = rest->headers;
+	target_name(&t, name);
+	target_path(&t, (const char *)rest->text.data);
+	return api_stream(cli, &t, accept, out, err);
 }
 
 int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err)

@@ -53,10 +53,15 @@ int api_background(struct cli *cli, const char *method, struct target *t, json_t
 /* GET whose answer is a stream: read it with http_read or http_read_line, then http_free. */
 int api_stream(struct cli *cli, struct target *t, const char *accept, struct http **out,
 	       struct err *err);
-/* As api_stream, of a workspace, or where none has that name, of a snapshot: /v1/…/NAME and `rest`
- * (path and query, used up). -ENOENT, too, where something else that `rest` names isn't there. */
-int api_stream_either(struct cli *cli, const char *name, struct target *rest, const char *accept,
-		      struct http **out, struct err *err);
+/* Kinds of things, which have names of their own: one may be the name of several. */
+enum { KIND_WORKSPACE = 1, KIND_SNAPSHOT = 2, KIND_TREE = 3, KIND_SANDBOX = 4 };
+/* Which of `kinds` a name or an id is of; of several things the caller's own is meant. -EEXIST
+ * names them where that doesn't decide it; -ENOENT, without words, where it is of none. */
+int api_kind(struct cli *cli, const char *name, unsigned kinds, unsigned *kind, struct err *err);
+/* As api_stream, of what `name` is: /v1/…/NAME and `rest` (path and query, used up). -EEXIST as
+ * above; -ENOENT, too, where something else that `rest` names isn't there. */
+int api_stream_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
+		  const char *accept, struct http **out, struct err *err);
 /* One request whose body is `upload` (NULL: none); *head is what the answer begins with. Read its
  * body, where there is one, with http_read, then http_free. */
 int api_exchange(struct cli *cli, const char *method, struct target *t,

@@ -118,7 +118,7 @@ int cmd_apply(struct cli *cli, const struct args *a, struct err *err)
 	target_query(&rest, "author", args_get(a, "author"));
 	struct http *h = NULL;
 	uint8_t first[COPY_SIZE];
-	int r = api_stream_either(cli, a->operands[0], &rest, "*/*", &h, err);
+	int r = api_stream_of(cli, a->operands[0], KIND_TREE, &rest, "*/*", &h, err);
 	ssize_t n = r < 0 ? r : http_read(h, first, sizeof(first), err);
 	if (r == 0 && n < 0)
 		r = api_stream_error(cli, h, (int)n, err);

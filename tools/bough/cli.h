@@ -135,6 +135,9 @@ struct cli {
 	bool bytes;      /* exact sizes */
 	char *detail;    /* JSON of the API's last error; NULL */
 	json_t *users;   /* whom owners_load asked for; NULL: it didn't yet */
+	/* What api_kind found last: of kind_of, the name is of `kind`. NULL: nothing. */
+	char *kind_name;
+	unsigned kind_of, kind;
 	bool background; /* the next request is to become a job */
 	bool uploading;  /* the last request carried a stream */
 	bool sandbox_too; /* where the command takes a workspace, it takes a sandbox as well */

@@ -74,7 +74,7 @@ static int look(struct cli *cli, const struct place *to, json_t **entry, struct 
 	char *detail = steal_ptr(&cli->detail);
 	struct err why = { 0 };
 	*entry = NULL;
-	int r = place_stat(cli, to, entry, &why);
+	int r = place_stat(cli, to, KIND_WORKSPACE | KIND_SANDBOX, entry, &why);
 	if (r == -ENOENT) { /* that the workspace isn't there is told by what comes */
 		free(cli->detail);
 		cli->detail = detail;
@@ -132,7 +132,7 @@ static int send_archive(struct cli *cli, const struct place *p, int fd, json_t *
 	uint64_t total;
 	auto_target rest = place_target("/archive", p->path, NULL);
 	target_query(&rest, "format", "tar");
-	int r = api_stream_either(cli, p->name, &rest, "*/*", &h, err);
+	int r = api_stream_of(cli, p->name, PLACES, &rest, "*/*", &h, err);
 	if (r == 0)
 		r = transfer_copy_out(cli, h, fd, "copying", &total, err);
 	if (r == 0 && summary)
@@ -174,15 +174,19 @@ static int source_remote(struct source *s, struct cli *cli, const struct place *
 
 /* ---- into a workspace or sandbox ---- */
 
-/* Whose it is, is asked before: a pipe can't be read twice. */
-static struct target inside(struct cli *cli, const struct place *to, struct target *rest)
+/* Whose it is, is asked before: a pipe can't be read twice. 1: a sandbox's. */
+static int inside(struct cli *cli, const struct place *to, struct target *rest, struct target *out,
+		  struct err *err)
 {
-	auto_target ws = target_ws(to->name, "");
-	bool box = !api_exists(cli, &ws) && sandbox_is(cli, to->name);
-	struct target t = box ? target_sandbox(to->name, "") : target_ws(to->name, "");
-	buf_add(&t.text, rest->text.data, rest->text.len);
-	t.text.failed |= rest->text.failed;
-	return t;
+	bool box;
+	int r = sandbox_choose(cli, to->name, &box, err);
+	if (r < 0)
+		return r;
+	target_done(out);
+	*out = box ? target_sandbox(to->name, "") : target_ws(to->name, "");
+	buf_add(&out->text, rest->text.data, rest->text.len);
+	out->text.failed |= rest->text.failed;
+	return box;
 }
 
 static int send_in(struct cli *cli, struct source *s, struct target *t, json_t **out,
@@ -201,8 +205,10 @@ static int send_in(struct cli *cli, struct source *s, struct target *t, json_t *
 static int make_remote_folder(struct cli *cli, const struct place *dst, const char *mode,
 			      struct err *err)
 {
-	auto_target rest = place_target("/files", dst->path, NULL);
-	auto_target t = inside(cli, dst, &rest);
+	auto_target rest = place_target("/files", dst->path, NULL), t = { 0 };
+	int r = inside(cli, dst, &rest, &t, err);
+	if (r < 0)
+		return r;
 	target_query(&t, "op", "mkdir");
 	auto_json json_t *body = json_pack("{s:s*}", "mode", mode);
 	if (!body)
@@ -223,8 +229,10 @@ static int put_archive(struct cli *cli, struct source *s, const struct place *ds
 		r = make_remote_folder(cli, dst, top ? "0700" : NULL, err);
 	if (r < 0)
 		return r;
-	auto_target rest = place_target("/archive", dst->path, NULL);
-	auto_target t = inside(cli, dst, &rest);
+	auto_target rest = place_target("/archive", dst->path, NULL), t = { 0 };
+	r = inside(cli, dst, &rest, &t, err);
+	if (r < 0)
+		return r;
 	target_query(&t, "top", top ? "1" : NULL);
 	r = send_in(cli, s, &t, &done, err);
 	return r < 0 ? r
@@ -275,12 +283,13 @@ static int file_in(struct cli *cli, struct source *s, const char *from, const st
 {
 	auto_json json_t *done = NULL;
 	auto_free char *path = NULL;
-	auto_target rest = place_target("/files", to->path, name);
-	auto_target t = inside(cli, to, &rest);
-	auto_target ws = target_ws(to->name, "");
-	int r;
-	if (mode && !s->pid && s->size >= RESUME_UPLOAD_MIN && resume_can_name(to, name) &&
-	    lseek(s->fd, 0, SEEK_CUR) == 0 && api_exists(cli, &ws)) {
+	auto_target rest = place_target("/files", to->path, name), t = { 0 };
+	int r = inside(cli, to, &rest, &t, err);
+	if (r < 0)
+		return r;
+	bool box = r > 0;
+	if (mode && !box && !s->pid && s->size >= RESUME_UPLOAD_MIN && resume_can_name(to, name) &&
+	    lseek(s->fd, 0, SEEK_CUR) == 0) {
 		r = path_below(to->path, name, &path, err);
 		if (r == 0)
 			r = resume_upload(cli, s->fd, (uint64_t)s->size, to, name, mode, err);
@@ -362,7 +371,7 @@ static int copy_across(struct cli *cli, const char *shown, const struct place *f
 	auto_source s = { .fd = -1, .size = -1 };
 	bool folder;
 	char mode[8];
-	int r = place_stat(cli, from, &entry, err);
+	int r = place_stat(cli, from, PLACES, &entry, err);
 	if (r == 0)
 		r = copy_name(from->path, &name, err);
 	if (r < 0)
@@ -487,7 +496,7 @@ static int copy_out(struct cli *cli, const struct place *from, const char *to, s
 	auto_json json_t *entry = NULL;
 	if (strcmp(to, "-") == 0 && cli->json)
 		return err_set(err, -EINVAL, "--json: stdout can't hold both");
-	int r = place_stat(cli, from, &entry, err);
+	int r = place_stat(cli, from, PLACES, &entry, err);
 	if (r < 0)
 		return r;
 	return is_folder(entry) ? folder_out(cli, from, to, err)

@@ -5,6 +5,7 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
+#include "tools/bough/place.h"
 #include "tools/bough/sandbox.h"
 
 enum { TEXT_SIZE = 64 * 1024 };
@@ -134,7 +135,7 @@ static int open_diff(struct cli *cli, const struct args *a, const char *name, en
 	target_query(&rest, "against", args_get(a, "against"));
 	target_query(&rest, "since", args_get(a, "since"));
 	target_query(&rest, "format", cli->json ? "json" : form_names[form]);
-	return api_stream_either(cli, name, &rest,
+	return api_stream_of(cli, name, PLACES, &rest,
 				 cli->json ? "application/x-ndjson" : "text/plain", h, err);
 }
 
@@ -161,9 +162,11 @@ int cmd_diff(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -EINVAL, "--json and --%s are two forms: give one",
 			       form_names[form]);
 	struct http *h = NULL;
-	int r = open_diff(cli, a, a->operands[0], form, &h, err);
-	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
-		r = open_root_diff(cli, a, form, &h, err);
+	unsigned kind = 0;
+	int r = api_kind(cli, a->operands[0], PLACES, &kind, err);
+	if (r == 0 || r == -ENOENT)
+		r = kind == KIND_SANDBOX ? open_root_diff(cli, a, form, &h, err)
+					 : open_diff(cli, a, a->operands[0], form, &h, err);
 	if (r < 0)
 		return r;
 	if (cli->json)

@@ -16,7 +16,7 @@ static int get(struct cli *cli, const struct place *p, int fd, const char *what,
 {
 	struct http *h = NULL;
 	auto_target rest = place_target("/files", p->path, NULL);
-	int r = api_stream_either(cli, p->name, &rest, "*/*", &h, err);
+	int r = api_stream_of(cli, p->name, PLACES, &rest, "*/*", &h, err);
 	if (r == 0 && strcmp(http_type(h), "application/json") == 0)
 		r = err_set(err, -EISDIR, "%s:%s is a folder: `bough files ls` lists it", p->name,
 			    p->path);
@@ -95,7 +95,7 @@ int cmd_files_ls(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	auto_target rest = place_target("/files", p.path, NULL);
 	target_query(&rest, "recursive", args_get(a, "recursive") ? "1" : NULL);
-	r = api_stream_either(cli, p.name, &rest, NULL, &h, err);
+	r = api_stream_of(cli, p.name, PLACES, &rest, NULL, &h, err);
 	if (r == 0 && strcmp(http_type(h), "application/json") != 0)
 		r = err_set(err, -ENOTDIR, "%s:%s is a file", p.name, p.path);
 	if (r == 0)

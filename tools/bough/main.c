@@ -114,6 +114,7 @@ int main(int argc, char **argv)
 	args_done(&a);
 	free(cli.detail);
 	json_decref(cli.users);
+	free(cli.kind_name);
 	/* Threads beside a stream (attach.c) may still call: root and remote stay. */
 	exit(code);
 }

@@ -9,11 +9,24 @@ void place_done(struct place *p)
 {
 	free(p->name);
 }
-int place_parse(struct place *out, const char *operand, struct err *err)
+
+/* "uid:7/NAME" has a colon of its own. */
+static size_t uid_length(const char *s)
 {
-	const char *colon = strchr(operand, ':');
+	size_t n = strncmp(s, "uid:", 4) == 0 ? 4 + strspn(s + 4, "0123456789") : 0;
+	return n > 4 && s[n] == '/' ? n + 1 : 0;
+}
+
+static int parse(struct place *out, const char *operand, bool remote, struct err *err)
+{
+	size_t owner = uid_length(operand);
+	const char *colon = strchr(operand + owner, ':');
+	const char *slash = remote && !owner ? strchr(operand, '/') : NULL;
 	*out = (struct place){ .path = operand };
-	if (!colon || colon == operand || memchr(operand, '/', (size_t)(colon - operand)))
+	if (slash && colon && slash < colon && slash > operand)
+		owner = (size_t)(slash - operand) + 1;
+	if (!colon || colon == operand + owner ||
+	    memchr(operand + owner, '/', (size_t)(colon - operand) - owner))
 		return 0;
 	out->name = strndup(operand, (size_t)(colon - operand));
 	if (!out->name)
@@ -26,9 +39,14 @@ int place_parse(struct place *out, const char *operand, struct err *err)
 	return 0;
 }
 
+int place_parse(struct place *out, const char *operand, struct err *err)
+{
+	return parse(out, operand, false, err);
+}
+
 int place_parse_remote(struct place *out, const char *operand, struct err *err)
 {
-	int r = place_parse(out, operand, err);
+	int r = parse(out, operand, true, err);
 	if (r == 0 && !out->name)
 		r = err_set(err, -EINVAL, "%s: WORKSPACE:PATH or SNAPSHOT:PATH is expected",
 			    operand);
@@ -62,14 +80,15 @@ const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-int place_stat(struct cli *cli, const struct place *p, json_t **out, struct err *err)
+int place_stat(struct cli *cli, const struct place *p, unsigned kinds, json_t **out,
+	       struct err *err)
 {
 	struct http *h = NULL;
 	auto_free char *text = NULL;
 	size_t len;
 	auto_target rest = place_target("/files", p->path, NULL);
 	target_query(&rest, "stat", "1");
-	int r = api_stream_either(cli, p->name, &rest, NULL, &h, err);
+	int r = api_stream_of(cli, p->name, kinds, &rest, NULL, &h, err);
 	if (r == 0)
 		r = http_read_all(h, 1 << 20, &text, &len, err);
 	http_free(h);

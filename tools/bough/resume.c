@@ -115,7 +115,7 @@ static int download_once(struct download *d, char *buf, struct err *err)
 		t.headers = headers;
 	}
 	int r = kept ? api_stream(d->cli, &t, "*/*", &h, err)
-		     : api_stream_either(d->cli, d->from->name, &t, "*/*", &h, err);
+		     : api_stream_of(d->cli, d->from->name, PLACES, &t, "*/*", &h, err);
 	if (r == 0)
 		r = take_answer(d, h, err);
 	while (r == 0 && (n = http_read(h, buf, COPY_SIZE, err)) > 0) {
@@ -276,7 +276,7 @@ static int ask_again(struct sending *s, const struct place *there, struct err *e
 	if (r != -EEXIST)
 		return r;
 	auto_json json_t *entry = NULL;
-	if (place_stat(s->cli, there, &entry, NULL) == 0 &&
+	if (place_stat(s->cli, there, KIND_WORKSPACE, &entry, NULL) == 0 &&
 	    strcmp(get_text(entry, "type"), "file") == 0 &&
 	    (uint64_t)get_int(entry, "size") == s->size)
 		return 0;

@@ -251,12 +251,10 @@ int cmd_detach_workspace(struct cli *cli, const struct args *a, struct err *err)
 
 int sandbox_choose(struct cli *cli, const char *name, bool *yes, struct err *err)
 {
-	auto_target t = target_ws(name, "");
-	*yes = sandbox_is(cli, name);
-	if (*yes && strncmp(name, "sb_", 3) != 0 && api_exists(cli, &t))
-		return err_set(err, -EEXIST,
-			       "\"%s\" is both a workspace and a sandbox: give its id", name);
-	return 0;
+	unsigned kind = 0;
+	int r = api_kind(cli, name, KIND_WORKSPACE | KIND_SANDBOX, &kind, err);
+	*yes = r == 0 && kind == KIND_SANDBOX;
+	return r == -ENOENT ? 0 : r;
 }
 
 void sandbox_own_workspaces(struct cli *cli, const char *name, struct buf *out)

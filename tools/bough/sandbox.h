@@ -19,7 +19,7 @@ bool sandbox_is(struct cli *cli, const char *name);
 void sandbox_own_workspaces(struct cli *cli, const char *name, struct buf *out);
 /* The sandbox of that name, where there is no workspace called so; its error stays as it is. */
 int sandbox_instead(struct cli *cli, const char *name, json_t **out);
-/* Whether it is a sandbox that is meant; -EEXIST: it may be either. */
+/* Whether it is a sandbox that is meant, of workspaces and sandboxes; -EEXIST: it is of both. */
 int sandbox_choose(struct cli *cli, const char *name, bool *yes, struct err *err);
 /* Of a sandbox: fork, save and restore. */
 int sandbox_fork(struct cli *cli, const struct args *a, struct err *err);

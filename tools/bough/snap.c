@@ -17,18 +17,19 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
 	int r = message ? api_set_text(body, "message", message, err) : 0;
+	bool box = false;
 	if (r == 0 && name)
 		r = api_set_text(body, "name", name, err);
-	if (r < 0)
-		return r;
+	if (r == 0)
+		r = sandbox_choose(cli, a->operands[0], &box, err);
+	if (r < 0 || box)
+		return r < 0 ? r : sandbox_save(cli, a, body, err);
 	struct progress p;
 	auto_target t = target_ws(a->operands[0], "/snapshots");
 	if (args_get(a, "background"))
 		return api_background(cli, "POST", &t, body, err);
 	progress_begin(&p, cli, "saving");
 	r = api_job(cli, "POST", &t, body, NULL, &p, &snap, err);
-	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
-		return sandbox_save(cli, a, body, err);
 	if (r < 0)
 		return r;
 	if (cli->json)
@@ -50,13 +51,14 @@ int cmd_restore(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *ws = NULL;
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
+	bool box = false;
 	int r = api_set_text(body, "snapshot", a->operands[1], err);
-	if (r < 0)
-		return r;
+	if (r == 0)
+		r = sandbox_choose(cli, a->operands[0], &box, err);
+	if (r < 0 || box)
+		return r < 0 ? r : sandbox_restore(cli, a, body, err);
 	auto_target t = target_ws(a->operands[0], "/restore");
 	r = api_call(cli, "POST", &t, body, &ws, NULL, err);
-	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
-		return sandbox_restore(cli, a, body, err);
 	return r < 0 ? r : cli->json ? out_json(ws, err) : 0;
 }
 
@@ -131,7 +133,10 @@ int cmd_log(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *sandbox = NULL;
 	auto_target t = target_ws(a->operands[0], "/log");
-	int r = print_snapshots(cli, &t, err);
+	bool box;
+	int r = sandbox_choose(cli, a->operands[0], &box, err);
+	if (r == 0)
+		r = print_snapshots(cli, &t, err);
 	if (r != -ENOENT || sandbox_instead(cli, a->operands[0], &sandbox) < 0)
 		return r;
 	auto_target root = target_ws(get_text(sandbox, "root"), "/log");

@@ -354,7 +354,7 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 	uint64_t total = 0;
 	auto_target rest = target_new("/archive");
 	target_query(&rest, "format", format);
-	r = api_stream_either(cli, a->operands[0], &rest, "*/*", &h, err);
+	r = api_stream_of(cli, a->operands[0], KIND_TREE, &rest, "*/*", &h, err);
 	if (r == 0)
 		r = transfer_copy_out(cli, h, o.fd, "exporting", &total, err);
 	if (r < 0 && h)

@@ -221,7 +221,10 @@ static int get_workspace(struct cli *cli, const char *name, json_t **out, json_t
 			 struct err *err)
 {
 	auto_target t = target_ws(name, "");
-	int r = api_call(cli, "GET", &t, NULL, out, NULL, err);
+	bool box;
+	int r = sandbox_choose(cli, name, &box, err);
+	if (r == 0)
+		r = api_call(cli, "GET", &t, NULL, out, NULL, err);
 	if (r != -ENOENT || sandbox_instead(cli, name, sandbox) < 0)
 		return r;
 	auto_target root = target_ws(get_text(*sandbox, "root"), "");
@@ -503,8 +506,6 @@ static int report_unmounted(const json_t *items, struct err *err)
 /* Where the name is a snapshot's, something else does what was meant. */
 static int hint_snapshot(struct cli *cli, const struct args *a, int r, struct err *err)
 {
-	if (r == -ENOENT && sandbox_is(cli, a->operands[0]))
-		return sandbox_fork(cli, a, err);
 	auto_target t = target_snap(a->operands[0], "");
 	if (r != -ENOENT || !api_exists(cli, &t))
 		return r;
@@ -524,8 +525,11 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 		r = ws_set_labels(body, "labels", a, err);
 	if (r == 0)
 		r = ws_set_keeping(body, a, err);
-	if (r < 0)
-		return r;
+	bool box = false;
+	if (r == 0)
+		r = sandbox_choose(cli, a->operands[0], &box, err);
+	if (r < 0 || box)
+		return r < 0 ? r : sandbox_fork(cli, a, err);
 	auto_target t = target_ws(a->operands[0], "/fork");
 	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	if (r < 0)
