@@ -42,12 +42,14 @@ struct supervisor {
 	int wake; /* eventfd: stop or quit was asked for */
 	int go;   /* eventfd, readable for ever once supervisor_go was called */
 
-	pthread_mutex_t lock; /* all below */
-	pthread_cond_t changed;
-	struct supervisor_status status;
-	bool stop, quit, ended;
+	pthread_mutex_t ending; /* of who ends the thread: one at a time; before the lock */
+	bool joined;            /* by it */
 
-	/* the thread's own */
+	pthread_mutex_t lock; /* all below */
+	struct supervisor_status status;
+	bool stop, quit;
+
+	/* the thread's own; of who ends it, once it is joined */
 	pid_t child; /* to be reaped; 0: it isn't ours, or none runs */
 	uint64_t up_since; /* clock_ms; 0: it isn't */
 	uint64_t died;     /* clock_ms when the last one's end was noticed; 0: none has ended */
@@ -566,10 +568,6 @@ static void *supervise(void *arg)
 		}
 	}
 	fsclient_close_gate(s->opt.client, "boughd is ending");
-	pthread_mutex_lock(&s->lock);
-	s->ended = true;
-	pthread_cond_broadcast(&s->changed);
-	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }
 
@@ -584,7 +582,7 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->go = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->changed, NULL);
+	pthread_mutex_init(&s->ending, NULL);
 	s->root = strdup(opt->root);
 	s->binary = strdup(opt->binary);
 	s->transport = opt->transport ? strdup(opt->transport) : NULL;
@@ -602,8 +600,7 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 	if (r >= 0)
 		r = -pthread_create(&s->thread, NULL, supervise, s);
 	if (r < 0) {
-		s->ended = true;
-		s->thread = pthread_self();
+		s->joined = true; /* there is none */
 		supervisor_free(s);
 		return err_sys(err, r, "start the supervisor");
 	}
@@ -648,8 +645,11 @@ void supervisor_get(struct supervisor *s, struct supervisor_status *out)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Under the lock of who ends it. */
 static void end_thread(struct supervisor *s, bool quit)
 {
+	if (s->joined)
+		return;
 	pthread_mutex_lock(&s->lock);
 	if (quit)
 		s->quit = true;
@@ -657,10 +657,8 @@ static void end_thread(struct supervisor *s, bool quit)
 		s->stop = true;
 	pthread_mutex_unlock(&s->lock);
 	(void)eventfd_write(s->wake, 1); /* a counter never full here */
-	pthread_mutex_lock(&s->lock);
-	while (!s->ended)
-		pthread_cond_wait(&s->changed, &s->lock);
-	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	s->joined = true;
 }
 
 /* Greets one that may be on its way up. Where there is none but mounts are kept, one is started:
@@ -687,7 +685,7 @@ static int greet_last(struct supervisor *s, struct peer *peer)
 	}
 }
 
-int supervisor_quit(struct supervisor *s, struct err *err)
+static int end_server(struct supervisor *s, struct err *err)
 {
 	struct peer peer = { 0 };
 	end_thread(s, true);
@@ -714,19 +712,24 @@ int supervisor_quit(struct supervisor *s, struct err *err)
 	return 0;
 }
 
+int supervisor_quit(struct supervisor *s, struct err *err)
+{
+	pthread_mutex_lock(&s->ending);
+	int r = end_server(s, err);
+	pthread_mutex_unlock(&s->ending);
+	return r;
+}
+
 void supervisor_free(struct supervisor *s)
 {
 	if (!s)
 		return;
-	if (!pthread_equal(s->thread, pthread_self())) {
-		end_thread(s, false);
-		pthread_join(s->thread, NULL);
-	}
+	end_thread(s, false); /* nobody else is left */
 	if (s->wake >= 0)
 		close(s->wake);
 	if (s->go >= 0)
 		close(s->go);
-	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->ending);
 	pthread_mutex_destroy(&s->lock);
 	free(s->transport);
 	free(s->log);
