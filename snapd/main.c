@@ -489,7 +489,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		serve(sd, signals);
 		log_info("ends");
 		(void)unlink(path);
-		events_stop(sd->events);
+		hooks_hear_no_more(sd->hooks);
 		watches_stop(sd->watches);
 		sandboxes_quit(sd->sandboxes);
 		keeper_stop(keeper);
