@@ -174,8 +174,12 @@ struct layer_fault {
 bool layer_fault(const struct layer *l, struct layer_fault *out); /* out: NULL allowed */
 /* A layer below has failed, so what lies on it can't become durable either. Any thread. */
 void layer_fail_with(struct layer *l, const struct layer *below);
-/* Whether its folder says that it failed. */
-bool layer_is_marked(const struct io *io, const char *root, const struct layer_id *id);
+/* Whether its folder says that it failed; *out is how. */
+bool layer_is_marked(const struct io *io, const char *root, const struct layer_id *id,
+		     struct layer_fault *out);
+/* layer_fail_with of a layer that nobody has open: its folder says so from now on. 0 too where it
+ * did already, and where there is no such layer. */
+int layer_mark(const struct io *io, const char *root, const struct layer_id *id, int error);
 int layer_refuses(const struct layer *l); /* 0, or the error that each change gets; any thread */
 /* 0: nothing had failed; 1: mended, and *was is what had; -errno: the disk still fails. */
 int layer_mend(const struct layer_options *opt, const struct layer_id *id, struct layer_fault *was,

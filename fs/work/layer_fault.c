@@ -50,21 +50,21 @@ static char *fault_path(const struct layer *l)
 	return asprintf(&path, "%s/failed", l->dir) < 0 ? NULL : path;
 }
 
-/* Best effort: where not even this can be written, whoever opens the layer next can't either. */
-static void write_fault(struct layer *l, const struct layer_fault *f)
+static int write_fault(const struct layer *l, const struct layer_fault *f)
 {
 	const struct io *io = l->io;
 	uint8_t b[LAYER_FAULT_BYTES];
 	auto_free char *path = fault_path(l);
 	if (!path)
-		return;
+		return -ENOMEM;
 	layer_fault_encode(b, f);
 	int fd = io->open(io->ctx, AT_FDCWD, path, O_WRONLY | O_CREAT, 0600);
 	if (fd < 0)
-		return;
-	(void)io_write_full(io, fd, b, sizeof(b), 0);
+		return fd;
+	int r = io_write_full(io, fd, b, sizeof(b), 0);
 	(void)io->fdatasync(io->ctx, fd); /* after a power loss the journal knows better */
-	(void)io->close(io->ctx, fd);
+	(void)io->close(io->ctx, fd); /* as above */
+	return r;
 }
 
 /* 1: there is one; 0; -errno. */
@@ -110,8 +110,9 @@ void layer_sync_failed(struct layer *l, uint64_t number, int error)
 	f.upto = l->commit.covered ? l->commit.covered : l->commit.before;
 	f.good_s = l->commit.good_s;
 	(void)pthread_mutex_unlock(&l->commit.lock);
+	/* Where not even this can be written, whoever opens the layer next can't either. */
 	if (take_fault(l, &f))
-		write_fault(l, &f);
+		(void)write_fault(l, &f);
 }
 
 void layer_fail_with(struct layer *l, const struct layer *below)
@@ -148,14 +149,27 @@ int layer_refuses(const struct layer *l)
 	return atomic_load(&((struct layer *)l)->broken); /* loads take no const before C23 */
 }
 
-bool layer_is_marked(const struct io *io, const char *root, const struct layer_id *id)
+bool layer_is_marked(const struct io *io, const char *root, const struct layer_id *id,
+		     struct layer_fault *out)
 {
 	const struct layer_options opt = { .io = io, .root = root };
 	struct layer *l = layer_new_local(&opt, id);
-	struct layer_fault f;
-	bool marked = l && read_fault(l, &f) > 0;
+	bool marked = l && read_fault(l, out) > 0;
 	layer_unref(l);
 	return marked;
+}
+
+int layer_mark(const struct io *io, const char *root, const struct layer_id *id, int error)
+{
+	const struct layer_options opt = { .io = io, .root = root };
+	const struct layer_fault fresh = { .error = error, .upto = UINT64_MAX };
+	struct layer_fault f;
+	struct layer *l = layer_new_local(&opt, id);
+	int r = l ? read_fault(l, &f) : -ENOMEM;
+	if (r == 0)
+		r = write_fault(l, &fresh);
+	layer_unref(l);
+	return r < 0 && r != -ENOENT ? r : 0;
 }
 
 /* ---- mending ---- */

@@ -278,7 +278,7 @@ int registry_active(struct registry *r, const struct layer_id *id, bool writable
 int registry_mend(struct registry *r, const struct layer_id *id, struct layer_fault *was,
 		  struct err *err)
 {
-	if (!layer_is_marked(r->opt.io, r->opt.root, id))
+	if (!layer_is_marked(r->opt.io, r->opt.root, id, was))
 		return 0;
 	pthread_mutex_lock(&r->lock);
 	struct entry *e;

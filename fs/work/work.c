@@ -278,10 +278,9 @@ static int open_root(struct work *w, const char *root, struct err *err)
 	return w->ws_fd < 0 ? err_sys(err, w->ws_fd, "open %s/ws", root) : 0;
 }
 
-/* Calls fn with each name in a folder of the root, but for . and .. */
-static int each_name(struct work *w, const char *folder,
-		     int (*fn)(struct work *w, const char *name, void *ctx, struct err *err),
-		     void *ctx, struct err *err)
+int work_each_name(struct work *w, const char *folder,
+		   int (*fn)(struct work *w, const char *name, void *ctx, struct err *err),
+		   void *ctx, struct err *err)
 {
 	int fd = openat(w->root_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -379,7 +378,7 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	if (r == 0 && opt->read_ahead && work_ahead_new(w, opt->cache_bytes) < 0)
 		r = err_set(err, -ENOMEM, "no memory");
 	if (r == 0)
-		r = each_name(w, "ws", name_one, NULL, err);
+		r = work_each_name(w, "ws", name_one, NULL, err);
 	if (r < 0)
 		return r;
 	r = pthread_create(&w->thread, NULL, background, w);
@@ -515,9 +514,9 @@ int work_sweep(struct work *w, bool (*known)(void *ctx, const char *id), void *c
 	pthread_mutex_unlock(&w->list_lock);
 	if (open)
 		return err_set(err, -EBUSY, "workspaces are open");
-	int r = each_name(w, "ws", sweep_ws, &s, err);
+	int r = work_each_name(w, "ws", sweep_ws, &s, err);
 	if (r == 0 && !s.spare_all)
-		r = each_name(w, "layers", sweep_layer, &s, err);
+		r = work_each_name(w, "layers", sweep_layer, &s, err);
 	free(s.spare);
 	return r;
 }

@@ -82,8 +82,7 @@ int ws_make_root(struct layer *l, uid_t uid, gid_t gid)
 	return txn_commit(&t);
 }
 
-/* Inodes that the stack shows. */
-static uint64_t count_files(const struct view *v)
+uint64_t ws_count_files(const struct view *v)
 {
 	/* Of an empty one it is the root, which no operation counts. */
 	int64_t n = v->image ? (int64_t)image_info(v->image)->inodes : 1;
@@ -115,7 +114,7 @@ int ws_prepare(struct work *w, const struct stack *base, const struct ws_limits 
 		return r;
 	}
 	f.active = *layer_id(top);
-	f.files = count_files(&below);
+	f.files = ws_count_files(&below);
 	r = stack_copy(&f.stack, base);
 	if (r == 0)
 		r = registry_name(w->registry, &f);

@@ -21,8 +21,9 @@ static void fault_name(char *out, size_t size, const struct layer_id *id,
 	char hex[2 * LAYER_ID_BYTES + 1];
 	const char *error = strerrorname_np(-f->error);
 	hex_encode(hex, id->b, LAYER_ID_BYTES);
-	(void)snprintf(out, size, "layers/%s%s%s (%s)", hex, *f->file ? "/" : "", f->file,
-		       error ? error : strerror(-f->error));
+	/* Without a file it is another layer that failed, which may be mended by now. */
+	(void)snprintf(out, size, "%slayers/%s%s%s (%s)", *f->file ? "" : "what is below ", hex,
+		       *f->file ? "/" : "", f->file, error ? error : strerror(-f->error));
 }
 
 /* The lowest layer of those that failed: the others did because of it. NULL: none. */
@@ -114,11 +115,54 @@ struct mended {
 	char name[NAME];
 };
 
+struct failed {
+	const struct layer_id *id;
+	int error;
+};
+
+/* The own layers of a workspace that lie on it, whether it is open or not. */
+static int mark_file(struct work *w, const struct ws_file *f, const struct failed *below)
+{
+	uint32_t i = 0, n = f->stack.nlayers;
+	while (i < n && memcmp(&f->stack.layers[i].id, below->id, sizeof(*below->id)) != 0)
+		i++;
+	if (i == n)
+		return 0;
+	int r = layer_mark(w->io, w->root, &f->active, below->error);
+	while (r == 0 && ++i < n)
+		if (f->stack.layers[i].local)
+			r = layer_mark(w->io, w->root, &f->stack.layers[i].id, below->error);
+	return r;
+}
+
+static int mark_above(struct work *w, const char *name, void *ctx, struct err *err)
+{
+	struct ws_file f[2];
+	unsigned n = 0;
+	if (ws_id_check(name, NULL) < 0)
+		return 0; /* a folder half made or half removed */
+	int r = ws_file_load(f, &n, w->io, w->root, name, err);
+	if (r < 0)
+		return r == -ENOENT || r == -EBADMSG ? 0 : r; /* nothing that could be opened */
+	for (unsigned i = 0; i < n; i++) {
+		if (r == 0)
+			r = mark_file(w, &f[i], ctx);
+		ws_file_done(&f[i]);
+	}
+	return r;
+}
+
+/* Goes back to what is on disk. What lies on it in workspaces that aren't open, and so haven't
+ * heard of it, isn't on disk either, or it would have been first: they are to go back, too. */
 static void mend_one(struct work *w, const struct layer_id *id, struct mended *m)
 {
 	struct layer_fault f;
-	/* Where that fails the layer says so once more when it is opened. */
-	if (registry_mend(w->registry, id, &f, NULL) <= 0)
+	if (!layer_is_marked(w->io, w->root, id, &f))
+		return;
+	struct failed failed = { id, f.error };
+	/* Where this fails the layer says so once more when it is opened. */
+	if (work_each_name(w, "ws", mark_above, &failed, NULL) < 0 ||
+	    registry_mend(w->registry, id, &f, NULL) <= 0)
 		return;
 	if (!m->any || *f.file)
 		fault_name(m->name, sizeof(m->name), id, &f);

@@ -153,6 +153,10 @@ bool work_has(struct work *w, const char *id);
 /* Calls fn for each open workspace, which stays open meanwhile; without the list's lock. */
 void work_each(struct work *w, void (*fn)(struct ws *ws, void *ctx), void *ctx);
 int ws_id_check(const char *id, struct err *err);
+/* Calls fn with each name in a folder of the root, but for . and .., until it fails. */
+int work_each_name(struct work *w, const char *folder,
+		   int (*fn)(struct work *w, const char *name, void *ctx, struct err *err),
+		   void *ctx, struct err *err);
 
 /* Options for making and opening active layers. */
 void work_layer_options(struct work *w, struct layer_options *out);
@@ -205,6 +209,8 @@ int ws_open_folder(struct ws *ws);    /* a descriptor, or -errno */
 
 /* ---- workspace.c ---- */
 
+/* Inodes that it shows, by what its layers say of themselves. */
+uint64_t ws_count_files(const struct view *v);
 /* What of the quota is for inodes without a name that are still held. Under meta. */
 void ws_orphans_charged(struct ws *ws, int64_t *bytes, int64_t *inodes);
 /* Everything of a new workspace on `base` but its folder: a view with a new active layer on

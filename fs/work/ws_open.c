@@ -525,6 +525,26 @@ static int recount(struct ws *ws)
 	return r;
 }
 
+/* Layers went back for good, and with them what the file says of those below the active one. */
+static int recount_below(struct ws *ws)
+{
+	struct quota *q = &ws->quota;
+	struct ws_file *f = &ws->file;
+	int64_t bytes, inodes;
+	int r = recount(ws);
+	if (r < 0)
+		return r;
+	layer_usage(active(ws), &bytes, &inodes);
+	f->base_bytes = q->base_bytes = q->bytes - bytes;
+	f->base_inodes = q->base_inodes = q->inodes - inodes;
+	f->files = ws_count_files(&ws->view) - (uint64_t)ws->files;
+	f->seq++;
+	r = publish_version(ws->work, ws->id, f, f->seq - 1, NULL);
+	if (r < 0)
+		f->seq--;
+	return r;
+}
+
 static int open_ws(struct ws **out, struct work *w, const char *id, bool held, struct err *err)
 {
 	struct ws_file f[2];
@@ -573,7 +593,9 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 	/* It was made just before the power went, on nothing, or the record was damaged. */
 	if (r == 0 && view_inode(&ws->view, INO_ROOT, &root) == -ENOENT)
 		r = ws_make_root(ws->view.layers[0], geteuid(), getegid());
-	if (r == 0 && (ws->damaged || mended))
+	if (r == 0 && mended)
+		r = recount_below(ws);
+	else if (r == 0 && ws->damaged)
 		r = recount(ws);
 	if (r == 0)
 		r = see_to_leftovers(ws, held);

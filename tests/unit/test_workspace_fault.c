@@ -220,6 +220,83 @@ static void forks(void **state)
 	ws_close(b);
 }
 
+/* A fork that isn't open when what it lies on fails, and is mended for another one, goes back with
+ * it, whichever of them is opened first. */
+static void forks_not_open(void **state)
+{
+	struct place *p = *state;
+	struct err err = { 0 };
+	struct entry e;
+	for (int first = 0; first < 2; first++) {
+		struct ws *ws[2];
+		const char *ids[] = { first ? "a1" : "a", first ? "b1" : "b" };
+		tree_put(p->k.ws, "lost", "x");
+		ws[0] = kit_fork(p->k.ws, ids[0]);
+		ws[1] = kit_fork(p->k.ws, ids[1]);
+		uint64_t node = tree_node(ws[1], "lost");
+		tree_put(ws[1], "of-b", "x");
+		expect(0, ws_rename(ws[1], 1, "lost", 4, 1, "moved", 5, 0, &root_caller));
+		expect(0, ws_write(ws[1], node, "y", 1, 0, false, &root_caller));
+		/* The server is killed; behind none of them a next one goes on but for w and a. */
+		ws_discard(ws[1]);
+		break_disk(p, false);
+		expect(-EIO, ws_fsync(ws[0], 1));
+		mend_disk(p);
+		ws_close(ws[0]);
+		ws_close(p->k.ws);
+		p->ntold = 0;
+		succeed(err, ws_open(&ws[first], p->k.root.work, ids[first], &err));
+		succeed(err, ws_open(&ws[!first], p->k.root.work, ids[!first], &err));
+		succeed(err, ws_open(&p->k.ws, p->k.root.work, "w", &err));
+		assert_int_equal(p->ntold, 3);
+		for (int i = 0; i < 3; i++) {
+			struct ws *one = i < 2 ? ws[i] : p->k.ws;
+			assert_non_null(strstr(p->told[i], " mended: the disk had failed to take"));
+			assert_false(ws_fault(one, NULL, 0));
+			kit_expect_text(one, "kept", "as it was");
+			expect(-ENOENT, ws_lookup(one, 1, "lost", 4, &e));
+			expect(-ENOENT, ws_lookup(one, 1, "moved", 5, &e));
+			expect(-ENOENT, ws_lookup(one, 1, "of-b", 4, &e));
+			kit_check_usage(one);
+			tree_put(one, "new", "x");
+			expect(0, ws_fsync(one, 1));
+			expect(0, ws_unlink(one, 1, "new", 3, &root_caller));
+		}
+		ws_close(ws[0]);
+		ws_close(ws[1]);
+	}
+}
+
+/* Where the workspaces can't all be told, nothing goes back yet. */
+static void forks_not_told(void **state)
+{
+	struct place *p = *state;
+	struct err err = { 0 };
+	struct entry e;
+	tree_put(p->k.ws, "lost", "x");
+	struct ws *a = kit_fork(p->k.ws, "a");
+	tree_put(a, "of-a", "x");
+	ws_discard(a);
+	break_disk(p, false);
+	expect(-EIO, ws_fsync(p->k.ws, 1));
+	mend_disk(p);
+	/* pwrite is the mark's first, of the one folder that has none. */
+	io_fault_plan(p->fault, &(struct io_fault_plan){ .ops = IO_OP_PWRITE,
+							 .nth = 1,
+							 .error = -ENOSPC,
+							 .for_good = true });
+	kit_reopen(&p->k);
+	assert_true(ws_fault(p->k.ws, NULL, 0));
+	kit_expect_text(p->k.ws, "lost", "x");
+	mend_disk(p);
+	kit_reopen(&p->k);
+	assert_false(ws_fault(p->k.ws, NULL, 0));
+	expect(-ENOENT, ws_lookup(p->k.ws, 1, "lost", 4, &e));
+	succeed(err, ws_open(&a, p->k.root.work, "a", &err));
+	expect(-ENOENT, ws_lookup(a, 1, "of-a", 4, &e));
+	ws_close(a);
+}
+
 /* A restore in place leads out, too: nothing that failed is in what it shows. */
 static void restored(void **state)
 {
@@ -265,6 +342,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(in_the_background, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(resumed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(forks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(forks_not_open, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(forks_not_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(restored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
 	};
