@@ -12,6 +12,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "gitops/packout.h"
 #include "gitops/stage.h"
 #include "gitops/transport.h"
 
@@ -232,6 +233,13 @@ static bool is_git_tmp(const char *name)
 	       (n > 5 && strcmp(name + n - 5, ".keep") == 0);
 }
 
+/* At the start nobody writes a pack of ours yet. */
+static bool is_tmp(const char *name)
+{
+	return is_git_tmp(name) ||
+	       strncmp(name, PACKOUT_TMP_PREFIX, sizeof(PACKOUT_TMP_PREFIX) - 1) == 0;
+}
+
 /* What a killed git left in a folder; nobody else writes there with such names. */
 static void sweep(const char *mirror, const char *folder, bool (*left)(const char *name))
 {
@@ -331,7 +339,7 @@ static int recover_one(const char *root, const char *name, struct err *err)
 	if (strncmp(end, ".run-", 5) == 0)
 		return io_remove_tree(AT_FDCWD, path, err);
 	if (*end == '\0') {
-		sweep(path, "objects/pack", is_git_tmp);
+		sweep(path, "objects/pack", is_tmp);
 		sweep(path, "objects/info", is_lock);
 		sweep(path, "objects/info/commit-graphs", is_lock);
 		sweep(path, ".", is_lock);

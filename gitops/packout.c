@@ -13,12 +13,16 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/u64map.h"
 
+/* Not as git's own are called: the upkeep, which may run meanwhile, sweeps those. */
+#define TMP_PACK PACKOUT_TMP_PREFIX "pack_"
+#define TMP_IDX PACKOUT_TMP_PREFIX "idx_"
+
 enum {
 	PACK_HEAD = 12,
 	ENTRY_HEAD_MAX = 10,
 	CHUNK = 256 * 1024,
 	LEVEL = 1, /* zlib's: the objects are few, and repacked some day */
-	TMP_NAME = 40,
+	TMP_NAME = 48,
 	LARGE_OFFSET = 1u << 31, /* offsets from here on are in the index's last table */
 	NAMES_TRIES = 16,
 };
@@ -144,7 +148,7 @@ static int open_file(struct packout *p, struct err *err)
 	for (int i = 0; i < (int)NAMES_TRIES && r == -EEXIST; i++) {
 		uint64_t x;
 		random_bytes(&x, sizeof(x));
-		(void)snprintf(p->tmp, sizeof(p->tmp), "tmp_pack_%016llx", (unsigned long long)x);
+		(void)snprintf(p->tmp, sizeof(p->tmp), TMP_PACK "%016llx", (unsigned long long)x);
 		r = p->io->open(p->io->ctx, p->dir, p->tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
 				0444);
 	}
@@ -183,7 +187,7 @@ void packout_free(struct packout *p)
 	if (p->fd >= 0)
 		(void)p->io->close(p->io->ctx, p->fd); /* it was synced, or goes */
 	if (p->tmp[0])
-		(void)p->io->unlink(p->io->ctx, p->dir, p->tmp, 0); /* else git removes it */
+		(void)p->io->unlink(p->io->ctx, p->dir, p->tmp, 0); /* else the next start does */
 	if (p->dir >= 0)
 		(void)p->io->close(p->io->ctx, p->dir);
 	if (p->z_ready)
@@ -426,7 +430,7 @@ static int write_index(struct packout *p, const char *name, const struct oid *su
 	int c = p->io->close(p->io->ctx, fd);
 	r = r < 0 ? r : c;
 	if (r < 0)
-		(void)p->io->unlink(p->io->ctx, p->dir, name, 0); /* else git removes it */
+		(void)p->io->unlink(p->io->ctx, p->dir, name, 0); /* else the next start does */
 	return r;
 }
 
@@ -435,7 +439,7 @@ static int publish(struct packout *p, const struct oid *sum)
 {
 	char hex[OID_HEX + 1], idx[TMP_NAME + 4], pack_name[64], idx_name[64];
 	oid_hex(hex, sum);
-	(void)snprintf(idx, sizeof(idx), "tmp_idx_%s", p->tmp + sizeof("tmp_pack_") - 1);
+	(void)snprintf(idx, sizeof(idx), TMP_IDX "%s", p->tmp + sizeof(TMP_PACK) - 1);
 	(void)snprintf(pack_name, sizeof(pack_name), "pack-%s.pack", hex);
 	(void)snprintf(idx_name, sizeof(idx_name), "pack-%s.idx", hex);
 	int r = write_index(p, idx, sum);

@@ -4,14 +4,16 @@
  *
  *     packout_new, packout_put …, packout_finish: durable, and mirror_odb() sees them
  *
- * Killed before the end it leaves a tmp_pack_… file, as git itself does, which git's own
- * maintenance removes. Threads: one at a time. */
+ * Killed before the end it leaves a bough_pack_… file, which mirror_recover removes. Upkeep of the
+ * mirror may go on beside it. Threads: one at a time. */
 #ifndef BOUGH_GITOPS_PACKOUT_H
 #define BOUGH_GITOPS_PACKOUT_H
 
 #include "fs/base/io.h"
 #include "fs/store/gitrepo.h"
 #include "gitops/mirror.h"
+
+#define PACKOUT_TMP_PREFIX "bough_" /* of files that haven't their name yet */
 
 struct packout;
 /* `io` NULL: the host's. The mirror is borrowed until packout_free. */

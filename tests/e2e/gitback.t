@@ -66,7 +66,7 @@ is 'on the base' "$(in_mirror rev-parse work~1)" "$base"
 is 'the tree is git'\''s' "$(in_mirror rev-parse 'work^{tree}')" "$(git -C judge write-tree)"
 is 'whose it is' "$(in_mirror log -1 --format='%an <%ae> %s' work)" 'Jo <jo@example.org> first'
 ok 'git finds no fault' whole "$M"
-left() { find "$M" -name 'tmp_*' 2>/dev/null | grep -q .; }
+left() { find "$M" \( -name 'tmp_*' -o -name 'bough_*' \) 2>/dev/null | grep -q .; }
 ok 'nothing is left in the mirror' wait_for 5 not left # but what upkeep is about to rename
 bough_ok 'again' commit w -m 'again' --json
 is 'says that nothing changed' "$(json .unchanged)" true

@@ -528,7 +528,7 @@ static void test_random(void **state)
 		twin_now_done(&n);
 	}
 	twin_do(t, "cd ../repos/00000001 && git fsck --strict --no-dangling 2>&1 &&"
-		   " test -z \"$(ls objects/pack/tmp_* 2>/dev/null)\"");
+		   " test -z \"$(ls objects/pack/tmp_* objects/pack/bough_* 2>/dev/null)\"");
 }
 
 /* ---- commits */

@@ -183,7 +183,7 @@ static int put_all(struct twin *t, const struct io *io, bool broken_too, struct 
 static void sound(struct twin *t)
 {
 	twin_do(t, "cd ../repos/00000001 && git fsck --strict --no-dangling 2>&1 &&"
-		   " test -z \"$(ls objects/pack/tmp_* 2>/dev/null)\"");
+		   " test -z \"$(ls objects/pack/tmp_* objects/pack/bough_* 2>/dev/null)\"");
 }
 
 /* The n-th call of the disk fails, for every n: nothing half-made is seen. */

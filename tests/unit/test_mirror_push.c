@@ -21,6 +21,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "gitops/errand.h"
+#include "gitops/packout.h"
 
 static char root[64], url[64];
 static struct err err;
@@ -239,6 +240,29 @@ static void test_alone(void **state)
 	run("test ! -e %s/ran", root);
 }
 
+/* Upkeep, which a fetch asks for, may begin at any moment of a commit. */
+static void test_upkeep_meanwhile(void **state)
+{
+	const struct mirror_origin o = { .url = url };
+	struct mirror_result res;
+	struct packout *p;
+	struct oid oid;
+	auto_mirror m = NULL;
+	ok(mirror_clone(root, 4, &o, NULL, &res, &err));
+	ok(mirror_open(&m, root, 4, &err));
+	ok(packout_new(&p, m, NULL, &err));
+	ok(packout_put(p, GIT_BLOB, "new", 3, &oid, &err));
+	ok(mirror_maintain(root, 4, NULL, &err));
+	ok(packout_finish(p, NULL, &err));
+	packout_free(p);
+	git_oid id = oid_to_git(&oid);
+	assert_int_equal(git_odb_exists(mirror_odb(m), &id), 1);
+	/* What a kill leaves goes at the start, when nobody is at it. */
+	run("touch %s/objects/pack/" PACKOUT_TMP_PREFIX "pack_1", mirror_path(m));
+	ok(mirror_recover(root, &err));
+	run("test ! -e %s/objects/pack/" PACKOUT_TMP_PREFIX "pack_1", mirror_path(m));
+}
+
 int main(int argc, char **argv)
 {
 	int status;
@@ -248,6 +272,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_with_git),
 		cmocka_unit_test(test_without_git),
 		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_upkeep_meanwhile),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
