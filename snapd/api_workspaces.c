@@ -611,12 +611,16 @@ int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
 int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err *err)
 {
 	bool in_use = false;
+	struct err why = { 0 };
 	/* The wish first: one that dies between the two isn't mounted again. */
 	int r = catalog_ws_set_mount(sd->catalog, src->ws.id, false, err);
-	if (r >= 0)
-		r = snapd_record_ws(sd, src->ws.id, err);
-	if (r >= 0)
-		r = snapd_inner(fs_umount(sd->fs, src->ws.id, &in_use, err));
+	if (r < 0)
+		return r;
+	r = snapd_record_ws(sd, src->ws.id, &why);
+	/* On a full disk: who makes the catalog anew from records would mount it, no more. */
+	if (r < 0 && r != -ENOSPC)
+		return err_set(err, r, "%s", why.text);
+	r = snapd_inner(fs_umount(sd->fs, src->ws.id, &in_use, err));
 	if (r < 0)
 		return r;
 	problems_set(sd->problems, src->ws.id, NULL);

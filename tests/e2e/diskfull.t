@@ -23,7 +23,8 @@ bough_ok 'save' save w --as s
 head -c 12000000 /dev/urandom >"$T/dead" && tar cf "$T/dead.tar" -C "$T" dead && rm "$T/dead"
 bough_ok 'what gc will take' import "$T/dead.tar" --as dead
 rm "$T/dead.tar"
-bough_ok 'what will be in the way' fork w spare-1 spare-2 spare-3
+bough_ok 'what will be in the way' fork w spare-1 spare-2 spare-3 idle
+echo changed >"$(at idle)/keep-1"
 
 # Fills up to the last block, from inside the workspace, with numbered files: each that could be
 # closed without an error counts.
@@ -81,6 +82,8 @@ bough_ok 'listing goes on' ls
 run rm "$w/keep-100"
 is 'a file can be removed on a full disk' $code 0
 
+bough_ok 'a workspace can be unmounted on a full disk' umount idle
+
 # A gc that finds nothing leaves some of the room that is kept for the next one, whoever takes the rest.
 echo dirty >"$w/keep-2"
 bough_ok 'gc on a full disk, with nothing to collect' gc
@@ -118,6 +121,8 @@ rm -f "$w"/fill-*
 is 'removed files are gone' "$(ls "$w" | grep -c fill)" 0
 is 'what was there is whole' "$(sha256sum <"$w/random")" "$sum"
 is 'every kept file' "$(cat "$w"/keep-* | wc -l)" 99
+bough_ok 'what was unmounted can be mounted' mount idle
+is 'and has what was in it' "$(cat "$(at idle)/keep-1" "$(at idle)/keep-2")" $'changed\nkept 2'
 for n in $(bough ls -q); do [ "$n" = w ] || bough rm "$n" >/dev/null; done
 bough_ok 'gc' gc
 head -c 20000000 /dev/urandom >"$w/after"
