@@ -7,10 +7,11 @@
 need_fuse
 need_root
 
+[ -x "$BOUGH_BIN/e2e/bad_disk" ] || bail 'e2e/bad_disk is not built: make check-e2e does'
 truncate -s 200M "$T/image"
 mkdir "$T/bad" "$BOUGH_ROOT"
 "$BOUGH_BIN/e2e/bad_disk" "$T/image" "$T/bad" "$T/what" &
-wait_for 10 test -e "$T/bad/disk"
+wait_for 10 test -e "$T/bad/disk" || bail "e2e/bad_disk doesn't mount"
 LOOP=$(losetup -f --show "$T/bad/disk") || skip_all 'no loop device: needs root'
 mkfs.ext4 -q -F -m 0 "$LOOP" || skip_all 'no mkfs.ext4'
 mount "$LOOP" "$BOUGH_ROOT" || skip_all 'no loop device: needs root'

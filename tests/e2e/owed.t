@@ -37,7 +37,10 @@ ssize_t writev(int fd, const struct iovec *v, int n)
 EOF
 ${CC:-cc} -shared -fPIC -o "$T/die.so" "$T/die.c" || skip_all 'no C compiler'
 export BOUGH_DIE=$T/die BOUGH_DIE_BOTH=$T/both
-start() { LD_PRELOAD=$T/die.so boughd --root "$BOUGH_ROOT" --daemon; }
+start() {
+	ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$T/die.so \
+		boughd --root "$BOUGH_ROOT" --daemon
+}
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 call() { curl -sS -m 30 -o "$T/.body" -w '%{http_code}' --unix-socket "$sock" "$@" 2>/dev/null; }
