@@ -334,11 +334,12 @@ install: all man ## install under PREFIX (/usr/local), below DESTDIR
 	install -m 644 tools/install/bough.bash $(D)/share/bash-completion/completions/bough
 	sed 's|@PREFIX@|$(PREFIX)|g' tools/install/boughd.service >$(DESTDIR)$(UNITDIR)/boughd.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/boughd.service
+	install -m 644 tools/install/bough.slice $(DESTDIR)$(UNITDIR)/bough.slice
 	$(foreach m,$(MAN),install -m 644 $(m) $(D)/share/man/man$(subst .,,$(suffix $(m)));)
 uninstall: ## remove what install put there; state and workspaces stay
 	rm -f $(addprefix $(D)/bin/,bough boughd bough-fs)
 	rm -f $(addprefix $(D)/libexec/bough/,$(LIBEXEC))
-	rm -f $(D)/share/bash-completion/completions/bough $(DESTDIR)$(UNITDIR)/boughd.service
+	rm -f $(D)/share/bash-completion/completions/bough $(addprefix $(DESTDIR)$(UNITDIR)/,boughd.service bough.slice)
 	rm -f $(foreach m,$(MAN),$(D)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m)))
 
 .PHONY: openapi

@@ -28,7 +28,6 @@ enum {
 };
 #define SECRETS_TARGET "/run/secrets"
 #define RESOLV_CONF    "/etc/resolv.conf"
-#define CGROUP_TOP     "/bough"
 
 const struct box_limits BOX_LIMITS = {
 	.cpu_milli = 1000,
@@ -36,6 +35,14 @@ const struct box_limits BOX_LIMITS = {
 	.pids = 512,
 	.shm = 64 << 20,
 };
+
+enum { GROUP_SIZE = 2 * CGROUP_NAME_MAX + 8 };
+
+/* Of its cgroup (box.h). */
+static void group_name(char out[GROUP_SIZE], const char *ns, const char *id)
+{
+	(void)snprintf(out, GROUP_SIZE, "/%s-%s", ns, id);
+}
 
 /* ---- words from outside ---- */
 
@@ -349,7 +356,7 @@ static int bind_all(const struct box_config *c, struct binds *b)
 static int write_config(const struct box_config *c, const struct box_process *p,
 			const struct user *user, struct err *err)
 {
-	char user_ns[PATH_MAX], cgroup[2 * CGROUP_NAME_MAX + 16];
+	char user_ns[PATH_MAX], cgroup[GROUP_SIZE];
 	struct cgroups groups;
 	auto_free struct binds *binds = calloc(1, sizeof(*binds));
 	if (!binds)
@@ -359,7 +366,7 @@ static int write_config(const struct box_config *c, const struct box_process *p,
 		return r;
 	if (box_path(user_ns, c->dir, "user") < 0 || bind_all(c, binds) < 0)
 		return err_set(err, -ENAMETOOLONG, "%s is too long", c->dir);
-	(void)snprintf(cgroup, sizeof(cgroup), CGROUP_TOP "/%s/%s", c->ns, c->id);
+	group_name(cgroup, c->ns, c->id);
 	struct spec s = {
 		.kind = c->kind,
 		.hostname = c->hostname ? c->hostname : c->id,
@@ -461,14 +468,14 @@ int box_make(const struct box_config *config, const struct box_process *main, st
 
 int box_clear(const char *dir, const char *ns, struct err *err)
 {
-	char parent[PATH_MAX], group[2 * CGROUP_NAME_MAX + 16];
+	char parent[PATH_MAX], group[GROUP_SIZE];
 	const char *slash = strrchr(dir, '/');
 	struct cgroups groups;
 	if (!slash || dir[0] != '/' || !is_name(slash + 1) || !is_name(ns) ||
 	    (size_t)(slash - dir) >= sizeof(parent))
 		return err_set(err, -EINVAL, "%s is no box", dir);
 	int r = cgroup_find(&groups, err);
-	(void)snprintf(group, sizeof(group), CGROUP_TOP "/%s/%s", ns, slash + 1);
+	group_name(group, ns, slash + 1);
 	if (r == 0)
 		r = cgroup_clear(&groups, group, err);
 	if (r == 0) /* or what is mounted there would be removed with it */
@@ -482,21 +489,9 @@ int box_clear(const char *dir, const char *ns, struct err *err)
 	return io_remove_tree(fd, slash + 1, err);
 }
 
-int box_end(const char *parent, const char *ns, struct err *err)
+int box_end(const char *parent, struct err *err)
 {
-	char group[CGROUP_NAME_MAX + 16];
-	struct cgroups groups;
-	if (!is_name(ns))
-		return err_set(err, -EINVAL, "'%s' is no namespace", ns);
-	int r = share_end(parent, err);
-	if (r == 0)
-		r = cgroup_find(&groups, err);
-	if (r < 0)
-		return r;
-	(void)snprintf(group, sizeof(group), CGROUP_TOP "/%s", ns);
-	cgroup_prune(&groups, group);
-	cgroup_prune(&groups, CGROUP_TOP);
-	return 0;
+	return share_end(parent, err);
 }
 
 void box_unenforced(const struct runtime_kind *kind, char *out, size_t size)
@@ -525,11 +520,11 @@ void box_unenforced(const struct runtime_kind *kind, char *out, size_t size)
 
 int box_freeze(const char *id, const char *ns, bool on, struct err *err)
 {
-	char group[2 * CGROUP_NAME_MAX + 16];
+	char group[GROUP_SIZE];
 	struct cgroups groups;
 	if (!is_name(id) || !is_name(ns))
 		return err_set(err, -EINVAL, "no box is called so");
 	int r = cgroup_find(&groups, err);
-	(void)snprintf(group, sizeof(group), CGROUP_TOP "/%s/%s", ns, id);
+	group_name(group, ns, id);
 	return r < 0 ? r : cgroup_freeze(&groups, group, on, err);
 }

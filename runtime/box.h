@@ -7,12 +7,13 @@
  *     user             the user namespace (bind mount of its nsfs file), owned by the first id of
  *                      the sandbox's range, so that limits of users count for the sandbox alone
  *     secrets/         a tmpfs with what --secret brought; never in config.json
- * and a cgroup folder /bough/NS/ID in each hierarchy, which the runtime makes. Boxes of one parent
- * folder share `.share` in it: a tmpfs with bough-init, bound in read-only as /.bough, so that no
- * path of the host shows. box_clear removes every trace of a box, however far box_make came and
- * whoever died meanwhile; box_end what they shared. All of it lives in the caller's mount namespace
- * and outlives the caller. Folders on the way to the box must be open to others (0711): the
- * container's root is nobody outside.
+ * and a cgroup folder /NS-ID in each hierarchy, which the runtime makes: not below a common one,
+ * or who shares that with a busy sandbox would wait for a processor whenever it has had its share.
+ * Boxes of one parent folder share `.share` in it: a tmpfs with bough-init, bound in read-only as
+ * /.bough, so that no path of the host shows. box_clear removes every trace of a box, however far
+ * box_make came and whoever died meanwhile; box_end what they shared. All of it lives in the
+ * caller's mount namespace and outlives the caller. Folders on the way to the box must be open to
+ * others (0711): the container's root is nobody outside.
  *
  * Needs root, and Linux 6.12 where a runtime shifts ids. Errors carry one line that says what is
  * missing. Threads: any, for different boxes. */
@@ -97,9 +98,9 @@ int box_exec_spec(const struct box_config *config, const struct box_process *pro
 /* Unmounts, empties the cgroups (their processes are killed), removes the folder. Idempotent. After
  * shim_remove: a shim that lives would come in its way. */
 int box_clear(const char *dir, const char *ns, struct err *err);
-/* What boxes in the folder `parent` shared, and the cgroup folder of `ns`, once no box is left;
- * while one is: 0, and nothing happens. Idempotent. */
-int box_end(const char *parent, const char *ns, struct err *err);
+/* What boxes in the folder `parent` shared, once no box is left; while one is: 0, and nothing
+ * happens. Idempotent. */
+int box_end(const char *parent, struct err *err);
 /* Which of the limits nobody enforces with this runtime on this machine, for people; "" none. */
 void box_unenforced(const struct runtime_kind *kind, char *out, size_t size);
 

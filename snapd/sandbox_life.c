@@ -365,7 +365,7 @@ static void end_boxes(struct snapd *sd)
 	char parent[PATH_SIZE];
 	struct err err = { 0 };
 	(void)snprintf(parent, sizeof(parent), "%s/box", sd->root);
-	if (geteuid() == 0 && box_end(parent, sd->sandboxes->ns, &err) < 0)
+	if (geteuid() == 0 && box_end(parent, &err) < 0)
 		log_warn("%s", err.text); /* the next one uses it */
 }
 

@@ -31,6 +31,7 @@ enum {
 	DYING_TRIES = 400,
 	HOLD_ANSWER_MS = 5000,
 	HURRY = 10, /* steps of nice */
+	AHEAD = 5,  /* of bough-fs, always: some three times the share of one that computes */
 };
 
 extern char **environ;
@@ -111,11 +112,12 @@ static void set_autogroup(int pid, int nice)
 		(void)dprintf(fd, "%d", nice);
 }
 
-/* All threads of a bough-fs: each is a group and a session of its own. */
+/* All threads of a bough-fs: each is a group and a session of its own. It stays ahead of any one
+ * sandbox or session, since all of them wait for it. */
 static void hurry_no_more(struct supervisor *s, int pid)
 {
-	(void)setpriority(PRIO_PGRP, (id_t)pid, s->nice);
-	set_autogroup(pid, 0);
+	(void)setpriority(PRIO_PGRP, (id_t)pid, s->nice - AHEAD);
+	set_autogroup(pid, -AHEAD);
 }
 
 static int spawn(struct supervisor *s, struct err *err)

@@ -23,12 +23,13 @@
 
 enum {
 	IDLE_MS = 2000,          /* a worker idle for so long gives its memory back */
-	BURST = 64,              /* requests of one source before the others get their turn */
+	TURN_NS = 200000,        /* of one source before it looks whether another one waits */
 	SPIN_NS = 20000,         /* how long a worker looks for a next request */
 	SPIN_LEARN_NS = 100000,  /* a gap between requests, waking included, after which it does */
 	STACK_BYTES = 512 << 10, /* address space; only what is touched costs memory */
 	STACK_KEEP = 16 << 10,   /* of a stack, what a shedding worker leaves below itself */
-	WORKERS_MIN = 4,
+	WORKERS_MIN = 32, /* most of them asleep: requests that wait for a disk keep some */
+	SHARE_MIN = 4,    /* of them in one source, or as many as there are cores and two more */
 	SLICE_NS = 100000, /* of a worker; the least that there is */
 	CORES_ENOUGH = 4,  /* for who asks, who answers, and somebody else */
 	WORKERS_MAX = 256,
@@ -41,7 +42,8 @@ struct source {
 	void *ctx;
 	_Atomic uint64_t idle_since; /* clock_ns when a worker last found nothing */
 	atomic_bool spins;           /* it pays to look on for a moment */
-	unsigned users;              /* workers in it; under loop.lock, as all below */
+	_Atomic unsigned users;      /* workers in it; changed under loop.lock, as all below */
+	bool missed;                 /* an event was for nobody: who leaves makes another one */
 	bool dead;                   /* nobody enters any more; the last who leaves calls end() */
 	int error;
 };
@@ -63,20 +65,47 @@ struct loop {
 	struct u64map sources;
 	uint64_t last_id;
 	struct worker *workers;
-	unsigned nworkers;
+	unsigned nworkers, share; /* share: of one source, at most */
+	_Atomic unsigned nmore;   /* workers in a source beside another one: not half of all */
 	bool few_cores;
 };
 
+/* Whether another worker may come into a source that has some. More than half of all are for
+ * sources that have none: so whoever asks finds one that is free, however many requests others
+ * send, and whatever those wait for. */
+static bool may_share(const struct loop *l, const struct source *s)
+{
+	return s->users < l->share && l->nmore < (l->nworkers - 1) / 2;
+}
+
+/* NULL: it is gone, or those that are in it go on alone. */
 static struct source *source_enter(struct loop *l, uint64_t id)
 {
 	pthread_mutex_lock(&l->lock);
 	struct source *s = u64map_get(&l->sources, id);
 	if (s && s->dead)
 		s = NULL;
-	if (s)
-		s->users++;
+	if (s && s->users > 0 && !may_share(l, s)) {
+		s->missed = true;
+		s = NULL;
+	}
+	if (s && s->users++ > 0)
+		l->nmore++;
 	pthread_mutex_unlock(&l->lock);
 	return s;
+}
+
+/* One-shot: while a worker is in a source, requests that arrive wake nobody, and the worker
+ * looks for them itself for a moment before it leaves (below). */
+static const uint32_t events = EPOLLIN | EPOLLONESHOT;
+
+/* If there is more to read it makes a new event, for whoever is idle. */
+static int rearm(struct loop *l, struct source *s)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = s->id };
+	if (epoll_ctl(l->epfd, EPOLL_CTL_MOD, s->fd, &ev) < 0 && errno != ENOENT)
+		return -errno; /* ENOENT: it has just died, which the next read meets */
+	return 0;
 }
 
 /* Called without the lock, by the one who saw the last user leave a dead source. */
@@ -106,23 +135,14 @@ static void source_leave(struct loop *l, struct source *s, int error)
 	pthread_mutex_lock(&l->lock);
 	if (error)
 		source_kill(l, s, error);
-	bool last = --s->users == 0 && s->dead;
+	bool empty = --s->users == 0, last = empty && s->dead;
+	l->nmore -= !empty;
+	if (s->missed && !s->dead)
+		(void)rearm(l, s); /* it is in the set, and a change takes no memory */
+	s->missed = false;
 	pthread_mutex_unlock(&l->lock);
 	if (last)
 		source_end(l, s);
-}
-
-/* One-shot: while a worker is in a source, requests that arrive wake nobody, and the worker
- * looks for them itself for a moment before it leaves (below). */
-static const uint32_t events = EPOLLIN | EPOLLONESHOT;
-
-/* If there is more to read it makes a new event, for whoever is idle. */
-static int rearm(struct loop *l, struct source *s)
-{
-	struct epoll_event ev = { .events = events, .data.u64 = s->id };
-	if (epoll_ctl(l->epfd, EPOLL_CTL_MOD, s->fd, &ev) < 0 && errno != ENOENT)
-		return -errno; /* ENOENT: it has just died, which the next read meets */
-	return 0;
 }
 
 /* Holding a core in vain would keep others of this process from it. */
@@ -178,27 +198,48 @@ static void warm_up(struct worker *w)
 	w->cold = false;
 }
 
-/* 0 when there is no more for now, or the negated errno that ended the source. */
-static int serve(struct worker *w, struct source *s)
+/* Once a turn is over: an event of whoever waits for a worker, the source itself maybe. */
+static bool next_waits(const struct loop *l, struct epoll_event *next)
 {
-	uint64_t idle_since = 0;
+	return epoll_wait(l->epfd, next, 1, 0) == 1;
+}
+
+/* A request was read. 1: the source is armed already, and the worker leaves it. */
+static int serve_one(struct worker *w, struct source *s, size_t n)
+{
+	bool shared = s->ops->slow(s->ctx, w->buf, n) && may_share(w->loop, s);
+	int r = shared ? rearm(w->loop, s) : 0;
+	atomic_fetch_add(&w->turn, 1);
+	s->ops->request(s->ctx, w->buf, n);
+	atomic_fetch_add(&w->turn, 1);
+	if (r < 0 || !shared)
+		return r;
+	if (is_crowded(w->loop, s))
+		return 1; /* whoever is woken goes on */
+	disarm(w->loop, s);
+	return 0;
+}
+
+/* 0 when there is no more for now or others come first, or the negated errno that ended the source.
+ * *next: an event that this worker has taken; .events 0: none. */
+static int serve(struct worker *w, struct source *s, struct epoll_event *next)
+{
+	uint64_t idle_since = 0, began = clock_ns();
 	spin_learn(s);
-	for (int i = 0; i < BURST;) {
+	for (;;) {
 		ssize_t n = read(s->fd, w->buf, REQUEST_BYTES);
 		if (n > 0) {
-			bool slow = s->ops->slow(s->ctx, w->buf, (size_t)n);
-			int r = slow ? rearm(w->loop, s) : 0;
-			atomic_fetch_add(&w->turn, 1);
-			s->ops->request(s->ctx, w->buf, (size_t)n);
-			atomic_fetch_add(&w->turn, 1);
-			if (r < 0)
-				return r;
-			if (slow && is_crowded(w->loop, s))
-				return 0; /* whoever is woken goes on */
-			if (slow)
-				disarm(w->loop, s);
-			i = idle_since ? 0 : i + 1; /* who waited has nobody before it */
+			if (idle_since) /* who waited has nobody before it */
+				began = clock_ns();
 			idle_since = 0;
+			int r = serve_one(w, s, (size_t)n);
+			if (r != 0)
+				return r < 0 ? r : 0;
+			if (clock_ns() - began < TURN_NS)
+				continue;
+			if (next_waits(w->loop, next))
+				break;
+			began = clock_ns();
 			continue;
 		}
 		if (n == 0)
@@ -242,9 +283,9 @@ static void *worker_main(void *arg)
 	(void)snprintf(name, sizeof(name), "fs-worker-%u", w->number);
 	(void)pthread_setname_np(pthread_self(), name); /* for people only */
 	int timeout_ms = IDLE_MS;
+	struct epoll_event ev = { .events = 0 }; /* one that was taken */
 	for (;;) {
-		struct epoll_event ev;
-		int n = epoll_wait(l->epfd, &ev, 1, timeout_ms);
+		int n = ev.events ? 1 : epoll_wait(l->epfd, &ev, 1, timeout_ms);
 		if (n == 0) {
 			pthread_mutex_lock(&w->busy);
 			pages_shed(w->buf, REQUEST_BYTES);
@@ -263,11 +304,12 @@ static void *worker_main(void *arg)
 			return NULL;
 		timeout_ms = IDLE_MS;
 		struct source *s = source_enter(l, ev.data.u64);
+		ev.events = 0;
 		if (!s)
 			continue;
 		pthread_mutex_lock(&w->busy);
 		warm_up(w);
-		int error = serve(w, s);
+		int error = serve(w, s, &ev);
 		pthread_mutex_unlock(&w->busy);
 		source_leave(l, s, error);
 	}
@@ -321,22 +363,23 @@ static void set_slice(uint64_t ns)
 	(void)syscall(SYS_sched_setattr, 0, &s, 0);
 }
 
-static unsigned default_workers(void)
+static unsigned between(long min, long n, long max)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	long n = cores > 0 ? cores + 2 : WORKERS_MIN;
-	return n < WORKERS_MIN ? WORKERS_MIN : n > WORKERS_MAX ? WORKERS_MAX : (unsigned)n;
+	return (unsigned)(n < min ? min : n > max ? max : n);
 }
 
 int loop_start(struct loop **out, unsigned workers, struct err *err)
 {
 	if (workers > WORKERS_MAX)
 		return err_set(err, -EINVAL, "at most %d workers", WORKERS_MAX);
-	unsigned n = workers ? workers : default_workers();
+	long cores = sysconf(_SC_NPROCESSORS_ONLN); /* -1: who knows */
+	unsigned share = between(SHARE_MIN, cores + 2, WORKERS_MAX);
+	unsigned n = workers ? workers : between(WORKERS_MIN, 2L * share, WORKERS_MAX);
 	struct loop *l = calloc(1, sizeof(*l));
 	if (!l)
 		return err_set(err, -ENOMEM, "out of memory");
-	l->few_cores = sysconf(_SC_NPROCESSORS_ONLN) < CORES_ENOUGH;
+	l->share = share;
+	l->few_cores = cores < CORES_ENOUGH;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->ended, NULL);
 	l->workers = calloc(n, sizeof(*l->workers));

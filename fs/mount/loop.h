@@ -2,10 +2,13 @@
  * all /dev/fuse descriptors of a server, so that an idle mount costs no thread and no buffer.
  *
  * A source is a non-blocking descriptor from which one read(2) gets one request. A worker
- * that was woken for a source goes on reading it while there is more (up to a bound,
- * so that one busy source doesn't starve the others), and where requests follow each other
- * closely looks on for some microseconds before it sleeps. Requests that come meanwhile wait
- * for this worker, unless one may take long: then another is woken for the others first.
+ * that was woken for a source goes on reading it while there is more, and where requests follow
+ * each other closely looks on for some microseconds before it sleeps. Requests that come meanwhile
+ * wait for this worker, unless one may take long: then another is woken for the others first.
+ *
+ * Sources are strangers to each other, and none can keep another waiting by asking much: after a
+ * fraction of a millisecond whoever waits comes first, a source has only its share of the workers
+ * in requests that may take long, and half of all workers go to sources that have none.
  *
  * Life of a source: loop_add -> request() … -> end(), called exactly once, when no worker
  * is or ever will be in request(): after the descriptor reported its end (ENODEV, end
@@ -32,7 +35,7 @@ struct loop_ops {
 	bool (*crowded)(void *ctx);
 };
 
-/* workers: 0: cores + 2, at least 4. */
+/* workers: 0: 2 x cores + 4, at least 32. */
 int loop_start(struct loop **out, unsigned workers, struct err *err);
 /* Ends the workers. All sources have ended. NULL allowed. */
 void loop_stop(struct loop *l);

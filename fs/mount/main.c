@@ -32,7 +32,7 @@ static const char help_text[] =
 	"  --root DIR             the state folder; made when absent\n"
 	"  --socket PATH          control socket (default: DIR/run/fs.sock)\n"
 	"  --transport dev|ring   plain /dev/fuse (default), or io_uring\n"
-	"  --workers N            threads of the transport dev (default: cores + 2, at least 4)\n"
+	"  --workers N            threads of the transport dev (32, or 2 x cores + 4)\n"
 	"  --commit-ms N          make changes durable after N ms (default: 5000)\n"
 	"  --mount ID=PATH        open or create a workspace and mount it; may be repeated\n"
 	"  --mask-cap NAME        do without a capability of the kernel, for tests, repeatable:\n"

@@ -24,7 +24,7 @@ struct served; /* an open workspace and its mount */
 struct server_options {
 	const char *root;
 	bool ring;          /* transport ring instead of dev */
-	unsigned workers;   /* of the dev transport; 0: cores + 2, at least 4 */
+	unsigned workers;   /* of the dev transport; 0: 2 x cores + 4, at least 32 */
 	uint64_t commit_ms; /* as work_options */
 	size_t cache_bytes; /* as work_options */
 	uint64_t mask;      /* session_options.mask */

@@ -60,6 +60,32 @@ elif kind == "kill":
     except OSError:
         pass
     print("alive", flush=True)
+elif kind == "requests":  # of files that nobody knows yet, reads, writes and syncs, 60 at a time
+    block = b"r" * (1 << 20)
+
+    def flood(n):
+        f = os.open(f"/workspace/flood-{n % 8}", os.O_RDWR | os.O_CREAT)
+        while True:
+            os.path.lexists(f"/workspace/none-{n}-{time.time_ns()}")
+            if n % 3:
+                os.pwrite(f, block[:1 << 12 if n % 2 else 1 << 20], n << 12)
+            if n % 3 == 1:
+                os.fsync(f)
+            if n % 3 == 0:
+                os.posix_fadvise(f, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.pread(f, 1 << 20, 0)
+    children = []
+    for n in range(60):
+        pid = os.fork()
+        if pid == 0:
+            flood(n)
+        children.append(pid)
+    time.sleep(2)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    for pid in children:
+        os.waitpid(pid, 0)
+    print(len(children))
 elif kind == "cpu":
     end = time.time() + 2
     while time.time() < end:

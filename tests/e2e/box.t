@@ -155,7 +155,7 @@ ok 'cleared' "$D" clear "$T/boxes/kata"
 
 state() {
 	grep -c "$T/boxes" /proc/self/mountinfo
-	find /sys/fs/cgroup -path "*/bough/$BOX_NS/*" -type d
+	find /sys/fs/cgroup -path "*/$BOX_NS-*" -type d
 	ls -A "$T/boxes"
 	ps -eo uid=,stat=,comm= | # who is only waited for is gone
 		awk -v base="$BASE" '$2 !~ /Z/ && $1 + 0 >= base + 0 && $1 + 0 < base + 65536'
@@ -204,5 +204,5 @@ ok 'clear ends a paused one' "$D" clear "$T/boxes/runs"
 as_before 'all of it'
 ok 'the end' "$D" end "$T/boxes"
 ok 'of what they shared' not mountpoint -q "$T/boxes/.share"
-is 'and of the cgroups' "$(find /sys/fs/cgroup -path "*/bough/$BOX_NS*" -type d)" ''
+is 'and of the cgroups' "$(find /sys/fs/cgroup -path "*/$BOX_NS*" -type d)" ''
 done_testing

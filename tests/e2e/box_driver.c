@@ -129,7 +129,7 @@ static int with_one_path(const char *what, const char *path, struct err *err)
 	if (strcmp(what, "clear") == 0)
 		return box_clear(path, ns(), err);
 	if (strcmp(what, "end") == 0)
-		return box_end(path, ns(), err);
+		return box_end(path, err);
 	if (strcmp(what, "fill") == 0)
 		return hostimage_fill(path, err);
 	if (strcmp(what, "points") == 0)

@@ -38,7 +38,7 @@ traces() {
 	echo "processes $(while read -r pid began; do
 		[ "$(process_began "$pid")" != "$began" ] || echo "$pid"
 	done <"$T/processes" | wc -l)"
-	echo "cgroups $(find /sys/fs/cgroup -maxdepth 5 -path "*/$ns/sb_*" 2>/dev/null | wc -l)"
+	echo "cgroups $(find /sys/fs/cgroup -maxdepth 4 -path "*/$ns-sb_*" 2>/dev/null | wc -l)"
 	echo "state $(ls "/run/bough/$ns" 2>/dev/null | grep -c sb_)"
 }
 : >"$T/sockets" >"$T/processes"

@@ -1,6 +1,7 @@
 /* The event loop, over socket pairs in place of /dev/fuse. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -232,29 +234,119 @@ static void goes_on_alone(void **state)
 	loop_stop(l);
 }
 
-/* One worker and a source that never runs dry: another one gets its turn all the same. */
-static void fairness(void **state)
+/* ---- one source and the others */
+
+static struct peer *other; /* asked by the tenth request of who is busy */
+static _Atomic int seen_by_other;
+
+static bool never_slow(void *ctx, const void *buf, size_t n)
 {
+	return false;
+}
+
+static void busy_request(void *ctx, void *buf, size_t n)
+{
+	struct peer *p = ctx;
+	if (++p->requests == 10)
+		assert_int_equal(write(other->ours, buf, n), n);
+	usleep(1000);
+}
+
+static void other_request(void *ctx, void *buf, size_t n)
+{
+	const struct peer *p = ctx;
+	seen_by_other = p[1].requests;
+	on_request(ctx, buf, n);
+}
+
+/* One worker, and a source that has always more: who asks now comes next, not after dozens. */
+static void turns(void **state)
+{
+	static const struct loop_ops busy_ops = { never_slow, busy_request, on_end, is_crowded },
+				     other_ops = { never_slow, other_request, on_end, is_crowded };
 	struct loop *l;
+	struct peer p[2]; /* the calm one and the busy one */
 	assert_int_equal(loop_start(&l, 1, NULL), 0);
-	struct peer busy, calm;
-	peer_open(l, &busy);
-	peer_open(l, &calm);
-	for (int i = 0; i < 100; i++)
-		assert_int_equal(write(busy.ours, &i, sizeof(i)), sizeof(i));
-	int before = 0;
-	assert_int_equal(write(calm.ours, &before, sizeof(before)), sizeof(before));
-	assert_int_equal(read(calm.ours, &before, sizeof(before)), sizeof(before));
-	for (int i = 0; i < 100; i++) {
-		int got;
-		assert_int_equal(read(busy.ours, &got, sizeof(got)), sizeof(got));
-		assert_int_equal(got, i); /* one worker keeps the order */
+	for (int i = 0; i < 2; i++) {
+		int fd[2];
+		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
+		p[i] = (struct peer){ .ours = fd[0], .theirs = fd[1] };
+		assert_int_equal(fcntl(p[i].theirs, F_SETFL, O_NONBLOCK), 0);
 	}
-	loop_remove(l, busy.source);
-	loop_remove(l, calm.source);
-	peer_close(&busy);
-	peer_close(&calm);
+	other = &p[0];
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(write(p[1].ours, &i, sizeof(i)), sizeof(i));
+	assert_int_equal(loop_add(l, p[0].theirs, &other_ops, p, &p[0].source), 0);
+	assert_int_equal(loop_add(l, p[1].theirs, &busy_ops, &p[1], &p[1].source), 0);
+	int got;
+	assert_int_equal(read(p[0].ours, &got, sizeof(got)), sizeof(got));
+	assert_in_range(seen_by_other, 10, 12);
+	for (int i = 0; i < 2; i++) {
+		loop_remove(l, p[i].source);
+		peer_close(&p[i]);
+	}
 	loop_stop(l);
+}
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void stuck_request(void *ctx, void *buf, size_t n)
+{
+	struct peer *p = ctx;
+	p->inside++;
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
+	p->inside--;
+}
+
+/* Full of requests before it is served. */
+static void stuck_open(struct loop *l, struct peer *p, bool crowd)
+{
+	static const struct loop_ops stuck_ops = { is_slow, stuck_request, on_end, is_crowded };
+	int fd[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
+	*p = (struct peer){ .ours = fd[0], .theirs = fd[1], .delay_us = 1, .crowd = crowd };
+	assert_int_equal(fcntl(fd[1], F_SETFL, O_NONBLOCK), 0);
+	for (int q = 0; q < 50; q++)
+		assert_int_equal(write(fd[0], &q, sizeof(q)), sizeof(q));
+	assert_int_equal(loop_add(l, fd[1], &stuck_ops, p, &p->source), 0);
+}
+
+/* However many requests of some sources wait for what doesn't come, another one is answered; and
+ * what was held back goes on once it comes. */
+static void stuck_ones_hold_nobody(void **state)
+{
+	static const unsigned kinds[][2] = { { 2, 1 }, { 4, 1 }, { 4, 2 }, { 0, 1 }, { 0, 12 } };
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
+		unsigned workers = kinds[k][0], n = kinds[k][1];
+		struct loop *l;
+		struct peer stuck[12], calm;
+		assert_int_equal(loop_start(&l, workers, NULL), 0);
+		peer_open(l, &calm);
+		pthread_mutex_lock(&gate);
+		for (unsigned i = 0; i < n; i++)
+			stuck_open(l, &stuck[i], i % 2);
+		for (unsigned i = 0; i < n; i++)
+			while (!stuck[i].inside)
+				usleep(1000);
+		usleep(20000); /* others of its workers come, too, if they may */
+		int word = 1;
+		struct pollfd answer = { .fd = calm.ours, .events = POLLIN };
+		assert_int_equal(write(calm.ours, &word, sizeof(word)), sizeof(word));
+		int came = poll(&answer, 1, 10000);
+		pthread_mutex_unlock(&gate);
+		assert_int_equal(came, 1);
+		for (unsigned i = 0; i < n; i++) {
+			for (int ms = 0, left = 1; left && ms < 10000; ms++, usleep(1000))
+				assert_int_equal(ioctl(stuck[i].theirs, FIONREAD, &left), 0);
+			loop_remove(l, stuck[i].source);
+			assert_int_equal(read(stuck[i].theirs, &word, sizeof(word)), -1);
+			peer_close(&stuck[i]);
+		}
+		loop_remove(l, calm.source);
+		peer_close(&calm);
+		loop_stop(l);
+	}
 }
 
 static void *ask_until_end(void *arg)
@@ -319,7 +411,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(answers),       cmocka_unit_test(short_slices),
 		cmocka_unit_test(beside_each_other),
-		cmocka_unit_test(goes_on_alone), cmocka_unit_test(fairness),
+		cmocka_unit_test(goes_on_alone), cmocka_unit_test(turns),
+		cmocka_unit_test(stuck_ones_hold_nobody),
 		cmocka_unit_test(refusals),      cmocka_unit_test(coming_and_going),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

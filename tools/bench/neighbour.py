@@ -9,7 +9,7 @@ import sys
 from harness import BOUGH, Workdir, call, machine, median
 
 GOAL = 3.0  # times the p99 of a quiet neighbourhood
-KINDS = ("fork", "memory", "disk", "shm", "inode", "inotify", "pipe", "cpu")
+KINDS = ("fork", "memory", "disk", "shm", "inode", "inotify", "pipe", "cpu", "requests")
 FILES = 200
 HERE = os.path.dirname(os.path.abspath(__file__))
 
