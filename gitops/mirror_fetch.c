@@ -206,9 +206,8 @@ int mirror_push(const char *root, uint32_t number, const struct mirror_origin *o
 {
 	auto_transport t = { .secret = -1, .hosts = -1 };
 	auto_scratch scratch = { 0 };
-	char path[MIRROR_PATH_SIZE], name[REF_NAME_SIZE];
-	int n = snprintf(name, sizeof(name), "%s%s", REFS_ORIGIN, branch);
-	if (n < 0 || n >= (int)sizeof(name) || branch[0] == '-' || !ref_name_ok(name))
+	char path[MIRROR_PATH_SIZE];
+	if (!branch_name_ok(branch))
 		return err_set(err, -EINVAL, "%.100s is no name for a branch", branch);
 	int r = git_url_parse(NULL, o->url, err);
 	if (r >= 0)

@@ -1,6 +1,7 @@
 #include "gitops/refs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,22 @@ bool ref_name_ok(const char *name)
 		if (!*p)
 			return true;
 	}
+}
+
+bool branch_name_ok(const char *branch)
+{
+	char name[REF_NAME_SIZE];
+	int n = snprintf(name, sizeof(name), REFS_ORIGIN "%s", branch); /* the longest */
+	if (n < 0 || n >= (int)sizeof(name) || !ref_name_ok(name) || branch[0] == '-' ||
+	    strcmp(branch, "HEAD") == 0 || strncmp(branch, "refs/", 5) == 0)
+		return false;
+	for (const char *p = branch; *p; p += *p == '/') {
+		size_t part = strcspn(p, "/");
+		if (part + strlen(".lock") > NAME_MAX)
+			return false;
+		p += part;
+	}
+	return true;
 }
 
 /* ---- packed-refs ---- */

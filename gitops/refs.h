@@ -62,5 +62,8 @@ int refs_merge(struct refs *out, struct refs *moves, struct refs *from, uint64_t
 
 /* A name that git would allow for a ref. */
 bool ref_name_ok(const char *name);
+/* A name for a branch that somebody chooses: one that git allows, isn't taken for an option, means
+ * nothing else ("HEAD", "refs/…"), and whose parts fit a folder, with git's ".lock". */
+bool branch_name_ok(const char *branch);
 
 #endif

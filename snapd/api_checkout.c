@@ -7,6 +7,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/work/ino.h"
 #include "gitops/checkout.h"
+#include "gitops/refs.h"
 #include "snapd/api.h"
 #include "snapd/difftext.h"
 #include "snapd/flattener.h"
@@ -167,11 +168,8 @@ static const char *after(const char *s, const char *prefix)
 
 static int check_branch(const char *branch, struct err *err)
 {
-	char name[REF_BYTES_MAX + 16];
-	int valid = 0;
-	(void)snprintf(name, sizeof(name), "refs/heads/%s", branch);
-	if (git_reference_name_is_valid(&valid, name) < 0 || !valid || branch[0] == '-')
-		return err_set(err, -EINVAL, "'%s' can't be a branch's name", branch);
+	if (!branch_name_ok(branch))
+		return err_set(err, -EINVAL, "\"%.60s\" is no name for a branch", branch);
 	return 0;
 }
 

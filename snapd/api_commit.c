@@ -157,8 +157,7 @@ static int choose_branch(struct committing *c, struct err *err)
 		      : snprintf(c->branch, sizeof(c->branch), "bough/%s", source_name(s));
 	char ref[BRANCH_SIZE + 16];
 	(void)snprintf(ref, sizeof(ref), "refs/heads/%s", c->branch);
-	if (n >= (int)sizeof(c->branch) || !ref_name_ok(ref) || c->branch[0] == '-' ||
-	    strcmp(c->branch, "HEAD") == 0 || strncmp(c->branch, "refs/", 5) == 0)
+	if (n >= (int)sizeof(c->branch) || !branch_name_ok(c->branch))
 		return err_set(err, -EINVAL, "\"%.60s\" is no name for a branch", c->branch);
 	return check_neighbours(c, ref, err);
 }

@@ -139,9 +139,13 @@ like 'and hears why' "$(cat "$T/x.err" "$T/y.err")" 'race'
 [ $cx = 0 ] && loser=y || loser=x
 bough_ok 'another branch is free' commit $loser -m $loser --branch other
 # Branches lie like files, and some names mean something else.
-for b in HEAD refs/heads/x; do
-	run bough commit $loser -m x --branch $b
+for b in HEAD refs/heads/x -x "$(printf '%0252d' 0)"; do
+	run bough commit $loser -m x "--branch=$b"
 	is "no branch $b" $code 2
+	run bough create nobranch --git r "--branch=$b"
+	is 'nor to begin with' $code 2
+	run bough push w "--branch=$b"
+	is 'nor to push to' $code 2
 done
 run bough commit $loser -m x --branch other/below
 is 'no branch below a branch' $code 4
