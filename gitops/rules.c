@@ -165,35 +165,6 @@ static int load_attrs(struct rules *r, size_t i, struct err *err)
 	return 0;
 }
 
-static bool says(const char *value, const char *what)
-{
-	return value && value != attr_true && value != attr_false && value != attr_unset &&
-	       strcmp(value, what) == 0;
-}
-
-/* As git add reads them, with core.autocrlf false. */
-static void attrs_of(struct path_attrs *out, const struct attr_values *a)
-{
-	const char *text = a->v[ATTR_TEXT], *eol = a->v[ATTR_EOL], *encoding = a->v[ATTR_ENCODING];
-	bool known = text == attr_true || text == attr_false || says(text, "auto") ||
-		     says(text, "input");
-	if (!known)
-		text = a->v[ATTR_CRLF];
-	*out = (struct path_attrs){ .ident = a->v[ATTR_IDENT] == attr_true };
-	if (says(text, "auto"))
-		out->eol = EOL_AUTO;
-	else if (text == attr_true || says(text, "input"))
-		out->eol = EOL_TEXT;
-	else if (text != attr_false && (says(eol, "lf") || says(eol, "crlf")))
-		out->eol = EOL_TEXT;
-	const char *filter = a->v[ATTR_FILTER];
-	out->filter = filter && filter != attr_true && filter != attr_false && filter != attr_unset;
-	if (encoding && encoding != attr_true && encoding != attr_false && encoding != attr_unset &&
-	    strcasecmp(encoding, "utf-8") != 0 && strcasecmp(encoding, "utf8") != 0 &&
-	    strlen(encoding) < sizeof(out->encoding))
-		(void)snprintf(out->encoding, sizeof(out->encoding), "%s", encoding);
-}
-
 int rules_attrs(struct rules *r, const char *path, struct path_attrs *out, struct err *err)
 {
 	struct attr_values values;
@@ -207,7 +178,7 @@ int rules_attrs(struct rules *r, const char *path, struct path_attrs *out, struc
 		return err_set(err, got, "the patterns of .gitattributes take too long to match");
 	if (got < 0)
 		return err_set(err, got, "out of memory");
-	attrs_of(out, &values);
+	path_attrs_of(out, &values);
 	return 0;
 }
 

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <iconv.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "fs/base/cleanup.h"
+#include "gitops/attributes.h"
 #include "gitops/convert.h"
 
 struct counts {
@@ -183,6 +185,36 @@ static int strip_ident(struct buf *out, const uint8_t *p, size_t len)
 		return 0;
 	buf_add(out, from, (size_t)(end - from));
 	return buf_error(out) < 0 ? -ENOMEM : 1;
+}
+
+/* ---- what .gitattributes say ---- */
+
+static bool says(const char *value, const char *what)
+{
+	return value && value != attr_true && value != attr_false && value != attr_unset &&
+	       strcmp(value, what) == 0;
+}
+
+void path_attrs_of(struct path_attrs *out, const struct attr_values *a)
+{
+	const char *text = a->v[ATTR_TEXT], *eol = a->v[ATTR_EOL], *encoding = a->v[ATTR_ENCODING];
+	bool known = text == attr_true || text == attr_false || says(text, "auto") ||
+		     says(text, "input");
+	if (!known)
+		text = a->v[ATTR_CRLF];
+	*out = (struct path_attrs){ .ident = a->v[ATTR_IDENT] == attr_true };
+	if (says(text, "auto"))
+		out->eol = EOL_AUTO;
+	else if (text == attr_true || says(text, "input"))
+		out->eol = EOL_TEXT;
+	else if (text != attr_false && (says(eol, "lf") || says(eol, "crlf")))
+		out->eol = EOL_TEXT;
+	const char *filter = a->v[ATTR_FILTER];
+	out->filter = filter && filter != attr_true && filter != attr_false && filter != attr_unset;
+	if (encoding && encoding != attr_true && encoding != attr_false && encoding != attr_unset &&
+	    strcasecmp(encoding, "utf-8") != 0 && strcasecmp(encoding, "utf8") != 0 &&
+	    strlen(encoding) < sizeof(out->encoding))
+		(void)snprintf(out->encoding, sizeof(out->encoding), "%s", encoding);
 }
 
 int togit(struct buf *out, const struct path_attrs *a, const void *data, size_t len,

@@ -5,7 +5,27 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
-#include "gitops/rules.h"
+
+/* What git add does with ends of lines. */
+enum eol_rule {
+	EOL_KEEP, /* binary, or nothing is said */
+	EOL_TEXT, /* CR LF becomes LF */
+	EOL_AUTO, /* the same where it looks like text and has no CR LF in git yet */
+};
+struct path_attrs {
+	enum eol_rule eol;
+	bool ident;
+	bool filter;       /* a filter driver is named, which is never run */
+	char encoding[32]; /* of the work tree; "": as it is (UTF-8) */
+};
+/* True where content in the work tree and in git may differ. */
+static inline bool path_attrs_convert(const struct path_attrs *a)
+{
+	return a->eol != EOL_KEEP || a->ident || a->encoding[0];
+}
+/* What the attributes of a path mean to git add, with core.autocrlf false. */
+struct attr_values;
+void path_attrs_of(struct path_attrs *out, const struct attr_values *v);
 
 enum { TOGIT_MAX = 256 << 20 }; /* bytes; larger content is taken as it is */
 

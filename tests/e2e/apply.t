@@ -102,4 +102,77 @@ fresh
 ok 'fetched from' git -C co fetch -q ../b.bundle refs/heads/bough:got
 is 'its tree' "$(git -C co rev-parse 'got^{tree}')" "$want"
 
+# All or nothing, also where it fails in the middle: no file may be larger than 64 KiB, and one is.
+state() { (cd co && git status --porcelain --ignored && git log --format=%H -1 && find . -name .git -prune -o -ls |
+	awk '{ print $3, $5, $7, $11 }' | sort && git ls-files -s | sha1sum && cat src/lines && ls .git); }
+(
+	cd "$W" || exit 1
+	mkdir -p new/deep && echo x >new/deep/a && head -c 200000 /dev/zero >zeros && echo x >zz
+	git rm -q docs/moved 2>/dev/null || rm docs/moved
+	chmod +x .gitignore
+)
+curl -s --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://x/v1/workspaces/work/bundle" -o big.bundle
+for how in '' --patch --commit; do
+	fresh
+	sed -i 's/^50$/fifty/' co/src/lines # as it will be
+	[ -z "$how" ] || git -C co checkout -q src/lines
+	before=$(state)
+	# shellcheck disable=SC2086 # an option or none
+	(trap '' XFSZ && ulimit -f 64 && bough-apply $how co <big.bundle) >out 2>&1
+	code=$?
+	is "a file that can't be written $how" "$((code > 0)) $(grep -c 'written' out)" '1 0'
+	is 'nothing changed' "$(state)" "$before"
+	(ulimit -f 640 && bough-apply $how co <big.bundle) >out 2>&1
+	is 'with more room it goes' "$? $(wc -c <co/zeros)" '0 200000'
+done
+fresh
+touch co/.git/refs/heads/main.lock
+before=$(state)
+run bough apply work --to co --commit
+is 'a branch that is locked' "$code" 5
+is 'nothing changed' "$(state)" "$before"
+rm co/.git/refs/heads/main.lock
+bough_ok 'and without the lock' apply work --to co --commit -m moved
+is 'HEAD heard of it' "$(git -C co reflog -1 --format=%gs)" 'commit: moved'
+git -C co checkout -q --detach HEAD~1
+bough_ok 'a detached HEAD' apply work --to co --commit -m detached
+is 'moves alone' "$(git -C co log -1 --format=%s) $(git -C co log -1 --format=%s main)" 'detached moved'
+git clone -q up foreign && git -C foreign config core.bare false
+if [ "$(id -u)" = 0 ]; then
+	chown -R 65534 foreign
+	run bough apply work --to foreign
+	is "another user's" "$code" 1
+	like 'says so' "$err" 'belongs to another user.*safe.directory'
+fi
+
+# Encodings, which libgit2 doesn't know.
+git init -q enc
+(
+	cd enc || exit 1
+	printf '*.u16 text working-tree-encoding=UTF-16\n*.le text working-tree-encoding=UTF-16LE-BOM eol=crlf\n' >.gitattributes
+	printf '*.sj text working-tree-encoding=SHIFT-JIS\n*.id ident working-tree-encoding=UTF-16LE\n' >>.gitattributes
+	printf '\xff\xfea\0\n\0' | tee a.u16 >same.u16
+	printf '\xff\xfea\0\r\0\n\0' >a.le
+	printf '\x93\xfa\x96\x7b\n' >a.sj
+	printf '$\0I\0d\0$\0\n\0' >a.id
+	git add -A && git commit -qm base
+) || bail 'git'
+bough_ok 'a mirror with encodings' repo add enc --name enc
+bough_ok 'a checkout' create encoded --git enc
+E=$out
+printf 'b\0\n\0' | tee -a "$E/a.u16" >>"$E/a.id"
+printf 'b\0\r\0\n\0' >>"$E/a.le"
+printf '\x96\x7b\n' >>"$E/a.sj"
+rm -rf co && git clone -q enc co
+touch -d '1 hour ago' co/*.* # so that libgit2 looks into them
+bough_ok 'apply' apply encoded --to co --commit
+is 'git finds it clean' "$(git -C co status --porcelain 2>&1)" ''
+is 'and written as it would' "$(cd co && rm ./*.* && git checkout -q . && sha1sum ./*.*)" \
+	"$(rm -rf again && git clone -q co again && bough apply encoded --to again >/dev/null 2>&1; cd again && sha1sum ./*.*)"
+rm -rf co && git clone -q enc co && bough apply encoded --to co >/dev/null
+is 'in the encodings' "$(cd co && sha1sum a.u16 a.le a.sj)" "$(cd "$E" && sha1sum a.u16 a.le a.sj)"
+printf '\xff\xfex\0\n\0' >co/a.u16
+run bough apply encoded --to co
+is 'a local change is seen' "$code:$(grep -c a.u16 <<<"$err")" 4:1
+
 done_testing

@@ -12,6 +12,8 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "gitops/git.h"
+#include "tools/apply/encoding.h"
+#include "tools/apply/undo.h"
 
 enum {
 	HEADER_MAX = 64 * 1024, /* bytes of a bundle before its pack; ours have some 200 */
@@ -25,6 +27,8 @@ struct apply {
 	git_tree *head_tree, *result;
 	git_commit *head;
 	git_index *merged;
+	git_diff *diff;      /* from HEAD's tree to the result */
+	git_transaction *tx; /* APPLY_COMMIT: HEAD's branch, locked, and its new commit */
 	struct apply_result *out;
 };
 
@@ -221,6 +225,14 @@ static void drop_temp(const char *temp)
 static int open_checkout(struct apply *ap, const char *path, struct err *err)
 {
 	int r = git_repository_open_ext(&ap->repo, path, 0, NULL);
+	/* 1.5 looks for safe.directory then, and says that it isn't there. */
+	const git_error *e = r < 0 ? git_error_last() : NULL;
+	if (r == GIT_EOWNER || (r == GIT_ENOTFOUND && e && e->klass == GIT_ERROR_CONFIG)) {
+		git_error_clear();
+		return err_set(err, -EACCES,
+			       "%s belongs to another user: git's safe.directory doesn't name it",
+			       path);
+	}
 	if (r == GIT_ENOTFOUND) {
 		git_error_clear();
 		return err_set(err, -ENOENT, "%s is in no git repository", path);
@@ -310,12 +322,8 @@ static int on_conflict(git_checkout_notify_t why, const char *path, const git_di
 
 static int note_written(struct apply *ap, struct err *err)
 {
-	auto_git(git_diff) diff = NULL;
-	int r = git_diff_tree_to_tree(&diff, ap->repo, ap->head_tree, ap->result, NULL);
-	if (r < 0)
-		return git_fail(err, r, "list what was written");
-	for (size_t i = 0; i < git_diff_num_deltas(diff); i++) {
-		const git_diff_delta *d = git_diff_get_delta(diff, i);
+	for (size_t i = 0; i < git_diff_num_deltas(ap->diff); i++) {
+		const git_diff_delta *d = git_diff_get_delta(ap->diff, i);
 		if (note_path(ap->out, d->new_file.path ? d->new_file.path : d->old_file.path) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
@@ -352,15 +360,40 @@ static int write_tree(struct apply *ap, struct err *err)
 	int r = git_index_write_tree_to(&id, ap->merged, ap->repo);
 	if (r >= 0)
 		r = git_tree_lookup(&ap->result, ap->repo, &id);
+	if (r >= 0)
+		r = git_diff_tree_to_tree(&ap->diff, ap->repo, ap->head_tree, ap->result, NULL);
 	return r < 0 ? git_fail(err, r, "write the merged tree") : 0;
 }
 
-static int commit(struct apply *ap, struct err *err)
+/* HEAD's branch, or HEAD itself, is locked where it is. */
+static int lock_head(struct apply *ap, git_reference **head, struct err *err)
+{
+	int r = git_repository_head(head, ap->repo);
+	if (r >= 0)
+		r = git_transaction_new(&ap->tx, ap->repo);
+	if (r >= 0)
+		r = git_transaction_lock_ref(ap->tx, git_reference_name(*head));
+	git_oid now;
+	if (r >= 0)
+		r = git_reference_name_to_id(&now, ap->repo, git_reference_name(*head));
+	if (r < 0)
+		return git_fail(err, r, "lock HEAD");
+	return git_oid_equal(&now, git_commit_id(ap->head))
+		       ? 0
+		       : err_set(err, -EBUSY, "HEAD moves just now");
+}
+
+/* The commit is made, and the branch locked; it moves with the transaction. */
+static int prepare_commit(struct apply *ap, struct err *err)
 {
 	auto_git(git_commit) from = NULL;
 	auto_git(git_signature) who = NULL;
+	auto_git(git_reference) head = NULL;
 	git_oid id;
-	int r = git_commit_lookup(&from, ap->repo, &ap->tip);
+	int r = lock_head(ap, &head, err);
+	if (r < 0)
+		return r;
+	r = git_commit_lookup(&from, ap->repo, &ap->tip);
 	if (r < 0)
 		return git_fail(err, r, "the bundle's commit");
 	if (git_signature_default(&who, ap->repo) < 0) { /* no user.name: as the commit says */
@@ -369,13 +402,42 @@ static int commit(struct apply *ap, struct err *err)
 	}
 	const git_commit *parents[] = { ap->head };
 	if (r >= 0)
-		r = git_commit_create(&id, ap->repo, "HEAD", git_commit_author(from), who,
+		r = git_commit_create(&id, ap->repo, NULL, git_commit_author(from), who,
 				      git_commit_message_encoding(from), git_commit_message(from),
 				      ap->result, 1, parents);
+	auto_free char *log = NULL;
+	const char *summary = git_commit_summary(from);
+	if (asprintf(&log, "commit: %s", summary ? summary : "") < 0) {
+		log = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (r >= 0)
+		r = git_transaction_set_target(ap->tx, git_reference_name(head), &id, who, log);
 	if (r < 0)
-		return git_fail(err, r, "commit (the files are written)");
+		return git_fail(err, r, "commit");
 	(void)git_oid_tostr(ap->out->commit, sizeof(ap->out->commit), &id);
 	return 0;
+}
+
+/* What failed in the middle is put back. */
+static int write_all(struct apply *ap, enum apply_mode mode, struct err *err)
+{
+	auto_undo undo = { 0 };
+	struct err first = { 0 }, second = { 0 };
+	int r = undo_note(&undo, ap->repo, ap->head_tree, ap->diff, err);
+	if (r < 0)
+		return r;
+	r = write_files(ap, mode, false, &first);
+	bool written = r >= 0;
+	if (written && ap->tx && (r = git_transaction_commit(ap->tx)) < 0)
+		r = git_fail(&first, r, "move HEAD");
+	if (r >= 0)
+		return 0;
+	if ((written || r != -ESTALE) && /* which is said before anything is written */
+	    undo_run(&undo, written && mode != APPLY_FILES, &second) < 0)
+		return err_set(err, -EIO, "%.240s; and some files stay written: %.200s",
+			       first.text, second.text);
+	return err_set(err, r, "%s", first.text);
 }
 
 static int run(struct apply *ap, int fd, const char *checkout, enum apply_mode mode,
@@ -406,24 +468,26 @@ static int run(struct apply *ap, int fd, const char *checkout, enum apply_mode m
 		r = keep_pack(ap, err);
 	if (r >= 0)
 		r = write_tree(ap, err);
+	if (r >= 0 && mode == APPLY_COMMIT && git_diff_num_deltas(ap->diff) > 0)
+		r = prepare_commit(ap, err);
 	if (r >= 0)
-		r = write_files(ap, mode, false, err);
-	if (r >= 0)
-		r = note_written(ap, err);
-	if (r >= 0 && mode == APPLY_COMMIT && ap->out->n > 0)
-		r = commit(ap, err);
-	return r;
+		r = write_all(ap, mode, err);
+	if (r < 0)
+		ap->out->commit[0] = '\0';
+	return r >= 0 ? note_written(ap, err) : r;
 }
 
 int apply_bundle(struct apply_result *out, int bundle, const char *checkout, enum apply_mode mode,
 		 struct err *err)
 {
 	struct apply ap = { .out = out };
-	if (git_libgit2_init() < 0)
+	if (git_libgit2_init() < 0 || encoding_register() < 0)
 		return git_fail(err, -1, "start libgit2");
 	int r = run(&ap, bundle, checkout, mode, err);
 	if (out->n > 1)
 		qsort(out->paths, out->n, sizeof(*out->paths), by_name);
+	git_transaction_free(ap.tx);
+	git_diff_free(ap.diff);
 	git_index_free(ap.merged);
 	git_tree_free(ap.result);
 	git_tree_free(ap.head_tree);

@@ -2,8 +2,8 @@
  *
  * The commit comes as a git bundle (gitformat-bundle, version 2) with one prerequisite, the
  * commit that the workspace was made from, and one ref. Its tree is merged into HEAD's three
- * ways, and the result checked out, with the rights of whoever runs this: all or nothing. No
- * hook and no filter program runs. */
+ * ways, and the result checked out, with the rights of whoever runs this: all or nothing, as what
+ * fails in the middle is put back (undo.h). No hook and no filter program runs. */
 #ifndef BOUGH_TOOLS_APPLY_APPLY_H
 #define BOUGH_TOOLS_APPLY_APPLY_H
 
