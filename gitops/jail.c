@@ -34,9 +34,8 @@ static int bound(__rlimit_resource_t what, rlim_t n)
 
 static int set_bounds(void)
 {
-	return bound(RLIMIT_CORE, 0) < 0 || bound(RLIMIT_AS, memory_max) < 0 ||
-			       bound(RLIMIT_CPU, CPU_S) < 0 || bound(RLIMIT_FSIZE, file_max) < 0 ||
-			       bound(RLIMIT_NOFILE, FILES) < 0
+	return bound(RLIMIT_CORE, 0) < 0 || bound(RLIMIT_CPU, CPU_S) < 0 ||
+			       bound(RLIMIT_FSIZE, file_max) < 0 || bound(RLIMIT_NOFILE, FILES) < 0
 		       ? -1
 		       : 0;
 }
@@ -73,6 +72,9 @@ int errand_jail(int argc, char **argv)
 		return failed("no new privileges");
 	if (jail_calls() < 0)
 		return failed("system calls");
+	/* The last, for a sanitizer's own memory in this program is more. */
+	if (bound(RLIMIT_AS, memory_max) < 0)
+		return failed("bounds");
 	(void)execv(argv[i], argv + i);
 	(void)fputs("fatal: the jailed program can't be run\n", stderr);
 	return 127;
