@@ -211,5 +211,7 @@ fi
 read -r passed failed skipped finished < <(cat "$sums"/* |
 	awk '{ p += $1; f += $2; s += $3; n++ } END { print p + 0, f + 0, s + 0, n + 0 }')
 failed=$((failed + started - finished)) # one that was killed itself has left no sum
+awk '$2 > 0 { n = FILENAME; sub(/.*\//, "", n); sub(/-/, "/", n); printf "%s%s", said++ ? ", " : "failed: ", n }
+     END { if (said) print "" }' "$sums"/*
 echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
 [ "$failed" = 0 ]
