@@ -277,7 +277,11 @@ def idle():
         get(k["path"] + "/big")
     time.sleep(6)
     each = (s.ask("stats")["memory_bytes"] - before) / n / 1024
-    report(each < 256, f"an idle mount's memory: {each:.1f} KiB")
+    name = f"an idle mount's memory: {each:.1f} KiB"
+    if os.environ.get("VARIANT", "release") == "release":
+        report(each < 256, name)
+    else:
+        skip(name, "memory under a sanitizer")
     threads = len(os.listdir(f"/proc/{s.p.pid}/task"))
     report(threads <= os.cpu_count() + 8, f"threads with {n} mounts: {threads}")
     t = time.time()
