@@ -245,9 +245,11 @@ check-npm: all ## try uploads with tus-js-client, fetched from npm
 	@BOUGH_BIN=$(CURDIR)/$(B) tests/tus-js.sh
 check-e2e: all $(E2E) $(B)/bench/load ## run the tests of the programs, on real mounts
 	@$(RUN) e2e
-check-asan: ## run every test with the address and undefined sanitizers
+# Each report of a sanitizer, of any process, fails the test that it was made in, and stands in its
+# log; nothing is suppressed. The end names what failed, and the exit status says whether anything did.
+check-asan: ## run every test with the address and undefined sanitizers: an hour or more
 	@$(MAKE) VARIANT=asan check-sanitized
-check-tsan: ## run every test but the fuzzers with the thread sanitizer
+check-tsan: ## run every test but the fuzzers with the thread sanitizer: an hour or more
 	@$(MAKE) VARIANT=tsan check-sanitized
 
 .PHONY: check-sanitized
