@@ -102,6 +102,11 @@ static int take_url(struct request *rq, struct hook_row *row, struct err *err)
 		return 0;
 	if (hook_url_check(url, &why) < 0)
 		return request_bad_field(rq, "url", err, "%s", why.text);
+	struct snapd *sd = rq->ctx;
+	row->anywhere = rq->caller->admin;
+	int r = row->anywhere ? 0 : hook_url_allowed(url, &sd->policy.hook_allow, err);
+	if (r < 0)
+		return r;
 	free(row->url);
 	row->url = strdup(url);
 	return row->url ? 0 : no_memory(err);

@@ -163,6 +163,7 @@ static const char *const migrations[] = {
 	"DROP TABLE repos;"
 	"ALTER TABLE repos_2 RENAME TO repos;"
 	"CREATE INDEX repos_name ON repos(name);",
+	"ALTER TABLE webhooks ADD COLUMN anywhere INTEGER NOT NULL DEFAULT 0;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -7,7 +7,7 @@
 #include "snapd/catalog_db.h"
 #include "snapd/hooks.h"
 
-#define HOOK_COLUMNS     "id, owner, everybody, active, url, events, secret, created"
+#define HOOK_COLUMNS     "id, owner, everybody, active, url, events, secret, created, anywhere"
 #define DELIVERY_COLUMNS "seq, id, hook, type, body, created, next, tries, status, delivered, error"
 
 /* ---- hooks ---- */
@@ -39,6 +39,7 @@ static int read_hook(sqlite3_stmt *st, void *row)
 	if (secret)
 		buf_add(&h->secret, secret, (size_t)sqlite3_column_bytes(st, 6));
 	h->created_ns = sqlite3_column_int64(st, 7);
+	h->anywhere = sqlite3_column_int(st, 8) != 0;
 	return e < 0 || buf_error(&h->secret) ? -ENOMEM : 0;
 }
 
@@ -60,6 +61,7 @@ static void bind_hook(sqlite3_stmt *st, const struct hook_row *h)
 	db_bind_text(st, 6, h->events);
 	sqlite3_bind_blob64(st, 7, h->secret.data, h->secret.len, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 8, h->created_ns);
+	sqlite3_bind_int(st, 9, h->anywhere);
 }
 
 static int put_hook(struct catalog *c, const char *sql, const struct hook_row *row, struct err *err)
@@ -84,7 +86,7 @@ int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct er
 	if (r >= 0) {
 		r = put_hook(c,
 			     "INSERT INTO webhooks (" HOOK_COLUMNS
-			     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+			     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 			     row, err);
 		if (r >= 0)
 			r = db_note_effect(c, row->id, err);
@@ -101,7 +103,7 @@ int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct er
 		return r;
 	r = put_hook(c,
 		     "UPDATE webhooks SET owner = ?2, everybody = ?3, active = ?4, url = ?5,"
-		     " events = ?6, secret = ?7, created = ?8 WHERE id = ?1",
+		     " events = ?6, secret = ?7, created = ?8, anywhere = ?9 WHERE id = ?1",
 		     row, err);
 	db_unlock(c);
 	return r;

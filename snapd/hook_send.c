@@ -18,7 +18,7 @@ struct sending {
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
 {
 	struct sending *s = ctx;
-	if (!netrules_allow(s->what->allowed, &a->addr)) {
+	if (!s->what->anywhere && !netrules_allow(s->what->allowed, &a->addr)) {
 		s->refused = true;
 		return CURL_SOCKET_BAD;
 	}

@@ -10,7 +10,8 @@ enum { HOOK_TIMEOUT_S = 10, HOOK_ANSWER_MAX = 64 << 10 /* bytes that are read of
 struct hook_send {
 	const char *url, *body, *id, *signature;
 	int64_t time_s;
-	const struct netrules *allowed;
+	const struct netrules *allowed; /* beside public addresses */
+	bool anywhere;                  /* all are */
 	const atomic_bool *stop; /* true: it ends soon */
 };
 /* The answer's status, or -errno with words. */

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <netdb.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "fs/base/cleanup.h"
 #include "fs/base/json.h"
@@ -66,6 +68,44 @@ int hook_url_check(const char *url, struct err *err)
 		r = err_set(err, -EINVAL, "a host, without credentials and fragment");
 	for (size_t i = 0; i < 5; i++)
 		curl_free(part[i]);
+	curl_url_cleanup(u);
+	return r;
+}
+
+/* "a.localhost." as well (RFC 6761). */
+static bool is_localhost(const char *host, size_t n)
+{
+	static const char name[] = "localhost";
+	size_t len = sizeof(name) - 1;
+	n -= n > 0 && host[n - 1] == '.';
+	return n >= len && strncasecmp(host + n - len, name, len) == 0 &&
+	       (n == len || host[n - len - 1] == '.');
+}
+
+int hook_url_allowed(const char *url, const struct netrules *allowed, struct err *err)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM };
+	struct addrinfo *list = NULL;
+	char *host = NULL, bare[HOOK_URL_MAX + 1];
+	CURLU *u = curl_url();
+	int r = 0;
+	if (!u || curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK ||
+	    curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK) {
+		curl_url_cleanup(u);
+		return no_memory(err);
+	}
+	size_t n = strlen(host);
+	bool v6 = host[0] == '[';
+	(void)snprintf(bare, sizeof(bare), "%.*s", (int)(n - 2 * v6), host + v6);
+	const char *meant = is_localhost(bare, strlen(bare)) ? "127.0.0.1" : bare;
+	if (getaddrinfo(meant, NULL, &hints, &list) == 0 && !netrules_allow(allowed, list->ai_addr))
+		r = err_set(err, -EACCES,
+			    "%.255s is an address that a webhook may not lead to: an admin's may, and "
+			    "webhook_allow of config.json allows it for others",
+			    bare);
+	if (list)
+		freeaddrinfo(list);
+	curl_free(host);
 	curl_url_cleanup(u);
 	return r;
 }
@@ -284,6 +324,7 @@ static int send_one(struct hooks *h, const struct hook_row *row, struct delivery
 					.signature = signature,
 					.time_s = now_s,
 					.allowed = &h->sd->policy.hook_allow,
+					.anywhere = row->anywhere,
 					.stop = &h->stop };
 	return hook_send(&what, err);
 }

@@ -11,8 +11,9 @@
  *   HMAC-SHA256(secret, id "." timestamp "." body)
  * where a secret "whsec_…" stands for the base64 behind it, another for its own bytes.
  *
- * Connections are made to public addresses only, and those that config.json allows; redirects and
- * proxies aren't followed: what is looked at is the address that is connected to. */
+ * Unless an admin said the URL, connections are made to public addresses only, and those that
+ * config.json allows; redirects and proxies aren't followed: what is looked at is the address that is
+ * connected to. */
 #ifndef BOUGH_SNAPD_HOOKS_H
 #define BOUGH_SNAPD_HOOKS_H
 
@@ -38,6 +39,7 @@ struct hook_row {
 	char owner[OWNER_SIZE];
 	bool all; /* an admin's: events of everybody */
 	bool active;
+	bool anywhere; /* an admin said the URL: it may lead to any address */
 	char *url;
 	char *events;      /* a JSON array of types; NULL: all */
 	struct buf secret; /* sealed (seal.h) */
@@ -104,5 +106,9 @@ char *hook_signature(const char *secret, const char *id, int64_t time_s, const c
 int64_t hook_next_ns(unsigned tries, uint32_t retry_s, int64_t now_ns);
 /* http or https, a host, no credentials and no fragment. */
 int hook_url_check(const char *url, struct err *err);
+/* Whether its host is written as an address, or "localhost", that isn't allowed: -EACCES. What a name
+ * means is looked at when it is connected to. */
+struct netrules;
+int hook_url_allowed(const char *url, const struct netrules *allowed, struct err *err);
 
 #endif
