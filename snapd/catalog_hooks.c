@@ -9,6 +9,7 @@
 
 #define HOOK_COLUMNS     "id, owner, everybody, active, url, events, secret, created, anywhere"
 #define DELIVERY_COLUMNS "seq, id, hook, type, body, created, next, tries, status, delivered, error"
+enum { DELIVERY_COLUMN_COUNT = 11 };
 
 /* ---- hooks ---- */
 
@@ -227,38 +228,66 @@ int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, stru
 	return r < 0 ? r : 1;
 }
 
-int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE], size_t nbusy,
-			 struct delivery_row *out, struct err *err)
+/* One that is due, with its hook's owner behind it. */
+struct due_row {
+	struct delivery_row row;
+	char owner[OWNER_SIZE];
+};
+
+static int read_due(sqlite3_stmt *st, void *row)
+{
+	struct due_row *d = row;
+	db_get_text(st, DELIVERY_COLUMN_COUNT, d->owner, sizeof(d->owner));
+	return read_delivery(st, &d->row);
+}
+
+static void done_due(void *row)
+{
+	delivery_row_done(&((struct due_row *)row)->row);
+}
+
+static const struct db_shape due_shape = { "look up what webhooks are due", sizeof(struct due_row),
+					   read_due, done_due };
+
+static bool may_begin(const struct due_row *d, const struct hook_busy *busy, size_t nbusy)
+{
+	unsigned of_owner = 0;
+	for (size_t i = 0; i < nbusy; i++) {
+		if (strcmp(busy[i].hook, d->row.hook) == 0)
+			return false;
+		of_owner += strcmp(busy[i].owner, d->owner) == 0;
+	}
+	return of_owner < HOOKS_BUSY_OF_OWNER;
+}
+
+int catalog_delivery_due(struct catalog *c, int64_t now_ns, const struct hook_busy *busy,
+			 size_t nbusy, struct delivery_row *out, char owner[OWNER_SIZE],
+			 struct err *err)
 {
 	sqlite3_stmt *st;
-	struct delivery_row *rows;
-	size_t n, at = 0;
+	struct due_row d;
+	bool found = false;
 	/* One of each hook: SQLite takes the other columns from the row that has the minimum. */
 	int r = db_read(c, &st,
-		       "SELECT " DELIVERY_COLUMNS ", min(next) FROM deliveries WHERE next <= ?1"
-		       " AND hook IN (SELECT id FROM webhooks WHERE active)"
-		       " GROUP BY hook ORDER BY min(next)",
-		       err);
+			"SELECT deliveries.seq, deliveries.id, hook, type, body,"
+			" deliveries.created, next, tries, status, delivered, error, owner,"
+			" min(next) FROM deliveries JOIN webhooks ON webhooks.id = hook"
+			" WHERE next <= ?1 AND active GROUP BY hook ORDER BY min(next)",
+			err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_int64(st, 1, now_ns);
-	r = db_rows(c, st, &delivery_shape, nbusy + 1, &rows, &n, err);
+	while (!found && (r = db_next(c, st, &due_shape, &d, err)) > 0) {
+		found = may_begin(&d, busy, nbusy);
+		if (!found)
+			done_due(&d);
+	}
 	db_leave(c, st);
-	if (r < 0)
-		return r;
-	for (; at < n; at++) {
-		bool is_busy = false;
-		for (size_t i = 0; i < nbusy; i++)
-			is_busy |= strcmp(busy[i], rows[at].hook) == 0;
-		if (!is_busy)
-			break;
+	if (found) {
+		*out = d.row;
+		memcpy(owner, d.owner, OWNER_SIZE);
 	}
-	if (at < n) {
-		*out = rows[at];
-		rows[at].body = NULL;
-	}
-	delivery_rows_free(rows, n);
-	return at < n;
+	return r < 0 ? r : found;
 }
 
 int catalog_delivery_end(struct catalog *c, const struct delivery_row *row, struct err *err)

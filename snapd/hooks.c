@@ -21,7 +21,7 @@
 #include "snapd/worker.h"
 
 enum {
-	SENDERS = 4,
+	SENDERS = 8,
 	LOOK_MS = 1000, /* for what is to be tried again */
 	WAIT_MS = 1000, /* for events, before a stop is looked for */
 };
@@ -37,7 +37,7 @@ struct hooks {
 	struct hook_row *rows;
 	size_t nrows;
 	bool known; /* rows are as in the catalog */
-	char busy[SENDERS][ID_SIZE];
+	struct hook_busy busy[SENDERS];
 	size_t nbusy;
 };
 
@@ -100,8 +100,8 @@ int hook_url_allowed(const char *url, const struct netrules *allowed, struct err
 	const char *meant = is_localhost(bare, strlen(bare)) ? "127.0.0.1" : bare;
 	if (getaddrinfo(meant, NULL, &hints, &list) == 0 && !netrules_allow(allowed, list->ai_addr))
 		r = err_set(err, -EACCES,
-			    "%.255s is an address that a webhook may not lead to: an admin's may, and "
-			    "webhook_allow of config.json allows it for others",
+			    "%.255s is an address that a webhook may not lead to: an admin's may, "
+			    "and webhook_allow of config.json allows it for others",
 			    bare);
 	if (list)
 		freeaddrinfo(list);
@@ -358,9 +358,13 @@ static bool claim(struct hooks *h, struct delivery_row *d)
 {
 	struct err err = { 0 };
 	pthread_mutex_lock(&h->lock);
-	int r = catalog_delivery_due(h->sd->catalog, snapd_now_ns(), h->busy, h->nbusy, d, &err);
-	if (r > 0)
-		memcpy(h->busy[h->nbusy++], d->hook, ID_SIZE);
+	struct hook_busy *next = &h->busy[h->nbusy];
+	int r = catalog_delivery_due(h->sd->catalog, snapd_now_ns(), h->busy, h->nbusy, d,
+				     next->owner, &err);
+	if (r > 0) {
+		memcpy(next->hook, d->hook, ID_SIZE);
+		h->nbusy++;
+	}
 	pthread_mutex_unlock(&h->lock);
 	if (r < 0 && err.code != -EUCLEAN)
 		log_error("%s", err.text);
@@ -371,9 +375,9 @@ static void leave(struct hooks *h, const char *hook)
 {
 	pthread_mutex_lock(&h->lock);
 	size_t i = 0;
-	while (strcmp(h->busy[i], hook) != 0)
+	while (strcmp(h->busy[i].hook, hook) != 0)
 		i++;
-	memcpy(h->busy[i], h->busy[--h->nbusy], ID_SIZE);
+	h->busy[i] = h->busy[--h->nbusy];
 	pthread_mutex_unlock(&h->lock);
 }
 

@@ -12,8 +12,9 @@
  * where a secret "whsec_…" stands for the base64 behind it, another for its own bytes.
  *
  * Unless an admin said the URL, connections are made to public addresses only, and those that
- * config.json allows; redirects and proxies aren't followed: what is looked at is the address that is
- * connected to. */
+ * config.json allows; redirects and proxies aren't followed: what is looked at is the address that
+ * is connected to. One owner's hooks keep some of the senders busy at most, however slowly they
+ * answer: others' needn't wait. */
 #ifndef BOUGH_SNAPD_HOOKS_H
 #define BOUGH_SNAPD_HOOKS_H
 
@@ -73,10 +74,16 @@ int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **ro
 int catalog_hook_delete(struct catalog *c, const char *id, struct err *err); /* and deliveries */
 /* 1; 0: the hook has too many already, it was written as dropped. */
 int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err);
-/* The one of those due by `now_ns` that waits longest, of a hook that is active and not among the
- * `nbusy` ones. 1 or 0. */
-int catalog_delivery_due(struct catalog *c, int64_t now_ns, char (*busy)[ID_SIZE], size_t nbusy,
-			 struct delivery_row *out, struct err *err);
+/* Hooks that are being told. */
+struct hook_busy {
+	char hook[ID_SIZE], owner[OWNER_SIZE];
+};
+enum { HOOKS_BUSY_OF_OWNER = 2 }; /* more of one owner's wait until one is done */
+/* The one of those due by `now_ns` that waits longest, of a hook that is active and neither among
+ * the `nbusy` ones nor of an owner with enough of them; and its hook's owner. 1 or 0. */
+int catalog_delivery_due(struct catalog *c, int64_t now_ns, const struct hook_busy *busy,
+			 size_t nbusy, struct delivery_row *out, char owner[OWNER_SIZE],
+			 struct err *err);
 int catalog_delivery_end(struct catalog *c, const struct delivery_row *row, struct err *err);
 /* Newest first, below `before` (0: all). */
 int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, size_t max,
@@ -106,8 +113,8 @@ char *hook_signature(const char *secret, const char *id, int64_t time_s, const c
 int64_t hook_next_ns(unsigned tries, uint32_t retry_s, int64_t now_ns);
 /* http or https, a host, no credentials and no fragment. */
 int hook_url_check(const char *url, struct err *err);
-/* Whether its host is written as an address, or "localhost", that isn't allowed: -EACCES. What a name
- * means is looked at when it is connected to. */
+/* Whether its host is written as an address, or "localhost", that isn't allowed: -EACCES. What a
+ * name means is looked at when it is connected to. */
 struct netrules;
 int hook_url_allowed(const char *url, const struct netrules *allowed, struct err *err);
 

@@ -738,6 +738,7 @@ static void *on_target(void *arg, const char *uri, struct MHD_Connection *conn)
 	}
 	c->web = arg;
 	c->conn = conn;
+	web_errors_of(conn);
 	task_count_add(c->web->count, 1);
 	return c;
 }

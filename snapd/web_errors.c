@@ -1,14 +1,22 @@
 /* What isn't HTTP, or a head that is too large, libmicrohttpd answers by itself, before anybody is
  * asked, and in HTML. It makes those answers with one of the functions at the end, which here stand
- * in front of its own: a page of HTML, which boughd never sends, becomes an error as all others. */
+ * in front of its own: a page of HTML, which boughd never sends, becomes an error as all others.
+ *
+ * That of a bad Content-Length has a fault in 0.9.75: its head is sent twice, and the second one is
+ * the body to who reads it. It is sent here, and then nothing can be sent any more: libmicrohttpd
+ * finds the connection at its end. */
 #include <dlfcn.h>
 #include <jansson.h>
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "fs/base/json.h"
+#include "snapd/web.h"
+#include "snapd/web_framing.h"
 
 /* The text of a page's body, in `out`. */
 static void strip(const char *page, size_t size, char *out)
@@ -85,9 +93,52 @@ static struct MHD_Response *of_page(const char *page, size_t size)
 	return r;
 }
 
+enum { LENGTH_LINGER_MS = 2000 };
+static _Thread_local struct MHD_Connection *served;
+
+void web_errors_of(struct MHD_Connection *conn)
+{
+	served = conn;
+}
+
+/* Where it is that answer, it is sent as far as the client takes it. */
+static void send_bad_length(const char *page, size_t size)
+{
+	static const char length[] = "Content-Length";
+	const union MHD_ConnectionInfo *fd = NULL, *tls = NULL;
+	if (!page || !served || !memmem(page, size, length, sizeof(length) - 1))
+		return;
+	char *text = json_of(page, size), *all = NULL;
+	if (!text)
+		return;
+	bool large = strstr(text, "too_large") != NULL;
+	int n = asprintf(&all,
+			 "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+			 "Content-Length: %zu\r\n\r\n%s\n",
+			 large ? "413 Content Too Large" : "400 Bad Request", strlen(text) + 1,
+			 text);
+	free(text);
+	if (n < 0)
+		return;
+	fd = MHD_get_connection_info(served, MHD_CONNECTION_INFO_CONNECTION_FD);
+	tls = MHD_get_connection_info(served, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+	ssize_t (*send_tls)(void *, const void *, size_t);
+	void *p = dlsym(RTLD_DEFAULT, "gnutls_record_send"); /* libmicrohttpd's own library */
+	memcpy(&send_tls, &p, sizeof(p));
+	if (tls && tls->tls_session && send_tls)
+		(void)send_tls(tls->tls_session, all, (size_t)n);
+	else if (fd && !tls)
+		(void)send(fd->connect_fd, all, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	free(all);
+	if (fd)
+		web_linger(fd->connect_fd, WEB_DISCARD_MAX, LENGTH_LINGER_MS);
+}
+
 struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
 						     enum MHD_ResponseMemoryMode mode)
 {
+	if (mode == MHD_RESPMEM_PERSISTENT && MHD_VERSION < 0x00097600)
+		send_bad_length(buffer, size);
 	struct MHD_Response *r = mode == MHD_RESPMEM_PERSISTENT ? of_page(buffer, size) : NULL;
 	return r ? r : make(size, buffer, mode);
 }

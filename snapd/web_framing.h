@@ -14,6 +14,9 @@ bool web_has_body(struct MHD_Connection *conn);
  * chunks rather than a length; whatever passes requests on to us may take the other, and then what
  * it believes to be a body is another request here (RFC 9112 6.3, 11.2). */
 bool web_framing_is_clear(struct MHD_Connection *conn);
+/* That this thread, which serves no other, serves that connection: for the errors that
+ * libmicrohttpd answers by itself. */
+void web_errors_of(struct MHD_Connection *conn);
 /* The answer was sent while the client still sends: closing at once would take it away before it
  * was read (TCP: a reset). So nothing more is sent, and what comes is dropped, up to so many bytes,
  * and while the next one comes in that time. */

@@ -119,7 +119,7 @@ is 'completes commands' "$(complete_line bough s)" 'save set shell show snapshot
 is 'completes a group' "$(complete_line bough snapshots '')" 'ls rm show tag '
 is 'completes options' "$(complete_line bough fork a --co)" '--count '
 is 'completes options with common ones' "$(complete_line bough diff --)" \
-	'--against --auth --bytes --ca --help --json --name-status --patch --quiet --root --since --stat --url --version '
+	'--against --auth --bytes --ca --help --insecure --json --name-status --patch --quiet --root --since --stat --url --version '
 is 'completes choices' "$(complete_line bough export x --format t)" 'tar tar.zst '
 is 'leaves files to the shell' "$(complete_line bough import '')" $'\tf '
 is 'completes help' "$(complete_line bough help um)" 'umount '

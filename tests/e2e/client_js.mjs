@@ -395,6 +395,10 @@ await c.users.create('bot');
 eq('users', (await c.users.list()).map((u) => u.name).sort(), ['ann', 'bot']);
 const token = await c.tokens.create({ name: 't', owner: 'bot', expires_s: 1000 });
 ok('tokens', (await all(c.tokens.list({ page: 1 }))).some((t) => t.id === token.id));
+await throws('no token goes out in the clear', TypeError,
+  async () => new bough.Client({ url: 'http://192.0.2.1:1', token: 'bough_x' }));
+ok('but where it is said', new bough.Client({ url: 'http://192.0.2.1:1', token: 'bough_x', insecure: true }));
+ok('or stays here', new bough.Client({ url: 'http://[::1]:1', token: 'bough_x' }));
 const far = new bough.Client({ url: URL_, token: token.token, ca: readFileSync(T + '/cert.pem') });
 eq('over TLS', (await far.whoami()).owner, 'bot');
 await far.workspaces.temporary('mine', {}, async (ws) => {

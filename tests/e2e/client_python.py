@@ -529,6 +529,11 @@ def main():
     eq("users", sorted(u["name"] for u in c.users.list()), ["ann", "bot"])
     token = c.tokens.create("t", owner="bot", expires_s=1000)
     ok("tokens", token["id"] in [t["id"] for t in c.tokens.list(page=1)])
+    raises("no token goes out in the clear", ValueError,
+           lambda: bough.Client(url="http://192.0.2.1:1", token="bough_x"))
+    eq("but where it is said", bough.Client(url="http://192.0.2.1:1", token="bough_x",
+                                            insecure=True) is not None, True)
+    eq("or stays here", bough.Client(url="http://127.1.2.3:1", token="bough_x") is not None, True)
     far = bough.Client(url=URL, token=token["token"], ca=T + "/cert.pem")
     eq("over TLS", far.whoami()["owner"], "bot")
     mine = far.workspaces.create("mine")

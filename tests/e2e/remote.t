@@ -96,6 +96,12 @@ BOUGH_ROOT=$served kill_hard boughd
 boughd --root "$served" --daemon --listen '127.0.0.1:0' || bail 'boughd does not start'
 plain=$(sed -n 's/.*listens on 127.0.0.1:0, port \([0-9]*\).*/\1/p' "$served/run/boughd.log" | tail -n 1)
 is 'by http' "$(bough --url "http://127.0.0.1:$plain/" cat app:sub/b)" b
+for there in http://192.0.2.1:1 http://host.invalid http://localhost.invalid http://127.0.0.1.invalid http://[2001:db8::1]:1; do
+	bough_fails "no token to $there" 2 'would go there in the clear: use https' --url "$there" --auth token ls
+done
+bough_fails 'but where it is said' 1 '.' --url http://host.invalid --auth token --insecure ls
+BOUGH_INSECURE=1 bough_fails 'or set' 1 '.' --url http://host.invalid --auth token ls
+bough_fails 'of a place' 2 'go with --url' --root "$T" --insecure ls
 bough_fails 'where certificates mean nothing' 2 'goes with https' --url "http://127.0.0.1:$plain" --ca cert.pem ls
 bough_fails 'TLS where it is plain' 1 'TLS: ' --url "https://127.0.0.1:$plain" ls
 

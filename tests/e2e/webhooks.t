@@ -6,7 +6,7 @@ command -v python3 >/dev/null || skip_all 'needs python3'
 
 cat >"$T/receiver.py" <<'EOF'
 # Writes each POST as a line; answers what the file "answer" says.
-import base64, hashlib, hmac, http.server, json, sys
+import base64, hashlib, hmac, http.server, json, sys, time
 at, port_file, secret = sys.argv[1:4]
 key = base64.b64decode(secret[6:]) if secret.startswith("whsec_") else secret.encode()
 class H(http.server.BaseHTTPRequestHandler):
@@ -21,6 +21,8 @@ class H(http.server.BaseHTTPRequestHandler):
         with open(at + "/got", "a") as f:
             f.write(json.dumps({"good": self.headers["webhook-signature"] == "v1," + mac, "path": self.path,
                                 "id": self.headers["webhook-id"], "status": status, "event": json.loads(body)}) + "\n")
+        if self.path == "/slow":
+            time.sleep(20)
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/elsewhere")
@@ -144,6 +146,17 @@ deliveries=$(as "$ann" GET "/v1/webhooks/$id/deliveries" | jq -r '[.items[].type
 is 'as the log tells' "$deliveries" 'webhook.created workspace.created'
 as "$ann" PATCH "/v1/webhooks/$id" '{"active":false}' >/dev/null
 is 'put to rest' "$(as "$ann" POST "/v1/webhooks/$id/test" '{}' | jq -r .code)" conflict
+# Others needn't wait for hers, however slowly they answer.
+for i in {1..12}; do
+	as "$ann" POST /v1/webhooks "{\"url\":\"${url%hook}slow\",\"events\":[\"workspace.created\"]}" >/dev/null
+done
+as "$ann" POST /v1/workspaces '{"name":"more","mount":false}' >/dev/null
+slow() { [ "$(got '[.[] | select(.path == "/slow")] | length')" -ge 2 ]; }
+ok 'hers are told' wait_for 10 slow
+before=$(got '[.[] | select(.path == "/hook" and .event.type == "workspace.created")] | length')
+bough create quick --no-mount >/dev/null
+quick() { [ "$(got '[.[] | select(.path == "/hook" and .event.type == "workspace.created")] | length')" -gt "$before" ]; }
+ok 'another owner beside them' wait_for 8 quick
 bough user rm ann
 is 'it goes with her' "$(bough webhook ls -q)" "$hook"
 bough_ok 'removed' webhook rm "$hook"

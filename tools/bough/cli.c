@@ -83,11 +83,13 @@ int cli_remote(const struct args *a, struct remote **out, struct err *err)
 	*out = NULL;
 	if (root && url_given)
 		return err_set(err, -EINVAL, "one of --root and --url");
-	if (!url && (args_get(a, "auth") || args_get(a, "ca")))
-		return err_set(err, -EINVAL, "--auth and --ca go with --url");
+	if (!url && (args_get(a, "auth") || args_get(a, "ca") || args_get(a, "insecure")))
+		return err_set(err, -EINVAL, "--auth, --ca and --insecure go with --url");
 	if (!url)
 		return 0;
 	bool tls = !strncmp(url, "https://", 8); /* else BOUGH_CA means another boughd */
 	const char *ca = tls ? given(a, "ca", "BOUGH_CA") : args_get(a, "ca");
-	return remote_new(out, url, given(a, "auth", "BOUGH_TOKEN_FILE"), ca, err);
+	const char *insecure = getenv("BOUGH_INSECURE");
+	return remote_new(out, url, given(a, "auth", "BOUGH_TOKEN_FILE"), ca,
+			  args_get(a, "insecure") || (insecure && strcmp(insecure, "1") == 0), err);
 }

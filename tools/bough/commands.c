@@ -17,6 +17,8 @@ const struct option_def common_options[] = {
 	  .value = "FILE",
 	  .kind = WORD_FILE,
 	  .help = "that holds the certificates which sign its own (BOUGH_CA)" },
+	{ .name = "insecure",
+	  .help = "let the token go by http:// beyond this machine (BOUGH_INSECURE=1)" },
 	{ .name = "json", .help = "one JSON document on stdout, errors too" },
 	{ .name = "bytes", .help = "exact sizes and times" },
 	{ .name = "quiet", .letter = 'q', .help = "no progress, no notes; lists print names only" },

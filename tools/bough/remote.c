@@ -1,5 +1,6 @@
 #include "tools/bough/remote.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,8 +146,19 @@ static int take_token(struct remote *r, const char *file, struct err *err)
 	return r->token ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
+static bool is_here(const char *host)
+{
+	struct in_addr v4;
+	struct in6_addr v6;
+	if (inet_pton(AF_INET, host, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, host, &v6) == 1)
+		return IN6_IS_ADDR_LOOPBACK(&v6);
+	return strcasecmp(host, "localhost") == 0;
+}
+
 int remote_new(struct remote **out, const char *url, const char *auth, const char *ca,
-	       struct err *err)
+	       bool insecure, struct err *err)
 {
 	struct remote *r = calloc(1, sizeof(*r));
 	if (!r)
@@ -155,6 +168,10 @@ int remote_new(struct remote **out, const char *url, const char *auth, const cha
 		e = err_set(err, -EINVAL, "--ca goes with https://, not with %s", r->url);
 	if (e == 0 && ca && !(r->ca = strdup(ca)))
 		e = err_set(err, -ENOMEM, "out of memory");
+	if (e == 0 && auth && !r->tls && !insecure && !is_here(r->host))
+		e = err_set(err, -EINVAL,
+			    "%s: the token would go there in the clear: use https://, or give "
+			    "--insecure where nobody listens in", r->url);
 	if (e == 0 && auth)
 		e = take_token(r, auth, err);
 	if (e < 0) {

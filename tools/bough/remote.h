@@ -3,16 +3,18 @@
 #ifndef BOUGH_TOOLS_REMOTE_H
 #define BOUGH_TOOLS_REMOTE_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include "fs/base/err.h"
 
 struct remote;
 
 /* "http://HOST[:PORT]" or "https://…"; `auth` and `ca` are files: the token's, and that of the
- * certificates that sign the server's. NULL: no token; those that this machine trusts.
- * remote_free. -EINVAL, -errno of the files. */
+ * certificates that sign the server's. NULL: no token; those that this machine trusts. A token goes
+ * by http:// to this machine only (its host is an address of the loopback, or localhost), unless
+ * `insecure` says that nobody listens in. remote_free. -EINVAL, -errno of the files. */
 int remote_new(struct remote **out, const char *url, const char *auth, const char *ca,
-	       struct err *err);
+	       bool insecure, struct err *err);
 void remote_free(struct remote *r); /* NULL allowed */
 const char *remote_host(const struct remote *r);  /* HOST[:PORT], as a request names it */
 const char *remote_token(const struct remote *r); /* NULL: none */

@@ -363,6 +363,8 @@ export interface ClientOptions {
   token?: string;
   /** PEM of certificates that sign the server's. */
   ca?: string | Buffer;
+  /** Let the token go by http beyond this machine, where nobody listens in. */
+  insecure?: boolean;
   /** Milliseconds without a byte. */
   timeout?: number;
   retries?: number;

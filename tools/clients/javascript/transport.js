@@ -173,8 +173,8 @@ export class Transport {
   #where;
   #http;
 
-  constructor({ socket, url, token, ca, timeout = 600_000, retries = 5, retryFor = 30_000,
-    onRequest }) {
+  constructor({ socket, url, token, ca, insecure = false, timeout = 600_000, retries = 5,
+    retryFor = 30_000, onRequest }) {
     Object.assign(this, { token, timeout, retries, retryFor, onRequest });
     let Agent = http.Agent;
     this.#http = http;
@@ -188,6 +188,10 @@ export class Transport {
         Agent = https.Agent;
       }
       const host = u.hostname.replace(/^\[|\]$/g, '');
+      const here = /^127\.[0-9.]+$|^::1$|^localhost$/.test(host);
+      if (token && u.protocol === 'http:' && !here && !insecure) {
+        throw new TypeError(`${url}: the token would go there in the clear: use https, or insecure`);
+      }
       this.#where = { host, port: u.port || undefined, ca, minVersion: 'TLSv1.2' };
     } else {
       this.#where = { socketPath: socket };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import ssl
@@ -35,19 +36,23 @@ class Client:
 
     timeout: seconds without a byte, None: for ever; what takes long answers nothing before its
     end, unless its progress is asked for. retries: how often what can be repeated without harm is,
-    within retry_for seconds. ca: a file of certificates that sign the server's. on_request is
+    within retry_for seconds. ca: a file of certificates that sign the server's. insecure: let the
+    token go by http beyond this machine, where nobody listens in. on_request is
     called with method and path template before each request.
 
     Threads may share one; each request has a connection of its own."""
 
     def __init__(self, socket: Optional[str] = None, *, url: Optional[str] = None,
-                 token: Optional[str] = None, ca: Optional[str] = None,
+                 token: Optional[str] = None, ca: Optional[str] = None, insecure: bool = False,
                  timeout: Optional[float] = 600.0, connect_timeout: Optional[float] = 10.0,
                  retries: int = 5, retry_for: float = 30.0,
                  on_request: Optional[Callable[[str, str], None]] = None) -> None:
         if socket is not None and url is not None:
             raise ValueError("a socket or a URL")
         target = _target(url, ca) if url is not None else Target(path=socket or default_socket())
+        if token is not None and url is not None and not (insecure or target.tls or
+                                                          _is_here(target.host)):
+            raise ValueError(f"{url}: the token would go there in the clear: use https, or insecure")
         self._t = Transport(target, token, timeout=timeout, connect_timeout=connect_timeout,
                             retries=retries, retry_for=retry_for, on_request=on_request)
         self.workspaces = Workspaces(self._t)
@@ -162,6 +167,13 @@ class Client:
         """Any request in JSON: path with its query, quoted already."""
         with self._t.open(method, path, json_body=body) as answer:
             return parse(answer)
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _target(url: str, ca: Optional[str]) -> Target:
