@@ -602,6 +602,8 @@ int access_admit(struct request *rq, const struct route *rt, const void *data, s
 		if (r >= 0)
 			r = admit_field(rq, "snapshot", false, err);
 	}
+	if (r >= 0 && is_route(rt, "POST", "/v1/exports"))
+		r = admit_field(rq, "from", true, err);
 	if (r >= 0 && is_route(rt, "POST", "/v1/workspaces"))
 		r = admit_owner(rq, err);
 	return r < 0 ? r : admit_checkout(rq, err);

@@ -110,6 +110,8 @@ CLASSES = {
     "write_global": who(O, ("reading", "path") + STRANGERS, ("one",)),
     "use_global": who(O + STRANGERS, ("reading", "one", "path")),
     "see_team": who(O + ("reading", "mate", "guest"), ("path",), ("one", "other")),
+    "beside_global": who(O + ("reading",), ("path",), ("one",) + STRANGERS),
+    "beside_team": who(O, ("reading", "path", "guest"), ("one", "mate", "other")),
     "write_team": who(O + ("mate",), ("reading", "path", "guest"), ("one", "other")),
     # What is each caller's own, but for tokens of a workspace; reading, and changing.
     "own": who(O + ("reading",) + STRANGERS, ("one", "path")),
@@ -216,6 +218,11 @@ TABLE = [
     ("POST", SN + "/%s/files/dir/f?op=sign" % sp, "write_path", 0, {}), ("POST", SN + "/%s/files/secret?op=sign" % sp, "write", 0, {}),
     ("POST", WS + "/%s/batch" % p, "write_path", 0, {}),
     ("GET", "/v1/exports", "own", 200), ("POST", "/v1/exports", "own_change", 404, {"from": "nothing"}),
+    # What is named beside the path isn't anybody's either.
+    ("POST", "/v1/exports", "use", 201, {"from": p}), ("POST", "/v1/exports", "use", 201, {"from": "ann/p"}),
+    ("POST", "/v1/exports", "use", 201, {"from": sp}), ("POST", "/v1/exports", "use_global", 201, {"from": "ann/g"}),
+    ("GET", WS + "/ann%2Fg/diff?against=" + p, "beside_global", 200), ("GET", WS + "/ann%2Fg/diff?against=" + sp, "beside_global", 200),
+    ("POST", WS + "/ann%2Ft/merge", "beside_team", 0, {"from": p}), ("POST", WS + "/ann%2Ft/restore", "beside_team", 200, {"snapshot": sp}),
     ("GET", "/v1/exports/ex_aaaaaaaaaa", "own", 404), ("HEAD", "/v1/exports/ex_aaaaaaaaaa", "own", 404),
     ("DELETE", "/v1/exports/ex_aaaaaaaaaa", "own_change", 404),
     ("GET", "/v1/jobs", "scoped", 200), ("GET", "/v1/jobs/jb_aaaaaaaaaa", "scoped", 404),
