@@ -10,6 +10,12 @@
 #include "runtime/shim_int.h"
 #include "runtime/ttrpc.h"
 
+enum {
+	KERNEL_GONE = 128, /* of `runsc exec` */
+	OVER_MS = 500,     /* the shim hears of a container's end a moment later */
+	OVER_POLL_MS = 20,
+};
+
 #define SPEC_TYPES "types.containerd.io/opencontainers/runtime-spec/1/"
 
 /* ---- one call ---- */
@@ -306,6 +312,20 @@ int shim_wait_begin(struct shim *s, const char *exec, struct err *err)
 	return r < 0 ? r : steal_fd(&fd);
 }
 
+/* Whether the container has ended, or is about to be told of. */
+static bool is_over(struct shim *s)
+{
+	struct shim_state state;
+	for (int ms = 0; ms < OVER_MS; ms += OVER_POLL_MS) {
+		if (shim_get(s, NULL, &state, NULL) < 0)
+			return false;
+		if (state.status == SHIM_STOPPED)
+			return true;
+		(void)usleep(OVER_POLL_MS * 1000);
+	}
+	return false;
+}
+
 int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *err)
 {
 	auto_message Shim__WaitResponse *a = NULL;
@@ -317,6 +337,12 @@ int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *er
 		r = unpack(&wait_call, &reply, &a, err);
 	if (r >= 0)
 		wait_ended(a, out);
+	/* Where an exec's processes aren't the host's, what stands for it says so of their kernel's
+	 * end, which is theirs: as by a kill. A program may say it, too. */
+	if (r >= 0 && !s->kind->signals_execs && out->exit_status == KERNEL_GONE && is_over(s)) {
+		out->exit_status = 128 + SIGKILL;
+		out->with_all = true;
+	}
 	(void)close(fd); /* nothing was written that could fail late */
 	return r;
 }

@@ -92,6 +92,7 @@ struct shim_state {
 	uint32_t pid;
 	uint32_t exit_status; /* 128 + n: by signal n */
 	int64_t exited_ns;    /* since 1970; 0: it hasn't */
+	bool with_all;        /* an exec: because its container did */
 };
 
 /* exec: id of a process made by shim_exec; NULL: the container's first. */

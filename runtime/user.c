@@ -164,14 +164,19 @@ int user_find(struct user *out, const char *passwd, size_t passwd_len, const cha
 	return 0;
 }
 
-/* An image without the file has no users: 0 bytes. */
+/* An image without the file has no users: 0 bytes. What is there and is no file isn't passed over:
+ * runc opens it, too, and would wait for whoever writes to a fifo. */
 static int slurp_in_root(int root, const char *path, void **data, size_t *len, struct err *err)
 {
 	*data = NULL;
 	*len = 0;
 	auto_fd fd = inroot_open_file(root, path);
-	if (fd == -ENOENT || fd == -ENOTDIR)
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP)
 		return 0;
+	if (fd == -EINVAL)
+		return err_set(err, -EINVAL,
+			       "/%s in the sandbox is no file: restore it, or DELETE it by the API",
+			       path);
 	if (fd < 0)
 		return err_sys(err, fd, "look for users in /%s", path);
 	auto_free char *text = malloc(USER_FILE_MAX);

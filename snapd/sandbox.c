@@ -234,14 +234,17 @@ const char *process_reason(uint32_t exit_status, bool oom)
 
 /* Whether the kernel has killed for want of memory since the last look: a process that ended by
  * KILL was that, as far as anybody can tell. Before the runtime's state goes. */
-static bool out_of_memory(struct live *l, uint32_t exit_status)
+static bool out_of_memory(struct live *l, const struct shim_state *end)
 {
 	struct shim_stats st;
-	if (exit_status != 137 || shim_stats(l->shim, &st, NULL) < 0)
+	if (end->exit_status != 137 || shim_stats(l->shim, &st, NULL) < 0)
 		return false;
 	pthread_mutex_lock(&l->all->lock);
 	bool more = st.oom_kills > l->oom_kills;
-	l->oom_kills = st.oom_kills;
+	if (end->with_all) /* the one kill is the sandbox's, and all its execs' */
+		more |= l->ended && strcmp(l->end.reason, "oom") == 0;
+	else
+		l->oom_kills = st.oom_kills;
 	pthread_mutex_unlock(&l->all->lock);
 	return more;
 }
@@ -300,7 +303,7 @@ static bool end_proc(struct proc *p, bool wait)
 	if (r < 0)
 		fill_lost(&end);
 	else
-		fill_end(&end, &st, out_of_memory(l, st.exit_status));
+		fill_end(&end, &st, out_of_memory(l, &st));
 	if (!p->id[0]) {
 		pthread_mutex_lock(&l->all->lock);
 		l->lost = r < 0;

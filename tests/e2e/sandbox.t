@@ -282,6 +282,9 @@ ok 'nothing else does' not grep -raqs 't0ps3cret\|of nobody' "$BOUGH_ROOT/run" "
 ok 'nor do processes show it' not grep -qs t0ps3cret /proc/[0-9]*/cmdline
 bough_ok 'stopped' stop secret --grace 0s
 bough_fails 'without them it is not started' 2 'give them again' start secret
+printf 'A=1\nexport B=hidden-too\n' >bad.env
+bough_fails 'a line that is none of a variable is told, not passed over, and not shown' 125 \
+	"bad.env: line 2 isn't K=V$" run --rm --env-file bad.env -- true
 bough_ok 'with them it is' start secret --secret "key=$T/key" --env-file "$T/env"
 
 # ---- down, and the first call after it

@@ -130,6 +130,17 @@ except BlockingIOError:
 	is 'and goes on' "$(status g) $(bough exec g -- echo yes)" 'running yes'
 	is 'so it is enforced' "$(status g '.unenforced | map(select(. == "pids"))')" '[]'
 	bough_ok 'it goes' rm --force g
+	# Its kernel is what takes the memory, and what is killed for it.
+	bough_ok 'gVisor with little memory' run --name g --runtime runsc --memory 128M -d
+	run timeout 60 bough exec g -- python3 -c 'bytearray(600 << 20)'
+	is 'a program that takes more is killed' "$code" 137
+	like 'and it is said why' "$err" 'it was killed: out of memory'
+	wait_for 10 eval '[ "$(status g)" = stopped ]'
+	is 'with all that runs there' "$(status g .reason)" oom
+	bough_ok 'it begins anew' start g
+	run bough exec g -- sh -c 'exit 128'
+	is 'who says so by himself is believed' "$code" 128
+	bough_ok 'and goes' rm --force g
 fi
 
 # ---- its name where a workspace's is expected

@@ -134,6 +134,14 @@ static void users_of_a_root(void **state)
 	assert_int_equal(unlinkat(root, "etc/passwd", 0), 0);
 	assert_int_equal(mkfifoat(root, "etc/passwd", 0644), 0);
 	assert_int_equal(user_lookup(&u, root, "me", 65536, &err), -EINVAL);
+	assert_string_equal(err.text,
+			    "/etc/passwd in the sandbox is no file: restore it, or DELETE it by "
+			    "the API");
+	/* A link that leads nowhere keeps nobody out who needs no entry. */
+	assert_int_equal(unlinkat(root, "etc/passwd", 0), 0);
+	assert_int_equal(symlinkat("passwd", root, "etc/passwd"), 0);
+	assert_int_equal(user_lookup(&u, root, "5:6", 65536, &err), 0);
+	assert_int_equal(u.gid, 6);
 	remove_dir(path);
 }
 

@@ -106,7 +106,9 @@ static int add_env_file(json_t *list, const char *path, struct err *err)
 		line += strspn(line, " \t");
 		if (!*line || *line == '#')
 			continue;
-		if (add_env(list, line, "it", NULL) < 0)
+		/* "export K=V", or what somebody took for a remark, would be lost quietly. */
+		bool named = strcspn(line, " \t") >= strcspn(line, "=");
+		if (!named || add_env(list, line, "it", NULL) < 0)
 			r = err_set(err, -EINVAL, "%s: line %u isn't K=V", path, n);
 	}
 	if (text)
