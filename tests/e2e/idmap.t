@@ -5,6 +5,7 @@
 need_fuse
 [ "$(id -u)" = 0 ] || skip_all 'not root'
 [ "$(uname -r | awk -F. '{ print $1 * 100 + $2 }')" -ge 612 ] || skip_all 'kernel older than 6.12'
+[ "${VARIANT:-}" != tsan ] || skip_all "ThreadSanitizer's own thread" # no user namespace of its own
 
 BASE=$((0x70050000))
 chmod 711 "$T"
