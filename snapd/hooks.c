@@ -421,20 +421,14 @@ int hooks_start(struct hooks **out, struct snapd *sd, struct err *err)
 	return 0;
 }
 
-void hooks_hear_no_more(struct hooks *h)
-{
-	events_stop(h->sd->events);
-	if (h->listening)
-		pthread_join(h->listener, NULL);
-	h->listening = false;
-}
-
 void hooks_stop(struct hooks *h)
 {
 	if (!h)
 		return;
 	atomic_store(&h->stop, true);
-	hooks_hear_no_more(h);
+	events_stop(h->sd->events);
+	if (h->listening)
+		pthread_join(h->listener, NULL);
 	for (size_t i = 0; i < SENDERS; i++)
 		worker_stop(h->senders[i]);
 	hook_rows_free(h->rows, h->nrows);

@@ -94,9 +94,7 @@ int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, s
 struct snapd;
 struct hooks;
 int hooks_start(struct hooks **out, struct snapd *sd, struct err *err);
-/* events_stop, and whoever listens here has ended; all else goes on. */
-void hooks_hear_no_more(struct hooks *h);
-void hooks_stop(struct hooks *h); /* NULL allowed */
+void hooks_stop(struct hooks *h); /* NULL allowed; after events_stop */
 /* Rows have changed: what is remembered of them is read again. */
 void hooks_changed(struct hooks *h);
 /* Tells that one of an event "ping". */

@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -383,6 +384,14 @@ static void housekeeping(struct snapd *sd)
 	(void)malloc_trim(1 << 20);
 }
 
+/* As safe as a kill, which everything here bears, and like one: no library or sanitizer looks for
+ * threads that ended and weren't joined. */
+static _Noreturn void end_at_once(int status)
+{
+	(void)syscall(SYS_exit_group, status);
+	_exit(status); /* never gets here */
+}
+
 /* Until a signal or /v1/shutdown. */
 static void serve(struct snapd *sd, int signals)
 {
@@ -392,7 +401,7 @@ static void serve(struct snapd *sd, int signals)
 		int n = poll(p, 2, HOUSEKEEPING_MS);
 		if (!state_is_ours(sd->root, sd->lock_fd)) {
 			log_error("%s was removed or moved away: boughd ends", sd->root);
-			_exit(1); /* as safe as a kill; what lies there now isn't ours to clean */
+			end_at_once(1); /* what lies there now isn't ours to clean */
 		}
 		if (n == 0)
 			housekeeping(sd);
@@ -478,7 +487,7 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			keeper_stop(keeper);
 			if (!jobs_stop(sd->jobs, QUIESCE_MS)) {
 				log_error("%s", err->text);
-				_exit(1);
+				end_at_once(1);
 			}
 		}
 	}
@@ -489,13 +498,13 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 		serve(sd, signals);
 		log_info("ends");
 		(void)unlink(path);
-		hooks_hear_no_more(sd->hooks);
+		events_stop(sd->events);
 		watches_stop(sd->watches);
 		sandboxes_quit(sd->sandboxes);
 		keeper_stop(keeper);
 		if (!web_quiesce(web, QUIESCE_MS) || !jobs_stop(sd->jobs, QUIESCE_MS)) {
 			log_warn("cuts off what is still under way");
-			_exit(0); /* as safe as a kill, which everything here bears */
+			end_at_once(0);
 		}
 		web_free(web);
 	}
