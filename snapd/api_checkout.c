@@ -143,6 +143,8 @@ static int take_scopes(struct checkout *c, struct request *rq, const json_t *lis
 		if (!out)
 			return no_memory(err);
 		c->scopes[c->nscopes++] = out;
+		if (!*s)
+			return request_bad_field(rq, "scopes", err, "one is empty");
 		if (!clean_scope(out, s))
 			return request_bad_field(rq, "scopes", err,
 						 "'%s' is no folder of a repository", s);
@@ -410,11 +412,15 @@ static int checkout_run(void *task, struct progress *p, unsigned *status, json_t
 	return *result && json_object_set_new(*result, "checkout", more) == 0 ? 0 : no_memory(err);
 }
 
-static int copy_text(char **out, const json_t *o, const char *key, struct err *err)
+/* An empty one, such as a variable that isn't set, isn't the default: what is meant isn't known. */
+static int copy_text(char **out, struct request *rq, const json_t *o, const char *key,
+		     struct err *err)
 {
 	const char *s = json_string_value(json_object_get(o, key));
-	*out = s && *s ? strdup(s) : NULL;
-	return s && *s && !*out ? no_memory(err) : 0;
+	if (s && !*s)
+		return request_bad_field(rq, key, err, "it is empty");
+	*out = s ? strdup(s) : NULL;
+	return s && !*out ? no_memory(err) : 0;
 }
 
 int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
@@ -432,13 +438,11 @@ int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
 		r = request_bad_field(rq, "depth", err, "at most %d", DEPTH_MAX);
 	c->depth = (unsigned)depth;
 	if (r >= 0)
-		r = copy_text(&c->repo, git, "repo", err);
+		r = copy_text(&c->repo, rq, git, "repo", err);
 	if (r >= 0)
-		r = copy_text(&c->ref, git, "ref", err);
+		r = copy_text(&c->ref, rq, git, "ref", err);
 	if (r >= 0)
-		r = copy_text(&c->new_branch, git, "branch", err);
-	if (r >= 0 && !c->repo)
-		r = request_bad_field(rq, "repo", err, "it is empty");
+		r = copy_text(&c->new_branch, rq, git, "branch", err);
 	if (r >= 0)
 		r = take_scopes(c, rq, json_object_get(git, "scopes"), err);
 	if (r >= 0)

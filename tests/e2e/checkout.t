@@ -263,6 +263,9 @@ bough_fails 'an unknown repository' 3 'nowhere' create x --git nowhere
 bough_fails 'an unknown ref' 3 'no-such' create x --git src --ref no-such
 bough_fails 'an unknown scope' 3 "no folder 'lib/none'" create x --git src --scope lib/none
 bough_fails 'a file as scope' 3 "no folder 'run.bat'" create x --git src --scope run.bat
+bough_fails 'an empty scope isn'\''t all' 2 'empty' create x --git src --scope ''
+bough_fails 'nor an empty ref the default' 2 'empty' create x --git src --ref ''
+bough_fails 'nor an empty branch' 2 'empty' create x --git src --branch ''
 bough_fails 'a scope that leads out' 2 'no folder' create x --git src --scope ../x
 bough_fails 'a branch that can'\''t be' 2 'a\.\.b' create x --git src --branch a..b
 bough_fails 'a ref without a repository' 2 'needs --git' create x --ref main
