@@ -130,6 +130,10 @@ int mirror_push(const char *root, uint32_t number, const struct mirror_origin *o
 /* Geometric repack, multi-pack-index, commit-graph, with low priority; never drops an object. */
 int mirror_maintain(const char *root, uint32_t number, const struct mirror_progress *p,
 		    struct err *err);
+/* Has it MIRROR_PACKS_MANY packs or more? Each commit that is made here is one, and each look for
+ * an object goes through all. */
+enum { MIRROR_PACKS_MANY = 50 };
+bool mirror_crowded(const char *root, uint32_t number);
 int mirror_remove(const char *root, uint32_t number, struct err *err); /* absent: 0 */
 /* Once at the start, before anything else uses them: what an ended process left is removed, or
  * finished where all of it was there. */

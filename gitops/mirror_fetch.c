@@ -257,6 +257,21 @@ static bool is_lock(const char *name)
 	return n > 5 && strcmp(name + n - 5, ".lock") == 0;
 }
 
+bool mirror_crowded(const char *root, uint32_t number)
+{
+	char path[MIRROR_PATH_SIZE], packs[MIRROR_PATH_SIZE + 16];
+	if (mirror_folder(path, root, number, "", NULL) < 0)
+		return false;
+	(void)snprintf(packs, sizeof(packs), "%s/objects/pack", path);
+	auto_dir *d = opendir(packs);
+	size_t n = 0;
+	for (const struct dirent *e; d && n < MIRROR_PACKS_MANY && (e = readdir(d));) {
+		size_t len = strlen(e->d_name);
+		n += len > 5 && strcmp(e->d_name + len - 5, ".pack") == 0;
+	}
+	return n >= MIRROR_PACKS_MANY;
+}
+
 int mirror_maintain(const char *root, uint32_t number, const struct mirror_progress *p,
 		    struct err *err)
 {

@@ -17,6 +17,7 @@
 #include "snapd/flattener.h"
 #include "snapd/gitsync.h"
 #include "snapd/gitwork.h"
+#include "snapd/repos.h"
 
 enum { BRANCH_SIZE = 1024 };
 
@@ -413,6 +414,8 @@ static int commit_run(void *task, struct progress *p, unsigned *status, json_t *
 		return r == -ENOENT || r == -EEXIST ? -EIO : r;
 	if (!c.work.src.is_snap)
 		flattener_consider(t->sd->flattener, c.work.src.ws.id);
+	if (c.moved && mirror_crowded(t->sd->root, c.work.link.repo))
+		upkeep_consider(t->sd->upkeep, c.work.link.repo);
 	*status = c.unchanged ? 200 : 201;
 	json_int_t files = (json_int_t)(same(&c.commit, &c.parent) ? 0 : c.changes.n);
 	*result = json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:b, s:o}", "commit",

@@ -93,6 +93,17 @@ wait_for 20 sh -c '[ $(bough show w --json | jq .layers) -lt 4 ]'
 run bough diff w
 is 'the same after flattening' "$out" "$before"
 
+# Each commit is a pack; upkeep goes over them when they are many.
+packs() { find "$M/objects/pack" -name '*.pack' | wc -l; }
+for i in $(seq 70); do
+	printf 'blob\ndata <<E\n%s\nE\n' "$i" | in_mirror -c fastimport.unpackLimit=0 fast-import --quiet
+done
+ok 'many packs' [ "$(packs)" -ge 50 ]
+echo packs >"$w/run" && bough_ok 'a commit' commit w -m packs -q
+few() { [ "$(packs)" -lt 20 ]; }
+ok 'become few' wait_for 20 few
+ok 'and git finds no fault' whole "$M"
+
 # ---- killed when the branch had moved and the row hadn't heard
 
 bough_ok 'create' create k --git r --ref "$base"
