@@ -75,6 +75,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--runtime", default="runc")
     p.add_argument("--seconds", type=float, default=4)
+    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
     p.add_argument("--json")
     p.add_argument("--work", default="/var/tmp")
@@ -90,19 +91,20 @@ def main():
         print("p99 of a stat in microseconds, alone and beside: what the kernel knows; what bough-fs "
               f"is asked for (goal: {GOAL:g} times)")
         for kind in args.only:
-            quiet = [street.look()]
-            loud = street.beside(kind)
-            quiet.append(street.look())
+            quiet, loud = [street.look()], []
+            for _ in range(args.rounds):
+                loud.append(street.beside(kind))
+                quiet.append(street.look())
             row = {}
             for what in ("stat", "asked"):
-                alone = median([q[what] for q in quiet])
-                row[what] = {"alone_us": alone, "beside_us": loud[what],
-                             "ratio": round(loud[what] / alone, 2)}
+                alone, beside = (median([q[what] for q in looks]) for looks in (quiet, loud))
+                row[what] = {"alone_us": alone, "beside_us": beside,
+                             "ratio": round(beside / alone, 2)}
                 missed += row[what]["ratio"] > GOAL
             found[kind] = row
             print(f"{kind:8}" + "".join(
                 f"  {r['alone_us']:7.1f} {r['beside_us']:8.1f}  {r['ratio']:5.2f} x"
-                for r in row.values()) + f"   n {loud['n']}", flush=True)
+                for r in row.values()) + f"   n {sum(q['n'] for q in loud)}", flush=True)
         if args.json:
             with open(args.json, "w", encoding="utf-8") as f:
                 json.dump({"machine": machine(), "runtime": args.runtime, **found}, f, indent=1)
