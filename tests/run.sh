@@ -119,6 +119,8 @@ tell_sanitizers() { # KIND NAME
 	# Its watch over the order of locks dies where a thread holds 64 of them: a fork of a
 	# hundred, or all rows of the catalog. The unit tests have that watch.
 	case $1 in model | e2e) TSAN_OPTIONS+=:detect_deadlocks=0 ;; esac
+	# kill_ws forks servers, which have threads, from a program that has some.
+	[ "$1" != crash ] || TSAN_OPTIONS+=:die_after_fork=0
 }
 # Appends those of a program to its log; how many there were.
 take_reports() { # NAME LOG

@@ -278,10 +278,12 @@ static int no_sync(void *ctx, int fd)
 
 static void side_open(struct side *s, const char *id)
 {
-	static struct io io;
+	static struct io io; /* filled once: the other side's threads read it */
 	struct err err;
-	io = io_host;
-	io.fdatasync = io.fsync = no_sync;
+	if (!io.open) {
+		io = io_host;
+		io.fdatasync = io.fsync = no_sync;
+	}
 	struct work_options opt = { .io = &io, .commit_ms = 20 };
 	if (work_open(&s->work, s->root, &opt, &err) < 0)
 		fail("%s", err.text);

@@ -52,7 +52,7 @@ start() { # ARGUMENTS…
 	"$BOUGH_BIN/bough-fs" --root "$work/root" --foreground --mount "ws_posix=$work/mnt" "$@" \
 		2>"$work/log" &
 	server=$!
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do # a sanitizer replays a long journal slowly
 		mountpoint -q "$work/mnt" && return 0
 		kill -0 "$server" 2>/dev/null || break
 		sleep 0.05
