@@ -283,7 +283,7 @@ def idle():
     else:
         skip(name, "memory under a sanitizer")
     threads = len(os.listdir(f"/proc/{s.p.pid}/task"))
-    report(threads <= os.cpu_count() + 8, f"threads with {n} mounts: {threads}")
+    report(threads <= s.ask("stats")["workers"] + 6, f"threads with {n} mounts: {threads}")
     t = time.time()
     report(s.end() == 0, "and all are unmounted at the end", s.text())
     print(f"# the end took {time.time() - t:.2f} s")
