@@ -30,7 +30,7 @@ struct conn {
 	struct ctl *ctl;
 	pthread_t thread;
 	int fd;
-	struct server_peer peer;
+	uint64_t number;
 	bool joined;
 	bool done; /* under ctl.lock: the thread has nothing more to do */
 };
@@ -50,12 +50,13 @@ struct ctl {
 
 /* ---- connections ---- */
 
-static bool peer_allowed(int fd, struct ucred *peer)
+static bool peer_allowed(int fd)
 {
-	socklen_t len = sizeof(*peer);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) < 0)
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return false;
-	return peer->uid == 0 || peer->uid == geteuid();
+	return peer.uid == 0 || peer.uid == geteuid();
 }
 
 static void refuse(int fd, int code, const char *why)
@@ -82,7 +83,7 @@ static bool converse(struct conn *c, struct frame *in, struct frame *out)
 		return false;
 	}
 	enum ctl_end end = CTL_GO_ON;
-	if (ctl_answer(c->ctl->server, &c->peer, in->text.data, in->text.len,
+	if (ctl_answer(c->ctl->server, c->number, in->text.data, in->text.len,
 		       in->nfds ? in->fds[0] : -1, &out->text, &end) < 0) {
 		refuse(c->fd, ENOMEM, "out of memory");
 		return true;
@@ -163,8 +164,7 @@ static void accept_one(struct ctl *ctl)
 		return;
 	}
 	reap(ctl);
-	struct ucred peer;
-	if (!peer_allowed(fd, &peer)) {
+	if (!peer_allowed(fd)) {
 		refuse(fd, EACCES, "only the server's own user may control it");
 		return;
 	}
@@ -175,7 +175,7 @@ static void accept_one(struct ctl *ctl)
 	}
 	c->ctl = ctl;
 	c->fd = fd;
-	c->peer = (struct server_peer){ .pid = peer.pid, .number = ++ctl->accepted };
+	c->number = ++ctl->accepted;
 	int r = pthread_create(&c->thread, NULL, conn_main, c);
 	if (r != 0) {
 		free(c);

@@ -43,6 +43,8 @@
  *                                                 -> results: [[version, mode, size] or null…];
  *                                                    or failed: number of the operation, errno,
  *                                                    text, and nothing was done
+ *   answered id, tag                              -> done: whether the put, take or batch of that
+ *                                                    tag was (ws_answered)
  *   changes id, since?                            -> token, events: [[letter, type, path, old path,
  *                                                    token]…] (watch.h: c, m, d, r; DT_…; paths in
  *                                                    hex), more: true when the message was full:
@@ -81,10 +83,11 @@
  *   leave                                         exits once what it has begun is answered; the
  *                                                 mounts stay with the holder (-EOPNOTSUPP
  *                                                 without one)
- *   settle                                        what other processes have asked for is done when
- *                                                 this is answered, or isn't done any more: their
- *                                                 connections that were there before this one get
- *                                                 ESTALE from here on (`await` goes on)
+ *   settle                                        what earlier connections have asked for is done
+ *                                                 when this is answered, or isn't done any more:
+ *                                                 they get ECONNRESET from here on (`await` goes
+ *                                                 on). Whose they were doesn't count: a process
+ *                                                 may have the number of one that was killed
  *
  * A mount point is made where it is absent (its last folder only), and stays after an
  * unmount. Where a killed server left a dead mount it is taken away first.

@@ -60,6 +60,7 @@ static const struct {
 		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_BATCH] = { "batch", F_ID | F_SIZE | F_TAG, F_RESULTS | F_AT | F_CONTENTS },
+	[CTL_ANSWERED] = { "answered", F_ID | F_TAG, 0 },
 	[CTL_CHANGES] = { "changes", F_ID, F_SINCE },
 	[CTL_ENTRIES] = { "entries", F_ID | F_DIR, F_AT },
 	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },

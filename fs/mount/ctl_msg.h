@@ -22,6 +22,7 @@ enum ctl_op {
 	CTL_PUT,
 	CTL_TAKE,
 	CTL_BATCH,
+	CTL_ANSWERED,
 	CTL_CHANGES,
 	CTL_ENTRIES,
 	CTL_AWAIT,
@@ -59,7 +60,7 @@ struct ctl_request {
 	uint64_t contents; /* bytes of the contents behind them */
 	bool results;
 	int fd;     /* that came with it; not ctl_parse's */
-	const struct server_peer *peer; /* that sent it; not ctl_parse's */
+	uint64_t peer; /* number of the connection; not ctl_parse's */
 	int wait_ms;
 	struct ws_limits limits;
 	uid_t uid;

@@ -403,6 +403,15 @@ static int do_put(struct served *w, const struct ctl_request *q, struct answer *
 	return 0;
 }
 
+static int do_answered(struct served *w, const struct ctl_request *q, struct answer *a,
+		       struct err *err)
+{
+	int r = done_already(w, q, err);
+	if (r >= 0)
+		add(a, a->json, "done", json_boolean(r > 0));
+	return r < 0 ? r : 0;
+}
+
 static int do_batch(struct served *w, const struct ctl_request *q, struct answer *a,
 		    struct err *err)
 {
@@ -576,6 +585,7 @@ static const struct {
 	[CTL_SWEEP] = { .server = do_sweep },     [CTL_LIST] = { .server = do_list },
 	[CTL_STATS] = { .server = do_stats },     [CTL_TRIM] = { .server = do_trim },
 	[CTL_BATCH] = { .served = do_batch },     [CTL_CHANGES] = { .served = do_changes },
+	[CTL_ANSWERED] = { .served = do_answered },
 	[CTL_ENTRIES] = { .served = do_entries },
 	[CTL_AWAIT] = { .server = do_await },     [CTL_END] = { .server = do_end },
 	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
@@ -636,7 +646,7 @@ static int dump_error(const struct err *err, struct buf *out)
 	return r;
 }
 
-int ctl_answer(struct server *s, const struct server_peer *peer, const void *data, size_t len,
+int ctl_answer(struct server *s, uint64_t peer, const void *data, size_t len,
 	       int fd, struct buf *out, enum ctl_end *end)
 {
 	struct err err = { 0 };

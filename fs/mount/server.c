@@ -63,13 +63,13 @@ void server_hush(struct server *s)
 	work_hush(s->work);
 }
 
-int server_begin(struct server *s, const struct server_peer *peer, struct err *err)
+int server_begin(struct server *s, uint64_t peer, struct err *err)
 {
 	pthread_rwlock_rdlock(&s->asked);
-	if (peer->number >= s->settled.number || peer->pid == s->settled.pid)
+	if (peer >= s->settled)
 		return 0;
 	pthread_rwlock_unlock(&s->asked);
-	return err_set(err, -ESTALE, "another process is served by now");
+	return err_set(err, -ECONNRESET, "a later connection has settled");
 }
 
 void server_done(struct server *s)
@@ -77,11 +77,11 @@ void server_done(struct server *s)
 	pthread_rwlock_unlock(&s->asked);
 }
 
-void server_settle(struct server *s, const struct server_peer *peer)
+void server_settle(struct server *s, uint64_t peer)
 {
 	pthread_rwlock_wrlock(&s->asked);
-	if (peer->number > s->settled.number)
-		s->settled = *peer;
+	if (peer > s->settled)
+		s->settled = peer;
 	pthread_rwlock_unlock(&s->asked);
 }
 
@@ -685,7 +685,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	bool hold = opt->starter && !opt->ring;
 	struct work_options wo = { .commit_ms = opt->commit_ms,
 				   .cache_bytes = opt->cache_bytes,
-				   .resumes = hold,
+				   .resumes = true,
 				   .told = told,
 				   .read_ahead = true };
 	s->began = clock_ms();

@@ -54,16 +54,12 @@ void server_trim(struct server *s);
 int server_await(struct server *s, uint64_t since, int wait_ms, uint64_t *now, char ***ids,
 		 size_t *n);
 void server_hush(struct server *s);
-/* Who asks for something: a process, by a connection; later ones have higher numbers. */
-struct server_peer {
-	pid_t pid;
-	uint64_t number;
-};
-/* Around what `peer` asked for. -ESTALE: a later one has settled. */
-int server_begin(struct server *s, const struct server_peer *peer, struct err *err);
+/* Around what was asked for by the connection of that number; later ones have higher numbers.
+ * -ECONNRESET: a later one has settled. */
+int server_begin(struct server *s, uint64_t peer, struct err *err);
 void server_done(struct server *s);
-/* Waits for all that has begun; from then on earlier connections of others begin nothing. */
-void server_settle(struct server *s, const struct server_peer *peer);
+/* Waits for all that has begun; from then on earlier connections begin nothing. */
+void server_settle(struct server *s, uint64_t peer);
 /* work_sweep; -EBUSY when a workspace is open. */
 int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,
 		 struct err *err);

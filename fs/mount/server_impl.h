@@ -21,7 +21,7 @@ struct server {
 	struct holder *holder; /* NULL: mounts end with this process */
 	unsigned resumed;
 	pthread_rwlock_t asked; /* shared: while something that was asked for is done */
-	struct server_peer settled; /* under `asked` */
+	uint64_t settled; /* under `asked` */
 	uint64_t began, opened; /* clock_ms, for the log */
 	bool end; /* of the thread that looks for what nobody holds; under lock */
 	pthread_cond_t ending;

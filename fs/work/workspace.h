@@ -35,7 +35,7 @@ struct work_options {
 	uint64_t commit_ms;     /* background commit of dirty layers; 0: 5000; UINT64_MAX: never */
 	size_t cache_bytes;     /* of the store */
 	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
-	bool resumes;           /* ws_resume will be called: collect what ws_answered finds */
+	bool resumes;           /* collect what ws_answered finds in the layers */
 	/* A workspace's disk failed, or it was mended (ws_fault): one line, for a log. Any thread;
 	 * NULL: nobody. */
 	void (*told)(void *ctx, const char *id, const char *text);
@@ -164,7 +164,8 @@ struct caller {
 	gid_t gid;
 	uint64_t tag; /* txn.tag; 0: none */
 };
-/* Whether the request of that tag was done before ws_resume: 1, and the node that it is mainly
+/* Whether the request of that tag was done before the workspace was opened, or has WS_TAG_OURS and
+ * was done since: 1, and the node that it is mainly
  * about (of what makes one: that; 0 where it is gone); 0: it wasn't; -errno. The answer is the
  * one it would give now, but for what made a node, see ws_again. */
 int ws_answered(struct ws *ws, uint64_t tag, uint64_t *node);

@@ -712,7 +712,7 @@ static int batch_locked(struct batch *b, const struct ws_batch *w, struct forget
 			size_t *failed)
 {
 	struct quota *q = &b->ws->quota;
-	int r = 0;
+	int r = ws_ours_room(b->ws);
 	op_begin(&b->op, b->ws, INO_ROOT, NULL);
 	b->op.t.tag = w->tag;
 	for (size_t i = 0; i < w->n && r == 0; i++) {
@@ -732,6 +732,7 @@ static int batch_locked(struct batch *b, const struct ws_batch *w, struct forget
 	}
 	r = op_commit(&b->op);
 	if (r == 0) {
+		ws_ours_done(b->ws, w->tag);
 		after_commit(b);
 		tell_results(b, w);
 	}

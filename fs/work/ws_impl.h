@@ -131,7 +131,19 @@ struct ws {
 	 * said once that it doesn't hold it. */
 	struct u64map orphans;
 	_Atomic size_t norphans;
+
+	/* Tags of what was done for boughd in this life: a ring; under meta. */
+	uint64_t *ours; /* WS_OURS of them; NULL: none yet */
+	unsigned ours_at;
 };
+/* As many as can be between their change and boughd's note of it, and more. */
+enum { WS_OURS = 1024 };
+
+/* ---- ws_resume.c ---- */
+
+/* With meta, to write: before a change that bears such a tag, and behind it. */
+int ws_ours_room(struct ws *ws); /* 0, -ENOMEM */
+void ws_ours_done(struct ws *ws, uint64_t tag);
 
 /* ---- ws_watch.c ---- */
 

@@ -150,6 +150,7 @@ static void ws_destroy(struct ws *ws)
 		pthread_mutex_destroy(&ws->nodes[i].lock);
 	}
 	u64map_done(&ws->orphans);
+	free(ws->ours);
 	for (unsigned i = 0; i < WS_STRIPES; i++)
 		pthread_rwlock_destroy(&ws->stripes[i]);
 	pthread_rwlock_destroy(&ws->gate);

@@ -146,6 +146,7 @@ static int name_file(struct ws *ws, struct putting *p)
 	r = op_commit(&op);
 	if (r < 0)
 		return r;
+	ws_ours_done(ws, w->tag);
 	(void)orphan_del(ws, p->a.ino);
 	if (p->had && p->old.nlink == 0)
 		orphan_reap(ws, p->old.ino, node_of(&p->old));
@@ -175,6 +176,8 @@ static int put_locked(struct ws *ws, const struct ws_put *w, struct ws_put_resul
 		r = view_inode(&ws->view, w->file, &p.a);
 	if (r == 0 && (!S_ISREG(p.a.mode) || p.a.nlink > 0))
 		r = -EINVAL;
+	if (r == 0)
+		r = ws_ours_room(ws);
 	if (r == 0)
 		r = name_file(ws, &p);
 	if (r == 0)
@@ -211,6 +214,8 @@ static int take_locked(struct ws *ws, const struct ws_put *w, struct ws_put_resu
 		r = -ENOENT;
 	if (r == 0 && S_ISDIR(p.old.mode))
 		r = -EISDIR;
+	if (r == 0)
+		r = ws_ours_room(ws);
 	if (r < 0)
 		return r;
 	op_begin(&op, ws, p.old.ino, NULL);
@@ -221,6 +226,7 @@ static int take_locked(struct ws *ws, const struct ws_put *w, struct ws_put_resu
 	r = op_commit(&op);
 	if (r < 0)
 		return r;
+	ws_ours_done(ws, w->tag);
 	if (p.old.nlink == 0)
 		orphan_reap(ws, p.old.ino, node_of(&p.old));
 	tell(&p, NULL, out);

@@ -8,6 +8,26 @@
 
 /* ---- what was answered ---- */
 
+int ws_ours_room(struct ws *ws)
+{
+	if (!ws->ours)
+		ws->ours = calloc(WS_OURS, sizeof(*ws->ours));
+	return ws->ours ? 0 : -ENOMEM;
+}
+
+void ws_ours_done(struct ws *ws, uint64_t tag)
+{
+	ws->ours[ws->ours_at++ % WS_OURS] = tag;
+}
+
+static bool is_ours(const struct ws *ws, uint64_t tag)
+{
+	unsigned i = 0;
+	while (ws->ours && i < WS_OURS && ws->ours[i] != tag)
+		i++;
+	return ws->ours && i < WS_OURS;
+}
+
 int ws_answered(struct ws *ws, uint64_t tag, uint64_t *node)
 {
 	uint64_t ino = 0;
@@ -18,7 +38,10 @@ int ws_answered(struct ws *ws, uint64_t tag, uint64_t *node)
 	/* A fork or a save may have sealed the layer between the change and its answer. */
 	for (uint32_t i = 0; i < own_layers(ws) && r == 0; i++)
 		r = layer_tag(ws->view.layers[i], tag, &ino);
-	if (r > 0) {
+	if (r == 0 && (tag & WS_TAG_OURS) && is_ours(ws, tag)) {
+		r = 1;
+		*node = 0;
+	} else if (r > 0) {
 		int v = view_inode(&ws->view, ino, &a);
 		if (v == 0)
 			*node = node_of(&a);

@@ -211,7 +211,7 @@ static struct server *open_server(const char *name)
 	return s;
 }
 
-static struct server_peer peer = { .pid = 1, .number = 1 }; /* who asks */
+static uint64_t peer = 1; /* who asks */
 
 /* The answer to one request, checked to be `ok` or the error; the caller gives it back. */
 static json_t *talk(struct server *s, int error, const char *fmt, ...)
@@ -226,7 +226,7 @@ static json_t *talk(struct server *s, int error, const char *fmt, ...)
 			*p = '"';
 	auto_buf out = { 0 };
 	enum ctl_end end = CTL_GO_ON;
-	assert_int_equal(ctl_answer(s, &peer, text, strlen(text), -1, &out, &end), 0);
+	assert_int_equal(ctl_answer(s, peer, text, strlen(text), -1, &out, &end), 0);
 	json_t *j = json_loadb((char *)out.data, out.len, 0, NULL);
 	assert_non_null(j);
 	int got = (int)json_integer_value(json_object_get(json_object_get(j, "error"), "errno"));
@@ -247,17 +247,16 @@ static void settles(void **state)
 {
 	struct server *s = open_server("settles");
 	tell(s, 0, "{'op':'create','id':'%s','uid':0,'gid':0}", "a", NULL);
-	peer = (struct server_peer){ .pid = 2, .number = 5 };
+	peer = 5;
 	tell(s, 0, "{'op':'settle'}", NULL, NULL);
 	tell(s, 0, "{'op':'seal','id':'%s'}", "a", NULL);
-	peer = (struct server_peer){ .pid = 1, .number = 4 };
-	tell(s, ESTALE, "{'op':'seal','id':'%s'}", "a", NULL);
-	tell(s, ESTALE, "{'op':'delete','id':'%s'}", "a", NULL);
-	peer = (struct server_peer){ .pid = 2, .number = 3 }; /* its own, from before */
-	tell(s, 0, "{'op':'usage','id':'%s'}", "a", NULL);
-	peer = (struct server_peer){ .pid = 3, .number = 6 }; /* the next one */
+	peer = 4;
+	tell(s, ECONNRESET, "{'op':'seal','id':'%s'}", "a", NULL);
+	tell(s, ECONNRESET, "{'op':'delete','id':'%s'}", "a", NULL);
+	tell(s, ECONNRESET, "{'op':'usage','id':'%s'}", "a", NULL);
+	peer = 6; /* the next one */
 	tell(s, 0, "{'op':'delete','id':'%s'}", "a", NULL);
-	peer = (struct server_peer){ .pid = 1, .number = 1 };
+	peer = 1;
 	assert_int_equal(server_close(s, NULL), 0);
 }
 
@@ -359,7 +358,7 @@ static void out_of_memory(void **state)
 		auto_buf out = { 0 };
 		enum ctl_end end;
 		oom_at(n);
-		int r = ctl_answer(s, &peer, ops[i].text, strlen(ops[i].text), -1, &out,
+		int r = ctl_answer(s, peer, ops[i].text, strlen(ops[i].text), -1, &out,
 				   &end);
 		hit = oom_hit();
 		buf_u8(&out, 0);
