@@ -158,7 +158,8 @@ static int fetch(struct job *j, git_remote *remote, char **specs, size_t n)
 	return r < 0 ? say_failed(r, "fetch") : look_through(j, &before);
 }
 
-/* What the branch is on the other side must be `lease`, or else an ancestor of the new commit. */
+/* What the branch is on the other side must be `lease`, or else an ancestor of the new commit; or,
+ * as git has it, the new commit already. */
 static int may_push(struct job *j, git_remote *remote, const char *spec, const char *lease)
 {
 	const git_remote_head **heads;
@@ -173,12 +174,13 @@ static int may_push(struct job *j, git_remote *remote, const char *spec, const c
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(heads[i]->name, name) != 0)
 			continue;
+		if (git_oid_equal(&commit, &heads[i]->oid))
+			return 0;
 		if (lease)
 			r = git_oid_fromstr(&want, lease) < 0 ||
 			    !git_oid_equal(&want, &heads[i]->oid);
 		else
-			r = !git_oid_equal(&commit, &heads[i]->oid) &&
-			    git_graph_descendant_of(j->repo, &commit, &heads[i]->oid) != 1;
+			r = git_graph_descendant_of(j->repo, &commit, &heads[i]->oid) != 1;
 		if (r)
 			(void)fprintf(stderr, " ! [rejected] (%s)\n",
 				      lease ? "stale info" : "non-fast-forward");

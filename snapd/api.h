@@ -119,6 +119,7 @@ int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int fo
 int api_ws_archive(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_archive(struct request *rq, struct reply *rp, struct err *err);
 /* repositories (api_repos.c) */
+json_t *api_repo(struct snapd *sd, const char *key); /* NULL: there is none, or no memory */
 int api_repo_list(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_get(struct request *rq, struct reply *rp, struct err *err);
 int api_repo_add(struct request *rq, struct reply *rp, struct err *err);

@@ -17,6 +17,7 @@
 #include "snapd/archive_lib.h"
 #include "snapd/files_form.h"
 #include "snapd/files_list.h"
+#include "snapd/intents.h"
 #include "snapd/limits.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
@@ -425,7 +426,19 @@ static json_t *result_of(const struct item *it, const json_t *found)
 	return NULL;
 }
 
-static int apply(struct batch *b, json_t **result, struct err *err)
+/* What it will be answered with, as far as that is known before. */
+static int intend(const struct batch *b, uint64_t *tag, struct err *err)
+{
+	json_t *list = json_array();
+	int bad = list ? 0 : -1;
+	for (size_t i = 0; i < b->n && doing_now() && doing_now()->keyed; i++)
+		bad |= json_array_append_new(list, result_of(&b->items[i], NULL));
+	json_t *answer = bad ? NULL : json_pack("{s:O}", "results", list);
+	json_decref(list);
+	return intent_files(tag, b->place.sd, b->place.src.ws.id, 200, answer, err);
+}
+
+static int apply(struct batch *b, uint64_t tag, json_t **result, struct err *err)
 {
 	auto_buf ops = { 0 }, contents = { 0 };
 	json_t *found = NULL, *list;
@@ -438,6 +451,7 @@ static int apply(struct batch *b, json_t **result, struct err *err)
 		.ops_len = ops.len,
 		.contents = contents.data,
 		.contents_len = contents.len,
+		.tag = tag,
 		.file = b->spool,
 		.at = b->end,
 	};
@@ -453,6 +467,64 @@ static int apply(struct batch *b, json_t **result, struct err *err)
 	if (bad)
 		json_decref(list);
 	return *result ? 0 : no_memory(err);
+}
+
+static int look_all(struct snapd *sd, const char *ws, const json_t *results, json_t **out,
+		    struct err *err)
+{
+	struct batch *b = calloc(1, sizeof(*b));
+	if (!b)
+		return no_memory(err);
+	b->place = (struct place){ .sd = sd, .root = -1 };
+	b->spool = -1;
+	(void)snprintf(b->place.src.ws.id, sizeof(b->place.src.ws.id), "%s", ws);
+	size_t n = json_array_size(results);
+	b->items = calloc(n ? n : 1, sizeof(*b->items));
+	int r = b->items ? 0 : no_memory(err);
+	for (; b->n < n && r == 0; b->n++) {
+		b->items[b->n].op.kind = BATCH_CHECK;
+		r = get_path(json_array_get(results, b->n), "path", &b->items[b->n].path, err);
+	}
+	if (r == 0)
+		r = apply(b, 0, out, err);
+	batch_free(b);
+	return r;
+}
+
+static int look_at_one(struct snapd *sd, const char *ws, const json_t *entry, json_t **out,
+		       struct err *err)
+{
+	auto_place p = { .root = -1 };
+	auto_found f = { .fd = -1 };
+	auto_free char *path = NULL;
+	char target[PATH_SIZE];
+	const char *name = json_string_value(json_object_get(entry, "name"));
+	int r = name && !*name ? 0 : get_path(entry, "name", &path, err);
+	if (r >= 0)
+		r = place_open(&p, sd, ws, false, PLACE_READ, err);
+	if (r >= 0)
+		r = place_find(&p, path ? path : "", &f, err);
+	if (r >= 0 && S_ISLNK(f.mode))
+		r = place_target(&p, &f, target, err);
+	if (r < 0)
+		return r;
+	const char *at = path ? path : "";
+	*out = json_pack("{s:o}", "entry",
+			 listing_entry(at, strlen(at), &f, S_ISLNK(f.mode) ? target : NULL));
+	return *out ? 0 : no_memory(err);
+}
+
+int api_files_look(struct snapd *sd, const char *ws, json_t **answer, struct err *err)
+{
+	const json_t *results = json_object_get(*answer, "results");
+	json_t *now = NULL;
+	int r = results ? look_all(sd, ws, results, &now, err)
+			: look_at_one(sd, ws, json_object_get(*answer, "entry"), &now, err);
+	if (r < 0)
+		return r;
+	json_decref(*answer);
+	*answer = now;
+	return 0;
 }
 
 static int add_json(struct batch *b, const void *data, size_t n, struct err *err)
@@ -519,8 +591,11 @@ static int batch_job(void *task, struct progress *p, unsigned *status, json_t **
 		r = err_set(err, -EINVAL, "\"operations\" is needed, and nothing else");
 	if (r == 0)
 		r = take_all(b, json_object_get(j, "operations"), err);
+	uint64_t tag;
 	if (r == 0)
-		r = apply(b, result, err);
+		r = intend(b, &tag, err);
+	if (r == 0)
+		r = apply(b, tag, result, err);
 	json_decref(j); /* which the conditions' tags lie in */
 	if (r < 0) {
 		*result = b->details;

@@ -17,6 +17,7 @@
 #include "snapd/flattener.h"
 #include "snapd/gitsync.h"
 #include "snapd/gitwork.h"
+#include "snapd/intents.h"
 #include "snapd/repos.h"
 
 enum { BRANCH_SIZE = 1024 };
@@ -317,6 +318,53 @@ static int set_pending(struct committing *c, struct err *err)
 	return r < 0 ? r : catalog_sync(c->t->sd->catalog, err);
 }
 
+static json_t *hex_json(const struct oid *o)
+{
+	char hex[OID_HEX + 1];
+	oid_hex(hex, o);
+	return json_string(hex);
+}
+
+static json_t *warnings_json(const struct changes *c)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < c->nwarnings && list; i++) {
+		auto_buf clean = { 0 };
+		(void)diff_utf8(&clean, c->warnings[i], strlen(c->warnings[i]));
+		json_t *line = buf_error(&clean) < 0
+				       ? NULL
+				       : json_stringn((const char *)clean.data, clean.len);
+		if (json_array_append_new(list, line) < 0) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	return list;
+}
+
+static json_t *to_json(const struct committing *c)
+{
+	json_int_t files = (json_int_t)(same(&c->commit, &c->parent) ? 0 : c->changes.n);
+	return json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:b, s:o}", "commit",
+			 hex_json(&c->commit), "parent", hex_json(&c->parent), "tree",
+			 hex_json(&c->tree), "branch", c->branch, "files", files, "unchanged",
+			 c->unchanged, "branch_moved", c->moved, "history", c->imported, "synced",
+			 c->synced, "warnings", warnings_json(&c->changes));
+}
+
+/* What is answered where boughd is killed behind what comes now; the inner git isn't told then. */
+static int intend(struct committing *c, struct err *err)
+{
+	c->moved = true;
+	json_t *answer = to_json(c);
+	c->moved = false;
+	int r = answer ? intent_branch(c->t->sd, c->work.link.repo, c->branch, &c->commit,
+				       c->unchanged ? 200 : 201, answer, err)
+		       : no_memory(err);
+	json_decref(answer);
+	return r;
+}
+
 static int move_branch(struct committing *c, const struct oid *at, struct err *err)
 {
 	if (at && same(at, &c->commit))
@@ -324,6 +372,8 @@ static int move_branch(struct committing *c, const struct oid *at, struct err *e
 	int r = at ? check_branch(c, at, err) : 0;
 	if (r >= 0)
 		r = set_pending(c, err);
+	if (r >= 0)
+		r = intend(c, err);
 	if (r >= 0)
 		r = mirror_move_branch(c->work.mirror, c->branch, at, &c->commit, "bough commit",
 				       err);
@@ -378,30 +428,6 @@ static int commit_all(struct committing *c, struct err *err)
 
 /* ---- the call ---- */
 
-static json_t *hex_json(const struct oid *o)
-{
-	char hex[OID_HEX + 1];
-	oid_hex(hex, o);
-	return json_string(hex);
-}
-
-static json_t *warnings_json(const struct changes *c)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < c->nwarnings && list; i++) {
-		auto_buf clean = { 0 };
-		(void)diff_utf8(&clean, c->warnings[i], strlen(c->warnings[i]));
-		json_t *line = buf_error(&clean) < 0
-				       ? NULL
-				       : json_stringn((const char *)clean.data, clean.len);
-		if (json_array_append_new(list, line) < 0) {
-			json_decref(list);
-			return NULL;
-		}
-	}
-	return list;
-}
-
 static int commit_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		      struct err *err)
 {
@@ -417,12 +443,7 @@ static int commit_run(void *task, struct progress *p, unsigned *status, json_t *
 	if (c.moved && mirror_crowded(t->sd->root, c.work.link.repo))
 		upkeep_consider(t->sd->upkeep, c.work.link.repo);
 	*status = c.unchanged ? 200 : 201;
-	json_int_t files = (json_int_t)(same(&c.commit, &c.parent) ? 0 : c.changes.n);
-	*result = json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:b, s:o}", "commit",
-			    hex_json(&c.commit), "parent", hex_json(&c.parent), "tree",
-			    hex_json(&c.tree), "branch", c.branch, "files", files, "unchanged",
-			    c.unchanged, "branch_moved", c.moved, "history", c.imported, "synced",
-			    c.synced, "warnings", warnings_json(&c.changes));
+	*result = to_json(&c);
 	return *result ? 0 : no_memory(err);
 }
 

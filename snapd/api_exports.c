@@ -11,6 +11,7 @@
 #include "snapd/exports.h"
 #include "snapd/files_head.h"
 #include "snapd/files_place.h"
+#include "snapd/intents.h"
 #include "snapd/limits.h"
 
 /* How much is written between two looks at the quota and the disk. */
@@ -130,7 +131,9 @@ static int export_run(void *task, struct progress *p, unsigned *status, json_t *
 		return r;
 	/* What isn't told isn't kept. */
 	json_t *told = exported(x, &st);
-	r = told ? export_keep(&x->file, err) : no_memory(err);
+	r = told ? intent_export(x->sd, x->owner, x->file.name, 201, told, err) : no_memory(err);
+	if (r >= 0)
+		r = export_keep(&x->file, err);
 	if (r < 0) {
 		json_decref(told);
 		return r;

@@ -1,18 +1,19 @@
 /* Files: removed, and what is done to names: directories made, moved, copied, linked, modes. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/work/batch.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_list.h"
 #include "snapd/files_remove.h"
+#include "snapd/intents.h"
 
 /* ---- DELETE ---- */
 
@@ -107,54 +108,100 @@ static int other_path(struct op *o, const char *key, char out[PATH_SIZE], struct
 	return access_path(out, err);
 }
 
-static int op_mkdir(struct op *o, struct reply *rp, struct err *err)
+/* What the call is answered with is noted before, as far as it is known: what has that path. */
+static int intend(struct op *o, const char *at, unsigned status, uint64_t *tag, struct err *err)
 {
-	const char *text = request_string(o->rq, "mode"), *name;
-	bool parents = request_bool(o->rq, "parents", true);
-	uint32_t mode = 0755;
-	unsigned made = 0;
-	auto_fd dir = -1;
-	int r = text ? files_mode(o->rq, text, &mode, err) : 0;
-	if (r >= 0)
-		r = place_parent(o->place, o->path, parents ? &made : NULL, &dir, &name, err);
+	json_t *entry = json_object();
+	json_t *answer = entry && listing_set_name(entry, "name", at, strlen(at)) == 0
+				 ? json_pack("{s:O}", "entry", entry)
+				 : NULL;
+	json_decref(entry);
+	return intent_files(tag, o->place->sd, o->place->src.ws.id, status, answer, err);
+}
+
+/* In one step of bough-fs, which does it once for an Idempotency-Key. `at`: the path that is made;
+ * `what`: in the words of errors. */
+static int change(struct op *o, const struct batch_op *b, const char *at, unsigned status,
+		  const char *what, struct err *err)
+{
+	static const struct batch_conditions none;
+	auto_buf ops = { 0 };
+	size_t failed;
+	uint64_t tag;
+	batch_encode(&ops, b, &none);
+	if (buf_error(&ops))
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = intend(o, at, status, &tag, err);
 	if (r < 0)
 		return r;
-	r = place_make_dir(dir, name, mode);
-	if (r < 0) {
-		place_unmake(o->place, o->path, made);
-		return r == -EEXIST ? err_set(err, r, "%s is there already", SHOW(o->path))
-				    : place_error(err, r, "make", o->path);
-	}
-	(void)close(r);
-	rp->status = 201;
+	const struct fs_batch all = {
+		.ops = ops.data, .ops_len = ops.len, .tag = tag, .file = -1
+	};
+	r = fs_batch(o->place->sd->fs, o->place->src.ws.id, &all, &failed, NULL, err);
+	if (r < 0 && failed == SIZE_MAX)
+		return r; /* bough-fs's own words */
+	if (r == -EEXIST)
+		return err_set(err, r, "%s is there already", SHOW(at));
+	if (r == -EINVAL)
+		return err_set(err, -ENOTUNIQ, "%s can't be moved into itself", SHOW(o->path));
+	return r < 0 ? place_error(err, r, what, o->path) : 0;
+}
+
+/* bough-fs sees no mounts: what is below one is refused before. With `make`, what is missing there
+ * will be made. */
+static int check_above(struct op *o, const char *path, bool make, struct err *err)
+{
+	const char *name;
+	struct err why = { 0 };
+	auto_fd dir = -1;
+	int r = place_parent(o->place, path, NULL, &dir, &name, &why);
+	if (r < 0 && !(make && r == -ENOENT))
+		return err_set(err, r, "%s", why.text);
 	return 0;
+}
+
+static int op_mkdir(struct op *o, struct reply *rp, struct err *err)
+{
+	const char *text = request_string(o->rq, "mode");
+	bool parents = request_bool(o->rq, "parents", true);
+	uint32_t mode = 0755;
+	int r = text ? files_mode(o->rq, text, &mode, err) : 0;
+	if (r >= 0)
+		r = check_above(o, o->path, parents, err);
+	if (r < 0)
+		return r;
+	const struct batch_op b = {
+		.kind = BATCH_MAKE,
+		.flags = parents ? BATCH_PARENTS : 0,
+		.mode = S_IFDIR | mode,
+		.path = o->path,
+		.path_len = strlen(o->path),
+	};
+	rp->status = 201;
+	return change(o, &b, o->path, 201, "make", err);
 }
 
 static int op_move(struct op *o, struct reply *rp, struct err *err)
 {
 	char to[PATH_SIZE];
-	const char *name, *new_name;
-	unsigned made = 0;
-	auto_fd dir = -1, new_dir = -1;
-	unsigned flags = request_bool(o->rq, "replace", false) ? 0 : RENAME_NOREPLACE;
+	auto_found f = { .fd = -1 };
 	int r = other_path(o, "to", to, err);
 	if (r >= 0)
-		r = place_parent(o->place, o->path, NULL, &dir, &name, err);
-	if (r >= 0 && faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		r = place_error(err, -errno, "move", o->path);
+		r = place_find(o->place, o->path, &f, err);
 	if (r >= 0)
-		r = place_parent(o->place, to, &made, &new_dir, &new_name, err);
+		r = check_above(o, to, true, err);
 	if (r < 0)
 		return r;
-	if (renameat2(dir, name, new_dir, new_name, flags) == 0)
-		return 0;
-	r = -errno;
-	place_unmake(o->place, to, made);
-	if (r == -EEXIST)
-		return err_set(err, r, "%s is there already", SHOW(to));
-	if (r == -EINVAL)
-		return err_set(err, -ENOTUNIQ, "%s can't be moved into itself", SHOW(o->path));
-	return place_error(err, r, "move", o->path);
+	const struct batch_op b = {
+		.kind = BATCH_MOVE,
+		.flags = BATCH_PARENTS |
+			 (request_bool(o->rq, "replace", false) ? BATCH_REPLACE : 0),
+		.path = o->path,
+		.path_len = strlen(o->path),
+		.other = to,
+		.other_len = strlen(to),
+	};
+	return change(o, &b, to, 200, "move", err);
 }
 
 /* All of one file's content, which is shared, not copied. */
@@ -177,14 +224,17 @@ static int name_copy(struct op *o, const char *to, int fd, mode_t mode, struct r
 	struct stat file, dir;
 	unsigned made = 0;
 	const char *name;
+	uint64_t tag;
 	auto_fd at = -1;
 	int r = place_parent(o->place, to, &made, &at, &name, err);
 	if (r < 0)
 		return r;
 	if (fstat(fd, &file) < 0 || fstat(at, &dir) < 0) {
 		r = place_error(err, -errno, "look at", to);
-	} else {
+	} else if ((r = intend(o, to, faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW) ? 201 : 200,
+			       &tag, err)) >= 0) {
 		struct ws_put want = {
+			.tag = tag,
 			.dir = dir.st_ino,
 			.name = name,
 			.len = strlen(name),
@@ -233,26 +283,25 @@ static int op_copy(struct op *o, struct reply *rp, struct err *err)
 
 static int op_symlink(struct op *o, struct reply *rp, struct err *err)
 {
-	const char *target = request_string(o->rq, "target"), *name;
-	struct stat st;
-	unsigned made = 0;
-	auto_fd dir = -1;
+	const char *target = request_string(o->rq, "target");
 	if (!target || !*target)
 		return request_bad_field(o->rq, "target", err, "it is missing");
-	int r = place_parent(o->place, o->path, &made, &dir, &name, err);
+	if (strlen(target) >= PATH_SIZE)
+		return request_bad_field(o->rq, "target", err, "it is too long");
+	int r = check_above(o, o->path, true, err);
 	if (r < 0)
 		return r;
-	if (symlinkat(target, dir, name) < 0) {
-		r = -errno;
-		place_unmake(o->place, o->path, made);
-		return r == -EEXIST ? err_set(err, r, "%s is there already", SHOW(o->path))
-				    : place_error(err, r, "make", o->path);
-	}
-	if (geteuid() == 0 && (fstat(dir, &st) < 0 ||
-			       fchownat(dir, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0))
-		return place_error(err, -errno, "give its owner to", o->path);
+	const struct batch_op b = {
+		.kind = BATCH_MAKE,
+		.flags = BATCH_PARENTS,
+		.mode = S_IFLNK | 0777,
+		.path = o->path,
+		.path_len = strlen(o->path),
+		.other = target,
+		.other_len = strlen(target),
+	};
 	rp->status = 201;
-	return 0;
+	return change(o, &b, o->path, 201, "make", err);
 }
 
 static int op_chmod(struct op *o, struct reply *rp, struct err *err)
@@ -270,8 +319,17 @@ static int op_chmod(struct op *o, struct reply *rp, struct err *err)
 		return r;
 	if (S_ISLNK(f.mode))
 		return err_set(err, -ELOOP, "%s is a symlink, which has no mode", SHOW(o->path));
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
-	return chmod(path, mode) < 0 ? place_error(err, -errno, "change", o->path) : 0;
+	if (!*o->path) { /* the root, which has no name; once more is the same */
+		(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
+		return chmod(path, mode) < 0 ? place_error(err, -errno, "change", o->path) : 0;
+	}
+	const struct batch_op b = {
+		.kind = BATCH_CHMOD,
+		.mode = mode,
+		.path = o->path,
+		.path_len = strlen(o->path),
+	};
+	return change(o, &b, o->path, 200, "change", err);
 }
 
 static const struct {

@@ -9,6 +9,7 @@
 #include "gitops/url.h"
 #include "snapd/api.h"
 #include "snapd/gitwork.h"
+#include "snapd/intents.h"
 #include "snapd/repos.h"
 
 enum { PUSH_WAIT_MS = 60000 }; /* for a fetch of the same repository */
@@ -87,7 +88,9 @@ static int push_run(void *task, struct progress *p, unsigned *status, json_t **r
 	};
 	char hex[OID_HEX + 1];
 	t->progress = p;
-	int r = check_names(t, err);
+	int r = intent_push(t->sd, &t->link.anchor, err);
+	if (r >= 0)
+		r = check_names(t, err);
 	if (r >= 0)
 		r = foreign(mirror_push(t->sd->root, t->link.repo, &origin, &t->link.anchor,
 					t->branch, t->lease_given ? &t->expect : NULL, &progress,

@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "gitops/mirror.h"
 #include "gitops/url.h"
 #include "snapd/access.h"
 #include "snapd/api.h"
+#include "snapd/journal.h"
 #include "snapd/repos.h"
 
 enum { FETCH_WAIT_MS = 60000 }; /* for another fetch of the same repository */
@@ -35,6 +37,12 @@ static json_t *repo_json(const struct repo_row *row)
 			 api_time(row->created_ns), "fetched", api_time(row->fetched_ns), "head",
 			 row->head[0] ? json_string(row->head) : json_null(), "owner", row->owner,
 			 "visibility", row->global ? "global" : "private");
+}
+
+json_t *api_repo(struct snapd *sd, const char *key)
+{
+	auto_repo_row row = { 0 };
+	return catalog_repo_get(sd->catalog, key, &row, NULL) < 0 ? NULL : repo_json(&row);
 }
 
 /* Bytes of packs and loose objects. */
@@ -268,11 +276,16 @@ static int foreign(const struct move *m, int r)
 
 /* ---- add ---- */
 
-/* Secret, record, catalog: in this order, as the last two make it known. */
-static int commit_new(struct move *m, struct err *err)
+/* Secret, record, catalog: in this order, as the last two make it known. `told`: the answer. */
+static int commit_new(struct move *m, const json_t *told, struct err *err)
 {
 	struct snapd *sd = m->sd;
-	int r = repo_secret_write(sd->root, m->row.number, &m->secret, err);
+	char id[ID_SIZE];
+	auto_free char *text = json_text(told, JSON_COMPACT);
+	repo_lease_id(id, m->row.number);
+	int r = text ? repo_secret_write(sd->root, m->row.number, &m->secret, err) : no_memory(err);
+	if (r >= 0)
+		r = catalog_intend_into(sd->catalog, id, text, err);
 	if (r >= 0)
 		r = repo_record_write(sd->root, &m->row, err);
 	if (r >= 0)
@@ -291,9 +304,13 @@ static int add_run(void *task, struct progress *p, unsigned *status, json_t **re
 	if (r >= 0) {
 		m->row.created_ns = m->row.fetched_ns = snapd_now_ns();
 		read_head(m);
-		r = commit_new(m, err);
+		r = answer(m, &res, result, err);
 	}
+	if (r >= 0)
+		r = commit_new(m, *result, err);
 	if (r < 0) {
+		json_decref(*result);
+		*result = NULL;
 		/* Told: the first failure. What can't be removed now is by the next start. */
 		(void)repo_forget(sd->root, m->row.number, NULL);
 		(void)mirror_remove(sd->root, m->row.number, NULL);
@@ -302,7 +319,7 @@ static int add_run(void *task, struct progress *p, unsigned *status, json_t **re
 	log_info("added repository %s (%08x)", m->row.name, m->row.number);
 	upkeep_consider(sd->upkeep, m->row.number);
 	*status = 201;
-	return answer(m, &res, result, err);
+	return 0;
 }
 
 /* A name that its owner has free: the one given, or made from the place. */

@@ -168,6 +168,29 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 	return r;
 }
 
+static const char AGAIN[] = "again/";
+
+/* What only the other side knows, left by a boughd that was killed, is done again: 1. */
+static int take_again(struct catalog *c, const struct doing *d, struct repeat *was, struct err *err)
+{
+	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
+	if (was->status || !was->effect || strncmp(was->effect, AGAIN, sizeof(AGAIN) - 1) != 0 ||
+	    !digest_equal(&was->body, &d->body))
+		return 0;
+	int r = db_prepare(c, &st,
+			   "UPDATE repeats SET effect = 'by/' || substr(effect, 7)"
+			   " WHERE " REPEAT_KEY,
+			   err);
+	if (r < 0)
+		return r;
+	bind_key(st, d, caller);
+	r = db_run(c, st, err, "take a key again");
+	memmove(was->effect, "by/", 3);
+	memmove(was->effect + 3, was->effect + 6, strlen(was->effect + 6) + 1);
+	return r < 0 ? r : 1;
+}
+
 int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
 			 struct err *err)
 {
@@ -177,8 +200,8 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 	if (r < 0)
 		return r;
 	r = take_key(c, d, (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, err);
-	if (r == 0)
-		r = read_repeat(c, d, out, err);
+	if (r == 0 && (r = read_repeat(c, d, out, err)) == 0)
+		r = take_again(c, d, out, err);
 	db_unlock(c);
 	return r < 0 ? r : r > 0;
 }
@@ -253,39 +276,56 @@ int catalog_intend_into(struct catalog *c, const char *effect, const char *answe
 	return r;
 }
 
-static int read_effect(sqlite3_stmt *st, void *row)
+/* Of which the catalog alone can't tell whether it happened. */
+#define INTENT "(effect LIKE 'into/%' OR effect LIKE 'by/%')"
+
+static int read_intent(sqlite3_stmt *st, void *row)
 {
-	return db_copy_text(st, 0, row);
+	struct intent_row *in = row;
+	return db_copy_text(st, 0, &in->effect) | db_copy_text(st, 1, &in->answer);
 }
 
-static void done_effect(void *row)
+static void done_intent(void *row)
 {
-	free(*(char **)row);
+	struct intent_row *in = row;
+	free(in->effect);
+	free(in->answer);
 }
 
-int catalog_intents(struct catalog *c, char ***effects, size_t *n, struct err *err)
+void intent_rows_free(struct intent_row *rows, size_t n)
 {
-	static const struct db_shape shape = { "look up what was under way", sizeof(char *),
-					       read_effect, done_effect };
+	for (size_t i = 0; i < n; i++)
+		done_intent(&rows[i]);
+	free(rows);
+}
+
+int catalog_intents(struct catalog *c, struct intent_row **rows, size_t *n, struct err *err)
+{
+	static const struct db_shape shape = { "look up what was under way",
+					       sizeof(struct intent_row), read_intent,
+					       done_intent };
 	sqlite3_stmt *st;
 	int r = db_read(c, &st,
-			"SELECT effect FROM repeats WHERE status IS NULL"
-			" AND effect LIKE 'into/%'",
-			err);
-	return r < 0 ? r : db_list(c, st, &shape, effects, n, err);
+			"SELECT effect, answer FROM repeats WHERE status IS NULL AND " INTENT, err);
+	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
 }
 
-int catalog_intent_end(struct catalog *c, const char *effect, bool happened, struct err *err)
+int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, const char *answer,
+		       struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_use(c, &st,
-		       happened ? "UPDATE repeats SET status = 200 WHERE status IS NULL"
-				  " AND effect = ?1"
-				: "DELETE FROM repeats WHERE status IS NULL AND effect = ?1",
+		       status ? "UPDATE repeats SET status = ?2, answer = ifnull(?3, answer)"
+				" WHERE status IS NULL AND effect = ?1"
+			      : "DELETE FROM repeats WHERE status IS NULL AND effect = ?1",
 		       err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, effect, -1, SQLITE_STATIC);
+	if (status) {
+		sqlite3_bind_int(st, 2, (int)status);
+		db_bind_text(st, 3, answer);
+	}
 	r = db_run(c, st, err, "tell how it ended");
 	db_unlock(c);
 	return r;
@@ -424,15 +464,23 @@ static int run_with(struct catalog *c, const char *sql, int64_t number, struct e
 
 int catalog_journal_begin(struct catalog *c, struct err *err)
 {
-	/* A snapshot that was only intended (catalog_intend) is none. */
+	/* A snapshot, or repository, that was only intended (catalog_intend) is none. */
 	int r = run_with(c,
 			 "DELETE FROM repeats WHERE status IS NULL AND (effect IS NULL OR"
-			 " (effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)))",
+			 " (effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)) OR"
+			 " (effect LIKE 'repo%' AND effect NOT IN"
+			 " (SELECT printf('repo_%08x', number) FROM repos)))",
 			 0, err);
+	if (r >= 0)
+		r = run_with(c,
+			     "UPDATE repeats SET effect = 'again' || substr(effect, 3)"
+			     " WHERE status IS NULL AND effect LIKE 'by/push/%'",
+			     0, err);
 	if (r >= 0) /* intents_resolve looks at the others */
 		r = run_with(c,
 			     "UPDATE repeats SET status = CASE WHEN effect LIKE 'at/%' THEN 200"
-			     " ELSE 201 END WHERE status IS NULL AND effect NOT LIKE 'into/%'",
+			     " ELSE 201 END WHERE status IS NULL AND effect NOT LIKE 'again/%'"
+			     " AND NOT " INTENT,
 			     0, err);
 	if (r >= 0)
 		r = run_with(c,

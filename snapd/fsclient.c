@@ -393,7 +393,24 @@ int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct 
 
 int fs_settle(struct fsclient *fc, struct err *err)
 {
+	/* By a connection that is later than all: the earlier ones are good for nothing then. */
+	pthread_mutex_lock(&fc->lock);
+	fc->epoch++;
+	close_idle(fc);
+	pthread_mutex_unlock(&fc->lock);
 	return call(fc, json_pack("{s:s}", "op", "settle"), true, NULL, err);
+}
+
+int fs_answered(struct fsclient *fc, const char *id, uint64_t tag, struct err *err)
+{
+	json_t *answer;
+	int r = call(fc, json_pack("{s:s, s:s, s:o}", "op", "answered", "id", id, "tag", number(tag)),
+		     true, &answer, err);
+	if (r < 0)
+		return r;
+	r = json_is_true(json_object_get(answer, "done"));
+	json_decref(answer);
+	return r;
 }
 
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
@@ -428,11 +445,16 @@ static json_t *versions(const struct version_id *list, size_t n)
 }
 
 /* By which a server that is asked once more knows what the one before has done. */
-static json_t *random_tag(void)
+uint64_t fs_tag(void)
 {
 	uint64_t tag;
 	random_bytes(&tag, sizeof(tag));
-	return number((tag >> 1) | 1);
+	return (tag >> 1) | 1;
+}
+
+static json_t *any_tag(uint64_t tag)
+{
+	return number(tag ? tag : fs_tag());
 }
 
 static json_t *put_request(const char *op, const char *id, const struct ws_put *w)
@@ -443,7 +465,7 @@ static json_t *put_request(const char *op, const char *id, const struct ws_put *
 	hex_encode(hex, (const uint8_t *)w->name, w->len);
 	json_t *rq = json_pack("{s:s, s:s, s:o, s:s}", "op", op, "id", id, "dir", number(w->dir),
 			       "name", hex);
-	int bad = rq ? json_object_set_new(rq, "tag", random_tag()) : -1;
+	int bad = rq ? json_object_set_new(rq, "tag", any_tag(w->tag)) : -1;
 	if (w->file)
 		bad |= json_object_set_new(rq, "file", number(w->file));
 	if (w->file && w->set_mode)
@@ -499,7 +521,7 @@ int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size
 	r = call_with(fc,
 		      json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:b}", "op", "batch", "id", id,
 				"at", number(end), "size", number(b->ops_len), "contents",
-				number(b->contents_len), "tag", random_tag(), "results",
+				number(b->contents_len), "tag", any_tag(b->tag), "results",
 				results != NULL),
 		      file, true, &a, err);
 	if (r < 0)

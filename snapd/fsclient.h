@@ -64,15 +64,20 @@ int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *
 int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
 /* Its active layer: another one behind each fork, seal and restore. */
 int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct err *err);
-/* Nothing that a boughd before this one has asked for is done behind it. */
+/* Nothing that a boughd before this one has asked for is done behind it. What other threads have
+ * under way begins anew, where it may be repeated. */
 int fs_settle(struct fsclient *fc, struct err *err);
+/* Whether the put, take or batch of that tag was done: 1 or 0. */
+int fs_answered(struct fsclient *fc, const char *id, uint64_t tag, struct err *err);
+uint64_t fs_tag(void); /* a new one, which isn't 0 */
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err);
 /* `expect` (NULL: whatever it is): -ESTALE where its sealed stack is another, or it was written to
  * since. */
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
 	       const struct stack *expect, struct err *err);
-/* ws_put: what has the name afterwards. -EREMCHG. One that may have been done is repeated. */
+/* ws_put: what has the name afterwards. -EREMCHG. One that may have been done is repeated. Its tag
+ * is of fs_tag, or 0: any. */
 struct fs_named {
 	bool created;
 	uint32_t mode;
@@ -86,6 +91,7 @@ int fs_take(struct fsclient *fc, const char *id, const struct ws_put *want, stru
 struct fs_batch {
 	const void *ops, *contents; /* encoded; without contents no operation has one */
 	size_t ops_len, contents_len;
+	uint64_t tag; /* of fs_tag; 0: any */
 	int file;    /* that holds the contents' pieces; -1: there are none */
 	uint64_t at; /* where it ends: behind it, this writes the two for bough-fs */
 };

@@ -9,26 +9,36 @@
 #include "fs/base/hash.h"
 #include "fs/base/json.h"
 #include "fs/base/log.h"
+#include "gitops/mirror.h"
+#include "gitops/refs.h"
 #include "snapd/api.h"
+#include "snapd/api_files.h"
+#include "snapd/exports.h"
 #include "snapd/journal.h"
 
-/* In the catalog: into/WORKSPACE/LAYER/SNAPSHOT, "-" for a merge's. */
 enum { INTENT_SIZE = sizeof("into///") + 2 * ID_SIZE + 2 * LAYER_ID_BYTES };
+
+static int note(struct snapd *sd, const char *effect, const json_t *answer, struct err *err)
+{
+	auto_free char *json = answer ? json_text(answer, JSON_COMPACT) : NULL;
+	if (!effect || (answer && !json))
+		return err_set(err, -ENOMEM, "out of memory");
+	return catalog_intend_into(sd->catalog, effect, json, err);
+}
+
+/* ---- another layer ---- */
 
 int intent_note(struct intent *out, struct snapd *sd, const char *ws, const char *snap,
 		const json_t *answer, struct err *err)
 {
 	char text[INTENT_SIZE], hex[2 * LAYER_ID_BYTES + 1];
-	auto_free char *json = answer ? json_text(answer, JSON_COMPACT) : NULL;
-	if (answer && !json)
-		return err_set(err, -ENOMEM, "out of memory");
 	(void)snprintf(out->ws, sizeof(out->ws), "%s", ws);
 	int r = fs_active(sd->fs, ws, &out->was, err);
 	if (r < 0)
 		return snapd_inner(r);
 	hex_encode(hex, out->was.b, sizeof(out->was.b));
 	(void)snprintf(text, sizeof(text), "into/%s/%s/%s", ws, hex, snap ? snap : "-");
-	return catalog_intend_into(sd->catalog, text, json, err);
+	return note(sd, text, answer, err);
 }
 
 int intent_happened(struct snapd *sd, const struct intent *in, struct err *err)
@@ -41,8 +51,7 @@ int intent_happened(struct snapd *sd, const struct intent *in, struct err *err)
 static int parse(char *text, struct intent *out, const char **snap)
 {
 	char *save = NULL;
-	(void)strtok_r(text, "/", &save);
-	const char *ws = strtok_r(NULL, "/", &save), *hex = strtok_r(NULL, "/", &save);
+	const char *ws = strtok_r(text, "/", &save), *hex = strtok_r(NULL, "/", &save);
 	*snap = strtok_r(NULL, "/", &save);
 	if (!ws || !hex || !*snap || strlen(hex) != 2 * LAYER_ID_BYTES ||
 	    hex_decode(out->was.b, LAYER_ID_BYTES, hex) < 0)
@@ -62,44 +71,192 @@ static int finish(struct snapd *sd, const struct intent *in, const char *snap, s
 	return r < 0 ? r : api_ws_remember_head(sd, &ws, &row, err);
 }
 
-static int resolve(struct snapd *sd, const char *text, struct err *err)
+static int look_into(struct snapd *sd, char *text, json_t **answer, struct err *err)
 {
 	struct intent in = { 0 };
 	const char *snap;
 	auto_ws_row ws = { 0 };
-	auto_free char *copy = strdup(text);
-	int r = copy ? parse(copy, &in, &snap) : -ENOMEM;
+	int r = parse(text, &in, &snap);
 	if (r < 0)
 		return err_sys(err, r, "%s", text);
 	r = catalog_ws_get_any(sd->catalog, in.ws, &ws, err);
-	if (r == -ENOENT) /* gone meanwhile, and so says who asks again */
-		return catalog_intent_end(sd->catalog, text, false, err);
 	if (r >= 0)
 		r = intent_happened(sd, &in, err);
-	if (r < 0)
+	if (r <= 0)
 		return r;
 	struct err why = { 0 };
-	if (r > 0 && strcmp(snap, "-") != 0 && finish(sd, &in, snap, &why) < 0)
+	if (strcmp(snap, "-") != 0 && finish(sd, &in, snap, &why) < 0)
 		log_warn("%s: %s", in.ws, why.text); /* it is restored, but its head is another */
-	return catalog_intent_end(sd->catalog, text, r > 0, err);
+	return 200;
+}
+
+/* ---- files ---- */
+
+int intent_files(uint64_t *tag, struct snapd *sd, const char *ws, unsigned status, json_t *answer,
+		 struct err *err)
+{
+	char text[sizeof("by/tag///200") + ID_SIZE + 16];
+	*tag = fs_tag();
+	(void)snprintf(text, sizeof(text), "by/tag/%s/%016llx/%u", ws, (unsigned long long)*tag,
+		       status);
+	int r = note(sd, answer ? text : NULL, answer, err);
+	json_decref(answer);
+	return r;
+}
+
+static int look_tag(struct snapd *sd, char *text, json_t **answer, struct err *err)
+{
+	char *save = NULL;
+	const char *ws = strtok_r(text, "/", &save), *hex = strtok_r(NULL, "/", &save);
+	const char *status = strtok_r(NULL, "/", &save);
+	auto_ws_row row = { 0 };
+	if (!ws || !hex || !status)
+		return err_set(err, -EBADMSG, "%s", text);
+	int r = catalog_ws_get_any(sd->catalog, ws, &row, err);
+	if (r >= 0)
+		r = fs_answered(sd->fs, ws, strtoull(hex, NULL, 16), err);
+	if (r <= 0)
+		return r;
+	struct err why = { 0 };
+	r = api_files_look(sd, ws, answer, &why);
+	if (r == -ENOENT) {
+		json_decref(*answer);
+		*answer = NULL;
+		return 204; /* done, and gone by now */
+	}
+	if (r < 0) /* as far as it was known before */
+		log_warn("%s: %s", ws, why.text);
+	return (int)strtoul(status, NULL, 10);
+}
+
+/* ---- branches ---- */
+
+int intent_branch(struct snapd *sd, uint32_t repo, const char *branch, const struct oid *commit,
+		  unsigned status, const json_t *answer, struct err *err)
+{
+	char hex[OID_HEX + 1];
+	auto_free char *text = NULL;
+	oid_hex(hex, commit);
+	if (asprintf(&text, "by/ref/%u/%08x/%s/%s", status, repo, hex, branch) < 0)
+		text = NULL;
+	return note(sd, text, answer, err);
+}
+
+static int look_ref(struct snapd *sd, char *text, json_t **answer, struct err *err)
+{
+	unsigned status, number;
+	char hex[OID_HEX + 1], ref[REF_NAME_SIZE];
+	int at = 0;
+	struct oid want;
+	git_oid id, commit;
+	auto_mirror m = NULL;
+	if (sscanf(text, "%u/%x/%40[0-9a-f]/%n", &status, &number, hex, &at) != 3 || at == 0 ||
+	    oid_parse(&want, hex) < 0)
+		return err_set(err, -EBADMSG, "%s", text);
+	int r = mirror_open(&m, sd->root, number, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(ref, sizeof(ref), REFS_HEADS "%s", text + at);
+	commit = oid_to_git(&want);
+	r = git_reference_name_to_id(&id, mirror_repo(m), ref);
+	if (r == GIT_ENOTFOUND)
+		return 0;
+	if (r >= 0 && git_oid_equal(&id, &commit))
+		return (int)status;
+	if (r >= 0) /* another commit came on top */
+		r = git_graph_descendant_of(mirror_repo(m), &id, &commit);
+	if (r == GIT_ENOTFOUND) /* its objects weren't written, either */
+		return 0;
+	return r < 0 ? git_fail(err, r, "read %s", ref) : r > 0 ? (int)status : 0;
+}
+
+/* ---- exports ---- */
+
+int intent_export(struct snapd *sd, const char *owner, const char *file, unsigned status,
+		  const json_t *answer, struct err *err)
+{
+	auto_free char *text = NULL;
+	if (asprintf(&text, "by/export/%u/%s/%s", status, file, owner) < 0)
+		text = NULL;
+	return note(sd, text, answer, err);
+}
+
+static int look_export(struct snapd *sd, char *text, json_t **answer, struct err *err)
+{
+	char *save = NULL;
+	const char *status = strtok_r(text, "/", &save);
+	char *file = strtok_r(NULL, "/", &save);
+	struct export e;
+	if (!status || !file || !*save)
+		return err_set(err, -EBADMSG, "%s", text);
+	file[strcspn(file, ".")] = '\0';
+	auto_fd fd = export_open(sd, save, file, &e, err);
+	return fd < 0 ? fd : (int)strtoul(status, NULL, 10);
+}
+
+/* ---- a push ---- */
+
+enum { PUSH_AT = sizeof("by/push/") - 1 };
+
+int intent_push(struct snapd *sd, struct oid *commit, struct err *err)
+{
+	char text[PUSH_AT + OID_HEX + 1] = "by/push/";
+	const struct doing *d = doing_now();
+	if (d && d->was && strncmp(d->was, text, PUSH_AT) == 0)
+		return oid_parse(commit, d->was + PUSH_AT);
+	oid_hex(text + PUSH_AT, commit);
+	return note(sd, text, NULL, err);
+}
+
+/* ---- at the start ---- */
+
+static const struct {
+	const char *prefix;
+	/* The status of what has happened, and *answer, as it was noted (NULL: nothing was), for as
+	 * it is now; 0: it hasn't. -ENOENT: what it was about is gone. */
+	int (*look)(struct snapd *sd, char *text, json_t **answer, struct err *err);
+} kinds[] = {
+	{ "into/", look_into },
+	{ "by/tag/", look_tag },
+	{ "by/ref/", look_ref },
+	{ "by/export/", look_export },
+};
+
+static int resolve(struct snapd *sd, const struct intent_row *in, struct err *err)
+{
+	json_t *answer = in->answer ? json_loads(in->answer, 0, NULL) : NULL;
+	auto_free char *copy = NULL, *now = NULL;
+	int r = -EBADMSG;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		size_t n = strlen(kinds[i].prefix);
+		if (strncmp(in->effect, kinds[i].prefix, n) != 0)
+			continue;
+		copy = strdup(in->effect + n);
+		r = copy ? kinds[i].look(sd, copy, &answer, err)
+			 : err_set(err, -ENOMEM, "out of memory");
+		/* What it was about is gone meanwhile, and so says who asks again. */
+		r = r == -ENOENT ? 0 : r;
+	}
+	now = answer ? json_text(answer, JSON_COMPACT) : NULL;
+	json_decref(answer);
+	return r < 0 ? r : catalog_intent_end(sd->catalog, in->effect, (unsigned)r, now, err);
 }
 
 int intents_resolve(struct snapd *sd, struct err *err)
 {
-	char **texts;
+	struct intent_row *rows;
 	size_t n;
-	int r = catalog_intents(sd->catalog, &texts, &n, err);
+	int r = catalog_intents(sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
 	struct err why = { 0 };
 	int settled = n > 0 ? fs_settle(sd->fs, &why) : 0;
 	for (size_t i = 0; i < n; i++) {
 		/* What can't be told stays "under way": done twice would be worse. */
-		if (settled < 0 || resolve(sd, texts[i], &why) < 0)
-			log_error("%s: it isn't known whether that was done: %s", texts[i],
+		if (settled < 0 || resolve(sd, &rows[i], &why) < 0)
+			log_error("%s: it isn't known whether that was done: %s", rows[i].effect,
 				  why.text);
-		free(texts[i]);
 	}
-	free(texts);
+	intent_rows_free(rows, n);
 	return 0;
 }

@@ -45,25 +45,33 @@ struct repeat {
 	char *effect;    /* ids of what was made, separated by blanks; NULL: nothing */
 };
 void repeat_done(struct repeat *r);
-/* Takes the key for this work (1), or tells what is there already (0). */
+/* Takes the key for this work (1), or tells what is there already (0). A push that a kill left is
+ * done again: 1, and out->effect says what it was. */
 int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
 			 struct err *err);
 /* How it ended; status 0: as if it had never been. */
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err);
 
-/* That `id` is about to be made for the key of this thread's work: for a snapshot, which a kill
- * can leave as a record that the next start adopts, so that it isn't made once more then. */
+/* That `id` is about to be made for the key of this thread's work: for a snapshot or repository,
+ * which a kill can leave as a record that the next start adopts, so that it isn't made once more
+ * then. */
 int catalog_intend(struct catalog *c, const char *id, struct err *err);
 
-/* The same of what isn't made but turned into something else (intents.h): `effect` is kept in place
- * of what was noted before, and `answer` (JSON; NULL: none) for when it is asked for again. */
+/* The same of what the catalog doesn't see (intents.h): `effect` is kept in place of what was noted
+ * before, and `answer` (JSON; NULL: none) for when it is asked for again. */
 int catalog_intend_into(struct catalog *c, const char *effect, const char *answer,
 			struct err *err);
-/* Those of which it isn't known how they ended; the caller frees each, and the list. */
-int catalog_intents(struct catalog *c, char ***effects, size_t *n, struct err *err);
-/* Such a one has happened, or is as if it had never been. */
-int catalog_intent_end(struct catalog *c, const char *effect, bool happened, struct err *err);
+/* Those of which it isn't known how they ended. */
+struct intent_row {
+	char *effect, *answer;
+};
+void intent_rows_free(struct intent_row *rows, size_t n);
+int catalog_intents(struct catalog *c, struct intent_row **rows, size_t *n, struct err *err);
+/* Such a one has happened, and is answered so (NULL: as it was noted); status 0: it is as if it had
+ * never been. */
+int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, const char *answer,
+		       struct err *err);
 
 /* ---- jobs ---- */
 

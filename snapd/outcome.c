@@ -77,6 +77,8 @@ static json_t *made_json(struct snapd *sd, char *id)
 	}
 	if (id_is(id, "ex"))
 		return catalog_exec_get(sd->catalog, id, &ex, NULL) < 0 ? NULL : api_exec(&ex);
+	if (id_is(id, "repo"))
+		return api_repo(sd, id);
 	if (id_is(id, "sb"))
 		return catalog_sandbox_get(sd->catalog, id, &sb, NULL) < 0 ? NULL
 									   : api_sandbox(sd, &sb);
@@ -124,6 +126,8 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 	int r = catalog_repeat_begin(sd->catalog, d, &was, err);
 	if (r != 0) {
 		d->keyed = r > 0;
+		d->was = steal_ptr(&was.effect);
+		repeat_done(&was);
 		return r < 0 ? r : 0;
 	}
 	if (!digest_equal(&was.body, &d->body))
@@ -132,9 +136,10 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 		r = err_set(err, -EALREADY, "the first request with that key is still under way");
 	if (r == 0) {
 		rp->status = was.status;
-		rp->json = was.answer   ? json_loads(was.answer, 0, NULL)
-			   : was.effect ? rebuilt(sd, rt, was.effect)
-					: NULL;
+		rp->json = was.status == 204 ? NULL
+			   : was.answer      ? json_loads(was.answer, 0, NULL)
+			   : was.effect      ? rebuilt(sd, rt, was.effect)
+					     : NULL;
 		reply_header(rp, "Idempotency-Replayed", "true");
 		r = 1;
 	}

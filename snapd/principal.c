@@ -60,7 +60,7 @@ struct doing *doing_again(const struct doing *d)
 	*out = *d;
 	out->refs = 1;
 	out->begun_ns = begun_ns;
-	out->key = NULL;
+	out->key = out->was = NULL;
 	out->keyed = out->told = false;
 	out->path = d->path ? strdup(d->path) : NULL;
 	if (d->path && !out->path) {
@@ -83,6 +83,7 @@ void doing_unref(struct doing *d)
 		return;
 	free(d->path);
 	free(d->key);
+	free(d->was);
 	free(d);
 }
 

@@ -57,6 +57,7 @@ struct doing {
 	char *key;               /* the Idempotency-Key; NULL: none */
 	struct digest body;      /* of what came with the key */
 	bool keyed;              /* this one does the work of that key */
+	char *was;               /* what one that was killed noted for it (intents.h); NULL: none */
 	uint64_t begun_ns;       /* by clock.h */
 	/* Called once, when it is decided how it ended: the answer's status and body (NULL: none,
 	 * or a stream). */
