@@ -34,8 +34,8 @@ int files_put_name(struct place *p, const char *path, int file_fd, const struct 
 void files_detail(struct request *rq, const struct place *p, const struct found *f);
 
 /* How what an intent (intents.h) noted is answered: *answer is {"entry": {"name"}} of a change of
- * one file, or {"results": [{"path"}…]} of a batch, and becomes what it is now. -ENOENT: the file is
- * gone. It stays as it was unless 0. */
+ * one file, or {"results": [{"path"}…]} of a batch, and becomes what it is now. -ENOENT: the file
+ * is gone. It stays as it was unless 0. */
 int api_files_look(struct snapd *sd, const char *ws, json_t **answer, struct err *err);
 /* GET of a file as for a signed URL (api_sign.c); `pinned`: the ETag that it must have, or NULL. */
 int file_send(struct request *rq, struct reply *rp, bool is_snap, const char *pinned,

@@ -404,7 +404,8 @@ int fs_settle(struct fsclient *fc, struct err *err)
 int fs_answered(struct fsclient *fc, const char *id, uint64_t tag, struct err *err)
 {
 	json_t *answer;
-	int r = call(fc, json_pack("{s:s, s:s, s:o}", "op", "answered", "id", id, "tag", number(tag)),
+	int r = call(fc,
+		     json_pack("{s:s, s:s, s:o}", "op", "answered", "id", id, "tag", number(tag)),
 		     true, &answer, err);
 	if (r < 0)
 		return r;

@@ -7,9 +7,9 @@
  *   by/tag/WS/TAG/STATUS            bough-fs has done the put or batch of that tag
  *   by/ref/STATUS/REPO/COMMIT/NAME  the mirror's branch has come to the commit
  *   by/export/STATUS/OWNER/FILE     the export is there, whole (exports.h)
- *   by/push/COMMIT                  only the other side knows: it is done again when it is asked for
- *                                   again, with that commit, which changes nothing where it is
- *                                   there already
+ *   by/push/COMMIT                  only the other side knows: it is done again when it is asked
+ *                                   for again, with that commit, which changes nothing where it
+ *                                   is there already
  *
  * Without a key none of these notes anything. */
 #ifndef BOUGH_SNAPD_INTENTS_H

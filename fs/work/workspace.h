@@ -165,8 +165,8 @@ struct caller {
 	uint64_t tag; /* txn.tag; 0: none */
 };
 /* Whether the request of that tag was done before the workspace was opened, or has WS_TAG_OURS and
- * was done since: 1, and the node that it is mainly
- * about (of what makes one: that; 0 where it is gone); 0: it wasn't; -errno. The answer is the
+ * was done since: 1, and the node that it is mainly about (of what makes one: that; 0 where it is
+ * gone, and of one of ours in this life); 0: it wasn't; -errno. The answer is the
  * one it would give now, but for what made a node, see ws_again. */
 int ws_answered(struct ws *ws, uint64_t tag, uint64_t *node);
 struct entry {

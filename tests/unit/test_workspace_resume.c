@@ -6,6 +6,7 @@
 
 #include "fs/mount/held.h"
 #include "fs/mount/request.h"
+#include "fs/work/batch.h"
 #include "ws_kit.h"
 
 static struct err err;
@@ -152,6 +153,48 @@ static void answered(void **state)
 	uint64_t n;
 	expect(0, ws_answered(p->ws, 20, &n));
 	ws_forget(p->ws, own.node, 1);
+}
+
+static int make_folder(struct ws *ws, const char *name, uint64_t tag)
+{
+	const struct batch_op op = {
+		.kind = BATCH_MAKE, .mode = S_IFDIR | 0755, .path = name, .path_len = strlen(name)
+	};
+	const struct ws_batch b = { .ops = &op, .n = 1, .tag = tag | WS_TAG_OURS };
+	size_t failed;
+	return ws_batch(ws, &b, NULL, &failed);
+}
+
+static void do_for_boughd(struct place *p)
+{
+	expect(0, make_folder(p->ws, "before", 1));
+}
+
+/* Who isn't the kernel asks after a kill of its own, too. */
+static void boughd_is_answered(void **state)
+{
+	struct place *p = *state;
+	struct stack st = { 0 };
+	uint64_t n;
+	killed(p, do_for_boughd);
+	resume(p);
+	expect(0, ws_answered(p->ws, 2 | WS_TAG_OURS, &n));
+	expect(0, make_folder(p->ws, "now", 2));
+	expect(-EEXIST, make_folder(p->ws, "now", 3));
+	succeed(err, ws_seal(p->ws, &st, &err));
+	stack_done(&st);
+	expect(1, ws_answered(p->ws, 1 | WS_TAG_OURS, &n));
+	expect(1, ws_answered(p->ws, 2 | WS_TAG_OURS, &n));
+	expect(0, ws_answered(p->ws, 3 | WS_TAG_OURS, &n));
+	expect(0, ws_answered(p->ws, 2, &n));
+	expect(0, ws_answered(p->ws, WS_TAG_OURS, &n));
+	for (unsigned i = 0; i < 1024; i++) { /* as many as it remembers */
+		char name[16];
+		(void)snprintf(name, sizeof(name), "n%u", i);
+		expect(0, make_folder(p->ws, name, 10 + i));
+	}
+	expect(1, ws_answered(p->ws, 10 | WS_TAG_OURS, &n));
+	expect(0, ws_answered(p->ws, 2 | WS_TAG_OURS, &n));
 }
 
 static void do_half_a_copy(struct place *p)
@@ -399,6 +442,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define WITH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 		WITH(answered),
+		WITH(boughd_is_answered),
 		WITH(half_a_copy_isnt_answered),
 		WITH(held),
 		WITH(not_held_after_an_end),

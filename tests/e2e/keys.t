@@ -1,0 +1,251 @@
+#!/bin/bash
+# kill -9 of boughd, and of bough-fs with it, between an effect and its note: asked again with the same
+# Idempotency-Key a call gives the first answer, and has its effect once. Changes of files, batches,
+# commits, pushes, exports, repositories. (A trigger in the catalog keeps boughd from noting it.)
+. "${0%/*}/lib.sh"
+need_fuse
+command -v python3 >/dev/null || skip_all 'needs python3'
+. "$BOUGH_SRC/tests/e2e/repo.sh"
+
+cat >"$T/keys.py" <<'PY'
+import http.client, json, os, signal, socket, sqlite3, subprocess, sys, threading, time
+
+root, remote, srv = sys.argv[1:4]
+TOKEN = os.environ["TOKEN"]
+
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(100)
+        self.sock.connect(root + "/run/boughd.sock")
+
+def ask(method, target, body=None, key=None, headers={}):
+    c = Unix("d")
+    h = dict(headers, **({"Idempotency-Key": key} if key else {}))
+    c.request(method, "/v1/" + target, json.dumps(body).encode() if body is not None else None, h)
+    r = c.getresponse()
+    text = r.read()
+    c.close()
+    return r.status, json.loads(text) if text else None, r.getheader("Idempotency-Replayed")
+
+def must(status, method, target, body=None, key=None):
+    got = ask(method, target, body, key)
+    if got[0] != status:
+        sys.exit("%s %s: %r" % (method, target, got))
+    return got[1]
+
+def check(what, good, *more):
+    print("T", "ok" if good else "no", what, *("" if good else repr(m) for m in more), flush=True)
+
+def start():
+    for i in range(50): # the last thread of the one before may hold the lock
+        if subprocess.run(["boughd", "--root", root, "--daemon"], stderr=subprocess.DEVNULL).returncode == 0:
+            return
+        time.sleep(0.2)
+    sys.exit("boughd does not start again")
+
+def health():
+    return must(200, "GET", "health")
+
+def gone(pid):
+    while True:
+        try:
+            if open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] == "Z":
+                return
+        except OSError:
+            return
+        time.sleep(0.01)
+
+def catalog(*statements):
+    db = sqlite3.connect(root + "/catalog.db", timeout=30, isolation_level=None)
+    rows = [db.execute(s).fetchall() for s in statements]
+    db.close()
+    return rows[-1]
+
+def kill(both=False):
+    h = health()
+    os.kill(h["pid"], signal.SIGKILL)
+    if both:
+        os.kill(h["fs"]["pid"], signal.SIGKILL)
+    gone(h["pid"])
+
+def deaf():
+    catalog("CREATE TRIGGER deaf BEFORE UPDATE OF status ON repeats BEGIN SELECT RAISE(FAIL, 'deaf'); END",
+            "CREATE TRIGGER deaf2 BEFORE DELETE ON repeats BEGIN SELECT RAISE(FAIL, 'deaf'); END")
+
+def hear(both=False):
+    """Kills boughd, which hasn't noted how anything ended, and starts it again."""
+    kill(both)
+    catalog("DROP TRIGGER deaf", "DROP TRIGGER deaf2")
+    start()
+
+def same(what, target, body, key, first, less=()):
+    got = ask("POST", target, body, key)
+    cut = lambda j: {k: v for k, v in (j or {}).items() if k not in less}
+    check(what + ": the first answer", got[0] == first[0] and cut(got[1]) == cut(first[1]) and
+          got[2] == "true", got, first)
+    return got
+
+# ---- files
+
+ws = must(201, "POST", "workspaces", {"name": "w"})
+at, f = ws["path"], "workspaces/w/files/"
+
+def put(name, text):
+    with open(at + "/" + name, "w") as out:
+        out.write(text)
+
+def read(name):
+    with open(at + "/" + name) as of:
+        return of.read()
+
+def files(n):
+    """Target, body, status, what undoes it, whether that stayed."""
+    put(n + "from", "x")
+    put(n + "copied", "content")
+    return [
+        (n + "dir/sub?op=mkdir", {"mode": "0750"}, 201, lambda: os.rmdir(at + "/%sdir/sub" % n),
+         lambda: not os.path.exists(at + "/%sdir/sub" % n)),
+        (n + "from?op=move", {"to": n + "to"}, 200, lambda: put(n + "from", "another"),
+         lambda: read(n + "from") == "another" and read(n + "to") == "x"),
+        (n + "copied?op=copy", {"to": n + "copy"}, 201, lambda: put(n + "copy", "changed"),
+         lambda: read(n + "copy") == "changed"),
+        (n + "link?op=symlink", {"target": "some/where"}, 201, lambda: os.unlink(at + "/%slink" % n),
+         lambda: not os.path.lexists(at + "/%slink" % n)),
+        (n + "copied?op=chmod", {"mode": "0640"}, 200, lambda: os.chmod(at + "/%scopied" % n, 0o600),
+         lambda: os.stat(at + "/%scopied" % n).st_mode & 0o777 == 0o600),
+    ]
+
+def batch(n):
+    return {"operations": [
+        {"op": "write", "path": n + "/a", "content": "one"},
+        {"op": "mkdir", "path": n + "/d"},
+        {"op": "write", "path": n + "/gone", "content": "x"},
+        {"op": "move", "path": n + "/gone", "to": n + "/b"},
+        {"op": "symlink", "path": n + "/l", "target": "a"}]}
+
+# ---- a checkout
+
+def change(text):
+    with open(co + "/file", "w") as out:
+        out.write(text)
+
+def git(where, *args):
+    return subprocess.run(["git", "--git-dir", where] + list(args), check=True, capture_output=True,
+                          text=True).stdout.split()
+
+def pushed():
+    return git(srv + "/r.git", "rev-parse", branch)[0]
+
+add = {"url": remote, "name": "r", "token": TOKEN}
+refused = {"operations": [{"op": "mkdir", "path": "0-batch"}]}
+
+for both in (False, True):
+    n, with_fs = "%d-" % both, " (bough-fs is killed, too)" if both else ""
+    calls = files(n)
+    deaf()
+    firsts = [ask("POST", f + c[0], c[1], c[0]) for c in calls]
+    b = ask("POST", "workspaces/w/batch", batch(n + "batch"), n)
+    if not both:
+        no = ask("POST", "workspaces/w/batch", refused, "refused")
+        repo = ask("POST", "repos", add, "add")
+        mirror = root + "/repos/" + repo[1]["id"].split("_")[1]
+        co = must(201, "POST", "workspaces", {"name": "c", "git": {"repo": "r"}})["path"]
+        export = ask("POST", "exports", {"from": "w"}, "export")
+    change("committed %d" % both)
+    commit = ask("POST", "workspaces/c/commit", {"message": "m"}, "commit" + n)
+    branch = commit[1]["branch"]
+    lease = {"force_with_lease": pushed()} if both else {}
+    push = ask("POST", "workspaces/c/push", lease, "push" + n)
+    hear(both)
+
+    for (target, body, status, undo, undone), first in zip(calls, firsts):
+        what = target.split("=")[1] + with_fs
+        check(what + ": done", first[0] == status, first)
+        undo()
+        same(what, f + target, body, target, first)
+        check(what + ": once", undone())
+        other = ask("POST", f + target, dict(body, mode="0700"), target)
+        check(what + ": another body", other[0] == 422, other)
+
+    check("a batch: done", b[0] == 200 and len(b[1]["results"]) == 5, b)
+    os.unlink(at + "/" + n + "batch/b")
+    same("a batch" + with_fs, "workspaces/w/batch", batch(n + "batch"), n, b)
+    check("a batch: once", not os.path.exists(at + "/" + n + "batch/b"))
+
+    check("a commit: made", commit[0] == 201 and commit[1]["branch_moved"], commit)
+    change("another %d" % both)
+    same("a commit" + with_fs, "workspaces/c/commit", {"message": "m"}, "commit" + n, commit)
+    check("a commit: once", git(mirror, "rev-parse", branch) == [commit[1]["commit"]])
+    later = must(201, "POST", "workspaces/c/commit", {"message": "later"})
+    check("a commit: what comes next stands on it", later["parent"] == commit[1]["commit"], later)
+
+    check("a push: done", push[0] == 200 and pushed() == push[1]["commit"] == commit[1]["commit"], push)
+    got = ask("POST", "workspaces/c/push", lease, "push" + n)
+    check("a push: the first answer" + with_fs, got[:2] == push[:2], got, push)
+    check("a push: what was committed since isn't pushed", pushed() == commit[1]["commit"] != later["commit"])
+    same("a push, by note from then on", "workspaces/c/push", lease, "push" + n, push)
+    if both:
+        continue
+    check("a batch that is refused", no[0] == 409, no)
+    got = ask("POST", "workspaces/w/batch", refused, "refused")
+    check("had no effect, so it is tried again", got[0] == 409 and got[2] != "true", got)
+    check("a repository: added", repo[0] == 201 and repo[1]["refs_changed"] > 0, repo)
+    same("a repository", "repos", add, "add", repo)
+    check("a repository: once", len(must(200, "GET", "repos")["items"]) == 1)
+    check("an export: made", export[0] == 201, export)
+    same("an export", "exports", {"from": "w"}, "export", export)
+    check("an export: once", [e["id"] for e in must(200, "GET", "exports")["items"]] == [export[1]["id"]])
+
+# ---- asked of a bough-fs that doesn't get to it before boughd is killed
+
+def quiet(*a):
+    try:
+        return ask(*a)
+    except (OSError, http.client.HTTPException):
+        return None
+
+def send_late(key, nap):
+    """A batch that bough-fs has got, or not yet, when boughd is killed. False: it didn't come so far."""
+    ask("GET", f) # bough-fs is known to live now, and isn't asked for a moment
+    h = health()
+    os.kill(h["fs"]["pid"], signal.SIGSTOP)
+    t = threading.Thread(target=quiet, args=("POST", "workspaces/w/batch", batch(key), key))
+    t.start()
+    noted, until = False, time.monotonic() + 3
+    while not noted and time.monotonic() < until:
+        noted = catalog("SELECT 1 FROM repeats WHERE key = '%s' AND effect IS NOT NULL" % key)
+        time.sleep(0.005)
+    time.sleep(nap)
+    if noted:
+        os.kill(h["pid"], signal.SIGKILL)
+    os.kill(h["fs"]["pid"], signal.SIGCONT)
+    t.join()
+    if noted:
+        gone(h["pid"])
+        start()
+    return noted
+
+for nap in (0, 0.2):
+    keys = ("late%d-%d" % (10 * nap, i) for i in range(30))
+    key = next(k for k in keys if send_late(k, nap))
+    was = os.path.exists(at + "/" + key)
+    time.sleep(0.2)
+    check("killed while bough-fs was stopped: nothing comes later", os.path.exists(at + "/" + key) == was)
+    if was:
+        os.unlink(at + "/" + key + "/b")
+    got = ask("POST", "workspaces/w/batch", batch(key), key)
+    check("asked again: answered", got[0] == 200 and len(got[1]["results"]) == 5 and
+          (got[2] == "true") == was, got)
+    check("done once", os.path.exists(at + "/" + key + "/b") != was)
+PY
+
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+TOKEN=$token timeout 300 python3 "$T/keys.py" "$BOUGH_ROOT" "$http/r.git" "$srv" >"$T/said" 2>"$T/why" ||
+	{ cat "$T/said"; bail "$(tail -n 5 "$T/why")"; }
+while read -r _ good what; do
+	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
+done < <(grep '^T ' "$T/said")
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 76
+fsck_clean
+done_testing
