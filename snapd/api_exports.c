@@ -13,6 +13,7 @@
 #include "snapd/files_place.h"
 #include "snapd/intents.h"
 #include "snapd/limits.h"
+#include "snapd/stackop.h"
 
 /* How much is written between two looks at the quota and the disk. */
 enum { LOOK_BYTES = 16 << 20 };
@@ -26,6 +27,7 @@ struct exporting {
 	struct snapd *sd;
 	struct source src;
 	struct view view;
+	struct stack stack; /* that it shows */
 	bool open;
 	uint64_t root; /* inode of the directory */
 	enum export_format format;
@@ -44,6 +46,7 @@ static void exporting_free(void *task)
 	export_drop(&x->file);
 	if (x->open)
 		view_done(&x->view);
+	stack_done(&x->stack);
 	source_done(&x->src);
 	free(x->path);
 	free(x);
@@ -143,16 +146,20 @@ static int export_run(void *task, struct progress *p, unsigned *status, json_t *
 	return 0;
 }
 
-static int open_tree(struct exporting *x, const char *path, struct err *err)
+/* `sealed`: of a job that goes on after a kill; NULL: as the source is now. */
+static int open_tree(struct exporting *x, const char *path, const json_t *sealed, struct err *err)
 {
 	struct view_options opt;
 	struct found f;
-	auto_stack stack = { 0 };
-	int r = source_stack(x->sd, &x->src, &stack, err);
+	int r = sealed ? stack_from_json(&x->stack, sealed)
+		       : source_stack(x->sd, &x->src, &x->stack, err);
 	if (r < 0)
-		return r;
+		return sealed ? err_sys(err, r, "what was sealed") : r;
 	layercache_options(x->sd->layers, &opt);
-	r = view_open(&x->view, &opt, &stack, err);
+	r = view_open(&x->view, &opt, &x->stack, err);
+	if (r < 0 && sealed)
+		return err_set(err, -ESTALE,
+			       "what was sealed for it before the daemon ended is gone: ask again");
 	if (r < 0)
 		return err_prefix(err, snapd_inner(r), "export");
 	x->open = true;
@@ -165,14 +172,12 @@ static int open_tree(struct exporting *x, const char *path, struct err *err)
 	return r;
 }
 
-/* A workspace would be another by then. */
-static json_t *export_again(const void *task)
+static json_t *export_again(void *task)
 {
 	const struct exporting *x = task;
-	if (!x->src.is_snap)
-		return NULL;
-	return json_pack("{s:s, s:s, s:s, s:s}", "call", "export", "from", x->src.snap.id, "path",
-			 x->path, "format", export_format_name(x->format));
+	return json_pack("{s:s, s:s, s:s, s:s, s:o}", "call", "export", "from",
+			 x->src.is_snap ? x->src.snap.id : x->src.ws.id, "path", x->path, "format",
+			 export_format_name(x->format), "stack", stack_to_json(&x->stack));
 }
 
 int api_export_new(struct request *rq, struct reply *rp, struct err *err)
@@ -192,7 +197,7 @@ int api_export_new(struct request *rq, struct reply *rp, struct err *err)
 	int r = x->path ? source_find(&x->src, x->sd, request_string(rq, "from"), "export", err)
 			: no_memory(err);
 	if (r >= 0)
-		r = open_tree(x, x->path, err);
+		r = open_tree(x, x->path, json_object_get(rq->body, "stack"), err);
 	if (r < 0) {
 		exporting_free(x);
 		return r;

@@ -469,7 +469,7 @@ static int fetch_run(void *task, struct progress *p, unsigned *status, json_t **
 }
 
 /* What came with it as a secret isn't kept before it was found good. */
-static json_t *fetch_again(const void *task)
+static json_t *fetch_again(void *task)
 {
 	const struct move *m = task;
 	char id[ID_SIZE];

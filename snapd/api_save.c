@@ -117,6 +117,54 @@ static void save_free(void *task)
 	free(s);
 }
 
+/* Objects that are made from here on stay; then what they are made of. */
+static int seal(struct save *s, struct err *err)
+{
+	struct snapd *sd = s->maker.sd;
+	int r = s->maker.ss ? 0 : store_session_begin(sd->store, &s->maker.ss, err);
+	stack_done(&s->stack);
+	s->stack = (struct stack){ 0 };
+	if (r >= 0)
+		r = source_stack(sd, &s->ws, &s->stack, err);
+	s->sealed = r >= 0;
+	return snapd_inner(r);
+}
+
+/* It is sealed when it is asked for, and what it goes on from after a kill is just that. */
+static json_t *save_again(void *task)
+{
+	struct save *s = task;
+	if (seal(s, NULL) < 0)
+		return NULL; /* the job says why */
+	json_t *name = s->named ? json_loads(s->maker.row.names, 0, NULL) : NULL;
+	json_t *j = json_pack("{s:s, s:s, s:O*, s:s*, s:o}", "call", "save", "of", s->ws.ws.id,
+			      "name", json_array_get(name, 0), "message", s->maker.row.message,
+			      "stack", stack_to_json(&s->stack));
+	json_decref(name);
+	return j;
+}
+
+/* The workspace is leased: what was sealed stays, if it is there yet. */
+static int take_sealed(struct save *s, const json_t *stack, struct err *err)
+{
+	struct view_options opt;
+	struct view v;
+	if (!stack)
+		return 0;
+	int r = store_session_begin(s->maker.sd->store, &s->maker.ss, err);
+	if (r >= 0)
+		r = stack_from_json(&s->stack, stack);
+	layercache_options(s->maker.sd->layers, &opt);
+	if (r >= 0)
+		r = view_open(&v, &opt, &s->stack, NULL);
+	if (r < 0)
+		return err_set(err, -ESTALE,
+			       "what was sealed for it before the daemon ended is gone: save again");
+	view_done(&v);
+	s->sealed = true;
+	return 0;
+}
+
 static int save_progress(void *ctx, uint64_t done, uint64_t total, uint64_t bytes)
 {
 	struct save *s = ctx;
@@ -166,19 +214,6 @@ static int nothing_new(const struct ws_row *ws, const struct stack *sealed,
 	if (r < 0)
 		return r == -ENOMEM ? no_memory(err) : 0; /* ours, damaged: it is saved anew */
 	return stack_equal(sealed, &head) ? 1 : tree_unchanged(sealed, &head, opt, err);
-}
-
-/* Objects that are made from here on stay; then what they are made of. */
-static int seal(struct save *s, struct err *err)
-{
-	struct snapd *sd = s->maker.sd;
-	int r = s->maker.ss ? 0 : store_session_begin(sd->store, &s->maker.ss, err);
-	stack_done(&s->stack);
-	s->stack = (struct stack){ 0 };
-	if (r >= 0)
-		r = source_stack(sd, &s->ws, &s->stack, err);
-	s->sealed = r >= 0;
-	return snapd_inner(r);
 }
 
 static int save_run(void *task, struct progress *p, unsigned *status, json_t **result,
@@ -248,11 +283,14 @@ int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
 	r = source_find_ws(&s->ws, sd, rq->params[0], LEASE_SAVE, "save", err);
 	if (r >= 0)
 		r = maker_init(&s->maker, sd, name, request_string(rq, "message"), err);
+	if (r >= 0) /* only of a job that goes on: requests have no such field */
+		r = take_sealed(s, json_object_get(rq->body, "stack"), err);
 	if (r < 0) {
 		save_free(s);
 		return r;
 	}
 	rp->job = save_run;
+	rp->again = save_again;
 	rp->task = s;
 	rp->task_free = save_free;
 	return 0;

@@ -164,6 +164,8 @@ static const char *const migrations[] = {
 	"ALTER TABLE repos_2 RENAME TO repos;"
 	"CREATE INDEX repos_name ON repos(name);",
 	"ALTER TABLE webhooks ADD COLUMN anywhere INTEGER NOT NULL DEFAULT 0;",
+	"ALTER TABLE repeats ADD COLUMN job TEXT;"
+	"CREATE INDEX repeats_job ON repeats(job) WHERE job IS NOT NULL;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -129,7 +129,8 @@ static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, st
 		c, &st,
 		"INSERT INTO repeats (owner, method, path, key, body, time)"
 		" VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET body = ?5,"
-		" time = ?6, status = NULL, answer = NULL, effect = NULL WHERE time < ?7",
+		" time = ?6, status = NULL, answer = NULL, effect = NULL, job = NULL"
+		" WHERE time < ?7",
 		err);
 	if (r < 0)
 		return r;
@@ -148,7 +149,8 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 	char caller[CALLER_SIZE];
 	int e = 0,
 	    r = db_prepare(c, &st,
-			   "SELECT body, status, answer, effect FROM repeats WHERE " REPEAT_KEY,
+			   "SELECT body, status, answer, effect, job FROM repeats"
+			   " WHERE " REPEAT_KEY,
 			   err);
 	if (r < 0)
 		return r;
@@ -160,6 +162,7 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 			memcpy(out->body.b, body, sizeof(out->body.b));
 		out->status = (unsigned)sqlite3_column_int(st, 1);
 		e = db_copy_text(st, 2, &out->answer) | db_copy_text(st, 3, &out->effect);
+		db_get_text(st, 4, out->job, sizeof(out->job));
 	}
 	r = rc == SQLITE_ROW ? (e < 0 ? no_memory(err) : 0)
 			     : db_error(c, rc, err, "look up an Idempotency-Key");
@@ -276,6 +279,28 @@ int catalog_intend_into(struct catalog *c, const char *effect, const char *answe
 	return r;
 }
 
+static int run_with(struct catalog *c, const char *sql, int64_t number, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, sql, err);
+	if (r < 0)
+		return r;
+	if (sqlite3_bind_parameter_count(st) > 0)
+		sqlite3_bind_int64(st, 1, number);
+	r = db_run(c, st, err, "look after the journal");
+	db_unlock(c);
+	return r;
+}
+
+/* Of which nothing is left, and nobody goes on with it. */
+static int drop_unmade(struct catalog *c, struct err *err)
+{
+	return run_with(c,
+			"DELETE FROM repeats WHERE status IS NULL AND effect IS NULL"
+			" AND job IS NULL",
+			0, err);
+}
+
 /* Of which the catalog alone can't tell whether it happened. */
 #define INTENT "(effect LIKE 'into/%' OR effect LIKE 'by/%')"
 
@@ -317,7 +342,8 @@ int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, c
 	int r = db_use(c, &st,
 		       status ? "UPDATE repeats SET status = ?2, answer = ifnull(?3, answer)"
 				" WHERE status IS NULL AND effect = ?1"
-			      : "DELETE FROM repeats WHERE status IS NULL AND effect = ?1",
+			      : "UPDATE repeats SET effect = NULL, answer = NULL"
+				" WHERE status IS NULL AND effect = ?1",
 		       err);
 	if (r < 0)
 		return r;
@@ -328,7 +354,7 @@ int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, c
 	}
 	r = db_run(c, st, err, "tell how it ended");
 	db_unlock(c);
-	return r;
+	return r < 0 ? r : drop_unmade(c, err);
 }
 
 /* ---- jobs ---- */
@@ -350,13 +376,13 @@ void job_rows_free(struct job_row *rows, size_t n)
 	free(rows);
 }
 
-int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err)
+static int insert_job(struct catalog *c, const struct job_row *row, struct err *err)
 {
 	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "INSERT INTO jobs (id, owner, object, state, path, created, again)"
-		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-		       err);
+	int r = db_prepare(c, &st,
+			   "INSERT INTO jobs (id, owner, object, state, path, created, again)"
+			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			   err);
 	if (r < 0)
 		return r;
 	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
@@ -366,8 +392,93 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 	sqlite3_bind_text(st, 5, row->path, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->created_ns);
 	db_bind_text(st, 7, row->again);
-	r = db_run(c, st, err, "insert a job");
+	return db_run(c, st, err, "insert a job");
+}
+
+/* The job does what the key is for. */
+static int give_key(struct catalog *c, const struct doing *d, const char *job, struct err *err)
+{
+	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
+	int r = db_prepare(c, &st, "UPDATE repeats SET job = ?5 WHERE " REPEAT_KEY, err);
+	if (r < 0)
+		return r;
+	bind_key(st, d, caller);
+	sqlite3_bind_text(st, 5, job, -1, SQLITE_STATIC);
+	return db_run(c, st, err, "note whose job it is");
+}
+
+int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err)
+{
+	struct doing *d = doing_now();
+	bool fresh = d && d->path && !d->keyed;
+	if (fresh && !d->key && !(d->key = strdup(row->id)))
+		return no_memory(err);
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		r = insert_job(c, row, err);
+		if (r >= 0 && fresh)
+			r = take_key(c, d, row->created_ns, err);
+		if (r >= 0 && (fresh || (d && d->keyed)))
+			r = give_key(c, d, row->id, err);
+		r = db_end(c, r, err);
+	}
 	db_unlock(c);
+	if (r >= 0 && fresh)
+		d->keyed = true;
+	return r < 0 ? r : 0;
+}
+
+static int read_key(sqlite3_stmt *st, struct doing *d, struct repeat *out)
+{
+	char caller[CALLER_SIZE];
+	const void *body = sqlite3_column_blob(st, 3);
+	char *key = NULL;
+	int e = db_copy_text(st, 2, &key) | db_copy_text(st, 5, &out->answer) |
+		db_copy_text(st, 6, &out->effect);
+	if (e < 0 || !key) {
+		free(key);
+		return -ENOMEM;
+	}
+	if (body && sqlite3_column_bytes(st, 3) == (int)sizeof(out->body.b))
+		memcpy(out->body.b, body, sizeof(out->body.b));
+	out->status = (unsigned)sqlite3_column_int(st, 4);
+	db_get_text(st, 0, caller, sizeof(caller));
+	const char *token = strchr(caller, ' ');
+	(void)snprintf(d->caller.token, sizeof(d->caller.token), "%s", token ? token + 1 : "");
+	d->body = out->body;
+	free(d->key);
+	d->key = key;
+	d->keyed = true;
+	return 0;
+}
+
+int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struct repeat *out,
+		       struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       "SELECT owner, path, key, body, status, answer, effect FROM repeats"
+		       " WHERE job = ?1",
+		       err);
+	if (r < 0)
+		return r;
+	*out = (struct repeat){ 0 };
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	int rc = sqlite3_step(st);
+	r = rc == SQLITE_ROW    ? read_key(st, d, out)
+	    : rc == SQLITE_DONE ? -ENOENT
+				: db_error(c, rc, err, "look up a job's key");
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	db_unlock(c);
+	if (r == -ENOMEM) {
+		repeat_done(out);
+		return no_memory(err);
+	}
 	return r;
 }
 
@@ -449,28 +560,17 @@ int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, str
 
 /* ---- all of them ---- */
 
-static int run_with(struct catalog *c, const char *sql, int64_t number, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_use(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	if (sqlite3_bind_parameter_count(st) > 0)
-		sqlite3_bind_int64(st, 1, number);
-	r = db_run(c, st, err, "look after the journal");
-	db_unlock(c);
-	return r;
-}
-
 int catalog_journal_begin(struct catalog *c, struct err *err)
 {
 	/* A snapshot, or repository, that was only intended (catalog_intend) is none. */
 	int r = run_with(c,
-			 "DELETE FROM repeats WHERE status IS NULL AND (effect IS NULL OR"
-			 " (effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)) OR"
+			 "UPDATE repeats SET effect = NULL, answer = NULL WHERE status IS NULL AND"
+			 " ((effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)) OR"
 			 " (effect LIKE 'repo%' AND effect NOT IN"
 			 " (SELECT printf('repo_%08x', number) FROM repos)))",
 			 0, err);
+	if (r >= 0)
+		r = drop_unmade(c, err);
 	if (r >= 0)
 		r = run_with(c,
 			     "UPDATE repeats SET effect = 'again' || substr(effect, 3)"
@@ -479,24 +579,36 @@ int catalog_journal_begin(struct catalog *c, struct err *err)
 	if (r >= 0) /* intents_resolve looks at the others */
 		r = run_with(c,
 			     "UPDATE repeats SET status = CASE WHEN effect LIKE 'at/%' THEN 200"
-			     " ELSE 201 END WHERE status IS NULL AND effect NOT LIKE 'again/%'"
-			     " AND NOT " INTENT,
+			     " ELSE 201 END WHERE status IS NULL AND effect IS NOT NULL"
+			     " AND effect NOT LIKE 'again/%' AND NOT " INTENT,
 			     0, err);
-	if (r >= 0)
-		r = run_with(c,
-			     "UPDATE jobs SET begun = begun + 1"
-			     " WHERE state = 'running' AND again IS NOT NULL",
-			     0, err);
+	return r;
+}
+
+int catalog_jobs_cut(struct catalog *c, struct err *err)
+{
+	int r = run_with(c,
+			 "UPDATE jobs SET begun = begun + 1"
+			 " WHERE state = 'running' AND again IS NOT NULL",
+			 0, err);
 	if (r >= 0)
 		r = run_with(
 			c,
 			"UPDATE jobs SET state = 'failed', status = 503, ended = created, answer ="
 			" '{\"code\":\"unavailable\",\"message\":\"the daemon ended' ||"
-			" CASE WHEN again IS NULL THEN '' ELSE ' each time that this was begun' END"
-			" || '\",\"details\":{}}'"
+			" CASE WHEN again IS NOT NULL THEN ' each time that this was begun'"
+			" WHEN path LIKE '%/push' THEN ': the other side may have it, and nothing"
+			" changes there when it is pushed again'"
+			" ELSE ': nothing of it is left, ask again' END ||"
+			" '\",\"details\":{}}'"
 			" WHERE state = 'running' AND (again IS NULL OR begun > ?1)",
 			JOB_AGAIN_MAX, err);
-	return r;
+	if (r >= 0) /* their keys are free */
+		r = run_with(c,
+			     "UPDATE repeats SET job = NULL WHERE status IS NULL AND job IN"
+			     " (SELECT id FROM jobs WHERE state = 'failed')",
+			     0, err);
+	return r < 0 ? r : drop_unmade(c, err);
 }
 
 int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err)

@@ -272,6 +272,12 @@ static int fsck_run(void *task, struct progress *p, unsigned *status, json_t **r
 	return snapd_inner(r);
 }
 
+static json_t *fsck_again(void *task)
+{
+	const struct fsck_task *t = task;
+	return json_pack("{s:s, s:b}", "call", "fsck", "repair", t->repair);
+}
+
 int api_fsck(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct fsck_task *t = calloc(1, sizeof(*t));
@@ -280,6 +286,7 @@ int api_fsck(struct request *rq, struct reply *rp, struct err *err)
 	t->sd = rq->ctx;
 	t->repair = request_bool(rq, "repair", false);
 	rp->job = fsck_run;
+	rp->again = fsck_again;
 	rp->task = t;
 	rp->task_free = free;
 	return 0;

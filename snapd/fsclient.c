@@ -16,6 +16,7 @@
 #include "fs/base/frame.h"
 #include "fs/base/hash.h"
 #include "fs/base/io.h"
+#include "snapd/stackop.h"
 
 struct fsclient {
 	char *path;
@@ -258,27 +259,9 @@ static int call(struct fsclient *fc, json_t *request, bool again, json_t **answe
 
 /* ---- operations ---- */
 
-static json_t *stack_hex(const struct stack *s)
-{
-	auto_buf b = { 0 };
-	stack_encode(s, &b);
-	auto_free char *hex = buf_error(&b) ? NULL : malloc(2 * b.len + 1);
-	if (!hex)
-		return NULL;
-	hex_encode(hex, b.data, b.len);
-	return json_string(hex);
-}
-
 static int take_stack(json_t *answer, struct stack *out, struct err *err)
 {
-	const char *hex = json_string_value(json_object_get(answer, "stack"));
-	size_t len = hex ? strlen(hex) / 2 : 0;
-	auto_free uint8_t *bytes = malloc(len ? len : 1);
-	int r = !bytes ? -ENOMEM : 0;
-	if (r >= 0 && (!hex || hex_decode(bytes, len, hex) < 0))
-		r = -EBADMSG;
-	if (r >= 0)
-		r = stack_decode(out, bytes, len);
+	int r = stack_from_json(out, json_object_get(answer, "stack"));
 	json_decref(answer);
 	return r < 0 ? err_sys(err, r, "bough-fs gave a bad stack") : 0;
 }
@@ -314,7 +297,7 @@ int fs_create(struct fsclient *fc, const struct fs_new *w, const struct stack *s
 	bad |= json_object_set_new(rq, "uid", json_integer(uid));
 	bad |= json_object_set_new(rq, "gid", json_integer(gid));
 	if (stack)
-		bad |= json_object_set_new(rq, "stack", stack_hex(stack));
+		bad |= json_object_set_new(rq, "stack", stack_to_json(stack));
 	if (bad) {
 		json_decref(rq);
 		rq = NULL;
@@ -419,7 +402,7 @@ int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 {
 	return call(fc,
 		    json_pack("{s:s, s:s, s:o, s:o}", "op", "replace", "id", id, "old",
-			      stack_hex(old), "new", stack_hex(with)),
+			      stack_to_json(old), "new", stack_to_json(with)),
 		    false, NULL, err);
 }
 
@@ -428,7 +411,7 @@ int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
 {
 	return call(fc,
 		    json_pack("{s:s, s:s, s:o, s:o*}", "op", "restore", "id", id, "stack",
-			      stack_hex(to), "expect", expect ? stack_hex(expect) : NULL),
+			      stack_to_json(to), "expect", expect ? stack_to_json(expect) : NULL),
 		    !expect, NULL, err);
 }
 

@@ -288,7 +288,7 @@ static int gc_run(void *task, struct progress *p, unsigned *status, json_t **res
 	return api_gc_now(task, p, result, err);
 }
 
-static json_t *gc_again(const void *task)
+static json_t *gc_again(void *task)
 {
 	return json_pack("{s:s}", "call", "gc");
 }

@@ -10,6 +10,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/json.h"
 #include "gitops/checkout.h"
+#include "snapd/stackop.h"
 
 void gitlink_done(struct gitlink *g)
 {
@@ -72,20 +73,6 @@ static int take_scopes(struct gitlink *g, const json_t *list)
 	return 0;
 }
 
-static int take_stack(struct gitlink *g, const char *hex)
-{
-	auto_buf bytes = { 0 };
-	size_t n = hex ? strlen(hex) : 0;
-	if (n == 0 || n % 2)
-		return -EBADMSG;
-	uint8_t *p = buf_room(&bytes, n / 2);
-	if (!p)
-		return -ENOMEM;
-	if (hex_decode(p, n / 2, hex) < 0)
-		return -EBADMSG;
-	return stack_decode(&g->stack, p, n / 2);
-}
-
 static int take_all(struct gitlink *g, const json_t *j)
 {
 	uint32_t depth = 0;
@@ -109,7 +96,7 @@ static int take_all(struct gitlink *g, const json_t *j)
 	if (r >= 0)
 		r = take_scopes(g, json_object_get(j, "scopes"));
 	if (r >= 0)
-		r = take_stack(g, json_string_value(json_object_get(j, "stack")));
+		r = stack_from_json(&g->stack, json_object_get(j, "stack"));
 	return r;
 }
 

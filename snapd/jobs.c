@@ -197,6 +197,8 @@ static const struct {
 	{ "gc", "/v1/gc", api_gc },
 	{ "export", "/v1/exports", api_export_new },
 	{ "fetch", "/v1/repos/{}/fetch", api_repo_fetch },
+	{ "save", "/v1/workspaces/{}/snapshots", api_ws_save },
+	{ "fsck", "/v1/fsck", api_fsck },
 };
 
 static size_t find_call(const json_t *again)
@@ -368,7 +370,7 @@ static struct job *job_of_row(struct jobs *j, struct job_row *row)
 {
 	struct job *job = calloc(1, sizeof(*job));
 	struct doing *d = doing_new();
-	json_t *again = json_loads(row->again, 0, NULL);
+	json_t *again = row->again ? json_loads(row->again, 0, NULL) : NULL;
 	size_t i = find_call(again);
 	json_decref(again);
 	if (!job || !d || !(d->path = strdup(row->path))) {
@@ -396,18 +398,55 @@ static struct job *job_of_row(struct jobs *j, struct job_row *row)
 	return job;
 }
 
-static int resume(struct jobs *j, struct job_row *row, struct err *err)
+/* Of one that had done its work when boughd ended, or failed: `was` says so. */
+static int end_left(struct jobs *j, struct job *job, const struct repeat *was, struct err *err)
 {
+	json_t *answer = was->status == 204 ? NULL
+			 : was->answer      ? json_loads(was->answer, 0, NULL)
+			 : was->effect ? outcome_rebuilt(j->sd, job->row.path, was->effect)
+				       : NULL;
+	log_info("job %s (%s) had ended before the last boughd did", job->row.id, job->row.path);
+	job->row.status = was->status;
+	keep_end(job, was->status < 400 ? 0 : -EIO, answer);
+	tell_event(job, job->row.state);
+	json_decref(answer);
+	return 0;
+}
+
+/* Ends what is known to have ended. The others need the key when they go on: it is taken on. */
+static int settle(struct jobs *j, struct job_row *row, struct err *err)
+{
+	struct repeat was = { 0 };
 	struct job *job = job_of_row(j, row);
 	if (!job)
 		return err_set(err, -ENOMEM, "out of memory");
+	int r = catalog_job_repeat(j->sd->catalog, job->row.id, job->doing, &was, err);
+	if (r >= 0 && was.status)
+		r = end_left(j, job, &was, err);
+	repeat_done(&was);
+	job_free(job);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int resume(struct jobs *j, struct job_row *row, struct err *err)
+{
+	struct repeat was = { 0 };
+	struct job *job = job_of_row(j, row);
+	if (!job)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = catalog_job_repeat(j->sd->catalog, job->row.id, job->doing, &was, err);
+	repeat_done(&was);
+	if (r < 0 && r != -ENOENT) {
+		job_free(job);
+		return r;
+	}
 	log_info("job %s (%s) goes on after the last boughd's end", job->row.id, job->row.path);
 	pthread_mutex_lock(&j->lock);
 	job->next = j->running;
 	j->running = job;
 	j->n++;
 	pthread_mutex_unlock(&j->lock);
-	int r = start_thread(job, err);
+	r = start_thread(job, err);
 	if (r >= 0)
 		return r;
 	job->row.status = 500;
@@ -417,17 +456,29 @@ static int resume(struct jobs *j, struct job_row *row, struct err *err)
 	return r;
 }
 
-void jobs_resume(struct jobs *j)
+static int each_running(struct jobs *j,
+			int (*fn)(struct jobs *j, struct job_row *row, struct err *err),
+			struct err *err)
 {
 	struct job_row *rows = NULL;
 	size_t n = 0;
-	struct err err = { 0 };
-	int r = catalog_job_running(j->sd->catalog, &rows, &n, &err);
+	int r = catalog_job_running(j->sd->catalog, &rows, &n, err);
 	for (size_t i = 0; i < n && r >= 0; i++)
-		r = resume(j, &rows[i], &err);
+		r = fn(j, &rows[i], err);
+	job_rows_free(rows, n);
+	return r;
+}
+
+void jobs_resume(struct jobs *j)
+{
+	struct err err = { 0 };
+	int r = each_running(j, settle, &err);
+	if (r >= 0)
+		r = catalog_jobs_cut(j->sd->catalog, &err);
+	if (r >= 0)
+		r = each_running(j, resume, &err);
 	if (r < 0) /* they are looked at again, or fail, at the next start */
 		log_error("jobs that were cut off: %s", err.text);
-	job_rows_free(rows, n);
 }
 
 void jobs_wait(struct jobs *j, const char *id, int wait_ms)

@@ -1,9 +1,10 @@
 /* Work that a caller left behind: `Prefer: respond-async` on a call whose answer takes long gives a
  * job at once, which goes on whatever becomes of the connection. Its result is kept for a day.
  * Running ones are in memory, all of them in the catalog (journal.h). What boughd's end cuts off
- * is begun anew at the next start where its reply says from what (web.h), and has failed otherwise:
- * a gc, an export of a snapshot, a fetch without a new secret. All others could do twice what was
- * done, or need what their caller sent.
+ * has ended where it had its effect (each job has a key, if none of its caller's), is begun anew at
+ * the next start where its reply says from what (web.h), and has failed otherwise. Begun anew are a
+ * save and an export, from what was sealed for them when they were asked for, a gc, an fsck, a
+ * fetch without a new secret. All others need what their caller sent.
  *
  * Threads: any; each job has one of its own. */
 #ifndef BOUGH_SNAPD_JOBS_H
@@ -29,8 +30,8 @@ unsigned jobs_running(struct jobs *j);
 
 /* web_options.background: takes the reply's work over and starts it; *out is the job's JSON. */
 int jobs_start(void *ctx, const struct reply *reply, json_t **out, struct err *err);
-/* At the start, behind catalog_journal_begin and before others are begun: goes on with those that
- * were cut off. */
+/* At the start, behind intents_resolve and before others are begun: goes on with those that were cut
+ * off. */
 void jobs_resume(struct jobs *j);
 /* Waits up to wait_ms for the end of a running one; what is no running one is none. */
 void jobs_wait(struct jobs *j, const char *id, int wait_ms);

@@ -43,6 +43,7 @@ struct repeat {
 	unsigned status; /* 0: it isn't known how it ended */
 	char *answer;    /* JSON; NULL: none */
 	char *effect;    /* ids of what was made, separated by blanks; NULL: nothing */
+	char job[ID_SIZE]; /* that does it; "": none does */
 };
 void repeat_done(struct repeat *r);
 /* Takes the key for this work (1), or tells what is there already (0). A push that a kill left is
@@ -85,20 +86,29 @@ struct job_row {
 };
 void job_row_done(struct job_row *r);
 void job_rows_free(struct job_row *rows, size_t n);
+/* It does the work of this thread's key from now on; without one its id is the key, so that what it
+ * does is noted like any other's. */
 int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err);
+/* The key that a job left by a boughd that ended works for, into *d (key, body, caller's token), and
+ * how far it is known how that ended. -ENOENT. */
+int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struct repeat *out,
+		       struct err *err);
 int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err);
 int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err);
 /* Newest first; of one owner unless NULL. */
 int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
 		     struct err *err);
-/* Those that run: behind catalog_journal_begin, those that are to be begun anew. */
+/* Those that run. */
 int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, struct err *err);
+/* At the start, behind intents_resolve and once those are ended of which it is known how they
+ * ended: of the others those have failed that aren't to be begun anew (again), or were it
+ * JOB_AGAIN_MAX times: it may be what boughd dies of. */
+int catalog_jobs_cut(struct catalog *c, struct err *err);
 
 /* ---- both ---- */
 
-/* At the start, once what the catalog had lost is adopted: what was under way when boughd died has
- * failed, or left its effect, or is a job to be begun anew, up to JOB_AGAIN_MAX times: it may be
- * what boughd dies of. */
+/* At the start, once what the catalog had lost is adopted: what was under way when boughd died is as
+ * if it had never been asked for, or left its effect, or is a job's (catalog_jobs_cut). */
 int catalog_journal_begin(struct catalog *c, struct err *err);
 /* Now and then: takes away what is kept no longer. */
 int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err);

@@ -13,6 +13,7 @@
 #include "snapd/events.h"
 #include "snapd/catalog_sandbox.h"
 #include "snapd/hooks.h"
+#include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
 
@@ -91,7 +92,7 @@ static json_t *made_json(struct snapd *sd, char *id)
 
 /* The daemon ended between the effect and its answer, or that was too long to keep: it is told
  * again from what was made, as far as that is still there. */
-static json_t *rebuilt(struct snapd *sd, const struct route *rt, const char *effect)
+json_t *outcome_rebuilt(struct snapd *sd, const char *path, const char *effect)
 {
 	auto_free char *text = strdup(effect);
 	json_t *items = json_array();
@@ -101,12 +102,26 @@ static json_t *rebuilt(struct snapd *sd, const struct route *rt, const char *eff
 		if (one)
 			(void)json_array_append_new(items, one);
 	}
-	size_t n = strlen(rt->path);
-	bool many = n > 5 && strcmp(rt->path + n - 5, "/fork") == 0;
+	size_t n = strlen(path);
+	bool many = n > 5 && strcmp(path + n - 5, "/fork") == 0;
 	json_t *j = many ? json_pack("{s:O, s:i}", "items", items, "pause_ns", 0)
 			 : json_incref(json_array_get(items, 0));
 	json_decref(items);
 	return j ? j : json_object();
+}
+
+/* The first answer was the job, which still runs. */
+static int tell_job(struct snapd *sd, const char *id, struct reply *rp, struct err *err)
+{
+	struct job_row row = { 0 };
+	int r = catalog_job_get(sd->catalog, id, &row, err);
+	if (r < 0)
+		return r;
+	rp->status = 202;
+	rp->json = job_json(sd->jobs, &row);
+	reply_header(rp, "Location", "/v1/jobs/%s", id);
+	job_row_done(&row);
+	return rp->json ? 0 : no_memory(err);
 }
 
 static int repeat_admit(struct request *rq, const struct route *rt, struct doing *d,
@@ -132,18 +147,22 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 	}
 	if (!digest_equal(&was.body, &d->body))
 		r = err_set(err, -EBADE, "that Idempotency-Key came with another request");
+	else if (!was.status && was.job[0])
+		r = tell_job(sd, was.job, rp, err);
 	else if (!was.status)
 		r = err_set(err, -EALREADY, "the first request with that key is still under way");
-	if (r == 0) {
+	if (r == 0 && !rp->json) {
 		rp->status = was.status;
 		rp->json = was.status == 204 ? NULL
 			   : was.answer      ? json_loads(was.answer, 0, NULL)
-			   : was.effect      ? rebuilt(sd, rt, was.effect)
+			   : was.effect      ? outcome_rebuilt(sd, rt->path, was.effect)
 					     : NULL;
-		reply_header(rp, "Idempotency-Replayed", "true");
-		r = 1;
 	}
 	repeat_done(&was);
+	if (r < 0)
+		return r;
+	reply_header(rp, "Idempotency-Replayed", "true");
+	r = 1;
 	return r;
 }
 

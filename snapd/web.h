@@ -166,7 +166,7 @@ struct reply {
 	void (*task_free)(void *task); /* called once, in the end, on some thread */
 	/* Of a job that a kill of this process need not end: from what it is begun anew (jobs.h).
 	 * NULL, or returns NULL: it ends then. */
-	json_t *(*again)(const void *task);
+	json_t *(*again)(void *task);
 };
 
 #define WEB_UNKNOWN UINT64_MAX

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Jobs that a kill of boughd cuts off: a fetch, an export of a snapshot and a gc are begun anew, so
-# often and not more; others fail, and say why.
+# Jobs that a kill of boughd cuts off: a fetch, an export, a save, a gc and an fsck are begun anew, so
+# often and not more, and none that had its effect; others fail, and say why.
 . "${0%/*}/lib.sh"
 need_fuse
 . "$BOUGH_SRC/tests/e2e/repo.sh"
@@ -20,14 +20,16 @@ ask() { # METHOD PATH [CURL ARGUMENT…]
 leave() { ask POST "$1" -H 'Prefer: respond-async' --data-binary "$2" | jq -r .id; } # PATH BODY: the job
 job() { ask GET "/v1/jobs/$1" | jq -r "$2"; }
 ended() { ask GET "/v1/jobs/$1?wait=60" | jq -r "$2"; } # JOB FILTER
-# Sets a job back to where a kill finds it, however fast it was.
-unfinished() { # JOB
+# Sets a job back to where a kill finds it, however fast it was; "done": where it had its effect.
+unfinished() { # JOB [done]
 	kill_hard boughd
-	python3 - "$BOUGH_ROOT/catalog.db" "$1" <<-'PY' || bail 'sqlite'
+	python3 - "$BOUGH_ROOT/catalog.db" "$@" <<-'PY' || bail 'sqlite'
 	import sqlite3, sys
 	with sqlite3.connect(sys.argv[1]) as db:
 	    db.execute("UPDATE jobs SET state = 'running', status = NULL, answer = NULL, ended = NULL WHERE id = ?",
 	               (sys.argv[2],))
+	    db.execute("UPDATE repeats SET status = NULL%s WHERE job = ?" %
+	               ("" if len(sys.argv) > 3 else ", answer = NULL, effect = NULL"), (sys.argv[2],))
 	PY
 	wait_for 20 start 2>/dev/null || bail 'boughd does not start again'
 }
@@ -38,13 +40,16 @@ bough_ok 'a repository' repo add "$http/r.git"
 commit three
 push main
 kill -STOP $server
-fetch=$(leave /v1/repos/r/fetch '{}')
+asked() { ask POST /v1/repos/r/fetch -H 'Prefer: respond-async' -H 'Idempotency-Key: f' --data-binary '{}' -w '%{http_code}\n'; }
+fetch=$(asked | head -n 1 | jq -r .id)
 is 'a fetch runs' "$(job "$fetch" .state)" running
 again
 is 'and so it does after a kill' "$(job "$fetch" '.state, .path' | xargs)" 'running /v1/repos/r/fetch'
+is 'its key gives it' "$(asked | tail -n 1) $(asked | head -n 1 | jq -r .id)" "202 $fetch"
 like 'the log says so' "$(cat "$BOUGH_ROOT/run/boughd.log")" "job $fetch .*goes on"
 kill -CONT $server
 is 'it ends well' "$(ended "$fetch" '.state, .status' | xargs)" 'done 200'
+is 'its key gives how it ended' "$(asked | tail -n 1) $(asked | head -n 1 | jq -c .)" "200 $(job "$fetch" .result | jq -c .)"
 is 'what came is there' "$(tip r)" "$(git -C "$T/src" rev-parse main)"
 is 'it is told once' "$(bough audit --json | jq '[.items[] | select(.path == "/v1/repos/r/fetch")] | length')" 1
 
@@ -65,15 +70,17 @@ like 'and ends' "$(ended "$fetch" .state)" '^(cancelled|done)$'
 kill -STOP $server
 fetch=$(leave /v1/repos/r/fetch "{\"token\": \"$token\"}")
 again
-is 'one with a new secret fails' "$(job "$fetch" '.state, .error.message' | xargs)" 'failed the daemon ended'
+is 'one with a new secret fails' "$(job "$fetch" '.state, .error.message' | xargs)" \
+	'failed the daemon ended: nothing of it is left, ask again'
 kill -CONT $server
 ok 'the secret is nowhere' test -z "$(grep -rlF "$token" "$BOUGH_ROOT" --include='catalog.db*')"
 
 # ---- an export, a gc
 
 bough_ok 'a workspace' create w
-mkdir "$out/sub"
-seq 20000 >"$out/sub/numbers"
+w=$out
+mkdir "$w/sub"
+seq 20000 >"$w/sub/numbers"
 bough_ok 'a snapshot' save w --as s
 export=$(leave /v1/exports '{"from": "s", "path": "sub", "format": "tar"}')
 ended "$export" .state >"$T/state"
@@ -84,10 +91,70 @@ is 'an export goes on' "$(ended "$export" '.state, .status' | xargs)" 'done 201'
 ask GET "/v1/exports/$(job "$export" .result.id)" >"$T/kept.tar"
 is 'of the same folder' "$(tar xOf "$T/kept.tar" ./numbers | tail -1)" 20000
 is 'there is one' "$(ask GET /v1/exports | jq '.items | length')" 1
-other=$(leave /v1/exports '{"from": "w"}')
+unfinished "$export" done
+is 'one that was made is not made twice' "$(ended "$export" '.state, .status' | xargs) $(ask GET /v1/exports |
+	jq -r '.items[].id')" "done 201 $(job "$export" .result.id)"
+other=$(leave /v1/exports '{"from": "w", "format": "tar"}')
 ended "$other" .state >"$T/state"
+ask DELETE "/v1/exports/$(job "$other" .result.id)"
+echo later >"$w/later"
 unfinished "$other"
-is 'one of a workspace fails' "$(job "$other" '.state, .error.message' | xargs)" 'failed the daemon ended'
+is 'one of a workspace goes on' "$(ended "$other" '.state, .status' | xargs)" 'done 201'
+ask GET "/v1/exports/$(job "$other" .result.id)" >"$T/kept.tar"
+is 'as it was when it was asked for' "$(tar tf "$T/kept.tar" | grep -c later),$(tar xOf "$T/kept.tar" ./sub/numbers | tail -1)" 0,20000
+
+# ---- a save
+
+keyed() { # KEY PATH BODY: a job, or how it ended
+	ask POST "$2" -H 'Prefer: respond-async' -H "Idempotency-Key: $1" --data-binary "$3" -D "$T/head" -w '%{http_code}\n'
+}
+# Its job, and its state when boughd is killed, which can't note how it ends.
+cut_save() { # KEY NAME LATER-FILE
+	python3 - "$BOUGH_ROOT" "$@" <<-'PY'
+	import http.client, json, os, signal, socket, sqlite3, sys
+	root, key, name, later = sys.argv[1:]
+	db = sqlite3.connect(root + "/catalog.db", timeout=60, isolation_level=None)
+	c = http.client.HTTPConnection("d")
+	c.sock = socket.socket(socket.AF_UNIX)
+	c.sock.connect(root + "/run/boughd.sock")
+	c.request("GET", "/v1/health")
+	pid = json.load(c.getresponse())["pid"]
+	c.request("POST", "/v1/workspaces/w/snapshots", json.dumps({"name": name}),
+	          {"Prefer": "respond-async", "Idempotency-Key": key})
+	job = json.load(c.getresponse())["id"]
+	db.execute("BEGIN IMMEDIATE")
+	open(later, "w").close()
+	state = db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()[0]
+	os.kill(pid, signal.SIGKILL)
+	db.execute("ROLLBACK")
+	print(job, state)
+	PY
+}
+for i in 1 2 3 4 5; do # until it isn't faster than this
+	for f in $(seq 15); do head -c 1000000 /dev/urandom >"$w/big-$f"; done
+	read -r save state < <(cut_save "save$i" "s$i" "$w/later-$i")
+	again
+	[ "$state" = running ] && break
+done
+is 'a save is cut off' "$state" running
+keyed "save$i" /v1/workspaces/w/snapshots "{\"name\": \"s$i\"}" >"$T/again"
+like 'its key gives the job' "$(tail -n 1 "$T/again") $(head -n 1 "$T/again" | jq -r '.id // .workspace')" "202 $save|201 ws_"
+is 'it goes on' "$(ended "$save" '.state, .status' | xargs)" 'done 201'
+status() { ask GET "$1" -o /dev/null -w '%{http_code}'; }
+is 'from what was sealed when it was asked for' \
+	"$(status "/v1/snapshots/s$i/files/big-15") $(status "/v1/snapshots/s$i/files/later-$i")" '200 404'
+keyed "save$i" /v1/workspaces/w/snapshots "{\"name\": \"s$i\"}" >"$T/again"
+is 'its key gives what it made' "$(tail -n 1 "$T/again") $(head -n 1 "$T/again" | jq -r .id)" "201 $(job "$save" .result.id)"
+like 'as before' "$(cat "$T/head")" 'Idempotency-Replayed: true'
+is 'there is one' "$(ask GET /v1/snapshots | jq "[.items[] | select(.names | index(\"s$i\"))] | length")" 1
+unfinished "$save" done
+is 'one that had saved is not begun anew' "$(ended "$save" '.state, .status, .result.id' | xargs)" \
+	"done 201 $(bough snapshots show "s$i" --json | jq -r .id)"
+bough_ok 'its snapshot goes' snapshots rm "s$i" --force
+bough_ok 'the workspace becomes another' restore w t
+unfinished "$save"
+like 'what was sealed is gone then' "$(ended "$save" '.state, .status, .error.message' | xargs)" \
+	'^failed 409 what was sealed for it before the daemon ended is gone: save again$'
 bough_ok 'the workspace goes' rm w --now -q
 bough_ok 'and the snapshot' snapshots rm t
 unfinished "$export"
@@ -96,4 +163,9 @@ gc=$(leave /v1/gc '{}')
 ended "$gc" .state >"$T/state"
 unfinished "$gc"
 is 'a gc goes on' "$(ended "$gc" '.state, .status, (.result.objects_live >= 0)' | xargs)" 'done 200 true'
+fsck=$(leave /v1/fsck '{}')
+ended "$fsck" .state >"$T/state"
+unfinished "$fsck"
+is 'an fsck goes on' "$(ended "$fsck" '.state, .status' | xargs)" 'done 200'
+fsck_clean
 done_testing

@@ -164,7 +164,8 @@ bough_fails 'ssh without a key' 2 'ssh-key' repo add me@host.invalid:x
 # ---- a secret is nowhere but in its file, also while git works; a kill leaves nothing
 
 : >"$srv/requests"
-( bough repo add "$http/drip/r.git" --name d --token-file "$T/token" >/dev/null 2>&1 ) &
+bough repo add "$http/drip/r.git" --name d --token-file "$T/token" >/dev/null 2>&1 &
+adding=$!
 wait_for 10 grep -q 'POST /drip' "$srv/requests"
 sleep 0.3
 seen=
@@ -176,6 +177,7 @@ done
 is 'no process shows the token' "$seen" ''
 ok 'git is at work' test -n "$(ls -d "$BOUGH_ROOT"/repos/*.tmp 2>/dev/null)"
 stage=$(ls -d "$BOUGH_ROOT"/repos/*.tmp)
+kill -9 $adding # or it asks the next boughd once more
 kill_hard boughd
 gone() { ! ps -eo args= | grep -v grep | grep -qF "$stage"; }
 ok 'git ends with boughd' wait_for 5 gone

@@ -292,6 +292,13 @@ static void peers(void **state)
 
 /* ---- keys ---- */
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static struct doing *doing_of(const char *key)
 {
 	struct doing *d = doing_new();
@@ -443,6 +450,79 @@ static void noted(void **state)
 	}
 }
 
+/* A push may have happened: it is done again, as what it was, by who has the key and the body. */
+static void pushed_again(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct repeat was = { 0 };
+	struct doing *d = doing_of("push");
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+	d->keyed = true;
+	(void)doing_set(d);
+	assert_int_equal(catalog_intend_into(f->c, "by/push/abc", NULL, &err), 0);
+	(void)doing_set(NULL);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	assert_int_equal(was.status, 0);
+	repeat_done(&was);
+	assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+	d->body.b[0] ^= 1;
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	repeat_done(&was);
+	d->body.b[0] ^= 1;
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+	assert_string_equal(was.effect, "by/push/abc");
+	repeat_done(&was);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0); /* under way again */
+	assert_int_equal(was.status, 0);
+	repeat_done(&was);
+	doing_unref(d);
+}
+
+/* A job works for its caller's key, or for one of its own, until it has ended or failed. */
+static void keys_of_jobs(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	for (int own = 0; own < 2; own++) {
+		struct doing *d = doing_of("job"), *next = doing_of("");
+		struct repeat was = { 0 };
+		struct job_row j = { .owner = "uid:1",
+				     .state = "running",
+				     .path = (char *)"/v1/gc",
+				     .again = (char *)"{}",
+				     .created_ns = now_ns() };
+		id_make(j.id, "jb");
+		if (own) {
+			free(d->key);
+			d->key = NULL;
+		} else {
+			assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+			d->keyed = true;
+		}
+		(void)doing_set(d);
+		assert_int_equal(catalog_job_insert(f->c, &j, &err), 0);
+		(void)doing_set(NULL);
+		assert_true(d->keyed && strcmp(d->key, own ? j.id : "job") == 0);
+		for (int i = 0; i <= JOB_AGAIN_MAX; i++) {
+			assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+			assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+			assert_string_equal(was.job, j.id);
+			assert_int_equal(was.status, 0);
+			repeat_done(&was);
+			assert_int_equal(catalog_job_repeat(f->c, j.id, next, &was, &err), 0);
+			assert_true(next->keyed && strcmp(next->key, d->key) == 0);
+			assert_true(digest_equal(&next->body, &d->body));
+			repeat_done(&was);
+			assert_int_equal(catalog_jobs_cut(f->c, &err), 0);
+		}
+		assert_int_equal(catalog_job_repeat(f->c, j.id, next, &was, &err), -ENOENT);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1); /* it is free */
+		doing_unref(next);
+		doing_unref(d);
+	}
+}
+
 static void jobs_and_audit(void **state)
 {
 	struct fixture *f = *state;
@@ -454,7 +534,7 @@ static void jobs_and_audit(void **state)
 			     .created_ns = 5 },
 		       got = { 0 };
 	assert_int_equal(catalog_job_insert(f->c, &j, &err), 0);
-	assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+	assert_int_equal(catalog_jobs_cut(f->c, &err), 0);
 	assert_int_equal(catalog_job_get(f->c, j.id, &got, &err), 0);
 	assert_string_equal(got.state, "failed");
 	assert_non_null(strstr(got.answer, "the daemon ended"));
@@ -466,7 +546,7 @@ static void jobs_and_audit(void **state)
 	for (int i = 0; i <= JOB_AGAIN_MAX; i++) {
 		struct job_row *anew;
 		size_t count;
-		assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+		assert_int_equal(catalog_jobs_cut(f->c, &err), 0);
 		assert_int_equal(catalog_job_running(f->c, &anew, &count, &err), 0);
 		assert_int_equal(count, i < JOB_AGAIN_MAX);
 		if (count)
@@ -730,6 +810,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(intended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(noted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(pushed_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(keys_of_jobs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(repos_of_owners, set_up, tear_down),
