@@ -157,9 +157,12 @@ static int take_sealed(struct save *s, const json_t *stack, struct err *err)
 	layercache_options(s->maker.sd->layers, &opt);
 	if (r >= 0)
 		r = view_open(&v, &opt, &s->stack, NULL);
+	if (r == -ENOMEM)
+		return no_memory(err);
 	if (r < 0)
 		return err_set(err, -ESTALE,
-			       "what was sealed for it before the daemon ended is gone: save again");
+			       "what was sealed for it before the daemon ended is gone: "
+			       "save again");
 	view_done(&v);
 	s->sealed = true;
 	return 0;

@@ -30,8 +30,8 @@ unsigned jobs_running(struct jobs *j);
 
 /* web_options.background: takes the reply's work over and starts it; *out is the job's JSON. */
 int jobs_start(void *ctx, const struct reply *reply, json_t **out, struct err *err);
-/* At the start, behind intents_resolve and before others are begun: goes on with those that were cut
- * off. */
+/* At the start, behind intents_resolve and before others are begun: goes on with those that were
+ * cut off. */
 void jobs_resume(struct jobs *j);
 /* Waits up to wait_ms for the end of a running one; what is no running one is none. */
 void jobs_wait(struct jobs *j, const char *id, int wait_ms);

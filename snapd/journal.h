@@ -89,8 +89,8 @@ void job_rows_free(struct job_row *rows, size_t n);
 /* It does the work of this thread's key from now on; without one its id is the key, so that what it
  * does is noted like any other's. */
 int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err);
-/* The key that a job left by a boughd that ended works for, into *d (key, body, caller's token), and
- * how far it is known how that ended. -ENOENT. */
+/* The key that a job left by a boughd that ended works for, into *d (key, body, caller's token),
+ * and how far it is known how that ended. -ENOENT. */
 int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struct repeat *out,
 		       struct err *err);
 int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err);
@@ -107,8 +107,8 @@ int catalog_jobs_cut(struct catalog *c, struct err *err);
 
 /* ---- both ---- */
 
-/* At the start, once what the catalog had lost is adopted: what was under way when boughd died is as
- * if it had never been asked for, or left its effect, or is a job's (catalog_jobs_cut). */
+/* At the start, once what the catalog had lost is adopted: what was under way when boughd died is
+ * as if it had never been asked for, or left its effect, or is a job's (catalog_jobs_cut). */
 int catalog_journal_begin(struct catalog *c, struct err *err);
 /* Now and then: takes away what is kept no longer. */
 int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err);

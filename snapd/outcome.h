@@ -9,8 +9,8 @@
 int outcome_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
 		  struct reply *rp, struct err *err);
 void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer);
-/* The answer to a POST of that path that made what `effect` names (db_note_effect), as far as that is
- * still there. NULL: out of memory. */
+/* The answer to a POST of that path that made what `effect` names (db_note_effect), as far as that
+ * is still there. NULL: out of memory. */
 json_t *outcome_rebuilt(struct snapd *sd, const char *path, const char *effect);
 /* What the service did by itself, likewise. `what` is as in events.h. */
 void outcome_own(struct snapd *sd, const char *what, const struct owned *own, const char *object,
