@@ -5,7 +5,7 @@
 need_fuse
 . "$BOUGH_SRC/tests/e2e/repo.sh"
 server=$!
-export BOUGH_GIT_STALL=60 # a stopped web server is none that failed
+export BOUGH_GIT_STALL=200 # a stopped web server is none that failed
 trap 'kill -CONT $server 2>/dev/null; clean_up' EXIT
 
 sock=$BOUGH_ROOT/run/boughd.sock
