@@ -393,56 +393,73 @@ static int put_piece(struct store_session *ss, const uint8_t *p, size_t len, uin
 	return r < 0 ? r : c->emit(c->ctx, off, (uint32_t)len, &d, err);
 }
 
-static int put_small(struct store_session *ss, uint64_t off, size_t len,
-		     const struct store_content *c, struct err *err)
-{
-	int r = c->read(c->ctx, ss->window, len, off, err);
-	if (r < 0)
-		return r;
-	return put_piece(ss, ss->window, len, off, chunk_is_zero(ss->window, len), c, err);
-}
+/* Content that comes from `read` (which tells how many bytes it gave) and goes to `to`. */
+struct intake {
+	const struct store_content *to;
+	int (*read)(void *ctx, void *buf, size_t len, uint64_t off, struct err *err);
+	void *ctx;
+};
 
-static int put_large(struct store_session *ss, uint64_t off, uint64_t len,
-		     const struct store_content *c, struct err *err)
+static int put_all(struct store_session *ss, uint64_t off, const struct intake *in, struct err *err)
 {
-	uint8_t *p = ss->window; /* what isn't put yet starts here, at `off` of the content */
 	size_t have = 0;
-	bool zero = false;
-	while (len > 0) {
-		if (have < CHUNK_LOOK && have < len) {
-			memmove(ss->window, p, have);
-			p = ss->window;
-			size_t more = CONTENT_WINDOW - have;
-			if (more > len - have)
-				more = (size_t)(len - have);
-			int r = c->read(c->ctx, p + have, more, off + have, err);
-			if (r < 0)
-				return r;
-			have += more;
-		}
-		size_t n = chunk_next(p, have, &zero);
-		int r = put_piece(ss, p, n, off, zero, c, err);
-		if (r < 0)
-			return r;
-		p += n;
-		have -= n;
-		off += n;
-		len -= n;
-	}
-	return 0;
-}
-
-int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
-		      const struct store_content *c, struct err *err)
-{
-	if (len == 0)
-		return 0;
+	bool ended = false, zero = false, first = true;
 	if (!ss->window) {
 		ss->window = malloc(CONTENT_WINDOW); /* touched only as far as it is used */
 		if (!ss->window)
 			return err_sys(err, -ENOMEM, "put content");
 	}
-	if (len <= STORE_SMALL_MAX)
-		return put_small(ss, off, (size_t)len, c, err);
-	return put_large(ss, off, len, c, err);
+	uint8_t *p = ss->window; /* what isn't put yet starts here, at `off` of the content */
+	for (;;) {
+		if (have < CHUNK_LOOK && !ended) {
+			memmove(ss->window, p, have);
+			p = ss->window;
+			int r = in->read(in->ctx, p + have, CONTENT_WINDOW - have, off + have, err);
+			if (r < 0)
+				return r;
+			ended = (size_t)r < CONTENT_WINDOW - have;
+			have += (size_t)r;
+		}
+		if (have == 0)
+			return 0;
+		bool small = first && ended && have <= STORE_SMALL_MAX;
+		size_t n = small ? have : chunk_next(p, have, &zero);
+		if (small)
+			zero = chunk_is_zero(p, n);
+		int r = put_piece(ss, p, n, off, zero, in->to, err);
+		if (r < 0)
+			return r;
+		p += n;
+		have -= n;
+		off += n;
+		first = false;
+	}
+}
+
+/* So many bytes are there. */
+struct counted {
+	const struct store_content *c;
+	uint64_t end;
+};
+
+static int read_counted(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
+{
+	const struct counted *s = ctx;
+	size_t n = s->end - off < len ? (size_t)(s->end - off) : len;
+	int r = n ? s->c->read(s->c->ctx, buf, n, off, err) : 0;
+	return r < 0 ? r : (int)n;
+}
+
+int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
+		      const struct store_content *c, struct err *err)
+{
+	struct counted counted = { c, off + len };
+	const struct intake in = { c, read_counted, &counted };
+	return len ? put_all(ss, off, &in, err) : 0;
+}
+
+int store_put_stream(struct store_session *ss, const struct store_content *c, struct err *err)
+{
+	const struct intake in = { c, c->read, c->ctx };
+	return put_all(ss, 0, &in, err);
 }

@@ -84,6 +84,9 @@ struct store_content {
 };
 int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
 		      const struct store_content *c, struct err *err);
+/* The same of content whose length isn't known before: `read` returns how many bytes it gave,
+ * fewer than `len` at the end only, or -errno. */
+int store_put_stream(struct store_session *ss, const struct store_content *c, struct err *err);
 
 /* Garbage collection: in-flight sessions and new saves go on meanwhile.
  *   0 calls mark() to find the packs that are mostly dead; where there are none, that was all;

@@ -255,6 +255,7 @@ struct source {
 	uint64_t next;
 	unsigned pieces, holes;
 	int fail_at;
+	size_t len; /* read_some's */
 };
 
 static int source_read(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
@@ -264,6 +265,15 @@ static int source_read(void *ctx, void *buf, size_t len, uint64_t off, struct er
 		return err_set(err, -EIO, "the source fails");
 	memcpy(buf, src->p + (off - src->off), len);
 	return 0;
+}
+
+/* Tells how much it gave; the end comes without a word before. */
+static int read_some(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
+{
+	const struct source *src = ctx;
+	size_t n = src->len - off < len ? (size_t)(src->len - off) : len;
+	int r = source_read(ctx, buf, n, off, err);
+	return r < 0 ? r : (int)n;
 }
 
 static int source_emit(void *ctx, uint64_t off, uint32_t len, const struct digest *d,
@@ -300,9 +310,17 @@ static void put_content(struct store_session *ss, struct store *s, const uint8_t
 	ok(store_put_content(ss, 12345, len, &c, &err), &err);
 	assert_int_equal(src.next, 12345 + len);
 	assert_memory_equal(out, p, len);
-	free(out);
 	*pieces = src.pieces;
 	*holes = src.holes;
+	/* The same where the length isn't known before. */
+	src = (struct source){ .p = p, .s = s, .out = out, .len = len };
+	c.read = read_some;
+	memset(out, 1, len);
+	ok(store_put_stream(ss, &c, &err), &err);
+	assert_int_equal(src.next, len);
+	assert_memory_equal(out, p, len);
+	assert_int_equal(src.pieces, *pieces);
+	free(out);
 }
 
 static void test_content(void **state)
@@ -347,6 +365,9 @@ static void test_content(void **state)
 	struct store_content c = { source_read, source_emit, &src };
 	assert_int_equal(store_put_content(ss, 0, LEN, &c, &err), -EIO);
 	assert_string_equal(err.text, "the source fails");
+	src = (struct source){ .p = p, .s = s, .out = src.out, .fail_at = 2, .len = LEN };
+	c.read = read_some;
+	assert_int_equal(store_put_stream(ss, &c, &err), -EIO);
 	free(src.out);
 	free(p);
 	store_session_end(ss);
