@@ -24,6 +24,7 @@ struct build {
 	struct image_builder *b;
 	struct co_inos inos;
 	struct co_past past;
+	struct checkout_known *known; /* those */
 	struct co_tree tree;
 	struct pack_set packs;
 	struct checkout_result *out;
@@ -104,6 +105,8 @@ static void remember(const struct build *b)
 	if (rec.nlarge > 1)
 		qsort(rec.large, rec.nlarge, sizeof(*rec.large), by_oid);
 	(void)co_record_write(b->opt, b->spec, &rec, NULL);
+	if (b->packs.told_by && b->opt->known == b->known)
+		co_past_used(b->opt, &b->past.v[b->packs.told_by - 1]);
 }
 
 /* The packs are written beside the walk of the tree, by a thread with a mirror and a session of its
@@ -214,17 +217,16 @@ int checkout_build(struct checkout_result *out, const struct checkout_options *o
 	struct checkout_options with = *opt;
 	struct build b = { .opt = &with, .spec = spec, .out = &result, .err = err };
 	b.inos.opt = &with;
-	auto_free struct checkout_known *known = NULL;
 	int r = co_past_load(&b.past, opt, err);
 	if (r >= 0 && !opt->known && b.past.n) {
-		known = calloc(b.past.n, sizeof(*known));
-		if (!known)
+		b.known = calloc(b.past.n, sizeof(*b.known));
+		if (!b.known)
 			r = no_memory(err);
-		for (size_t i = 0; known && i < b.past.n; i++)
-			known[i] = (struct checkout_known){ b.past.v[i].commit,
-							    b.past.v[i].result.image };
-		with.known = known;
-		with.nknown = b.past.n;
+		for (size_t i = 0; b.known && i < b.past.n; i++)
+			b.known[i] = (struct checkout_known){ b.past.v[i].commit,
+							      b.past.v[i].result.image };
+		with.known = b.known;
+		with.nknown = b.known ? b.past.n : 0;
 	}
 	if (r >= 0)
 		r = build_all(&b);
@@ -232,6 +234,7 @@ int checkout_build(struct checkout_result *out, const struct checkout_options *o
 	pack_set_done(&b.packs);
 	co_tree_done(&b.tree);
 	co_past_done(&b.past);
+	free(b.known);
 	if (r < 0)
 		return r;
 	*out = result;

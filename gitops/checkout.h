@@ -67,10 +67,13 @@ struct checkout_options {
 	void *progress_ctx;
 	/* Images of other commits of that repository that are in `images`, and stay until the
 	 * build is over: one that is an ancestor, whole in history and of the same scope, lends
-	 * its packs, so that only the difference is written. The others do no harm. Left empty,
-	 * checkout_build takes those that it has made itself. */
+	 * its packs, so that only the difference is written. One that is a descendant tells what
+	 * the commit's history holds, which spares the look through it. The others do no harm.
+	 * Left empty, checkout_build takes those that it has made itself. */
 	const struct checkout_known *known;
 	size_t nknown;
+	/* Commits that are looked at before it counts as far from them all; 0: the usual. */
+	unsigned near;
 };
 
 enum {

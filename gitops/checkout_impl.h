@@ -62,6 +62,7 @@ int co_inos_expect(struct co_inos *s, uint64_t n, struct err *err);
 /* ---- checkout_record.c: what is remembered of a checkout ---- */
 
 struct co_record {
+	char name[DIGEST_HEX + 1]; /* as co_past_load found it; not kept */
 	struct oid commit;
 	struct checkout_result result;
 	struct co_large *large; /* by oid */
@@ -79,6 +80,8 @@ struct co_past {
 };
 void co_past_done(struct co_past *p);
 int co_past_load(struct co_past *out, const struct checkout_options *opt, struct err *err);
+/* That one counts as used now. */
+void co_past_used(const struct checkout_options *opt, const struct co_record *r);
 const struct co_large *co_past_large(const struct co_past *p, const struct oid *oid);
 int co_record_write(const struct checkout_options *opt, const struct checkout_spec *spec,
 		    const struct co_record *r, struct err *err);
@@ -143,6 +146,10 @@ struct pack_out {
 	struct piece *pack, *idx;
 	size_t npack, nidx;
 	uint64_t pack_bytes, idx_bytes, objects;
+	/* What each of its commits brings, for older ones (pack_gain.c); none: 0. */
+	struct piece *gains;
+	size_t ngains;
+	uint64_t gains_bytes;
 	uint8_t name[OID_BYTES]; /* the pack's checksum: pack-<hex>.pack */
 	bool promisor;           /* blobs outside of the scope are missing from it */
 };
@@ -158,8 +165,12 @@ struct pack_set {
 	struct pack_tag *tags; /* by name */
 	struct oid *shallow;   /* commits at which a history of limited depth ends */
 	size_t npacks, ntags, nshallow;
+	size_t told_by; /* which known commit's notes told what is in them, plus one; 0: none */
 };
 void pack_set_done(struct pack_set *s);
+/* The file in .git/bough where a pack's gains are, by the pack's name. */
+#define GAINS_NAME "pack-%s.gains"
+enum { GAINS_NAME_MAX = OID_HEX + 16 };
 /* All that is reachable from spec->commit within depth and scope, nothing else: outside of the
  * scope there are trees but no blobs. -ENOENT, -EBADMSG: the mirror lacks an object, or it is
  * damaged (err names it). */

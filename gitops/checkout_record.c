@@ -358,12 +358,20 @@ int co_past_load(struct co_past *out, const struct checkout_options *opt, struct
 		struct co_record *rec = &out->v[out->n];
 		if (list[i].used.tv_sec < oldest || read_record(rec, dir, list[i].name) < 0)
 			continue;
+		memcpy(rec->name, list[i].name, sizeof(rec->name));
 		if (has_image(opt, &rec->result.image))
 			out->n++;
 		else
 			co_record_done(rec);
 	}
 	return 0;
+}
+
+void co_past_used(const struct checkout_options *opt, const struct co_record *r)
+{
+	auto_fd dir = open_folder(opt, false, NULL);
+	if (dir >= 0)
+		(void)utimensat(dir, r->name, NULL, 0); /* else it is forgotten earlier */
 }
 
 static int by_oid(const void *key, const void *element)

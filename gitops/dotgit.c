@@ -418,6 +418,21 @@ static int add_info(struct dotgit *g)
 	return add_buf(g, g->info, "sparse-checkout", &b);
 }
 
+/* What later checkouts read of this one. */
+static int add_gains(struct dotgit *g, uint64_t dir)
+{
+	int r = 0;
+	for (size_t i = 0; i < g->packs->npacks && r == 0; i++) {
+		const struct pack_out *p = &g->packs->packs[i];
+		char hex[OID_HEX + 1], name[GAINS_NAME_MAX];
+		hex_encode(hex, p->name, OID_BYTES);
+		(void)snprintf(name, sizeof(name), GAINS_NAME, hex);
+		if (p->gains_bytes)
+			r = add_content(g, dir, name, p->gains_bytes, p->gains, p->ngains);
+	}
+	return r;
+}
+
 static int add_helper(struct dotgit *g)
 {
 	uint64_t dir;
@@ -428,6 +443,8 @@ static int add_helper(struct dotgit *g)
 		r = add_text(g, dir, "keep", config_keep);
 	if (r >= 0)
 		r = add_inode(g, dir, "here", S_IFREG | MODE_FILE, 0, &g->made->here);
+	if (r >= 0)
+		r = add_gains(g, dir);
 	return r < 0 ? r : add_bytes(g, dir, "fsmonitor", MODE_PROGRAM, program, len);
 }
 

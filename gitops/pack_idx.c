@@ -7,13 +7,6 @@ enum { IDX_VERSION = 2 };
 static const uint8_t idx_magic[4] = { 0xff, 't', 'O', 'c' };
 #define IDX_BIG 0x80000000U
 
-static void be_add32(struct buf *b, uint32_t v)
-{
-	const uint8_t t[4] = { (uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8),
-			       (uint8_t)v };
-	buf_add(b, t, sizeof(t));
-}
-
 static bool sha1(uint8_t out[SHA1_BYTES], const void *data, size_t len)
 {
 	return EVP_Digest(data, len, out, NULL, EVP_sha1(), NULL) == 1;
@@ -46,8 +39,7 @@ int idx_decode(struct idx_view *out, const void *data, size_t len)
 
 struct sorted {
 	struct oid oid;
-	uint64_t at;
-	uint32_t crc;
+	struct idx_entry e;
 };
 
 static int by_oid(const void *a, const void *b)
@@ -56,55 +48,79 @@ static int by_oid(const void *a, const void *b)
 }
 
 /* The entries by id. Numbers are in that order within a pack of the mirror. */
-static struct sorted *sort(const struct src *s, const struct idx_entry *e, uint32_t n)
+static struct sorted *sort(const struct src *s, struct idx_entry *e, uint32_t n)
 {
 	struct sorted *v = calloc(n ? n : 1, sizeof(*v));
 	bool done = true;
 	if (!v)
 		return NULL;
 	for (uint32_t i = 0; i < n; i++) {
-		v[i].at = e[i].at;
-		v[i].crc = e[i].crc;
+		v[i].e = e[i];
 		src_oid(s, e[i].obj, &v[i].oid);
 		done = done && (i == 0 || by_oid(&v[i - 1], &v[i]) < 0);
 	}
 	if (!done)
 		qsort(v, n, sizeof(*v), by_oid);
+	for (uint32_t i = 0; !done && i < n; i++)
+		e[i] = v[i].e;
 	return v;
 }
 
-static void add_tables(struct buf *out, const struct sorted *v, uint32_t n)
+static uint8_t *put32(uint8_t *p, uint32_t v)
 {
-	uint32_t i = 0, nbig = 0;
-	for (unsigned first = 0; first < 256; first++) {
-		while (i < n && v[i].oid.b[0] <= first)
-			i++;
-		be_add32(out, i);
-	}
-	for (i = 0; i < n; i++)
-		buf_add(out, v[i].oid.b, OID_BYTES);
-	for (i = 0; i < n; i++)
-		be_add32(out, v[i].crc);
-	for (i = 0; i < n; i++)
-		be_add32(out, v[i].at < IDX_BIG ? (uint32_t)v[i].at : IDX_BIG | nbig++);
-	for (i = 0; i < n; i++) {
-		if (v[i].at < IDX_BIG)
-			continue;
-		be_add32(out, (uint32_t)(v[i].at >> 32));
-		be_add32(out, (uint32_t)v[i].at);
-	}
+	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16);
+	p[2] = (uint8_t)(v >> 8), p[3] = (uint8_t)v;
+	return p + sizeof(v);
 }
 
-int idx_encode(struct buf *out, const struct src *s, const struct idx_entry *e, uint32_t n,
+static uint8_t *put_fanout(uint8_t *p, const struct sorted *v, uint32_t n)
+{
+	for (unsigned first = 0, i = 0; first < 256; first++) {
+		while (i < n && v[i].oid.b[0] <= first)
+			i++;
+		p = put32(p, i);
+	}
+	return p;
+}
+
+/* All between the head and the pack's checksum; without room for it, nothing, which buf_error
+ * tells. */
+static void add_tables(struct buf *out, const struct sorted *v, uint32_t n)
+{
+	uint32_t nbig = 0;
+	for (uint32_t i = 0; i < n; i++)
+		nbig += v[i].e.at >= IDX_BIG;
+	size_t len = 256 * 4 + (size_t)n * (OID_BYTES + 4 + 4) + (size_t)nbig * 8;
+	uint8_t *p = buf_room(out, len), *big;
+	if (!p)
+		return;
+	p = put_fanout(p, v, n);
+	for (uint32_t i = 0; i < n; i++, p += OID_BYTES)
+		memcpy(p, v[i].oid.b, OID_BYTES);
+	for (uint32_t i = 0; i < n; i++)
+		p = put32(p, v[i].e.crc);
+	big = p + (size_t)n * 4;
+	nbig = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t at = v[i].e.at;
+		p = put32(p, at < IDX_BIG ? (uint32_t)at : IDX_BIG | nbig++);
+		if (at >= IDX_BIG)
+			big = put32(put32(big, (uint32_t)(at >> 32)), (uint32_t)at);
+	}
+	out->len += len;
+}
+
+int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32_t n,
 	       const uint8_t pack_sha[SHA1_BYTES], struct err *err)
 {
-	uint8_t sum[SHA1_BYTES];
+	uint8_t sum[SHA1_BYTES], version[4];
 	auto_free struct sorted *v = sort(s, e, n);
 	if (!v)
 		return err_set(err, -ENOMEM, "out of memory");
 	size_t start = out->len;
 	buf_add(out, idx_magic, sizeof(idx_magic));
-	be_add32(out, IDX_VERSION);
+	(void)put32(version, IDX_VERSION);
+	buf_add(out, version, sizeof(version));
 	add_tables(out, v, n);
 	buf_add(out, pack_sha, SHA1_BYTES);
 	if (buf_error(out) < 0)

@@ -3,6 +3,7 @@
  *   pack_src.c    the mirror's objects: which there are, where they lie, what they hold
  *   pack_reach.c  which of them the workspace may see
  *   pack_known.c  packs that another image has already
+ *   pack_gain.c   what each commit brings, as newer ones have noted it
  *   pack_idx.c    the index of a pack
  *   pack_write.c  from a set of objects to packs in the store
  *
@@ -91,9 +92,10 @@ struct src_entry {
 	uint32_t base;       /* number of a delta's base, in the same pack; else OBJ_NONE */
 	uint32_t crc;        /* of the whole entry */
 };
-/* The entry that is the i-th by place. -EBADMSG. */
-int src_entry_at(struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
-		 struct err *err);
+/* The entry that is the i-th by place, whose first bytes are those: GIT_ENTRY_HEAD_MAX, or all.
+ * -EBADMSG. */
+int src_entry_decode(const struct src_pack *p, uint32_t i, const uint8_t *head, size_t n,
+		     struct src_entry *out, struct err *err);
 int src_type(struct src *s, uint32_t obj, enum git_type *type, struct err *err);
 /* Its content, from the cache where it is there; the entries' checks are verified. The caller
  * gives it back. */
@@ -105,12 +107,73 @@ static inline void src_data_auto(struct src_data **d)
 	src_put(*d);
 }
 
+/* ---- pack_gain.c ---- */
+
+/* How a tree was met: above a scope as a node of it (some of what is below is in it), or … */
+enum {
+	STATE_OUT = 0xffff, /* outside of it */
+	STATE_IN = 0xfffe,  /* in it; where there is none all are */
+};
+
+#define GAIN_OBJ 0x3fffffffU   /* a gain is an object's number … */
+#define GAIN_OBJ_MAX 0x3fffffffU
+#define GAIN_TREE 0x80000000U  /* … a tree's, else a blob's … */
+#define GAIN_AGAIN 0x40000000U /* … and what is below it was noted with another commit */
+
+/* Notes as they are made: for each commit its parents and gains, by numbers of src. They are a
+ * help only: where they become too many, or there is no memory, there are none (on: false). */
+struct gains {
+	uint32_t *number;  /* of an object among all that the packs have, in order of packs and
+			    * in them of ids, plus one; 0: none has it */
+	uint32_t numbered; /* so many */
+	uint32_t *words;
+	size_t n, cap, max, record;
+	bool on, scoped; /* scoped: behind each gain the state in which it was met */
+};
+void gains_init(struct gains *g, const struct src *s, bool scoped); /* gains_off frees */
+void gains_off(struct gains *g);
+void gains_begin(struct gains *g, uint32_t commit, const uint32_t *parents, uint32_t nparents);
+void gains_add(struct gains *g, uint32_t obj, uint32_t flags, uint16_t state);
+/* Appends what another thread noted; trees for which `met` says so were noted before. */
+void gains_append(struct gains *g, struct gains *more,
+		  bool (*met)(void *ctx, uint32_t tree, uint16_t state), void *ctx);
+/* Appends the bytes of a part: numbers are of the packs by now. 0, -ENOMEM. */
+int gains_encode(struct buf *out, const struct gains *g);
+
+/* The notes of all packs of an image; numbers are those of its packs. */
+struct cover {
+	uint32_t *src; /* the objects of its packs: numbers in src */
+	size_t n;
+	uint32_t tip; /* the commit that was looked for */
+	uint32_t *words, *at; /* at: of a commit, where its record begins, plus one; else 0 */
+	size_t nwords;
+	bool scoped;
+};
+struct gain_record {
+	uint32_t commit, nparents, count;
+	const uint32_t *parents, *gains; /* scoped: two words for each gain */
+};
+/* Appends the part of a pack whose objects are in c->src, as are those of all packs before.
+ * Any bytes: 0, -EBADMSG, -ENOMEM. */
+int cover_add(struct cover *c, const void *data, size_t len);
+int cover_index(struct cover *c); /* after the last: 0, -EBADMSG, -ENOMEM */
+int cover_record(struct gain_record *out, const struct cover *c, uint32_t commit);
+/* The record at `at` of c->words: where the next one is; 0 at the end. */
+size_t cover_next(struct gain_record *out, const struct cover *c, size_t at);
+void cover_done(struct cover *c);
+
 /* ---- pack_known.c ---- */
 
 /* The packs of that image, in their order, appended to `out`; each of their objects gets `bit`
- * in mark[number]. -ESTALE: they aren't of use here (an image without history, of another scope,
- * of objects that the mirror lacks, too many packs); nothing is appended then. */
-int known_packs(struct pack_set *out, uint8_t *mark, uint8_t bit, const struct src *s,
+ * in mark[number], and its number in `g`. -ESTALE: they aren't of use here (an image without
+ * history, of another scope, of objects that the mirror lacks, too many packs); nothing is appended
+ * then. */
+int known_packs(struct pack_set *out, uint8_t *mark, uint8_t bit, struct gains *g,
+		const struct src *s, const struct checkout_options *opt,
+		const struct checkout_spec *spec, const struct checkout_known *k, struct err *err);
+/* The notes of that image, if its history holds that commit: 1, and the caller frees them; 0: they
+ * aren't of use, for any such reason. -ENOMEM. */
+int known_cover(struct cover *out, const struct oid *commit, const struct src *s,
 		const struct checkout_options *opt, const struct checkout_spec *spec,
 		const struct checkout_known *k, struct err *err);
 
@@ -121,10 +184,11 @@ enum {
 	MARK_KNOWN = 8,  /* a pack that is taken over has it */
 	MARK_IN = 16,    /* a tree: all below it is marked, contents too … */
 	MARK_NAMES = 32, /* … or only trees */
+	MARK_NEWER = 2,  /* the same two, this far to the left, by the newer half of commits */
 };
-/* Marks what is reachable, puts known packs, tags and ends of history into `out`. `mark`:
- * s->total bytes, zero. */
-int reach_mark(struct pack_set *out, uint8_t *mark, struct src *s,
+/* Marks what is reachable, puts known packs, tags and ends of history into `out`, and notes into
+ * `g`. `mark`: s->total bytes, zero. */
+int reach_mark(struct pack_set *out, uint8_t *mark, struct gains *g, struct src *s,
 	       const struct checkout_options *opt, const struct checkout_spec *spec,
 	       struct err *err);
 
@@ -134,8 +198,8 @@ struct idx_entry {
 	uint64_t at;
 	uint32_t obj, crc;
 };
-/* Appends the index (version 2) of a pack with these entries, by number. */
-int idx_encode(struct buf *out, const struct src *s, const struct idx_entry *e, uint32_t n,
+/* Appends the index (version 2) of a pack with these entries, which it puts in order of ids. */
+int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32_t n,
 	       const uint8_t pack_sha[SHA1_BYTES], struct err *err);
 /* The tables of an index: 0, or -EBADMSG unless it is one and its own check holds. */
 struct idx_view {

@@ -1,9 +1,6 @@
 /* What a workspace may see of a history: the commits within depth, their trees, the blobs within
- * scope, and nothing else. Secrecy rests on this file.
- *
- * Commits are met from the tip on, and a tree is compared with the one that the commit's child has
- * at the same path, so that most entries cost a comparison of bytes and not a search. */
-#include "gitops/pack_impl.h"
+ * scope, and nothing else. Secrecy rests on this file, pack_tree.c and pack_older.c. */
+#include "gitops/pack_reach.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,66 +8,10 @@
 
 enum {
 	TAG_CHAIN_MAX = 16, /* tags of tags */
-	STATE_OUT = 0xffff, /* a folder outside of the scope */
-	STATE_IN = 0xfffe,  /* one in it */
-	                    /* else a node: some of what is below it is in the scope */
-	NODES_MAX = SCOPE_BYTES_MAX,
-	TELL_EVERY = 1024, /* commits */
-	TREE_MODE_MAX = 6, /* digits */
-	SPLIT_FROM = 2048, /* commits whose trees are worth a second thread */
+	TELL_EVERY = 1024,  /* commits */
+	SPLIT_FROM = 2048,  /* commits whose trees are worth a second thread */
+	NEAR = 512,         /* so far a known ancestor is looked for before notes are */
 };
-
-/* A folder above a scope, or one (leaf). */
-struct node {
-	const char *name;
-	size_t len;
-	uint16_t parent;
-	bool leaf;
-};
-
-struct commit {
-	uint32_t obj, tree;
-	uint32_t child; /* index of the one that led here; OBJ_NONE: the tip */
-	unsigned depth; /* the tip: 0 */
-};
-
-/* A tree to be looked at, and one that was, of the same path. */
-struct item {
-	uint32_t tree, like;
-	uint16_t state;
-};
-
-struct reach {
-	struct src *src;
-	uint8_t *mark;
-	const struct checkout_options *opt;
-	const struct checkout_spec *spec;
-	struct pack_set *out;
-	struct err *err;
-	struct node *nodes;
-	size_t nnodes;
-	struct u64map partial; /* trees visited in a state that is a node: tree << 16 | state */
-	struct commit *commits;
-	size_t ncommits, commits_cap;
-	struct item *items;
-	size_t nitems, items_cap;
-	uint32_t known; /* the ancestor that lends its packs */
-	const bool *stop; /* set by the other thread, when it failed */
-};
-
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
-static int bad_object(struct reach *r, uint32_t obj, const char *what)
-{
-	char hex[OID_HEX + 1];
-	struct oid oid;
-	src_oid(r->src, obj, &oid);
-	oid_hex(hex, &oid);
-	return err_set(r->err, -EBADMSG, "object %s of the mirror is no %s", hex, what);
-}
 
 static int tell(struct reach *r, uint64_t done, const char *what)
 {
@@ -80,251 +21,9 @@ static int tell(struct reach *r, uint64_t done, const char *what)
 	return 0;
 }
 
-/* ---- scope ---- */
-
-static uint16_t child_state(const struct reach *r, uint16_t state, const char *name, size_t len)
-{
-	if (state == STATE_IN || state == STATE_OUT)
-		return state;
-	for (size_t i = 1; i < r->nnodes; i++) {
-		const struct node *n = &r->nodes[i];
-		if (n->parent == state && n->len == len && memcmp(n->name, name, len) == 0)
-			return n->leaf ? STATE_IN : (uint16_t)i;
-	}
-	return STATE_OUT;
-}
-
-static int add_scope(struct reach *r, const char *path)
-{
-	uint16_t at = 0;
-	while (*path) {
-		size_t len = strcspn(path, "/");
-		size_t i = 1;
-		while (i < r->nnodes && !(r->nodes[i].parent == at && r->nodes[i].len == len &&
-					  memcmp(r->nodes[i].name, path, len) == 0))
-			i++;
-		if (i == r->nnodes) {
-			if (r->nnodes >= NODES_MAX)
-				return err_set(r->err, -E2BIG, "the scope is too large");
-			r->nodes[r->nnodes++] = (struct node){ path, len, at, false };
-		}
-		at = (uint16_t)i;
-		path += len;
-		path += strspn(path, "/");
-	}
-	r->nodes[at].leaf = true;
-	return 0;
-}
-
-static int make_scope(struct reach *r)
-{
-	r->nodes = calloc(NODES_MAX, sizeof(*r->nodes));
-	if (!r->nodes)
-		return no_memory(r->err);
-	r->nnodes = 1;
-	r->nodes[0].leaf = r->spec->nscopes == 0;
-	for (size_t i = 0; i < r->spec->nscopes; i++) {
-		int k = add_scope(r, r->spec->scopes[i]);
-		if (k < 0)
-			return k;
-	}
-	return 0;
-}
-
-/* ---- marks ---- */
-
-/* Two threads mark trees: so the marks of what is below those are changed in one step. */
-static void include(struct reach *r, uint32_t obj, enum git_type type)
-{
-	uint8_t *m = &r->mark[obj], old = __atomic_load_n(m, __ATOMIC_RELAXED);
-	while (!(old & (MARK_TYPE | MARK_KNOWN)) &&
-	       !__atomic_compare_exchange_n(m, &old, (uint8_t)(old | type), false,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		continue;
-}
-
-static bool has_mark(const struct reach *r, uint32_t obj, uint8_t bits)
-{
-	return __atomic_load_n(&r->mark[obj], __ATOMIC_RELAXED) & bits;
-}
-
 static bool is_there(const struct reach *r, uint32_t obj)
 {
-	return has_mark(r, obj, MARK_TYPE | MARK_KNOWN);
-}
-
-/* Whether the tree has yet to be looked at in that state; notes that it now is. 1, 0, -ENOMEM. */
-static int visit(struct reach *r, uint32_t tree, uint16_t state)
-{
-	uint8_t *m = &r->mark[tree], old = __atomic_load_n(m, __ATOMIC_RELAXED);
-	/* A pack that is taken over is closed: with a tree it has all that is below it. Not so
-	 * with a scope, where the tree may have been outside and is now inside. */
-	if (old & MARK_IN || (r->spec->nscopes == 0 && old & MARK_KNOWN))
-		return 0;
-	if (state == STATE_IN)
-		return !(__atomic_fetch_or(m, MARK_IN, __ATOMIC_RELAXED) & MARK_IN);
-	if (state == STATE_OUT)
-		return !(__atomic_fetch_or(m, MARK_NAMES, __ATOMIC_RELAXED) & MARK_NAMES);
-	uint64_t key = ((uint64_t)tree + 1) << 16 | state;
-	if (u64map_get(&r->partial, key))
-		return 0;
-	int k = u64map_put(&r->partial, key, r);
-	return k < 0 ? no_memory(r->err) : 1;
-}
-
-/* ---- trees ---- */
-
-struct tree_entry {
-	const uint8_t *start, *end; /* its bytes */
-	const char *name;
-	size_t len;
-	const uint8_t *oid;
-	uint32_t mode;
-};
-enum { MODE_TREE = 040000, MODE_LINK = 0160000, MODE_TYPE = 0170000 };
-
-/* 1, 0 at the end, -EBADMSG. */
-static int next_entry(struct cur *c, struct tree_entry *e)
-{
-	if (cur_left(c) == 0)
-		return 0;
-	e->start = c->p;
-	e->mode = 0;
-	unsigned digits = 0;
-	uint8_t b;
-	while ((b = cur_u8(c)) >= '0' && b <= '7' && digits++ < TREE_MODE_MAX)
-		e->mode = e->mode << 3 | (b - '0');
-	if (b != ' ' || digits == 0)
-		return -EBADMSG;
-	const uint8_t *nul = memchr(c->p, 0, cur_left(c));
-	if (!nul || nul == c->p)
-		return -EBADMSG;
-	e->name = (const char *)c->p;
-	e->len = (size_t)(nul - c->p);
-	(void)cur_take(c, e->len + 1);
-	e->oid = cur_take(c, OID_BYTES);
-	e->end = c->p;
-	return e->oid ? 1 : -EBADMSG;
-}
-
-/* The order of trees: as if folders' names ended with a slash. */
-static int compare_names(const struct tree_entry *a, const struct tree_entry *b)
-{
-	size_t n = a->len < b->len ? a->len : b->len;
-	int c = memcmp(a->name, b->name, n);
-	if (c)
-		return c;
-	uint8_t x = a->len > n ? (uint8_t)a->name[n] : a->mode == MODE_TREE ? '/' : 0;
-	uint8_t y = b->len > n ? (uint8_t)b->name[n] : b->mode == MODE_TREE ? '/' : 0;
-	return (x > y) - (x < y);
-}
-
-static int push(struct reach *r, uint32_t tree, uint32_t like, uint16_t state)
-{
-	if (array_grow(&r->items, r->nitems, &r->items_cap) < 0)
-		return no_memory(r->err);
-	r->items[r->nitems++] = (struct item){ tree, like, state };
-	return 0;
-}
-
-static int need_entry(struct reach *r, const struct tree_entry *e, uint32_t *obj)
-{
-	struct oid oid;
-	memcpy(oid.b, e->oid, OID_BYTES);
-	return src_need(r->src, &oid, obj, r->err);
-}
-
-/* `like`: the entry of that name in the tree that was looked at before; NULL: none. */
-static int mark_entry(struct reach *r, const struct tree_entry *e, const struct tree_entry *like,
-		      uint16_t state)
-{
-	uint32_t obj, other = OBJ_NONE;
-	if ((e->mode & MODE_TYPE) == MODE_LINK) /* a submodule's commit */
-		return 0;
-	if (e->mode != MODE_TREE) {
-		if (state == STATE_OUT)
-			return 0;
-		int k = need_entry(r, e, &obj);
-		if (k == 0)
-			include(r, obj, GIT_BLOB);
-		return k;
-	}
-	int k = need_entry(r, e, &obj);
-	if (k == 0 && like && like->mode == MODE_TREE)
-		k = need_entry(r, like, &other);
-	return k < 0 ? k : push(r, obj, other, child_state(r, state, e->name, e->len));
-}
-
-/* Whether the next entry of `o` has these bytes; then it is passed. */
-static bool pass_same(struct cur *o, const struct tree_entry *e)
-{
-	size_t n = (size_t)(e->end - e->start);
-	return cur_left(o) >= n && memcmp(o->p, e->start, n) == 0 && cur_take(o, n);
-}
-
-/* The entry of that name in what is left of `like`; what comes before it is passed. */
-static bool find_twin(struct cur *like, const struct tree_entry *e, struct tree_entry *out)
-{
-	for (;;) {
-		struct cur before = *like;
-		if (next_entry(like, out) <= 0)
-			return false;
-		int order = compare_names(out, e);
-		if (order >= 0) {
-			if (order > 0)
-				*like = before;
-			return order == 0 && out->len == e->len;
-		}
-	}
-}
-
-static int mark_entries(struct reach *r, const struct item *it, const struct src_data *tree,
-			const struct src_data *like)
-{
-	struct cur c = cur_init(tree->data, tree->len);
-	struct cur o = cur_init(like ? like->data : NULL, like ? like->len : 0);
-	struct tree_entry e, x;
-	int k;
-	while ((k = next_entry(&c, &e)) > 0) {
-		if (pass_same(&o, &e))
-			continue;
-		bool twin = find_twin(&o, &e, &x);
-		if (twin && x.end - x.start == e.end - e.start &&
-		    memcmp(x.start, e.start, (size_t)(e.end - e.start)) == 0)
-			continue;
-		k = mark_entry(r, &e, twin ? &x : NULL, it->state);
-		if (k < 0)
-			return k;
-	}
-	return k < 0 ? bad_object(r, it->tree, "tree") : 0;
-}
-
-static int mark_tree(struct reach *r, const struct item *it)
-{
-	auto_src_data *tree = NULL;
-	auto_src_data *like = NULL;
-	int k = visit(r, it->tree, it->state);
-	if (k <= 0)
-		return k;
-	k = src_read(r->src, it->tree, &tree, r->err);
-	if (k == 0 && tree->type != GIT_TREE)
-		return bad_object(r, it->tree, "tree");
-	if (k == 0 && it->like != OBJ_NONE)
-		k = src_read(r->src, it->like, &like, r->err);
-	if (k < 0)
-		return k;
-	include(r, it->tree, GIT_TREE);
-	return mark_entries(r, it, tree, like && like->type == GIT_TREE ? like : NULL);
-}
-
-static int mark_root(struct reach *r, uint32_t tree, uint32_t like)
-{
-	int k = push(r, tree, like, r->nodes[0].leaf ? STATE_IN : 0);
-	while (k >= 0 && r->nitems > 0) {
-		struct item it = r->items[--r->nitems];
-		k = mark_tree(r, &it);
-	}
-	return k < 0 ? k : 0;
+	return reach_has(r, obj, MARK_TYPE | MARK_KNOWN);
 }
 
 /* ---- commits ---- */
@@ -346,31 +45,62 @@ static int header_oid(const char **p, const char *key, struct oid *oid)
 	return 1;
 }
 
-static int add_commit(struct reach *r, uint32_t obj, uint32_t child, unsigned depth)
+static int add_commit(struct reach *r, uint32_t obj, unsigned depth)
 {
 	if (is_there(r, obj))
 		return 0;
 	if (array_grow(&r->commits, r->ncommits, &r->commits_cap) < 0)
-		return no_memory(r->err);
-	include(r, obj, GIT_COMMIT);
-	r->commits[r->ncommits++] = (struct commit){ obj, OBJ_NONE, child, depth };
+		return reach_no_memory(r);
+	reach_include(r, obj, GIT_COMMIT);
+	r->commits[r->ncommits++] = (struct commit){ .obj = obj, .tree = OBJ_NONE, .depth = depth };
+	r->commit_of[obj] = (uint32_t)r->ncommits;
 	return 0;
+}
+
+static int add_parent(struct reach *r, struct commit *c, uint32_t obj)
+{
+	if (array_grow(&r->parents, r->nparents, &r->parents_cap) < 0)
+		return reach_no_memory(r);
+	if (c->nparents++ == 0)
+		c->parents = (uint32_t)r->nparents;
+	r->parents[r->nparents++] = obj;
+	return add_commit(r, obj, c->depth + 1);
+}
+
+static int end_here(struct reach *r, uint32_t obj)
+{
+	struct pack_set *s = r->out;
+	struct oid *more = reallocarray(s->shallow, s->nshallow + 1, sizeof(*more));
+	if (!more)
+		return reach_no_memory(r);
+	s->shallow = more;
+	src_oid(r->src, obj, &more[s->nshallow++]);
+	return 0;
+}
+
+/* Reads a commit up to its tree; *p is behind that. */
+static int read_commit(struct reach *r, uint32_t obj, struct src_data **d, const char **p,
+		       uint32_t *tree)
+{
+	struct oid oid;
+	int k = src_read(r->src, obj, d, r->err);
+	if (k < 0)
+		return k;
+	*p = (const char *)(*d)->data; /* ends with a NUL */
+	if ((*d)->type != GIT_COMMIT || !header_oid(p, "tree", &oid))
+		return reach_bad_object(r, obj, "commit");
+	return src_need(r->src, &oid, tree, r->err);
 }
 
 /* Reads commit i: its tree, and its parents, which are added when they are within depth. */
 static int expand(struct reach *r, size_t i)
 {
 	auto_src_data *d = NULL;
+	const char *p;
 	struct commit c = r->commits[i];
 	struct oid oid;
 	bool last = r->spec->depth && c.depth + 1 >= r->spec->depth, parents = false;
-	int k = src_read(r->src, c.obj, &d, r->err);
-	if (k < 0)
-		return k;
-	const char *p = (const char *)d->data; /* ends with a NUL */
-	if (d->type != GIT_COMMIT || !header_oid(&p, "tree", &oid))
-		return bad_object(r, c.obj, "commit");
-	k = src_need(r->src, &oid, &r->commits[i].tree, r->err);
+	int k = read_commit(r, c.obj, &d, &p, &c.tree);
 	while (k == 0 && header_oid(&p, "parent", &oid)) {
 		uint32_t obj;
 		parents = true;
@@ -378,50 +108,48 @@ static int expand(struct reach *r, size_t i)
 			break;
 		k = src_need(r->src, &oid, &obj, r->err);
 		if (k == 0)
-			k = add_commit(r, obj, (uint32_t)i, c.depth + 1);
+			k = add_parent(r, &c, obj);
 	}
-	if (k < 0 || !last || !parents)
+	if (k < 0)
 		return k;
-	struct pack_set *s = r->out;
-	struct oid *more = reallocarray(s->shallow, s->nshallow + 1, sizeof(*more));
-	if (!more)
-		return no_memory(r->err);
-	s->shallow = more;
-	src_oid(r->src, c.obj, &more[s->nshallow++]);
-	return 0;
+	r->commits[i] = c;
+	return last && parents ? end_here(r, c.obj) : 0;
 }
 
-/* Whether commit i is one whose packs can be had. 1: they are taken over. */
+int reach_take(struct reach *r, uint32_t obj, const struct checkout_known *known)
+{
+	int k = known_packs(r->out, r->mark, MARK_KNOWN, r->gains, r->src, r->opt, r->spec, known,
+			    r->err);
+	if (k < 0)
+		return k == -ESTALE ? 0 : k;
+	if (!(r->mark[obj] & MARK_KNOWN))
+		return 0;
+	r->known = obj;
+	return 1;
+}
+
+/* Whether the commit is one whose packs can be had. 1: they are taken over. */
 static int take_known(struct reach *r, uint32_t obj)
 {
 	const struct checkout_options *o = r->opt;
 	struct oid oid;
+	int k = 0;
 	if (r->spec->depth || r->known != OBJ_NONE || o->nknown == 0)
 		return 0;
 	src_oid(r->src, obj, &oid);
-	for (size_t i = 0; i < o->nknown; i++) {
-		if (memcmp(o->known[i].commit.b, oid.b, OID_BYTES) != 0)
-			continue;
-		int k = known_packs(r->out, r->mark, MARK_KNOWN, r->src, o, r->spec, &o->known[i],
-				    r->err);
-		if (k == 0 && r->mark[obj] & MARK_KNOWN) {
-			r->known = obj;
-			return 1;
-		}
-		if (k < 0 && k != -ESTALE)
-			return k;
-	}
-	return 0;
+	for (size_t i = 0; i < o->nknown && k == 0; i++)
+		if (memcmp(o->known[i].commit.b, oid.b, OID_BYTES) == 0)
+			k = reach_take(r, obj, &o->known[i]);
+	return k;
 }
 
-/* All commits within depth, each once, nearest first. */
-static int walk_commits(struct reach *r)
+/* All commits within depth, each once, nearest first, until there are more than `max`. The next
+ * call goes on. */
+static int walk_commits(struct reach *r, size_t max)
 {
-	uint32_t tip;
-	int k = src_need(r->src, &r->spec->commit, &tip, r->err);
-	if (k == 0)
-		k = add_commit(r, tip, OBJ_NONE, 0);
-	for (size_t i = 0; k >= 0 && i < r->ncommits; i++) {
+	int k = 0;
+	for (; k >= 0 && r->walked < r->ncommits && r->walked < max; r->walked++) {
+		size_t i = r->walked;
 		if (i % TELL_EVERY == 0)
 			k = tell(r, i, "looking at the history");
 		if (k >= 0)
@@ -433,46 +161,82 @@ static int walk_commits(struct reach *r)
 	return k < 0 ? k : 0;
 }
 
-static int known_tree(struct reach *r, uint32_t *tree)
+static int commit_tree(struct reach *r, uint32_t obj, uint32_t *tree)
 {
 	auto_src_data *d = NULL;
-	struct oid oid;
-	int k = src_read(r->src, r->known, &d, r->err);
-	if (k < 0)
-		return k;
-	const char *p = (const char *)d->data;
-	if (d->type != GIT_COMMIT || !header_oid(&p, "tree", &oid))
-		return bad_object(r, r->known, "commit");
-	return src_need(r->src, &oid, tree, r->err);
+	const char *p;
+	uint32_t at = r->commit_of[obj];
+	if (at && r->commits[at - 1].tree != OBJ_NONE) {
+		*tree = r->commits[at - 1].tree;
+		return 0;
+	}
+	return read_commit(r, obj, &d, &p, tree);
 }
 
-/* The trees of commits from the i-th to the end-th. */
+/* Puts the commits that aren't known in order. */
+static int make_order(struct reach *r)
+{
+	auto_free uint32_t *stack = calloc(r->ncommits + 1, sizeof(*stack));
+	auto_free uint32_t *next = calloc(r->ncommits + 1, sizeof(*next)); /* parent, plus one */
+	r->order = calloc(r->ncommits + 1, sizeof(*r->order));
+	if (!stack || !next || !r->order)
+		return reach_no_memory(r);
+	size_t depth = 0;
+	stack[depth++] = 0; /* the tip, from which all are reached */
+	next[0] = 1;
+	while (depth > 0) {
+		uint32_t i = stack[depth - 1];
+		const struct commit *c = &r->commits[i];
+		uint32_t parent = OBJ_NONE;
+		/* Those met before the packs were taken over may be in them. */
+		bool known = reach_has(r, c->obj, MARK_KNOWN);
+		if (!known && next[i] <= c->nparents)
+			parent = r->parents[c->parents + next[i]++ - 1];
+		if (parent == OBJ_NONE) {
+			depth--;
+			if (!known)
+				r->order[r->norder++] = i;
+			continue;
+		}
+		uint32_t at = r->commit_of[parent];
+		if (at && next[at - 1] == 0) {
+			next[at - 1] = 1;
+			stack[depth++] = at - 1;
+		}
+	}
+	return 0;
+}
+
+/* The trees of the commits from the i-th in order to the end-th. */
 static int mark_trees_of(struct reach *r, size_t i, size_t end)
 {
-	uint32_t like = OBJ_NONE;
-	int k = r->known == OBJ_NONE ? 0 : known_tree(r, &like);
+	int k = 0;
 	for (; k >= 0 && i < end; i++) {
-		const struct commit *c = &r->commits[i];
+		const struct commit *c = &r->commits[r->order[i]];
+		struct item root = { .tree = c->tree, .state = r->nodes[0].leaf ? STATE_IN : 0 };
 		if (i % TELL_EVERY == 0)
 			k = tell(r, i, "looking at the trees");
 		if (k >= 0 && __atomic_load_n(r->stop, __ATOMIC_RELAXED))
 			return -ECANCELED;
-		/* Those met before the packs were taken over may be in them. */
-		if (k < 0 || has_mark(r, c->obj, MARK_KNOWN))
-			continue;
-		if (c->child != OBJ_NONE)
-			like = r->commits[c->child].tree;
-		k = mark_root(r, c->tree, like);
+		gains_begin(r->gains, c->obj, r->parents + c->parents, c->nparents);
+		for (size_t j = 0; j < LIKES && k >= 0; j++) {
+			root.like[j] = OBJ_NONE;
+			if (j < c->nparents)
+				k = commit_tree(r, r->parents[c->parents + j], &root.like[j]);
+		}
+		if (k >= 0)
+			k = reach_tree(r, &root);
 	}
 	return k < 0 ? k : 0;
 }
 
-/* The older half of the trees is marked by a thread of its own. */
+/* The newer half of the commits is looked at by a thread of its own. */
 struct half {
 	struct reach r;
 	struct src src;
+	struct gains gains;
 	struct err err;
-	size_t from, end;
+	size_t from;
 	bool *failed;
 	int result;
 };
@@ -480,23 +244,32 @@ struct half {
 static void *mark_half(void *arg)
 {
 	struct half *h = arg;
-	h->result = mark_trees_of(&h->r, h->from, h->end);
+	h->result = mark_trees_of(&h->r, h->from, h->r.norder);
 	if (h->result < 0)
 		__atomic_store_n(h->failed, true, __ATOMIC_RELAXED);
 	return NULL;
+}
+
+static bool met_before(void *ctx, uint32_t tree, uint16_t state)
+{
+	return reach_visited(ctx, tree, state);
 }
 
 static int mark_in_two(struct reach *r)
 {
 	bool mine = false, others = false;
 	struct checkout_options quiet = *r->opt;
-	struct half h = { .r = *r, .from = r->ncommits / 2, .end = r->ncommits, .failed = &others };
+	struct half h = { .r = *r, .from = r->norder / 2, .failed = &others,
+			  .gains = { .on = r->gains->on, .scoped = r->gains->scoped,
+				     .max = r->gains->max } };
 	pthread_t thread;
 	quiet.progress = NULL; /* the other half tells */
 	h.r.opt = &quiet;
 	h.r.src = &h.src;
 	h.r.err = &h.err;
 	h.r.stop = &mine;
+	h.r.gains = &h.gains;
+	h.r.newer = true;
 	h.r.items = NULL;
 	h.r.items_cap = 0;
 	r->stop = &others;
@@ -504,7 +277,7 @@ static int mark_in_two(struct reach *r)
 	if (k < 0)
 		return k;
 	bool threaded = pthread_create(&thread, NULL, mark_half, &h) == 0;
-	k = mark_trees_of(r, 0, threaded ? h.from : h.end);
+	k = mark_trees_of(r, 0, threaded ? h.from : r->norder);
 	if (k < 0)
 		__atomic_store_n(&mine, true, __ATOMIC_RELAXED);
 	if (threaded)
@@ -514,6 +287,9 @@ static int mark_in_two(struct reach *r)
 		if (r->err)
 			*r->err = h.err;
 	}
+	if (threaded)
+		gains_append(r->gains, &h.gains, met_before, r);
+	gains_off(&h.gains);
 	u64map_done(&h.r.partial);
 	free(h.r.items);
 	src_close(&h.src);
@@ -522,11 +298,26 @@ static int mark_in_two(struct reach *r)
 
 static int mark_trees(struct reach *r)
 {
-	static const bool never = false;
-	r->stop = &never;
-	if (r->ncommits >= SPLIT_FROM && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+	int k = make_order(r);
+	if (k < 0)
+		return k;
+	if (r->norder >= SPLIT_FROM && sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		return mark_in_two(r);
-	return mark_trees_of(r, 0, r->ncommits);
+	return mark_trees_of(r, 0, r->norder);
+}
+
+/* The commits, and all that is in their trees. */
+static int mark_history(struct reach *r)
+{
+	size_t near = r->opt->near ? r->opt->near : NEAR;
+	int k = walk_commits(r, near);
+	if (k == 0 && r->ncommits > near && r->known == OBJ_NONE && !r->spec->depth)
+		k = reach_older(r);
+	if (k == 1)
+		return 0;
+	if (k == 0)
+		k = walk_commits(r, SIZE_MAX);
+	return k == 0 ? mark_trees(r) : k;
 }
 
 /* ---- tags ---- */
@@ -537,11 +328,11 @@ static int add_tag(struct reach *r, const char *name, const struct oid *oid,
 	struct pack_set *s = r->out;
 	struct pack_tag *more = reallocarray(s->tags, s->ntags + 1, sizeof(*more));
 	if (!more)
-		return no_memory(r->err);
+		return reach_no_memory(r);
 	s->tags = more;
 	struct pack_tag t = { .name = strdup(name), .oid = *oid, .peeled = *peeled };
 	if (!t.name)
-		return no_memory(r->err);
+		return reach_no_memory(r);
 	more[s->ntags++] = t;
 	return 0;
 }
@@ -585,7 +376,7 @@ static int mark_tag(struct reach *r, const char *full, const git_oid *target)
 	if (k <= 0)
 		return k;
 	for (int i = 0; i < n; i++)
-		include(r, chain[i], GIT_TAG);
+		reach_include(r, chain[i], GIT_TAG);
 	return add_tag(r, full + strlen("refs/tags/"), &oid, &peeled);
 }
 
@@ -619,22 +410,36 @@ static int mark_tags(struct reach *r)
 	return k < 0 ? k : 0;
 }
 
-int reach_mark(struct pack_set *out, uint8_t *mark, struct src *s,
+static int start(struct reach *r)
+{
+	uint32_t tip;
+	r->commit_of = calloc((size_t)r->src->total + 1, sizeof(*r->commit_of));
+	if (!r->commit_of)
+		return reach_no_memory(r);
+	int k = reach_scope(r);
+	if (k == 0)
+		k = src_need(r->src, &r->spec->commit, &tip, r->err);
+	return k < 0 ? k : add_commit(r, tip, 0);
+}
+
+int reach_mark(struct pack_set *out, uint8_t *mark, struct gains *g, struct src *s,
 	       const struct checkout_options *opt, const struct checkout_spec *spec,
 	       struct err *err)
 {
-	struct reach r = { .src = s, .mark = mark, .opt = opt, .spec = spec, .out = out,
-			   .err = err, .known = OBJ_NONE };
-	int k = make_scope(&r);
+	static const bool never = false;
+	struct reach r = { .src = s, .mark = mark, .gains = g, .opt = opt, .spec = spec,
+			   .out = out, .err = err, .known = OBJ_NONE, .stop = &never };
+	int k = start(&r);
 	if (k == 0)
-		k = walk_commits(&r);
-	if (k == 0)
-		k = mark_trees(&r);
+		k = mark_history(&r);
 	if (k == 0)
 		k = mark_tags(&r);
 	u64map_done(&r.partial);
 	free(r.nodes);
 	free(r.commits);
+	free(r.commit_of);
+	free(r.parents);
+	free(r.order);
 	free(r.items);
 	return k;
 }

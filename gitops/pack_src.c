@@ -54,23 +54,44 @@ struct place {
 	uint32_t pos;
 };
 
-static int by_place(const void *a, const void *b)
+/* By place, digit by digit, which takes a tenth of the time of qsort. Returns that of the two
+ * arrays in which the result is. */
+static struct place *sort_places(struct place *v, struct place *other, uint32_t n, uint64_t max)
 {
-	const struct place *x = a, *y = b;
-	return (x->off > y->off) - (x->off < y->off);
+	enum { BITS = 11, VALUES = 1 << BITS };
+	for (unsigned shift = 0; shift < 64 && max >> shift; shift += BITS) {
+		uint32_t at[VALUES] = { 0 }, sum = 0;
+		for (uint32_t i = 0; i < n; i++)
+			at[v[i].off >> shift & (VALUES - 1)]++;
+		for (unsigned d = 0; d < VALUES; d++) {
+			uint32_t count = at[d];
+			at[d] = sum;
+			sum += count;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			other[at[v[i].off >> shift & (VALUES - 1)]++] = v[i];
+		struct place *t = v;
+		v = other;
+		other = t;
+	}
+	return v;
 }
 
 static int make_order(struct src_pack *p, struct err *err)
 {
-	auto_free struct place *v = calloc(p->n + 1, sizeof(*v));
+	auto_free struct place *a = calloc((size_t)p->n + 1, sizeof(*a));
+	auto_free struct place *b = calloc((size_t)p->n + 1, sizeof(*b));
+	uint64_t max = 0;
 	p->starts = calloc((size_t)p->n + 1, sizeof(*p->starts));
 	p->order = calloc((size_t)p->n + 1, sizeof(*p->order));
 	p->place = calloc((size_t)p->n + 1, sizeof(*p->place));
-	if (!v || !p->starts || !p->order || !p->place)
+	if (!a || !b || !p->starts || !p->order || !p->place)
 		return no_memory(err);
-	for (uint32_t i = 0; i < p->n; i++)
-		v[i] = (struct place){ offset_of(p, i), i };
-	qsort(v, p->n, sizeof(*v), by_place);
+	for (uint32_t i = 0; i < p->n; i++) {
+		a[i] = (struct place){ offset_of(p, i), i };
+		max |= a[i].off;
+	}
+	const struct place *v = sort_places(a, b, p->n, max);
 	for (uint32_t i = 0; i < p->n; i++) {
 		uint64_t end = i + 1 < p->n ? v[i + 1].off : p->size - SHA1_BYTES;
 		if (v[i].off < GIT_PACK_HEAD || v[i].off >= end || end > p->size - SHA1_BYTES)
@@ -501,18 +522,13 @@ static uint32_t base_of(const struct src_pack *p, uint32_t at, const struct git_
 	return i == OBJ_NONE ? OBJ_NONE : p->first + p->order[i];
 }
 
-int src_entry_at(struct src *s, const struct src_pack *p, uint32_t i, struct src_entry *out,
-		 struct err *err)
+int src_entry_decode(const struct src_pack *p, uint32_t i, const uint8_t *head, size_t n,
+		     struct src_entry *out, struct err *err)
 {
-	const uint8_t *head;
 	struct git_entry g;
 	struct src_entry e = { .off = p->starts[i], .base = OBJ_NONE };
 	e.len = p->starts[i + 1] - e.off;
 	e.crc = be_get32(p->crcs + (size_t)p->order[i] * 4);
-	size_t n = e.len < GIT_ENTRY_HEAD_MAX ? e.len : GIT_ENTRY_HEAD_MAX;
-	int r = pack_bytes(s, p, e.off, n, &head, err);
-	if (r < 0)
-		return r;
 	if (git_entry_decode(&g, head, n) < 0 || e.len <= g.head)
 		return bad(err, p, "an object's header");
 	e.kind = g.type;
@@ -530,7 +546,12 @@ int src_entry_at(struct src *s, const struct src_pack *p, uint32_t i, struct src
 static int entry_of(struct src *s, const struct src_pack *p, uint32_t obj, struct src_entry *out,
 		    struct err *err)
 {
-	return src_entry_at(s, p, p->place[obj - p->first], out, err);
+	const uint8_t *head;
+	uint32_t i = p->place[obj - p->first];
+	uint64_t len = p->starts[i + 1] - p->starts[i];
+	size_t n = len < GIT_ENTRY_HEAD_MAX ? (size_t)len : GIT_ENTRY_HEAD_MAX;
+	int r = pack_bytes(s, p, p->starts[i], n, &head, err);
+	return r < 0 ? r : src_entry_decode(p, i, head, n, out, err);
 }
 
 /* ---- reading ---- */

@@ -239,6 +239,30 @@ static void test_records(void **state)
 	kit_sh(k, "test ! -e repos/00000001.checkouts");
 }
 
+/* A checkout whose notes told what is in an older one is as good as used. */
+static void test_used_by_older(void **state)
+{
+	static const char history[] = "echo 1 >f; git add f; git commit -qm 1; git tag v1\n"
+				      "for i in 2 3 4 5; do echo $i >f; git commit -qam $i; "
+				      "git tag v$i; done";
+	static const char *const old[] = { "v4", "v2" }; /* next to it; far */
+	struct kit *k = *state;
+	struct checkout_result co;
+	kit_repo(k, history);
+	struct checkout_spec spec = kit_spec(k, "v5");
+	build(k, &spec, &co);
+	for (size_t i = 0; i < 2; i++) {
+		struct checkout_options opt = kit_options(k);
+		opt.near = i ? 1 : 0;
+		spec = kit_spec(k, old[i]);
+		kit_sh(k, "touch -d '1 day ago' repos/00000001.checkouts/*");
+		if (checkout_build(&co, &opt, &spec, &k->err) < 0)
+			fail_msg("%s", k->err.text);
+		kit_sh(k, "find repos/00000001.checkouts -type f -mmin -60 | wc -l >used");
+		kit_sh(k, i ? "grep -x 2 used" : "grep -x 1 used");
+	}
+}
+
 /* Any damage to a record is seen; a cut too. */
 static void test_record_damage(void **state)
 {
@@ -291,6 +315,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_odd_tree, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_empty, kit_set_up, kit_tear_down),
 		cmocka_unit_test_setup_teardown(test_records, kit_set_up, kit_tear_down),
+		cmocka_unit_test_setup_teardown(test_used_by_older, kit_set_up, kit_tear_down),
 		cmocka_unit_test(test_record_damage),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
