@@ -230,6 +230,8 @@ $(BENCH): $(B)/bench/%: $(B)/o/tools/bench/%.o $(LIBS)
 RUN = B=$(B) VARIANT=$(VARIANT) CC='$(CC)' CPPFLAGS='$(subst ','\'',$(CPPFLAGS_ALL))' tests/run.sh
 TESTS := $(UNIT) $(FUZZERS) $(CRASH) $(MODEL) $(E2E) $(B)/bench/load
 
+.PHONY: helpers
+helpers: $(E2E) # what the e2e tests run, for tools/vm
 .PHONY: check check-npm check-unit check-fuzz check-crash check-model check-e2e check-asan check-tsan
 check: all $(TESTS) ## run every test
 	@$(RUN) lint unit fuzz crash model e2e

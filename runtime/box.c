@@ -383,6 +383,9 @@ static int write_config(const struct box_config *c, const struct box_process *p,
 	};
 	struct spec_process sp = { p, user, cwd_of(c, p), files_max(), c->limits.pids };
 	auto_buf text = { 0 };
+	r = spec_shares_kernel(c->kind) ? cgroup_make(&groups, cgroup, err) : 0;
+	if (r < 0)
+		return r;
 	r = spec_write(&s, &sp, &text, err);
 	if (r < 0)
 		return r;

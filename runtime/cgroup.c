@@ -26,6 +26,7 @@ enum {
 	FREEZE_MS = 1000,
 	KILL_FREEZE_MS = 100, /* of what is to die: one that hangs in the kernel doesn't freeze */
 	FREEZE_POLL_US = 200,
+	MAKE_TRIES = 20,
 };
 
 /* ---- what there is ---- */
@@ -114,6 +115,47 @@ bool cgroup_counts_swap(const struct cgroups *c)
 		if (!c->list[i].v2 && exists(c->list[i].path, "memory.memsw.limit_in_bytes"))
 			return true;
 	return cgroup_is_v2(c) && v2_counts_swap(c->list[0].path);
+}
+
+/* ---- making ---- */
+
+static int path_of(char *out, size_t size, const struct cgroups *c, size_t i, const char *group)
+{
+	int n = snprintf(out, size, "%s%s", c->list[i].path, group);
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static int make_one(const char *path, mode_t mode)
+{
+	if (mkdir(path, mode) < 0 && errno != EEXIST)
+		return -errno;
+	return chmod(path, mode) < 0 ? -errno : 0;
+}
+
+/* All folders of `path` below its first `top` bytes. */
+static int make_way(char *path, size_t top)
+{
+	int r = 0;
+	for (char *p = strchr(path + top + 1, '/'); r == 0 && p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		r = make_one(path, 0711);
+		*p = '/';
+	}
+	return r < 0 ? r : make_one(path, 0755);
+}
+
+int cgroup_make(const struct cgroups *c, const char *group, struct err *err)
+{
+	char path[PATH_MAX];
+	if (!cgroup_is_v2(c))
+		return 0;
+	int r = path_of(path, sizeof(path), c, 0, group);
+	/* The end of another box may remove a folder that this one is just to lie in. */
+	if (r == 0)
+		r = make_way(path, strlen(c->list[0].path));
+	for (int i = 0; r == -ENOENT && i < MAKE_TRIES; i++)
+		r = make_way(path, strlen(c->list[0].path));
+	return r < 0 ? err_sys(err, r, "make the cgroup %s", path) : 0;
 }
 
 /* ---- the end ---- */
@@ -292,12 +334,6 @@ static int clear_tree(const char *top, const char *group, uint64_t deadline)
 			return r;
 	}
 	return -E2BIG;
-}
-
-static int path_of(char *out, size_t size, const struct cgroups *c, size_t i, const char *group)
-{
-	int n = snprintf(out, size, "%s%s", c->list[i].path, group);
-	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
 int cgroup_clear(const struct cgroups *c, const char *group, struct err *err)

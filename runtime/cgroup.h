@@ -31,6 +31,10 @@ bool cgroup_is_v2(const struct cgroups *c);
 bool cgroup_counts_swap(const struct cgroups *c);
 bool cgroup_has(const struct cgroups *c, const char *controller);
 
+/* With version 2 alone: makes the folder, whatever the umask, so that the user namespace of a box
+ * can mount it, for which those above must let it pass, and its programs can read their limits. A
+ * runtime that finds no folder makes one with the umask that it has. */
+int cgroup_make(const struct cgroups *c, const char *group, struct err *err);
 /* Kills what runs in the folder `group` (from the root of each hierarchy; "/…") and below, and
  * removes it. -EBUSY: something doesn't end. */
 int cgroup_clear(const struct cgroups *c, const char *group, struct err *err);

@@ -116,6 +116,18 @@ int runtime_program(char *out, size_t size, const char *name)
 		       name);
 }
 
+const char *runtime_default(void)
+{
+	char path[PATH_MAX];
+	const char *given = getenv("BOUGH_DEFAULT_RUNTIME");
+	if (given && runtime_find(given))
+		return given;
+	return runtime_program(path, sizeof(path), "runc") < 0 &&
+			       runtime_program(path, sizeof(path), "crun") == 0
+		       ? "crun"
+		       : "runc";
+}
+
 int runtime_binary(const struct runtime_kind *kind, char *out, size_t size, struct err *err)
 {
 	const char *name = kind->wrapper ? kind->wrapper : kind->binary;

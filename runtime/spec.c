@@ -242,10 +242,14 @@ static int bind_mounts(const struct spec *s, json_t *a)
 	for (size_t i = 0; r == 0 && i < s->n_binds; i++) {
 		const struct spec_bind *b = &s->binds[i];
 		char opts[64];
-		bool deep = b->read_only && b->recursive && spec_shares_kernel(s->kind);
+		bool shared = spec_shares_kernel(s->kind);
+		bool deep = b->read_only && b->recursive && shared;
+		/* crun clones the source in the host's namespace: where that is shared, as systemd has
+		 * it, what is mounted on the clone would be mounted on the host, too. */
 		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s%s",
 			       b->recursive ? "rbind" : "bind", b->read_only ? "ro" : "rw",
-			       deep ? ",rro" : "", b->later ? ",rslave" : "");
+			       deep ? ",rro" : "",
+			       b->later ? ",rslave" : shared ? ",rprivate" : "");
 		r = add_mount(a, b->target, "bind", b->source, opts);
 	}
 	if (r == 0 && s->hide_usr_local)

@@ -152,7 +152,7 @@ static int take_hostname(struct made *m, struct request *rq, struct err *err)
 static int take_runtime(struct made *m, struct request *rq, struct err *err)
 {
 	const char *name = request_string(rq, "runtime"), *net = request_string(rq, "net");
-	m->n.spec.runtime = name ? name : "runc";
+	m->n.spec.runtime = name ? name : runtime_default();
 	if (!runtime_find(m->n.spec.runtime))
 		return request_bad_field(rq, "runtime", err, "no runtime \"%.40s\"", name);
 	if (net && strcmp(net, "none") != 0 && strcmp(net, "host") != 0)

@@ -171,7 +171,7 @@ fresh cycles
 ok 'what ran before has ended' wait_for 5 nobody
 before=$(state)
 for i in 1 2 3 4 5 6 7 8; do
-	box runc "c$i" -m "$w:/workspace" -s "pw=$T/secret" -- \
+	box "$MAIN_RT" "c$i" -m "$w:/workspace" -s "pw=$T/secret" -- \
 		sh -c 'sleep 100 & setsid sleep 100 & true'
 	[ "$code" = 0 ] || diag_run
 done

@@ -139,7 +139,7 @@ static int with_one_path(const char *what, const char *path, struct err *err)
 
 int main(int argc, char **argv)
 {
-	struct args a = { .config = { .kind = runtime_find("runc"),
+	struct args a = { .config = { .kind = runtime_find(runtime_default()),
 				      .ns = ns(),
 				      .limits = BOX_LIMITS,
 				      .id_base = IDS_FIRST } };

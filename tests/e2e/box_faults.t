@@ -12,7 +12,7 @@ left() { # what a box leaves in this world
 	[ ! -e "$box_dir" ] || echo "$box_dir"
 	find /sys/fs/cgroup -maxdepth 4 -name "*$id*" 2>/dev/null
 }
-make() { run "$D" make -r runc -b "$BASE" -H -m "$w:/workspace" "$box_dir" "$root" -- true; }
+make() { run "$D" make -b "$BASE" -H -m "$w:/workspace" "$box_dir" "$root" -- true; }
 
 for more in '' +; do
 	n=1 wrong='' unsaid=''

@@ -4,7 +4,7 @@ need_fuse
 [ "${VARIANT:-}" != tsan ] || skip_all "ThreadSanitizer's own thread"
 [ "$(id -u)" = 0 ] || skip_all 'not root'
 [ "$(uname -r | awk -F. '{ print $1 * 100 + $2 }')" -ge 612 ] || skip_all 'kernel older than 6.12'
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 
 D=$BOUGH_BIN/e2e/box_driver
 export BOUGH_INIT=$BOUGH_BIN/bough-init
@@ -13,10 +13,10 @@ BASE=$((0x7f000000 + $$ % 240 * 65536))
 export BOX_NS=test-$$
 chmod 711 "$T"
 mkdir -m 711 "$T/boxes"
-RUNC=(runc --root "$T/runc")
+RUNC=("$MAIN_RT" --root "$T/runc")
 RUNSC=(runsc --root "$T/runsc" --platform=systrap --overlay2=none --file-access=shared
 	--network=none)
-runtimes=(runc)
+runtimes=("$MAIN_RT")
 ! runsc --version >/dev/null 2>&1 || runtimes+=(runsc)
 
 oci() { # RUNTIME ARGUMENT…
@@ -57,5 +57,5 @@ each_runtime() { # COMMAND…: with $rt, and its command line in $rt_cmd
 		[ "$rt" != runsc ] || rt_cmd=("${RUNSC[@]}")
 		"$@"
 	done
-	rt=runc rt_cmd=("${RUNC[@]}")
+	rt=$MAIN_RT rt_cmd=("${RUNC[@]}")
 }

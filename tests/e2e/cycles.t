@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 
 CYCLES=${CYCLES:-3} ALIVE=${ALIVE:-6}
 chmod 711 "$T" # to be passed through on the way to a root

@@ -3,7 +3,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 chmod 711 "$T" # to be passed through on the way to a root
 . "$BOUGH_SRC/tests/e2e/repo.sh"
 examples=$BOUGH_SRC/tools/examples

@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 chmod 711 "$T" # to be passed through on the way to a root
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
@@ -112,7 +112,7 @@ try() { # RUNTIME
 	bough_ok "$rt: gone" rm --force "$rt"
 }
 
-try runc
+try "$MAIN_RT"
 why=$(bough doctor 2>/dev/null | sed -n 's/^runsc *//p')
 case $why in
 ok*) try runsc ;;

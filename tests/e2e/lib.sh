@@ -183,6 +183,9 @@ json() { jq -er "$1" <<<"$out" 2>/dev/null; } # FILTER: of $out
 need_fuse() {
 	[ -c /dev/fuse ] && (exec 3<>/dev/fuse) 2>/dev/null || skip_all 'no /dev/fuse'
 }
+# With BOUGH_DEFAULT_RUNTIME=crun the files on sandboxes run with that.
+MAIN_RT=${BOUGH_DEFAULT_RUNTIME:-runc}
+need_runtime() { command -v "$MAIN_RT" >/dev/null || skip_all "no $MAIN_RT"; }
 need_root() { [ "$(id -u)" = 0 ] || skip_all 'needs root'; }
 
 # A TCP port on which nobody listens now.

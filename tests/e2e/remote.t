@@ -107,7 +107,7 @@ bough_fails 'TLS where it is plain' 1 'TLS: ' --url "https://127.0.0.1:$plain" l
 
 # ---- sandboxes
 
-if [ "$(id -u)" = 0 ] && command -v runc >/dev/null; then
+if [ "$(id -u)" = 0 ] && command -v "$MAIN_RT" >/dev/null; then
 	BOUGH_ROOT=$served kill_hard boughd
 	boughd --root "$served" --daemon --listen "127.0.0.1:$port" --tls-cert "$T/cert.pem" \
 		--tls-key "$T/key.pem" || bail 'boughd does not start'

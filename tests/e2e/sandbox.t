@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 
 chmod 711 "$T" # to be passed through on the way to a root
 
@@ -14,6 +14,7 @@ api() { # METHOD TARGET [BODY]
 status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
 traces() { # what sandboxes of this root have on this machine: mounts, processes, cgroups, folders
 	grep -c "$BOUGH_ROOT/box/sb_" /proc/self/mountinfo
+	awk '$5 ~ "^/usr" && / uid=18|uid=2/' /proc/self/mountinfo # what crun may mount on the host
 	pgrep -fc -- "bough-io --dir $BOUGH_ROOT/"
 	grep -als "$ns" /proc/[0-9]*/cgroup | wc -l
 	find /sys/fs/cgroup -maxdepth 4 -path "*/$ns/sb_*" | wc -l
@@ -73,6 +74,10 @@ ns=$(grep -o 'bough-[0-9a-f]*' "/proc/$(status dev .pid)/cgroup" | head -n 1)
 like 'its cgroup is below one of this root' "$ns" '^bough-'
 run bough exec dev -- sh -c 'pwd; hostname; id -u; umask; echo x >file; cat /proc/1/comm'
 is 'an exec in it' "$out" $'/workspace\ndev\n0\n0022\ninit'
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then # version 2 alone
+	run bough exec dev -- cat /sys/fs/cgroup/pids.max
+	is 'it can read its limits' "$code $out" '0 512'
+fi
 is 'the host sees its file' "$(stat -c %a:%u "$ws/file")" 644:0
 bough_fails 'a name can be had once' 125 'already' run --name dev -- true
 bough_ok 'ps' ps -q

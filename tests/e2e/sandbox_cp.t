@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 chmod 711 "$T"
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 run bough run --rm -- true

@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 shim=$(command -v containerd-shim-runc-v2) || skip_all 'no shim'
 chmod 711 "$T"
 
@@ -18,12 +18,12 @@ exec "$shim" "\$@"
 END
 chmod +x "$T/programs/containerd-shim-runc-v2"
 # And a runc that tells where an exec was written down.
-cat >"$T/programs/runc" <<END
+cat >"$T/programs/$MAIN_RT" <<END
 #!/bin/bash
 while [ \$# -gt 0 ]; do [ "\$1" != --process ] || echo "\$2" >>"$T/written"; args+=("\$1"); shift; done
-exec "$(command -v runc)" "\${args[@]}"
+exec "$(command -v "$MAIN_RT")" "\${args[@]}"
 END
-chmod +x "$T/programs/runc"
+chmod +x "$T/programs/$MAIN_RT"
 export PATH=$T/programs:$PATH
 export BOUGH_PROGRAMS=$T/programs
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'

@@ -4,7 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
-command -v runc >/dev/null || skip_all 'no runc'
+need_runtime
 
 chmod 711 "$T" # to be passed through on the way to a root
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$T/key.pem" \

@@ -300,6 +300,38 @@ static void cgroup_folders(void **state)
 	remove_dir(path);
 }
 
+static unsigned mode_of(int top, const char *path)
+{
+	struct stat st;
+	return fstatat(top, path, &st, 0) < 0 ? 0 : st.st_mode & 07777;
+}
+
+/* boughd's own umask would shut the sandbox out of its own limits, and of mounting them. */
+static void cgroup_modes(void **state)
+{
+	char path[64];
+	auto_fd top = tmp_dir(path);
+	struct cgroups c = { .n = 1, .list = { { .v2 = true } } };
+	struct err err;
+	(void)snprintf(c.list[0].path, CGROUP_PATH_MAX, "%s", path);
+	mode_t before = umask(077);
+	assert_int_equal(mkdirat(top, "bough", 0755), 0); /* by a runtime */
+	assert_int_equal(cgroup_make(&c, "/bough/ns/a", &err), 0);
+	assert_int_equal(cgroup_make(&c, "/bough/ns/b", &err), 0);
+	assert_int_equal(cgroup_make(&c, "/bough/ns/b", &err), 0);
+	(void)umask(before);
+	assert_int_equal(mode_of(top, "bough"), 0711);
+	assert_int_equal(mode_of(top, "bough/ns"), 0711);
+	assert_int_equal(mode_of(top, "bough/ns/a"), 0755);
+	assert_int_equal(mode_of(top, "bough/ns/b"), 0755);
+	put(top, "file", "");
+	assert_int_equal(cgroup_make(&c, "/file/a", &err), -ENOTDIR);
+	c.n = 2; /* of version 1 too: programs see none of them */
+	assert_int_equal(cgroup_make(&c, "/other", &err), 0);
+	assert_int_equal(mode_of(top, "other"), 0);
+	remove_dir(path);
+}
+
 /* Always one step ahead of who reads a list of processes and then kills those on it. */
 static _Noreturn void run_ahead(const char *procs)
 {
@@ -411,6 +443,7 @@ int main(void)
 		cmocka_unit_test(users),	cmocka_unit_test(users_of_a_root),
 		cmocka_unit_test(in_root),	cmocka_unit_test(targets),
 		cmocka_unit_test(cgroup_names), cmocka_unit_test(cgroup_folders),
+		cmocka_unit_test(cgroup_modes),
 		cmocka_unit_test(cgroup_swap),	cmocka_unit_test(refused),
 		cmocka_unit_test(cgroup_of_one_that_forks),
 	};

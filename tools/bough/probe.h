@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-enum { PROBE_MS = 3000 }; /* a program that says nothing by then is killed */
+enum { PROBE_MS = 10000 }; /* a program that says nothing by then is killed */
 
 /* Runs argv[0] (a path, or a name looked up in PATH) and puts the first line of its output, of
  * stdout or stderr, into `out`. Its exit code; -ENOENT: no such program; -ETIMEDOUT; -errno. */
