@@ -38,8 +38,8 @@ struct runtime_kind {
 };
 /* NULL: no such name. */
 const struct runtime_kind *runtime_find(const char *name);
-/* What is meant where nobody names one: $BOUGH_DEFAULT_RUNTIME, or else runc, or crun where that isn't
- * installed. */
+/* What is meant where nobody names one: $BOUGH_DEFAULT_RUNTIME, or else runc, or crun where that
+ * isn't installed. */
 const char *runtime_default(void);
 /* The n-th kind; NULL past the last. */
 const struct runtime_kind *runtime_nth(unsigned n);

@@ -244,8 +244,8 @@ static int bind_mounts(const struct spec *s, json_t *a)
 		char opts[64];
 		bool shared = spec_shares_kernel(s->kind);
 		bool deep = b->read_only && b->recursive && shared;
-		/* crun clones the source in the host's namespace: where that is shared, as systemd has
-		 * it, what is mounted on the clone would be mounted on the host, too. */
+		/* crun clones the source in the host's namespace: where mounts are shared, as
+		 * with systemd, what comes onto the clone would come onto the host, too. */
 		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s%s",
 			       b->recursive ? "rbind" : "bind", b->read_only ? "ro" : "rw",
 			       deep ? ",rro" : "",

@@ -63,6 +63,7 @@ static const char help_text[] =
 	"                         ~/.local/state/bough)\n"
 	"  --daemon               go to the background; returns when the socket answers, or says\n"
 	"                         in one line why it doesn't. Logs to DIR/run/boughd.log\n"
+	"  --replace              end another boughd that has the state, and go on in its place\n"
 	"  --foreground           stay, and log to stderr (the default)\n"
 	"  --listen ADDRESS:PORT  serve the API there too, for bearers of tokens\n"
 	"  --tls-cert FILE, --tls-key FILE\n"
@@ -86,7 +87,7 @@ static const char help_text[] =
 
 struct options {
 	const char *root, *transport;
-	bool daemon, check;
+	bool daemon, check, replace;
 	struct config config;
 };
 
@@ -131,6 +132,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{ "root", required_argument, NULL, 'r' },
 		{ "daemon", no_argument, NULL, 'd' },
 		{ "foreground", no_argument, NULL, 'f' },
+		{ "replace", no_argument, NULL, 'p' },
 		{ "transport", required_argument, NULL, 't' },
 		{ "listen", required_argument, NULL, 'l' },
 		{ "tls-cert", required_argument, NULL, 'c' },
@@ -157,6 +159,9 @@ static int parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'f':
 			o->daemon = false;
+			break;
+		case 'p':
+			o->replace = true;
 			break;
 		case 't':
 			if (strcmp(optarg, "dev") != 0 && strcmp(optarg, "ring") != 0)
@@ -559,6 +564,8 @@ int main(int argc, char **argv)
 	if (r >= 0 && o.daemon)
 		r = ready = go_background(&err);
 	log_init("boughd");
+	if (r >= 0 && o.replace)
+		r = state_end_holder(root, &err);
 	if (r >= 0)
 		r = lock = state_lock(root, rescue, &(struct rescue){ root, o.transport }, &err);
 	if (r >= 0)

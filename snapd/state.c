@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
@@ -20,6 +22,7 @@
 enum {
 	LOG_BYTES = 8 << 20,
 	LOCK_WAIT_MS = 5000,
+	END_WAIT_MS = 60000, /* a boughd that ends lets its callers end first */
 	LOCK_SURE_MS = 200,    /* one may have been killed this moment, and not show it yet */
 	DYING_WAIT_MS = 60000, /* for one that was killed */
 	LOCK_POLL_MS = 10,
@@ -197,6 +200,26 @@ int state_lock(const char *root, void (*dying)(void *ctx), void *ctx, struct err
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)len, 0) != len)
 		return err_sys(err, -errno, "write %s", path);
 	return steal_fd(&fd);
+}
+
+int state_end_holder(const char *root, struct err *err)
+{
+	char path[PATH_MAX];
+	(void)snprintf(path, sizeof(path), "%s/run/boughd.lock", root);
+	auto_fd fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	pid_t pid = fd < 0 ? 0 : holder(fd);
+	auto_fd pidfd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	/* Who has the lock still, and is named by its file, is the process that is held here. */
+	if (pidfd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || holder(fd) != pid)
+		return 0;
+	struct pollfd ended = { .fd = pidfd, .events = POLLIN };
+	if (syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0) < 0 && errno != ESRCH)
+		return err_sys(err, -errno, "end boughd (process %d)", (int)pid);
+	int r;
+	do
+		r = poll(&ended, 1, END_WAIT_MS);
+	while (r < 0 && errno == EINTR);
+	return r > 0 ? 0 : err_set(err, -ETIMEDOUT, "boughd (process %d) doesn't end", (int)pid);
 }
 
 bool state_is_ours(const char *root, int lock_fd)

@@ -20,6 +20,8 @@ int state_open_run(const char *root, bool open, struct err *err);
  * still isn't gone after STATE_DYING_MS, `dying` is called, and each such time again. */
 enum { STATE_DYING_MS = 300 };
 int state_lock(const char *root, void (*dying)(void *ctx), void *ctx, struct err *err);
+/* Ends the daemon that has the lock, and waits until it has ended. 0 also where there is none. */
+int state_end_holder(const char *root, struct err *err);
 /* Whether ROOT is still the folder whose lock this is: false once it was removed, moved away or
  * made anew by somebody else, who may have a daemon of their own there. */
 bool state_is_ours(const char *root, int lock_fd);

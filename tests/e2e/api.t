@@ -161,6 +161,14 @@ run boughd --root "$BOUGH_ROOT" --daemon
 is 'a second daemon: exit 1' $code 1
 like 'in one line' "$err" '^boughd: another boughd \(process [0-9]+\) has the state '
 
+# As the system's service does, which a command may be quicker than.
+pid=$(pids_of boughd)
+run boughd --root "$BOUGH_ROOT" --daemon --replace
+is 'one that is to replace it does' "$code $err" '0 '
+ok 'the first has ended' not test -e "/proc/$pid/exe"
+is 'the workspaces stayed' "$(cat "$one/dir/x")" x
+gives 'and it answers' 200 .ok true GET /v1/health
+
 # ---- boughd ends, the workspaces stay
 
 pid=$(pids_of boughd)

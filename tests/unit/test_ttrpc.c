@@ -290,12 +290,16 @@ static void test_kinds(void **state)
 		runtime_probe(runtime_nth(i), &p);
 		assert_int_equal(p.works, *p.why == '\0');
 	}
-	const char *before = getenv("BOUGH_DEFAULT_RUNTIME");
+	const char *was = getenv("BOUGH_DEFAULT_RUNTIME");
+	auto_free char *before = was ? strdup(was) : NULL;
 	(void)setenv("BOUGH_DEFAULT_RUNTIME", "crun", 1);
 	assert_string_equal(runtime_default(), "crun");
 	(void)setenv("BOUGH_DEFAULT_RUNTIME", "docker", 1);
 	assert_non_null(runtime_find(runtime_default()));
-	(void)(before ? setenv("BOUGH_DEFAULT_RUNTIME", before, 1) : unsetenv("BOUGH_DEFAULT_RUNTIME"));
+	if (before)
+		(void)setenv("BOUGH_DEFAULT_RUNTIME", before, 1);
+	else
+		(void)unsetenv("BOUGH_DEFAULT_RUNTIME");
 	assert_int_equal(runtime_program(path, sizeof(path), "sh"), 0);
 	assert_int_equal(runtime_program(path, 3, "sh"), -ENOENT);
 	assert_int_equal(runtime_program(path, sizeof(path), "no-such-program"), -ENOENT);
