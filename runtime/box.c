@@ -356,7 +356,7 @@ static int bind_all(const struct box_config *c, struct binds *b)
 static int write_config(const struct box_config *c, const struct box_process *p,
 			const struct user *user, struct err *err)
 {
-	char user_ns[PATH_MAX], cgroup[GROUP_SIZE];
+	char user_ns[PATH_MAX], group[GROUP_SIZE], cgroup[GROUP_SIZE + 8];
 	struct cgroups groups;
 	auto_free struct binds *binds = calloc(1, sizeof(*binds));
 	if (!binds)
@@ -366,7 +366,10 @@ static int write_config(const struct box_config *c, const struct box_process *p,
 		return r;
 	if (box_path(user_ns, c->dir, "user") < 0 || bind_all(c, binds) < 0)
 		return err_set(err, -ENAMETOOLONG, "%s is too long", c->dir);
-	group_name(cgroup, c->ns, c->id);
+	group_name(group, c->ns, c->id);
+	/* Of version 2 systemd takes a controller off the top when no unit needs it, and the limits
+	 * with it: but not while a folder there hands it on to one below. */
+	(void)snprintf(cgroup, sizeof(cgroup), "%s%s", group, cgroup_is_v2(&groups) ? "/box" : "");
 	struct spec s = {
 		.kind = c->kind,
 		.hostname = c->hostname ? c->hostname : c->id,

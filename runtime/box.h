@@ -9,6 +9,7 @@
  *     secrets/         a tmpfs with what --secret brought; never in config.json
  * and a cgroup folder /NS-ID in each hierarchy, which the runtime makes: not below a common one,
  * or who shares that with a busy sandbox would wait for a processor whenever it has had its share.
+ * (Where version 2 is alone it is /NS-ID/box, which box_make makes.)
  * Boxes of one parent folder share `.share` in it: a tmpfs with bough-init, bound in read-only as
  * /.bough, so that no path of the host shows. box_clear removes every trace of a box, however far
  * box_make came and whoever died meanwhile; box_end what they shared. All of it lives in the

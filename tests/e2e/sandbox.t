@@ -14,10 +14,10 @@ api() { # METHOD TARGET [BODY]
 status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
 traces() { # what sandboxes of this root have on this machine: mounts, processes, cgroups, folders
 	grep -c "$BOUGH_ROOT/box/sb_" /proc/self/mountinfo
-	awk '$5 ~ "^/usr" && / uid=18|uid=2/' /proc/self/mountinfo # what crun may mount on the host
+	awk '$5 ~ "^/usr" && /,uid=[12][0-9]+,/' /proc/self/mountinfo # what crun may mount on the host
 	pgrep -fc -- "bough-io --dir $BOUGH_ROOT/"
 	grep -als "$ns" /proc/[0-9]*/cgroup | wc -l
-	find /sys/fs/cgroup -maxdepth 4 -path "*/$ns/sb_*" | wc -l
+	find /sys/fs/cgroup -maxdepth 4 -path "*/$ns-sb_*" | wc -l
 	ls "$BOUGH_ROOT/box" "$BOUGH_ROOT/io" 2>/dev/null | grep -c sb_
 }
 ns=none
@@ -77,6 +77,9 @@ is 'an exec in it' "$out" $'/workspace\ndev\n0\n0022\ninit'
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then # version 2 alone
 	run bough exec dev -- cat /sys/fs/cgroup/pids.max
 	is 'it can read its limits' "$code $out" '0 512'
+	above=$(sed -n 's|^0::\(.*\)/.*|\1|p' "/proc/$(status dev .pid)/cgroup")
+	like 'which systemd can not take off by taking a controller off the top' \
+		"$(cat "/sys/fs/cgroup$above/cgroup.subtree_control")" 'cpu.*memory.*pids'
 fi
 is 'the host sees its file' "$(stat -c %a:%u "$ws/file")" 644:0
 bough_fails 'a name can be had once' 125 'already' run --name dev -- true

@@ -291,7 +291,7 @@ static void test_kinds(void **state)
 		assert_int_equal(p.works, *p.why == '\0');
 	}
 	const char *was = getenv("BOUGH_DEFAULT_RUNTIME");
-	auto_free char *before = was ? strdup(was) : NULL;
+	char *before = was ? strdup(was) : NULL;
 	(void)setenv("BOUGH_DEFAULT_RUNTIME", "crun", 1);
 	assert_string_equal(runtime_default(), "crun");
 	(void)setenv("BOUGH_DEFAULT_RUNTIME", "docker", 1);
@@ -300,6 +300,7 @@ static void test_kinds(void **state)
 		(void)setenv("BOUGH_DEFAULT_RUNTIME", before, 1);
 	else
 		(void)unsetenv("BOUGH_DEFAULT_RUNTIME");
+	free(before);
 	assert_int_equal(runtime_program(path, sizeof(path), "sh"), 0);
 	assert_int_equal(runtime_program(path, 3, "sh"), -ENOENT);
 	assert_int_equal(runtime_program(path, sizeof(path), "no-such-program"), -ENOENT);
