@@ -4,10 +4,11 @@
 # what a power cut leaves. QEMU emulates the processor (TCG) where there is no KVM it can use, so
 # it is slow, but runs anywhere. As root.
 #
-#   tools/vm/vm.sh make            the disk: Debian, this checkout built and installed in it
+#   tools/vm/vm.sh make            the disk: Debian, and this checkout built and installed in it;
+#                                  again after a change, with a new disk
 #   tools/vm/vm.sh start           boots it, waits until it answers
-#   tools/vm/vm.sh sh COMMAND      runs a command in it; without one a shell
-#   tools/vm/vm.sh update          copies and builds this checkout anew, in the running machine
+#   tools/vm/vm.sh sh COMMAND      runs a command in it; without one a shell. There:
+#                                  cd /src && BOUGH_DEFAULT_RUNTIME=crun tests/run.sh e2e/sandbox
 #   tools/vm/vm.sh stop            shuts it down
 #   tools/vm/vm.sh cut             a power cut: the machine is gone at once
 #
@@ -51,7 +52,6 @@ configure() {
 	[ -e "$VM/key" ] || ssh-keygen -q -t ed25519 -N '' -f "$VM/key"
 	mkdir -p -m 700 "$ROOT/root/.ssh"
 	cp "$VM/key.pub" "$ROOT/root/.ssh/authorized_keys"
-	# The sources, packed by tar --exclude: what is below build/ is of this machine.
 	mkdir -p "$ROOT/src"
 }
 
@@ -60,6 +60,7 @@ pack() { tar cf - --exclude=./build --exclude=./.git .; }
 make_disk() {
 	local at
 	[ "$(id -u)" = 0 ] || die 'needs root'
+	! running || die 'stop it first'
 	if [ ! -e "$ROOT/etc/made" ]; then
 		say "installing Debian $SUITE"
 		debootstrap --variant=minbase --include="$(IFS=,; echo "${SYSTEM[*]}")" \
@@ -142,17 +143,11 @@ cut_power() {
 	wait_end 30
 }
 
-update() {
-	pack | ssh_to 'tar xf - -C /src'
-	ssh_to "$BUILD"
-}
-
 case ${1:-} in
 make) make_disk ;;
 build) build_inside "$2" ;;
 start) start ;;
 sh) shift && ssh_to "$@" ;;
-update) update ;;
 stop) stop ;;
 cut) cut_power ;;
 *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 2 ;;
