@@ -521,24 +521,20 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	struct import *im = task;
 	struct snapd *sd = im->maker.sd;
 	struct archive_import_stats st = { 0 };
-	struct store_stats before = { 0 }, after = { 0 };
 	auto_stack stack = { 0 };
 	im->progress = p;
 	int r = store_session_begin(sd->store, &im->maker.ss, err);
 	if (r < 0)
 		return snapd_inner(r);
-	(void)store_stats(sd->store, &before, NULL); /* for stored_bytes, which may stay 0 */
 	images_making(sd->images);
 	r = import_image(im, &stack, &st, err);
 	if (r >= 0)
 		r = import_rest(im, err);
 	if (r == -ECONNRESET)
 		r = -EBADMSG;
-	(void)store_stats(sd->store, &after, NULL);
 	im->maker.row.files = st.inodes;
 	im->maker.row.bytes = st.bytes;
-	if (after.bytes_stored > before.bytes_stored)
-		im->maker.row.stored_bytes = after.bytes_stored - before.bytes_stored;
+	im->maker.row.stored_bytes = store_session_stored(im->maker.ss);
 	if (r >= 0)
 		r = maker_commit(&im->maker, &stack, NULL, NULL, err);
 	images_made(sd->images, r >= 0 ? &stack.image : NULL);

@@ -47,6 +47,7 @@ struct store_session {
 	struct other_dep *other;
 	size_t nother, cap_other;
 	int failed; /* something this session relies on is lost: it can't be synced any more */
+	uint64_t stored; /* bytes that it added to packs */
 };
 
 /* ---- beginning and ending ---- */
@@ -269,8 +270,14 @@ static int put_new(struct store_session *ss, const void *data, size_t len, const
 	int e = writer_append(ss->s, ss->record, &r, false, &w, &end, written, err);
 	if (e < 0)
 		return e;
+	ss->stored += *written ? r.stored : 0;
 	e = rely_on_own(ss, w, end);
 	return e < 0 ? err_sys(err, e, "put an object") : 0;
+}
+
+uint64_t store_session_stored(const struct store_session *ss)
+{
+	return ss->stored;
 }
 
 int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,

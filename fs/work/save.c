@@ -177,7 +177,6 @@ static int save_part(void *ctx, const void *data, size_t len, struct err *err)
 	if (r < 0)
 		return r;
 	sv->nparts++;
-	sv->st.bytes_stored += len;
 	return 0;
 }
 
@@ -236,6 +235,7 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 {
 	struct saver sv = { .opt = opt, .ss = ss, .progress = progress };
 	auto_stack res = { .seed = s->seed, .image = s->image };
+	uint64_t before = store_session_stored(ss);
 	int r = digest_is_zero(&s->image)
 			? 0
 			: image_open(&sv.image, opt->layer.io, opt->images, &s->image, err);
@@ -270,6 +270,7 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 	image_unref(sv.image);
 	if (r < 0)
 		return r;
+	sv.st.bytes_stored = store_session_stored(ss) - before;
 	if (st)
 		*st = sv.st;
 	*out = res;

@@ -8,7 +8,8 @@
 #include "fs/work/view.h"
 
 struct save_stats {
-	uint64_t files, bytes_read, layers, bytes_stored, records;
+	uint64_t files, bytes_read, layers, records;
+	uint64_t bytes_stored; /* by which the store grew: contents and records, compressed */
 };
 struct save_progress {
 	/* Called for each file and for each piece of a big one, so at least once a few ms of work;

@@ -87,6 +87,17 @@ gives 'others may' 201 '' '' root POST $ws '{"name":"mine","mount":false}'
 gives 'what it has' 200 '.owners | length, .[0].owner, .[0].workspaces, .[0].snapshots, (.[0].bytes > 4000000), .[0].quota.bytes' \
 	$'1\ndev\n5\n1\ntrue\n3145728' a GET /v1/usage
 gives 'an admin sees all' 200 '[.owners[].owner] | contains(["dev", "uid:'"$(id -u)"'"])' true root GET /v1/usage
+# What was saved counts as well, also when the workspace is gone for good.
+gives 'without a limit' 200 '' '' root PUT /v1/quotas/dev '{}'
+gives 'a workspace that is saved' 201 '' '' a POST $ws '{"name":"kept"}'
+head -c 4000000 /dev/urandom >"$(of .path)/noise"
+before=$(as a GET /v1/usage && of '.owners[0].bytes')
+gives 'and purged' 201 '' '' a POST $ws/kept/snapshots '{"name":"kept"}'
+as a GET /v1/usage
+ok 'is in the store' test "$(of '.owners[0].bytes')" -gt $((before + 3900000))
+gives 'its workspace goes' 204 '' '' a DELETE "$ws/kept?purge=true"
+as a GET /v1/usage
+ok 'what it left counts' test "$(of '.owners[0].bytes')" -gt $((before - 100000))
 gives 'it goes' 204 '' '' root DELETE /v1/quotas/dev
 gives 'and so does the limit' 201 '' '' a POST $ws '{"name":"g","mount":false}'
 fsck_clean

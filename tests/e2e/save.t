@@ -122,5 +122,14 @@ for s in $(bough log v -q | head -n 5); do
 	bough export "$s" | tar xf - -C "$(mktemp -d "$T/x.XXXX")" || wrong+=" $s"
 done
 is 'each of them can be exported' "$wrong" ''
+# ---- what the store grew by
+
+n=$(bough create noisy)
+head -c 1000000 /dev/urandom >"$n/noise"
+bough_ok 'a save of noise' save noisy --json
+ok "stores all of it ($(json .stored_bytes) bytes)" test "$(json .stored_bytes)" -ge 1000000
+cat "$n/noise" >"$n/again"
+bough_ok 'a save of what is there already' save noisy --json
+ok "stores nothing of it ($(json .stored_bytes) bytes)" test "$(json .stored_bytes)" -lt 100000
 fsck_clean
 done_testing
