@@ -12,7 +12,8 @@
 
 enum {
 	KERNEL_GONE = 128, /* of `runsc exec` */
-	OVER_MS = 500,     /* the shim hears of a container's end a moment later */
+	OVER_MS = 500,     /* for a container's process to be gone */
+	TOLD_MS = 5000,    /* and for the shim to hear of it */
 	OVER_POLL_MS = 20,
 };
 
@@ -316,11 +317,13 @@ int shim_wait_begin(struct shim *s, const char *exec, struct err *err)
 static bool is_over(struct shim *s)
 {
 	struct shim_state state;
-	for (int ms = 0; ms < OVER_MS; ms += OVER_POLL_MS) {
+	bool gone = false;
+	for (int ms = 0; ms < (gone ? TOLD_MS : OVER_MS); ms += OVER_POLL_MS) {
 		if (shim_get(s, NULL, &state, NULL) < 0)
 			return false;
 		if (state.status == SHIM_STOPPED)
 			return true;
+		gone = kill((pid_t)state.pid, 0) < 0 && errno == ESRCH;
 		(void)usleep(OVER_POLL_MS * 1000);
 	}
 	return false;

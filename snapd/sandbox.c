@@ -232,19 +232,31 @@ const char *process_reason(uint32_t exit_status, bool oom)
 	}
 }
 
+/* Of an exec that ended with its sandbox: as that did, which another worker is about to tell. */
+static bool all_out_of_memory(struct live *l)
+{
+	struct timespec until = clock_in_ms(LAST_MS);
+	int r = 0;
+	pthread_mutex_lock(&l->all->lock);
+	while (!l->ended && r == 0)
+		r = pthread_cond_timedwait(&l->all->changed, &l->all->lock, &until);
+	bool oom = l->ended && strcmp(l->end.reason, "oom") == 0;
+	pthread_mutex_unlock(&l->all->lock);
+	return oom;
+}
+
 /* Whether the kernel has killed for want of memory since the last look: a process that ended by
  * KILL was that, as far as anybody can tell. Before the runtime's state goes. */
 static bool out_of_memory(struct live *l, const struct shim_state *end)
 {
 	struct shim_stats st;
+	if (end->with_all)
+		return all_out_of_memory(l);
 	if (end->exit_status != 137 || shim_stats(l->shim, &st, NULL) < 0)
 		return false;
 	pthread_mutex_lock(&l->all->lock);
 	bool more = st.oom_kills > l->oom_kills;
-	if (end->with_all) /* the one kill is the sandbox's, and all its execs' */
-		more |= l->ended && strcmp(l->end.reason, "oom") == 0;
-	else
-		l->oom_kills = st.oom_kills;
+	l->oom_kills = st.oom_kills;
 	pthread_mutex_unlock(&l->all->lock);
 	return more;
 }
