@@ -146,7 +146,8 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 	size_t n = 0, seen = 0;
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
-	int r = catalog_find(sd->catalog, noun, true_key(sd, key, buf), f, SAME_MAX, &n, err);
+	int r = catalog_find(sd->catalog, noun, true_key(sd, key, buf), who->owner, f, SAME_MAX, &n,
+			     err);
 	for (size_t i = 0; i < n; i++)
 		if (access_sees(sd, who, &f[i].own, f[i].workspace))
 			f[seen++] = f[i];
@@ -172,8 +173,8 @@ static int find_removed(struct snapd *sd, const struct principal *who, const cha
 	bool mixed = false;
 	if (!f)
 		return err_set(err, -ENOMEM, "out of memory");
-	int r = catalog_find(sd->catalog, NOUN_REMOVED, true_key(sd, key, buf), f, SAME_MAX, &n,
-			     err);
+	int r = catalog_find(sd->catalog, NOUN_REMOVED, true_key(sd, key, buf), who->owner, f,
+			     SAME_MAX, &n, err);
 	for (size_t i = 0; i < n; i++) {
 		if (!access_sees(sd, who, &f[i].own, f[i].workspace))
 			continue;
@@ -429,8 +430,8 @@ static int find_holder(struct request *rq, struct meant *out, struct err *err)
 	if (r >= 0)
 		r = catalog_attached(sd->catalog, NULL, ws.id, &rows, &at, err);
 	if (r >= 0)
-		r = catalog_find(sd->catalog, NOUN_SANDBOX, true_key(sd, rq->params[0], buf), f,
-				 SAME_MAX, &n, err);
+		r = catalog_find(sd->catalog, NOUN_SANDBOX, true_key(sd, rq->params[0], buf),
+				 rq->caller->owner, f, SAME_MAX, &n, err);
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		for (size_t k = 0; k < at; k++)
 			if (strcmp(rows[k].sandbox, f[i].id) == 0) {
@@ -476,8 +477,12 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 				       key, &found, err);
 	if ((r == -ENOENT || r == -EPERM) &&
 	    is_route(rt, "DELETE", "/v1/sandboxes/{}/workspaces/{}")) {
-		int holds = find_holder(rq, &found, NULL);
-		r = holds == -ENOTUNIQ ? find_holder(rq, &found, err) : holds >= 0 ? 0 : r;
+		struct err why = { 0 };
+		int holds = find_holder(rq, &found, &why);
+		if (holds >= 0)
+			r = 0;
+		else if (holds == -ENOTUNIQ)
+			r = err_set(err, holds, "%s", why.text);
 	}
 	/* One that is there before one that was. */
 	if (r == -ENOENT && is_route(rt, "DELETE", "/v1/workspaces/{}") &&
@@ -504,7 +509,7 @@ static int admit_field(struct request *rq, const char *key, bool either, struct 
 	if (!text)
 		return 0;
 	int r = either ? find_either(rq->ctx, rq->caller, text, &found, err)
-		       : access_find(rq->ctx, rq->caller, true, false, text, &found, err);
+		       : access_find(rq->ctx, rq->caller, NOUN_SNAPSHOT, false, text, &found, err);
 	if (r < 0)
 		return r;
 	return json_object_set_new(rq->body, key, json_string(found.id)) < 0
@@ -534,8 +539,8 @@ static int admit_query(struct request *rq, const struct route *rt, enum family f
 		if ((!against && !of) || at == WEB_IDS)
 			continue;
 		int r = against ? find_either(rq->ctx, rq->caller, q->value, &found, err)
-				: access_find(rq->ctx, rq->caller, false, false, q->value, &found,
-					      err);
+				: access_find(rq->ctx, rq->caller, NOUN_WORKSPACE, false, q->value,
+					      &found, err);
 		if (r < 0)
 			return r;
 		memcpy(rq->ids[at], found.id, ID_SIZE);

@@ -202,9 +202,9 @@ struct meant {
 	struct owned own;
 };
 /* Those with that id, with an id that begins so (snapshots; 6 characters or more), with the name
- * "OWNER/NAME", or with that name, whoever they belong to: up to `max`, in no order. Of those that
- * were removed (by id, or the name that they had) the last one first. */
-int catalog_find(struct catalog *c, enum noun noun, const char *key, struct meant *out, size_t max,
-		 size_t *n, struct err *err);
+ * "OWNER/NAME", or with that name, whoever they belong to: up to `max`, those of the owner `first`
+ * first. Of those that were removed (by id, or the name that they had) then the last one. */
+int catalog_find(struct catalog *c, enum noun noun, const char *key, const char *first,
+		 struct meant *out, size_t max, size_t *n, struct err *err);
 
 #endif

@@ -6,6 +6,11 @@
 
 #include "snapd/catalog_db.h"
 
+/* However many others have things of that name, the caller's own is among the first, and those that
+ * are shown to more come before those that aren't. */
+#define OWN_FIRST     " ORDER BY owner = ?4 DESC"
+#define NEAREST_FIRST OWN_FIRST ", visibility DESC"
+
 static const char *statement(enum noun noun, bool owner)
 {
 	bool snapshots = noun == NOUN_SNAPSHOT;
@@ -13,12 +18,12 @@ static const char *statement(enum noun noun, bool owner)
 		return owner ? "SELECT id, NULL, " DB_OWNED " FROM sandboxes WHERE owner = ?1"
 			       " AND name = ?2"
 			     : "SELECT id, NULL, " DB_OWNED " FROM sandboxes WHERE id = ?2"
-			       " OR name = ?2";
+			       " OR name = ?2" NEAREST_FIRST;
 	if (noun == NOUN_REMOVED)
 		return owner ? "SELECT id, id, " DB_OWNED " FROM workspaces WHERE removed IS NOT"
 			       " NULL AND owner = ?1 AND was = ?2 ORDER BY removed DESC"
 			     : "SELECT id, id, " DB_OWNED " FROM workspaces WHERE removed IS NOT"
-			       " NULL AND (id = ?2 OR was = ?2) ORDER BY removed DESC";
+			       " NULL AND (id = ?2 OR was = ?2)" OWN_FIRST ", removed DESC";
 	if (snapshots && owner)
 		return "SELECT id, workspace, " DB_OWNED " FROM snapshots WHERE id ="
 		       " (SELECT snapshot FROM snapshot_names WHERE owner = ?1 AND name = ?2)";
@@ -26,11 +31,11 @@ static const char *statement(enum noun noun, bool owner)
 	if (snapshots)
 		return "SELECT id, workspace, " DB_OWNED " FROM snapshots WHERE id = ?2 OR"
 		       " (?3 AND id >= ?2 AND id < ?2 || '~') OR"
-		       " id IN (SELECT snapshot FROM snapshot_names WHERE name = ?2)";
+		       " id IN (SELECT snapshot FROM snapshot_names WHERE name = ?2)" NEAREST_FIRST;
 	return owner ? "SELECT id, id, " DB_OWNED " FROM workspaces WHERE owner = ?1 AND name = ?2"
 		       " AND removed IS NULL"
 		     : "SELECT id, id, " DB_OWNED " FROM workspaces WHERE (id = ?2 OR name = ?2)"
-		       " AND removed IS NULL";
+		       " AND removed IS NULL" NEAREST_FIRST;
 }
 
 static int read_meant(sqlite3_stmt *st, void *row)
@@ -60,8 +65,8 @@ static int take(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shap
 	return r < 0 ? r : 0;
 }
 
-int catalog_find(struct catalog *c, enum noun noun, const char *key, struct meant *out, size_t max,
-		 size_t *n, struct err *err)
+int catalog_find(struct catalog *c, enum noun noun, const char *key, const char *first,
+		 struct meant *out, size_t max, size_t *n, struct err *err)
 {
 	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
@@ -73,6 +78,8 @@ int catalog_find(struct catalog *c, enum noun noun, const char *key, struct mean
 	const char *name = db_split_key(key, owner);
 	if (owned)
 		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
+	else
+		sqlite3_bind_text(st, 4, first, -1, SQLITE_STATIC);
 	sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
 	if (!owned && noun == NOUN_SNAPSHOT)
 		sqlite3_bind_int(st, 3,

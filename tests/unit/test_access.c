@@ -72,6 +72,29 @@ static struct principal who(const char *owner)
 
 /* ---- names ---- */
 
+/* However many others use a name, it means one's own, or the one that everybody sees. */
+static void names_of_many(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct meant m;
+	char owner[OWNER_SIZE], id[ID_SIZE];
+	for (int i = 0; i < 100; i++) {
+		(void)snprintf(owner, sizeof(owner), "uid:%d", 1000 + i);
+		add_ws(f, owner, "app", VISIBLE_PRIVATE, "", id);
+	}
+	struct principal last = who(owner), stranger = who("uid:4");
+	assert_int_equal(access_find(&f->sd, &last, NOUN_WORKSPACE, true, "app", &m, &err), 0);
+	assert_string_equal(m.id, id);
+	assert_int_equal(access_find(&f->sd, &stranger, NOUN_WORKSPACE, false, "app", &m, &err),
+			 -ENOENT);
+	add_ws(f, "ci", "app", VISIBLE_GLOBAL, "", id);
+	assert_int_equal(access_find(&f->sd, &stranger, NOUN_WORKSPACE, false, "app", &m, &err), 0);
+	assert_string_equal(m.id, id);
+	assert_int_equal(access_find(&f->sd, &last, NOUN_WORKSPACE, true, "app", &m, &err), 0);
+	assert_string_equal(m.own.owner, owner);
+}
+
 static void names_of_owners(void **state)
 {
 	struct fixture *f = *state;
@@ -802,6 +825,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(names_of_owners, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(names_of_many, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(teams, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
 		cmocka_unit_test(paths),

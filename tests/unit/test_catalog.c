@@ -137,10 +137,11 @@ static void removed(void **state)
 	const char *const keys[] = { "one", in[0].id, key };
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		assert_int_equal(catalog_ws_get(f->c, keys[i], &got, &err), -ENOENT);
-		assert_int_equal(catalog_find(f->c, NOUN_WORKSPACE, keys[i], meant, 4, &n, &err),
-				 0);
+		assert_int_equal(catalog_find(f->c, NOUN_WORKSPACE, keys[i], "", meant, 4, &n,
+					      &err), 0);
 		assert_int_equal(n, 0);
-		assert_int_equal(catalog_find(f->c, NOUN_REMOVED, keys[i], meant, 4, &n, &err), 0);
+		assert_int_equal(catalog_find(f->c, NOUN_REMOVED, keys[i], "", meant, 4, &n, &err),
+				 0);
 		assert_int_equal(n, 1);
 		assert_string_equal(meant[0].id, in[0].id);
 	}
@@ -174,7 +175,7 @@ static void removed(void **state)
 	assert_int_equal(
 		catalog_ws_patch(f->c, in[0].id, &(struct ws_patch){ .name = "one" }, &err), 0);
 	assert_int_equal(catalog_ws_remove(f->c, in[0].id, 3500, 4500, &err), 0);
-	assert_int_equal(catalog_find(f->c, NOUN_REMOVED, "one", meant, 4, &n, &err), 0);
+	assert_int_equal(catalog_find(f->c, NOUN_REMOVED, "one", "", meant, 4, &n, &err), 0);
 	assert_int_equal(n, 2);
 	assert_string_equal(meant[0].id, in[0].id);
 }
