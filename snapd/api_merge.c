@@ -350,8 +350,7 @@ int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	auto_merge m = { .sd = sd };
 	int r = source_find_ws(&m.into, sd, rq->params[0], LEASE_EXCLUSIVE, "merge", err);
-	if (r >= 0 && (strcmp(request_string(rq, "from"), m.into.ws.id) == 0 ||
-		       strcmp(request_string(rq, "from"), m.into.ws.name) == 0))
+	if (r >= 0 && strcmp(request_string(rq, "from"), m.into.ws.id) == 0)
 		return request_bad_field(rq, "from", err,
 					 "a workspace can't be merged into itself");
 	if (r >= 0)

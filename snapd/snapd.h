@@ -89,7 +89,8 @@ void rows_unlock_all(struct snapd *sd);
 /* Writes meta.json anew from the row as it is. */
 int snapd_record_ws(struct snapd *sd, const char *id, struct err *err);
 
-/* What the client means: an id or name. One of the two is filled. -ENOENT, -ENOTUNIQ. */
+/* What a tree is of, by its id: which one a client's name means is access_admit's to say. One of
+ * the two rows is filled. -ENOENT. */
 struct source {
 	bool is_snap;
 	struct ws_row ws;
@@ -98,12 +99,12 @@ struct source {
 };
 void source_done(struct source *s);
 #define auto_source __attribute__((cleanup(source_done))) struct source
-/* Either, by id or name; leased SHARED for `what`. */
-int source_find(struct source *out, struct snapd *sd, const char *key, const char *what,
+/* Either; leased SHARED for `what`. */
+int source_find(struct source *out, struct snapd *sd, const char *id, const char *what,
 		struct err *err);
-int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+int source_find_ws(struct source *out, struct snapd *sd, const char *id, enum lease_kind kind,
 		   const char *what, struct err *err);
-int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+int source_find_snap(struct source *out, struct snapd *sd, const char *id, enum lease_kind kind,
 		     const char *what, struct err *err);
 /* Pages written through shared maps of a mounted workspace begin to reach it. */
 void snapd_flush_maps(struct snapd *sd, const char *id);

@@ -1,15 +1,13 @@
-/* What the API's modules share: paths, times, and what a client's key means. */
+/* What the API's modules share: paths, times, and trees as what is done with them needs them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
 #include "fs/work/save.h"
 #include "snapd/flattener.h"
-#include "snapd/principal.h"
 #include "snapd/snapd.h"
 
 void snapd_mount_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
@@ -87,18 +85,16 @@ void source_done(struct source *s)
 }
 
 /* What is leased may have changed or gone while the lease was waited for: it is read again. */
-int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+int source_find_ws(struct source *out, struct snapd *sd, const char *id, enum lease_kind kind,
 		   const char *what, struct err *err)
 {
 	struct source s = { 0 };
-	int r = catalog_ws_get(sd->catalog, key, &s.ws, err);
+	int r = catalog_ws_get(sd->catalog, id, &s.ws, err);
 	if (r >= 0 && kind != LEASE_NONE) {
 		r = lease_take(&s.lease, sd->leases, s.ws.id, kind, what, LEASE_WAIT_MS, err);
 		if (r == -EBUSY)
 			(void)err_prefix(err, r, "%s", s.ws.name);
 		if (r >= 0) {
-			char id[ID_SIZE];
-			memcpy(id, s.ws.id, sizeof(id));
 			ws_row_done(&s.ws);
 			r = catalog_ws_get(sd->catalog, id, &s.ws, err);
 		}
@@ -111,16 +107,14 @@ int source_find_ws(struct source *out, struct snapd *sd, const char *key, enum l
 	return 0;
 }
 
-int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum lease_kind kind,
+int source_find_snap(struct source *out, struct snapd *sd, const char *id, enum lease_kind kind,
 		     const char *what, struct err *err)
 {
 	struct source s = { .is_snap = true };
-	int r = catalog_snap_get(sd->catalog, key, &s.snap, err);
+	int r = catalog_snap_get(sd->catalog, id, &s.snap, err);
 	if (r >= 0 && kind != LEASE_NONE) {
 		r = lease_take(&s.lease, sd->leases, s.snap.id, kind, what, LEASE_WAIT_MS, err);
 		if (r >= 0) {
-			char id[ID_SIZE];
-			memcpy(id, s.snap.id, sizeof(id));
 			snap_row_done(&s.snap);
 			r = catalog_snap_get(sd->catalog, id, &s.snap, err);
 		}
@@ -133,42 +127,11 @@ int source_find_snap(struct source *out, struct snapd *sd, const char *key, enum
 	return 0;
 }
 
-int source_find(struct source *out, struct snapd *sd, const char *key, const char *what,
+int source_find(struct source *out, struct snapd *sd, const char *id, const char *what,
 		struct err *err)
 {
-	struct err other = { 0 };
-	auto_source snap = { 0 };
-	if (id_is(key, "ws"))
-		return source_find_ws(out, sd, key, LEASE_SHARED, what, err);
-	int r = source_find_snap(&snap, sd, key, LEASE_SHARED, what, err);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	if (strncmp(key, "sn_", 3) == 0 && r >= 0) {
-		*out = snap;
-		snap = (struct source){ 0 };
-		return 0;
-	}
-	char owner[OWNER_SIZE];
-	const char *name = strchr(key, '/');
-	doing_owner(owner);
-	if (name && name - key < OWNER_SIZE)
-		(void)snprintf(owner, sizeof(owner), "%.*s", (int)(name - key), key);
-	int w = catalog_ws_has_name(sd->catalog, owner, name ? name + 1 : key, &other);
-	if (w < 0) {
-		if (err)
-			*err = other;
-		return w;
-	}
-	if (w && r >= 0)
-		return err_set(err, -ENOTUNIQ,
-			       "\"%s\" is both a snapshot and a workspace: give its id", key);
-	if (w)
-		return source_find_ws(out, sd, key, LEASE_SHARED, what, err);
-	if (r < 0)
-		return err_set(err, -ENOENT, "no snapshot or workspace \"%s\"", key);
-	*out = snap;
-	snap = (struct source){ 0 };
-	return 0;
+	return id_is(id, "ws") ? source_find_ws(out, sd, id, LEASE_SHARED, what, err)
+			       : source_find_snap(out, sd, id, LEASE_SHARED, what, err);
 }
 
 /* Pages that were written through shared maps reach the workspace. bough-fs can't hold a
