@@ -184,7 +184,7 @@ static void keep_end(struct job *job, int r, const json_t *answer)
 	}
 	row->ended_ns = snapd_now_ns();
 	if (catalog_job_end(job->jobs->sd->catalog, row, &err) < 0)
-		log_error("job %s: %s", row->id, err.text); /* it fails at the next start */
+		log_error("job %s: %s", row->id, err.text); /* the next start ends it */
 }
 
 /* ---- begun anew ---- */
@@ -399,7 +399,7 @@ static struct job *job_of_row(struct jobs *j, struct job_row *row)
 }
 
 /* Of one that had done its work when boughd ended, or failed: `was` says so. */
-static int end_left(struct jobs *j, struct job *job, const struct repeat *was, struct err *err)
+static void end_left(struct jobs *j, struct job *job, const struct repeat *was)
 {
 	json_t *answer = was->status == 204 ? NULL
 			 : was->answer      ? json_loads(was->answer, 0, NULL)
@@ -410,36 +410,48 @@ static int end_left(struct jobs *j, struct job *job, const struct repeat *was, s
 	keep_end(job, was->status < 400 ? 0 : -EIO, answer);
 	tell_event(job, job->row.state);
 	json_decref(answer);
-	return 0;
 }
 
-/* Ends what is known to have ended. The others need the key when they go on: it is taken on. */
-static int settle(struct jobs *j, struct job_row *row, struct err *err)
+/* A job that was left, with the key it works for, and how far it is known how that ended. */
+static int take_up(struct jobs *j, struct job_row *row, struct job **out, struct repeat *was,
+		   struct err *err)
 {
-	struct repeat was = { 0 };
 	struct job *job = job_of_row(j, row);
 	if (!job)
 		return err_set(err, -ENOMEM, "out of memory");
-	int r = catalog_job_repeat(j->sd->catalog, job->row.id, job->doing, &was, err);
-	if (r >= 0 && was.status)
-		r = end_left(j, job, &was, err);
-	repeat_done(&was);
-	job_free(job);
-	return r == -ENOENT ? 0 : r;
-}
-
-static int resume(struct jobs *j, struct job_row *row, struct err *err)
-{
-	struct repeat was = { 0 };
-	struct job *job = job_of_row(j, row);
-	if (!job)
-		return err_set(err, -ENOMEM, "out of memory");
-	int r = catalog_job_repeat(j->sd->catalog, job->row.id, job->doing, &was, err);
-	repeat_done(&was);
+	*was = (struct repeat){ 0 };
+	int r = catalog_job_repeat(j->sd->catalog, job->row.id, job->doing, was, err);
 	if (r < 0 && r != -ENOENT) {
 		job_free(job);
 		return r;
 	}
+	*out = job;
+	return 0;
+}
+
+/* Ends what is known to have ended. */
+static int settle(struct jobs *j, struct job_row *row, struct err *err)
+{
+	struct repeat was;
+	struct job *job;
+	int r = take_up(j, row, &job, &was, err);
+	if (r < 0)
+		return r;
+	if (was.status)
+		end_left(j, job, &was);
+	repeat_done(&was);
+	job_free(job);
+	return 0;
+}
+
+static int resume(struct jobs *j, struct job_row *row, struct err *err)
+{
+	struct repeat was;
+	struct job *job;
+	int r = take_up(j, row, &job, &was, err);
+	if (r < 0)
+		return r;
+	repeat_done(&was);
 	log_info("job %s (%s) goes on after the last boughd's end", job->row.id, job->row.path);
 	pthread_mutex_lock(&j->lock);
 	job->next = j->running;
