@@ -26,7 +26,6 @@ enum {
 	FREEZE_MS = 1000,
 	KILL_FREEZE_MS = 100, /* of what is to die: one that hangs in the kernel doesn't freeze */
 	FREEZE_POLL_US = 200,
-	MAKE_TRIES = 20,
 };
 
 /* ---- what there is ---- */
@@ -150,10 +149,7 @@ int cgroup_make(const struct cgroups *c, const char *group, struct err *err)
 	if (!cgroup_is_v2(c))
 		return 0;
 	int r = path_of(path, sizeof(path), c, 0, group);
-	/* The end of another box may remove a folder that this one is just to lie in. */
 	if (r == 0)
-		r = make_way(path, strlen(c->list[0].path));
-	for (int i = 0; r == -ENOENT && i < MAKE_TRIES; i++)
 		r = make_way(path, strlen(c->list[0].path));
 	return r < 0 ? err_sys(err, r, "make the cgroup %s", path) : 0;
 }
