@@ -562,8 +562,8 @@ static int do_usage(struct served *w, const struct ctl_request *q, struct answer
 
 static int do_sync(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
 {
-	int r = ws_fsync(served_ws(w), 1);
-	return r < 0 ? err_sys(err, r, "make %s durable", q->id) : 0;
+	int r = ws_commit(served_ws(w), err);
+	return r < 0 ? err_prefix(err, r, "make %s durable", q->id) : 0;
 }
 
 /* ---- the table ---- */

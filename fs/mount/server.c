@@ -600,9 +600,9 @@ int served_close(struct server *s, const char *id, struct err *err)
 	if (r < 0)
 		return r;
 	pthread_rwlock_wrlock(&w->life);
-	r = w->ws ? ws_fsync(w->ws, 1) : 0;
+	r = w->ws ? ws_commit(w->ws, err) : 0;
 	if (r < 0)
-		(void)err_sys(err, r, "make %s durable", id);
+		(void)err_prefix(err, r, "make %s durable", id);
 	struct err e;
 	int c = close_claimed(w, ws_close, &e);
 	if (c < 0 && r == 0)

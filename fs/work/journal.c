@@ -13,10 +13,13 @@ enum {
 	HEAD_CHECK_AT = 56,
 	FRAME_BODY_CHECK_AT = 48,
 	FRAME_CHECK_AT = 56,
+	LATE_BYTES = 16,
 	SECTOR = 512,
 	PAGE = 4096, /* what is read alone where a window can't be read whole */
 	WINDOW = 1 << 20,
 };
+
+static const uint64_t INOS_END = UINT64_C(1) << 48;
 
 _Static_assert(FRAME_CHECK_AT + 8 == FRAME_HEAD, "the header ends with its check");
 _Static_assert(JOURNAL_HEAD % FRAME_ALIGN == 0, "frames are aligned from the first on");
@@ -67,6 +70,33 @@ void journal_frame_finish(struct buf *b, const struct journal_frame *f, uint64_t
 	le_put64(p + FRAME_CHECK_AT, hash_xxh3(p, FRAME_CHECK_AT, salt));
 	static const uint8_t zeros[FRAME_ALIGN];
 	buf_add(b, zeros, (size_t)(journal_frame_bytes(len) - b->len));
+}
+
+void journal_commit_body(struct buf *b, uint64_t upto, const struct journal_late *late, uint32_t n)
+{
+	buf_u64(b, upto);
+	for (uint32_t i = 0; i < n; i++) {
+		buf_u64(b, late[i].ino);
+		buf_u64(b, late[i].since);
+	}
+}
+
+int journal_commit_decode(const struct journal_frame *f, uint64_t *upto,
+			  struct journal_late late[JOURNAL_LATE_MAX])
+{
+	struct cur c = cur_init(f->body, f->len);
+	uint64_t n = cur_u64(&c);
+	size_t count = cur_left(&c) / LATE_BYTES;
+	if (c.bad || cur_left(&c) % LATE_BYTES || count > JOURNAL_LATE_MAX || n >= f->seq)
+		return -EBADMSG;
+	for (size_t i = 0; i < count; i++) {
+		late[i].ino = cur_u64(&c);
+		late[i].since = cur_u64(&c);
+		if (late[i].ino == 0 || late[i].ino >= INOS_END || late[i].since > n)
+			return -EBADMSG;
+	}
+	*upto = n;
+	return (int)count;
 }
 
 int journal_frame_decode(struct journal_frame *out, const uint8_t p[FRAME_HEAD], uint64_t salt)

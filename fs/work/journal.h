@@ -29,13 +29,20 @@ struct journal_head {
 	uint8_t boot[BOOT_ID_BYTES];
 };
 
+/* What a commit leaves out: the content that an inode got by frames behind `since`. */
+enum { JOURNAL_LATE_MAX = 64 }; /* of one commit */
+struct journal_late {
+	uint64_t ino, since;
+};
+
 void journal_head_encode(uint8_t out[JOURNAL_HEAD], const struct journal_head *h);
 /* 0, -EBADMSG (no such header, or damaged), -EPROTONOSUPPORT (another version). */
 int journal_head_decode(struct journal_head *out, const void *data, size_t len);
 
 enum frame_kind {
 	FRAME_OP = 1,     /* records */
-	FRAME_COMMIT = 2, /* body: u64, all frames up to that number are durable */
+	FRAME_COMMIT = 2, /* body: u64, all frames up to that number are durable, but for what
+	                     the struct journal_late that follow it leave out */
 	FRAME_SEAL = 3,   /* no body; only commits follow */
 	FRAME_RESET = 4,  /* body: u64 n, boot id: the frames after n and before this one count for
 	                     nothing; from here on the journal was written in that boot */
@@ -56,6 +63,11 @@ struct journal_frame {
 /* A frame is built in place: FRAME_HEAD bytes of room, then the body. This fills in the
  * room and appends the padding; buf_error() tells if there was memory. */
 void journal_frame_finish(struct buf *b, const struct journal_frame *f, uint64_t salt);
+/* The body of a commit. */
+void journal_commit_body(struct buf *b, uint64_t upto, const struct journal_late *late, uint32_t n);
+/* Of a FRAME_COMMIT whose body_ok: how many late[] got, or -EBADMSG. */
+int journal_commit_decode(const struct journal_frame *f, uint64_t *upto,
+			  struct journal_late late[JOURNAL_LATE_MAX]);
 /* Decodes a frame's header alone: 0 and kind, seq, …, len; or -EBADMSG. */
 int journal_frame_decode(struct journal_frame *out, const uint8_t head[FRAME_HEAD], uint64_t salt);
 /* Bytes of a frame with that body, padding included. */

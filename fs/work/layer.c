@@ -3,7 +3,8 @@
  *
  * A commit: places freed so far are set aside; the number n of the last frame is taken; data files
  * written since the last commit are synced, then the folder, if files were made in it; a commit
- * frame says n; the journal is synced; the places set aside are free. */
+ * frame says n; the journal is synced; the places set aside are free. An fsync may make one that
+ * frees nothing and leaves big files out (layer_late.c). */
 #include "fs/work/layer_impl.h"
 
 #include <assert.h>
@@ -61,6 +62,9 @@ void layer_unref(struct layer *l)
 		layer_trim(l);
 	layer_files_close(l);
 	layer_free_index(l);
+	u64map_done(&l->files.keep);
+	free(l->left_out);
+	free(l->commit.late);
 	changed_log_unref(atomic_load(&l->changed));
 	space_done(&l->space);
 	(void)pthread_mutex_destroy(&l->journal.lock);
@@ -74,6 +78,8 @@ void layer_unref(struct layer *l)
 struct layer *layer_new_local(const struct layer_options *opt, const struct layer_id *id)
 {
 	struct layer *l = layer_new(opt->io, id);
+	if (l && opt->big_file)
+		l->space.big_from = opt->big_file;
 	if (l && set_dir(l, opt->root) < 0) {
 		layer_unref(l);
 		return NULL;
@@ -233,13 +239,14 @@ static bool data_dirty(const struct layer *l)
 	return dirty;
 }
 
-int layer_append_commit(struct layer *l, uint64_t upto, struct journal_frame *f)
+int layer_append_commit(struct layer *l, uint64_t upto, const struct layer_partial *p,
+			struct journal_frame *f)
 {
 	*f = (struct journal_frame){ .kind = FRAME_COMMIT };
 	auto_buf b = { 0 };
 	if (buf_room(&b, FRAME_HEAD + 8))
 		b.len = FRAME_HEAD;
-	buf_u64(&b, upto);
+	journal_commit_body(&b, upto, p ? p->late : NULL, p ? p->n : 0);
 	int r = buf_error(&b);
 	return r < 0 ? r : layer_append(l, &b, f, APPEND_SMALL);
 }
@@ -263,49 +270,84 @@ static int sync_parent(struct layer *l)
 	return parent ? layer_sync_dir(l, parent) : -ENOMEM;
 }
 
-/* The syncs of one commit; *upto is what they cover. */
-static int commit_sync(struct layer *l, uint64_t covered, bool created, uint64_t *upto)
+/* The syncs of one commit; *upto is what they cover. `p`: it is an fsync's, which leaves out what
+ * may be left out; NULL: it is whole. `again`: the one before wasn't. */
+static int commit_sync(struct layer *l, struct layer_partial *p, uint64_t covered, bool created,
+		       bool again, uint64_t *upto)
 {
 	struct journal_frame f = { 0 };
 	l->log.usable = false;
 	*upto = last_op(l);
-	int r = layer_files_sync(l);
+	int r = layer_files_sync(l, p);
 	/* What is in the log must not be carried out over what was synced here. */
-	bool frames = *upto > covered || l->log.count > 0;
+	bool frames = *upto > covered || l->log.count > 0 || p || again;
 	if (r == 0 && frames)
 		layer_make_room(l);
 	if (r == 0 && frames)
-		r = layer_append_commit(l, *upto, &f);
+		r = layer_append_commit(l, *upto, p, &f);
 	if (r == 0 && (frames || created))
 		r = sync_journal(l);
 	if (r == 0 && created)
 		r = sync_parent(l);
-	if (r == 0)
+	if (r == 0) {
 		layer_log_settle(l, f.seq, f.end);
+		layer_late_settle(l, *upto, p);
+	}
 	return r;
 }
 
-/* Called and returns with the commit's lock held. `asked`: the log is enough. */
-static int commit_run(struct layer *l, bool asked)
+/* A commit has succeeded; its lock is held. `p`: it wasn't whole. */
+static void note_commit(struct layer *l, uint64_t number, bool logged,
+			const struct layer_partial *p)
+{
+	l->commit.created = false;
+	l->commit.done = number;
+	l->commit.good_s = time(NULL);
+	if (logged)
+		return;
+	l->commit.whole = p ? l->commit.whole : number;
+	l->commit.partial = p != NULL;
+	l->commit.nlate = p ? p->n : 0;
+	for (uint32_t i = 0; i < l->commit.nlate; i++)
+		l->commit.late[i] = p->late[i];
+}
+
+static bool may_leave_out(struct layer *l, uint64_t ino)
+{
+	if (!layer_has_late(l, ino))
+		return false;
+	(void)pthread_mutex_lock(&l->commit.lock);
+	if (!l->commit.late)
+		l->commit.late = calloc(JOURNAL_LATE_MAX, sizeof(*l->commit.late));
+	bool room = l->commit.late != NULL;
+	(void)pthread_mutex_unlock(&l->commit.lock);
+	return room;
+}
+
+/* Called and returns with the commit's lock held. `asked`: by an fsync of `ino`, so the log is
+ * enough, or what isn't whole. */
+static int commit_run(struct layer *l, bool asked, uint64_t ino)
 {
 	uint64_t number = ++l->commit.begun, covered = l->commit.covered, upto = 0;
-	bool created = l->commit.created, frees = !l->commit.freeing;
+	bool created = l->commit.created, frees = !l->commit.freeing, again = l->commit.partial;
+	struct layer_partial some = { .ino = ino, .covered = covered };
 	l->commit.running = true;
 	(void)pthread_mutex_unlock(&l->commit.lock);
 	int r = asked && !created ? layer_log_commit(l, &upto) : 0;
 	bool logged = r > 0;
+	const bool partial = r == 0 && asked && may_leave_out(l, ino);
+	frees = frees && !partial;
 	if (r == 0 && frees)
 		space_commit_begin(&l->space);
 	if (r == 0)
-		r = commit_sync(l, covered, created, &upto);
+		r = commit_sync(l, partial ? &some : NULL, covered, created, again, &upto);
 	(void)pthread_mutex_lock(&l->commit.lock);
 	l->commit.running = false;
+	/* Another sync has failed meanwhile, and said that no more was durable than before. */
+	r = r >= 0 && l->commit.error < 0 ? l->commit.error : r;
 	if (r >= 0) {
-		l->commit.created = false;
-		l->commit.whole = logged ? l->commit.whole : number;
 		l->commit.covered = upto > covered ? upto : covered;
-		l->commit.done = number;
-		l->commit.good_s = time(NULL);
+		note_commit(l, number, logged, partial ? &some : NULL);
 	}
 	(void)pthread_cond_broadcast(&l->commit.wake);
 	if (r < 0 || logged || !frees)
@@ -326,7 +368,8 @@ static bool is_pending(struct layer *l)
 {
 	uint64_t ops = last_op(l);
 	(void)pthread_mutex_lock(&l->commit.lock);
-	bool pending = l->commit.created || l->commit.running || ops > l->commit.covered;
+	bool pending = l->commit.created || l->commit.running || l->commit.partial ||
+		       ops > l->commit.covered;
 	/* A whole commit has failed: records could be carried out over what it synced. */
 	pending = pending || (l->log.count > 0 && !l->log.usable);
 	(void)pthread_mutex_unlock(&l->commit.lock);
@@ -336,7 +379,16 @@ static bool is_pending(struct layer *l)
 	return pending;
 }
 
-static int commit(struct layer *l, bool asked, struct err *err)
+/* The last commit that isn't one of the log left it out. */
+static bool is_left_out(const struct layer *l, uint64_t ino)
+{
+	for (uint32_t i = 0; i < l->commit.nlate; i++)
+		if (l->commit.late[i].ino == ino)
+			return true;
+	return false;
+}
+
+static int commit(struct layer *l, bool asked, uint64_t ino, struct err *err)
 {
 	if (!l->dir)
 		return 0;
@@ -346,10 +398,12 @@ static int commit(struct layer *l, bool asked, struct err *err)
 	uint64_t begun = l->commit.begun; /* a later one covers all that the caller knows of */
 	for (;;) {
 		r = l->commit.error;
-		if (r < 0 || (asked ? l->commit.done : l->commit.whole) > begun || !dirty)
+		bool done = asked ? l->commit.done > begun && !is_left_out(l, ino)
+				  : l->commit.whole > begun;
+		if (r < 0 || done || !dirty)
 			break;
 		if (!l->commit.running) {
-			r = commit_run(l, asked);
+			r = commit_run(l, asked, ino);
 			break;
 		}
 		(void)pthread_cond_wait(&l->commit.wake, &l->commit.lock);
@@ -360,17 +414,20 @@ static int commit(struct layer *l, bool asked, struct err *err)
 
 int layer_commit(struct layer *l, struct err *err)
 {
-	return commit(l, false, err);
+	layer_sync_ahead(l, 0);
+	return commit(l, false, 0, err);
 }
 
-int layer_fsync(struct layer *l, struct err *err)
+int layer_fsync(struct layer *l, uint64_t ino, struct err *err)
 {
 	if (l->dir && l->writable) {
 		(void)pthread_mutex_lock(&l->journal.lock);
 		l->journal.roomy = true;
 		(void)pthread_mutex_unlock(&l->journal.lock);
 	}
-	return commit(l, true, err);
+	if (ino)
+		layer_sync_ahead(l, ino);
+	return commit(l, true, ino, err);
 }
 
 bool layer_is_dirty(const struct layer *l)
@@ -382,7 +439,7 @@ bool layer_is_dirty(const struct layer *l)
 	(void)pthread_mutex_lock(&m->commit.lock);
 	/* While a commit is under way nothing is known to be durable of what it syncs. */
 	bool dirty = m->commit.created || m->commit.running || ops > m->commit.covered ||
-		     m->log.count > 0;
+		     m->log.count > 0 || m->commit.partial;
 	(void)pthread_mutex_unlock(&m->commit.lock);
 	return dirty || data_dirty(l);
 }

@@ -119,6 +119,7 @@ struct layer_options {
 	 * means that what no commit covers may not have reached the disk. */
 	const uint8_t *boot_id;
 	bool tags; /* layer_open collects what layer_tag finds */
+	uint64_t big_file; /* 0: LAYER_BIG_FILE; tests have smaller files */
 };
 
 /* A new, empty, active layer with a random id. Durable only after layer_commit. */
@@ -153,10 +154,15 @@ int layer_seal(struct layer *l, struct err *err);
  * covers it. 0, or -EIO … (sticky after a failed sync, see below). Any thread; other calls go on
  * meanwhile. */
 int layer_commit(struct layer *l, struct err *err);
-/* As layer_commit, for a program that waits for it and will come again: from now on the layer's
- * journal is written where the host's disk has room already, and what is little goes to a log, by
- * one sync. Then the layer stays dirty: a layer_commit should follow within seconds. */
-int layer_fsync(struct layer *l, struct err *err);
+/* For a program that waits until inode `ino` (0: none in particular) and everything else is
+ * durable, but for the content of big files that others write: a file of one inode's own with
+ * LAYER_BIG_FILE bytes or more that no sync has covered is left out. After a power loss it has what
+ * it had when it was durable last, but for what was taken away since: it isn't longer than it was
+ * then, and than it ever was since, and what was overwritten in place may be old or new for each
+ * 4 KiB. The program will come again: from now on the layer's journal is written where the host's
+ * disk has room already, and what is little goes to a log, by one sync. So the layer stays dirty: a
+ * layer_commit should follow within seconds. Errors as layer_commit's. */
+int layer_fsync(struct layer *l, uint64_t ino, struct err *err);
 bool layer_is_dirty(const struct layer *l); /* something since the last layer_commit; new: true */
 /* A failed sync. The kernel takes pages that it couldn't write for clean ones: what was
  * acknowledged since the last good commit may read as it should now, and as before once memory is
@@ -258,6 +264,7 @@ struct txn {
 	bool frees, creates; /* it takes something away; it adds something */
 	bool quiet; /* set by the caller: nothing that layer_changed() need tell */
 	struct buf others;   /* pointers to other layers that its extents point into, borrowed */
+	struct buf keeps;    /* u64: what txn_keep was called with */
 	/* Of the request that is done once this is: whoever resumes a server's work finds it in the
 	 * journal, and answers without doing it again. 0: none. */
 	uint64_t tag;
@@ -284,6 +291,8 @@ void txn_extent(struct txn *t, uint64_t ino, const struct extent *e);
 /* Drops own extents in [from, to) (multiples of LAYER_BLOCK; to may be UINT64_MAX) without
  * hiding what is below: the caller lowered base_size, or puts a ZERO extent. */
 void txn_extent_drop(struct txn *t, uint64_t ino, uint64_t from, uint64_t to);
+/* From this operation on no layer_fsync of something else leaves out what the inode has now. */
+void txn_keep(struct txn *t, uint64_t ino);
 /* Workspace counters carried with the record (state, not change), for a quick start. */
 void txn_usage(struct txn *t, int64_t bytes, int64_t inodes);
 /* How many more inodes with a name than what is below it the layer shows now: state as well. */
@@ -292,6 +301,10 @@ int txn_commit(struct txn *t);
 void txn_drop(struct txn *t);
 void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes); /* last committed */
 int64_t layer_files(const struct layer *l); /* last committed; of a delta as well */
+/* Calls fn with each inode that came back shorter from a power loss (layer_fsync) when the layer
+ * was opened, unless operations followed then: own_bytes, blocks and usage still are those of what
+ * it would be otherwise. */
+int layer_each_cut(const struct layer *l, int (*fn)(void *ctx, uint64_t ino), void *ctx);
 /* The inode that the operation of that tag was mainly about: 1, 0 when none of the last
  * LAYER_TAGS tagged frames that were there when the layer was opened has it. So many that a
  * worker of the server before, stopped between a change and its answer, is never left behind. */

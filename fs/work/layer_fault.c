@@ -339,7 +339,7 @@ static int mend(struct layer *l, const struct layer_options *opt, struct layer_f
 	l->commit.created = l->files.dir_dirty = l->journal.cut = true;
 	r = mend_files(l);
 	if (r == 0)
-		r = layer_append_commit(l, l->journal.last_op, &(struct journal_frame){ 0 });
+		r = layer_append_commit(l, l->journal.last_op, NULL, &(struct journal_frame){ 0 });
 	if (r < 0)
 		return err_sys(err, r, "write %s again", l->dir);
 	r = layer_commit(l, err);

@@ -7,6 +7,7 @@
  *   layer_io.c     descriptors and data
  *   layer_fault.c  a sync that failed, and how one goes on
  *   layer_log.c    the log of fsyncs
+ *   layer_late.c   files that an fsync leaves out
  *   layer_delta.c  deltas
  *
  * Locks, none taken while another one is held unless it stands to the right:
@@ -33,6 +34,7 @@ enum {
 	LAYER_LOG_AFTER = 3,  /* fsyncs of a layer before it has a log, which takes 1 MiB */
 	LAYER_LOG_DATA = 256 << 10, /* bytes of data, and of the journal, that an fsync may copy */
 	LAYER_RANGES = 64,          /* … in so many pieces */
+	LAYER_KEEP_MAX = 4096, /* inodes that no fsync leaves out; beyond it none is left out */
 };
 /* Numbers among the files. */
 static const uint64_t LAYER_JOURNAL = UINT64_MAX, LAYER_LOG = UINT64_MAX - 3;
@@ -47,6 +49,11 @@ struct layer_file {
 	uint32_t users; /* it is closed only at 0 */
 	bool dirty;     /* written since the last sync began */
 	bool marked;    /* the sync under way will take it */
+	bool late;      /* the last commit left it out: `since` as there */
+	bool logged;    /* pieces of it are in the log, and not on the disk otherwise */
+	uint64_t since;
+	uint64_t written, synced; /* bytes so far; what of them the last sync began with */
+	uint64_t round;           /* of layer_sync_ahead, that met it last */
 	bool gone;      /* unlinked: closed by its last user */
 };
 
@@ -63,6 +70,20 @@ struct layer_pending {
 
 struct layer_tagged {
 	uint64_t tag, ino;
+};
+
+/* A commit that an fsync of `ino` makes, and what it leaves out. */
+struct layer_partial {
+	uint64_t ino;
+	uint64_t covered; /* by the commit before */
+	uint32_t n;
+	struct journal_late late[JOURNAL_LATE_MAX];
+};
+
+/* What a commit left out before a boot: content that the inode got by frames behind `since` and up
+ * to `upto`. */
+struct layer_left_out {
+	uint64_t ino, since, upto;
 };
 
 struct layer {
@@ -87,6 +108,9 @@ struct layer {
 	uint32_t ntags, tag_at, tag_cap; /* a ring, which grows up to LAYER_TAGS */
 	struct layer_tagged *tags;
 	int64_t usage_bytes, usage_inodes, shown;
+	struct layer_left_out *left_out; /* found when it was loaded */
+	uint32_t nleft_out;
+	uint64_t loaded; /* the last frame of an operation that counted then */
 	size_t heap; /* bytes of what the index points to, maps left out */
 	uint64_t dirents, extents;
 	/* What was touched lately; NULL: nobody knows. A delta's is set once at most, when it takes
@@ -118,6 +142,11 @@ struct layer {
 		bool dir_dirty; /* a file was created since the folder was synced */
 		bool all_dirty; /* replayed without knowing which files were synced */
 		struct layer_pending pending;
+		/* Inodes that no fsync leaves out -> number of the frame that said so. */
+		struct u64map keep;
+		bool keep_all;      /* there were too many, up to that frame */
+		uint64_t keep_upto;
+		uint64_t round;
 	} files;
 
 	struct {
@@ -129,7 +158,10 @@ struct layer {
 		uint64_t begun,
 			done; /* number of the last commit begun, and of the last that succeeded */
 		uint64_t whole; /* of the last that succeeded and wasn't only put into the log */
-		uint64_t covered; /* all frames up to this one are durable */
+		uint64_t covered; /* all frames up to this one are durable, but for what is late */
+		bool partial;     /* the last commit of the journal was made by an fsync alone … */
+		uint32_t nlate;   /* … and left that out */
+		struct journal_late *late; /* JOURNAL_LATE_MAX of them, or NULL */
 		uint64_t before;  /* the same, as an earlier process of this boot has noted it */
 		int error;        /* of a sync; sticky */
 		int64_t good_s;   /* when the last one succeeded, Unix time */
@@ -165,6 +197,8 @@ struct layer_apply {
 	                                    layer that isn't found marks the inode damaged */
 	struct layer_drop *drops;
 	size_t ndrops, cap;
+	const struct layer_left_out *left_out; /* replay */
+	uint32_t nleft_out;
 	struct u64map named; /* what a long frame's names are in, and lead to … */
 	bool named_whole;    /* … all of that */
 };
@@ -186,7 +220,9 @@ enum layer_open_mode { LAYER_EXISTING, LAYER_CREATE };
 int layer_file_get(struct layer *l, uint64_t number, enum layer_open_mode mode,
 		   struct layer_file **out);
 void layer_file_put(struct layer *l, struct layer_file *f);
-int layer_files_sync(struct layer *l); /* data files written since the last time; then the folder */
+/* Data files written since the last time, but for what an fsync leaves out, which is told (NULL: it
+ * is none); then the folder. */
+int layer_files_sync(struct layer *l, struct layer_partial *p);
 void layer_files_close(struct layer *l);
 void layer_trim(struct layer *l); /* gives back what is preallocated behind a sealed journal */
 int layer_sync_dir(struct layer *l, const char *path);
@@ -202,8 +238,9 @@ char *layer_path(const struct layer *l, uint64_t number);
 
 /* A local layer that isn't loaded yet; NULL: no memory. */
 struct layer *layer_new_local(const struct layer_options *opt, const struct layer_id *id);
-/* The frame, which is told; not synced. */
-int layer_append_commit(struct layer *l, uint64_t upto, struct journal_frame *f);
+/* The frame, which is told; not synced. `p`: what it leaves out; NULL: nothing. */
+int layer_append_commit(struct layer *l, uint64_t upto, const struct layer_partial *p,
+			struct journal_frame *f);
 
 /* layer_fault.c */
 
@@ -232,6 +269,23 @@ void layer_log_idle(struct layer *l); /* gives its room back */
 /* Before a journal is read that was made in the boot `boot`: carries out what records of another
  * boot than this one have. 0 or -errno. */
 int layer_log_recover(struct layer *l, int journal, const uint8_t boot[BOOT_ID_BYTES]);
+
+/* layer_late.c */
+
+/* Whether an fsync of `ino` could leave a file out. */
+bool layer_has_late(struct layer *l, uint64_t ino);
+/* Whether that one is left out, and noted in *p. files.lock is held. */
+bool layer_take_late(struct layer *l, struct layer_partial *p, const struct layer_file *f);
+/* A commit of the journal has succeeded; NULL: a whole one. */
+void layer_late_settle(struct layer *l, uint64_t upto, const struct layer_partial *p);
+/* Those inodes (u64 each) aren't left out before a whole commit covers frame `seq`; UINT64_MAX: it
+ * isn't written yet. */
+void layer_keep(struct layer *l, const struct buf *inos, uint64_t seq);
+/* Syncs files of which much isn't on the disk (`ino`: that one alone; 0: all), so that the commit
+ * that follows, for which others wait, is short. */
+void layer_sync_ahead(struct layer *l, uint64_t ino);
+/* A sync of it has succeeded, before which `written` was `mark`. */
+void layer_file_synced(struct layer *l, struct layer_file *f, uint64_t mark);
 
 /* layer_replay.c */
 

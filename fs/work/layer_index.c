@@ -164,6 +164,36 @@ static int apply_inode(struct layer *l, const struct record *r)
 	return 0;
 }
 
+/* Whether what the record says of the inode's content was left out by the commit that counts. */
+static bool is_left_out(const struct layer_apply *how, uint64_t ino)
+{
+	for (uint32_t i = 0; i < how->nleft_out; i++) {
+		const struct layer_left_out *o = &how->left_out[i];
+		if (o->ino == ino && how->seq > o->since && how->seq <= o->upto)
+			return true;
+	}
+	return false;
+}
+
+/* The inode as the record says it, with no more content than it had. What it has here for the first
+ * time shows what is below. */
+static int apply_inode_short(struct layer *l, const struct record *r)
+{
+	const struct layer_inode *li = find_inode(l, r->ino);
+	bool had = li && !li->dead && S_ISREG(li->attr.mode);
+	uint64_t size = had ? li->attr.size : r->base_size;
+	uint64_t base_size = had ? li->base_size : r->base_size;
+	struct record s = *r;
+	if (s.attr.size > size)
+		s.attr.size = size;
+	if (s.base_size > base_size)
+		s.base_size = base_size;
+	uint64_t blocks = (s.attr.size + LAYER_BLOCK - 1) / LAYER_BLOCK * (LAYER_BLOCK / 512);
+	if (s.attr.blocks > blocks)
+		s.attr.blocks = blocks;
+	return apply_inode(l, &s);
+}
+
 /* ---- extents ---- */
 
 /* One change of an inode's extents, as seen by the space of the data files. */
@@ -417,9 +447,11 @@ static int apply_xattr_del(struct layer *l, const struct record *r)
 
 static int apply_record(struct layer *l, const struct record *r, struct layer_apply *how)
 {
+	const bool left_out = how->nleft_out > 0 && is_left_out(how, r->ino);
 	switch (r->type) {
 	case REC_INODE:
-		return apply_inode(l, r);
+		return left_out && S_ISREG(r->attr.mode) ? apply_inode_short(l, r)
+							 : apply_inode(l, r);
 	case REC_DEAD:
 		return apply_dead(l, r, how);
 	case REC_DIRENT:
@@ -433,7 +465,8 @@ static int apply_record(struct layer *l, const struct record *r, struct layer_ap
 	case REC_XATTR_DEL:
 		return apply_xattr_del(l, r);
 	case REC_EXTENT:
-		return apply_extent(l, r, how);
+		/* A hole takes away, which counts. */
+		return left_out && r->extent.kind != EXTENT_ZERO ? 0 : apply_extent(l, r, how);
 	case REC_EXTENT_DROP:
 		return apply_drop(l, r, how);
 	case REC_DAMAGED:
@@ -777,6 +810,15 @@ void layer_usage(const struct layer *l, int64_t *bytes, int64_t *inodes)
 {
 	*bytes = l->usage_bytes;
 	*inodes = l->usage_inodes;
+}
+
+int layer_each_cut(const struct layer *l, int (*fn)(void *ctx, uint64_t ino), void *ctx)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < l->nleft_out && r == 0; i++)
+		if (l->left_out[i].upto >= l->loaded)
+			r = fn(ctx, l->left_out[i].ino);
+	return r;
 }
 
 int64_t layer_files(const struct layer *l)

@@ -102,13 +102,17 @@ static void sync_oldest(struct layer *l)
 	if (!oldest)
 		return;
 	oldest->users++;
-	oldest->dirty = false;
+	uint64_t mark = oldest->written;
 	unlock(l);
 	int r = l->io->fdatasync(l->io->ctx, oldest->fd);
 	if (r < 0)
 		layer_sync_failed(l, oldest->number, r);
 	lock(l);
 	oldest->users--;
+	/* Not before: a commit that begins meanwhile must not take it for synced. */
+	if (oldest->written == mark)
+		oldest->dirty = false;
+	oldest->synced = r < 0 ? oldest->synced : mark;
 	close_idle(l, LAYER_FILES_MAX / 2);
 }
 
@@ -271,6 +275,7 @@ void layer_file_dirty(struct layer *l, struct layer_file *f, uint64_t off, uint6
 {
 	lock(l);
 	f->dirty = true;
+	f->written += len;
 	layer_note_range(l, f->number, off, len);
 	unlock(l);
 }
@@ -383,7 +388,7 @@ static int mark_all(struct layer *l)
 }
 
 /* One file that was dirty when the sync began, in use; NULL: no more. */
-static struct layer_file *next_marked(struct layer *l)
+static struct layer_file *next_marked(struct layer *l, uint64_t *mark)
 {
 	lock(l);
 	struct layer_file *f = l->files.list;
@@ -392,12 +397,19 @@ static struct layer_file *next_marked(struct layer *l)
 	if (f) {
 		f->marked = f->dirty = false; /* a write from here on is the next sync's */
 		f->users++;
+		*mark = f->written;
 	}
 	unlock(l);
 	return f;
 }
 
-int layer_files_sync(struct layer *l)
+/* What nothing led to when a whole commit began is unlinked after it. files.lock is held. */
+static bool needless(struct layer *l, struct layer_partial *p, const struct layer_file *f)
+{
+	return p ? layer_take_late(l, p, f) : space_is_dying(&l->space, f->number);
+}
+
+int layer_files_sync(struct layer *l, struct layer_partial *p)
 {
 	lock(l);
 	bool all = l->files.all_dirty;
@@ -407,16 +419,20 @@ int layer_files_sync(struct layer *l)
 		return r;
 	lock(l);
 	for (struct layer_file *f = l->files.list; f; f = f->next)
-		f->marked = f->dirty && !f->gone;
+		f->marked = f->dirty && !f->gone && !needless(l, p, f);
 	bool dir = l->files.dir_dirty;
 	l->files.dir_dirty = false;
 	layer_forget_ranges(l);
+	l->files.pending.over = p && p->n > 0;
 	unlock(l);
 	struct layer_file *f;
-	while ((f = next_marked(l))) {
+	uint64_t mark;
+	while ((f = next_marked(l, &mark))) {
 		int e = l->io->fdatasync(l->io->ctx, f->fd);
 		if (e < 0)
 			layer_sync_failed(l, f->number, e);
+		else
+			layer_file_synced(l, f, mark);
 		layer_file_put(l, f);
 		r = e < 0 ? e : r;
 	}

@@ -104,6 +104,9 @@ static bool take_pending(struct layer *l, struct layer_pending *out)
 {
 	(void)pthread_mutex_lock(&l->files.lock);
 	bool little = !l->files.pending.over && !l->files.dir_dirty && !l->files.all_dirty;
+	for (uint32_t i = 0; little && i < l->files.pending.n; i++)
+		for (struct layer_file *f = l->files.list; f; f = f->next)
+			f->logged |= f->number == l->files.pending.range[i].file;
 	if (little) {
 		*out = l->files.pending;
 		l->files.pending = (struct layer_pending){ 0 };

@@ -21,6 +21,8 @@ struct commit_point {
 	uint64_t seq;       /* its own number; 0: there is none */
 	uint64_t ino;
 	bool suspect; /* something before it, since the one before, may never have been written */
+	uint32_t nlate; /* what it leaves out */
+	struct journal_late late[JOURNAL_LATE_MAX];
 };
 
 /* What the first walk over a journal finds out: which frames count. */
@@ -30,6 +32,8 @@ struct scan {
 	uint8_t boot[BOOT_ID_BYTES];      /* which wrote the end of the journal */
 	struct void_range *voids;
 	size_t nvoids;
+	struct layer_left_out *left; /* by the commits that counted after a boot */
+	uint32_t nleft;
 	uint64_t ops;           /* frames that a commit must cover */
 	uint64_t limit;         /* frames beyond it don't count */
 	uint64_t end;           /* the journal goes on here */
@@ -58,6 +62,56 @@ static bool is_void(const struct scan *sc, uint64_t seq)
 	return false;
 }
 
+/* What a commit left out that counts after a boot never comes back. */
+static int leave_out(struct scan *sc, const struct commit_point *c)
+{
+	struct layer_left_out *left = sc->left;
+	if (c->nlate == 0)
+		return 0;
+	left = reallocarray(left, sc->nleft + c->nlate, sizeof(*left));
+	if (!left)
+		return -ENOMEM;
+	sc->left = left;
+	for (uint32_t i = 0; i < c->nlate; i++)
+		left[sc->nleft++] =
+			(struct layer_left_out){ c->late[i].ino, c->late[i].since, c->upto };
+	return 0;
+}
+
+static void scan_done(struct scan *sc)
+{
+	free(sc->voids);
+	free(sc->left);
+}
+
+static int scan_reset(struct scan *sc, const struct journal_frame *f, uint64_t upto)
+{
+	if (f->len < 8 + BOOT_ID_BYTES)
+		return 0;
+	memcpy(sc->boot, f->body + 8, BOOT_ID_BYTES);
+	return add_void(sc, upto + 1, f->seq - 1);
+}
+
+/* A commit, or a reset, which says again what an older commit said: all before it was durable. */
+static int scan_commit(struct scan *sc, uint64_t believe, const struct journal_frame *f)
+{
+	struct commit_point c = { .end = f->end, .seq = f->seq, .ino = f->ino };
+	bool reset = f->kind == FRAME_RESET;
+	int n = reset ? 0 : journal_commit_decode(f, &c.upto, c.late);
+	if (reset)
+		c.upto = le_get64(f->body);
+	if (n < 0 || c.upto >= f->seq || c.upto > believe)
+		return 0;
+	c.nlate = (uint32_t)n;
+	c.suspect = sc->hole && !reset;
+	/* The file was cut behind the commit that counted before the reset was written. */
+	int r = reset ? leave_out(sc, &sc->last) : 0;
+	sc->before = sc->last;
+	sc->last = c;
+	sc->hole = false;
+	return r == 0 && reset ? scan_reset(sc, f, c.upto) : r;
+}
+
 static int scan_frame(struct scan *sc, uint64_t believe, const struct journal_walk *w,
 		      const struct journal_frame *f)
 {
@@ -68,18 +122,7 @@ static int scan_frame(struct scan *sc, uint64_t believe, const struct journal_wa
 		sc->ops = f->seq;
 	if ((f->kind != FRAME_COMMIT && f->kind != FRAME_RESET) || !f->body_ok || f->len < 8)
 		return 0;
-	uint64_t upto = le_get64(f->body);
-	if (upto >= f->seq || upto > believe)
-		return 0;
-	sc->before = sc->last;
-	/* A reset says again what an older commit said; all before it was durable. */
-	sc->last = (struct commit_point){ upto, f->end, f->seq, f->ino,
-					  sc->hole && f->kind == FRAME_COMMIT };
-	sc->hole = false;
-	if (f->kind != FRAME_RESET || f->len < 8 + BOOT_ID_BYTES)
-		return 0;
-	memcpy(sc->boot, f->body + 8, BOOT_ID_BYTES);
-	return add_void(sc, upto + 1, f->seq - 1);
+	return scan_commit(sc, believe, f);
 }
 
 /* The last one of which nothing is missing. What it covers was synced before it was written, and
@@ -108,6 +151,7 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 		const struct commit_point *c = last_good(sc);
 		sc->limit = c->upto;
 		sc->end = c->end ? c->end : JOURNAL_HEAD;
+		r = r < 0 ? r : leave_out(sc, c);
 	} else {
 		sc->limit = UINT64_MAX;
 		sc->end = w.gap_at;
@@ -140,7 +184,7 @@ static int replay_frame(struct layer *l, const struct journal_frame *f, struct l
 {
 	int r = f->body_ok ? 0 : -EBADMSG;
 	if (r == 0 && f->kind == FRAME_OP) {
-		how->seq = f->seq;
+		how->seq = l->loaded = f->seq;
 		r = layer_apply(l, f->body, f->len, how);
 		if (r == 0) {
 			atomic_fetch_add(&l->records, f->records);
@@ -164,7 +208,10 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 {
 	struct journal_walk w;
 	struct journal_frame f;
-	struct layer_apply how = { .replay = true, .opt = opt };
+	struct layer_apply how = { .replay = true,
+				   .opt = opt,
+				   .left_out = sc->left,
+				   .nleft_out = sc->nleft };
 	struct changed_log *changed = atomic_load(&l->changed);
 	uint64_t prev = 0, lost = *damaged;
 	int r = journal_walk_init(&w, l->io, fd, l->journal.salt);
@@ -202,7 +249,7 @@ int layer_find_bases(struct layer *l, int fd, const uint8_t made[BOOT_ID_BYTES],
 		if (sc.last.suspect)
 			out[1] = (struct layer_base){ sc.before.seq, sc.before.end };
 	}
-	free(sc.voids);
+	scan_done(&sc);
 	return r;
 }
 
@@ -274,7 +321,9 @@ int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damag
 			(void)err_sys(err, r, "read %s/journal", l->dir);
 	}
 	layer_file_put(l, f);
-	free(sc.voids);
+	l->left_out = steal_ptr(&sc.left);
+	l->nleft_out = sc.nleft;
+	scan_done(&sc);
 	return r;
 }
 
@@ -348,10 +397,34 @@ static int mark_lost(struct missing *m)
 	return r;
 }
 
+/* Own files of which something was left out may have more than extents lead to. */
+static int look_at_left_out(struct layer *l)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < l->nleft_out && r == 0; i++) {
+		struct layer_file *f;
+		struct stat st = { 0 };
+		r = layer_file_get(l, l->left_out[i].ino, LAYER_EXISTING, &f);
+		if (r == -ENOENT) {
+			r = 0;
+			continue;
+		}
+		if (r < 0)
+			return r;
+		r = l->io->fstat(l->io->ctx, f->fd, &st);
+		layer_file_put(l, f);
+		if (r == 0 && st.st_size >= 0)
+			r = space_note_big(&l->space, l->left_out[i].ino, (uint64_t)st.st_size);
+	}
+	return r;
+}
+
 int layer_load_space(struct layer *l, uint64_t *damaged, struct err *err)
 {
 	struct missing m = { .l = l };
-	int r = look_at_file(&m, SPACE_PACKED);
+	int r = look_at_left_out(l);
+	if (r == 0)
+		r = look_at_file(&m, SPACE_PACKED);
 	if (r == 0)
 		r = space_each_file(&l->space, look_at_file, &m);
 	if (r == 0 && m.files.count)

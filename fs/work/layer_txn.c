@@ -35,6 +35,7 @@ void txn_drop(struct txn *t)
 {
 	buf_done(&t->body);
 	buf_done(&t->others);
+	buf_done(&t->keeps);
 	*t = (struct txn){ 0 };
 }
 
@@ -92,6 +93,10 @@ void txn_extent(struct txn *t, uint64_t ino, const struct extent *e)
 {
 	if (e->kind == EXTENT_DATA && e->layer != t->layer)
 		buf_add(&t->others, &e->layer, sizeof(e->layer));
+	/* What leads into another inode's file must find its bytes. */
+	if (e->kind == EXTENT_DATA && e->layer == t->layer && e->file != SPACE_PACKED &&
+	    e->file != ino)
+		txn_keep(t, e->file);
 	record_extent(&t->body, ino, e, t->layer);
 	t->records++;
 	if (e->kind != EXTENT_ZERO)
@@ -103,6 +108,11 @@ void txn_extent_drop(struct txn *t, uint64_t ino, uint64_t from, uint64_t to)
 	record_extent_drop(&t->body, ino, from, to);
 	t->records++;
 	t->frees = true;
+}
+
+void txn_keep(struct txn *t, uint64_t ino)
+{
+	buf_add(&t->keeps, &ino, sizeof(ino));
 }
 
 void txn_usage(struct txn *t, int64_t bytes, int64_t inodes)
@@ -338,7 +348,7 @@ static int add_deps(struct layer *l, const struct txn *t)
 
 static int check(const struct txn *t)
 {
-	if (buf_error(&t->body) < 0 || buf_error(&t->others) < 0)
+	if (buf_error(&t->body) < 0 || buf_error(&t->others) < 0 || buf_error(&t->keeps) < 0)
 		return -ENOMEM;
 	if (t->body.len - FRAME_HEAD > JOURNAL_FRAME_MAX)
 		return -E2BIG;
@@ -360,11 +370,20 @@ static int commit(struct txn *t)
 	};
 	size_t len = t->body.len - FRAME_HEAD;
 	bool freeing = t->frees && !t->creates;
+	/* Before a commit can cover the frame, and until it is applied. */
+	layer_keep(l, &t->keeps, UINT64_MAX);
 	r = layer_append(l, &t->body, &f, freeing ? APPEND_FREEING : APPEND_GROWING);
-	if (r < 0)
+	if (r < 0) { /* what others asked for still holds */
+		(void)pthread_mutex_lock(&l->journal.lock);
+		uint64_t last = l->journal.seq;
+		(void)pthread_mutex_unlock(&l->journal.lock);
+		layer_keep(l, &t->keeps, last);
 		return r;
+	}
 	atomic_fetch_add(&l->records, t->records);
-	if (apply(l, t, f.seq, len, &reserve) == 0)
+	r = apply(l, t, f.seq, len, &reserve);
+	layer_keep(l, &t->keeps, f.seq);
+	if (r == 0)
 		return 0;
 	/* Another thread took the memory: the journal has it, the index only half of it. */
 	atomic_store(&l->broken, -EIO);

@@ -12,7 +12,7 @@ enum { AHEAD_MAX = 512 * 1024 }; /* bytes reserved at once for a file that grows
 
 void space_init(struct space *s)
 {
-	*s = (struct space){ 0 };
+	*s = (struct space){ .big_from = LAYER_BIG_FILE };
 	(void)pthread_mutex_init(&s->lock, NULL); /* can't fail with default attributes */
 	(void)pthread_cond_init(&s->idle, NULL);
 }
@@ -312,7 +312,7 @@ int space_alloc(struct space *s, uint64_t ino, uint64_t off, uint64_t len, uint6
 {
 	int r;
 	lock(s);
-	if (off + len > LAYER_BIG_FILE) {
+	if (off + len > s->big_from) {
 		uint64_t part = len;
 		r = alloc_big(s, ino, off, len, &part);
 		if (r != 0) {
@@ -445,6 +445,16 @@ static int queue_unused(struct space_big *b, uint64_t src, uint64_t len)
 	return 0;
 }
 
+int space_note_big(struct space *s, uint64_t ino, uint64_t file_size)
+{
+	uint64_t size = (file_size + LAYER_BLOCK - 1) / LAYER_BLOCK * LAYER_BLOCK;
+	lock(s);
+	struct space_big *b = big_get(s, ino);
+	int r = !b ? -ENOMEM : size ? queue_unused(b, 0, size) : 0;
+	unlock(s);
+	return r;
+}
+
 static int unshare_packed(void *ctx, uint64_t off, uint64_t len)
 {
 	struct space *s = ctx;
@@ -485,6 +495,24 @@ int space_drop(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint6
 	s->unsettled |= r < 0;
 	unlock(s);
 	return r;
+}
+
+bool space_is_unused(struct space *s, uint64_t ino)
+{
+	lock(s);
+	const struct space_big *b = u64map_get(&s->big, ino);
+	bool unused = !b || (!b->own.root && !b->extra.root && !b->held.root);
+	unlock(s);
+	return unused;
+}
+
+bool space_is_dying(struct space *s, uint64_t ino)
+{
+	lock(s);
+	const struct space_big *b = u64map_get(&s->big, ino);
+	bool dying = b && b->dying;
+	unlock(s);
+	return dying;
 }
 
 bool space_alone(struct space *s, uint64_t file, uint64_t src, uint64_t len)

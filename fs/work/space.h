@@ -61,6 +61,7 @@ struct space {
 	struct omap unshared, unsharing; /* in use by one extent only, after the same */
 	struct omap extra;            /* counts: extents beyond the first that refer to a place */
 	bool unsettled, settling;     /* until the next commit; until the one under way */
+	uint64_t big_from; /* writes beyond this offset go to a file of the inode's own */
 	uint64_t end;                 /* the packed file is unused from here on */
 	uint64_t used;                /* bytes of it that extents refer to */
 	uint64_t punching;            /* bytes of it that a commit is punching */
@@ -88,6 +89,10 @@ int space_drop(struct space *s, uint64_t ino, uint64_t off, uint64_t file, uint6
 	       uint64_t len);
 /* No second extent refers to any of it. The owner's lock is held (shared is enough). */
 bool space_alone(struct space *s, uint64_t file, uint64_t src, uint64_t len);
+/* Whether nothing of its own file is in use. */
+bool space_is_unused(struct space *s, uint64_t ino);
+/* Whether it was so when the commit began that is under way (of this thread), and still is. */
+bool space_is_dying(struct space *s, uint64_t ino);
 /* No more allocations will come: reserves are given up. */
 void space_settle(struct space *s);
 
@@ -98,6 +103,10 @@ struct space_use {
 };
 int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t file_size,
 		  bool unsettled);
+
+/* After a replay that left content out: the inode's own file may be there, and be so long, though
+ * no extent leads to it. What nobody uses of it waits for the next commit. 0 or -ENOMEM. */
+int space_note_big(struct space *s, uint64_t ino, uint64_t file_size);
 
 /* Called before a commit's first sync: what is queued now will be covered by it. */
 void space_commit_begin(struct space *s);

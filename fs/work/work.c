@@ -345,6 +345,7 @@ void work_layer_options(struct work *w, struct layer_options *out)
 		.store = w->store,
 		.boot_id = w->boot,
 		.tags = w->resumes,
+		.big_file = w->big_file,
 	};
 }
 
@@ -401,6 +402,7 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 	w->resumes = opt->resumes;
 	w->told = opt->told;
 	w->told_ctx = opt->told_ctx;
+	w->big_file = opt->big_file;
 	w->commit_ms = opt->commit_ms ? opt->commit_ms : COMMIT_MS_DEFAULT;
 	pthread_mutex_init(&w->ino_lock, NULL);
 	pthread_mutex_init(&w->list_lock, NULL);

@@ -40,6 +40,7 @@ struct work_options {
 	 * NULL: nobody. */
 	void (*told)(void *ctx, const char *id, const char *text);
 	void *told_ctx;
+	uint64_t big_file;      /* layer.h; for tests */
 	bool read_ahead;        /* unpack what who reads file after file will need (readahead.h) */
 };
 /* Opens ROOT (made when absent), and takes its server lock: -EBUSY when another process
@@ -234,7 +235,11 @@ int ws_seek(struct ws *ws, uint64_t node, uint64_t off, int whence, uint64_t *ou
 enum { WS_COPY_MAX = INT32_MAX & ~4095 }; /* bytes, of one call */
 ssize_t ws_copy_range(struct ws *ws, uint64_t from, uint64_t from_off, uint64_t to, uint64_t to_off,
 		      uint64_t n, const struct caller *c);
-int ws_fsync(struct ws *ws, uint64_t node); /* this and all that was acknowledged before */
+/* That inode is durable, and all that was acknowledged before but for the content of other big
+ * files (layer_fsync): ws_commit takes all. */
+int ws_fsync(struct ws *ws, uint64_t node);
+/* Everything acknowledged so far is durable. Holds the gate only for a moment. */
+int ws_commit(struct ws *ws, struct err *err);
 
 enum ws_plus { WS_NAMES, WS_PLUS, WS_PLUS_FOLDERS }; /* whose attributes: nobody's, all, folders' */
 /* Entries with cookie > `after` (0: from the start), without "." and "..". `fn` gets each

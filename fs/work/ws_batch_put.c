@@ -49,6 +49,7 @@ static void put_file(struct batch *b, struct binode *n)
 {
 	struct op *op = &b->op;
 	int64_t bytes = 0;
+	txn_keep(&op->t, n->a.ino); /* as ws_put */
 	int r = n->heir_of ? ws_inherit_xattrs(b->ws, op, n->heir_of, 0, &bytes) : 0;
 	if (bytes > 0)
 		n->a.flags |= ATTR_HAS_XATTR;

@@ -54,7 +54,7 @@ struct work {
 	struct store *store;
 	struct registry *registry;
 	struct readahead *ahead; /* NULL: none */
-	uint64_t commit_ms;
+	uint64_t commit_ms, big_file;
 	uint8_t boot[16];
 	bool resumes; /* as work_options */
 
@@ -197,8 +197,6 @@ int ws_drop_folder(struct work *w, const char *id, struct err *err);
 int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, struct ws_file *file,
 	   struct err *err);
 void ws_free(struct ws *ws); /* off the list, references given back */
-/* Everything acknowledged so far is durable. Holds the gate only for a moment. */
-int ws_commit(struct ws *ws, struct err *err);
 bool ws_is_dirty(struct ws *ws);
 /* The workspace's file has just replaced old->file; `old` is taken over. Under admin. */
 void ws_retire(struct ws *ws, struct stale *old);

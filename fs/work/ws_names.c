@@ -467,6 +467,8 @@ static int rename_exchange(struct renaming *rn)
 		   type_of(rn->a.mode));
 	moved(&op, &rn->a, to->ino, rn->b_cookie);
 	moved(&op, &rn->b, rn->from_dir.ino, rn->a_cookie);
+	txn_keep(&op.t, rn->a.ino); /* as below */
+	txn_keep(&op.t, rn->b.ino);
 	dirs_changed(&op, rn, b_dir - a_dir, a_dir - b_dir);
 	return op_commit(&op);
 }
@@ -503,8 +505,12 @@ static int rename_move(struct renaming *rn, uint64_t whiteout)
 	leave_old_name(&op, rn, whiteout);
 	txn_dirent(&op.t, to->ino, cookie, rn->newname, rn->newlen, rn->a.ino, type_of(rn->a.mode));
 	moved(&op, &rn->a, to->ino, cookie);
-	if (rn->has_b)
+	if (rn->has_b) {
+		/* Many programs replace a file so without an fsync: the name shall not come back
+		 * without the bytes, where it led to older ones. */
+		txn_keep(&op.t, rn->a.ino);
 		ws_name_gone(&op, &rn->b, to->ino, cookie);
+	}
 	dirs_changed(&op, rn, -a_dir, a_dir - (rn->has_b && S_ISDIR(rn->b.mode)));
 	r = op_commit(&op);
 	if (r == 0 && rn->has_b && rn->b.nlink == 0)

@@ -269,7 +269,9 @@ void ws_retire(struct ws *ws, struct stale *old)
 	pthread_mutex_unlock(&ws->publish);
 }
 
-static int commit_all(struct ws *ws, const struct view *v, const struct ws_file *f, struct err *err)
+/* What is below, as a whole; of the active layer an fsync of `ino` needs less (layer.h). */
+static int commit_all(struct ws *ws, const struct view *v, const struct ws_file *f, bool asked,
+		      uint64_t ino, struct err *err)
 {
 	struct work *w = ws->work;
 	int r = 0;
@@ -282,7 +284,7 @@ static int commit_all(struct ws *ws, const struct view *v, const struct ws_file 
 			registry_set_durable(w->registry, layer_id(l));
 	}
 	if (r == 0)
-		r = layer_commit(v->layers[0], err);
+		r = asked ? layer_fsync(v->layers[0], ino, err) : layer_commit(v->layers[0], err);
 	if (r == 0 && atomic_load(&ws->durable_seq) < f->seq) {
 		r = publish_stack(w, ws->id, f, true, err);
 		if (r == 0)
@@ -319,8 +321,8 @@ static int sync_record(struct ws *ws, struct err *err)
 	return r < 0 && r != -ENOENT ? err_sys(err, r, "sync ws/%s/meta.json", ws->id) : 0;
 }
 
-/* `asked`: by a program, which waits for it. */
-static int commit_ws(struct ws *ws, bool asked, struct err *err)
+/* `asked`: by a program's fsync of that inode. */
+static int commit_ws(struct ws *ws, bool asked, uint64_t ino, struct err *err)
 {
 	struct view v;
 	struct ws_file f = { 0 };
@@ -341,12 +343,12 @@ static int commit_ws(struct ws *ws, bool asked, struct err *err)
 	}
 	if (all) {
 		pthread_mutex_lock(&ws->publish);
-		r = commit_all(ws, &v, &f, err);
+		r = commit_all(ws, &v, &f, asked, ino, err);
 		pthread_mutex_unlock(&ws->publish);
 		view_done(&v);
 		ws_file_done(&f);
 	} else {
-		r = asked ? layer_fsync(top, err) : layer_commit(top, err);
+		r = asked ? layer_fsync(top, ino, err) : layer_commit(top, err);
 	}
 	if (r == 0 && !atomic_load(&ws->record_durable))
 		r = sync_record(ws, err);
@@ -358,14 +360,14 @@ static int commit_ws(struct ws *ws, bool asked, struct err *err)
 
 int ws_commit(struct ws *ws, struct err *err)
 {
-	return commit_ws(ws, false, err);
+	return commit_ws(ws, false, 0, err);
 }
 
 int ws_fsync(struct ws *ws, uint64_t node)
 {
 	if (!atomic_load_explicit(&ws->touched, memory_order_relaxed))
 		atomic_store_explicit(&ws->touched, true, memory_order_relaxed);
-	return commit_ws(ws, true, NULL);
+	return commit_ws(ws, true, ino_of(node), NULL);
 }
 
 /* ---- opening ---- */
@@ -546,6 +548,41 @@ static int recount_below(struct ws *ws)
 	return r;
 }
 
+static int see_to_cut_inode(void *ctx, uint64_t ino)
+{
+	struct ws *ws = ctx;
+	struct attr a;
+	uint64_t data = 0;
+	int64_t content = 0, xattrs = 0;
+	int r = view_inode(&ws->view, ino, &a);
+	if (r < 0 || !S_ISREG(a.mode))
+		return r == -ENOENT ? 0 : r;
+	uint32_t own = own_layers(ws);
+	r = quota_content(&ws->view, own, ino, 0, UINT64_MAX, a.size, &content);
+	if (r == 0)
+		r = quota_xattrs(&ws->view, own, ino, &xattrs);
+	if (r == 0)
+		r = content_data_bytes(ws, ino, 0, block_ceil(a.size), &data);
+	int64_t more = content + xattrs - quota_bytes_of(&ws->quota, &a);
+	if (r < 0 || (more == 0 && a.blocks == data / 512))
+		return r;
+	struct op op;
+	op_begin(&op, ws, ino, NULL);
+	a.blocks = data / 512;
+	op_own(&op, &a, more);
+	op_inode(&op, &a);
+	return op_commit(&op);
+}
+
+/* Files that came back shorter from a power loss are charged for what they have. */
+static int see_to_cut(struct ws *ws)
+{
+	int r = 0;
+	for (uint32_t i = own_layers(ws); i-- > 0 && r == 0;)
+		r = layer_each_cut(ws->view.layers[i], see_to_cut_inode, ws);
+	return r;
+}
+
 static int open_ws(struct ws **out, struct work *w, const char *id, bool held, struct err *err)
 {
 	struct ws_file f[2];
@@ -594,6 +631,8 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 	/* It was made just before the power went, on nothing, or the record was damaged. */
 	if (r == 0 && view_inode(&ws->view, INO_ROOT, &root) == -ENOENT)
 		r = ws_make_root(ws->view.layers[0], geteuid(), getegid());
+	if (r == 0)
+		r = see_to_cut(ws);
 	if (r == 0 && mended)
 		r = recount_below(ws);
 	else if (r == 0 && ws->damaged)

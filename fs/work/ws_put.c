@@ -134,6 +134,7 @@ static int name_file(struct ws *ws, struct putting *p)
 	p->a.ctime = op.now;
 	p->a.parent = p->dir.ino;
 	p->a.parent_cookie = p->cookie;
+	txn_keep(&op.t, p->a.ino); /* what is put is there whole, or not at all */
 	r = inherit(ws, &op, p);
 	if (r < 0) {
 		txn_drop(&op.t);

@@ -580,6 +580,9 @@ static int commit(struct plan *p, const struct caller *c, struct attr *out)
 	for (size_t i = 0; i < p->n; i++)
 		if (p->segments[i].fresh)
 			txn_extent(&op.t, a.ino, &p->segments[i].e);
+	/* Who begins a file anew without an fsync still means to have one of the two. */
+	if (p->size == 0 && p->a.size > 0)
+		txn_keep(&op.t, a.ino);
 	ws->quota.reserved -= p->reserved;
 	p->reserved = 0;
 	r = op_commit(&op);

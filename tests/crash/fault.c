@@ -62,7 +62,8 @@ static void check_space(struct space *sp, bool alive)
 	for (size_t i = from; i <= to; i++) {
 		names_differ(&tr, sp->m[i].s, why);
 		if (!why[0])
-			contents_differ(&tr, sp, i, to, WORD, why);
+			contents_differ(&tr, sp, i, to, WORD, !alive && sp->failed,
+					UINT64_MAX - 1, why);
 		if (!why[0])
 			break;
 		memcpy(last, why, sizeof(last));

@@ -28,6 +28,7 @@ enum {
 	PATH_BYTES = 48,
 	SIZE_MAX_BYTES = 80 << 10,
 	SECTOR = 512,
+	BIG_FILE = 16 << 10, /* from there on a file has one of its own (layer.h), in most runs */
 };
 
 /* ---- what it should be ---- */
@@ -56,7 +57,12 @@ struct state {
 struct moment {
 	struct state *s;
 	uint64_t begin, end;
-	bool synced; /* and is on the disk */
+	bool synced; /* and is on the disk, but for big files that weren't asked about */
+	uint32_t asked; /* … this one was; 0: none */
+	size_t whole;   /* … and of the moments up to this one all files are */
+	uint32_t kept;  /* no commit that covers this leaves out what that file had; 0: none */
+	uint32_t wrote; /* bytes were written to that file, at most so many; 0: none */
+	uint64_t bytes;
 };
 
 struct space {
@@ -67,6 +73,7 @@ struct space {
 	struct moment *m;
 	size_t n, cap;
 	size_t own; /* moments before this one are those of what it was forked from */
+	size_t sealed; /* what was done up to that moment is in layers below the active one */
 	bool failed; /* the disk failed a sync of it: opened anew it may be as it was when the last
 	              * one succeeded */
 	bool lost;  /* with the power, in the root that is looked at */
@@ -91,6 +98,7 @@ static struct {
 	uint16_t op;
 	char dir[100], root[120], after[120];
 	uint64_t ops, runs, tries, cuts, at_cut, at_try, checked;
+	uint64_t shorter; /* files seen that had come back shorter */
 	bool at, verbose;
 	bool faults; /* operations may fail */
 	jmp_buf refused;
@@ -259,6 +267,22 @@ static void done(int r)
 {
 	if (r < 0)
 		refused(strerror(-r));
+}
+
+/* The operation that has just ended wrote to that file. */
+static void note_wrote(struct space *sp, uint32_t id, uint64_t len)
+{
+	/* The blocks at both ends may be written whole. */
+	sp->m[sp->n - 1].wrote = id;
+	sp->m[sp->n - 1].bytes = len + 2 * 4096;
+}
+
+static void note_synced(struct space *sp, uint32_t id, size_t whole)
+{
+	struct moment *m = &sp->m[sp->n - 1];
+	m->synced = true;
+	m->asked = id;
+	m->whole = whole;
 }
 
 static uint64_t node(struct ws *ws, const char *path, struct attr *a)
@@ -432,6 +456,7 @@ static void op_rename(void)
 		if (m_is_below(now(sp)->f[i].path, from) &&
 		    strlen(now(sp)->f[i].path) - strlen(from) + strlen(to) >= PATH_BYTES)
 			return;
+	const uint32_t kept = old ? f->id : 0;
 	say("rename %s %s %s", sp->id, from, to);
 	struct state *s = begin(sp);
 	m_remove(s, to);
@@ -445,6 +470,7 @@ static void op_rename(void)
 	const char *a, *b;
 	uint64_t d1 = parent(sp->ws, from, &a), d2 = parent(sp->ws, to, &b);
 	done(ws_rename(sp->ws, d1, a, strlen(a), d2, b, strlen(b), 0, &root_caller));
+	sp->m[sp->n - 1].kept = kept;
 	forget(sp->ws, d1);
 	forget(sp->ws, d2);
 	end(sp);
@@ -468,7 +494,9 @@ static void op_write(void)
 	uint64_t size = off + len > f->c->size ? off + len : f->c->size;
 	char path[PATH_BYTES];
 	memcpy(path, f->path, sizeof(path));
-	m_write(begin(sp), f->id, off, len, t.op, size);
+	const uint32_t id = f->id;
+	m_write(begin(sp), id, off, len, t.op, size);
+	note_wrote(sp, id, len); /* a part may be there when it has begun */
 	for (uint64_t i = 0; i < len / 2; i++)
 		words[i] = t.op;
 	uint64_t n = node(sp->ws, path, NULL);
@@ -487,7 +515,11 @@ static void op_truncate(void)
 	say("truncate %s %s %" PRIu64, sp->id, f->path, size);
 	char path[PATH_BYTES];
 	memcpy(path, f->path, sizeof(path));
-	m_write(begin(sp), f->id, 0, 0, 0, size);
+	const uint32_t id = f->id;
+	const bool empties = size == 0 && f->c->size > 0;
+	m_write(begin(sp), id, 0, 0, 0, size);
+	note_wrote(sp, id, 0);
+	sp->m[sp->n - 1].kept = empties ? id : 0;
 	struct attr in = { .size = size }, out;
 	uint64_t n = node(sp->ws, path, NULL);
 	done(ws_setattr(sp->ws, n, WS_SET_SIZE, &in, &root_caller, &out));
@@ -537,6 +569,7 @@ static void op_copy(void)
 	for (size_t i = 0; i < s->n; i++)
 		if (s->f[i].id == id)
 			s->f[i].c = c;
+	note_wrote(sp, id, 0); /* of its last block at most */
 	ssize_t r = ws_copy_range(sp->ws, a, 0, b, 0, len, &root_caller);
 	if (r != (ssize_t)len)
 		refused(r < 0 ? strerror((int)-r) : "a part was copied");
@@ -553,11 +586,24 @@ static void op_fsync(void)
 		return;
 	say("fsync %s %s", sp->id, f->path);
 	uint64_t n = node(sp->ws, f->path, NULL);
+	const uint32_t id = f->id;
 	begin(sp); /* nothing changes, and then it is on the disk */
 	done(ws_fsync(sp->ws, n));
 	end(sp);
-	sp->m[sp->n - 1].synced = true;
+	note_synced(sp, id, sp->sealed);
 	forget(sp->ws, n);
+}
+
+static void op_sync(void)
+{
+	struct space *sp = pick_space();
+	struct err err;
+	say("commit %s", sp->id);
+	begin(sp);
+	if (ws_commit(sp->ws, &err) < 0)
+		refused(err.text);
+	end(sp);
+	note_synced(sp, 0, sp->n - 1);
 }
 
 /* The form of a catalog's id. */
@@ -586,12 +632,14 @@ static void op_fork(void)
 		child->m[i] = sp->m[i];
 	}
 	child->own = child->n;
+	child->sealed = child->n - 1;
 	(void)begin(child);
 	if (ws_fork(sp->ws, ids, 1, NULL, &child->ws, NULL, &err) < 0) {
 		free(child->m);
 		refused(err.text);
 	}
 	end(child);
+	sp->sealed = sp->n - 1;
 	t.nspaces++;
 	if (hooks.made)
 		hooks.made(child);
@@ -639,6 +687,7 @@ static void op_save(void)
 	if (ws_seal(sp->ws, &sealed, &err) < 0 ||
 	    store_session_begin(work_store(t.work), &t.session, &err) < 0)
 		refused(err.text);
+	sp->sealed = sp->n - 1;
 	const struct state *s = now(sp);
 	if (save_stack(&saved, &sealed, &vo, t.session, NULL, &st, &err) < 0)
 		refused(err.text);
@@ -718,7 +767,7 @@ static const struct {
 	{ op_make, 12 },  { op_symlink, 2 },  { op_link, 3 },  { op_remove, 6 },  { op_rename, 8 },
 	{ op_write, 26 }, { op_truncate, 4 }, { op_chmod, 5 }, { op_copy, 3 },    { op_fsync, 9 },
 	{ op_fork, 4 },   { op_delete, 2 },   { op_save, 4 },  { op_restore, 2 }, { op_reopen, 1 },
-	{ op_tend, 2 },
+	{ op_tend, 2 },   { op_sync, 1 },
 };
 
 /* Every second run is one of programs that fsync all the time, so that layers get a log. */
@@ -733,7 +782,10 @@ static void open_work(const char *root, const struct io *io, uint8_t boot)
 {
 	struct err err;
 	const uint8_t id[16] = { boot };
-	const struct work_options opt = { .io = io, .boot_id = id, .commit_ms = UINT64_MAX };
+	const struct work_options opt = { .io = io,
+					  .boot_id = id,
+					  .commit_ms = UINT64_MAX,
+					  .big_file = t.seed % 4 == 3 ? 0 : BIG_FILE };
 	if (work_open(&t.work, root, &opt, &err) < 0)
 		refused(err.text);
 }

@@ -123,7 +123,7 @@ static void open_and_go_on(struct sim *sim, const struct layer_options *opt, boo
 			assert(txn_commit(&t) == 0);
 			records++;
 		}
-		assert(layer_fsync(l, NULL) == 0);
+		assert(layer_fsync(l, 0, NULL) == 0);
 		space_check(&l->space);
 		layer_unref(l);
 		uint64_t again;

@@ -68,7 +68,7 @@ static void open_it(const struct layer_options *opt)
 		return;
 	/* What was missing is noted once, in a record. */
 	assert(layer_records(l) >= records && again <= damaged);
-	assert(layer_fsync(l, NULL) == 0);
+	assert(layer_fsync(l, 0, NULL) == 0);
 	layer_unref(l);
 }
 

@@ -112,6 +112,51 @@ static void records_of_samples(void **state)
 	assert_int_equal(r.to, UINT64_MAX);
 }
 
+/* What a commit leaves out comes back as it was, and what isn't a commit's body is none. */
+static void commit_bodies(void **state)
+{
+	(void)state;
+	const struct journal_late good[] = { { 103, 4 }, { (UINT64_C(1) << 48) - 1, 9 } };
+	struct journal_late got[JOURNAL_LATE_MAX];
+	uint64_t upto;
+	auto_buf b = { 0 };
+	journal_commit_body(&b, 9, good, 2);
+	assert_int_equal(buf_error(&b), 0);
+	struct journal_frame f = { .seq = 10, .body = b.data, .len = (uint32_t)b.len };
+	assert_int_equal(journal_commit_decode(&f, &upto, got), 2);
+	assert_int_equal(upto, 9);
+	assert_memory_equal(got, good, sizeof(good));
+	f.len = 8;
+	assert_int_equal(journal_commit_decode(&f, &upto, got), 0);
+	for (uint32_t len = 0; len < b.len; len++) {
+		f.len = len;
+		if (len != 8 && len != 24)
+			assert_int_equal(journal_commit_decode(&f, &upto, got), -EBADMSG);
+	}
+	f.len = (uint32_t)b.len;
+	f.seq = 9; /* it covers itself */
+	assert_int_equal(journal_commit_decode(&f, &upto, got), -EBADMSG);
+	static const struct journal_late bad[] = {
+		{ 0, 4 }, { UINT64_C(1) << 48, 4 }, { 103, 10 }
+	};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		buf_reset(&b);
+		journal_commit_body(&b, 9, &bad[i], 1);
+		f = (struct journal_frame){ .seq = 10, .body = b.data, .len = (uint32_t)b.len };
+		assert_int_equal(journal_commit_decode(&f, &upto, got), -EBADMSG);
+	}
+	struct journal_late many[JOURNAL_LATE_MAX + 1];
+	for (size_t i = 0; i < JOURNAL_LATE_MAX + 1; i++)
+		many[i] = (struct journal_late){ 200 + i, 1 };
+	for (uint32_t n = JOURNAL_LATE_MAX; n < JOURNAL_LATE_MAX + 2; n++) {
+		buf_reset(&b);
+		journal_commit_body(&b, 9, many, n);
+		f = (struct journal_frame){ .seq = 10, .body = b.data, .len = (uint32_t)b.len };
+		assert_int_equal(journal_commit_decode(&f, &upto, got),
+				 n > JOURNAL_LATE_MAX ? -EBADMSG : (int)n);
+	}
+}
+
 static uint64_t any_number(void)
 {
 	return rnd() >> (rnd() % 64);
@@ -554,6 +599,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(header),
 		cmocka_unit_test(records_of_samples),
+		cmocka_unit_test(commit_bodies),
 		cmocka_unit_test(records_at_random),
 		cmocka_unit_test(records_cut),
 		cmocka_unit_test(records_refused),

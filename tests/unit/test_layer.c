@@ -234,7 +234,7 @@ static void fsyncs_have_room(void **state)
 	off_t size = 0;
 	for (unsigned i = 0; i < 1000; i++) {
 		assert_int_equal(put_file(l, 11 + i, 0), 0);
-		int r = i ? layer_commit(l, NULL) : layer_fsync(l, NULL);
+		int r = i ? layer_commit(l, NULL) : layer_fsync(l, 0, NULL);
 		assert_int_equal(r, 0);
 		struct stat st = stat_of(p, l, "journal");
 		grown += st.st_size != size;

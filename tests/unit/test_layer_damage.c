@@ -268,7 +268,7 @@ static void many_boots(void **state)
 		if (i % 3) {
 			for (int n = 0; n < 5; n++)
 				assert_int_equal(kit_step(&h.k), 0);
-			int r = i % 4 ? layer_fsync(h.k.layer, NULL)
+			int r = i % 4 ? layer_fsync(h.k.layer, 0, NULL)
 				      : layer_commit(h.k.layer, NULL);
 			assert_int_equal(r, 0);
 			committed = h.k.m;
@@ -390,7 +390,7 @@ static unsigned live(struct kit *k)
 	for (int i = 0; i < 60; i++) {
 		int r = kit_step(k);
 		if (i % 15 == 14)
-			r = layer_fsync(k->layer, NULL) < 0 ? -1 : r;
+			r = layer_fsync(k->layer, 0, NULL) < 0 ? -1 : r;
 		if (i % 20 == 19)
 			layer_idle(k->layer);
 		failed += r < 0;
@@ -512,7 +512,7 @@ static void no_memory(void **state)
 		bool hit = false;
 		oom_at(nth);
 		for (int i = 0; i < 60; i++) {
-			int r = i % 15 == 14 ? layer_fsync(h.k.layer, NULL) : kit_step(&h.k);
+			int r = i % 15 == 14 ? layer_fsync(h.k.layer, 0, NULL) : kit_step(&h.k);
 			if (r == 0)
 				continue;
 			assert_false(hit);

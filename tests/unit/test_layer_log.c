@@ -136,7 +136,7 @@ static void start(uint64_t seed, uint64_t records)
 		assert_true(i < 2000);
 		for (int n = 0; n < 3; n++)
 			assert_int_equal(kit_step(&h.k), 0);
-		assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+		assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 		h.n = h.k.layer->log.count;
 		assert_true(h.n < KEPT);
 		h.at[h.n] = h.k.m;
@@ -180,7 +180,7 @@ static void one_sync_each(void **state)
 	for (int i = 0; i < 200; i++) {
 		uint64_t count = h.k.layer->log.count;
 		assert_int_equal(kit_step(&h.k), 0);
-		assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+		assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 		uint64_t now = io_fault_calls(f, IO_OPS_SYNC);
 		if (h.k.layer->log.count == count + 1) {
 			assert_true(now <= calls + 1);
@@ -188,13 +188,13 @@ static void one_sync_each(void **state)
 		}
 		calls = now;
 		/* Nothing is left to do, but the background has. */
-		assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+		assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 		assert_int_equal(io_fault_calls(f, IO_OPS_SYNC), calls);
 	}
 	assert_true(logged > 150);
 	if (h.k.layer->log.count == 0) {
 		assert_int_equal(kit_step(&h.k), 0);
-		assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+		assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 	}
 	assert_true(layer_is_dirty(h.k.layer));
 	assert_int_equal(layer_commit(h.k.layer, NULL), 0);
@@ -209,7 +209,7 @@ static void one_sync_each(void **state)
 	io_fault_free(f);
 	start(2, 2);
 	assert_int_equal(layer_seal(h.k.layer, NULL), 0);
-	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 	assert_null(file("log"));
 	h.boot[0]++;
 	reopen(false);
@@ -238,7 +238,7 @@ static void after_a_boot(void **state)
 		reopen(true);
 		for (int n = 0; n < 5; n++)
 			assert_int_equal(kit_step(&h.k), 0);
-		assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+		assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 		lose_all();
 		reopen(true);
 		kit_check(&h.k);
@@ -271,7 +271,7 @@ static void whole_blocks(void **state)
 	put(h.k.layer, &e, 'a', LAYER_BLOCK, true);
 	assert_int_equal(layer_commit(h.k.layer, NULL), 0);
 	put(h.k.layer, &e, 'b', 100, false);
-	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 	assert_int_equal(h.k.layer->log.count, 1);
 	put(h.k.layer, &e, 'c', LAYER_BLOCK, false);
 	h.boot[0]++;
@@ -393,16 +393,16 @@ static void failed_whole_commit(void **state)
 	struct io_fault *f = io_fault_new(&h.sim.io);
 	h.k.layer->io = io_fault_io(f);
 	assert_int_equal(layer_pwrite(h.k.layer, number, old, sizeof(old), src), 0);
-	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 	assert_int_equal(h.k.layer->log.count, 5);
 	assert_int_equal(layer_pwrite(h.k.layer, number, new, sizeof(new), src), 0);
 	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PWRITE,
 						  .nth = 1,
 						  .error = -ENOSPC,
 						  .for_good = true });
-	assert_int_equal(layer_fsync(h.k.layer, NULL), -ENOSPC);
+	assert_int_equal(layer_fsync(h.k.layer, 0, NULL), -ENOSPC);
 	io_fault_plan(f, NULL);
-	assert_int_equal(layer_fsync(h.k.layer, NULL), 0);
+	assert_int_equal(layer_fsync(h.k.layer, 0, NULL), 0);
 	h.k.layer->io = &h.sim.io;
 	layer_files_close(h.k.layer);
 	lose_all();
@@ -436,7 +436,7 @@ static void failed_syncs(void **state)
 		assert_int_equal(kit_step(&h.k), 0);
 		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_FDATASYNC,
 							  .nth = 1 + i / 4 });
-		int r = i % 3 ? layer_commit(h.k.layer, NULL) : layer_fsync(h.k.layer, NULL);
+		int r = i % 3 ? layer_commit(h.k.layer, NULL) : layer_fsync(h.k.layer, 0, NULL);
 		io_fault_plan(f, NULL);
 		if (r == 0) /* it took fewer syncs */
 			h.at[h.n] = h.k.m;

@@ -39,8 +39,8 @@ static void commit(struct run *r)
 {
 	assert_true(r->nmaybe <= LIVES);
 	r->maybe[r->nmaybe++] = r->k.m;
-	int (*sync)(struct layer * l, struct err * err) = r->seed % 4 ? layer_fsync : layer_commit;
-	if (sync(r->k.layer, NULL) == 0) {
+	int e = r->seed % 4 ? layer_fsync(r->k.layer, 0, NULL) : layer_commit(r->k.layer, NULL);
+	if (e == 0) {
 		r->maybe[0] = r->k.m;
 		r->nmaybe = 1;
 	}
