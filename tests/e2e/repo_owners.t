@@ -56,6 +56,8 @@ run bough repo show ben/src --json
 is 'by a name' "$(json .owner)" ben
 run bough repo show uid:30001/src
 like 'by a uid' "$out" 'owner +ann'
+is 'a Tab shows both' "$(bough __complete -- 3 bough repo show '' | sort -u | tr '\n' ' ')" \
+	'ann/src ben/src src '
 bough_ok 'and makes of it what it says' create c --git ann/src
 is 'the right one' "$(cat "$(bough path c)/file")" ann
 run bough repo ls
@@ -95,6 +97,18 @@ run bough ls
 like 'ls tells whose, by the name' "$out" 'OWNER +NAME.*ann +hers .*uid:0 +mine '
 run bough snapshots ls
 like 'so does snapshots ls' "$out" 'OWNER +SNAPSHOT.*uid:0 +sn_.*ann +sn_'
+bough set mine --visibility global --description 'for all'
+run bough show mine
+like 'show, too, and who sees it' "$out" 'owner +uid:0.*visibility +global.*description +for all'
+run bough show hers
+like 'it has the name' "$out" 'owner +ann'
+run bough snapshots show ann/s
+like 'of a snapshot, too' "$out" 'owner +ann'
+as ann POST $ws '{"name":"mine","mount":false}'
+is 'where a path of this machine may stand a Tab has ids of owners' \
+	"$(bough __complete -- 2 bough cp | grep mine | sort -u | tr '\n' ' ')" \
+	"mine: uid:$(id -u)/mine: uid:30001/mine: "
+as ann DELETE $ws/mine
 run bough ps
 like 'ps, too' "$out" 'OWNER +NAME.*ann +box '
 bough rm mine

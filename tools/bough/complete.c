@@ -3,6 +3,8 @@
 #include <string.h>
 #include "tools/bough/api.h"
 #include "tools/bough/cli.h"
+#include "tools/bough/json.h"
+#include "tools/bough/list.h"
 #include "tools/bough/start.h"
 
 static void offer(const char *word, const char *begun)
@@ -50,6 +52,33 @@ static void offer_with(const char *word, const char *behind, const char *begun)
 		printf("%s%s\n", word, behind);
 }
 
+/* Names that are those of several owners' things, in an object of its own. */
+static json_t *names_of_many(const json_t *items)
+{
+	json_t *first = json_object(), *many = json_object(), *item;
+	size_t i;
+	json_array_foreach(items, i, item) {
+		const char *name = get_text(item, "name");
+		/* Without memory for it a name is offered as it is. */
+		(void)json_object_set_new(json_object_get(first, name) ? many : first, name,
+					  json_true());
+	}
+	json_decref(first);
+	return many;
+}
+
+/* OWNER/NAME. Where a path of this machine may stand, only what can't be one: "uid:N/NAME". */
+static void offer_owned(const struct cli *cli, const json_t *item, const char *behind,
+			const char *begun)
+{
+	char word[512];
+	const char *owner = *behind ? get_text(item, "owner") : owner_name(cli, item, "owner");
+	if (*behind && strncmp(owner, "uid:", 4) != 0)
+		return;
+	(void)snprintf(word, sizeof(word), "%s/%s", owner, get_text(item, "name"));
+	offer_with(word, behind, begun);
+}
+
 /* Names that the running daemon knows. */
 static void offer_items(struct cli *cli, const char *path, const char *behind, const char *begun)
 {
@@ -62,10 +91,15 @@ static void offer_items(struct cli *cli, const char *path, const char *behind, c
 	if (api_call(cli, "GET", &t, NULL, &doc, NULL, NULL) < 0)
 		return;
 	size_t i, k;
-	json_t *item, *name;
-	json_array_foreach(json_object_get(doc, "items"), i, item) {
+	json_t *item, *name, *items = json_object_get(doc, "items");
+	auto_json json_t *many = names_of_many(items);
+	if (json_object_size(many) > 0)
+		owners_load(cli);
+	json_array_foreach(items, i, item) {
 		if (*get_text(item, "name"))
 			offer_with(get_text(item, "name"), behind, begun);
+		if (json_object_get(many, get_text(item, "name")))
+			offer_owned(cli, item, behind, begun);
 		json_array_foreach(json_object_get(item, "names"), k, name)
 			offer_with(json_string_value(name) ? json_string_value(name) : "", behind,
 				   begun);
@@ -207,6 +241,8 @@ static void complete_words(struct cli *cli, char **words, unsigned n, unsigned a
 		offer_options(common_options, begun);
 	} else if (!p.cmd) {
 		offer_commands(p.group, begun);
+	} else if (p.cmd->run == cmd_help && p.operand == 1) {
+		offer_commands(words[(at < n ? at : n) - 1], begun);
 	} else if (p.cmd->kinds && p.operand < p.cmd->max) {
 		size_t k = strlen(p.cmd->kinds);
 		offer_kind(cli, p.cmd->kinds[p.operand < k ? p.operand : k - 1], NULL, begun);

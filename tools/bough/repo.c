@@ -439,7 +439,7 @@ int cmd_repo_ls(struct cli *cli, const struct args *a, struct err *err)
 
 static void line(const char *key, const char *value)
 {
-	printf("%-11s", key);
+	printf("%-11s ", key);
 	out_clean(stdout, *value ? value : "-");
 	printf("\n");
 }

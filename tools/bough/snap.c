@@ -154,7 +154,7 @@ int cmd_snapshots_ls(struct cli *cli, const struct args *a, struct err *err)
 
 static void line(const char *key, const char *value)
 {
-	printf("%-10s", key);
+	printf("%-11s ", key);
 	out_clean(stdout, *value ? value : "-");
 	printf("\n");
 }
@@ -226,6 +226,10 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	show_workspace(cli, get_text(s, "workspace"));
 	line("parent", get_text(s, "parent"));
 	line("manifest", get_text(s, "manifest"));
+	owners_load(cli);
+	line("owner", owner_name(cli, s, "owner"));
+	if (strcmp(get_text(s, "visibility"), "private") != 0)
+		line("visibility", get_text(s, "visibility"));
 	name_repo(cli, json_object_get(s, "git"));
 	checkout_show(s, line);
 	line("files", out_size(buf, get_int(s, "files"), true));

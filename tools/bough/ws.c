@@ -250,7 +250,7 @@ int cmd_path(struct cli *cli, const struct args *a, struct err *err)
 
 static void line(const char *key, const char *value)
 {
-	printf("%-10s", key);
+	printf("%-11s ", key);
 	out_clean(stdout, *value ? value : "-");
 	printf("\n");
 }
@@ -261,12 +261,21 @@ static void line_time(const char *key, const char *rfc3339)
 	line(key, out_time(text, rfc3339, time(NULL)));
 }
 
+/* Whose it is, and who else sees it. */
+static void line_owner(struct cli *cli, const json_t *o)
+{
+	owners_load(cli);
+	line("owner", owner_name(cli, o, "owner"));
+	if (strcmp(get_text(o, "visibility"), "private") != 0)
+		line("visibility", get_text(o, "visibility"));
+}
+
 static void line_labels(const json_t *o)
 {
 	const char *k;
 	json_t *v;
 	json_object_foreach(json_object_get(o, "labels"), k, v) {
-		printf("%-10s", "label");
+		printf("%-11s ", "label");
 		out_clean(stdout, k);
 		printf("=");
 		out_clean(stdout, json_string_value(v) ? json_string_value(v) : "");
@@ -311,15 +320,16 @@ static void lines_attached(const json_t *list, const char *key)
 	}
 }
 
-static int show_sandbox(const json_t *sb, const json_t *root)
+static int show_sandbox(struct cli *cli, const json_t *sb, const json_t *root)
 {
 	static const char *const keys[] = { "status", "error",   "reason",   "image",
-					    "runtime", "hostname", "user", "owner" };
+					    "runtime", "hostname", "user" };
 	line("name", get_text(sb, "name"));
 	line("id", get_text(sb, "id"));
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (*get_text(sb, keys[i]))
 			line(keys[i], get_text(sb, keys[i]));
+	line_owner(cli, sb);
 	line_time("created", get_text(sb, "created"));
 	line("root", get_text(root, "path"));
 	line("base", get_text(root, "base"));
@@ -344,7 +354,7 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json)
 		return out_json(sandbox ? sandbox : ws, err);
 	if (sandbox)
-		return show_sandbox(sandbox, ws);
+		return show_sandbox(cli, sandbox, ws);
 	line("name", get_text(ws, "name"));
 	line("id", get_text(ws, "id"));
 	line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state")
@@ -357,9 +367,8 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 	line("base", get_text(ws, "base"));
 	line("head", get_text(ws, "head"));
 	line("parent", get_text(ws, "parent"));
+	line_owner(cli, ws);
 	checkout_show(ws, line);
-	if (strcmp(get_text(ws, "visibility"), "private") != 0)
-		line("visibility", get_text(ws, "visibility"));
 	if (*get_text(ws, "description"))
 		line("description", get_text(ws, "description"));
 	if (*get_text(ws, "expires")) {
