@@ -25,6 +25,7 @@ for c in "${commands[@]}"; do
 	is "help $c is the same" "$(bough help $c)" "$out"
 done
 run bough snapshots --help
+is 'what is the same for all of a group stands once' "$(grep -c '^ *--root' <<<"$out")" 1
 like 'help of a group has all of it' "$out" 'snapshots ls.*snapshots tag'
 is 'nothing was started by help' "$(pids_of boughd)" ''
 
@@ -38,6 +39,7 @@ bough_fails 'unknown letter' 2 'no option -Z' ls -Z
 bough_fails 'missing value' 2 'needs its SIZE' create a --quota
 bough_fails 'missing operand' 2 'usage: bough path NAME' path
 bough_fails 'surplus operand' 2 'too much' path a b
+bough_fails 'surplus operand of a command that takes none' 2 'usage: bough ls$' ls a
 bough_fails 'empty name' 2 'empty' path ''
 bough_fails 'two origins' 2 'one of --from' create a --from b --dir /
 bough_fails 'wrong size' 2 "isn't a size" create a --quota lots
@@ -123,6 +125,7 @@ is 'completes options with common ones' "$(complete_line bough diff --)" \
 is 'completes choices' "$(complete_line bough export x --format t)" 'tar tar.zst '
 is 'leaves files to the shell' "$(complete_line bough import '')" $'\tf '
 is 'completes help' "$(complete_line bough help um)" 'umount '
+is 'completes help of a group' "$(complete_line bough help token '')" 'create ls rm '
 is 'a Tab starts nothing' "$(complete_line bough path '')$(pids_of boughd)" ''
 for c in "${commands[@]}"; do
 	for o in $(bough $c --help | grep -o -- ' --[a-z-]*' | sort -u); do

@@ -236,8 +236,8 @@ static int check_count(const struct args *a, struct err *err)
 		return err_set(err, -EINVAL, "%s: it needs %s; usage: bough %s %s", c->name,
 			       a->n ? "more" : c->operands, c->name, c->operands);
 	if (a->n > c->max)
-		return err_set(err, -EINVAL, "%s: \"%s\" is too much; usage: bough %s %s", c->name,
-			       a->operands[c->max], c->name, c->operands);
+		return err_set(err, -EINVAL, "%s: \"%s\" is too much; usage: bough %s%s%s", c->name,
+			       a->operands[c->max], c->name, *c->operands ? " " : "", c->operands);
 	/* Of words for another program any may be empty. */
 	unsigned names = c->run == cmd_complete || c->run == cmd_run ? 0
 			 : c->run == cmd_exec			     ? 1

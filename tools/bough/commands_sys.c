@@ -273,7 +273,8 @@ const struct command commands_sys[] = {
 	  .about =
 		  "Each is POSTed as JSON, signed (webhook-signature, as Standard Webhooks says),\n"
 		  "and tried again for some hours while the answer isn't 2xx. URL must be on the\n"
-		  "internet, or allowed in config.json. Prints its id and the secret, this once.\n",
+		  "internet, or allowed in config.json; an admin's may be anywhere. Prints its id\n"
+		  "and the secret, this once.\n",
 	  .options = webhook_add_options,
 	  .examples = "bough webhook add https://ci.example.org/bough --event workspace.saved\n",
 	  .min = 1,

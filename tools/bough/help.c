@@ -62,7 +62,13 @@ void help_overview(void)
 	       bold(), plain());
 }
 
-void help_command(const struct command *c)
+static void print_common(void)
+{
+	printf("\n%sAs for every command%s\n", bold(), plain());
+	print_options(common_options);
+}
+
+static void print_command(const struct command *c, bool common)
 {
 	printf("usage: bough %s%s%s%s\n\n%c%s.\n", c->name, c->options ? " [OPTION…]" : "",
 	       *c->operands ? " " : "", c->operands,
@@ -74,14 +80,19 @@ void help_command(const struct command *c)
 		printf("\n%sOptions%s\n", bold(), plain());
 		print_options(c->options);
 	}
-	printf("\n%sAs for every command%s\n", bold(), plain());
-	print_options(common_options);
+	if (common)
+		print_common();
 	printf("\n%sExamples%s\n", bold(), plain());
 	for (const char *p = c->examples; *p;) {
 		size_t n = strcspn(p, "\n");
 		printf("  $ %.*s\n", (int)n, p);
 		p += n + (p[n] == '\n');
 	}
+}
+
+void help_command(const struct command *c)
+{
+	print_command(c, true);
 }
 
 int help_group(const char *group)
@@ -94,8 +105,10 @@ int help_group(const char *group)
 		if (any)
 			printf("\n");
 		any = true;
-		help_command(c);
+		print_command(c, false); /* what is the same for all stands once, at the end */
 	}
+	if (any)
+		print_common();
 	return any ? 0 : -ENOENT;
 }
 
