@@ -327,8 +327,10 @@ static int check_room(const struct place *p, uint64_t length, struct err *err)
 		return 0;
 	if (!__builtin_add_overflow(length, c.bytes, &all) && all / v.f_frsize <= v.f_bavail)
 		return 0;
-	return err_set(err, p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC,
-		       "%llu bytes don't fit beside %llu of uploads that aren't done",
+	r = p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC;
+	if (!c.bytes)
+		return err_set(err, r, "%llu bytes don't fit", (unsigned long long)length);
+	return err_set(err, r, "%llu bytes don't fit beside %llu of uploads that aren't done",
 		       (unsigned long long)length, (unsigned long long)c.bytes);
 }
 

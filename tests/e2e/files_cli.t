@@ -61,6 +61,6 @@ bough_fails 'cp on one host' 2 'WORKSPACE:PATH' cp "$T/tool" "$T/x"
 bough_fails 'a path out of it' 2 '\.\.' cat w:../x
 bough_fails 'no such file here' 3 'open' cp "$T/none" w:x
 bough_ok 'a small one' create q --quota 1M -q
-bough_fails 'more than fits' 6 'fit' cp "$T/noise" q:x
+bough_fails 'more than fits' 6 "bytes don't fit: " cp "$T/noise" q:x
 ok 'leaves nothing' test ! -e "$(at q)/x"
 done_testing
