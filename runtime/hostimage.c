@@ -70,6 +70,8 @@ static const struct {
 	{ "etc/resolv.conf", "" },
 	{ "etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/sh\n/usr/bin/bash\n" },
 	{ "etc/fstab", "" },
+	/* A checkout there is its owner's, and the sandbox's root is another. */
+	{ "etc/gitconfig", "[safe]\n\tdirectory = /workspace\n" },
 	{ "etc/profile", "PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:"
 			 "/bin}\nexport PATH\nPS1='\\h:\\w\\$ '\n" },
 };

@@ -65,6 +65,11 @@ is 'nor did what was removed' "$(traces)" "$before"
 
 # ---- life
 
+# A checkout of an ordinary user's, in a sandbox whose root is somebody else.
+theirs=$(bough create theirs) && git init -q "$theirs" && chown -R 1234:1234 "$theirs"
+run bough run --rm --workspace theirs -- git status -sb
+like 'git takes the checkout of an ordinary user' "$code $out" '^0 ## '
+bough rm theirs
 bough_ok 'a workspace' create ws
 ws=$out
 bough_ok 'a sandbox that waits' run --name dev --workspace ws --label a=b --description 'of a test' -d
