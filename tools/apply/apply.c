@@ -240,7 +240,8 @@ static int open_checkout(struct apply *ap, const char *path, struct err *err)
 	if (r < 0)
 		return git_fail(err, r, "open %s", path);
 	if (git_repository_is_bare(ap->repo))
-		return err_set(err, -ENOTSUP, "%s is bare: `bough push` moves its branches", path);
+		return err_set(err, -ENOTSUP,
+			       "%s is bare, without files to change: give a clone of it", path);
 	if (git_repository_state(ap->repo) != GIT_REPOSITORY_STATE_NONE)
 		return err_set(err, -EBUSY, "%s is in the middle of a merge, rebase or the like",
 			       path);
