@@ -68,8 +68,7 @@ static struct sorted *sort(const struct src *s, struct idx_entry *e, uint32_t n)
 
 static uint8_t *put32(uint8_t *p, uint32_t v)
 {
-	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16);
-	p[2] = (uint8_t)(v >> 8), p[3] = (uint8_t)v;
+	be_put32(p, v);
 	return p + sizeof(v);
 }
 

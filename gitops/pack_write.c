@@ -73,12 +73,6 @@ static int no_memory(struct err *err)
 	return err_set(err, -ENOMEM, "out of memory");
 }
 
-static void be_put32(uint8_t *p, uint32_t v)
-{
-	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16), p[2] = (uint8_t)(v >> 8);
-	p[3] = (uint8_t)v;
-}
-
 /* ---- headers of entries ---- */
 
 static unsigned put_size(uint8_t *p, unsigned kind, uint64_t size)

@@ -12,6 +12,7 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/u64map.h"
+#include "fs/store/gitform.h"
 
 /* Not as git's own are called: the upkeep, which may run meanwhile, sweeps those. */
 #define TMP_PACK PACKOUT_TMP_PREFIX "pack_"
@@ -50,12 +51,6 @@ struct packout {
 };
 
 /* ---- small parts ---- */
-
-static void be32(uint8_t *p, uint32_t v)
-{
-	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16);
-	p[2] = (uint8_t)(v >> 8), p[3] = (uint8_t)v;
-}
 
 static uint64_t key_of(const struct oid *oid)
 {
@@ -345,7 +340,7 @@ int packout_stream(struct packout *p, uint64_t size,
 static int close_pack(struct packout *p, struct oid *sum)
 {
 	uint8_t count[4];
-	be32(count, (uint32_t)p->n);
+	be_put32(count, (uint32_t)p->n);
 	int r = io_write_full(p->io, p->fd, count, sizeof(count), 8);
 	if (r >= 0)
 		r = sha_begin(p->sha);
@@ -376,7 +371,7 @@ static int by_oid(const void *a, const void *b)
 static void add_be32(struct buf *out, uint32_t v)
 {
 	uint8_t b[4];
-	be32(b, v);
+	be_put32(b, v);
 	buf_add(out, b, sizeof(b));
 }
 

@@ -92,6 +92,11 @@ int git_loose_head(const uint8_t *p, size_t len, enum git_type *type, uint64_t *
 size_t git_head_encode(char out[GIT_LOOSE_HEAD_MAX], enum git_type type, uint64_t size);
 const char *git_type_name(enum git_type type);
 
+static inline void be_put32(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16);
+	p[2] = (uint8_t)(v >> 8), p[3] = (uint8_t)v;
+}
 static inline uint32_t be_get32(const uint8_t *p)
 {
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
