@@ -14,8 +14,9 @@
 #
 # The environment: VM (its folder, build/vm), VM_PORT (ssh, 2290), VM_SUITE (trixie),
 # VM_ACCEL (tcg). Needs debootstrap, qemu-system-x86 and openssh-client; all of it takes 5 GB.
-# Emulated on several threads the guest's kernel may panic where it patches itself ("Oops: int3" in
-# the console, seen with QEMU 7.2): start it again.
+# Emulated on several threads the guest's kernel may panic where it patches itself, when the first
+# sandbox gets its limit of CPU ("Oops: int3" in the console; two boots of three with QEMU 7.2).
+# Then start it again; one that got past it stays up.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
