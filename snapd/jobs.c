@@ -461,11 +461,12 @@ static int resume(struct jobs *j, struct job_row *row, struct err *err)
 	r = start_thread(job, err);
 	if (r >= 0)
 		return r;
+	log_error("job %s: %s", job->row.id, err->text);
 	job->row.status = 500;
 	keep_end(job, r, NULL);
 	leave(job);
 	job_free(job);
-	return r;
+	return 0; /* it has failed, and the others go on */
 }
 
 static int each_running(struct jobs *j,
