@@ -13,13 +13,15 @@
 #   tools/vm/vm.sh cut             a power cut: the machine is gone at once
 #
 # The environment: VM (its folder, build/vm), VM_PORT (ssh, 2290), VM_SUITE (trixie),
-# VM_ACCEL (tcg,thread=single). Needs debootstrap, qemu-system-x86 and openssh-client; all of it takes 5 GB.
+# VM_ACCEL (tcg,thread=single). Needs debootstrap, qemu-system-x86 and openssh-client; all of
+# it takes 5 GB.
 # Emulated on several threads the guest's kernel panicked where it patches itself, when the first
 # sandbox got its limit of CPU ("Oops: int3" in the console; two boots of three with QEMU 7.2).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-VM=${VM:-build/vm} PORT=${VM_PORT:-2290} SUITE=${VM_SUITE:-trixie} ACCEL=${VM_ACCEL:-tcg,thread=single}
+VM=${VM:-build/vm} PORT=${VM_PORT:-2290} SUITE=${VM_SUITE:-trixie}
+ACCEL=${VM_ACCEL:-tcg,thread=single}
 mkdir -p "$VM" && VM=$(cd "$VM" && pwd)
 SIZE=10G MEMORY=3072 CPUS=2
 BOOT_S=600
