@@ -92,9 +92,7 @@ static void retell(struct served *w)
 	pthread_mutex_lock(&w->mount);
 	if (w->session) {
 		struct forgetting f = { .session = w->session };
-		struct ws_changes changes = { .name = forgetting_name,
-					      .node = forgetting_node,
-					      .ctx = &f };
+		struct ws_changes changes = forgetting_changes(&f);
 		ws_retell(w->ws, &changes);
 	}
 	pthread_mutex_unlock(&w->mount);

@@ -359,8 +359,8 @@ int served_state(struct served *w, struct served_state *out, struct err *err)
 
 /* ---- restore ---- */
 
-void forgetting_name(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
-			uint64_t child_node)
+static void forgetting_name(void *ctx, uint64_t dir_node, const char *name, size_t len,
+			    bool removed, uint64_t child_node)
 {
 	struct forgetting *f = ctx;
 	f->names++;
@@ -373,12 +373,29 @@ void forgetting_name(void *ctx, uint64_t dir_node, const char *name, size_t len,
 	f->last_dir = dir_node;
 }
 
-void forgetting_node(void *ctx, uint64_t node)
+static void forgetting_node(void *ctx, uint64_t node)
 {
 	struct forgetting *f = ctx;
 	f->nodes++;
 	if (f->session)
 		session_forget_node(f->session, node);
+}
+
+static void forgetting_apart(void *ctx, void (*tell)(void *arg), void *arg)
+{
+	struct forgetting *f = ctx;
+	if (f->session)
+		session_apart(f->session, tell, arg);
+	else
+		tell(arg);
+}
+
+struct ws_changes forgetting_changes(struct forgetting *f)
+{
+	return (struct ws_changes){ .name = forgetting_name,
+				    .node = forgetting_node,
+				    .apart = forgetting_apart,
+				    .ctx = f };
 }
 
 int served_restore(struct served *w, const struct stack *to, const struct stack *expect,
@@ -389,7 +406,7 @@ int served_restore(struct served *w, const struct stack *to, const struct stack 
 	pthread_mutex_lock(&w->mount);
 	reap_session(w);
 	struct forgetting f = { .session = w->session };
-	struct ws_changes changes = { .name = forgetting_name, .node = forgetting_node, .ctx = &f };
+	struct ws_changes changes = forgetting_changes(&f);
 	int r = ws_restore_if(w->ws, to, expect, &changes, err);
 	pthread_mutex_unlock(&w->mount);
 	if (r < 0)
@@ -401,6 +418,25 @@ int served_restore(struct served *w, const struct stack *to, const struct stack 
 
 /* ---- compare and replace ---- */
 
+struct put_done {
+	struct session *session;
+	const struct ws_put *want;
+	const struct ws_put_result *res;
+};
+
+static void tell_put(void *arg)
+{
+	const struct put_done *d = arg;
+	/* Dropped, not only to be asked for again: a look-up that is under way for an entry
+	 * that was to be asked for could make the old answer good for ever. */
+	session_forget_name(d->session, d->res->dir_node, d->want->name, d->want->len, true);
+	session_forget_node(d->session, d->res->dir_node);
+	if (d->res->node)
+		session_forget_attr(d->session, d->res->node);
+	if (d->res->old_node)
+		session_forget_attr(d->session, d->res->old_node);
+}
+
 int served_put_file(struct served *w, const struct ws_put *want, bool put,
 		    struct ws_put_result *out, struct err *err)
 {
@@ -409,16 +445,9 @@ int served_put_file(struct served *w, const struct ws_put *want, bool put,
 	pthread_mutex_lock(&w->mount);
 	reap_session(w);
 	int r = put ? ws_put(w->ws, want, &res) : ws_take(w->ws, want, &res);
-	if (r == 0 && w->session) {
-		/* Dropped, not only to be asked for again: a look-up that is under way for an entry
-		 * that was to be asked for could make the old answer good for ever. */
-		session_forget_name(w->session, res.dir_node, want->name, want->len, true);
-		session_forget_node(w->session, res.dir_node);
-		if (res.node)
-			session_forget_attr(w->session, res.node);
-		if (res.old_node)
-			session_forget_attr(w->session, res.old_node);
-	}
+	struct put_done done = { w->session, want, &res };
+	if (r == 0 && w->session)
+		session_apart(w->session, tell_put, &done);
 	pthread_mutex_unlock(&w->mount);
 	if (r == -EREMCHG)
 		return err_set(err, r, "the file isn't what it was expected to be");
@@ -434,7 +463,7 @@ int served_batch(struct served *w, const struct ws_batch *batch, size_t *failed)
 	pthread_mutex_lock(&w->mount);
 	reap_session(w);
 	struct forgetting f = { .session = w->session };
-	struct ws_changes changes = { .name = forgetting_name, .node = forgetting_node, .ctx = &f };
+	struct ws_changes changes = forgetting_changes(&f);
 	int r = ws_batch(w->ws, batch, &changes, failed);
 	pthread_mutex_unlock(&w->mount);
 	return r;

@@ -58,9 +58,7 @@ struct forgetting {
 	uint64_t names, nodes;
 	uint64_t last_dir;
 };
-void forgetting_name(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
-		     uint64_t child_node);
-void forgetting_node(void *ctx, uint64_t node);
+struct ws_changes forgetting_changes(struct forgetting *f); /* f lives as long */
 
 /* ---- resume.c: going on where a server before was ---- */
 

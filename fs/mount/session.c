@@ -1,15 +1,19 @@
 #include "fs/mount/session.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/hash.h"
@@ -507,6 +511,44 @@ void session_free(struct session *s)
 }
 
 /* ---- notifications ---- */
+
+enum { APART_STACK = 256 << 10 };
+
+struct apart {
+	int fd; /* of the connection */
+	void (*fn)(void *arg);
+	void *arg;
+	bool done;
+};
+
+/* Its files are copies: what stays open counts as this server's, its lock and its callers too. */
+static int apart_main(void *arg)
+{
+	struct apart *a = arg;
+	if ((a->fd <= 0 || close_range(0, (unsigned)a->fd - 1, 0) == 0) &&
+	    close_range((unsigned)a->fd + 1, ~0U, 0) == 0) {
+		a->fn(a->arg);
+		a->done = true;
+	}
+	return 0;
+}
+
+void session_apart(struct session *s, void (*fn)(void *arg), void *arg)
+{
+	pthread_rwlock_rdlock(&s->life);
+	struct apart a = { .fd = s->se ? s->fd : -1, .fn = fn, .arg = arg };
+	pthread_rwlock_unlock(&s->life);
+	char *stack = a.fd < 0 ? NULL : malloc(APART_STACK);
+	/* CLONE_VFORK: this thread waits, but can be killed. confine.c lets just this through. */
+	pid_t pid = stack ? clone(apart_main, stack + APART_STACK,
+				  CLONE_VM | CLONE_VFORK | SIGCHLD, &a)
+			  : -1;
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	free(stack);
+	if (!a.done) /* no memory; twice does no harm */
+		fn(arg);
+}
 
 /* Their results don't matter: -ENOENT is "not cached", others that the connection is gone. */
 

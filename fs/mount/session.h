@@ -53,11 +53,17 @@ int session_umount(struct session *s, struct err *err);
 int session_end(struct session *s, struct err *err);
 void session_free(struct session *s); /* an ended one; NULL allowed */
 
-/* Tells the kernel to forget, for ws_restore. Only from a thread that serves no requests. */
+/* Tells the kernel to forget, for ws_restore. Only from a thread that serves no requests, and names
+ * and nodes within session_apart. */
 void session_forget_name(struct session *s, uint64_t dir_node, const char *name, size_t len,
 			 bool removed);
 void session_forget_node(struct session *s, uint64_t node);
 void session_forget_attr(struct session *s, uint64_t node); /* its content stays known */
+/* Calls fn(arg) in a process that shares this one's memory, and returns when that is done. The
+ * kernel has who tells it wait for folders and pages that programs hold while they wait for an
+ * answer of ours, also if he is killed meanwhile: a thread here would keep the server from ending,
+ * and so the next one from giving the answer. */
+void session_apart(struct session *s, void (*fn)(void *arg), void *arg);
 
 /* Names of capabilities, for --mask-cap: 0 for an unknown name. */
 uint64_t session_cap(const char *name);

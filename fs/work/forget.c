@@ -40,19 +40,35 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-void forget_list_tell(struct forget_list *f, const struct ws_changes *changes)
+struct telling {
+	const struct forget_list *f;
+	const struct ws_changes *changes;
+};
+
+static void tell(void *arg)
 {
+	const struct telling *t = arg;
+	const struct ws_changes *changes = t->changes;
+	const struct forget_list *f = t->f;
 	const struct forget_name *n = (const void *)f->names.data;
 	for (size_t i = 0; i < f->names.len / sizeof(*n); i++)
 		changes->name(changes->ctx, n[i].dir_node, (const char *)f->text.data + n[i].text,
 			      n[i].len, n[i].removed, n[i].child_node);
-	uint64_t *node = (uint64_t *)f->nodes.data;
-	size_t count = f->nodes.len / sizeof(*node);
-	if (count > 0)
-		qsort(node, count, sizeof(*node), by_number);
-	for (size_t i = 0; i < count; i++)
+	const uint64_t *node = (const uint64_t *)f->nodes.data;
+	for (size_t i = 0; i < f->nodes.len / sizeof(*node); i++)
 		if (i == 0 || node[i] != node[i - 1])
 			changes->node(changes->ctx, node[i]);
+}
+
+void forget_list_tell(struct forget_list *f, const struct ws_changes *changes)
+{
+	struct telling t = { f, changes };
+	if (f->nodes.len > 0)
+		qsort(f->nodes.data, f->nodes.len / sizeof(uint64_t), sizeof(uint64_t), by_number);
+	if (changes->apart && f->nodes.len + f->names.len > 0)
+		changes->apart(changes->ctx, tell, &t);
+	else
+		tell(&t);
 }
 
 void forget_list_done(struct forget_list *f)

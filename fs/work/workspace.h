@@ -132,6 +132,8 @@ struct ws_changes {
 	void (*name)(void *ctx, uint64_t dir_node, const char *name, size_t len, bool removed,
 		     uint64_t child_node);
 	void (*node)(void *ctx, uint64_t node); /* attributes and content */
+	/* Calls tell(arg), which makes the calls above, from where they may wait; NULL: here. */
+	void (*apart)(void *ctx, void (*tell)(void *arg), void *arg);
 	void *ctx;
 };
 int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,

@@ -1232,7 +1232,7 @@ static void op_restore(void)
 	if (!s->used)
 		return;
 	say("restore %s from %s", p->id, s->dir);
-	struct ws_changes ch = { note_name, note_node, &n };
+	struct ws_changes ch = { .name = note_name, .node = note_node, .ctx = &n };
 	/* The host's open files are of the tree that goes; the workspace's may live on. */
 	release_all(p);
 	if (ws_restore(p->ws, &s->stack, &ch, &err) < 0)

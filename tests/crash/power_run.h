@@ -735,7 +735,7 @@ static void op_restore(void)
 		refused(err.text);
 	struct state *s = begin(sp);
 	*s = *sn->s;
-	struct ws_changes ch = { no_name, no_node, NULL };
+	struct ws_changes ch = { .name = no_name, .node = no_node };
 	if (ws_restore(sp->ws, &to, &ch, &err) < 0)
 		refused(err.text);
 	end(sp);

@@ -8,7 +8,7 @@ bough_ok 'a workspace' create w
 w=$out
 echo x >"$w/file"
 bough_ok 'a snapshot' save w --as s
-like 'show names its workspace' "$(bough snapshots show s)" $'\nworkspace w \\(ws_[a-z2-7]{10}\\)\n'
+like 'show names its workspace' "$(bough snapshots show s)" $'\nworkspace +w \\(ws_[a-z2-7]{10}\\)\n'
 bough_fails 'fork of a snapshot says how' 3 '`bough create new --from s` makes' fork s new
 snap=$out
 
@@ -111,18 +111,18 @@ pid=$(pids_of boughd)
 kill -STOP "$pid"
 bough ls -q >"$T/quiet.out" 2>"$T/quiet.err" &
 quiet=$!
-bough fork w late >"$T/fork.out" 2>"$T/fork.err" &
-fork=$!
+bough create late --json >"$T/create.out" 2>"$T/create.err" &
+create=$!
 bough show w >"$T/show.out" 2>"$T/show.err" &
 show=$!
 wait_for 8 test -s "$T/show.err"
 is 'who waits for a stopped boughd is told' "$(cat "$T/show.err")" \
 	"bough: boughd (pid $pid) is stopped: \`kill -CONT $pid\` lets it go on"
 is 'not with -q' "$(cat "$T/quiet.err")" ''
-is 'nor a script, of what may take long' "$(cat "$T/fork.err")" ''
+is 'nor a script, of what may take long' "$(cat "$T/create.err")" ''
 kill -CONT "$pid"
-wait $quiet && wait $fork && wait $show
-is 'then all is answered' "$?:$(cat "$T/fork.out"):$(grep -c . "$T/show.out")" "0:late:$(bough show w | grep -c .)"
+wait $quiet && wait $create && wait $show
+is 'then all is answered' "$?:$(jq -r .name "$T/create.out"):$(grep -c . "$T/show.out")" "0:late:$(bough show w | grep -c .)"
 is 'and nothing more said' "$(wc -l <"$T/show.err")" 1
 bough_ok 'rm it' rm late
 

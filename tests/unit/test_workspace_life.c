@@ -525,7 +525,7 @@ static void test_restore(void **state)
 	expect(0, ws_lookup(k->ws, tree_node(k->ws, "d"), "same", 4, &same));
 	tree_rm(k->ws, "gone");
 	struct seen seen = { 0 };
-	struct ws_changes ch = { see_name, see_node, &seen };
+	struct ws_changes ch = { .name = see_name, .node = see_node, .ctx = &seen };
 	succeed(err, ws_restore(k->ws, &saved, &ch, &err));
 	struct attr a;
 	expect(-ESTALE, ws_getattr(k->ws, changed.node, &a)); /* other bytes: another node */

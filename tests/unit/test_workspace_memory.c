@@ -223,7 +223,7 @@ static void change_more(struct scene *s)
 
 static int do_restore(struct scene *s)
 {
-	static const struct ws_changes ch = { ignore_name, ignore_node, NULL };
+	static const struct ws_changes ch = { .name = ignore_name, .node = ignore_node };
 	return ws_restore(s->k->ws, &s->saved, &ch, &err);
 }
 

@@ -61,7 +61,7 @@ static void test_inherit(void **state)
 	}
 	/* Neither limits nor a seal nor a restore changes it. */
 	struct ws_limits limits = { .bytes = 1 << 20, .xattrs = WS_XATTRS_ON };
-	struct ws_changes none = { no_name, no_node, NULL };
+	struct ws_changes none = { .name = no_name, .node = no_node };
 	struct ws_usage u;
 	succeed(err, ws_set_limits(h, &limits, &err));
 	tree_put(h, "g", "g");
