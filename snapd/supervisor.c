@@ -31,7 +31,7 @@ enum {
 	DYING_TRIES = 400,
 	HOLD_ANSWER_MS = 5000,
 	HURRY = 10, /* steps of nice */
-	AHEAD = 5,  /* of bough-fs, always: some three times the share of one that computes */
+	AHEAD = 2,  /* of bough-fs, always: one and a half times the share of one that computes */
 };
 
 extern char **environ;
