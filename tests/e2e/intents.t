@@ -5,36 +5,14 @@
 . "${0%/*}/lib.sh"
 need_fuse
 command -v python3 >/dev/null || skip_all 'needs python3'
+export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
 
 cat >"$T/cut.py" <<'PY'
-import http.client, io, json, os, signal, socket, sqlite3, subprocess, sys, tarfile, threading, time
+import http.client, io, os, signal, sqlite3, subprocess, sys, tarfile, threading, time
+from ask import ask, check, must, root
 
-root, FILES = sys.argv[1], 2000
+FILES = 2000
 tests = 0
-
-class Unix(http.client.HTTPConnection):
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(60)
-        self.sock.connect(root + "/run/boughd.sock")
-
-def ask(method, target, body=None, key=None):
-    c = Unix("d")
-    data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
-    c.request(method, "/v1/" + target, data, {"Idempotency-Key": key} if key else {})
-    r = c.getresponse()
-    text = r.read()
-    c.close()
-    return r.status, json.loads(text) if text else None, r.getheader("Idempotency-Replayed")
-
-def must(status, method, target, body=None, key=None):
-    got = ask(method, target, body, key)
-    if got[0] != status:
-        sys.exit("%s %s: %r" % (method, target, got))
-    return got[1]
-
-def check(what, good, *more):
-    print("T", "ok" if good else "no", what, *("" if good else repr(m) for m in more))
 
 def pid():
     return must(200, "GET", "health")["pid"]

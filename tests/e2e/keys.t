@@ -5,38 +5,16 @@
 . "${0%/*}/lib.sh"
 need_fuse
 command -v python3 >/dev/null || skip_all 'needs python3'
+export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
 . "$BOUGH_SRC/tests/e2e/repo.sh"
 export BOUGH_GIT_STALL=60 # a busy machine is none that failed
 
 cat >"$T/keys.py" <<'PY'
-import http.client, json, os, signal, socket, sqlite3, subprocess, sys, threading, time
+import http.client, os, signal, sqlite3, subprocess, sys, threading, time
+from ask import ask, check, must, root
 
-root, remote, srv = sys.argv[1:4]
+remote, srv = sys.argv[2:4]
 TOKEN = os.environ["TOKEN"]
-
-class Unix(http.client.HTTPConnection):
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(100)
-        self.sock.connect(root + "/run/boughd.sock")
-
-def ask(method, target, body=None, key=None, headers={}):
-    c = Unix("d")
-    h = dict(headers, **({"Idempotency-Key": key} if key else {}))
-    c.request(method, "/v1/" + target, json.dumps(body).encode() if body is not None else None, h)
-    r = c.getresponse()
-    text = r.read()
-    c.close()
-    return r.status, json.loads(text) if text else None, r.getheader("Idempotency-Replayed")
-
-def must(status, method, target, body=None, key=None):
-    got = ask(method, target, body, key)
-    if got[0] != status:
-        sys.exit("%s %s: %r" % (method, target, got))
-    return got[1]
-
-def check(what, good, *more):
-    print("T", "ok" if good else "no", what, *("" if good else repr(m) for m in more), flush=True)
 
 def start():
     for i in range(50): # the last thread of the one before may hold the lock

@@ -4,30 +4,18 @@
 . "${0%/*}/lib.sh"
 need_fuse
 command -v python3 >/dev/null || skip_all 'needs python3'
+export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
 
 bough_ok 'create' create w
 w=$out
 cat >"$T/storm.py" <<'PY'
-import http.client, json, os, random, signal, socket, sys, threading, time
+import os, random, signal, sys, threading, time
+from ask import ask
 
-root, mount, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+mount, seed = sys.argv[2], int(sys.argv[3])
 KILLS = 25
 random.seed(seed)
 over, changed, failed = threading.Event(), [], []
-
-class Unix(http.client.HTTPConnection):
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(60)
-        self.sock.connect(root + "/run/boughd.sock")
-
-def ask(method, target, body=None):
-    c = Unix("d")
-    c.request(method, "/v1/" + target, json.dumps(body) if body else None)
-    r = c.getresponse()
-    text = r.read()
-    c.close()
-    return r.status, json.loads(text) if text else None
 
 def change(n):
     i = 0
