@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/store/gitform.h"
 #include "gitops/checkout_impl.h"
 #include "gitops/tree_entry.h"
 
@@ -39,7 +40,8 @@ static int no_memory(struct err *err)
 
 static void be32(struct buf *b, uint64_t v)
 {
-	uint8_t p[4] = { (uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v };
+	uint8_t p[4];
+	be_put32(p, (uint32_t)v);
 	buf_add(b, p, sizeof(p));
 }
 
@@ -47,12 +49,6 @@ static void be64(struct buf *b, uint64_t v)
 {
 	be32(b, v >> 32);
 	be32(b, v);
-}
-
-static void put_be32(uint8_t *p, uint64_t v)
-{
-	p[0] = (uint8_t)(v >> 24), p[1] = (uint8_t)(v >> 16), p[2] = (uint8_t)(v >> 8);
-	p[3] = (uint8_t)v;
 }
 
 /* git's varint: seven bits a byte, the high ones first, each but the last less one. */
@@ -77,7 +73,7 @@ static size_t ext_begin(struct buf *b, const char *name)
 static void ext_end(struct buf *b, size_t start, size_t more)
 {
 	if (!b->failed)
-		put_be32(b->data + start - 4, b->len - start + more);
+		be_put32(b->data + start - 4, (uint32_t)(b->len - start + more));
 }
 
 /* ---- stat data ---- */
@@ -86,15 +82,15 @@ static void ext_end(struct buf *b, size_t start, size_t more)
  * dev (it is another at each mount), and of the others 32 bits. */
 static void put_stat(uint8_t *p, const struct checkout_spec *spec, uint64_t ino, uint64_t size)
 {
-	put_be32(p, (uint64_t)spec->time_s);
-	put_be32(p + 4, 0);
-	put_be32(p + 8, (uint64_t)spec->time_s);
-	put_be32(p + 12, 0);
-	put_be32(p + 16, 0);
-	put_be32(p + 20, ino);
-	put_be32(p + 24, spec->uid);
-	put_be32(p + 28, spec->gid);
-	put_be32(p + 32, size);
+	be_put32(p, (uint32_t)spec->time_s);
+	be_put32(p + 4, 0);
+	be_put32(p + 8, (uint32_t)spec->time_s);
+	be_put32(p + 12, 0);
+	be_put32(p + 16, 0);
+	be_put32(p + 20, (uint32_t)ino);
+	be_put32(p + 24, spec->uid);
+	be_put32(p + 28, spec->gid);
+	be_put32(p + 32, (uint32_t)size);
 }
 
 /* ---- entries ---- */
@@ -113,7 +109,7 @@ static void put_entry(struct buf *b, const struct co_file *f, const struct check
 		memcpy(p, stat, 24);
 		memcpy(p + 28, stat + 24, 12);
 	}
-	put_be32(p + 24, f->mode);
+	be_put32(p + 24, f->mode);
 	memcpy(p + 40, f->oid.b, OID_BYTES);
 	unsigned flags = (unsigned)(len < NAME_LEN_MAX ? len : NAME_LEN_MAX);
 	flags |= skip ? FLAG_EXTENDED | FLAG_ASSUME_VALID : 0;
@@ -411,7 +407,7 @@ static void put_fsmonitor(struct buf *b, const char *token)
 	be32(b, 0);
 	put_bitmap(b, 0, 0, NULL, 0); /* entries that aren't known to be valid: none */
 	if (!b->failed)
-		put_be32(b->data + at, b->len - at - 4);
+		be_put32(b->data + at, (uint32_t)(b->len - at - 4));
 	ext_end(b, start, 0);
 }
 
@@ -443,7 +439,7 @@ static void hash_ext(SHA_CTX *sha, const char *name, uint32_t len)
 {
 	uint8_t head[EXT_HEAD];
 	memcpy(head, name, 4);
-	put_be32(head + 4, len);
+	be_put32(head + 4, len);
 	(void)SHA1_Update(sha, head, sizeof(head));
 }
 
@@ -464,8 +460,8 @@ static void put_eoie(uint8_t out[EOIE_BYTES], const struct lengths *n, const uin
 	(void)SHA1_Update(&sha, front, EXT_HEAD);
 	(void)SHA1_Update(&sha, front + untracked, EXT_HEAD);
 	memcpy(out, "EOIE", 4);
-	put_be32(out + 4, EOIE_BYTES - EXT_HEAD);
-	put_be32(out + EXT_HEAD, n->entries);
+	be_put32(out + 4, EOIE_BYTES - EXT_HEAD);
+	be_put32(out + EXT_HEAD, n->entries);
 	(void)SHA1_Final(out + EXT_HEAD + 4, &sha);
 }
 

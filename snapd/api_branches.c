@@ -12,13 +12,6 @@
 
 enum { RESET_WAIT_MS = 60000 }; /* for a fetch of the same repository */
 
-static json_t *hex_json(const struct oid *o)
-{
-	char hex[OID_HEX + 1];
-	oid_hex(hex, o);
-	return json_string(hex);
-}
-
 static json_t *count_json(long n)
 {
 	return n < 0 ? json_null() : json_integer((json_int_t)n);
@@ -31,8 +24,8 @@ static json_t *branch_json(const struct mirror_branch *b)
 	if (buf_error(&name))
 		return NULL;
 	return json_pack("{s:s%, s:o, s:o, s:o, s:o}", "name", (const char *)name.data, name.len,
-			 "upstream", b->has_upstream ? hex_json(&b->upstream) : json_null(),
-			 "local", b->has_local ? hex_json(&b->local) : json_null(), "ahead",
+			 "upstream", b->has_upstream ? oid_json(&b->upstream) : json_null(),
+			 "local", b->has_local ? oid_json(&b->local) : json_null(), "ahead",
 			 count_json(b->ahead), "behind", count_json(b->behind));
 }
 
@@ -74,8 +67,8 @@ int api_repo_reset(struct request *rq, struct reply *rp, struct err *err)
 	if (res.moved)
 		log_info("reset branch %s of repository %s (%08x)", branch, row.name, row.number);
 	rp->json = json_pack("{s:s, s:o, s:o, s:I, s:b}", "branch", branch, "was",
-			     res.lost || res.removed ? hex_json(&res.was) : json_null(), "commit",
-			     res.removed ? json_null() : hex_json(&res.now), "lost",
+			     res.lost || res.removed ? oid_json(&res.was) : json_null(), "commit",
+			     res.removed ? json_null() : oid_json(&res.now), "lost",
 			     (json_int_t)res.lost, "moved", res.moved);
 	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
 }

@@ -318,13 +318,6 @@ static int set_pending(struct committing *c, struct err *err)
 	return r < 0 ? r : catalog_sync(c->t->sd->catalog, err);
 }
 
-static json_t *hex_json(const struct oid *o)
-{
-	char hex[OID_HEX + 1];
-	oid_hex(hex, o);
-	return json_string(hex);
-}
-
 static json_t *warnings_json(const struct changes *c)
 {
 	json_t *list = json_array();
@@ -346,8 +339,8 @@ static json_t *to_json(const struct committing *c)
 {
 	json_int_t files = (json_int_t)(same(&c->commit, &c->parent) ? 0 : c->changes.n);
 	return json_pack("{s:o, s:o, s:o, s:s, s:I, s:b, s:b, s:b, s:b, s:o}", "commit",
-			 hex_json(&c->commit), "parent", hex_json(&c->parent), "tree",
-			 hex_json(&c->tree), "branch", c->branch, "files", files, "unchanged",
+			 oid_json(&c->commit), "parent", oid_json(&c->parent), "tree",
+			 oid_json(&c->tree), "branch", c->branch, "files", files, "unchanged",
 			 c->unchanged, "branch_moved", c->moved, "history", c->imported, "synced",
 			 c->synced, "warnings", warnings_json(&c->changes));
 }

@@ -19,6 +19,13 @@
 
 enum { FILE_NAME_SIZE = REPO_NAME_BYTES + 8, URL_MAX = 8192 };
 
+json_t *oid_json(const struct oid *oid)
+{
+	char hex[OID_HEX + 1];
+	oid_hex(hex, oid);
+	return json_string(hex);
+}
+
 static int open_repos(const char *root, struct err *err)
 {
 	char path[PATH_SIZE];

@@ -14,6 +14,7 @@
 #define BOUGH_SNAPD_REPOS_H
 
 #include <jansson.h>
+#include "fs/store/gitrepo.h"
 #include "snapd/catalog.h"
 #include "snapd/snapd.h"
 
@@ -35,6 +36,7 @@ struct repo_row {
 void repo_row_done(struct repo_row *r);
 void repo_rows_free(struct repo_row *rows, size_t n);
 #define auto_repo_row __attribute__((cleanup(repo_row_done))) struct repo_row
+json_t *oid_json(const struct oid *oid); /* its hex; NULL: no memory */
 
 /* ---- the catalog (catalog_repo.c) ---- */
 
