@@ -3,6 +3,7 @@
 # a folder that who looks a name up has locked, and that one waits for an answer of the next bough-fs.
 . "${0%/*}/lib.sh"
 need_fuse
+[ "${VARIANT:-}" != tsan ] || skip_all "ThreadSanitizer's own thread" # no process apart (session_apart)
 command -v python3 >/dev/null || skip_all 'needs python3'
 export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
 
