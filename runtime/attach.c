@@ -15,6 +15,7 @@
 #include "fs/base/cleanup.h"
 #include "runtime/box_impl.h"
 #include "runtime/inroot.h"
+#include "runtime/mountinfo.h"
 #include "runtime/mounts.h"
 
 /* What a child does there; 0 or -errno. */
@@ -165,4 +166,27 @@ int box_detach(const struct box_config *config, uint32_t pid, const char *target
 	if (r == -EINVAL || r == -ENOENT)
 		return err_set(err, -ENOENT, "nothing is attached at %s", target);
 	return r < 0 ? err_sys(err, r, "detach from %s", target) : 0;
+}
+
+int box_attached(const struct box_config *config, uint32_t pid, const char *target, struct err *err)
+{
+	auto_free void *text = NULL;
+	size_t len;
+	if (!config->kind->mounts_later || box_has_slots(config->kind))
+		return 1;
+	auto_fd user_ns = box_user_ns(config, err);
+	auto_fd process = user_ns < 0 ? user_ns : open_process(pid, user_ns, err);
+	if (process < 0)
+		return process;
+	int r = mountinfo_read_of(pid, &text, &len, err);
+	if (r < 0)
+		return r;
+	/* It is the process that was meant, or had ended before this was read. */
+	if (syscall(SYS_pidfd_send_signal, process, 0, NULL, 0) < 0)
+		return ended(err);
+	struct mountinfo m = mountinfo_begin(text, len);
+	while (mountinfo_next(&m))
+		if (strcmp(m.point, target) == 0)
+			return 1;
+	return 0;
 }

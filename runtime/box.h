@@ -123,6 +123,11 @@ int box_attach(const struct box_config *config, uint32_t pid, const struct box_m
 int box_detach(const struct box_config *config, uint32_t pid, const char *target, bool force,
 	       struct err *err);
 
+/* Whether something is mounted there in a running container: 1 or 0; where workspaces are attached
+ * in another way (gVisor), or not at all to one that runs, 1. */
+int box_attached(const struct box_config *config, uint32_t pid, const char *target,
+		 struct err *err);
+
 /* Freezes its processes at once, without the runtime's knowing, or lets them go on: for a moment.
  * -ENOENT: they aren't in a cgroup of this machine's; -ETIMEDOUT. */
 int box_freeze(const char *id, const char *ns, bool on, struct err *err);

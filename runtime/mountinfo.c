@@ -1,6 +1,7 @@
 #include "runtime/mountinfo.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include "fs/base/io.h"
 
@@ -82,4 +83,11 @@ bool mountinfo_is(const struct mountinfo *m, const char *type)
 int mountinfo_read(void **text, size_t *len, struct err *err)
 {
 	return io_slurp(NULL, AT_FDCWD, "/proc/self/mountinfo", TEXT_MAX, text, len, err);
+}
+
+int mountinfo_read_of(uint32_t pid, void **text, size_t *len, struct err *err)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "/proc/%u/mountinfo", pid);
+	return io_slurp(NULL, AT_FDCWD, path, TEXT_MAX, text, len, err);
 }

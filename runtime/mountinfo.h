@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "fs/base/err.h"
 
 struct mountinfo {
@@ -21,5 +22,7 @@ bool mountinfo_next(struct mountinfo *m);
 bool mountinfo_is(const struct mountinfo *m, const char *type);
 /* This process's; the caller frees. */
 int mountinfo_read(void **text, size_t *len, struct err *err);
+/* Another's, as it sees them. */
+int mountinfo_read_of(uint32_t pid, void **text, size_t *len, struct err *err);
 
 #endif

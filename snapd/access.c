@@ -484,6 +484,11 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 		else if (holds == -ENOTUNIQ)
 			r = err_set(err, holds, "%s", why.text);
 	}
+	/* One that came back already: with its key that is told again. */
+	struct doing *d = doing_now();
+	if (r == -ENOENT && undelete && d && d->key &&
+	    access_find(sd, rq->caller, noun, true, key, &found, NULL) >= 0)
+		r = 0;
 	/* One that is there before one that was. */
 	if (r == -ENOENT && is_route(rt, "DELETE", "/v1/workspaces/{}") &&
 	    request_query_true(rq, "purge") &&
@@ -493,7 +498,6 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 		return r;
 	memcpy(rq->ids[0], found.id, ID_SIZE);
 	rq->params[0] = rq->ids[0];
-	struct doing *d = doing_now();
 	if (d) {
 		memcpy(d->object, found.id, ID_SIZE);
 		memcpy(d->workspace, found.workspace, ID_SIZE);

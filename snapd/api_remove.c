@@ -157,6 +157,9 @@ static int undelete(struct request *rq, const char *id, const char *name, struct
 	int r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "undelete", LEASE_WAIT_MS, err);
 	if (r >= 0)
 		r = catalog_ws_get_any(sd->catalog, id, &row, err);
+	if (r >= 0 && !row.removed_ns) /* found for a key that isn't known any more */
+		r = err_set(err, -ENOENT, "no workspace \"%s\" that could be brought back",
+			    row.name);
 	if (r < 0)
 		return r;
 	if (name && name_check(name, &why) < 0)

@@ -9,6 +9,7 @@
 
 #include "fs/base/cleanup.h"
 #include "snapd/access.h"
+#include "snapd/intents.h"
 
 enum { FORK_SANDBOXES_MAX = 100, GRACE_MAX_MS = 600000 };
 
@@ -250,8 +251,16 @@ int api_sandbox_start(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = lease(rq, &held, "start", err);
 	if (r >= 0)
+		r = intent_box(rq->ctx, rq->params[0], BOX_START, err);
+	if (r >= 0)
 		r = sandbox_start(rq->ctx, rq->params[0], &secrets, err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
+}
+
+/* `r`, but that of a repeated one whose first had its effect. */
+static int stopped(struct request *rq, int r)
+{
+	return r == -ESTALE && intent_box_stopped(rq->ctx, rq->params[0]) ? 0 : r;
 }
 
 int api_sandbox_stop(struct request *rq, struct reply *rp, struct err *err)
@@ -262,7 +271,9 @@ int api_sandbox_stop(struct request *rq, struct reply *rp, struct err *err)
 		return request_bad_field(rq, "grace_ms", err, "at most %d", GRACE_MAX_MS);
 	int r = lease(rq, &held, "stop", err);
 	if (r >= 0)
-		r = sandbox_stop(rq->ctx, rq->params[0], (int)grace, err);
+		r = intent_box(rq->ctx, rq->params[0], BOX_STOP, err);
+	if (r >= 0)
+		r = stopped(rq, sandbox_stop(rq->ctx, rq->params[0], (int)grace, err));
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 
@@ -289,8 +300,10 @@ int api_sandbox_kill(struct request *rq, struct reply *rp, struct err *err)
 	if (sig < 0)
 		return request_bad_field(rq, "signal", err, "a signal's name or number");
 	int r = lease(rq, &held, "kill", err);
+	if (r >= 0 && sig == SIGKILL) /* of others nobody could tell whether they came */
+		r = intent_box(rq->ctx, rq->params[0], BOX_STOP, err);
 	if (r >= 0)
-		r = sandbox_kill(rq->ctx, rq->params[0], sig, err);
+		r = stopped(rq, sandbox_kill(rq->ctx, rq->params[0], sig, err));
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 
@@ -298,6 +311,8 @@ int api_sandbox_pause(struct request *rq, struct reply *rp, struct err *err)
 {
 	auto_lease held = { 0 };
 	int r = lease(rq, &held, "pause", err);
+	if (r >= 0)
+		r = intent_box(rq->ctx, rq->params[0], BOX_PAUSE, err);
 	if (r >= 0)
 		r = sandbox_pause(rq->ctx, rq->params[0], err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
@@ -307,6 +322,8 @@ int api_sandbox_resume(struct request *rq, struct reply *rp, struct err *err)
 {
 	auto_lease held = { 0 };
 	int r = lease(rq, &held, "resume", err);
+	if (r >= 0)
+		r = intent_box(rq->ctx, rq->params[0], BOX_RESUME, err);
 	if (r >= 0)
 		r = sandbox_resume(rq->ctx, rq->params[0], err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
@@ -331,7 +348,9 @@ int api_sandbox_attach(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	memcpy(row.sandbox, rq->params[0], ID_SIZE);
-	r = sandbox_attach(rq->ctx, rq->params[0], &row, err);
+	r = intent_attach(sd, &row, err);
+	if (r >= 0)
+		r = sandbox_attach(rq->ctx, rq->params[0], &row, err);
 	rp->status = 201;
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }

@@ -336,11 +336,18 @@ int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct e
 	return change_ws(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", id, NULL, mount, err);
 }
 
+/* As an effect: what is noted of it is that it was changed, not made. */
+enum { AT_SIZE = ID_SIZE + 4 };
+static const char *at(char effect[AT_SIZE], const char *id)
+{
+	(void)snprintf(effect, AT_SIZE, "at/%s", id);
+	return effect;
+}
+
 int catalog_ws_ask_mount(struct catalog *c, const char *id, struct err *err)
 {
 	sqlite3_stmt *st;
-	char effect[ID_SIZE + 4];
-	(void)snprintf(effect, sizeof(effect), "at/%s", id);
+	char effect[AT_SIZE];
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
@@ -350,7 +357,7 @@ int catalog_ws_ask_mount(struct catalog *c, const char *id, struct err *err)
 		if (r >= 0)
 			r = change_row(c, st, id, err);
 		if (r >= 0)
-			r = db_note_effect(c, effect, err);
+			r = db_note_effect(c, at(effect, id), err);
 		r = db_end(c, r, err);
 	}
 	db_unlock(c);
@@ -426,13 +433,15 @@ static int owner_of(struct catalog *c, const char *id, char owner[OWNER_SIZE], s
 int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
 			struct err *err)
 {
-	char owner[OWNER_SIZE] = "";
+	char owner[OWNER_SIZE] = "", effect[AT_SIZE];
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
 	r = db_begin(c, err);
 	if (r >= 0) {
 		r = undelete_ws(c, id, name, now_ns, err);
+		if (r >= 0)
+			r = db_note_effect(c, at(effect, id), err);
 		if (r >= 0)
 			r = owner_of(c, id, owner, err);
 		if (r >= 0)

@@ -357,6 +357,40 @@ int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, c
 	return r < 0 ? r : drop_unmade(c, err);
 }
 
+int catalog_intent_left(struct catalog *c, const char *effect, const char *left, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       "UPDATE repeats SET effect = ?2 WHERE status IS NULL AND effect = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, effect, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, left, -1, SQLITE_STATIC);
+	r = db_run(c, st, err, "tell what is left");
+	db_unlock(c);
+	return r;
+}
+
+int catalog_intended(struct catalog *c, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_use(c, &st,
+		       "SELECT 1 FROM repeats WHERE status IS NULL AND substr(effect, 1, ?2) = ?1",
+		       err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	sqlite3_bind_int(st, 2, (int)strlen(id));
+	int rc = sqlite3_step(st);
+	r = rc == SQLITE_ROW    ? 1
+	    : rc == SQLITE_DONE ? 0
+				: db_error(c, rc, err, "look up what was to be made");
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	db_unlock(c);
+	return r;
+}
+
 /* ---- jobs ---- */
 
 #define JOB_COLUMNS "id, owner, object, state, path, answer, status, created, ended, again"
@@ -562,12 +596,18 @@ int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, str
 
 int catalog_journal_begin(struct catalog *c, struct err *err)
 {
-	/* A snapshot, or repository, that was only intended (catalog_intend) is none. */
+	/* A snapshot, or repository, that was only intended (catalog_intend) is none; of those of
+	 * a sandbox the root's is the last. Sandboxes and processes that weren't made to the end
+	 * are gone. */
 	int r = run_with(c,
 			 "UPDATE repeats SET effect = NULL, answer = NULL WHERE status IS NULL AND"
-			 " ((effect LIKE 'sn%' AND effect NOT IN (SELECT id FROM snapshots)) OR"
+			 " ((effect LIKE 'sn%' AND substr(effect, -13) NOT IN"
+			 " (SELECT id FROM snapshots)) OR"
 			 " (effect LIKE 'repo%' AND effect NOT IN"
-			 " (SELECT printf('repo_%08x', number) FROM repos)))",
+			 " (SELECT printf('repo_%08x', number) FROM repos)) OR"
+			 " (effect LIKE 'sb%' AND substr(effect, 1, 13) NOT IN"
+			 " (SELECT id FROM sandboxes)) OR"
+			 " (effect LIKE 'ex%' AND effect NOT IN (SELECT id FROM execs)))",
 			 0, err);
 	if (r >= 0)
 		r = drop_unmade(c, err);

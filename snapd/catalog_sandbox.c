@@ -236,6 +236,23 @@ static int run_one(struct catalog *c, const char *sql, const char *id, int64_t n
 	return db_run(c, st, err, what);
 }
 
+int catalog_sandboxes_made(struct catalog *c, const struct sandbox_row *rows, size_t n,
+			   struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_begin(c, err);
+	if (r >= 0) {
+		for (size_t i = 0; i < n && r >= 0; i++)
+			r = run_one(c, "UPDATE sandboxes SET made = 1 WHERE id = ?1", rows[i].id, 0,
+				    err, "change a sandbox");
+		r = db_end(c, r, err);
+	}
+	db_unlock(c);
+	return r;
+}
+
 int catalog_sandbox_active(struct catalog *c, const char *id, int64_t when_ns, struct err *err)
 {
 	int r = db_lock(c, err);

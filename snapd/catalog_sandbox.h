@@ -63,6 +63,9 @@ struct sandbox_patch {
 };
 int catalog_sandbox_patch(struct catalog *c, const char *id, const struct sandbox_patch *p,
 			  struct err *err);
+/* They are made to the end: all of them, or none. */
+int catalog_sandboxes_made(struct catalog *c, const struct sandbox_row *rows, size_t n,
+			   struct err *err);
 /* Somebody used it. */
 int catalog_sandbox_active(struct catalog *c, const char *id, int64_t when_ns, struct err *err);
 /* With its execs and attachments. */

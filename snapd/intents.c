@@ -60,15 +60,18 @@ static int parse(char *text, struct intent *out, const char **snap)
 	return 0;
 }
 
-/* A restore's head was to be remembered behind it. */
-static int finish(struct snapd *sd, const struct intent *in, const char *snap, struct err *err)
+void intent_finish(struct snapd *sd, const char *id, const char *snap)
 {
+	struct err err = { 0 };
 	auto_ws_row ws = { 0 };
 	auto_snap_row row = { 0 };
-	int r = catalog_ws_get_any(sd->catalog, in->ws, &ws, err);
+	int r = catalog_ws_get_any(sd->catalog, id, &ws, &err);
 	if (r >= 0)
-		r = catalog_snap_get(sd->catalog, snap, &row, err);
-	return r < 0 ? r : api_ws_remember_head(sd, &ws, &row, err);
+		r = catalog_snap_get(sd->catalog, snap, &row, &err);
+	if (r >= 0)
+		r = api_ws_remember_head(sd, &ws, &row, &err);
+	if (r < 0)
+		log_warn("%s: %s", id, err.text); /* it is restored, but its head is another */
 }
 
 static int look_into(struct snapd *sd, char *text, json_t **answer, struct err *err)
@@ -84,9 +87,8 @@ static int look_into(struct snapd *sd, char *text, json_t **answer, struct err *
 		r = intent_happened(sd, &in, err);
 	if (r <= 0)
 		return r;
-	struct err why = { 0 };
-	if (strcmp(snap, "-") != 0 && finish(sd, &in, snap, &why) < 0)
-		log_warn("%s: %s", in.ws, why.text); /* it is restored, but its head is another */
+	if (strcmp(snap, "-") != 0)
+		intent_finish(sd, in.ws, snap);
 	return 200;
 }
 
@@ -212,14 +214,15 @@ int intent_push(struct snapd *sd, struct oid *commit, struct err *err)
 
 static const struct {
 	const char *prefix;
-	/* The status of what has happened, and *answer, as it was noted (NULL: nothing was), for as
-	 * it is now; 0: it hasn't. -ENOENT: what it was about is gone. */
 	int (*look)(struct snapd *sd, char *text, json_t **answer, struct err *err);
 } kinds[] = {
 	{ "into/", look_into },
 	{ "by/tag/", look_tag },
 	{ "by/ref/", look_ref },
 	{ "by/export/", look_export },
+	{ "by/box/", intent_look_box },
+	{ "by/attach/", intent_look_attach },
+	{ "by/back/", intent_look_back },
 };
 
 static int resolve(struct snapd *sd, const struct intent_row *in, struct err *err)
@@ -239,7 +242,9 @@ static int resolve(struct snapd *sd, const struct intent_row *in, struct err *er
 	}
 	now = answer ? json_text(answer, JSON_COMPACT) : NULL;
 	json_decref(answer);
-	return r < 0 ? r : catalog_intent_end(sd->catalog, in->effect, (unsigned)r, now, err);
+	if (r < 0 || r == INTENT_LEFT)
+		return r;
+	return catalog_intent_end(sd->catalog, in->effect, (unsigned)r, now, err);
 }
 
 int intents_resolve(struct snapd *sd, struct err *err)

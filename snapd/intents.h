@@ -7,6 +7,11 @@
  *   by/tag/WS/TAG/STATUS            bough-fs has done the put or batch of that tag
  *   by/ref/STATUS/REPO/COMMIT/NAME  the mirror's branch has come to the commit
  *   by/export/STATUS/OWNER/FILE     the export is there, whole (exports.h)
+ *   by/box/SB/STARTED/WHAT          the sandbox, whose run before had begun then, was started,
+ *                                   stopped, paused or resumed
+ *   by/attach/SB/WS/TARGET          the catalog has it attached there
+ *   by/back/SB/STARTED/RUNS/…       a sandbox's restore: each tree is another, and it runs again
+ *                                   where it ran; what isn't is done when it is asked for again
  *   by/push/COMMIT                  only the other side knows: it is done again when it is asked
  *                                   for again, with that commit, which changes nothing where it
  *                                   is there already
@@ -16,6 +21,7 @@
 #define BOUGH_SNAPD_INTENTS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include "gitops/git.h"
 #include "snapd/snapd.h"
 
@@ -44,8 +50,49 @@ int intent_export(struct snapd *sd, const char *owner, const char *file, unsigne
 /* *commit is about to be pushed, or is the one that was for that key before boughd was killed. */
 int intent_push(struct snapd *sd, struct oid *commit, struct err *err);
 
-/* At the start, before anything is served: of those that a kill left. Waits for bough-fs only when
- * there are some; without it they stay under way. */
+
+/* ---- sandboxes (intents_sandbox.c) ---- */
+
+/* The sandbox, leased EXCLUSIVE, is about to be changed so. */
+enum box_change { BOX_START, BOX_STOP, BOX_PAUSE, BOX_RESUME };
+int intent_box(struct snapd *sd, const char *id, enum box_change what, struct err *err);
+/* The repeated stop finds it stopped: the first one, whose boughd was killed, has done that. */
+bool intent_box_stopped(struct snapd *sd, const char *id);
+struct attached_row;
+int intent_attach(struct snapd *sd, const struct attached_row *row, struct err *err);
+
+/* A restore of several trees, one after the other. */
+enum { BACK_MAX = 33 }; /* a root, and what can be attached */
+struct back {
+	char sandbox[ID_SIZE];
+	bool runs; /* it ran, and is to run again */
+	int64_t started_ns;
+	size_t n;
+	struct back_tree {
+		char ws[ID_SIZE], snap[ID_SIZE];
+		enum { BACK_WAITS, BACK_BEGUN, BACK_DONE } state;
+		struct layer_id was; /* of one that is BEGUN: its active layer before */
+	} of[BACK_MAX];
+};
+/* What was noted for this thread's key when a boughd was killed: those trees are DONE that were
+ * restored, and `runs` is what it was. False: nothing. */
+bool intent_back_was(struct back *out, const char *sandbox);
+int intent_back(struct snapd *sd, const struct back *b, struct err *err);
+
+/* ---- at the start ---- */
+
+/* Behind sandboxes_find, before anything is served: of those that a kill left. Waits for bough-fs
+ * only when there are some; without it they stay under way. */
 int intents_resolve(struct snapd *sd, struct err *err);
+
+/* intents.c's and intents_sandbox.c's own. The status of what has happened, and *answer, as it was
+ * noted (NULL: nothing was), for as it is now; 0: it hasn't; INTENT_LEFT: what is left was noted
+ * anew, for when it is asked for again. -ENOENT: what it was about is gone. */
+enum { INTENT_LEFT = 1 };
+int intent_look_box(struct snapd *sd, char *text, json_t **answer, struct err *err);
+int intent_look_attach(struct snapd *sd, char *text, json_t **answer, struct err *err);
+int intent_look_back(struct snapd *sd, char *text, json_t **answer, struct err *err);
+/* A restore's head was to be remembered behind it. */
+void intent_finish(struct snapd *sd, const char *ws, const char *snap);
 
 #endif

@@ -46,8 +46,8 @@ struct repeat {
 	char job[ID_SIZE]; /* that does it; "": none does */
 };
 void repeat_done(struct repeat *r);
-/* Takes the key for this work (1), or tells what is there already (0). A push that a kill left is
- * done again: 1, and out->effect says what it was. */
+/* Takes the key for this work (1), or tells what is there already (0). What a kill left to be done
+ * again (a push, catalog_intent_left) is: 1, and out->effect says what it was. */
 int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
 			 struct err *err);
 /* How it ended; status 0: as if it had never been. */
@@ -73,6 +73,11 @@ int catalog_intents(struct catalog *c, struct intent_row **rows, size_t *n, stru
  * never been. */
 int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, const char *answer,
 		       struct err *err);
+/* Of such a one something is left, noted in place of it as "again/…": who asks for it again does
+ * that, and finds it noted as "by/…" (catalog_repeat_begin). */
+int catalog_intent_left(struct catalog *c, const char *effect, const char *left, struct err *err);
+/* Whether a key waits whose first effect was to make `id`: 1 or 0. */
+int catalog_intended(struct catalog *c, const char *id, struct err *err);
 
 /* ---- jobs ---- */
 
@@ -107,8 +112,9 @@ int catalog_jobs_cut(struct catalog *c, struct err *err);
 
 /* ---- both ---- */
 
-/* At the start, once what the catalog had lost is adopted: what was under way when boughd died is
- * as if it had never been asked for, or left its effect, or is a job's (catalog_jobs_cut). */
+/* At the start, once what the catalog had lost is adopted, and what was half made is removed: what
+ * was under way when boughd died is as if it had never been asked for, or left its effect, or is a
+ * job's (catalog_jobs_cut). */
 int catalog_journal_begin(struct catalog *c, struct err *err);
 /* Now and then: takes away what is kept no longer. */
 int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err);

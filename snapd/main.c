@@ -337,8 +337,6 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 		r = mirror_recover(sd->root, err);
 	if (r >= 0)
 		r = reconcile_rows(sd, err);
-	if (r >= 0 && !catalog_damage(sd->catalog))
-		r = catalog_journal_begin(sd->catalog, err);
 	if (r >= 0 && catalog_damage(sd->catalog))
 		log_error("the catalog %s/catalog.db is damaged (%s): bough fsck --repair makes "
 			  "it anew; until then only that is served",
@@ -480,10 +478,11 @@ static int run(struct snapd *sd, const struct options *o, int ready_fd, struct e
 			.done = outcome_done,
 			.background = jobs_start,
 		};
-		if (!catalog_damage(sd->catalog))
+		r = sandboxes_find(sd, err);
+		if (r >= 0 && !catalog_damage(sd->catalog))
+			r = catalog_journal_begin(sd->catalog, err);
+		if (r >= 0 && !catalog_damage(sd->catalog))
 			r = intents_resolve(sd, err);
-		if (r >= 0)
-			r = sandboxes_find(sd, err);
 		if (r >= 0)
 			r = keeper_start(&keeper, sd, err);
 		if (r >= 0 && !catalog_damage(sd->catalog))

@@ -71,10 +71,15 @@ static json_t *made_json(struct snapd *sd, char *id)
 	auto_snap_row snap = { 0 };
 	auto_sandbox_row sb = { 0 };
 	auto_exec_row ex = { 0 };
-	if (strncmp(id, "into/", 5) == 0 || strncmp(id, "at/", 3) == 0) { /* intents.h; a mount */
-		char *end = strchr(id = strchr(id, '/') + 1, '/');
-		if (end)
-			*end = '\0';
+	/* What is about to be done to it (intents.h); a mount */
+	static const char *const of[] = { "into/", "at/", "by/box/", "by/attach/", "by/back/" };
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		size_t n = strlen(of[i]);
+		if (strncmp(id, of[i], n) != 0)
+			continue;
+		id += n;
+		id[strcspn(id, "/")] = '\0';
+		break;
 	}
 	if (id_is(id, "ex"))
 		return catalog_exec_get(sd->catalog, id, &ex, NULL) < 0 ? NULL : api_exec(&ex);
@@ -90,21 +95,48 @@ static json_t *made_json(struct snapd *sd, char *id)
 	return catalog_snap_get(sd->catalog, id, &snap, NULL) < 0 ? NULL : api_snapshot(&snap);
 }
 
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), k = strlen(end);
+	return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* A sandbox's save, by its root's snapshot (borrowed), which says what goes with it. */
+static json_t *saved_sandbox(struct snapd *sd, json_t *root)
+{
+	const json_t *group, *one;
+	size_t i;
+	json_t *list = json_array();
+	group = json_object_get(json_object_get(json_object_get(root, "image"), "sandbox"),
+				"workspaces");
+	json_array_foreach(group, i, one) {
+		auto_snap_row row = { 0 };
+		const char *id = json_string_value(json_object_get(one, "snapshot"));
+		if (id && catalog_snap_get(sd->catalog, id, &row, NULL) >= 0)
+			(void)json_array_append_new(list, api_snapshot(&row));
+	}
+	return json_pack("{s:O, s:o, s:i}", "root", root, "workspaces", list, "pause_ns", 0);
+}
+
 /* The daemon ended between the effect and its answer, or that was too long to keep: it is told
  * again from what was made, as far as that is still there. */
 json_t *outcome_rebuilt(struct snapd *sd, const char *path, const char *effect)
 {
 	auto_free char *text = strdup(effect);
-	json_t *items = json_array();
-	for (char *save = NULL, *id = text ? strtok_r(text, " ", &save) : NULL; id;
-	     id = strtok_r(NULL, " ", &save)) {
-		json_t *one = made_json(sd, id);
+	json_t *items = json_array(), *j;
+	bool box = strncmp(path, "/v1/sandboxes", 13) == 0;
+	bool many = ends_with(path, "/fork"), save = box && ends_with(path, "/snapshots");
+	for (char *rest = NULL, *id = text ? strtok_r(text, " ", &rest) : NULL; id;
+	     id = strtok_r(NULL, " ", &rest)) {
+		/* A sandbox's trees are noted beside it. */
+		json_t *one = box && many && !id_is(id, "sb") ? NULL : made_json(sd, id);
 		if (one)
 			(void)json_array_append_new(items, one);
 	}
-	size_t n = strlen(path);
-	bool many = n > 5 && strcmp(path + n - 5, "/fork") == 0;
-	json_t *j = many ? json_pack("{s:O, s:i}", "items", items, "pause_ns", 0)
+	if (save)
+		j = saved_sandbox(sd, json_array_get(items, json_array_size(items) - 1));
+	else
+		j = many ? json_pack("{s:O, s:i}", "items", items, "pause_ns", 0)
 			 : json_incref(json_array_get(items, 0));
 	json_decref(items);
 	return j ? j : json_object();

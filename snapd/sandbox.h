@@ -64,6 +64,8 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 /* TERM, and KILL after grace_ms; then all that it held is given back. -ESTALE: it doesn't run. */
 int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err);
 int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err);
+/* The row says how it is: what has ended, and nobody has dealt with yet, is dealt with. */
+int sandbox_settle(struct snapd *sd, const char *id, struct err *err);
 int sandbox_pause(struct snapd *sd, const char *id, struct err *err);
 int sandbox_resume(struct snapd *sd, const char *id, struct err *err);
 /* Removes every trace; a running one (-EBUSY) only with SANDBOX_FORCE. SANDBOX_OWN: with the

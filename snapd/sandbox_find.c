@@ -13,7 +13,9 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "fs/base/log.h"
+#include "runtime/output.h"
 #include "snapd/api.h"
+#include "snapd/journal.h"
 
 /* An exec that its row says runs: watched again, or told as ended. */
 static void find_exec(struct live *l, const struct exec_row *row)
@@ -27,8 +29,16 @@ static void find_exec(struct live *l, const struct exec_row *row)
 		if (r >= 0)
 			return;
 	}
-	/* Made, and never started: boughd died in between. */
-	(void)shim_delete(l->shim, row->id, NULL, NULL);
+	/* Made, and never started: boughd died in between. Nobody was told of it, and who asks
+	 * again gets one that is. */
+	int gone = shim_delete(l->shim, row->id, NULL, NULL);
+	char io[PATH_SIZE];
+	sandbox_io_path(l->all->sd, l->id, io);
+	if ((r == -ENOENT || (r >= 0 && gone >= 0)) && row->status == EXEC_CREATED &&
+	    catalog_exec_delete(l->all->sd->catalog, row->id, NULL) >= 0) {
+		(void)output_drop(io, row->id, NULL);
+		return;
+	}
 	sandbox_tell_end(l, row->id, &end);
 }
 
@@ -42,6 +52,27 @@ static void find_execs(struct live *l)
 		if (rows[i].status != EXEC_EXITED)
 			find_exec(l, &rows[i]);
 	exec_rows_free(rows, n);
+}
+
+/* boughd died between the catalog's word and the mount, or between a detached one's and that: what
+ * the catalog has is attached, as long as it may be. */
+static void attach_missing(struct snapd *sd, const struct sandbox_box *b)
+{
+	struct err err = { 0 };
+	for (size_t i = 0; i < b->n_attached; i++) {
+		const struct box_mount *m = &b->mounts[i];
+		int r = box_attached(&b->config, b->row.pid, m->target, &err);
+		if (r == 0)
+			r = sandbox_judge(sd, b->row.id, m->target, &err);
+		else
+			continue;
+		if (r >= 0)
+			r = box_attach(&b->config, b->row.pid, m, &err);
+		if (r >= 0)
+			continue;
+		log_warn("sandbox %s: %s", b->row.id, err.text);
+		(void)catalog_detach(sd->catalog, b->row.id, m->target, NULL);
+	}
 }
 
 static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
@@ -76,11 +107,13 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 		return r;
 	}
 	find_execs(l);
-	if (b->row.status == SANDBOX_PAUSED && !paused) {
-		const enum sandbox_status running = SANDBOX_RUNNING;
-		const struct sandbox_patch p = { .status = &running };
+	const enum sandbox_status now = paused ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	if (b->row.status != now) {
+		const struct sandbox_patch p = { .status = &now };
 		(void)catalog_sandbox_patch(sd->catalog, b->row.id, &p, NULL);
 	}
+	if (st.status != SHIM_STOPPED)
+		attach_missing(sd, b);
 	return 0;
 }
 
@@ -200,6 +233,14 @@ static void end_unmade(struct snapd *sd, const struct sandbox_row *row)
 		log_error("sandbox %s, which was never made: %s", row->id, err.text);
 }
 
+/* One that was to be started with its making, and never was, who asks again with its key gets made
+ * anew; of others he finds that it failed. */
+static bool is_made(struct snapd *sd, const struct sandbox_row *row)
+{
+	bool begun = row->starting && !row->started_ns;
+	return row->made && !(begun && catalog_intended(sd->catalog, row->id, NULL) > 0);
+}
+
 int sandboxes_find(struct snapd *sd, struct err *err)
 {
 	char path[PATH_SIZE];
@@ -220,7 +261,7 @@ int sandboxes_find(struct snapd *sd, struct err *err)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
-		if (rows[i].made)
+		if (is_made(sd, &rows[i]))
 			find_one(sd, &rows[i]);
 		else
 			end_unmade(sd, &rows[i]);

@@ -359,6 +359,18 @@ int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err)
 	return r == -ESRCH ? 0 : r;
 }
 
+int sandbox_settle(struct snapd *sd, const char *id, struct err *err)
+{
+	struct shim_state st;
+	auto_live *l = live_get(sd, id);
+	if (!l)
+		return 0;
+	bool ended = live_ended(l);
+	if (!ended && shim_get(l->shim, NULL, &st, NULL) >= 0 && st.status == SHIM_STOPPED)
+		ended = live_await_end(l, KILL_WAIT_MS);
+	return ended ? live_finish(l, err) : 0;
+}
+
 /* What all boxes share goes, too. */
 static void end_boxes(struct snapd *sd)
 {

@@ -19,6 +19,7 @@
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/api.h"
+#include "snapd/intents.h"
 
 static int no_memory(struct err *err)
 {
@@ -359,7 +360,6 @@ static int fork_row(struct snapd *sd, const struct sandbox_box *b, const char *n
 static int fork_rest(struct snapd *sd, const struct sandbox_box *b, struct trees *t,
 		     struct sandbox_row *row, struct err *err)
 {
-	static const bool made = true;
 	json_t *process = NULL;
 	int r = sandbox_process_read(sd, b->row.id, &process, err);
 	if (r >= 0)
@@ -376,7 +376,7 @@ static int fork_rest(struct snapd *sd, const struct sandbox_box *b, struct trees
 		r = catalog_attach(sd->catalog, &at, err);
 	}
 	memcpy(row->root, t->root.id, ID_SIZE);
-	const struct sandbox_patch p = { .root = row->root, .made = &made };
+	const struct sandbox_patch p = { .root = row->root };
 	row->made = true;
 	return r < 0 ? r : catalog_sandbox_patch(sd->catalog, row->id, &p, err);
 }
@@ -403,6 +403,8 @@ int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, siz
 	}
 	for (size_t k = 0; k < n && r >= 0; k++)
 		r = fork_rest(sd, b, &t[k], &out[k], err);
+	if (r >= 0)
+		r = catalog_sandboxes_made(sd->catalog, out, n, err);
 	for (size_t k = 0; k < rows && r < 0; k++)
 		drop_fork(sd, b, &out[k], &t[k]);
 	if (t)
@@ -412,13 +414,25 @@ int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, siz
 
 /* ---- restoring ---- */
 
-static int restore_one(struct snapd *sd, const char *ws, const char *snap, struct err *err)
+/* Noted for an Idempotency-Key is how far it has come: before and behind each tree. */
+static int restore_one(struct snapd *sd, struct back *back, struct back_tree *t, struct err *err)
 {
 	auto_source to = { 0 }, from = { 0 };
-	int r = source_find_ws(&to, sd, ws, LEASE_EXCLUSIVE, "restore", err);
+	int r = source_find_ws(&to, sd, t->ws, LEASE_EXCLUSIVE, "restore", err);
 	if (r >= 0)
-		r = source_find_snap(&from, sd, snap, LEASE_SHARED, "restore", err);
-	return r < 0 ? r : api_ws_restore_to(sd, &to, &from, err);
+		r = source_find_snap(&from, sd, t->snap, LEASE_SHARED, "restore", err);
+	if (r >= 0)
+		r = snapd_inner(fs_active(sd->fs, t->ws, &t->was, err));
+	if (r < 0)
+		return r;
+	t->state = BACK_BEGUN;
+	r = intent_back(sd, back, err);
+	if (r >= 0)
+		r = api_ws_restore_to(sd, &to, &from, err);
+	if (r < 0)
+		return r;
+	t->state = BACK_DONE;
+	return intent_back(sd, back, err);
 }
 
 /* The snapshot that goes with what is attached there; NULL: none. */
@@ -434,15 +448,41 @@ static const char *snapshot_at(const json_t *workspaces, const char *target)
 	return NULL;
 }
 
-static int restore_all(struct snapd *sd, const struct sandbox_box *b, const char *snapshot,
-		       const json_t *group, bool root, struct err *err)
+static void add_tree(struct back *back, const struct back *was, const char *ws, const char *snap)
 {
-	int r = root ? restore_one(sd, b->row.root, snapshot, err) : 0;
-	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
+	struct back_tree *t = &back->of[back->n++];
+	(void)snprintf(t->ws, sizeof(t->ws), "%s", ws);
+	(void)snprintf(t->snap, sizeof(t->snap), "%s", snap);
+	for (size_t i = 0; i < was->n; i++)
+		if (strcmp(was->of[i].ws, ws) == 0 && strcmp(was->of[i].snap, snap) == 0 &&
+		    was->of[i].state == BACK_DONE)
+			t->state = BACK_DONE;
+}
+
+/* What is to be restored; of a restore that a kill has cut off, the rest. */
+static void plan_restore(struct back *back, const struct sandbox_box *b, const char *snapshot,
+			 const json_t *group, bool root)
+{
+	struct back was;
+	if (!intent_back_was(&was, b->row.id))
+		was = (struct back){ 0 };
+	*back = (struct back){ .started_ns = b->row.started_ns, .runs = was.runs };
+	memcpy(back->sandbox, b->row.id, sizeof(back->sandbox));
+	if (root)
+		add_tree(back, &was, b->row.root, snapshot);
+	for (size_t i = 0; i < b->n_attached; i++) {
 		const char *to = group ? snapshot_at(group, b->attached[i].target) : snapshot;
 		if (to && written_at(b, i) == i)
-			r = restore_one(sd, b->attached[i].workspace, to, err);
+			add_tree(back, &was, b->attached[i].workspace, to);
 	}
+}
+
+static int restore_all(struct snapd *sd, struct back *back, struct err *err)
+{
+	int r = 0;
+	for (size_t i = 0; i < back->n && r >= 0; i++)
+		if (back->of[i].state != BACK_DONE)
+			r = restore_one(sd, back, &back->of[i], err);
 	return r;
 }
 
@@ -481,17 +521,20 @@ static int read_group(struct snapd *sd, const char *snapshot, json_t **group, st
 	return r;
 }
 
-static int restore(struct snapd *sd, struct sandbox_box *b, const char *snapshot,
-		   const json_t *group, struct err *err)
+static int restore(struct snapd *sd, struct sandbox_box *b, struct back *back, struct err *err)
 {
 	auto_secrets secrets = { 0 };
 	auto_live *l = live_get(sd, b->row.id);
 	bool runs = l && !live_ended(l);
+	back->runs |= runs;
 	int r = runs ? sandbox_secrets_again(sd, b->row.id, &secrets, err) : 0;
+	if (r >= 0)
+		r = intent_back(sd, back, err);
 	if (r >= 0 && runs)
 		r = sandbox_stop(sd, b->row.id, 0, err);
 	if (r >= 0)
-		r = restore_all(sd, b, snapshot, group, true, err);
+		r = restore_all(sd, back, err);
+	runs = back->runs;
 	if (runs && r < 0) { /* it goes on with what it had */
 		struct err why = { 0 };
 		if (sandbox_start(sd, b->row.id, &secrets, &why) < 0)
@@ -506,6 +549,7 @@ int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool
 {
 	auto_box *b = NULL;
 	json_t *group = NULL;
+	struct back back;
 	int r = sandbox_box_get(&b, sd, id, err);
 	if (r >= 0)
 		r = read_group(sd, snapshot, &group, err);
@@ -526,9 +570,10 @@ int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool
 		r = may_read(sd, b, group, err);
 	if (r >= 0)
 		r = sandbox_judge(sd, id, NULL, err);
-	if (r >= 0)
-		r = live ? restore_all(sd, b, snapshot, group, false, err)
-			 : restore(sd, b, snapshot, group, err);
+	if (r >= 0) {
+		plan_restore(&back, b, snapshot, group, !live);
+		r = live ? restore_all(sd, &back, err) : restore(sd, b, &back, err);
+	}
 	json_decref(group);
 	return r;
 }

@@ -137,6 +137,11 @@ must(200, "POST", "workspaces/w/umount", {})
 got = ask("POST", "workspaces/w/mount", {}, "mount")
 check("a mount: answered, not done again", got[0] == 200 and got[2] == "true" and
       not must(200, "GET", "workspaces/w")["mounted"], got)
+must(204, "DELETE", "workspaces/f")
+first = must(200, "POST", "workspaces/f/undelete", {}, "mount")
+forget("")
+got = ask("POST", "workspaces/f/undelete", {}, "mount")
+check("what came back: answered", got[0] == 200 and got[2] == "true" and got[1]["id"] == first["id"], got)
 forget(", effect = 'into/ws_gone/%s/-'" % ("0" * 32))
 got = ask("POST", "workspaces/w/mount", {}, "mount")
 check("what a workspace that is gone should have become keeps nobody waiting", got[0] == 200 and
@@ -148,5 +153,5 @@ timeout 120 python3 "$T/cut.py" "$BOUGH_ROOT" >"$T/said" 2>"$T/why" || { cat "$T
 while read -r _ good what; do
 	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
 done < <(grep '^T ' "$T/said")
-is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 13
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 14
 done_testing

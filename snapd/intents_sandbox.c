@@ -1,0 +1,258 @@
+/* What is about to be done to sandboxes (intents.h). */
+#include "snapd/intents.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/base/buf.h"
+#include "fs/base/cleanup.h"
+#include "fs/base/hash.h"
+#include "snapd/journal.h"
+#include "snapd/sandbox.h"
+
+static int damaged(const char *text, struct err *err)
+{
+	return err_set(err, -EBADMSG, "%s", text);
+}
+
+/* ---- started, stopped, paused, resumed ---- */
+
+static const char *const changes[] = { "start", "stop", "pause", "resume" };
+
+int intent_box(struct snapd *sd, const char *id, enum box_change what, struct err *err)
+{
+	char text[sizeof("by/box///resume") + ID_SIZE + 20];
+	auto_sandbox_row row = { 0 };
+	int r = catalog_sandbox_get(sd->catalog, id, &row, err);
+	if (r < 0)
+		return r;
+	(void)snprintf(text, sizeof(text), "by/box/%s/%" PRId64 "/%s", row.id, row.started_ns,
+		       changes[what]);
+	return catalog_intend_into(sd->catalog, text, NULL, err);
+}
+
+static int parse_box(char *text, char **id, int64_t *started_ns, enum box_change *what,
+		     struct err *err)
+{
+	char *save = NULL, *end;
+	*id = strtok_r(text, "/", &save);
+	const char *ns = strtok_r(NULL, "/", &save), *name = strtok_r(NULL, "/", &save);
+	if (!ns || !name)
+		return damaged(text, err);
+	*started_ns = strtoll(ns, &end, 10);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		if (strcmp(name, changes[i]) != 0)
+			continue;
+		*what = (enum box_change)i;
+		return *end ? damaged(ns, err) : 0;
+	}
+	return damaged(name, err);
+}
+
+static bool has_happened(const struct sandbox_row *row, int64_t started_ns, enum box_change what)
+{
+	bool same = row->started_ns == started_ns;
+	bool runs = row->status == SANDBOX_RUNNING || row->status == SANDBOX_PAUSED;
+	switch (what) {
+	case BOX_START:
+		return !same && row->status != SANDBOX_FAILED;
+	case BOX_STOP:
+		return !same || !runs;
+	case BOX_PAUSE:
+		return same && row->status == SANDBOX_PAUSED;
+	case BOX_RESUME:
+		return same && (row->status == SANDBOX_RUNNING || row->status == SANDBOX_STOPPED);
+	}
+	return false;
+}
+
+static const char *box_was(void)
+{
+	static const char prefix[] = "by/box/";
+	const struct doing *d = doing_now();
+	return d && d->was && strncmp(d->was, prefix, sizeof(prefix) - 1) == 0
+		       ? d->was + sizeof(prefix) - 1
+		       : NULL;
+}
+
+bool intent_box_stopped(struct snapd *sd, const char *id)
+{
+	auto_free char *was = box_was() ? strdup(box_was()) : NULL;
+	auto_sandbox_row row = { 0 };
+	enum box_change what;
+	int64_t started_ns;
+	char *of;
+	return was && parse_box(was, &of, &started_ns, &what, NULL) >= 0 && what == BOX_STOP &&
+	       catalog_sandbox_get(sd->catalog, id, &row, NULL) >= 0 && strcmp(row.id, of) == 0 &&
+	       has_happened(&row, started_ns, what);
+}
+
+int intent_look_box(struct snapd *sd, char *text, json_t **answer, struct err *err)
+{
+	auto_sandbox_row row = { 0 };
+	auto_free char *was = NULL, *left = NULL;
+	enum box_change what;
+	int64_t started_ns;
+	char *id;
+	if (asprintf(&was, "by/box/%s", text) < 0 || asprintf(&left, "again/box/%s", text) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = parse_box(text, &id, &started_ns, &what, err);
+	if (r >= 0)
+		r = sandbox_settle(sd, id, err);
+	if (r >= 0)
+		r = catalog_sandbox_get(sd->catalog, id, &row, err);
+	if (r < 0)
+		return r;
+	if (has_happened(&row, started_ns, what))
+		return 200;
+	/* It may have got its signal, and end before it is asked for again. */
+	r = what == BOX_STOP ? catalog_intent_left(sd->catalog, was, left, err) : 0;
+	return r < 0 ? r : what == BOX_STOP ? INTENT_LEFT : 0;
+}
+
+/* ---- attached ---- */
+
+int intent_attach(struct snapd *sd, const struct attached_row *row, struct err *err)
+{
+	char text[sizeof("by/attach///") + 2 * ID_SIZE + TARGET_SIZE];
+	(void)snprintf(text, sizeof(text), "by/attach/%s/%s/%s", row->sandbox, row->workspace,
+		       row->target + 1);
+	return catalog_intend_into(sd->catalog, text, NULL, err);
+}
+
+int intent_look_attach(struct snapd *sd, char *text, json_t **answer, struct err *err)
+{
+	char *target = NULL;
+	const char *id = strtok_r(text, "/", &target), *ws = strtok_r(NULL, "/", &target);
+	auto_free struct attached_row *rows = NULL;
+	size_t n = 0;
+	bool there = false;
+	if (!ws || !*target)
+		return damaged(text, err);
+	int r = catalog_attached(sd->catalog, id, NULL, &rows, &n, err);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		there |= strcmp(rows[i].workspace, ws) == 0 &&
+			 strcmp(rows[i].target + 1, target) == 0;
+	return r < 0 ? r : there ? 201 : 0;
+}
+
+/* ---- restored ---- */
+
+static const char back_at[] = "by/back/";
+
+static char *back_text(const char *prefix, const struct back *b)
+{
+	struct buf out = { 0 };
+	char hex[2 * LAYER_ID_BYTES + 1];
+	buf_printf(&out, "%s%s/%" PRId64 "/%d", prefix, b->sandbox, b->started_ns, b->runs);
+	for (size_t i = 0; i < b->n; i++) {
+		const struct back_tree *t = &b->of[i];
+		hex_encode(hex, t->was.b, sizeof(t->was.b));
+		buf_printf(&out, "/%s/%s/%s", t->ws, t->snap,
+			   t->state == BACK_BEGUN  ? hex
+			   : t->state == BACK_DONE ? "+"
+						   : "-");
+	}
+	buf_add(&out, "", 1);
+	if (buf_error(&out)) {
+		buf_done(&out);
+		return NULL;
+	}
+	return (char *)out.data;
+}
+
+static int parse_tree(struct back_tree *t, const char *ws, char **save)
+{
+	const char *snap = strtok_r(NULL, "/", save), *state = strtok_r(NULL, "/", save);
+	if (!snap || !state || strlen(ws) >= ID_SIZE || strlen(snap) >= ID_SIZE)
+		return -EBADMSG;
+	memcpy(t->ws, ws, strlen(ws) + 1);
+	memcpy(t->snap, snap, strlen(snap) + 1);
+	t->state = strcmp(state, "+") == 0 ? BACK_DONE : BACK_WAITS;
+	if (state[1] == '\0')
+		return *state == '+' || *state == '-' ? 0 : -EBADMSG;
+	t->state = BACK_BEGUN;
+	return strlen(state) == 2 * LAYER_ID_BYTES &&
+			       hex_decode(t->was.b, LAYER_ID_BYTES, state) >= 0
+		       ? 0
+		       : -EBADMSG;
+}
+
+static int back_parse(struct back *b, char *text)
+{
+	char *save = NULL, *end = "";
+	const char *id = strtok_r(text, "/", &save), *ns = strtok_r(NULL, "/", &save);
+	const char *runs = strtok_r(NULL, "/", &save), *ws;
+	int r = runs && strlen(id) < ID_SIZE ? 0 : -EBADMSG;
+	*b = (struct back){ .runs = r == 0 && *runs == '1' };
+	if (r < 0)
+		return r;
+	memcpy(b->sandbox, id, strlen(id) + 1);
+	b->started_ns = strtoll(ns, &end, 10);
+	r = *end ? -EBADMSG : 0;
+	while (r >= 0 && (ws = strtok_r(NULL, "/", &save)))
+		r = b->n < BACK_MAX ? parse_tree(&b->of[b->n++], ws, &save) : -EBADMSG;
+	return r;
+}
+
+int intent_back(struct snapd *sd, const struct back *b, struct err *err)
+{
+	auto_free char *text = back_text(back_at, b);
+	return text ? catalog_intend_into(sd->catalog, text, NULL, err)
+		    : err_set(err, -ENOMEM, "out of memory");
+}
+
+bool intent_back_was(struct back *out, const char *sandbox)
+{
+	const struct doing *d = doing_now();
+	bool is = d && d->was && strncmp(d->was, back_at, sizeof(back_at) - 1) == 0;
+	auto_free char *copy = is ? strdup(d->was + sizeof(back_at) - 1) : NULL;
+	return copy && back_parse(out, copy) >= 0 && strcmp(out->sandbox, sandbox) == 0;
+}
+
+/* The tree that was being restored is, where another layer is active: nothing else could make one
+ * while it was leased. */
+static int settle_tree(struct snapd *sd, struct back_tree *t, struct err *err)
+{
+	struct layer_id now;
+	if (t->state != BACK_BEGUN)
+		return 0;
+	int r = fs_active(sd->fs, t->ws, &now, err);
+	if (r == -ENOENT) /* it is gone, and so says who goes on */
+		now = t->was;
+	else if (r < 0)
+		return snapd_inner(r);
+	t->state = memcmp(&now, &t->was, sizeof(now)) == 0 ? BACK_WAITS : BACK_DONE;
+	if (t->state == BACK_DONE)
+		intent_finish(sd, t->ws, t->snap);
+	return 0;
+}
+
+int intent_look_back(struct snapd *sd, char *text, json_t **answer, struct err *err)
+{
+	auto_sandbox_row row = { 0 };
+	auto_free char *was = NULL, *left = NULL;
+	struct back b;
+	bool all = true;
+	if (asprintf(&was, "%s%s", back_at, text) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = back_parse(&b, text);
+	if (r < 0)
+		return damaged(was, err);
+	r = catalog_sandbox_get(sd->catalog, b.sandbox, &row, err);
+	for (size_t i = 0; i < b.n && r >= 0; i++) {
+		r = settle_tree(sd, &b.of[i], err);
+		all &= b.of[i].state == BACK_DONE;
+	}
+	if (r < 0)
+		return r;
+	if (all && (!b.runs || has_happened(&row, b.started_ns, BOX_START)))
+		return 200;
+	left = back_text("again/back/", &b);
+	r = left ? catalog_intent_left(sd->catalog, was, left, err)
+		 : err_set(err, -ENOMEM, "out of memory");
+	return r < 0 ? r : INTENT_LEFT;
+}
