@@ -171,14 +171,22 @@ static const char config_rest[] =
 	"[fetch]\n\tunpackLimit = 1\n\twriteCommitGraph = false\n"
 	"[status]\n\taheadBehind = false\n"
 	"[index]\n\tsparse = false\n\tskipHash = false\n";
-/* git appends the quoted address of the remote, which echo's redirection leaves to `false`. */
-static const char config_scope[] =
-	"[remote \"scope\"]\n"
-	"\turl = .git/bough/scope\n"
-	"\tpromisor = true\n"
-	"\tskipFetchAll = true\n"
-	"\tuploadpack = \"echo 'This object is outside of the scope of this workspace.' >&2; "
-	"false\"\n";
+/* The remote that lacks what is outside of the scope. It answers as a server that has an error, in a
+ * packet of the protocol, since git says more than is true of one that just ends. (printf takes no
+ * notice of the address that git appends.) */
+#define OUTSIDE                                                                             \
+	"ERR This object is outside of the scope of this workspace: name paths that are in " \
+	"it, as in git log -p -- FOLDER"
+static void add_scope_remote(struct buf *b)
+{
+	buf_printf(b,
+		   "[remote \"scope\"]\n"
+		   "\turl = .git/bough/scope\n"
+		   "\tpromisor = true\n"
+		   "\tskipFetchAll = true\n"
+		   "\tuploadpack = \"printf '%04zx" OUTSIDE "'\"\n",
+		   4 + strlen(OUTSIDE));
+}
 
 void dotgit_here(struct buf *out, const char *path)
 {
@@ -230,7 +238,7 @@ static int add_config(struct dotgit *g)
 		setting(&b, "merge", (const char *)merge.data);
 	}
 	if (s->nscopes)
-		buf_add(&b, config_scope, strlen(config_scope));
+		add_scope_remote(&b);
 	return add_buf(g, g->root, "config", &b);
 }
 

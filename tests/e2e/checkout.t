@@ -196,12 +196,28 @@ git init -q needs && (
 bough_ok 'repo add' repo add "$T/needs" --name needs
 bough_ok 'a scope of it' create o --git needs --scope doc
 o=$out
+why='fatal: remote error: This object is outside of the scope of this workspace: name paths that are in it,'
+says_why() { # git's words
+	run git -C "$o" "$@"
+	ok "$* fails" [ $code != 0 ]
+	like 'and says why' "$err" "$why as in git log -p -- FOLDER"
+	is 'and nothing of rights' "$(grep -c 'correct access rights' <<<"$err")" 0
+}
+says_why sparse-checkout add tools
 git -C "$o" checkout -q -b pick v1
-for what in 'log -p main' 'archive main' 'cherry-pick main'; do
+for what in 'log -p main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'log -S seven main' 'archive main' \
+	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'cherry-pick main'; do
 	# shellcheck disable=SC2086 # its words
-	run git -C "$o" $what
-	ok "$what fails" [ $code != 0 ]
-	like 'and says why' "$err" 'This object is outside of the scope of this workspace'
+	says_why $what
+done
+# What is in the scope is told of both commits.
+for what in 'log -p main' 'diff v1 main' 'log -S more main' 'grep more main' 'archive --worktree-attributes main'; do
+	sep=--
+	[ "${what%% *}" = archive ] && sep=
+	# shellcheck disable=SC2086 # its words
+	run git -C "$o" $what $sep doc
+	is "$what $sep doc" $code 0
+	ok 'and something' test -n "$out"
 done
 # git makes that commit, which needs no content, and then can't say how many lines it changed.
 is 'what was picked is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
