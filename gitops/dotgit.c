@@ -171,12 +171,12 @@ static const char config_rest[] =
 	"[fetch]\n\tunpackLimit = 1\n\twriteCommitGraph = false\n"
 	"[status]\n\taheadBehind = false\n"
 	"[index]\n\tsparse = false\n\tskipHash = false\n";
-/* The remote that lacks what is outside of the scope. It answers as a server that has an error, in a
- * packet of the protocol, since git says more than is true of one that just ends. (printf takes no
- * notice of the address that git appends.) */
-#define OUTSIDE                                                                             \
-	"ERR This object is outside of the scope of this workspace: name paths that are in " \
-	"it, as in git log -p -- FOLDER"
+/* The remote that lacks what is outside of the scope. It answers as a server that has an error, in
+ * a packet of the protocol, since git says more than is true of one that just ends. (printf takes
+ * no notice of the address that git appends.) */
+#define OUTSIDE \
+	"ERR This object is outside of the scope of this workspace: name paths that are in it, " \
+	"as in git log -p -- FOLDER"
 static void add_scope_remote(struct buf *b)
 {
 	buf_printf(b,
