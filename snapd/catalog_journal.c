@@ -164,8 +164,9 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 		e = db_copy_text(st, 2, &out->answer) | db_copy_text(st, 3, &out->effect);
 		db_get_text(st, 4, out->job, sizeof(out->job));
 	}
-	r = rc == SQLITE_ROW ? (e < 0 ? no_memory(err) : 0)
-			     : db_error(c, rc, err, "look up an Idempotency-Key");
+	r = rc == SQLITE_ROW    ? (e < 0 ? no_memory(err) : 0)
+	    : rc == SQLITE_DONE ? 0
+				: db_error(c, rc, err, "look up an Idempotency-Key");
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
 	return r;
@@ -209,25 +210,78 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 	return r < 0 ? r : r > 0;
 }
 
-int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
-		       const char *answer, struct err *err)
+int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *out,
+		       struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = read_repeat(c, d, out, err);
+	db_unlock(c);
+	return r;
+}
+
+/* A statement on the key's row, with up to three more parameters; how many rows it changed. */
+static int change_key(struct catalog *c, const char *sql, const struct doing *d, unsigned status,
+		      const char *answer, const char *effect, struct err *err)
 {
 	sqlite3_stmt *st;
 	char caller[CALLER_SIZE];
-	int r = db_use(c, &st,
-		       status ? "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY
-			      : "DELETE FROM repeats WHERE " REPEAT_KEY,
-		       err);
+	int r = db_use(c, &st, sql, err);
 	if (r < 0)
 		return r;
+	int n = sqlite3_bind_parameter_count(st);
 	bind_key(st, d, caller);
-	if (status) {
+	if (n >= 5)
 		sqlite3_bind_int(st, 5, (int)status);
+	if (n >= 6)
 		db_bind_text(st, 6, answer);
-	}
+	if (n >= 7)
+		db_bind_text(st, 7, effect);
 	r = db_run(c, st, err, "keep an answer");
+	if (r >= 0)
+		r = sqlite3_changes(c->db);
 	db_unlock(c);
 	return r;
+}
+
+int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
+		       const char *answer, struct err *err)
+{
+	int r = status ? change_key(c,
+				    "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY,
+				    d, status, answer, NULL, err)
+		       : change_key(c,
+				    "DELETE FROM repeats WHERE " REPEAT_KEY
+				    " AND ifnull(effect, '') NOT LIKE 'by/push/%'",
+				    d, 0, NULL, NULL, err);
+	if (r == 0 && !status)
+		r = change_key(c,
+			       "UPDATE repeats SET effect = 'again' || substr(effect, 3),"
+			       " job = NULL WHERE " REPEAT_KEY " AND effect LIKE 'by/push/%'",
+			       d, 0, NULL, NULL, err);
+	return r < 0 ? r : 0;
+}
+
+int catalog_repeat_doubt(struct catalog *c, const struct doing *d, struct err *err)
+{
+	return change_key(c,
+			  "UPDATE repeats SET effect = 'ask/' || effect WHERE " REPEAT_KEY
+			  " AND status IS NULL AND effect LIKE 'by/tag/%'",
+			  d, 0, NULL, NULL, err);
+}
+
+int catalog_repeat_settle(struct catalog *c, const struct doing *d, const char *effect,
+			  unsigned status, const char *answer, struct err *err)
+{
+	int r = change_key(c,
+			   status ? "UPDATE repeats SET status = ?5, answer = ifnull(?6, answer),"
+				    " effect = substr(effect, 5) WHERE " REPEAT_KEY
+				    " AND status IS NULL AND effect = ?7"
+				  : "DELETE FROM repeats WHERE " REPEAT_KEY
+				    " AND status IS NULL AND effect = ?7 AND ?5 = 0 AND ?6 IS NULL",
+			   d, status, answer, effect, err);
+	return r < 0 ? r : 0;
 }
 
 int db_note_effect(struct catalog *c, const char *id, struct err *err)
@@ -611,6 +665,11 @@ int catalog_journal_begin(struct catalog *c, struct err *err)
 			 0, err);
 	if (r >= 0)
 		r = drop_unmade(c, err);
+	if (r >= 0)
+		r = run_with(c,
+			     "UPDATE repeats SET effect = substr(effect, 5)"
+			     " WHERE status IS NULL AND effect LIKE 'ask/%'",
+			     0, err);
 	if (r >= 0)
 		r = run_with(c,
 			     "UPDATE repeats SET effect = 'again' || substr(effect, 3)"

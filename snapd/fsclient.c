@@ -24,6 +24,7 @@ struct fsclient {
 	pthread_cond_t moved; /* the gate */
 	bool open;
 	char why[256];  /* closed for a reason: don't wait */
+	int answer_ms;  /* how long a call may take */
 	uint64_t epoch; /* one more whenever the gate closes: older connections are dead */
 	int idle[FSCLIENT_IDLE];
 	unsigned nidle;
@@ -36,6 +37,9 @@ int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err
 		free(fc);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
+	const char *s = getenv("BOUGH_FS_ANSWER_MS"); /* for tests */
+	unsigned long ms = s ? strtoul(s, NULL, 10) : 0;
+	fc->answer_ms = ms > 0 && ms < FSCLIENT_ANSWER_MS ? (int)ms : FSCLIENT_ANSWER_MS;
 	clock_cond_init(&fc->moved);
 	pthread_mutex_init(&fc->lock, NULL);
 	*out = fc;
@@ -129,12 +133,12 @@ static int add_text(const char *text, size_t n, void *ctx)
 }
 
 /* How long a call may take that brings a file: its contents are copied. */
-static int answer_ms(int file)
+static int answer_ms(const struct fsclient *fc, int file)
 {
 	enum { SLOW = 4 << 20, /* bytes a second, at least */ LONGEST_S = 86400 };
 	struct stat st;
 	uint64_t more = file >= 0 && fstat(file, &st) == 0 ? (uint64_t)st.st_size / SLOW : 0;
-	return FSCLIENT_ANSWER_MS + (int)(more < LONGEST_S ? more : LONGEST_S) * 1000;
+	return fc->answer_ms + (int)(more < LONGEST_S ? more : LONGEST_S) * 1000;
 }
 
 static int wait_answer(int fd, const char *op, int wait_ms, struct err *err)
@@ -152,9 +156,8 @@ static int wait_answer(int fd, const char *op, int wait_ms, struct err *err)
 }
 
 /* -ECONNRESET: the peer went away, before or after it did what was asked. */
-static int exchange(int fd, const char *op, struct frame *f, struct err *err)
+static int exchange(int fd, const char *op, int wait_ms, struct frame *f, struct err *err)
 {
-	int wait_ms = answer_ms(f->nfds > 0 ? f->fds[0] : -1);
 	int r = frame_send(fd, f, err);
 	f->nfds = 0; /* what was sent stays the caller's */
 	if (r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
@@ -183,7 +186,8 @@ static int judge(json_t *answer, const char *op, struct err *err)
 }
 
 /* *out: the answer, as long as the connection is as good as before. `file`: sent with it, or -1. */
-static int converse(int fd, const json_t *request, int file, json_t **out, struct err *err)
+static int converse(int fd, const json_t *request, int file, int wait_ms, json_t **out,
+		    struct err *err)
 {
 	__attribute__((cleanup(frame_done))) struct frame f = { 0 };
 	if (file >= 0)
@@ -194,7 +198,7 @@ static int converse(int fd, const json_t *request, int file, json_t **out, struc
 		f.nfds = 0;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	int r = exchange(fd, op, &f, err);
+	int r = exchange(fd, op, wait_ms, &f, err);
 	if (r < 0)
 		return r;
 	json_t *j = json_loadb((const char *)f.text.data, f.text.len, 0, NULL);
@@ -206,8 +210,10 @@ static int converse(int fd, const json_t *request, int file, json_t **out, struc
 	return 0;
 }
 
-static int direct(struct fsclient *fc, const json_t *request, int file, json_t **answer,
-		  struct err *err)
+/* -ERESTART: nothing was begun, because somebody has settled meanwhile (fs_settle). wait_ms 0: as
+ * long as such a call may take. */
+static int direct(struct fsclient *fc, const json_t *request, int file, int wait_ms,
+		  json_t **answer, struct err *err)
 {
 	const char *op = json_string_value(json_object_get(request, "op"));
 	uint64_t epoch;
@@ -215,11 +221,16 @@ static int direct(struct fsclient *fc, const json_t *request, int file, json_t *
 	auto_fd fd = get_connection(fc, &epoch, err);
 	if (fd == -ENOENT || fd == -ECONNREFUSED)
 		return err_set(err, -ECONNRESET, "bough-fs isn't running");
-	int r = fd < 0 ? fd : converse(fd, request, file, &j, err);
+	if (wait_ms == 0 || wait_ms > fc->answer_ms)
+		wait_ms = answer_ms(fc, file);
+	int r = fd < 0 ? fd : converse(fd, request, file, wait_ms, &j, err);
 	if (r < 0)
 		return r;
-	keep_connection(fc, steal_fd(&fd), epoch);
 	r = judge(j, op, err);
+	if (r == -ECONNRESET) /* it lives, and says so */
+		r = err_set(err, -ERESTART, "bough-fs didn't begin %s", op);
+	else
+		keep_connection(fc, steal_fd(&fd), epoch);
 	if (r >= 0 && answer)
 		*answer = json_incref(j);
 	json_decref(j);
@@ -228,10 +239,10 @@ static int direct(struct fsclient *fc, const json_t *request, int file, json_t *
 
 int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err)
 {
-	int r = request ? direct(fc, request, -1, answer, err)
+	int r = request ? direct(fc, request, -1, 0, answer, err)
 			: err_set(err, -ENOMEM, "out of memory");
 	json_decref(request);
-	return r;
+	return r == -ERESTART ? -ECONNRESET : r;
 }
 
 static int call_with(struct fsclient *fc, json_t *request, int file, bool again, json_t **answer,
@@ -239,16 +250,16 @@ static int call_with(struct fsclient *fc, json_t *request, int file, bool again,
 {
 	int r = request ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0)
-		r = direct(fc, request, file, answer, err);
-	for (int i = 0; r == -ECONNRESET && again && i < 3; i++) {
+		r = direct(fc, request, file, 0, answer, err);
+	for (int i = 0; (r == -ERESTART || (r == -ECONNRESET && again)) && i < 3; i++) {
 		/* The supervisor may not have seen the death yet. */
 		nanosleep(&(struct timespec){ .tv_nsec = 20000000L << i }, NULL);
 		r = pass_gate(fc, err);
 		if (r >= 0)
-			r = direct(fc, request, file, answer, err);
+			r = direct(fc, request, file, 0, answer, err);
 	}
 	json_decref(request);
-	return r;
+	return r == -ERESTART ? -ECONNRESET : r;
 }
 
 /* fsclient_direct through the gate; `again`: it may be repeated. */
@@ -374,14 +385,19 @@ int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct 
 	return r;
 }
 
-int fs_settle(struct fsclient *fc, struct err *err)
+int fs_settle(struct fsclient *fc, int wait_ms, struct err *err)
 {
+	json_t *rq = json_pack("{s:s}", "op", "settle");
+	int r = rq ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
 	/* By a connection that is later than all: the earlier ones are good for nothing then. */
 	pthread_mutex_lock(&fc->lock);
 	fc->epoch++;
 	close_idle(fc);
 	pthread_mutex_unlock(&fc->lock);
-	return call(fc, json_pack("{s:s}", "op", "settle"), true, NULL, err);
+	if (r >= 0)
+		r = direct(fc, rq, -1, wait_ms, NULL, err);
+	json_decref(rq);
+	return r == -ERESTART ? -ECONNRESET : r;
 }
 
 int fs_answered(struct fsclient *fc, const char *id, uint64_t tag, struct err *err)
@@ -617,7 +633,7 @@ int fs_await(struct fsclient *fc, struct fs_wait *w, uint64_t moment, int wait_m
 	json_t *j = NULL;
 	int r = rq ? wait_connection(fc, w, err) : err_set(err, -ENOMEM, "out of memory");
 	if (r >= 0)
-		r = converse(w->fd, rq, -1, &j, err);
+		r = converse(w->fd, rq, -1, answer_ms(fc, -1), &j, err);
 	json_decref(rq);
 	if (r >= 0)
 		r = judge(j, "await", err);

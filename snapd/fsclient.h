@@ -64,9 +64,10 @@ int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *
 int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
 /* Its active layer: another one behind each fork, seal and restore. */
 int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct err *err);
-/* Nothing that a boughd before this one has asked for is done behind it. What other threads have
- * under way begins anew, where it may be repeated. */
-int fs_settle(struct fsclient *fc, struct err *err);
+/* Nothing that was asked for before, by this boughd or one before it, is done behind it; what other
+ * threads have asked for and isn't begun, is asked for again. Waits up to wait_ms for what is under
+ * way: -ETIMEDOUT. */
+int fs_settle(struct fsclient *fc, int wait_ms, struct err *err);
 /* Whether the put, take or batch of that tag was done: 1 or 0. */
 int fs_answered(struct fsclient *fc, const char *id, uint64_t tag, struct err *err);
 uint64_t fs_tag(void); /* a new one, which isn't 0 */

@@ -225,10 +225,11 @@ static const struct {
 	{ "by/back/", intent_look_back },
 };
 
-static int resolve(struct snapd *sd, const struct intent_row *in, struct err *err)
+/* What `look` says, with the answer as it is now. */
+static int look(struct snapd *sd, const struct intent_row *in, char **now, struct err *err)
 {
 	json_t *answer = in->answer ? json_loads(in->answer, 0, NULL) : NULL;
-	auto_free char *copy = NULL, *now = NULL;
+	auto_free char *copy = NULL;
 	int r = -EBADMSG;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		size_t n = strlen(kinds[i].prefix);
@@ -240,11 +241,40 @@ static int resolve(struct snapd *sd, const struct intent_row *in, struct err *er
 		/* What it was about is gone meanwhile, and so says who asks again. */
 		r = r == -ENOENT ? 0 : r;
 	}
-	now = answer ? json_text(answer, JSON_COMPACT) : NULL;
+	*now = answer ? json_text(answer, JSON_COMPACT) : NULL;
 	json_decref(answer);
+	return r;
+}
+
+static int resolve(struct snapd *sd, const struct intent_row *in, struct err *err)
+{
+	auto_free char *now = NULL;
+	int r = look(sd, in, &now, err);
 	if (r < 0 || r == INTENT_LEFT)
 		return r;
 	return catalog_intent_end(sd->catalog, in->effect, (unsigned)r, now, err);
+}
+
+int intent_ask(struct snapd *sd, const struct doing *d, struct err *err)
+{
+	enum { SETTLE_MS = 5000 };
+	static const char ask[] = "ask/";
+	auto_free char *now = NULL;
+	struct repeat was = { 0 };
+	int r = catalog_repeat_get(sd->catalog, d, &was, err);
+	if (r < 0 || was.status || !was.effect || strncmp(was.effect, ask, sizeof(ask) - 1) != 0) {
+		repeat_done(&was); /* somebody else has asked */
+		return r;
+	}
+	const struct intent_row in = { .effect = was.effect + sizeof(ask) - 1,
+				       .answer = was.answer };
+	r = fs_settle(sd->fs, SETTLE_MS, err);
+	if (r >= 0)
+		r = look(sd, &in, &now, err);
+	if (r >= 0)
+		r = catalog_repeat_settle(sd->catalog, d, was.effect, (unsigned)r, now, err);
+	repeat_done(&was);
+	return r;
 }
 
 int intents_resolve(struct snapd *sd, struct err *err)
@@ -255,7 +285,7 @@ int intents_resolve(struct snapd *sd, struct err *err)
 	if (r < 0)
 		return r;
 	struct err why = { 0 };
-	int settled = n > 0 ? fs_settle(sd->fs, &why) : 0;
+	int settled = n > 0 ? fs_settle(sd->fs, FSCLIENT_ANSWER_MS, &why) : 0;
 	for (size_t i = 0; i < n; i++) {
 		/* What can't be told stays "under way": done twice would be worse. */
 		if (settled < 0 || resolve(sd, &rows[i], &why) < 0)

@@ -23,6 +23,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include "gitops/git.h"
+#include "snapd/principal.h"
 #include "snapd/snapd.h"
 
 struct intent {
@@ -84,6 +85,9 @@ int intent_back(struct snapd *sd, const struct back *b, struct err *err);
 /* Behind sandboxes_find, before anything is served: of those that a kill left. Waits for bough-fs
  * only when there are some; without it they stay under way. */
 int intents_resolve(struct snapd *sd, struct err *err);
+/* Of a key in doubt (catalog_repeat_doubt): asks bough-fs what became of it, and notes that.
+ * -errno: it can't be told now. */
+int intent_ask(struct snapd *sd, const struct doing *d, struct err *err);
 
 /* intents.c's and intents_sandbox.c's own. The status of what has happened, and *answer, as it was
  * noted (NULL: nothing was), for as it is now; 0: it hasn't; INTENT_LEFT: what is left was noted

@@ -50,9 +50,20 @@ void repeat_done(struct repeat *r);
  * again (a push, catalog_intent_left) is: 1, and out->effect says what it was. */
 int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
 			 struct err *err);
-/* How it ended; status 0: as if it had never been. */
+/* What is there. */
+int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *out,
+		       struct err *err);
+/* How it ended; status 0: as if it had never been, but for a push, which then is left to be done
+ * again with its commit. */
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err);
+
+/* It ended, and what bough-fs was asked for (intent_files) may have happened, or happen yet: the
+ * effect is kept, as "ask/…", until catalog_repeat_settle. 1; 0: nothing like that was noted. */
+int catalog_repeat_doubt(struct catalog *c, const struct doing *d, struct err *err);
+/* Of one that was left so: how it has ended; status 0: it never happened. */
+int catalog_repeat_settle(struct catalog *c, const struct doing *d, const char *effect,
+			  unsigned status, const char *answer, struct err *err);
 
 /* That `id` is about to be made for the key of this thread's work: for a snapshot or repository,
  * which a kill can leave as a record that the next start adopts, so that it isn't made once more

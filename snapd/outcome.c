@@ -13,6 +13,7 @@
 #include "snapd/events.h"
 #include "snapd/catalog_sandbox.h"
 #include "snapd/hooks.h"
+#include "snapd/intents.h"
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
@@ -171,6 +172,11 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 	if (hash_request(&d->body, rq, data, len) < 0)
 		return no_memory(err);
 	int r = catalog_repeat_begin(sd->catalog, d, &was, err);
+	if (r == 0 && !was.status && was.effect && strncmp(was.effect, "ask/", 4) == 0 &&
+	    digest_equal(&was.body, &d->body) && intent_ask(sd, d, NULL) >= 0) {
+		repeat_done(&was);
+		r = catalog_repeat_begin(sd->catalog, d, &was, err);
+	}
 	if (r != 0) {
 		d->keyed = r > 0;
 		d->was = steal_ptr(&was.effect);
@@ -215,6 +221,7 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 		       const json_t *answer)
 {
 	struct err err = { 0 };
+	const unsigned status_was = status;
 	const char *code = json_string_value(json_object_get(answer, "code"));
 	json_t *j = json_copy((json_t *)(uintptr_t)answer);
 	(void)json_object_del(j, "token"); /* most have none */
@@ -227,6 +234,12 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 	if (text && strlen(text) > ANSWER_MAX) {
 		free(text);
 		text = NULL;
+	}
+	/* A change of files that bough-fs didn't tell the end of may come yet, or has. */
+	if ((status_was == 500 || status_was == 503) &&
+	    catalog_repeat_doubt(sd->catalog, d, NULL) > 0) {
+		(void)intent_ask(sd, d, NULL); /* or when it is asked for again */
+		return;
 	}
 	if (catalog_repeat_end(sd->catalog, d, status, text, &err) < 0)
 		log_error("%s", err.text); /* the key stays taken */

@@ -169,6 +169,65 @@ for nap in (0, 0.2):
     check("asked again: answered", got[0] == 200 and len(got[1]["results"]) == 5 and
           (got[2] == "true") == was, got)
     check("done once", os.path.exists(at + "/" + key + "/b") != was)
+
+# ---- bough-fs doesn't answer in time, and does it later
+
+os.environ["BOUGH_FS_ANSWER_MS"] = "2000"
+kill()
+start()
+del os.environ["BOUGH_FS_ANSWER_MS"]
+
+def too_late(key):
+    """A batch that bough-fs gets to when it was answered with 503; None: it didn't come so far."""
+    ask("GET", f)
+    pid = health()["fs"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    got = []
+    t = threading.Thread(target=lambda: got.append(ask("POST", "workspaces/w/batch", batch(key), key)))
+    t.start()
+    t.join(10)
+    os.kill(pid, signal.SIGCONT)
+    t.join()
+    asked = catalog("SELECT 1 FROM repeats WHERE key = '%s' AND effect LIKE 'ask/%%'" % key)
+    return got[0] if got[0][0] == 503 and asked else None
+
+for i in range(30):
+    key = "too-late%d" % i
+    first = too_late(key)
+    if first:
+        break
+check("one that bough-fs doesn't answer", first and first[1]["code"] == "unavailable", first)
+until = time.monotonic() + 20
+while not os.path.exists(at + "/" + key + "/b") and time.monotonic() < until:
+    time.sleep(0.01)
+check("is done all the same", os.path.exists(at + "/" + key + "/b"))
+os.unlink(at + "/" + key + "/b")
+while True:
+    got = ask("POST", "workspaces/w/batch", batch(key), key)
+    if got[0] not in (409, 503) or got[1]["code"] not in ("in_flight", "unavailable") or time.monotonic() > until:
+        break
+    time.sleep(0.2)
+check("and known to be, when it is asked for again", got[0] == 200 and got[2] == "true" and
+      len(got[1]["results"]) == 5, got)
+check("so it is done once", not os.path.exists(at + "/" + key + "/b"))
+# One that was never done.
+catalog("INSERT INTO repeats (owner, method, path, key, body, time, effect) SELECT owner, method, path, "
+        "'never', body, time, 'ask/' || substr(effect, 1, 22) || '1234/200' FROM repeats WHERE key = '%s'" % key)
+got = ask("POST", "workspaces/w/batch", batch(key), "never")
+check("what was never done is done then", got[0] == 409 and got[1]["code"] == "exists", got)
+
+# ---- a push that the other side doesn't take
+
+change("to be pushed")
+commit = must(201, "POST", "workspaces/c/commit", {"message": "m"})
+os.rename(srv + "/r.git", srv + "/away.git")
+got = ask("POST", "workspaces/c/push", {}, "away")
+check("a push to what isn't there", got[0] == 502, got)
+os.rename(srv + "/away.git", srv + "/r.git")
+change("later")
+later = must(201, "POST", "workspaces/c/commit", {"message": "later"})
+got = ask("POST", "workspaces/c/push", {}, "away")
+check("asked again: the same commit", got[0] == 200 and got[1]["commit"] == commit["commit"] == pushed(), got)
 PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
@@ -177,6 +236,6 @@ TOKEN=$token timeout 300 python3 "$T/keys.py" "$BOUGH_ROOT" "$http/r.git" "$srv"
 while read -r _ good what; do
 	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
 done < <(grep '^T ' "$T/said")
-is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 76
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 83
 fsck_clean
 done_testing
