@@ -99,6 +99,11 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 		(void)snprintf(fault, sizeof(fault), "%s", usage->fault);
 	else
 		(void)problems_get(sd->faults, row->id, fault, sizeof(fault));
+	char damage[BROKEN_SIZE] = "";
+	if (usage)
+		(void)snprintf(damage, sizeof(damage), "%s", usage->damage);
+	else
+		(void)problems_get(sd->damage, row->id, damage, sizeof(damage));
 	bool mounted = usage ? usage->mounted
 			     : row->mount && !failed && !row->broken[0] && !row->removed_ns;
 	snapd_mount_path(sd, row->id, path);
@@ -119,6 +124,8 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 						 : NULL;
 	if (error)
 		bad |= json_object_set_new(j, "error", json_string(error));
+	if (*damage)
+		bad |= json_object_set_new(j, "damage", json_string(damage));
 	bad |= api_own_add(j, &row->own);
 	bad |= json_object_set_new(j, "description", optional(row->description));
 	if (row->git)

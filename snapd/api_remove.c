@@ -38,6 +38,7 @@ static void forget_mount(struct snapd *sd, const char *id)
 	api_remove_mount_point(path);
 	problems_set(sd->problems, id, NULL);
 	problems_set(sd->faults, id, NULL);
+	problems_set(sd->damage, id, NULL);
 	watches_ring(sd->watches, id);
 	layercache_trim(sd->layers, 60000); /* its layers, whose files may be gone */
 }

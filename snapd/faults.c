@@ -1,4 +1,5 @@
-/* Workspaces whose disk failed (ws_fault), as bough-fs told last: told to who listens, once. */
+/* Workspaces whose disk failed (ws_fault) or that are damaged (ws_damage), as bough-fs told last:
+ * told to who listens, once. */
 #include <string.h>
 
 #include "fs/base/log.h"
@@ -25,4 +26,19 @@ void faults_note(struct snapd *sd, const char *id, const char *text)
 	else
 		log_info("workspace %s (%s) can be written to again", row.name, id);
 	outcome_own(sd, *text ? "workspace.read_only" : "workspace.writable", &row.own, id, id);
+}
+
+void damage_note(struct snapd *sd, const char *id, const char *text)
+{
+	char was[BROKEN_SIZE] = "";
+	auto_ws_row row = { 0 };
+	bool had = problems_get(sd->damage, id, was, sizeof(was));
+	if (had ? strcmp(was, text) == 0 : !*text)
+		return;
+	problems_set(sd->damage, id, *text ? text : NULL);
+	if (!*text || catalog_ws_get_any(sd->catalog, id, &row, NULL) < 0)
+		return; /* mounted anew, restored, or removed just now */
+	log_error("workspace %s (%s) is damaged: %s", row.name, id, text);
+	if (!had)
+		outcome_own(sd, "workspace.damaged", &row.own, id, id);
 }

@@ -324,6 +324,7 @@ static void consider(struct flattener *f, const char *id)
 	if (!row.id[0] || row.broken[0] || fs_usage(f->sd->fs, id, &u, NULL) < 0)
 		return; /* removed meanwhile, or it has other worries */
 	faults_note(f->sd, id, u.fault);
+	damage_note(f->sd, id, u.damage);
 	if (*u.fault)
 		return;
 	bool is_long = u.layers > FLATTEN_LAYERS + 1; /* the active one counted */
@@ -344,6 +345,7 @@ static void consider_long(void *ctx, const char *id, const struct fs_usage *u)
 {
 	struct flattener *f = ctx;
 	faults_note(f->sd, id, u->fault);
+	damage_note(f->sd, id, u->damage);
 	if (!*u->fault && u->records > FLATTEN_RECORDS)
 		flattener_consider(f, id);
 }

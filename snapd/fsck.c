@@ -46,6 +46,12 @@ int fsck_find(const struct fsck *f, const struct digest *object)
 	return -1;
 }
 
+void fsck_lost(struct fsck *f, int fault)
+{
+	if (fault >= 0)
+		f->faults[fault].repaired = false;
+}
+
 void fsck_affects(struct fsck *f, int fault, bool is_snap, const char *name)
 {
 	if (fault < 0)

@@ -33,6 +33,8 @@ int fsck_fault(struct fsck *f, const char *where, const char *what, const struct
 	       bool repaired);
 /* The index of a fault with that object, or -1. */
 int fsck_find(const struct fsck *f, const struct digest *object);
+/* What the fault is about is needed and isn't there, whatever was repaired. -1 allowed. */
+void fsck_lost(struct fsck *f, int fault);
 /* The fault concerns that snapshot (else workspace). */
 void fsck_affects(struct fsck *f, int fault, bool is_snap, const char *name);
 

@@ -102,10 +102,13 @@ static int check_object(void *ctx, const struct digest *d)
 	if (digest_is_git(d, NULL, NULL))
 		return check_git(w, d);
 	int fault = w->f->nfaults ? fsck_find(w->f, d) : -1;
-	if (fault < 0 && store_has(w->f->sd->store, d, NULL) == 0)
-		fault = fsck_fault(w->f, w->where, "an object is missing from the store", d, false);
-	else if (fault < 0)
+	bool there = store_has(w->f->sd->store, d, NULL) != 0;
+	if (fault < 0 && there)
 		return 0;
+	if (fault < 0)
+		fault = fsck_fault(w->f, w->where, "an object is missing from the store", d, false);
+	else if (!there)
+		fsck_lost(w->f, fault);
 	return add_fault(w, fault);
 }
 
@@ -234,6 +237,7 @@ static int check_snapshot(struct walk *w, const char *id)
 		int known = fsck_find(f, &row->manifest);
 		if (known < 0)
 			known = fsck_fault(f, "manifest", why.text, &row->manifest, false);
+		fsck_lost(f, known);
 		fsck_affects(f, known, true, id);
 		return 0;
 	}

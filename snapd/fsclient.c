@@ -673,6 +673,8 @@ static struct fs_usage take_usage(const json_t *a)
 	};
 	const char *fault = json_string_value(json_object_get(a, "fault"));
 	(void)snprintf(u.fault, sizeof(u.fault), "%s", fault ? fault : "");
+	const char *damage = json_string_value(json_object_get(a, "damage"));
+	(void)snprintf(u.damage, sizeof(u.damage), "%s", damage ? damage : "");
 	return u;
 }
 

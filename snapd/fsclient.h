@@ -52,7 +52,8 @@ struct fs_usage {
 	int64_t bytes, inodes;
 	uint64_t records, layers, memory_bytes, files;
 	bool mounted, xattrs;
-	char fault[WS_FAULT_TEXT]; /* it is read-only: why; "" */
+	char fault[WS_FAULT_TEXT];   /* it is read-only: why; "" */
+	char damage[WS_DAMAGE_TEXT]; /* what of it is damaged (ws_damage); "" */
 };
 int fs_create(struct fsclient *fc, const struct fs_new *w, const struct stack *stack, uid_t uid,
 	      gid_t gid, struct err *err); /* stack NULL: empty */

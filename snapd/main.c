@@ -295,6 +295,7 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	sd->images = images_new();
 	sd->problems = problems_new();
 	sd->faults = problems_new();
+	sd->damage = problems_new();
 	sd->events = events_new();
 	sd->metrics = metrics_new();
 	sd->limits = limits_new();
@@ -363,6 +364,7 @@ static void close_parts(struct snapd *sd)
 	records_close(sd->records);
 	problems_free(sd->problems);
 	problems_free(sd->faults);
+	problems_free(sd->damage);
 	jobs_free(sd->jobs);
 	events_free(sd->events);
 	metrics_free(sd->metrics);

@@ -43,7 +43,7 @@ SCHEMAS = {
          "parent": null(S), "state": {"enum": ["ready", "read-only", "broken"]}, "description": null(S),
          **OWNED},
         {"used_bytes": {"type": "integer"}, "used_inodes": {"type": "integer"}, "layers": N,
-         "records": N, "files": N, "xattrs": B, "error": S, "git": null(ANY), "busy": B,
+         "records": N, "files": N, "xattrs": B, "error": S, "damage": S, "git": null(ANY), "busy": B,
          "deleted": TIME, "purges": TIME,
          "sandboxes": {"type": "array", "items": obj(
              {"id": S, "name": S, "owner": S, "target": S, "read_only": B, "exclusive": B})},

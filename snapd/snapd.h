@@ -48,6 +48,7 @@ struct snapd {
 	struct upkeep *upkeep;     /* of repositories (repos.h) */
 	struct problems *problems; /* why workspaces aren't mounted */
 	struct problems *faults;   /* why they are read-only */
+	struct problems *damage;   /* what of them is damaged */
 	struct events *events;     /* events.h */
 	struct watches *watches;   /* watch.h */
 	struct signer *signer;     /* of URLs (sign.h) */
@@ -139,5 +140,7 @@ size_t problems_count(struct problems *p);
 /* ---- why a workspace is read-only (faults.c) ---- */
 
 void faults_note(struct snapd *sd, const char *id, const char *text); /* "": it isn't */
+/* Likewise, what of it was found damaged since it was opened. */
+void damage_note(struct snapd *sd, const char *id, const char *text);
 
 #endif

@@ -63,6 +63,7 @@
  *                                                    records, layers, memory_bytes, files,
  *                                                    damaged, xattrs, mounted, path,
  *                                                    fault: why it is read-only (ws_fault)
+ *                                                    damage: what of it is damaged (ws_damage)
  *   sync    id                                    -> everything acknowledged is durable
  *   delete  id                                    (unmounts)
  *   close   id                                    (unmounts, forgets)

@@ -92,10 +92,12 @@ static int add_usage(struct answer *a, json_t *to, struct served *w, struct err 
 	add_int(a, to, "layers", u.layers);
 	add_int(a, to, "memory_bytes", u.memory_bytes);
 	add_int(a, to, "files", u.file_count);
-	add_int(a, to, "damaged", u.damaged);
 	char fault[WS_FAULT_TEXT];
 	if (ws_fault(served_ws(w), fault, sizeof(fault)))
 		add_text(a, to, "fault", fault);
+	char damage[WS_DAMAGE_TEXT];
+	if (ws_damage(served_ws(w), damage, sizeof(damage)))
+		add_text(a, to, "damage", damage);
 	add(a, to, "mounted", json_boolean(st.mounted));
 	add_text(a, to, "path", path);
 	return 0;

@@ -174,6 +174,7 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 	}
 	if (damaged)
 		*damaged = lost;
+	l->lost = lost;
 	*out = l;
 	return 0;
 }
@@ -464,6 +465,11 @@ bool layer_is_sealed(const struct layer *l)
 bool layer_is_empty(const struct layer *l)
 {
 	return atomic_load(&l->records) == 0;
+}
+
+uint64_t layer_lost(const struct layer *l)
+{
+	return l->lost;
 }
 
 uint64_t layer_records(const struct layer *l)

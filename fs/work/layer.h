@@ -134,6 +134,7 @@ void layer_reserve(struct layer *l);
  * the frames lost and the inodes whose data file is missing; those inodes are marked. */
 int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
 	       bool writable, uint64_t *damaged, struct err *err);
+uint64_t layer_lost(const struct layer *l); /* what *damaged was then; 0 of a delta */
 struct layer *layer_ref(struct layer *l);
 void layer_unref(struct layer *l); /* NULL allowed; files stay on disk */
 /* Deletes a local layer's files (nobody may use it any more). 0 also when absent. */

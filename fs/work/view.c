@@ -18,7 +18,9 @@ static int open_layer(struct layer **out, const struct view_options *opt,
 		char hex[2 * LAYER_ID_BYTES + 1];
 		hex_encode(hex, desc->id.b, LAYER_ID_BYTES);
 		if (r != -ENOENT)
-			return r < 0 ? err_sys(err, r, "load layer %s", hex) : 0;
+			return r == -EBADMSG ? err_set(err, r, "layer %s is damaged", hex)
+			       : r < 0       ? err_sys(err, r, "load layer %s", hex)
+					     : 0;
 	}
 	uint64_t damaged = 0;
 	if (desc->local)
@@ -34,7 +36,9 @@ static int open_image(struct image **out, const struct view_options *opt, const 
 		char hex[DIGEST_HEX + 1];
 		digest_hex(hex, name);
 		if (r != -ENOENT)
-			return r < 0 ? err_sys(err, r, "load image %s", hex) : 0;
+			return r == -EBADMSG ? err_set(err, r, "image %s is damaged", hex)
+			       : r < 0       ? err_sys(err, r, "load image %s", hex)
+					     : 0;
 	}
 	return image_open(out, opt->layer.io, opt->images, name, err);
 }
@@ -86,20 +90,34 @@ int view_copy(struct view *out, const struct view *v)
 
 /* ---- inodes ---- */
 
+/* Nobody reads a file that looks empty: content that is lost must be asked for to answer -EIO. */
+static void show_loss(struct attr *a)
+{
+	if (S_ISREG(a->mode) && a->size == 0)
+		a->size = 1;
+}
+
 int view_inode_below(const struct view *v, uint32_t from, uint64_t ino, struct attr *out)
 {
+	bool lost = false;
 	for (uint32_t i = from; i < v->nlayers; i++) {
 		const struct layer_inode *li = layer_inode(v->layers[i], ino);
 		if (!li)
 			continue;
 		if (li->dead)
 			return -ENOENT;
+		lost |= li->damaged;
 		if (li->damaged && li->attr.mode == 0)
 			continue; /* its attributes here were lost, its content answers -EIO */
 		*out = li->attr;
+		if (lost)
+			show_loss(out);
 		return 0;
 	}
-	return v->image ? image_inode(v->image, ino, out) : -ENOENT;
+	int r = v->image ? image_inode(v->image, ino, out) : -ENOENT;
+	if (r == 0 && lost)
+		show_loss(out);
+	return r;
 }
 
 int view_inode(const struct view *v, uint64_t ino, struct attr *out)

@@ -538,7 +538,6 @@ void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits)
 	u.bytes = ws->quota.bytes;
 	u.inodes = ws->quota.inodes;
 	u.layers = ws->view.nlayers;
-	u.damaged = ws->damaged;
 	int64_t files = (int64_t)ws->file.files + ws->files;
 	u.file_count = files > 0 ? (uint64_t)files : 0;
 	u.memory_bytes = sizeof(*ws) + ws->view.nlayers * sizeof(struct layer *);

@@ -36,7 +36,8 @@ struct work_options {
 	size_t cache_bytes;     /* of the store */
 	const uint8_t *boot_id; /* 16 bytes, copied; NULL: the machine's (layer.h) */
 	bool resumes;           /* collect what ws_answered finds in the layers */
-	/* A workspace's disk failed, or it was mended (ws_fault): one line, for a log. Any thread;
+	/* A workspace's disk failed, or it was mended (ws_fault), or content is damaged (ws_damage;
+	 * of each opening a few of these only): one line, for a log. Any thread;
 	 * NULL: nobody. */
 	void (*told)(void *ctx, const char *id, const char *text);
 	void *told_ctx;
@@ -79,7 +80,6 @@ struct ws_usage {
 	uint64_t layers;       /* in the stack, the active one counted */
 	uint64_t memory_bytes;
 	uint64_t file_count; /* inodes that the workspace shows */
-	uint64_t damaged;    /* records that were found lost when it was opened */
 };
 
 /* A new workspace on `base` (NULL: empty, its root owned by uid, gid with mode 0755).
@@ -102,6 +102,10 @@ int ws_resume(struct ws **out, struct work *w, const char *id, struct err *err);
  * kernel has seen what is lost. True, and a line that names file and error. */
 enum { WS_FAULT_TEXT = 256 };
 bool ws_fault(struct ws *ws, char *text, size_t size);
+/* Something of it is damaged: records of a journal, blocks of its image, or content that somebody
+ * read since it was opened, or restored, and got -EIO for. True, and a line that names it. */
+enum { WS_DAMAGE_TEXT = 256 };
+bool ws_damage(struct ws *ws, char *text, size_t size);
 /* Deletes a closed workspace: its folder first, then layers that nobody else has. */
 int ws_delete(struct work *w, const char *id, struct err *err);
 const char *ws_id(const struct ws *ws);

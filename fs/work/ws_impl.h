@@ -121,6 +121,12 @@ struct ws {
 	/* Resumed: the kernel may hold inodes below this number, however often we gave them out.
 	 * 0: all its references are counted. */
 	_Atomic uint64_t held_below;
+	/* ws_damage.c: the last that was met by a read, "": none, under damage_lock; whose it was,
+	 * and how often that was told. */
+	pthread_mutex_t damage_lock;
+	char damage[WS_DAMAGE_TEXT];
+	_Atomic uint64_t damage_ino;
+	_Atomic unsigned damage_told;
 	_Atomic bool fault_told; /* a layer's failed sync is known to all who show it */
 	_Atomic bool touched; /* an operation came since the background thread looked */
 	uint64_t changed;     /* work.changes of its last change; under work.watch_lock */
@@ -200,6 +206,12 @@ void ws_free(struct ws *ws); /* off the list, references given back */
 bool ws_is_dirty(struct ws *ws);
 /* The workspace's file has just replaced old->file; `old` is taken over. Under admin. */
 void ws_retire(struct ws *ws, struct stale *old);
+
+/* ---- ws_damage.c ---- */
+
+/* Content of the inode is damaged, as `why` says. Without meta. */
+void ws_note_damage(struct ws *ws, uint64_t ino, const struct err *why);
+void ws_forget_damage(struct ws *ws); /* it shows another tree now */
 
 /* ---- ws_fault.c ---- */
 

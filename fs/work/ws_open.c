@@ -158,6 +158,7 @@ static void ws_destroy(struct ws *ws)
 	pthread_mutex_destroy(&ws->admin);
 	pthread_mutex_destroy(&ws->publish);
 	pthread_mutex_destroy(&ws->orphan_lock);
+	pthread_mutex_destroy(&ws->damage_lock);
 	free(ws);
 }
 
@@ -180,6 +181,7 @@ int ws_new(struct ws **out, struct work *w, const char *id, struct view *view, s
 	pthread_mutex_init(&ws->admin, NULL);
 	pthread_mutex_init(&ws->publish, NULL);
 	pthread_mutex_init(&ws->orphan_lock, NULL);
+	pthread_mutex_init(&ws->damage_lock, NULL);
 	for (unsigned i = 0; i < WS_SHARDS; i++)
 		pthread_mutex_init(&ws->nodes[i].lock, NULL);
 	ws->quota = (struct quota){
@@ -525,7 +527,8 @@ static int recount(struct ws *ws)
 		ws->quota.bytes = bytes;
 		ws->quota.inodes = inodes;
 	}
-	return r;
+	/* More is damaged than that journal: what its last record says has to do. */
+	return r == -EIO ? 0 : r;
 }
 
 /* Layers went back for good, and with them what the file says of those below the active one. */
@@ -563,6 +566,8 @@ static int see_to_cut_inode(void *ctx, uint64_t ino)
 		r = quota_xattrs(&ws->view, own, ino, &xattrs);
 	if (r == 0)
 		r = content_data_bytes(ws, ino, 0, block_ceil(a.size), &data);
+	if (r == -EIO)
+		return 0; /* it is damaged, which is no reason to open nothing */
 	int64_t more = content + xattrs - quota_bytes_of(&ws->quota, &a);
 	if (r < 0 || (more == 0 && a.blocks == data / 512))
 		return r;
@@ -645,6 +650,9 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		return err_sys(err, r, "open workspace %s", id);
 	}
 	ws_file_sweep(w->root, id, ws->file.seq);
+	char text[WS_DAMAGE_TEXT];
+	if (w->told && ws_damage(ws, text, sizeof(text)))
+		w->told(w->told_ctx, id, text);
 	*out = ws;
 	return 0;
 }

@@ -43,12 +43,15 @@ static int look_at(struct look *l, struct ws *ws, uint64_t ino, uint64_t off, ui
 
 /* Outside meta: the bytes; *got is how many. -EAGAIN: a place was given to other content
  * meanwhile, look again. */
-static int look_read(const struct look *l, struct ws *ws, char *buf, size_t *got)
+static int look_read(const struct look *l, struct ws *ws, uint64_t ino, char *buf, size_t *got)
 {
+	struct err why;
 	size_t done = 0;
 	bool own = false;
 	for (unsigned i = 0; i < l->n; i++) {
-		int r = view_run_read(ws->view.store, &l->runs[i], buf + done, NULL);
+		int r = view_run_read(ws->view.store, &l->runs[i], buf + done, &why);
+		if (r == -EIO)
+			ws_note_damage(ws, ino, &why);
 		if (r < 0)
 			return r;
 		done += l->runs[i].e.len;
@@ -72,7 +75,7 @@ static int read_on(struct look *l, struct ws *ws, uint64_t ino, char *buf, size_
 			meta_done(ws);
 		}
 		if (r == 0)
-			r = look_read(l, ws, buf + done, &got);
+			r = look_read(l, ws, ino, buf + done, &got);
 		look_done(l);
 		if (r < 0 && r != -EAGAIN)
 			return r;

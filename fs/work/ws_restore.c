@@ -213,6 +213,7 @@ static int restore(struct restore *rs, const struct stack *to, struct err *err)
 		return r;
 	}
 	atomic_store(&ws->fault_told, false);
+	ws_forget_damage(ws);
 	(void)registry_use(reg, &ws->view, 1); /* the entries are there */
 	registry_unuse(reg, &rs->view, 1);
 	view_done(&rs->view);

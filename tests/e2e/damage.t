@@ -4,42 +4,8 @@
 . "${0%/*}/lib.sh"
 need_fuse
 
-# Five files of their own content, and a lot of others.
-mkdir -p "$T/tree/many"
-for i in 1 2 3 4 5; do head -c 100000 /dev/urandom >"$T/tree/file-$i"; done
-for i in $(seq 1 300); do echo "small $i" >"$T/tree/many/$i"; done
-(cd "$T/tree" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$T/sums"
+. "$BOUGH_SRC/tests/e2e/damage.sh"
 
-# A fresh root with workspace w from snapshot s, and the daemons down.
-fresh() {
-	bough down >/dev/null 2>&1
-	kill_hard boughd bough-fs
-	rm -rf --one-file-system "$BOUGH_ROOT"
-	bough create w --dir "$T/tree" >/dev/null && bough save w --as s -q >/dev/null &&
-		bough down >/dev/null || bail 'no fresh root'
-}
-# Each file is right, or its reading fails: never other bytes. Prints "RIGHT FAILED WRONG".
-read_all() { # FOLDER
-	local right=0 failed=0 wrong=0 sum name got
-	while read -r sum name; do
-		if got=$(sha256sum "$1/$name" 2>/dev/null) && [ -n "$got" ]; then
-			if [ "${got%% *}" = "$sum" ]; then right=$((right + 1)); else wrong=$((wrong + 1)); fi
-		else
-			failed=$((failed + 1))
-		fi
-	done <"$T/sums"
-	echo "$right $failed $wrong"
-}
-flip() { # FILE OFFSET
-	python3 - "$1" "$2" <<-'PY'
-	import os, sys
-	f = os.open(sys.argv[1], os.O_RDWR); off = int(sys.argv[2])
-	if off < 0: off += os.fstat(f).st_size
-	b = os.pread(f, 1, off); os.pwrite(f, bytes([b[0] ^ 0x40]), off)
-	PY
-}
-
-total=$(wc -l <"$T/sums")
 
 # ---- a byte of a pack
 
@@ -60,6 +26,11 @@ like 'fsck names pack and object' "$out" '([0-9a-f]{16}|pack)'
 run bough fsck --json
 is 'as JSON with one fault at least' "$(json '.faults | length > 0')" true
 like 'and the workspace that needs it' "$(json '[.faults[].workspaces[]?] | join(" ")')" '(w|ws_)'
+like 'the log names workspace, file and object' "$(grep ERROR "$BOUGH_ROOT/run/bough-fs.log")" \
+	'workspace ws_[a-z2-7]{10}: file-[1-5], inode [0-9]+: content in object [0-9a-f]{64}: '
+run bough show w
+like 'show tells it' "$out" $'\ndamage +file-[1-5], inode [0-9]+: content in object [0-9a-f]{64}'
+like 'so does ls' "$(bough ls)" $'\nw +damaged '
 run bough export s -o "$T/x.tar"
 ok 'an export of it fails' test $code != 0
 ok 'and leaves no file' test ! -e "$T/x.tar"
@@ -88,6 +59,14 @@ is 'missing: no wrong bytes' "$wrong" 0
 ok 'missing: its files fail' test "$failed" -ge 1
 run bough fsck
 is 'missing: fsck ends with 1' $code 1
+# The index forgets what was there, and nobody may think that it is mended.
+for i in 1 2; do
+	run bough fsck --repair
+	is 'missing: a repair brings nothing back' $code 1
+	like 'missing: and says so' "$err" "[0-9]+ faults couldn't be repaired"
+done
+like 'missing: the snapshot that is lost is named' "$out" \
+	"manifest: .*needed by $(bough show w --json | jq -r .head)"
 
 # ---- the index is a cache
 

@@ -221,10 +221,21 @@ int cmd_gc(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
-static void print_fault(const json_t *f)
+/* `before` stands before the first one. Returns what stands before the next one. */
+static const char *print_names(const json_t *names, const char *before)
 {
 	size_t i;
-	json_t *ws;
+	json_t *name;
+	json_array_foreach(names, i, name) {
+		printf("%s", before);
+		out_clean(stdout, json_string_value(name) ? json_string_value(name) : "?");
+		before = " ";
+	}
+	return before;
+}
+
+static void print_fault(const json_t *f)
+{
 	out_clean(stdout, get_text(f, "where"));
 	printf(": ");
 	out_clean(stdout, get_text(f, "what"));
@@ -232,10 +243,8 @@ static void print_fault(const json_t *f)
 		printf(", object ");
 		out_clean(stdout, get_text(f, "object"));
 	}
-	json_array_foreach(json_object_get(f, "workspaces"), i, ws) {
-		printf("%s", i ? " " : ", needed by ");
-		out_clean(stdout, json_string_value(ws) ? json_string_value(ws) : "?");
-	}
+	const char *before = print_names(json_object_get(f, "workspaces"), ", needed by ");
+	(void)print_names(json_object_get(f, "snapshots"), before);
 	printf("%s\n", get_true(f, "repaired") ? " (repaired)" : "");
 }
 
@@ -253,22 +262,24 @@ int cmd_fsck(struct cli *cli, const struct args *a, struct err *err)
 	int r = api_job(cli, "POST", &t, body, NULL, &p, &doc, err);
 	if (r < 0)
 		return r;
-	size_t i, left = 0;
+	size_t i, left = 0, more = (size_t)get_int(doc, "more_faults");
 	json_t *f, *faults = json_object_get(doc, "faults");
 	json_array_foreach(faults, i, f) {
 		left += !get_true(f, "repaired");
 		if (!cli->json)
 			print_fault(f);
 	}
+	if (more && !cli->json)
+		printf("and %zu more\n", more);
 	if (cli->json) {
 		cli->reported = true;
 		r = out_json(doc, err);
 	} else if (!cli->quiet) {
 		print_members(cli, json_object_get(doc, "checked"), 0);
 	}
-	if (r == 0 && left)
+	if (r == 0 && (left || more))
 		return err_set(
-			err, -EUCLEAN, "%zu faults%s", left,
+			err, -EUCLEAN, "%zu fault%s%s", left + more, left + more == 1 ? "" : "s",
 			repair ? " couldn't be repaired: restore what they name from an export"
 			       : ": `bough fsck --repair` rebuilds what it can");
 	if (r == 0 && !cli->json && !cli->quiet)

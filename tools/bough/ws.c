@@ -362,6 +362,8 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 							     : "not mounted");
 	if (*get_text(ws, "error"))
 		line("error", get_text(ws, "error"));
+	if (*get_text(ws, "damage"))
+		line("damage", get_text(ws, "damage"));
 	line("path", get_text(ws, "path"));
 	line_time("created", get_text(ws, "created"));
 	line("base", get_text(ws, "base"));
@@ -388,6 +390,8 @@ static const char *ws_state(const json_t *ws)
 	const char *state = get_text(ws, "state");
 	if (*state && strcmp(state, "ready") != 0)
 		return state;
+	if (*get_text(ws, "damage"))
+		return "damaged";
 	return get_true(ws, "mounted") ? "mounted" : *get_text(ws, "error") ? "failed" : "-";
 }
 

@@ -29,6 +29,7 @@ class WorkspaceInfo(_Owned, total=False):
     state: str       # "ready", "read-only", "broken"
     description: Optional[str]
     error: str
+    damage: str
     busy: bool
     deleted: str
     purges: str
