@@ -166,12 +166,12 @@ static int archive_stream(void *task, struct stream *out, struct err *err)
 /* What the format couldn't hold is told, never lost in silence. */
 json_t *api_exported(const struct archive_export_stats *st)
 {
-	return json_pack("{s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "members",
+	return json_pack("{s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "members",
 			 (json_int_t)st->members, "bytes", (json_int_t)st->bytes, "lost", "sockets",
 			 (json_int_t)st->sockets_skipped, "specials",
 			 (json_int_t)st->specials_skipped, "xattrs", (json_int_t)st->xattrs_dropped,
 			 "hard_links", (json_int_t)st->links_as_files, "holes",
-			 (json_int_t)st->holes_filled);
+			 (json_int_t)st->holes_filled, "times", (json_int_t)st->times_cut);
 }
 
 static json_t *archive_summary(void *task)

@@ -151,10 +151,12 @@ static void set_attributes(struct export *x, const struct attr *a)
 {
 	struct archive_entry *e = archive_entry_clear(x->e);
 	struct timespec t = { a->mtime.tv_sec, 0 };
-	if (is_tar(x))
+	if (is_tar(x)) {
 		t = archive_time_to_pax(a->mtime);
-	else if (x->opt->format == EXPORT_CPIO) /* eight hex digits */
+	} else { /* eight hex digits, or four bytes */
 		t.tv_sec = clamp(t.tv_sec, 0, UINT32_MAX);
+		x->st.times_cut += t.tv_sec != a->mtime.tv_sec || a->mtime.tv_nsec != 0;
+	}
 	archive_entry_set_pathname(e, (const char *)x->path.data);
 	archive_entry_set_mode(e, a->mode);
 	archive_entry_set_uid(e, a->uid);

@@ -42,6 +42,7 @@ struct archive_export_stats {
 	uint64_t xattrs_dropped;
 	uint64_t links_as_files; /* further names of a file, written as files of their own */
 	uint64_t holes_filled;   /* sparse files, written out */
+	uint64_t times_cut;      /* members whose time is another: of whole seconds, 1970 to 2106 */
 };
 
 /* -EIO with the path for content that can't be read: the archive then ends early, without

@@ -271,6 +271,7 @@ static void note_lost(struct cli *cli, const json_t *lost, const char *format)
 		{ "hard_links", "hard link became a file of its own",
 		  "hard links became files of their own" },
 		{ "holes", "sparse file written out", "sparse files written out" },
+		{ "times", "time cut to what it can hold", "times cut to whole seconds" },
 	};
 	bool any = false;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !cli->quiet; i++) {
