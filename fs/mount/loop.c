@@ -151,6 +151,17 @@ static bool is_crowded(const struct loop *l, const struct source *s)
 	return l->few_cores && s->ops->crowded && s->ops->crowded(s->ctx);
 }
 
+void loop_hand_on(struct loop *l, uint64_t id)
+{
+	pthread_mutex_lock(&l->lock);
+	struct source *s = u64map_get(&l->sources, id);
+	if (s && !s->dead && may_share(l, s))
+		(void)rearm(l, s); /* it is in the set, and a change takes no memory */
+	else if (s)
+		s->missed = true;
+	pthread_mutex_unlock(&l->lock);
+}
+
 /* After a request that took less than was feared: if nobody else has come in, this worker goes on
  * by itself, and the next request, which it looks for, needn't wake another one for nothing. */
 static void disarm(struct loop *l, struct source *s)

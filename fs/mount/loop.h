@@ -52,6 +52,8 @@ int loop_add(struct loop *l, int fd, const struct loop_ops *ops, void *ctx, uint
 void loop_remove(struct loop *l, uint64_t source);
 /* Returns when all that was in request() when it was called has left it. Not from a worker. */
 void loop_quiesce(struct loop *l);
+/* From a worker, in request(): it will wait for what another request of the source brings. */
+void loop_hand_on(struct loop *l, uint64_t source);
 /* Gives the memory of idle workers' buffers back now (they do it by themselves after
  * a while). */
 void loop_shed(struct loop *l);

@@ -21,6 +21,8 @@ struct mounted {
 	 * for as long as the mount; 0: nobody has yet. */
 	uint64_t want;
 	void (*negotiated)(struct mounted *m); /* called before the answer; NULL: nothing */
+	/* A handler is about to wait for another request of the mount; NULL: others serve that. */
+	void (*hand_on)(struct mounted *m);
 	bool ring;     /* handlers run in threads of libfuse, nobody counts before them */
 	bool no_open, no_opendir; /* as negotiated: answer ENOSYS, the kernel asks once */
 	bool killpriv;            /* suid and sgid are ours to clear */
@@ -47,6 +49,18 @@ struct caller caller_of(fuse_req_t req);
 /* Whether this request was done by a server that died before it could answer: 1, 0 or -errno;
  * *e (NULL allowed): the entry of what it made, counted as any that is handed out. */
 int done_before(struct mounted *m, struct entry *e);
+/* What was removed counts in the quota until the kernel has let go of it, and its word (FORGET) may
+ * come after the next request. So what meets the quota is tried again when something went since:
+ *
+ *     struct patience p = patience_begin(m);
+ *     do
+ *             r = …;
+ *     while (r == -EDQUOT && patience_more(m, &p)); */
+struct patience {
+	uint64_t seen, until_ms;
+};
+struct patience patience_begin(const struct mounted *m);
+bool patience_more(struct mounted *m, struct patience *p);
 void reply_error(fuse_req_t req, int r); /* -errno; 0 and above: none */
 void reply_node(fuse_req_t req, int r, const struct entry *e);
 void reply_attr(fuse_req_t req, int r, const struct attr *a);

@@ -158,7 +158,12 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 		return;
 	struct caller c = caller_of(req);
 	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
-	reply_error(req, r ? r : ws_setxattr(m->ws, node, name, value, size, flags, &c));
+	struct patience p = patience_begin(m);
+	if (r == 0)
+		do
+			r = ws_setxattr(m->ws, node, name, value, size, flags, &c);
+		while (r == -EDQUOT && patience_more(m, &p));
+	reply_error(req, r);
 }
 
 void on_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)

@@ -46,8 +46,11 @@ void on_write(fuse_req_t req, fuse_ino_t node, const char *buf, size_t size, off
 	struct mounted *m = on_begin(req, FUSE_WRITE);
 	struct caller c = caller_of(req);
 	int r = done_before(m, NULL);
+	struct patience p = patience_begin(m);
 	if (r == 0)
-		r = ws_write(m->ws, node, buf, size, (uint64_t)off, fi->kill_suidgid, &c);
+		do
+			r = ws_write(m->ws, node, buf, size, (uint64_t)off, fi->kill_suidgid, &c);
+		while (r == -EDQUOT && patience_more(m, &p));
 	if (r < 0) {
 		reply_error(req, r);
 		return;
@@ -62,8 +65,11 @@ void on_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t off, off_t le
 	struct mounted *m = on_begin(req, FUSE_FALLOCATE);
 	struct caller c = caller_of(req);
 	int r = done_before(m, NULL);
+	struct patience p = patience_begin(m);
 	if (r == 0)
-		r = ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c);
+		do
+			r = ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c);
+		while (r == -EDQUOT && patience_more(m, &p));
 	reply_error(req, r);
 }
 

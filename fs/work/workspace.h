@@ -191,6 +191,10 @@ int ws_lookup(struct ws *ws, uint64_t dir, const char *name, size_t len, struct 
 /* The entry of a node that ws_answered gave. */
 int ws_again(struct ws *ws, uint64_t node, struct entry *out);
 void ws_forget(struct ws *ws, uint64_t node, uint64_t n);
+/* Inodes without a name that the kernel holds, and how many ended since it was opened: their
+ * quota has come free. */
+bool ws_has_orphans(struct ws *ws);
+uint64_t ws_ended(struct ws *ws);
 int ws_getattr(struct ws *ws, uint64_t node, struct attr *out);
 enum {
 	WS_SET_MODE = 1,

@@ -137,6 +137,7 @@ struct ws {
 	 * said once that it doesn't hold it. */
 	struct u64map orphans;
 	_Atomic size_t norphans;
+	_Atomic uint64_t ended; /* orphans that ended */
 
 	/* Tags of what was done for boughd in this life: a ring; under meta. */
 	uint64_t *ours; /* WS_OURS of them; NULL: none yet */

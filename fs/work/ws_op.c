@@ -446,6 +446,20 @@ void orphan_end(struct ws *ws, uint64_t ino)
 	op_dead(&op, &a);
 	/* Where that fails (a full disk) it stays, and the next open ends it. */
 	(void)op_commit(&op);
+	atomic_fetch_add(&ws->ended, 1);
+}
+
+uint64_t ws_ended(struct ws *ws)
+{
+	return atomic_load(&ws->ended);
+}
+
+bool ws_has_orphans(struct ws *ws)
+{
+	meta_read(ws); /* none is between here and its end */
+	bool some = atomic_load(&ws->norphans) > 0;
+	meta_done(ws);
+	return some;
 }
 
 void ws_forget(struct ws *ws, uint64_t node, uint64_t n)

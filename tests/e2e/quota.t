@@ -60,6 +60,46 @@ like 'sparse growth was limited' "$out" 'blocks (2[0-9]{3}|1[0-9]{3})'
 is 'so was fallocate' $? 0
 [ $code = 0 ] || diag_run
 
+# ---- what was removed counts no more, right away
+
+# The kernel tells of it by a request of its own, which may come after the next one.
+bough_ok 'create with little' create tight --quota 1M --inodes 3
+run python3 - "$out" <<'PY'
+import os, sys
+root, bad = sys.argv[1], []
+for n in "abc":
+    os.mkdir(f"{root}/{n}")
+for i in range(300):
+    os.rmdir(root + "/a")
+    try:
+        os.mkdir(root + "/a")
+    except OSError as e:
+        bad.append(e)
+        break
+for n in os.listdir(root):
+    os.rmdir(f"{root}/{n}")
+for i in range(100):
+    try:
+        with open(root + "/f", "wb", buffering=0) as f:
+            for k in range(16):
+                f.write(bytes(65536))
+    except OSError as e:
+        bad.append(e)
+    os.unlink(root + "/f")
+# One that is open counts, and who meets the limit hears so soon.
+held = open(root + "/held", "wb", buffering=0)
+held.write(bytes(1 << 20))
+os.unlink(root + "/held")
+try:
+    with open(root + "/g", "wb", buffering=0) as f:
+        f.write(b"x")
+    bad.append("an open file counts no more")
+except OSError as e:
+    pass
+print(bad)
+PY
+is 'folders and files in the place of removed ones' "$out" '[]'
+
 # ---- what is shared isn't counted
 
 bough_ok 'a big one' create big
