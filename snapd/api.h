@@ -99,6 +99,8 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err);
 /* merging (api_merge.c) */
 int api_ws_merge(struct request *rq, struct reply *rp, struct err *err);
 int api_import(struct request *rq, struct reply *rp, struct err *err);
+/* At the start, before any job goes on: uploads that none of them needs. */
+void imports_sweep(struct snapd *sd);
 /* snapshots */
 int api_snap_list(struct request *rq, struct reply *rp, struct err *err);
 int api_snap_get(struct request *rq, struct reply *rp, struct err *err);

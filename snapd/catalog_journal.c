@@ -589,6 +589,18 @@ int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *er
 	return r;
 }
 
+int catalog_job_left(struct catalog *c, const char *id, struct err *err)
+{
+	sqlite3_stmt *st;
+	int r = db_use(c, &st, "UPDATE jobs SET begun = begun - 1 WHERE id = ?1", err);
+	if (r < 0)
+		return r;
+	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+	r = db_run(c, st, err, "leave a job");
+	db_unlock(c);
+	return r;
+}
+
 static int read_job(sqlite3_stmt *st, void *row)
 {
 	struct job_row *j = row;

@@ -199,6 +199,7 @@ static const struct {
 	{ "fetch", "/v1/repos/{}/fetch", api_repo_fetch },
 	{ "save", "/v1/workspaces/{}/snapshots", api_ws_save },
 	{ "fsck", "/v1/fsck", api_fsck },
+	{ "import", "/v1/import", api_import },
 };
 
 static size_t find_call(const json_t *again)
@@ -262,6 +263,11 @@ static void *job_thread(void *arg)
 	if (rp->tell)
 		rp->tell(rp->task, rp);
 	web_headers_free(rp);
+	bool left = is_left(job, r);
+	if (left && rp->leave)
+		rp->leave(rp->task);
+	if (left && catalog_job_left(job->jobs->sd->catalog, job->row.id, &err) < 0)
+		log_warn("job %s: %s", job->row.id, err.text); /* it counts as a try */
 	if (rp->task_free)
 		rp->task_free(rp->task);
 	if (r < 0) {
@@ -269,7 +275,7 @@ static void *job_thread(void *arg)
 		result = web_error_json(r, &err, result);
 		status = web_status(r, &code);
 	}
-	if (!is_left(job, r))
+	if (!left)
 		tell_end(job, r, status, result);
 	json_decref(result);
 	(void)doing_set(NULL);
@@ -488,6 +494,8 @@ void jobs_resume(struct jobs *j)
 	int r = each_running(j, settle, &err);
 	if (r >= 0)
 		r = catalog_jobs_cut(j->sd->catalog, &err);
+	if (r >= 0)
+		imports_sweep(j->sd);
 	if (r >= 0)
 		r = each_running(j, resume, &err);
 	if (r < 0) /* they are looked at again, or fail, at the next start */

@@ -110,6 +110,8 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struct repeat *out,
 		       struct err *err);
 int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err);
+/* It ends because boughd does, which isn't killed: that is no try (catalog_jobs_cut). */
+int catalog_job_left(struct catalog *c, const char *id, struct err *err);
 int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err);
 /* Newest first; of one owner unless NULL. */
 int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,

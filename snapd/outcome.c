@@ -148,6 +148,8 @@ static int tell_job(struct snapd *sd, const char *id, struct reply *rp, struct e
 {
 	struct job_row row = { 0 };
 	int r = catalog_job_get(sd->catalog, id, &row, err);
+	if (r == -ENOENT) /* of a catalog that was damaged: nobody knows how it ended */
+		r = err_set(err, -EALREADY, "the job %s of that key isn't known any more", id);
 	if (r < 0)
 		return r;
 	rp->status = 202;

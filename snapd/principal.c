@@ -70,6 +70,18 @@ struct doing *doing_again(const struct doing *d)
 	return out;
 }
 
+void doing_give_key(struct doing *from, struct doing *to)
+{
+	if (!from || !to || !from->keyed)
+		return;
+	to->key = from->key;
+	to->was = from->was;
+	to->body = from->body;
+	to->keyed = true;
+	from->key = from->was = NULL;
+	from->keyed = false;
+}
+
 struct doing *doing_ref(struct doing *d)
 {
 	if (d)

@@ -69,6 +69,8 @@ struct doing *doing_new(void); /* NULL: out of memory */
 /* The same once more, for what goes on when that has ended: it has an end of its own, and no key.
  * NULL: out of memory. */
 struct doing *doing_again(const struct doing *d);
+/* The work of the Idempotency-Key is the other's from now on. NULL allowed. */
+void doing_give_key(struct doing *from, struct doing *to);
 struct doing *doing_ref(struct doing *d);
 void doing_unref(struct doing *d); /* NULL allowed */
 /* This thread works for it from now on (NULL: the service); returns what it worked for. Borrowed:

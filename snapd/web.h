@@ -167,6 +167,9 @@ struct reply {
 	/* Of a job that a kill of this process need not end: from what it is begun anew (jobs.h).
 	 * NULL, or returns NULL: it ends then. */
 	json_t *(*again)(void *task);
+	/* Called before task_free where that is to go on in the next process: what it needs for
+	 * that is to stay. May be NULL. */
+	void (*leave)(void *task);
 };
 
 #define WEB_UNKNOWN UINT64_MAX

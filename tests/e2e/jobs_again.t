@@ -55,6 +55,13 @@ is 'it is told once' "$(bough audit --json | jq '[.items[] | select(.path == "/v
 
 kill -STOP $server
 fetch=$(leave /v1/repos/r/fetch '{}')
+for i in 1 2 3 4; do
+	pid=$(ask GET /v1/health | jq .pid)
+	kill -TERM "$pid"
+	wait_for 20 eval '! kill -0 "$pid" 2>/dev/null'
+	wait_for 20 start 2>/dev/null || bail 'boughd does not start again'
+done
+is 'ended properly ever so often, it goes on' "$(job "$fetch" .state)" running
 for i in 1 2 3; do
 	again
 	is "killed $i times in a row, it is begun anew" "$(job "$fetch" .state)" running
@@ -109,21 +116,21 @@ keyed() { # KEY PATH BODY: a job, or how it ended
 	ask POST "$2" -H 'Prefer: respond-async' -H "Idempotency-Key: $1" --data-binary "$3" -D "$T/head" -w '%{http_code}\n'
 }
 # Its job, and its state when boughd is killed, which can't note how it ends.
-cut_save() { # KEY NAME LATER-FILE
+cut() { # KEY PATH BODY-FILE [THEN-MADE-FILE]
 	python3 - "$BOUGH_ROOT" "$@" <<-'PY'
 	import http.client, json, os, signal, socket, sqlite3, sys
-	root, key, name, later = sys.argv[1:]
+	root, key, path, body = sys.argv[1:5]
 	db = sqlite3.connect(root + "/catalog.db", timeout=60, isolation_level=None)
 	c = http.client.HTTPConnection("d")
 	c.sock = socket.socket(socket.AF_UNIX)
 	c.sock.connect(root + "/run/boughd.sock")
 	c.request("GET", "/v1/health")
 	pid = json.load(c.getresponse())["pid"]
-	c.request("POST", "/v1/workspaces/w/snapshots", json.dumps({"name": name}),
-	          {"Prefer": "respond-async", "Idempotency-Key": key})
+	c.request("POST", path, open(body, "rb"), {"Prefer": "respond-async", "Idempotency-Key": key})
 	job = json.load(c.getresponse())["id"]
 	db.execute("BEGIN IMMEDIATE")
-	open(later, "w").close()
+	if sys.argv[5:]:
+	    open(sys.argv[5], "w").close()
 	state = db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()[0]
 	os.kill(pid, signal.SIGKILL)
 	db.execute("ROLLBACK")
@@ -132,7 +139,8 @@ cut_save() { # KEY NAME LATER-FILE
 }
 for i in 1 2 3 4 5; do # until it isn't faster than this
 	for f in $(seq 15); do head -c 1000000 /dev/urandom >"$w/big-$f"; done
-	read -r save state < <(cut_save "save$i" "s$i" "$w/later-$i")
+	printf '{"name": "s%d"}' "$i" >"$T/body"
+	read -r save state < <(cut "save$i" /v1/workspaces/w/snapshots "$T/body" "$w/later-$i")
 	again
 	[ "$state" = running ] && break
 done
@@ -159,6 +167,34 @@ bough_ok 'the workspace goes' rm w --now -q
 bough_ok 'and the snapshot' snapshots rm t
 unfinished "$export"
 is 'an export of what is gone fails' "$(ended "$export" '.state, .status' | xargs)" 'failed 404'
+
+# ---- an import
+
+mkdir "$T/many"
+for f in $(seq 40); do head -c 1000000 /dev/urandom >"$T/many/$f"; done
+tar cf "$T/many.tar" -C "$T/many" .
+imported() { # KEY NAME: as keyed
+	ask POST "/v1/import?name=$2" -H 'Prefer: respond-async' -H "Idempotency-Key: $1" -T "$T/many.tar" -w '%{http_code}\n'
+}
+for i in 1 2 3 4 5; do
+	read -r import state < <(cut "import$i" "/v1/import?name=i$i" "$T/many.tar")
+	again
+	[ "$state" = running ] && break
+done
+is 'an import is cut off' "$state" running
+is 'it goes on' "$(ended "$import" '.state, .status' | xargs)" 'done 201'
+is 'with all that was uploaded' "$(ask GET "/v1/snapshots/i$i/files/40" | cmp - "$T/many/40" && ask GET "/v1/snapshots/i$i/files/" |
+	jq '.entries | length')" 40
+imported "import$i" "i$i" >"$T/again"
+is 'its key gives what it made' "$(tail -n 1 "$T/again") $(head -n 1 "$T/again" | jq -r .id)" "201 $(job "$import" .result.id)"
+is 'there is one' "$(ask GET /v1/snapshots | jq "[.items[] | select(.names | index(\"i$i\"))] | length")" 1
+is 'nothing is kept of the upload' "$(ls "$BOUGH_ROOT/imports")" ''
+unfinished "$import"
+like 'nor is it begun without' "$(ended "$import" '.state, .status, .error.message' | xargs)" \
+	'^failed 409 what was uploaded before the daemon ended is gone: import it again$'
+touch "$BOUGH_ROOT/imports/im_aaaaaaaaaa"
+again
+is 'an upload of no job goes' "$(ls "$BOUGH_ROOT/imports")" ''
 gc=$(leave /v1/gc '{}')
 ended "$gc" .state >"$T/state"
 unfinished "$gc"
