@@ -17,6 +17,7 @@
 enum {
 	REF_BYTES_MAX = 1024,
 	DEPTH_MAX = 1 << 30,
+	SEEN_AT_MAX = 4095,
 	/* A build waits for one of an equal checkout, which it then needs not do. */
 	BUILD_WAIT_MS = 600000,
 };
@@ -27,13 +28,14 @@ static const struct field git_fields[] = {
 	{ "scopes", FIELD_STRINGS, false, SCOPES_MAX },
 	{ "depth", FIELD_NUMBER, false, 0 },
 	{ "branch", FIELD_STRING, false, REF_BYTES_MAX },
+	{ "seen_at", FIELD_STRING, false, SEEN_AT_MAX },
 	{ 0 },
 };
 
 struct checkout {
 	struct snapd *sd;
 	struct ws_plan plan;
-	char *repo, *ref, *new_branch;
+	char *repo, *ref, *new_branch, *seen_at;
 	char **scopes;
 	size_t nscopes;
 	unsigned depth;
@@ -71,6 +73,7 @@ static void checkout_free(void *task)
 	free(c->repo);
 	free(c->ref);
 	free(c->new_branch);
+	free(c->seen_at);
 	free(c->refname);
 	free(c);
 }
@@ -331,7 +334,8 @@ static int make_stack(void *ctx, const char *path, struct stack *out, char **git
 {
 	struct checkout *c = ctx;
 	auto_stack stack = { 0 };
-	int r = checkout_stack(&stack, &c->result, &c->opt, path, err);
+	const char *at = c->seen_at ? c->seen_at : path;
+	int r = checkout_stack(&stack, &c->result, &c->opt, at, err);
 	if (r >= 0)
 		r = store_sync(c->session, err);
 	if (r < 0)
@@ -443,6 +447,10 @@ int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
 		r = copy_text(&c->ref, rq, git, "ref", err);
 	if (r >= 0)
 		r = copy_text(&c->new_branch, rq, git, "branch", err);
+	if (r >= 0)
+		r = copy_text(&c->seen_at, rq, git, "seen_at", err);
+	if (r >= 0 && c->seen_at && c->seen_at[0] != '/')
+		r = request_bad_field(rq, "seen_at", err, "it doesn't begin with /");
 	if (r >= 0)
 		r = take_scopes(c, rq, json_object_get(git, "scopes"), err);
 	if (r >= 0)

@@ -115,7 +115,17 @@ if [ "$(id -u)" = 0 ]; then
 	is 'and the cache is in use' "$(grep -c 'opendir:0' "$T/perf3")" 1
 	unshare -m sh -c "mount --bind '$d' elsewhere && git -C elsewhere status --porcelain" >other 2>&1
 	is 'at another path' "$(cat other)" $' M lib/f3.c\n?? doc/new'
+	# One that was made to be seen there has its cache for that path.
+	bough_ok 'a fourth' create ue --git src --seen-at "$PWD/elsewhere"
+	unshare -m sh -c "mount --bind '$out' elsewhere && cd elsewhere && GIT_TRACE2_PERF='$T/perf4' git status --porcelain &&
+		echo x >>lib/f3.c && git status --porcelain" >other 2>&1
+	is 'seen there' "$(cat other)" ' M lib/f3.c'
+	is 'where git opened no folder at the first status' "$(grep -c 'opendir:0' "$T/perf4")" 1
+	is 'and reads all at its mount point' "$(status "$out")" ' M lib/f3.c'
 fi
+bough_fails 'seen at no path' 2 "doesn't begin with /" create uf --git src --seen-at here
+bough_fails 'seen at nothing' 2 'it is empty' create uf --git src --seen-at ''
+bough_fails 'without a checkout' 2 'needs --git' create uf --seen-at /workspace
 
 run git -C "$b" commit -qam 'in the workspace'
 is 'git commit' $code 0

@@ -89,6 +89,13 @@ bough_ok 'one for a moment' run --rm --name moment --from from -- cat file
 is 'has a copy of it' "$out" x
 there() { bough ls -q | sort | tr '\n' ' '; }
 is 'which goes with it' "$(there)" 'from '
+git init -q src && mkdir src/d && echo x >src/d/f && git -C src add . &&
+	git -C src -c user.name=t -c user.email=t@t commit -qm 1 || bail 'no repository'
+bough_ok 'repo add' repo add "$T/src"
+bough_ok 'one of a commit' run --name co --git src -d
+run bough exec co -- sh -c 'cd /workspace && GIT_TRACE2_PERF=/tmp/p git status --porcelain && grep -c opendir:0 /tmp/p'
+is 'whose git opens no folder at its first status, at /workspace' "$code$out" 01
+bough_ok 'it goes' rm --force --workspaces co
 bough_ok 'one that stays' run --name dev --from from -d
 bough_ok 'is forked' fork dev dev2
 is 'each has its own' "$(there)" 'dev-ws dev2-ws from '

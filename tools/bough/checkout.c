@@ -39,9 +39,10 @@ static int set_scopes(json_t *git, const struct args *a, struct err *err)
 
 int checkout_set(json_t *body, const struct args *a, struct err *err)
 {
-	static const char *const others[] = { "ref", "scope", "depth", "branch" };
+	static const char *const others[] = { "ref", "scope", "depth", "branch", "seen-at" };
 	const char *repo = args_get(a, "git"), *depth = args_get(a, "depth");
 	const char *ref = args_get(a, "ref"), *branch = args_get(a, "branch");
+	const char *seen_at = args_get(a, "seen-at");
 	for (size_t i = 0; !repo && i < sizeof(others) / sizeof(others[0]); i++)
 		if (args_get(a, others[i]))
 			return err_set(err, -EINVAL, "--%s needs --git", others[i]);
@@ -55,6 +56,8 @@ int checkout_set(json_t *body, const struct args *a, struct err *err)
 		r = api_set_text(git, "ref", ref, err);
 	if (r == 0 && branch)
 		r = api_set_text(git, "branch", branch, err);
+	if (r == 0 && seen_at)
+		r = api_set_text(git, "seen_at", seen_at, err);
 	if (r == 0)
 		r = set_scopes(git, a, err);
 	uint64_t n;

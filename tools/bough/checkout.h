@@ -4,7 +4,7 @@
 
 #include "tools/bough/cli.h"
 
-/* Sets body["git"] from --git, --ref, --scope, --depth, --branch; none of them: nothing. */
+/* Sets body["git"] from --git, --ref, --scope, --depth, --branch, --seen-at; none: nothing. */
 int checkout_set(json_t *body, const struct args *a, struct err *err);
 /* Notes on stderr of what one might not expect in the new workspace. */
 void checkout_notes(const struct cli *cli, const json_t *ws);

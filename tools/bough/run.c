@@ -348,6 +348,8 @@ static int make_workspace(struct cli *cli, const struct args *a, json_t *body, c
 	int r = wanted ? api_set_text(wanted, "name", ws, err) : no_memory(err);
 	if (r == 0)
 		r = from ? api_set_text(wanted, "from", from, err) : checkout_set(wanted, a, err);
+	if (r == 0 && git) /* as set_workspaces has it */
+		r = api_set_text(json_object_get(wanted, "git"), "seen_at", "/workspace", err);
 	if (r < 0)
 		return r;
 	struct progress p;

@@ -52,7 +52,7 @@ def main():
     args = arguments()
     with bough.Client() as client:
         git = {"repo": repository(client, args.repository), "scopes": [args.scope],
-               "branch": args.branch}
+               "branch": args.branch, "seen_at": "/workspace"}
         name = "agent-" + uuid.uuid4().hex[:8]
         with client.workspaces.temporary(name, git=git, **LIFE) as ws:
             with client.sandboxes.temporary(name, workspaces=[{"workspace": ws.id}],

@@ -290,7 +290,7 @@ export class Workspace {
 
 export interface CreateFields extends Owned {
   source?: string | Workspace | Snapshot;
-  git?: { repo: string; ref?: string; scopes?: string[]; depth?: number; branch?: string };
+  git?: { repo: string; ref?: string; scopes?: string[]; depth?: number; branch?: string; seen_at?: string };
   labels?: Labels; mount?: boolean; quota_bytes?: number; quota_inodes?: number;
   xattrs?: boolean; uid?: number; gid?: number; description?: string;
 }

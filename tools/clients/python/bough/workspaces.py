@@ -318,7 +318,7 @@ class Workspaces:
                mount: Optional[bool] = None, key: Optional[str] = None,
                progress: Optional[Progress] = None, **fields: Any) -> Workspace:
         """An empty one; a copy of a `source`; or a checkout: `git` is {"repo", "ref", "scopes",
-        "depth", "branch"}. `fields`: quota_bytes, quota_inodes, xattrs, uid, gid, description,
+        "depth", "branch", "seen_at"}. `fields`: quota_bytes, quota_inodes, xattrs, uid, gid, description,
         visibility, team, ttl_s, on_expiry."""
         ref = source if source is None or isinstance(source, str) else source.ref
         info = self._t.long("/v1/workspaces", key=key, progress=progress, json_body={
