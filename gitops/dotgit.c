@@ -173,18 +173,20 @@ static const char config_rest[] =
 	"[index]\n\tsparse = false\n\tskipHash = false\n";
 /* The remote that lacks what is outside of the scope. It answers as a server that has an error, in
  * a packet of the protocol, since git says more than is true of one that just ends. (printf takes
- * no notice of the address that git appends.) */
+ * no notice of the address that git appends.) And merges count no changed lines: git would read
+ * what changed outside for that, and end with an error though the merge is made. */
 #define OUTSIDE \
 	"ERR This object is outside of the scope of this workspace: name paths that are in it, " \
 	"as in git log -p -- FOLDER"
-static void add_scope_remote(struct buf *b)
+static void add_scope(struct buf *b)
 {
 	buf_printf(b,
 		   "[remote \"scope\"]\n"
 		   "\turl = .git/bough/scope\n"
 		   "\tpromisor = true\n"
 		   "\tskipFetchAll = true\n"
-		   "\tuploadpack = \"printf '%04zx" OUTSIDE "'\"\n",
+		   "\tuploadpack = \"printf '%04zx" OUTSIDE "'\"\n"
+		   "[merge]\n\tstat = false\n",
 		   4 + strlen(OUTSIDE));
 }
 
@@ -238,7 +240,7 @@ static int add_config(struct dotgit *g)
 		setting(&b, "merge", (const char *)merge.data);
 	}
 	if (s->nscopes)
-		add_scope_remote(&b);
+		add_scope(&b);
 	return add_buf(g, g->root, "config", &b);
 }
 

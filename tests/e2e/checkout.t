@@ -214,6 +214,22 @@ says_why() { # git's words
 	is 'and nothing of rights' "$(grep -c 'correct access rights' <<<"$err")" 0
 }
 says_why sparse-checkout add tools
+# A merge of what changed there needs no content of it.
+git -C "$o" checkout -q -b along v1
+run git -C "$o" merge main
+is 'merge main, a fast-forward' "$code $(git -C "$o" rev-parse HEAD)" "0 $(git -C needs rev-parse main)"
+git -C "$o" reset -q --hard v1 && echo mine >"$o/doc/mine" && git -C "$o" add doc
+run git -C "$o" commit -m mine
+is 'commit' $code 0
+run git -C "$o" pull --no-rebase --no-edit . main
+is 'pull, a merge' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C needs rev-parse main:tools)"
+git -C "$o" reset -q --hard HEAD~1
+run git -C "$o" rebase main
+is 'rebase' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C needs rev-parse main:tools)"
+git -C "$o" reset -q --hard v1
+run git -C "$o" merge --squash main
+is 'merge --squash' "$code $(git -C "$o" diff --cached --name-only | tr '\n' ' ')" '0 doc/r tools/run '
+git -C "$o" reset -q --hard
 git -C "$o" checkout -q -b pick v1
 for what in 'log -p main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'log -S seven main' 'archive main' \
 	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'cherry-pick main'; do
