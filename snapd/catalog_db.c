@@ -166,6 +166,7 @@ static const char *const migrations[] = {
 	"ALTER TABLE webhooks ADD COLUMN anywhere INTEGER NOT NULL DEFAULT 0;",
 	"ALTER TABLE repeats ADD COLUMN job TEXT;"
 	"CREATE INDEX repeats_job ON repeats(job) WHERE job IS NOT NULL;",
+	"ALTER TABLE repeats ADD COLUMN sum BLOB;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

@@ -129,7 +129,7 @@ static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, st
 		c, &st,
 		"INSERT INTO repeats (owner, method, path, key, body, time)"
 		" VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET body = ?5,"
-		" time = ?6, status = NULL, answer = NULL, effect = NULL, job = NULL"
+		" time = ?6, status = NULL, answer = NULL, effect = NULL, job = NULL, sum = NULL"
 		" WHERE time < ?7",
 		err);
 	if (r < 0)
@@ -142,6 +142,23 @@ static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, st
 	return r < 0 ? r : sqlite3_changes(c->db);
 }
 
+static bool get_digest(sqlite3_stmt *st, int i, struct digest *out)
+{
+	const void *b = sqlite3_column_blob(st, i);
+	bool whole = b && sqlite3_column_bytes(st, i) == (int)sizeof(out->b);
+	if (whole)
+		memcpy(out->b, b, sizeof(out->b));
+	return whole;
+}
+
+/* NULL where it isn't known. */
+static void bind_sum(sqlite3_stmt *st, int i, const struct doing *d)
+{
+	const struct digest *sum = doing_summed(d);
+	if (sum)
+		sqlite3_bind_blob(st, i, sum->b, sizeof(sum->b), SQLITE_STATIC);
+}
+
 static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *out,
 		       struct err *err)
 {
@@ -149,7 +166,7 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 	char caller[CALLER_SIZE];
 	int e = 0,
 	    r = db_prepare(c, &st,
-			   "SELECT body, status, answer, effect, job FROM repeats"
+			   "SELECT body, status, answer, effect, job, sum FROM repeats"
 			   " WHERE " REPEAT_KEY,
 			   err);
 	if (r < 0)
@@ -157,9 +174,8 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 	bind_key(st, d, caller);
 	int rc = sqlite3_step(st);
 	if (rc == SQLITE_ROW) {
-		const void *body = sqlite3_column_blob(st, 0);
-		if (body && sqlite3_column_bytes(st, 0) == (int)sizeof(out->body.b))
-			memcpy(out->body.b, body, sizeof(out->body.b));
+		(void)get_digest(st, 0, &out->body);
+		out->has_sum = get_digest(st, 5, &out->sum);
 		out->status = (unsigned)sqlite3_column_int(st, 1);
 		e = db_copy_text(st, 2, &out->answer) | db_copy_text(st, 3, &out->effect);
 		db_get_text(st, 4, out->job, sizeof(out->job));
@@ -221,7 +237,7 @@ int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *
 	return r;
 }
 
-/* A statement on the key's row, with up to three more parameters; how many rows it changed. */
+/* A statement on the key's row, with up to four more parameters; how many rows it changed. */
 static int change_key(struct catalog *c, const char *sql, const struct doing *d, unsigned status,
 		      const char *answer, const char *effect, struct err *err)
 {
@@ -238,6 +254,8 @@ static int change_key(struct catalog *c, const char *sql, const struct doing *d,
 		db_bind_text(st, 6, answer);
 	if (n >= 7)
 		db_bind_text(st, 7, effect);
+	if (n >= 8)
+		bind_sum(st, 8, d);
 	r = db_run(c, st, err, "keep an answer");
 	if (r >= 0)
 		r = sqlite3_changes(c->db);
@@ -249,7 +267,8 @@ int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status
 		       const char *answer, struct err *err)
 {
 	int r = status ? change_key(c,
-				    "UPDATE repeats SET status = ?5, answer = ?6 WHERE " REPEAT_KEY,
+				    "UPDATE repeats SET status = ?5, answer = ?6,"
+				    " sum = ifnull(?8, sum) WHERE " REPEAT_KEY " AND ?7 IS NULL",
 				    d, status, answer, NULL, err)
 		       : change_key(c,
 				    "DELETE FROM repeats WHERE " REPEAT_KEY
@@ -293,13 +312,15 @@ int db_note_effect(struct catalog *c, const char *id, struct err *err)
 		return 0;
 	int r = db_prepare(
 		c, &st,
-		"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5 WHERE " REPEAT_KEY
+		"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5,"
+		" sum = ifnull(?6, sum) WHERE " REPEAT_KEY
 		" AND instr(ifnull(effect, ''), ?5) = 0",
 		err);
 	if (r < 0)
 		return r;
 	bind_key(st, d, caller);
 	sqlite3_bind_text(st, 5, id, -1, SQLITE_STATIC);
+	bind_sum(st, 6, d);
 	return db_run(c, st, err, "note what an Idempotency-Key made");
 }
 
@@ -321,13 +342,16 @@ int catalog_intend_into(struct catalog *c, const char *effect, const char *answe
 	const struct doing *d = doing_now();
 	if (!d || !d->keyed)
 		return 0;
-	int r = db_use(c, &st, "UPDATE repeats SET effect = ?5, answer = ?6 WHERE " REPEAT_KEY,
+	int r = db_use(c, &st,
+		       "UPDATE repeats SET effect = ?5, answer = ?6, sum = ifnull(?7, sum)"
+		       " WHERE " REPEAT_KEY,
 		       err);
 	if (r < 0)
 		return r;
 	bind_key(st, d, caller);
 	sqlite3_bind_text(st, 5, effect, -1, SQLITE_STATIC);
 	db_bind_text(st, 6, answer);
+	bind_sum(st, 7, d);
 	r = db_run(c, st, err, "note what is about to be done");
 	db_unlock(c);
 	return r;
@@ -488,11 +512,14 @@ static int give_key(struct catalog *c, const struct doing *d, const char *job, s
 {
 	sqlite3_stmt *st;
 	char caller[CALLER_SIZE];
-	int r = db_prepare(c, &st, "UPDATE repeats SET job = ?5 WHERE " REPEAT_KEY, err);
+	int r = db_prepare(
+		c, &st,
+		"UPDATE repeats SET job = ?5, sum = ifnull(?6, sum) WHERE " REPEAT_KEY, err);
 	if (r < 0)
 		return r;
 	bind_key(st, d, caller);
 	sqlite3_bind_text(st, 5, job, -1, SQLITE_STATIC);
+	bind_sum(st, 6, d);
 	return db_run(c, st, err, "note whose job it is");
 }
 
@@ -523,7 +550,6 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 static int read_key(sqlite3_stmt *st, struct doing *d, struct repeat *out)
 {
 	char caller[CALLER_SIZE];
-	const void *body = sqlite3_column_blob(st, 3);
 	char *key = NULL;
 	int e = db_copy_text(st, 2, &key) | db_copy_text(st, 5, &out->answer) |
 		db_copy_text(st, 6, &out->effect);
@@ -531,8 +557,7 @@ static int read_key(sqlite3_stmt *st, struct doing *d, struct repeat *out)
 		free(key);
 		return -ENOMEM;
 	}
-	if (body && sqlite3_column_bytes(st, 3) == (int)sizeof(out->body.b))
-		memcpy(out->body.b, body, sizeof(out->body.b));
+	(void)get_digest(st, 3, &out->body);
 	out->status = (unsigned)sqlite3_column_int(st, 4);
 	db_get_text(st, 0, caller, sizeof(caller));
 	const char *token = strchr(caller, ' ');

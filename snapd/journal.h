@@ -40,6 +40,8 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 
 struct repeat {
 	struct digest body;
+	struct digest sum; /* of the upload (doing_summed), where has_sum */
+	bool has_sum;
 	unsigned status; /* 0: it isn't known how it ended */
 	char *answer;    /* JSON; NULL: none */
 	char *effect;    /* ids of what was made, separated by blanks; NULL: nothing */

@@ -17,6 +17,7 @@
 #include "snapd/jobs.h"
 #include "snapd/journal.h"
 #include "snapd/limits.h"
+#include "snapd/web_task.h"
 
 enum { KEY_MAX = 255, FORGET = 0 };
 
@@ -27,7 +28,7 @@ static int no_memory(struct err *err)
 
 /* ---- repeated calls ---- */
 
-/* Of the query and the body. An upload's isn't there yet: its query stands for it. */
+/* Of the query and the body. An upload's isn't there yet: it is compared when it has come. */
 static int hash_request(struct digest *out, const struct request *rq, const void *data, size_t len)
 {
 	EVP_MD_CTX *md = EVP_MD_CTX_new();
@@ -159,6 +160,75 @@ static int tell_job(struct snapd *sd, const char *id, struct reply *rp, struct e
 	return rp->json ? 0 : no_memory(err);
 }
 
+static int not_the_same(struct err *err)
+{
+	return err_set(err, -EBADE, "that Idempotency-Key came with another request");
+}
+
+/* A repeated upload: its body is read before it is told that it was done. */
+struct replay {
+	struct stream *in;
+	struct doing *doing;
+	struct digest sum;
+	struct reply answer;
+	bool same;
+};
+
+static void replay_free(void *task)
+{
+	struct replay *p = task;
+	doing_unref(p->doing);
+	json_decref(p->answer.json);
+	web_headers_free(&p->answer);
+	free(p);
+}
+
+static int replay_run(void *task, struct progress *progress, unsigned *status, json_t **result,
+		      struct err *err)
+{
+	enum { PIECE = 64 * 1024 };
+	struct replay *p = task;
+	auto_free char *buf = malloc(PIECE);
+	ssize_t n = 0;
+	if (!buf)
+		return no_memory(err);
+	while ((n = stream_read(p->in, buf, PIECE, -1)) > 0)
+		; /* it is summed up before it gets here */
+	const struct digest *sum = doing_summed(p->doing);
+	if (n < 0 || !sum)
+		return err_set(err, -EBADMSG, "the upload broke off");
+	if (!digest_equal(sum, &p->sum))
+		return not_the_same(err);
+	p->same = true;
+	*status = p->answer.status;
+	*result = json_incref(p->answer.json);
+	return 0;
+}
+
+static void replay_tell(void *task, struct reply *rp)
+{
+	struct replay *p = task;
+	if (p->same)
+		web_headers_move(rp, &p->answer);
+}
+
+/* The reply becomes work that gives it, if the upload is that of the first one. */
+static int replay_upload(struct request *rq, struct doing *d, const struct repeat *was,
+			 struct reply *rp, struct err *err)
+{
+	struct replay *p = calloc(1, sizeof(*p));
+	if (!p)
+		return no_memory(err);
+	*p = (struct replay){
+		.in = rq->upload, .doing = doing_ref(d), .sum = was->sum, .answer = *rp
+	};
+	*rp = (struct reply){
+		.status = 200, .job = replay_run, .tell = replay_tell, .task = p,
+		.task_free = replay_free
+	};
+	return 0;
+}
+
 static int repeat_admit(struct request *rq, const struct route *rt, struct doing *d,
 			const void *data, size_t len, struct reply *rp, struct err *err)
 {
@@ -186,7 +256,7 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 		return r < 0 ? r : 0;
 	}
 	if (!digest_equal(&was.body, &d->body))
-		r = err_set(err, -EBADE, "that Idempotency-Key came with another request");
+		r = not_the_same(err);
 	else if (!was.status && was.job[0])
 		r = tell_job(sd, was.job, rp, err);
 	else if (!was.status)
@@ -198,12 +268,12 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 			   : was.effect      ? outcome_rebuilt(sd, rt->path, was.effect)
 					     : NULL;
 	}
+	if (r >= 0)
+		reply_header(rp, "Idempotency-Replayed", "true");
+	if (r >= 0 && rt->upload && was.has_sum && d->sum)
+		r = replay_upload(rq, d, &was, rp, err);
 	repeat_done(&was);
-	if (r < 0)
-		return r;
-	reply_header(rp, "Idempotency-Replayed", "true");
-	r = 1;
-	return r;
+	return r < 0 ? r : 1;
 }
 
 int outcome_admit(struct request *rq, const struct route *rt, const void *data, size_t len,

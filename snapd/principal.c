@@ -1,5 +1,7 @@
 #include "snapd/principal.h"
 
+#include <errno.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +63,7 @@ struct doing *doing_again(const struct doing *d)
 	out->refs = 1;
 	out->begun_ns = begun_ns;
 	out->key = out->was = NULL;
+	out->sum = NULL;
 	out->keyed = out->told = false;
 	out->path = d->path ? strdup(d->path) : NULL;
 	if (d->path && !out->path) {
@@ -77,8 +80,10 @@ void doing_give_key(struct doing *from, struct doing *to)
 	to->key = from->key;
 	to->was = from->was;
 	to->body = from->body;
+	to->sum = from->sum;
 	to->keyed = true;
 	from->key = from->was = NULL;
+	from->sum = NULL;
 	from->keyed = false;
 }
 
@@ -89,6 +94,21 @@ struct doing *doing_ref(struct doing *d)
 	return d;
 }
 
+struct doing_sum {
+	EVP_MD_CTX *md;
+	size_t n;     /* bytes that it is of */
+	bool ended;   /* no more are looked at */
+	bool known;   /* atomic: `of` is there */
+	struct digest of;
+};
+
+static void sum_free(struct doing_sum *s)
+{
+	if (s)
+		EVP_MD_CTX_free(s->md);
+	free(s);
+}
+
 void doing_unref(struct doing *d)
 {
 	if (!d || __atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0)
@@ -96,8 +116,59 @@ void doing_unref(struct doing *d)
 	free(d->path);
 	free(d->key);
 	free(d->was);
+	sum_free(d->sum);
 	free(d);
 }
+
+/* ---- an upload's bytes ---- */
+
+int doing_sum_begin(struct doing *d)
+{
+	d->sum = calloc(1, sizeof(*d->sum));
+	if (!d->sum)
+		return -ENOMEM;
+	d->sum->md = EVP_MD_CTX_new();
+	if (d->sum->md && EVP_DigestInit_ex(d->sum->md, EVP_sha256(), NULL) == 1)
+		return 0;
+	sum_free(d->sum);
+	d->sum = NULL;
+	return -ENOMEM;
+}
+
+/* `more`: it goes on. */
+static void finish(struct doing_sum *s, bool more)
+{
+	const uint8_t last = more;
+	if (!s->ended && EVP_DigestUpdate(s->md, &last, 1) == 1 &&
+	    EVP_DigestFinal_ex(s->md, s->of.b, NULL) == 1)
+		__atomic_store_n(&s->known, true, __ATOMIC_RELEASE);
+	s->ended = true;
+}
+
+void doing_sum_add(struct doing *d, const void *data, size_t n)
+{
+	struct doing_sum *s = d ? d->sum : NULL;
+	if (!s || s->ended || n == 0)
+		return;
+	size_t part = n < DOING_SUM_MAX - s->n ? n : DOING_SUM_MAX - s->n;
+	s->ended = EVP_DigestUpdate(s->md, data, part) != 1; /* then it stays unknown */
+	s->n += part;
+	if (part < n)
+		finish(s, true);
+}
+
+void doing_sum_end(struct doing *d)
+{
+	if (d && d->sum)
+		finish(d->sum, false);
+}
+
+const struct digest *doing_summed(const struct doing *d)
+{
+	return d && d->sum && __atomic_load_n(&d->sum->known, __ATOMIC_ACQUIRE) ? &d->sum->of
+										 : NULL;
+}
+
 
 struct doing *doing_set(struct doing *d)
 {

@@ -56,6 +56,7 @@ struct doing {
 	struct owned own;        /* whose it is */
 	char *key;               /* the Idempotency-Key; NULL: none */
 	struct digest body;      /* of what came with the key */
+	struct doing_sum *sum;   /* of an upload's bytes; NULL: it isn't looked at */
 	bool keyed;              /* this one does the work of that key */
 	char *was;               /* what one that was killed noted for it (intents.h); NULL: none */
 	uint64_t begun_ns;       /* by clock.h */
@@ -69,6 +70,14 @@ struct doing *doing_new(void); /* NULL: out of memory */
 /* The same once more, for what goes on when that has ended: it has an end of its own, and no key.
  * NULL: out of memory. */
 struct doing *doing_again(const struct doing *d);
+/* What came of an upload, which is summed up (DOING_SUM_MAX) so that the key's next one can be
+ * compared: by who takes it in, before its reader gets it. doing_sum_begin: -ENOMEM. */
+enum { DOING_SUM_MAX = 64 << 20 };
+int doing_sum_begin(struct doing *d);
+void doing_sum_add(struct doing *d, const void *data, size_t n);
+void doing_sum_end(struct doing *d);
+/* NULL: it isn't known, or isn't all there yet. */
+const struct digest *doing_summed(const struct doing *d);
 /* The work of the Idempotency-Key is the other's from now on. NULL allowed. */
 void doing_give_key(struct doing *from, struct doing *to);
 struct doing *doing_ref(struct doing *d);

@@ -567,6 +567,17 @@ static enum MHD_Result refuse_upload(struct call *c, int r, const struct err *er
 	return MHD_YES;
 }
 
+/* What comes with a key is to be the same when it comes again. A form's boundary may be another. */
+static int sum_upload(struct call *c, struct err *err)
+{
+	const char *type = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Content-Type");
+	bool form = type && strncasecmp(type, "multipart/", 10) == 0;
+	if (!c->doing->key || form)
+		return 0;
+	int r = doing_sum_begin(c->doing);
+	return r < 0 ? err_set(err, r, "out of memory") : 0;
+}
+
 /* An upload's work begins before its body comes, and reads it from a stream. */
 static enum MHD_Result begin_upload(struct call *c)
 {
@@ -576,8 +587,10 @@ static enum MHD_Result begin_upload(struct call *c)
 	if (!c->upload)
 		return answer_error(c, -ENOMEM, &err);
 	c->rq.upload = c->upload;
-	int r = admit(c, &reply, &err);
-	if (r > 0) {
+	int r = sum_upload(c, &err);
+	if (r >= 0)
+		r = admit(c, &reply, &err);
+	if (r > 0 && !reply.job) {
 		stream_unref(c->upload);
 		c->refused = true;
 		return answer_reply(c, &reply);
@@ -673,6 +686,7 @@ static enum MHD_Result take_body(struct call *c, const char *data, size_t n)
 {
 	bool wanted = !c->too_large;
 	if (c->route->upload) {
+		doing_sum_add(c->doing, data, n);
 		wanted = wanted && stream_write(c->upload, data, n) == 0;
 	} else {
 		wanted = wanted && c->body.len + n <= WEB_BODY_MAX;
@@ -690,6 +704,7 @@ static enum MHD_Result finish_upload(struct call *c)
 {
 	struct reply reply = { 0 };
 	struct err err = { 0 };
+	doing_sum_end(c->doing);
 	stream_end(c->upload, 0);
 	if (c->late)
 		return answer_error(c, c->late, &c->late_err);

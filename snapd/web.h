@@ -210,7 +210,8 @@ struct web_options {
 	int (*identify)(void *ctx, const struct web_peer *peer, const char *authorization,
 			struct principal *out, struct err *err);
 	/* Called before a route's handler, with the body parsed but for uploads: may refuse, or
-	 * give the answer itself (1). `data` is the body as it came. May be NULL. */
+	 * give the answer itself (1; of an upload also by a job that reads it). `data` is the body
+	 * as it came. May be NULL. */
 	int (*admit)(struct request *rq, const struct route *rt, const void *data, size_t len,
 		     struct reply *rp, struct err *err);
 	/* Takes over the work of a reply with a job whose caller prefers not to wait; *out is the

@@ -1,5 +1,5 @@
 /* Work that a reply starts in a thread of its own, and the streams that tie it to the
- * connection. Used by web.c and jobs.c only. */
+ * connection. Used by web.c, jobs.c and outcome.c only. */
 #ifndef BOUGH_SNAPD_WEB_TASK_H
 #define BOUGH_SNAPD_WEB_TASK_H
 

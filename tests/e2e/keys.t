@@ -10,7 +10,7 @@ export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
 export BOUGH_GIT_STALL=60 # a busy machine is none that failed
 
 cat >"$T/keys.py" <<'PY'
-import http.client, os, signal, subprocess, sys, threading, time
+import http.client, io, json, os, signal, subprocess, sys, tarfile, threading, time
 from ask import ask, check, must, root
 from deaf import catalog, deaf, gone, health, hear, kill, same, start
 
@@ -103,6 +103,9 @@ for both in (False, True):
     os.unlink(at + "/" + n + "batch/b")
     same("a batch" + with_fs, "workspaces/w/batch", batch(n + "batch"), n, b)
     check("a batch: once", not os.path.exists(at + "/" + n + "batch/b"))
+    other = ask("POST", "workspaces/w/batch", batch(n + "other"), n)
+    check("a batch: another body", other[0] == 422 and other[1]["code"] == "key_reused" and
+          other[2] != "true", other)
 
     check("a commit: made", commit[0] == 201 and commit[1]["branch_moved"], commit)
     change("another %d" % both)
@@ -170,6 +173,45 @@ for nap in (0, 0.2):
           (got[2] == "true") == was, got)
     check("done once", os.path.exists(at + "/" + key + "/b") != was)
 
+# ---- uploads are compared when they have come
+
+def form(boundary, text):
+    part = '--%s\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    ops = json.dumps({"operations": [{"op": "write", "path": "form", "part": "p"}]})
+    body = part % (boundary, "operations", ops) + part % (boundary, "p", text) + "--%s--\r\n" % boundary
+    return ask("POST", "workspaces/w/batch", body.encode(), "form",
+               {"Content-Type": "multipart/form-data; boundary=" + boundary})
+
+check("a form", form("one", "x")[0] == 200)
+got = form("two", "x")
+check("a form: the boundary is another, and that is all", got[0] == 200 and got[2] == "true", got)
+
+def tar(text):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        m = tarfile.TarInfo("f")
+        m.size = len(text)
+        t.addfile(m, io.BytesIO(text))
+    return out.getvalue()
+
+def imported(key, text, **headers):
+    return ask("POST", "import?name=" + key, tar(text), key, headers)
+
+first = imported("i1", b"x")
+check("an import", first[0] == 201, first)
+got = imported("i1", b"x")
+check("an import: the same", got[0] == 201 and got[2] == "true" and got[1]["id"] == first[1]["id"], got)
+check("an import: another", imported("i1", b"y")[0] == 422)
+big = os.urandom(3 << 20)
+first = imported("i2", big, Prefer="respond-async")
+check("a job", first[0] == 202, first)
+got = imported("i2", big, Prefer="respond-async")
+check("a job: the same", got[0] in (201, 202) and got[2] == "true", got)
+must(200, "GET", "jobs/%s?wait=60" % first[1]["id"])
+got = imported("i2", big, Prefer="respond-async")
+check("a job: what it made", got[0] == 201 and got[2] == "true", got)
+check("a job: another", imported("i2", big[:-1], Prefer="respond-async")[0] == 422)
+
 # ---- bough-fs doesn't answer in time, and does it later
 
 os.environ["BOUGH_FS_ANSWER_MS"] = "2000"
@@ -236,6 +278,6 @@ TOKEN=$token timeout 300 python3 "$T/keys.py" "$BOUGH_ROOT" "$http/r.git" "$srv"
 while read -r _ good what; do
 	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
 done < <(grep '^T ' "$T/said")
-is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 83
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 94
 fsck_clean
 done_testing
