@@ -40,17 +40,42 @@ void on_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, struct fus
 	(void)fuse_reply_buf(req, buf, (size_t)got);
 }
 
+/* The kernel goes on after a short write as write(2) says, but not where it writes pages of a map. So
+ * the quota is used to its last byte by who appends; elsewhere it is all or nothing. */
+static int write_some(struct mounted *m, fuse_ino_t node, const char *buf, size_t *size, off_t off,
+		      const struct fuse_file_info *fi, const struct caller *c)
+{
+	struct patience p = patience_begin(m);
+	int r;
+	do
+		r = ws_write(m->ws, node, buf, *size, (uint64_t)off, fi->kill_suidgid, c);
+	while (r == -EDQUOT && patience_more(m, &p));
+	size_t fits = r == -EDQUOT && !fi->writepage ? ws_room(m->ws, node, (uint64_t)off) : 0;
+	if (fits == 0 || fits >= *size)
+		return r;
+	*size = fits;
+	return ws_write(m->ws, node, buf, fits, (uint64_t)off, fi->kill_suidgid, c);
+}
+
+/* How much of a write that was done had room: what it made the end of the file. */
+static size_t written_before(struct mounted *m, fuse_ino_t node, size_t size, uint64_t off)
+{
+	struct attr a;
+	if (ws_getattr(m->ws, node, &a) < 0 || a.size <= off || a.size - off >= size)
+		return size;
+	return (size_t)(a.size - off);
+}
+
 void on_write(fuse_req_t req, fuse_ino_t node, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
 {
 	struct mounted *m = on_begin(req, FUSE_WRITE);
 	struct caller c = caller_of(req);
 	int r = done_before(m, NULL);
-	struct patience p = patience_begin(m);
-	if (r == 0)
-		do
-			r = ws_write(m->ws, node, buf, size, (uint64_t)off, fi->kill_suidgid, &c);
-		while (r == -EDQUOT && patience_more(m, &p));
+	if (r > 0)
+		size = written_before(m, node, size, (uint64_t)off);
+	else if (r == 0)
+		r = write_some(m, node, buf, &size, off, fi, &c);
 	if (r < 0) {
 		reply_error(req, r);
 		return;

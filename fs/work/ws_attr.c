@@ -348,6 +348,22 @@ int ws_readdir(struct ws *ws, uint64_t dir, uint64_t after, enum ws_plus plus,
 
 /* ---- statfs ---- */
 
+size_t ws_room(struct ws *ws, uint64_t node, uint64_t off)
+{
+	struct attr a;
+	size_t room = 0;
+	ws_enter(ws);
+	meta_read(ws);
+	const struct quota *q = &ws->quota;
+	int64_t used = q->bytes + q->reserved;
+	if (ws_get_regular(ws, node, &a) == 0 && off >= a.size && used >= 0 &&
+	    q->limits.bytes > (uint64_t)used)
+		room = q->limits.bytes - (uint64_t)used;
+	meta_done(ws);
+	ws_leave(ws);
+	return room;
+}
+
 int ws_statfs(struct ws *ws, struct ws_statfs *out)
 {
 	struct statvfs host;

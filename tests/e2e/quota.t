@@ -11,7 +11,7 @@ run dd if=/dev/zero of="$q/file" bs=64K count=400
 is 'a write above it fails' $code 1
 like 'with the right error' "$err" '(Disk quota exceeded|No space left)'
 size=$(stat -c %s "$q/file")
-ok "up to the limit all was written ($size)" test "$size" -gt 10000000 -a "$size" -le $((10 << 20))
+is 'up to the limit all was written' "$size" $((10 << 20))
 run bash -c "echo x >>'$q/file2'"
 ok 'not a byte more' test $code != 0 -o ! -s "$q/file2"
 rm -f "$q/file" "$q/file2"
@@ -29,6 +29,33 @@ find "$q" -mindepth 1 -delete
 run bash -c "cd '$q' && seq 1 90 | xargs touch"
 is 'deleted ones count no more' $code 0
 find "$q" -mindepth 1 -delete
+
+# To the byte: what has room of a write is written; pages of a map are written whole or not at all.
+bough_ok 'create with an odd quota' create odd --quota 10001
+run python3 - "$out" <<'PY'
+import errno, mmap, os, sys
+root = sys.argv[1]
+def error(fn):
+    try:
+        return fn()
+    except OSError as e:
+        return errno.errorcode[e.errno]
+f = os.open(root + "/f", os.O_CREAT | os.O_RDWR)
+print(os.write(f, b"x" * 7000), os.write(f, b"y" * 7000), error(lambda: os.write(f, b"z")))
+print(os.fstat(f).st_size, os.pread(f, 20000, 0) == b"x" * 7000 + b"y" * 3001)
+print(error(lambda: os.pwrite(f, b"o" * 10, 9990)), error(lambda: os.pwrite(f, b"o" * 20, 9990)))
+os.ftruncate(f, 0)
+os.ftruncate(f, 3 * 4096)
+m = mmap.mmap(f, 3 * 4096)
+m[:8192] = b"m" * 8192
+m.flush()
+m[8192:] = b"n" * 4096
+print(error(lambda: m.flush()), os.pread(f, 1, 8191))
+PY
+is 'a write ends where the room does' "$out" "7000 3001 EDQUOT
+10001 True
+10 EDQUOT
+EDQUOT b'm'"
 
 # Many small files, sparse growth, fallocate.
 run python3 - "$q" <<'PY'
