@@ -40,8 +40,8 @@ void on_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, struct fus
 	(void)fuse_reply_buf(req, buf, (size_t)got);
 }
 
-/* The kernel goes on after a short write as write(2) says, but not where it writes pages of a map. So
- * the quota is used to its last byte by who appends; elsewhere it is all or nothing. */
+/* The kernel goes on after a short write as write(2) says, but not where it writes pages of a map.
+ * So the quota is used to its last byte by who appends; elsewhere it is all or nothing. */
 static int write_some(struct mounted *m, fuse_ino_t node, const char *buf, size_t *size, off_t off,
 		      const struct fuse_file_info *fi, const struct caller *c)
 {

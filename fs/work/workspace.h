@@ -232,8 +232,8 @@ ssize_t ws_read(struct ws *ws, uint64_t node, void *buf, size_t n, uint64_t off)
  * failing in the middle, a range that is overwritten in place may hold old or new bytes. */
 int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off, bool kill_suid,
 	     const struct caller *c);
-/* How many bytes the quota leaves for a write at `off`, at the file's end or behind it; 0 for another
- * one. What lies between may need some of them. */
+/* How many bytes the quota leaves for a write at `off`, at the file's end or behind it; 0 for
+ * another one. What lies between may need some of them. */
 size_t ws_room(struct ws *ws, uint64_t node, uint64_t off);
 /* Modes 0 and KEEP_SIZE give holes space of the host's that reads as zeros and is charged at once;
  * a later write into it needs no more. What is there is left as it is, also where it is shared.
