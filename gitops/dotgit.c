@@ -173,8 +173,9 @@ static const char config_rest[] =
 	"[index]\n\tsparse = false\n\tskipHash = false\n";
 /* The remote that lacks what is outside of the scope. It answers as a server that has an error, in
  * a packet of the protocol, since git says more than is true of one that just ends. (printf takes
- * no notice of the address that git appends.) And merges count no changed lines: git would read
- * what changed outside for that, and end with an error though the merge is made. */
+ * no notice of the address that git appends.) And what would have git read contents outside without
+ * need, to end with an error: merges count no changed lines of what they have made, and a push asks
+ * what the other side has, instead of packing all when it doesn't know its newest commit. */
 #define OUTSIDE \
 	"ERR This object is outside of the scope of this workspace: name paths that are in it, " \
 	"as in git log -p -- FOLDER"
@@ -186,7 +187,8 @@ static void add_scope(struct buf *b)
 		   "\tpromisor = true\n"
 		   "\tskipFetchAll = true\n"
 		   "\tuploadpack = \"printf '%04zx" OUTSIDE "'\"\n"
-		   "[merge]\n\tstat = false\n",
+		   "[merge]\n\tstat = false\n"
+		   "[push]\n\tnegotiate = true\n",
 		   4 + strlen(OUTSIDE));
 }
 

@@ -200,8 +200,8 @@ is 'a merge that changes nothing outside' $code 0
 
 # What needs contents from outside says so.
 git init -q needs && (
-	cd needs && mkdir doc tools && seq 20 >doc/r && seq 20 >tools/run && git add . && git commit -qm 1 &&
-		git tag v1 && sed -i s/^7$/seven/ tools/run && echo more >>doc/r && git commit -qam 2
+	cd needs && mkdir doc tools && seq 20 >doc/r && seq 20 >tools/run && seq 5000 >tools/big && git add . &&
+		git commit -qm 1 && git tag v1 && sed -i s/^7$/seven/ tools/run && echo more >>doc/r && git commit -qam 2
 ) || bail 'no repository'
 bough_ok 'repo add' repo add "$T/needs" --name needs
 bough_ok 'a scope of it' create o --git needs --scope doc
@@ -230,6 +230,20 @@ git -C "$o" reset -q --hard v1
 run git -C "$o" merge --squash main
 is 'merge --squash' "$code $(git -C "$o" diff --cached --name-only | tr '\n' ' ')" '0 doc/r tools/run '
 git -C "$o" reset -q --hard
+# Pushed from inside to where there is more by now; and fetched, which brings deltas of what is outside.
+git clone -q --bare needs up.git && git clone -q up.git up &&
+	(cd up && sed -i s/^9$/nine/ tools/big && git commit -qam 3 && git push -q) || bail 'no upstream'
+git -C "$o" checkout -q -b up main && echo up >"$o/doc/up" && git -C "$o" add doc && git -C "$o" commit -qm up
+run git -C "$o" push "$T/up.git" up
+is 'push' "$code $(git -C up.git rev-parse up)" "0 $(git -C "$o" rev-parse up)"
+says_why fetch "$T/up.git" main
+run git -C "$o" -c remote.u.url="$T/up.git" -c remote.u.promisor=true -c remote.u.partialCloneFilter=blob:none \
+	fetch u main:refs/remotes/u/main
+is 'fetch, with contents that git may ask for' $code 0
+run git -C "$o" merge --no-edit u/main
+is 'and merge' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C up rev-parse main:tools)"
+run git -C "$o" fsck
+is 'git fsck after it' $code 0
 git -C "$o" checkout -q -b pick v1
 for what in 'log -p main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'log -S seven main' 'archive main' \
 	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'cherry-pick main'; do
