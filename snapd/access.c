@@ -300,9 +300,12 @@ static bool is_route(const struct route *rt, const char *method, const char *pat
 	return strcmp(rt->method, method) == 0 && strcmp(rt->path, pattern) == 0;
 }
 
-/* A terminal is one to write to, whatever the method. */
-static bool only_reads(const struct route *rt)
+/* A terminal is one to write to, whatever the method; what POST sends for an archive is only a
+ * list. */
+bool access_only_reads(const struct route *rt)
 {
+	if (strcmp(rt->method, "POST") == 0)
+		return strstr(rt->path, "/archive/{...}") != NULL;
 	return strcmp(rt->method, "HEAD") == 0 ||
 	       (strcmp(rt->method, "GET") == 0 &&
 		strcmp(rt->path, "/v1/sandboxes/{}/exec/{}/terminal") != 0);
@@ -381,7 +384,7 @@ static int check_limits(const struct request *rq, const struct route *rt, struct
 		return err_set(err, -EKEYREJECTED, "a token is needed");
 	if (family_of(rt->path) == ADMINS && access_need_admin(rq, err) < 0)
 		return -EPERM;
-	if (who->read_only && !only_reads(rt))
+	if (who->read_only && !access_only_reads(rt))
 		return err_set(err, -EPERM, "the token is for reading only");
 	if (check_path(rq, rt, err) < 0)
 		return -EPERM;
@@ -454,7 +457,7 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	struct snapd *sd = rq->ctx;
 	struct meant found;
 	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0) {
-		int r = find_repo(rq, rq->params[0], !only_reads(rt), rq->ids[0], err);
+		int r = find_repo(rq, rq->params[0], !access_only_reads(rt), rq->ids[0], err);
 		if (r >= 0)
 			rq->params[0] = rq->ids[0];
 		return r;
@@ -473,7 +476,7 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 					       : NOUN_WORKSPACE;
 	bool undelete = is_route(rt, "POST", "/v1/workspaces/{}/undelete");
 	int r = undelete ? find_removed(sd, rq->caller, rq->params[0], &found, err)
-			 : access_find(sd, rq->caller, noun, !only_reads(rt) && !fork,
+			 : access_find(sd, rq->caller, noun, !access_only_reads(rt) && !fork,
 				       key, &found, err);
 	if ((r == -ENOENT || r == -EPERM) &&
 	    is_route(rt, "DELETE", "/v1/sandboxes/{}/workspaces/{}")) {

@@ -130,6 +130,9 @@ int access_find_any(struct snapd *sd, const struct principal *who, unsigned noun
 struct repo_row;
 bool access_sees_repo(const struct principal *who, const struct repo_row *row);
 int access_need_admin(const struct request *rq, struct err *err);
+/* Whether calls of the route change nothing: limits and read-only tokens have nothing against
+ * them. */
+bool access_only_reads(const struct route *rt);
 /* Whether the caller whom this thread works for may come to that path of a workspace (decoded,
  * without '/' at its ends, "" for its root): -EPERM where its token is for another one. What a
  * target names is looked at before a handler is called; this is for paths that come otherwise. */

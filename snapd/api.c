@@ -275,6 +275,7 @@ static const char *const page_query[] = { "limit", "cursor", NULL };
 static const char *const bundle_query[] = { "message", "author", NULL };
 static const char *const diff_query[] = { "against", "format", "since", NULL };
 static const char *const archive_query[] = { "format", NULL };
+static const char *const archive_rest_query[] = { "format", "before", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
 static const char *const snap_list_query[] = { "workspace", "image",  "label",
@@ -325,6 +326,7 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
 	{ "POST", WS "/{}/umount", api_ws_umount, no_fields, NULL, false },
 	{ "GET", WS "/{}/archive/{...}", api_ws_archive, NULL, archive_query, false },
+	{ "POST", WS "/{}/archive/{...}", api_ws_archive, NULL, archive_rest_query, true },
 	{ "PUT", WS "/{}/archive/{...}", api_ws_archive_put, NULL, archive_put_query, true },
 	{ "GET", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
 	{ "HEAD", WS "/{}/files/{...}", api_ws_file_get, NULL, file_get_query, false },
@@ -352,6 +354,7 @@ const struct route api_routes[] = {
 	{ "GET", SNAP "/{}/diff/{}", api_snap_diff, NULL, archive_query, false },
 	{ "GET", SNAP "/{}/log", api_snap_log, NULL, page_query, false },
 	{ "GET", SNAP "/{}/archive/{...}", api_snap_archive, NULL, archive_query, false },
+	{ "POST", SNAP "/{}/archive/{...}", api_snap_archive, NULL, archive_rest_query, true },
 	{ "GET", REPO, api_repo_list, NULL, page_query, false },
 	{ "POST", REPO, api_repo_add, repo_add_fields, NULL, false },
 	{ "POST", REPO "/import", api_repo_import, NULL, repo_import_query, true },
@@ -393,6 +396,7 @@ const struct route api_routes[] = {
 	{ "DELETE", SB "/{}/files/{...}", api_sandbox_file_delete, NULL, file_delete_query, false },
 	{ "POST", SB "/{}/files/{...}", api_sandbox_file_op, file_op_fields, file_op_query, false },
 	{ "GET", SB "/{}/archive/{...}", api_sandbox_archive_get, NULL, archive_query, false },
+	{ "POST", SB "/{}/archive/{...}", api_sandbox_archive_get, NULL, archive_rest_query, true },
 	{ "PUT", SB "/{}/archive/{...}", api_sandbox_archive_put, NULL, archive_put_query, true },
 	{ "GET", "/v1/whoami", api_whoami, NULL, NULL, false },
 	{ "GET", "/v1/tokens", api_token_list, NULL, page_query, false },

@@ -391,7 +391,9 @@ static int get_listing(struct place *p, struct found *f, struct request *rq, str
 static int get_stat(const struct place *p, const struct found *f, struct request *rq,
 		    struct reply *rp, struct err *err)
 {
-	char target[PATH_SIZE], tag[HEAD_TAG_TEXT];
+	char target[PATH_SIZE], tag[HEAD_TAG_TEXT], now[HEAD_TIME];
+	struct timespec at;
+	(void)clock_gettime(CLOCK_REALTIME, &at);
 	const char *slash = strrchr(rq->tail, '/'), *name = slash ? slash + 1 : rq->tail;
 	int r = S_ISLNK(f->mode) ? place_target(p, f, target, err) : 0;
 	if (r < 0)
@@ -400,6 +402,10 @@ static int get_stat(const struct place *p, const struct found *f, struct request
 	rp->json = json_object();
 	int bad = rp->json ? listing_set_name(rp->json, "path", rq->tail, strlen(rq->tail)) : -1;
 	bad |= json_object_set_new(rp->json, "entry", e);
+	bad |= json_object_set_new(rp->json, "inode", json_integer((json_int_t)f->ino));
+	const char *of = p->src.is_snap ? p->src.snap.id : p->src.ws.id;
+	bad |= json_object_set_new(rp->json, "of", json_string(of));
+	bad |= json_object_set_new(rp->json, "at", json_string(head_time(now, &at)));
 	if (bad) {
 		json_decref(rp->json);
 		rp->json = NULL;

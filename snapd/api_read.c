@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/cleanup.h"
 #include "snapd/api.h"
 #include "snapd/archive_export.h"
 #include "snapd/difftext.h"
+#include "snapd/files_list.h"
 #include "snapd/files_place.h"
 #include "snapd/gitwork.h"
+
+enum { LIST_BLOCK = 64 * 1024 };
 
 /* A tree that is held for reading: leased, and its view. */
 struct tree {
@@ -142,13 +146,34 @@ struct archive_task {
 	uint64_t root; /* inode of the directory */
 	enum export_format format;
 	struct archive_export_stats stats;
+	struct stream *in; /* the list of what the caller has; NULL: it has nothing */
+	struct have have;
 };
 
 static void archive_free(void *task)
 {
 	struct archive_task *a = task;
 	tree_done(&a->tree);
+	have_done(&a->have);
 	free(a);
+}
+
+static int read_list(struct archive_task *a, struct err *err)
+{
+	auto_free uint8_t *buf = malloc(LIST_BLOCK);
+	ssize_t n = 0;
+	int r = buf ? 0 : -ENOMEM;
+	while (r == 0 && (n = stream_read(a->in, buf, LIST_BLOCK, -1)) > 0)
+		r = have_add(&a->have, buf, (size_t)n);
+	if (n < 0)
+		return err_sys(err, (int)n, "the body");
+	if (r == 0)
+		r = have_ready(&a->have);
+	return r < 0 ? err_set(err, r, "the list of what is there: %s",
+			       r == -EFBIG ? "it is too long"
+			       : r == -ENOMEM ? "out of memory" : "SIZE SECONDS NANOSECONDS MODE "
+								  "PATH and a NUL each")
+		     : 0;
 }
 
 static int archive_stream(void *task, struct stream *out, struct err *err)
@@ -157,10 +182,12 @@ static int archive_stream(void *task, struct stream *out, struct err *err)
 	struct archive_export_options opt = {
 		.format = a->format,
 		.root = a->root,
+		.have = a->in ? &a->have : NULL,
 		.write = write_stream,
 		.write_ctx = out,
 	};
-	return archive_export(&a->tree.view, &opt, &a->stats, err);
+	int r = a->in ? read_list(a, err) : 0;
+	return r < 0 ? r : archive_export(&a->tree.view, &opt, &a->stats, err);
 }
 
 /* What the format couldn't hold is told, never lost in silence. */
@@ -176,7 +203,20 @@ json_t *api_exported(const struct archive_export_stats *st)
 
 static json_t *archive_summary(void *task)
 {
-	return api_exported(&((struct archive_task *)task)->stats);
+	const struct archive_task *a = task;
+	const char *one;
+	json_t *o = api_exported(&a->stats);
+	if (!a->in || !o)
+		return o;
+	size_t left = have_left(&a->have, &one);
+	int bad = json_object_set_new(o, "skipped", json_integer((json_int_t)a->have.skipped));
+	bad |= json_object_set_new(o, "left", json_integer((json_int_t)left));
+	if (one)
+		bad |= listing_set_name(o, "left_path", one, strlen(one));
+	if (!bad)
+		return o;
+	json_decref(o);
+	return NULL;
 }
 
 static int find_directory(struct archive_task *a, const char *path, struct err *err)
@@ -192,6 +232,18 @@ static int find_directory(struct archive_task *a, const char *path, struct err *
 	return 0;
 }
 
+/* When the copy began that the list belongs to. */
+static int read_before(struct archive_task *a, struct request *rq, struct err *err)
+{
+	const char *text = request_query(rq, "before");
+	if (a->format != EXPORT_TAR && a->format != EXPORT_TAR_ZST)
+		return err_set(err, -EINVAL, "a list of what is there goes with tar and tar.zst");
+	if (!text || have_time(text, &a->have.before) < 0)
+		return err_set(err, -EINVAL,
+			       "before: a time as 2001-02-03T04:05:06.123456789Z is needed");
+	return 0;
+}
+
 static int archive(struct request *rq, struct reply *rp, bool of_snap, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -203,9 +255,15 @@ static int archive(struct request *rq, struct reply *rp, bool of_snap, struct er
 	if (!a)
 		return err_set(err, -ENOMEM, "out of memory");
 	a->format = (enum export_format)format;
+	a->in = rq->upload;
+	int r = a->in ? read_before(a, rq, err) : 0;
+	if (r < 0) {
+		archive_free(a);
+		return r;
+	}
 	struct source *src = &a->tree.src;
-	int r = of_snap ? source_find_snap(src, sd, rq->params[0], LEASE_SHARED, "export", err)
-			: source_find_ws(src, sd, rq->params[0], LEASE_SHARED, "export", err);
+	r = of_snap ? source_find_snap(src, sd, rq->params[0], LEASE_SHARED, "export", err)
+		    : source_find_ws(src, sd, rq->params[0], LEASE_SHARED, "export", err);
 	if (r >= 0)
 		r = tree_open(&a->tree, sd, err);
 	if (r >= 0)

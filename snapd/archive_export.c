@@ -419,6 +419,18 @@ static int set_path(struct export *x, const char *path, size_t len)
 	return buf_error(&x->path) < 0 ? out_of_memory(x) : 0;
 }
 
+/* It is there already, where the archive goes. */
+static bool is_there(const struct export *x, const struct attr *a)
+{
+	const char *path = (const char *)x->path.data;
+	const struct have_file f = { .path = path[1] ? path + 2 : "",
+				     .mode = a->mode,
+				     .size = a->size,
+				     .mtime = a->mtime,
+				     .ctime = a->ctime };
+	return x->opt->have && have_visit(x->opt->have, &f);
+}
+
 static int visit(void *ctx, const char *path, size_t len, const struct attr *a)
 {
 	struct export *x = ctx;
@@ -429,13 +441,14 @@ static int visit(void *ctx, const char *path, size_t len, const struct attr *a)
 		r = left_out(x, a, len);
 	if (r != 0)
 		return r < 0 ? r : 0;
+	bool there = is_there(x, a);
 	bool linked = !S_ISDIR(a->mode) && a->nlink > 1;
 	const struct linked *l = linked ? u64map_get(&x->links, a->ino) : NULL;
 	if (l && (is_tar(x) || (x->opt->format == EXPORT_CPIO && S_ISREG(a->mode))))
 		return put_link(x, a, l);
 	if (l)
 		x->st.links_as_files++;
-	r = put_member(x, a);
+	r = there ? 0 : put_member(x, a);
 	if (r == 0 && linked && !l)
 		r = link_add(x, a);
 	return r;

@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 #include "fs/base/err.h"
+#include "fs/base/have.h"
 #include "fs/work/view.h"
 
 enum export_format { EXPORT_TAR, EXPORT_TAR_ZST, EXPORT_ZIP, EXPORT_CPIO };
@@ -27,6 +28,7 @@ struct archive_export_options {
 	enum export_format format;
 	int zstd_level; /* 0: 3 */
 	uint64_t root;  /* inode of the directory that is the archive's root; 0: the tree's */
+	struct have *have; /* of tar: files that are left out; NULL: none */
 	/* Takes all n bytes: 0, or -errno, which ends the export with that. */
 	int (*write)(void *ctx, const void *data, size_t n);
 	void *write_ctx;

@@ -225,7 +225,7 @@ static bool is_too_long(struct archive_entry *e, uint64_t off, uint64_t n)
 	return archive_entry_size_is_set(e) && off + n > (uint64_t)archive_entry_size(e);
 }
 
-static int write_content(struct extract *x, struct archive_entry *e, const struct sink *to)
+static int read_content(struct extract *x, struct archive_entry *e, const struct sink *to)
 {
 	uint64_t end = 0;
 	int r = 0;
@@ -260,6 +260,15 @@ static int write_content(struct extract *x, struct archive_entry *e, const struc
 	if (size != end && ftruncate(to->fd, (off_t)size) < 0) /* it ends in a hole */
 		return failed(x, -errno, "write");
 	return 0;
+}
+
+/* What was staged of a file before a failure isn't one. */
+static int write_content(struct extract *x, struct archive_entry *e, const struct sink *to)
+{
+	int r = read_content(x, e, to);
+	if (r < 0 && to->number)
+		archive_stage_file_drop(&x->stage, to->number);
+	return r;
 }
 
 /* A large one, or one of unknown size. */

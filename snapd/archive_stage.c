@@ -122,6 +122,12 @@ int archive_stage_data(struct archive_stage *s, uint64_t number, uint64_t off, c
 	return 0;
 }
 
+void archive_stage_file_drop(struct archive_stage *s, uint64_t number)
+{
+	s->contents[number - 1].count = 0;
+	s->contents[number - 1].size = 0;
+}
+
 void archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t size)
 {
 	s->contents[number - 1].size = size;

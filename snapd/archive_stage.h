@@ -67,6 +67,9 @@ int archive_stage_data(struct archive_stage *s, uint64_t number, uint64_t off, c
 		       size_t n);
 void archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t size);
 
+/* The content won't come as a whole: none of it counts. */
+void archive_stage_file_drop(struct archive_stage *s, uint64_t number);
+
 int archive_stage_add(struct archive_stage *s, const struct batch_op *o);
 /* Does what is there so far, unless all is one step or it is little yet. */
 int archive_stage_settle(struct archive_stage *s);

@@ -331,10 +331,5 @@ const char *head_date(char out[HEAD_DATE], time_t t)
 
 const char *head_time(char out[HEAD_TIME], const struct timespec *t)
 {
-	struct tm tm = { 0 };
-	if (!gmtime_r(&t->tv_sec, &tm))
-		(void)gmtime_r(&(time_t){ 0 }, &tm);
-	(void)snprintf(out, HEAD_TIME, "%04d-%02d-%02dT%02d:%02d:%02d.%09ldZ", tm.tm_year + 1900,
-		       tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, t->tv_nsec);
-	return out;
+	return have_time_text(out, t);
 }

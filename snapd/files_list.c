@@ -43,6 +43,9 @@ json_t *listing_entry(const char *name, size_t len, const struct found *f, const
 	bad |= json_object_set_new(o, "type", json_string(place_type(f->mode)));
 	bad |= json_object_set_new(o, "modified_at", json_string(head_time(time, &f->mtime)));
 	bad |= json_object_set_new(o, "mode", json_string(mode));
+	if (f->btime.tv_sec)
+		bad |= json_object_set_new(o, "created_at",
+					   json_string(head_time(time, &f->btime)));
 	if (target)
 		bad |= listing_set_name(o, "target", target, strlen(target));
 	if (!bad)
@@ -145,7 +148,10 @@ static int list_view(struct writing *w, struct err *err)
 static int put_below(void *ctx, const char *path, size_t len, const struct attr *a)
 {
 	struct writing *w = ctx;
-	struct found f = { .mode = a->mode, .size = a->size, .mtime = a->mtime };
+	struct found f = { .mode = a->mode,
+			   .size = a->size,
+			   .mtime = a->mtime,
+			   .btime = a->btime };
 	return len ? put_entry(w, path, len, &f, 0) : 0;
 }
 

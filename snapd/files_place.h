@@ -40,6 +40,7 @@ struct found {
 	uid_t uid;
 	gid_t gid;
 	struct timespec mtime;
+	struct timespec btime; /* 0: not looked at */
 	struct version_id version;
 };
 #define auto_found __attribute__((cleanup(found_done))) struct found

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fs/base/clock.h"
+#include "snapd/access.h"
 #include "snapd/exports.h"
 #include "snapd/quota.h"
 #include "snapd/space.h"
@@ -59,6 +60,8 @@ bool limits_needs_room(const struct route *rt)
 		"/v1/sandboxes/{}/snapshots",
 		"/v1/sandboxes/{}/restore",
 	};
+	if (access_only_reads(rt))
+		return false;
 	if (rt->upload)
 		return true;
 	if (strcmp(rt->method, "POST") != 0)

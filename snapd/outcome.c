@@ -455,7 +455,8 @@ static void write_audit(struct snapd *sd, const struct doing *d, unsigned status
 void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer)
 {
 	struct snapd *sd = ctx;
-	bool reads = strcmp(d->method, "GET") == 0 || strcmp(d->method, "HEAD") == 0;
+	bool reads = strcmp(d->method, "GET") == 0 || strcmp(d->method, "HEAD") == 0 ||
+		     (strcmp(d->method, "POST") == 0 && strstr(d->pattern, "/archive/"));
 	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads") ||
 			strstr(d->pattern, "/exec/{}/");
 	metrics_count(sd->metrics, d, status);

@@ -54,6 +54,7 @@ struct call {
 	bool close; /* the connection, behind the answer */
 	bool ndjson;
 	bool summary;          /* follows the stream */
+	const char *type;      /* of the stream that answers an upload; NULL: it has a job */
 	struct stream *upload; /* the writer's reference */
 	struct task *task;
 	struct stream *output;         /* of an answer: the reader's reference */
@@ -600,6 +601,8 @@ static enum MHD_Result begin_upload(struct call *c)
 	web_headers_move(&c->headers, &reply);
 	if (r >= 0) {
 		r = task_start(&c->task, &reply, c->ndjson, c->upload, c->web->count, &err);
+		c->type = reply.stream ? reply.type : NULL;
+		c->summary = reply.stream && reply.summary;
 	} else { /* the reader's side, which the task would have had */
 		stream_leave(c->upload);
 		stream_unref(c->upload);
@@ -708,6 +711,10 @@ static enum MHD_Result finish_upload(struct call *c)
 	stream_end(c->upload, 0);
 	if (c->late)
 		return answer_error(c, c->late, &c->late_err);
+	if (c->type) {
+		doing_tell(c->doing, 200, NULL);
+		return answer_stream(c, c->type, 200);
+	}
 	if (c->ndjson)
 		return answer_stream(c, "application/x-ndjson", 200);
 	int r = task_wait(c->task, &reply, &err);

@@ -212,4 +212,15 @@ bough export bad -o "$T/killed.tar" & pid=$!
 kill -9 $pid
 wait $pid 2>/dev/null
 is 'nothing of a killed one' "$(find "$T" -maxdepth 1 -name '*killed*')" ''
+
+# An archive that is cut keeps what came whole before, wherever the cut is.
+bough_ok 'a workspace for what is cut' create cut -q
+mkdir "$T/whole" && for i in $(seq 100 399); do printf '%3000s' "$i" >"$T/whole/f$i"; done
+bough-pack "$T/whole" >"$T/whole.tar"
+for n in 1000000 1000512 1001024 1001536 1002048 1002560 1003072 1003584 1004096; do
+	mkdir "$(at cut)/$n"
+	head -c $n "$T/whole.tar" | curl -sS -o /dev/null --unix-socket "$BOUGH_ROOT/run/boughd.sock" -T - \
+		"http://d/v1/workspaces/cut/archive/$n"
+	is "cut at $n" "$(($(find "$(at cut)/$n" -type f -size 3000c | wc -l) >= 215)) $(find "$(at cut)/$n" -type f -not -size 3000c | wc -l)" '1 0'
+done
 done_testing

@@ -131,6 +131,7 @@ SB = "/v1/sandboxes"
 sb = call("owner", "POST", SB, {"name": "box", "start": False})[1].get("id", "none")
 CLASSES["see_box"] = who(O + ("reading",), ("one", "path"), STRANGERS)
 
+REST = "?before=2100-01-01T00:00:00.000000000Z"
 TABLE = [
     ("GET", "/v1/health", "any", 200), ("GET", "/v1/version", "any", 200),
     ("GET", "/v1/openapi.json", "any", 200), ("GET", "/v1/whoami", "any", 200),
@@ -157,6 +158,7 @@ TABLE = [
     ("GET", WS + "/%s/log" % p, "read", 200), ("GET", WS + "/%s/watch" % p, "read", 200),
     ("POST", WS + "/%s/umount" % p, "write", 200, {}), ("POST", WS + "/%s/mount" % p, "write", 200, {}),
     ("GET", WS + "/%s/archive" % p, "read", 200), ("GET", WS + "/%s/archive/dir" % p, "read_path", 200),
+    ("POST", WS + "/%s/archive" % p + REST, "read", 200, b""), ("POST", WS + "/%s/archive/dir" % p + REST, "read_path", 200, b""),
     ("PUT", WS + "/%s/archive" % p, "write", 200, tar), ("PUT", WS + "/%s/archive/dir" % p, "write_path", 200, tar),
     ("GET", WS + "/%s/files" % p, "read", 200), ("GET", WS + "/%s/files/dir" % p, "read_path", 200),
     ("GET", WS + "/%s/files/dir/f" % p, "read_path", 200), ("GET", WS + "/%s/files/secret" % p, "read", 200),
@@ -184,6 +186,7 @@ TABLE = [
     ("GET", SN + "/%s/diff/none" % sp, "read", 404),
     ("PATCH", SN + "/" + sp, "write", 200, {"message": "m"}), ("DELETE", SN + "/" + sp, "write", 409),
     ("POST", SN + "/%s/commit" % sp, "write", 0, {"message": "m"}), ("GET", SN + "/%s/bundle" % sp, "read", 0),
+    ("POST", SN + "/%s/archive" % sp + REST, "read", 200, b""), ("POST", SN + "/%s/archive/dir" % sp + REST, "read_path", 200, b""),
     ("GET", SN + "/%s/archive" % sp, "read", 200), ("GET", SN + "/%s/archive/dir" % sp, "read_path", 200),
     ("GET", SN + "/%s/files/dir/f" % sp, "read_path", 200), ("GET", SN + "/%s/files/secret" % sp, "read", 200),
     ("HEAD", SN + "/%s/files/dir/f" % sp, "read_path", 200), ("HEAD", SN + "/%s/files/secret" % sp, "read", 200),
@@ -249,6 +252,7 @@ TABLE = [
     ("GET", SB + "/%s/files/etc/passwd" % sb, "see_box", 200), ("HEAD", SB + "/%s/files/etc/passwd" % sb, "see_box", 200),
     ("PUT", SB + "/%s/files/tmp/NEW" % sb, "use", 201, b"x"), ("POST", SB + "/%s/files/tmp/NEW?op=mkdir" % sb, "use", 201, {}),
     ("DELETE", SB + "/%s/files/tmp/none" % sb, "use", 404), ("GET", SB + "/%s/archive/etc" % sb, "see_box", 200),
+    ("POST", SB + "/%s/archive/etc" % sb + REST, "see_box", 200, b""),
     ("PUT", SB + "/%s/archive/tmp" % sb, "use", 200, tar), ("DELETE", SB + "/sb_aaaaaaaaaa", "own_change", 404),
     ("POST", "/v1/shutdown", "admin", None, {}),
 ]

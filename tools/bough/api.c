@@ -628,8 +628,8 @@ static int not_of(struct cli *cli, const char *name, unsigned kinds, struct err 
 		name);
 }
 
-int api_stream_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
-		  const char *accept, struct http **out, struct err *err)
+int api_target_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
+		  struct target *out, struct err *err)
 {
 	unsigned kind = KIND_WORKSPACE;
 	buf_u8(&rest->text, 0);
@@ -640,13 +640,21 @@ int api_stream_of(struct cli *cli, const char *name, unsigned kinds, struct targ
 		return not_of(cli, name, kinds, err);
 	if (r < 0)
 		return r;
-	auto_target t = target_new(kind == KIND_WORKSPACE  ? "/v1/workspaces/"
-				   : kind == KIND_SNAPSHOT ? "/v1/snapshots/"
-							   : "/v1/sandboxes/");
-	t.headers = rest->headers;
-	target_name(&t, name);
-	target_path(&t, (const char *)rest->text.data);
-	return api_stream(cli, &t, accept, out, err);
+	*out = target_new(kind == KIND_WORKSPACE  ? "/v1/workspaces/"
+			  : kind == KIND_SNAPSHOT ? "/v1/snapshots/"
+						  : "/v1/sandboxes/");
+	out->headers = rest->headers;
+	target_name(out, name);
+	target_path(out, (const char *)rest->text.data);
+	return 0;
+}
+
+int api_stream_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
+		  const char *accept, struct http **out, struct err *err)
+{
+	auto_target t = { 0 };
+	int r = api_target_of(cli, name, kinds, rest, &t, err);
+	return r < 0 ? r : api_stream(cli, &t, accept, out, err);
 }
 
 int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err)

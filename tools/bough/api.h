@@ -62,6 +62,9 @@ int api_kind(struct cli *cli, const char *name, unsigned kinds, unsigned *kind, 
  * above; -ENOENT, too, where something else that `rest` names isn't there. */
 int api_stream_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
 		  const char *accept, struct http **out, struct err *err);
+/* That target by itself; *out is the caller's. */
+int api_target_of(struct cli *cli, const char *name, unsigned kinds, struct target *rest,
+		  struct target *out, struct err *err);
 /* One request whose body is `upload` (NULL: none); *head is what the answer begins with. Read its
  * body, where there is one, with http_read, then http_free. */
 int api_exchange(struct cli *cli, const char *method, struct target *t,

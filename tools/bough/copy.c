@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/have.h"
+#include "tools/bough/again.h"
 #include "tools/bough/json.h"
 #include "tools/bough/outfile.h"
 #include "tools/bough/resume.h"
@@ -86,6 +89,97 @@ static int look(struct cli *cli, const struct place *to, json_t **entry, struct 
 	return r;
 }
 
+/* ---- folders that are copied ---- */
+
+struct folder {
+	const char *shown;  /* as it was named */
+	struct place place; /* borrowed; of the host or not */
+	const char *name;   /* that it gets below a folder; NULL: its content is meant */
+	char of[32];        /* what it is of; "" : the host */
+	struct timespec at; /* when its copy began, by its own clock; 0: that isn't known */
+	char *path;         /* the folder that it becomes */
+	bool top;           /* that is made or merged as a whole: its own attributes count, too */
+	struct again again;
+	struct buf list; /* of what the target has, where it is gone on with */
+	char before[HAVE_TIME];
+};
+#define auto_folder __attribute__((cleanup(folder_done))) struct folder
+
+static void folder_done(struct folder *f)
+{
+	again_close(&f->again);
+	buf_done(&f->list);
+	free(f->path);
+}
+
+static void folder_seen(struct folder *f, const json_t *entry)
+{
+	(void)snprintf(f->of, sizeof(f->of), "%s", get_text(entry, "of"));
+	if (have_time(get_text(entry, "at"), &f->at) < 0)
+		f->at = (struct timespec){ 0 };
+}
+
+/* What needn't be sent; NULL: nothing. */
+static const struct pack_rest *folder_rest(struct folder *f, struct pack_rest *room)
+{
+	*room = (struct pack_rest){ have_time_text(f->before, &f->again.source_at), &f->list };
+	return f->again.found ? room : NULL;
+}
+
+/* A folder that is there gets it under its name; else the target becomes it. */
+static int folder_land(struct folder *f, const char *to, bool there, struct err *err)
+{
+	f->again.there = there;
+	f->top = f->name || !there;
+	return path_below(to, there ? f->name : NULL, &f->path, err);
+}
+
+/* The copy begins, into what `sides` (taken over) tells, at a time of its clock. */
+static int folder_begins(struct folder *f, char *sides, const struct timespec *at, struct err *err)
+{
+	struct again *a = &f->again;
+	a->sides = sides;
+	a->source_at = again_before(&f->at);
+	a->target_at = *at;
+	if (!sides)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (f->at.tv_sec && at->tv_sec)
+		again_note(a);
+	else
+		again_end(a);
+	return 0;
+}
+
+/* What was begun went into another one. */
+static void folder_anew(struct folder *f)
+{
+	again_forget(&f->again);
+	free(f->path);
+	f->path = NULL;
+}
+
+/* A copy that breaks off goes on by itself, for a while; with 0, from what is there. */
+static int folder_retry(struct folder *f, struct tries *t, int r)
+{
+	if (!f->at.tv_sec || !f->again.target_at.tv_sec || !resume_again(t, r))
+		return r;
+	f->again.found = true;
+	return 0;
+}
+
+/* Of a list that has been made. Each step forward counts as one. */
+static void folder_tell(const struct cli *cli, const struct folder *f, struct tries *t,
+			size_t *before)
+{
+	size_t n = again_count(&f->list);
+	if (!*before && !t->n && !cli->quiet)
+		fprintf(stderr, "bough: this copy broke off before: it goes on, %zu file%s there\n",
+			n, n == 1 ? " is" : "s are");
+	if (n > *before)
+		t->n = 0;
+	*before = n;
+}
+
 /* ---- what is copied: a stream, maybe of a child's ---- */
 
 struct source {
@@ -125,26 +219,49 @@ static int source_finish(void *ctx, struct err *err)
 	return r;
 }
 
-static int send_archive(struct cli *cli, const struct place *p, int fd, json_t **summary,
-			struct err *err)
+/* `have`: what isn't wanted of it; NULL: all is. */
+static int open_archive(struct cli *cli, const struct place *p, const struct pack_rest *have,
+			struct http **h, struct err *err)
+{
+	struct http_head head;
+	auto_target rest = place_target("/archive", p->path, NULL), t = { 0 };
+	target_query(&rest, "format", "tar");
+	if (!have)
+		return api_stream_of(cli, p->name, PLACES, &rest, "*/*", h, err);
+	target_query(&rest, "before", have->before);
+	const struct http_body body = { .type = "application/octet-stream",
+					.data = have->list->len ? (char *)have->list->data : "",
+					.len = have->list->len,
+					.fd = -1 };
+	int r = api_target_of(cli, p->name, PLACES, &rest, &t, err);
+	return r < 0 ? r : api_exchange(cli, "POST", &t, &body, h, &head, err);
+}
+
+static int send_archive(struct cli *cli, const struct place *p, const struct pack_rest *have,
+			int fd, json_t **summary, struct err *err)
 {
 	struct http *h = NULL;
 	uint64_t total;
-	auto_target rest = place_target("/archive", p->path, NULL);
-	target_query(&rest, "format", "tar");
-	int r = api_stream_of(cli, p->name, PLACES, &rest, "*/*", &h, err);
+	int r = open_archive(cli, p, have, &h, err);
 	if (r == 0)
 		r = transfer_copy_out(cli, h, fd, "copying", &total, err);
-	if (r == 0 && summary)
-		*summary = http_summary(h) ? json_loads(http_summary(h), 0, NULL) : NULL;
+	auto_json json_t *told = r == 0 && http_summary(h) ? json_loads(http_summary(h), 0, NULL)
+							   : NULL;
 	http_free(h);
+	if (r == 0 && get_int(told, "left") > 0 && !cli->quiet)
+		fprintf(stderr,
+			"bough: sent before, gone since, and left at the target: %lld, as %s\n",
+			(long long)get_int(told, "left"), get_text(told, "left_path"));
+	if (summary)
+		*summary = steal_ptr(&told);
 	return r;
 }
 
 /* In a child of its own, since one connection reads while the other writes. */
-static int source_remote(struct source *s, struct cli *cli, const struct place *from, bool folder,
-			 struct err *err)
+static int source_remote(struct source *s, struct cli *cli, const struct place *from,
+			 struct folder *folder, struct err *err)
 {
+	struct pack_rest rest;
 	int p[2];
 	void *shared = mmap(NULL, sizeof(*s->told), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -158,9 +275,13 @@ static int source_remote(struct source *s, struct cli *cli, const struct place *
 	s->pid = fork();
 	if (s->pid == 0) {
 		uint64_t total;
-		(void)close(p[0]); /* the parent's */
+		(void)close(p[0]); /* the parent's, as the record is */
+		if (folder)
+			cleanup_close(&folder->again.fd);
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it stays until it writes next */
 		cli->quiet = true;
-		int r = folder ? send_archive(cli, from, p[1], NULL, s->told)
+		int r = folder ? send_archive(cli, from, folder_rest(folder, &rest), p[1], NULL,
+					      s->told)
 			       : resume_download(cli, from, p[1], "copying", &total, s->told);
 		_exit(r < 0);
 	}
@@ -216,55 +337,111 @@ static int make_remote_folder(struct cli *cli, const struct place *dst, const ch
 	return api_call(cli, "POST", &t, body, NULL, NULL, err);
 }
 
-/* A tar stream into the folder `dst`, which is made where it isn't there. */
-static int put_archive(struct cli *cli, struct source *s, const struct place *dst, bool top,
-		       const char *from, struct err *err)
+/* The folder `dst`, which is made where it isn't there. */
+static int make_target(struct cli *cli, const struct place *dst, bool top, struct err *err)
 {
 	auto_json json_t *entry = NULL;
-	auto_json json_t *done = NULL;
 	int r = *dst->path ? look(cli, dst, &entry, err) : 0;
 	if (r == 0 && entry && !is_folder(entry))
 		return err_set(err, -ENOTDIR, "%s:%s is no folder", dst->name, dst->path);
 	if (r == 0 && !entry && *dst->path)
 		r = make_remote_folder(cli, dst, top ? "0700" : NULL, err);
-	if (r < 0)
-		return r;
+	return r;
+}
+
+/* A tar stream into it. */
+static int put_archive(struct cli *cli, struct source *s, const struct place *dst, bool top,
+		       json_t **done, struct err *err)
+{
 	auto_target rest = place_target("/archive", dst->path, NULL), t = { 0 };
-	r = inside(cli, dst, &rest, &t, err);
+	int r = inside(cli, dst, &rest, &t, err);
 	if (r < 0)
 		return r;
 	target_query(&t, "top", top ? "1" : NULL);
-	r = send_in(cli, s, &t, &done, err);
-	return r < 0 ? r
-		     : print_copied(cli, from, dst->path, (uint64_t)get_int(done, "bytes"),
-				    json_object_get(done, "members"), err);
+	return send_in(cli, s, &t, done, err);
 }
 
-/* What a folder becomes: below one that is there, or it. */
-struct landing {
-	char *path;
-	bool top; /* made or merged as a whole: its own attributes count too */
-};
-
-static int land(const char *to, bool there, const char *name, struct landing *out, struct err *err)
+static char *sides(const char *source, const char *of, uint64_t inode)
 {
-	out->top = name || !there;
-	return path_below(to, there ? name : NULL, &out->path, err);
+	char *text;
+	return asprintf(&text, "%s %s %llu", source, of, (unsigned long long)inode) < 0 ? NULL
+											 : text;
 }
 
-static int folder_in(struct cli *cli, struct source *s, const char *from, const char *name,
-		     const struct place *to, struct err *err)
+static char *sides_in(const struct folder *f, const json_t *target)
+{
+	return sides(f->of, get_text(target, "of"), (uint64_t)get_int(target, "inode"));
+}
+
+/* Whether the folder that a copy went to is the one that it was. */
+static int find_in(struct cli *cli, struct folder *f, const struct place *to, struct err *err)
 {
 	auto_json json_t *entry = NULL;
-	struct landing l = { 0 };
-	int r = *to->path ? look(cli, to, &entry, err) : 0;
+	int r = folder_land(f, to->path, f->again.there, err);
+	const struct place dst = { to->name, f->path };
 	if (r == 0)
-		r = land(to->path, !*to->path || is_folder(entry), name, &l, err);
-	if (r == 0) {
-		const struct place dst = { to->name, l.path };
-		r = put_archive(cli, s, &dst, l.top, from, err);
+		r = look(cli, &dst, &entry, err);
+	auto_free char *now = entry ? sides_in(f, entry) : NULL;
+	if (r == 0 && (!now || strcmp(now, f->again.sides) != 0))
+		folder_anew(f);
+	return r;
+}
+
+static int begin_in(struct cli *cli, struct folder *f, const struct place *to, struct err *err)
+{
+	auto_json json_t *entry = NULL;
+	auto_json json_t *made = NULL;
+	struct timespec at = { 0 };
+	again_open(&f->again, cli, &f->place, to);
+	int r = f->again.found ? find_in(cli, f, to, err) : 0;
+	if (r < 0 || f->again.found)
+		return r;
+	r = *to->path ? look(cli, to, &entry, err) : 0;
+	if (r == 0)
+		r = folder_land(f, to->path, !*to->path || is_folder(entry), err);
+	const struct place dst = { to->name, f->path };
+	if (r == 0)
+		r = make_target(cli, &dst, f->top, err);
+	if (r == 0)
+		r = place_stat(cli, &dst, KIND_WORKSPACE | KIND_SANDBOX, &made, err);
+	if (r == 0 && have_time(get_text(made, "at"), &at) < 0)
+		at = (struct timespec){ 0 }; /* of a boughd that doesn't tell */
+	return r < 0 ? r : folder_begins(f, sides_in(f, made), &at, err);
+}
+
+static int folder_source(struct cli *cli, struct folder *f, struct source *s, struct err *err)
+{
+	struct pack_rest rest;
+	return f->place.name ? source_remote(s, cli, &f->place, f, err)
+			     : transfer_pack(f->place.path, folder_rest(f, &rest), &s->fd, &s->pid,
+					     err);
+}
+
+static int folder_in(struct cli *cli, struct folder *f, const struct place *to, struct err *err)
+{
+	struct tries t = { 0 };
+	size_t known = 0;
+	int r = begin_in(cli, f, to, err);
+	while (r == 0) {
+		const struct place dst = { to->name, f->path };
+		auto_json json_t *done = NULL;
+		auto_source s = { .fd = -1, .size = -1 };
+		if (f->again.found) {
+			r = again_list_remote(&f->again, cli, &dst, &f->list, err);
+			folder_tell(cli, f, &t, &known);
+		}
+		if (r == 0)
+			r = folder_source(cli, f, &s, err);
+		if (r == 0)
+			r = put_archive(cli, &s, &dst, f->top, &done, err);
+		if (r == 0) {
+			again_end(&f->again);
+			return print_copied(cli, f->shown, dst.path,
+					    (uint64_t)get_int(done, "bytes"),
+					    json_object_get(done, "members"), err);
+		}
+		r = folder_retry(f, &t, r);
 	}
-	free(l.path);
 	return r;
 }
 
@@ -318,8 +495,15 @@ static int copy_stdin(struct cli *cli, const struct place *to, struct err *err)
 		return r;
 	if (folder && isatty(s.fd))
 		return err_set(err, -EINVAL, "stdin is a terminal: pipe an archive into it");
-	return folder ? put_archive(cli, &s, to, false, "-", err)
-		      : file_in(cli, &s, "-", to, NULL, NULL, err);
+	if (!folder)
+		return file_in(cli, &s, "-", to, NULL, NULL, err);
+	auto_json json_t *done = NULL;
+	r = make_target(cli, to, false, err);
+	if (r == 0)
+		r = put_archive(cli, &s, to, false, &done, err);
+	return r < 0 ? r
+		     : print_copied(cli, "-", to->path, (uint64_t)get_int(done, "bytes"),
+				    json_object_get(done, "members"), err);
 }
 
 static int copy_in(struct cli *cli, const char *from, const struct place *to, struct err *err)
@@ -333,10 +517,12 @@ static int copy_in(struct cli *cli, const char *from, const struct place *to, st
 		return err_sys(err, -errno, "open %s", from);
 	int r = copy_name(from, &name, err);
 	if (r == 0 && S_ISDIR(st.st_mode)) {
-		cleanup_close(&s.fd);
-		s.fd = -1;
-		r = transfer_pack(from, &s.fd, &s.pid, err);
-		return r < 0 ? r : folder_in(cli, &s, from, name, to, err);
+		auto_folder f = { .shown = from,
+				  .place = { NULL, from },
+				  .name = name,
+				  .at = again_now(),
+				  .again = AGAIN_NONE };
+		return folder_in(cli, &f, to, err);
 	}
 	if (r == 0)
 		r = into_folder(cli, to, &folder, err);
@@ -379,12 +565,16 @@ static int copy_across(struct cli *cli, const char *shown, const struct place *f
 	if (is_folder(entry)) {
 		if (lies_in(from, to, name))
 			return err_set(err, -EINVAL, "%s can't be copied into itself", shown);
-		r = source_remote(&s, cli, from, true, err);
-		return r < 0 ? r : folder_in(cli, &s, shown, name, to, err);
+		auto_folder f = { .shown = shown,
+				  .place = *from,
+				  .name = name,
+				  .again = AGAIN_NONE };
+		folder_seen(&f, entry);
+		return folder_in(cli, &f, to, err);
 	}
 	r = into_folder(cli, to, &folder, err);
 	if (r == 0)
-		r = source_remote(&s, cli, from, false, err);
+		r = source_remote(&s, cli, from, NULL, err);
 	unsigned long bits = strtoul(get_text(entry, "mode"), NULL, 8);
 	(void)snprintf(mode, sizeof(mode), "%04lo", bits & 0777);
 	return r < 0 ? r : file_in(cli, &s, shown, to, folder ? name : NULL, mode, err);
@@ -447,14 +637,14 @@ static int make_host_folder(const char *path, bool *made, struct err *err)
 	return S_ISDIR(st.st_mode) ? 0 : err_set(err, -ENOTDIR, "%s is no folder", path);
 }
 
-static int unpack_into(struct cli *cli, const struct place *from, const char *path, bool top,
-		       json_t **summary, struct err *err)
+static int unpack_into(struct cli *cli, struct folder *f, json_t **summary, struct err *err)
 {
+	struct pack_rest rest;
 	auto_fd fd = -1;
 	pid_t pid = 0;
-	int r = transfer_unpack(path, top, &fd, &pid, err);
+	int r = transfer_unpack(f->path, f->top, &fd, &pid, err);
 	if (r == 0)
-		r = send_archive(cli, from, fd, summary, err);
+		r = send_archive(cli, &f->place, folder_rest(f, &rest), fd, summary, err);
 	if (r < 0 && r != -EPIPE) { /* what came isn't whole, and it needn't say so too */
 		transfer_kill(&pid);
 		return r;
@@ -465,29 +655,65 @@ static int unpack_into(struct cli *cli, const struct place *from, const char *pa
 		   : r;
 }
 
-static int folder_out(struct cli *cli, const struct place *from, const char *to, struct err *err)
+static char *sides_out(const struct folder *f, const char *path)
 {
-	auto_free char *name = NULL;
-	auto_json json_t *summary = NULL;
-	struct landing l = { 0 };
-	bool made = false, there = is_host_folder(to);
+	struct statx st;
+	char dev[96];
+	if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) < 0 ||
+	    !S_ISDIR(st.stx_mode))
+		return NULL;
+	/* The number of one that was removed is soon another one's. */
+	bool born = st.stx_mask & STATX_BTIME;
+	(void)snprintf(dev, sizeof(dev), "%x:%x %lld.%09u", st.stx_dev_major, st.stx_dev_minor,
+		       born ? (long long)st.stx_btime.tv_sec : 0, born ? st.stx_btime.tv_nsec : 0);
+	return sides(f->of, dev, st.stx_ino);
+}
+
+static int begin_out(struct cli *cli, struct folder *f, const char *to, bool *made, struct err *err)
+{
+	const struct place target = { NULL, to };
+	bool there = is_host_folder(to);
+	again_open(&f->again, cli, &f->place, &target);
+	int r = f->again.found ? folder_land(f, to, f->again.there, err) : 0;
+	auto_free char *now = r == 0 && f->again.found ? sides_out(f, f->path) : NULL;
+	if (r < 0 || (now && strcmp(now, f->again.sides) == 0))
+		return r;
+	folder_anew(f);
+	r = folder_land(f, to, there, err);
+	if (r == 0 && (f->top || !there))
+		r = make_host_folder(f->path, made, err);
+	const struct timespec at = again_now();
+	return r < 0 ? r : folder_begins(f, sides_out(f, f->path), &at, err);
+}
+
+static int folder_out(struct cli *cli, struct folder *f, const char *to, struct err *err)
+{
+	struct tries t = { 0 };
+	size_t known = 0;
+	bool made = false;
 	if (strcmp(to, "-") == 0)
 		return isatty(STDOUT_FILENO)
 			       ? err_set(err, -EINVAL, "stdout is a terminal: redirect it")
-			       : send_archive(cli, from, STDOUT_FILENO, NULL, err);
-	int r = copy_name(from->path, &name, err);
-	if (r == 0)
-		r = land(to, there, name, &l, err);
-	if (r == 0 && (l.top || !there))
-		r = make_host_folder(l.path, &made, err);
-	if (r == 0)
-		r = unpack_into(cli, from, l.path, l.top, &summary, err);
-	if (r < 0 && made)
-		(void)rmdir(l.path); /* where nothing came */
-	if (r == 0)
-		r = print_copied(cli, from->path, l.path, (uint64_t)get_int(summary, "bytes"),
-				 json_object_get(summary, "members"), err);
-	free(l.path);
+			       : send_archive(cli, &f->place, NULL, STDOUT_FILENO, NULL, err);
+	int r = begin_out(cli, f, to, &made, err);
+	while (r == 0) {
+		auto_json json_t *summary = NULL;
+		if (f->again.found) {
+			r = again_list_host(&f->again, f->path, &f->list, err);
+			folder_tell(cli, f, &t, &known);
+		}
+		if (r == 0)
+			r = unpack_into(cli, f, &summary, err);
+		if (r == 0) {
+			again_end(&f->again);
+			return print_copied(cli, f->place.path, f->path,
+					    (uint64_t)get_int(summary, "bytes"),
+					    json_object_get(summary, "members"), err);
+		}
+		r = folder_retry(f, &t, r);
+	}
+	if (made && rmdir(f->path) == 0) /* nothing came */
+		again_end(&f->again);
 	return r;
 }
 
@@ -499,8 +725,14 @@ static int copy_out(struct cli *cli, const struct place *from, const char *to, s
 	int r = place_stat(cli, from, PLACES, &entry, err);
 	if (r < 0)
 		return r;
-	return is_folder(entry) ? folder_out(cli, from, to, err)
-				: file_out(cli, from, entry, to, err);
+	if (!is_folder(entry))
+		return file_out(cli, from, entry, to, err);
+	auto_free char *name = NULL;
+	auto_folder f = { .shown = from->path, .place = *from, .again = AGAIN_NONE };
+	folder_seen(&f, entry);
+	r = copy_name(from->path, &name, err);
+	f.name = name;
+	return r < 0 ? r : folder_out(cli, &f, to, err);
 }
 
 int cmd_cp(struct cli *cli, const struct args *a, struct err *err)

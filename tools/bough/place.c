@@ -98,6 +98,9 @@ int place_stat(struct cli *cli, const struct place *p, unsigned kinds, json_t **
 	json_t *entry = json_object_get(doc, "entry");
 	if (!json_is_object(entry))
 		return err_set(err, -EPROTO, "boughd answered what isn't an entry");
+	static const char *const beside[] = { "of", "inode", "at" };
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
+		(void)json_object_set(entry, beside[i], json_object_get(doc, beside[i]));
 	*out = json_incref(entry);
 	return 0;
 }

@@ -20,8 +20,8 @@ int place_parse_remote(struct place *out, const char *operand, struct err *err);
 /* `route` ("/files"), '/' and the path, each part escaped by itself; with `last` (NULL: nothing)
  * behind it. A "." at the end means nothing. */
 struct target place_target(const char *route, const char *path, const char *last);
-/* Whatever the path leads to in what is of `kinds` (api.h), its "entry", which the caller owns.
- * -ENOENT. */
+/* Whatever the path leads to in what is of `kinds` (api.h), its "entry", which the caller owns,
+ * with the answer's "of", "inode" and "at" in it. -ENOENT. */
 int place_stat(struct cli *cli, const struct place *p, unsigned kinds, json_t **out,
 	       struct err *err);
 /* Behind the last '/'. */

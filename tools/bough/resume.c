@@ -17,10 +17,6 @@ enum {
 
 /* ---- tries ---- */
 
-struct tries {
-	unsigned n; /* since the last byte */
-};
-
 /* The connection, not what was asked for, is what failed. */
 static bool is_broken(int r)
 {
@@ -38,6 +34,11 @@ static bool wait_to_retry(struct tries *t)
 	while (nanosleep(&ts, &ts) < 0 && errno == EINTR)
 		;
 	return true;
+}
+
+bool resume_again(struct tries *t, int r)
+{
+	return is_broken(r) && wait_to_retry(t);
 }
 
 /* ---- download ---- */

@@ -10,6 +10,12 @@ enum {
 	RESUME_TRIES = 8,             /* in a row without a byte: some 12 s */
 };
 
+struct tries {
+	unsigned n; /* since the last byte */
+};
+/* Whether to ask once more after `r`: the connection, not what was asked for, is what failed.
+ * Waits before, longer each time. */
+bool resume_again(struct tries *t, int r);
 /* The file's content into `fd`, with progress as `what`; *total: bytes. Where the file has become
  * another meanwhile, `fd` begins anew when it is a file, and else -ESTALE. -EISDIR: a folder.
  * With from->path NULL it is the export that is kept under that id. */

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,8 +120,9 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 	return r == -EBADMSG ? err_prefix(err, r, "%s", in ? "stdin" : file) : r;
 }
 
-/* Starts bough-pack; `side` (0 or 1) of it is the pipe whose other end is *out. */
-static int spawn_pack(char *const argv[], int side, int *out, pid_t *pid, struct err *err)
+/* Starts bough-pack; `side` (0 or 1) of it is the pipe whose other end is *out, and `in` its stdin
+ * (-1: nothing). */
+static int spawn_pack(char *const argv[], int side, int in, int *out, pid_t *pid, struct err *err)
 {
 	auto_free char *program = NULL;
 	int r = program_find("bough-pack", &program, err);
@@ -137,7 +139,9 @@ static int spawn_pack(char *const argv[], int side, int *out, pid_t *pid, struct
 	if (e)
 		return err_sys(err, -e, "start bough-pack");
 	/* Its stdout may be ours where the stream comes in: it says nothing there. */
-	if (side == 1)
+	if (in >= 0)
+		e = posix_spawn_file_actions_adddup2(&fa, in, 0);
+	else if (side == 1)
 		e = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
 	if (!e && !(e = posix_spawn_file_actions_adddup2(&fa, theirs, side)))
 		e = posix_spawn(pid, program, &fa, NULL, argv, environ);
@@ -148,17 +152,40 @@ static int spawn_pack(char *const argv[], int side, int *out, pid_t *pid, struct
 	return 0;
 }
 
-int transfer_pack(const char *path, int *fd, pid_t *pid, struct err *err)
+/* In memory, where bough-pack can read it when it likes. */
+static int list_file(const struct buf *list, struct err *err)
 {
-	char *argv[] = { (char *)"bough-pack", (char *)"--", (char *)path, NULL };
-	return spawn_pack(argv, 1, fd, pid, err);
+	auto_fd fd = memfd_create("bough-cp", MFD_CLOEXEC);
+	if (fd < 0)
+		return err_sys(err, -errno, "keep the list of what is there");
+	for (size_t done = 0; done < list->len;) {
+		ssize_t n = write(fd, list->data + done, list->len - done);
+		if (n < 0 && errno != EINTR)
+			return err_sys(err, -errno, "keep the list of what is there");
+		done += n > 0 ? (size_t)n : 0;
+	}
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return err_sys(err, -errno, "keep the list of what is there");
+	return steal_fd(&fd);
+}
+
+int transfer_pack(const char *path, const struct pack_rest *rest, int *fd, pid_t *pid,
+		  struct err *err)
+{
+	char *all[] = { (char *)"bough-pack", (char *)"--", (char *)path, NULL };
+	if (!rest)
+		return spawn_pack(all, 1, -1, fd, pid, err);
+	auto_fd in = list_file(rest->list, err);
+	char *argv[] = { (char *)"bough-pack", (char *)"--have", (char *)rest->before,
+			 (char *)"--",         (char *)path,     NULL };
+	return in < 0 ? in : spawn_pack(argv, 1, in, fd, pid, err);
 }
 
 int transfer_unpack(const char *path, bool top, int *fd, pid_t *pid, struct err *err)
 {
 	char *argv[] = { (char *)"bough-pack", (char *)"--extract",
 			 (char *)(top ? "--top" : "--extract"), (char *)"--", (char *)path, NULL };
-	return spawn_pack(argv, 0, fd, pid, err);
+	return spawn_pack(argv, 0, -1, fd, pid, err);
 }
 
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
@@ -171,7 +198,7 @@ int transfer_import_folder(struct cli *cli, const char *path, const struct impor
 		return err_set(err, -EINVAL, "%s isn't a folder: --tar takes an archive", path);
 	struct upload u = { 0 };
 	auto_fd fd = -1;
-	int r = transfer_pack(path, &fd, &u.pack, err);
+	int r = transfer_pack(path, NULL, &fd, &u.pack, err);
 	if (r < 0)
 		return r;
 	r = import_stream(cli, fd, -1, &u, im, out, err);

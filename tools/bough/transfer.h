@@ -17,10 +17,17 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 			 struct err *err);
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
 			   struct err *err);
-/* bough-pack as a child. `pack`: the folder `path` as a tar stream in *fd; `unpack`: what is
+/* What is there already and needn't be packed: bough-pack's --have. */
+struct pack_rest {
+	const char *before; /* TIME */
+	const struct buf *list;
+};
+/* bough-pack as a child. `pack`: the folder `path` as a tar stream in *fd, without
+ * the `rest` (NULL: all of it); `unpack`: what is
  * written into *fd, in the folder `path`, which with `top` takes over the attributes of the
  * stream's top. Both are the caller's, who ends with transfer_reap. */
-int transfer_pack(const char *path, int *fd, pid_t *pid, struct err *err);
+int transfer_pack(const char *path, const struct pack_rest *rest, int *fd, pid_t *pid,
+		  struct err *err);
 int transfer_unpack(const char *path, bool top, int *fd, pid_t *pid, struct err *err);
 /* Waits for it. 0 when it did all it should; else its own line is on stderr already, and the error
  * is `what`. *pid becomes 0. */

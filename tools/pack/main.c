@@ -22,6 +22,10 @@ static const char help[] =
 	"  --exclude PATTERN    leave out what matches: with a '/' the way from DIR, else any\n"
 	"                       name; * ? [] as in a shell. May be given several times\n"
 	"  --ignore-unreadable  leave out what can't be opened\n"
+	"  --have TIME          stdin lists the files that are there already (SIZE SECONDS\n"
+	"                       NANOSECONDS MODE PATH, each ended by a NUL): leave them out, but\n"
+	"                       those that, or whose folders, have changed since TIME\n"
+	"                       (2001-02-03T04:05:06.123456789Z)\n"
 	"  --git                DIR is a git repository: write the files that a mirror of it\n"
 	"                       needs (refs, objects, packs), and nothing else\n"
 	"  --known              with --git: stdin lists what to leave out\n"
@@ -47,6 +51,34 @@ static int usage(const char *what)
 {
 	(void)fprintf(stderr, "bough-pack: %s (--help shows how)\n", what); /* as in say */
 	return 2;
+}
+
+/* What is there already. */
+static int read_have(struct have *h, struct err *err)
+{
+	auto_free uint8_t *buf = malloc(65536);
+	ssize_t n = 0;
+	int r = buf ? 0 : -ENOMEM;
+	while (r == 0 && (n = read(STDIN_FILENO, buf, 65536)) > 0)
+		r = have_add(h, buf, (size_t)n);
+	if (n < 0)
+		r = -errno;
+	if (r == 0)
+		r = have_ready(h);
+	return r < 0 ? err_sys(err, r, "read the list of what is there") : 0;
+}
+
+/* What was sent once and is gone here can't be taken away there by a stream. */
+static void tell_left(const struct have *h)
+{
+	const char *one;
+	char line[512];
+	size_t n = have_left(h, &one);
+	if (n == 0)
+		return;
+	(void)snprintf(line, sizeof(line),
+		       "sent before, gone since, and left at the target: %zu, as %.300s", n, one);
+	say(NULL, line);
 }
 
 /* The list of packs to leave out, NUL-terminated. */
@@ -92,6 +124,7 @@ static int run(int argc, char **argv, const char **excludes)
 		{ "one-file-system", no_argument, NULL, 'x' },
 		{ "exclude", required_argument, NULL, 'e' },
 		{ "ignore-unreadable", no_argument, NULL, 'i' },
+		{ "have", required_argument, NULL, 'H' },
 		{ "git", no_argument, NULL, 'g' },
 		{ "known", no_argument, NULL, 'k' },
 		{ "extract", no_argument, NULL, 'X' },
@@ -100,7 +133,8 @@ static int run(int argc, char **argv, const char **excludes)
 		{ "version", no_argument, NULL, 'v' },
 		{ 0 },
 	};
-	struct pack_options opt = { .excludes = excludes, .say = say };
+	struct pack_options opt = { .excludes = excludes, .say = say, .have = NULL };
+	struct have have = { 0 };
 	bool git = false, known = false, in = false, top = false;
 	for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		switch (c) {
@@ -112,6 +146,11 @@ static int run(int argc, char **argv, const char **excludes)
 			break;
 		case 'i':
 			opt.ignore_unreadable = true;
+			break;
+		case 'H':
+			if (have_time(optarg, &have.before) < 0)
+				return usage("--have takes a time with nanoseconds and Z");
+			opt.have = &have;
 			break;
 		case 'g':
 			git = true;
@@ -142,9 +181,14 @@ static int run(int argc, char **argv, const char **excludes)
 	if (git)
 		return pack_git(argv[optind], known);
 	struct err err = { 0 };
-	int r = pack_tree(argv[optind], STDOUT_FILENO, &opt, &err);
+	int r = opt.have ? read_have(opt.have, &err) : 0;
+	if (r == 0)
+		r = pack_tree(argv[optind], STDOUT_FILENO, &opt, &err);
 	if (r < 0)
 		say(NULL, err.text);
+	else
+		tell_left(&have);
+	have_done(&have);
 	return r != 0;
 }
 

@@ -420,13 +420,28 @@ static bool excluded(const struct packer *p, const struct walk_entry *we)
 	return false;
 }
 
+/* It is there already, where the stream goes. */
+static bool is_there(const struct packer *p, const struct walk_entry *we)
+{
+	const struct stat *st = &we->st;
+	const struct have_file f = { .path = we->path[1] ? we->path + 2 : "",
+				     .mode = st->st_mode,
+				     .size = (uint64_t)st->st_size,
+				     .mtime = st->st_mtim,
+				     .ctime = st->st_ctim };
+	return p->opt->have && have_visit(p->opt->have, &f);
+}
+
 static int pack_entry(struct packer *p, struct walk *w, const struct walk_entry *we)
 {
 	if (excluded(p, we))
 		return 0;
+	bool there = is_there(p, we);
 	const char *first = link_find(p, &we->st);
 	if (first)
 		return pack_link(p, we, first);
+	if (there)
+		return link_add(p, &we->st, we->path);
 	switch (we->st.st_mode & S_IFMT) {
 	case S_IFREG:
 		return pack_file(p, we);

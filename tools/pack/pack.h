@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "fs/base/err.h"
+#include "fs/base/have.h"
 
 struct pack_options {
 	bool one_file_system;   /* don't enter folders of other file systems */
@@ -12,6 +13,7 @@ struct pack_options {
 	/* fnmatch(3) patterns. With a '/' the way from the top must match, else any name. */
 	const char *const *excludes;
 	size_t nexcludes;
+	struct have *have; /* files whose contents aren't sent, and aren't read; NULL: none */
 	/* One line about something left out or changed; never NULL. */
 	void (*say)(void *ctx, const char *line);
 	void *say_ctx;

@@ -38,6 +38,7 @@ struct unpacker {
 	const char *path; /* the member's, as it came */
 	int top;
 	bool root;
+	bool named; /* new files have a name from the beginning: the other way isn't there */
 	/* The folder of the last member, open, since the next is mostly in it, too. */
 	struct buf dir;
 	int dir_fd;
@@ -389,23 +390,82 @@ static int write_content(struct unpacker *u, int fd)
 	return 0;
 }
 
+/* A file on its way: nobody sees it, and a kill leaves nothing of it, or where the file system has
+ * no such files, one of a name that tells. */
+struct arriving {
+	int dir, fd;
+	char temp[48]; /* "" : it has no name */
+};
+
+static void arriving_done(struct arriving *f)
+{
+	cleanup_close(&f->fd);
+	if (f->temp[0])
+		(void)unlinkat(f->dir, f->temp, 0); /* it has its own name, or is to go */
+}
+
+static void temp_name(struct arriving *f)
+{
+	static unsigned n;
+	(void)snprintf(f->temp, sizeof(f->temp), ".bough-cp-%d-%u", (int)getpid(), n++);
+}
+
+static int arriving_open(struct unpacker *u, struct arriving *f)
+{
+	if (!u->named)
+		f->fd = openat(f->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	if (f->fd >= 0)
+		return 0;
+	u->named = true;
+	do {
+		temp_name(f);
+		f->fd = openat(f->dir, f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	} while (f->fd < 0 && errno == EEXIST);
+	if (f->fd >= 0)
+		return 0;
+	f->temp[0] = '\0';
+	return failed(u, -errno, "make");
+}
+
+static int link_unnamed(int fd, int dir, const char *name)
+{
+	char path[40];
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+/* Whole, it takes its name: in one step also where something has it. */
+static int arriving_name(struct unpacker *u, struct arriving *f, const char *name)
+{
+	int r = f->temp[0] ? -EEXIST : link_unnamed(f->fd, f->dir, name);
+	if (r == -EEXIST && !f->temp[0])
+		do {
+			temp_name(f);
+			r = link_unnamed(f->fd, f->dir, f->temp);
+		} while (r == -EEXIST);
+	else if (r == -EEXIST)
+		r = 0;
+	else if (r == 0)
+		return 0;
+	if (r == 0 && renameat(f->dir, f->temp, f->dir, name) < 0)
+		r = -errno;
+	else if (r == 0)
+		f->temp[0] = '\0';
+	return r == -EISDIR ? in_the_way(u, true) : r < 0 ? failed(u, r, "name") : 0;
+}
+
 static int make_file(struct unpacker *u, const char *path, const struct attributes *a)
 {
-	const char *name = last_name(path);
-	int r, dir = parent(u, path), flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	if (dir < 0)
-		return dir;
-	auto_fd fd = openat(dir, name, flags, 0600);
-	if (fd < 0 && errno == EEXIST) {
-		r = make_way(u, dir, name);
-		if (r < 0)
-			return r;
-		fd = openat(dir, name, flags, 0600);
-	}
-	if (fd < 0)
-		return failed(u, -errno, "make");
-	r = write_content(u, fd);
-	return r < 0 ? r : set_attributes(u, fd, a);
+	__attribute__((cleanup(arriving_done))) struct arriving f = { .fd = -1 };
+	f.dir = parent(u, path);
+	if (f.dir < 0)
+		return f.dir;
+	int r = arriving_open(u, &f);
+	if (r == 0)
+		r = write_content(u, f.fd);
+	if (r == 0)
+		r = set_attributes(u, f.fd, a);
+	return r < 0 ? r : arriving_name(u, &f, last_name(path));
 }
 
 static int make_symlink(struct unpacker *u, const char *path, const struct attributes *a)
@@ -563,6 +623,7 @@ int unpack_tree(const char *dir, int in, const struct unpack_options *opt, struc
 		return err_sys(err, -errno, "open %s", dir);
 	u.top = top;
 	u.root = geteuid() == 0;
+	u.named = access("/proc/self/fd", X_OK) < 0; /* there is no other way to name them later */
 	/* In this locale libarchive leaves names as they are. */
 	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 	locale_t before = c == (locale_t)0 ? c : uselocale(c);
