@@ -40,7 +40,18 @@ void limits_free(struct limits *l)
 	free(l);
 }
 
-bool limits_needs_room(const struct route *rt)
+/* What is made there; names, modes and URLs take none. */
+static bool op_needs_room(const struct request *rq, const struct route *rt)
+{
+	static const char *const ops[] = { "mkdir", "copy", "symlink" };
+	const char *op = request_query(rq, "op");
+	bool needs = false;
+	for (size_t i = 0; op && i < sizeof(ops) / sizeof(ops[0]); i++)
+		needs |= strcmp(op, ops[i]) == 0;
+	return needs && strstr(rt->path, "/files/{...}");
+}
+
+bool limits_needs_room(const struct request *rq, const struct route *rt)
 {
 	/* Those whose body is a stream, too. What is named here is small at first, but grows. */
 	static const char *const posts[] = {
@@ -62,10 +73,12 @@ bool limits_needs_room(const struct route *rt)
 	};
 	if (access_only_reads(rt))
 		return false;
-	if (rt->upload)
-		return true;
+	if (rt->upload) /* what programs are told is no file */
+		return strcmp(rt->path, "/v1/sandboxes/{}/exec/{}/stdin") != 0;
 	if (strcmp(rt->method, "POST") != 0)
 		return false;
+	if (op_needs_room(rq, rt))
+		return true;
 	for (size_t i = 0; i < sizeof(posts) / sizeof(posts[0]); i++)
 		if (strcmp(rt->path, posts[i]) == 0)
 			return true;
@@ -214,7 +227,7 @@ int limits_snapshot(struct snapd *sd, const char *owner, struct err *err)
 
 int limits_admit(const struct request *rq, const struct route *rt, struct err *err)
 {
-	if (!limits_needs_room(rt))
+	if (!limits_needs_room(rq, rt))
 		return 0;
 	int r = space_need(rq->ctx, err);
 	return r < 0 ? r : check_quota(rq->ctx, payer(rq, rt), rt, err);

@@ -10,7 +10,7 @@ struct limits *limits_new(void);    /* NULL: out of memory */
 void limits_free(struct limits *l); /* NULL allowed */
 
 /* Whether a call like that takes room on the disk. Pure. */
-bool limits_needs_room(const struct route *rt);
+bool limits_needs_room(const struct request *rq, const struct route *rt);
 /* -ENOSPC, -EDQUOT: there is none for it. */
 int limits_admit(const struct request *rq, const struct route *rt, struct err *err);
 /* -EDQUOT: the owner can't have another snapshot. What makes one says so again in the end. */

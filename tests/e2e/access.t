@@ -218,6 +218,10 @@ is 'what serving needs is not for bob to have' \
 	'/dev/fuse disk parents open files fusermount3 allow_other '
 run setpriv --reuid=30009 --regid=30009 --clear-groups "$T/bough" upgrade
 like 'nor is an upgrade' "$code $err" '^1 bough: upgrade: boughd is another user.s'
+gives 'bob does something' 201 '' '' uid:30009 POST /v1/tokens '{"name":"bobs"}'
+gives 'and finds himself in the audit log by his name' 200 '.items[0] | .user + " " + .owner' 'bob uid:30009' uid:30009 GET /v1/audit
+run setpriv --reuid=30009 --regid=30009 --clear-groups "$T/bough" audit
+like 'also in the table' "$out" 'Z +bob +pid [0-9]+ +POST +/v1/tokens'
 bough_ok 'team rm' team rm ops
 gives 'bob doesn'"'"'t' 404 '' '' uid:30009 GET "$ws/alice%2Fprivate"
 bough_ok 'user rm' user rm bob

@@ -18,6 +18,10 @@ gives 'has things' 201 .owner ci ci POST $ws '{"name":"w","mount":false}'
 gives 'a team of its own' 201 '' '' ci POST /v1/teams '{"name":"t"}'
 bough_ok 'goes' user rm ci
 gives 'with its tokens' 401 '' '' ci GET $ws
+is 'that no account of this machine has' "$err" ''
+run bough user add nobody
+like 'one that an account has is told' "$code $err" "^0 bough: nobody isn't this machine's account of that name: .*--uid $(id -u nobody) makes"
+bough_ok 'and goes' user rm nobody
 run bough user add ci --json
 is 'the next one of that name' "$(json .owner)" 'ci~2'
 give ci '{"owner":"ci"}'

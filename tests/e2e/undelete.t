@@ -104,6 +104,10 @@ bough_fails 'no save' 6 'nearly full' save x
 is 'no upload' "$(status -X POST -T "$T/root/config.json" "http://d/v1/import")" 507
 is 'said why' "$(jq -r .code "$T/body")" no_space
 is 'none into a workspace' "$(status -T "$T/root/config.json" "http://d/v1/workspaces/x/files/f")" 507
+op() { status --data-binary "$2" "http://d/v1/workspaces/x/files/$1"; } # PATH?op=OP BODY
+is 'nor a folder, a link or a copy' "$(op 'd?op=mkdir' '{}') $(op 'l?op=symlink' '{"target":"t"}') \
+$(op 'file?op=copy' '{"to":"copy"}')" '507 507 507'
+is 'but names and modes change' "$(op 'file?op=chmod' '{"mode":"0600"}') $(op 'file?op=move' '{"to":"moved"}')" '200 200'
 echo more >"$(at x)/more" && pass 'programs go on' || fail 'programs go on'
 is 'reading, too' "$(bough cat x:more)" more
 bough_ok 'what is deleted now' rm x

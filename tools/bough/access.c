@@ -1,4 +1,5 @@
 /* Who may use the service: tokens, users, teams. */
+#include <pwd.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
@@ -118,7 +119,18 @@ int cmd_user_add(struct cli *cli, const struct args *a, struct err *err)
 		r = no_memory(err);
 	if (r == 0)
 		r = post(cli, "/v1/users", body, &doc, err);
-	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(doc, err);
+	/* What that account makes here is "uid:N"'s, which is somebody else. */
+	const struct passwd *pw = uid || cli->remote || args_get(a, "owner")
+					  ? NULL
+					  : getpwnam(a->operands[0]);
+	if (pw && !cli->quiet)
+		fprintf(stderr,
+			"bough: %s isn't this machine's account of that name: `bough user rm %s`, "
+			"and --uid %u makes one that is\n",
+			pw->pw_name, pw->pw_name, (unsigned)pw->pw_uid);
+	return 0;
 }
 
 static void user_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)

@@ -184,8 +184,9 @@ static void audit_row(struct table *table, const struct cli *cli, const json_t *
 	char when[32], status[16];
 	(void)snprintf(when, sizeof(when), "%.19sZ", get_text(v, "time"));
 	(void)snprintf(status, sizeof(status), "%lld", (long long)get_int(v, "status"));
+	const char *user = get_text(v, "user");
 	const char *cells[] = { when,
-				owner_name(cli, v, "owner"),
+				*user ? user : get_text(v, "owner"),
 				get_text(v, "from"),
 				list_text(v, "method"),
 				get_text(v, "path"),
@@ -231,7 +232,5 @@ int cmd_audit(struct cli *cli, const struct args *a, struct err *err)
 		return export_lines(cli, &t, err);
 	}
 	target_query(&t, "limit", args_get(a, "limit"));
-	if (!cli->json && !cli->quiet)
-		owners_load(cli);
 	return list_show(cli, &t, &view, err);
 }

@@ -88,7 +88,8 @@ export interface JobInfo {
   error?: { code: string; message: string; details: Record<string, unknown> } | null;
 }
 export interface AuditInfo {
-  seq: number; time: string; owner: string; token: string | null; from: string; method: string;
+  seq: number; time: string; owner: string; user: string | null; token: string | null;
+  from: string; method: string;
   path: string; object: string | null; status: number; about: Record<string, unknown> | null;
 }
 export interface UsageInfo {

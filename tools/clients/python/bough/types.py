@@ -251,6 +251,7 @@ class AuditInfo(TypedDict, total=False):
     seq: int
     time: str
     owner: str
+    user: Optional[str]
     token: Optional[str]
     method: str
     path: str
