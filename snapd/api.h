@@ -189,6 +189,10 @@ int api_sandbox_file_delete(struct request *rq, struct reply *rp, struct err *er
 int api_sandbox_file_op(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_archive_get(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_archive_put(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_tus_create(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_tus_head(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_tus_patch(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_tus_delete(struct request *rq, struct reply *rp, struct err *err);
 /* ---- the same without a request ---- */
 
 /* Leased SHARED. *busy (NULL: not asked): programs in it keep it mounted until they leave. */

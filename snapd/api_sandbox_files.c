@@ -89,15 +89,27 @@ static int resolve(struct request *rq, const char *path, struct where *out, stru
 	return r;
 }
 
-/* The request becomes one of a workspace. */
-static int redirect(struct request *rq, bool write, struct err *err)
+int sandbox_place(struct request *rq, const char *path, bool write, char workspace[ID_SIZE],
+		  const char **rest, struct err *err)
 {
 	struct where w;
-	int r = resolve(rq, rq->tail, &w, err);
+	int r = resolve(rq, path, &w, err);
 	if (r < 0)
 		return r;
 	if (write && w.read_only)
 		return err_set(err, -EROFS, "that workspace is attached read-only");
+	memcpy(workspace, w.workspace, ID_SIZE);
+	*rest = w.path;
+	return 0;
+}
+
+/* The request becomes one of a workspace. */
+static int redirect(struct request *rq, bool write, struct err *err)
+{
+	struct where w;
+	int r = sandbox_place(rq, rq->tail, write, w.workspace, &w.path, err);
+	if (r < 0)
+		return r;
 	const char *to = request_string(rq, "to");
 	if (to) { /* of a move or copy: on the same mount, as rename has it */
 		struct where other;

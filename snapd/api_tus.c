@@ -1,12 +1,14 @@
 /* Uploads that can be resumed: the tus protocol, 1.0.0, with creation, checksum, expiration and
  * termination.
  *
- *   ROOT/uploads/<id>.json   {"workspace", "path", "mode"?, "length", "created", "done"?}
+ *   ROOT/uploads/<id>.json   {"workspace", "path", "mode"?, "length", "created", "done"?,
+ *                             "sandbox"?, "at"?}
  *   ROOT/uploads/<id>.data   what has come; its size is the offset
  *
  * Both survive boughd. With the last byte the file goes into the workspace as a PUT's does, and
  * what is kept then is only that it is done, for a client that didn't hear it. The data file's
- * flock is held by whoever writes. */
+ * flock is held by whoever writes. One into a sandbox is one of the workspace that its path "at"
+ * lies on, which is looked for again each time. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +27,7 @@
 #include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
+#include "snapd/api_sandbox.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
 
@@ -93,20 +96,43 @@ static void forget(const struct kept *k)
 	(void)unlinkat(k->dir, name, 0);
 }
 
-/* An upload of the workspace that the path names. `write`: locks it, -ENOLCK when somebody has
- * it. */
-static int kept_open(struct kept *k, struct request *rq, bool write, struct err *err)
+static const char *kept_text(const struct kept *k, const char *key)
+{
+	const char *s = json_string_value(json_object_get(k->json, key));
+	return s ? s : "";
+}
+
+/* Whether it is one of what the target names: what its path leads to may be another by now. */
+static int check_place(const struct kept *k, struct request *rq, bool box, struct err *err)
+{
+	char ws[ID_SIZE];
+	const char *path, *of = kept_text(k, box ? "sandbox" : "workspace");
+	if (strcmp(of, rq->params[0]) != 0 || box != !!*kept_text(k, "sandbox"))
+		return err_set(err, -ENOENT, "no such upload");
+	if (!box)
+		return access_path(kept_text(k, "path"), err);
+	int r = sandbox_place(rq, kept_text(k, "at"), true, ws, &path, err);
+	if (r < 0)
+		return r;
+	return strcmp(ws, kept_text(k, "workspace")) == 0 &&
+			       strcmp(path, kept_text(k, "path")) == 0
+		       ? 0
+		       : err_set(err, -ESTALE, "another workspace has that path by now");
+}
+
+/* An upload of the workspace or sandbox that the target names. `write`: locks it, -ENOLCK when
+ * somebody has it. */
+static int kept_open(struct kept *k, struct request *rq, bool box, bool write, struct err *err)
 {
 	char name[ID_SIZE + 8];
 	auto_free void *text = NULL;
 	size_t len;
 	struct stat st;
-	struct ws_row *row;
 	auto_source src = { 0 };
-	int r = source_find_ws(&src, rq->ctx, rq->params[0], LEASE_NONE, "upload", err);
+	int r = box ? 0
+		    : source_find_ws(&src, rq->ctx, rq->params[0], LEASE_NONE, "upload", err);
 	if (r < 0)
 		return r;
-	row = &src.ws;
 	if (!id_is(rq->params[1], "up"))
 		return err_set(err, -ENOENT, "no such upload");
 	(void)snprintf(k->id, sizeof(k->id), "%s", rq->params[1]);
@@ -121,11 +147,7 @@ static int kept_open(struct kept *k, struct request *rq, bool write, struct err 
 	struct err why = { 0 };
 	r = io_slurp(NULL, k->dir, name, TUS_RECORD_MAX, &text, &len, &why);
 	k->json = r < 0 ? NULL : json_loadb(text, len, 0, NULL);
-	const char *of = json_string_value(json_object_get(k->json, "workspace"));
-	if (!of || strcmp(of, row->id) != 0)
-		return err_set(err, -ENOENT, "no such upload");
-	const char *path = json_string_value(json_object_get(k->json, "path"));
-	r = access_path(path ? path : "", err);
+	r = check_place(k, rq, box, err);
 	if (r < 0)
 		return r;
 	bool done = json_is_true(json_object_get(k->json, "done"));
@@ -147,7 +169,7 @@ static int kept_open(struct kept *k, struct request *rq, bool write, struct err 
 /* Calls fn for each record, up to KEPT_MAX: its workspace, length, whether it is done, and when the
  * last byte came. A return other than 0 ends that. */
 struct kept_row {
-	const char *id, *workspace;
+	const char *id, *workspace, *sandbox; /* sandbox "" : it is of the workspace itself */
 	uint64_t length;
 	bool done;
 	time_t touched;
@@ -178,9 +200,11 @@ static int each_kept(int dir, int (*fn)(void *ctx, int dir, const struct kept_ro
 			st.st_mtime = later.st_mtime;
 		json_t *j = json_loadb(text, len, 0, NULL);
 		const char *ws = json_string_value(json_object_get(j, "workspace"));
+		const char *box = json_string_value(json_object_get(j, "sandbox"));
 		const struct kept_row row = {
 			.id = id,
 			.workspace = ws ? ws : "",
+			.sandbox = box ? box : "",
 			.length = (uint64_t)json_integer_value(json_object_get(j, "length")),
 			.done = json_is_true(json_object_get(j, "done")),
 			.touched = st.st_mtime,
@@ -225,10 +249,14 @@ static int sweep_one(void *ctx, int dir, const struct kept_row *row)
 {
 	struct sweeping *s = ctx;
 	auto_ws_row ws = { 0 };
+	auto_sandbox_row box = { 0 };
+	struct catalog *c = s->sd->catalog;
 	bool gone = s->workspace && strcmp(row->workspace, s->workspace) == 0;
 	if (!s->workspace)
 		gone = row->touched + EXPIRES_S + 60 < s->now ||
-		       catalog_ws_get_any(s->sd->catalog, row->workspace, &ws, NULL) == -ENOENT;
+		       catalog_ws_get_any(c, row->workspace, &ws, NULL) == -ENOENT ||
+		       (*row->sandbox &&
+			catalog_sandbox_get(c, row->sandbox, &box, NULL) == -ENOENT);
 	if (gone)
 		drop_kept(dir, row->id);
 	return 0;
@@ -334,7 +362,37 @@ static int check_room(const struct place *p, uint64_t length, struct err *err)
 		       (unsigned long long)length, (unsigned long long)c.bytes);
 }
 
-int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
+/* Which workspace it is for, and the path in it. */
+static int find_place(struct kept *k, struct request *rq, bool box, char ws[ID_SIZE],
+		      struct err *err)
+{
+	const char *path;
+	if (!box) {
+		(void)snprintf(ws, ID_SIZE, "%s", rq->params[0]);
+		return 0;
+	}
+	auto_free char *at = strdup(kept_text(k, "path"));
+	int r = at ? sandbox_place(rq, at, true, ws, &path, err) : no_memory(err);
+	if (r < 0)
+		return r;
+	bool bad = json_object_set_new(k->json, "sandbox", json_string(rq->params[0])) < 0;
+	bad |= json_object_set_new(k->json, "at", json_string(at)) < 0;
+	bad |= json_object_set_new(k->json, "path", json_string(path)) < 0;
+	return bad ? no_memory(err) : 0;
+}
+
+static int look_at_place(struct kept *k, struct request *rq, const char *ws, struct err *err)
+{
+	auto_place p = { .root = -1 };
+	int r = place_open(&p, rq->ctx, ws, false, PLACE_WRITE, err);
+	if (r >= 0)
+		r = check_room(&p, k->length, err);
+	if (r >= 0 && json_object_set_new(k->json, "workspace", json_string(p.src.ws.id)) < 0)
+		r = no_memory(err);
+	return r;
+}
+
+static int create(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	char name[ID_SIZE + 8], ws[ID_SIZE];
 	auto_kept k = { .dir = -1, .fd = -1 };
@@ -344,19 +402,13 @@ int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
 		r = err_set(err, -EINVAL, "Upload-Length is needed");
 	if (r < 0)
 		return r;
-	{
-		auto_place p = { .root = -1 };
-		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
-		if (r < 0)
-			return r;
-		memcpy(ws, p.src.ws.id, sizeof(ws));
-		r = check_room(&p, k.length, err);
-		if (r < 0)
-			return r;
-	}
-	k.json = json_pack("{s:s, s:I, s:I}", "workspace", ws, "length", (json_int_t)k.length,
-			   "created", (json_int_t)time(NULL));
+	k.json = json_pack("{s:I, s:I}", "length", (json_int_t)k.length, "created",
+			   (json_int_t)time(NULL));
 	r = k.json ? read_metadata(rq, k.json, err) : no_memory(err);
+	if (r >= 0)
+		r = find_place(&k, rq, box, ws, err);
+	if (r >= 0)
+		r = look_at_place(&k, rq, ws, err);
 	if (r >= 0)
 		r = k.dir = open_folder(rq->ctx, err);
 	if (r < 0)
@@ -374,36 +426,67 @@ int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
 		forget(&k);
 		return r;
 	}
-	reply_header(rp, "Location", "/v1/workspaces/%s/uploads/%s", ws, k.id);
+	reply_header(rp, "Location", "/v1/%s/%s/uploads/%s", box ? "sandboxes" : "workspaces",
+		     rq->params[0], k.id);
 	add_state(rp, &k);
 	rp->status = 201;
 	return 0;
 }
 
+int api_ws_tus_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	return create(rq, rp, false, err);
+}
+
+int api_sandbox_tus_create(struct request *rq, struct reply *rp, struct err *err)
+{
+	return create(rq, rp, true, err);
+}
+
 /* ---- what is there ---- */
 
-int api_ws_tus_head(struct request *rq, struct reply *rp, struct err *err)
+static int tus_head(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	auto_kept k = { .dir = -1, .fd = -1 };
 	int r = begin(rq, rp, err);
 	if (r >= 0)
-		r = kept_open(&k, rq, false, err);
+		r = kept_open(&k, rq, box, false, err);
 	if (r >= 0)
 		add_state(rp, &k);
 	return r;
 }
 
-int api_ws_tus_delete(struct request *rq, struct reply *rp, struct err *err)
+int api_ws_tus_head(struct request *rq, struct reply *rp, struct err *err)
+{
+	return tus_head(rq, rp, false, err);
+}
+
+int api_sandbox_tus_head(struct request *rq, struct reply *rp, struct err *err)
+{
+	return tus_head(rq, rp, true, err);
+}
+
+static int tus_delete(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	auto_kept k = { .dir = -1, .fd = -1 };
 	int r = begin(rq, rp, err);
 	if (r >= 0)
-		r = kept_open(&k, rq, true, err);
+		r = kept_open(&k, rq, box, true, err);
 	if (r < 0)
 		return r;
 	forget(&k);
 	rp->status = 204;
 	return 0;
+}
+
+int api_ws_tus_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	return tus_delete(rq, rp, false, err);
+}
+
+int api_sandbox_tus_delete(struct request *rq, struct reply *rp, struct err *err)
+{
+	return tus_delete(rq, rp, true, err);
 }
 
 /* ---- bytes ---- */
@@ -546,7 +629,7 @@ static void patch_tell(void *task, struct reply *rp)
 	add_state(rp, &k);
 }
 
-static int prepare_patch(struct patch *p, struct request *rq, struct err *err)
+static int prepare_patch(struct patch *p, struct request *rq, bool box, struct err *err)
 {
 	const char *type = request_header(rq, "Content-Type");
 	const char *offset = request_header(rq, "Upload-Offset");
@@ -560,7 +643,7 @@ static int prepare_patch(struct patch *p, struct request *rq, struct err *err)
 	p->want_len = sum ? tus_checksum(sum, p->want) : 0;
 	if (p->want_len < 0)
 		return err_set(err, -EINVAL, "Upload-Checksum: sha1 or sha256, and base64");
-	int r = kept_open(&p->k, rq, true, err);
+	int r = kept_open(&p->k, rq, box, true, err);
 	if (r < 0)
 		return r;
 	if (at != p->k.offset || p->k.fd < 0)
@@ -576,7 +659,7 @@ static int prepare_patch(struct patch *p, struct request *rq, struct err *err)
 	return p->hash && EVP_DigestInit_ex(p->hash, md, NULL) == 1 ? 0 : no_memory(err);
 }
 
-int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err)
+static int patch(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	struct patch *p = calloc(1, sizeof(*p));
 	if (!p)
@@ -586,7 +669,7 @@ int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err)
 	p->in = rq->upload;
 	int r = begin(rq, rp, err);
 	if (r >= 0)
-		r = prepare_patch(p, rq, err);
+		r = prepare_patch(p, rq, box, err);
 	if (r < 0) {
 		patch_free(p);
 		return r;
@@ -598,4 +681,14 @@ int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err)
 	rp->task = p;
 	rp->task_free = patch_free;
 	return 0;
+}
+
+int api_ws_tus_patch(struct request *rq, struct reply *rp, struct err *err)
+{
+	return patch(rq, rp, false, err);
+}
+
+int api_sandbox_tus_patch(struct request *rq, struct reply *rp, struct err *err)
+{
+	return patch(rq, rp, true, err);
 }

@@ -68,6 +68,7 @@ bool limits_needs_room(const struct request *rq, const struct route *rt)
 		"/v1/exports",
 		"/v1/sandboxes",
 		"/v1/sandboxes/{}/fork",
+		"/v1/sandboxes/{}/uploads",
 		"/v1/sandboxes/{}/snapshots",
 		"/v1/sandboxes/{}/restore",
 	};

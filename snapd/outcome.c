@@ -281,7 +281,8 @@ int outcome_admit(struct request *rq, const struct route *rt, const void *data, 
 {
 	struct doing *d = doing_now();
 	int r = access_admit(rq, rt, data, len, rp, err);
-	if (r == 0 && d && d->key)
+	/* What only reads is done as often as it is asked for. */
+	if (r == 0 && d && d->key && !access_only_reads(rt))
 		r = repeat_admit(rq, rt, d, data, len, rp, err);
 	if (r == 0) /* what was done already is told in any case */
 		r = limits_admit(rq, rt, err);

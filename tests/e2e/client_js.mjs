@@ -203,6 +203,8 @@ eq('extract', (await f.extract(createReadStream(T + '/t.tar'))).members, 2);
 const archive = await f.archive('', { format: 'tar' });
 ok('an archive', (await archive.bytes()).length > size);
 ok('its summary', archive.summary.members > 25);
+const later = '2100-01-01T00:00:00.000000000Z';
+ok('the rest of one', (await (await f.archiveRest('', later)).bytes()).length > size);
 
 // ---- broken connections
 
@@ -260,6 +262,7 @@ eq('restore', await f.readText('dir/hello.txt'), 'hello again\n');
 eq("a snapshot's files", await snap.files.readText('dir/hello.txt'), 'hello again\n');
 eq('their heads', (await snap.files.head('dir/hello.txt'))['content-length'], '12');
 ok('its list', (await all(snap.files.list())).some((x) => x.name === 'dir'));
+ok('the rest of it', (await (await snap.files.archiveRest('', later, 'dir')).text()).includes('./'));
 eq('its archive', (await (await snap.files.archive('dir', { format: 'zip' })).text()).slice(0, 2), 'PK');
 ok('its diff', (await all(snap.diff())).some((d) => d.path === 'big'));
 ok('as text, too', (await (await snap.diffText('stat')).text()).includes('dir/hello.txt'));
@@ -383,7 +386,14 @@ for (const [what, call] of Object.entries({
   output: () => proc.output({ stream: 'stdout', stdoutOffset: 0 }), write: () => proc.write('x', { offset: 0 }),
   resize: () => proc.resize(80, 25), signal: () => proc.signal('TERM'), terminal: () => proc.terminal(), list: () => all(box.files.list()),
   head: () => box.files.head('x'), put: () => box.files.write('x', 'x'), remove: () => box.files.delete('x'),
-  mkdir: () => box.files.mkdir('x'), archive: () => box.files.archive(), extract: () => box.files.extract('x'),
+  mkdir: () => box.files.mkdir('x'), archive: () => box.files.archive(), rest: () => box.files.archiveRest('', later),
+  patch: () => box._t.open('PATCH', '/v1/sandboxes/{sandbox}/uploads/{up}', { sandbox: 'none', up: 'up_aaaaaaaaaa' },
+    { body: 'x', headers: { 'Tus-Resumable': '1.0.0', 'Upload-Offset': 0, 'Content-Type': 'application/offset+octet-stream' } }),
+  extract: () => box.files.extract('x'),
+  beginUpload: () => box.beginUpload('x', 1), uploadAbilities: () => box.uploadAbilities(),
+  offset: () => new bough.Upload(box._t, '/v1/sandboxes/none/uploads/up_aaaaaaaaaa').offset(),
+  cancel: () => new bough.Upload(box._t, '/v1/sandboxes/none/uploads/up_aaaaaaaaaa').cancel(),
+  resumeUpload: () => box.resumeUpload('/v1/sandboxes/none/uploads/up_aaaaaaaaaa', Buffer.from('x')),
 })) {
   await throws(`a sandbox that isn't there: ${what}`, bough.NotFound, call);
 }

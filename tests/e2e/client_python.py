@@ -316,6 +316,8 @@ def main():
         body.read()
         eq("its summary", bough.summary(body)["members"] > 30, True)
     ok("an archive", "./dir/hello.txt" in names)
+    with f.archive_rest(b"", "2100-01-01T00:00:00.000000000Z", "dir") as body:
+        ok("the rest of one", b"hello.txt" in body.read())
 
     # -- broken connections
 
@@ -385,6 +387,8 @@ def main():
     ok("its list", any(e["name"] == "dir" for e in snap.files.list()))
     with snap.files.archive("dir", format="zip") as body:
         eq("its archive", body.read(2), b"PK")
+    with snap.files.archive_rest(b"", "2100-01-01T00:00:00.000000000Z", "dir") as body:
+        ok("the rest of it", b"./" in body.read())
     ok("its diff", any(d["path"] == "big" for d in snap.diff()))
     ok("as text, too", b"dir/hello.txt" in snap.diff_text("stat").read())
     eq("against itself there is none", list(snap.diff(snap.id)), [])
@@ -519,7 +523,13 @@ def main():
             "signal": lambda: proc.signal("TERM"), "terminal": proc.terminal, "list": lambda: list(box.files.list()),
             "head": lambda: box.files.head("x"), "put": lambda: box.files.write("x", "x"),
             "remove": lambda: box.files.delete("x"), "mkdir": lambda: box.files.mkdir("x"),
-            "archive": box.files.archive, "extract": lambda: box.files.extract(b"x")}.items():
+            "archive": box.files.archive, "rest": lambda: box.files.archive_rest(b"", "2100-01-01T00:00:00.000000000Z"),
+            "patch": lambda: bough.Upload(box._t, "/v1/sandboxes/none/uploads/up_aaaaaaaaaa")._patch(0, b"x"),
+            "extract": lambda: box.files.extract(b"x"),
+            "begin_upload": lambda: box.begin_upload("x", 1), "upload_abilities": box.upload_abilities,
+            "offset": lambda: bough.Upload(box._t, "/v1/sandboxes/none/uploads/up_aaaaaaaaaa").offset(),
+            "cancel": lambda: bough.Upload(box._t, "/v1/sandboxes/none/uploads/up_aaaaaaaaaa").cancel(),
+            "resume_upload": lambda: box.resume_upload("/v1/sandboxes/none/uploads/up_aaaaaaaaaa", io.BytesIO(b"x"))}.items():
         raises("a sandbox that isn't there: " + what, bough.NotFound, call)
 
     # -- tokens, TLS, people

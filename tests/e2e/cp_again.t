@@ -222,6 +222,10 @@ post 'an empty list' 200 "$later"
 is 'is all of it' "$(tar tf "$T/.body" | wc -l)" 101
 post 'a list' 200 "$later" '3006 981173106 500000000 0644 f2\0003006 981173106 500000000 0600 f3\000'
 is 'is the rest' "$(tar tf "$T/.body" | grep -cE '/(f2|f3)$') $(tar tf "$T/.body" | wc -l)" '1 100'
+for i in 1 2; do
+	is "with a key, time $i" "$(curl -sS -m 60 --unix-socket "$sock" -H 'Idempotency-Key: same' --data-binary '' \
+		"http://d/v1/workspaces/w/archive/tree/d?$later" | tar tf - | wc -l)" 101
+done
 post 'no list' 200 "$later" nonsense
 is 'is no archive' "$(stat -c %s "$T/.body")" 0
 done_testing

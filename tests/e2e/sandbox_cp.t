@@ -88,5 +88,62 @@ both stopped
 bough_ok 'started again' start s
 run bough exec s -- sh -c 'cat /var/lib/new-stopped/sub/one; ls /workspace/new-stopped'
 is 'it has what came meanwhile' "$out" $'one\nempty\nhard\nlink\nsub\ntool'
-bough_ok 'all go' rm --force s
+
+# ---- large files: they go on where they were
+bough run --name t --workspace w:/srv/w -d -q >/dev/null 2>&1
+sock=$BOUGH_ROOT/run/boughd.sock
+url=
+tus() { # DESCRIPTION STATUS METHOD TARGET [CURL ARGUMENT…]: $head
+	local what=$1 want=$2 method=$3 target=$4
+	shift 4
+	is "$what" "$(curl -sS -m 60 --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" -w '%{http_code}' \
+		-H 'Tus-Resumable: 1.0.0' "$@" "http://d$target" 2>"$T/.err")" "$want"
+	head=$(tr -d '\r' <"$T/.head")
+}
+begin() { # DESCRIPTION STATUS PATH LENGTH: $url
+	tus "$1" "$2" POST /v1/sandboxes/s/uploads -H "Upload-Length: $4" -H "Upload-Metadata: path $(printf %s "$3" | base64 -w0),mode $(printf 0600 | base64)"
+	url=$(sed -n 's/^Location: //Ip' <<<"$head")
+}
+add() { # DESCRIPTION STATUS OFFSET DATA
+	tus "$1" "$2" PATCH "$url" -H "Upload-Offset: $3" -H 'Content-Type: application/offset+octet-stream' --data-binary "$4"
+}
+tus 'what of tus is spoken' 204 OPTIONS /v1/sandboxes/s/uploads
+begin 'an upload' 201 var/up/load 10
+like 'its place' "$url" '^/v1/sandboxes/sb_[a-z2-7]{10}/uploads/up_[a-z2-7]{10}$'
+add 'its first bytes' 204 0 01234
+tus 'how far it is' 200 HEAD "$url" -I
+like 'is told' "$head" 'Upload-Offset: 5'
+add 'the rest' 204 5 56789
+run bough exec s -- sh -c 'cat /var/up/load; stat -c " %a %u" /var/up/load'
+is 'it is there, inside' "$out" '0123456789 600 0'
+begin 'one into what is attached' 201 workspace/up 4
+tus 'isnt the workspaces own' 404 HEAD "/v1/workspaces/w/uploads/${url##*/}" -I
+tus 'nor another sandboxs' 404 HEAD "/v1/sandboxes/t/uploads/${url##*/}" -I
+add 'its first bytes' 204 0 01
+bough_ok 'detached' detach-workspace s w --force
+add 'no byte goes elsewhere' 409 2 23
+bough_ok 'attached again' attach-workspace s w:/workspace
+add 'it goes on' 204 2 23
+is 'it is there' "$(cat "$at/up")" 0123
+begin 'one to be ended' 201 workspace/no 4
+tus 'ends' 204 DELETE "$url"
+tus 'for good' 404 HEAD "$url" -I
+begin 'not to what is read-only' 403 srv/data/x 4
+begin 'nor to what is on no disk' 403 proc/x 4
+begin 'nor out of it' 400 ../x 4
+bough_ok 'stopped' stop s --grace 0s
+begin 'one into a stopped one' 201 var/stopped 2
+add 'at once' 204 0 ab
+is 'is there' "$(bough cat s:/var/stopped)" ab
+head -c 60000000 /dev/urandom >large
+bough cp large s:/var/large -q &
+pid=$!
+until [ -n "$(find "$BOUGH_ROOT/uploads" -name '*.data' -size +1000k 2>/dev/null)" ] || [ ! -d "/proc/$pid" ]; do :; done
+kill_hard boughd
+wait $pid
+is 'a large file outlives boughd' "$?" 0
+bough cp s:/var/large - 2>/dev/null | cmp -s - large
+is 'and is the same' "${PIPESTATUS[*]}" '0 0'
+is 'nothing is kept' "$(find "$BOUGH_ROOT/uploads" -name '*.data' | wc -l)" 0
+bough_ok 'all go' rm --force s t
 done_testing

@@ -396,7 +396,7 @@ const struct command commands_snap[] = {
 		   "Folders that are missing in a workspace are made.\n"
 		   "\n"
 		   "A copy whose connection breaks goes on by itself: of a single file where it\n"
-		   "was (into a workspace from 32 MiB on), of a folder without the files that\n"
+		   "was (from 32 MiB on), of a folder without the files that\n"
 		   "are there. One of a folder that was killed leaves what it has made, and the\n"
 		   "same command goes on within a week: files that came and haven't changed in\n"
 		   "SOURCE since aren't sent again. It keeps a note of it until then, in\n"

@@ -465,11 +465,12 @@ static int file_in(struct cli *cli, struct source *s, const char *from, const st
 	if (r < 0)
 		return r;
 	bool box = r > 0;
-	if (mode && !box && !s->pid && s->size >= RESUME_UPLOAD_MIN && resume_can_name(to, name) &&
+	if (mode && !s->pid && s->size >= RESUME_UPLOAD_MIN && resume_can_name(to, name) &&
 	    lseek(s->fd, 0, SEEK_CUR) == 0) {
 		r = path_below(to->path, name, &path, err);
 		if (r == 0)
-			r = resume_upload(cli, s->fd, (uint64_t)s->size, to, name, mode, err);
+			r = resume_upload(cli, s->fd, (uint64_t)s->size, to, box, name, mode,
+					  err);
 		return r < 0 ? r : print_copied(cli, from, path, (uint64_t)s->size, NULL, err);
 	}
 	target_query(&t, "mode", mode);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/json.h"
+#include "tools/bough/sandbox.h"
 
 enum {
 	COPY_SIZE = 256 * 1024,
@@ -164,6 +165,7 @@ struct sending {
 	struct progress progress;
 	int fd;
 	uint64_t at, size; /* at: where the present request began */
+	bool box;          /* it goes into a sandbox */
 	char location[HTTP_FIELD_MAX];
 };
 
@@ -221,7 +223,8 @@ static int create(struct sending *s, const struct place *to, const char *path, c
 	buf_add(&lines, "\r\n", 3);
 	if (buf_error(&lines))
 		return err_set(err, -ENOMEM, "out of memory");
-	auto_target t = target_ws(to->name, "/uploads");
+	auto_target t = s->box ? target_sandbox(to->name, "/uploads")
+			       : target_ws(to->name, "/uploads");
 	t.headers = (const char *)lines.data;
 	int r = api_exchange(s->cli, "POST", &t, NULL, &h, &head, err);
 	http_free(h);
@@ -277,7 +280,7 @@ static int ask_again(struct sending *s, const struct place *there, struct err *e
 	if (r != -EEXIST)
 		return r;
 	auto_json json_t *entry = NULL;
-	if (place_stat(s->cli, there, KIND_WORKSPACE, &entry, NULL) == 0 &&
+	if (place_stat(s->cli, there, KIND_WORKSPACE | KIND_SANDBOX, &entry, NULL) == 0 &&
 	    strcmp(get_text(entry, "type"), "file") == 0 &&
 	    (uint64_t)get_int(entry, "size") == s->size)
 		return 0;
@@ -307,10 +310,10 @@ static int send_all(struct sending *s, const struct place *there, struct err *er
 	return r;
 }
 
-int resume_upload(struct cli *cli, int fd, uint64_t size, const struct place *to, const char *last,
-		  const char *mode, struct err *err)
+int resume_upload(struct cli *cli, int fd, uint64_t size, const struct place *to, bool box,
+		  const char *last, const char *mode, struct err *err)
 {
-	struct sending s = { .cli = cli, .fd = fd, .size = size };
+	struct sending s = { .cli = cli, .fd = fd, .size = size, .box = box };
 	struct http_head head;
 	auto_free char *path = NULL;
 	if (join(&path, to->path, last) < 0)

@@ -150,6 +150,15 @@ export class SnapshotFiles {
   archive(path = '', { format = 'tar', signal } = {}) {
     return this._t.open('GET', this._archive, this._at(path), { query: { format }, signal });
   }
+
+  /**
+   * The same without the files that the list `have` names (API.md, "Archives of the rest"), as they
+   * were `before`.
+   */
+  archiveRest(have, before, path = '', { format = 'tar', signal } = {}) {
+    return this._t.open('POST', this._archive, this._at(path),
+      { body: have, query: { format, before }, signal });
+  }
 }
 
 /** Takes {"path": …, "entries": [{…}, …]} apart as it comes. */
@@ -275,24 +284,37 @@ export class WorkspaceFiles extends SnapshotFiles {
   }
 }
 
-/** One upload. `url` is all that a later process needs: Workspace.resume(url, file). */
+const ALL = {
+  workspaces: ['/v1/workspaces/{ws}/uploads', 'ws'],
+  sandboxes: ['/v1/sandboxes/{sandbox}/uploads', 'sandbox'],
+};
+
+/**
+ * One upload. `url` is all that a later process needs: Workspace.resume(url, file), or
+ * Sandbox.resumeUpload(url, file).
+ */
 export class Upload {
   #t;
   #at;
+  #one;
 
   constructor(transport, url, length) {
-    const [, ws, up] = /\/([^/]+)\/uploads\/([^/]+)$/.exec(url) ?? [];
-    if (!up) throw new TypeError(`${url}: no upload's address`);
+    const [, kind, of, up] = /\/([^/]+)\/([^/]+)\/uploads\/([^/]+)$/.exec(url) ?? [];
+    if (!ALL[kind]) throw new TypeError(`${url}: no upload's address`);
     this.#t = transport;
     this.url = url;
     this.length = length;
-    this.#at = { ws: decodeURIComponent(ws), up };
+    const [all, param] = ALL[kind];
+    this.#at = { [param]: decodeURIComponent(of), up };
+    this.#one = all + '/{up}';
   }
 
-  static async create(transport, ws, path, length, mode) {
+  /** `kind` is "workspaces" or "sandboxes". */
+  static async create(transport, kind, of, path, length, mode) {
     const base64 = (v) => Buffer.from(v).toString('base64');
     const meta = `path ${base64(path)}` + (mode === undefined ? '' : `,mode ${base64(mode)}`);
-    const answer = await transport.open('POST', '/v1/workspaces/{ws}/uploads', { ws }, {
+    const [all, param] = ALL[kind];
+    const answer = await transport.open('POST', all, { [param]: of }, {
       headers: { ...TUS, 'Upload-Length': length, 'Upload-Metadata': meta } });
     await answer.bytes();
     return new Upload(transport, answer.headers.location, length);
@@ -300,20 +322,19 @@ export class Upload {
 
   /** How many bytes have come. */
   async offset() {
-    const answer = await this.#t.open('HEAD', '/v1/workspaces/{ws}/uploads/{up}', this.#at,
-      { headers: TUS });
+    const answer = await this.#t.open('HEAD', this.#one, this.#at, { headers: TUS });
     await answer.bytes();
     this.length = Number(answer.headers['upload-length'] ?? this.length);
     return Number(answer.headers['upload-offset']);
   }
 
   cancel() {
-    return this.#t.call('DELETE', '/v1/workspaces/{ws}/uploads/{up}', this.#at, { headers: TUS });
+    return this.#t.call('DELETE', this.#one, this.#at, { headers: TUS });
   }
 
   async #patch(at, data) {
     const sum = createHash('sha256').update(data).digest('base64');
-    const answer = await this.#t.open('PATCH', '/v1/workspaces/{ws}/uploads/{up}', this.#at, {
+    const answer = await this.#t.open('PATCH', this.#one, this.#at, {
       body: data, safe: false,
       headers: { ...TUS, 'Upload-Offset': at, 'Upload-Checksum': `sha256 ${sum}`,
         'Content-Type': 'application/offset+octet-stream' },
@@ -381,4 +402,27 @@ export class Upload {
       progress?.(at, this.length);
     }
   }
+}
+
+/** A local file (its path) or bytes, in pieces; it goes on after connections that break off. */
+export async function upload(transport, kind, of, source, path, { mode, ...options } = {}) {
+  const length = typeof source === 'string' ? (await stat(source)).size : source.byteLength;
+  const up = await Upload.create(transport, kind, of, path, length, mode);
+  if (length) await up.send(source, options);
+  return up;
+}
+
+/** Goes on with an upload, of another process perhaps. */
+export async function resumeUpload(transport, url, source, options) {
+  const up = new Upload(transport, url);
+  await up.send(source, options);
+  return up;
+}
+
+/** What of tus is spoken. */
+export async function uploadAbilities(transport, kind, of) {
+  const [all, param] = ALL[kind];
+  const answer = await transport.open('OPTIONS', all, { [param]: of });
+  await answer.bytes();
+  return answer.headers;
 }

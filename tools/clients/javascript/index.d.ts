@@ -169,6 +169,8 @@ export class SnapshotFiles {
     url: string; expires: string }>;
   archive(path?: Path, options?: {
     format?: 'tar' | 'tar.zst' | 'zip' | 'cpio'; signal?: AbortSignal }): Promise<Body>;
+  archiveRest(have: string | Uint8Array, before: string, path?: Path, options?: {
+    format?: 'tar' | 'tar.zst'; signal?: AbortSignal }): Promise<Body>;
 }
 export interface WriteOptions {
   mode?: string; ifMatch?: string; ifNoneMatch?: string; coding?: string; length?: number;
@@ -338,6 +340,11 @@ export class Sandbox {
   kill(signal?: string): Promise<SandboxInfo>;
   pause(): Promise<SandboxInfo>;
   resume(): Promise<SandboxInfo>;
+  upload(source: string | Uint8Array, path: Path,
+    options?: UploadOptions & { mode?: string }): Promise<Upload>;
+  beginUpload(path: Path, length: number, options?: { mode?: string }): Promise<Upload>;
+  resumeUpload(url: string, source: string | Uint8Array, options?: UploadOptions): Promise<Upload>;
+  uploadAbilities(): Promise<Record<string, string | undefined>>;
   stats(): Promise<Record<string, any>>;
   fork(names: string[], options?: { start?: boolean }): Promise<Sandbox[]>;
   save(name?: string, options?: { message?: string } & Long): Promise<Record<string, any>>;

@@ -8,11 +8,12 @@
  *     console.log((await ws.save('greeting')).id);
  */
 import { homedir } from 'node:os';
-import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { NotFound, errorOf } from './errors.js';
 import { EventStream } from './events.js';
-import { SnapshotFiles, Upload, WorkspaceFiles } from './files.js';
+import {
+  SnapshotFiles, Upload, WorkspaceFiles, resumeUpload, upload, uploadAbilities,
+} from './files.js';
 import { sandboxClasses } from './sandboxes.js';
 import { Transport } from './transport.js';
 
@@ -293,30 +294,19 @@ export class Workspace extends Named {
   }
 
   /** A local file (its path) or bytes, in pieces; it goes on after connections that break off. */
-  async upload(source, path, { mode, ...options } = {}) {
-    const length = typeof source === 'string' ? (await stat(source)).size : source.byteLength;
-    const up = await this.beginUpload(path, length, { mode });
-    if (length) await up.send(source, options);
-    return up;
+  upload(source, path, options) {
+    return upload(this._t, 'workspaces', this.ref, source, path, options);
   }
 
   beginUpload(path, length, { mode } = {}) {
-    return Upload.create(this._t, this.ref, path, length, mode);
+    return Upload.create(this._t, 'workspaces', this.ref, path, length, mode);
   }
 
   /** Goes on with an upload, of another process perhaps. */
-  async resume(url, source, options) {
-    const up = new Upload(this._t, url);
-    await up.send(source, options);
-    return up;
-  }
+  resume(url, source, options) { return resumeUpload(this._t, url, source, options); }
 
   /** What of tus is spoken. */
-  async uploadAbilities() {
-    const answer = await this._t.open('OPTIONS', '/v1/workspaces/{ws}/uploads', this.#at);
-    await answer.bytes();
-    return answer.headers;
-  }
+  uploadAbilities() { return uploadAbilities(this._t, 'workspaces', this.ref); }
 }
 
 /** One sandbox: a container on workspaces. */

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AnswerCut, BadAnswer, ConnectionFailed } from './errors.js';
-import { WorkspaceFiles } from './files.js';
+import { Upload, WorkspaceFiles, resumeUpload, upload, uploadAbilities } from './files.js';
 import { Terminal } from './terminal.js';
 import { FIRST_WAIT_MS, LONGEST_WAIT_MS } from './transport.js';
 
@@ -135,6 +135,19 @@ export const sandboxClasses = ({ Job, Named, asyncDispose, refOf, NotFound }) =>
     kill(signal) { return this.#post('kill', { signal }); }
     pause() { return this.#post('pause'); }
     resume() { return this.#post('resume'); }
+
+    /** As those of a workspace; resume() is another thing here. */
+    upload(source, path, options) {
+      return upload(this._t, 'sandboxes', this.ref, source, path, options);
+    }
+
+    beginUpload(path, length, { mode } = {}) {
+      return Upload.create(this._t, 'sandboxes', this.ref, path, length, mode);
+    }
+
+    resumeUpload(url, source, options) { return resumeUpload(this._t, url, source, options); }
+    uploadAbilities() { return uploadAbilities(this._t, 'sandboxes', this.ref); }
+
     stats() { return this._t.call('GET', ONE + '/stats', this.#at); }
 
     async fork(names, { start } = {}) {

@@ -179,6 +179,13 @@ class SnapshotFiles:
         what the format couldn't hold."""
         return self._t.open("GET", self._archive, self._at(path), query={"format": format})
 
+    def archive_rest(self, have: Source, before: str, path: FilePath = "", *,
+                     format: str = "tar") -> Body:
+        """The same without the files that the list `have` names (API.md, "Archives of the rest"),
+        as they were `before`."""
+        return self._t.open("POST", self._archive, self._at(path), body=have, safe=True,
+                            query={"format": format, "before": before})
+
     def sign(self, path: FilePath, *, expires_in: Optional[int] = None,
              method: Optional[str] = None, pin: Optional[bool] = None) -> Dict[str, Any]:
         """A `url` by which whoever has it reads this file, without a token: to be put behind where

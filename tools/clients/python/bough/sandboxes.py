@@ -15,6 +15,7 @@ from .files import WorkspaceFiles
 from .jobs import Job
 from .terminal import Terminal
 from .types import ExecInfo, SandboxInfo
+from .uploads import Uploads
 from .workspaces import PAGE, Labels, Workspace, labels_query, pages
 
 ONE = "/v1/sandboxes/{sandbox}"
@@ -122,8 +123,10 @@ class Exec:
         self._t.call("POST", ONE + "/exec/{exec}/signal", self._at, json_body={"signal": signal})
 
 
-class Sandbox:
+class Sandbox(Uploads):
     """One sandbox, by its id or name."""
+
+    _uploads = "sandboxes"
 
     def __init__(self, transport: Transport, ref: str,
                  info: Optional[SandboxInfo] = None) -> None:

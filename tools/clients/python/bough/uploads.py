@@ -14,34 +14,37 @@ from .errors import ApiError, BadAnswer, BoughError, Conflict, ConnectionFailed
 
 PIECE = 8 << 20
 TUS = {"Tus-Resumable": "1.0.0"}
-ALL = "/v1/workspaces/{ws}/uploads"
-ONE = "/v1/workspaces/{ws}/uploads/{up}"
+ALL = {"workspaces": ("/v1/workspaces/{ws}/uploads", "ws"),
+       "sandboxes": ("/v1/sandboxes/{sandbox}/uploads", "sandbox")}
 
 
 class Upload:
-    """One upload. `url` is all that a later process needs: Workspace.resume(url, source)."""
+    """One upload. `url` is all that a later process needs: Workspace.resume(url, source), or
+    the sandbox's."""
 
     def __init__(self, transport: Transport, url: str, length: Optional[int] = None) -> None:
         parts = url.rstrip("/").split("/")
-        if len(parts) < 4 or parts[-2] != "uploads":
+        if len(parts) < 4 or parts[-2] != "uploads" or parts[-4] not in ALL:
             raise ValueError(f"{url}: no upload's address")
         self._t, self.url, self.length = transport, url, length
-        self._at: Dict[str, FilePath] = {"ws": parts[-3], "up": parts[-1]}
+        all_of, param = ALL[parts[-4]]
+        self._one = all_of + "/{up}"
+        self._at: Dict[str, FilePath] = {param: parts[-3], "up": parts[-1]}
 
     def offset(self) -> int:
         """How many bytes have come."""
-        with self._t.open("HEAD", ONE, self._at, headers=TUS) as answer:
+        with self._t.open("HEAD", self._one, self._at, headers=TUS) as answer:
             self.length = int(answer.headers.get("upload-length", self.length or 0))
             return int(answer.headers["upload-offset"])
 
     def cancel(self) -> None:
-        self._t.call("DELETE", ONE, self._at, headers=TUS)
+        self._t.call("DELETE", self._one, self._at, headers=TUS)
 
     def _patch(self, at: int, data: bytes) -> int:
         digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
         headers = {**TUS, "Upload-Offset": str(at), "Upload-Checksum": f"sha256 {digest}",
                    "Content-Type": "application/offset+octet-stream"}
-        with self._t.open("PATCH", ONE, self._at, headers=headers, body=data, safe=False) as answer:
+        with self._t.open("PATCH", self._one, self._at, headers=headers, body=data, safe=False) as answer:
             return int(answer.headers.get("upload-offset", at + len(data)))
 
     def send(self, source: BinaryIO, *, piece: int = PIECE, patience: float = 60.0,
@@ -124,32 +127,65 @@ def _length_of(source: BinaryIO) -> int:
     return end
 
 
-def create(transport: Transport, ws: str, path: FilePath, length: int,
+def create(transport: Transport, kind: str, of: str, path: FilePath, length: int,
            mode: Optional[str] = None) -> Upload:
+    """`kind` is "workspaces" or "sandboxes"."""
     meta = "path " + base64.b64encode(os.fsencode(path)).decode()
     if mode is not None:
         meta += ",mode " + base64.b64encode(mode.encode()).decode()
     headers = {**TUS, "Upload-Length": str(length), "Upload-Metadata": meta}
-    with transport.open("POST", ALL, {"ws": ws}, headers=headers) as answer:
+    template, param = ALL[kind]
+    with transport.open("POST", template, {param: of}, headers=headers) as answer:
         return Upload(transport, answer.headers["location"], length)
 
 
-def abilities(transport: Transport, ws: str) -> Dict[str, str]:
-    with transport.open("OPTIONS", ALL, {"ws": ws}) as answer:
+def abilities(transport: Transport, kind: str, of: str) -> Dict[str, str]:
+    template, param = ALL[kind]
+    with transport.open("OPTIONS", template, {param: of}) as answer:
         return {k: v for k, v in answer.headers.items() if k.startswith("tus-")}
 
 
-def upload(transport: Transport, ws: str, source: "Union[str, os.PathLike[str], BinaryIO]",
-           path: FilePath, *, mode: Optional[str] = None, length: Optional[int] = None,
+def upload(transport: Transport, kind: str, of: str,
+           source: "Union[str, os.PathLike[str], BinaryIO]", path: FilePath, *, mode: Optional[str] = None, length: Optional[int] = None,
            piece: int = PIECE, patience: float = 60.0,
            progress: Optional[Callable[[int, int], None]] = None) -> Upload:
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as f:
-            return upload(transport, ws, f, path, mode=mode, piece=piece, patience=patience,
+            return upload(transport, kind, of, f, path, mode=mode, piece=piece, patience=patience,
                           progress=progress)
     if length is None:
         length = _length_of(source)
-    up = create(transport, ws, path, length, mode)
+    up = create(transport, kind, of, path, length, mode)
     if length:
         up.send(source, piece=piece, patience=patience, progress=progress)
     return up
+
+
+class Uploads:
+    """What workspaces and sandboxes share."""
+
+    _uploads: str
+    _t: Transport
+    ref: str
+
+    def upload(self, source: "Union[str, os.PathLike[str], BinaryIO]", path: FilePath, *,
+               mode: Optional[str] = None, length: Optional[int] = None,
+               piece: int = PIECE, patience: float = 60.0,
+               progress: Optional[Callable[[int, int], None]] = None) -> Upload:
+        """A local file, or what is opened for reading (with `length` where it can't be sought),
+        in pieces. It goes on after connections that break off."""
+        return upload(self._t, self._uploads, self.ref, source, path, mode=mode, length=length,
+                      piece=piece, patience=patience, progress=progress)
+
+    def begin_upload(self, path: FilePath, length: int, *, mode: Optional[str] = None) -> Upload:
+        return create(self._t, self._uploads, self.ref, path, length, mode)
+
+    def resume_upload(self, url: str, source: BinaryIO, *, piece: int = PIECE,
+                      patience: float = 60.0) -> Upload:
+        """Goes on with an upload, of another process perhaps."""
+        up = Upload(self._t, url)
+        up.send(source, piece=piece, patience=patience)
+        return up
+
+    def upload_abilities(self) -> Dict[str, str]:
+        return abilities(self._t, self._uploads, self.ref)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from typing import (Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence,
+from typing import (Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence,
                     Tuple, Union, cast)
 
 from . import uploads
@@ -114,9 +114,11 @@ class Snapshot:
                             query={"message": message, "author": author})
 
 
-class Workspace:
+class Workspace(uploads.Uploads):
     """One workspace, by its id or name. `info` is what was last heard of it, and is asked for when
     nothing was."""
+
+    _uploads = "workspaces"
 
     def __init__(self, transport: Transport, ref: str,
                  info: Optional[WorkspaceInfo] = None) -> None:
@@ -255,30 +257,10 @@ class Workspace:
         return self._t.open("GET", "/v1/workspaces/{ws}/bundle", self._at,
                             query={"message": message, "author": author})
 
-    # -- uploads that can be resumed
-
-    def upload(self, source: "Union[str, os.PathLike[str], BinaryIO]", path: FilePath, *,
-               mode: Optional[str] = None, length: Optional[int] = None,
-               piece: int = uploads.PIECE, patience: float = 60.0,
-               progress: Optional[Callable[[int, int], None]] = None) -> uploads.Upload:
-        """A local file, or what is opened for reading (with `length` where it can't be sought),
-        in pieces. It goes on after connections that break off."""
-        return uploads.upload(self._t, self.ref, source, path, mode=mode, length=length,
-                              piece=piece, patience=patience, progress=progress)
-
-    def begin_upload(self, path: FilePath, length: int, *,
-                     mode: Optional[str] = None) -> uploads.Upload:
-        return uploads.create(self._t, self.ref, path, length, mode)
-
     def resume(self, url: str, source: BinaryIO, *, piece: int = uploads.PIECE,
                patience: float = 60.0) -> uploads.Upload:
         """Goes on with an upload, of another process perhaps."""
-        up = uploads.Upload(self._t, url)
-        up.send(source, piece=piece, patience=patience)
-        return up
-
-    def upload_abilities(self) -> Dict[str, str]:
-        return uploads.abilities(self._t, self.ref)
+        return self.resume_upload(url, source, piece=piece, patience=patience)
 
 
 def diff_entries(transport: Transport, template: str, at: Mapping[str, FilePath],
