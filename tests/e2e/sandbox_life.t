@@ -137,6 +137,15 @@ except BlockingIOError:
 	is 'and goes on' "$(status g) $(bough exec g -- echo yes)" 'running yes'
 	is 'so it is enforced' "$(status g '.unenforced | map(select(. == "pids"))')" '[]'
 	bough_ok 'it goes' rm --force g
+	# It hands on more of an attribute than there is.
+	bough_ok 'gVisor with a checkout' run --name g --runtime runsc --git src -d
+	run bough exec g -- sh -c 'cd /workspace && git status --porcelain && echo >new && echo >>d/f && git status --porcelain'
+	is 'git status there' "$out" $' M d/f\n?? new'
+	run bough exec g -- sh -c 'cd /workspace && .git/bough/fsmonitor 2 "" >/tmp/all &&
+		.git/bough/fsmonitor 2 "$(tr "\0" "\n" </tmp/all | head -n 1)" | tr "\0" "\n" >/tmp/next; wc -c </tmp/all; cat /tmp/next'
+	ok 'the answer is no longer than that' test "${out%%$'\n'*}" -lt 100
+	like 'and one in parts is told whole' "$out" $'\nd/~(\n|$)'
+	bough_ok 'it goes, too' rm --force --workspaces g
 	# Its kernel is what takes the memory, and what is killed for it.
 	bough_ok 'gVisor with little memory' run --name g --runtime runsc --memory 128M -d
 	run timeout 60 bough exec g -- python3 -c 'bytearray(600 << 20)'
