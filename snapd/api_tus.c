@@ -28,6 +28,7 @@
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/api_sandbox.h"
+#include "snapd/journal.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
 
@@ -422,6 +423,8 @@ static int create(struct request *rq, struct reply *rp, bool box, struct err *er
 	r = write_record(&k, err);
 	if (r >= 0 && k.length == 0)
 		r = finish(&k, rq->ctx, ws, err);
+	if (r >= 0) /* who asks again is told where it is (outcome.c) */
+		r = catalog_intend(((struct snapd *)rq->ctx)->catalog, k.id, err);
 	if (r < 0) {
 		forget(&k);
 		return r;

@@ -29,14 +29,19 @@ static int no_memory(struct err *err)
 /* ---- repeated calls ---- */
 
 /* Of the query and the body. An upload's isn't there yet: it is compared when it has come. */
-static int hash_request(struct digest *out, const struct request *rq, const void *data, size_t len)
+static int hash_request(struct digest *out, struct request *rq, const void *data, size_t len)
 {
+	static const char *const heads[] = { "Upload-Length", "Upload-Metadata" };
 	EVP_MD_CTX *md = EVP_MD_CTX_new();
 	bool ok = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL);
 	for (size_t i = 0; i < rq->nquery && ok; i++) {
 		const char *parts[] = { rq->query[i].key, rq->query[i].value };
 		for (size_t k = 0; k < 2 && ok; k++)
 			ok = EVP_DigestUpdate(md, parts[k], strlen(parts[k]) + 1);
+	}
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]) && ok; i++) {
+		const char *value = request_header(rq, heads[i]); /* of an upload to come */
+		ok = !value || EVP_DigestUpdate(md, value, strlen(value) + 1);
 	}
 	ok = ok && EVP_DigestUpdate(md, "", 1) && (!len || EVP_DigestUpdate(md, data, len)) &&
 	     EVP_DigestFinal_ex(md, out->b, NULL);
@@ -270,6 +275,8 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 	}
 	if (r >= 0)
 		reply_header(rp, "Idempotency-Replayed", "true");
+	if (r >= 0 && was.effect && id_is(was.effect, "up")) /* an upload that was announced */
+		reply_header(rp, "Location", "%s/%s", d->path, was.effect);
 	if (r >= 0 && rt->upload && was.has_sum && d->sum)
 		r = replay_upload(rq, d, &was, rp, err);
 	repeat_done(&was);

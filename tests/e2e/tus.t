@@ -45,6 +45,17 @@ tail -c +300001 "$T/all" >"$T/rest"
 
 gives 'OPTIONS' 204 OPTIONS /v1/workspaces/w/uploads
 is 'tells what it can' "$(header Tus-Extension) $(header Tus-Version)" 'creation,checksum,expiration,termination 1.0.0'
+announce() { # DESCRIPTION STATUS LENGTH: with a key
+	gives "$1" "$2" POST /v1/workspaces/w/uploads -H "Upload-Length: $3" -H "Upload-Metadata: path $(printf key | base64)" \
+		-H 'Idempotency-Key: k'
+}
+announce 'creation with a key' 201 10
+first=$(header Location)
+announce 'once more' 201 10
+is 'tells which it was' "$(header Idempotency-Replayed) $(basename "$(header Location)")" "true $(basename "$first")"
+gives 'which is there' 200 HEAD "$(header Location)" -I
+announce 'of another length' 422 11
+gives 'it goes' 204 DELETE "$first"
 create 'creation' 1000000 up/load
 like 'its Location' "$url" '^/v1/workspaces/ws_[a-z2-7]{10}/uploads/up_[a-z2-7]{10}$'
 gives 'HEAD' 200 HEAD "$url" -I
