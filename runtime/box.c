@@ -44,6 +44,31 @@ static void group_name(char out[GROUP_SIZE], const char *ns, const char *id)
 	(void)snprintf(out, GROUP_SIZE, "/%s-%s", ns, id);
 }
 
+/* Of one that was made before groups lay beside each other, and may run still. */
+#define OLD_TOP "/bough"
+static void old_group_name(char out[GROUP_SIZE], const char *ns, const char *id)
+{
+	(void)snprintf(out, GROUP_SIZE, OLD_TOP "/%s/%s", ns, id);
+}
+
+/* Of either name. */
+static int clear_groups(const char *ns, const char *id, struct err *err)
+{
+	char group[GROUP_SIZE], old[GROUP_SIZE];
+	struct cgroups groups;
+	int r = cgroup_find(&groups, err);
+	if (r < 0)
+		return r;
+	group_name(group, ns, id);
+	r = cgroup_clear(&groups, group, err);
+	old_group_name(old, ns, id);
+	int o = cgroup_clear(&groups, old, r < 0 ? NULL : err);
+	*strrchr(old, '/') = '\0';
+	cgroup_prune(&groups, old);
+	cgroup_prune(&groups, OLD_TOP);
+	return r < 0 ? r : o;
+}
+
 /* ---- words from outside ---- */
 
 /* One part of a path, as ids and containerd's namespaces are. */
@@ -474,16 +499,12 @@ int box_make(const struct box_config *config, const struct box_process *main, st
 
 int box_clear(const char *dir, const char *ns, struct err *err)
 {
-	char parent[PATH_MAX], group[GROUP_SIZE];
+	char parent[PATH_MAX];
 	const char *slash = strrchr(dir, '/');
-	struct cgroups groups;
 	if (!slash || dir[0] != '/' || !is_name(slash + 1) || !is_name(ns) ||
 	    (size_t)(slash - dir) >= sizeof(parent))
 		return err_set(err, -EINVAL, "%s is no box", dir);
-	int r = cgroup_find(&groups, err);
-	group_name(group, ns, slash + 1);
-	if (r == 0)
-		r = cgroup_clear(&groups, group, err);
+	int r = clear_groups(ns, slash + 1, err);
 	if (r == 0) /* or what is mounted there would be removed with it */
 		r = mounts_take_all_off(dir, err);
 	if (r < 0)
@@ -531,6 +552,12 @@ int box_freeze(const char *id, const char *ns, bool on, struct err *err)
 	if (!is_name(id) || !is_name(ns))
 		return err_set(err, -EINVAL, "no box is called so");
 	int r = cgroup_find(&groups, err);
+	if (r < 0)
+		return r;
 	group_name(group, ns, id);
-	return r < 0 ? r : cgroup_freeze(&groups, group, on, err);
+	r = cgroup_freeze(&groups, group, on, err);
+	if (r != -ENOENT)
+		return r;
+	old_group_name(group, ns, id);
+	return cgroup_freeze(&groups, group, on, err);
 }

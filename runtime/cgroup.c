@@ -355,6 +355,14 @@ int cgroup_clear(const struct cgroups *c, const char *group, struct err *err)
 	return result;
 }
 
+void cgroup_prune(const struct cgroups *c, const char *group)
+{
+	char path[PATH_MAX];
+	for (size_t i = 0; i < c->n; i++)
+		if (path_of(path, sizeof(path), c, i, group) == 0)
+			(void)rmdir(path); /* what isn't empty is in use */
+}
+
 int cgroup_freeze(const struct cgroups *c, const char *group, bool on, struct err *err)
 {
 	char path[PATH_MAX];

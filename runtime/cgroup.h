@@ -41,5 +41,7 @@ int cgroup_clear(const struct cgroups *c, const char *group, struct err *err);
 /* Freezes what runs in the folder, and waits until it is frozen; or lets it go on. -ENOENT: there
  * is no freezer for it; -ETIMEDOUT: it doesn't freeze (and goes on). */
 int cgroup_freeze(const struct cgroups *c, const char *group, bool on, struct err *err);
+/* Removes it where it is empty. */
+void cgroup_prune(const struct cgroups *c, const char *group);
 
 #endif

@@ -202,6 +202,26 @@ run "$D" make -b "$BASE" -H "$T/boxes/runs" "$root"
 ok 'clear ends a paused one' "$D" clear "$T/boxes/runs"
 "${RUNC[@]}" delete --force runs
 as_before 'all of it'
+# Of one made by a boughd of before, whose groups lay below a common one.
+run "$D" make -b "$BASE" -H "$T/boxes/older" "$root"
+sleep 1000 &
+pid=$!
+for h in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/mounts); do
+	mkdir -p "$h/bough/$BOX_NS/older" && echo $pid >"$h/bough/$BOX_NS/older/cgroup.procs"
+done 2>/dev/null
+frozen() { # A process of version 1's freezer, or of version 2's
+	cat /sys/fs/cgroup{/freezer,}/bough/"$BOX_NS"/older/{freezer.state,cgroup.freeze} 2>/dev/null |
+		grep -c -e FROZEN -e '^1$'
+}
+ok 'an older one is frozen' "$D" freeze older
+is 'where it is' "$(frozen)" 1
+ok 'and goes on' "$D" thaw older
+is 'there' "$(frozen)" 0
+"$D" freeze older
+ok 'it is cleared' "$D" clear "$T/boxes/older"
+wait $pid 2>/dev/null
+is 'what ran in it is killed' $? 137
+as_before 'with an older one'
 ok 'the end' "$D" end "$T/boxes"
 ok 'of what they shared' not mountpoint -q "$T/boxes/.share"
 is 'and of the cgroups' "$(find /sys/fs/cgroup -path "*/$BOX_NS*" -type d)" ''

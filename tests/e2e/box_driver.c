@@ -1,7 +1,7 @@
 /* Boxes from a shell, for the tests:
  *
  *     box_driver make|exec|attach|detach OPTIONS DIR ROOT [-- COMMAND…]
- *     box_driver clear DIR | end PARENT | fill ROOT | points ROOT
+ *     box_driver clear DIR | freeze ID | thaw ID | end PARENT | fill ROOT | points ROOT
  *
  * make: the box DIR, on the root workspace mounted at ROOT. exec: prints the spec of a process.
  * attach: the first --mount, to process --pid; detach: --target. Namespace: $BOX_NS.
@@ -128,6 +128,8 @@ static int with_one_path(const char *what, const char *path, struct err *err)
 {
 	if (strcmp(what, "clear") == 0)
 		return box_clear(path, ns(), err);
+	if (strcmp(what, "freeze") == 0 || strcmp(what, "thaw") == 0)
+		return box_freeze(path, ns(), *what == 'f', err);
 	if (strcmp(what, "end") == 0)
 		return box_end(path, err);
 	if (strcmp(what, "fill") == 0)
