@@ -166,6 +166,12 @@ static int check_layer(struct walk *w, const struct stack_layer *desc)
 			       (unsigned long long)damaged);
 		r = add_fault(w, fsck_fault(f, w->where, what, NULL, false));
 	}
+	if (r >= 0 && layer_corrected(l)) {
+		char what[80];
+		(void)snprintf(what, sizeof(what), "%llu headers in its journal have a flipped bit",
+			       (unsigned long long)layer_corrected(l));
+		r = add_fault(w, fsck_fault(f, w->where, what, NULL, false));
+	}
 	if (r >= 0)
 		r = layer_objects(l, check_object, w);
 	layer_unref(l);
@@ -272,6 +278,18 @@ static void add_ws_fault(struct fsck *f, const struct ws_row *ws, const char *wh
 	fsck_affects(f, fsck_fault(f, where, what, NULL, false), false, ws->name);
 }
 
+/* What is known of the active layer, which nobody else may read. */
+static void add_usage_faults(struct fsck *f, const struct ws_row *ws)
+{
+	struct fs_usage usage;
+	if (fs_usage(f->sd->fs, ws->id, &usage, NULL) < 0)
+		return;
+	if (*usage.fault)
+		add_ws_fault(f, ws, usage.fault);
+	if (*usage.damage)
+		add_ws_fault(f, ws, usage.damage);
+}
+
 static int check_workspaces(struct walk *w, struct err *err)
 {
 	struct fsck *f = w->f;
@@ -296,9 +314,7 @@ static int check_workspaces(struct walk *w, struct err *err)
 			r = check_stack(w, &stack, false, rows[i].name);
 			if (r >= 0)
 				r = check_checkout(w, rows[i].git, false, rows[i].name);
-			struct fs_usage usage;
-			if (fs_usage(f->sd->fs, rows[i].id, &usage, NULL) == 0 && *usage.fault)
-				add_ws_fault(f, &rows[i], usage.fault);
+			add_usage_faults(f, &rows[i]);
 			continue;
 		}
 		auto_ws_row now = { 0 };

@@ -765,6 +765,14 @@ static int hash_fd(int fd, uint64_t used, uint64_t *hash)
 	return 0;
 }
 
+/* The file is as large as the map, and mostly a hole. Where its blocks can't be what LMDB says that
+ * it uses, that number is damaged: it would take hours to hash. */
+static bool can_use(int fd, uint64_t used)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && used / 2 <= (uint64_t)st.st_blocks * 512 + HASH_STEP;
+}
+
 int index_hash(struct index *ix, uint64_t *used, uint64_t *hash)
 {
 	(void)pthread_rwlock_rdlock(&ix->use);
@@ -774,7 +782,7 @@ int index_hash(struct index *ix, uint64_t *used, uint64_t *hash)
 	if (ix->env && !mdb_env_info(ix->env, &info) && !mdb_env_stat(ix->env, &st) &&
 	    !mdb_env_get_fd(ix->env, &fd)) {
 		uint64_t n = (uint64_t)(info.me_last_pgno + 1) * st.ms_psize, h;
-		r = hash_fd(fd, n, &h);
+		r = can_use(fd, n) ? hash_fd(fd, n, &h) : -EBADMSG;
 		if (r == 0) {
 			*used = n;
 			*hash = h;

@@ -119,6 +119,28 @@ int journal_frame_decode(struct journal_frame *out, const uint8_t p[FRAME_HEAD],
 	return 0;
 }
 
+/* One flipped bit of a header is found by trying, as its check has 64: -EBADMSG where that isn't
+ * all that is wrong. */
+static int correct_head(uint8_t p[FRAME_HEAD], uint64_t salt)
+{
+	if (__builtin_popcount(le_get32(p) ^ frame_magic) > 1)
+		return -EBADMSG; /* never a header: the common case */
+	const uint64_t check = le_get64(p + FRAME_CHECK_AT);
+	const uint64_t now = hash_xxh3(p, FRAME_CHECK_AT, salt);
+	if (__builtin_popcountll(check ^ now) == 1) {
+		le_put64(p + FRAME_CHECK_AT, now);
+		return 0;
+	}
+	for (unsigned bit = 0; bit < FRAME_CHECK_AT * 8; bit++) {
+		const uint8_t mask = (uint8_t)(1u << bit % 8);
+		p[bit / 8] ^= mask;
+		if (hash_xxh3(p, FRAME_CHECK_AT, salt) == check)
+			return 0;
+		p[bit / 8] ^= mask;
+	}
+	return -EBADMSG;
+}
+
 /* ---- walking ---- */
 
 int journal_walk_init(struct journal_walk *w, const struct io *io, int fd, uint64_t salt)
@@ -216,12 +238,21 @@ static int frame_at(struct journal_walk *w, uint64_t pos, struct journal_frame *
 	const uint8_t *p = window(w, pos, FRAME_HEAD, &error);
 	if (!p)
 		return error;
-	if (le_get32(p) != frame_magic || journal_frame_decode(out, p, w->salt) < 0)
-		return 0;
+	uint8_t head[FRAME_HEAD];
+	bool corrected = false;
+	if (pos != w->pos && le_get32(p) != frame_magic)
+		return 0; /* the common case of a search */
+	memcpy(head, p, sizeof(head));
+	if (journal_frame_decode(out, head, w->salt) < 0) {
+		/* Only where a frame has to be. */
+		corrected = pos == w->pos && correct_head(head, w->salt) == 0;
+		if (!corrected || journal_frame_decode(out, head, w->salt) < 0)
+			return 0;
+	}
 	uint64_t end = pos + journal_frame_bytes(out->len);
 	if (out->seq <= w->last || end > w->size)
 		return 0;
-	uint64_t body_check = le_get64(p + FRAME_BODY_CHECK_AT);
+	uint64_t body_check = le_get64(head + FRAME_BODY_CHECK_AT);
 	p = window(w, pos, FRAME_HEAD + out->len, &error);
 	if (!p)
 		return error;
@@ -229,6 +260,7 @@ static int frame_at(struct journal_walk *w, uint64_t pos, struct journal_frame *
 	out->end = end;
 	out->body = p + FRAME_HEAD;
 	out->body_ok = hash_xxh3(out->body, out->len, w->salt) == body_check;
+	w->corrected += corrected;
 	return 1;
 }
 

@@ -90,6 +90,7 @@ struct journal_walk {
 	uint64_t salt, size;  /* of the file when the walk began */
 	uint64_t pos;         /* where the next frame is expected */
 	uint64_t last;        /* number of the last frame met */
+	uint64_t corrected;   /* headers so far that had one flipped bit: they count as whole */
 	enum journal_gap gap; /* what lay before the frame just returned, or before the end */
 	uint64_t gap_at; /* where it begins: what counts as the journal's end if no frame follows */
 	bool unreadable; /* the gap holds bytes that the disk would not give */

@@ -464,12 +464,17 @@ bool layer_is_sealed(const struct layer *l)
 
 bool layer_is_empty(const struct layer *l)
 {
-	return atomic_load(&l->records) == 0;
+	return atomic_load(&l->records) == 0 && l->lost == 0;
 }
 
 uint64_t layer_lost(const struct layer *l)
 {
 	return l->lost;
+}
+
+uint64_t layer_corrected(const struct layer *l)
+{
+	return l->corrected;
 }
 
 uint64_t layer_records(const struct layer *l)

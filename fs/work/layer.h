@@ -135,6 +135,8 @@ void layer_reserve(struct layer *l);
 int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
 	       bool writable, uint64_t *damaged, struct err *err);
 uint64_t layer_lost(const struct layer *l); /* what *damaged was then; 0 of a delta */
+/* How many frames of the journal counted then though a bit of their header had flipped. */
+uint64_t layer_corrected(const struct layer *l);
 struct layer *layer_ref(struct layer *l);
 void layer_unref(struct layer *l); /* NULL allowed; files stay on disk */
 /* Deletes a local layer's files (nobody may use it any more). 0 also when absent. */
@@ -143,7 +145,7 @@ int layer_remove(const struct io *io, const char *root, const struct layer_id *i
 const struct layer_id *layer_id(const struct layer *l);
 bool layer_is_local(const struct layer *l);
 bool layer_is_sealed(const struct layer *l);
-bool layer_is_empty(const struct layer *l);    /* no record but the header's */
+bool layer_is_empty(const struct layer *l);    /* no record, and none lost */
 uint64_t layer_records(const struct layer *l); /* replayed or written: the cost of a replay */
 uint64_t layer_data_bytes(const struct layer *l); /* of data files that extents refer to */
 size_t layer_memory(const struct layer *l);    /* bytes of heap, about */

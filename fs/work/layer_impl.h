@@ -97,7 +97,7 @@ struct layer {
 	bool mends;         /* layer_mend: replayed as after a power loss, whatever the boot */
 	uint64_t believe;   /* then: commits of later frames than this one count for nothing */
 	_Atomic uint64_t records;
-	uint64_t lost; /* layer_lost */
+	uint64_t lost, corrected; /* layer_lost, layer_corrected */
 
 	/* the index */
 	struct u64map inodes; /* -> struct layer_inode * */

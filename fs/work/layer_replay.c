@@ -157,6 +157,11 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 		sc->end = w.gap_at;
 		/* The writes of one boot are whole, but for one that was cut short or undone. */
 		sc->lost_tail = w.gap != GAP_NONE && !w.torn && !w.blank;
+		/* The next frame is written over it, and tells from then on that one is missing. */
+		if (sc->lost_tail) {
+			sc->seq++;
+			sc->last_ino = 0; /* whose it was isn't known */
+		}
 		/* Bytes that can't be read may be frames: nothing is written in their place. */
 		sc->unreadable_tail = w.unreadable;
 		if (r == 0 && w.unreadable && l->writable)
@@ -227,6 +232,7 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 		}
 		prev = f.seq;
 	}
+	l->corrected = w.corrected;
 	journal_walk_done(&w);
 	layer_apply_done(&how);
 	*damaged += sc->lost_tail;

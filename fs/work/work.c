@@ -309,7 +309,7 @@ static int name_one(struct work *w, const char *id, void *ctx, struct err *err)
 	unsigned n;
 	if (ws_id_check(id, NULL) < 0)
 		return 0; /* a folder half made or half removed */
-	int r = ws_file_load(f, &n, w->io, w->root, id, NULL);
+	int r = ws_file_load(f, &n, w->io, w->root, id, w->boot, NULL);
 	if (r < 0)
 		return 0; /* opening it will say so; work_sweep spares the layers meanwhile */
 	r = registry_name(w->registry, &f[0]);
@@ -484,7 +484,7 @@ static int sweep_ws(struct work *w, const char *name, void *ctx, struct err *err
 	if (s->known(s->ctx, name)) {
 		struct ws_file f[2];
 		unsigned n = 0;
-		int r = ws_file_load(f, &n, w->io, w->root, name, NULL);
+		int r = ws_file_load(f, &n, w->io, w->root, name, w->boot, NULL);
 		s->spare_all |= r < 0;
 		if (r < 0)
 			return 0;

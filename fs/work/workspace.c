@@ -194,7 +194,7 @@ int ws_delete(struct work *w, const char *id, struct err *err)
 		return r;
 	if (work_has(w, id))
 		return err_set(err, -EBUSY, "workspace %s is open", id);
-	r = ws_file_load(f, &n, w->io, w->root, id, err);
+	r = ws_file_load(f, &n, w->io, w->root, id, w->boot, err);
 	if (r < 0 && r != -EBADMSG)
 		return r;
 	bool known = r == 0; /* else what it names stays until a sweep */

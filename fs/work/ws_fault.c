@@ -141,7 +141,7 @@ static int mark_above(struct work *w, const char *name, void *ctx, struct err *e
 	unsigned n = 0;
 	if (ws_id_check(name, NULL) < 0)
 		return 0; /* a folder half made or half removed */
-	int r = ws_file_load(f, &n, w->io, w->root, name, err);
+	int r = ws_file_load(f, &n, w->io, w->root, name, w->boot, err);
 	if (r < 0)
 		return r == -ENOENT || r == -EBADMSG ? 0 : r; /* nothing that could be opened */
 	for (unsigned i = 0; i < n; i++) {

@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
 #include "fs/base/cleanup.h"
 
@@ -177,8 +179,21 @@ void ws_file_name(char out[WS_FILE_NAME], uint64_t seq)
 	(void)snprintf(out, WS_FILE_NAME, "stack-%016" PRIx64, seq);
 }
 
-/* The newest whole version that isn't synced; -ENOENT: there is none. */
-static int load_newest(struct ws_file *out, const struct io *io, int dir)
+/* A version is written by one call: a kill leaves nothing of it, or ends it where a page ends.
+ * Any other one was whole. Gives its sequence, by its name; 0: no such file, or never whole. */
+static uint64_t damaged_seq(int dir, const char *name)
+{
+	struct stat st;
+	char *end;
+	uint64_t seq = strtoull(name + 6, &end, 16);
+	if (*end || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size % 4096 == 0)
+		return 0;
+	return seq;
+}
+
+/* The newest whole version that isn't synced; -ENOENT: there is none. *damaged: the highest
+ * sequence of those that aren't whole any more. */
+static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64_t *damaged)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -198,6 +213,8 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir)
 		int n = load_one(&f, io, dir, de->d_name, NULL);
 		if (n == 0)
 			ws_file_name(name, f.seq);
+		else if (n == -EBADMSG && damaged_seq(dir, de->d_name) > *damaged)
+			*damaged = damaged_seq(dir, de->d_name);
 		/* Torn ones, and files that are a copy of another version, are nothing. */
 		if (n < 0 || strcmp(name, de->d_name) != 0 || (r == 0 && f.seq < out->seq)) {
 			ws_file_done(&f);
@@ -233,7 +250,7 @@ void ws_file_sweep(const char *root, const char *id, uint64_t seq)
 }
 
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
-		 const char *id, struct err *err)
+		 const char *id, const uint8_t boot[BOOT_ID_BYTES], struct err *err)
 {
 	io = io ? io : &io_host;
 	char path[PATH_MAX];
@@ -244,8 +261,9 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 	if (dir < 0)
 		return err_sys(err, dir, "workspace %s", id);
 	struct ws_file durable = { 0 }, newer = { 0 };
+	uint64_t damaged = 0;
 	int r = load_one(&durable, io, dir, "stack", err);
-	int rn = load_newest(&newer, io, dir);
+	int rn = load_newest(&newer, io, dir, &damaged);
 	(void)io->close(io->ctx, dir); /* only read */
 	if (r == 0 && rn == 0 && newer.seq <= durable.seq) {
 		ws_file_done(&newer); /* what became durable since */
@@ -257,6 +275,13 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 	if (r == 0)
 		out[have++] = durable;
 	*n = have;
+	/* What wasn't lost with the power was damaged, and an older version isn't the workspace. */
+	if (have > 0 && damaged > out[0].seq && memcmp(out[0].boot, boot, BOOT_ID_BYTES) == 0) {
+		while (have > 0)
+			ws_file_done(&out[--have]);
+		return err_set(err, -EBADMSG, "workspace %s: stack-%016" PRIx64 " is damaged", id,
+			       damaged);
+	}
 	if (have > 0)
 		return 0;
 	if (r == -ENOENT || r == -EBADMSG)

@@ -11,6 +11,7 @@
 #ifndef BOUGH_WORK_WS_FILE_H
 #define BOUGH_WORK_WS_FILE_H
 
+#include "fs/base/boot.h"
 #include "fs/base/io.h"
 #include "fs/work/stack.h"
 
@@ -52,9 +53,10 @@ void ws_file_name(char out[WS_FILE_NAME], uint64_t seq);
 
 /* What the folder `ws/<id>` under `root` says: the newest whole version, and behind it the durable
  * one where that is older. *n is 1 or 2.
- * -ENOENT: no such workspace; -EBADMSG: none of them is whole; -errno. Any process. */
+ * -ENOENT: no such workspace; -EBADMSG: none of them is whole, or a newer one isn't though it was
+ * written in the present boot (`boot`), whose power nobody lost; -errno. Any process. */
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
-		 const char *id, struct err *err);
+		 const char *id, const uint8_t boot[BOOT_ID_BYTES], struct err *err);
 
 /* What a kill left in that folder: versions below `seq` that aren't `stack`, and what was being
  * published. Only who serves the workspace may, and nobody who publishes at the time. */

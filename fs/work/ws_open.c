@@ -597,7 +597,7 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		return r;
 	if (work_has(w, id))
 		return err_set(err, -EBUSY, "workspace %s is open already", id);
-	r = ws_file_load(f, &n, w->io, w->root, id, err);
+	r = ws_file_load(f, &n, w->io, w->root, id, w->boot, err);
 	if (r < 0)
 		return r;
 	struct ws *ws = NULL;

@@ -105,7 +105,7 @@ static void open_again(void)
 			fail("open %s: %s", sp->id, err.text);
 		}
 		check_space(sp, false);
-		add_file(sp->ws);
+		done(add_file(sp->ws));
 	}
 	check_store();
 }
@@ -128,7 +128,7 @@ static bool try(size_t kind, uint64_t nth)
 	if (setjmp(t.refused) == 0)
 		run_ops(kinds[kind].memory ? &quick : io_fault_io(f));
 	bool hit = oom_hit() || io_fault_hits(f) > 0;
-	end_session();
+	end_op();
 	(void)snprintf(t.what + strlen(t.what), sizeof(t.what) - strlen(t.what),
 		       " (%s, nth %" PRIu64 ")", kinds[kind].name, nth);
 	t.faults = false;

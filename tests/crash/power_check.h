@@ -98,7 +98,7 @@ static void check_spaces(uint64_t cut, bool again)
 		tree_done(&tr);
 		check_usage(ws);
 		if (!again)
-			add_file(ws);
+			done(add_file(ws));
 		ws_close(ws);
 	}
 }

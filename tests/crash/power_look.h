@@ -264,17 +264,20 @@ static void check_store(void)
 		fail("%" PRId64 " faults of the store: %s", faults, faults < 0 ? err.text : "");
 }
 
-/* It takes a new file, with a number that nobody has or had. */
-static void add_file(struct ws *ws)
+/* It takes a new file, with a number that nobody has or had; or the error of making it. */
+static int add_file(struct ws *ws)
 {
 	struct entry e;
-	done(ws_mknod(ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e));
+	int r = ws_mknod(ws, 1, "after", 5, S_IFREG | 0600, 0, &root_caller, &e);
+	if (r < 0)
+		return r;
 	if (e.attr.ino <= t.max_ino)
 		fail("inode %" PRIu64 " is given again", e.attr.ino);
 	t.max_ino = e.attr.ino;
 	done(ws_write(ws, e.node, "x", 1, 0, false, &root_caller));
 	done(ws_fsync(ws, e.node));
 	ws_forget(ws, e.node, 1);
+	return 0;
 }
 
 /* No power is lost here any more, and waiting for the disk is most of the time otherwise. */

@@ -102,7 +102,9 @@ static struct {
 	bool at, verbose;
 	bool faults; /* operations may fail */
 	jmp_buf refused;
-	struct store_session *session; /* of a save under way */
+	/* What an operation under way has, which a refusal jumps out of. */
+	struct store_session *session;
+	struct stack sealed, saved, to;
 	char why[600];
 	unsigned printed;
 	char what[160];
@@ -666,10 +668,13 @@ static void op_delete(void)
 		refused(err.text);
 }
 
-static void end_session(void)
+static void end_op(void)
 {
 	store_session_end(t.session);
 	t.session = NULL;
+	stack_done(&t.sealed);
+	stack_done(&t.saved);
+	stack_done(&t.to);
 }
 
 static void op_save(void)
@@ -678,28 +683,27 @@ static void op_save(void)
 	struct err err;
 	struct view_options vo;
 	struct save_stats st;
-	auto_stack sealed = { 0 }, saved = { 0 };
 	bool flat = below(2), replace = below(2);
 	if (t.nsnaps == SNAPSHOTS)
 		return;
 	say("save %s%s%s", sp->id, flat ? ", flat" : "", replace ? ", replaced" : "");
 	work_view_options(t.work, &vo);
-	if (ws_seal(sp->ws, &sealed, &err) < 0 ||
+	if (ws_seal(sp->ws, &t.sealed, &err) < 0 ||
 	    store_session_begin(work_store(t.work), &t.session, &err) < 0)
 		refused(err.text);
 	sp->sealed = sp->n - 1;
 	const struct state *s = now(sp);
-	if (save_stack(&saved, &sealed, &vo, t.session, NULL, &st, &err) < 0)
+	if (save_stack(&t.saved, &t.sealed, &vo, t.session, NULL, &st, &err) < 0)
 		refused(err.text);
 	if (flat) {
 		struct stack image;
-		if (flatten_stack(&image, &saved, &vo, t.session, NULL, &err) < 0)
+		if (flatten_stack(&image, &t.saved, &vo, t.session, NULL, &err) < 0)
 			refused(err.text);
-		stack_done(&saved);
-		saved = image;
+		stack_done(&t.saved);
+		t.saved = image;
 	}
 	struct snap *sn = &t.snaps[t.nsnaps];
-	if (manifest_put(t.session, &saved, &sn->manifest, &err) < 0 ||
+	if (manifest_put(t.session, &t.saved, &sn->manifest, &err) < 0 ||
 	    store_sync(t.session, &err) < 0)
 		refused(err.text);
 	sn->s = s;
@@ -708,9 +712,11 @@ static void op_save(void)
 	if (hooks.saved)
 		hooks.saved(sp, sn);
 	sn->end = io_power_now(t.power);
-	end_session();
-	if (replace && ws_replace(sp->ws, &sealed, &saved, &err) < 0)
+	store_session_end(t.session);
+	t.session = NULL;
+	if (replace && ws_replace(sp->ws, &t.sealed, &t.saved, &err) < 0)
 		refused(err.text);
+	end_op();
 }
 
 static void no_name(void *ctx, uint64_t dir, const char *name, size_t len, bool removed,
@@ -726,19 +732,19 @@ static void op_restore(void)
 {
 	struct space *sp = pick_space();
 	struct err err;
-	auto_stack to = { 0 };
 	if (!t.nsnaps)
 		return;
 	const struct snap *sn = &t.snaps[below((unsigned)t.nsnaps)];
 	say("restore %s", sp->id);
-	if (manifest_get(work_store(t.work), &sn->manifest, &to, &err) < 0)
+	if (manifest_get(work_store(t.work), &sn->manifest, &t.to, &err) < 0)
 		refused(err.text);
 	struct state *s = begin(sp);
 	*s = *sn->s;
 	struct ws_changes ch = { .name = no_name, .node = no_node };
-	if (ws_restore(sp->ws, &to, &ch, &err) < 0)
+	if (ws_restore(sp->ws, &t.to, &ch, &err) < 0)
 		refused(err.text);
 	end(sp);
+	end_op();
 }
 
 static void op_reopen(void)

@@ -500,7 +500,7 @@ static bool read_line(struct segment *s, unsigned *n, const char *line)
 static int replay(const char *path)
 {
 	char line[OP_LINE + 20];
-	struct segment *s = calloc(EPOCH, sizeof(*s));
+	auto_free struct segment *s = calloc(EPOCH, sizeof(*s));
 	unsigned n = 0;
 	auto_file *f = fopen(path, "re");
 	while (f && s && fgets(line, sizeof(line), f))
@@ -510,7 +510,6 @@ static int replay(const char *path)
 		}
 	bool good = f && s && epoch(s, n);
 	(void)printf("%s\n", !f || !s ? strerror(errno) : good ? "all is the same" : shared->why);
-	free(s);
 	return good ? 0 : 1;
 }
 

@@ -5,7 +5,8 @@ need_fuse
 
 procs=$BOUGH_BIN/model/procs
 export PROCS_KEEP=$T TMPDIR=$T
-run timeout 250 "$procs" --sabotage --seed 1 --shrink-s 20 </dev/null
+[ "${VARIANT:-release}" = release ] && seconds=20 || seconds=200
+run timeout 400 "$procs" --sabotage --seed 1 --shrink-s $seconds </dev/null
 is 'the run fails' $code 1
 like 'and says where' "$out" '# root 1: '
 like 'it is made shorter' "$out" '# ([0-9]+) operations of ([0-9]+) still fail'

@@ -392,14 +392,15 @@ static void walk_room(void **state)
 		assert_int_equal(s.n, k);
 		assert_true(!s.last.room && s.last.blank);
 		memcpy(file + end, j.data + end, FRAME_ALIGN);
-		file[end + 20] ^= 1;
+		file[end + 20] ^= 3; /* two bits: one is put right */
 		mem_set(file, end + ROOM);
 		walk(&s);
 		assert_true(s.n == k && !s.last.room && !s.last.blank && !s.last.torn);
 	}
 }
 
-/* One frame is lost by a flipped bit, or its body; all others are found. */
+/* A flipped bit of a header is put right; two lose the frame, or one its body; all others are
+ * found. */
 static void walk_flipped(void **state)
 {
 	(void)state;
@@ -416,6 +417,12 @@ static void walk_flipped(void **state)
 		uint64_t begin = k ? all.end[k - 1] : JOURNAL_HEAD;
 		uint64_t body_end = begin + FRAME_HEAD + le_get32(j.data + begin + 8);
 		if (at < begin + FRAME_HEAD) {
+			assert_int_equal(s.n, 7);
+			assert_int_equal(s.last.corrected, 1);
+			for (size_t i = 0; i < s.n; i++)
+				assert_true(s.ok[i] && s.seq[i] == i + 1);
+			mem.data[at] ^= (uint8_t)(1 << (at + 3) % 8);
+			walk(&s);
 			assert_int_equal(s.n, 6);
 			for (size_t i = 0; i < s.n; i++) {
 				assert_int_equal(s.seq[i], i < k ? i + 1 : i + 2);

@@ -82,6 +82,9 @@ static void test_bytes(void **state)
 	ws_file_done(&f);
 }
 
+enum { EMPTY = 9 };
+
+/* Cut by so many bytes; EMPTY: of all. */
 static void put(const char *root, const char *name, uint64_t seq, size_t cut)
 {
 	struct ws_file f;
@@ -90,6 +93,7 @@ static void put(const char *root, const char *name, uint64_t seq, size_t cut)
 	fill(&f, seq);
 	ws_file_encode(&f, &b);
 	ws_file_done(&f);
+	cut = cut == EMPTY ? b.len : cut;
 	(void)snprintf(path, sizeof(path), "%s/ws/x/%s", root, name);
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	assert_int_equal(write(fd, b.data, b.len - cut), (ssize_t)(b.len - cut));
@@ -100,30 +104,41 @@ static void put(const char *root, const char *name, uint64_t seq, size_t cut)
 static void test_versions(void **state)
 {
 	static const struct {
-		uint64_t durable, newer[3]; /* 0: no such file; 1000 + n: torn */
+		uint64_t durable, newer[3]; /* 0: no such file; 1000 + n: torn; 9000 + n: empty */
 		uint64_t want[2];
 		int result;
+		bool same_boot;
 	} cases[] = {
-		{ 5, { 0 }, { 5, 0 }, 0 },
-		{ 5, { 6 }, { 6, 5 }, 0 },
-		{ 5, { 4 }, { 5, 0 }, 0 },
-		{ 5, { 5 }, { 5, 0 }, 0 },
-		{ 5, { 6, 8, 7 }, { 8, 5 }, 0 },
-		{ 5, { 1008, 7 }, { 7, 5 }, 0 },
-		{ 5, { 1008 }, { 5, 0 }, 0 },
-		{ 1005, { 8 }, { 8, 0 }, 0 },
-		{ 1005, { 1008 }, { 0, 0 }, -EBADMSG },
-		{ 0, { 8 }, { 8, 0 }, 0 },
-		{ 0, { 0 }, { 0, 0 }, -EBADMSG },
+		{ 5, { 0 }, { 5, 0 }, 0, false },
+		{ 5, { 6 }, { 6, 5 }, 0, false },
+		{ 5, { 4 }, { 5, 0 }, 0, false },
+		{ 5, { 5 }, { 5, 0 }, 0, false },
+		{ 5, { 6, 8, 7 }, { 8, 5 }, 0, false },
+		{ 5, { 1008, 7 }, { 7, 5 }, 0, false },
+		{ 5, { 1008 }, { 5, 0 }, 0, false },
+		{ 1005, { 8 }, { 8, 0 }, 0, false },
+		{ 1005, { 1008 }, { 0, 0 }, -EBADMSG, false },
+		{ 0, { 8 }, { 8, 0 }, 0, false },
+		/* In the boot of the older one no power was lost, so the newer one was whole, … */
+		{ 5, { 1008 }, { 0, 0 }, -EBADMSG, true },
+		{ 5, { 1008, 7 }, { 0, 0 }, -EBADMSG, true },
+		{ 0, { 1008, 7 }, { 0, 0 }, -EBADMSG, true },
+		{ 5, { 1004 }, { 5, 0 }, 0, true },
+		{ 5, { 1007, 8 }, { 8, 5 }, 0, true },
+		/* … but for one that a kill left empty. */
+		{ 5, { 9008 }, { 5, 0 }, 0, true },
+		{ 0, { 0 }, { 0, 0 }, -EBADMSG, false },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char root[64] = "/tmp/bough-test.XXXXXX", path[200], name[WS_FILE_NAME];
 		struct ws_file f[2];
 		unsigned n = 0;
+		uint8_t boot[BOOT_ID_BYTES];
+		memset(boot, cases[i].same_boot ? 6 : 7, sizeof(boot));
 		assert_non_null(mkdtemp(root));
 		(void)snprintf(path, sizeof(path), "%s/ws", root);
 		assert_int_equal(mkdir(path, 0700), 0);
-		expect(-ENOENT, ws_file_load(f, &n, NULL, root, "x", &err));
+		expect(-ENOENT, ws_file_load(f, &n, NULL, root, "x", boot, &err));
 		(void)snprintf(path, sizeof(path), "%s/ws/x", root);
 		assert_int_equal(mkdir(path, 0700), 0);
 		if (cases[i].durable)
@@ -134,7 +149,7 @@ static void test_versions(void **state)
 		}
 		/* A copy under another's name is nothing. */
 		put(root, "stack-00000000000000ff", 12, 0);
-		expect(cases[i].result, ws_file_load(f, &n, NULL, root, "x", &err));
+		expect(cases[i].result, ws_file_load(f, &n, NULL, root, "x", boot, &err));
 		if (cases[i].result == 0) {
 			assert_int_equal(n, cases[i].want[1] ? 2 : 1);
 			for (unsigned k = 0; k < n; k++) {
