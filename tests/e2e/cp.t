@@ -3,6 +3,7 @@
 # that break.
 . "${0%/*}/lib.sh"
 need_fuse
+export XDG_STATE_HOME=$T/state # of copies that broke off
 
 # All that a copy keeps, one line for each file: type, mode, owner, size, links, time, target, name.
 tree() { # DIR
