@@ -192,16 +192,17 @@ static uint64_t damaged_seq(int dir, const char *name)
 }
 
 /* The newest whole version that isn't synced; -ENOENT: there is none. *damaged: the highest
- * sequence of those that aren't whole any more. */
-static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64_t *damaged)
+ * sequence of those that aren't whole any more. One that can't be read now may be the newest. */
+static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64_t *damaged,
+		       struct err *err)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return err_sys(err, -errno, "open its folder");
 	auto_dir *d = fdopendir(fd);
 	if (!d) {
 		(void)close(fd); /* only read */
-		return -ENOMEM;
+		return err_set(err, -ENOMEM, "out of memory");
 	}
 	int r = -ENOENT;
 	struct dirent *de;
@@ -215,6 +216,11 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64
 			ws_file_name(name, f.seq);
 		else if (n == -EBADMSG && damaged_seq(dir, de->d_name) > *damaged)
 			*damaged = damaged_seq(dir, de->d_name);
+		if (n < 0 && n != -EBADMSG && n != -ENOENT && n != -EFBIG) {
+			if (r == 0)
+				ws_file_done(out);
+			return err_sys(err, n, "read %s", de->d_name);
+		}
 		/* Torn ones, and files that are a copy of another version, are nothing. */
 		if (n < 0 || strcmp(name, de->d_name) != 0 || (r == 0 && f.seq < out->seq)) {
 			ws_file_done(&f);
@@ -234,7 +240,7 @@ static bool is_leftover(const char *name, uint64_t seq)
 	char current[WS_FILE_NAME];
 	ws_file_name(current, seq);
 	if (strncmp(name, "stack-", 6) == 0)
-		return strlen(name) == strlen(current) && strcmp(name, current) < 0;
+		return strlen(name) == strlen(current) && strcmp(name, current) != 0;
 	return strncmp(name, tmp, sizeof(tmp) - 1) == 0;
 }
 
@@ -263,8 +269,13 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 	struct ws_file durable = { 0 }, newer = { 0 };
 	uint64_t damaged = 0;
 	int r = load_one(&durable, io, dir, "stack", err);
-	int rn = load_newest(&newer, io, dir, &damaged);
+	int rn = load_newest(&newer, io, dir, &damaged, err);
 	(void)io->close(io->ctx, dir); /* only read */
+	if (rn < 0 && rn != -ENOENT) {
+		if (r == 0)
+			ws_file_done(&durable);
+		return err_prefix(err, rn, "workspace %s", id);
+	}
 	if (r == 0 && rn == 0 && newer.seq <= durable.seq) {
 		ws_file_done(&newer); /* what became durable since */
 		rn = -ENOENT;

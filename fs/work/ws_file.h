@@ -54,12 +54,15 @@ void ws_file_name(char out[WS_FILE_NAME], uint64_t seq);
 /* What the folder `ws/<id>` under `root` says: the newest whole version, and behind it the durable
  * one where that is older. *n is 1 or 2.
  * -ENOENT: no such workspace; -EBADMSG: none of them is whole, or a newer one isn't though it was
- * written in the present boot (`boot`), whose power nobody lost; -errno. Any process. */
+ * written in the present boot (`boot`), whose power nobody lost; -errno, also where one can't be
+ * read that may be the newest. Any process. */
 int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const char *root,
 		 const char *id, const uint8_t boot[BOOT_ID_BYTES], struct err *err);
 
-/* What a kill left in that folder: versions below `seq` that aren't `stack`, and what was being
- * published. Only who serves the workspace may, and nobody who publishes at the time. */
+/* What a kill or a power loss left in that folder: versions other than `seq` that aren't `stack`,
+ * and what was being published. A torn one of a higher number has to go before another is
+ * published in this boot: it would look like the workspace's newest then, damaged. Only who serves
+ * the workspace may, and nobody who publishes at the time. */
 void ws_file_sweep(const char *root, const char *id, uint64_t seq);
 
 #define auto_ws_file __attribute__((cleanup(ws_file_done))) struct ws_file

@@ -602,6 +602,7 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		return r;
 	struct ws *ws = NULL;
 	uint64_t newest = f[0].seq;
+	ws_file_sweep(w->root, id, newest);
 	bool mended = !held && ws_mend(w, id, &f[0]);
 	r = open_version(&ws, w, id, &f[0], err);
 	if (r < 0 && r != -EBUSY && n > 1 && !f[0].durable &&
@@ -649,7 +650,6 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		ws_free(ws);
 		return err_sys(err, r, "open workspace %s", id);
 	}
-	ws_file_sweep(w->root, id, ws->file.seq);
 	char text[WS_DAMAGE_TEXT];
 	if (w->told && ws_damage(ws, text, sizeof(text)))
 		w->told(w->told_ctx, id, text);

@@ -654,6 +654,36 @@ static void test_sweep_spares(void **state)
 	succeed(err, ws_create(&k->ws, k->root.work, "v", NULL, NULL, 0, 0, &err));
 }
 
+/* The newest version didn't come through a power loss as a whole: the one before it counts, in that
+ * boot and its servers. */
+static void test_torn_version(void **state)
+{
+	struct kit *k = *state;
+	char path[200];
+	struct ws_limits limits = { 0 };
+	tree_put(k->ws, "f", "kept");
+	succeed(err, ws_fsync(k->ws, 1));
+	ws_close(k->ws);
+	(void)snprintf(path, sizeof(path), "%s/ws/w/stack-00000000000000f0", k->root.dir);
+	for (int i = 0; i < 2; i++) {
+		int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+		assert_int_equal(write(fd, "torn", 4), 4);
+		(void)close(fd);
+		restart(k, 1 + i);
+		succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+		limits.inodes = 1000 + (uint64_t)i;
+		succeed(err, ws_set_limits(k->ws, &limits, &err));
+		ws_close(k->ws);
+		restart(k, 1 + i);
+		succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+		kit_expect_text(k->ws, "f", "kept");
+		assert_int_equal(k->ws->quota.limits.inodes, limits.inodes);
+		ws_close(k->ws);
+	}
+	restart(k, 2);
+	succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+}
+
 static void next_server(struct kit *k)
 {
 	ws_close(k->ws);
@@ -844,6 +874,7 @@ int main(void)
 		T(test_restore_failing),
 		T(test_sweep),
 		T(test_sweep_spares),
+		T(test_torn_version),
 		T(test_ino),
 		T(test_threads),
 	};

@@ -161,11 +161,42 @@ static void test_versions(void **state)
 	}
 }
 
+static int open_none(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+{
+	return strncmp(name, "stack-", 6) == 0 ? -EMFILE
+					       : io_host.open(ctx, dirfd, name, flags, mode);
+}
+
+/* Without descriptors, say, an older version isn't the newest. */
+static void test_unreadable(void **state)
+{
+	char root[64] = "/tmp/bough-test.XXXXXX", path[200];
+	const uint8_t boot[BOOT_ID_BYTES] = { 0 };
+	struct ws_file f[2];
+	struct io io = io_host;
+	unsigned n = 0;
+	io.open = open_none;
+	assert_non_null(mkdtemp(root));
+	(void)snprintf(path, sizeof(path), "%s/ws", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	(void)snprintf(path, sizeof(path), "%s/ws/x", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	put(root, "stack", 5, 0);
+	put(root, "stack-0000000000000006", 6, 0);
+	expect(-EMFILE, ws_file_load(f, &n, &io, root, "x", boot, &err));
+	succeed(err, ws_file_load(f, &n, NULL, root, "x", boot, &err));
+	assert_int_equal(f[0].seq, 6);
+	for (unsigned k = 0; k < n; k++)
+		ws_file_done(&f[k]);
+	succeed(err, io_remove_tree(AT_FDCWD, root, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_unreadable),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
