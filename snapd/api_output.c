@@ -232,6 +232,19 @@ static int take_streams(struct follow *f, struct request *rq, struct err *err)
 	return f->streams ? 0 : request_bad_field(rq, "stream", err, "stdout or stderr");
 }
 
+/* Before the first byte, so that the answer can say so. */
+static int check_offsets(const struct follow *f, struct err *err)
+{
+	struct output_status st;
+	if (output_status(f->io, f->key, &st, NULL) < 0) /* nothing was ever kept */
+		return 0;
+	for (int i = 0; i < 2; i++)
+		if (f->streams & 1U << i && f->at[i] > st.stream[i].end)
+			return err_set(err, -ERANGE, "the offset is behind the end, %llu",
+				       (unsigned long long)st.stream[i].end);
+	return 0;
+}
+
 int api_exec_output(struct request *rq, struct reply *rp, struct err *err)
 {
 	const char *key;
@@ -253,13 +266,16 @@ int api_exec_output(struct request *rq, struct reply *rp, struct err *err)
 		r = take_streams(f, rq, err);
 	if (r >= 0)
 		r = api_exec_find(rq, &row, &key, err);
+	if (r >= 0) {
+		(void)snprintf(f->id, sizeof(f->id), "%s", rq->params[0]);
+		(void)snprintf(f->key, sizeof(f->key), "%s", key);
+		sandbox_io_path(f->sd, f->id, f->io);
+		r = check_offsets(f, err);
+	}
 	if (r < 0) {
 		follow_free(f);
 		return r;
 	}
-	(void)snprintf(f->id, sizeof(f->id), "%s", rq->params[0]);
-	(void)snprintf(f->key, sizeof(f->key), "%s", key);
-	sandbox_io_path(f->sd, f->id, f->io);
 	rp->read = follow_read;
 	rp->length = WEB_UNKNOWN;
 	rp->type = f->bare ? "application/octet-stream" : "application/vnd.bough.output";
