@@ -208,10 +208,11 @@ int catalog_exec_started(struct catalog *c, const char *id, uint32_t pid, int64_
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	/* One that has ended already stays so. */
+	/* One that has ended already stays so. The runtime says that it runs only after it does: no
+	 * process shall have begun after its end. */
 	r = db_prepare(c, &st,
-		       "UPDATE execs SET status = max(status, 1), pid = ?2, started = ?3"
-		       " WHERE id = ?1",
+		       "UPDATE execs SET status = max(status, 1), pid = ?2,"
+		       " started = min(?3, ifnull(nullif(ended, 0), ?3)) WHERE id = ?1",
 		       err);
 	if (r >= 0) {
 		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
@@ -231,7 +232,8 @@ int catalog_exec_ended(struct catalog *c, const char *id, int exit_code, const c
 	if (r < 0)
 		return r;
 	r = db_prepare(c, &st,
-		       "UPDATE execs SET status = 2, exit_code = ?2, reason = ?3, ended = ?4"
+		       "UPDATE execs SET status = 2, exit_code = ?2, reason = ?3, ended = ?4,"
+		       " started = CASE WHEN started > ?4 THEN ?4 ELSE started END"
 		       " WHERE id = ?1 AND status < 2",
 		       err);
 	if (r >= 0) {

@@ -87,6 +87,17 @@ static int process_spec(struct snapd *sd, const struct sandbox_box *b, const str
 	return r;
 }
 
+/* What a runtime says where it can't go to the folder: the caller's mistake, by its last words. */
+static int told(int r, const struct exec_new *n, struct err *err)
+{
+	if (r != -EIO || !err || !n->cwd ||
+	    (!strstr(err->text, "chdir to ") && !strstr(err->text, "initial working directory")))
+		return r;
+	struct err own = *err;
+	const char *why = strrchr(own.text, ':');
+	return err_set(err, -EINVAL, "it can't begin in %s%s", n->cwd, why ? why : "");
+}
+
 /* From a row to a process that runs. */
 static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
 	       const struct exec_new *n, struct exec_row *row, struct err *err)
@@ -106,7 +117,7 @@ static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
 	if (r < 0) {
 		live_unwatch(l, row->id);
 		(void)shim_delete(l->shim, row->id, NULL, NULL); /* goes with the container */
-		return r;
+		return told(r, n, err);
 	}
 	r = output_started(b->io, row->id, err);
 	if (r < 0 && r != -ECONNREFUSED) /* that one, a new bough-io is told at the end */

@@ -138,7 +138,17 @@ is 'and when no more is to follow' \
 	"$(api POST '/v1/sandboxes/brief/exec/main/stdin?offset=0&last=true' '' | jq -c .)" '{"offset":0,"closed":true}'
 bough rm --force brief
 is 'bare bytes, from the second on' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=1")" bcd
-is 'behind the end there is nothing' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=4")" ''
+is 'at the end there is nothing' "$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stdout_offset=4")" ''
+for of in stream=stdout\&stdout_offset=5 stdout_offset=5 stderr_offset=1; do
+	is "behind it: $of" "$(api GET "/v1/sandboxes/api/exec/$ex/output?$of" | jq -r .code)" range
+done
+is 'of a stream that is not asked for it is all one' \
+	"$(api GET "/v1/sandboxes/api/exec/$ex/output?stream=stdout&stderr_offset=9")" abcd
+is 'it began before it ended' \
+	"$(api GET "/v1/sandboxes/api/exec" | jq '[.items[] | select(.ended) | .started <= .ended] | all')" true
+is 'a folder that is not there is the mistake of who asks' \
+	"$(api POST /v1/sandboxes/api/exec '{"command": ["true"], "cwd": "/nope"}' | jq -r '.code, .message' | tr '\n' ' ')" \
+	"invalid it can't begin in /nope: no such file or directory "
 is 'frames' "$(api GET "/v1/sandboxes/api/exec/$ex/output" | od -An -v -tx1 | tr -d ' \n' | head -c 40)" \
 	0100000000000004000000000000000061626364
 is 'names of the environment alone' "$(api GET "/v1/sandboxes/api/exec/$ex" | jq -c .env)" '["SECRET_NAME"]'
