@@ -233,7 +233,8 @@ int api_exec_signal(struct request *rq, struct reply *rp, struct err *err)
 	auto_exec_row row = { 0 };
 	int sig = api_signal_parse(request_string(rq, "signal"));
 	if (sig < 0)
-		return request_bad_field(rq, "signal", err, "a signal's name or number");
+		return request_bad_field(rq, "signal", err,
+					 "a name like TERM, or a number up to 31");
 	int r = api_exec_find(rq, &row, &key, err);
 	if (r >= 0)
 		r = sandbox_signal(rq->ctx, rq->params[0], key, sig, err);
@@ -313,6 +314,9 @@ static int input_run(void *task, struct progress *p, unsigned *status, json_t **
 	int r = buf ? 0 : no_memory(err);
 	while (r >= 0 && (n = stream_read(in->in, buf, INPUT_BLOCK, -1)) > 0)
 		r = give(in, buf, (size_t)n, &watch, err);
+	if (r == -ERANGE)
+		r = err_set(err, r, "the input hasn't been given up to %llu yet",
+			    (unsigned long long)in->offset);
 	if (r >= 0 && n < 0)
 		r = err_set(err, -EBADMSG, "the input broke off");
 	if (r >= 0 && in->last)

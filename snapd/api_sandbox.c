@@ -298,7 +298,8 @@ int api_sandbox_kill(struct request *rq, struct reply *rp, struct err *err)
 	auto_lease held = { 0 };
 	int sig = api_signal_parse(request_string(rq, "signal"));
 	if (sig < 0)
-		return request_bad_field(rq, "signal", err, "a signal's name or number");
+		return request_bad_field(rq, "signal", err,
+					 "a name like TERM, or a number up to 31");
 	int r = lease(rq, &held, "kill", err);
 	if (r >= 0 && sig == SIGKILL) /* of others nobody could tell whether they came */
 		r = intent_box(rq->ctx, rq->params[0], BOX_STOP, err);

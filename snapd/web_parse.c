@@ -172,6 +172,8 @@ int web_file_path_check(const char *path, struct err *err)
 	char part[NAME_MAX + 2];
 	if (strlen(path) >= PATH_MAX)
 		return err_set(err, -EINVAL, "the file's path is above %d bytes", PATH_MAX - 1);
+	if (*path == '/')
+		return err_set(err, -EINVAL, "the file's path begins with '/': leave that out");
 	for (const char *p = path;; p++) {
 		size_t n = strcspn(p, "/");
 		size_t take = n < sizeof(part) ? n : sizeof(part) - 1;

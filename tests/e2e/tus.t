@@ -119,6 +119,7 @@ ups=/v1/workspaces/w/uploads
 gives 'without a length' 400 POST $ups -H "Upload-Metadata: path $(printf x | base64)"
 gives 'without a path' 400 POST $ups -H 'Upload-Length: 1'
 gives 'a path out of it' 400 POST $ups -H 'Upload-Length: 1' -H "Upload-Metadata: path $(printf ../x | base64)"
+gives 'a path from the root' 400 POST $ups -H 'Upload-Length: 1' -H "Upload-Metadata: path $(printf /x | base64)"
 gives 'no base64' 400 POST $ups -H 'Upload-Length: 1' -H 'Upload-Metadata: path ???'
 gives 'a bad mode' 400 POST $ups -H 'Upload-Length: 1' -H "Upload-Metadata: filename $(printf x | base64),mode $(printf 9 | base64)"
 gives 'no such workspace' 404 POST /v1/workspaces/none/uploads -H 'Upload-Length: 1'
