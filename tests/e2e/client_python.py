@@ -297,7 +297,7 @@ def main():
     for data in noise():
         want.update(data)
     eq("and out", hashed.digest(), want.digest())
-    up = one.upload(one.path + "/big", "big2")
+    up = one.upload(one.path + "/big", "/big2")
     ok("and is uploaded in pieces", f.stat("big2")["size"] == size)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     ok("in constant memory (%d KiB)" % grown, grown < 40 << 10)

@@ -312,7 +312,8 @@ export class Upload {
   /** `kind` is "workspaces" or "sandboxes". */
   static async create(transport, kind, of, path, length, mode) {
     const base64 = (v) => Buffer.from(v).toString('base64');
-    const meta = `path ${base64(path)}` + (mode === undefined ? '' : `,mode ${base64(mode)}`);
+    const bytes = Buffer.from(path), name = bytes.subarray(bytes.findIndex((b) => b !== 0x2f)); // as elsewhere
+    const meta = `path ${base64(name)}` + (mode === undefined ? '' : `,mode ${base64(mode)}`);
     const [all, param] = ALL[kind];
     const answer = await transport.open('POST', all, { [param]: of }, {
       headers: { ...TUS, 'Upload-Length': length, 'Upload-Metadata': meta } });

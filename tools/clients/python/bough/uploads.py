@@ -130,7 +130,7 @@ def _length_of(source: BinaryIO) -> int:
 def create(transport: Transport, kind: str, of: str, path: FilePath, length: int,
            mode: Optional[str] = None) -> Upload:
     """`kind` is "workspaces" or "sandboxes"."""
-    meta = "path " + base64.b64encode(os.fsencode(path)).decode()
+    meta = "path " + base64.b64encode(os.fsencode(path).lstrip(b"/")).decode()
     if mode is not None:
         meta += ",mode " + base64.b64encode(mode.encode()).decode()
     headers = {**TUS, "Upload-Length": str(length), "Upload-Metadata": meta}
