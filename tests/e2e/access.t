@@ -203,6 +203,7 @@ run bough token ls
 like 'token ls' "$out" "$id +cli +uid:0 +owner, reading"
 run bough token rm "$id"
 is 'token rm' $code 0
+bough_fails 'nor is 0 for ever' 2 'without the option' token create --expires 0
 bough_fails 'a time that is none' 2 'takes a time like' token create --expires soon
 bough_ok 'user add' user add bob --uid 30009
 bough_ok 'team add' team add ops

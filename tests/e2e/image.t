@@ -74,6 +74,7 @@ bough_fails 'a file that is not there' 3 'No such file' image import bad nowhere
 bough_fails 'a name that is taken' 4 'already' image import app l1
 is 'nothing was left behind' "$(bough snapshots ls -q | sort)" "$before"
 ok 'nor a temporary file' test -z "$(ls -A "$BOUGH_ROOT/tmp")"
+bough_fails 'one that is not there' 3 'no image "nowhere": `bough image ls`' image rm nowhere
 bough_fails 'what is no image stays, and all with it' 3 'not an image' image rm again plain
 ok 'all are there' test "$(bough snapshots ls -q | sort)" = "$before"
 bough_ok 'one is deleted' image rm again dockz

@@ -96,6 +96,7 @@ bough_ok 'an empty one' repo add "$http/empty.git"
 for url in ext::date file:///etc ssh://-oProxyCommand=date/x -oProxyCommand=date:x 'a b:c' ''; do
 	bough_fails "refused: $url" 2 '' repo add --name x -- "$url"
 done
+bough_fails 'a path as a URL' 2 'give the path: /etc$' repo add file:///etc
 bough_fails 'a name that is taken' 4 'r' repo add "$http/r.git"
 bough_fails 'a wrong name' 2 '' repo add "$http/r.git" --name a/b
 bough_fails 'an id for a name' 2 'id' repo add "$http/r.git" --name repo_00000001

@@ -51,6 +51,8 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 		r = set_scope(body, args_get(a, "scope"), err);
 	if (r == 0 && expires)
 		r = args_duration(expires, "--expires", &s, err);
+	if (r == 0 && expires && s == 0)
+		r = err_set(err, -EINVAL, "--expires 0: without the option it is good for ever");
 	if (r == 0 && expires &&
 	    json_object_set_new(body, "expires_s", json_integer((json_int_t)s)))
 		r = no_memory(err);

@@ -131,6 +131,8 @@ static int find_image(struct cli *cli, const char *name, json_t **out, struct er
 	auto_target t = target_snap(name, "");
 	int r = strcmp(name, "host") == 0 ? get_host(cli, out, err)
 					  : api_call(cli, "GET", &t, NULL, out, NULL, err);
+	if (r == -ENOENT && strcmp(name, "host") != 0)
+		r = err_set(err, r, "no image \"%s\": `bough image ls` shows what there is", name);
 	if (r < 0)
 		return r;
 	if (!json_is_object(json_object_get(*out, "image")))

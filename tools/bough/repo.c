@@ -262,6 +262,9 @@ static int add_path(struct cli *cli, const struct args *a, json_t **out, struct 
 int cmd_repo_add(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *repo = NULL;
+	if (strncmp(a->operands[0], "file://", 7) == 0)
+		return err_set(err, -EINVAL, "of a repository on this machine give the path: %s",
+			       a->operands[0] + 7);
 	int r = is_url(a->operands[0]) ? add_url(cli, a, &repo, err) : add_path(cli, a, &repo, err);
 	if (r < 0)
 		return r;
