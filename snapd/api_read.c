@@ -14,6 +14,9 @@
 
 enum { LIST_BLOCK = 64 * 1024 };
 
+/* For the lists of all callers. */
+static _Atomic int64_t list_room = 512 << 20;
+
 /* A tree that is held for reading: leased, and its view. */
 struct tree {
 	struct source src; /* id "" : the empty tree */
@@ -256,6 +259,7 @@ static int archive(struct request *rq, struct reply *rp, bool of_snap, struct er
 		return err_set(err, -ENOMEM, "out of memory");
 	a->format = (enum export_format)format;
 	a->in = rq->upload;
+	a->have.room = &list_room;
 	int r = a->in ? read_before(a, rq, err) : 0;
 	if (r < 0) {
 		archive_free(a);

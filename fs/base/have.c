@@ -3,11 +3,40 @@
 #include <sys/stat.h>
 #include "fs/base/hash.h"
 
+enum { RECORD_COST = 64 }; /* of a record in the map, while that grows */
+
+static void give_back(struct have *h)
+{
+	if (h->room)
+		(void)atomic_fetch_add(h->room, h->taken);
+	h->taken = 0;
+}
+
+static bool take_room(struct have *h, const char *data, size_t n)
+{
+	int64_t cost = (int64_t)n;
+	if (!h->room)
+		return true;
+	for (size_t i = 0; i < n; i++)
+		cost += data[i] ? 0 : RECORD_COST;
+	if (atomic_fetch_sub(h->room, cost) < cost) {
+		(void)atomic_fetch_add(h->room, cost);
+		return false;
+	}
+	h->taken += cost;
+	return true;
+}
+
 int have_add(struct have *h, const void *data, size_t n)
 {
-	if (n > HAVE_BYTES_MAX - h->text.len)
+	if (n > HAVE_BYTES_MAX - h->seen)
 		return -EFBIG;
-	buf_add(&h->text, data, n);
+	h->seen += n;
+	h->cut = h->cut || !take_room(h, data, n);
+	if (!h->cut)
+		buf_add(&h->text, data, n);
+	while (h->cut && h->text.len > 0 && h->text.data[h->text.len - 1])
+		h->text.len--; /* of a record whose end is forgotten */
 	return buf_error(&h->text);
 }
 
@@ -120,4 +149,5 @@ void have_done(struct have *h)
 	buf_done(&h->text);
 	buf_done(&h->changed);
 	u64map_done(&h->by_path);
+	give_back(h);
 }

@@ -20,6 +20,7 @@
 #ifndef BOUGH_BASE_HAVE_H
 #define BOUGH_BASE_HAVE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 #include <time.h>
@@ -32,6 +33,12 @@ struct have {
 	struct buf text;
 	struct u64map by_path;  /* hash -> record */
 	struct timespec before; /* may be set by the owner; 0: nothing is trusted */
+	/* May be set by the owner: bytes of memory, about, that are left for all lists that share
+	 * it. What finds none is forgotten, and so sent again. NULL: there is no such limit. */
+	_Atomic int64_t *room;
+	int64_t taken; /* of it */
+	uint64_t seen; /* bytes that came */
+	bool cut;      /* the rest is forgotten */
 	struct buf changed;     /* path of a folder that has changed: nothing below counts */
 	bool in_changed;
 	uint64_t skipped; /* files that have_visit told to leave out */

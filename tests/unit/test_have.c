@@ -54,6 +54,33 @@ static void test_same(void **state)
 	have_done(&h);
 }
 
+/* What has no room is forgotten, in the middle of a record too; and given back. */
+static void test_room(void **state)
+{
+	for (int64_t all = 0; all < 400; all++) {
+		_Atomic int64_t room = all;
+		struct have h = { .before = { 100, 0 }, .room = &room };
+		auto_buf text = { 0 };
+		unsigned n = 0;
+		const char *const names[] = { "a", "d/b", "d/e/c" };
+		for (unsigned i = 0; i < 3; i++) {
+			struct have_file f = file(names[i], i + 1, 10, 50);
+			have_put(&text, &f);
+		}
+		for (size_t i = 0; i < text.len; i++)
+			assert_int_equal(have_add(&h, text.data + i, 1), 0);
+		assert_int_equal(have_ready(&h), 0);
+		for (unsigned i = 0; i < 3; i++) {
+			struct have_file f = file(names[i], i + 1, 10, 50);
+			n += have_visit(&h, &f);
+		}
+		assert_int_equal(n, all < 78 ? 0 : all < 158 ? 1 : all < 240 ? 2 : 3);
+		assert_true(h.text.len <= (size_t)all);
+		have_done(&h);
+		assert_int_equal(room, all);
+	}
+}
+
 static void test_different(void **state)
 {
 	struct have_file a = file("a", 1, 10, 99);
@@ -163,7 +190,8 @@ static void test_times(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same),	       cmocka_unit_test(test_different),
+		cmocka_unit_test(test_same),            cmocka_unit_test(test_room),
+		cmocka_unit_test(test_different),
 		cmocka_unit_test(test_changed_folders), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_times),
 	};
