@@ -237,7 +237,7 @@ int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *
 	return r;
 }
 
-/* A statement on the key's row, with up to four more parameters; how many rows it changed. */
+/* A statement on the key's row, which may use four more parameters; how many rows it changed. */
 static int change_key(struct catalog *c, const char *sql, const struct doing *d, unsigned status,
 		      const char *answer, const char *effect, struct err *err)
 {
@@ -268,7 +268,7 @@ int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status
 {
 	int r = status ? change_key(c,
 				    "UPDATE repeats SET status = ?5, answer = ?6,"
-				    " sum = ifnull(?8, sum) WHERE " REPEAT_KEY " AND ?7 IS NULL",
+				    " sum = ifnull(?8, sum) WHERE " REPEAT_KEY,
 				    d, status, answer, NULL, err)
 		       : change_key(c,
 				    "DELETE FROM repeats WHERE " REPEAT_KEY
@@ -298,7 +298,7 @@ int catalog_repeat_settle(struct catalog *c, const struct doing *d, const char *
 				    " effect = substr(effect, 5) WHERE " REPEAT_KEY
 				    " AND status IS NULL AND effect = ?7"
 				  : "DELETE FROM repeats WHERE " REPEAT_KEY
-				    " AND status IS NULL AND effect = ?7 AND ?5 = 0 AND ?6 IS NULL",
+				    " AND status IS NULL AND effect = ?7",
 			   d, status, answer, effect, err);
 	return r < 0 ? r : 0;
 }

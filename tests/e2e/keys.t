@@ -253,8 +253,8 @@ check("and known to be, when it is asked for again", got[0] == 200 and got[2] ==
       len(got[1]["results"]) == 5, got)
 check("so it is done once", not os.path.exists(at + "/" + key + "/b"))
 # One that was never done.
-catalog("INSERT INTO repeats (owner, method, path, key, body, time, effect) SELECT owner, method, path, "
-        "'never', body, time, 'ask/' || substr(effect, 1, 22) || '1234/200' FROM repeats WHERE key = '%s'" % key)
+catalog("INSERT INTO repeats (owner, method, path, key, body, time, effect, answer) SELECT owner, method, path, "
+        "'never', body, time, 'ask/' || substr(effect, 1, 22) || '1234/200', answer FROM repeats WHERE key = '%s'" % key)
 got = ask("POST", "workspaces/w/batch", batch(key), "never")
 check("what was never done is done then", got[0] == 409 and got[1]["code"] == "exists", got)
 
