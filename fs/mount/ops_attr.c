@@ -158,11 +158,8 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 		return;
 	struct caller c = caller_of(req);
 	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
-	struct patience p = patience_begin(m);
 	if (r == 0)
-		do
-			r = ws_setxattr(m->ws, node, name, value, size, flags, &c);
-		while (r == -EDQUOT && patience_more(m, &p));
+		r = PATIENTLY(m, ws_setxattr(m->ws, node, name, value, size, flags, &c));
 	reply_error(req, r);
 }
 

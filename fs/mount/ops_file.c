@@ -45,11 +45,7 @@ void on_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, struct fus
 static int write_some(struct mounted *m, fuse_ino_t node, const char *buf, size_t *size, off_t off,
 		      const struct fuse_file_info *fi, const struct caller *c)
 {
-	struct patience p = patience_begin(m);
-	int r;
-	do
-		r = ws_write(m->ws, node, buf, *size, (uint64_t)off, fi->kill_suidgid, c);
-	while (r == -EDQUOT && patience_more(m, &p));
+	int r = PATIENTLY(m, ws_write(m->ws, node, buf, *size, (uint64_t)off, fi->kill_suidgid, c));
 	size_t fits = r == -EDQUOT && !fi->writepage ? ws_room(m->ws, node, (uint64_t)off) : 0;
 	if (fits == 0 || fits >= *size)
 		return r;
@@ -90,11 +86,8 @@ void on_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t off, off_t le
 	struct mounted *m = on_begin(req, FUSE_FALLOCATE);
 	struct caller c = caller_of(req);
 	int r = done_before(m, NULL);
-	struct patience p = patience_begin(m);
 	if (r == 0)
-		do
-			r = ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c);
-		while (r == -EDQUOT && patience_more(m, &p));
+		r = PATIENTLY(m, ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c));
 	reply_error(req, r);
 }
 

@@ -109,8 +109,10 @@ struct patience patience_begin(const struct mounted *m)
 	return (struct patience){ .seen = ws_ended(m->ws) };
 }
 
-bool patience_more(struct mounted *m, struct patience *p)
+bool patience_more(struct mounted *m, struct patience *p, int r)
 {
+	if (r != -EDQUOT)
+		return false;
 	uint64_t now = clock_ms();
 	if (!p->until_ms) {
 		p->until_ms = now + PATIENCE_MS;

@@ -41,11 +41,9 @@ void on_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	struct caller c = caller_of(req);
 	struct entry e;
 	int r = done_before(m, &e);
-	struct patience p = patience_begin(m);
 	if (r == 0)
-		do
-			r = ws_mknod(m->ws, dir, name, strlen(name), mode, (uint32_t)rdev, &c, &e);
-		while (r == -EDQUOT && patience_more(m, &p));
+		r = PATIENTLY(m, ws_mknod(m->ws, dir, name, strlen(name), mode, (uint32_t)rdev, &c,
+					  &e));
 	reply_node(req, r, &e);
 }
 
@@ -55,12 +53,9 @@ void on_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 	struct caller c = caller_of(req);
 	struct entry e;
 	int r = done_before(m, &e);
-	struct patience p = patience_begin(m);
 	mode = S_IFDIR | (mode & 07777);
 	if (r == 0)
-		do
-			r = ws_mknod(m->ws, dir, name, strlen(name), mode, 0, &c, &e);
-		while (r == -EDQUOT && patience_more(m, &p));
+		r = PATIENTLY(m, ws_mknod(m->ws, dir, name, strlen(name), mode, 0, &c, &e));
 	reply_node(req, r, &e);
 }
 
@@ -70,11 +65,8 @@ void on_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 	struct caller c = caller_of(req);
 	struct entry e;
 	int r = done_before(m, &e);
-	struct patience p = patience_begin(m);
 	if (r == 0)
-		do
-			r = ws_symlink(m->ws, dir, name, strlen(name), target, &c, &e);
-		while (r == -EDQUOT && patience_more(m, &p));
+		r = PATIENTLY(m, ws_symlink(m->ws, dir, name, strlen(name), target, &c, &e));
 	reply_node(req, r, &e);
 }
 
@@ -95,11 +87,8 @@ void on_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode, struct fuse_file_in
 	struct caller c = caller_of(req);
 	struct entry e;
 	int r = done_before(m, &e);
-	struct patience patience = patience_begin(m);
 	if (r == 0)
-		do
-			r = ws_tmpfile(m->ws, dir, S_IFREG | (mode & 07777), &c, &e);
-		while (r == -EDQUOT && patience_more(m, &patience));
+		r = PATIENTLY(m, ws_tmpfile(m->ws, dir, S_IFREG | (mode & 07777), &c, &e));
 	if (r < 0) {
 		reply_error(req, r);
 		return;

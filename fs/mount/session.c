@@ -206,8 +206,7 @@ static bool session_slow(void *ctx, const void *buf, size_t n)
 static void session_hand_on(struct mounted *m)
 {
 	struct session *s = (void *)((char *)m - offsetof(struct session, m));
-	if (!m->ring)
-		loop_hand_on(s->loop, s->source);
+	loop_hand_on(s->loop, s->source);
 }
 
 static bool session_crowded(void *ctx)
@@ -339,7 +338,7 @@ static struct session *session_new(struct ws *ws, const char *path,
 	s->m.mask = opt->mask;
 	s->m.ring = opt->loop == NULL;
 	s->m.negotiated = session_negotiated;
-	s->m.hand_on = session_hand_on;
+	s->m.hand_on = opt->loop ? session_hand_on : NULL;
 	s->loop = opt->loop;
 	s->holder = opt->holder;
 	s->fd = -1;
