@@ -27,9 +27,9 @@ void ws_note_damage(struct ws *ws, uint64_t ino, const struct err *why)
 			 path ? path : "", path ? ", " : "", ino);
 	(void)snprintf(text + n, sizeof(text) - (size_t)n, "%.*s", (int)sizeof(text) - n - 1,
 		       why->text);
-	/* It goes into JSON. */
+	/* It goes into JSON, and a path is any bytes, cut anywhere. */
 	for (char *p = text; *p; p++)
-		if (*p < ' ' || *p == 0x7f)
+		if (*p < ' ' || *p > '~')
 			*p = '?';
 	pthread_mutex_lock(&ws->damage_lock);
 	memcpy(ws->damage, text, sizeof(ws->damage));
