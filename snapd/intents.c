@@ -26,6 +26,13 @@ static int note(struct snapd *sd, const char *effect, const json_t *answer, stru
 	return catalog_intend_into(sd->catalog, effect, json, err);
 }
 
+const char *intent_was(const char *prefix)
+{
+	const struct doing *d = doing_now();
+	size_t n = strlen(prefix);
+	return d && d->was && strncmp(d->was, prefix, n) == 0 ? d->was + n : NULL;
+}
+
 /* ---- another layer ---- */
 
 int intent_note(struct intent *out, struct snapd *sd, const char *ws, const char *snap,
@@ -198,15 +205,15 @@ static int look_export(struct snapd *sd, char *text, json_t **answer, struct err
 
 /* ---- a push ---- */
 
-enum { PUSH_AT = sizeof("by/push/") - 1 };
-
 int intent_push(struct snapd *sd, struct oid *commit, struct err *err)
 {
-	char text[PUSH_AT + OID_HEX + 1] = "by/push/";
-	const struct doing *d = doing_now();
-	if (d && d->was && strncmp(d->was, text, PUSH_AT) == 0)
-		return oid_parse(commit, d->was + PUSH_AT);
-	oid_hex(text + PUSH_AT, commit);
+	static const char push[] = "by/push/";
+	char text[sizeof(push) + OID_HEX], hex[OID_HEX + 1];
+	const char *was = intent_was(push);
+	if (was)
+		return oid_parse(commit, was);
+	oid_hex(hex, commit);
+	(void)snprintf(text, sizeof(text), "%s%s", push, hex);
 	return note(sd, text, NULL, err);
 }
 

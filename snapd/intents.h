@@ -23,6 +23,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include "gitops/git.h"
+#include "runtime/box.h"
 #include "snapd/principal.h"
 #include "snapd/snapd.h"
 
@@ -51,7 +52,6 @@ int intent_export(struct snapd *sd, const char *owner, const char *file, unsigne
 /* *commit is about to be pushed, or is the one that was for that key before boughd was killed. */
 int intent_push(struct snapd *sd, struct oid *commit, struct err *err);
 
-
 /* ---- sandboxes (intents_sandbox.c) ---- */
 
 /* The sandbox, leased EXCLUSIVE, is about to be changed so. */
@@ -63,7 +63,7 @@ struct attached_row;
 int intent_attach(struct snapd *sd, const struct attached_row *row, struct err *err);
 
 /* A restore of several trees, one after the other. */
-enum { BACK_MAX = 33 }; /* a root, and what can be attached */
+enum { BACK_MAX = 1 + BOX_MOUNTS }; /* a root, and what can be attached */
 struct back {
 	char sandbox[ID_SIZE];
 	bool runs; /* it ran, and is to run again */
@@ -89,7 +89,10 @@ int intents_resolve(struct snapd *sd, struct err *err);
  * -errno: it can't be told now. */
 int intent_ask(struct snapd *sd, const struct doing *d, struct err *err);
 
-/* intents.c's and intents_sandbox.c's own. The status of what has happened, and *answer, as it was
+/* intents.c's and intents_sandbox.c's own. What was noted for this thread's key when a boughd was
+ * killed, behind `prefix` (borrowed); NULL: nothing like that. */
+const char *intent_was(const char *prefix);
+/* The status of what has happened, and *answer, as it was
  * noted (NULL: nothing was), for as it is now; 0: it hasn't; INTENT_LEFT: what is left was noted
  * anew, for when it is asked for again. -ENOENT: what it was about is gone. */
 enum { INTENT_LEFT = 1 };

@@ -69,18 +69,10 @@ static bool has_happened(const struct sandbox_row *row, int64_t started_ns, enum
 	return false;
 }
 
-static const char *box_was(void)
-{
-	static const char prefix[] = "by/box/";
-	const struct doing *d = doing_now();
-	return d && d->was && strncmp(d->was, prefix, sizeof(prefix) - 1) == 0
-		       ? d->was + sizeof(prefix) - 1
-		       : NULL;
-}
-
 bool intent_box_stopped(struct snapd *sd, const char *id)
 {
-	auto_free char *was = box_was() ? strdup(box_was()) : NULL;
+	const char *noted = intent_was("by/box/");
+	auto_free char *was = noted ? strdup(noted) : NULL;
 	auto_sandbox_row row = { 0 };
 	enum box_change what;
 	int64_t started_ns;
@@ -207,9 +199,8 @@ int intent_back(struct snapd *sd, const struct back *b, struct err *err)
 
 bool intent_back_was(struct back *out, const char *sandbox)
 {
-	const struct doing *d = doing_now();
-	bool is = d && d->was && strncmp(d->was, back_at, sizeof(back_at) - 1) == 0;
-	auto_free char *copy = is ? strdup(d->was + sizeof(back_at) - 1) : NULL;
+	const char *noted = intent_was(back_at);
+	auto_free char *copy = noted ? strdup(noted) : NULL;
 	return copy && back_parse(out, copy) >= 0 && strcmp(out->sandbox, sandbox) == 0;
 }
 

@@ -169,7 +169,6 @@ const struct digest *doing_summed(const struct doing *d)
 										 : NULL;
 }
 
-
 struct doing *doing_set(struct doing *d)
 {
 	struct doing *was = current;
