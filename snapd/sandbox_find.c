@@ -61,17 +61,15 @@ static void attach_missing(struct snapd *sd, const struct sandbox_box *b)
 	struct err err = { 0 };
 	for (size_t i = 0; i < b->n_attached; i++) {
 		const struct box_mount *m = &b->mounts[i];
-		int r = box_attached(&b->config, b->row.pid, m->target, &err);
-		if (r == 0)
-			r = sandbox_judge(sd, b->row.id, m->target, &err);
-		else
-			continue;
+		if (box_attached(&b->config, b->row.pid, m->target, NULL) != 0)
+			continue; /* it is, or nobody can tell */
+		int r = sandbox_judge(sd, b->row.id, m->target, &err);
 		if (r >= 0)
 			r = box_attach(&b->config, b->row.pid, m, &err);
-		if (r >= 0)
-			continue;
-		log_warn("sandbox %s: %s", b->row.id, err.text);
-		(void)catalog_detach(sd->catalog, b->row.id, m->target, NULL);
+		if (r < 0) {
+			log_warn("sandbox %s: %s", b->row.id, err.text);
+			(void)catalog_detach(sd->catalog, b->row.id, m->target, NULL);
+		}
 	}
 }
 
