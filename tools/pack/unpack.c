@@ -437,19 +437,17 @@ static int link_unnamed(int fd, int dir, const char *name)
 /* Whole, it takes its name: in one step also where something has it. */
 static int arriving_name(struct unpacker *u, struct arriving *f, const char *name)
 {
-	int r = f->temp[0] ? -EEXIST : link_unnamed(f->fd, f->dir, name);
-	if (r == -EEXIST && !f->temp[0])
-		do {
+	int r = 0;
+	if (!f->temp[0]) {
+		r = link_unnamed(f->fd, f->dir, name);
+		if (r == 0)
+			return 0;
+		for (; r == -EEXIST; r = link_unnamed(f->fd, f->dir, f->temp))
 			temp_name(f);
-			r = link_unnamed(f->fd, f->dir, f->temp);
-		} while (r == -EEXIST);
-	else if (r == -EEXIST)
-		r = 0;
-	else if (r == 0)
-		return 0;
+	}
 	if (r == 0 && renameat(f->dir, f->temp, f->dir, name) < 0)
 		r = -errno;
-	else if (r == 0)
+	if (r == 0)
 		f->temp[0] = '\0';
 	return r == -EISDIR ? in_the_way(u, true) : r < 0 ? failed(u, r, "name") : 0;
 }
