@@ -144,7 +144,6 @@ static int check_layer(struct walk *w, const struct stack_layer *desc)
 	struct fsck *f = w->f;
 	struct layer *l = NULL;
 	struct err err = { 0 };
-	uint64_t damaged = 0;
 	char hex[2 * LAYER_ID_BYTES + 1];
 	hex_encode(hex, desc->id.b, sizeof(desc->id.b));
 	(void)snprintf(w->where, sizeof(w->where), "%s %s", desc->local ? "layer" : "delta", hex);
@@ -154,16 +153,16 @@ static int check_layer(struct walk *w, const struct stack_layer *desc)
 		if (r < 0)
 			return r;
 	}
-	int r = desc->local ? layer_open(&l, &f->opt.layer, &desc->id, false, &damaged, &err)
+	int r = desc->local ? layer_open(&l, &f->opt.layer, &desc->id, false, &err)
 			    : layer_from_delta(&l, &f->opt.layer, desc, &err);
 	if (r < 0)
 		return w->now->nfaults
 			       ? 0
 			       : add_fault(w, fsck_fault(f, w->where, err.text, NULL, false));
-	if (damaged) {
+	if (layer_lost(l)) {
 		char what[80];
 		(void)snprintf(what, sizeof(what), "%llu damaged records in its journal",
-			       (unsigned long long)damaged);
+			       (unsigned long long)layer_lost(l));
 		r = add_fault(w, fsck_fault(f, w->where, what, NULL, false));
 	}
 	if (r >= 0 && layer_corrected(l)) {

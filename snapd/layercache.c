@@ -102,12 +102,11 @@ static void shrink(struct layercache *lc)
 static int load(struct layercache *lc, const struct stack_layer *desc, struct layer **out)
 {
 	struct view_options opt;
-	uint64_t damaged = 0;
 	layercache_options(lc, &opt);
 	if (!desc->local)
 		return layer_from_delta(out, &opt.layer, desc, NULL);
-	int r = layer_open(out, &opt.layer, &desc->id, false, &damaged, NULL);
-	if (r >= 0 && damaged) {
+	int r = layer_open(out, &opt.layer, &desc->id, false, NULL);
+	if (r >= 0 && layer_lost(*out)) {
 		layer_unref(*out);
 		r = -EBADMSG;
 	}
@@ -164,9 +163,8 @@ static int resolve_layer(void *ctx, const struct layer_id *id, struct layer **ou
 	if (find_layer(lc, &desc, out) == 0)
 		return 0;
 	struct view_options opt;
-	uint64_t damaged;
 	layercache_options(lc, &opt);
-	return layer_open(out, &opt.layer, id, false, &damaged, err);
+	return layer_open(out, &opt.layer, id, false, err);
 }
 
 /* ---- images ---- */

@@ -150,17 +150,16 @@ int layer_create(struct layer **out, const struct layer_options *opt, struct err
 /* ---- open ---- */
 
 int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
-	       bool writable, uint64_t *damaged, struct err *err)
+	       bool writable, struct err *err)
 {
-	uint64_t lost = 0;
 	struct layer *l = layer_new_local(opt, id);
 	if (!l)
 		return err_set(err, -ENOMEM, "no memory for a layer");
 	l->writable = writable;
 	l->want_tags = opt->tags;
-	int r = layer_load(l, opt, &lost, err);
+	int r = layer_load(l, opt, err);
 	if (r == 0)
-		r = layer_load_space(l, &lost, err);
+		r = layer_load_space(l, err);
 	if (r == 0)
 		r = layer_load_fault(l, err);
 	if (r < 0) {
@@ -172,9 +171,6 @@ int layer_open(struct layer **out, const struct layer_options *opt, const struct
 		atomic_store(&l->sealed, true);
 		layer_files_close(l); /* they are opened again when somebody reads */
 	}
-	if (damaged)
-		*damaged = lost;
-	l->lost = lost;
 	*out = l;
 	return 0;
 }

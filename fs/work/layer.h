@@ -130,11 +130,13 @@ void layer_reserve(struct layer *l);
 /* Loads a local layer by replaying its journal. `writable`: it stays active unless it was
  * sealed (see layer_is_sealed); false: it is taken as sealed wherever its valid records end,
  * which is right only for layers that are not anybody's active one.
- * -ENOENT, -EBADMSG (header damaged), -errno. Damage further in is survived: *damaged counts
- * the frames lost and the inodes whose data file is missing; those inodes are marked. */
+ * -ENOENT, -EBADMSG (header damaged), -errno. Damage further in is survived (layer_lost): the
+ * inodes that it is about are marked. */
 int layer_open(struct layer **out, const struct layer_options *opt, const struct layer_id *id,
-	       bool writable, uint64_t *damaged, struct err *err);
-uint64_t layer_lost(const struct layer *l); /* what *damaged was then; 0 of a delta */
+	       bool writable, struct err *err);
+/* How many frames were lost, and inodes whose data file was missing, when it was opened; 0 of a
+ * delta. */
+uint64_t layer_lost(const struct layer *l);
 /* How many frames of the journal counted then though a bit of their header had flipped. */
 uint64_t layer_corrected(const struct layer *l);
 struct layer *layer_ref(struct layer *l);

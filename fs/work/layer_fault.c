@@ -324,16 +324,15 @@ static int drop_fault(struct layer *l)
 static int mend(struct layer *l, const struct layer_options *opt, struct layer_fault *was,
 		struct err *err)
 {
-	uint64_t damaged = 0;
 	int r = read_fault(l, was);
 	if (r <= 0)
 		return r < 0 ? err_sys(err, r, "read %s/failed", l->dir) : 0;
 	l->writable = true;
 	l->mends = true;
 	l->believe = was->upto;
-	r = layer_load(l, opt, &damaged, err);
+	r = layer_load(l, opt, err);
 	if (r == 0)
-		r = layer_load_space(l, &damaged, err);
+		r = layer_load_space(l, err);
 	if (r < 0)
 		return r;
 	l->commit.created = l->files.dir_dirty = l->journal.cut = true;

@@ -298,11 +298,10 @@ struct layer_base {
 int layer_find_bases(struct layer *l, int fd, const uint8_t made[BOOT_ID_BYTES],
 		     const uint8_t boot[BOOT_ID_BYTES], struct layer_base out[2]);
 
-/* Reads the journal into the index of a new layer; *damaged grows by the frames lost. */
-int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damaged,
-	       struct err *err);
-/* Then: which places are used, and which files are missing; *damaged grows by inodes. */
-int layer_load_space(struct layer *l, uint64_t *damaged, struct err *err);
+/* Reads the journal into the index of a new layer. */
+int layer_load(struct layer *l, const struct layer_options *opt, struct err *err);
+/* Then: which places are used, and which files are missing. */
+int layer_load_space(struct layer *l, struct err *err);
 
 /* layer_delta.c */
 

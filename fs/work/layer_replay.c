@@ -176,16 +176,15 @@ static int scan_journal(struct layer *l, int fd, struct scan *sc)
 
 /* What the walk's step from frame number `prev` to `f` says of frames in between. */
 static void note_missing(struct layer *l, const struct scan *sc, const struct journal_frame *f,
-			 uint64_t prev, uint64_t *damaged)
+			 uint64_t prev)
 {
 	if (f->kind == FRAME_RESET || f->seq == prev + 1 || is_void(sc, f->seq - 1))
 		return;
-	*damaged += f->seq - prev - 1;
+	l->lost += f->seq - prev - 1;
 	layer_mark_damaged(l, f->prev_ino);
 }
 
-static int replay_frame(struct layer *l, const struct journal_frame *f, struct layer_apply *how,
-			uint64_t *damaged)
+static int replay_frame(struct layer *l, const struct journal_frame *f, struct layer_apply *how)
 {
 	int r = f->body_ok ? 0 : -EBADMSG;
 	if (r == 0 && f->kind == FRAME_OP) {
@@ -201,15 +200,14 @@ static int replay_frame(struct layer *l, const struct journal_frame *f, struct l
 		atomic_store(&l->sealed, true);
 	}
 	if (r == -EBADMSG) {
-		++*damaged;
+		l->lost++;
 		layer_mark_damaged(l, f->ino);
 		r = 0;
 	}
 	return r;
 }
 
-static int replay(struct layer *l, int fd, const struct scan *sc, const struct layer_options *opt,
-		  uint64_t *damaged)
+static int replay(struct layer *l, int fd, const struct scan *sc, const struct layer_options *opt)
 {
 	struct journal_walk w;
 	struct journal_frame f;
@@ -218,15 +216,15 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 				   .left_out = sc->left,
 				   .nleft_out = sc->nleft };
 	struct changed_log *changed = atomic_load(&l->changed);
-	uint64_t prev = 0, lost = *damaged;
+	uint64_t prev = 0;
 	int r = journal_walk_init(&w, l->io, fd, l->journal.salt);
 	if (r < 0)
 		return r;
 	while ((r = journal_walk_next(&w, &f)) > 0 && f.pos < sc->end) {
 		/* A commit that covers less than what lies before it: the rest doesn't count. */
 		if (f.seq <= sc->limit && !is_void(sc, f.seq)) {
-			note_missing(l, sc, &f, prev, damaged);
-			r = replay_frame(l, &f, &how, damaged);
+			note_missing(l, sc, &f, prev);
+			r = replay_frame(l, &f, &how);
 			if (r < 0)
 				break;
 		}
@@ -235,10 +233,10 @@ static int replay(struct layer *l, int fd, const struct scan *sc, const struct l
 	l->corrected = w.corrected;
 	journal_walk_done(&w);
 	layer_apply_done(&how);
-	*damaged += sc->lost_tail;
+	l->lost += sc->lost_tail;
 	layer_mark_partial(l);
 	/* Somebody may remember frames that don't count any more, or that were lost. */
-	if (changed && (sc->other_boot || sc->nvoids || *damaged != lost))
+	if (changed && (sc->other_boot || sc->nvoids || l->lost))
 		changed_log_forget(changed, sc->seq);
 	return r < 0 ? r : 0;
 }
@@ -303,7 +301,7 @@ static int read_head(struct layer *l, int fd, struct journal_head *head, struct 
 	return 0;
 }
 
-int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damaged, struct err *err)
+int layer_load(struct layer *l, const struct layer_options *opt, struct err *err)
 {
 	struct layer_file *f;
 	struct journal_head head;
@@ -320,7 +318,7 @@ int layer_load(struct layer *l, const struct layer_options *opt, uint64_t *damag
 		if (r == 0)
 			r = scan_journal(l, f->fd, &sc);
 		if (r == 0)
-			r = replay(l, f->fd, &sc, opt, damaged);
+			r = replay(l, f->fd, &sc, opt);
 		if (r == 0)
 			start_from(l, &sc);
 		else
@@ -425,7 +423,7 @@ static int look_at_left_out(struct layer *l)
 	return r;
 }
 
-int layer_load_space(struct layer *l, uint64_t *damaged, struct err *err)
+int layer_load_space(struct layer *l, struct err *err)
 {
 	struct missing m = { .l = l };
 	int r = look_at_left_out(l);
@@ -437,7 +435,7 @@ int layer_load_space(struct layer *l, uint64_t *damaged, struct err *err)
 		r = mark_lost(&m);
 	if (r == 0)
 		r = layer_rebuild_space(l, m.packed_size, layer_is_dirty(l));
-	*damaged += m.inodes;
+	l->lost += m.inodes;
 	u64map_done(&m.files);
 	buf_done(&m.records);
 	return r < 0 ? err_sys(err, r, "look at the data files of %s", l->dir) : 0;

@@ -89,10 +89,9 @@ static int reach_parts(struct reach *re, const struct stack_layer *sl)
 static int reach_local(struct reach *re, const struct stack_layer *sl)
 {
 	struct layer *l = NULL;
-	uint64_t damaged;
 	int r = re->opt->find ? re->opt->find(re->opt->find_ctx, sl, &l) : -ENOENT;
 	if (r == -ENOENT)
-		r = layer_open(&l, &re->opt->layer, &sl->id, false, &damaged, re->err);
+		r = layer_open(&l, &re->opt->layer, &sl->id, false, re->err);
 	if (r < 0)
 		return r;
 	r = layer_objects(l, reach_object, re);

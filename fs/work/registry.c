@@ -247,8 +247,7 @@ static int load_layer(struct registry *r, const struct stack_layer *desc, const 
 	struct layer_options opt;
 	options_for(&l, &opt);
 	struct layer *layer = NULL;
-	uint64_t damaged = 0;
-	int n = desc->local ? layer_open(&layer, &opt, &desc->id, false, &damaged, err)
+	int n = desc->local ? layer_open(&layer, &opt, &desc->id, false, err)
 			    : layer_from_delta(&layer, &opt, desc, err);
 
 	struct entry *dead = NULL;
@@ -267,12 +266,12 @@ static int load_layer(struct registry *r, const struct stack_layer *desc, const 
 }
 
 int registry_active(struct registry *r, const struct layer_id *id, bool writable,
-		    struct layer **out, uint64_t *damaged, struct err *err)
+		    struct layer **out, struct err *err)
 {
 	struct load l = { .r = r, .id = id };
 	struct layer_options opt;
 	options_for(&l, &opt);
-	return layer_open(out, &opt, id, writable, damaged, err);
+	return layer_open(out, &opt, id, writable, err);
 }
 
 int registry_mend(struct registry *r, const struct layer_id *id, struct layer_fault *was,

@@ -22,7 +22,7 @@ void registry_options(struct registry *r, struct view_options *out);
 /* An active layer from disk; what its extents lead to is remembered as its dependencies.
  * It isn't shared. */
 int registry_active(struct registry *r, const struct layer_id *id, bool writable,
-		    struct layer **out, uint64_t *damaged, struct err *err);
+		    struct layer **out, struct err *err);
 
 /* layer_mend of a layer that no open workspace shows; one that is shown stays as it is: 0. */
 int registry_mend(struct registry *r, const struct layer_id *id, struct layer_fault *was,

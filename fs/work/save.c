@@ -184,17 +184,17 @@ static int open_layer(struct saver *sv, const struct stack_layer *desc, struct l
 		      struct err *err)
 {
 	const struct view_options *opt = sv->opt;
-	uint64_t damaged = 0;
 	int r = opt->find ? opt->find(opt->find_ctx, desc, out) : -ENOENT;
 	if (r == -ENOENT)
-		r = layer_open(out, &opt->layer, &desc->id, false, &damaged, err);
+		r = layer_open(out, &opt->layer, &desc->id, false, err);
 	else if (r < 0)
 		return err_sys(err, r, "find a loaded layer");
-	if (r >= 0 && damaged) {
+	uint64_t lost = r >= 0 ? layer_lost(*out) : 0;
+	if (lost) {
 		layer_unref(*out);
 		*out = NULL;
 		return err_set(err, -EIO, "%llu damaged records: run bough fsck",
-			       (unsigned long long)damaged);
+			       (unsigned long long)lost);
 	}
 	return r;
 }

@@ -22,9 +22,8 @@ static int open_layer(struct layer **out, const struct view_options *opt,
 			       : r < 0       ? err_sys(err, r, "load layer %s", hex)
 					     : 0;
 	}
-	uint64_t damaged = 0;
 	if (desc->local)
-		return layer_open(out, &opt->layer, &desc->id, false, &damaged, err);
+		return layer_open(out, &opt->layer, &desc->id, false, err);
 	return layer_from_delta(out, &opt->layer, desc, err);
 }
 

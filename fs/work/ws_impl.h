@@ -115,7 +115,6 @@ struct ws {
 	struct timespec stamped; /* of the last change; under meta */
 	int64_t files;        /* inodes that got their first name less those that lost the last,
 	                       * since the active layer was new */
-	uint64_t damaged;     /* records lost in its layers */
 	_Atomic uint16_t gen; /* the highest generation shown */
 	_Atomic(_Atomic uint16_t *) gen_kept; /* and where that outlives us; NULL: nowhere */
 	/* Resumed: the kernel may hold inodes below this number, however often we gave them out.

@@ -413,14 +413,14 @@ static int push_active(struct work *w, struct view *v, struct ws_file *f, struct
 
 /* The active layer, in front of the view's others. *fresh: it had to be made. */
 static int open_active(struct work *w, struct view *v, struct ws_file *f, bool *fresh,
-		       uint64_t *damaged, struct err *err)
+		       struct err *err)
 {
 	struct layer *top = NULL;
 	struct layer **layers = calloc(v->nlayers + 1, sizeof(*layers));
 	if (!layers)
 		return err_set(err, -ENOMEM, "no memory");
 	bool sealed = registry_is_sealed(w->registry, &f->active);
-	int r = registry_active(w->registry, &f->active, !sealed, &top, damaged, err);
+	int r = registry_active(w->registry, &f->active, !sealed, &top, err);
 	/* A file that was never synced, from before the power went: nor was that layer. */
 	bool lost = (r == -ENOENT || r == -EBADMSG) && !f->durable &&
 		    memcmp(f->boot, w->boot, sizeof(f->boot)) != 0;
@@ -456,14 +456,13 @@ static int open_version(struct ws **out, struct work *w, const char *id, struct 
 	struct view v = { 0 };
 	struct ws_file before = { 0 };
 	bool fresh = false;
-	uint64_t damaged = 0;
 	registry_options(w->registry, &vo);
 	int r = ws_file_copy(&before, f);
 	if (r < 0)
 		return err_sys(err, r, "open workspace %s", id);
 	r = view_open(&v, &vo, &f->stack, err);
 	if (r == 0)
-		r = open_active(w, &v, f, &fresh, &damaged, err);
+		r = open_active(w, &v, f, &fresh, err);
 	if (r == 0 && fresh) {
 		r = registry_name(w->registry, f);
 		if (r < 0)
@@ -475,8 +474,6 @@ static int open_version(struct ws **out, struct work *w, const char *id, struct 
 	}
 	if (r == 0)
 		r = ws_new(out, w, id, &v, f, err);
-	if (r == 0)
-		(*out)->damaged = damaged;
 	view_done(&v);
 	ws_file_done(&before);
 	return r;
@@ -515,7 +512,15 @@ static int see_to_leftovers(struct ws *ws, bool held)
 	return r;
 }
 
-/* The journal lost records: what they said of the usage is found anew. */
+static bool has_lost(const struct view *v)
+{
+	for (uint32_t i = 0; i < v->nlayers; i++)
+		if (layer_lost(v->layers[i]))
+			return true;
+	return false;
+}
+
+/* A journal lost records: what they said of the usage is found anew. */
 static int recount(struct ws *ws)
 {
 	int64_t bytes, inodes;
@@ -641,7 +646,7 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		r = see_to_cut(ws);
 	if (r == 0 && mended)
 		r = recount_below(ws);
-	else if (r == 0 && ws->damaged)
+	else if (r == 0 && has_lost(&ws->view))
 		r = recount(ws);
 	if (r == 0)
 		r = see_to_leftovers(ws, held);

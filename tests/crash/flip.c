@@ -273,12 +273,11 @@ static void check_stack(const struct stack *s)
 	for (uint32_t i = 0; i < s->nlayers; i++) {
 		const struct stack_layer *desc = &s->layers[i];
 		struct layer *l = NULL;
-		uint64_t damaged = 0;
 		for (uint32_t k = 0; k < desc->nparts; k++)
 			(void)find_missing(NULL, &desc->parts[k]);
-		int r = desc->local ? layer_open(&l, &vo.layer, &desc->id, false, &damaged, &err)
+		int r = desc->local ? layer_open(&l, &vo.layer, &desc->id, false, &err)
 				    : layer_from_delta(&l, &vo.layer, desc, &err);
-		findings += r < 0 || damaged > 0 || layer_corrected(l) > 0;
+		findings += r < 0 || layer_lost(l) > 0 || layer_corrected(l) > 0;
 		if (l)
 			(void)layer_objects(l, find_missing, NULL);
 		layer_unref(l);

@@ -1254,8 +1254,9 @@ static void op_reopen(void)
 	p->ws = NULL;
 	if (ws_open(&p->ws, m.work, p->id, &err) < 0)
 		fail("%s", err.text);
-	if (p->ws->damaged)
-		fail("%" PRIu64 " records are damaged", p->ws->damaged);
+	char text[WS_DAMAGE_TEXT];
+	if (ws_damage(p->ws, text, sizeof(text)))
+		fail("%s", text);
 	compare_tree(p);
 }
 

@@ -52,10 +52,9 @@ static struct layer *create(struct place *p)
 static struct layer *reopen(struct place *p, struct layer *l, bool writable)
 {
 	struct layer_id id = *layer_id(l);
-	uint64_t damaged = 1;
 	layer_unref(l);
-	assert_int_equal(layer_open(&l, &p->opt, &id, writable, &damaged, NULL), 0);
-	assert_int_equal(damaged, 0);
+	assert_int_equal(layer_open(&l, &p->opt, &id, writable, NULL), 0);
+	assert_int_equal(layer_lost(l), 0);
 	return l;
 }
 
@@ -186,7 +185,7 @@ static void life(void **state)
 	layer_unref(NULL);
 	assert_int_equal(layer_remove(NULL, p->root, &id, NULL), 0);
 	assert_int_equal(layer_remove(NULL, p->root, &id, NULL), 0);
-	assert_int_equal(layer_open(&l, &p->opt, &id, true, NULL, &err), -ENOENT);
+	assert_int_equal(layer_open(&l, &p->opt, &id, true, &err), -ENOENT);
 	assert_int_equal(err.code, -ENOENT);
 }
 
@@ -248,9 +247,8 @@ static void fsyncs_have_room(void **state)
 	/* The next server keeps the room, as its own writes can go on there … */
 	struct layer_id id = *layer_id(l);
 	layer_unref(l);
-	uint64_t damaged;
-	assert_int_equal(layer_open(&l, &opt, &id, true, &damaged, NULL), 0);
-	assert_int_equal(damaged, 0);
+	assert_int_equal(layer_open(&l, &opt, &id, true, NULL), 0);
+	assert_int_equal(layer_lost(l), 0);
 	assert_int_equal(put_file(l, 5000, 0), 0);
 	assert_int_equal(layer_commit(l, NULL), 0);
 	assert_int_equal(stat_of(p, l, "journal").st_size, size);
@@ -467,7 +465,7 @@ static void other_layers(void **state)
 	struct layer_id id = *layer_id(l);
 	layer_unref(l);
 	resolved = NULL;
-	assert_int_equal(layer_open(&l, &p->opt, &id, false, NULL, NULL), 0);
+	assert_int_equal(layer_open(&l, &p->opt, &id, false, NULL), 0);
 	assert_true(layer_inode(l, 11)->damaged);
 	assert_false(layer_inode(l, 12)->damaged);
 	p->opt.resolve = NULL;
@@ -652,10 +650,8 @@ static void failed_writes(void **state)
 		if (torn % 8 == 0) { /* at the end of the journal */
 			layer_unref(layer_ref(l));
 			struct layer *other;
-			uint64_t damaged;
-			assert_int_equal(
-				layer_open(&other, &p->opt, layer_id(l), true, &damaged, NULL), 0);
-			assert_int_equal(damaged, 0);
+			assert_int_equal(layer_open(&other, &p->opt, layer_id(l), true, NULL), 0);
+			assert_int_equal(layer_lost(other), 0);
 			assert_null(layer_inode(other, 11));
 			assert_int_equal(layer_inode(other, 10)->attr.size, torn);
 			layer_unref(other);

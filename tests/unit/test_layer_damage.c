@@ -86,24 +86,24 @@ static void record(uint64_t seed, unsigned commit_at)
 	assert_int_equal(h.end[h.n], h.len);
 }
 
-static struct layer *open_now(uint64_t *damaged)
+static struct layer *open_now(void)
 {
 	struct layer *l = NULL;
 	struct err err = { 0 };
-	int r = layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, damaged, &err);
+	int r = layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, &err);
 	if (r < 0)
 		print_error("%s\n", err.text);
 	assert_int_equal(r, 0);
 	return l;
 }
 
-static struct layer *open_bytes(size_t len, uint64_t *damaged)
+static struct layer *open_bytes(size_t len)
 {
 	struct sim_file *f = journal();
 	f->now.len = 0;
 	sim_resize(&f->now, len);
 	memcpy(f->now.p, h.bytes, len);
-	return open_now(damaged);
+	return open_now();
 }
 
 static void add_one(struct layer *l)
@@ -122,23 +122,21 @@ static void torn_tails(void **state)
 	record(1, 0);
 	unsigned whole = 0;
 	for (size_t len = JOURNAL_HEAD; len <= h.len; len++) {
-		uint64_t damaged;
 		while (whole < h.n && h.end[whole + 1] <= len)
 			whole++;
-		struct layer *l = open_bytes(len, &damaged);
+		struct layer *l = open_bytes(len);
 		auto_free char *text = kit_text(l);
 		assert_string_equal(text, h.text[whole]);
-		assert_int_equal(damaged, 0);
+		assert_int_equal(layer_lost(l), 0);
 		if (len % 16 == 5) {
 			add_one(l);
 			auto_free char *more = kit_text(l);
 			layer_unref(l);
-			assert_int_equal(layer_open(&l, &h.k.opt, layer_id(h.k.layer), true,
-						    &damaged, NULL),
+			assert_int_equal(layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, NULL),
 					 0);
 			auto_free char *again = kit_text(l);
 			assert_string_equal(more, again);
-			assert_int_equal(damaged, 0);
+			assert_int_equal(layer_lost(l), 0);
 		}
 		layer_unref(l);
 	}
@@ -180,16 +178,15 @@ static void assert_others_same(const char *whole, const char *part, uint64_t ino
  * same whenever the layer is opened. */
 static void go_on_behind(struct layer *l)
 {
-	uint64_t damaged = 0;
 	assert_false(layer_is_empty(l));
 	add_one(l);
 	auto_free char *text = kit_text(l);
 	layer_unref(l);
 	for (unsigned i = 0; i < 2; i++) {
-		l = open_now(&damaged);
+		l = open_now();
 		auto_free char *again = kit_text(l);
 		assert_string_equal(again, text);
-		assert_int_equal(damaged, 1);
+		assert_int_equal(layer_lost(l), 1);
 		layer_unref(l);
 	}
 }
@@ -202,30 +199,29 @@ static void flipped_bits(void **state)
 	record(2, 0);
 	unsigned k = 0;
 	for (size_t at = JOURNAL_HEAD; at < h.len; at++) {
-		uint64_t damaged;
 		while (h.end[k + 1] <= at)
 			k++;
 		uint64_t body_end = h.end[k] + FRAME_HEAD + le_get32(h.bytes + h.end[k] + 8);
 		h.bytes[at] ^= (uint8_t)(1 << at % 8);
-		struct layer *l = open_bytes(h.len, &damaged);
+		struct layer *l = open_bytes(h.len);
 		if (at < h.end[k] + FRAME_HEAD) {
 			auto_free char *put_right = kit_text(l);
 			assert_string_equal(put_right, h.text[h.n]);
-			assert_int_equal(damaged, 0);
+			assert_int_equal(layer_lost(l), 0);
 			assert_int_equal(layer_corrected(l), 1);
 			layer_unref(l);
 			h.bytes[at] ^= (uint8_t)(1 << (at + 3) % 8);
-			l = open_bytes(h.len, &damaged);
+			l = open_bytes(h.len);
 			h.bytes[at] ^= (uint8_t)(1 << (at + 3) % 8);
 		}
 		h.bytes[at] ^= (uint8_t)(1 << at % 8);
 		auto_free char *text = kit_text(l);
 		if (at >= body_end) { /* padding */
-			assert_int_equal(damaged, 0);
+			assert_int_equal(layer_lost(l), 0);
 			assert_string_equal(text, h.text[h.n]);
 		} else {
 			const struct layer_inode *li = layer_inode(l, h.ino[k + 1]);
-			assert_int_equal(damaged, 1);
+			assert_int_equal(layer_lost(l), 1);
 			assert_others_same(h.text[h.n], text, h.ino[k + 1]);
 			/* In the last frame's header, nothing says which inode it was about; one
 			 * that died later is no matter. */
@@ -250,44 +246,40 @@ static void after_a_boot(void **state)
 	assert_int_equal(h.ino[25], 0);
 	h.boot[0]++;
 	for (size_t len = h.end[25]; len <= h.len; len++) {
-		uint64_t damaged;
-		struct layer *l = open_bytes(len, &damaged);
+		struct layer *l = open_bytes(len);
 		auto_free char *text = kit_text(l);
 		assert_string_equal(text, h.text[24]);
-		assert_int_equal(damaged, 0);
+		assert_int_equal(layer_lost(l), 0);
 		assert_false(layer_is_dirty(l));
 		layer_unref(l);
 	}
 	/* Without the commit, nothing. */
 	for (size_t len = h.end[24]; len < h.end[25]; len += 7) {
-		uint64_t damaged;
-		struct layer *l = open_bytes(len, &damaged);
+		struct layer *l = open_bytes(len);
 		auto_free char *text = kit_text(l);
 		assert_string_equal(text, h.text[0]);
 		layer_unref(l);
 	}
 	/* A flipped bit in what was committed is no reason to doubt the commit … */
 	for (size_t at = JOURNAL_HEAD; at < h.end[24]; at += 5) {
-		uint64_t damaged;
 		h.bytes[at] ^= 0x40;
-		struct layer *l = open_bytes(h.len, &damaged);
+		struct layer *l = open_bytes(h.len);
 		h.bytes[at] ^= 0x40;
-		assert_true(damaged <= 1);
+		assert_true(layer_lost(l) <= 1);
 		auto_free char *text = kit_text(l);
 		assert_true(strlen(text) > strlen(h.text[24]) / 2);
 		layer_unref(l);
 	}
 	/* … but a block that never got to the disk is: the commit was not done. */
 	for (size_t at = JOURNAL_HEAD; at + 512 < h.end[24]; at += 512) {
-		uint64_t damaged;
 		auto_free uint8_t *keep = malloc(512);
 		memcpy(keep, h.bytes + at, 512);
 		memset(h.bytes + at, 0, 512);
-		struct layer *l = open_bytes(h.len, &damaged);
+		struct layer *l = open_bytes(h.len);
 		memcpy(h.bytes + at, keep, 512);
 		auto_free char *text = kit_text(l);
 		assert_string_equal(text, h.text[0]);
-		assert_int_equal(damaged, 0);
+		assert_int_equal(layer_lost(l), 0);
 		layer_unref(l);
 	}
 	stop();
@@ -302,7 +294,6 @@ static void many_boots(void **state)
 	struct kit_model committed = h.k.m;
 	for (int i = 0; i < 30; i++) {
 		struct layer_id id = *layer_id(h.k.layer);
-		uint64_t damaged;
 		if (i % 3) {
 			for (int n = 0; n < 5; n++)
 				assert_int_equal(kit_step(&h.k), 0);
@@ -316,8 +307,8 @@ static void many_boots(void **state)
 		bool boots = i % 5 != 4;
 		layer_unref(h.k.layer);
 		h.boot[0] += boots;
-		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, &damaged, NULL), 0);
-		assert_int_equal(damaged, 0);
+		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL), 0);
+		assert_int_equal(layer_lost(h.k.layer), 0);
 		if (boots)
 			h.k.m = committed;
 		h.k.later_ok = boots;
@@ -354,14 +345,14 @@ static void bad_headers(void **state)
 	for (size_t at = 0; at < 64; at++) {
 		f->now.p[at] ^= 4;
 		err.text[0] = '\0';
-		assert_int_equal(layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, NULL, &err),
+		assert_int_equal(layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, &err),
 				 -EBADMSG);
 		assert_non_null(strstr(err.text, "journal"));
 		f->now.p[at] ^= 4;
 	}
 	for (size_t len = 0; len < JOURNAL_HEAD; len += 100) {
 		f->now.len = len;
-		assert_int_equal(layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, NULL, NULL),
+		assert_int_equal(layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, NULL),
 				 -EBADMSG);
 	}
 	f->now.len = h.len;
@@ -376,7 +367,7 @@ static void missing_files(void **state)
 		record(11, 0);
 		struct layer_id id = *layer_id(h.k.layer);
 		char path[200], hex[2 * LAYER_ID_BYTES + 1];
-		uint64_t damaged, hurt = 0, file = 0;
+		uint64_t hurt = 0, file = 0;
 		for (unsigned i = 0; big && i < KIT_INODES; i++) {
 			const struct layer_inode *li = layer_inode(h.k.layer, KIT_FIRST + i);
 			const struct extent *e = li ? layer_extent_ceil(li, 256 * LAYER_BLOCK)
@@ -391,8 +382,7 @@ static void missing_files(void **state)
 				       (unsigned long long)file);
 		sim_wipe(&h.sim.files[sim_find(&h.sim, path)]);
 		for (int again = 0; again < 3; again++) {
-			assert_int_equal(
-				layer_open(&h.k.layer, &h.k.opt, &id, true, &damaged, NULL), 0);
+			assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL), 0);
 			for (unsigned i = 0; i < KIT_INODES; i++) {
 				const struct layer_inode *li = layer_inode(h.k.layer,
 									   KIT_FIRST + i);
@@ -405,7 +395,7 @@ static void missing_files(void **state)
 					assert_int_equal(li->damaged, lost);
 				hurt += lost && !again;
 			}
-			assert_int_equal(damaged, again ? 0 : hurt);
+			assert_int_equal(layer_lost(h.k.layer), again ? 0 : hurt);
 			assert_true(hurt > 0);
 			/* New contents go where the file was. */
 			struct extent e;
@@ -443,10 +433,9 @@ static void failing_calls(void **state)
 		start(6);
 		struct io_fault *f = io_fault_new(&h.sim.io);
 		struct layer_id id = *layer_id(h.k.layer);
-		uint64_t damaged;
 		layer_unref(h.k.layer);
 		h.k.opt.io = io_fault_io(f);
-		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, &damaged, NULL), 0);
+		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL), 0);
 		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OPS_ALL & ~IO_OP_CLOSE,
 							  .nth = nth,
 							  .error = nth % 2 ? -EIO : -ENOSPC,
@@ -457,8 +446,8 @@ static void failing_calls(void **state)
 		assert_true(hits > 0 || failed == 0);
 		kit_check(&h.k);
 		layer_unref(h.k.layer);
-		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, &damaged, NULL), 0);
-		assert_int_equal(damaged, 0);
+		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL), 0);
+		assert_int_equal(layer_lost(h.k.layer), 0);
 		kit_check(&h.k);
 		space_check(&h.k.layer->space);
 		stop();
@@ -476,16 +465,15 @@ static void failing_opens(void **state)
 		struct io_fault *f = io_fault_new(&h.sim.io);
 		struct layer_options opt = h.k.opt;
 		struct layer *l = NULL;
-		uint64_t damaged = 0;
 		opt.io = io_fault_io(f);
 		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OPS_ALL, .nth = nth });
-		int r = layer_open(&l, &opt, layer_id(h.k.layer), true, &damaged, NULL);
+		int r = layer_open(&l, &opt, layer_id(h.k.layer), true, NULL);
 		uint64_t hits = io_fault_hits(f);
 		assert_true(r == 0 || hits > 0);
 		if (r == 0) {
 			auto_free char *text = kit_text(l);
 			assert_string_equal(text, h.text[h.n]);
-			assert_int_equal(damaged, 0);
+			assert_int_equal(layer_lost(l), 0);
 			layer_unref(l);
 		}
 		io_fault_free(f);
@@ -498,12 +486,11 @@ static void failing_opens(void **state)
 	struct layer *l = NULL;
 	opt.io = io_fault_io(f);
 	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PREAD, .nth = 2, .for_good = true });
-	assert_int_equal(layer_open(&l, &opt, layer_id(h.k.layer), true, NULL, NULL), -EIO);
+	assert_int_equal(layer_open(&l, &opt, layer_id(h.k.layer), true, NULL), -EIO);
 	/* Who only reads gets what there is, and can't say that all is well. */
 	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_PREAD, .nth = 2, .for_good = true });
-	uint64_t damaged;
-	assert_int_equal(layer_open(&l, &opt, layer_id(h.k.layer), false, &damaged, NULL), 0);
-	assert_true(damaged > 0);
+	assert_int_equal(layer_open(&l, &opt, layer_id(h.k.layer), false, NULL), 0);
+	assert_true(layer_lost(l) > 0);
 	assert_int_equal(layer_commit(l, NULL), -EIO);
 	layer_unref(l);
 	io_fault_free(f);
@@ -561,7 +548,7 @@ static void no_memory(void **state)
 		kit_check(&h.k);
 		space_check(&h.k.layer->space);
 		layer_unref(h.k.layer);
-		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL, NULL), 0);
+		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL), 0);
 		kit_check(&h.k);
 		stop();
 		if (!hit)
@@ -576,7 +563,7 @@ static void no_memory_to_open(void **state)
 	for (uint64_t nth = 1;; nth++) {
 		struct layer *l = NULL;
 		oom_at(nth);
-		int r = layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, NULL, NULL);
+		int r = layer_open(&l, &h.k.opt, layer_id(h.k.layer), true, NULL);
 		bool hit = oom_hit();
 		assert_true(r == 0 || (hit && r == -ENOMEM));
 		if (r == 0) {

@@ -84,7 +84,7 @@ static struct layer *open_it(struct place *p, const struct layer_id *id, bool wr
 {
 	struct layer *l;
 	struct err err;
-	if (layer_open(&l, &p->opt, id, writable, NULL, &err) < 0)
+	if (layer_open(&l, &p->opt, id, writable, &err) < 0)
 		fail_msg("%s", err.text);
 	return l;
 }

@@ -164,10 +164,9 @@ static void lose_all(void)
 static void reopen(bool writable)
 {
 	struct layer_id id = *layer_id(h.k.layer);
-	uint64_t damaged;
 	layer_unref(h.k.layer);
-	assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, writable, &damaged, NULL), 0);
-	assert_int_equal(damaged, 0);
+	assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, writable, NULL), 0);
+	assert_int_equal(layer_lost(h.k.layer), 0);
 }
 
 static void one_sync_each(void **state)
@@ -347,7 +346,7 @@ static void failing_recovery(void **state)
 		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OPS_ALL & ~IO_OP_CLOSE,
 							  .nth = nth,
 							  .torn = nth * 13 % 700 });
-		int r = layer_open(&l, &opt, &id, true, NULL, NULL);
+		int r = layer_open(&l, &opt, &id, true, NULL);
 		uint64_t hits = io_fault_hits(f);
 		assert_true(r == 0 || hits > 0);
 		if (r == 0)
@@ -429,7 +428,7 @@ static void failed_syncs(void **state)
 		opt.io = io_fault_io(f);
 		if (i % 2) {
 			layer_unref(h.k.layer);
-			assert_int_equal(layer_open(&h.k.layer, &opt, &id, true, NULL, NULL), 0);
+			assert_int_equal(layer_open(&h.k.layer, &opt, &id, true, NULL), 0);
 		} else {
 			h.k.layer->io = opt.io;
 		}
@@ -447,9 +446,8 @@ static void failed_syncs(void **state)
 		int e = layer_mend(&opt, &id, &was, NULL);
 		io_fault_plan(f, NULL);
 		assert_int_equal(e, r < 0);
-		uint64_t damaged;
-		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, &damaged, NULL), 0);
-		assert_int_equal(damaged, 0);
+		assert_int_equal(layer_open(&h.k.layer, &h.k.opt, &id, true, NULL), 0);
+		assert_int_equal(layer_lost(h.k.layer), 0);
 		h.k.m = h.at[h.n];
 		h.k.later_ok = true;
 		kit_check(&h.k);

@@ -97,15 +97,14 @@ static bool same_state(struct kit *k, const struct kit_model *m)
 static void reopen(struct run *r, void (*restart)(struct sim *s))
 {
 	struct layer_id id = *layer_id(r->k.layer);
-	uint64_t damaged = 0;
 	struct err err = { 0 };
 	layer_unref(r->k.layer);
 	restart(&r->sim);
-	int e = layer_open(&r->k.layer, &r->k.opt, &id, true, &damaged, &err);
+	int e = layer_open(&r->k.layer, &r->k.opt, &id, true, &err);
 	if (e < 0)
 		print_error("seed %llu: %s\n", (unsigned long long)r->seed, err.text);
 	assert_int_equal(e, 0);
-	assert_int_equal(damaged, 0);
+	assert_int_equal(layer_lost(r->k.layer), 0);
 }
 
 /* After a kill: all that was acknowledged, and perhaps the operation that was under way. */

@@ -105,7 +105,7 @@ static void opens(void **state)
 		unsigned right = 0, damaged;
 		flip(fd, at);
 		succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
-		damaged = (unsigned)k->ws->damaged;
+		damaged = (unsigned)layer_lost(k->ws->view.layers[0]);
 		for (unsigned i = 0; i < FILES; i++)
 			right += is_right(k->ws, i);
 		if (right < FILES - 2 || (right < FILES && !damaged))
