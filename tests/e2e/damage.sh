@@ -20,12 +20,13 @@ read_all() { # FOLDER
 		awk -v n="$total" '/: OK$/ { right++ } /: FAILED$/ { wrong++ }
 			END { print right + 0, n - right - wrong, wrong + 0 }'
 }
+# Two bits: a single one of a journal's header would be put right.
 flip() { # FILE OFFSET
 	python3 - "$1" "$2" <<-'PY'
 	import os, sys
 	f = os.open(sys.argv[1], os.O_RDWR); off = int(sys.argv[2])
 	if off < 0: off += os.fstat(f).st_size
-	b = os.pread(f, 1, off); os.pwrite(f, bytes([b[0] ^ 0x40]), off)
+	b = os.pread(f, 1, off); os.pwrite(f, bytes([b[0] ^ 0x41]), off)
 	PY
 }
 
