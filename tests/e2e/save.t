@@ -29,6 +29,9 @@ stored=$(json .stored_bytes)
 ok "one byte of 3 MB changed costs a chunk ($stored bytes)" test "$stored" -lt 1500000
 bough_ok 'log' log w --json
 is 'the line of snapshots' "$(json '[.items[].id] | join(" ")')" "$second $first"
+for c in show log path; do
+	bough_fails "$c of a snapshot" 3 'is a snapshot: see .bough snapshots show' $c "$first"
+done
 bough_ok 'log for people' log w
 like 'with messages' "$out" 'the second.*the first'
 

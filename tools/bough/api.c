@@ -503,6 +503,14 @@ bool api_exists(struct cli *cli, struct target *t)
 	return r == 0;
 }
 
+int api_tell_snapshot(struct cli *cli, const char *name, int r, struct err *err)
+{
+	auto_target t = target_snap(name, "");
+	if (r != -ENOENT || !api_exists(cli, &t))
+		return r;
+	return err_set(err, r, "\"%s\" is a snapshot: see `bough snapshots show %s`", name, name);
+}
+
 /* ---- names of several kinds ---- */
 
 enum { KINDS = 3 };

@@ -72,6 +72,9 @@ int api_exchange(struct cli *cli, const char *method, struct target *t,
 		 struct err *err);
 /* True when GET gives something. Leaves no error behind. */
 bool api_exists(struct cli *cli, struct target *t);
+
+/* `r`, which is told in a better way where what isn't found is a snapshot's name. */
+int api_tell_snapshot(struct cli *cli, const char *name, int r, struct err *err);
 /* Reading that stream failed with `r`: the same as a call would have failed when the daemon told
  * why it broke the stream off, else `r` and *err as they are. */
 int api_stream_error(struct cli *cli, const struct http *h, int r, struct err *err);

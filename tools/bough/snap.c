@@ -138,7 +138,7 @@ int cmd_log(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0)
 		r = print_snapshots(cli, &t, err);
 	if (r != -ENOENT || sandbox_instead(cli, a->operands[0], &sandbox) < 0)
-		return r;
+		return api_tell_snapshot(cli, a->operands[0], r, err);
 	auto_target root = target_ws(get_text(sandbox, "root"), "/log");
 	return print_snapshots(cli, &root, err);
 }

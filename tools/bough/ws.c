@@ -226,7 +226,7 @@ static int get_workspace(struct cli *cli, const char *name, json_t **out, json_t
 	if (r == 0)
 		r = api_call(cli, "GET", &t, NULL, out, NULL, err);
 	if (r != -ENOENT || sandbox_instead(cli, name, sandbox) < 0)
-		return r;
+		return api_tell_snapshot(cli, name, r, err);
 	auto_target root = target_ws(get_text(*sandbox, "root"), "");
 	return api_call(cli, "GET", &root, NULL, out, NULL, err);
 }
