@@ -191,7 +191,7 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 		return r;
 	/* The row first: the end of its process, which may come at once, finds it running. */
 	const enum sandbox_status running = SANDBOX_RUNNING;
-	const int64_t now = snapd_now_ns();
+	const int64_t now = snapd_now_ns(), not_yet = 0;
 	const int none = -1;
 	const bool starting = false;
 	struct owned own = b->row.own;
@@ -200,6 +200,7 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 					 .starting = &starting,
 					 .pid = pid,
 					 .started_ns = &now,
+					 .ended_ns = &not_yet,
 					 .problem = "",
 					 .reason = "",
 					 .exit_code = &none };

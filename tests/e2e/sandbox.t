@@ -115,6 +115,7 @@ is 'it is stopped' "$(status dev)" stopped
 bough_fails 'twice' 4 "doesn't run" stop dev
 bough_fails 'what is left by one that is stopped is its files' 125 'start it first' exec dev -- true
 bough_ok 'start' start dev
+is 'and has not ended' "$(bough inspect dev | jq -c '[.ended, .exit_code, .reason]')" '[null,null,null]'
 run bough exec dev -- cat file
 is 'its files are there' "$out" x
 bough_ok 'a file into it' cp "$BOUGH_SRC/LICENSE" dev:/etc/license
