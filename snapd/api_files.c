@@ -2,6 +2,7 @@
 #include "snapd/api_files.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,14 +389,29 @@ static int get_listing(struct place *p, struct found *f, struct request *rq, str
 
 /* ---- all ---- */
 
+/* Of what it is: of the workspace as it became by its last restore, or of the snapshot. */
+static int name_of(const struct place *p, char *out, size_t size, struct err *err)
+{
+	struct fs_usage u = { 0 };
+	if (p->src.is_snap) {
+		(void)snprintf(out, size, "%s", p->src.snap.id);
+		return 0;
+	}
+	int r = fs_usage(p->sd->fs, p->src.ws.id, &u, err);
+	(void)snprintf(out, size, u.gen ? "%s.%" PRIu64 : "%s", p->src.ws.id, u.gen);
+	return snapd_inner(r);
+}
+
 static int get_stat(const struct place *p, const struct found *f, struct request *rq,
 		    struct reply *rp, struct err *err)
 {
-	char target[PATH_SIZE], tag[HEAD_TAG_TEXT], now[HEAD_TIME];
+	char target[PATH_SIZE], tag[HEAD_TAG_TEXT], now[HEAD_TIME], of[ID_SIZE + 24];
 	struct timespec at;
 	(void)clock_gettime(CLOCK_REALTIME, &at);
 	const char *slash = strrchr(rq->tail, '/'), *name = slash ? slash + 1 : rq->tail;
 	int r = S_ISLNK(f->mode) ? place_target(p, f, target, err) : 0;
+	if (r >= 0)
+		r = name_of(p, of, sizeof(of), err);
 	if (r < 0)
 		return r;
 	json_t *e = listing_entry(name, strlen(name), f, S_ISLNK(f->mode) ? target : NULL);
@@ -403,7 +419,6 @@ static int get_stat(const struct place *p, const struct found *f, struct request
 	int bad = rp->json ? listing_set_name(rp->json, "path", rq->tail, strlen(rq->tail)) : -1;
 	bad |= json_object_set_new(rp->json, "entry", e);
 	bad |= json_object_set_new(rp->json, "inode", json_integer((json_int_t)f->ino));
-	const char *of = p->src.is_snap ? p->src.snap.id : p->src.ws.id;
 	bad |= json_object_set_new(rp->json, "of", json_string(of));
 	bad |= json_object_set_new(rp->json, "at", json_string(head_time(now, &at)));
 	if (bad) {

@@ -61,6 +61,7 @@
  *   limits  id, bytes, inodes
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
+ *                                                    gen: another one behind each restore,
  *                                                    damaged, xattrs, mounted, path,
  *                                                    fault: why it is read-only (ws_fault)
  *                                                    damage: what of it is damaged (ws_damage)

@@ -540,6 +540,7 @@ void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits)
 	u.layers = ws->view.nlayers;
 	int64_t files = (int64_t)ws->file.files + ws->files;
 	u.file_count = files > 0 ? (uint64_t)files : 0;
+	u.gen = atomic_load(&ws->gen);
 	u.memory_bytes = sizeof(*ws) + ws->view.nlayers * sizeof(struct layer *);
 	for (uint32_t i = 0; i < ws->view.nlayers; i++) {
 		if (layer_is_local(ws->view.layers[i]))

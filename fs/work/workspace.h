@@ -80,6 +80,7 @@ struct ws_usage {
 	uint64_t layers;       /* in the stack, the active one counted */
 	uint64_t memory_bytes;
 	uint64_t file_count; /* inodes that the workspace shows */
+	uint16_t gen;        /* another one behind each restore */
 };
 
 /* A new workspace on `base` (NULL: empty, its root owned by uid, gid with mode 0755).

@@ -168,6 +168,15 @@ goes_on 'out of one that changed' 850 w:tree out2
 like 'all is sent again' "$(json .members)" '^81'
 ok 'and right' diff -r --no-dereference "$at/tree" out2
 
+# Files that a restore brought back are older than the copy.
+bough_ok 'a snapshot' save w --as older -q
+find "$at/tree" -name 'f?' -exec sh -c 'for f; do sed -i 1s/.$/7/ "$f" && touch -d "2001-02-03 04:05:06.5" "$f"; done' - {} +
+broken out "$T/out3" w:tree out3
+ok 'what was changed came' grep -rlq 7$ out3
+bough_ok 'a restore' restore w older -q
+anew 'what was restored since is copied anew' w:tree out3
+same 'as it is' "$at/tree" out3
+
 # ---- from one to another
 bough_ok 'another' create v -q
 vat=$(at v)

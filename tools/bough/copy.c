@@ -99,6 +99,7 @@ struct folder {
 	struct timespec at; /* when its copy began, by its own clock; 0: that isn't known */
 	char *path;         /* the folder that it becomes */
 	bool top;           /* that is made or merged as a whole: its own attributes count, too */
+	bool same, there;   /* it goes on in the same place, that was there; from its beginning */
 	struct again again;
 	struct buf list; /* of what the target has, where it is gone on with */
 	char before[HAVE_TIME];
@@ -150,9 +151,21 @@ static int folder_begins(struct folder *f, char *sides, const struct timespec *a
 	return 0;
 }
 
-/* What was begun went into another one. */
-static void folder_anew(struct folder *f)
+/* Of one workspace, whatever it was restored to, into one folder. */
+static bool same_place(const char *a, const char *b)
 {
+	const char *to_a = strchr(a, ' '), *to_b = strchr(b, ' ');
+	size_t n = strcspn(a, ". ");
+	return to_a && to_b && n == strcspn(b, ". ") && strncmp(a, b, n) == 0 &&
+	       strcmp(to_a, to_b) == 0;
+}
+
+/* What was begun went into another one than `now` (NULL: there is none), or came from what isn't
+ * any more. */
+static void folder_anew(struct folder *f, const char *now)
+{
+	f->same = now && same_place(now, f->again.sides);
+	f->there = f->again.there;
 	again_forget(&f->again);
 	free(f->path);
 	f->path = NULL;
@@ -165,6 +178,16 @@ static int folder_retry(struct folder *f, struct tries *t, int r)
 		return r;
 	f->again.found = true;
 	return 0;
+}
+
+/* Whether what is copied is what it was when that began; else nothing that is there counts. */
+static int folder_same(struct cli *cli, struct folder *f, struct err *err)
+{
+	auto_json json_t *entry = NULL;
+	int r = f->place.name ? place_stat(cli, &f->place, PLACES, &entry, err) : 0;
+	if (r == 0 && f->place.name && strcmp(get_text(entry, "of"), f->of) != 0)
+		f->again.found = false;
+	return r;
 }
 
 /* Of a list that has been made. Each step forward counts as one. */
@@ -368,9 +391,13 @@ static char *sides(const char *source, const char *of, uint64_t inode)
 											 : text;
 }
 
+/* A target that was restored tells by itself what isn't there any more. */
 static char *sides_in(const struct folder *f, const json_t *target)
 {
-	return sides(f->of, get_text(target, "of"), (uint64_t)get_int(target, "inode"));
+	char of[sizeof(f->of)];
+	(void)snprintf(of, sizeof(of), "%s", get_text(target, "of"));
+	of[strcspn(of, ".")] = '\0';
+	return sides(f->of, of, (uint64_t)get_int(target, "inode"));
 }
 
 /* Whether the folder that a copy went to is the one that it was. */
@@ -383,7 +410,7 @@ static int find_in(struct cli *cli, struct folder *f, const struct place *to, st
 		r = look(cli, &dst, &entry, err);
 	auto_free char *now = entry ? sides_in(f, entry) : NULL;
 	if (r == 0 && (!now || strcmp(now, f->again.sides) != 0))
-		folder_anew(f);
+		folder_anew(f, now);
 	return r;
 }
 
@@ -398,7 +425,8 @@ static int begin_in(struct cli *cli, struct folder *f, const struct place *to, s
 		return r;
 	r = *to->path ? look(cli, to, &entry, err) : 0;
 	if (r == 0)
-		r = folder_land(f, to->path, !*to->path || is_folder(entry), err);
+		r = folder_land(f, to->path,
+				f->same ? f->there : !*to->path || is_folder(entry), err);
 	const struct place dst = { to->name, f->path };
 	if (r == 0)
 		r = make_target(cli, &dst, f->top, err);
@@ -430,6 +458,8 @@ static int folder_in(struct cli *cli, struct folder *f, const struct place *to, 
 			r = again_list_remote(&f->again, cli, &dst, &f->list, err);
 			folder_tell(cli, f, &t, &known);
 		}
+		if (r == 0 && t.n)
+			r = folder_same(cli, f, err);
 		if (r == 0)
 			r = folder_source(cli, f, &s, err);
 		if (r == 0)
@@ -679,8 +709,8 @@ static int begin_out(struct cli *cli, struct folder *f, const char *to, bool *ma
 	auto_free char *now = r == 0 && f->again.found ? sides_out(f, f->path) : NULL;
 	if (r < 0 || (now && strcmp(now, f->again.sides) == 0))
 		return r;
-	folder_anew(f);
-	r = folder_land(f, to, there, err);
+	folder_anew(f, now);
+	r = folder_land(f, to, f->same ? f->there : there, err);
 	if (r == 0 && (f->top || !there))
 		r = make_host_folder(f->path, made, err);
 	const struct timespec at = again_now();
@@ -703,6 +733,8 @@ static int folder_out(struct cli *cli, struct folder *f, const char *to, struct 
 			r = again_list_host(&f->again, f->path, &f->list, err);
 			folder_tell(cli, f, &t, &known);
 		}
+		if (r == 0 && t.n)
+			r = folder_same(cli, f, err);
 		if (r == 0)
 			r = unpack_into(cli, f, &summary, err);
 		if (r == 0) {
