@@ -438,35 +438,20 @@ static uint64_t run(void)
 
 int main(int argc, char **argv)
 {
-	const char *dir = NULL;
 	uint64_t at_cut = 0, at_try = 0;
 	t.ops = 30, t.seed = 12, t.runs = 3, t.tries = 1, t.cuts = 60;
-	for (int i = 1; i < argc; i += 2) {
+	for (int i = 1; i < argc; i++) {
 		const char *v = i + 1 < argc ? argv[i + 1] : "";
-		uint64_t *number = !strcmp(argv[i], "--ops")	? &t.ops
-				   : !strcmp(argv[i], "--seed")	? &t.seed
-				   : !strcmp(argv[i], "--runs")	? &t.runs
-				   : !strcmp(argv[i], "--tries") ? &t.tries
-				   : !strcmp(argv[i], "--cuts")	? &t.cuts
-								: NULL;
-		if (number)
-			*number = strtoull(v, NULL, 10);
-		else if (!strcmp(argv[i], "--dir"))
-			dir = v;
-		else if (!strcmp(argv[i], "-v"))
-			t.verbose = true, i--;
-		else if (strcmp(argv[i], "--at") != 0 ||
-			 sscanf(v, "%" SCNu64 ".%" SCNu64, &at_cut, &at_try) != 2)
+		int took = common_option(argv[i], v);
+		if (took)
+			i += took - 1;
+		else if (!strcmp(argv[i], "--at") &&
+			 sscanf(v, "%" SCNu64 ".%" SCNu64, &at_cut, &at_try) == 2)
+			i++;
+		else
 			return fprintf(stderr, "catalog: what is %s?\n", argv[i]), 2;
 	}
-	if (!dir)
-		dir = in_memory();
-	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-power.XXXXXX", dir);
-	if (!mkdtemp(t.dir))
-		return perror("catalog: mkdtemp"), 1;
-	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
-	(void)snprintf(t.after, sizeof(t.after), "%s/after", t.dir);
-	(void)umask(077);
+	make_dir("catalog");
 	/* What boughd would log of what was lost is no news here. */
 	FILE *said = fdopen(dup(STDERR_FILENO), "w");
 	auto_fd null = open("/dev/null", O_WRONLY | O_CLOEXEC);

@@ -156,35 +156,21 @@ static bool try(size_t kind, uint64_t nth)
 
 int main(int argc, char **argv)
 {
-	const char *dir = NULL;
 	uint64_t only = 0;
 	t.ops = 30;
 	t.seed = 1;
 	t.runs = 1;
 	for (int i = 1; i < argc; i++) {
 		const char *v = i + 1 < argc ? argv[i + 1] : "";
-		if (!strcmp(argv[i], "-v"))
-			t.verbose = true;
-		else if (!strcmp(argv[i], "--ops"))
-			t.ops = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--seed"))
-			t.seed = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--runs"))
-			t.runs = strtoull(v, NULL, 10), i++;
+		int took = common_option(argv[i], v);
+		if (took)
+			i += took - 1;
 		else if (!strcmp(argv[i], "--nth"))
 			only = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--dir"))
-			dir = v, i++;
 		else
 			return fprintf(stderr, "fault: what is %s?\n", argv[i]), 2;
 	}
-	if (!dir)
-		dir = in_memory();
-	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-fault.XXXXXX", dir);
-	if (!mkdtemp(t.dir))
-		return perror("fault: mkdtemp"), 1;
-	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
-	(void)umask(077);
+	make_dir("fault");
 	quick = io_host;
 	quick.fsync = quick.fdatasync = no_sync;
 	for (uint64_t i = 0; i < t.runs; i++, t.seed++)

@@ -495,6 +495,11 @@ static void flip_some(const struct files *fs)
 	try(fs, 0, 0, 8);
 	if (p.told)
 		fail("without a flipped bit something is told");
+	bool some = !p.only;
+	for (size_t i = 0; i < fs->n && !some; i++)
+		some = strstr(fs->f[i].path, p.only);
+	if (!some)
+		fail("no file has '%s' in its path", p.only);
 	for (uint64_t k = 0; k < p.flips;) {
 		/* Each file as often as others, however big; and heads more often. */
 		const size_t i = below((unsigned)fs->n);
@@ -513,43 +518,29 @@ static void flip_some(const struct files *fs)
 
 int main(int argc, char **argv)
 {
-	const char *dir = NULL, *at = NULL;
+	const char *at = NULL;
 	t.ops = 60;
 	t.seed = 1;
 	t.runs = 2;
 	p.flips = 150;
 	for (int i = 1; i < argc; i++) {
 		const char *v = i + 1 < argc ? argv[i + 1] : "";
-		if (!strcmp(argv[i], "-v"))
-			t.verbose = true;
-		else if (!strcmp(argv[i], "--ops"))
-			t.ops = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--seed"))
-			t.seed = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--runs"))
-			t.runs = strtoull(v, NULL, 10), i++;
+		int took = common_option(argv[i], v);
+		if (took)
+			i += took - 1;
 		else if (!strcmp(argv[i], "--flips"))
 			p.flips = strtoull(v, NULL, 10), i++;
 		else if (!strcmp(argv[i], "--only"))
 			p.only = v, i++;
 		else if (!strcmp(argv[i], "--at"))
 			at = v, i++;
-		else if (!strcmp(argv[i], "--dir"))
-			dir = v, i++;
 		else
 			return fprintf(stderr, "flip: what is %s?\n", argv[i]), 2;
 	}
 	if (at)
 		t.runs = 1;
-	if (!dir)
-		dir = in_memory();
-	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-flip.XXXXXX", dir);
-	if (!mkdtemp(t.dir))
-		return perror("flip: mkdtemp"), 1;
-	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
-	(void)snprintf(t.after, sizeof(t.after), "%s/after", t.dir);
+	make_dir("flip");
 	(void)snprintf(p.source, sizeof(p.source), "%s/source", t.dir);
-	(void)umask(077);
 	for (uint64_t i = 0; i < t.runs; i++, t.seed++) {
 		uint64_t byte;
 		size_t file;

@@ -41,7 +41,6 @@ static void do_runs(void)
 
 int main(int argc, char **argv)
 {
-	const char *dir = NULL;
 	uint64_t at_cut = 0, at_try = 0;
 	bool at = false;
 	t.ops = 60;
@@ -51,20 +50,9 @@ int main(int argc, char **argv)
 	t.cuts = 0;
 	for (int i = 1; i < argc; i++) {
 		const char *v = i + 1 < argc ? argv[i + 1] : "";
-		if (!strcmp(argv[i], "-v"))
-			t.verbose = true;
-		else if (!strcmp(argv[i], "--ops"))
-			t.ops = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--seed"))
-			t.seed = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--runs"))
-			t.runs = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--tries"))
-			t.tries = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--cuts"))
-			t.cuts = strtoull(v, NULL, 10), i++;
-		else if (!strcmp(argv[i], "--dir"))
-			dir = v, i++;
+		int took = common_option(argv[i], v);
+		if (took)
+			i += took - 1;
 		else if (!strcmp(argv[i], "--at") &&
 			 sscanf(v, "%" SCNu64 ".%" SCNu64, &at_cut, &at_try) == 2)
 			at = true, i++;
@@ -73,14 +61,7 @@ int main(int argc, char **argv)
 	}
 	if (t.ops > UINT16_MAX - 1)
 		return fprintf(stderr, "power: at most %d operations\n", UINT16_MAX - 1), 2;
-	if (!dir)
-		dir = in_memory();
-	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-power.XXXXXX", dir);
-	if (!mkdtemp(t.dir))
-		return perror("power: mkdtemp"), 1;
-	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
-	(void)snprintf(t.after, sizeof(t.after), "%s/after", t.dir);
-	(void)umask(077);
+	make_dir("power");
 	if (at) {
 		run();
 		check(at_cut, at_try);

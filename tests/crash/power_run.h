@@ -96,6 +96,7 @@ static struct {
 	uint32_t next_id;
 	uint64_t max_ino; /* of all that were seen since the root was opened */
 	uint16_t op;
+	const char *in; /* where folders of roots are made; NULL: in memory */
 	char dir[100], root[120], after[120];
 	uint64_t ops, runs, tries, cuts, at_cut, at_try, checked;
 	uint64_t shorter; /* files seen that had come back shorter */
@@ -138,11 +139,47 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *fmt
 	exit(1);
 }
 
-/* Where roots are made: nothing here is about a real disk. */
-static const char *in_memory(void)
+/* Options that all of these programs have: how many words one takes; 0: it is none of them. */
+static int common_option(const char *name, const char *value)
 {
-	const char *dir = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
-	return dir ? dir : "/tmp";
+	const struct {
+		const char *name;
+		uint64_t *to;
+	} numbers[] = { { "--ops", &t.ops },
+			{ "--seed", &t.seed },
+			{ "--runs", &t.runs },
+			{ "--tries", &t.tries },
+			{ "--cuts", &t.cuts } };
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (strcmp(name, numbers[i].name) != 0)
+			continue;
+		*numbers[i].to = strtoull(value, NULL, 10);
+		return 2;
+	}
+	bool dir = strcmp(name, "--dir") == 0;
+	if (dir)
+		t.in = value;
+	else if (strcmp(name, "-v") == 0)
+		t.verbose = true;
+	else
+		return 0;
+	return dir ? 2 : 1;
+}
+
+/* The folder for its roots. In memory: nothing here is about a real disk. */
+static void make_dir(const char *program)
+{
+	const char *in = t.in;
+	if (!in)
+		in = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
+	(void)snprintf(t.dir, sizeof(t.dir), "%s/bough-%s.XXXXXX", in ? in : "/tmp", program);
+	if (!mkdtemp(t.dir)) {
+		perror(t.dir);
+		exit(1);
+	}
+	(void)snprintf(t.root, sizeof(t.root), "%s/root", t.dir);
+	(void)snprintf(t.after, sizeof(t.after), "%s/after", t.dir);
+	(void)umask(077);
 }
 
 static void *keep(void *p)
