@@ -301,7 +301,11 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 		       const json_t *answer)
 {
 	struct err err = { 0 };
-	const unsigned status_was = status;
+	/* A change of files that bough-fs didn't tell the end of may come yet, or has. */
+	if ((status == 500 || status == 503) && catalog_repeat_doubt(sd->catalog, d, NULL) > 0) {
+		(void)intent_ask(sd, d, NULL); /* or when it is asked for again */
+		return;
+	}
 	const char *code = json_string_value(json_object_get(answer, "code"));
 	json_t *j = json_copy((json_t *)(uintptr_t)answer);
 	(void)json_object_del(j, "token"); /* most have none */
@@ -314,12 +318,6 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 	if (text && strlen(text) > ANSWER_MAX) {
 		free(text);
 		text = NULL;
-	}
-	/* A change of files that bough-fs didn't tell the end of may come yet, or has. */
-	if ((status_was == 500 || status_was == 503) &&
-	    catalog_repeat_doubt(sd->catalog, d, NULL) > 0) {
-		(void)intent_ask(sd, d, NULL); /* or when it is asked for again */
-		return;
 	}
 	if (catalog_repeat_end(sd->catalog, d, status, text, &err) < 0)
 		log_error("%s", err.text); /* the key stays taken */
