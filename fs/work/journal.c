@@ -239,16 +239,16 @@ static int frame_at(struct journal_walk *w, uint64_t pos, struct journal_frame *
 	if (!p)
 		return error;
 	uint8_t head[FRAME_HEAD];
-	bool corrected = false;
 	if (pos != w->pos && le_get32(p) != frame_magic)
 		return 0; /* the common case of a search */
 	memcpy(head, p, sizeof(head));
-	if (journal_frame_decode(out, head, w->salt) < 0) {
-		/* Only where a frame has to be. */
-		corrected = pos == w->pos && correct_head(head, w->salt) == 0;
-		if (!corrected || journal_frame_decode(out, head, w->salt) < 0)
-			return 0;
-	}
+	int r = journal_frame_decode(out, head, w->salt);
+	/* Only where a frame has to be. */
+	bool corrected = r < 0 && pos == w->pos && correct_head(head, w->salt) == 0;
+	if (corrected)
+		r = journal_frame_decode(out, head, w->salt);
+	if (r < 0)
+		return 0;
 	uint64_t end = pos + journal_frame_bytes(out->len);
 	if (out->seq <= w->last || end > w->size)
 		return 0;

@@ -212,10 +212,10 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64
 		if (strncmp(de->d_name, "stack-", 6) != 0)
 			continue;
 		int n = load_one(&f, io, dir, de->d_name, NULL);
+		uint64_t lost = n == -EBADMSG ? damaged_seq(dir, de->d_name) : 0;
+		*damaged = lost > *damaged ? lost : *damaged;
 		if (n == 0)
 			ws_file_name(name, f.seq);
-		else if (n == -EBADMSG && damaged_seq(dir, de->d_name) > *damaged)
-			*damaged = damaged_seq(dir, de->d_name);
 		if (n < 0 && n != -EBADMSG && n != -ENOENT && n != -EFBIG) {
 			if (r == 0)
 				ws_file_done(out);
@@ -285,7 +285,6 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 		out[have++] = newer;
 	if (r == 0)
 		out[have++] = durable;
-	*n = have;
 	/* What wasn't lost with the power was damaged, and an older version isn't the workspace. */
 	if (have > 0 && damaged > out[0].seq && memcmp(out[0].boot, boot, BOOT_ID_BYTES) == 0) {
 		while (have > 0)
@@ -293,6 +292,7 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 		return err_set(err, -EBADMSG, "workspace %s: stack-%016" PRIx64 " is damaged", id,
 			       damaged);
 	}
+	*n = have;
 	if (have > 0)
 		return 0;
 	if (r == -ENOENT || r == -EBADMSG)
