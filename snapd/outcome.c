@@ -367,16 +367,17 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 	return true;
 }
 
-static void tell_event(struct snapd *sd, const struct doing *d, const char *type,
-		       const char *object, const char *workspace)
+/* `own`: whose the object is; of nobody: the caller's. */
+static void tell_event(struct snapd *sd, const struct principal *caller, const struct owned *own,
+		       const char *type, const char *object, const char *workspace)
 {
-	struct event e = { .own = d->own };
+	struct event e = { .own = *own };
 	(void)snprintf(e.type, sizeof(e.type), "%s", type);
 	(void)snprintf(e.object, sizeof(e.object), "%s", object);
 	(void)snprintf(e.workspace, sizeof(e.workspace), "%s", workspace);
-	memcpy(e.by, d->caller.owner, sizeof(e.by));
+	memcpy(e.by, caller->owner, sizeof(e.by));
 	if (!e.own.owner[0])
-		memcpy(e.own.owner, d->caller.owner, sizeof(e.own.owner));
+		memcpy(e.own.owner, caller->owner, sizeof(e.own.owner));
 	events_add(sd->events, &e);
 }
 
@@ -409,25 +410,23 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 	if (!event_type(d, type, sizeof(type)))
 		return;
 	for (size_t i = 0; i < json_array_size(items); i++) {
-		struct doing made = *d; /* a fork is its maker's, whoever owns its origin */
+		/* A fork is its maker's, whoever owns its origin. */
 		const char *id = id_in(json_array_get(items, i));
-		made.own = own_in(json_array_get(items, i));
+		const struct owned own = own_in(json_array_get(items, i));
 		if (id_is(id, "sb"))
-			tell_event(sd, &made, "sandbox.created", id, "");
+			tell_event(sd, &d->caller, &own, "sandbox.created", id, "");
 		else
-			tell_event(sd, &made, "workspace.created", id, id);
+			tell_event(sd, &d->caller, &own, "workspace.created", id, id);
 	}
 	const char *made = id_in(answer);
 	const char *object = d->object[0] ? d->object : made;
-	struct doing it = *d;
-	if (!d->object[0])
-		it.own = own_in(answer);
-	tell_event(sd, &it, type, object,
+	const struct owned own = d->object[0] ? d->own : own_in(answer);
+	tell_event(sd, &d->caller, &own, type, object,
 		   d->workspace[0]       ? d->workspace
 		   : id_is(object, "ws") ? object
 					 : "");
 	if (d->object[0] && id_is(made, "sn") && !json_object_get(answer, "unchanged"))
-		tell_event(sd, d, "snapshot.created", made, d->workspace);
+		tell_event(sd, &d->caller, &d->own, "snapshot.created", made, d->workspace);
 }
 
 static void write_audit(struct snapd *sd, const struct doing *d, unsigned status,
@@ -483,5 +482,5 @@ void outcome_own(struct snapd *sd, const char *what, const struct owned *own, co
 	principal_of_service(&d.caller);
 	(void)snprintf(d.object, sizeof(d.object), "%s", object);
 	write_audit(sd, &d, 200, NULL);
-	tell_event(sd, &d, what, object, workspace);
+	tell_event(sd, &d.caller, &d.own, what, object, workspace);
 }

@@ -56,15 +56,18 @@ struct doing *doing_new(void)
 struct doing *doing_again(const struct doing *d)
 {
 	struct doing *out = doing_new();
-	uint64_t begun_ns = out ? out->begun_ns : 0;
 	if (!out)
 		return NULL;
-	*out = *d;
-	out->refs = 1;
-	out->begun_ns = begun_ns;
-	out->key = out->was = NULL;
-	out->sum = NULL;
-	out->keyed = out->told = false;
+	/* One by one: others count its references meanwhile. */
+	out->caller = d->caller;
+	out->method = d->method;
+	out->pattern = d->pattern;
+	memcpy(out->object, d->object, sizeof(out->object));
+	memcpy(out->workspace, d->workspace, sizeof(out->workspace));
+	out->own = d->own;
+	out->body = d->body;
+	out->done = d->done;
+	out->ctx = d->ctx;
 	out->path = d->path ? strdup(d->path) : NULL;
 	if (d->path && !out->path) {
 		doing_unref(out);

@@ -33,6 +33,7 @@ import chart  # noqa: E402
 
 BIN = os.environ["BOUGH_BIN"]
 EVERY = 5  # seconds between two looks
+KILL_FELT = 30  # seconds after which no command may fail because of a kill
 # How much more of the last third than of the middle one is still flat: a share, and a floor.
 FLAT = {"anon_mib": (1.25, 12), "fds": (1.25, 60), "threads": (1.25, 12), "disk_mib": (1.25, 300)}
 
@@ -46,6 +47,7 @@ class Soak:
         self.args, self.root = args, root
         self.env = dict(os.environ, BOUGH_ROOT=root, PATH=BIN + ":" + os.environ["PATH"], LC_ALL="C.UTF-8")
         self.counts, self.faults, self.samples = {}, [], []
+        self.killed_at = -KILL_FELT
         self.lock, self.over = threading.Lock(), threading.Event()
         self.began = time.monotonic()
 
@@ -63,9 +65,17 @@ class Soak:
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             if r.returncode == 0 or attempt and r.returncode in done:
                 return r.stdout.strip()
-            self.count("commands cut off")
-            time.sleep(0.5)
+            if not self.cut_off():
+                break
         raise Wrong(f"bough {' '.join(argv)}: {r.returncode} {r.stderr[-500:]}")
+
+    def cut_off(self):
+        """Whether a command may have failed because of a kill."""
+        if time.monotonic() - self.killed_at > KILL_FELT:
+            return False
+        self.count("commands cut off")
+        time.sleep(0.5)
+        return True
 
     def path(self, name):
         return self.bough("path", name)
@@ -130,10 +140,9 @@ class Soak:
         r = subprocess.run(["bough", "run", "--rm", "--workspace", me, "--", "sh", "-c",
                             f"echo {word} >word && cat word"], env=self.env, text=True,
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        if r.returncode == 125:  # ours: boughd was killed before the sandbox was there
-            self.count("commands cut off")
-            time.sleep(0.5)
-        elif r.returncode != 0 or r.stdout.strip() != word:
+        if r.returncode == 125 and self.cut_off():  # before the sandbox was there
+            return
+        if r.returncode != 0 or r.stdout.strip() != word:
             raise Wrong(f"sandbox {n}: {r.returncode} {r.stdout!r} {r.stderr[-300:]!r}")
         elif open(self.path(me) + "/word").read().strip() != word:
             raise Wrong(f"sandbox {n}: its file isn't there")
@@ -192,6 +201,7 @@ class Soak:
         while every and not self.over.wait(every):
             pid = self.servers().get(name)
             if pid:
+                self.killed_at = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
                 self.count(f"kills of {name}")
 
