@@ -167,8 +167,9 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 
 /* ---- all of them ---- */
 
-/* Calls fn for each record, up to KEPT_MAX: its workspace, length, whether it is done, and when the
- * last byte came. A return other than 0 ends that. */
+/* Calls fn for each record, up to KEPT_MAX: its workspace, length, whether it is done, and when
+ * the last byte came. A return other than 0 ends that. `ending`: of the files that are looked for;
+ * those of ".data" aren't done, and the others, which may be many, aren't read. */
 struct kept_row {
 	const char *id, *workspace, *sandbox; /* sandbox "" : it is of the workspace itself */
 	uint64_t length;
@@ -176,7 +177,8 @@ struct kept_row {
 	time_t touched;
 };
 
-static int each_kept(int dir, int (*fn)(void *ctx, int dir, const struct kept_row *row), void *ctx)
+static int each_kept(int dir, const char *ending,
+		     int (*fn)(void *ctx, int dir, const struct kept_row *row), void *ctx)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	auto_dir *d = fd < 0 ? NULL : fdopendir(fd);
@@ -186,15 +188,16 @@ static int each_kept(int dir, int (*fn)(void *ctx, int dir, const struct kept_ro
 		return -EIO;
 	}
 	for (unsigned n = 0; n < KEPT_MAX && r == 0 && (e = readdir(d)); n++) {
-		char id[ID_SIZE], data[ID_SIZE + 8];
+		char id[ID_SIZE], data[ID_SIZE + 8], record[ID_SIZE + 8];
 		auto_free void *text = NULL;
 		struct stat st, later;
 		size_t len = strcspn(e->d_name, ".");
-		if (len >= sizeof(id) || strcmp(e->d_name + len, ".json") != 0)
+		if (len >= sizeof(id) || strcmp(e->d_name + len, ending) != 0)
 			continue;
 		(void)snprintf(id, sizeof(id), "%.*s", (int)len, e->d_name);
-		if (fstatat(dir, e->d_name, &st, 0) < 0 ||
-		    io_slurp(NULL, dir, e->d_name, TUS_RECORD_MAX, &text, &len, NULL) < 0)
+		file_name(record, id, "json");
+		if (fstatat(dir, record, &st, 0) < 0 ||
+		    io_slurp(NULL, dir, record, TUS_RECORD_MAX, &text, &len, NULL) < 0)
 			continue;
 		file_name(data, id, "data");
 		if (fstatat(dir, data, &later, 0) == 0 && later.st_mtime > st.st_mtime)
@@ -270,7 +273,7 @@ void api_tus_sweep(struct snapd *sd, const char *workspace)
 	(void)snprintf(path, sizeof(path), "%s/uploads", sd->root);
 	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir >= 0)
-		(void)each_kept(dir, sweep_one, &s); /* what stays is swept the next time */
+		(void)each_kept(dir, ".json", sweep_one, &s); /* what stays is swept later */
 }
 
 /* ---- what all answers say ---- */
@@ -347,7 +350,7 @@ static int check_room(const struct place *p, uint64_t length, struct err *err)
 	struct counting c = { .workspace = p->src.ws.id };
 	uint64_t all;
 	auto_fd dir = open_folder(p->sd, err);
-	int r = dir < 0 ? dir : each_kept(dir, count_one, &c);
+	int r = dir < 0 ? dir : each_kept(dir, ".data", count_one, &c);
 	if (r < 0)
 		return r;
 	if (c.n >= OPEN_MAX)
@@ -416,11 +419,12 @@ static int create(struct request *rq, struct reply *rp, bool box, struct err *er
 		return r;
 	id_make(k.id, "up");
 	file_name(name, k.id, "data");
-	k.fd = openat(k.dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (k.fd < 0)
-		return err_sys(err, -errno, "make %s", name);
 	k.expires = time(NULL) + EXPIRES_S;
-	r = write_record(&k, err);
+	r = write_record(&k, err); /* first: by it a sweep finds what a kill leaves */
+	if (r >= 0)
+		k.fd = openat(k.dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (r >= 0 && k.fd < 0)
+		r = err_sys(err, -errno, "make %s", name);
 	if (r >= 0 && k.length == 0)
 		r = finish(&k, rq->ctx, ws, err);
 	if (r >= 0) /* who asks again is told where it is (outcome.c) */

@@ -147,6 +147,19 @@ gives 'another beside it' 507 POST $ups -H 'Upload-Length: 2000000' -H "Upload-M
 create 'a small one' 1000 small
 gives 'the first one ends' 204 DELETE "$keep"
 create 'now there is room' 2000000 big2
+# Those that are done are many, and cost who announces another one nothing.
+for ((i = 0; i < 5000; i++)); do
+	printf '{"workspace":"%s","path":"x","length":5,"created":1,"done":true}' "${at##*/}" >"$BOUGH_ROOT/uploads/$(printf up_zz%08d $i).json"
+done
+ticks() { awk '{ print $14 + $15 }' "/proc/$(pids_of boughd)/stat"; }
+spent=$(ticks)
+for i in {1..60}; do
+	tus POST "$ups" -H 'Upload-Length: 10' -H "Upload-Metadata: path $(printf many | base64)"
+	[ "$status" = 201 ] || diag "status $status"
+done
+spent=$(($(ticks) - spent))
+ok "and 60 take little time ($spent hundredths)" test "$spent" -lt 150
+rm -f "$BOUGH_ROOT"/uploads/up_zz*
 bough_ok 'rm' rm w --now -q
 is 'with the workspace its uploads go' "$(grep -l '"path":"big2"' "$BOUGH_ROOT"/uploads/*.json 2>/dev/null | wc -l)" 0
 bough_ok 'a third' create third -q
