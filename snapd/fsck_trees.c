@@ -285,7 +285,7 @@ static void add_usage_faults(struct fsck *f, const struct ws_row *ws)
 		return;
 	if (*usage.fault)
 		add_ws_fault(f, ws, usage.fault);
-	if (*usage.damage)
+	if (usage.lost) /* what else is damaged fsck has seen by itself */
 		add_ws_fault(f, ws, usage.damage);
 }
 

@@ -668,6 +668,7 @@ static struct fs_usage take_usage(const json_t *a)
 		.layers = (uint64_t)json_integer_value(json_object_get(a, "layers")),
 		.memory_bytes = (uint64_t)json_integer_value(json_object_get(a, "memory_bytes")),
 		.files = (uint64_t)json_integer_value(json_object_get(a, "files")),
+		.lost = (uint64_t)json_integer_value(json_object_get(a, "lost")),
 		.gen = (uint64_t)json_integer_value(json_object_get(a, "gen")),
 		.mounted = json_is_true(json_object_get(a, "mounted")),
 		.xattrs = json_is_true(json_object_get(a, "xattrs")),

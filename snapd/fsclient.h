@@ -51,6 +51,7 @@ struct fs_new {
 struct fs_usage {
 	int64_t bytes, inodes;
 	uint64_t records, layers, memory_bytes, files;
+	uint64_t lost; /* records of its active layer, which fsck can't read */
 	uint64_t gen; /* another one behind each restore */
 	bool mounted, xattrs;
 	char fault[WS_FAULT_TEXT];   /* it is read-only: why; "" */

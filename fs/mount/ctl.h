@@ -63,6 +63,7 @@
  *                                                    records, layers, memory_bytes, files,
  *                                                    gen: another one behind each restore,
  *                                                    damaged, xattrs, mounted, path,
+ *                                                    lost: records of its active layer,
  *                                                    fault: why it is read-only (ws_fault)
  *                                                    damage: what of it is damaged (ws_damage)
  *   sync    id                                    -> everything acknowledged is durable

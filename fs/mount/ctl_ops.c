@@ -92,6 +92,7 @@ static int add_usage(struct answer *a, json_t *to, struct served *w, struct err 
 	add_int(a, to, "layers", u.layers);
 	add_int(a, to, "memory_bytes", u.memory_bytes);
 	add_int(a, to, "files", u.file_count);
+	add_int(a, to, "lost", u.lost);
 	add_int(a, to, "gen", u.gen);
 	char fault[WS_FAULT_TEXT];
 	if (ws_fault(served_ws(w), fault, sizeof(fault)))

@@ -538,6 +538,7 @@ void ws_get_usage(struct ws *ws, struct ws_usage *out, struct ws_limits *limits)
 	u.bytes = ws->quota.bytes;
 	u.inodes = ws->quota.inodes;
 	u.layers = ws->view.nlayers;
+	u.lost = layer_lost(active(ws));
 	int64_t files = (int64_t)ws->file.files + ws->files;
 	u.file_count = files > 0 ? (uint64_t)files : 0;
 	u.gen = atomic_load(&ws->gen);

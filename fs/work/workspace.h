@@ -80,6 +80,7 @@ struct ws_usage {
 	uint64_t layers;       /* in the stack, the active one counted */
 	uint64_t memory_bytes;
 	uint64_t file_count; /* inodes that the workspace shows */
+	uint64_t lost;       /* records of the active layer, which only its server reads */
 	uint16_t gen;        /* another one behind each restore */
 };
 
