@@ -7,15 +7,22 @@
 #include "snapd/outcome.h"
 #include "snapd/snapd.h"
 
-void faults_note(struct snapd *sd, const char *id, const char *text)
+/* Whether that is news of the workspace ("": nothing is wrong); *had: something was before. */
+static bool is_news(struct problems *known, const char *id, const char *text, bool *had)
 {
 	char was[BROKEN_SIZE] = "";
+	*had = problems_get(known, id, was, sizeof(was));
+	if (*had ? strcmp(was, text) == 0 : !*text)
+		return false;
+	problems_set(known, id, *text ? text : NULL);
+	return true;
+}
+
+void faults_note(struct snapd *sd, const char *id, const char *text)
+{
 	auto_ws_row row = { 0 };
-	bool had = problems_get(sd->faults, id, was, sizeof(was));
-	if (had ? strcmp(was, text) == 0 : !*text)
-		return;
-	problems_set(sd->faults, id, *text ? text : NULL);
-	if (had && *text)
+	bool had;
+	if (!is_news(sd->faults, id, text, &had) || (had && *text))
 		return;
 	/* What is loaded of its layers may show what they don't have any more. */
 	layercache_trim(sd->layers, 0);
@@ -30,13 +37,10 @@ void faults_note(struct snapd *sd, const char *id, const char *text)
 
 void damage_note(struct snapd *sd, const char *id, const char *text)
 {
-	char was[BROKEN_SIZE] = "";
 	auto_ws_row row = { 0 };
-	bool had = problems_get(sd->damage, id, was, sizeof(was));
-	if (had ? strcmp(was, text) == 0 : !*text)
-		return;
-	problems_set(sd->damage, id, *text ? text : NULL);
-	if (!*text || catalog_ws_get_any(sd->catalog, id, &row, NULL) < 0)
+	bool had;
+	if (!is_news(sd->damage, id, text, &had) || !*text ||
+	    catalog_ws_get_any(sd->catalog, id, &row, NULL) < 0)
 		return; /* mounted anew, restored, or removed just now */
 	log_error("workspace %s (%s) is damaged: %s", row.name, id, text);
 	if (!had)
