@@ -62,7 +62,7 @@
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
  *                                                    gen: another one behind each restore,
- *                                                    damaged, xattrs, mounted, path,
+ *                                                    xattrs, mounted, path,
  *                                                    lost: records of its active layer,
  *                                                    fault: why it is read-only (ws_fault)
  *                                                    damage: what of it is damaged (ws_damage)
