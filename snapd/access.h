@@ -56,8 +56,6 @@ int catalog_token_used(struct catalog *c, const char *id, int64_t when_ns, struc
 int catalog_user_insert(struct catalog *c, struct user_row *row, struct err *err);
 int catalog_user_get(struct catalog *c, const char *name, struct user_row *out, struct err *err);
 int catalog_user_of_uid(struct catalog *c, uid_t uid, struct user_row *out, struct err *err);
-int catalog_user_of_owner(struct catalog *c, const char *owner, struct user_row *out,
-			  struct err *err);
 int catalog_user_list(struct catalog *c, struct user_row **rows, size_t *n, struct err *err);
 /* With the tokens and memberships of that owner. */
 int catalog_user_delete(struct catalog *c, const char *name, const char *owner, struct err *err);

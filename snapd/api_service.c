@@ -150,15 +150,13 @@ int api_metrics(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- audit ---- */
 
-/* Who may see an entry may know who that was: the name that an owner has as a user. */
-static json_t *audit_json(struct snapd *sd, const struct audit_row *a)
+/* Who may see an entry may know who that was. */
+static json_t *audit_json(const struct audit_row *a)
 {
-	struct user_row user;
-	bool named = catalog_user_of_owner(sd->catalog, a->owner, &user, NULL) >= 0;
 	json_t *about = a->about ? json_loads(a->about, 0, NULL) : NULL;
 	return json_pack("{s:I, s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:o}", "seq",
 			 (json_int_t)a->seq, "time", api_time(a->time_ns), "owner", a->owner,
-			 "user", named ? json_string(user.name) : json_null(), "token",
+			 "user", a->user[0] ? json_string(a->user) : json_null(), "token",
 			 a->token[0] ? json_string(a->token) : json_null(), "from", a->from,
 			 "method", a->method, "path", a->path, "object",
 			 a->object[0] ? json_string(a->object) : json_null(), "status",
@@ -197,7 +195,7 @@ static int audit_lines(void *task, struct stream *out, struct err *err)
 		if (r < 0)
 			return r;
 		for (size_t i = 0; i < n && r >= 0; i++) {
-			json_t *j = audit_json(x->sd, &rows[i]);
+			json_t *j = audit_json(&rows[i]);
 			auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 			json_decref(j);
 			r = text ? stream_write(out, text, strlen(text)) : no_memory(err);
@@ -323,7 +321,7 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	int bad = 0;
 	for (size_t i = 0; i < n && i < max; i++)
-		bad |= json_array_append_new(items, audit_json(x.sd, &rows[i]));
+		bad |= json_array_append_new(items, audit_json(&rows[i]));
 	rp->json = json_pack("{s:o}", "items", items);
 	if (n > max) {
 		char cursor[24];

@@ -270,13 +270,6 @@ int catalog_user_get(struct catalog *c, const char *name, struct user_row *out, 
 		   "user", out, err);
 }
 
-int catalog_user_of_owner(struct catalog *c, const char *owner, struct user_row *out,
-			  struct err *err)
-{
-	return get(c, "SELECT " USER_COLUMNS " FROM users WHERE owner = ?1 ORDER BY created",
-		   owner, &user_shape, "user who is", out, err);
-}
-
 int catalog_user_of_uid(struct catalog *c, uid_t uid, struct user_row *out, struct err *err)
 {
 	char text[16];

@@ -66,6 +66,7 @@ static int read_audit(sqlite3_stmt *st, void *row)
 	a->status = (unsigned)sqlite3_column_int(st, 7);
 	e |= db_copy_text(st, 8, &a->about);
 	a->seq = sqlite3_column_int64(st, 9);
+	db_get_text(st, 10, a->user, sizeof(a->user));
 	return e;
 }
 
@@ -77,7 +78,9 @@ int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t b
 {
 	sqlite3_stmt *st;
 	int r = db_read(c, &st,
-		       "SELECT " AUDIT_COLUMNS ", seq FROM audit WHERE (?1 IS NULL OR owner = ?1)"
+		       "SELECT " AUDIT_COLUMNS ", seq, (SELECT name FROM users"
+		       " WHERE users.owner = audit.owner ORDER BY users.created LIMIT 1)"
+		       " FROM audit WHERE (?1 IS NULL OR owner = ?1)"
 		       " AND (?2 IS NULL OR object = ?2) AND seq < ?3"
 		       " AND (?5 IS NULL OR token = ?5) AND (?6 IS NULL OR method = ?6)"
 		       " AND time >= ?7 AND time < ?8"

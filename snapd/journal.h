@@ -19,6 +19,7 @@ enum {
 struct audit_row {
 	int64_t seq, time_ns;
 	char owner[OWNER_SIZE], token[ID_SIZE], from[FROM_SIZE], object[ID_SIZE];
+	char user[NAME_SIZE]; /* the name that the owner has by now; "": none. Not written */
 	char method[8];
 	char *path, *about; /* about: a JSON text; NULL: nothing */
 	unsigned status;
