@@ -300,13 +300,15 @@ static bool is_route(const struct route *rt, const char *method, const char *pat
 	return strcmp(rt->method, method) == 0 && strcmp(rt->path, pattern) == 0;
 }
 
-/* A terminal is one to write to, whatever the method; what POST sends for an archive is only a
- * list. */
+bool access_sends_list(const char *method, const char *path)
+{
+	return strcmp(method, "POST") == 0 && strstr(path, "/archive/{...}");
+}
+
+/* A terminal is one to write to, whatever the method. */
 bool access_only_reads(const struct route *rt)
 {
-	if (strcmp(rt->method, "POST") == 0)
-		return strstr(rt->path, "/archive/{...}") != NULL;
-	return strcmp(rt->method, "HEAD") == 0 ||
+	return strcmp(rt->method, "HEAD") == 0 || access_sends_list(rt->method, rt->path) ||
 	       (strcmp(rt->method, "GET") == 0 &&
 		strcmp(rt->path, "/v1/sandboxes/{}/exec/{}/terminal") != 0);
 }

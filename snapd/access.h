@@ -133,6 +133,8 @@ int access_need_admin(const struct request *rq, struct err *err);
 /* Whether calls of the route change nothing: limits and read-only tokens have nothing against
  * them. */
 bool access_only_reads(const struct route *rt);
+/* One of them by POST: what is sent for an archive is only a list. */
+bool access_sends_list(const char *method, const char *path);
 /* Whether the caller whom this thread works for may come to that path of a workspace (decoded,
  * without '/' at its ends, "" for its root): -EPERM where its token is for another one. What a
  * target names is looked at before a handler is called; this is for paths that come otherwise. */

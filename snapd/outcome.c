@@ -461,7 +461,7 @@ void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *ans
 {
 	struct snapd *sd = ctx;
 	bool reads = strcmp(d->method, "GET") == 0 || strcmp(d->method, "HEAD") == 0 ||
-		     (strcmp(d->method, "POST") == 0 && strstr(d->pattern, "/archive/"));
+		     access_sends_list(d->method, d->pattern);
 	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads") ||
 			strstr(d->pattern, "/exec/{}/");
 	metrics_count(sd->metrics, d, status);
