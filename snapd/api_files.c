@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_code.h"
 #include "snapd/files_list.h"
@@ -405,7 +406,7 @@ static int name_of(const struct place *p, char *out, size_t size, struct err *er
 static int get_stat(const struct place *p, const struct found *f, struct request *rq,
 		    struct reply *rp, struct err *err)
 {
-	char target[PATH_SIZE], tag[HEAD_TAG_TEXT], now[HEAD_TIME], of[ID_SIZE + 24];
+	char target[PATH_SIZE], tag[HEAD_TAG_TEXT], now[RFC3339_SIZE], of[ID_SIZE + 24];
 	struct timespec at;
 	(void)clock_gettime(CLOCK_REALTIME, &at);
 	const char *slash = strrchr(rq->tail, '/'), *name = slash ? slash + 1 : rq->tail;
@@ -420,7 +421,7 @@ static int get_stat(const struct place *p, const struct found *f, struct request
 	bad |= json_object_set_new(rp->json, "entry", e);
 	bad |= json_object_set_new(rp->json, "inode", json_integer((json_int_t)f->ino));
 	bad |= json_object_set_new(rp->json, "of", json_string(of));
-	bad |= json_object_set_new(rp->json, "at", json_string(head_time(now, &at)));
+	bad |= json_object_set_new(rp->json, "at", json_string(rfc3339_text(now, &at)));
 	if (bad) {
 		json_decref(rp->json);
 		rp->json = NULL;

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "fs/base/json.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/repos.h"
@@ -13,14 +13,9 @@
 /* "2026-01-31T12:00:00.123456789Z" */
 json_t *api_time(int64_t ns)
 {
-	char text[64];
-	struct tm tm;
-	time_t s = (time_t)(ns / 1000000000);
-	if (!gmtime_r(&s, &tm))
-		return json_null();
-	size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	(void)snprintf(text + n, sizeof(text) - n, ".%09dZ", (int)(ns % 1000000000));
-	return json_string(text);
+	char text[RFC3339_SIZE];
+	const struct timespec t = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	return json_string(rfc3339_text(text, &t));
 }
 
 static json_t *optional(const char *s)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/api.h"
 #include "snapd/archive_export.h"
 #include "snapd/difftext.h"
@@ -241,7 +242,7 @@ static int read_before(struct archive_task *a, struct request *rq, struct err *e
 	const char *text = request_query(rq, "before");
 	if (a->format != EXPORT_TAR && a->format != EXPORT_TAR_ZST)
 		return err_set(err, -EINVAL, "a list of what is there goes with tar and tar.zst");
-	if (!text || have_time(text, &a->have.before) < 0)
+	if (!text || rfc3339_parse(text, &a->have.before) < 0)
 		return err_set(err, -EINVAL,
 			       "before: a time as 2001-02-03T04:05:06.123456789Z is needed");
 	return 0;

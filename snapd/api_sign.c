@@ -8,6 +8,7 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
@@ -37,7 +38,7 @@ static void add_query(struct buf *b, char before, const char *key, const char *v
 
 static int answer(struct snapd *sd, const struct sign_claim *c, struct reply *rp, struct err *err)
 {
-	char key[SIGN_KEY_ID], sig[SIGN_TEXT], expires[24], when[HEAD_TIME];
+	char key[SIGN_KEY_ID], sig[SIGN_TEXT], expires[24], when[RFC3339_SIZE];
 	auto_buf url = { 0 };
 	const struct timespec at = { .tv_sec = (time_t)c->expires };
 	int r = sign_make(sd->signer, c, (uint64_t)time(NULL), key, sig, err);
@@ -55,7 +56,7 @@ static int answer(struct snapd *sd, const struct sign_claim *c, struct reply *rp
 	buf_u8(&url, 0);
 	rp->json = buf_error(&url) ? NULL
 				   : json_pack("{s:s, s:s}", "url", (const char *)url.data,
-					       "expires", head_time(when, &at));
+					       "expires", rfc3339_text(when, &at));
 	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 

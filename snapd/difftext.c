@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/diffpatch.h"
 
 int diff_format_parse(const char *name, struct err *err)
@@ -162,18 +163,14 @@ static const char *type_name(uint32_t mode)
 
 static json_t *attr_json(const struct attr *a)
 {
-	char mode[16], mtime[64];
-	struct tm tm;
+	char mode[16], mtime[RFC3339_SIZE];
 	if (a->ino == 0)
 		return json_null();
 	(void)snprintf(mode, sizeof(mode), "%04o", a->mode & 07777);
-	if (!gmtime_r(&a->mtime.tv_sec, &tm))
-		memset(&tm, 0, sizeof(tm));
-	size_t n = strftime(mtime, sizeof(mtime), "%Y-%m-%dT%H:%M:%S", &tm);
-	(void)snprintf(mtime + n, sizeof(mtime) - n, ".%09ldZ", a->mtime.tv_nsec);
 	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:I}", "type", type_name(a->mode), "mode",
 			 mode, "uid", (json_int_t)a->uid, "gid", (json_int_t)a->gid, "size",
-			 (json_int_t)a->size, "mtime", mtime, "ino", (json_int_t)a->ino);
+			 (json_int_t)a->size, "mtime", rfc3339_text(mtime, &a->mtime), "ino",
+			 (json_int_t)a->ino);
 }
 
 static const char *kind_name(enum diff_kind kind)

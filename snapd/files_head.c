@@ -328,8 +328,3 @@ const char *head_date(char out[HEAD_DATE], time_t t)
 		       tm.tm_hour, tm.tm_min, tm.tm_sec);
 	return out;
 }
-
-const char *head_time(char out[HEAD_TIME], const struct timespec *t)
-{
-	return have_time_text(out, t);
-}

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-#include "fs/base/have.h"
 #include "fs/base/hash.h"
 #include "fs/work/version.h"
 
@@ -56,9 +55,6 @@ int head_boundary(const char *content_type, char out[HEAD_BOUNDARY]);
 
 enum { HEAD_DATE = 32 };
 const char *head_date(char out[HEAD_DATE], time_t t); /* "" where the year has no four digits */
-/* RFC 3339 with nanoseconds, UTC. */
-enum { HEAD_TIME = HAVE_TIME };
-const char *head_time(char out[HEAD_TIME], const struct timespec *t);
 
 /* What the character stands for in base64, or -1. */
 int head_base64_digit(char c);

@@ -7,6 +7,7 @@
 
 #include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_head.h"
 
@@ -35,17 +36,17 @@ int listing_set_name(json_t *o, const char *key, const char *text, size_t len)
 
 json_t *listing_entry(const char *name, size_t len, const struct found *f, const char *target)
 {
-	char mode[8], time[HEAD_TIME];
+	char mode[8], time[RFC3339_SIZE];
 	json_t *o = json_object();
 	(void)snprintf(mode, sizeof(mode), "%04o", (unsigned)f->mode & 07777);
 	int bad = o ? listing_set_name(o, "name", name, len) : -1;
 	bad |= json_object_set_new(o, "size", json_integer((json_int_t)f->size));
 	bad |= json_object_set_new(o, "type", json_string(place_type(f->mode)));
-	bad |= json_object_set_new(o, "modified_at", json_string(head_time(time, &f->mtime)));
+	bad |= json_object_set_new(o, "modified_at", json_string(rfc3339_text(time, &f->mtime)));
 	bad |= json_object_set_new(o, "mode", json_string(mode));
 	if (f->btime.tv_sec)
 		bad |= json_object_set_new(o, "created_at",
-					   json_string(head_time(time, &f->btime)));
+					   json_string(rfc3339_text(time, &f->btime)));
 	if (target)
 		bad |= listing_set_name(o, "target", target, strlen(target));
 	if (!bad)

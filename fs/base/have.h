@@ -64,10 +64,6 @@ bool have_visit(struct have *h, const struct have_file *f);
 size_t have_left(const struct have *h, const char **one);
 void have_done(struct have *h);
 
-/* "2001-02-03T04:05:06.123456789Z", as listings have it: 0 or -EINVAL. */
-enum { HAVE_TIME = 48 };
-int have_time(const char *text, struct timespec *out);
-const char *have_time_text(char out[HAVE_TIME], const struct timespec *t); /* returns out */
 /* -1, 0, 1 */
 int have_time_order(const struct timespec *a, const struct timespec *b);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "fs/base/have.h"
+#include "fs/base/rfc3339.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,9 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	have_done(&h);
 	char *text = strndup((const char *)data, size);
 	assert(text);
-	r = have_time(text, &t);
-	char again[HAVE_TIME];
-	assert(r == -EINVAL || (r == 0 && strcmp(have_time_text(again, &t), text) == 0));
+	r = rfc3339_parse(text, &t);
+	char again[RFC3339_SIZE];
+	assert(r == -EINVAL || (r == 0 && strcmp(rfc3339_text(again, &t), text) == 0));
 	free(text);
 	return 0;
 }

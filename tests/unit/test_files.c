@@ -10,6 +10,7 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "snapd/files_code.h"
 #include "snapd/files_form.h"
 #include "snapd/files_head.h"
@@ -186,11 +187,11 @@ static void digests(void **state)
 
 static void dates(void **state)
 {
-	char text[HEAD_DATE], time[HEAD_TIME];
+	char text[HEAD_DATE], time[RFC3339_SIZE];
 	struct timespec t = { 784111777, 5 };
 	assert_string_equal(head_date(text, 784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
 	assert_string_equal(head_date(text, INT64_MAX), "");
-	assert_string_equal(head_time(time, &t), "1994-11-06T08:49:37.000000005Z");
+	assert_string_equal(rfc3339_text(time, &t), "1994-11-06T08:49:37.000000005Z");
 }
 
 static void tus(void **state)

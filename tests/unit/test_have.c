@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 #include "fs/base/have.h"
+#include "fs/base/rfc3339.h"
 
 static struct have_file file(const char *path, uint64_t size, time_t mtime, time_t ctime)
 {
@@ -166,11 +167,11 @@ static void test_times(void **state)
 		{ "2024-02-29T00:00:00.000000001Z", { 1709164800, 1 } },
 	};
 	struct timespec t;
-	char text[HAVE_TIME];
+	char text[RFC3339_SIZE];
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		assert_int_equal(have_time(good[i].text, &t), 0);
+		assert_int_equal(rfc3339_parse(good[i].text, &t), 0);
 		assert_int_equal(have_time_order(&t, &good[i].t), 0);
-		assert_string_equal(have_time_text(text, &t), good[i].text);
+		assert_string_equal(rfc3339_text(text, &t), good[i].text);
 	}
 	static const char *const bad[] = {
 		"",
@@ -184,7 +185,7 @@ static void test_times(void **state)
 		"-001-02-03T04:05:06.123456789Z",
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_int_equal(have_time(bad[i], &t), -EINVAL);
+		assert_int_equal(rfc3339_parse(bad[i], &t), -EINVAL);
 }
 
 int main(void)

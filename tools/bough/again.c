@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/have.h"
+#include "fs/base/rfc3339.h"
 #include "tools/bough/json.h"
 #include "tools/bough/remote.h"
 
@@ -58,8 +59,8 @@ static bool parse(struct again *a, const char *data, size_t n)
 		f[i] = data + at;
 		at = (size_t)(end - data) + 1;
 	}
-	if (at != n || strcmp(f[0], a->key) != 0 || have_time(f[3], &a->source_at) < 0 ||
-	    have_time(f[4], &a->target_at) < 0)
+	if (at != n || strcmp(f[0], a->key) != 0 || rfc3339_parse(f[3], &a->source_at) < 0 ||
+	    rfc3339_parse(f[4], &a->target_at) < 0)
 		return false;
 	a->sides = strdup(f[2]);
 	a->there = *f[1];
@@ -84,13 +85,13 @@ void again_forget(struct again *a)
 
 void again_note(struct again *a)
 {
-	char source[HAVE_TIME], target[HAVE_TIME];
+	char source[RFC3339_SIZE], target[RFC3339_SIZE];
 	auto_buf b = { 0 };
 	const char *const f[FIELDS] = { a->key ? a->key : "",
 					a->there ? "there" : "",
 					a->sides,
-					have_time_text(source, &a->source_at),
-					have_time_text(target, &a->target_at) };
+					rfc3339_text(source, &a->source_at),
+					rfc3339_text(target, &a->target_at) };
 	if (a->fd < 0)
 		return;
 	for (unsigned i = 0; i < FIELDS; i++)
@@ -230,8 +231,8 @@ static void add_entry(const struct again *a, char *line, size_t len, struct buf 
 			       .mode = (mode_t)strtoul(get_text(e, "mode"), NULL, 8),
 			       .size = (uint64_t)get_int(e, "size") };
 	if (e && *f.path && strcmp(get_text(e, "type"), "file") == 0 &&
-	    have_time(get_text(e, "created_at"), &made) == 0 &&
-	    have_time(get_text(e, "modified_at"), &f.mtime) == 0 &&
+	    rfc3339_parse(get_text(e, "created_at"), &made) == 0 &&
+	    rfc3339_parse(get_text(e, "modified_at"), &f.mtime) == 0 &&
 	    have_time_order(&made, &a->target_at) >= 0 && out->len < LIST_MAX)
 		have_put(out, &f);
 }

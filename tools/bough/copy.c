@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/have.h"
+#include "fs/base/rfc3339.h"
 #include "tools/bough/again.h"
 #include "tools/bough/json.h"
 #include "tools/bough/outfile.h"
@@ -102,7 +103,7 @@ struct folder {
 	bool same, there;   /* it goes on in the same place, that was there; from its beginning */
 	struct again again;
 	struct buf list; /* of what the target has, where it is gone on with */
-	char before[HAVE_TIME];
+	char before[RFC3339_SIZE];
 };
 #define auto_folder __attribute__((cleanup(folder_done))) struct folder
 
@@ -116,14 +117,14 @@ static void folder_done(struct folder *f)
 static void folder_seen(struct folder *f, const json_t *entry)
 {
 	(void)snprintf(f->of, sizeof(f->of), "%s", get_text(entry, "of"));
-	if (have_time(get_text(entry, "at"), &f->at) < 0)
+	if (rfc3339_parse(get_text(entry, "at"), &f->at) < 0)
 		f->at = (struct timespec){ 0 };
 }
 
 /* What needn't be sent; NULL: nothing. */
 static const struct pack_rest *folder_rest(struct folder *f, struct pack_rest *room)
 {
-	*room = (struct pack_rest){ have_time_text(f->before, &f->again.source_at), &f->list };
+	*room = (struct pack_rest){ rfc3339_text(f->before, &f->again.source_at), &f->list };
 	return f->again.found ? room : NULL;
 }
 
@@ -432,7 +433,7 @@ static int begin_in(struct cli *cli, struct folder *f, const struct place *to, s
 		r = make_target(cli, &dst, f->top, err);
 	if (r == 0)
 		r = place_stat(cli, &dst, KIND_WORKSPACE | KIND_SANDBOX, &made, err);
-	if (r == 0 && have_time(get_text(made, "at"), &at) < 0)
+	if (r == 0 && rfc3339_parse(get_text(made, "at"), &at) < 0)
 		at = (struct timespec){ 0 }; /* of a boughd that doesn't tell */
 	return r < 0 ? r : folder_begins(f, sides_in(f, made), &at, err);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "tools/pack/gitfiles.h"
 #include "tools/pack/pack.h"
 #include "tools/pack/unpack.h"
@@ -148,7 +149,7 @@ static int run(int argc, char **argv, const char **excludes)
 			opt.ignore_unreadable = true;
 			break;
 		case 'H':
-			if (have_time(optarg, &have.before) < 0)
+			if (rfc3339_parse(optarg, &have.before) < 0)
 				return usage("--have takes a time with nanoseconds and Z");
 			opt.have = &have;
 			break;
