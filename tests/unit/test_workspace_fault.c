@@ -335,6 +335,31 @@ static void full_disk(void **state)
 	assert_int_equal(p->ntold, 0);
 }
 
+/* So it is where the first change of a new layer is one that keeps a file whole (txn_keep). */
+static void full_disk_at_first(void **state)
+{
+	struct place *p = *state;
+	struct attr empty = { 0 }, out;
+	tree_put(p->k.ws, "new", "newer");
+	struct ws *child = kit_fork(p->k.ws, "child");
+	io_fault_plan(p->fault, &(struct io_fault_plan){ .ops = IO_OP_PWRITE | IO_OP_FALLOCATE,
+							 .nth = 1,
+							 .error = -ENOSPC,
+							 .for_good = true });
+	for (int i = 0; i < 2; i++) {
+		struct ws *ws = i ? child : p->k.ws;
+		expect(-ENOSPC, ws_rename(ws, 1, "new", 3, 1, "kept", 4, 0, &root_caller));
+		expect(-ENOSPC, ws_setattr(ws, tree_node(ws, "kept"), WS_SET_SIZE, &empty,
+					   &root_caller, &out));
+		kit_expect_text(ws, "kept", "as it was");
+	}
+	mend_disk(p);
+	expect(0, ws_rename(child, 1, "new", 3, 1, "kept", 4, 0, &root_caller));
+	kit_expect_text(child, "kept", "newer");
+	expect(0, ws_fsync(child, 1));
+	ws_close(child);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +371,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(forks_not_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(restored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(full_disk_at_first, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
