@@ -14,7 +14,8 @@
  *    and used goes at once, loaded or not: its files are gone from the folder, but what is open
  *    holds descriptors and the disk's blocks.
  * 2. sealed_names <= names.
- * 3. What is loaded is sealed. */
+ * 3. What is loaded is sealed.
+ * 4. With `spare`, no entry goes: names that weren't counted hold it, and its dependencies. */
 struct entry {
 	struct entry *next; /* of the same key */
 	struct layer_id id;
@@ -42,6 +43,7 @@ struct registry {
 	const char *images;
 	pthread_mutex_t lock;
 	pthread_cond_t loaded;
+	bool spare;                     /* the counts of names are too low */
 	struct u64map map;              /* key_of(id) -> struct entry chain */
 	struct image_entry *image_list; /* few: one for each snapshot in use */
 };
@@ -96,7 +98,7 @@ static struct entry *entry_get(struct registry *r, const struct layer_id *id, bo
  * time where they are removed already. */
 static void entry_drop(struct registry *r, struct entry *e, struct entry **dead)
 {
-	if (e->names || e->uses || e->loading)
+	if (e->names || e->uses || e->loading || r->spare)
 		return;
 	struct entry *head = u64map_get(&r->map, key_of(&e->id));
 	if (head == e) {
@@ -483,10 +485,12 @@ static void unname(struct registry *r, const struct layer_id *id, bool sealed,
 		   struct layer_id *gone, uint32_t *ngone, struct entry **dead)
 {
 	struct entry *e = entry_find(r, id);
+	if (r->spare && (!e || e->names == 0))
+		return;
 	assert(e && e->names > 0);
 	e->names--;
-	e->sealed_names -= sealed;
-	if (e->names == 0 && e->local)
+	e->sealed_names -= sealed && e->sealed_names > 0;
+	if (e->names == 0 && e->local && !r->spare)
 		gone[(*ngone)++] = *id;
 	entry_drop(r, e, dead);
 }
@@ -586,11 +590,16 @@ void registry_unname(struct registry *r, const struct ws_file *f)
 	free(gone);
 }
 
+void registry_spare(struct registry *r)
+{
+	r->spare = true;
+}
+
 bool registry_is_named(struct registry *r, const struct layer_id *id)
 {
 	pthread_mutex_lock(&r->lock);
 	const struct entry *e = entry_find(r, id);
-	bool named = e && e->names > 0;
+	bool named = r->spare || (e && e->names > 0);
 	pthread_mutex_unlock(&r->lock);
 	return named;
 }

@@ -38,6 +38,10 @@ void registry_trim(struct registry *r);
 int registry_name(struct registry *r, const struct ws_file *f);
 /* The file is gone (or never came): layers that nothing names any more are removed from disk. */
 void registry_unname(struct registry *r, const struct ws_file *f);
+/* At the start: a workspace's file couldn't be read, so what it names isn't known, and it may be
+ * readable later. From now on all layers count as named, and none is removed; the next start's
+ * sweep finds those that were to go. */
+void registry_spare(struct registry *r);
 bool registry_is_named(struct registry *r, const struct layer_id *id);
 /* Whether some file names the layer as sealed: then it may not be written to (invariant 4). */
 bool registry_is_sealed(struct registry *r, const struct layer_id *id);

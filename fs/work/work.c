@@ -310,8 +310,12 @@ static int name_one(struct work *w, const char *id, void *ctx, struct err *err)
 	if (ws_id_check(id, NULL) < 0)
 		return 0; /* a folder half made or half removed */
 	int r = ws_file_load(f, &n, w->io, w->root, id, w->boot, NULL);
+	/* Opening it will say so. What is damaged can't be opened later either, until somebody
+	 * mends it: work_sweep spares the layers meanwhile. */
+	if (r < 0 && r != -EBADMSG)
+		registry_spare(w->registry);
 	if (r < 0)
-		return 0; /* opening it will say so; work_sweep spares the layers meanwhile */
+		return 0;
 	r = registry_name(w->registry, &f[0]);
 	for (unsigned i = 0; i < n; i++)
 		ws_file_done(&f[i]);

@@ -360,6 +360,63 @@ static void full_disk_at_first(void **state)
 	ws_close(child);
 }
 
+static int no_folder_w(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+{
+	const char *end = strrchr(name, '/');
+	return end && strcmp(end, "/w") == 0 ? -EMFILE
+					     : io_host.open(ctx, dirfd, name, flags, mode);
+}
+
+static bool all_known(void *ctx, const char *id)
+{
+	(void)ctx;
+	(void)id;
+	return true;
+}
+
+/* A workspace that couldn't be read at the start is whole when it can be: what it names isn't
+ * removed, neither by a sweep nor with the last other one that names it. */
+static void unread_at_start(void **state)
+{
+	struct place *p = *state;
+	struct kit *k = &p->k;
+	struct err err = { 0 };
+	struct io io = io_host;
+	struct ws *child = kit_fork(k->ws, "child");
+	tree_put(k->ws, "own", "too");
+	ws_close(child);
+	ws_close(k->ws);
+	work_close(k->root.work);
+	io.open = no_folder_w;
+	const struct work_options opt = { .io = &io, .commit_ms = UINT64_MAX };
+	succeed(err, work_open(&k->root.work, k->root.dir, &opt, &err));
+	io.open = io_host.open;
+	succeed(err, work_sweep(k->root.work, all_known, NULL, &err));
+	succeed(err, ws_delete(k->root.work, "child", &err));
+	for (int i = 0; i < 3; i++) {
+		char id[] = { 'a' + i, 0 };
+		succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+		kit_expect_text(k->ws, "kept", "as it was");
+		kit_expect_text(k->ws, "own", "too");
+		ws_close(kit_fork(k->ws, id));
+		ws_close(k->ws);
+		work_trim(k->root.work);
+	}
+	succeed(err, ws_delete(k->root.work, "a", &err));
+	succeed(err, ws_delete(k->root.work, "w", &err));
+	succeed(err, ws_open(&k->ws, k->root.work, "b", &err));
+	kit_expect_text(k->ws, "kept", "as it was");
+	ws_close(k->ws);
+	succeed(err, ws_delete(k->root.work, "b", &err));
+	succeed(err, ws_delete(k->root.work, "c", &err));
+	work_close(k->root.work);
+
+	open_place(p, UINT64_MAX, false); /* the next start knows all */
+	succeed(err, work_sweep(k->root.work, all_known, NULL, &err));
+	assert_int_equal(kit_layers(k), 0);
+	k->ws = tree_create(&k->root, "w", NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -372,6 +429,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(restored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk_at_first, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(unread_at_start, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
