@@ -35,6 +35,8 @@ static int get_inode(struct batch *b, uint64_t ino, struct binode **out)
 static int new_inode(struct batch *b, const struct attr *dir, uint32_t mode, struct binode **out)
 {
 	struct timespec now = b->op.now;
+	if (b->ninodes >= BATCH_INODES_MAX)
+		return -E2BIG;
 	assert(b->used < b->nnumbers);
 	struct binode n = {
 		.fresh = true,
@@ -52,8 +54,6 @@ static int new_inode(struct batch *b, const struct attr *dir, uint32_t mode, str
 	};
 	if (S_ISDIR(mode) && dir->mode & S_ISGID)
 		n.a.mode |= S_ISGID;
-	if (b->ninodes >= BATCH_INODES_MAX)
-		return -E2BIG;
 	if (array_grow(&b->inodes, b->ninodes, &b->inodes_cap) < 0)
 		return -ENOMEM;
 	b->inodes[b->ninodes++] = n;
@@ -394,9 +394,9 @@ static int do_link(struct batch *b, const struct batch_op *o, size_t at)
 		r = -ENOENT;
 	if (r < 0)
 		return r == -ENOTDIR || r == -ELOOP ? -ENOENT : r;
-	if (b->names[from].child == b->names[at].child)
-		return 0;
 	r = look(b, o, at, &old);
+	if (r == 0 && b->names[from].child == b->names[at].child)
+		return 0;
 	if (r == 0)
 		r = give_way(b, o, at, old);
 	if (r < 0)
@@ -647,7 +647,7 @@ static void batch_done(struct batch *b)
 	u64map_done(&b->by_ino);
 }
 
-/* One for each part of a path that might have to be made. */
+/* One for each part of a path that might have to be made; more can't be (new_inode). */
 static int take_numbers(struct batch *b, const struct ws_batch *w)
 {
 	struct work *work = b->ws->work;
@@ -660,6 +660,7 @@ static int take_numbers(struct batch *b, const struct ws_batch *w)
 		for (size_t k = 0; o->flags & BATCH_PARENTS && k < len; k++)
 			n += p[k] == '/';
 	}
+	n = n < BATCH_INODES_MAX ? n : BATCH_INODES_MAX;
 	for (; b->nnumbers < n; b->nnumbers++) {
 		int r = array_grow(&b->numbers, b->nnumbers, &cap);
 		if (r == 0)

@@ -284,6 +284,14 @@ static void conditions(void **state)
 	expect(-EREMCHG, run(ws, ops, 1, &failed));
 	ops[0] = decoded(&b, &check, &unless);
 	expect(-EREMCHG, run(ws, ops, 1, &failed));
+	/* They hold for a link to itself, which changes nothing, too. */
+	const struct batch_op self = to(op_of(BATCH_LINK, "f", 0), "f");
+	ops[0] = decoded(&b, &self, &right);
+	expect(0, run(ws, ops, 1, &failed));
+	ops[0] = decoded(&b, &self, &wrong);
+	expect(-EREMCHG, run(ws, ops, 1, &failed));
+	ops[0] = to(op_of(BATCH_LINK, "f", BATCH_MUST_NOT_EXIST), "f");
+	expect(-EREMCHG, run(ws, ops, 1, &failed));
 	buf_done(&b);
 }
 
@@ -475,11 +483,30 @@ static void contents(void **state)
 	buf_done(&b);
 }
 
+/* Inode numbers are taken for what a batch can make at most, not for each '/' in it. */
+static void many_parts(void **state)
+{
+	struct ws *ws = ((struct kit *)*state)->ws;
+	enum { OPS = 2 * BATCH_INODES_MAX / 1000 };
+	static char path[2 * 1000];
+	static struct batch_op ops[OPS];
+	size_t failed;
+	for (size_t i = 0; i + 1 < sizeof(path); i++)
+		path[i] = i % 2 ? '/' : 'd';
+	for (size_t i = 0; i < OPS; i++)
+		ops[i] = mode(op_of(BATCH_MAKE, path, BATCH_PARENTS | BATCH_OLD_FOLDER),
+			      S_IFDIR | 0755);
+	uint64_t before = unnamed(ws, "");
+	expect(0, run(ws, ops, OPS, &failed));
+	assert_in_range(unnamed(ws, "") - before, 1000, BATCH_INODES_MAX + 1);
+	kit_check_usage(ws);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(at_random),	TEST(what_is_refused), TEST(conditions),
+		TEST(at_random),	TEST(what_is_refused), TEST(conditions), TEST(many_parts),
 		TEST(what_a_file_gets), TEST(memory_runs_out), TEST(bytes),
 		TEST(what_is_given),	TEST(contents),
 	};
