@@ -546,6 +546,7 @@ static int recount_below(struct ws *ws)
 	if (r < 0)
 		return r;
 	layer_usage(active(ws), &bytes, &inodes);
+	pthread_rwlock_wrlock(&ws->gate); /* work's thread may be about to commit */
 	f->base_bytes = q->base_bytes = q->bytes - bytes;
 	f->base_inodes = q->base_inodes = q->inodes - inodes;
 	f->files = ws_count_files(&ws->view) - (uint64_t)ws->files;
@@ -553,6 +554,7 @@ static int recount_below(struct ws *ws)
 	r = publish_version(ws->work, ws->id, f, f->seq - 1, NULL);
 	if (r < 0)
 		f->seq--;
+	pthread_rwlock_unlock(&ws->gate);
 	return r;
 }
 
