@@ -34,7 +34,12 @@ int ws_fallocate(struct ws *ws, uint64_t node, int mode, uint64_t off, uint64_t 
 
 /* ---- copy_file_range ---- */
 
-enum { SHARES_A_TXN = 512 };
+enum {
+	SHARES_A_TXN = 512,
+	/* Steps of a call: who asks goes on after a short copy, and a fork, which all others wait
+	 * for, needn't wait for 2 GiB. One that ends here bears no tag, and may be done again. */
+	COPY_STEPS = 32,
+};
 
 struct copy {
 	struct ws *ws;
@@ -310,7 +315,7 @@ static ssize_t copy_all(struct copy *cp)
 		struct caller c = step_caller(cp, 0);
 		r = content_change(cp->ws, cp->to, &ch, &c, &cp->dst);
 	}
-	while (r >= 0 && cp->n > 0) {
+	for (int i = 0; i < COPY_STEPS && r >= 0 && cp->n > 0; i++) {
 		r = copy_step(cp);
 		if (r <= 0)
 			break;

@@ -122,6 +122,27 @@ static void test_reflink(void **state)
 	free(y);
 }
 
+/* Where bytes are copied, much takes several calls, between which a fork comes in. */
+static void test_copy_in_parts(void **state)
+{
+	struct ws *ws = ((struct kit *)*state)->ws;
+	struct entry a = kit_make(ws, 1, "a", S_IFREG | 0644),
+		     b = kit_make(ws, 1, "b", S_IFREG | 0644);
+	const struct attr size = { .size = (40 << 20) + 1 };
+	struct attr out;
+	char x[3];
+	expect(0, ws_setattr(ws, a.node, WS_SET_SIZE, &size, &root_caller, &out));
+	expect(0, ws_write(ws, a.node, "end", 3, 40 << 20, false, &root_caller));
+	expect(32 << 20, ws_copy_range(ws, a.node, 1, b.node, 0, INT32_MAX, &root_caller));
+	expect((8 << 20) + 2, ws_copy_range(ws, a.node, (32 << 20) + 1, b.node, 32 << 20,
+					    INT32_MAX, &root_caller));
+	expect(3, ws_read(ws, b.node, x, 3, (40 << 20) - 1));
+	assert_memory_equal(x, "end", 3);
+	/* In one piece where it is shared. */
+	expect((40 << 20) + 3, ws_copy_range(ws, a.node, 0, b.node, 0, INT32_MAX, &root_caller));
+	kit_check_usage(ws);
+}
+
 /* A shared last block that grows shows zeros, not what the other file has there. */
 static void test_shared_tail(void **state)
 {
@@ -566,6 +587,7 @@ int main(void)
 		T(test_sizes),
 		T(test_one_block),
 		T(test_reflink),
+		T(test_copy_in_parts),
 		T(test_shared_tail),
 		T(test_quota_byte),
 		T(test_quota_inodes),
