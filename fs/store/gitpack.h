@@ -16,8 +16,8 @@ enum {
 	/* The largest object that others may be deltas of: git makes none of files above
 	 * core.bigFileThreshold, which is this. */
 	GIT_BASE_MAX = 512 << 20,
-	/* Readers that need a base above this wait for each other, so that hostile packs can't
-	 * make them take GIT_BASE_MAX each. */
+	/* Readers that need a base or a delta above this wait for each other, so that hostile packs
+	 * can't make them take GIT_BASE_MAX each. */
 	GIT_BASE_BIG = 32 << 20,
 	GIT_WINDOW = 16 * 1024, /* bytes of a pack that a reader keeps, for what lies behind */
 };
@@ -90,7 +90,7 @@ int gitpack_find(const struct gitpack *p, const struct oid *oid, uint64_t *off);
 /* -EBADMSG, -errno. */
 int gitpack_stat(const struct gitpack *p, struct gitreader *rd, struct gitbases *bases,
 		 uint64_t off, struct git_head *out);
-/* `big` is held while a base above GIT_BASE_BIG is in memory. -EBADMSG, -EFBIG, -ENOMEM,
+/* `big` is held while a base or a delta above GIT_BASE_BIG is in memory. -EBADMSG, -EFBIG, -ENOMEM,
  * -errno. */
 int gitpack_load(const struct gitpack *p, struct gitreader *rd, struct gitbases *bases,
 		 pthread_mutex_t *big, uint64_t off, const struct git_sink *sink,

@@ -231,7 +231,8 @@ struct load {
 	bool holds_big;
 };
 
-static int base_room(struct load *l, enum git_type type, uint64_t size, struct gitbase **out)
+/* Before memory is taken for a base or a delta. */
+static int admit(struct load *l, uint64_t size)
 {
 	if (size > GIT_BASE_MAX)
 		return -EFBIG;
@@ -239,6 +240,14 @@ static int base_room(struct load *l, enum git_type type, uint64_t size, struct g
 		(void)pthread_mutex_lock(l->big);
 		l->holds_big = true;
 	}
+	return 0;
+}
+
+static int base_room(struct load *l, enum git_type type, uint64_t size, struct gitbase **out)
+{
+	int r = admit(l, size);
+	if (r < 0)
+		return r;
 	*out = gitbase_new(type, (size_t)size);
 	return *out ? 0 : -ENOMEM;
 }
@@ -271,9 +280,9 @@ static int load_root(struct load *l, uint64_t at, const struct git_entry *e, str
 static int load_delta(struct load *l, const struct git_step *s, const struct gitbase *base,
 		      uint64_t *size)
 {
-	if (s->size > GIT_BASE_MAX)
-		return -EFBIG;
-	int r = scratch_room(&l->rd->delta, (size_t)s->size + 1);
+	int r = admit(l, s->size);
+	if (r == 0)
+		r = scratch_room(&l->rd->delta, (size_t)s->size + 1);
 	if (r == 0)
 		r = inflate_at(l->p, l->rd, s->data, s->size, l->rd->delta.p);
 	return r < 0 ? r : git_delta_check(l->rd->delta.p, (size_t)s->size, base->len, size);
