@@ -50,7 +50,8 @@ struct store_gc {
 	struct mark_shard shards[MARK_SHARDS];
 	struct victim *v;
 	size_t n;
-	/* The index has every object that is marked, so what can't be read in a pack is none. */
+	/* The index has every object that is marked, so it tells if one is where a pack is
+	 * damaged. */
 	bool complete;
 	uint64_t copied; /* bytes written for the victims' live objects */
 	struct store_gc_stats st;
@@ -319,18 +320,45 @@ static int copy_one(struct copy_job *job, const struct pack_entry *e, struct err
 	return r;
 }
 
-/* The objects of a victim: by its table, or by reading it through. */
+struct listed {
+	struct store_gc *gc;
+	const struct victim *v;
+	const struct pack_entry *e;
+	size_t n;
+};
+
+static int compare_place(const void *off, const void *e)
+{
+	uint64_t a = *(const uint64_t *)off, b = ((const struct pack_entry *)e)->off;
+	return a < b ? -1 : a > b;
+}
+
+/* 1 for one that is alive and should be in the pack where no whole record is. */
+static int is_missed(void *ctx, const struct digest *d, const struct place *p)
+{
+	const struct listed *l = ctx;
+	return p->pack == l->v->id && is_marked(l->gc, d) &&
+	       !(l->n && bsearch(&p->off, l->e, l->n, sizeof(*l->e), compare_place));
+}
+
+/* The objects of a victim: by its table, or by reading it through. What is damaged keeps it where
+ * somebody's object may be in it; what can't be read now, always. */
 static int list_objects(struct store_gc *gc, struct victim *v, struct pack_entry **out, size_t *n)
 {
 	struct store *s = gc->s;
 	int r = pack_toc_read(s->io, v->fd, v->id, v->size, out, n);
 	if (r != -ENODATA && r != -EBADMSG)
 		return r;
-	bool damaged;
-	r = pack_scan_objects(s->io, v->fd, v->id, v->size, out, n, &damaged);
-	if (r == 0 && damaged && v->live > 0 && !gc->complete)
-		v->keep = true; /* who knows whose that was */
-	return r;
+	enum pack_gaps gaps;
+	r = pack_scan_objects(s->io, v->fd, v->id, v->size, out, n, &gaps);
+	if (r < 0 || gaps == PACK_GAPLESS)
+		return r;
+	v->keep = gaps == PACK_UNREADABLE || (v->live > 0 && !gc->complete);
+	if (!v->keep) {
+		r = index_each(s->index, is_missed, &(struct listed){ gc, v, *out, *n });
+		v->keep = r > 0;
+	}
+	return r < 0 ? r : 0;
 }
 
 static int copy_victim(struct copy_job *job, struct err *err)

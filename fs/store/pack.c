@@ -426,14 +426,14 @@ int pack_scan_next(struct pack_scan *s, struct pack_record *r, uint64_t *off, ui
 }
 
 int pack_scan_objects(const struct io *io, int fd, uint64_t id, uint64_t to,
-		      struct pack_entry **out, size_t *n, bool *damaged)
+		      struct pack_entry **out, size_t *n, enum pack_gaps *gaps)
 {
 	struct pack_scan sc;
 	int r = pack_scan_init(&sc, io, fd, id, PACK_HEADER_BYTES, to);
 	if (r < 0)
 		return r;
 	auto_buf b = { 0 };
-	bool damage = false;
+	enum pack_gaps found = PACK_GAPLESS;
 	struct pack_record rec;
 	uint64_t off, len;
 	const uint8_t *stored;
@@ -441,7 +441,7 @@ int pack_scan_objects(const struct io *io, int fd, uint64_t id, uint64_t to,
 	while ((k = pack_scan_next(&sc, &rec, &off, &len, &stored)) != PACK_SCAN_END) {
 		struct pack_entry e = { rec.digest, off, rec.raw, rec.stored };
 		if (k == PACK_SCAN_DAMAGE)
-			damage = true;
+			found = sc.unreadable ? PACK_UNREADABLE : PACK_DAMAGED;
 		else if (rec.kind == PACK_OBJECT)
 			buf_add(&b, &e, sizeof(e));
 	}
@@ -450,6 +450,6 @@ int pack_scan_objects(const struct io *io, int fd, uint64_t id, uint64_t to,
 		return buf_error(&b);
 	*n = b.len / sizeof(**out);
 	*out = (struct pack_entry *)(void *)steal_ptr(&b.data);
-	*damaged = damage;
+	*gaps = found;
 	return 0;
 }

@@ -121,8 +121,10 @@ void pack_scan_done(struct pack_scan *s);
 int pack_scan_next(struct pack_scan *s, struct pack_record *r, uint64_t *off, uint64_t *len,
 		   const uint8_t **stored);
 /* What a table of contents up to `to` would say: the objects of all whole records before it, in
- * order. The caller frees *out. *damaged: there are stretches that hold none. -ENOMEM. */
+ * order. The caller frees *out. *gaps: whether there are stretches that hold none, and whether
+ * the disk refused some, which it may give another time. -ENOMEM. */
+enum pack_gaps { PACK_GAPLESS, PACK_DAMAGED, PACK_UNREADABLE };
 int pack_scan_objects(const struct io *io, int fd, uint64_t id, uint64_t to,
-		      struct pack_entry **out, size_t *n, bool *damaged);
+		      struct pack_entry **out, size_t *n, enum pack_gaps *gaps);
 
 #endif

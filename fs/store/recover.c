@@ -243,9 +243,9 @@ static int mend_gaps(struct store *s, int fd, struct pack_row *row)
 {
 	auto_free struct pack_entry *e = NULL;
 	size_t n;
-	bool gaps;
+	enum pack_gaps gaps;
 	int r = pack_scan_objects(s->io, fd, row->id, row->indexed, &e, &n, &gaps);
-	if (r < 0 || !gaps)
+	if (r < 0 || gaps != PACK_DAMAGED)
 		return r;
 	r = pack_toc_write(s->io, fd, row->id, row->indexed, e, n, &row->indexed);
 	if (r == 0)

@@ -281,12 +281,12 @@ static int whole_toc(struct store *s, struct wpack *w, struct pack_entry **out, 
 	if (w->toc_from <= PACK_HEADER_BYTES)
 		return 0;
 	auto_free struct pack_entry *e = NULL;
-	bool damaged;
+	enum pack_gaps gaps;
 	size_t count;
-	int r = pack_scan_objects(s->io, w->fd, w->id, w->toc_from, &e, &count, &damaged);
+	int r = pack_scan_objects(s->io, w->fd, w->id, w->toc_from, &e, &count, &gaps);
 	if (r < 0)
 		return r;
-	if (damaged)
+	if (gaps != PACK_GAPLESS)
 		return -EBADMSG;
 	*out = steal_ptr(&e);
 	*n = count;

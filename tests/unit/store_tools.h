@@ -162,6 +162,27 @@ static inline int64_t check(struct store *s, bool repair)
 	return r;
 }
 
+/* A disk on which the byte at `at` can't be read; 0: all can. */
+struct sick {
+	struct io io;
+	uint64_t at;
+};
+
+static inline ssize_t sick_pread(void *ctx, int fd, void *buf, size_t n, uint64_t off)
+{
+	const struct sick *s = ctx;
+	return s->at && off <= s->at && s->at < off + n ? -EIO
+							: io_host.pread(NULL, fd, buf, n, off);
+}
+
+static inline const struct io *sick_io(struct sick *s)
+{
+	s->io = io_host;
+	s->io.ctx = s;
+	s->io.pread = sick_pread;
+	return &s->io;
+}
+
 /* Counts the faults that store_check reports, and keeps the last one. */
 struct faults {
 	unsigned n, index, repaired;

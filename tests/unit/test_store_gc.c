@@ -503,6 +503,38 @@ static void test_damaged_alive(void **state)
 	store_close(s);
 }
 
+/* So does one in a pack without a table, damaged or not to be read for now. */
+static void test_unsealed(void **state)
+{
+	struct scratch *sc = *state;
+	for (int sick = 1; sick >= 0; sick--) {
+		struct sick disk = { .at = 0 };
+		struct store *s = open_store(sc->store, NULL);
+		put_range(s, 0, 150);
+		struct digest d = digest_of(45);
+		struct place p;
+		struct pack_row row;
+		assert_int_equal(index_get(s->index, &d, &p, &row), 1);
+		store_close(s);
+		char path[512];
+		assert_int_equal(packs(sc, 0, path), 1);
+		if (!sick)
+			flip(path, p.off + 60);
+		s = open_store(sc->store, &(struct store_options){ .io = sick_io(&disk) });
+		disk.at = sick ? p.off + 60 : 0;
+		struct alive a = { .to = 150, .every = 15 };
+		struct err err;
+		ok(store_gc(s, mark, &a, NULL, &err), &err);
+		disk.at = 0;
+		store_trim(s, 0);
+		for (uint64_t n = 0; n < 150; n += 15)
+			assert_int_equal(try_get(s, n), n == 45 && !sick ? -EBADMSG : 0);
+		assert_int_equal(access(path, F_OK), 0);
+		store_close(s);
+		assert_int_equal(io_remove_tree(AT_FDCWD, sc->store, NULL), 0);
+	}
+}
+
 static void test_no_memory(void **state)
 {
 	struct scratch *sc = *state;
@@ -571,6 +603,7 @@ int main(void)
 		T(test_reads_fail),
 		T(test_killed_condemned),
 		T(test_damaged_alive),
+		T(test_unsealed),
 		T(test_no_memory),
 		T(test_many_marks),
 	};
