@@ -118,7 +118,7 @@ int writer_seal(struct store *s, struct err *err);
 /* Lets go of the open pack if all of it is durable and indexed, so that gc and other processes
  * can have it. Called when no session is left. */
 void writer_park(struct store *s);
-/* Enters what is in our own packs in an index that was made anew. */
+/* Enters what is in our own packs in an index that was made anew; under writer.flush. */
 int writer_reindex(struct store *s, struct err *err);
 
 /* Enters the object in the index unless a place that can be relied on is there already. A later
@@ -158,6 +158,8 @@ int index_state_decode(struct index_state *st, const uint8_t *in, size_t len); /
 /* Opens the index, and makes it right: anew, proven, or caught up. `alone`: nobody else has
  * the store open. */
 int recover_open(struct store *s, bool alone, struct err *err);
+/* Makes a pack durable that another process wrote, under its name, which may be new too. */
+int store_sync_found(struct store *s, int fd);
 /* If nobody else has the store open, leaves the index in a state that is trusted later. */
 void recover_close(struct store *s);
 /* Makes the index anew, if nobody else has the store open: -EWOULDBLOCK otherwise. Until it is

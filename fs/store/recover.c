@@ -116,6 +116,12 @@ static int data_stat(struct store *s, struct index_state *st)
 	return 0;
 }
 
+int store_sync_found(struct store *s, int fd)
+{
+	int r = s->io->fdatasync(s->io->ctx, fd);
+	return r < 0 ? r : s->io->fsync(s->io->ctx, s->packs_fd);
+}
+
 /* ---- entering what a pack holds ---- */
 
 struct add_job {
@@ -166,7 +172,7 @@ static int index_sealed(struct store *s, int fd, uint64_t size, struct pack_row 
 	if (r < 0)
 		return r;
 	/* The table was written behind durable records, but wasn't synced itself. */
-	r = s->io->fdatasync(s->io->ctx, fd);
+	r = store_sync_found(s, fd);
 	if (r < 0)
 		return r;
 	*row = (struct pack_row){ .id = row->id, .indexed = PACK_HEADER_BYTES };
@@ -190,7 +196,8 @@ static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *r
 		return r;
 	auto_buf b = { 0 };
 	struct pack_record rec;
-	uint64_t off, len, start = row->indexed;
+	const struct pack_row was = *row;
+	uint64_t off, len;
 	const uint8_t *stored;
 	int k;
 	while (r == 0 && (k = pack_scan_next(&sc, &rec, &off, &len, &stored)) != PACK_SCAN_END) {
@@ -209,15 +216,16 @@ static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *r
 	if (r == 0)
 		r = buf_error(&b);
 	if (r == 0)
-		r = s->io->fdatasync(s->io->ctx, fd);
+		r = store_sync_found(s, fd);
 	if (r < 0)
 		return r;
 	size_t n = b.len / sizeof(struct pack_entry);
 	r = add_entries(s, (struct pack_entry *)(void *)b.data, n, row);
 	if (r < 0)
 		return r;
-	/* What the disk refuses today it may give tomorrow: then it is read again. */
-	row->indexed = *unreadable ? start : end;
+	row->indexed = end;
+	if (*unreadable)
+		*row = was; /* what the disk refuses today it may give tomorrow: it is read again */
 	row->synced = row->indexed;
 	return add_entries(s, NULL, 0, row);
 }
@@ -353,9 +361,7 @@ static int sync_left(struct store *s, const struct pack_row *row, struct err *er
 	int fd = store_lock_pack(s, row->id);
 	if (fd == -EWOULDBLOCK || fd == -ENOENT)
 		return 0; /* its writer lives */
-	int r = fd < 0 ? fd : s->io->fdatasync(s->io->ctx, fd);
-	if (r == 0)
-		r = s->io->fsync(s->io->ctx, s->packs_fd);
+	int r = fd < 0 ? fd : store_sync_found(s, fd);
 	if (r == 0)
 		r = row_note_synced(s, row->id, row->indexed);
 	if (fd >= 0)
@@ -535,7 +541,6 @@ static int sync_packs(struct store *s)
 	auto_free struct pack_row *rows = NULL;
 	size_t n = 0;
 	int r = index_rows(s->index, &rows, &n);
-	bool any = false;
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		if (rows[i].synced >= rows[i].indexed || rows[i].flags & ROW_UNUSABLE)
 			continue;
@@ -543,14 +548,11 @@ static int sync_packs(struct store *s)
 		r = files_get(s, rows[i].id, &f);
 		if (r < 0)
 			break;
-		r = s->io->fdatasync(s->io->ctx, f->fd);
+		r = store_sync_found(s, f->fd);
 		files_put(s, f);
 		if (r == 0)
 			r = row_note_synced(s, rows[i].id, rows[i].indexed);
-		any = true;
 	}
-	if (r == 0 && any)
-		r = s->io->fsync(s->io->ctx, s->packs_fd);
 	return r;
 }
 

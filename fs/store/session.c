@@ -342,9 +342,7 @@ static int sync_others(struct store_session *ss, struct err *err)
 	struct store *s = ss->s;
 	for (size_t i = 0; i < ss->nother; i++) {
 		struct other_dep *o = &ss->other[i];
-		int r = s->io->fdatasync(s->io->ctx, o->f->fd);
-		if (r == 0)
-			r = s->io->fsync(s->io->ctx, s->packs_fd); /* its name may be new, too */
+		int r = store_sync_found(s, o->f->fd);
 		struct stat st;
 		if (r == 0)
 			r = s->io->fstat(s->io->ctx, o->f->fd, &st);

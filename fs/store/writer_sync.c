@@ -23,7 +23,10 @@ int entry_offer(struct index_txn *t, const struct digest *d, const struct place 
 		if (r < 0)
 			return r;
 		bool later = there.pack == p->pack && there.off < p->off;
-		if (r > 0 && !(row.flags & ROW_UNUSABLE) && !later)
+		/* What lies behind `indexed` was cut, or couldn't be read: rely_on puts it anew. */
+		bool counts = r > 0 && !(row.flags & ROW_UNUSABLE) &&
+			      place_end(&there) <= row.indexed;
+		if (counts && !later)
 			return 0;
 	}
 	return index_txn_put(t, d, p);

@@ -204,6 +204,103 @@ static void test_killed_writer(void **state)
 	store_close(s);
 }
 
+/* Another process's pack, whose writer died before it synced, is taken over, and cut when the disk
+ * fails: what was in it is written anew, and found where it is then. */
+static void test_sync_fails_of_left(void **state)
+{
+	struct scratch *sc = *state;
+	struct io_fault *f = io_fault_new(NULL);
+	struct store *s = open_store(sc->store, &(struct store_options){ .io = io_fault_io(f) });
+	struct store *dead = open_store(sc->store, NULL);
+	struct store_session *ss = begin(dead);
+	for (uint64_t n = 0; n < 30; n++)
+		ok(try_put(ss, n), NULL);
+	ok(writer_flush(dead, NULL), NULL);
+	store_session_end(ss);
+	wpack_unuse(dead, dead->w.cur);
+	dead->w.cur = NULL;
+	ss = begin(s);
+	ok(try_put(ss, 30), NULL);
+	assert_int_equal(packs(sc, 0, NULL), 1);
+	io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_FDATASYNC, .nth = 1 });
+	assert_int_equal(store_sync(ss, NULL), -EIO);
+	store_session_end(ss);
+	put_range(s, 0, 31);
+	get_range(s, 0, 31);
+	assert_int_equal(check(s, false), 0);
+	store_close(dead);
+	store_close(s);
+	io_fault_free(f);
+}
+
+static struct {
+	struct io io;
+	struct stat packs;
+	unsigned syncs; /* of the folder of packs */
+} folder;
+
+static int folder_fsync(void *ctx, int fd)
+{
+	struct stat st;
+	(void)ctx;
+	assert_int_equal(fstat(fd, &st), 0);
+	folder.syncs += st.st_ino == folder.packs.st_ino && st.st_dev == folder.packs.st_dev;
+	return io_host.fsync(NULL, fd);
+}
+
+static void put_only(void *ctx)
+{
+	struct scratch *sc = ctx;
+	struct store *s = open_store(sc->store, NULL);
+	struct store_session *ss = begin(s);
+	for (uint64_t n = 0; n < 30; n++)
+		ok(try_put(ss, n), NULL);
+}
+
+/* What a killed writer left counts as durable once it is, and its name, too. */
+static void test_name_of_left(void **state)
+{
+	struct scratch *sc = *state;
+	char path[512];
+	in_child(put_only, sc);
+	assert_int_equal(stat(store_file(sc, "packs"), &folder.packs), 0);
+	folder.io = io_host;
+	folder.io.fsync = folder_fsync;
+	folder.syncs = 0;
+	struct store *s = open_store(sc->store, &(struct store_options){ .io = &folder.io });
+	struct pack_row *rows;
+	size_t n;
+	ok(index_rows(s->index, &rows, &n), NULL);
+	assert_int_equal(n, 1);
+	assert_int_equal(packs(sc, 0, path), 1);
+	assert_int_equal(rows[0].synced, file_size(path));
+	assert_int_equal(folder.syncs, 1);
+	free(rows);
+	store_close(s);
+}
+
+/* What can't be read of a pack is looked at again, and counted once. */
+static void test_unreadable_tail(void **state)
+{
+	struct scratch *sc = *state;
+	char path[512];
+	in_child(put_and_die, sc);
+	assert_int_equal(packs(sc, 0, path), 1);
+	struct sick disk = { .at = file_size(path) - 5000 };
+	for (int i = 0; i < 3; i++) {
+		struct store *s = open_store(sc->store,
+					     &(struct store_options){ .io = sick_io(&disk) });
+		struct pack_row *rows;
+		size_t n;
+		ok(index_rows(s->index, &rows, &n), NULL);
+		assert_int_equal(n, 1);
+		assert_int_equal(rows[0].records, i < 2 ? 30 : 60);
+		free(rows);
+		store_close(s);
+		disk.at = i < 1 ? disk.at : 0;
+	}
+}
+
 static void test_leftovers(void **state)
 {
 	struct scratch *sc = *state;
@@ -604,6 +701,9 @@ int main(void)
 		T(test_disk_full),
 		T(test_sync_fails),
 		T(test_killed_writer),
+		T(test_sync_fails_of_left),
+		T(test_name_of_left),
+		T(test_unreadable_tail),
 		T(test_leftovers),
 		T(test_power_loss),
 		T(test_old_index),
