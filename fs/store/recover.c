@@ -478,7 +478,7 @@ static int trust(struct store *s)
 }
 
 /* Makes the index anew. Until all packs are in, the state file is missing. */
-static int rebuild(struct store *s, struct err *err)
+static int rebuild_flush_locked(struct store *s, struct err *err)
 {
 	int r = s->io->unlink(s->io->ctx, s->index_fd, "state", 0);
 	if (r < 0 && r != -ENOENT)
@@ -504,6 +504,15 @@ static int rebuild(struct store *s, struct err *err)
 		return err_sys(err, r, "write the state of the index");
 	(void)s->io->unlink(s->io->ctx, s->index_fd, "distrust", 0); /* or it is made anew again */
 	return 0;
+}
+
+/* Nobody writes rows of our own packs meanwhile: they would speak for what isn't entered yet. */
+static int rebuild(struct store *s, struct err *err)
+{
+	(void)pthread_mutex_lock(&s->w.flush);
+	int r = rebuild_flush_locked(s, err);
+	(void)pthread_mutex_unlock(&s->w.flush);
+	return r;
 }
 
 int recover_rebuild(struct store *s, struct err *err)

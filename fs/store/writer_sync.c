@@ -378,13 +378,11 @@ int writer_seal(struct store *s, struct err *err)
 
 int writer_reindex(struct store *s, struct err *err)
 {
-	(void)pthread_mutex_lock(&s->w.flush);
 	(void)pthread_mutex_lock(&s->w.append);
 	int r = s->w.cur ? recover_index_locked(s, s->w.cur->fd, s->w.cur->id, err) : 0;
 	for (struct wpack *w = s->w.full; w && r == 0; w = w->next)
 		r = recover_index_locked(s, w->fd, w->id, err);
 	(void)pthread_mutex_unlock(&s->w.append);
-	(void)pthread_mutex_unlock(&s->w.flush);
 	return r;
 }
 

@@ -1,6 +1,8 @@
 /* The store when disks fail, space runs out, processes are killed, power is lost and bits flip. */
 #include "tests/unit/store_tools.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include "fs/base/buf.h"
 #include "fs/base/io_fault.h"
 #include "fs/store/internal.h"
@@ -299,6 +301,62 @@ static void test_unreadable_tail(void **state)
 		store_close(s);
 		disk.at = i < 1 ? disk.at : 0;
 	}
+}
+
+/* ---- an index that is made anew while others put ---- */
+
+static struct {
+	struct io io;
+	struct store *s;
+	pthread_t thread;
+	bool began;
+	atomic_bool ended;
+} rebuilding;
+
+static void *put_beside(void *ctx)
+{
+	(void)ctx;
+	put_range(rebuilding.s, 200, 210);
+	atomic_store(&rebuilding.ended, true);
+	return NULL;
+}
+
+static int open_beside(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+{
+	uint64_t id;
+	(void)ctx;
+	if (rebuilding.s && !rebuilding.began && pack_name_parse(name, &id) == 0) {
+		rebuilding.began = true;
+		assert_int_equal(pthread_create(&rebuilding.thread, NULL, put_beside, NULL), 0);
+		for (int i = 0; i < 100 && !atomic_load(&rebuilding.ended); i++)
+			(void)usleep(1000);
+	}
+	return io_host.open(NULL, dirfd, name, flags, mode);
+}
+
+static void test_rebuilt_beside(void **state)
+{
+	struct scratch *sc = *state;
+	rebuilding.io = io_host;
+	rebuilding.io.open = open_beside;
+	const struct store_options opt = { .io = &rebuilding.io,
+					   .pack_bytes = STORE_PACK_BYTES_MIN };
+	struct store *s = open_store(sc->store, &opt);
+	struct store_session *ss = begin(s);
+	for (uint64_t n = 0; n < 100; n++)
+		ok(try_put(ss, n), NULL);
+	struct err err;
+	ok(store_sync(ss, &err), &err);
+	rebuilding.s = s;
+	ok(recover_rebuild(s, &err), &err);
+	assert_true(rebuilding.began);
+	(void)pthread_join(rebuilding.thread, NULL);
+	rebuilding.s = NULL;
+	store_session_end(ss);
+	get_range(s, 0, 100);
+	get_range(s, 200, 210);
+	assert_int_equal(check(s, false), 0);
+	store_close(s);
 }
 
 static void test_leftovers(void **state)
@@ -704,6 +762,7 @@ int main(void)
 		T(test_sync_fails_of_left),
 		T(test_name_of_left),
 		T(test_unreadable_tail),
+		T(test_rebuilt_beside),
 		T(test_leftovers),
 		T(test_power_loss),
 		T(test_old_index),
