@@ -66,18 +66,6 @@ void db_read_owned(sqlite3_stmt *st, int i, struct owned *out)
 				 : EXPIRY_KEEP;
 }
 
-void db_bind_owned(struct catalog *c, sqlite3_stmt *st, int i, const struct owned *own)
-{
-	sqlite3_bind_text(st, i, own->owner[0] ? own->owner : c->self, -1, SQLITE_STATIC);
-	sqlite3_bind_int(st, i + 1, (int)own->visibility);
-	db_bind_text(st, i + 2, own->team);
-	if (own->expires_ns)
-		sqlite3_bind_int64(st, i + 3, own->expires_ns);
-	else
-		sqlite3_bind_null(st, i + 3);
-	sqlite3_bind_int(st, i + 4, (int)own->on_expiry);
-}
-
 const char *db_split_key(const char *key, char owner[OWNER_SIZE])
 {
 	const char *slash = strchr(key, '/');
@@ -128,32 +116,18 @@ static const struct db_shape ws_shape = { "look up workspaces", sizeof(struct ws
 
 #define WS_OF "SELECT " WS_COLUMNS ", head_stack FROM workspaces WHERE "
 
-/* One that is bound or has an id alone, and is given back. */
-static int first_ws(struct catalog *c, sqlite3_stmt *st, const char *key, struct ws_row *out,
-		    struct err *err)
-{
-	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	return db_the(c, st, &ws_shape, out, "workspace", key, err);
-}
-
 int catalog_ws_get(struct catalog *c, const char *key, struct ws_row *out, struct err *err)
 {
-	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	int r = db_read(c, &st,
-			WS_OF "(id = ?1 OR (owner = ?2 AND name = ?3)) AND removed IS NULL", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	return first_ws(c, st, key, out, err);
+	const char *name = db_split_key(key, owner);
+	return db_find(c, WS_OF "(id = ?1 OR (owner = ?2 AND name = ?3)) AND removed IS NULL",
+		       DB(db_text(key), db_text(owner), db_text(name)), &ws_shape, out, "workspace",
+		       key, err);
 }
 
 int catalog_ws_get_any(struct catalog *c, const char *id, struct ws_row *out, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, WS_OF "id = ?1", err);
-	return r < 0 ? r : first_ws(c, st, id, out, err);
+	return db_find(c, WS_OF "id = ?1", DB(db_text(id)), &ws_shape, out, "workspace", id, err);
 }
 
 int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows, size_t *n,
@@ -166,123 +140,91 @@ int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows
 			       " ORDER BY created DESC, seq DESC",
 		[WS_ALL] = "SELECT " WS_COLUMNS " FROM workspaces ORDER BY created DESC, seq DESC",
 	};
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, selects[which], err);
-	return r < 0 ? r : db_list(c, st, &ws_shape, rows, n, err);
+	return db_select(c, selects[which], DB(), &ws_shape, rows, n, err);
+}
+
+static int name_taken(int r, const char *name, struct err *err)
+{
+	if (r == -EEXIST)
+		(void)err_set(err, r, "there is a workspace \"%s\" already", name);
+	return r;
 }
 
 static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(
-		c, &st,
+	const struct buf *stack = &w->head_stack;
+	int r = db_exec(
+		c,
 		"INSERT INTO workspaces (id, name, base, head, quota_bytes, quota_inodes,"
 		" mount, broken, labels, head_stack, parent, created, git, description, " DB_OWNED
 		", sandbox, removed, purge, was) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,"
-		" ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, nullif(?21, 0),"
-		" nullif(?22, 0), ?23)",
-		err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, w->name, -1, SQLITE_STATIC);
-	db_bind_text(st, 3, w->base);
-	db_bind_text(st, 4, w->head);
-	sqlite3_bind_int64(st, 5, (sqlite3_int64)w->quota_bytes);
-	sqlite3_bind_int64(st, 6, (sqlite3_int64)w->quota_inodes);
-	sqlite3_bind_int(st, 7, w->mount);
-	db_bind_text(st, 8, w->broken);
-	db_bind_text(st, 9, w->labels);
-	if (w->head_stack.len)
-		sqlite3_bind_blob64(st, 10, w->head_stack.data, w->head_stack.len, SQLITE_STATIC);
-	db_bind_text(st, 11, w->parent);
-	sqlite3_bind_int64(st, 12, w->created_ns);
-	db_bind_text(st, 13, w->git);
-	db_bind_text(st, 14, w->description);
-	db_bind_owned(c, st, 15, &w->own);
-	db_bind_text(st, 20, w->sandbox);
-	sqlite3_bind_int64(st, 21, w->removed_ns);
-	sqlite3_bind_int64(st, 22, w->purge_ns);
-	db_bind_text(st, 23, w->was);
-	r = db_run(c, st, err, "insert a workspace");
-	if (r == -EEXIST)
-		(void)err_set(err, r, "there is a workspace \"%s\" already", w->name);
-	return r;
+		" ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+		DB(db_text(w->id), db_text(w->name), db_text_or_null(w->base),
+		   db_text_or_null(w->head), db_int((int64_t)w->quota_bytes),
+		   db_int((int64_t)w->quota_inodes), db_int(w->mount), db_text_or_null(w->broken),
+		   db_text_or_null(w->labels), db_blob(stack->len ? stack->data : NULL, stack->len),
+		   db_text_or_null(w->parent), db_int(w->created_ns), db_text_or_null(w->git),
+		   db_text_or_null(w->description), DB_OWN(c, &w->own), db_text_or_null(w->sandbox),
+		   db_int_or_null(w->removed_ns), db_int_or_null(w->purge_ns),
+		   db_text_or_null(w->was)),
+		"insert a workspace", err);
+	return name_taken(r, w->name, err);
 }
 
 int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		for (size_t i = 0; i < n && r >= 0; i++) {
-			r = insert_ws(c, &rows[i], err);
-			if (r >= 0)
-				r = db_note_owner(c, rows[i].own.owner, err);
-			if (r >= 0)
-				r = db_note_effect(c, rows[i].id, err);
-		}
-		if (r >= 0 && n > 0) /* all of one call are of one owner */
-			r = db_keep_quota(c, rows[0].own.owner, err);
-		r = db_end(c, r, err);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = insert_ws(c, &rows[i], err);
+		if (r >= 0)
+			r = db_note_owner(c, rows[i].own.owner, err);
+		if (r >= 0)
+			r = db_note_effect(c, rows[i].id, err);
 	}
-	db_unlock(c);
-	return r;
+	if (r >= 0 && n > 0) /* all of one call are of one owner */
+		r = db_keep_quota(c, rows[0].own.owner, err);
+	return db_finish(c, r, err);
 }
 
-/* Runs a statement that changes the row of ?1. */
-static int change_row(struct catalog *c, sqlite3_stmt *st, const char *id, struct err *err)
+/* A change of the row of ?1. */
+static int change(struct catalog *c, const char *sql, const struct db_value *values, const char *id,
+		  struct err *err)
 {
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	int r = db_run(c, st, err, "change a workspace");
-	if (r >= 0 && sqlite3_changes(c->db) == 0)
-		r = err_set(err, -ENOENT, "no workspace \"%s\"", id);
-	return r;
+	return db_change_the(c, sql, values, "change a workspace", "workspace", id, err);
+}
+
+/* The same with the lock held. */
+static int exec_the(struct catalog *c, const char *sql, const struct db_value *values,
+		    const char *id, struct err *err)
+{
+	int r = db_exec(c, sql, values, "change a workspace", err);
+	return r == 0 ? err_set(err, -ENOENT, "no workspace \"%s\"", id) : r < 0 ? r : 0;
 }
 
 int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
+	static const struct owned none;
+	const struct owned *own = p->own ? p->own : &none;
+	int r = change(c,
 		       "UPDATE workspaces SET name = ifnull(?2, name),"
 		       " labels = nullif(ifnull(?3, labels), ''),"
+		       " quota_bytes = ifnull(?4, quota_bytes),"
+		       " quota_inodes = ifnull(?5, quota_inodes),"
 		       " git = nullif(ifnull(?6, git), ''),"
 		       " description = nullif(ifnull(?7, description), ''),"
-		       " visibility = ifnull(?9, visibility),"
-		       " team = CASE WHEN ?9 IS NULL THEN team ELSE ?10 END,"
-		       " expires = CASE WHEN ?9 IS NULL THEN expires ELSE ?11 END,"
-		       " on_expiry = ifnull(?12, on_expiry),"
-		       " sandbox = nullif(ifnull(?13, sandbox), ''),"
-		       " quota_bytes = ifnull(?4, quota_bytes),"
-		       " quota_inodes = ifnull(?5, quota_inodes) WHERE id = ?1",
-		       err);
-	if (r >= 0) {
-		db_bind_text(st, 2, p->name);
-		if (p->labels)
-			sqlite3_bind_text(st, 3, p->labels, -1, SQLITE_STATIC);
-		if (p->quota_bytes)
-			sqlite3_bind_int64(st, 4, (sqlite3_int64)*p->quota_bytes);
-		if (p->quota_inodes)
-			sqlite3_bind_int64(st, 5, (sqlite3_int64)*p->quota_inodes);
-		if (p->git)
-			sqlite3_bind_text(st, 6, p->git, -1, SQLITE_STATIC);
-		if (p->description)
-			sqlite3_bind_text(st, 7, p->description, -1, SQLITE_STATIC);
-		if (p->sandbox)
-			sqlite3_bind_text(st, 13, p->sandbox, -1, SQLITE_STATIC);
-		if (p->own)
-			db_bind_owned(c, st, 8, p->own); /* ?8, the owner, stays as it is */
-		r = change_row(c, st, id, err);
-		if (r == -EEXIST)
-			(void)err_set(err, r, "there is a workspace \"%s\" already", p->name);
-	}
-	db_unlock(c);
-	return r;
+		       " sandbox = nullif(ifnull(?8, sandbox), ''),"
+		       " visibility = CASE WHEN ?9 THEN ?11 ELSE visibility END,"
+		       " team = CASE WHEN ?9 THEN ?12 ELSE team END,"
+		       " expires = CASE WHEN ?9 THEN ?13 ELSE expires END,"
+		       " on_expiry = CASE WHEN ?9 THEN ?14 ELSE on_expiry END WHERE id = ?1",
+		       DB(db_text(id), db_text_or_null(p->name), db_text(p->labels),
+			  DB_INT_AT(p->quota_bytes), DB_INT_AT(p->quota_inodes), db_text(p->git),
+			  db_text(p->description), db_text(p->sandbox), db_int(p->own != NULL),
+			  DB_OWN(c, own)),
+		       id, err);
+	return name_taken(r, p->name, err);
 }
 
 int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, const void *stack,
@@ -299,41 +241,16 @@ int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, con
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "UPDATE workspaces SET head = ifnull(?2, head), head_stack = ?3"
-			   " WHERE id = ?1",
-			   err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 2, head);
-	sqlite3_bind_blob64(st, 3, stack, len, SQLITE_STATIC);
-	return change_row(c, st, id, err);
-}
-
-/* One statement with an id and up to one value; -ENOENT when it changed nothing. */
-static int change_ws(struct catalog *c, const char *sql, const char *id, const char *text,
-		     int number, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, sql, err);
-	if (r >= 0) {
-		if (text)
-			db_bind_text(st, 2, text);
-		else if (sqlite3_bind_parameter_count(st) > 1)
-			sqlite3_bind_int(st, 2, number);
-		r = change_row(c, st, id, err);
-	}
-	db_unlock(c);
-	return r;
+	return exec_the(c,
+			"UPDATE workspaces SET head = ifnull(?2, head), head_stack = ?3"
+			" WHERE id = ?1",
+			DB(db_text(id), db_text_or_null(head), db_blob(stack, len)), id, err);
 }
 
 int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct err *err)
 {
-	return change_ws(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1", id, NULL, mount, err);
+	return change(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1",
+		      DB(db_text(id), db_int(mount)), id, err);
 }
 
 /* As an effect: what is noted of it is that it was changed, not made. */
@@ -346,165 +263,115 @@ static const char *at(char effect[AT_SIZE], const char *id)
 
 int catalog_ws_ask_mount(struct catalog *c, const char *id, struct err *err)
 {
-	sqlite3_stmt *st;
 	char effect[AT_SIZE];
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = db_prepare(c, &st, "UPDATE workspaces SET mount = 1 WHERE id = ?1", err);
-		if (r >= 0)
-			r = change_row(c, st, id, err);
-		if (r >= 0)
-			r = db_note_effect(c, at(effect, id), err);
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	r = exec_the(c, "UPDATE workspaces SET mount = 1 WHERE id = ?1", DB(db_text(id)), id, err);
+	if (r >= 0)
+		r = db_note_effect(c, at(effect, id), err);
+	return db_finish(c, r, err);
 }
 
 int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err)
 {
-	return change_ws(c, "UPDATE workspaces SET broken = ?2 WHERE id = ?1", id, why, 0, err);
+	return change(c, "UPDATE workspaces SET broken = ?2 WHERE id = ?1",
+		      DB(db_text(id), db_text_or_null(why)), id, err);
 }
 
 int catalog_ws_delete(struct catalog *c, const char *id, struct err *err)
 {
-	return change_ws(c, "DELETE FROM workspaces WHERE id = ?1", id, NULL, 0, err);
+	return change(c, "DELETE FROM workspaces WHERE id = ?1", DB(db_text(id)), id, err);
 }
 
 int catalog_ws_remove(struct catalog *c, const char *id, int64_t now_ns, int64_t purge_ns,
 		      struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
-		       "UPDATE workspaces SET removed = ?2, purge = ?3, was = name, name = id"
-		       " WHERE id = ?1 AND removed IS NULL",
-		       err);
-	if (r >= 0) {
-		sqlite3_bind_int64(st, 2, now_ns);
-		sqlite3_bind_int64(st, 3, purge_ns);
-		r = change_row(c, st, id, err);
-	}
-	db_unlock(c);
-	return r;
+	return change(c,
+		      "UPDATE workspaces SET removed = ?2, purge = ?3, was = name, name = id"
+		      " WHERE id = ?1 AND removed IS NULL",
+		      DB(db_text(id), db_int(now_ns), db_int(purge_ns)), id, err);
 }
 
 static int undelete_ws(struct catalog *c, const char *id, const char *name, int64_t now_ns,
 		       struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(
-		c, &st,
-		"UPDATE workspaces SET removed = NULL, purge = NULL, was = NULL, name = ?2,"
-		" expires = CASE WHEN expires > ?3 THEN expires END"
-		" WHERE id = ?1 AND removed IS NOT NULL",
-		err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-		sqlite3_bind_int64(st, 3, now_ns);
-		r = change_row(c, st, id, err);
-		if (r == -EEXIST)
-			(void)err_set(err, r, "there is a workspace \"%s\" already", name);
-	}
-	return r;
+	int r = exec_the(c,
+			 "UPDATE workspaces SET removed = NULL, purge = NULL, was = NULL,"
+			 " name = ?2, expires = CASE WHEN expires > ?3 THEN expires END"
+			 " WHERE id = ?1 AND removed IS NOT NULL",
+			 DB(db_text(id), db_text(name), db_int(now_ns)), id, err);
+	return name_taken(r, name, err);
 }
 
-static int owner_of(struct catalog *c, const char *id, char owner[OWNER_SIZE], struct err *err)
+static int read_owner(sqlite3_stmt *st, void *row)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, "SELECT owner FROM workspaces WHERE id = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW)
-		db_get_text(st, 0, owner, OWNER_SIZE);
-	else if (rc != SQLITE_DONE)
-		r = db_error(c, rc, err, "look up an owner");
-	sqlite3_reset(st);
-	return r;
+	db_get_text(st, 0, row, OWNER_SIZE);
+	return 0;
 }
+
+static const struct db_shape owner_shape = { "look up an owner", OWNER_SIZE, read_owner, NULL };
 
 int catalog_ws_undelete(struct catalog *c, const char *id, const char *name, int64_t now_ns,
 			struct err *err)
 {
 	char owner[OWNER_SIZE] = "", effect[AT_SIZE];
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = undelete_ws(c, id, name, now_ns, err);
-		if (r >= 0)
-			r = db_note_effect(c, at(effect, id), err);
-		if (r >= 0)
-			r = owner_of(c, id, owner, err);
-		if (r >= 0)
-			r = db_keep_quota(c, owner, err);
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	r = undelete_ws(c, id, name, now_ns, err);
+	if (r >= 0)
+		r = db_note_effect(c, at(effect, id), err);
+	if (r >= 0)
+		r = db_first(c, "SELECT owner FROM workspaces WHERE id = ?1", DB(db_text(id)),
+			     &owner_shape, owner, err);
+	if (r >= 0)
+		r = db_keep_quota(c, owner, err);
+	return db_finish(c, r, err);
 }
 
 int catalog_ws_has_name(struct catalog *c, const char *owner, const char *name, struct err *err)
 {
-	sqlite3_stmt *st;
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT 1 FROM workspaces WHERE owner = ?1 AND name = ?2", err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-		int rc = sqlite3_step(st);
-		r = rc == SQLITE_ROW    ? 1
-		    : rc == SQLITE_DONE ? 0
-					: db_error(c, rc, err, "look up a name");
-		sqlite3_reset(st);
-	}
+	r = db_has(c, "SELECT 1 FROM workspaces WHERE owner = ?1 AND name = ?2",
+		   DB(db_text(owner), db_text(name)), "look up a name", err);
 	db_unlock(c);
 	return r;
 }
 
+static int read_counts(sqlite3_stmt *st, void *row)
+{
+	*(struct catalog_counts *)row = (struct catalog_counts){
+		.workspaces = (uint64_t)sqlite3_column_int64(st, 0),
+		.mounted = (uint64_t)sqlite3_column_int64(st, 1),
+		.broken = (uint64_t)sqlite3_column_int64(st, 2),
+		.snapshots = (uint64_t)sqlite3_column_int64(st, 3),
+		.names = (uint64_t)sqlite3_column_int64(st, 4),
+		.bytes = (uint64_t)sqlite3_column_int64(st, 5),
+		.removed = (uint64_t)sqlite3_column_int64(st, 6),
+		.deliveries = (uint64_t)sqlite3_column_int64(st, 7),
+	};
+	return 0;
+}
+
 int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err)
 {
-	sqlite3_stmt *st;
+	static const struct db_shape shape = { "count", sizeof(struct catalog_counts), read_counts,
+					       NULL };
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st,
-		       "SELECT (SELECT count(*) FROM workspaces WHERE removed IS NULL),"
-		       " (SELECT count(*) FROM workspaces WHERE mount AND removed IS NULL),"
-		       " (SELECT count(*) FROM workspaces WHERE broken IS NOT NULL),"
-		       " (SELECT count(*) FROM snapshots), (SELECT count(*) FROM snapshot_names),"
-		       " (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size),"
-		       " (SELECT count(*) FROM workspaces WHERE removed IS NOT NULL),"
-		       " (SELECT count(*) FROM deliveries WHERE next IS NOT NULL)",
-		       err);
-	if (r >= 0) {
-		int rc = sqlite3_step(st);
-		if (rc == SQLITE_ROW) {
-			*out = (struct catalog_counts){
-				.workspaces = (uint64_t)sqlite3_column_int64(st, 0),
-				.mounted = (uint64_t)sqlite3_column_int64(st, 1),
-				.broken = (uint64_t)sqlite3_column_int64(st, 2),
-				.snapshots = (uint64_t)sqlite3_column_int64(st, 3),
-				.names = (uint64_t)sqlite3_column_int64(st, 4),
-				.bytes = (uint64_t)sqlite3_column_int64(st, 5),
-				.removed = (uint64_t)sqlite3_column_int64(st, 6),
-				.deliveries = (uint64_t)sqlite3_column_int64(st, 7),
-			};
-		} else {
-			r = db_error(c, rc, err, "count");
-		}
-		sqlite3_reset(st);
-	}
+	r = db_first(c,
+		     "SELECT (SELECT count(*) FROM workspaces WHERE removed IS NULL),"
+		     " (SELECT count(*) FROM workspaces WHERE mount AND removed IS NULL),"
+		     " (SELECT count(*) FROM workspaces WHERE broken IS NOT NULL),"
+		     " (SELECT count(*) FROM snapshots), (SELECT count(*) FROM snapshot_names),"
+		     " (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size),"
+		     " (SELECT count(*) FROM workspaces WHERE removed IS NOT NULL),"
+		     " (SELECT count(*) FROM deliveries WHERE next IS NOT NULL)",
+		     DB(), &shape, out, err);
 	db_unlock(c);
-	return r;
+	return r < 0 ? r : 0;
 }

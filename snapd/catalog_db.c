@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "snapd/principal.h"
 
@@ -179,7 +178,7 @@ static void note_damage(struct catalog *c, const char *text)
 	atomic_store(&c->is_damaged, true);
 }
 
-static int error_of(struct catalog *c, sqlite3 *db, int rc, struct err *err, const char *what)
+int db_error_of(struct catalog *c, sqlite3 *db, int rc, struct err *err, const char *what)
 {
 	const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
 	int sys = db ? sqlite3_system_errno(db) : 0;
@@ -216,7 +215,7 @@ static int error_of(struct catalog *c, sqlite3 *db, int rc, struct err *err, con
 
 int db_error(struct catalog *c, int rc, struct err *err, const char *what)
 {
-	return error_of(c, c->db, rc, err, what);
+	return db_error_of(c, c->db, rc, err, what);
 }
 
 static int damaged(struct catalog *c, struct err *err)
@@ -226,7 +225,7 @@ static int damaged(struct catalog *c, struct err *err)
 		       c->damage);
 }
 
-static int lock_sound(struct catalog *c, pthread_mutex_t *lock, struct err *err)
+int db_lock_sound(struct catalog *c, pthread_mutex_t *lock, struct err *err)
 {
 	pthread_mutex_lock(lock);
 	if (!atomic_load(&c->is_damaged))
@@ -237,171 +236,12 @@ static int lock_sound(struct catalog *c, pthread_mutex_t *lock, struct err *err)
 
 int db_lock(struct catalog *c, struct err *err)
 {
-	return lock_sound(c, &c->lock, err);
+	return db_lock_sound(c, &c->lock, err);
 }
 
 void db_unlock(struct catalog *c)
 {
 	pthread_mutex_unlock(&c->lock);
-}
-
-static int prepare(struct catalog *c, sqlite3 *db, struct db_statements *known, sqlite3_stmt **out,
-		   const char *sql, struct err *err)
-{
-	for (size_t i = 0; i < known->n; i++) {
-		if (known->of[i].sql == sql) {
-			*out = known->of[i].stmt;
-			return 0;
-		}
-	}
-	if (known->n == CATALOG_STATEMENTS)
-		return err_set(err, -ENOBUFS, "too many statements of the catalog");
-	sqlite3_stmt *st;
-	int rc = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL);
-	/* Ours always fit our tables: where one doesn't, the schema's text is damaged. */
-	if (rc == SQLITE_ERROR)
-		rc = SQLITE_CORRUPT;
-	if (rc != SQLITE_OK)
-		return error_of(c, db, rc, err, "prepare");
-	known->of[known->n].sql = sql;
-	known->of[known->n++].stmt = st;
-	*out = st;
-	return 0;
-}
-
-int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err)
-{
-	return prepare(c, c->db, &c->writes, out, sql, err);
-}
-
-int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
-{
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, st, sql, err);
-	if (r < 0)
-		db_unlock(c);
-	return r;
-}
-
-int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
-{
-	int r = lock_sound(c, &c->reading, err);
-	if (r < 0)
-		return r;
-	r = prepare(c, c->reader, &c->reads, st, sql, err);
-	if (r < 0)
-		pthread_mutex_unlock(&c->reading);
-	return r;
-}
-
-void db_leave(struct catalog *c, sqlite3_stmt *st)
-{
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	/* Neither connection changes while the lock of either is held. */
-	pthread_mutex_unlock(sqlite3_db_handle(st) == c->reader ? &c->reading : &c->lock);
-}
-
-int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what)
-{
-	int rc = sqlite3_step(st), r = 0;
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		r = db_error(c, rc, err, what);
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return r;
-}
-
-int db_next(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	    struct err *err)
-{
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_DONE)
-		return 0;
-	if (rc != SQLITE_ROW)
-		return error_of(c, sqlite3_db_handle(st), rc, err, shape->what);
-	memset(row, 0, shape->size); /* not before: the key that is bound may lie in it */
-	if (shape->read(st, row) >= 0)
-		return 1;
-	if (shape->done)
-		shape->done(row);
-	return err_set(err, -ENOMEM, "%s: out of memory", shape->what);
-}
-
-int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, size_t max,
-	    void *rows, size_t *n, struct err *err)
-{
-	char *all = NULL;
-	size_t count = 0, cap = 0;
-	int r = 1;
-	while (r > 0 && count < max) {
-		char *more = array_room(all, count, &cap, shape->size);
-		if (!more) {
-			r = err_set(err, -ENOMEM, "%s: out of memory", shape->what);
-			break;
-		}
-		all = more;
-		r = db_next(c, st, shape, all + count * shape->size, err);
-		count += r > 0;
-	}
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	if (r < 0) {
-		for (size_t i = 0; i < count && shape->done; i++)
-			shape->done(all + i * shape->size);
-		free(all);
-		return r;
-	}
-	memcpy(rows, &all, sizeof(all)); /* a pointer of the caller's type */
-	*n = count;
-	return 0;
-}
-
-int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	   struct err *err)
-{
-	int r = db_next(c, st, shape, row, err);
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return r;
-}
-
-int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
-	    size_t *n, struct err *err)
-{
-	int r = db_rows(c, st, shape, SIZE_MAX, rows, n, err);
-	db_leave(c, st);
-	return r;
-}
-
-int db_the(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	   const char *noun, const char *key, struct err *err)
-{
-	int r = db_row(c, st, shape, row, err);
-	db_leave(c, st);
-	return r == 0 ? err_set(err, -ENOENT, "no %s \"%.200s\"", noun, key) : r < 0 ? r : 0;
-}
-
-static int run_sql(struct catalog *c, const char *sql, struct err *err, const char *what)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, sql, err);
-	return r < 0 ? r : db_run(c, st, err, what);
-}
-
-int db_begin(struct catalog *c, struct err *err)
-{
-	return run_sql(c, "BEGIN IMMEDIATE", err, "begin");
-}
-
-int db_end(struct catalog *c, int r, struct err *err)
-{
-	int e = r < 0 ? 0 : run_sql(c, "COMMIT", err, "commit");
-	if (r < 0 || e < 0)
-		(void)run_sql(c, "ROLLBACK", NULL, "roll back"); /* the first failure is told */
-	return r < 0 ? r : e;
 }
 
 /* ---- checkpoints ---- */
@@ -608,7 +448,7 @@ static int open_one(struct catalog *c, sqlite3 **db, int more, const char *pragm
 		sqlite3_busy_timeout(*db, 5000);
 		rc = sqlite3_exec(*db, pragmas, NULL, NULL, NULL);
 	}
-	return rc == SQLITE_OK ? 0 : error_of(c, *db, rc, err, "open the catalog");
+	return rc == SQLITE_OK ? 0 : db_error_of(c, *db, rc, err, "open the catalog");
 }
 
 static int db_open(struct catalog *c, struct err *err)

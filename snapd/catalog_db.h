@@ -48,16 +48,68 @@ int db_lock(struct catalog *c, struct err *err);
 void db_unlock(struct catalog *c);
 /* The result for SQLite's `rc`, in words; remembers damage. The lock is held. */
 int db_error(struct catalog *c, int rc, struct err *err, const char *what);
-/* A prepared statement, reset; `sql` is a literal. Owned by the catalog. */
-int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err);
-/* Lock and statement, and both given back. */
-int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
-/* The same for a SELECT, on the connection that waits for no writer: it sees all that was committed
- * before. Not with the lock of db_lock. */
-int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
-void db_leave(struct catalog *c, sqlite3_stmt *st);
-/* Steps a statement that gives no rows, and resets it. -EEXIST for a broken UNIQUE. */
-int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
+/* The same of either connection, and of either one's lock. */
+int db_error_of(struct catalog *c, sqlite3 *db, int rc, struct err *err, const char *what);
+int db_lock_sound(struct catalog *c, pthread_mutex_t *lock, struct err *err);
+/* A transaction: the lock and BEGIN, then COMMIT where r >= 0, else ROLLBACK, and unlocked. The end
+ * returns 0, r, or the commit's failure. */
+int db_start(struct catalog *c, struct err *err);
+int db_finish(struct catalog *c, int r, struct err *err);
+
+/* A statement's ?1, ?2, … : DB(db_text(id), db_int(n)); those that it hasn't are ignored. What they
+ * point to is borrowed until the call that gets them returns. */
+struct db_value {
+	enum { DB_END, DB_NULL, DB_INT, DB_TEXT, DB_BLOB } kind;
+	int64_t n; /* also a blob's bytes */
+	const void *p;
+};
+#define DB(...) ((const struct db_value[]){ __VA_ARGS__ __VA_OPT__(, ){ .kind = DB_END } })
+
+static inline struct db_value db_int(int64_t n)
+{
+	return (struct db_value){ .kind = DB_INT, .n = n };
+}
+
+/* 0 is NULL. */
+static inline struct db_value db_int_or_null(int64_t n)
+{
+	return (struct db_value){ .kind = n ? DB_INT : DB_NULL, .n = n };
+}
+
+/* A pointer to a number of any kind; NULL is NULL. */
+#define DB_INT_AT(p) ((p) ? db_int(*(p)) : (struct db_value){ .kind = DB_NULL })
+
+/* NULL is NULL. */
+static inline struct db_value db_text(const char *s)
+{
+	return (struct db_value){ .kind = s ? DB_TEXT : DB_NULL, .p = s };
+}
+
+/* "" and NULL are NULL. */
+static inline struct db_value db_text_or_null(const char *s)
+{
+	return db_text(s && *s ? s : NULL);
+}
+
+/* No bytes are an empty blob; NULL is NULL. */
+static inline struct db_value db_blob(const void *p, size_t len)
+{
+	return (struct db_value){ .kind = p ? DB_BLOB : DB_NULL, .n = (int64_t)len, .p = p };
+}
+
+/* `sql` is a literal everywhere: statements are kept by its address. `what` is done by it, for the
+ * error. -EEXIST for a broken UNIQUE.
+ * db_exec: with the lock, in a transaction or alone; how many rows it changed.
+ * db_change: takes the lock; 0. db_change_the: -ENOENT, 'no NOUN "KEY"', where it changed none. */
+int db_exec(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
+	    struct err *err);
+int db_change(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
+	      struct err *err);
+int db_change_the(struct catalog *c, const char *sql, const struct db_value *values,
+		  const char *what, const char *noun, const char *key, struct err *err);
+/* With the lock: whether the SELECT finds a row; 1 or 0. */
+int db_has(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
+	   struct err *err);
 
 /* What a row of a SELECT becomes: `size` bytes of zeros that `read` fills in, 0 or -ENOMEM. `done`
  * (NULL: nothing to free) frees what one holds that `read` has seen, and doesn't free itself. */
@@ -67,26 +119,40 @@ struct db_shape {
 	int (*read)(sqlite3_stmt *st, void *row);
 	void (*done)(void *row);
 };
-/* The rows of a bound statement, `max` of them at most, and it is reset. `rows` points to a pointer
- * to such structs; the caller frees them. With the lock. */
-int db_rows(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, size_t max,
-	    void *rows, size_t *n, struct err *err);
-/* The first row: 1; 0 when there is none. With the lock. */
-int db_row(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	   struct err *err);
-/* As db_row, without the reset: for the next row. */
+/* With the lock: the first row: 1; 0 when there is none. */
+int db_first(struct catalog *c, const char *sql, const struct db_value *values,
+	     const struct db_shape *shape, void *row, struct err *err);
+/* These two without it, on the connection that waits for no writer: they see all that was committed
+ * before. db_select: all rows; `rows` points to a pointer to such structs, which the caller frees.
+ * db_find: the first one, or -ENOENT with the words 'no NOUN "KEY"'. */
+int db_select(struct catalog *c, const char *sql, const struct db_value *values,
+	      const struct db_shape *shape, void *rows, size_t *n, struct err *err);
+int db_find(struct catalog *c, const char *sql, const struct db_value *values,
+	    const struct db_shape *shape, void *row, const char *noun, const char *key,
+	    struct err *err);
+/* The same row by row: db_open_rows, db_next (1, or 0 at the end), db_close_rows. */
+int db_open_rows(struct catalog *c, sqlite3_stmt **st, const char *sql,
+		 const struct db_value *values, struct err *err);
 int db_next(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
 	    struct err *err);
-/* db_rows and db_row of a statement from db_use or db_read, and db_leave. db_the: 0, or -ENOENT
- * with the words 'no NOUN "KEY"'. */
+void db_close_rows(struct catalog *c, sqlite3_stmt *st);
+
+/* A statement by hand. db_use: with the lock; db_read: on the connection that only reads. */
+int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err);
+int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
+int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
+int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
 int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
 	    size_t *n, struct err *err);
 int db_the(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
 	   const char *noun, const char *key, struct err *err);
-
-int db_begin(struct catalog *c, struct err *err);
-/* Commits where r >= 0, else rolls back; returns r or the commit's failure. */
-int db_end(struct catalog *c, int r, struct err *err);
+static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" and NULL: NULL */
+{
+	if (s && *s)
+		sqlite3_bind_text(st, i, s, -1, SQLITE_STATIC);
+	else
+		sqlite3_bind_null(st, i);
+}
 
 /* Where this thread works for an Idempotency-Key: that it made `id`. In the transaction that does.
  * (catalog_journal.c) */
@@ -101,11 +167,14 @@ int db_note_owner(struct catalog *c, const char *owner, struct err *err);
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err);
 
-/* Columns "owner, visibility, team, expires, on_expiry" from i on; and their five parameters. */
+/* Columns "owner, visibility, team, expires, on_expiry" from i on; and their five values. */
 enum { OWNED_COLUMNS = 5 };
 #define DB_OWNED "owner, visibility, team, expires, on_expiry"
 void db_read_owned(sqlite3_stmt *st, int i, struct owned *out);
-void db_bind_owned(struct catalog *c, sqlite3_stmt *st, int i, const struct owned *own);
+#define DB_OWN(c, own)                                                                  \
+	db_text((own)->owner[0] ? (own)->owner : (c)->self), db_int((own)->visibility), \
+		db_text_or_null((own)->team), db_int_or_null((own)->expires_ns),        \
+		db_int((own)->on_expiry)
 /* A key "OWNER/NAME", or the name of the owner whom this thread works for; borrowed from `key`. */
 const char *db_split_key(const char *key, char owner[OWNER_SIZE]);
 
@@ -122,14 +191,6 @@ static inline int db_copy_text(sqlite3_stmt *st, int i, char **out)
 	const char *s = (const char *)sqlite3_column_text(st, i);
 	*out = s ? strdup(s) : NULL;
 	return s && !*out ? -ENOMEM : 0;
-}
-
-static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" and NULL: NULL */
-{
-	if (s && *s)
-		sqlite3_bind_text(st, i, s, -1, SQLITE_STATIC);
-	else
-		sqlite3_bind_null(st, i);
 }
 
 #endif

@@ -6,8 +6,8 @@
 #include "snapd/catalog_sandbox.h"
 
 #define ATTACHED "sandbox, target, workspace, read_only, exclusive, caller, own"
-#define EXEC                                                                                   \
-	"id, sandbox, caller, spec, status, reason, exit_code, pid, created, started,"          \
+#define EXEC                                                                           \
+	"id, sandbox, caller, spec, status, reason, exit_code, pid, created, started," \
 	" ended"
 
 const char *const exec_status_names[] = { "created", "running", "exited" };
@@ -30,103 +30,75 @@ static int read_attached(sqlite3_stmt *st, void *row)
 static const struct db_shape attached_shape = { "look up what is attached",
 						sizeof(struct attached_row), read_attached, NULL };
 
+/* The sandbox that has a workspace, and whether for itself alone. */
+struct in_the_way {
+	bool exclusive;
+	char name[NAME_SIZE];
+};
+
+static int read_in_the_way(sqlite3_stmt *st, void *row)
+{
+	struct in_the_way *w = row;
+	w->exclusive = sqlite3_column_int(st, 0) != 0;
+	db_get_text(st, 1, w->name, sizeof(w->name));
+	return 0;
+}
+
 /* Whether somebody is in the way: a row of the workspace where either is exclusive. */
 static int refuse(struct catalog *c, const struct attached_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "SELECT a.exclusive, s.name FROM attached a JOIN sandboxes s"
-			   " ON s.id = a.sandbox WHERE a.workspace = ?1"
-			   " AND (a.exclusive OR ?2) LIMIT 1",
-			   err);
-	if (r < 0)
+	static const struct db_shape shape = { "look who uses a workspace",
+					       sizeof(struct in_the_way), read_in_the_way, NULL };
+	struct in_the_way w;
+	int r = db_first(c,
+			 "SELECT a.exclusive, s.name FROM attached a JOIN sandboxes s"
+			 " ON s.id = a.sandbox WHERE a.workspace = ?1"
+			 " AND (a.exclusive OR ?2) LIMIT 1",
+			 DB(db_text(row->workspace), db_int(row->exclusive)), &shape, &w, err);
+	if (r <= 0)
 		return r;
-	sqlite3_bind_text(st, 1, row->workspace, -1, SQLITE_STATIC);
-	sqlite3_bind_int(st, 2, row->exclusive);
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW) {
-		const char *name = (const char *)sqlite3_column_text(st, 1);
-		r = err_set(err, -EEXIST,
-			    sqlite3_column_int(st, 0)
-				    ? "the workspace is sandbox %s's alone"
-				    : "sandbox %s uses the workspace: it can't be another's alone",
-			    name ? name : "?");
-	} else if (rc != SQLITE_DONE) {
-		r = db_error(c, rc, err, "look who uses a workspace");
-	}
-	sqlite3_reset(st);
-	return r;
-}
-
-static int insert_attached(struct catalog *c, const struct attached_row *row, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "INSERT INTO attached (" ATTACHED ")"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-			   err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, row->sandbox, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, row->target, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, row->workspace, -1, SQLITE_STATIC);
-	sqlite3_bind_int(st, 4, row->read_only);
-	sqlite3_bind_int(st, 5, row->exclusive);
-	db_bind_text(st, 6, row->by);
-	sqlite3_bind_int(st, 7, row->own);
-	r = db_run(c, st, err, "attach a workspace");
-	return r == -EEXIST ? err_set(err, r, "something is attached at %s already", row->target)
-			    : r;
+	return err_set(err, -EEXIST,
+		       w.exclusive ? "the workspace is sandbox %s's alone"
+				   : "sandbox %s uses the workspace: it can't be another's alone",
+		       w.name);
 }
 
 int catalog_attach(struct catalog *c, const struct attached_row *row, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
+	r = refuse(c, row, err);
 	if (r >= 0) {
-		r = refuse(c, row, err);
-		if (r >= 0)
-			r = insert_attached(c, row, err);
-		r = db_end(c, r, err);
+		r = db_exec(c,
+			    "INSERT INTO attached (" ATTACHED ")"
+			    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			    DB(db_text(row->sandbox), db_text(row->target), db_text(row->workspace),
+			       db_int(row->read_only), db_int(row->exclusive),
+			       db_text_or_null(row->by), db_int(row->own)),
+			    "attach a workspace", err);
+		if (r == -EEXIST)
+			(void)err_set(err, r, "something is attached at %s already", row->target);
 	}
-	db_unlock(c);
-	return r;
+	return db_finish(c, r, err);
 }
 
 int catalog_detach(struct catalog *c, const char *sandbox, const char *target, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "DELETE FROM attached WHERE sandbox = ?1 AND target = ?2", err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, sandbox, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, target, -1, SQLITE_STATIC);
-		r = db_run(c, st, err, "detach a workspace");
-	}
-	db_unlock(c);
-	return r;
+	return db_change(c, "DELETE FROM attached WHERE sandbox = ?1 AND target = ?2",
+			 DB(db_text(sandbox), db_text(target)), "detach a workspace", err);
 }
 
 int catalog_attached(struct catalog *c, const char *sandbox, const char *workspace,
 		     struct attached_row **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       sandbox     ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
-				     " ORDER BY target"
-		       : workspace ? "SELECT " ATTACHED " FROM attached WHERE workspace = ?1"
-				     " ORDER BY sandbox, target"
-				   : "SELECT " ATTACHED " FROM attached ORDER BY sandbox, target",
-		       err);
-	if (r < 0)
-		return r;
-	if (sandbox || workspace)
-		sqlite3_bind_text(st, 1, sandbox ? sandbox : workspace, -1, SQLITE_STATIC);
-	return db_list(c, st, &attached_shape, rows, n, err);
+	return db_select(c,
+			 sandbox     ? "SELECT " ATTACHED " FROM attached WHERE sandbox = ?1"
+				       " ORDER BY target"
+			 : workspace ? "SELECT " ATTACHED " FROM attached WHERE workspace = ?2"
+				       " ORDER BY sandbox, target"
+				     : "SELECT " ATTACHED " FROM attached ORDER BY sandbox, target",
+			 DB(db_text(sandbox), db_text(workspace)), &attached_shape, rows, n, err);
 }
 
 /* ---- processes ---- */
@@ -170,116 +142,59 @@ static void done_exec(void *row)
 static const struct db_shape exec_shape = { "look up processes", sizeof(struct exec_row), read_exec,
 					    done_exec };
 
-static int insert_exec(struct catalog *c, const struct exec_row *w, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "INSERT INTO execs (id, sandbox, caller, spec, status, created)"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-			   err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, w->sandbox, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 3, w->by, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 4, w->spec, -1, SQLITE_STATIC);
-		sqlite3_bind_int(st, 5, (int)w->status);
-		sqlite3_bind_int64(st, 6, w->created_ns);
-		r = db_run(c, st, err, "insert a process");
-	}
-	return r < 0 ? r : db_note_effect(c, w->id, err);
-}
-
 int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
+	r = db_exec(c,
+		    "INSERT INTO execs (id, sandbox, caller, spec, status, created)"
+		    " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+		    DB(db_text(w->id), db_text(w->sandbox), db_text(w->by), db_text(w->spec),
+		       db_int(w->status), db_int(w->created_ns)),
+		    "insert a process", err);
 	if (r >= 0)
-		r = db_end(c, insert_exec(c, w, err), err);
-	db_unlock(c);
-	return r;
+		r = db_note_effect(c, w->id, err);
+	return db_finish(c, r, err);
 }
 
 int catalog_exec_started(struct catalog *c, const char *id, uint32_t pid, int64_t when_ns,
 			 struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
 	/* One that has ended already stays so. The runtime says that it runs only after it does: no
 	 * process shall have begun after its end. */
-	r = db_prepare(c, &st,
-		       "UPDATE execs SET status = max(status, 1), pid = ?2,"
-		       " started = min(?3, ifnull(nullif(ended, 0), ?3)) WHERE id = ?1",
-		       err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		sqlite3_bind_int64(st, 2, pid);
-		sqlite3_bind_int64(st, 3, when_ns);
-		r = db_run(c, st, err, "change a process");
-	}
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "UPDATE execs SET status = max(status, 1), pid = ?2,"
+			 " started = min(?3, ifnull(nullif(ended, 0), ?3)) WHERE id = ?1",
+			 DB(db_text(id), db_int(pid), db_int(when_ns)), "change a process", err);
 }
 
 int catalog_exec_ended(struct catalog *c, const char *id, int exit_code, const char *reason,
 		       int64_t when_ns, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
-		       "UPDATE execs SET status = 2, exit_code = ?2, reason = ?3, ended = ?4,"
-		       " started = CASE WHEN started > ?4 THEN ?4 ELSE started END"
-		       " WHERE id = ?1 AND status < 2",
-		       err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		sqlite3_bind_int(st, 2, exit_code);
-		sqlite3_bind_text(st, 3, reason, -1, SQLITE_STATIC);
-		sqlite3_bind_int64(st, 4, when_ns);
-		r = db_run(c, st, err, "change a process");
-	}
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "UPDATE execs SET status = 2, exit_code = ?2, reason = ?3, ended = ?4,"
+			 " started = CASE WHEN started > ?4 THEN ?4 ELSE started END"
+			 " WHERE id = ?1 AND status < 2",
+			 DB(db_text(id), db_int(exit_code), db_text(reason), db_int(when_ns)),
+			 "change a process", err);
 }
 
 int catalog_exec_get(struct catalog *c, const char *id, struct exec_row *out, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, "SELECT " EXEC " FROM execs WHERE id = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	return db_the(c, st, &exec_shape, out, "process", id, err);
+	return db_find(c, "SELECT " EXEC " FROM execs WHERE id = ?1", DB(db_text(id)), &exec_shape,
+		       out, "process", id, err);
 }
 
 int catalog_exec_list(struct catalog *c, const char *sandbox, struct exec_row **rows, size_t *n,
 		      struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
-		       err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, sandbox, -1, SQLITE_STATIC);
-	return db_list(c, st, &exec_shape, rows, n, err);
+	return db_select(c, "SELECT " EXEC " FROM execs WHERE sandbox = ?1 ORDER BY seq DESC",
+			 DB(db_text(sandbox)), &exec_shape, rows, n, err);
 }
 
 int catalog_exec_delete(struct catalog *c, const char *id, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "DELETE FROM execs WHERE id = ?1", err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		r = db_run(c, st, err, "delete a process");
-	}
-	db_unlock(c);
-	return r;
+	return db_change(c, "DELETE FROM execs WHERE id = ?1", DB(db_text(id)), "delete a process",
+			 err);
 }

@@ -50,17 +50,22 @@ static int read_meant(sqlite3_stmt *st, void *row)
 static const struct db_shape meant_shape = { "look up what is asked for", sizeof(struct meant),
 					     read_meant, NULL };
 
-/* As many rows as there are, and room for, of a statement that is given back. */
-static int take(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *out,
-		size_t max, size_t *n, struct err *err)
+/* As many rows as there are, and room for. */
+static int take(struct catalog *c, const char *sql, const struct db_value *values,
+		const struct db_shape *shape, void *out, size_t max, size_t *n, struct err *err)
 {
-	int r = 1;
+	sqlite3_stmt *st;
 	size_t count = 0;
+	*n = 0;
+	int r = db_open_rows(c, &st, sql, values, err);
+	if (r < 0)
+		return r;
+	r = 1;
 	for (char *at = out; count < max && r > 0; at += shape->size) {
 		r = db_next(c, st, shape, at, err);
 		count += r > 0;
 	}
-	db_leave(c, st);
+	db_close_rows(c, st);
 	*n = r < 0 ? 0 : count;
 	return r < 0 ? r : 0;
 }
@@ -68,23 +73,12 @@ static int take(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shap
 int catalog_find(struct catalog *c, enum noun noun, const char *key, const char *first,
 		 struct meant *out, size_t max, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	bool owned = strchr(key, '/') != NULL;
-	*n = 0;
-	int r = db_read(c, &st, statement(noun, owned), err);
-	if (r < 0)
-		return r;
+	bool is_prefix = strlen(key) >= ID_PREFIX_MIN && strncmp(key, "sn_", 3) == 0;
 	const char *name = db_split_key(key, owner);
-	if (owned)
-		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-	else
-		sqlite3_bind_text(st, 4, first, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-	if (!owned && noun == NOUN_SNAPSHOT)
-		sqlite3_bind_int(st, 3,
-				 strlen(key) >= ID_PREFIX_MIN && strncmp(key, "sn_", 3) == 0);
-	return take(c, st, &meant_shape, out, max, n, err);
+	return take(c, statement(noun, strchr(key, '/')),
+		    DB(db_text(owner), db_text(name), db_int(is_prefix), db_text(first)),
+		    &meant_shape, out, max, n, err);
 }
 
 static int read_expired(sqlite3_stmt *st, void *row)
@@ -113,13 +107,7 @@ int catalog_expired(struct catalog *c, enum noun noun, int64_t now_ns, size_t sk
 		[NOUN_SANDBOX] = EXPIRED("sandboxes", "expires", ""),
 		[NOUN_REMOVED] = EXPIRED("workspaces", "purge", ""),
 	};
-	sqlite3_stmt *st;
-	*n = 0;
-	int r = db_read(c, &st, selects[noun], err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_int64(st, 1, now_ns);
-	sqlite3_bind_int64(st, 2, (sqlite3_int64)max);
-	sqlite3_bind_int64(st, 3, (sqlite3_int64)skip);
-	return take(c, st, &expired_shape, out, max, n, err);
+	return take(c, selects[noun],
+		    DB(db_int(now_ns), db_int((int64_t)max), db_int((int64_t)skip)), &expired_shape,
+		    out, max, n, err);
 }

@@ -52,49 +52,34 @@ static void done_hook(void *row)
 static const struct db_shape hook_shape = { "look up webhooks", sizeof(struct hook_row), read_hook,
 					    done_hook };
 
-static void bind_hook(sqlite3_stmt *st, const struct hook_row *h)
+/* A statement with all of a hook's columns; how many rows it changed. */
+static int put_hook(struct catalog *c, const char *sql, const struct hook_row *h, struct err *err)
 {
-	sqlite3_bind_text(st, 1, h->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, h->owner, -1, SQLITE_STATIC);
-	sqlite3_bind_int(st, 3, h->all);
-	sqlite3_bind_int(st, 4, h->active);
-	sqlite3_bind_text(st, 5, h->url, -1, SQLITE_STATIC);
-	db_bind_text(st, 6, h->events);
-	sqlite3_bind_blob64(st, 7, h->secret.data, h->secret.len, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 8, h->created_ns);
-	sqlite3_bind_int(st, 9, h->anywhere);
+	return db_exec(c, sql,
+		       DB(db_text(h->id), db_text(h->owner), db_int(h->all), db_int(h->active),
+			  db_text(h->url), db_text_or_null(h->events),
+			  db_blob(h->secret.data, h->secret.len), db_int(h->created_ns),
+			  db_int(h->anywhere)),
+		       "write a webhook", err);
 }
 
-static int put_hook(struct catalog *c, const char *sql, const struct hook_row *row, struct err *err)
+static int no_hook(const char *id, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	bind_hook(st, row);
-	r = db_run(c, st, err, "write a webhook");
-	if (r >= 0 && sqlite3_changes(c->db) == 0)
-		r = err_set(err, -ENOENT, "no webhook \"%s\"", row->id);
-	return r;
+	return err_set(err, -ENOENT, "no webhook \"%.100s\"", id);
 }
 
 int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = put_hook(c,
-			     "INSERT INTO webhooks (" HOOK_COLUMNS
-			     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-			     row, err);
-		if (r >= 0)
-			r = db_note_effect(c, row->id, err);
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	r = put_hook(c,
+		     "INSERT INTO webhooks (" HOOK_COLUMNS
+		     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+		     row, err);
+	if (r >= 0)
+		r = db_note_effect(c, row->id, err);
+	return db_finish(c, r, err);
 }
 
 int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct err *err)
@@ -107,60 +92,37 @@ int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct er
 		     " events = ?6, secret = ?7, created = ?8, anywhere = ?9 WHERE id = ?1",
 		     row, err);
 	db_unlock(c);
-	return r;
+	return r == 0 ? no_hook(row->id, err) : r < 0 ? r : 0;
 }
 
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, "SELECT " HOOK_COLUMNS " FROM webhooks WHERE id = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	return db_the(c, st, &hook_shape, out, "webhook", id, err);
+	return db_find(c, "SELECT " HOOK_COLUMNS " FROM webhooks WHERE id = ?1", DB(db_text(id)),
+		       &hook_shape, out, "webhook", id, err);
 }
 
 int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **rows, size_t *n,
 		      struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       "SELECT " HOOK_COLUMNS " FROM webhooks WHERE ?1 IS NULL OR owner = ?1"
-		       " ORDER BY created DESC, id DESC",
-		       err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 1, owner);
-	return db_list(c, st, &hook_shape, rows, n, err);
-}
-
-static int run_with(struct catalog *c, const char *sql, const char *id, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	r = db_run(c, st, err, "delete a webhook");
-	return r < 0 ? r : sqlite3_changes(c->db);
+	return db_select(c,
+			 "SELECT " HOOK_COLUMNS " FROM webhooks WHERE ?1 IS NULL OR owner = ?1"
+			 " ORDER BY created DESC, id DESC",
+			 DB(db_text_or_null(owner)), &hook_shape, rows, n, err);
 }
 
 int catalog_hook_delete(struct catalog *c, const char *id, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = run_with(c, "DELETE FROM webhooks WHERE id = ?1", id, err);
-		if (r == 0)
-			r = err_set(err, -ENOENT, "no webhook \"%.100s\"", id);
-		if (r > 0)
-			r = run_with(c, "DELETE FROM deliveries WHERE hook = ?1", id, err);
-		r = db_end(c, r < 0 ? r : 0, err);
-	}
-	db_unlock(c);
-	return r;
+	r = db_exec(c, "DELETE FROM webhooks WHERE id = ?1", DB(db_text(id)), "delete a webhook",
+		    err);
+	if (r == 0)
+		r = no_hook(id, err);
+	if (r > 0)
+		r = db_exec(c, "DELETE FROM deliveries WHERE hook = ?1", DB(db_text(id)),
+			    "delete a webhook", err);
+	return db_finish(c, r, err);
 }
 
 /* ---- deliveries ---- */
@@ -206,25 +168,15 @@ static const struct db_shape delivery_shape = { "look up what webhooks are told"
 
 int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(
-		c, &st,
+	int r = db_change(
+		c,
 		"INSERT INTO deliveries (id, hook, type, body, created, next, tries, delivered,"
-		" error) SELECT ?1, ?2, ?3, ?4, ?5, CASE WHEN n < ?7 THEN ?6 END, 0, 0,"
-		" CASE WHEN n < ?7 THEN NULL ELSE 'too many wait already' END FROM"
+		" error) SELECT ?1, ?2, ?3, ?4, ?5, CASE WHEN n < ?6 THEN ?5 END, 0, 0,"
+		" CASE WHEN n < ?6 THEN NULL ELSE 'too many wait already' END FROM"
 		" (SELECT count(*) AS n FROM deliveries WHERE hook = ?2 AND next IS NOT NULL)",
-		err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, row->hook, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, row->type, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 4, row->body, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 5, row->created_ns);
-	sqlite3_bind_int64(st, 6, row->created_ns);
-	sqlite3_bind_int64(st, 7, HOOK_PENDING_MAX);
-	r = db_run(c, st, err, "note what a webhook is to be told");
-	db_unlock(c);
+		DB(db_text(row->id), db_text(row->hook), db_text(row->type), db_text(row->body),
+		   db_int(row->created_ns), db_int(HOOK_PENDING_MAX)),
+		"note what a webhook is to be told", err);
 	return r < 0 ? r : 1;
 }
 
@@ -268,21 +220,20 @@ int catalog_delivery_due(struct catalog *c, int64_t now_ns, const struct hook_bu
 	struct due_row d;
 	bool found = false;
 	/* One of each hook: SQLite takes the other columns from the row that has the minimum. */
-	int r = db_read(c, &st,
-			"SELECT deliveries.seq, deliveries.id, hook, type, body,"
-			" deliveries.created, next, tries, status, delivered, error, owner,"
-			" min(next) FROM deliveries JOIN webhooks ON webhooks.id = hook"
-			" WHERE next <= ?1 AND active GROUP BY hook ORDER BY min(next)",
-			err);
+	int r = db_open_rows(c, &st,
+			     "SELECT deliveries.seq, deliveries.id, hook, type, body,"
+			     " deliveries.created, next, tries, status, delivered, error, owner,"
+			     " min(next) FROM deliveries JOIN webhooks ON webhooks.id = hook"
+			     " WHERE next <= ?1 AND active GROUP BY hook ORDER BY min(next)",
+			     DB(db_int(now_ns)), err);
 	if (r < 0)
 		return r;
-	sqlite3_bind_int64(st, 1, now_ns);
 	while (!found && (r = db_next(c, st, &due_shape, &d, err)) > 0) {
 		found = may_begin(&d, busy, nbusy);
 		if (!found)
 			done_due(&d);
 	}
-	db_leave(c, st);
+	db_close_rows(c, st);
 	if (found) {
 		*out = d.row;
 		memcpy(owner, d.owner, OWNER_SIZE);
@@ -292,37 +243,22 @@ int catalog_delivery_due(struct catalog *c, int64_t now_ns, const struct hook_bu
 
 int catalog_delivery_end(struct catalog *c, const struct delivery_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "UPDATE deliveries SET next = nullif(?2, 0), tries = ?3, status = ?4,"
-		       " delivered = ?5, error = ?6 WHERE seq = ?1",
-		       err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_int64(st, 1, row->seq);
-	sqlite3_bind_int64(st, 2, row->next_ns);
-	sqlite3_bind_int(st, 3, (int)row->tries);
-	sqlite3_bind_int(st, 4, (int)row->status);
-	sqlite3_bind_int(st, 5, row->delivered);
-	db_bind_text(st, 6, row->error);
-	r = db_run(c, st, err, "note how a webhook was told");
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "UPDATE deliveries SET next = ?2, tries = ?3, status = ?4,"
+			 " delivered = ?5, error = ?6 WHERE seq = ?1",
+			 DB(db_int(row->seq), db_int_or_null(row->next_ns), db_int(row->tries),
+			    db_int(row->status), db_int(row->delivered),
+			    db_text_or_null(row->error)),
+			 "note how a webhook was told", err);
 }
 
 int catalog_delivery_list(struct catalog *c, const char *hook, int64_t before, size_t max,
 			  struct delivery_row **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE hook = ?1 AND seq < ?2"
-		       " ORDER BY seq DESC",
-		       err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, hook, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 2, before ? before : INT64_MAX);
-	r = db_rows(c, st, &delivery_shape, max, rows, n, err);
-	db_leave(c, st);
-	return r;
+	return db_select(c,
+			 "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE hook = ?1 AND seq < ?2"
+			 " ORDER BY seq DESC LIMIT ?3",
+			 DB(db_text(hook), db_int(before ? before : INT64_MAX),
+			    db_int((int64_t)max)),
+			 &delivery_shape, rows, n, err);
 }

@@ -532,19 +532,15 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 	bool fresh = d && d->path && !d->keyed;
 	if (fresh && !d->key && !(d->key = strdup(row->id)))
 		return no_memory(err);
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = insert_job(c, row, err);
-		if (r >= 0 && fresh)
-			r = take_key(c, d, row->created_ns, err);
-		if (r >= 0 && (fresh || (d && d->keyed)))
-			r = give_key(c, d, row->id, err);
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
+	r = insert_job(c, row, err);
+	if (r >= 0 && fresh)
+		r = take_key(c, d, row->created_ns, err);
+	if (r >= 0 && (fresh || (d && d->keyed)))
+		r = give_key(c, d, row->id, err);
+	r = db_finish(c, r, err);
 	if (r >= 0 && fresh)
 		d->keyed = true;
 	return r < 0 ? r : 0;

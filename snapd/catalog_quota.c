@@ -26,17 +26,13 @@ static int read_quota(sqlite3_stmt *st, void *row)
 static const struct db_shape quota_shape = { "look up quotas", sizeof(struct quota), read_quota,
 					     NULL };
 
+#define QUOTA_COLUMNS "owner, workspaces, snapshots, bytes"
+
 /* With the lock. */
 static int get_quota(struct catalog *c, const char *owner, struct quota *out, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(
-		c, &st, "SELECT owner, workspaces, snapshots, bytes FROM quotas WHERE owner = ?1",
-		err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-	r = db_row(c, st, &quota_shape, out, err);
+	int r = db_first(c, "SELECT " QUOTA_COLUMNS " FROM quotas WHERE owner = ?1",
+			 DB(db_text(owner)), &quota_shape, out, err);
 	if (r == 0)
 		*out = (struct quota){ .workspaces = QUOTA_NONE,
 				       .snapshots = QUOTA_NONE,
@@ -55,58 +51,32 @@ int catalog_quota_get(struct catalog *c, const char *owner, struct quota *out, s
 	return r;
 }
 
-static void bind_limit(sqlite3_stmt *st, int i, int64_t n)
+static struct db_value limit(int64_t n)
 {
-	if (n != QUOTA_NONE)
-		sqlite3_bind_int64(st, i, n);
+	return n == QUOTA_NONE ? db_text(NULL) : db_int(n);
 }
 
 int catalog_quota_set(struct catalog *c, const struct quota *q, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
-		       "INSERT INTO quotas (owner, workspaces, snapshots, bytes) VALUES"
-		       " (?1, ?2, ?3, ?4) ON CONFLICT (owner) DO UPDATE SET workspaces = ?2,"
-		       " snapshots = ?3, bytes = ?4",
-		       err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, q->owner, -1, SQLITE_STATIC);
-		bind_limit(st, 2, q->workspaces);
-		bind_limit(st, 3, q->snapshots);
-		bind_limit(st, 4, q->bytes);
-		r = db_run(c, st, err, "set a quota");
-	}
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "INSERT INTO quotas (" QUOTA_COLUMNS ") VALUES (?1, ?2, ?3, ?4)"
+			 " ON CONFLICT (owner) DO UPDATE SET workspaces = ?2, snapshots = ?3,"
+			 " bytes = ?4",
+			 DB(db_text(q->owner), limit(q->workspaces), limit(q->snapshots),
+			    limit(q->bytes)),
+			 "set a quota", err);
 }
 
 int catalog_quota_delete(struct catalog *c, const char *owner, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "DELETE FROM quotas WHERE owner = ?1", err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-		r = db_run(c, st, err, "delete a quota");
-		if (r >= 0 && sqlite3_changes(c->db) == 0)
-			r = err_set(err, -ENOENT, "%.100s has no quota", owner);
-	}
-	db_unlock(c);
-	return r;
+	return db_change_the(c, "DELETE FROM quotas WHERE owner = ?1", DB(db_text(owner)),
+			     "delete a quota", "quota of", owner, err);
 }
 
 int catalog_quota_list(struct catalog *c, struct quota **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       "SELECT owner, workspaces, snapshots, bytes FROM quotas ORDER BY owner",
-		       err);
-	return r < 0 ? r : db_list(c, st, &quota_shape, rows, n, err);
+	return db_select(c, "SELECT " QUOTA_COLUMNS " FROM quotas ORDER BY owner", DB(),
+			 &quota_shape, rows, n, err);
 }
 
 /* ---- what there is ---- */
@@ -133,13 +103,8 @@ static const struct db_shape holding_shape = { "count what owners have", sizeof(
 /* With the lock. */
 static int get_holding(struct catalog *c, const char *owner, struct holding *out, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, HOLDING "(SELECT ?1 AS owner) o", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-	r = db_row(c, st, &holding_shape, out, err);
-	return r < 0 ? r : 0;
+	return db_first(c, HOLDING "(SELECT ?1 AS owner) o", DB(db_text(owner)), &holding_shape,
+			out, err);
 }
 
 int catalog_holding(struct catalog *c, const char *owner, struct holding *out, struct err *err)
@@ -149,23 +114,18 @@ int catalog_holding(struct catalog *c, const char *owner, struct holding *out, s
 		return r;
 	r = get_holding(c, owner, out, err);
 	db_unlock(c);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 int catalog_holdings(struct catalog *c, const char *owner, struct holding **rows, size_t *n,
 		     struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       HOLDING "(SELECT owner FROM workspaces UNION SELECT owner FROM snapshots"
-			       " UNION SELECT owner FROM quotas UNION SELECT ?1) o"
-			       " WHERE o.owner IS NOT NULL AND (?1 IS NULL OR o.owner = ?1)"
-			       " ORDER BY o.owner",
-		       err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 1, owner);
-	return db_list(c, st, &holding_shape, rows, n, err);
+	return db_select(c,
+			 HOLDING "(SELECT owner FROM workspaces UNION SELECT owner FROM snapshots"
+				 " UNION SELECT owner FROM quotas UNION SELECT ?1) o"
+				 " WHERE o.owner IS NOT NULL AND (?1 IS NULL OR o.owner = ?1)"
+				 " ORDER BY o.owner",
+			 DB(db_text_or_null(owner)), &holding_shape, rows, n, err);
 }
 
 int db_keep_quota(struct catalog *c, const char *owner, struct err *err)

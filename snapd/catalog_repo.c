@@ -41,8 +41,6 @@ void repo_rows_free(struct repo_row *rows, size_t n)
 static int read_row(sqlite3_stmt *st, void *row)
 {
 	struct repo_row *r = row;
-	const char *name = (const char *)sqlite3_column_text(st, 1);
-	const char *head = (const char *)sqlite3_column_text(st, 8);
 	*r = (struct repo_row){
 		.number = (uint32_t)sqlite3_column_int64(st, 0),
 		.is_path = sqlite3_column_int(st, 3) != 0,
@@ -51,8 +49,8 @@ static int read_row(sqlite3_stmt *st, void *row)
 		.fetched_ns = sqlite3_column_int64(st, 7),
 	};
 	db_get_text(st, 5, r->owner, sizeof(r->owner));
-	(void)snprintf(r->name, sizeof(r->name), "%s", name ? name : "");
-	(void)snprintf(r->head, sizeof(r->head), "%s", head ? head : "");
+	db_get_text(st, 1, r->name, sizeof(r->name));
+	db_get_text(st, 8, r->head, sizeof(r->head));
 	return db_copy_text(st, 2, &r->url);
 }
 
@@ -66,103 +64,64 @@ static const struct db_shape shape = { "look up repositories", sizeof(struct rep
 
 int catalog_repo_get(struct catalog *c, const char *id, struct repo_row *out, struct err *err)
 {
-	sqlite3_stmt *st;
 	uint32_t number = 0;
 	if (!repo_id_parse(id, &number))
 		return err_set(err, -ENOENT, "no repository \"%s\"", id);
-	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos WHERE number = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_int64(st, 1, number);
-	return db_the(c, st, &shape, out, "repository", id, err);
+	return db_find(c, "SELECT " COLUMNS " FROM repos WHERE number = ?1", DB(db_int(number)),
+		       &shape, out, "repository", id, err);
 }
 
 int catalog_repo_find(struct catalog *c, const char *key, struct repo_row **rows, size_t *n,
 		      struct err *err)
 {
-	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
 	uint32_t number = 0;
 	bool is_id = repo_id_parse(key, &number), owned = strchr(key, '/') != NULL;
-	int r = db_read(c, &st,
-			is_id	? "SELECT " COLUMNS " FROM repos WHERE number = ?1"
-			: owned ? "SELECT " COLUMNS " FROM repos WHERE name = ?1 AND owner = ?2"
-				: "SELECT " COLUMNS " FROM repos WHERE name = ?1",
-			err);
-	if (r < 0)
-		return r;
 	const char *name = db_split_key(key, owner);
-	if (is_id)
-		sqlite3_bind_int64(st, 1, number);
-	else
-		sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
-	if (owned)
-		sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	return db_list(c, st, &shape, rows, n, err);
+	return db_select(c,
+			 is_id   ? "SELECT " COLUMNS " FROM repos WHERE number = ?1"
+			 : owned ? "SELECT " COLUMNS " FROM repos WHERE name = ?2 AND owner = ?3"
+				 : "SELECT " COLUMNS " FROM repos WHERE name = ?2",
+			 DB(db_int(number), db_text(name), db_text(owner)), &shape, rows, n, err);
 }
 
 int catalog_repo_list(struct catalog *c, struct repo_row **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, "SELECT " COLUMNS " FROM repos ORDER BY number DESC", err);
-	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
+	return db_select(c, "SELECT " COLUMNS " FROM repos ORDER BY number DESC", DB(), &shape,
+			 rows, n, err);
 }
 
 static int insert(struct catalog *c, const struct repo_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "INSERT INTO repos (" COLUMNS ")"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-			   err);
-	if (r < 0)
-		return r;
-	if (row->number)
-		sqlite3_bind_int64(st, 1, row->number);
-	sqlite3_bind_text(st, 2, row->name, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, row->url ? row->url : "", -1, SQLITE_STATIC);
-	sqlite3_bind_int(st, 4, row->is_path);
-	sqlite3_bind_int(st, 5, row->global);
-	sqlite3_bind_text(st, 6, row->owner[0] ? row->owner : c->self, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 7, row->created_ns);
-	sqlite3_bind_int64(st, 8, row->fetched_ns);
-	db_bind_text(st, 9, row->head);
-	r = db_run(c, st, err, "insert a repository");
+	int r = db_exec(c,
+			"INSERT INTO repos (" COLUMNS ")"
+			" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+			DB(db_int_or_null(row->number), db_text(row->name),
+			   db_text(row->url ? row->url : ""), db_int(row->is_path),
+			   db_int(row->global), db_text(row->owner[0] ? row->owner : c->self),
+			   db_int(row->created_ns), db_int(row->fetched_ns),
+			   db_text_or_null(row->head)),
+			"insert a repository", err);
 	if (r == -EEXIST)
 		(void)err_set(err, r, "there is a repository \"%s\" already", row->name);
 	return r;
-}
-
-static int run_numbered(struct catalog *c, const char *sql, uint32_t number, struct err *err,
-			const char *what)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_int64(st, 1, number);
-	return db_run(c, st, err, what);
 }
 
 int catalog_repo_number(struct catalog *c, uint32_t *out, struct err *err)
 {
 	/* A name that nobody can give: nothing sees the row, but its number is used up. */
 	const struct repo_row row = { .name = "/" };
-	int r = db_lock(c, err);
+	uint32_t number = 0;
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	uint32_t number = 0;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = insert(c, &row, err);
-		if (r >= 0)
-			number = (uint32_t)sqlite3_last_insert_rowid(c->db);
-		if (r >= 0)
-			r = run_numbered(c, "DELETE FROM repos WHERE number = ?1", number, err,
-					 "take a repository's number");
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
+	r = insert(c, &row, err);
+	if (r >= 0)
+		number = (uint32_t)sqlite3_last_insert_rowid(c->db);
+	if (r >= 0)
+		r = db_exec(c, "DELETE FROM repos WHERE number = ?1", DB(db_int(number)),
+			    "take a repository's number", err);
+	r = db_finish(c, r, err);
 	if (r >= 0)
 		*out = number;
 	return r;
@@ -170,87 +129,67 @@ int catalog_repo_number(struct catalog *c, uint32_t *out, struct err *err)
 
 int catalog_repo_insert(struct catalog *c, const struct repo_row *row, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = insert(c, row, err);
-		if (r >= 0)
-			r = db_note_owner(c, row->owner, err);
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	r = insert(c, row, err);
+	if (r >= 0)
+		r = db_note_owner(c, row->owner, err);
+	return db_finish(c, r, err);
 }
 
 int catalog_repo_fetched(struct catalog *c, const struct repo_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st, "UPDATE repos SET fetched = ?2, head = ?3 WHERE number = ?1", err);
-	if (r >= 0) {
-		sqlite3_bind_int64(st, 1, row->number);
-		sqlite3_bind_int64(st, 2, row->fetched_ns);
-		db_bind_text(st, 3, row->head);
-		r = db_run(c, st, err, "change a repository");
-	}
-	db_unlock(c);
-	return r;
+	return db_change(c, "UPDATE repos SET fetched = ?2, head = ?3 WHERE number = ?1",
+			 DB(db_int(row->number), db_int(row->fetched_ns),
+			    db_text_or_null(row->head)),
+			 "change a repository", err);
 }
 
 int catalog_repo_delete(struct catalog *c, uint32_t number, struct err *err)
 {
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = run_numbered(c, "DELETE FROM repos WHERE number = ?1", number, err,
-			 "delete a repository");
-	db_unlock(c);
-	return r;
+	return db_change(c, "DELETE FROM repos WHERE number = ?1", DB(db_int(number)),
+			 "delete a repository", err);
 }
 
-/* One of the two tables: how many, and one of them. */
-static int count_pins(struct catalog *c, const char *sql, uint32_t number, uint64_t *n,
-		      char one[NAME_SIZE], struct err *err)
+/* Of one of the two tables: how many there are, and one of them. */
+struct pins {
+	uint64_t n;
+	char one[NAME_SIZE];
+};
+
+static int read_pins(sqlite3_stmt *st, void *row)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_int64(st, 1, number);
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW) {
-		const char *s = (const char *)sqlite3_column_text(st, 1);
-		*n = (uint64_t)sqlite3_column_int64(st, 0);
-		if (s && one && !one[0])
-			(void)snprintf(one, NAME_SIZE, "%s", s);
-	} else {
-		r = db_error(c, rc, err, "look who uses a repository");
-	}
-	sqlite3_reset(st);
-	return r;
+	struct pins *p = row;
+	p->n = (uint64_t)sqlite3_column_int64(st, 0);
+	db_get_text(st, 1, p->one, sizeof(p->one));
+	return 0;
 }
 
 int catalog_repo_pins(struct catalog *c, uint32_t number, uint64_t *workspaces, uint64_t *snapshots,
 		      char one[NAME_SIZE], struct err *err)
 {
-	if (one)
-		one[0] = '\0';
+	static const struct db_shape pins_shape = { "look who uses a repository",
+						    sizeof(struct pins), read_pins, NULL };
+	struct pins ws = { 0 }, sn = { 0 };
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = count_pins(c,
-		       "SELECT count(*), min(ifnull(was, name)) FROM workspaces"
-		       " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
-		       number, workspaces, one, err);
+	r = db_first(c,
+		     "SELECT count(*), min(ifnull(was, name)) FROM workspaces"
+		     " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
+		     DB(db_int(number)), &pins_shape, &ws, err);
 	if (r >= 0)
-		r = count_pins(c,
-			       "SELECT count(*), min(id) FROM snapshots"
-			       " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
-			       number, snapshots, one, err);
+		r = db_first(c,
+			     "SELECT count(*), min(id) FROM snapshots"
+			     " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
+			     DB(db_int(number)), &pins_shape, &sn, err);
 	db_unlock(c);
-	return r;
+	if (r < 0)
+		return r;
+	*workspaces = ws.n;
+	*snapshots = sn.n;
+	if (one)
+		(void)snprintf(one, NAME_SIZE, "%s", ws.n ? ws.one : sn.one);
+	return 0;
 }

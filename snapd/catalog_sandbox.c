@@ -54,8 +54,6 @@ static int read_row(sqlite3_stmt *st, void *row)
 	e |= db_copy_text(st, 17, &r->description);
 	r->starting = sqlite3_column_int(st, 18) != 0;
 	db_read_owned(st, AT_OWNED, &r->own);
-	if (e < 0)
-		sandbox_row_done(r);
 	return e < 0 ? -ENOMEM : 0;
 }
 
@@ -70,219 +68,130 @@ static const struct db_shape shape = { "look up sandboxes", sizeof(struct sandbo
 int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *out,
 			struct err *err)
 {
-	sqlite3_stmt *st;
 	char owner[OWNER_SIZE];
-	int r = db_read(c, &st,
+	const char *name = db_split_key(key, owner);
+	return db_find(c,
 		       "SELECT " COLUMNS " FROM sandboxes"
 		       " WHERE id = ?1 OR (owner = ?2 AND name = ?3)",
+		       DB(db_text(key), db_text(owner), db_text(name)), &shape, out, "sandbox", key,
 		       err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, db_split_key(key, owner), -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, owner, -1, SQLITE_STATIC);
-	return db_the(c, st, &shape, out, "sandbox", key, err);
 }
 
 int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC", err);
-	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
+	return db_select(c, "SELECT " COLUMNS " FROM sandboxes ORDER BY created DESC, seq DESC",
+			 DB(), &shape, rows, n, err);
+}
+
+static int name_taken(int r, const char *name, struct err *err)
+{
+	if (r == -EEXIST)
+		(void)err_set(err, r, "there is a sandbox \"%s\" already", name);
+	return r;
 }
 
 static int insert(struct catalog *c, const struct sandbox_row *w, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "INSERT INTO sandboxes (id, name, created, status, root, spec, policy,"
-			   " active, made, labels, description, starting, " DB_OWNED
-			   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
-			   " ?15, ?16, ?17)",
-			   err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, w->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, w->name, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 3, w->created_ns);
-	sqlite3_bind_int(st, 4, (int)w->status);
-	db_bind_text(st, 5, w->root);
-	sqlite3_bind_text(st, 6, w->spec, -1, SQLITE_STATIC);
-	db_bind_text(st, 7, w->policy);
-	sqlite3_bind_int64(st, 8, w->active_ns);
-	sqlite3_bind_int(st, 9, w->made);
-	db_bind_text(st, 10, w->labels);
-	db_bind_text(st, 11, w->description);
-	sqlite3_bind_int(st, 12, w->starting);
-	db_bind_owned(c, st, 13, &w->own);
-	r = db_run(c, st, err, "insert a sandbox");
-	return r == -EEXIST ? err_set(err, r, "there is a sandbox \"%s\" already", w->name) : r;
+	int r = db_exec(c,
+			"INSERT INTO sandboxes (id, name, created, status, root, spec, policy,"
+			" active, made, labels, description, starting, " DB_OWNED
+			") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
+			" ?15, ?16, ?17)",
+			DB(db_text(w->id), db_text(w->name), db_int(w->created_ns),
+			   db_int(w->status), db_text_or_null(w->root), db_text(w->spec),
+			   db_text_or_null(w->policy), db_int(w->active_ns), db_int(w->made),
+			   db_text_or_null(w->labels), db_text_or_null(w->description),
+			   db_int(w->starting), DB_OWN(c, &w->own)),
+			"insert a sandbox", err);
+	return name_taken(r, w->name, err);
 }
 
 int catalog_sandbox_insert(struct catalog *c, const struct sandbox_row *row, struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = insert(c, row, err);
-		if (r >= 0)
-			r = db_note_effect(c, row->id, err);
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	r = insert(c, row, err);
+	if (r >= 0)
+		r = db_note_effect(c, row->id, err);
+	return db_finish(c, r, err);
 }
 
 int catalog_sandbox_has_name(struct catalog *c, const char *owner, const char *name,
 			     struct err *err)
 {
-	sqlite3_stmt *st;
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_prepare(c, &st, "SELECT 1 FROM sandboxes WHERE owner = ?1 AND name = ?2", err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, owner, -1, SQLITE_STATIC);
-		sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
-		int rc = sqlite3_step(st);
-		r = rc == SQLITE_ROW    ? 1
-		    : rc == SQLITE_DONE ? 0
-					: db_error(c, rc, err, "look up a name");
-		sqlite3_reset(st);
-		sqlite3_clear_bindings(st);
-	}
+	r = db_has(c, "SELECT 1 FROM sandboxes WHERE owner = ?1 AND name = ?2",
+		   DB(db_text(owner), db_text(name)), "look up a name", err);
 	db_unlock(c);
 	return r;
 }
 
 /* ---- changing ---- */
 
-static void bind_patch(struct catalog *c, sqlite3_stmt *st, const struct sandbox_patch *p)
-{
-	const char *const texts[] = { p->name,    p->labels, p->description, p->root,
-				      p->problem, p->reason, p->spec };
-	for (int i = 0; i < 7; i++)
-		if (texts[i])
-			sqlite3_bind_text(st, 2 + i, texts[i], -1, SQLITE_STATIC);
-	if (p->status)
-		sqlite3_bind_int(st, 9, (int)*p->status);
-	if (p->exit_code)
-		sqlite3_bind_int(st, 10, *p->exit_code);
-	if (p->pid)
-		sqlite3_bind_int64(st, 11, *p->pid);
-	if (p->started_ns)
-		sqlite3_bind_int64(st, 12, *p->started_ns);
-	if (p->ended_ns)
-		sqlite3_bind_int64(st, 13, *p->ended_ns);
-	if (p->made)
-		sqlite3_bind_int(st, 14, *p->made);
-	if (p->own)
-		db_bind_owned(c, st, 15, p->own); /* ?15, the owner, stays as it is */
-	if (p->starting)
-		sqlite3_bind_int(st, 20, *p->starting);
-}
-
 int catalog_sandbox_patch(struct catalog *c, const char *id, const struct sandbox_patch *p,
 			  struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, &st,
-		       "UPDATE sandboxes SET name = ifnull(?2, name),"
-		       " labels = nullif(ifnull(?3, labels), ''),"
-		       " description = nullif(ifnull(?4, description), ''),"
-		       " root = nullif(ifnull(?5, root), ''),"
-		       " problem = nullif(ifnull(?6, problem), ''),"
-		       " reason = nullif(ifnull(?7, reason), ''), spec = ifnull(?8, spec),"
-		       " status = ifnull(?9, status),"
-		       " exit_code = nullif(ifnull(?10, exit_code), -1), pid = ifnull(?11, pid),"
-		       " started = ifnull(?12, started), ended = ifnull(?13, ended),"
-		       " made = ifnull(?14, made), visibility = ifnull(?16, visibility),"
-		       " team = CASE WHEN ?16 IS NULL THEN team ELSE ?17 END,"
-		       " expires = CASE WHEN ?16 IS NULL THEN expires ELSE ?18 END,"
-		       " on_expiry = ifnull(?19, on_expiry), starting = ifnull(?20, starting)"
-		       " WHERE id = ?1",
-		       err);
-	if (r >= 0) {
-		sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-		bind_patch(c, st, p);
-		r = db_run(c, st, err, "change a sandbox");
-		if (r == -EEXIST)
-			(void)err_set(err, r, "there is a sandbox \"%s\" already",
-				      p->name ? p->name : id);
-		if (r >= 0 && sqlite3_changes(c->db) == 0)
-			r = err_set(err, -ENOENT, "no sandbox \"%s\"", id);
-	}
-	db_unlock(c);
-	return r;
-}
-
-/* A statement with an id and up to one number. */
-static int run_one(struct catalog *c, const char *sql, const char *id, int64_t number,
-		   struct err *err, const char *what)
-{
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	if (sqlite3_bind_parameter_count(st) > 1)
-		sqlite3_bind_int64(st, 2, number);
-	return db_run(c, st, err, what);
+	static const struct owned none;
+	const struct owned *own = p->own ? p->own : &none;
+	int r = db_change_the(
+		c,
+		"UPDATE sandboxes SET name = ifnull(?2, name),"
+		" labels = nullif(ifnull(?3, labels), ''),"
+		" description = nullif(ifnull(?4, description), ''),"
+		" root = nullif(ifnull(?5, root), ''),"
+		" problem = nullif(ifnull(?6, problem), ''),"
+		" reason = nullif(ifnull(?7, reason), ''), spec = ifnull(?8, spec),"
+		" status = ifnull(?9, status),"
+		" exit_code = nullif(ifnull(?10, exit_code), -1), pid = ifnull(?11, pid),"
+		" started = ifnull(?12, started), ended = ifnull(?13, ended),"
+		" made = ifnull(?14, made), starting = ifnull(?15, starting),"
+		" visibility = CASE WHEN ?16 THEN ?18 ELSE visibility END,"
+		" team = CASE WHEN ?16 THEN ?19 ELSE team END,"
+		" expires = CASE WHEN ?16 THEN ?20 ELSE expires END,"
+		" on_expiry = CASE WHEN ?16 THEN ?21 ELSE on_expiry END WHERE id = ?1",
+		DB(db_text(id), db_text(p->name), db_text(p->labels), db_text(p->description),
+		   db_text(p->root), db_text(p->problem), db_text(p->reason), db_text(p->spec),
+		   DB_INT_AT(p->status), DB_INT_AT(p->exit_code), DB_INT_AT(p->pid),
+		   DB_INT_AT(p->started_ns), DB_INT_AT(p->ended_ns), DB_INT_AT(p->made),
+		   DB_INT_AT(p->starting), db_int(p->own != NULL), DB_OWN(c, own)),
+		"change a sandbox", "sandbox", id, err);
+	return name_taken(r, p->name ? p->name : id, err);
 }
 
 int catalog_sandboxes_made(struct catalog *c, const struct sandbox_row *rows, size_t n,
 			   struct err *err)
 {
-	int r = db_lock(c, err);
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		for (size_t i = 0; i < n && r >= 0; i++)
-			r = run_one(c, "UPDATE sandboxes SET made = 1 WHERE id = ?1", rows[i].id, 0,
-				    err, "change a sandbox");
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = db_exec(c, "UPDATE sandboxes SET made = 1 WHERE id = ?1",
+			    DB(db_text(rows[i].id)), "change a sandbox", err);
+	return db_finish(c, r, err);
 }
 
 int catalog_sandbox_active(struct catalog *c, const char *id, int64_t when_ns, struct err *err)
 {
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = run_one(c, "UPDATE sandboxes SET active = max(active, ?2) WHERE id = ?1", id, when_ns,
-		    err, "change a sandbox");
-	db_unlock(c);
-	return r;
+	return db_change(c, "UPDATE sandboxes SET active = max(active, ?2) WHERE id = ?1",
+			 DB(db_text(id), db_int(when_ns)), "change a sandbox", err);
 }
 
 int catalog_sandbox_delete(struct catalog *c, const char *id, struct err *err)
 {
-	int r = db_lock(c, err);
+	static const char *const deletes[] = {
+		"DELETE FROM execs WHERE sandbox = ?1",
+		"DELETE FROM attached WHERE sandbox = ?1",
+		"DELETE FROM sandboxes WHERE id = ?1",
+	};
+	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_begin(c, err);
-	if (r >= 0) {
-		r = run_one(c, "DELETE FROM execs WHERE sandbox = ?1", id, 0, err,
-			    "delete a sandbox's processes");
-		if (r >= 0)
-			r = run_one(c, "DELETE FROM attached WHERE sandbox = ?1", id, 0, err,
-				    "detach a sandbox's workspaces");
-		if (r >= 0)
-			r = run_one(c, "DELETE FROM sandboxes WHERE id = ?1", id, 0, err,
-				    "delete a sandbox");
-		r = db_end(c, r, err);
-	}
-	db_unlock(c);
-	return r;
+	for (size_t i = 0; i < sizeof(deletes) / sizeof(deletes[0]) && r >= 0; i++)
+		r = db_exec(c, deletes[i], DB(db_text(id)), "delete a sandbox", err);
+	return db_finish(c, r, err);
 }
 
 /* ---- ranges ---- */
@@ -291,24 +200,19 @@ int catalog_sandbox_delete(struct catalog *c, const char *id, struct err *err)
 static int choose_range(struct catalog *c, uint32_t first, uint32_t size, uint32_t count,
 			uint32_t *base, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st, "SELECT 1 FROM sandboxes WHERE id_base = ?1", err);
-	for (uint32_t i = 0; i < count && r >= 0; i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		uint32_t at = first + (c->next_range + i) % count * size;
-		sqlite3_bind_int64(st, 1, at);
-		int rc = sqlite3_step(st);
-		sqlite3_reset(st);
-		if (rc == SQLITE_DONE) {
+		int r = db_has(c, "SELECT 1 FROM sandboxes WHERE id_base = ?1", DB(db_int(at)),
+			       "look for a range of ids", err);
+		if (r < 0)
+			return r;
+		if (r == 0) {
 			c->next_range = (c->next_range + i + 1) % count;
 			*base = at;
 			return 0;
 		}
-		if (rc != SQLITE_ROW)
-			r = db_error(c, rc, err, "look for a range of ids");
 	}
-	return r < 0 ? r
-		     : err_set(err, -ENOSPC, "all %u ranges of ids are taken by sandboxes that run",
-			       count);
+	return err_set(err, -ENOSPC, "all %u ranges of ids are taken by sandboxes that run", count);
 }
 
 int catalog_range_take(struct catalog *c, const char *id, uint32_t first, uint32_t size,
@@ -320,21 +224,17 @@ int catalog_range_take(struct catalog *c, const char *id, uint32_t first, uint32
 		return r;
 	r = choose_range(c, first, size, count, &found, err);
 	if (r >= 0)
-		r = run_one(c, "UPDATE sandboxes SET id_base = ?2, starting = 1 WHERE id = ?1", id,
-			    found, err, "take a range of ids");
+		r = db_exec(c, "UPDATE sandboxes SET id_base = ?2, starting = 1 WHERE id = ?1",
+			    DB(db_text(id), db_int(found)), "take a range of ids", err);
 	db_unlock(c);
-	if (r >= 0)
-		*base = found;
-	return r;
+	if (r < 0)
+		return r;
+	*base = found;
+	return 0;
 }
 
 int catalog_range_give(struct catalog *c, const char *id, struct err *err)
 {
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = run_one(c, "UPDATE sandboxes SET id_base = NULL WHERE id = ?1", id, 0, err,
-		    "give a range of ids back");
-	db_unlock(c);
-	return r;
+	return db_change(c, "UPDATE sandboxes SET id_base = NULL WHERE id = ?1", DB(db_text(id)),
+			 "give a range of ids back", err);
 }

@@ -536,16 +536,14 @@ static void readers(void **state)
 	struct ws_row *rows;
 	size_t n;
 	assert_int_equal(catalog_ws_insert(f->c, &row, 1, &err), 0);
-	assert_int_equal(db_lock(f->c, &err), 0);
-	assert_int_equal(db_begin(f->c, &err), 0);
+	assert_int_equal(db_start(f->c, &err), 0);
 	assert_int_equal(db_set_head(f->c, row.id, "sn_aaaaaaaaaa", "x", 1, &err), 0);
 	assert_int_equal(catalog_ws_get(f->c, row.id, &got, &err), 0);
 	assert_string_equal(got.head, "");
 	assert_int_equal(catalog_ws_list(f->c, WS_THERE, &rows, &n, &err), 0);
 	assert_int_equal(n, 1);
 	ws_rows_free(rows, n);
-	assert_int_equal(db_end(f->c, 0, &err), 0);
-	db_unlock(f->c);
+	assert_int_equal(db_finish(f->c, 0, &err), 0);
 	/* The key may lie in the row that is read. */
 	assert_int_equal(catalog_ws_get(f->c, got.id, &got, &err), 0);
 	assert_string_equal(got.head, "sn_aaaaaaaaaa");
