@@ -14,6 +14,7 @@
 #include "snapd/intents.h"
 #include "snapd/gitwork.h"
 #include "snapd/merge.h"
+#include "snapd/sandbox.h"
 
 enum {
 	MERGE_TRIES = 3,             /* where programs write to the workspace meanwhile */
@@ -353,6 +354,8 @@ int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0 && strcmp(request_string(rq, "from"), m.into.ws.id) == 0)
 		return request_bad_field(rq, "from", err,
 					 "a workspace can't be merged into itself");
+	if (r >= 0)
+		r = sandbox_check_seen(sd, m.into.ws.id, NULL, err);
 	if (r >= 0)
 		r = source_find(&m.from, sd, request_string(rq, "from"), "merge", err);
 	if (r >= 0)

@@ -13,6 +13,7 @@
 #include "snapd/journal.h"
 #include "snapd/limits.h"
 #include "snapd/maker.h"
+#include "snapd/sandbox.h"
 #include "snapd/stackop.h"
 #include "snapd/unchanged.h"
 
@@ -338,6 +339,8 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = source_find_snap(&snap, sd, request_string(rq, "snapshot"), LEASE_SHARED,
 				     "restore", err);
+	if (r >= 0)
+		r = sandbox_check_seen(sd, ws.ws.id, NULL, err);
 	struct intent intent;
 	if (r >= 0)
 		r = intent_note(&intent, sd, ws.ws.id, snap.snap.id, NULL, err);

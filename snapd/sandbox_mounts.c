@@ -36,6 +36,42 @@ int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running
 	return r < 0 ? r : found;
 }
 
+static int check_seen_by(struct snapd *sd, const char *id, struct err *err)
+{
+	char key[SANDBOX_KEY_SIZE];
+	auto_sandbox_row row = { 0 };
+	auto_spec spec = { 0 };
+	auto_live *l = live_get(sd, id);
+	int r = l ? catalog_sandbox_get(sd->catalog, id, &row, err) : -ENOENT;
+	if (r == -ENOENT)
+		return 0;
+	if (r >= 0)
+		r = spec_read(&spec, row.spec, err);
+	const struct runtime_kind *kind = r >= 0 ? runtime_find(spec.runtime) : NULL;
+	if (!kind || kind->sees_host)
+		return r < 0 ? r : 0;
+	sandbox_key(&row, key);
+	return err_set(err, -EBUSY, "sandbox %s runs by %s, which doesn't see it: stop that first",
+		       key, kind->name);
+}
+
+int sandbox_check_seen(struct snapd *sd, const char *workspace, const char *but, struct err *err)
+{
+	struct attached_row *rows = NULL;
+	auto_ws_row ws = { 0 };
+	size_t n = 0;
+	int r = catalog_ws_get_any(sd->catalog, workspace, &ws, err);
+	if (r >= 0)
+		r = catalog_attached(sd->catalog, NULL, workspace, &rows, &n, err);
+	if (r >= 0 && ws.sandbox[0] && (!but || strcmp(ws.sandbox, but) != 0))
+		r = check_seen_by(sd, ws.sandbox, err);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		if (!but || strcmp(rows[i].sandbox, but) != 0)
+			r = check_seen_by(sd, rows[i].sandbox, err);
+	free(rows);
+	return r;
+}
+
 static int check_kind(const struct sandbox_box *b, const struct live *l, struct err *err)
 {
 	return !l || b->config.kind->mounts_later

@@ -563,17 +563,18 @@ int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool
 		r = err_set(err, -EINVAL,
 			    "%zu workspaces are attached: restore the one that is meant",
 			    b->n_attached);
-	else if (live && !b->config.kind->sees_host && b->row.status == SANDBOX_RUNNING)
-		r = err_set(err, -EBUSY, "what runs by %s doesn't see it: stop the sandbox first",
-			    b->config.kind->name);
 	if (r >= 0)
 		r = may_read(sd, b, group, err);
 	if (r >= 0)
 		r = sandbox_judge(sd, id, NULL, err);
 	if (r >= 0) {
 		plan_restore(&back, b, snapshot, group, !live);
-		r = live ? restore_all(sd, &back, err) : restore(sd, b, &back, err);
+		/* It is to be started anew itself, unless `live`. */
+		for (size_t i = 0; i < back.n && r >= 0; i++)
+			r = sandbox_check_seen(sd, back.of[i].ws, live ? NULL : id, err);
 	}
+	if (r >= 0)
+		r = live ? restore_all(sd, &back, err) : restore(sd, b, &back, err);
 	json_decref(group);
 	return r;
 }
