@@ -521,28 +521,35 @@ int box_end(const char *parent, struct err *err)
 	return share_end(parent, err);
 }
 
-void box_unenforced(const struct runtime_kind *kind, char *out, size_t size)
+void box_unenforced_by(const struct cgroups *groups, const struct runtime_kind *kind, char *out,
+		       size_t size)
 {
-	struct cgroups groups;
 	out[0] = '\0';
-	if (cgroup_find(&groups, NULL) < 0)
-		groups.n = 0;
 	const struct {
 		const char *name;
 		bool missing;
 	} all[] = {
-		{ "memory", !cgroup_has(&groups, "memory") },
-		{ "swap", kind->reports_pids && !cgroup_counts_swap(&groups) },
-		{ "cpus", !cgroup_has(&groups, "cpu") },
+		{ "memory", !cgroup_has(groups, "memory") },
+		/* A guest's memory is all that it has. */
+		{ "swap", kind->shifts_ids && !cgroup_counts_swap(groups) },
+		{ "cpus", !cgroup_has(groups, "cpu") },
 		/* A guest's processes are none of the host's. */
 		{ "pids", !spec_counts_users(kind) &&
-				  (!kind->reports_pids || !cgroup_has(&groups, "pids")) },
+				  (!kind->reports_pids || !cgroup_has(groups, "pids")) },
 	};
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		if (all[i].missing) {
 			size_t n = strlen(out);
 			(void)snprintf(out + n, size - n, "%s%s", n ? ", " : "", all[i].name);
 		}
+}
+
+void box_unenforced(const struct runtime_kind *kind, char *out, size_t size)
+{
+	struct cgroups groups;
+	if (cgroup_find(&groups, NULL) < 0)
+		groups.n = 0;
+	box_unenforced_by(&groups, kind, out, size);
 }
 
 int box_freeze(const char *id, const char *ns, bool on, struct err *err)

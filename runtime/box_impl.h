@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include "runtime/box.h"
+#include "runtime/cgroup.h"
 
 /* dir/name; -ENAMETOOLONG. */
 int box_path(char out[PATH_MAX], const char *dir, const char *name);
@@ -24,5 +25,9 @@ void box_slot_forget(const struct box_config *c, const char *target);
 int box_user_ns(const struct box_config *c, struct err *err);
 /* The mount points that every box has, in a root (a descriptor). */
 int box_fill_points(int root, struct err *err);
+
+/* As box_unenforced, on a machine with these cgroups. */
+void box_unenforced_by(const struct cgroups *groups, const struct runtime_kind *kind, char *out,
+		       size_t size);
 
 #endif

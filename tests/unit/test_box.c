@@ -437,6 +437,37 @@ static void refused(void **state)
 	remove_dir(path);
 }
 
+static void unenforced(void **state)
+{
+	static const struct {
+		const char *kind, *controllers, *text;
+		bool swap;
+	} cases[] = {
+		{ "runc", "cpu memory pids", "", true },
+		{ "runsc", "cpu memory pids", "", true },
+		{ "kata", "cpu memory pids", "pids", true },
+		{ "runc", "cpu memory pids", "swap", false },
+		{ "runsc", "cpu memory pids", "swap", false }, /* its kernel's is the host's */
+		{ "kata", "cpu memory pids", "pids", false },
+		{ "crun", "cpuset io", "memory, swap, cpus, pids", false },
+		{ "runsc", "pids", "memory, swap, cpus", false },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char path[64], text[128];
+		auto_fd top = tmp_dir(path);
+		struct cgroups c = { .n = 1, .list = { { .v2 = true } } };
+		(void)snprintf(c.list[0].path, CGROUP_PATH_MAX, "%s", path);
+		put(top, "cgroup.controllers", cases[i].controllers);
+		assert_int_equal(mkdirat(top, "a.slice", 0755), 0);
+		put(top, "a.slice/memory.max", "max\n");
+		if (cases[i].swap)
+			put(top, "a.slice/memory.swap.max", "max\n");
+		box_unenforced_by(&c, runtime_find(cases[i].kind), text, sizeof(text));
+		assert_string_equal(text, cases[i].text);
+		remove_dir(path);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -445,6 +476,7 @@ int main(void)
 		cmocka_unit_test(cgroup_names), cmocka_unit_test(cgroup_folders),
 		cmocka_unit_test(cgroup_modes),
 		cmocka_unit_test(cgroup_swap),	cmocka_unit_test(refused),
+		cmocka_unit_test(unenforced),
 		cmocka_unit_test(cgroup_of_one_that_forks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
