@@ -80,31 +80,48 @@ in_sandbox() {
 	local ex half size
 	step bough repo add "$here" --name project
 	git clone -q "$here" "$work/checkout"
-	step bough create source --git project --scope fs/base --depth 1
+	step bough create source --git project --scope fs/base --scope tests/unit --depth 1
 	step bough run --name agent --from source -d
 	step bough exec agent -- sh -c 'cat >fs/base/sum.c <<EOF
-#include <stdio.h>
-int main(void)
+long sum(void)
 {
-	long sum = 0;
+	long v = 0;
 	for (long i = 0; i < 300000000; i++)
-		sum += i % 7;
-	printf("%ld\\n", sum);
+		v += i % 7;
+	return v;
 }
 EOF
-gcc fs/base/sum.c -o /tmp/sum && ls -l fs/base/sum.c'
+cat >build.sh <<"EOF"
+set -e
+mkdir -p /tmp/o
+for f in fs/base/*.c tests/unit/oom.c tests/unit/test_base.c; do
+	gcc $CFLAGS -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -c $f -o /tmp/o/${f##*/}.o
+	echo built $f
+done
+wrap=
+for f in malloc calloc realloc reallocarray posix_memalign strdup strndup mmap64; do
+	wrap="$wrap -Wl,--wrap=$f"
+done
+gcc /tmp/o/*.o $wrap -lcmocka -lcrypto -lxxhash -pthread -o /tmp/test_base
+/tmp/test_base
+echo "long sum(void); int main(void) { return sum() < 0; }" >/tmp/main.c
+gcc /tmp/main.c /tmp/o/sum.c.o -o /tmp/sum
+time -p /tmp/sum
+EOF
+git status --short'
 
 	echo "    a build and test, whose caller is killed in the middle:"
-	ex=$(bough exec -d agent -- sh -c 'for f in fs/base/*.c; do gcc -std=gnu17 -D_GNU_SOURCE -I. -fsyntax-only "$f" && echo "ok $f"; done; time -p /tmp/sum; echo tested')
+	ex=$(bough exec -d agent -- sh -c 'bash build.sh 2>&1 && echo all is well')
 	(timeout -s KILL 0.5 bough logs "$ex" -f >"$work/half" || true) 2>/dev/null
 	half=$(stat -c %s "$work/half")
 	echo "    it had heard $half bytes; it goes on at the next one:"
 	step bough logs "$ex" --since-byte "$half" -f
+	[ "$(bough logs "$ex" | tail -n 1)" = 'all is well' ]
 
 	step bough save agent --as task
 	step bough fork agent way-a way-b --start
-	step bough exec way-a -- sh -c 'gcc -O1 fs/base/sum.c -o /tmp/sum && sed -i "1i /* built with -O1 */" fs/base/sum.c'
-	step bough exec way-b -- sh -c 'gcc -O2 fs/base/sum.c -o /tmp/sum && sed -i "1i /* built with -O2 */" fs/base/sum.c'
+	step bough exec way-a -- sh -c 'CFLAGS=-O1 bash build.sh >/tmp/said 2>&1 && sed -i "1i /* as with -O1 */" fs/base/sum.c'
+	step bough exec way-b -- sh -c 'CFLAGS=-O2 bash build.sh >/tmp/said 2>&1 && sed -i "1i /* as with -O2 */" fs/base/sum.c'
 	size=$(for w in way-a way-b; do
 		s=$(date +%s%N)
 		bough exec $w -- /tmp/sum >/dev/null
