@@ -177,6 +177,8 @@ tools='/bin/echo /bin/cat /bin/ls /bin/sh'
 for f in $tools $(ldd $tools | grep -o '/[^ :]*' | sort -u); do
 	cp -L --parents "$f" "$T/root"
 done
+mknod -m 666 "$T/root/memory" c 1 1 # what a hostile image brings
+mknod -m 666 "$T/root/disk" b 254 0
 tar cf "$T/docker/1.tar" -C "$T/root" .
 printf '{"os":"linux","config":{"Entrypoint":["/bin/echo","from"],"Cmd":["the image"]},"rootfs":{"diff_ids":["sha256:%s"]}}' \
 	"$(sha256sum <"$T/docker/1.tar" | cut -d' ' -f1)" >"$T/docker/c.json"
@@ -187,6 +189,15 @@ run bough run --rm --image echo --image-command
 is 'runs its command' "$code $out" '0 from the image'
 run bough run --rm --image echo -- me
 is 'or its entrypoint with another' "$code $out" '0 from me'
+printf '{"os":"linux","config":{"Env":["K=of the image"],"User":"1000:50","WorkingDir":"/etc","Cmd":["/bin/sh","-c","pwd; echo $K; cat /proc/self/status"]},"rootfs":{"diff_ids":["sha256:%s"]}}' \
+	"$(sha256sum <"$T/docker/1.tar" | cut -d' ' -f1)" >"$T/docker/c.json"
+tar cf "$T/conf.tar" -C "$T/docker" manifest.json c.json 1.tar
+bough_ok 'the same with another configuration' image import conf "$T/conf.tar"
+is 'stores its layer once' "$(bough image show conf --json | jq '.stored_bytes < 100000')" true
+run bough run --rm --image conf --image-command
+like 'environment, user and folder are those that it tells' "$out" $'^/etc\nof the image\n.*Uid:\t1000\t.*Gid:\t50\t'
+run bough run --rm --image conf -e K=mine --user 7 --cwd /tmp -- /bin/sh -c 'pwd; echo $K; cat /proc/self/status'
+like 'unless others are asked for' "$out" $'^/tmp\nmine\n.*Uid:\t7\t'
 bough_fails 'not both' 125 'either' run --image echo --image-command -- me
 run bough run --name bare --image echo --entrypoint '' -d
 is 'one that waits, of an image that has next to nothing' "$code" 0
@@ -196,6 +207,10 @@ run bough exec bare -- sh -c 'echo x >/dev/null && echo y >/tmp/y && [ -d /proc/
 is 'has its places' "$code $out" $'0 /etc:\nhostname\nhosts\nresolv.conf\n\n/workspace:'
 run bough exec bare -- sh -c 'echo z >/etc/resolv.conf; mount; : >/proc/sys/kernel/hostname'
 ok 'and the same walls' test "$code" != 0
+for f in memory disk; do
+	run bough exec bare -- sh -c "[ -r /$f ] && cat /$f"
+	like "its device $f is there and opens for nobody" "$code$err" '1.*Permission denied'
+done
 run bough diff "$(status bare .root)" --name-status --against echo
 is 'and differs from its image by what was written alone' "$out" $'M\tetc/resolv.conf\nA\ttmp/y'
 bough_ok 'it goes' rm --force bare
@@ -237,11 +252,14 @@ bough_ok 'it goes, too' rm --force --now f5 f5-ws1 f5-ws2
 bough_fails 'one of two places' 4 '2 places; target .--target. says which' detach-workspace dev data
 bough_ok 'not any more' detach-workspace dev data --target /writable
 bough_ok 'a program in it' exec dev --cwd /data -d -- sleep 100
-bough_ok 'is detached all the same' detach-workspace dev data --force
+bough_fails 'keeps it there' 5 'something in the sandbox uses /data' detach-workspace dev data
+is 'as it was' "$(bough exec dev -- cat /data/file)" d
+bough_ok 'but by force' detach-workspace dev data --force
 bough_ok 'for itself alone' attach-workspace dev data:/only:ro:exclusive
 kept() { ls "$BOUGH_ROOT/io" | grep -c sb_; }
 n=$(kept)
 bough_fails 'so a fork can not read it' 4 'alone' fork dev f3
+bough_fails 'nor another sandbox' 125 'alone' run --name f3 --workspace data:/data:ro -d
 is 'nothing is left of that fork' "$(kept) $(bough ps -q | grep -c f3)" "$n 0"
 bough_ok 'detached, too' detach-workspace dev data
 

@@ -168,6 +168,7 @@ is 'reads no longer' "$(of '.workspaces | length') $(of .status)" '0 running'
 gives 'back in it' 200 alice PUT /v1/teams/team/members/carol '{"role":"member"}'
 gives 'its maker forks it' 201 alice POST $S/t/fork '{"names":["t2"]}'
 gives 'who sees it alone would keep what is not theirs' 404 carol POST $S/alice%2Ft/fork '{"names":["t3"]}'
+gives 'the network of this host is nothing for others' 403 alice POST $S '{"name":"n", "start":false, "net":"host"}'
 gives 'one with the network of this host' 201 root POST $S '{"name":"n", "start":false, "net":"host",
 	"visibility":"team", "team":"team"}'
 gives 'is forked by admins alone' 403 carol POST $S/n/fork '{"names":["n2"]}'
