@@ -136,6 +136,9 @@ int box_freeze(const char *id, const char *ns, bool on, struct err *err);
  * empty folder (of a workspace's mount) that is filled. Owner: 0 of the caller; idmapped mounts
  * show them as the container's root. */
 int hostimage_fill(const char *root, struct err *err);
+/* Another number once what it takes of the host's /etc (the alternatives, ld.so's list, ...) isn't
+ * what it was: with another /usr, a root that was filled before lacks what is new there. */
+uint64_t hostimage_stamp(void);
 /* What every root is to have, whatever image it comes from: mount points, and the files of /etc by
  * which programs find localhost and, with the host's network, names. Ends with a NULL path.
  * box_make makes the mount points, where they are missing, all the same. */

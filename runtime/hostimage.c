@@ -228,6 +228,32 @@ int box_fill_root(const char *root, struct err *err)
 	return 0;
 }
 
+static uint64_t stamp_one(uint64_t before, const char *path)
+{
+	struct stat st;
+	if (lstat(path, &st) < 0)
+		return hash_xxh3(path, strlen(path), before);
+	/* What is replaced in a folder changes the folder. */
+	const uint64_t seen[] = { (uint64_t)st.st_ino, st.st_mode, (uint64_t)st.st_size,
+				  (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec };
+	return hash_xxh3(seen, sizeof(seen), before);
+}
+
+uint64_t hostimage_stamp(void)
+{
+	char path[PATH_MAX];
+	uint64_t stamp = 0;
+	for (size_t i = 0; i < COUNT(taken); i++) {
+		(void)snprintf(path, sizeof(path), "/etc/%s", taken[i]);
+		stamp = stamp_one(stamp, path);
+	}
+	for (size_t i = 0; i < COUNT(links); i++) {
+		(void)snprintf(path, sizeof(path), "/%s", links[i]);
+		stamp = stamp_one(stamp, path);
+	}
+	return stamp;
+}
+
 static int make_links(int root, struct err *err)
 {
 	auto_fd host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

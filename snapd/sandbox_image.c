@@ -9,8 +9,16 @@
 #include "fs/base/log.h"
 #include "snapd/api.h"
 
-/* What the row of the built-in image's snapshot has. Another number, and it is made anew. */
-static const char host_config[] = "{\"host\":true,\"builtin\":1}";
+/* What the row of the built-in image's snapshot has. Other numbers, and it is made anew: of `builtin`
+ * after an update of this program, of `of` after one of the host's. */
+#define HOST_CONFIG "{\"host\":true,\"builtin\":"
+enum { HOST_CONFIG_SIZE = 80 };
+
+static void host_config(char out[HOST_CONFIG_SIZE])
+{
+	(void)snprintf(out, HOST_CONFIG_SIZE, HOST_CONFIG "1,\"of\":\"%016llx\"}",
+		       (unsigned long long)hostimage_stamp());
+}
 
 void sandbox_image_done(struct sandbox_image *im)
 {
@@ -30,13 +38,14 @@ static void drop(struct snapd *sd, const char *ws)
 		log_warn("workspace %s, of the host image: %s", ws, err.text);
 }
 
-static int save_host(struct snapd *sd, const char *ws, char out[ID_SIZE], struct err *err)
+static int save_host(struct snapd *sd, const char *ws, const char *config, char out[ID_SIZE],
+		     struct err *err)
 {
 	struct save *s = NULL;
 	json_t *j = NULL;
 	int r = api_save_begin(&s, sd, ws, NULL, "the image \"host\"", err);
 	if (r >= 0)
-		r = api_save_image(s, host_config, err);
+		r = api_save_image(s, config, err);
 	if (r >= 0)
 		r = api_save_finish(s, NULL, &j, err);
 	if (r >= 0)
@@ -46,8 +55,26 @@ static int save_host(struct snapd *sd, const char *ws, char out[ID_SIZE], struct
 	return r;
 }
 
+/* Those of before, but for what a sandbox stands on, or a snapshot. */
+static void drop_older(struct snapd *sd, const char *newest)
+{
+	struct snap_row *rows;
+	size_t n;
+	if (catalog_snap_list(sd->catalog, NULL, &rows, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		auto_source src = { 0 };
+		if (!rows[i].image || strcmp(rows[i].id, newest) == 0 ||
+		    strncmp(rows[i].image, HOST_CONFIG, strlen(HOST_CONFIG)) != 0)
+			continue;
+		if (source_find_snap(&src, sd, rows[i].id, LEASE_EXCLUSIVE, "rm", NULL) >= 0)
+			(void)api_snap_remove(sd, &src, false, NULL); /* or the next time */
+	}
+	snap_rows_free(rows, n);
+}
+
 /* It is everybody's, whoever comes first: the service makes it. */
-static int make_host(struct snapd *sd, char out[ID_SIZE], struct err *err)
+static int make_host(struct snapd *sd, const char *config, char out[ID_SIZE], struct err *err)
 {
 	char path[PATH_SIZE], name[ID_SIZE];
 	auto_ws_row row = { 0 };
@@ -62,9 +89,11 @@ static int make_host(struct snapd *sd, char out[ID_SIZE], struct err *err)
 		snapd_mount_path(sd, row.id, path);
 		r = hostimage_fill(path, err);
 		if (r >= 0)
-			r = save_host(sd, row.id, out, err);
+			r = save_host(sd, row.id, config, out, err);
 		drop(sd, row.id);
 	}
+	if (r >= 0)
+		drop_older(sd, out);
 	ws_plan_done(&plan);
 	(void)doing_set(was);
 	return r < 0 ? err_prefix(err, snapd_inner(r), "make the image \"host\"") : 0;
@@ -72,10 +101,12 @@ static int make_host(struct snapd *sd, char out[ID_SIZE], struct err *err)
 
 static int find_host(struct snapd *sd, char out[ID_SIZE], struct err *err)
 {
+	char config[HOST_CONFIG_SIZE];
 	pthread_mutex_lock(&sd->sandboxes->images);
-	int r = catalog_snap_of_image(sd->catalog, host_config, out, err);
+	host_config(config);
+	int r = catalog_snap_of_image(sd->catalog, config, out, err);
 	if (r == -ENOENT)
-		r = make_host(sd, out, err);
+		r = make_host(sd, config, out, err);
 	pthread_mutex_unlock(&sd->sandboxes->images);
 	return r;
 }

@@ -124,6 +124,7 @@ static char *saved_image(struct snapd *sd, const struct sandbox_box *b, json_t *
 		j = json_object();
 	}
 	(void)json_object_del(j, "builtin");
+	(void)json_object_del(j, "of");
 	sb = json_pack("{s:s, s:s, s:s, s:O}", "id", b->row.id, "name", b->row.name, "runtime",
 		       b->spec.runtime, "workspaces", workspaces);
 	int bad = json_object_set_new(j, "sandbox", sb);
