@@ -32,8 +32,8 @@ bough_ok 'and can be saved' save old --as saved
 run bough image show saved
 like 'which says what it needs' "$out" "needs +this machine's /usr"
 is 'its image stays as long' "$(hosts)" 2
-run bough snapshots rm saved
 bough_ok 'they go' rm --force old same
+bough_ok 'and what was saved' snapshots rm saved
 rm "$T/alternatives/bough-test" && ln -s /usr/bin/true "$T/alternatives/bough-other"
 bough_ok 'the next' run --name next -d
 is 'is of a third' "$(image next | grep -cvx "$first\|$(image new)")" 1
