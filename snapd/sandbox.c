@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fs/base/clock.h"
@@ -20,6 +21,9 @@ enum {
 	/* How long output may take from the end of its process on: its shim copies it. */
 	MAIN_OUTPUT_MS = 60000,
 	EXEC_OUTPUT_MS = 5000,
+	/* One that dies so often in so long isn't begun again. */
+	IO_DEATHS = 8,
+	IO_DEATHS_MS = 60000,
 };
 
 void sandbox_box_path(const struct snapd *sd, const char *id, char out[PATH_SIZE])
@@ -140,30 +144,35 @@ static void proc_free(struct proc *p)
 	live_put(l);
 }
 
-int live_watch(struct live *l, const char *exec, struct err *err)
+static bool is_exec(const struct proc *p)
+{
+	return p->id[0] && strcmp(p->id, PROC_IO) != 0;
+}
+
+/* `fd` is taken over. What is begun for one that has ended already would stay. */
+static int watch(struct live *l, const char *id, int fd, struct err *err)
 {
 	struct sandboxes *s = l->all;
 	struct proc *p = calloc(1, sizeof(*p));
-	if (!p)
+	if (!p) {
+		close(fd);
 		return err_set(err, -ENOMEM, "out of memory");
-	p->fd = shim_wait_begin(l->shim, exec, err);
-	if (p->fd < 0) {
-		int r = p->fd;
-		free(p);
-		return r;
 	}
-	(void)snprintf(p->id, sizeof(p->id), "%s", exec ? exec : "");
+	p->fd = fd;
+	(void)snprintf(p->id, sizeof(p->id), "%s", id);
 	p->live = l;
 	pthread_mutex_lock(&s->lock);
 	l->refs++;
 	p->next = l->procs;
 	l->procs = p;
-	l->nexecs += exec != NULL;
+	l->nexecs += is_exec(p);
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = p };
-	int r = epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &ev) < 0 ? -errno : 0;
+	int r = strcmp(id, PROC_IO) == 0 && l->ended			      ? -ESTALE
+		: epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &ev) < 0 ? -errno
+								     : 0;
 	if (r < 0) {
 		l->procs = p->next;
-		l->nexecs -= exec != NULL;
+		l->nexecs -= is_exec(p);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0) {
@@ -171,6 +180,29 @@ int live_watch(struct live *l, const char *exec, struct err *err)
 		return err_sys(err, r, "watch a process");
 	}
 	return 0;
+}
+
+int live_watch(struct live *l, const char *exec, struct err *err)
+{
+	int fd = shim_wait_begin(l->shim, exec, err);
+	return fd < 0 ? fd : watch(l, exec ? exec : "", fd, err);
+}
+
+void live_keep_io(struct live *l)
+{
+	struct err err = { 0 };
+	char io[PATH_SIZE];
+	sandbox_io_path(l->all->sd, l->id, io);
+	/* Who ends it would find none, and leave this one. */
+	if (pthread_mutex_trylock(&l->ending) != 0)
+		return;
+	int r = l->gone || live_ended(l) ? -ESTALE : output_start(io, l->all->io, &err);
+	int fd = r < 0 ? r : (int)syscall(SYS_pidfd_open, r, 0);
+	if (r >= 0)
+		r = fd < 0 ? err_sys(&err, -errno, "watch it") : watch(l, PROC_IO, fd, &err);
+	pthread_mutex_unlock(&l->ending);
+	if (r < 0 && r != -ESTALE)
+		log_error("sandbox %s: bough-io: %s", l->id, err.text);
 }
 
 /* Takes it off the list, unless somebody has it. The lock is held. */
@@ -195,7 +227,7 @@ static void drop(struct proc *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	l->nexecs -= p->id[0] != '\0';
+	l->nexecs -= is_exec(p);
 	s->ends++;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
@@ -283,7 +315,10 @@ void sandbox_tell_end(struct live *l, const char *exec, const struct process_end
 	/* The bytes first: who hears that it has ended finds them all. Nothing of a sandbox lives
 	 * then that could hold its output; something of an exec may, for good. */
 	int wait_ms = exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS;
-	if (output_finish(io, exec ? exec : SANDBOX_MAIN, wait_ms, &err) < 0)
+	int r = output_finish(io, exec ? exec : SANDBOX_MAIN, wait_ms, &err);
+	if (r == -ECONNREFUSED && output_start(io, l->all->io, &err) >= 0)
+		r = output_finish(io, exec ? exec : SANDBOX_MAIN, wait_ms, &err);
+	if (r < 0)
 		log_warn("output of %s: %s", exec ? exec : l->id, err.text);
 	if (exec &&
 	    catalog_exec_ended(sd->catalog, exec, end->code, end->reason, end->when_ns, &err) < 0)
@@ -348,6 +383,25 @@ static struct proc *claim_event(struct sandboxes *s, const void *ptr)
 	return found;
 }
 
+/* Programs go on meanwhile, until their pipes are full. */
+static void io_again(struct live *l)
+{
+	uint64_t now = clock_ms();
+	pthread_mutex_lock(&l->all->lock);
+	if (now - l->io_ms > IO_DEATHS_MS) {
+		l->io_ms = now;
+		l->io_deaths = 0;
+	}
+	bool often = ++l->io_deaths > IO_DEATHS, over = l->ended || l->gone;
+	pthread_mutex_unlock(&l->all->lock);
+	if (over)
+		return;
+	log_warn("sandbox %s: its bough-io died%s", l->id,
+		 often ? " again and again: the next exec begins one" : "");
+	if (!often)
+		live_keep_io(l);
+}
+
 static void take_event(struct sandboxes *s, const void *ptr)
 {
 	struct err err = { 0 };
@@ -355,6 +409,12 @@ static void take_event(struct sandboxes *s, const void *ptr)
 	if (!p)
 		return;
 	struct live *l = p->live;
+	if (strcmp(p->id, PROC_IO) == 0) {
+		drop(p);
+		io_again(l);
+		live_put(l);
+		return;
+	}
 	bool main = !p->id[0], done = end_proc(p, false);
 	pthread_mutex_lock(&s->lock);
 	if (!done) {
@@ -397,7 +457,8 @@ static void end_execs(struct live *l)
 		pthread_mutex_unlock(&s->lock);
 		if (!p)
 			break;
-		(void)end_proc(p, true);
+		if (strcmp(p->id, PROC_IO) != 0)
+			(void)end_proc(p, true);
 		drop(p);
 	}
 	/* Those that others have claimed. */

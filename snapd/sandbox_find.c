@@ -104,6 +104,7 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 		live_unlist(l);
 		return r;
 	}
+	live_keep_io(l);
 	find_execs(l);
 	const enum sandbox_status now = paused ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 	if (b->row.status != now) {

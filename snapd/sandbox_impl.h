@@ -11,10 +11,12 @@ struct live;
 struct proc {
 	struct proc *next;
 	struct live *live; /* holds a reference */
-	char id[ID_SIZE];  /* of an exec; "": the sandbox's own */
-	int fd;            /* of shim_wait_begin */
+	char id[ID_SIZE];  /* of an exec; "": the sandbox's own; PROC_IO */
+	int fd;            /* of shim_wait_begin; a pidfd */
 	bool claimed;      /* somebody deals with its end */
 };
+
+#define PROC_IO "io" /* its bough-io, which is begun anew when it dies */
 
 /* A sandbox that runs, or whose end isn't dealt with yet. */
 struct live {
@@ -26,6 +28,8 @@ struct live {
 	struct proc *procs;
 	unsigned nexecs;
 	uint64_t oom_kills; /* as last seen */
+	uint64_t io_ms; /* when its bough-io died first, ... */
+	unsigned io_deaths; /* and how often since */
 	bool paused;
 	bool ended; /* its own process has: `end` says how */
 	bool lost;  /* nobody knows how: its shim has died */
@@ -68,6 +72,8 @@ void live_unlist(struct live *l); /* nobody finds it any more */
 int live_watch(struct live *l, const char *exec, struct err *err);
 /* Not any more: it was never started. */
 void live_unwatch(struct live *l, const char *exec);
+/* Its bough-io runs, and is begun anew when it dies, until its own process has ended. */
+void live_keep_io(struct live *l);
 /* Gives back all that it held, once its own process has ended; waits for who does so already. */
 int live_finish(struct live *l, struct err *err);
 /* Waits up to wait_ms until its own process has ended. */

@@ -208,8 +208,10 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 	live_list(l);
 	if (r >= 0)
 		r = shim_start_process(of, NULL, pid, err);
-	if (r >= 0)
+	if (r >= 0) {
+		live_keep_io(l);
 		return 0;
+	}
 	live_unwatch(l, NULL);
 	live_unlist(l);
 	return r;

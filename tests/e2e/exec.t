@@ -83,6 +83,15 @@ try() { # RUNTIME
 	kill_hard boughd
 	wait $pid
 	is "$rt: a caller outlives boughd" "$? $(tr '\n' ' ' <"$T/out")" '3 line 1 line 2 line 3 line 4 line 5 '
+	# bough-io is killed, while one is heard and nobody asks for anything else.
+	ex=$(bough exec -d "$rt" -- sh -c 'echo first; sleep 1; head -c 300000 /dev/zero | tr "\0" x; echo; echo last; exit 4')
+	bough logs "$ex" -f >"$T/out" &
+	pid=$!
+	wait_for 10 test -s "$T/out"
+	kill -9 "$(pgrep -f -- "bough-io --dir $BOUGH_ROOT/io/$(bough inspect "$rt" | jq -r .id)")"
+	wait $pid
+	is "$rt: one whose bough-io is killed is heard to its end" "$(wc -c <"$T/out") $(tr -s x <"$T/out" | tr '\n' ' ')" '300012 first x last '
+	is "$rt: and not held up" "$(api GET "/v1/sandboxes/$rt/exec/$ex?wait=10" | jq -c '[.status, .exit_code]')" '["exited",4]'
 	# Signals. (A shell's trap isn't run under gVisor.)
 	if [ "$rt" != runsc ]; then
 		ex=$(bough exec -d "$rt" -- sh -c 'trap "echo got; exit 9" USR1; echo on; while :; do sleep 0.05; done')

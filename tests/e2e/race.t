@@ -107,7 +107,7 @@ race() { # RUNTIME
 	ex=$(bough exec -d "s-$1" -- python3 /opt/swap.py "$T/outside")
 	on() { [ "$(bough logs "$ex")" = on ]; }
 	wait_for 10 on
-	run timeout 60 python3 "$T/call.py" "$BOUGH_ROOT/run/boughd.sock" "s-$1" 3
+	run timeout 60 python3 "$T/call.py" "$BOUGH_ROOT/run/boughd.sock" "s-$1" 2
 	diag "${out%%$'\n'*}"
 	like "$1: nothing of the host is read, and nothing waits" "$out" $'\nwrong \[\]\n'
 	like "$1: calls met with either" "$out" $'\nboth True$'
