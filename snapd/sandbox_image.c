@@ -9,8 +9,8 @@
 #include "fs/base/log.h"
 #include "snapd/api.h"
 
-/* What the row of the built-in image's snapshot has. Other numbers, and it is made anew: of `builtin`
- * after an update of this program, of `of` after one of the host's. */
+/* What the row of the built-in image's snapshot has. Other numbers, and it is made anew: of
+ * `builtin` after an update of this program, of `of` after one of the host. */
 #define HOST_CONFIG "{\"host\":true,\"builtin\":"
 enum { HOST_CONFIG_SIZE = 80 };
 

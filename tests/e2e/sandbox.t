@@ -208,7 +208,7 @@ is 'has its places' "$code $out" $'0 /etc:\nhostname\nhosts\nresolv.conf\n\n/wor
 run bough exec bare -- sh -c 'echo z >/etc/resolv.conf; mount; : >/proc/sys/kernel/hostname'
 ok 'and the same walls' test "$code" != 0
 for f in memory disk; do
-	run bough exec bare -- sh -c "[ -r /$f ] && cat /$f"
+	run bough exec bare -- sh -c "[ -e /$f ] && cat /$f"
 	like "its device $f is there and opens for nobody" "$code$err" '1.*Permission denied'
 done
 run bough diff "$(status bare .root)" --name-status --against echo
