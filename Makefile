@@ -62,7 +62,7 @@ PROTO     := $(wildcard runtime/proto/*.proto)
 SRC_SNAPD := $(wildcard snapd/*.c)
 SRC_TOOL  := $(wildcard tools/bough/*.c)
 SRC_PACK  := $(wildcard tools/pack/*.c)
-SRC_FSMON := tools/fsmonitor/main.c
+SRC_FSMON := $(wildcard tools/fsmonitor/*.c)
 SRC_APPLY := $(wildcard tools/apply/*.c)
 SRC_TLS   := $(wildcard tools/tls/*.c)
 SRC_BENCH := $(wildcard tools/bench/*.c)
@@ -178,10 +178,10 @@ $(B)/bough-io: $(B)/o/runtime/io/main.o $(B)/libio.a $(B)/libruntime.a $(LIB)
 CFLAGS_BARE := -std=gnu17 $(WARN) -Os -ffreestanding -nostdlib -static -fno-pie -no-pie -s \
                 -fno-stack-protector -fno-asynchronous-unwind-tables \
                 -Wl,--build-id=none -Wl,-z,noexecstack -Wl,-z,noseparate-code
-$(B)/bough-fsmonitor: $(SRC_FSMON) | $(SETUP)
+$(B)/bough-fsmonitor: $(SRC_FSMON) $(wildcard tools/fsmonitor/*.h) | $(SETUP)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_BARE) -o $@ $(SRC_FSMON)
+	$(Q)$(CC) $(CFLAGS_BARE) -I. -o $@ $(SRC_FSMON)
 $(B)/bough-init: $(SRC_INIT) $(wildcard runtime/init/*.h) | $(SETUP)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

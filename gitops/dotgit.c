@@ -23,7 +23,7 @@ struct dotgit {
 	const struct checkout_spec *spec;
 	struct dotgit_inos *made;
 	struct err *err;
-	uint64_t root, objects, info, refs;
+	uint64_t root, objects, info, refs, bough;
 };
 
 /* ---- files ---- */
@@ -178,7 +178,8 @@ static const char config_rest[] =
  * what the other side has, instead of packing all when it doesn't know its newest commit. */
 #define OUTSIDE \
 	"ERR This object is outside of the scope of this workspace: name paths that are in it, " \
-	"as in git log -p -- FOLDER"
+	"as in git log -p -- FOLDER. " \
+	"If git was about to tell how many lines a commit changed, that commit is made."
 static void add_scope(struct buf *b)
 {
 	buf_printf(b,
@@ -447,17 +448,33 @@ static int add_gains(struct dotgit *g, uint64_t dir)
 
 static int add_helper(struct dotgit *g)
 {
+	size_t len;
+	const uint8_t *program = helper_fsmonitor(&len);
+	int r = add_dir(g, g->root, "bough", &g->bough);
+	if (r >= 0)
+		r = add_text(g, g->bough, "keep", config_keep);
+	if (r >= 0)
+		r = add_inode(g, g->bough, "here", S_IFREG | MODE_FILE, 0, &g->made->here);
+	if (r >= 0)
+		r = add_gains(g, g->bough);
+	return r < 0 ? r : add_bytes(g, g->bough, "fsmonitor", MODE_PROGRAM, program, len);
+}
+
+/* In a scope the same program is the hook that keeps marked what is outside; the folders are for
+ * it (tools/fsmonitor/outside.h). */
+static int add_hooks(struct dotgit *g)
+{
+	auto_buf folders = { 0 };
 	uint64_t dir;
 	size_t len;
 	const uint8_t *program = helper_fsmonitor(&len);
-	int r = add_dir(g, g->root, "bough", &dir);
-	if (r >= 0)
-		r = add_text(g, dir, "keep", config_keep);
-	if (r >= 0)
-		r = add_inode(g, dir, "here", S_IFREG | MODE_FILE, 0, &g->made->here);
-	if (r >= 0)
-		r = add_gains(g, dir);
-	return r < 0 ? r : add_bytes(g, dir, "fsmonitor", MODE_PROGRAM, program, len);
+	int r = add_dir(g, g->root, "hooks", &dir);
+	if (r < 0 || g->spec->nscopes == 0)
+		return r;
+	for (size_t i = 0; i < g->spec->nscopes; i++)
+		buf_add(&folders, g->spec->scopes[i], strlen(g->spec->scopes[i]) + 1);
+	r = add_buf(g, g->bough, "folders", &folders);
+	return r < 0 ? r : add_bytes(g, dir, "post-index-change", MODE_PROGRAM, program, len);
 }
 
 int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos *inos,
@@ -473,9 +490,9 @@ int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos 
 			    .made = out,
 			    .err = err };
 	static int (*const steps[])(struct dotgit *) = {
-		add_head, add_config, add_info, add_objects, add_refs, add_shallow, add_helper,
+		add_head, add_config,  add_info,   add_objects,
+		add_refs, add_shallow, add_helper, add_hooks,
 	};
-	uint64_t hooks;
 	int r = add_dir(&g, 1, ".git", &g.root);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && r == 0; i++)
 		r = steps[i](&g);
@@ -483,7 +500,5 @@ int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos 
 		r = add_text(&g, g.root, "description",
 			     "Unnamed repository; edit this file 'description' to name the "
 			     "repository.\n");
-	if (r == 0)
-		r = add_dir(&g, g.root, "hooks", &hooks);
 	return r < 0 ? r : add_inode(&g, g.root, "index", S_IFREG | MODE_FILE, 0, &out->index);
 }

@@ -210,22 +210,26 @@ why='fatal: remote error: This object is outside of the scope of this workspace:
 says_why() { # git's words
 	run git -C "$o" "$@"
 	ok "$* fails" [ $code != 0 ]
-	like 'and says why' "$err" "$why as in git log -p -- FOLDER"
+	like 'and says why' "$err" "$why as in git log -p -- FOLDER. If git was about to tell how many lines"
 	is 'and nothing of rights' "$(grep -c 'correct access rights' <<<"$err")" 0
 }
 says_why sparse-checkout add tools
-# A merge of what changed there needs no content of it.
+# A merge of what changed there needs no content of it; and it stays unchanged to libgit2.
+unchanged() { is "$1: nothing has changed" "$(status "$o")$(libgit2_status "$o")" ''; } # DESCRIPTION
 git -C "$o" checkout -q -b along v1
 run git -C "$o" merge main
 is 'merge main, a fast-forward' "$code $(git -C "$o" rev-parse HEAD)" "0 $(git -C needs rev-parse main)"
-git -C "$o" reset -q --hard v1 && echo mine >"$o/doc/mine" && git -C "$o" add doc
+unchanged merge
+git -C "$o" reset -q --hard v1 && unchanged reset && echo mine >"$o/doc/mine" && git -C "$o" add doc
 run git -C "$o" commit -m mine
 is 'commit' $code 0
 run git -C "$o" pull --no-rebase --no-edit . main
 is 'pull, a merge' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C needs rev-parse main:tools)"
+unchanged pull
 git -C "$o" reset -q --hard HEAD~1
 run git -C "$o" rebase main
 is 'rebase' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C needs rev-parse main:tools)"
+unchanged rebase
 git -C "$o" reset -q --hard v1
 run git -C "$o" merge --squash main
 is 'merge --squash' "$code $(git -C "$o" diff --cached --name-only | tr '\n' ' ')" '0 doc/r tools/run '
@@ -244,6 +248,11 @@ run git -C "$o" merge --no-edit u/main
 is 'and merge' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C up rev-parse main:tools)"
 run git -C "$o" fsck
 is 'git fsck after it' $code 0
+# Once the scope is wider, git looks there.
+bough_ok 'fork' fork o wide
+w=$(at wide)
+git -C "$w" -c remote.u.url="$T/up.git" -c remote.u.promisor=true sparse-checkout add tools 2>/dev/null
+is 'a wider scope is looked at' "$(echo x >>"$w/tools/run" && git -C "$w" status --porcelain)" ' M tools/run'
 git -C "$o" checkout -q -b pick v1
 for what in 'log -p main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'log -S seven main' 'archive main' \
 	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'cherry-pick main'; do
