@@ -1,8 +1,8 @@
 /* Which paths differ from a commit, and how.
  *
- * The layers, and the difference of the two commits where there are two, only say where to look;
- * what counts is what is at such a path now, and what the commit has there. So it doesn't matter
- * how often, or in what order, something was moved. */
+ * The layers, and the difference of the two commits where there are two, only say where to look
+ * (spots.h); what counts is what is at such a path now, and what the commit has there. So it
+ * doesn't matter how often, or in what order, something was moved. */
 #include "gitops/changes_impl.h"
 
 #include <errno.h>
@@ -13,18 +13,10 @@
 
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
-#include "fs/work/diff.h"
-#include "fs/work/tree_names.h"
 #include "gitops/gitname.h"
+#include "gitops/spots.h"
 #include "gitops/togit.h"
-#include "gitops/treediff.h"
 #include "gitops/viewfile.h"
-
-/* A path to look at. */
-struct spot {
-	char *path;
-	bool content; /* the layers say that the content of its inode is another */
-};
 
 /* A folder on the way to the present path. */
 struct folder {
@@ -48,9 +40,7 @@ struct finder {
 	git_tree *base;
 	struct tree_at checkout;
 	size_t moved_ignored; /* files of the checkout that were left out where they are now */
-	bool same_commit; /* base is what was checked out */
-	struct spot *spots;
-	size_t nspots, spots_cap;
+	struct spots spots;
 	struct folder *way;
 	size_t nway, way_cap;
 	struct err *err;
@@ -158,203 +148,6 @@ static int tree_at_find(const git_tree_entry **out, struct tree_at *t, const cha
 	if (t->dir)
 		*out = git_tree_entry_byname(t->dir, slash + 1);
 	return 0;
-}
-
-/* ---- where to look ---- */
-
-static bool in_git_folder(const char *path)
-{
-	return strncmp(path, ".git", 4) == 0 && (!path[4] || path[4] == '/');
-}
-
-static int add_spot(struct finder *f, const char *path, size_t len, bool content)
-{
-	if (len == 0 || in_git_folder(path))
-		return 0;
-	char *own = strndup(path, len);
-	if (!own || array_grow(&f->spots, f->nspots, &f->spots_cap) < 0) {
-		free(own);
-		return no_memory(f);
-	}
-	f->spots[f->nspots++] = (struct spot){ own, content };
-	return 0;
-}
-
-/* A folder that is still to be listed: its inode in `now`, or its tree. */
-struct todo {
-	uint64_t ino;
-	git_oid tree;
-	char *path;
-};
-struct todos {
-	struct todo *v;
-	size_t n, cap;
-};
-
-static void todos_done(struct todos *t)
-{
-	while (t->n > 0)
-		free(t->v[--t->n].path);
-	free(t->v);
-}
-
-static char *join(const char *dir, const char *name, size_t len)
-{
-	char *p = NULL;
-	return asprintf(&p, "%s/%.*s", dir, (int)len, name) < 0 ? NULL : p;
-}
-
-static int push(struct finder *f, struct todos *t, uint64_t ino, const git_oid *tree, char *path)
-{
-	if (!path || array_grow(&t->v, t->n, &t->cap) < 0) {
-		free(path);
-		return no_memory(f);
-	}
-	t->v[t->n] = (struct todo){ .ino = ino, .path = path };
-	if (tree)
-		t->v[t->n].tree = *tree;
-	t->n++;
-	return 0;
-}
-
-static int list_now(struct finder *f, struct todos *todos, const struct todo *t)
-{
-	auto_names names = { 0 };
-	int r = names_all(&names, f->opt->now, t->ino);
-	if (r < 0)
-		return err_sys(f->err, r, "list %s", t->path);
-	for (size_t i = 0; i < names.n && r >= 0; i++) {
-		const struct name *n = names.v[i];
-		char *path = join(t->path, n->text, n->len);
-		r = path ? add_spot(f, path, strlen(path), false) : no_memory(f);
-		if (r >= 0 && n->type == DT_DIR)
-			r = push(f, todos, n->ino, NULL, path);
-		else
-			free(path);
-	}
-	return r;
-}
-
-static int list_tree(struct finder *f, struct todos *todos, const struct todo *t)
-{
-	auto_git(git_tree) tree = NULL;
-	int r = git_tree_lookup(&tree, mirror_repo(f->opt->mirror), &t->tree);
-	if (r < 0)
-		return git_fail(f->err, r, "list %s", t->path);
-	for (size_t i = 0; i < git_tree_entrycount(tree) && r >= 0; i++) {
-		const git_tree_entry *e = git_tree_entry_byindex(tree, i);
-		const char *name = git_tree_entry_name(e);
-		char *path = join(t->path, name, strlen(name));
-		r = path ? add_spot(f, path, strlen(path), false) : no_memory(f);
-		if (r >= 0 && git_tree_entry_type(e) == GIT_OBJECT_TREE)
-			r = push(f, todos, 0, git_tree_entry_id(e), path);
-		else
-			free(path);
-	}
-	return r;
-}
-
-/* All that is below a folder of `now` (ino), or of the commit. */
-static int list_below(struct finder *f, uint64_t ino, const git_oid *tree, const char *path)
-{
-	struct todos todos = { 0 };
-	if (in_git_folder(path))
-		return 0;
-	int r = push(f, &todos, ino, tree, strdup(path));
-	while (todos.n > 0 && r >= 0) {
-		struct todo t = todos.v[--todos.n];
-		r = t.ino ? list_now(f, &todos, &t) : list_tree(f, &todos, &t);
-		free(t.path);
-	}
-	todos_done(&todos);
-	return r;
-}
-
-static int list_base_below(struct finder *f, const char *path)
-{
-	auto_git(git_tree_entry) e = NULL;
-	int r = git_tree_entry_bypath(&e, f->base, path);
-	if (r == GIT_ENOTFOUND)
-		return 0;
-	if (r < 0)
-		return git_fail(f->err, r, "%s", path);
-	return git_tree_entry_type(e) == GIT_OBJECT_TREE
-		       ? list_below(f, 0, git_tree_entry_id(e), path)
-		       : 0;
-}
-
-/* Of a file with several names only one is told as changed: the one it was checked out as is
- * looked at too, and names that came since are told anyway. */
-static int add_first_name(struct finder *f, uint64_t ino)
-{
-	auto_free char *path = NULL;
-	struct attr a;
-	int r = view_inode(f->opt->before, ino, &a);
-	if (r >= 0 && a.nlink > 0)
-		r = view_path(f->opt->before, ino, &path);
-	if (r == -ENOENT || (r >= 0 && !path))
-		return 0;
-	if (r < 0)
-		return err_sys(f->err, r, "inode %llu", (unsigned long long)ino);
-	return add_spot(f, path, strlen(path), true);
-}
-
-/* A folder that both trees have, at different paths, isn't told with what is in it. */
-static int add_folder(struct finder *f, const struct diff_entry *e)
-{
-	const char *old = e->kind == DIFF_DELETED ? e->path : e->old_path;
-	struct attr a = { 0 };
-	int r = 0;
-	if (old && S_ISDIR(e->old_attr.mode))
-		r = list_base_below(f, old);
-	if (r < 0 || e->kind == DIFF_DELETED || !S_ISDIR(e->new_attr.mode))
-		return r;
-	r = view_inode(f->opt->before, e->new_attr.ino, &a);
-	if (r < 0 && r != -ENOENT)
-		return err_sys(f->err, r, "look at %s", e->path);
-	return a.nlink > 0 ? list_below(f, e->new_attr.ino, NULL, e->path) : 0;
-}
-
-static int on_entry(void *ctx, const struct diff_entry *e)
-{
-	struct finder *f = ctx;
-	bool content = e->what & (DIFF_CONTENT | DIFF_TARGET) ||
-		       (e->kind != DIFF_RENAMED && e->kind != DIFF_MODIFIED);
-	int r = add_spot(f, e->path, strlen(e->path), content);
-	if (r >= 0 && e->old_path)
-		r = add_spot(f, e->old_path, strlen(e->old_path), false);
-	if (r >= 0 && e->kind != DIFF_MODIFIED)
-		r = add_folder(f, e);
-	if (r >= 0 && !S_ISDIR(e->new_attr.mode) && e->new_attr.nlink > 1)
-		r = add_first_name(f, e->new_attr.ino);
-	return r;
-}
-
-static int on_difference(void *ctx, const char *path, uint32_t old_mode, uint32_t mode)
-{
-	return add_spot(ctx, path, strlen(path), false);
-}
-
-static int by_spot(const void *a, const void *b)
-{
-	return strcmp(((const struct spot *)a)->path, ((const struct spot *)b)->path);
-}
-
-static void sort_spots(struct finder *f)
-{
-	size_t n = 0;
-	if (f->nspots > 1)
-		qsort(f->spots, f->nspots, sizeof(*f->spots), by_spot);
-	for (size_t i = 0; i < f->nspots; i++) {
-		struct spot *s = &f->spots[i];
-		if (n > 0 && strcmp(f->spots[n - 1].path, s->path) == 0) {
-			f->spots[n - 1].content |= s->content;
-			free(s->path);
-		} else {
-			f->spots[n++] = *s;
-		}
-	}
-	f->nspots = n;
 }
 
 /* ---- the way to a path ---- */
@@ -712,11 +505,12 @@ static int look(struct finder *f)
 	if (r < 0)
 		return no_memory(f);
 	const char *prev = "";
-	for (size_t i = 0; i < f->nspots && r >= 0; i++) {
-		r = go_to(f, prev, f->spots[i].path);
-		prev = f->spots[i].path;
+	for (size_t i = 0; i < f->spots.n && r >= 0; i++) {
+		const struct spot *s = &f->spots.v[i];
+		r = go_to(f, prev, s->path);
+		prev = s->path;
 		if (r >= 0 && f->way[f->nway - 1].closed == OPEN)
-			r = look_at(f, &f->spots[i]);
+			r = look_at(f, s);
 	}
 	return r;
 }
@@ -728,20 +522,7 @@ static int open_commits(struct finder *f)
 	const struct changes_options *opt = f->opt;
 	const struct oid *checkout = oid_is_zero(&opt->checkout) ? &opt->base : &opt->checkout;
 	int r = commit_tree(&f->base, opt->mirror, &opt->base, f->err);
-	f->same_commit = oid_equal(checkout, &opt->base);
 	return r < 0 ? r : commit_tree(&f->checkout.root, opt->mirror, checkout, f->err);
-}
-
-/* All of a checkout's files have one time, and nothing in a workspace can be given it later. */
-static int find_spots(struct finder *f)
-{
-	const struct changes_options *opt = f->opt;
-	struct attr root;
-	int r = view_inode(opt->before, 1, &root);
-	if (r < 0 && r != -ENOENT)
-		return err_sys(f->err, r, "look at the tree as it was checked out");
-	return diff_views_since(opt->before, opt->now, r < 0 ? NULL : &root.ctime, on_entry, f,
-				f->err);
 }
 
 static int find(struct finder *f)
@@ -751,13 +532,9 @@ static int find(struct finder *f)
 	if (r >= 0)
 		r = rules_new(&f->rules, opt->now, f->err);
 	if (r >= 0)
-		r = find_spots(f);
-	if (r >= 0 && !f->same_commit)
-		r = treediff(mirror_repo(opt->mirror), f->checkout.root, f->base, on_difference, f,
-			     f->err);
+		r = spots_find(&f->spots, opt, f->base, f->checkout.root, f->err);
 	if (r < 0)
 		return r;
-	sort_spots(f);
 	r = look(f);
 	if (r >= 0)
 		r = tell_left_out(f);
@@ -773,9 +550,7 @@ int changes_find(struct changes *out, const struct changes_options *opt, struct 
 	auto_changes c = { 0 };
 	struct finder f = { .opt = opt, .out = &c, .err = err ? err : &own };
 	int r = find(&f);
-	for (size_t i = 0; i < f.nspots; i++)
-		free(f.spots[i].path);
-	free(f.spots);
+	spots_done(&f.spots);
 	while (f.nway > 0)
 		leave(&f);
 	free(f.way);
