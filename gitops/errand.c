@@ -10,7 +10,10 @@
 #include "fs/base/sock.h"
 #include "gitops/child.h"
 
-enum { SECRET_MAX = 64 << 10 };
+enum {
+	SECRET_MAX = 64 << 10,
+	WORDS_MAX = 128, /* of ssh's command line: git gives it some ten */
+};
 
 /* ---- bough-credential ---- */
 
@@ -70,31 +73,43 @@ static const char *pick_address(char *list, int argc, char **argv)
 	return list;
 }
 
+struct words {
+	char *v[WORDS_MAX + 1];
+	size_t n;
+	bool failed;
+};
+
+static void words_done(struct words *w)
+{
+	while (w->n > 0)
+		free(w->v[--w->n]);
+}
+#define auto_words __attribute__((cleanup(words_done))) struct words
+
+static void word(struct words *w, const char *text)
+{
+	if (w->n == WORDS_MAX || !(w->v[w->n] = strdup(text)))
+		w->failed = true;
+	else
+		w->n++;
+}
+
+/* -o NAME=VALUE; without a value NAME says it all. */
+static void option(struct words *w, const char *name, const char *value)
+{
+	auto_free char *text = NULL;
+	word(w, "-o");
+	if (asprintf(&text, "%s%s%s", name, value ? "=" : "", value ? value : "") < 0)
+		text = NULL;
+	word(w, text ? text : "");
+	w->failed |= !text;
+}
+
 /* ssh asks nobody, reads no configuration and offers nothing but the given key; a host whose key
  * isn't known is refused. */
 static int run_ssh(int argc, char **argv)
 {
-	const char *key = getenv(ERRAND_SSH_KEY), *known = getenv(ERRAND_KNOWN_HOSTS);
-	auto_free char *identity = NULL;
-	auto_free char *hosts = NULL;
-	if (!key || !known || asprintf(&identity, "IdentityFile=%s", key) < 0 ||
-	    asprintf(&hosts, "UserKnownHostsFile=%s", known) < 0) {
-		(void)fputs("fatal: ssh: neither key nor known hosts were given\n", stderr);
-		return 1;
-	}
-	char *to = getenv(ERRAND_SSH_ADDRESS);
-	const char *as = getenv(ERRAND_SSH_ALIAS);
-	auto_free char *address = NULL;
-	auto_free char *alias = NULL;
-	if (to && as &&
-	    (asprintf(&address, "HostName=%s", pick_address(to, argc, argv)) < 0 ||
-	     asprintf(&alias, "HostKeyAlias=%s", as) < 0)) {
-		(void)fputs("fatal: ssh: out of memory\n", stderr);
-		return 1;
-	}
-	const char *const options[] = {
-		identity,
-		hosts,
+	static const char *const fixed[] = {
 		"GlobalKnownHostsFile=/dev/null",
 		"StrictHostKeyChecking=yes",
 		"UpdateHostKeys=no",
@@ -110,27 +125,33 @@ static int run_ssh(int argc, char **argv)
 		"ConnectTimeout=30",
 		"ServerAliveInterval=15",
 	};
-	enum { OPTIONS = sizeof(options) / sizeof(options[0]) };
-	const char **args = calloc(3 + 2 * (OPTIONS + 2) + (size_t)argc + 1, sizeof(*args));
-	size_t n = 0;
-	if (!args)
+	const char *key = getenv(ERRAND_SSH_KEY), *known = getenv(ERRAND_KNOWN_HOSTS);
+	char *to = getenv(ERRAND_SSH_ADDRESS);
+	const char *as = getenv(ERRAND_SSH_ALIAS);
+	auto_words w = { 0 };
+	if (!key || !known) {
+		(void)fputs("fatal: ssh: neither key nor known hosts were given\n", stderr);
 		return 1;
-	args[n++] = "ssh";
-	args[n++] = "-F";
-	args[n++] = "/dev/null";
-	for (size_t i = 0; i < OPTIONS; i++) {
-		args[n++] = "-o";
-		args[n++] = options[i];
 	}
-	for (int i = 0; address && i < 2; i++) {
-		args[n++] = "-o";
-		args[n++] = i ? alias : address;
+	word(&w, "ssh");
+	word(&w, "-F");
+	word(&w, "/dev/null");
+	option(&w, "IdentityFile", key);
+	option(&w, "UserKnownHostsFile", known);
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		option(&w, fixed[i], NULL);
+	if (to && as) {
+		option(&w, "HostName", pick_address(to, argc, argv));
+		option(&w, "HostKeyAlias", as);
 	}
 	for (int i = 1; i < argc; i++)
-		args[n++] = argv[i];
-	execvp("ssh", (char *const *)(uintptr_t)args);
+		word(&w, argv[i]);
+	if (w.failed) {
+		(void)fputs("fatal: ssh: out of memory\n", stderr);
+		return 1;
+	}
+	execvp("ssh", w.v);
 	(void)fprintf(stderr, "fatal: run ssh: %s\n", strerrordesc_np(errno));
-	free(args);
 	return 1;
 }
 
