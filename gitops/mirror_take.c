@@ -138,17 +138,46 @@ static int member_text(struct take *t, const char *name, size_t max, char **out,
 
 /* ---- objects ---- */
 
+/* A file that ends in the SHA-1 of what is before it, as it comes. */
+struct ending {
+	uint8_t held[HASH_BYTES]; /* of which isn't known yet whether they are the last */
+	size_t n;
+};
+
+/* Hashes all but the last 20 bytes of what came so far. */
+static void hash_more(struct take *t, struct ending *e, const uint8_t *data, size_t n)
+{
+	size_t all = e->n + n, keep = all < HASH_BYTES ? all : HASH_BYTES;
+	size_t from_held = all - keep < e->n ? all - keep : e->n;
+	size_t from_new = all - keep - from_held;
+	EVP_DigestUpdate(t->hash, e->held, from_held);
+	EVP_DigestUpdate(t->hash, data, from_new);
+	memmove(e->held, e->held + from_held, e->n - from_held);
+	memcpy(e->held + e->n - from_held, data + from_new, n - from_new);
+	e->n = keep;
+}
+
+static int check_ending(struct take *t, const struct ending *e, const char *name,
+			uint8_t sum[HASH_BYTES])
+{
+	uint8_t computed[EVP_MAX_MD_SIZE];
+	if (EVP_DigestFinal_ex(t->hash, computed, NULL) != 1)
+		return out_of_memory(t);
+	if (e->n < HASH_BYTES || memcmp(computed, e->held, HASH_BYTES) != 0)
+		return bad(t, name, "its checksum is wrong");
+	memcpy(sum, e->held, HASH_BYTES);
+	return 0;
+}
+
 /* Writes the member to a file of the stage. For packs and indexes the last bytes are a SHA-1 of
  * what stands before them; it is left in `sum` (NULL: there is none). `tail`
  * gets the 40 last bytes. */
 static int member_file(struct take *t, const char *name, uint8_t sum[HASH_BYTES],
 		       uint8_t tail[2 * HASH_BYTES], uint64_t *size)
 {
-	uint8_t held[HASH_BYTES]; /* of which isn't known yet whether they are the last */
-	size_t nheld = 0;
+	struct ending ending = { 0 };
 	ssize_t n;
-	auto_fd fd = openat(t->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-			    0400);
+	auto_fd fd = openat(t->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0400);
 	if (fd < 0)
 		return errno == EEXIST ? bad(t, name, "it comes twice")
 				       : err_sys(t->err, -errno, "make %s", name);
@@ -160,36 +189,18 @@ static int member_file(struct take *t, const char *name, uint8_t sum[HASH_BYTES]
 		if (r < 0)
 			return err_sys(t->err, r, "write %s", name);
 		*size += (uint64_t)n;
-		if (!sum)
-			continue;
-		/* All but the last 20 bytes of what came so far are hashed. */
-		size_t all = nheld + (size_t)n, keep = all < HASH_BYTES ? all : HASH_BYTES;
-		size_t from_held = all - keep < nheld ? all - keep : nheld;
-		size_t from_new = all - keep - from_held;
-		EVP_DigestUpdate(t->hash, held, from_held);
-		EVP_DigestUpdate(t->hash, t->out, from_new);
-		memmove(held, held + from_held, nheld - from_held);
-		memcpy(held + nheld - from_held, t->out + from_new, (size_t)n - from_new);
-		nheld = keep;
+		if (sum)
+			hash_more(t, &ending, t->out, (size_t)n);
 	}
-	if (n < 0)
+	if (n < 0 || !sum)
 		return (int)n;
-	if (!sum)
-		return 0;
-	uint8_t computed[EVP_MAX_MD_SIZE];
-	if (EVP_DigestFinal_ex(t->hash, computed, NULL) != 1)
-		return out_of_memory(t);
-	if (nheld < HASH_BYTES || memcmp(computed, held, HASH_BYTES) != 0)
-		return bad(t, name, "its checksum is wrong");
-	memcpy(sum, held, HASH_BYTES);
-	int r = 0;
-	auto_fd again = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
-	if (again < 0 || *size < 2 * HASH_BYTES ||
-	    pread(again, tail, 2 * HASH_BYTES, (off_t)(*size - 2 * HASH_BYTES)) != 2 * HASH_BYTES)
-		r = bad(t, name, "it is too short");
-	if (r >= 0 && fdatasync(fd) < 0)
-		r = err_sys(t->err, -errno, "sync %s", name);
-	return r;
+	int r = check_ending(t, &ending, name, sum);
+	if (r < 0)
+		return r;
+	if (*size < 2 * HASH_BYTES ||
+	    pread(fd, tail, 2 * HASH_BYTES, (off_t)(*size - 2 * HASH_BYTES)) != 2 * HASH_BYTES)
+		return bad(t, name, "it is too short");
+	return fdatasync(fd) < 0 ? err_sys(t->err, -errno, "sync %s", name) : 0;
 }
 
 static int check_start(struct take *t, const char *name, bool is_pack)
