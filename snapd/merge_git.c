@@ -70,6 +70,11 @@ static int by_path(const void *a, const void *b)
 	return strcmp(a, ((const struct treemerge_entry *)b)->path);
 }
 
+static const struct treemerge_entry *find_entry(const struct treemerge *t, const char *path)
+{
+	return bsearch(path, t->v, t->n, sizeof(*t->v), by_path);
+}
+
 struct emptying {
 	const struct treemerge *trees;
 	const struct view *now;
@@ -89,8 +94,7 @@ static int goes(void *ctx, const char *path, size_t len, const struct attr *a)
 		whole = NULL;
 		return -ENOMEM;
 	}
-	const struct treemerge_entry *there = bsearch(whole, e->trees->v, e->trees->n,
-						      sizeof(*e->trees->v), by_path);
+	const struct treemerge_entry *there = find_entry(e->trees, whole);
 	return there && !there->mode ? 0 : -ENOTEMPTY;
 }
 
@@ -158,10 +162,9 @@ static int check_entries(struct merge_git *g, struct err *err)
 static int content(void *ctx, const char *path, struct buf *out, struct err *err)
 {
 	struct merge_git *g = ctx;
-	for (size_t i = 0; i < g->trees.n; i++)
-		if (strcmp(g->trees.v[i].path, path) == 0)
-			return treemerge_content(out, g->scratch, &g->trees, &g->trees.v[i], err);
-	return err_set(err, -EINVAL, "an unknown path");
+	const struct treemerge_entry *e = find_entry(&g->trees, path);
+	return e ? treemerge_content(out, g->scratch, &g->trees, e, err)
+		 : err_set(err, -EINVAL, "an unknown path");
 }
 
 static int add_step(struct merge_plan *p, const struct treemerge_entry *e)

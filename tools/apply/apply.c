@@ -42,9 +42,6 @@ void apply_result_done(struct apply_result *r)
 
 static int note_path(struct apply_result *r, const char *path)
 {
-	for (size_t i = 0; i < r->n; i++)
-		if (strcmp(r->paths[i], path) == 0)
-			return 0;
 	char *copy = strdup(path);
 	if (!copy || array_grow(&r->paths, r->n, &r->cap) < 0) {
 		free(copy);
@@ -57,6 +54,21 @@ static int note_path(struct apply_result *r, const char *path)
 static int by_name(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* In order, each once. */
+static void sort_paths(struct apply_result *r)
+{
+	size_t n = 0;
+	if (r->n > 1)
+		qsort(r->paths, r->n, sizeof(*r->paths), by_name);
+	for (size_t i = 0; i < r->n; i++) {
+		if (n > 0 && strcmp(r->paths[n - 1], r->paths[i]) == 0)
+			free(r->paths[i]);
+		else
+			r->paths[n++] = r->paths[i];
+	}
+	r->n = n;
 }
 
 /* ---- the bundle ---- */
@@ -485,8 +497,7 @@ int apply_bundle(struct apply_result *out, int bundle, const char *checkout, enu
 	if (git_libgit2_init() < 0 || encoding_register() < 0)
 		return git_fail(err, -1, "start libgit2");
 	int r = run(&ap, bundle, checkout, mode, err);
-	if (out->n > 1)
-		qsort(out->paths, out->n, sizeof(*out->paths), by_name);
+	sort_paths(out);
 	git_transaction_free(ap.tx);
 	git_diff_free(ap.diff);
 	git_index_free(ap.merged);
