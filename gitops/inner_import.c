@@ -307,7 +307,9 @@ static int run_git(struct importing *im, const char *repo, const char *const *ar
 	(void)snprintf(dir, sizeof(dir), "%s/%s", im->dir, repo);
 	(void)snprintf(env_dir, sizeof(env_dir), "GIT_DIR=%s", dir);
 	(void)snprintf(objects, sizeof(objects), "%s/objects", im->mirror);
-	size_t n = 16;
+	size_t n = 0;
+	while (argv[n])
+		n++;
 	for (size_t i = 0; args[i] && n + 1 < ARGS_MAX; i++)
 		argv[n++] = args[i];
 	struct child_options opt = { .argv = argv,
