@@ -178,8 +178,9 @@ static const char config_rest[] =
  * what the other side has, instead of packing all when it doesn't know its newest commit. */
 #define OUTSIDE \
 	"ERR This object is outside of the scope of this workspace: name paths that are in it, " \
-	"as in git log -p -- FOLDER. " \
-	"If git was about to tell how many lines a commit changed, that commit is made."
+	"as in git log -p -- FOLDER. If git was about to tell how many lines a commit changed, " \
+	"that commit is made. git fetch needs " \
+	"-c remote.origin.promisor=true -c remote.origin.partialCloneFilter=blob:none."
 static void add_scope(struct buf *b)
 {
 	buf_printf(b,
