@@ -1,6 +1,7 @@
 /* What the files that write a workspace's packs share. Not for others.
  *
- *   pack_src.c    the mirror's objects: which there are, where they lie, what they hold
+ *   pack_open.c   the mirror's objects: which there are, where they lie
+ *   pack_src.c    what they hold
  *   pack_reach.c  which of them the workspace may see
  *   pack_known.c  packs that another image has already
  *   pack_gain.c   what each commit brings, as newer ones have noted it
@@ -19,7 +20,7 @@
 #include "fs/store/gitform.h"
 #include "gitops/checkout_impl.h"
 
-/* ---- pack_src.c ---- */
+/* ---- pack_open.c, pack_src.c ---- */
 
 enum {
 	OBJ_NONE = UINT32_MAX,
@@ -71,6 +72,13 @@ struct src {
 	size_t raw_cap;
 	struct libdeflate_decompressor *inflate;
 };
+/* Fills s->packs and s->total; s->io is set. Packs that are replaced meanwhile are looked for
+ * anew. */
+int src_packs_open(struct src *s, const char *path, struct err *err);
+void src_packs_close(struct src *s);
+/* -EBADMSG: the pack is damaged. */
+int src_bad(struct err *err, const struct src_pack *p, const char *what);
+
 int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *err);
 void src_close(struct src *s); /* also one that is all zero */
 /* The same objects for another thread, with a cache of its own; closed before `of` is. */
