@@ -63,6 +63,8 @@ struct changes_options {
 	/* What can't be converted as .gitattributes says is taken as it is, with a warning, as git
 	 * diff does; else it is an error, as for git add: -EILSEQ, -ENOTSUP. */
 	bool lenient;
+	/* What the base has outside of the scope is told by its id alone (gitdiff_write). */
+	bool hide_outside;
 	bool ignored;    /* untracked files that .gitignore excludes count too */
 	bool no_renames; /* deletes and adds stay apart */
 };

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/gitdiff.h"
 #include "snapd/gitwork.h"
+#include "snapd/repos.h"
 
 struct gitdiff_task {
 	struct gitwork work;
@@ -65,6 +67,21 @@ static json_t *gitdiff_summary(void *task)
 	return json_pack("{s:o}", "warnings", list);
 }
 
+/* A workspace is seen by others than its repository: by a team, by the bearer of a token for it
+ * alone. Whoever puts a file over a name outside of the scope isn't to be shown what was there. */
+static int hide_outside(struct request *rq, const struct gitlink *link, bool *hide, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	const struct principal *who = rq->caller;
+	struct repo_row row = { 0 };
+	char id[ID_SIZE];
+	repo_lease_id(id, link->repo);
+	int r = link->nscopes ? catalog_repo_get(sd->catalog, id, &row, err) : 0;
+	*hide = r < 0 || (link->nscopes && (who->workspace[0] || !access_sees_repo(who, &row)));
+	repo_row_done(&row);
+	return snapd_inner(r);
+}
+
 int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int format,
 		struct err *err)
 {
@@ -81,8 +98,10 @@ int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int fo
 		const struct gitlink *link = &t->work.link;
 		gitwork_options(&t->work, anchor ? &link->anchor : &link->base, &t->opt);
 		t->opt.lenient = true;
-		r = snapd_inner(changes_find(&t->changes, &t->opt, err));
+		r = hide_outside(rq, link, &t->opt.hide_outside, err);
 	}
+	if (r >= 0)
+		r = snapd_inner(changes_find(&t->changes, &t->opt, err));
 	if (r < 0) {
 		gitdiff_free(t);
 		return r;

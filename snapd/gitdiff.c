@@ -45,7 +45,7 @@ static int flush(struct writer *w)
 struct pair {
 	struct buf old, new;
 	uint64_t old_size, new_size;
-	bool large; /* one is above DIFF_TEXT_MAX */
+	bool large; /* one is above DIFF_TEXT_MAX, or not to be shown */
 	git_patch *patch;
 };
 
@@ -68,6 +68,12 @@ static void add_subproject(struct buf *out, const struct oid *oid)
 static int load(struct writer *w, const struct change *c, bool old, bool new, struct pair *p)
 {
 	int r = 1;
+	if (old && w->opt->hide_outside &&
+	    !changes_in_scope(w->opt, c->old_path ? c->old_path : c->path)) {
+		p->large = true;
+		p->new_size = c->size;
+		return 0;
+	}
 	if (old && c->old_mode == MODE_GITLINK)
 		add_subproject(&p->old, &c->old_oid);
 	else if (old)

@@ -81,12 +81,12 @@ rm .git/index.lock && mv .git/bough/folders .git/bough/away && $hook
 ok 'without the folders nothing is outside' cmp .git/index ../good
 mv .git/bough/away .git/bough/folders
 size=$(stat -c %s ../good) kept=0
-for at in $(seq 0 23 "$((size - 1))"); do # cut short there, or another byte
+for at in $(seq 0 131 "$((size - 1))"); do # cut short there, or another byte
 	head -c "$at" ../good >.git/index && cp .git/index ../bad && $hook && cmp -s .git/index ../bad &&
 		cp ../good .git/index && printf '\377' | dd of=.git/index bs=1 seek="$at" conv=notrunc status=none &&
 		cp .git/index ../bad && $hook && cmp -s .git/index ../bad && kept=$((kept + 1))
 done
-is 'one that is damaged' "$kept" "$(seq 0 23 "$((size - 1))" | wc -l)"
+is 'one that is damaged' "$kept" "$(seq 0 131 "$((size - 1))" | wc -l)"
 is 'no lock stays' "$(ls .git/*.lock 2>/dev/null)" ''
 cp ../good .git/index && $hook
 both 'and the good one is marked'

@@ -119,4 +119,32 @@ run bough audit
 like 'audit has names' "$out" ' ann +.*DELETE '
 run bough events
 like 'events, too' "$out" 'workspace.deleted +ws_[a-z2-7]+ +ann'
+# ---- what a commit has outside of a workspace's scope is shown to who may read the repository
+
+git init -q -b main "$T/ann/wide" && mkdir "$T/ann/wide/in" "$T/ann/wide/out" && echo in >"$T/ann/wide/in/f" &&
+	echo hidden >"$T/ann/wide/out/f" && git -C "$T/ann/wide" add . && git -C "$T/ann/wide" commit -qm wide &&
+	bough-pack --git "$T/ann/wide" </dev/null >"$T/wide.tar" || bail 'bough-pack'
+as ann POST "/v1/repos/import?path=$T/ann/wide" '' -T "$T/wide.tar"
+as ann POST $ws '{"name":"narrow","visibility":"global","git":{"repo":"wide","scopes":["in"]}}'
+is 'a scope' "$status" 201
+as root POST /v1/tokens '{"owner":"ann","scope":"ann/narrow"}'
+token[agent]=$(of .token)
+bough user add ben
+as root POST /v1/tokens '{"owner":"ben"}'
+token[ben]=$(of .token)
+for path in out/f in/f; do
+	as agent PUT "$ws/narrow/files/$path" put
+	is "who has a token for it alone writes $path" "$((status / 100)) $(of .code)" "2 null"
+done
+for who in agent ben ann root; do
+	as $who GET "$ws/ann%2Fnarrow/diff?format=patch"
+	[ "$status" = 200 ] || as $who GET "$ws/narrow/diff?format=patch"
+	[[ $who = [ab]* && $who != ann ]] && want='differ +put -in' || want='-hidden +put +put -in'
+	is "$who sees the patch" "$(grep -oE '^[+-][a-z]+|differ$' <<<"$body" | sort | xargs)" \
+		"$(tr ' ' '\n' <<<"$want" | sort | xargs)"
+	as $who GET "$ws/narrow/diff?format=stat"
+	like "$who sees the stat" "$body" '2 files changed'
+done
+is 'the size is not told either' "$(as agent GET "$ws/narrow/diff?format=stat"; grep out/f <<<"$body" | xargs)" \
+	'out/f | Bin 0 -> 3 bytes'
 done_testing
