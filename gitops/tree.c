@@ -229,7 +229,7 @@ static int bad_entry(struct walk *w, const char *why)
 static int take_entry(struct walk *w, const struct tree_entry *e)
 {
 	struct level *l = &w->levels[w->nlevels - 1];
-	const char *refused = tree_name_refused(e->name, e->len);
+	const char *refused = tree_name_refused(e->name, e->len, e->mode);
 	if (refused)
 		return bad_entry(w, refused);
 	if (l->last.len && tree_entry_order(&l->last, e) >= 0)

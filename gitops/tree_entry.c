@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include "gitops/gitname.h"
+
 enum {
 	MODE_DIGITS_MAX = 7, /* old trees have a leading zero */
 	NAME_BYTES_MAX = 255,
@@ -72,59 +74,7 @@ int tree_entry_order(const struct tree_entry *a, const struct tree_entry *b)
 
 /* ---- names ---- */
 
-static bool equal_icase(const char *a, const char *lower, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if ((a[i] >= 'A' && a[i] <= 'Z' ? a[i] + 32 : a[i]) != lower[i])
-			return false;
-	return true;
-}
-
-/* NTFS drops blanks and dots at the end of a name, takes what follows a colon for a stream, a
- * backslash for a slash, and knows .git as git~1 too. */
-static bool is_ntfs_git(const char *s, size_t len)
-{
-	size_t n;
-	if (len >= 4 && equal_icase(s, ".git", 4))
-		n = 4;
-	else if (len >= 5 && equal_icase(s, "git~1", 5))
-		n = 5;
-	else
-		return false;
-	for (; n < len; n++) {
-		if (s[n] == '\\' || s[n] == ':')
-			return true;
-		if (s[n] != '.' && s[n] != ' ')
-			return false;
-	}
-	return true;
-}
-
-/* The characters that HFS+ leaves out when it compares: their UTF-8, three bytes each. */
-static size_t hfs_ignored(const unsigned char *s, size_t len)
-{
-	if (len < 3)
-		return 0;
-	if (s[0] == 0xe2 && s[1] == 0x80)
-		return (s[2] >= 0x8c && s[2] <= 0x8f) || (s[2] >= 0xaa && s[2] <= 0xae) ? 3 : 0;
-	if (s[0] == 0xe2 && s[1] == 0x81)
-		return s[2] >= 0xaa && s[2] <= 0xaf ? 3 : 0;
-	return s[0] == 0xef && s[1] == 0xbb && s[2] == 0xbf ? 3 : 0;
-}
-
-static bool is_hfs_git(const char *s, size_t len)
-{
-	const char *want = ".git";
-	for (size_t i = 0; i < len;) {
-		size_t skip = hfs_ignored((const unsigned char *)s + i, len - i);
-		if (skip == 0 && (!*want || !equal_icase(s + i, want++, 1)))
-			return false;
-		i += skip ? skip : 1;
-	}
-	return !*want;
-}
-
-const char *tree_name_refused(const char *name, size_t len)
+const char *tree_name_refused(const char *name, size_t len, uint32_t mode)
 {
 	if (len == 0)
 		return "a name is empty";
@@ -134,7 +84,9 @@ const char *tree_name_refused(const char *name, size_t len)
 		return "a name has a slash in it";
 	if ((len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
 		return "a name leads out of its folder";
-	if (is_ntfs_git(name, len) || is_hfs_git(name, len))
+	if (gitname_is_dotgit(name, len))
 		return "a name stands for .git";
+	if (mode == MODE_SYMLINK && gitname_is_dotgitmodules(name, len))
+		return "a link stands for .gitmodules";
 	return NULL;
 }

@@ -25,8 +25,9 @@ struct tree_entry {
 int tree_entry_next(struct cur *c, struct tree_entry *out);
 /* The order in which a tree must have its entries: < 0 when a comes before b. */
 int tree_entry_order(const struct tree_entry *a, const struct tree_entry *b);
-/* Why no checkout may have a file or folder of that name; NULL: it may. Refused are names that lead
- * out of the tree or are taken for .git by any system that git knows (NTFS, HFS+). */
-const char *tree_name_refused(const char *name, size_t len);
+/* Why no checkout may have an entry of that name; NULL: it may. Refused are, as by git, names that
+ * lead out of the tree, what any system that git knows takes for .git (NTFS, HFS+), and links that
+ * are so taken for .gitmodules. */
+const char *tree_name_refused(const char *name, size_t len, uint32_t mode);
 
 #endif

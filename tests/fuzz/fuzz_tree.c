@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert((const uint8_t *)e.name >= data);
 		assert((const uint8_t *)e.name + e.len + 1 + OID_BYTES <= data + size);
 		assert(strlen(e.name) == e.len);
-		const char *why = tree_name_refused(e.name, e.len);
+		const char *why = tree_name_refused(e.name, e.len, e.mode);
 		assert(why || (e.len && !memchr(e.name, '/', e.len) && strcmp(e.name, ".git")));
 		if (last.name) {
 			int x = tree_entry_order(&last, &e), y = tree_entry_order(&e, &last);

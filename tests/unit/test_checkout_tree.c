@@ -275,6 +275,8 @@ static void test_hostile(void **state)
 		{ "stands for .git", "040000 tree $t\\t.git::$INDEX" },
 		{ "stands for .git", "040000 tree $t\\t.g\\342\\200\\214it" },
 		{ "stands for .git", "040000 tree $t\\t.gi\\357\\273\\277t" },
+		{ "stands for .gitmodules", "120000 blob $b\\t.gitmodules" },
+		{ "stands for .gitmodules", "120000 blob $b\\tgitmod~1" },
 		{ "out of order", "100644 blob $b\\tb\\n100644 blob $b\\ta" },
 		{ "out of order", "100644 blob $b\\ta\\n100644 blob $b\\ta" },
 		{ "twice", "100644 blob $b\\ta\\n100644 blob $b\\ta.b\\n040000 tree $t\\ta" },
@@ -315,12 +317,14 @@ static void test_names(void **state)
 					    "...",   ".gi",          "git",   " .git", ".git-",
 					    "x.git", ".git\xe2\x80", "git~10" };
 	for (size_t i = 0; i < sizeof(fine) / sizeof(fine[0]); i++)
-		if (tree_name_refused(fine[i], strlen(fine[i])))
+		if (tree_name_refused(fine[i], strlen(fine[i]), MODE_FILE))
 			fail_msg("'%s' is refused", fine[i]);
+	assert_null(tree_name_refused(".gitmodules", 11, MODE_FILE));
+	assert_non_null(tree_name_refused("a\\.git", 6, MODE_FILE)); /* as Windows has it */
 	char big[300];
 	memset(big, 'a', sizeof(big));
-	assert_null(tree_name_refused(big, 255));
-	assert_non_null(tree_name_refused(big, 256));
+	assert_null(tree_name_refused(big, 255, MODE_FILE));
+	assert_non_null(tree_name_refused(big, 256, MODE_FILE));
 }
 
 int main(void)
