@@ -377,7 +377,13 @@ if [ "$(id -u)" = 0 ] && fusermount3 --version >/dev/null 2>&1; then
 	[ $code = 0 ] || diag_run
 	w=$out
 	is 'all is the user'\''s' "$(user stat -c %u "$w/.git/index" "$w/doc/readme" | sort -u)" $uid
-	user git config --global --unset-all safe.directory
+	user git clone -q "$T/src" "$T/u/co" && user touch "$w/doc/applied"
+	run user bough apply w --to "$T/u/co"
+	is 'and applies' "$code $(user git -C "$T/u/co" status --porcelain)" '0 A  doc/applied'
+	is 'as the user' "$(stat -c %u "$T/u/co/doc/applied" "$T/u/co/.git/index" | sort -u)" $uid
+	run user bough apply w --to "$T/src"
+	is 'not into what is another'"'"'s' "$((code > 0)) $(git -C "$T/src" status --porcelain)" '1 '
+	user rm "$w/doc/applied" && user git config --global --unset-all safe.directory
 	is 'clean, without a setting' "$(user git -C "$w" status --porcelain 2>&1)" ''
 	echo n >"$T/n" && user cp "$T/n" "$w/n"
 	is 'what changes is seen' "$(user git -C "$w" status --porcelain 2>&1)" '?? n'
