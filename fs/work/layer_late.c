@@ -113,6 +113,7 @@ void layer_keep(struct layer *l, const struct buf *inos, uint64_t seq)
 	const uint64_t *ino = (const uint64_t *)inos->data;
 	if (inos->len == 0)
 		return;
+	seq = seq ? seq : 1; /* of an empty journal; the map knows no 0 */
 	lock(l);
 	for (size_t i = 0; i < inos->len / sizeof(*ino); i++) {
 		bool room = l->files.keep.count < LAYER_KEEP_MAX ||
