@@ -27,9 +27,10 @@ int conditions_refuse(struct request *rq, struct err *err);
 
 /* An octal mode. -EINVAL, with the field told. */
 int files_mode(struct request *rq, const char *text, uint32_t *out, struct err *err);
-/* Names a file that has none, as PUT does; missing directories are made. */
-int files_put_name(struct place *p, const char *path, int file_fd, const struct conditions *c,
-		   bool set_mode, uint32_t mode, struct fs_named *named, struct err *err);
+/* Gives a file its name, as PUT does; missing directories are made. `want` has all but folder, name
+ * and conditions. The codes of ws_put are passed on for an upload. */
+int files_put_name(struct place *p, const char *path, struct ws_put *want,
+		   const struct conditions *c, struct fs_named *named, struct err *err);
 /* Puts what was found into an error's details: {"type", "target"?}. */
 void files_detail(struct request *rq, const struct place *p, const struct found *f);
 

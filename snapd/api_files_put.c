@@ -157,28 +157,25 @@ static int receive(struct upload *u, struct err *err)
 
 /* ---- the name ---- */
 
-int files_put_name(struct place *p, const char *path, int file_fd, const struct conditions *c,
-		   bool set_mode, uint32_t mode, struct fs_named *named, struct err *err)
+int files_put_name(struct place *p, const char *path, struct ws_put *want,
+		   const struct conditions *c, struct fs_named *named, struct err *err)
 {
 	struct condition_lists lists;
-	struct stat file, dir;
+	struct stat dir;
 	unsigned made = 0;
 	const char *name;
 	auto_fd fd = -1;
 	int r = place_parent(p, path, &made, &fd, &name, err);
 	if (r < 0)
 		return r;
-	if (fstat(file_fd, &file) < 0 || fstat(fd, &dir) < 0) {
+	if (fstat(fd, &dir) < 0) {
 		r = place_error(err, -errno, "look at", path);
 	} else {
-		struct ws_put want = { .dir = dir.st_ino,
-				       .name = name,
-				       .len = strlen(name),
-				       .file = file.st_ino,
-				       .set_mode = set_mode,
-				       .mode = mode };
-		conditions_want(c, &lists, &want);
-		r = fs_put(p->sd->fs, p->src.ws.id, &want, named, err);
+		want->dir = dir.st_ino;
+		want->name = name;
+		want->len = strlen(name);
+		conditions_want(c, &lists, want);
+		r = fs_put(p->sd->fs, p->src.ws.id, want, named, err);
 	}
 	if (r < 0)
 		place_unmake(p, path, made);
@@ -189,8 +186,11 @@ int files_put_name(struct place *p, const char *path, int file_fd, const struct 
 
 static int name_it(struct upload *u, struct err *err)
 {
-	int r = files_put_name(&u->place, u->path, u->fd, &u->cond, u->set_mode, u->mode, &u->named,
-			       err);
+	struct stat file;
+	if (fstat(u->fd, &file) < 0)
+		return place_error(err, -errno, "look at", u->path);
+	struct ws_put want = { .file = file.st_ino, .set_mode = u->set_mode, .mode = u->mode };
+	int r = files_put_name(&u->place, u->path, &want, &u->cond, &u->named, err);
 	u->done = r >= 0;
 	return r;
 }

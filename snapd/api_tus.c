@@ -2,13 +2,18 @@
  * termination.
  *
  *   ROOT/uploads/<id>.json   {"workspace", "path", "mode"?, "length", "created", "done"?,
- *                             "sandbox"?, "at"?}
+ *                             "tag"?, "changed"?, "sandbox"?, "at"?}
  *   ROOT/uploads/<id>.data   what has come; its size is the offset
  *
- * Both survive boughd. With the last byte the file goes into the workspace as a PUT's does, and
- * what is kept then is only that it is done, for a client that didn't hear it. The data file's
- * flock is held by whoever writes. One into a sandbox is one of the workspace that its path "at"
- * lies on, which is looked for again each time. */
+ * Both survive boughd. With the last byte bough-fs takes the data file over as the content of a
+ * file of the workspace (ws_put): a second name of it, and no copy. "tag", written before, tells
+ * whether that was done, however boughd and bough-fs end, and "changed" (the data file's time)
+ * that the bytes are still what was sent. From the moment that it is asked for,
+ * nobody writes to the data file any more: one that has a second name counts as whole, whatever a
+ * program has made of it since. What can't be taken over (small, or on another filesystem) is
+ * copied. What is kept then is only that it is done, for a client that didn't hear it.
+ * The data file's flock is held by whoever writes. One into a sandbox is one of the workspace that
+ * its path "at" lies on, which is looked for again each time. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +33,7 @@
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/api_sandbox.h"
+#include "snapd/archive_lib.h"
 #include "snapd/journal.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
@@ -38,6 +44,7 @@ enum {
 	KEPT_MAX = 100000, /* files in the folder that are looked at */
 	OPEN_MAX = 1000,   /* uploads of one workspace that aren't done */
 	COPY_BYTES = 256 * 1024,
+	QUOTA_WAIT_US = 50000, /* what was removed may count for so long */
 };
 
 static int no_memory(struct err *err)
@@ -157,7 +164,11 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 	    (from >= 0 ? fstat(from, &st) : fstatat(k->dir, name, &st, 0)) < 0)
 		return err_set(err, -ENOENT, "no such upload");
 	k->length = (uint64_t)json_integer_value(json_object_get(k->json, "length"));
-	k->offset = done ? k->length : (uint64_t)st.st_size;
+	k->offset = done || (from >= 0 && st.st_nlink > 1) ? k->length : (uint64_t)st.st_size;
+	if (done) { /* whatever has its name yet: it is a file's content */
+		cleanup_close(&k->fd);
+		k->fd = -1;
+	}
 	k->expires = st.st_mtime + EXPIRES_S;
 	if (time(NULL) < k->expires)
 		return 0;
@@ -541,25 +552,96 @@ static int copy_into(const struct kept *k, int to, struct err *err)
 	return 0;
 }
 
+static const struct conditions no_conditions;
+
+/* By its bytes. */
+static int put_copy(const struct kept *k, struct place *p, const char *path, struct ws_put *want,
+		    struct err *err)
+{
+	struct fs_named named;
+	struct stat st;
+	auto_fd fd = place_unnamed(p);
+	int r = fd < 0 ? place_error(err, fd, "make a file for", path) : copy_into(k, fd, err);
+	if (r >= 0 && fstat(fd, &st) < 0)
+		r = place_error(err, -errno, "look at", path);
+	if (r < 0)
+		return r;
+	want->upload = NULL;
+	want->file = st.st_ino;
+	return files_put_name(p, path, want, &no_conditions, &named, err);
+}
+
+static int lost(const struct kept *k, struct err *err)
+{
+	forget(k);
+	return err_set(err, -EKEYEXPIRED,
+		       "what was sent became a file's content, and whether the one that was meant "
+		       "isn't known any more: send it anew");
+}
+
+/* As it is; else, where that can't be, by its bytes. */
+static int put_data(struct kept *k, struct place *p, const char *path, struct ws_put *want,
+		    struct err *err)
+{
+	char data[ID_SIZE + 8];
+	struct fs_named named;
+	struct err why = { 0 };
+	file_name(data, k->id, "data");
+	want->upload = data;
+	want->size = k->length;
+	int r = files_put_name(p, path, want, &no_conditions, &named, &why);
+	if (r == -EDQUOT) {
+		(void)usleep(QUOTA_WAIT_US);
+		r = files_put_name(p, path, want, &no_conditions, &named, &why);
+	}
+	if (r == -EXDEV)
+		return put_copy(k, p, path, want, err);
+	if (r == -EMLINK)
+		return lost(k, err);
+	if (r == -EDQUOT || r == -ENOSPC)
+		return place_error(err, r, "write", path);
+	if (r < 0)
+		*err = why;
+	return r;
+}
+
+/* By which bough-fs knows whether it was done. 1: it was, and whose content the bytes became has
+ * changed since: they are no upload any more. */
+static int get_tag(struct kept *k, const struct place *p, uint64_t *tag, struct err *err)
+{
+	struct stat st;
+	if (fstat(k->fd, &st) < 0)
+		return err_sys(err, -errno, "look at the upload");
+	json_int_t changed = (json_int_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	*tag = (uint64_t)json_integer_value(json_object_get(k->json, "tag"));
+	if (*tag && json_integer_value(json_object_get(k->json, "changed")) == changed)
+		return 0;
+	if (*tag) {
+		int r = fs_answered(p->sd->fs, p->src.ws.id, *tag, err);
+		return r != 0 ? r : lost(k, err);
+	}
+	*tag = fs_tag();
+	bool bad = json_object_set_new(k->json, "tag", json_integer((json_int_t)*tag)) < 0;
+	bad |= json_object_set_new(k->json, "changed", json_integer(changed)) < 0;
+	return bad ? no_memory(err) : write_record(k, err);
+}
+
 /* All is there: into the workspace. What fails can be asked for again, by an empty PATCH. */
 static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *err)
 {
-	static const struct conditions none;
 	char name[ID_SIZE + 8];
-	struct fs_named named;
 	auto_place p = { .root = -1 };
 	const json_t *mode = json_object_get(k->json, "mode");
 	const char *path = json_string_value(json_object_get(k->json, "path"));
+	struct ws_put want = { .set_mode = mode != NULL,
+			       .mode = (uint32_t)json_integer_value(mode) };
 	if (!path)
 		return err_set(err, -EIO, "the upload's record is damaged");
 	int r = place_open(&p, sd, ws, false, PLACE_WRITE, err);
-	if (r < 0)
-		return r;
-	auto_fd fd = place_unnamed(&p);
-	r = fd < 0 ? place_error(err, fd, "make a file for", path) : copy_into(k, fd, err);
 	if (r >= 0)
-		r = files_put_name(&p, path, fd, &none, mode != NULL,
-				   (uint32_t)json_integer_value(mode), &named, err);
+		r = get_tag(k, &p, &want.tag, err);
+	if (r == 0)
+		r = put_data(k, &p, path, &want, err);
 	if (r < 0)
 		return r;
 	if (json_object_set_new(k->json, "done", json_true()) < 0)
@@ -573,8 +655,8 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
 
 static int take_back(struct patch *p)
 {
-	if (!p->hash)
-		return 0; /* each byte counts */
+	if (!p->hash || p->k.offset == p->from)
+		return 0; /* each byte counts; or none came */
 	p->k.offset = p->from;
 	return ftruncate(p->k.fd, (off_t)p->from) < 0 ? -errno : 0;
 }

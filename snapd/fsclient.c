@@ -468,7 +468,10 @@ static json_t *put_request(const char *op, const char *id, const struct ws_put *
 	int bad = rq ? json_object_set_new(rq, "tag", any_tag(w->tag)) : -1;
 	if (w->file)
 		bad |= json_object_set_new(rq, "file", number(w->file));
-	if (w->file && w->set_mode)
+	if (w->upload)
+		bad |= json_object_set_new(rq, "upload",
+					   json_pack("[s, o]", w->upload, number(w->size)));
+	if ((w->file || w->upload) && w->set_mode)
 		bad |= json_object_set_new(rq, "mode", number(w->mode));
 	if (w->file && w->as_is)
 		bad |= json_object_set_new(rq, "as_is", json_true());

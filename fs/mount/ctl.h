@@ -29,6 +29,8 @@
  *                                                    still and nothing was written (ESTALE)
  *   put     id, dir, name, file, mode?, as_is?, exist?, match?, unless?, tag?
  *                                                 -> created, version, mode
+ *                                                    (in place of file: upload: [name, bytes] of
+ *                                                    ROOT/uploads, taken over without a copy)
  *                                                    (ws_put; dir and file: inode numbers; name in
  *                                                    hex; match, unless: [version, as version.h
  *                                                    writes it]; exist: something has the name, or

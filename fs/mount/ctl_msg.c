@@ -40,6 +40,7 @@ enum field {
 	F_RESULTS = 1 << 27,
 	F_AT = 1 << 28,
 	F_CONTENTS = 1 << 29,
+	F_UPLOAD = 1 << 30,
 };
 
 static const struct {
@@ -56,8 +57,8 @@ static const struct {
 	[CTL_STACK] = { "stack", F_ID, 0 },
 	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
 	[CTL_RESTORE] = { "restore", F_ID | F_STACK, F_EXPECT },
-	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME | F_FILE,
-		      F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
+	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME,
+		      F_FILE | F_UPLOAD | F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_BATCH] = { "batch", F_ID | F_SIZE | F_TAG, F_RESULTS | F_AT | F_CONTENTS },
 	[CTL_ANSWERED] = { "answered", F_ID | F_TAG, 0 },
@@ -266,6 +267,16 @@ static int parse_versions(const json_t *j, const char *what, struct ctl_request 
 	return 0;
 }
 
+/* [name, bytes] */
+static int parse_upload(const json_t *j, struct ws_put *p, struct err *err)
+{
+	const char *name = json_string_value(json_array_get(j, 0));
+	if (!name || json_array_size(j) != 2)
+		return err_set(err, -EINVAL, "upload: a name and a number of bytes expected");
+	p->upload = name;
+	return parse_count(json_array_get(j, 1), "upload", INT64_MAX, &p->size, err);
+}
+
 static int parse_put_field(struct ctl_request *q, enum field f, const json_t *j, struct err *err)
 {
 	struct ws_put *p = &q->put;
@@ -276,6 +287,8 @@ static int parse_put_field(struct ctl_request *q, enum field f, const json_t *j,
 		return parse_count(j, "dir", INO_MAX, &p->dir, err);
 	case F_FILE:
 		return parse_count(j, "file", INO_MAX, &p->file, err);
+	case F_UPLOAD:
+		return parse_upload(j, p, err);
 	case F_NAME:
 		return parse_name(j, q, err);
 	case F_MODE:
@@ -372,6 +385,7 @@ static int parse_field(struct ctl_request *q, enum field f, const json_t *j, str
 	case F_DIR:
 	case F_NAME:
 	case F_FILE:
+	case F_UPLOAD:
 	case F_MODE:
 	case F_AS_IS:
 	case F_EXIST:
@@ -396,6 +410,7 @@ static const struct {
 	{ "xattrs", F_XATTRS }, { "since", F_SINCE },       { "moment", F_MOMENT },
 	{ "wait_ms", F_WAIT_MS }, { "tag", F_TAG },           { "size", F_SIZE },
 	{ "results", F_RESULTS }, { "at", F_AT },           { "contents", F_CONTENTS },
+	{ "upload", F_UPLOAD },
 };
 enum { NFIELDS = sizeof(fields) / sizeof(*fields) };
 
@@ -434,6 +449,9 @@ static int parse_fields(struct ctl_request *q, struct err *err)
 	for (int i = 0; i < NFIELDS; i++)
 		if (fields[i].field & ops[q->op].must & ~seen)
 			return err_set(err, -EINVAL, "%s: %s is missing", op, fields[i].name);
+	unsigned content = seen & (F_FILE | F_UPLOAD);
+	if (q->op == CTL_PUT && (content == 0 || content == (F_FILE | F_UPLOAD)))
+		return err_set(err, -EINVAL, "put: a file or an upload is needed");
 	return 0;
 }
 

@@ -248,6 +248,13 @@ void layer_alloc_cancel(struct layer *l, const struct extent *e);
  * so it may be overwritten in place. */
 bool layer_owns(const struct layer *l, const struct extent *e, uint64_t off, uint64_t len);
 int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint64_t src);
+/* Instead of writing what layer_alloc gave as a big file's whole content: the host's file `path`
+ * below `dir`, to which nobody writes any more, gets its name in the layer as well, so that its
+ * bytes are there without a copy. A kill before the txn leaves that name, which goes with the next
+ * server's first commit. -EXDEV: the host can't do that with the two. */
+int layer_adopt(struct layer *l, const struct extent *e, int dir, const char *path);
+/* Before layer_alloc_cancel of that: the name in the layer goes. */
+void layer_disown(struct layer *l, const struct extent *e);
 /* As layer_pwrite of n zeros, which then have space of the host's; mostly without writing them. */
 int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src);
 

@@ -317,6 +317,36 @@ int layer_zero(struct layer *l, uint64_t file, uint64_t n, uint64_t src)
 	return r;
 }
 
+int layer_adopt(struct layer *l, const struct extent *e, int dir, const char *path)
+{
+	struct layer_file *f;
+	assert(l->writable && !layer_is_sealed(l) && e->file != SPACE_PACKED && e->src == 0);
+	auto_free char *own = layer_path(l, e->file);
+	if (!own)
+		return -ENOMEM;
+	int r = l->io->link(l->io->ctx, dir, path, AT_FDCWD, own);
+	if (r == -EPERM || r == -EOPNOTSUPP || r == -ENOSYS || r == -EMLINK)
+		return -EXDEV;
+	if (r < 0)
+		return r;
+	lock(l);
+	l->files.dir_dirty = true;
+	unlock(l);
+	r = layer_file_get(l, e->file, LAYER_EXISTING, &f);
+	if (r < 0) {
+		layer_disown(l, e);
+		return r;
+	}
+	layer_file_dirty(l, f, 0, e->len); /* before the caller's record, as in layer_pwrite */
+	layer_file_put(l, f);
+	return 0;
+}
+
+void layer_disown(struct layer *l, const struct extent *e)
+{
+	layer_unlink_file(l, e->file);
+}
+
 /* ---- giving back ---- */
 
 void layer_punch(void *ctx, uint64_t file, uint64_t off, uint64_t len)

@@ -2,6 +2,7 @@
  * design): first which frames count, then what they say, then what of their contents is there. */
 #include "fs/work/layer_impl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -423,6 +424,38 @@ static int look_at_left_out(struct layer *l)
 	return r;
 }
 
+static uint64_t own_file_of(const char *name)
+{
+	char *end, again[LAYER_FAULT_NAME];
+	if (name[0] != 'f')
+		return 0;
+	uint64_t ino = strtoull(name + 1, &end, 16);
+	if (ino == 0 || ino >> REC_INO_BITS)
+		return 0;
+	layer_file_name(again, sizeof(again), ino); /* what isn't written so is none of ours */
+	return strcmp(name, again) == 0 ? ino : 0;
+}
+
+/* Files of inodes to which no extent leads: they were made, or taken over (layer_adopt), and then a
+ * kill or the power came before the record. The next commit removes them. Not where records were
+ * lost: then they may be all that is left of something. */
+static int look_for_left_over(struct layer *l)
+{
+	const struct dirent *de;
+	int r = 0;
+	if (!l->writable || layer_is_sealed(l) || l->lost > 0)
+		return 0;
+	auto_dir *d = opendir(l->dir);
+	while (d && r == 0 && (de = readdir(d))) {
+		uint64_t ino = own_file_of(de->d_name);
+		if (!ino || space_has_big(&l->space, ino))
+			continue;
+		r = space_note_big(&l->space, ino, 0);
+		l->files.all_dirty = true; /* so a commit comes */
+	}
+	return r;
+}
+
 int layer_load_space(struct layer *l, struct err *err)
 {
 	struct missing m = { .l = l };
@@ -433,6 +466,8 @@ int layer_load_space(struct layer *l, struct err *err)
 		r = space_each_file(&l->space, look_at_file, &m);
 	if (r == 0 && m.files.count)
 		r = mark_lost(&m);
+	if (r == 0)
+		r = look_for_left_over(l);
 	if (r == 0)
 		r = layer_rebuild_space(l, m.packed_size, layer_is_dirty(l));
 	l->lost += m.inodes;

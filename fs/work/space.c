@@ -455,6 +455,14 @@ int space_note_big(struct space *s, uint64_t ino, uint64_t file_size)
 	return r;
 }
 
+bool space_has_big(struct space *s, uint64_t ino)
+{
+	lock(s);
+	bool has = u64map_get(&s->big, ino) != NULL;
+	unlock(s);
+	return has;
+}
+
 static int unshare_packed(void *ctx, uint64_t off, uint64_t len)
 {
 	struct space *s = ctx;

@@ -107,6 +107,8 @@ int space_rebuild(struct space *s, struct space_use *uses, size_t n, uint64_t fi
 /* After a replay that left content out: the inode's own file may be there, and be so long, though
  * no extent leads to it. What nobody uses of it waits for the next commit. 0 or -ENOMEM. */
 int space_note_big(struct space *s, uint64_t ino, uint64_t file_size);
+/* Whether anything is known of the inode's own file. */
+bool space_has_big(struct space *s, uint64_t ino);
 
 /* Called before a commit's first sync: what is queued now will be covered by it. */
 void space_commit_begin(struct space *s);

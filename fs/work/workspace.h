@@ -5,6 +5,7 @@
  *   ROOT/layers/…          layers (layer.h)
  *   ROOT/store, ROOT/images  objects and images
  *   ROOT/ino               the store-wide inode counter
+ *   ROOT/uploads           files that ws_put takes over; whoever fills them is no part of this
  *
  * A node id is inode | gen << 48, and 1 is the root (invariant 1).
  *
@@ -301,6 +302,10 @@ struct ws_put {
 	const char *name;
 	size_t len;
 	uint64_t file; /* regular and without a name yet (ws_tmpfile), which the kernel holds */
+	/* Or the name of a file of `size` bytes in ROOT/uploads, which becomes a new file's content
+	 * without a copy, and has a second name from then on. NULL: it is `file`. */
+	const char *upload;
+	uint64_t size;
 	bool as_is; /* the file has its owner, mode and xattrs already */
 	bool set_mode;
 	uint32_t mode; /* else as what it replaces, without set-id bits; a new one has 0644 */
@@ -315,7 +320,11 @@ struct ws_put_result {
 };
 /* The file gets the name, in place of a regular file that has it: owner, xattrs (but capabilities)
  * and mode stay. A new file belongs to its folder's owner. -ENOENT: no such folder; -EISDIR,
- * -ELOOP: the name is something else's than a regular file's. 0 again where that was done. */
+ * -ELOOP: the name is something else's than a regular file's. 0 again where that was done.
+ * Of an upload, which nobody may write to any more once this is called, unless it fails: -EXDEV: it
+ * must be copied (it is too small for a file of its own, or the host can't link it); -EMLINK: it is
+ * some file's content already; -EIO also where it isn't a file of that size. Calls for one upload
+ * must not overlap; where its tag was done before, the answer tells what has the name now. */
 int ws_put(struct ws *ws, const struct ws_put *want, struct ws_put_result *out);
 /* The name goes: of anything but a directory (-EISDIR). `file` and `mode` mean nothing. -ENOENT. */
 int ws_take(struct ws *ws, const struct ws_put *want, struct ws_put_result *out);

@@ -1,8 +1,19 @@
 /* Compare and replace: what was uploaded gets its name, or a name goes, if what has that name is
- * what the caller believes. One step under meta, one frame of the journal. */
+ * what the caller believes. One step under meta, one frame of the journal.
+ *
+ * What was uploaded is a file without a name, or one of the host's, which is taken over:
+ * 1. Its name in the layer is made before the frame, so that a frame that counts has its bytes. A
+ *    kill in between leaves a file of the layer to which nothing leads: the next server's first
+ *    commit removes that name, and the upload is as it was.
+ * 2. No two files share a file of the host: one that has a second name isn't taken over. Its tag
+ *    says whether it was done.
+ * 3. The commit that covers the frame syncs the file and the layer's folder before, as for each
+ *    file that was written to (invariant 3). Its name in ROOT/uploads is the caller's to remove,
+ *    when he knows that it is done. */
 #include "fs/work/ws_impl.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -11,6 +22,8 @@ struct putting {
 	struct attr dir, a, old; /* a: the file; old: what has the name (had) */
 	bool had;
 	uint64_t cookie;
+	struct extent content; /* of an upload: all of it; len 0: the file has its content */
+	int64_t charged;       /* for that, in the quota's reserve */
 };
 
 static bool listed(const struct version_id *list, size_t n, const struct attr *a)
@@ -99,7 +112,8 @@ static int inherit(struct ws *ws, struct op *op, struct putting *p)
 	const struct ws_put *w = p->want;
 	struct attr *a = &p->a;
 	int64_t bytes = 0;
-	if (w->as_is) {
+	if (w->as_is && !w->upload) {
+		op->files++;
 		op_inode(op, a);
 		return 0;
 	}
@@ -115,8 +129,14 @@ static int inherit(struct ws *ws, struct op *op, struct putting *p)
 		return r;
 	if (bytes > 0)
 		a->flags |= ATTR_HAS_XATTR;
-	op_own(op, a, bytes);
-	op_inode(op, a);
+	op_own(op, a, bytes + p->charged);
+	if (w->upload) {
+		op_new_inode(op, a);
+		txn_extent(&op->t, a->ino, &p->content);
+	} else {
+		op->files++;
+		op_inode(op, a);
+	}
 	return some ? ws_inherit_xattrs(ws, op, p->old.ino, a->ino, &bytes) : 0;
 }
 
@@ -129,9 +149,10 @@ static int name_file(struct ws *ws, struct putting *p)
 		return r;
 	op_begin(&op, ws, p->a.ino, NULL);
 	op.t.tag = w->tag;
-	op.files++;
 	p->a.nlink = 1;
 	p->a.ctime = op.now;
+	if (w->upload)
+		p->a.atime = p->a.mtime = p->a.btime = op.now;
 	p->a.parent = p->dir.ino;
 	p->a.parent_cookie = p->cookie;
 	txn_keep(&op.t, p->a.ino); /* what is put is there whole, or not at all */
@@ -148,7 +169,8 @@ static int name_file(struct ws *ws, struct putting *p)
 	if (r < 0)
 		return r;
 	ws_ours_done(ws, w->tag);
-	(void)orphan_del(ws, p->a.ino);
+	if (!w->upload)
+		(void)orphan_del(ws, p->a.ino);
 	if (p->had && p->old.nlink == 0)
 		orphan_reap(ws, p->old.ino, node_of(&p->old));
 	return 0;
@@ -157,45 +179,179 @@ static int name_file(struct ws *ws, struct putting *p)
 /* Asked once more by who didn't hear the answer. */
 static bool is_done(const struct putting *p)
 {
-	return p->had && p->old.ino == p->want->file;
+	return !p->want->upload && p->had && p->old.ino == p->want->file;
 }
 
-static int put_locked(struct ws *ws, const struct ws_put *w, struct ws_put_result *out)
+static int put_locked(struct ws *ws, struct putting *p, struct ws_put_result *out)
 {
-	struct putting p = { .want = w };
-	int r = look(ws, &p);
+	const struct ws_put *w = p->want;
+	int r = look(ws, p);
 	if (r < 0)
 		return r;
-	if (is_done(&p)) {
-		tell(&p, &p.old, out);
+	if (is_done(p)) {
+		tell(p, &p->old, out);
 		return 0;
 	}
-	r = compare(&p);
-	if (r == 0 && p.had && !S_ISREG(p.old.mode))
-		r = S_ISDIR(p.old.mode) ? -EISDIR : -ELOOP;
-	if (r == 0)
-		r = view_inode(&ws->view, w->file, &p.a);
-	if (r == 0 && (!S_ISREG(p.a.mode) || p.a.nlink > 0))
+	r = compare(p);
+	if (r == 0 && p->had && !S_ISREG(p->old.mode))
+		r = S_ISDIR(p->old.mode) ? -EISDIR : -ELOOP;
+	if (r == 0 && !w->upload)
+		r = view_inode(&ws->view, w->file, &p->a);
+	if (r == 0 && !w->upload && (!S_ISREG(p->a.mode) || p->a.nlink > 0))
 		r = -EINVAL;
 	if (r == 0)
 		r = ws_ours_room(ws);
 	if (r == 0)
-		r = name_file(ws, &p);
+		r = name_file(ws, p);
 	if (r == 0)
-		tell(&p, &p.a, out);
+		tell(p, &p->a, out);
+	return r;
+}
+
+/* ---- a file of ROOT/uploads ---- */
+
+enum { UPLOAD_PATH = 80 };
+
+static int upload_path(const struct ws_put *w, char out[UPLOAD_PATH])
+{
+	int n = snprintf(out, UPLOAD_PATH, "uploads/%s", w->upload);
+	bool plain = n < UPLOAD_PATH && *w->upload && *w->upload != '.' && !strchr(w->upload, '/');
+	return plain ? 0 : -EINVAL;
+}
+
+/* How many names it has. */
+static int count_links(struct ws *ws, const struct ws_put *w, const char *path)
+{
+	const struct io *io = ws->work->io;
+	struct stat st;
+	int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+	int fd = io->open(io->ctx, ws->work->root_fd, path, flags, 0);
+	if (fd < 0)
+		return fd == -ENOENT ? -EIO : fd;
+	int r = io->fstat(io->ctx, fd, &st);
+	(void)io->close(io->ctx, fd); /* only looked at */
+	if (r < 0)
+		return r;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != w->size || st.st_nlink == 0)
+		return -EIO;
+	return st.st_nlink > 1 ? 2 : 1;
+}
+
+static int check_alone(struct ws *ws, const struct ws_put *w, const char *path)
+{
+	int n = count_links(ws, w, path);
+	if (n <= 1)
+		return n < 0 ? n : 0;
+	/* What a kill left in the layer, or a file that is deleted, goes with a commit. */
+	int r = ws_commit(ws, NULL);
+	n = r < 0 ? r : count_links(ws, w, path);
+	return n > 1 ? -EMLINK : n < 0 ? n : 0;
+}
+
+/* Space and quota for all of it. Under meta exclusive. */
+static int reserve(struct ws *ws, struct putting *p, uint64_t ino)
+{
+	uint64_t size = p->want->size, all = block_ceil(size);
+	int64_t bytes = quota_clip(0, all, size);
+	int r = layer_refuses(active(ws));
+	if (r == 0)
+		r = quota_check(&ws->quota, bytes, 1);
+	if (r == 0)
+		r = layer_alloc(active(ws), ino, 0, all, &p->content);
+	if (r < 0)
+		return r;
+	if (p->content.file != ino || p->content.len != all) {
+		layer_alloc_cancel(active(ws), &p->content);
+		return -EXDEV;
+	}
+	p->a = (struct attr){ .ino = ino, .size = size, .blocks = all / 512 };
+	p->charged = bytes;
+	ws->quota.reserved += bytes;
+	return 0;
+}
+
+/* From the reserve to the inode, if that is made. Under meta exclusive. */
+static int spend(struct ws *ws, struct putting *p, struct ws_put_result *out)
+{
+	ws->quota.reserved -= p->charged;
+	int r = quota_check(&ws->quota, p->charged, 1);
+	return r < 0 ? r : put_locked(ws, p, out);
+}
+
+static int take_over(struct ws *ws, struct putting *p, uint64_t ino, const char *path,
+		     struct ws_put_result *out)
+{
+	meta_write(ws);
+	int r = reserve(ws, p, ino);
+	meta_done(ws);
+	if (r < 0)
+		return r;
+	r = layer_adopt(active(ws), &p->content, ws->work->root_fd, path);
+	bool adopted = r == 0;
+	meta_write(ws);
+	if (adopted)
+		r = spend(ws, p, out);
+	else
+		ws->quota.reserved -= p->charged;
+	/* A layer that takes nothing more may have the frame all the same. */
+	if (r < 0 && adopted && layer_refuses(active(ws)) == 0)
+		layer_disown(active(ws), &p->content);
+	if (r < 0 && (!adopted || layer_refuses(active(ws)) == 0))
+		layer_alloc_cancel(active(ws), &p->content);
+	meta_done(ws);
+	return r;
+}
+
+/* It was done, and the one who asked didn't hear of it. */
+static int tell_done(struct ws *ws, struct putting *p, struct ws_put_result *out)
+{
+	ws_enter(ws);
+	meta_read(ws);
+	int r = look(ws, p);
+	meta_done(ws);
+	ws_leave(ws);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	tell(p, p->had ? &p->old : NULL, out);
+	return 0;
+}
+
+static int put_upload(struct ws *ws, const struct ws_put *want, struct ws_put_result *out)
+{
+	struct putting p = { .want = want };
+	char path[UPLOAD_PATH];
+	uint64_t ino, node;
+	int r = upload_path(want, path);
+	if (r == 0)
+		r = ws_answered(ws, want->tag, &node);
+	if (r != 0)
+		return r < 0 ? r : tell_done(ws, &p, out);
+	if (want->size == 0 || want->size > WS_FILE_SIZE_MAX)
+		return want->size ? -EFBIG : -EXDEV;
+	r = check_alone(ws, want, path);
+	if (r == 0)
+		r = work_ino(ws->work, &ino);
+	if (r < 0)
+		return r;
+	ws_enter(ws);
+	r = take_over(ws, &p, ino, path, out);
+	ws_leave(ws);
 	return r;
 }
 
 int ws_put(struct ws *ws, const struct ws_put *want, struct ws_put_result *out)
 {
+	struct putting p = { .want = want };
 	int r = ws_name_check(want->name, want->len);
 	if (r < 0)
 		return r == -EEXIST ? -EINVAL : r;
+	if (want->upload)
+		return put_upload(ws, want, out);
 	ws_enter(ws);
 	r = ws_prepare_first_name(ws, want->file);
 	if (r == 0) {
 		meta_write(ws);
-		r = put_locked(ws, want, out);
+		r = put_locked(ws, &p, out);
 		meta_done(ws);
 	}
 	ws_leave(ws);

@@ -63,6 +63,9 @@ static void good_requests(void **state)
 		  "\"as_is\":true,\"exist\":false,\"match\":[\"1.0.a\",\"2.1.b\"],"
 		  "\"unless\":[\"1.0.0\"]}",
 		  CTL_PUT },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\",\"upload\":[\"u\",7],"
+		  "\"mode\":384,\"tag\":1}",
+		  CTL_PUT },
 		{ "{\"op\":\"take\",\"id\":\"a\",\"dir\":1,\"name\":\"61\"}", CTL_TAKE },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"xattrs\":true}]}",
 		  CTL_FORK },
@@ -133,7 +136,15 @@ static void bad_requests(void **state)
 		  "unknown field" },
 		{ "{\"op\":\"fork\",\"id\":\"a\",\"children\":[{\"id\":\"b\",\"path\":7}]}",
 		  "path:" },
-		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\"}", "file is missing" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\"}", "is needed" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"name\":\"61\",\"file\":2,"
+		  "\"upload\":[\"u\",7]}",
+		  "is needed" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"upload\":\"u\"}", "upload:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"upload\":[7,\"u\"]}", "upload:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"upload\":[\"u\",-1]}", "upload:" },
+		{ "{\"op\":\"put\",\"id\":\"a\",\"upload\":[\"u\",1,2]}", "upload:" },
+		{ "{\"op\":\"take\",\"id\":\"a\",\"upload\":[\"u\",1]}", "unknown field" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"\"}", "name:" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"6\"}", "name:" },
 		{ "{\"op\":\"put\",\"id\":\"a\",\"dir\":1,\"file\":2,\"name\":\"6g\"}", "name:" },
