@@ -103,6 +103,43 @@ ok 'what came before it broke off is kept' wait_for 10 all_of_it
 patch 'it goes on' 204 300000 "$T/rest"
 ok 'it is whole' cmp -s "$T/all" "$at/two"
 
+# ---- a large one becomes the file, without a copy, once
+
+head -c 3000000 /dev/urandom >"$T/large"
+head -c 300000 "$T/large" >"$T/one"
+tail -c +300001 "$T/large" >"$T/rest"
+create 'a large one' 3000000 large
+inode=$(stat -c %i "$BOUGH_ROOT/uploads/${url##*/}.data")
+patch 'a part' 204 0 "$T/one"
+patch 'the rest' 204 300000 "$T/rest"
+ok 'it is whole' cmp -s "$T/large" "$at/large"
+of_inode() { find "$BOUGH_ROOT/$1" -inum "$inode" | wc -l; }
+is 'its bytes are those that came' "$(of_inode layers) $(of_inode uploads)" '1 0'
+printf x | dd of="$at/large" bs=1 seek=5 conv=notrunc status=none
+patch 'nothing can be added' 409 3000000 /dev/null
+is 'nor is it put again' "$(head -c 6 "$at/large" | tail -c 1)" x
+rm "$at/large"
+freed() { sync -f "$BOUGH_ROOT/layers" && [ "$(of_inode layers)" = 0 ]; }
+ok 'deleted, its bytes go' wait_for 15 freed
+create 'one that is put by two servers' 3000000 large
+data=$BOUGH_ROOT/uploads/${url##*/}.data
+patch 'a part' 204 0 "$T/one"
+patch 'the rest' 204 300000 "$T/rest"
+# As if boughd had been killed before it noted that: the record says what was asked for.
+record=$BOUGH_ROOT/uploads/${url##*/}.json
+inode=$(stat -c %i "$(find "$BOUGH_ROOT/layers" -name 'f[0-9a-f]*' -size 3000000c)")
+ln "$(find "$BOUGH_ROOT/layers" -inum "$inode")" "$data"
+sed -i 's/,"done":true//' "$record" # jq would round the tag
+printf x | dd of="$at/large" bs=1 seek=5 conv=notrunc status=none
+gives 'what has two names is whole' 200 HEAD "$url" -I
+is 'and says so' "$(header Upload-Offset)" 3000000
+truncate -s 100 "$at/large"
+patch 'nobody writes to it' 409 100 "$T/one"
+patch 'asked again' 204 3000000 /dev/null
+is 'it was done: the program has the last word' "$(stat -c %s "$at/large")" 100
+ok 'only the record is kept' test ! -e "$data"
+rm -f "$at/large"
+
 # ---- termination, expiration, refusals
 
 create 'to be ended' 10 three

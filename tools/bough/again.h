@@ -1,10 +1,11 @@
-/* Copies of folders that broke off, and what they go on from.
+/* Copies of folders and large files that broke off, and what they go on from.
  *
- * While a folder is copied, a small file (in the state folder of whoever calls, one for each source
- * and target) says where it goes and when it began; it goes when the copy is whole. The same
+ * While something is copied, a small file (in the state folder of whoever calls, one for each
+ * source and target) says where it goes and when it began; it goes when the copy is whole. The same
  * command goes on from it: files that the target got since then and that are as they are in the
  * source, which hasn't changed since, aren't sent again (fs/base/have.h). Without such a file, or
- * where one of both sides is another one by now, a copy begins as the first one did.
+ * where one of both sides is another one by now, a copy begins as the first one did. Of a large
+ * file that goes into a workspace the record names the upload (resume.h).
  *
  *     again_open                      then `found` tells
  *     again_note                      unless found, when the target is there

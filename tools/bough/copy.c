@@ -498,10 +498,12 @@ static int file_in(struct cli *cli, struct source *s, const char *from, const st
 	bool box = r > 0;
 	if (mode && !s->pid && s->size >= RESUME_UPLOAD_MIN && resume_can_name(to, name) &&
 	    lseek(s->fd, 0, SEEK_CUR) == 0) {
+		auto_again again = AGAIN_NONE;
+		const struct place source = { NULL, from };
 		r = path_below(to->path, name, &path, err);
+		again_open(&again, cli, &source, to);
 		if (r == 0)
-			r = resume_upload(cli, s->fd, (uint64_t)s->size, to, box, name, mode,
-					  err);
+			r = resume_upload(cli, s->fd, to, box, name, mode, &again, err);
 		return r < 0 ? r : print_copied(cli, from, path, (uint64_t)s->size, NULL, err);
 	}
 	target_query(&t, "mode", mode);

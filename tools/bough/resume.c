@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/have.h"
 #include "tools/bough/json.h"
 #include "tools/bough/sandbox.h"
 
@@ -167,6 +168,9 @@ struct sending {
 	uint64_t at, size; /* at: where the present request began */
 	bool box;          /* it goes into a sandbox */
 	char location[HTTP_FIELD_MAX];
+	char *path;        /* the file that it becomes */
+	const char *mode;
+	struct again *again;
 };
 
 static void show_sent(void *ctx, uint64_t bytes)
@@ -310,22 +314,136 @@ static int send_all(struct sending *s, const struct place *there, struct err *er
 	return r;
 }
 
-int resume_upload(struct cli *cli, int fd, uint64_t size, const struct place *to, bool box,
-		  const char *last, const char *mode, struct err *err)
+/* ---- an upload that an earlier copy has begun ---- */
+
+/* What tells the file and its target: the record says it, and the upload behind it. */
+static int describe(const struct sending *s, const struct stat *st, char **out)
 {
-	struct sending s = { .cli = cli, .fd = fd, .size = size, .box = box };
-	struct http_head head;
-	auto_free char *path = NULL;
-	if (join(&path, to->path, last) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	const struct place there = { to->name, path };
-	progress_begin(&s.progress, cli, "copying");
-	int r = create(&s, to, path, mode, err);
-	if (r == 0) {
-		r = send_all(&s, &there, err);
-		if (r < 0 && !is_broken(r))
-			(void)call(&s, "DELETE", &head, NULL); /* else it goes after a day */
+	int n = asprintf(out, "%llx:%llx %llu %lld.%09ld %lld.%09ld %s %s\n",
+			 (unsigned long long)st->st_dev, (unsigned long long)st->st_ino,
+			 (unsigned long long)st->st_size, (long long)st->st_mtim.tv_sec,
+			 st->st_mtim.tv_nsec, (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec,
+			 s->mode, s->path);
+	if (n < 0)
+		*out = NULL;
+	return n < 0 ? -ENOMEM : 0;
+}
+
+/* What changes behind that moment bears another time than the file has now. */
+static bool is_settled(const struct stat *st, const struct timespec *began)
+{
+	const struct timespec before = again_before(began);
+	return have_time_order(&st->st_ctim, &before) < 0;
+}
+
+/* 1: s->at is where it goes on; 0: there is none, or of another file. */
+static int find_begun(struct sending *s, const struct stat *st, const char *what)
+{
+	size_t n = strlen(what);
+	const struct again *a = s->again;
+	const char *upload = a->found ? strrchr(a->sides, '\n') : NULL;
+	if (!upload || upload[1] != '/' || strlen(upload) > sizeof(s->location))
+		return 0;
+	(void)snprintf(s->location, sizeof(s->location), "%s", upload + 1);
+	if (strncmp(a->sides, what, n) != 0 || a->sides + n != upload + 1 ||
+	    !is_settled(st, &a->source_at))
+		return 0;
+	struct tries t = { 0 };
+	int r;
+	while (is_broken(r = look(s, NULL)) && wait_to_retry(&t))
+		;
+	free(s->cli->detail); /* of an upload that isn't there */
+	s->cli->detail = NULL;
+	return r == 0;
+}
+
+static void note_begun(struct sending *s, char *what, const struct timespec *began)
+{
+	struct again *a = s->again;
+	again_forget(a);
+	a->source_at = a->target_at = *began;
+	if (asprintf(&a->sides, "%s%s", what, s->location) < 0) {
+		a->sides = NULL;
+		again_end(a);
+		return;
 	}
+	again_note(a);
+}
+
+static int send_anew(struct sending *s, const struct place *to, char *what, struct err *err)
+{
+	const struct place there = { to->name, s->path };
+	const struct timespec began = again_now();
+	s->at = 0;
+	int r = create(s, to, s->path, s->mode, err);
+	if (r < 0)
+		return r;
+	note_begun(s, what, &began);
+	return send_all(s, &there, err);
+}
+
+/* Nobody goes on with it: it takes room for a day, else. */
+static void give_up(struct sending *s)
+{
+	struct http_head head;
+	if (*s->location)
+		(void)call(s, "DELETE", &head, NULL); /* it may have gone */
+	*s->location = '\0';
+	free(s->cli->detail);
+	s->cli->detail = NULL;
+}
+
+/* 0: it is there; 1: it must be begun anew. */
+static int send_rest(struct sending *s, const struct place *to, struct err *err)
+{
+	struct err why = { 0 };
+	const struct place there = { to->name, s->path };
+	struct http_head head;
+	if (!s->cli->quiet)
+		fprintf(stderr, "bough: this copy broke off before: it goes on at byte %llu\n",
+			(unsigned long long)s->at);
+	/* One that is done may have been replaced since. */
+	int r = s->at < s->size ? send_all(s, &there, &why) : call(s, "PATCH", &head, &why);
+	if (r < 0 && !is_broken(r))
+		return 1;
+	if (r < 0)
+		*err = why;
+	return r;
+}
+
+static int send_file(struct sending *s, const struct place *to, struct err *err)
+{
+	struct stat st;
+	auto_free char *what = NULL;
+	if (fstat(s->fd, &st) < 0)
+		return err_sys(err, -errno, "look at the file");
+	s->size = (uint64_t)st.st_size;
+	if (describe(s, &st, &what) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	int r = find_begun(s, &st, what) ? send_rest(s, to, err) : 1;
+	if (r > 0) {
+		give_up(s);
+		r = send_anew(s, to, what, err);
+	}
+	if (r < 0 && !is_broken(r)) {
+		char *detail = steal_ptr(&s->cli->detail);
+		give_up(s);
+		s->cli->detail = detail;
+	}
+	if (!is_broken(r))
+		again_end(s->again);
+	return r;
+}
+
+int resume_upload(struct cli *cli, int fd, const struct place *to, bool box, const char *last,
+		  const char *mode, struct again *again, struct err *err)
+{
+	struct sending s = { .cli = cli, .fd = fd, .box = box, .mode = mode, .again = again };
+	if (join(&s.path, to->path, last) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	progress_begin(&s.progress, cli, "copying");
+	int r = send_file(&s, to, err);
 	progress_end(&s.progress);
+	free(s.path);
 	return r;
 }

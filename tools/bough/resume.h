@@ -3,6 +3,7 @@
 #ifndef BOUGH_TOOLS_RESUME_H
 #define BOUGH_TOOLS_RESUME_H
 
+#include "tools/bough/again.h"
 #include "tools/bough/place.h"
 
 enum {
@@ -21,10 +22,11 @@ bool resume_again(struct tries *t, int r);
  * With from->path NULL it is the export that is kept under that id. */
 int resume_download(struct cli *cli, const struct place *from, int fd, const char *what,
 		    uint64_t *total, struct err *err);
-/* `size` bytes of the file `fd` (from its beginning) into the workspace, or the sandbox `box`, as
- * PUT does, `last` (NULL: nothing) behind the path, with the mode (octal). */
-int resume_upload(struct cli *cli, int fd, uint64_t size, const struct place *to, bool box,
-		  const char *last, const char *mode, struct err *err);
+/* The file `fd` (from its beginning) into the workspace, or the sandbox `box`, as PUT does, `last`
+ * (NULL: nothing) behind the path, with the mode (octal). `again` (again_open) tells of an upload
+ * that a killed copy has begun: it is gone on with where the file is as it was then. */
+int resume_upload(struct cli *cli, int fd, const struct place *to, bool box, const char *last,
+		  const char *mode, struct again *again, struct err *err);
 /* Whether resume_upload can take this: the protocol has only names in UTF-8. */
 bool resume_can_name(const struct place *to, const char *last);
 
