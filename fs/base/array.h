@@ -3,6 +3,7 @@
 #define BOUGH_BASE_ARRAY_H
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 enum { ARRAY_FIRST = 16 }; /* elements that the first allocation has room for */
@@ -28,5 +29,12 @@ static inline void *array_room(void *v, size_t n, size_t *cap, size_t size)
 			*(v) = v_;                                      \
 		v_ ? 0 : -ENOMEM;                                       \
 	})
+
+/* For qsort and bsearch, by number: of elements (and keys) that are, or begin with, a uint64_t. */
+static inline int array_by_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fs/base/array.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/store/internal.h"
@@ -17,8 +18,9 @@ struct seen {
 };
 
 struct pack_seen {
-	uint64_t id, end; /* what lies behind `end` wasn't looked at: it is being written */
-	struct buf seen;  /* of struct seen, in order */
+	uint64_t id;     /* first: array_by_u64 */
+	uint64_t end;    /* what lies behind wasn't looked at: it is being written */
+	struct buf seen; /* of struct seen, in order */
 };
 
 struct check {
@@ -301,15 +303,8 @@ static int check_pack(struct check *c)
 
 static struct pack_seen *find_pack(struct check *c, uint64_t id)
 {
-	size_t lo = 0, hi = c->npacks;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (c->packs[mid].id < id)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < c->npacks && c->packs[lo].id == id ? &c->packs[lo] : NULL;
+	return c->npacks ? bsearch(&id, c->packs, c->npacks, sizeof(*c->packs), array_by_u64)
+			 : NULL;
 }
 
 static bool was_seen(const struct pack_seen *ps, uint64_t off, uint32_t tag)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "fs/base/array.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/store/internal.h"
@@ -37,7 +38,7 @@ struct mark_shard {
 };
 
 struct victim {
-	uint64_t id;
+	uint64_t id;    /* first: array_by_u64 */
 	uint64_t size;  /* of the file */
 	uint64_t live;  /* stored bytes of marked objects that the index finds here */
 	uint64_t total; /* stored bytes of all its records */
@@ -134,16 +135,9 @@ static void marks_clear(struct store_gc *gc)
 
 /* ---- choosing ---- */
 
-static int compare_victims(const void *a, const void *b)
-{
-	uint64_t x = ((const struct victim *)a)->id, y = ((const struct victim *)b)->id;
-	return x < y ? -1 : x > y;
-}
-
 static struct victim *find_victim(struct store_gc *gc, uint64_t id)
 {
-	struct victim key = { .id = id };
-	return gc->n ? bsearch(&key, gc->v, gc->n, sizeof(key), compare_victims) : NULL;
+	return gc->n ? bsearch(&id, gc->v, gc->n, sizeof(*gc->v), array_by_u64) : NULL;
 }
 
 static int count_entry(void *ctx, const struct digest *d, const struct place *p)

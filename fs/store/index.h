@@ -41,7 +41,7 @@ enum {
 };
 
 struct pack_row {
-	uint64_t id;
+	uint64_t id;          /* first: array_by_u64 */
 	uint64_t indexed;     /* every whole record below this offset has been seen */
 	uint64_t synced;      /* the file is durable up to here */
 	uint64_t records;     /* objects seen in it, with their sizes */

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "fs/base/array.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/store/internal.h"
@@ -396,12 +397,6 @@ static int check_row(struct store *s, const struct pack_row *row, struct err *er
 	return there && !broken && row->synced < row->indexed ? sync_left(s, row, err) : 0;
 }
 
-static int compare_row(const void *key, const void *row)
-{
-	uint64_t a = *(const uint64_t *)key, b = ((const struct pack_row *)row)->id;
-	return a < b ? -1 : a > b;
-}
-
 struct dated {
 	uint64_t id;
 	struct timespec t;
@@ -451,7 +446,7 @@ int recover_catch_up(struct store *s, struct err *err)
 		r = check_row(s, &rows[i], err);
 	size_t n = 0;
 	for (size_t i = 0; i < nids; i++)
-		if (!nrows || !bsearch(&ids[i], rows, nrows, sizeof(*rows), compare_row))
+		if (!nrows || !bsearch(&ids[i], rows, nrows, sizeof(*rows), array_by_u64))
 			ids[n++] = ids[i];
 	return r < 0 ? r : index_unknown(s, ids, n, err);
 }

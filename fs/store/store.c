@@ -195,12 +195,6 @@ void store_close(struct store *s)
 	free(s);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
 int store_list_packs(struct store *s, uint64_t **ids, size_t *n, struct err *err)
 {
 	int fd = openat(s->packs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -225,7 +219,7 @@ int store_list_packs(struct store *s, uint64_t **ids, size_t *n, struct err *err
 	if (errno)
 		return err_sys(err, -errno, "list the packs");
 	if (have)
-		qsort(list, have, sizeof(*list), compare_ids);
+		qsort(list, have, sizeof(*list), array_by_u64);
 	*ids = steal_ptr(&list);
 	*n = have;
 	return 0;

@@ -143,11 +143,7 @@ static int add_name(struct query *q, uint64_t dir, uint64_t child, uint8_t type,
 static int add_below(struct query *q, uint32_t i, uint64_t dir, uint64_t cookie)
 {
 	const struct view *v = q->v;
-	const struct view below = { .layers = v->layers + i + 1,
-				    .nlayers = v->nlayers - i - 1,
-				    .image = v->image,
-				    .store = v->store,
-				    .seed = v->seed };
+	const struct view below = view_below(v, i);
 	struct dirent_ref d;
 	int r = view_dirent_ceil(&below, dir, cookie, &d);
 	if (r == -ENOENT || (r == 0 && d.cookie != cookie))
@@ -391,7 +387,7 @@ static int put_event(struct query *q, const struct event *e)
 /* ---- all folders ---- */
 
 struct folder {
-	uint64_t ino;
+	uint64_t ino; /* first: array_by_u64 */
 	char *path;
 };
 
@@ -438,12 +434,6 @@ static int list_folders(const struct query *q, struct folders *f)
 	return r;
 }
 
-static int by_ino(const void *a, const void *b)
-{
-	const struct folder *x = a, *y = b;
-	return (x->ino > y->ino) - (x->ino < y->ino);
-}
-
 /* One answer's worth of the folders above number `after`. What happens to them between one answer
  * and the next has a place in the log behind the token that the first one gave. */
 static int put_folders(struct buf *out, const struct query *q, uint64_t after, size_t max)
@@ -452,7 +442,7 @@ static int put_folders(struct buf *out, const struct query *q, uint64_t after, s
 	size_t start = out->len;
 	int r = list_folders(q, &f);
 	if (r == 0 && f.n > 1)
-		qsort(f.v, f.n, sizeof(*f.v), by_ino);
+		qsort(f.v, f.n, sizeof(*f.v), array_by_u64);
 	for (size_t i = 0; r == 0 && i < f.n; i++) {
 		if (f.v[i].ino <= after)
 			continue;

@@ -327,15 +327,9 @@ static int find_renames(struct differ *d)
 
 /* ---- folders that took another's name ---- */
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
 static bool inos_has(const struct inos *s, uint64_t ino)
 {
-	return s->n && bsearch(&ino, s->v, s->n, sizeof(*s->v), by_value);
+	return s->n && bsearch(&ino, s->v, s->n, sizeof(*s->v), array_by_u64);
 }
 
 /* Lists the folders of one side that have no partner on the other, or one that is listed. The

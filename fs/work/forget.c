@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fs/base/array.h"
 #include "fs/base/hash.h"
 #include "fs/work/workspace.h"
 
@@ -34,12 +35,6 @@ int forget_list_node(struct forget_list *f, uint64_t node)
 	return buf_error(&f->nodes);
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
 struct telling {
 	const struct forget_list *f;
 	const struct ws_changes *changes;
@@ -64,7 +59,8 @@ void forget_list_tell(struct forget_list *f, const struct ws_changes *changes)
 {
 	struct telling t = { f, changes };
 	if (f->nodes.len > 0)
-		qsort(f->nodes.data, f->nodes.len / sizeof(uint64_t), sizeof(uint64_t), by_number);
+		qsort(f->nodes.data, f->nodes.len / sizeof(uint64_t), sizeof(uint64_t),
+		      array_by_u64);
 	if (changes->apart && f->nodes.len + f->names.len > 0)
 		changes->apart(changes->ctx, tell, &t);
 	else

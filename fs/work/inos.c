@@ -14,17 +14,11 @@ int inos_add(struct inos *s, uint64_t ino)
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return x < y ? -1 : x > y;
-}
-
 void inos_sort(struct inos *s)
 {
 	if (s->n == 0)
 		return;
-	qsort(s->v, s->n, sizeof(*s->v), compare);
+	qsort(s->v, s->n, sizeof(*s->v), array_by_u64);
 	size_t n = 1;
 	for (size_t i = 1; i < s->n; i++)
 		if (s->v[i] != s->v[n - 1])

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/work/extents.h"
 
@@ -212,12 +213,6 @@ static int put_dir(struct delta_out *o, uint64_t dir)
 	return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
-}
-
 /* The map's keys in order; the caller frees. NULL: no memory. */
 static uint64_t *sorted_keys(const struct u64map *m)
 {
@@ -227,7 +222,7 @@ static uint64_t *sorted_keys(const struct u64map *m)
 	for (size_t i = 0; keys && (slot = u64map_next(m, &i));)
 		keys[n++] = slot->key;
 	if (n > 1)
-		qsort(keys, n, sizeof(*keys), by_number);
+		qsort(keys, n, sizeof(*keys), array_by_u64);
 	return keys;
 }
 

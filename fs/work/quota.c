@@ -67,8 +67,7 @@ int quota_content(const struct view *v, uint32_t own, uint64_t ino, uint64_t fro
 		  uint64_t size, int64_t *out)
 {
 	/* Only the own layers: what they leave open is a hole here. */
-	struct view mine = { .layers = v->layers, .nlayers = own, .image = NULL };
-	/* The stack's image, for extents that lead into it. */
+	struct view mine = { .layers = v->layers, .nlayers = own };
 	int64_t sum = 0;
 	for (uint64_t off = from; off < to;) {
 		struct view_run run;

@@ -21,6 +21,16 @@ struct view {
 	uint64_t seed;
 };
 
+/* What shows below layer `i`: borrowed, and not for view_done. */
+static inline struct view view_below(const struct view *v, uint32_t i)
+{
+	return (struct view){ .layers = v->layers + i + 1,
+			      .nlayers = v->nlayers - i - 1,
+			      .image = v->image,
+			      .store = v->store,
+			      .seed = v->seed };
+}
+
 /* Opens what the stack names. `find` gives a layer already loaded (a new reference) or
  * -ENOENT, then it is opened; NULL: always open. */
 struct view_options {

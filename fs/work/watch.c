@@ -134,11 +134,7 @@ static int add_below(struct query *q, const struct change *over)
 {
 	const struct view *v = q->v;
 	uint32_t i = over->layer;
-	const struct view below = { .layers = v->layers + i + 1,
-				    .nlayers = v->nlayers - i - 1,
-				    .image = v->image,
-				    .store = v->store,
-				    .seed = v->seed };
+	const struct view below = view_below(v, i);
 	struct dirent_ref d;
 	int r = view_dirent_ceil(&below, over->dir, over->cookie, &d);
 	if (r == -ENOENT || (r == 0 && d.cookie != over->cookie))

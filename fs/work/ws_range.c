@@ -112,10 +112,7 @@ struct shares {
  * version shows again: so the name that it was last known by must lead to it. */
 static uint64_t image_shows(struct ws *ws, uint64_t ino, uint64_t off, uint64_t len)
 {
-	const struct view below = { .layers = ws->view.layers + 1,
-				    .nlayers = ws->view.nlayers - 1,
-				    .image = ws->view.image,
-				    .seed = ws->view.seed };
+	const struct view below = view_below(&ws->view, 0);
 	struct attr a;
 	struct dirent_ref d;
 	struct view_run run;

@@ -187,11 +187,7 @@ static int list_name(struct ws *ws, struct forget_list *f, uint64_t dir, const c
 static int list_frame(struct ws *ws, uint32_t i, struct forget_list *f)
 {
 	const struct view *v = &ws->view;
-	const struct view below = { .layers = v->layers + i + 1,
-				    .nlayers = v->nlayers - i - 1,
-				    .image = v->image,
-				    .store = v->store,
-				    .seed = v->seed };
+	const struct view below = view_below(v, i);
 	const struct changed_log *g = layer_changed(v->layers[i]);
 	uint64_t seq = layer_last_ours(v->layers[i]);
 	const struct changed_entry *e = g && seq ? changed_log_newest(g) : NULL;
