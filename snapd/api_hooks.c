@@ -8,6 +8,7 @@
 #include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/hooks.h"
+#include "snapd/outcome.h"
 
 enum { SECRET_BYTES = 32, SECRET_TEXT = 6 + 44 + 1 };
 
@@ -85,9 +86,11 @@ static int take_events(struct request *rq, struct hook_row *row, struct err *err
 		return 0;
 	json_array_foreach((json_t *)(uintptr_t)list, i, one) {
 		const char *s = json_string_value(one);
-		if (!*s || strlen(s) >= sizeof(((struct event *)0)->type) ||
-		    strspn(s, "abcdefghijklmnopqrstuvwxyz._") != strlen(s))
-			return request_bad_field(rq, "events", err, "types like workspace.saved");
+		if (!outcome_tells(s))
+			return request_bad_field(rq, "events", err,
+						 "there is no event \"%.60s\"; one is, say, "
+						 "workspace.saved",
+						 s);
 	}
 	free(row->events);
 	row->events = json_array_size(list) ? json_text(list, JSON_COMPACT) : NULL;

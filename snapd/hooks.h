@@ -25,7 +25,7 @@
 
 enum {
 	HOOKS_OWNER_MAX = 32, /* of one owner */
-	HOOK_TYPES_MAX = 64,  /* events that one asks for */
+	HOOK_TYPES_MAX = 128, /* events that one asks for: more than there are */
 	HOOK_URL_MAX = 2048,
 	HOOK_SECRET_MIN = 16,
 	HOOK_SECRET_MAX = 256,

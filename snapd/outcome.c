@@ -1,5 +1,6 @@
 #include "snapd/outcome.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -325,8 +326,14 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 
 /* ---- what happened ---- */
 
+static bool only_reads(const char *method, const char *pattern)
+{
+	return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ||
+	       access_sends_list(method, pattern);
+}
+
 /* "workspace.forked" of POST /v1/workspaces/{}/fork; false: nothing that one tells of. */
-static bool event_type(const struct doing *d, char *out, size_t size)
+static bool event_type(const char *method, const char *pattern, char *out, size_t size)
 {
 	static const struct {
 		const char *path, *verb;
@@ -339,23 +346,23 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 		{ "pause", "paused" },     { "resume", "resumed" },   { "exec", "executed" },
 		{ "workspaces", "attached" }, { "reset", "reset" },   { "test", "tested" },
 	};
-	const char *family = d->pattern + (strncmp(d->pattern, "/v1/", 4) == 0 ? 4 : 1);
+	const char *family = pattern + (strncmp(pattern, "/v1/", 4) == 0 ? 4 : 1);
 	size_t n = strcspn(family, "/");
-	const char *rest = strrchr(d->pattern, '/') + 1;
-	const char *verb = strcmp(d->method, "POST") == 0     ? "created"
-			   : strcmp(d->method, "DELETE") == 0 ? "deleted"
+	const char *rest = strrchr(pattern, '/') + 1;
+	const char *verb = strcmp(method, "POST") == 0     ? "created"
+			   : strcmp(method, "DELETE") == 0 ? "deleted"
 							      : "changed";
-	if (strstr(d->pattern, "/files") || strstr(d->pattern, "/archive") ||
-	    strstr(d->pattern, "/uploads") || strstr(d->pattern, "/batch") ||
-	    strstr(d->pattern, "/exec/"))
+	if (strstr(pattern, "/files") || strstr(pattern, "/archive") ||
+	    strstr(pattern, "/uploads") || strstr(pattern, "/batch") ||
+	    strstr(pattern, "/exec/"))
 		return false; /* what happens to files, watch tells; to processes, their output */
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (strcmp(d->method, "POST") == 0 && rest > family + n &&
+		if (strcmp(method, "POST") == 0 && rest > family + n &&
 		    strcmp(rest, verbs[i].path) == 0)
 			verb = verbs[i].verb;
-	if (strcmp(d->method, "DELETE") == 0 && strstr(family, "/workspaces/"))
+	if (strcmp(method, "DELETE") == 0 && strstr(family, "/workspaces/"))
 		verb = "detached";
-	else if (strcmp(d->method, "DELETE") == 0 && strstr(family, "/members/"))
+	else if (strcmp(method, "DELETE") == 0 && strstr(family, "/members/"))
 		verb = "changed";
 	if (strcmp(family, "import") == 0)
 		family = "snapshots", n = 9;
@@ -365,6 +372,35 @@ static bool event_type(const struct doing *d, char *out, size_t size)
 	(void)snprintf(out, size, "%.*s.%s", (int)(n - (box ? 2 : family[n - 1] == 's')), family,
 		       verb);
 	return true;
+}
+
+/* What boughd does by itself, and jobs: no call is named so. */
+static const char *const own_events[] = {
+	"workspace.read_only", "workspace.writable", "workspace.damaged", "workspace.expired",
+	"workspace.purged",    "snapshot.created",   "snapshot.expired",  "sandbox.exited",
+	"sandbox.failed",      "sandbox.expired",    "sandbox.detached",  "job.created",
+	"job.done",            "job.failed",         "job.cancelled",     "gc.done",
+};
+
+static bool is_own(const char *type)
+{
+	for (size_t i = 0; i < sizeof(own_events) / sizeof(own_events[0]); i++)
+		if (strcmp(own_events[i], type) == 0)
+			return true;
+	return false;
+}
+
+bool outcome_tells(const char *type)
+{
+	char of[sizeof(((struct event *)0)->type)];
+	bool found = is_own(type);
+	for (size_t i = 0; i < api_nroutes && !found; i++) {
+		const struct route *rt = &api_routes[i];
+		found = !only_reads(rt->method, rt->path) &&
+			event_type(rt->method, rt->path, of, sizeof(of)) &&
+			strcmp(of, type) == 0;
+	}
+	return found;
 }
 
 /* `own`: whose the object is; of nobody: the caller's. */
@@ -407,7 +443,7 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 {
 	char type[40];
 	const json_t *items = json_object_get(answer, "items");
-	if (!event_type(d, type, sizeof(type)))
+	if (!event_type(d->method, d->pattern, type, sizeof(type)))
 		return;
 	for (size_t i = 0; i < json_array_size(items); i++) {
 		/* A fork is its maker's, whoever owns its origin. */
@@ -460,14 +496,12 @@ static void write_audit(struct snapd *sd, const struct doing *d, unsigned status
 void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer)
 {
 	struct snapd *sd = ctx;
-	bool reads = strcmp(d->method, "GET") == 0 || strcmp(d->method, "HEAD") == 0 ||
-		     access_sends_list(d->method, d->pattern);
 	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads") ||
 			strstr(d->pattern, "/exec/{}/");
 	metrics_count(sd->metrics, d, status);
 	if (d->keyed)
 		end_repeat(sd, d, status, answer);
-	if (reads)
+	if (only_reads(d->method, d->pattern))
 		return;
 	if ((status < 400 && !of_files) || status == 403)
 		write_audit(sd, d, status, answer);
@@ -479,6 +513,7 @@ void outcome_own(struct snapd *sd, const char *what, const struct owned *own, co
 		 const char *workspace)
 {
 	struct doing d = { .method = "", .path = (char *)(uintptr_t)what, .own = *own };
+	assert(is_own(what));
 	principal_of_service(&d.caller);
 	(void)snprintf(d.object, sizeof(d.object), "%s", object);
 	write_audit(sd, &d, 200, NULL);

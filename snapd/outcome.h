@@ -15,6 +15,8 @@ json_t *outcome_rebuilt(struct snapd *sd, const char *path, const char *effect);
 /* What the service did by itself, likewise. `what` is as in events.h. */
 void outcome_own(struct snapd *sd, const char *what, const struct owned *own, const char *object,
 		 const char *workspace);
+/* Whether there ever is an event of that type. */
+bool outcome_tells(const char *type);
 
 /* ---- figures (metrics.c) ---- */
 

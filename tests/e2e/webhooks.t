@@ -57,6 +57,15 @@ ok 'of an admin it may lead to this machine' wait_for 10 here
 for bad in ftp://example.org/ http://u:p@example.org/ 'http://' nonsense 'https://example.org/#x'; do
 	bough_fails "$bad" 2 'url' webhook add "$bad"
 done
+# A typo would never come.
+for bad in workspace.svaed workspace 'sandbox.*' '' workspace.saved. created upload.created; do
+	bough_fails "no event: $bad" 2 'no event' webhook add "$url" --event "$bad"
+done
+kinds=$(sed -nE 's/^- `([a-z]+)\.` (.*)/\1 \2/p' "$BOUGH_SRC/snapd/API.md" | tr -d , |
+	awk '{ for (i = 2; i <= NF; i++) print $1 "." $i }')
+ok 'the manual names them' test "$(wc -l <<<"$kinds")" -gt 60
+bough_ok 'each of those can be had' webhook add "$url" $(printf -- '--event %s ' $kinds)
+bough webhook rm "${out%%$'\n'*}"
 bough user add ci
 ci=$(bough token create --owner ci -q)
 for inside in http://127.1/ http://localhost:1/ http://a.LocalHost./ http://[::1]/ http://[::ffff:127.0.0.1]/ http://0x7f000001/ \
@@ -68,7 +77,7 @@ is 'an address of the internet may be' "$(as "$ci" POST /v1/webhooks '{"url":"ht
 bough down
 config '{"webhook_retry_s": 1, "webhook_allow": ["127.0.0.0/8"]}'
 bough ls >/dev/null
-id=$(as "$ci" POST /v1/webhooks "{\"url\":\"$url\",\"events\":[\"none\"]}" | jq -r .id)
+id=$(as "$ci" POST /v1/webhooks "{\"url\":\"$url\",\"events\":[\"gc.done\"]}" | jq -r .id)
 like 'where it is allowed' "$id" '^wh_'
 is 'only that' "$(as "$ci" PATCH "/v1/webhooks/$id" '{"url":"http://[::1]:1/"}' | jq -r .code)" refused
 bough down

@@ -18,6 +18,7 @@
 #include "fs/base/io.h"
 #include "snapd/hook_send.h"
 #include "snapd/hooks.h"
+#include "snapd/outcome.h"
 #include "snapd/seal.h"
 
 /* The example of the specification of Standard Webhooks. */
@@ -30,6 +31,43 @@ static void signatures(void **state)
 	auto_free char *other = hook_signature("plain", "a", 1, "b");
 	auto_free char *same = hook_signature("whsec_cGxhaW4=", "a", 1, "b");
 	assert_string_equal(other, same);
+}
+
+static void types(void **state)
+{
+	static const struct {
+		const char *type;
+		bool told;
+	} table[] = {
+		{ "workspace.created", true },
+		{ "workspace.saved", true },
+		{ "workspace.merged", true },
+		{ "workspace.read_only", true },
+		{ "workspace.purged", true },
+		{ "snapshot.created", true }, /* of an import, and of a save */
+		{ "snapshot.committed", true },
+		{ "sandbox.executed", true },
+		{ "sandbox.detached", true },
+		{ "sandbox.exited", true },
+		{ "repo.fetched", true },
+		{ "team.changed", true }, /* somebody joins or leaves */
+		{ "webhook.tested", true },
+		{ "job.done", true },
+		{ "gc.done", true },
+		{ "", false },
+		{ "workspace", false },
+		{ "workspace.", false },
+		{ "workspace.svaed", false },
+		{ "workspaces.created", false },
+		{ "sandbox.workspaces", false },
+		{ "upload.created", false },
+		{ "job.running", false },
+		{ "ping", false },
+		{ "workspace.created_and_a_name_that_is_longer_than_any", false },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (outcome_tells(table[i].type) != table[i].told)
+			fail_msg("%s", table[i].type);
 }
 
 static void pauses(void **state)
@@ -153,6 +191,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(signatures),
+		cmocka_unit_test(types),
 		cmocka_unit_test(pauses),
 		cmocka_unit_test(urls),
 		cmocka_unit_test(secrets),
