@@ -139,8 +139,9 @@ int api_token_create(struct request *rq, struct reply *rp, struct err *err)
 		return err_set(err, -EPERM, "a token makes no tokens, unless it is an admin's");
 	if (name && name_check(name, &why) < 0)
 		return request_bad_field(rq, "name", err, "%s", why.text);
-	if (expires_s > EXPIRY_MAX_S)
-		return request_bad_field(rq, "expires_s", err, "at most %d", EXPIRY_MAX_S);
+	if (json_object_get(rq->body, "expires_s") && (expires_s < 1 || expires_s > EXPIRY_MAX_S))
+		return request_bad_field(rq, "expires_s", err,
+					 "1 to %d; left out it is good for ever", EXPIRY_MAX_S);
 	if (name)
 		(void)snprintf(t.name, sizeof(t.name), "%s", name);
 	t.read_only = request_bool(rq, "read_only", false);

@@ -41,6 +41,7 @@ make_token t_reading $owner '{"read_only":true}'
 make_token t_one $owner '{"scope":"private"}'
 make_token t_admin root '{"scope":"admin"}'
 make_token t_ci root '{"owner":"ci"}'
+gives 'a token that is over at once' 400 .details.field expires_s $owner POST /v1/tokens '{"expires_s":0}'
 make_token t_old $owner '{"expires_s":1}'
 sleep 1.1
 token[t_bad]=${token[t_owner]:0:-1}0
