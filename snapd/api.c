@@ -219,7 +219,7 @@ static const struct field sandbox_start_fields[] = {
 	{ "secret_env", FIELD_STRINGS, false, 0 },
 	{ 0 },
 };
-static const struct field sandbox_stop_fields[] = {
+static const struct field stop_fields[] = {
 	{ "grace_ms", FIELD_NUMBER, false, 0 },
 	{ 0 },
 };
@@ -372,7 +372,7 @@ const struct route api_routes[] = {
 	{ "PATCH", SB "/{}", api_sandbox_patch, sandbox_patch_fields, NULL, false },
 	{ "DELETE", SB "/{}", api_sandbox_delete, NULL, sb_delete_query, false },
 	{ "POST", SB "/{}/start", api_sandbox_start, sandbox_start_fields, NULL, false },
-	{ "POST", SB "/{}/stop", api_sandbox_stop, sandbox_stop_fields, NULL, false },
+	{ "POST", SB "/{}/stop", api_sandbox_stop, stop_fields, NULL, false },
 	{ "POST", SB "/{}/kill", api_sandbox_kill, signal_fields, NULL, false },
 	{ "POST", SB "/{}/pause", api_sandbox_pause, no_fields, NULL, false },
 	{ "POST", SB "/{}/resume", api_sandbox_resume, no_fields, NULL, false },
@@ -444,6 +444,6 @@ const struct route api_routes[] = {
 	{ "POST", "/v1/gc", api_gc, no_fields, NULL, false },
 	{ "POST", "/v1/fsck", api_fsck, fsck_fields, NULL, false },
 	{ "GET", "/v1/stats", api_stats, NULL, NULL, false },
-	{ "POST", "/v1/shutdown", api_shutdown, no_fields, NULL, false },
+	{ "POST", "/v1/shutdown", api_shutdown, stop_fields, NULL, false },
 };
 const size_t api_nroutes = sizeof(api_routes) / sizeof(api_routes[0]);

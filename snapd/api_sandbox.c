@@ -263,17 +263,23 @@ static int stopped(struct request *rq, int r)
 	return r == -ESTALE && intent_box_stopped(rq->ctx, rq->params[0]) ? 0 : r;
 }
 
-int api_sandbox_stop(struct request *rq, struct reply *rp, struct err *err)
+int api_grace(struct request *rq, struct err *err)
 {
-	auto_lease held = { 0 };
 	uint64_t grace = request_number(rq, "grace_ms", SANDBOX_GRACE_MS);
 	if (grace > GRACE_MAX_MS)
 		return request_bad_field(rq, "grace_ms", err, "at most %d", GRACE_MAX_MS);
-	int r = lease(rq, &held, "stop", err);
+	return (int)grace;
+}
+
+int api_sandbox_stop(struct request *rq, struct reply *rp, struct err *err)
+{
+	auto_lease held = { 0 };
+	int grace = api_grace(rq, err);
+	int r = grace < 0 ? grace : lease(rq, &held, "stop", err);
 	if (r >= 0)
 		r = intent_box(rq->ctx, rq->params[0], BOX_STOP, err);
 	if (r >= 0)
-		r = stopped(rq, sandbox_stop(rq->ctx, rq->params[0], (int)grace, err));
+		r = stopped(rq, sandbox_stop(rq->ctx, rq->params[0], grace, err));
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 

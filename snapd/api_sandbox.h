@@ -14,6 +14,8 @@ int api_sandbox_attachment(struct request *rq, json_t *j, bool host_image,
 			   struct attached_row *out, struct err *err);
 /* A name that nobody's sandbox has. */
 int api_sandbox_name(struct request *rq, const char *field, const char *name, struct err *err);
+/* "grace_ms" of the body, or what there is without. */
+int api_grace(struct request *rq, struct err *err);
 /* "TERM", "SIGTERM", "15": the number, or -EINVAL. */
 int api_signal_parse(const char *text);
 /* The exec that the request's second parameter names: *key is its id, or SANDBOX_MAIN; of that

@@ -3,8 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "snapd/api.h"
-#include "snapd/sandbox.h"
+#include "snapd/api_sandbox.h"
 
 static json_t *number(uint64_t n)
 {
@@ -80,7 +79,10 @@ int api_stats(struct request *rq, struct reply *rp, struct err *err)
 int api_shutdown(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	sandbox_stop_all(sd); /* what runs on the mounts */
+	int grace = api_grace(rq, err);
+	if (grace < 0)
+		return grace;
+	sandbox_stop_all(sd, grace); /* what runs on the mounts */
 	int r = supervisor_quit(sd->supervisor, err);
 	if (r < 0)
 		return r;

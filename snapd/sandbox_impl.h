@@ -31,6 +31,7 @@ struct live {
 	uint64_t io_ms; /* when its bough-io died first, ... */
 	unsigned io_deaths; /* and how often since */
 	bool paused;
+	bool told;  /* to end, by sandbox_stop_all */
 	bool ended; /* its own process has: `end` says how */
 	bool lost;  /* nobody knows how: its shim has died */
 	bool gone;  /* all that it held was given back */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/clock.h"
 #include "fs/base/io.h"
 #include "fs/base/log.h"
 #include "snapd/api.h"
@@ -384,26 +385,51 @@ static void end_boxes(struct snapd *sd)
 		log_warn("%s", err.text); /* the next one uses it */
 }
 
-void sandbox_stop_all(struct snapd *sd)
+/* One that runs (`untold`: and wasn't sent a TERM by this); the caller's reference. */
+static struct live *any_live(struct sandboxes *s, bool untold)
 {
-	for (;;) {
+	pthread_mutex_lock(&s->lock);
+	struct live *l = s->live;
+	while (l && untold && l->told)
+		l = l->next;
+	if (l) {
+		l->refs++;
+		l->told = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return l;
+}
+
+/* All at once, so that their time is the same. */
+static void tell_all(struct sandboxes *s)
+{
+	struct live *l;
+	while ((l = any_live(s, true))) {
+		if (live_paused(l))
+			(void)resume(l, NULL); /* it is to hear the signal */
+		(void)shim_kill(l->shim, NULL, SIGTERM, false, NULL); /* else KILL ends it */
+		live_put(l);
+	}
+}
+
+void sandbox_stop_all(struct snapd *sd, int grace_ms)
+{
+	const uint64_t until = clock_ms() + (uint64_t)grace_ms;
+	struct live *l;
+	if (grace_ms > 0)
+		tell_all(sd->sandboxes);
+	while ((l = any_live(sd->sandboxes, false))) {
 		struct err err = { 0 };
-		pthread_mutex_lock(&sd->sandboxes->lock);
-		struct live *l = sd->sandboxes->live;
-		if (l)
-			l->refs++;
-		pthread_mutex_unlock(&sd->sandboxes->lock);
-		if (!l) {
-			end_boxes(sd);
-			return;
-		}
-		int r = end_by_force(l, &err);
+		uint64_t now = clock_ms();
+		bool ended = live_await_end(l, now < until ? (int)(until - now) : 0);
+		int r = ended ? 0 : end_by_force(l, &err);
 		if (r >= 0)
 			r = live_finish(l, &err);
 		if (r < 0)
 			log_error("end sandbox %s: %s", l->id, err.text);
 		live_put(l);
 	}
+	end_boxes(sd);
 }
 
 /* ---- pausing ---- */

@@ -55,7 +55,7 @@ clean_up() {
 	cd / || exit 1
 	kill $(jobs -p) 2>/dev/null
 	for root in "$BOUGH_ROOT" ${EXTRA_ROOTS:-}; do
-		[ ! -e "$root" ] || BOUGH_ROOT=$root timeout 30 bough down >/dev/null 2>&1
+		[ ! -e "$root" ] || BOUGH_ROOT=$root timeout 30 bough down --grace 0 >/dev/null 2>&1
 		BOUGH_ROOT=$root kill_hard boughd bough-fs bough-hold
 	done
 	# The deepest first: mounts inside of workspaces, then those, then loop mounts.

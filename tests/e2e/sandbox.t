@@ -323,6 +323,12 @@ bough_ok 'with them it is' start secret --secret "key=$T/key" --env-file "$T/env
 
 bough_ok 'down ends them' down
 bough_ok 'which is the start of one' start dev
+ready() { [ "$(bough logs "$1")" = ready ]; }
+loop='echo ready; while :; do sleep 0.1; done'
+bough_ok 'one that has something to end' run --name last -d --workspace ws -- \
+	sh -c "trap 'echo bye >bye; exit 3' TERM; $loop"
+wait_for 10 ready last
+bough_ok 'and is frozen' pause last
 run bough exec dev -- hostname
 is 'it runs' "$code $out" '0 dev'
 

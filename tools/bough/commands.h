@@ -56,6 +56,11 @@
 		.name = "background", .help = "as a job, which goes on: prints its id" \
 	}
 
+#define OPT_GRACE                                                                               \
+	{                                                                                       \
+		.name = "grace", .value = "TIME", .help = "of sandboxes, from TERM to KILL; 10s" \
+	}
+
 /* In the overview's order; each is ended by name NULL. */
 extern const struct command commands_ws[], commands_snap[], commands_sandbox[], commands_repo[],
 	commands_sys[];

@@ -132,9 +132,7 @@ static const struct option_def start_options[] = { OPT_SECRET,
 						     .help = "as of run: it isn't kept" },
 						   { 0 } };
 
-static const struct option_def stop_options[] = {
-	{ .name = "grace", .value = "TIME", .help = "from TERM to KILL; 10s" }, { 0 }
-};
+static const struct option_def stop_options[] = { OPT_GRACE, { 0 } };
 
 static const struct option_def kill_options[] = {
 	{ .name = "signal", .letter = 's', .value = "SIGNAL", .help = "which; KILL" }, { 0 }

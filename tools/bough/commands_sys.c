@@ -206,10 +206,11 @@ const struct command commands_sys[] = {
 	  .group = G_SYS,
 	  .operands = "",
 	  .summary = "unmount all and stop the service",
-	  .about = "No file is lost; `bough up` mounts all again. What runs in sandboxes is\n"
-		   "killed (`bough stop` would give it time); `bough start` starts it anew.\n",
+	  .about = "No file is lost; `bough up` mounts all again. Sandboxes are stopped, all at\n"
+		   "once, as `bough stop` does; `bough start` starts one anew.\n",
+	  .options = down_options,
 	  .local = "the service is stopped on its own machine",
-	  .examples = "bough down\n",
+	  .examples = "bough down\nbough down --grace 1m\n",
 	  .max = 0,
 	  .run = cmd_down },
 	{ .name = "upgrade",

@@ -8,6 +8,8 @@
 #include "tools/bough/list.h"
 #include "tools/bough/ws.h"
 
+enum { GRACE_MAX_S = 600 };
+
 static int no_memory(struct err *err)
 {
 	return err_set(err, -ENOMEM, "out of memory");
@@ -204,14 +206,24 @@ int cmd_start(struct cli *cli, const struct args *a, struct err *err)
 	return r < 0 ? r : each(cli, a, "/start", body, err);
 }
 
-int cmd_stop(struct cli *cli, const struct args *a, struct err *err)
+int sandbox_set_grace(json_t *body, const struct args *a, struct err *err)
 {
 	const char *grace = args_get(a, "grace");
 	uint64_t s = 0;
 	int r = grace ? args_duration(grace, "--grace", &s, err) : 0;
-	auto_json json_t *body = grace ? json_pack("{s:I}", "grace_ms", (json_int_t)s * 1000)
-				       : json_object();
-	return r < 0 ? r : body ? each(cli, a, "/stop", body, err) : no_memory(err);
+	if (r < 0 || !grace)
+		return r;
+	if (s > GRACE_MAX_S)
+		return err_set(err, -EINVAL, "--grace takes at most %dm", GRACE_MAX_S / 60);
+	json_t *ms = json_integer((json_int_t)s * 1000);
+	return json_object_set_new(body, "grace_ms", ms) < 0 ? no_memory(err) : 0;
+}
+
+int cmd_stop(struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *body = json_object();
+	int r = body ? sandbox_set_grace(body, a, err) : no_memory(err);
+	return r < 0 ? r : each(cli, a, "/stop", body, err);
 }
 
 int cmd_kill(struct cli *cli, const struct args *a, struct err *err)

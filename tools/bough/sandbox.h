@@ -13,6 +13,8 @@ int sandbox_set_secrets(json_t *body, const struct args *a, struct err *err);
 int sandbox_set_attachment(json_t *o, const char *text, struct err *err);
 /* Labels, --description, --visibility, --ttl, --on-expiry. */
 int sandbox_set_keeping(json_t *body, const struct args *a, struct err *err);
+/* --grace, as boughd has it. */
+int sandbox_set_grace(json_t *body, const struct args *a, struct err *err);
 /* Whether the name is a sandbox's, of those the caller sees. */
 bool sandbox_is(struct cli *cli, const char *name);
 /* " NAME" of each workspace that was made for it and doesn't go with it, and a NUL. */

@@ -10,6 +10,7 @@
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
 #include "tools/bough/out.h"
+#include "tools/bough/sandbox.h"
 #include "tools/bough/start.h"
 
 enum { STOP_WAIT_MS = 60 * 1000 }; /* a big store's last syncs */
@@ -105,10 +106,13 @@ static int await_end(int pidfd, struct err *err)
 
 int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 {
-	int r = daemon_runs(cli, err);
+	auto_json json_t *health = NULL, *body = json_object();
+	int r = body ? sandbox_set_grace(body, a, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		return r;
+	r = daemon_runs(cli, err);
 	if (r <= 0)
 		return r < 0 ? r : print_down(cli, false, err);
-	auto_json json_t *health = NULL, *body = json_object();
 	r = get_health(cli, &health, err);
 	if (r < 0)
 		return r;
@@ -117,8 +121,7 @@ int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 	auto_fd pidfd = pid > 0 && pid <= INT_MAX ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0)
 						  : -1;
 	auto_target t = target_new("/v1/shutdown");
-	r = body ? api_call(cli, "POST", &t, body, NULL, NULL, err)
-		 : err_set(err, -ENOMEM, "out of memory");
+	r = api_call(cli, "POST", &t, body, NULL, NULL, err);
 	if (r == 0 && pidfd >= 0)
 		r = await_end(pidfd, err);
 	return r < 0 ? r : print_down(cli, true, err);
