@@ -27,6 +27,8 @@ before=$'0\n0\n0\n0\n0'
 
 # ---- how a command ends
 
+bough_fails 'to be removed at an end that nothing has' 125 'rm without a COMMAND' run --rm
+is 'nothing is made' "$(bough ps -q)" ''
 run bough run --rm -- echo hello
 is 'a command in a sandbox' "$code $out" '0 hello'
 [ $code = 0 ] || bail "no sandboxes here: $err"
@@ -321,14 +323,20 @@ bough_ok 'with them it is' start secret --secret "key=$T/key" --env-file "$T/env
 
 # ---- down, and the first call after it
 
-bough_ok 'down ends them' down
-bough_ok 'which is the start of one' start dev
 ready() { [ "$(bough logs "$1")" = ready ]; }
 loop='echo ready; while :; do sleep 0.1; done'
 bough_ok 'one that has something to end' run --name last -d --workspace ws -- \
 	sh -c "trap 'echo bye >bye; exit 3' TERM; $loop"
 wait_for 10 ready last
 bough_ok 'and is frozen' pause last
+bough_ok 'down ends them' down
+is 'which each was told of' "$(status last '.status + (.exit_code | tostring)')$(bough cat ws:bye)" stopped3bye
+bough_ok 'one that is deaf' run --name deaf -d -- sh -c "trap '' TERM; $loop"
+wait_for 10 ready deaf
+bough_fails 'a grace without bound' 2 'grace takes at most 10m' down --grace 1h
+bough_ok 'down does not wait for ever' down --grace 1s
+is 'but kills it' "$(status deaf '.status + (.exit_code | tostring)')" stopped137
+bough_ok 'which is the start of one' start dev
 run bough exec dev -- hostname
 is 'it runs' "$code $out" '0 dev'
 

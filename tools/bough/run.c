@@ -419,6 +419,9 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
 	if (own && a->n > 0)
 		return err_set(err, -EINVAL, "give either a COMMAND or --image-command");
+	if (args_get(a, "rm") && !a->n && !own && !tty && !detach)
+		return err_set(err, -EINVAL, "--rm without a COMMAND has no end to wait for: give "
+			       "one, or -it for a shell, or -d: then it goes when it is stopped");
 	int r = body ? fill_body(body, a, tty, err) : no_memory(err);
 	if (r == 0 && a->n == 0 && !own && tty) { /* a shell, as one expects */
 		json_t *sh = json_pack("[s]", "/bin/sh");
