@@ -373,6 +373,9 @@ await c.webhooks.delete(hook.id);
 eq('no sandbox', await all(c.sandboxes.list({ page: 5 })), []);
 await throws('nor one to be made of nothing', bough.ApiError,
   () => c.sandboxes.create({ image: 'none', workspaces: [] }));
+e = await throws('by its name', bough.ApiError, () => c.sandboxes.create('no/name'));
+eq('which is looked at', e.details.field, 'name');
+await throws('for a while', bough.ApiError, () => c.sandboxes.temporary('no/name', {}, () => 0));
 // What they do is their own test's; here, that each call is one that boughd knows.
 const box = c.sandboxes('none');
 const proc = new bough.Exec(box._t, 'none', { id: 'none' });
@@ -409,7 +412,7 @@ await throws('no token goes out in the clear', TypeError,
   async () => new bough.Client({ url: 'http://192.0.2.1:1', token: 'bough_x' }));
 ok('but where it is said', new bough.Client({ url: 'http://192.0.2.1:1', token: 'bough_x', insecure: true }));
 ok('or stays here', new bough.Client({ url: 'http://[::1]:1', token: 'bough_x' }));
-const far = new bough.Client({ url: URL_, token: token.token, ca: readFileSync(T + '/cert.pem') });
+const far = new bough.Client({ url: URL_, token: token.token + '\n', ca: readFileSync(T + '/cert.pem') });
 eq('over TLS', (await far.whoami()).owner, 'bot');
 await far.workspaces.temporary('mine', {}, async (ws) => {
   await ws.files.write('big', noise());

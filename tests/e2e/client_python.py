@@ -544,7 +544,7 @@ def main():
     eq("but where it is said", bough.Client(url="http://192.0.2.1:1", token="bough_x",
                                             insecure=True) is not None, True)
     eq("or stays here", bough.Client(url="http://127.1.2.3:1", token="bough_x") is not None, True)
-    far = bough.Client(url=URL, token=token["token"], ca=T + "/cert.pem")
+    far = bough.Client(url=URL, token=token["token"] + "\n", ca=T + "/cert.pem")
     eq("over TLS", far.whoami()["owner"], "bot")
     mine = far.workspaces.create("mine")
     mine.files.write("big", noise())

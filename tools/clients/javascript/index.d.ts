@@ -482,7 +482,11 @@ export class Client {
     get(ref: string): Promise<Sandbox>;
     list(options?: { labels?: Labels | string[]; status?: string; page?: number }): Lists<Sandbox>;
     create(fields?: Record<string, unknown>, options?: { key?: string }): Promise<Sandbox>;
+    create(name: string, fields?: Record<string, unknown>,
+      options?: { key?: string }): Promise<Sandbox>;
     temporary<T>(fields: Record<string, unknown>,
+      use: (box: Sandbox) => Promise<T> | T): Promise<T>;
+    temporary<T>(name: string, fields: Record<string, unknown>,
       use: (box: Sandbox) => Promise<T> | T): Promise<T>;
   };
   readonly quotas: {

@@ -453,13 +453,17 @@ export class Client {
           yield new Sandbox(t, one.id, one);
         }
       },
-      create: async (fields = {}, { key } = {}) => {
-        const info = await t.call('POST', '/v1/sandboxes', {}, { json: fields, key });
+      /** (name, fields, options), or without the name. */
+      create: async (...given) => {
+        const name = typeof given[0] === 'string' ? given.shift() : undefined;
+        const [fields, { key } = {}] = given;
+        const info = await t.call('POST', '/v1/sandboxes', {}, { json: { name, ...fields }, key });
         return new Sandbox(t, info.id, info);
       },
-      /** As create; it is deleted, with all that runs in it, when `use` has ended. */
-      temporary: async (fields, use) => {
-        const box = await this.sandboxes.create(fields);
+      /** As create, with `use` at the end; it is deleted, with all that runs in it, behind that. */
+      temporary: async (...given) => {
+        const use = given.pop();
+        const box = await this.sandboxes.create(...given);
         try {
           return await use(box);
         } finally {

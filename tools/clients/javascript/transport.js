@@ -175,7 +175,8 @@ export class Transport {
 
   constructor({ socket, url, token, ca, insecure = false, timeout = 600_000, retries = 5,
     retryFor = 30_000, onRequest }) {
-    Object.assign(this, { token, timeout, retries, retryFor, onRequest });
+    // A file that a token is read from ends with a newline.
+    Object.assign(this, { token: token?.trim(), timeout, retries, retryFor, onRequest });
     let Agent = http.Agent;
     this.#http = http;
     if (url !== undefined) {

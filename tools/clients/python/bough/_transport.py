@@ -59,7 +59,8 @@ class Transport:
     def __init__(self, target: Target, token: Optional[str], *, timeout: Optional[float],
                  connect_timeout: Optional[float], retries: int, retry_for: float,
                  on_request: Optional[Callable[[str, str], None]]) -> None:
-        self.target, self.token = target, token
+        # A file that a token is read from ends with a newline.
+        self.target, self.token = target, token.strip() if token else None
         self.timeout, self.connect_timeout = timeout, connect_timeout
         self.retries, self.retry_for = retries, retry_for
         self.on_request = on_request
