@@ -25,6 +25,9 @@ is 'its commit is on the branch' "$(tip r fix)" "$commit"
 is 'with the change' "$(git --git-dir="$(mirror r)" show fix:lib/text)" the
 is 'and all that it did not see' "$(git --git-dir="$(mirror r)" show fix:doc/text)" doc
 is 'no workspace is left' "$(bough ls -q)$(bough ps -q)" ''
+run "$examples/agent.py" r lib fix -- echo begun
+is 'a branch that is there is told of before the task' "$code $out$err" \
+	'1 there is a branch fix already: BRANCH is a new one'
 run "$examples/agent.py" r lib other -- sh -c 'exit 9'
 is 'a task that fails' "$code $err" '1 the task failed (9): nothing is committed'
 is 'commits nothing' "$(git --git-dir="$(mirror r)" branch --list other)" ''

@@ -29,6 +29,11 @@ def repository(client, wanted):
     return client.repos.add(wanted)["name"]
 
 
+def is_taken(repo, branch):
+    """Told before the task is done, not after."""
+    return any(branch == one["name"] for one in repo["branch_list"])
+
+
 def run(box, command):
     """To its end, in front of whoever looks on; its exit code."""
     task = box.exec(command, cwd="/workspace", timeout_ms=1800 * 1000)
@@ -51,7 +56,10 @@ def arguments():
 def main():
     args = arguments()
     with bough.Client() as client:
-        git = {"repo": repository(client, args.repository), "scopes": [args.scope],
+        repo = client.repos.get(repository(client, args.repository))
+        if is_taken(repo, args.branch):
+            sys.exit("there is a branch %s already: BRANCH is a new one" % args.branch)
+        git = {"repo": repo["name"], "scopes": [args.scope],
                "branch": args.branch, "seen_at": "/workspace"}
         name = "agent-" + uuid.uuid4().hex[:8]
         with client.workspaces.temporary(name, git=git, **LIFE) as ws:
