@@ -310,8 +310,10 @@ const struct command commands_snap[] = {
 	  .operands = "SNAPSHOT|WORKSPACE|EXPORT",
 	  .summary = "write a snapshot or a workspace as an archive",
 	  .about = "A workspace is exported as it is now. Owners, modes, times, links, xattrs,\n"
-		   "devices and holes are kept where the format can hold them: tar and tar.zst "
-		   "hold\nall but sockets. What couldn't be kept is counted on stderr.\n\n"
+		   "devices and holes are kept where the format can hold them: tar and tar.zst\n"
+		   "hold all but sockets; zip no devices, fifos, hard links and xattrs, cpio no\n"
+		   "xattrs, and neither what is below a second of a time. What wasn't kept is\n"
+		   "counted on stderr, by `bough jobs wait` of one in the background.\n\n"
 		   "With --background boughd writes it and keeps it for a day; the job's result\n"
 		   "has the id of it, an EXPORT, which is then fetched by that id.\n",
 	  .options = export_options,

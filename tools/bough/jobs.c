@@ -7,6 +7,7 @@
 #include "tools/bough/json.h"
 #include "tools/bough/list.h"
 #include "tools/bough/sse.h"
+#include "tools/bough/transfer.h"
 
 enum { WAIT_S = 2 /* of one question how far a job is */ };
 
@@ -111,6 +112,7 @@ int cmd_jobs_wait(struct cli *cli, const struct args *a, struct err *err)
 	if (r < 0)
 		return r;
 	const json_t *result = json_object_get(job, "result");
+	transfer_note_lost(cli, json_object_get(result, "lost"), get_text(result, "format"));
 	if (cli->json)
 		return out_json(json_is_object(result) ? result : job, err);
 	if (*get_text(result, "id"))

@@ -286,8 +286,7 @@ int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what,
 	return 0;
 }
 
-/* What the format couldn't hold: "2 sockets, 1 xattr". */
-static void note_lost(struct cli *cli, const json_t *lost, const char *format)
+void transfer_note_lost(const struct cli *cli, const json_t *lost, const char *format)
 {
 	static const struct {
 		const char *key, *one, *many;
@@ -319,7 +318,7 @@ static int print_exported(struct cli *cli, const char *file, const char *format,
 			  const json_t *summary, struct err *err)
 {
 	json_t *lost = json_object_get(summary, "lost");
-	note_lost(cli, lost, format);
+	transfer_note_lost(cli, lost, format);
 	if (!cli->json)
 		return 0;
 	auto_json json_t *doc = json_pack("{s:s, s:s, s:I, s:I, s:O?}", "file", file, "format",

@@ -37,5 +37,8 @@ void transfer_kill(pid_t *pid);
 /* The rest of an answer into a descriptor, with progress; *total: bytes. */
 int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what, uint64_t *total,
 		      struct err *err);
+/* On stderr, what an archive's format couldn't hold: "2 sockets left out, …"; nothing where `lost`
+ * (of the API) counts nothing, or isn't there. */
+void transfer_note_lost(const struct cli *cli, const json_t *lost, const char *format);
 
 #endif
