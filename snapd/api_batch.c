@@ -11,6 +11,7 @@
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/json.h"
 #include "fs/work/batch.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
@@ -583,8 +584,11 @@ static int batch_job(void *task, struct progress *p, unsigned *status, json_t **
 	json_error_t je;
 	int r = read_body(b, err);
 	json_t *j = r < 0 ? NULL
-			  : json_loadb((const char *)b->body.data, b->body.len,
+			  : json_parse(b->body.data, b->body.len,
 				       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+	if (r == 0 && !j)
+		r = err_set(err, -EINVAL, "the body is no JSON: %s (byte %d)", je.text,
+			    je.position);
 	if (r == 0 && !json_is_object(j))
 		r = err_set(err, -EINVAL, "the body isn't a JSON object");
 	if (r == 0 && json_object_size(j) != 1)

@@ -16,6 +16,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
+#include "fs/base/json.h"
 #include "fs/base/websocket.h"
 #include "snapd/access.h"
 #include "snapd/api_sandbox.h"
@@ -274,7 +275,7 @@ static int send_signal(struct terminal *t, const json_t *j, struct err *err)
 static void take_words(struct terminal *t, const struct ws_event *ev)
 {
 	struct err err = { 0 };
-	json_t *j = json_loadb((const char *)ev->data, ev->len, JSON_REJECT_DUPLICATES, NULL);
+	json_t *j = json_parse(ev->data, ev->len, JSON_REJECT_DUPLICATES, NULL);
 	const char *type = json_string_value(json_object_get(j, "type"));
 	int r = 0;
 	if (!type)

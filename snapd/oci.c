@@ -181,7 +181,7 @@ static int load(struct oci *o, const char *name, const char *digest, json_t **ou
 	if (r < 0)
 		return r;
 	json_error_t je;
-	*out = json_loadb(text, b->size, 0, &je);
+	*out = json_parse(text, b->size, 0, &je);
 	if (!*out)
 		return err_set(o->err, -EBADMSG, "'%s': line %d: %s", SHOW(name), je.line,
 			       archive_show(je.text).s);

@@ -27,7 +27,6 @@
 
 enum {
 	WEB_BODY_MAX = 1 << 20, /* a JSON body */
-	WEB_DEPTH_MAX = 32,     /* of its nesting: the parser recurses */
 	WEB_DISCARD_MAX =
 		64 << 20, /* of a refused body that is read on, so that the client hears why */
 	WEB_CONNECTIONS = 512,

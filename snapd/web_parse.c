@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "snapd/names.h"
 
 enum { LABEL_VALUE_MAX = 1000 };
@@ -227,29 +228,6 @@ int web_target_tail(const struct web_target *t, const char *pattern, char **out,
 
 /* ---- the body ---- */
 
-/* Whether brackets outside of strings nest deeper than the parser may recurse. */
-static bool too_deep(const char *p, size_t len)
-{
-	int depth = 0;
-	bool in_string = false;
-	for (size_t i = 0; i < len; i++) {
-		if (in_string) {
-			if (p[i] == '\\')
-				i++;
-			else if (p[i] == '"')
-				in_string = false;
-		} else if (p[i] == '"') {
-			in_string = true;
-		} else if (p[i] == '{' || p[i] == '[') {
-			if (++depth > WEB_DEPTH_MAX)
-				return true;
-		} else if (p[i] == '}' || p[i] == ']') {
-			depth--;
-		}
-	}
-	return false;
-}
-
 static int bad(json_t **details, const char *field, struct err *err, const char *what)
 {
 	if (details && !*details)
@@ -349,9 +327,7 @@ int web_body_parse(json_t **out, const void *data, size_t len, const struct fiel
 	json_t *j;
 	if (len == 0)
 		data = "{}", len = 2;
-	if (too_deep(data, len))
-		return err_set(err, -EINVAL, "the JSON is nested more than %d deep", WEB_DEPTH_MAX);
-	j = json_loadb(data, len, JSON_REJECT_DUPLICATES, &why);
+	j = json_parse(data, len, JSON_REJECT_DUPLICATES, &why);
 	if (!j)
 		return err_set(err, -EINVAL, "the body is no JSON: %s (byte %d)", why.text,
 			       why.position);

@@ -6,6 +6,12 @@
 #include <stddef.h>
 #include "fs/base/buf.h"
 
+enum { JSON_NESTED_MAX = 32 };
+
+/* json_loadb for text from outside: what nests deeper than JSON_NESTED_MAX is an error. jansson
+ * goes 2,048 levels deep into itself, which takes 190 KiB of a thread's stack. */
+json_t *json_parse(const void *data, size_t len, size_t flags, json_error_t *err);
+
 static inline int json_text_add(const char *text, size_t n, void *buf)
 {
 	buf_add(buf, text, n);

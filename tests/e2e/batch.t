@@ -44,6 +44,8 @@ gives 'with all that is in it' 200 '{op: "delete", path: "a", recursive: true}, 
 is 'they are gone' "$(ls "$at" | tr '\n' ' ')" 'd n '
 gives 'a name that is not UTF-8' 200 '{op: "write", path_b64: "Yf8=", content: "x"}' '.results[0].path_b64' 'Yf8='
 gives 'no operation' 400 '' '.code' invalid
+gives 'nested too deep' 400 "{op: $(printf '[%.0s' {1..40})1$(printf ']%.0s' {1..40})}" \
+	'.message | test("nested more than 32 deep")' true
 gives 'an unknown one' 400 '{op: "eat", path: "x"}'
 gives 'an unknown member' 400 '{op: "delete", path: "n", force: true}'
 gives 'a path out of it' 400 '{op: "delete", path: "../n"}' '.details.operation' 0

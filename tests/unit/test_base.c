@@ -1,4 +1,4 @@
-/* err, buf, hash, cleanup, boot, clock and log. */
+/* err, buf, hash, cleanup, boot, clock, json and log. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,6 +16,7 @@
 #include "fs/base/clock.h"
 #include "fs/base/err.h"
 #include "fs/base/hash.h"
+#include "fs/base/json.h"
 #include "fs/base/log.h"
 #include "tests/unit/oom.h"
 
@@ -297,6 +298,57 @@ static void clocks(void **state)
 	(void)pthread_cond_destroy(&c);
 }
 
+/* `n` times `open`, a number, and `n` times `close`. */
+static char *nested(int n, const char *open, const char *close)
+{
+	auto_buf b = { 0 };
+	for (int i = 0; i < n; i++)
+		buf_add(&b, open, strlen(open));
+	buf_u8(&b, '1');
+	for (int i = 0; i < n; i++)
+		buf_add(&b, close, strlen(close));
+	buf_u8(&b, 0);
+	assert_int_equal(buf_error(&b), 0);
+	char *text = (char *)b.data;
+	b = (struct buf){ 0 };
+	return text;
+}
+
+static void json_nesting(void **state)
+{
+	static const struct {
+		const char *text; /* NULL: nested() */
+		int n;
+		const char *open, *close, *why; /* NULL: it is good */
+	} table[] = {
+		{ NULL, JSON_NESTED_MAX, "[", "]", NULL },
+		{ NULL, JSON_NESTED_MAX, "{\"a\":", "}", NULL },
+		{ NULL, JSON_NESTED_MAX + 1, "[", "]", "nested" },
+		{ NULL, JSON_NESTED_MAX + 1, "{\"a\":", "}", "nested" },
+		{ NULL, 2000, "[", "]", "nested" },
+		{ NULL, 100000, "[{\"a\":", "", "nested" },
+		{ "[\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[[[[\",[],{}]", 0, "", "", NULL },
+		{ "[[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],"
+		  "[],[],[],[],[],[],[],[],[]]",
+		  0, "", "", NULL },
+		{ "]]]]]]]", 0, "", "", "near" },
+		{ "[\"\\", 0, "", "", "escape" },
+		{ "", 0, "", "", "near" },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		json_error_t why = { 0 };
+		auto_free char *made = nested(table[i].n, table[i].open, table[i].close);
+		const char *text = table[i].text ? table[i].text : made;
+		json_t *j = json_parse(text, strlen(text), 0, &why);
+		if (!j != !!table[i].why || (!j && !strstr(why.text, table[i].why)))
+			fail_msg("%zu: %s", i, why.text);
+		json_decref(j);
+		j = json_parse(text, strlen(text), 0, NULL);
+		assert_int_equal(!j, !!table[i].why);
+		json_decref(j);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,6 +360,7 @@ int main(void)
 		cmocka_unit_test(boot),
 		cmocka_unit_test(base64),
 		cmocka_unit_test(clocks),
+		cmocka_unit_test(json_nesting),
 		cmocka_unit_test(logs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
