@@ -114,7 +114,6 @@ static const struct {
 	{ "unavailable", -ECONNREFUSED, "try again; `bough doctor` tells what is missing" },
 	{ "overloaded", -EBUSY, "try again" },
 	{ "refused", -EACCES, NULL },
-	{ "forbidden", -EPERM, NULL },
 	{ "not_mounted", -EBUSY, "`bough mount` mounts it" },
 	{ "changed", -EEXIST, NULL },
 	{ "gone", -ENOENT, NULL },

@@ -20,6 +20,8 @@ static const struct option_def webhook_add_options[] = {
 
 static const struct option_def gc_options[] = { OPT_BACKGROUND, { 0 } };
 
+static const struct option_def down_options[] = { OPT_GRACE, { 0 } };
+
 static const struct option_def events_options[] = {
 	{ .name = "follow", .letter = 'f', .help = "go on with what happens, until interrupted" },
 	{ 0 }
@@ -28,7 +30,11 @@ static const struct option_def events_options[] = {
 static const struct option_def audit_options[] = {
 	{ .name = "owner", .value = "USER", .help = "only what this one did" },
 	{ .name = "token", .value = "ID", .help = "only by this token" },
-	{ .name = "method", .value = "METHOD", .help = "only POST, PUT, PATCH or DELETE" },
+	{ .name = "method",
+	  .value = "METHOD",
+	  .kind = WORD_CHOICE,
+	  .choices = "POST PUT PATCH DELETE",
+	  .help = "only POST, PUT, PATCH or DELETE" },
 	{ .name = "since",
 	  .value = "TIME",
 	  .help = "from then on: 2026-01-31 or 2026-01-31T12:00:00Z" },

@@ -2,7 +2,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
-#include "tools/bough/cli.h"
+#include "tools/bough/api.h"
+#include "tools/bough/json.h"
 #include "tools/bough/out.h"
 #include "tools/bough/remote.h"
 
@@ -43,6 +44,41 @@ static void print_error(struct cli *cli, const struct err *err, int code)
 	json_decref(doc);
 }
 
+/* "--quota" of "quota_bytes". */
+static bool option_gives(const char *option, const char *field)
+{
+	static const char *const units[] = { "", "s", "_s", "_ms", "_bytes" };
+	for (; *option; option++, field++)
+		if (*field != (*option == '-' ? '_' : *option))
+			return false;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(field, units[i]) == 0)
+			return true;
+	return false;
+}
+
+/* boughd names its field: where an option gave that, it is the one to name; where what is wrong
+ * is shown, nothing is. */
+static void name_option(const struct cli *cli, const struct args *a, struct err *err)
+{
+	auto_json json_t *e = cli->detail ? json_loads(cli->detail, 0, NULL) : NULL;
+	const char *field = get_text(json_object_get(e, "details"), "field");
+	char quoted[64], text[sizeof(err->text)];
+	size_t n = (size_t)snprintf(quoted, sizeof(quoted), "\"%.58s\": ", field);
+	char *at = *field ? strstr(err->text, quoted) : NULL;
+	if (!at)
+		return;
+	memcpy(text, at + n, strlen(at + n) + 1);
+	for (unsigned i = 0; i < a->values_n; i++)
+		if (option_gives(a->values[i].opt->name, field)) {
+			(void)snprintf(at, sizeof(err->text) - (size_t)(at - err->text), "--%s: %s",
+				       a->values[i].opt->name, text);
+			return;
+		}
+	if (*text == '"')
+		memcpy(at, text, strlen(text) + 1);
+}
+
 static int run(struct cli *cli, const struct args *a, struct err *err)
 {
 	if (a->version) {
@@ -70,6 +106,8 @@ static int run(struct cli *cli, const struct args *a, struct err *err)
 			       a->cmd->local);
 	cli->sandbox_too = a->cmd->kinds && a->cmd->kinds[0] == WORD_ANY;
 	r = a->cmd->run(cli, a, err);
+	if (r == -EINVAL)
+		name_option(cli, a, err);
 	return r < 0 ? err_prefix(err, r, "%s", a->cmd->name) : r;
 }
 
