@@ -264,7 +264,7 @@ static void roots(void **state)
 	}
 }
 
-static void no_memory(void **state)
+static void without_memory(void **state)
 {
 	for (uint64_t n = 1;; n++) {
 		char text[] = "bough fork a b --count 3 --label x=y";
@@ -296,7 +296,7 @@ int main(void)
 		cmocka_unit_test(accepted),       cmocka_unit_test(refused),
 		cmocka_unit_test(many_values),    cmocka_unit_test(examples_parse),
 		cmocka_unit_test(table_is_sound), cmocka_unit_test(sizes),
-		cmocka_unit_test(roots),          cmocka_unit_test(no_memory),
+		cmocka_unit_test(roots),          cmocka_unit_test(without_memory),
 		cmocka_unit_test(exit_codes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

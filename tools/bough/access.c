@@ -8,11 +8,6 @@
 #include "tools/bough/list.h"
 #include "tools/bough/out.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static int post(struct cli *cli, const char *path, json_t *body, json_t **out, struct err *err)
 {
 	auto_target t = target_new(path);
@@ -29,36 +24,32 @@ static int set_scope(json_t *body, const char *scope, struct err *err)
 	if (colon && strncmp(scope, "uid:", 4) == 0)
 		colon = strchr(colon + 1, ':');
 	if (!colon)
-		return scope ? api_set_text(body, "scope", scope, err) : 0;
+		return scope ? body_text(body, "scope", scope, err) : 0;
 	auto_free char *ws = strndup(scope, (size_t)(colon - scope));
 	if (!ws)
 		return no_memory(err);
-	int r = api_set_text(body, "scope", ws, err);
-	return r < 0 ? r : api_set_text(body, "path", colon + 1, err);
+	int r = body_text(body, "scope", ws, err);
+	return r < 0 ? r : body_text(body, "path", colon + 1, err);
 }
 
 int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const texts[] = { "name", "owner" };
+	static const char *const texts[] = { "name", "owner", NULL };
+	static const char *const flags[] = { "read-only", NULL };
 	auto_json json_t *body = json_object(), *doc = NULL;
 	const char *expires = args_get(a, "expires");
 	uint64_t s = 0;
-	int r = body ? 0 : no_memory(err);
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && r == 0; i++)
-		if (args_get(a, texts[i]))
-			r = api_set_text(body, texts[i], args_get(a, texts[i]), err);
+	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
+	if (r == 0)
+		r = body_flags(body, a, flags, err);
 	if (r == 0)
 		r = set_scope(body, args_get(a, "scope"), err);
 	if (r == 0 && expires)
 		r = args_duration(expires, "--expires", &s, err);
 	if (r == 0 && expires && s == 0)
 		r = err_set(err, -EINVAL, "--expires 0: without the option it is good for ever");
-	if (r == 0 && expires &&
-	    json_object_set_new(body, "expires_s", json_integer((json_int_t)s)))
-		r = no_memory(err);
-	if (r == 0 && args_get(a, "read-only") &&
-	    json_object_set_new(body, "read_only", json_true()) < 0)
-		r = no_memory(err);
+	if (r == 0 && expires)
+		r = body_number(body, "expires_s", s, err);
 	if (r == 0)
 		r = post(cli, "/v1/tokens", body, &doc, err);
 	if (r < 0)
@@ -93,7 +84,7 @@ int cmd_token_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",      "NAME",    "OWNER", "SCOPE",
 						"CREATED", "EXPIRES", "USED",  NULL };
-	static const struct list_view view = { headings, "id", token_row };
+	static const struct list_view view = { headings, "id", false, token_row };
 	auto_target t = target_new("/v1/tokens");
 	return list_show(cli, &t, &view, err);
 }
@@ -107,18 +98,20 @@ int cmd_token_rm(struct cli *cli, const struct args *a, struct err *err)
 
 int cmd_user_add(struct cli *cli, const struct args *a, struct err *err)
 {
+	static const char *const texts[] = { "owner", NULL };
+	static const char *const flags[] = { "admin", NULL };
 	auto_json json_t *body = json_object(), *doc = NULL;
 	const char *uid = args_get(a, "uid");
 	uint64_t n = 0;
-	int r = body ? api_set_text(body, "name", a->operands[0], err) : no_memory(err);
-	if (r == 0 && args_get(a, "owner"))
-		r = api_set_text(body, "owner", args_get(a, "owner"), err);
+	int r = body_text(body, "name", a->operands[0], err);
+	if (r == 0)
+		r = body_texts(body, a, texts, err);
+	if (r == 0)
+		r = body_flags(body, a, flags, err);
 	if (r == 0 && uid)
 		r = args_number(uid, "--uid", 0, UINT32_MAX - 1, &n, err);
-	if (r == 0 && uid && json_object_set_new(body, "uid", json_integer((json_int_t)n)) < 0)
-		r = no_memory(err);
-	if (r == 0 && args_get(a, "admin") && json_object_set_new(body, "admin", json_true()) < 0)
-		r = no_memory(err);
+	if (r == 0 && uid)
+		r = body_number(body, "uid", n, err);
 	if (r == 0)
 		r = post(cli, "/v1/users", body, &doc, err);
 	if (r < 0 || cli->json)
@@ -145,7 +138,7 @@ static void user_row(struct table *table, const struct cli *cli, const json_t *v
 int cmd_user_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "NAME", "OWNER", "ADMIN", NULL };
-	static const struct list_view view = { headings, "name", user_row };
+	static const struct list_view view = { headings, "name", false, user_row };
 	auto_target t = target_new("/v1/users");
 	return list_show(cli, &t, &view, err);
 }
@@ -174,7 +167,7 @@ static void quota_row(struct table *table, const struct cli *cli, const json_t *
 
 static const char *const quota_headings[] = { "OWNER", ">WORKSPACES", ">SNAPSHOTS", ">BYTES",
 					      NULL };
-static const struct list_view quota_view = { quota_headings, "owner", quota_row };
+static const struct list_view quota_view = { quota_headings, "owner", false, quota_row };
 
 /* What isn't said stays as it is. 1: something was said. */
 static int change_quota(json_t *quota, const struct args *a, struct err *err)
@@ -238,7 +231,7 @@ int cmd_user_quota(struct cli *cli, const struct args *a, struct err *err)
 int cmd_team_add(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *doc = NULL;
-	int r = body ? api_set_text(body, "name", a->operands[0], err) : no_memory(err);
+	int r = body_text(body, "name", a->operands[0], err);
 	if (r == 0)
 		r = post(cli, "/v1/teams", body, &doc, err);
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
@@ -258,7 +251,7 @@ static void team_rows(struct table *table, const struct cli *cli, const json_t *
 int cmd_team_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "TEAM", "MEMBER", "ROLE", NULL };
-	static const struct list_view view = { headings, "name", team_rows };
+	static const struct list_view view = { headings, "name", false, team_rows };
 	auto_target t = target_new("/v1/teams");
 	return list_show(cli, &t, &view, err);
 }

@@ -87,9 +87,7 @@ void again_note(struct again *a)
 {
 	char source[RFC3339_SIZE], target[RFC3339_SIZE];
 	auto_buf b = { 0 };
-	const char *const f[FIELDS] = { a->key ? a->key : "",
-					a->there ? "there" : "",
-					a->sides,
+	const char *const f[FIELDS] = { a->key ? a->key : "", a->there ? "there" : "", a->sides,
 					rfc3339_text(source, &a->source_at),
 					rfc3339_text(target, &a->target_at) };
 	if (a->fd < 0)
@@ -204,8 +202,7 @@ void again_open(struct again *a, const struct cli *cli, const struct place *from
 	if (buf_error(&key) < 0 || !dir)
 		return;
 	a->key = (char *)steal_ptr(&key.data);
-	if (asprintf(&a->file, "%s/%016llx", dir,
-		     (unsigned long long)hash_of(a->key)) < 0) {
+	if (asprintf(&a->file, "%s/%016llx", dir, (unsigned long long)hash_of(a->key)) < 0) {
 		a->file = NULL;
 		return;
 	}
@@ -255,7 +252,7 @@ int again_list_remote(const struct again *a, struct cli *cli, const struct place
 		r = api_stream_error(cli, h, r, err);
 	http_free(h);
 	if (r == 0 && buf_error(out) < 0)
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = no_memory(err);
 	return r;
 }
 
@@ -290,7 +287,7 @@ int again_list_host(const struct again *a, const char *path, struct buf *out, st
 			have_put(out, &f);
 	}
 	(void)fts_close(walk); /* only read */
-	return buf_error(out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return buf_error(out) < 0 ? no_memory(err) : 0;
 }
 
 size_t again_count(const struct buf *list)

@@ -86,16 +86,6 @@ bool get_true(const json_t *o, const char *key)
 	return json_is_true(json_object_get(o, key));
 }
 
-int api_set_text(json_t *o, const char *key, const char *text, struct err *err)
-{
-	json_t *v = json_string(text);
-	if (!v)
-		return err_set(err, -EINVAL, "%s: \"%s\" isn't UTF-8", key, text);
-	if (json_object_set_new(o, key, v) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	return 0;
-}
-
 /* ---- errors ---- */
 
 static const struct {
@@ -150,8 +140,8 @@ static const char *not_found_hint(const char *text)
 	       : strstr(text, "no job ")     ? "`bough jobs ls` shows what there is"
 	       : strstr(text, "no webhook ") ? "`bough webhook ls` shows what there is"
 	       : ws && snap ? "`bough ls` and `bough snapshots ls` show what there is"
-	       : ws	    ? "`bough ls` shows what there is"
-	       : snap	    ? "`bough snapshots ls` shows what there is"
+	       : ws         ? "`bough ls` shows what there is"
+	       : snap       ? "`bough snapshots ls` shows what there is"
 			    : NULL;
 }
 
@@ -274,11 +264,11 @@ static bool wants_silence_told(const struct cli *cli, const char *method, const 
  * secret, which isn't told twice, nor what ends the daemon, or mends it, perhaps on a full disk. */
 static bool may_be_keyed(const char *method, const struct target *t)
 {
-	static const char *const not[] = { "/v1/shutdown", "/v1/tokens", "/v1/webhooks",
-					   "/v1/gc", "/v1/fsck" };
+	static const char *const not [] = { "/v1/shutdown", "/v1/tokens", "/v1/webhooks", "/v1/gc",
+					    "/v1/fsck" };
 	bool may = strcmp(method, "POST") == 0 && !t->headers && !t->upgrade;
-	for (size_t i = 0; i < sizeof(not) / sizeof(not[0]); i++)
-		may = may && strncmp((const char *)t->text.data, not[i], strlen(not[i])) != 0;
+	for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
+		may = may && strncmp((const char *)t->text.data, not [i], strlen(not [i])) != 0;
 	return may;
 }
 
@@ -306,10 +296,10 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 {
 	buf_u8(&t->text, 0);
 	if (buf_error(&t->text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	if (body && !text)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	struct http_body memory = { .type = "application/json",
 				    .data = text,
 				    .len = text ? strlen(text) : 0,
@@ -333,8 +323,9 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 	uint64_t random[2];
 	if (!upload && may_be_keyed(method, t) &&
 	    getrandom(random, sizeof(random), 0) == sizeof(random)) {
-		(void)snprintf(key, sizeof(key), "Idempotency-Key: %016" PRIx64 "%016" PRIx64
-			       "\r\n", random[0], random[1]);
+		(void)snprintf(key, sizeof(key),
+			       "Idempotency-Key: %016" PRIx64 "%016" PRIx64 "\r\n", random[0],
+			       random[1]);
 		rq.headers = key;
 	}
 	bool again = key[0] || (!upload && strcmp(method, "GET") == 0);
@@ -375,7 +366,7 @@ static int read_doc(struct http *h, const struct http_head *head, json_t **out, 
 		return r;
 	if (head->status == 204 && len == 0) {
 		*out = json_object();
-		return *out ? 0 : err_set(err, -ENOMEM, "out of memory");
+		return *out ? 0 : no_memory(err);
 	}
 	return parse_doc(text, len, out, err);
 }
@@ -493,13 +484,18 @@ int api_exchange(struct cli *cli, const char *method, struct target *t,
 	return open_exchange(cli, method, t, NULL, upload, NULL, out, head, err);
 }
 
-bool api_exists(struct cli *cli, struct target *t)
+int api_aside(struct cli *cli, const char *method, struct target *t, json_t **out)
 {
 	char *detail = steal_ptr(&cli->detail);
-	int r = api_call(cli, "GET", t, NULL, NULL, NULL, NULL);
+	int r = api_call(cli, method, t, NULL, out, NULL, NULL);
 	free(cli->detail);
 	cli->detail = detail;
-	return r == 0;
+	return r;
+}
+
+bool api_exists(struct cli *cli, struct target *t)
+{
+	return api_aside(cli, "GET", t, NULL) == 0;
 }
 
 int api_tell_snapshot(struct cli *cli, const char *name, int r, struct err *err)
@@ -629,8 +625,8 @@ static int not_of(struct cli *cli, const char *name, unsigned kinds, struct err 
 	auto_target self = target_new("/v1/sandboxes/");
 	target_name(&self, name);
 	if (!(kinds & KIND_SANDBOX) && api_exists(cli, &self))
-		return err_set(err, -ENOENT,
-			       "\"%s\" is a sandbox: `bough ps` shows its workspaces", name);
+		return err_set(err, -ENOENT, "\"%s\" is a sandbox: `bough ps` shows its workspaces",
+			       name);
 	return err_set(
 		err, -ENOENT,
 		"no workspace, snapshot or sandbox \"%s\": `bough ls`, `bough snapshots ls` and "
@@ -644,7 +640,7 @@ int api_target_of(struct cli *cli, const char *name, unsigned kinds, struct targ
 	unsigned kind = KIND_WORKSPACE;
 	buf_u8(&rest->text, 0);
 	if (buf_error(&rest->text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	int r = api_kind(cli, name, kinds, &kind, err);
 	if (r == -ENOENT)
 		return not_of(cli, name, kinds, err);

@@ -23,7 +23,7 @@ enum {
 /* A target that is built in pieces; the first failure is remembered, api_call reports it. */
 struct target {
 	struct buf text;
-	bool query; /* a '?' is in it */
+	bool query;          /* a '?' is in it */
 	const char *headers; /* further lines of the request's head; borrowed; NULL: none */
 	bool upgrade;        /* they ask for another protocol */
 };
@@ -70,7 +70,10 @@ int api_target_of(struct cli *cli, const char *name, unsigned kinds, struct targ
 int api_exchange(struct cli *cli, const char *method, struct target *t,
 		 const struct http_body *upload, struct http **out, struct http_head *head,
 		 struct err *err);
-/* True when GET gives something. Leaves no error behind. */
+/* A call of no body beside what the command does: its failure leaves no error behind, and an
+ * earlier one is still the one to tell of. */
+int api_aside(struct cli *cli, const char *method, struct target *t, json_t **out);
+/* True when GET gives something; such a call. */
 bool api_exists(struct cli *cli, struct target *t);
 
 /* `r`, which is told in a better way where what isn't found is a snapshot's name. */
@@ -84,8 +87,19 @@ int api_line_error(struct cli *cli, const json_t *line, struct err *err);
 /* What to do about a mount that failed for such a reason, to be put behind it; "" : no idea. */
 const char *mount_hint(const char *why);
 
-/* Sets o[key] to text. -EINVAL: it isn't UTF-8, which JSON can't carry. */
-int api_set_text(json_t *o, const char *key, const char *text, struct err *err);
+/* Members of a request; `o` NULL: memory ran out before. Text that isn't UTF-8, which JSON can't
+ * carry, is -EINVAL. */
+int body_text(json_t *o, const char *key, const char *text, struct err *err);
+int body_number(json_t *o, const char *key, uint64_t v, struct err *err);
+int body_bool(json_t *o, const char *key, bool v, struct err *err);
+/* o[key] = []; it is the body's. NULL: out of memory. */
+json_t *body_list(json_t *o, const char *key);
+/* The text at the end of the list o[key], which is made where there is none. */
+int body_add(json_t *o, const char *key, const char *text, struct err *err);
+/* Of those options (NULL ends) that are given: the text, or true, as the member of that name, '_'
+ * for '-'. */
+int body_texts(json_t *o, const struct args *a, const char *const *options, struct err *err);
+int body_flags(json_t *o, const struct args *a, const char *const *options, struct err *err);
 
 /* Members of an answer; "" and 0 where they are absent or of another type. */
 const char *get_text(const json_t *o, const char *key);

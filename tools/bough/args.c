@@ -47,7 +47,7 @@ static void consider(struct nearest *s, const char *candidate)
 	size_t n = strlen(s->word);
 	unsigned d = distance(s->word, candidate, strcspn(candidate, " ")); /* or its group's */
 	if (n >= 2 && strncmp(candidate, s->word, n) == 0)
-		d = 1; /* only begun */
+		d = 1;                                         /* only begun */
 	if (d < s->distance && (d <= 1 || d <= (n + 1) / 3)) { /* of a short word little is left */
 		s->distance = d;
 		s->best = candidate;
@@ -58,7 +58,8 @@ const char *nearest_command(const char *group, const char *word)
 {
 	struct nearest s = { .word = word, .distance = WORD_MAX };
 	size_t g = group ? strlen(group) : 0;
-	commands_each(c) {
+	commands_each(c)
+	{
 		if (!c->summary)
 			continue; /* hidden */
 		if (!group)
@@ -67,9 +68,9 @@ const char *nearest_command(const char *group, const char *word)
 			consider(&s, c->name + g + 1);
 	}
 	if (!group) /* a group's own name counts as a command */
-		commands_each(c)
-			if (strchr(c->name, ' ') && strncmp(c->name, word, strlen(word)) == 0)
-				s.best = s.best ? s.best : c->name;
+		commands_each(c) if (strchr(c->name, ' ') &&
+				     strncmp(c->name, word, strlen(word)) == 0)
+			s.best = s.best ? s.best : c->name;
 	return s.best;
 }
 
@@ -88,7 +89,8 @@ static const char *nearest_option(const struct command *cmd, const char *word)
 const struct command *command_find(const char *first, const char *second)
 {
 	size_t n = strlen(first);
-	commands_each(c) {
+	commands_each(c)
+	{
 		if (!second && strcmp(c->name, first) == 0)
 			return c;
 		if (second && strncmp(c->name, first, n) == 0 && c->name[n] == ' ' &&
@@ -101,9 +103,7 @@ const struct command *command_find(const char *first, const char *second)
 bool command_is_group(const char *word)
 {
 	size_t n = strlen(word);
-	commands_each(c)
-		if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ')
-			return true;
+	commands_each(c) if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ') return true;
 	return false;
 }
 
@@ -240,7 +240,7 @@ static int check_count(const struct args *a, struct err *err)
 			       a->operands[c->max], c->name, *c->operands ? " " : "", c->operands);
 	/* Of words for another program any may be empty. */
 	unsigned names = c->run == cmd_complete || c->run == cmd_run ? 0
-			 : c->run == cmd_exec			     ? 1
+			 : c->run == cmd_exec                        ? 1
 								     : a->n;
 	for (unsigned i = 0; i < names && i < a->n; i++)
 		if (!*a->operands[i])
@@ -258,7 +258,7 @@ int args_parse(struct args *a, int argc, char **argv, struct err *err)
 		most += strlen(argv[i]);
 	a->values = calloc(most, sizeof(*a->values));
 	if (!a->operands || !a->values)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	const char *group = NULL;
 	bool raw = false; /* behind "--" */
 	for (int i = 1; i < argc;) {

@@ -14,35 +14,11 @@ enum {
 	SHORT_ID = 12, /* digits of a commit's id that are shown */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
-static int set_scopes(json_t *git, const struct args *a, struct err *err)
-{
-	const char *scope;
-	json_t *list = NULL;
-	for (unsigned i = 0; (scope = args_each(a, "scope", i)); i++) {
-		if (!list && json_object_set_new(git, "scopes", list = json_array()) < 0)
-			return no_memory(err);
-		json_t *s = json_string(scope);
-		if (!s)
-			return err_set(err, -EINVAL,
-				       "--scope: only UTF-8 can be told to the "
-				       "daemon");
-		if (json_array_append_new(list, s) < 0)
-			return no_memory(err);
-	}
-	return 0;
-}
-
 int checkout_set(json_t *body, const struct args *a, struct err *err)
 {
 	static const char *const others[] = { "ref", "scope", "depth", "branch", "seen-at" };
-	const char *repo = args_get(a, "git"), *depth = args_get(a, "depth");
-	const char *ref = args_get(a, "ref"), *branch = args_get(a, "branch");
-	const char *seen_at = args_get(a, "seen-at");
+	static const char *const texts[] = { "ref", "branch", "seen-at", NULL };
+	const char *repo = args_get(a, "git"), *depth = args_get(a, "depth"), *scope;
 	for (size_t i = 0; !repo && i < sizeof(others) / sizeof(others[0]); i++)
 		if (args_get(a, others[i]))
 			return err_set(err, -EINVAL, "--%s needs --git", others[i]);
@@ -51,20 +27,16 @@ int checkout_set(json_t *body, const struct args *a, struct err *err)
 	json_t *git = json_object();
 	if (json_object_set_new(body, "git", git) < 0)
 		return no_memory(err);
-	int r = api_set_text(git, "repo", repo, err);
-	if (r == 0 && ref)
-		r = api_set_text(git, "ref", ref, err);
-	if (r == 0 && branch)
-		r = api_set_text(git, "branch", branch, err);
-	if (r == 0 && seen_at)
-		r = api_set_text(git, "seen_at", seen_at, err);
+	int r = body_text(git, "repo", repo, err);
 	if (r == 0)
-		r = set_scopes(git, a, err);
+		r = body_texts(git, a, texts, err);
+	for (unsigned i = 0; r == 0 && (scope = args_each(a, "scope", i)); i++)
+		r = body_add(git, "scopes", scope, err);
 	uint64_t n;
 	if (r == 0 && depth)
 		r = args_number(depth, "--depth", 1, DEPTH_MAX, &n, err);
-	if (r == 0 && depth && json_object_set_new(git, "depth", json_integer((json_int_t)n)) < 0)
-		r = no_memory(err);
+	if (r == 0 && depth)
+		r = body_number(git, "depth", n, err);
 	return r;
 }
 
@@ -94,11 +66,9 @@ void checkout_notes(const struct cli *cli, const json_t *ws)
 	if (!co || cli->quiet || cli->json)
 		return;
 	tell_paths(get_int(co, "submodules"), json_object_get(co, "submodule_paths"),
-		   "submodule is left as an empty folder",
-		   "submodules are left as empty folders");
+		   "submodule is left as an empty folder", "submodules are left as empty folders");
 	tell_paths(get_int(co, "lfs"), json_object_get(co, "lfs_paths"),
-		   "file of git-lfs is left as a pointer",
-		   "files of git-lfs are left as pointers");
+		   "file of git-lfs is left as a pointer", "files of git-lfs are left as pointers");
 	if (uid != (int64_t)geteuid())
 		fprintf(stderr,
 			"bough: all belongs to user %" PRId64
@@ -106,14 +76,14 @@ void checkout_notes(const struct cli *cli, const json_t *ws)
 			uid);
 }
 
-static void line_commit(void (*line)(const char *, const char *), const char *key, const char *id)
+static void line_commit(const char *key, const char *id)
 {
 	char text[SHORT_ID + 1];
 	(void)snprintf(text, sizeof(text), "%s", id); /* cut */
-	line(key, text);
+	out_line(key, text);
 }
 
-void checkout_show(const json_t *ws, void (*line)(const char *key, const char *value))
+void checkout_show(const json_t *ws)
 {
 	const json_t *git = json_object_get(ws, "git");
 	char text[32];
@@ -121,15 +91,15 @@ void checkout_show(const json_t *ws, void (*line)(const char *key, const char *v
 	json_t *scope;
 	if (!json_is_object(git))
 		return;
-	line("repo", get_text(git, "name"));
-	line("ref", get_text(git, "ref"));
-	line_commit(line, "commit", get_text(git, "base"));
+	out_line("repo", get_text(git, "name"));
+	out_line("ref", get_text(git, "ref"));
+	line_commit("commit", get_text(git, "base"));
 	if (strcmp(get_text(git, "base"), get_text(git, "anchor")) != 0)
-		line_commit(line, "anchor", get_text(git, "anchor"));
-	line("branch", get_text(git, "branch"));
+		line_commit("anchor", get_text(git, "anchor"));
+	out_line("branch", get_text(git, "branch"));
 	json_array_foreach(json_object_get(git, "scopes"), i, scope)
-		line("scope", json_string_value(scope) ? json_string_value(scope) : "");
+		out_line("scope", json_string_value(scope) ? json_string_value(scope) : "");
 	(void)snprintf(text, sizeof(text), "%" PRId64, get_int(git, "depth"));
 	if (get_int(git, "depth"))
-		line("depth", text);
+		out_line("depth", text);
 }

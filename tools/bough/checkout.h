@@ -8,7 +8,7 @@
 int checkout_set(json_t *body, const struct args *a, struct err *err);
 /* Notes on stderr of what one might not expect in the new workspace. */
 void checkout_notes(const struct cli *cli, const json_t *ws);
-/* A line for each thing to know, by `line`. */
-void checkout_show(const json_t *ws, void (*line)(const char *key, const char *value));
+/* A line for each thing to know. */
+void checkout_show(const json_t *ws);
 
 #endif

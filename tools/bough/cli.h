@@ -20,7 +20,7 @@ enum exit_code {
 	EXIT_CODE_NOT_FOUND = 3,
 	EXIT_CODE_EXISTS = 4, /* or conflict */
 	EXIT_CODE_BUSY = 5,
-	EXIT_CODE_SPACE = 6, /* out of space or over a quota */
+	EXIT_CODE_SPACE = 6,  /* out of space or over a quota */
 	EXIT_CODE_OURS = 125, /* of run, exec and shell: what failed wasn't the program */
 };
 
@@ -33,7 +33,7 @@ enum word_kind {
 	WORD_EITHER = 'e',
 	WORD_REPO = 'r',
 	WORD_SANDBOX = 'b',
-	WORD_ANY = 'a', /* a workspace or a sandbox */
+	WORD_ANY = 'a',     /* a workspace or a sandbox */
 	WORD_DELETED = 'u', /* a workspace that can be brought back */
 	WORD_JOB = 'j',
 	WORD_HOOK = 'h',
@@ -71,7 +71,7 @@ struct command {
 	const char *kinds;                /* enum word_kind of each operand; the last one repeats */
 	int (*run)(struct cli *cli, const struct args *a, struct err *err);
 	const char *local; /* why it is for a boughd on this machine alone; NULL: it isn't */
-	bool as_program; /* its exit code is that of a program, so each failure of ours is 125 */
+	bool as_program;   /* its exit code is that of a program, so each failure of ours is 125 */
 };
 
 /* Several tables, each ended by name NULL; the list of them by NULL. */
@@ -128,23 +128,27 @@ int help_group(const char *group); /* -ENOENT: no such */
 /* ---- context ---- */
 
 struct cli {
-	char *root;      /* absolute */
+	char *root;            /* absolute */
 	struct remote *remote; /* a boughd elsewhere, instead of root's; NULL: none */
-	bool json;       /* one JSON document on stdout */
-	bool quiet;      /* no progress, no notes */
-	bool bytes;      /* exact sizes */
-	char *detail;    /* JSON of the API's last error; NULL */
-	json_t *users;   /* whom owners_load asked for; NULL: it didn't yet */
+	bool json;             /* one JSON document on stdout */
+	bool quiet;            /* no progress, no notes */
+	bool bytes;            /* exact sizes */
+	char *detail;          /* JSON of the API's last error; NULL */
+	json_t *users;         /* whom owners_load asked for; NULL: it didn't yet */
 	/* What api_kind found last: of kind_of, the name is of `kind`. NULL: nothing. */
 	char *kind_name;
 	unsigned kind_of, kind;
-	bool background; /* the next request is to become a job */
-	bool uploading;  /* the last request carried a stream */
+	bool background;  /* the next request is to become a job */
+	bool uploading;   /* the last request carried a stream */
 	bool sandbox_too; /* where the command takes a workspace, it takes a sandbox as well */
-	bool reported;   /* the JSON document on stdout tells of the error already */
+	bool reported;    /* the JSON document on stdout tells of the error already */
 };
 
 int cli_exit_code(int code); /* from -errno */
+static inline int no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
+}
 /* Where the state lives: `opt` (--root, NULL), BOUGH_ROOT, /var/lib/bough as root, the XDG state
  * folder. Absolute; the caller frees. -ENOENT: nothing tells where home is. */
 int cli_root(const char *opt, char **out, struct err *err);

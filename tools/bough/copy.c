@@ -13,6 +13,7 @@
 #include "fs/base/have.h"
 #include "fs/base/rfc3339.h"
 #include "tools/bough/again.h"
+#include "tools/bough/child.h"
 #include "tools/bough/json.h"
 #include "tools/bough/outfile.h"
 #include "tools/bough/resume.h"
@@ -36,7 +37,7 @@ static int copy_name(const char *path, char **out, struct err *err)
 	if (n == 0 || (n == 1 && path[from] == '.') || (n == 2 && !strncmp(path + from, "..", 2)))
 		return 0;
 	*out = strndup(path + from, n);
-	return *out ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return *out ? 0 : no_memory(err);
 }
 
 /* The path with `name` (NULL: nothing) behind it, without '/' at the end; the caller frees. */
@@ -48,7 +49,7 @@ static int path_below(const char *path, const char *name, char **out, struct err
 		n--;
 	const char *slash = name && (n > 0 || top) ? "/" : "";
 	int r = asprintf(out, "%.*s%s%s", (int)n, path, slash, name ? name : !n && top ? "/" : "");
-	return r < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return r < 0 ? no_memory(err) : 0;
 }
 
 static bool ends_as_folder(const char *path)
@@ -144,7 +145,7 @@ static int folder_begins(struct folder *f, char *sides, const struct timespec *a
 	a->source_at = again_before(&f->at);
 	a->target_at = *at;
 	if (!sides)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	if (f->at.tv_sec && at->tv_sec)
 		again_note(a);
 	else
@@ -208,15 +209,15 @@ static void folder_tell(const struct cli *cli, const struct folder *f, struct tr
 
 struct source {
 	int fd;
-	int64_t size;   /* -1: unknown */
-	pid_t pid;      /* 0: nobody's */
+	int64_t size;     /* -1: unknown */
+	pid_t pid;        /* 0: nobody's */
 	struct err *told; /* of our own child, in memory shared with it; NULL: it is bough-pack */
 	struct progress progress;
 };
 
 static void source_done(struct source *s)
 {
-	transfer_kill(&s->pid);
+	child_kill(&s->pid);
 	cleanup_close(&s->fd);
 	if (s->told)
 		(void)munmap(s->told, sizeof(*s->told)); /* ours */
@@ -290,7 +291,7 @@ static int source_remote(struct source *s, struct cli *cli, const struct place *
 	void *shared = mmap(NULL, sizeof(*s->told), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	s->told = shared;
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "pipe");
@@ -357,7 +358,7 @@ static int make_remote_folder(struct cli *cli, const struct place *dst, const ch
 	target_query(&t, "op", "mkdir");
 	auto_json json_t *body = json_pack("{s:s*}", "mode", mode);
 	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	return api_call(cli, "POST", &t, body, NULL, NULL, err);
 }
 
@@ -389,7 +390,7 @@ static char *sides(const char *source, const char *of, uint64_t inode)
 {
 	char *text;
 	return asprintf(&text, "%s %s %llu", source, of, (unsigned long long)inode) < 0 ? NULL
-											 : text;
+											: text;
 }
 
 /* A target that was restored tells by itself what isn't there any more. */
@@ -426,8 +427,8 @@ static int begin_in(struct cli *cli, struct folder *f, const struct place *to, s
 		return r;
 	r = *to->path ? look(cli, to, &entry, err) : 0;
 	if (r == 0)
-		r = folder_land(f, to->path,
-				f->same ? f->there : !*to->path || is_folder(entry), err);
+		r = folder_land(f, to->path, f->same ? f->there : !*to->path || is_folder(entry),
+				err);
 	const struct place dst = { to->name, f->path };
 	if (r == 0)
 		r = make_target(cli, &dst, f->top, err);
@@ -441,9 +442,9 @@ static int begin_in(struct cli *cli, struct folder *f, const struct place *to, s
 static int folder_source(struct cli *cli, struct folder *f, struct source *s, struct err *err)
 {
 	struct pack_rest rest;
-	return f->place.name ? source_remote(s, cli, &f->place, f, err)
-			     : transfer_pack(f->place.path, folder_rest(f, &rest), &s->fd, &s->pid,
-					     err);
+	return f->place.name
+		       ? source_remote(s, cli, &f->place, f, err)
+		       : transfer_pack(f->place.path, folder_rest(f, &rest), &s->fd, &s->pid, err);
 }
 
 static int folder_in(struct cli *cli, struct folder *f, const struct place *to, struct err *err)
@@ -579,8 +580,7 @@ static bool lies_in(const struct place *from, const struct place *to, const char
 		return false;
 	size_t n = strlen(outer);
 	return strcmp(outer, same) == 0 ||
-	       (strncmp(to->path, outer, n) == 0 &&
-		(n == 0 || !to->path[n] || to->path[n] == '/'));
+	       (strncmp(to->path, outer, n) == 0 && (n == 0 || !to->path[n] || to->path[n] == '/'));
 }
 
 static int copy_across(struct cli *cli, const char *shown, const struct place *from,
@@ -599,10 +599,9 @@ static int copy_across(struct cli *cli, const char *shown, const struct place *f
 	if (is_folder(entry)) {
 		if (lies_in(from, to, name))
 			return err_set(err, -EINVAL, "%s can't be copied into itself", shown);
-		auto_folder f = { .shown = shown,
-				  .place = *from,
-				  .name = name,
-				  .again = AGAIN_NONE };
+		auto_folder f = {
+			.shown = shown, .place = *from, .name = name, .again = AGAIN_NONE
+		};
 		folder_seen(&f, entry);
 		return folder_in(cli, &f, to, err);
 	}
@@ -680,13 +679,12 @@ static int unpack_into(struct cli *cli, struct folder *f, json_t **summary, stru
 	if (r == 0)
 		r = send_archive(cli, &f->place, folder_rest(f, &rest), fd, summary, err);
 	if (r < 0 && r != -EPIPE) { /* what came isn't whole, and it needn't say so too */
-		transfer_kill(&pid);
+		child_kill(&pid);
 		return r;
 	}
 	cleanup_close(&fd);
 	fd = -1;
-	return pid ? transfer_reap(&pid, "not all of it could be made", err)
-		   : r;
+	return pid ? transfer_reap(&pid, "not all of it could be made", err) : r;
 }
 
 static char *sides_out(const struct folder *f, const char *path)

@@ -82,7 +82,7 @@ static int copy_plain(struct cli *cli, struct http *h, struct err *err)
 {
 	auto_free char *buf = malloc(TEXT_SIZE);
 	if (!buf)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	ssize_t n;
 	while ((n = http_read(h, buf, TEXT_SIZE, err)) > 0)
 		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n)
@@ -136,7 +136,7 @@ static int open_diff(struct cli *cli, const struct args *a, const char *name, en
 	target_query(&rest, "since", args_get(a, "since"));
 	target_query(&rest, "format", cli->json ? "json" : form_names[form]);
 	return api_stream_of(cli, name, PLACES, &rest,
-				 cli->json ? "application/x-ndjson" : "text/plain", h, err);
+			     cli->json ? "application/x-ndjson" : "text/plain", h, err);
 }
 
 /* Of a sandbox, that of its root. */

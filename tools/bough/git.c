@@ -14,24 +14,14 @@ static int set_author(json_t *body, const char *given, struct err *err)
 	const char *name = getenv("GIT_AUTHOR_NAME"), *email = getenv("GIT_AUTHOR_EMAIL");
 	auto_free char *both = NULL;
 	if (given)
-		return api_set_text(body, "author", given, err);
+		return body_text(body, "author", given, err);
 	if (!name || !*name || !email || !*email)
 		return 0;
 	if (asprintf(&both, "%s <%s>", name, email) < 0) {
 		both = NULL;
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	}
-	return api_set_text(body, "author", both, err);
-}
-
-static int set_flags(json_t *body, const struct args *a, struct err *err)
-{
-	static const char *const flags[] = { "squash", "history", "sync", "ignored" };
-	int bad = 0;
-	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-		if (args_get(a, flags[i]))
-			bad |= json_object_set_new(body, flags[i], json_true());
-	return bad ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return body_text(body, "author", both, err);
 }
 
 /* A workspace of that name, or else a snapshot. */
@@ -61,18 +51,16 @@ static int post_commit(struct cli *cli, const char *name, json_t *body, json_t *
 
 int cmd_commit(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *body = json_object();
-	auto_json json_t *res = NULL;
-	const char *message = args_get(a, "message"), *branch = args_get(a, "branch");
-	if (!message && !args_get(a, "history"))
+	static const char *const texts[] = { "message", "branch", NULL };
+	static const char *const flags[] = { "squash", "history", "sync", "ignored", NULL };
+	auto_json json_t *body = json_object(), *res = NULL;
+	if (!args_get(a, "message") && !args_get(a, "history"))
 		return err_set(err, -EINVAL, "-m MESSAGE says what the commit is about");
-	int r = message ? api_set_text(body, "message", message, err) : 0;
-	if (r >= 0 && branch)
-		r = api_set_text(body, "branch", branch, err);
+	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
 	if (r >= 0)
 		r = set_author(body, args_get(a, "author"), err);
 	if (r >= 0)
-		r = set_flags(body, a, err);
+		r = body_flags(body, a, flags, err);
 	if (r >= 0)
 		r = post_commit(cli, a->operands[0], body, &res, err);
 	if (r < 0)
@@ -99,19 +87,15 @@ int cmd_commit(struct cli *cli, const struct args *a, struct err *err)
 
 int cmd_push(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const texts[][2] = { { "branch", "branch" }, { "remote", "remote" } };
-	auto_json json_t *body = json_object();
-	auto_json json_t *res = NULL;
+	static const char *const texts[] = { "branch", "remote", NULL };
+	static const char *const flags[] = { "any-names", NULL };
+	auto_json json_t *body = json_object(), *res = NULL;
 	const char *of = args_get(a, "force-with-lease-of");
-	int r = 0;
-	for (size_t i = 0; i < 2 && r >= 0; i++)
-		if (args_get(a, texts[i][0]))
-			r = api_set_text(body, texts[i][1], args_get(a, texts[i][0]), err);
+	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
 	if (r >= 0 && (of || args_get(a, "force-with-lease")))
-		r = api_set_text(body, "force_with_lease", of ? of : "", err);
-	if (r >= 0 && args_get(a, "any-names") &&
-	    json_object_set_new(body, "any_names", json_true()) < 0)
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = body_text(body, "force_with_lease", of ? of : "", err);
+	if (r >= 0)
+		r = body_flags(body, a, flags, err);
 	if (r < 0)
 		return r;
 	struct progress p;

@@ -3,63 +3,40 @@
 #include <string.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
-#include "fs/base/io.h"
 #include "tools/bough/api.h"
+#include "tools/bough/infile.h"
 #include "tools/bough/json.h"
 #include "tools/bough/list.h"
 
 enum { SECRET_FILE_MAX = 4096 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* The first line of a file, or of stdin for "-": secrets are in no argument. */
 static int set_secret(json_t *body, const char *path, struct err *err)
 {
-	char text[SECRET_FILE_MAX];
-	auto_file *f = strcmp(path, "-") == 0 ? fdopen(dup(STDIN_FILENO), "r") : fopen(path, "re");
-	if (!f)
-		return err_sys(err, -errno, "open %s", path);
-	if (!fgets(text, sizeof(text), f))
-		return err_set(err, -EINVAL, "%s has no secret in it", path);
+	auto_secret *text = NULL;
+	size_t len;
+	int r = infile_read(path, SECRET_FILE_MAX, &text, &len, err);
+	if (r < 0)
+		return r;
 	text[strcspn(text, "\r\n")] = 0;
-	int r = json_object_set_new(body, "secret", json_string(text)) < 0
-			? err_set(err, -EINVAL, "%s: the secret isn't UTF-8", path)
-			: 0;
-	explicit_bzero(text, sizeof(text));
-	return r;
-}
-
-static int set_events(json_t *body, const struct args *a, struct err *err)
-{
-	json_t *list = NULL;
-	const char *type;
-	for (unsigned i = 0; (type = args_each(a, "event", i)); i++) {
-		if (!list) {
-			list = json_array();
-			if (json_object_set_new(body, "events", list) < 0)
-				return no_memory(err);
-		}
-		if (json_array_append_new(list, json_string(type)) < 0)
-			return err_set(err, -EINVAL, "--event: \"%s\" isn't UTF-8", type);
-	}
-	return 0;
+	return json_object_set_new(body, "secret", json_string(text)) < 0
+		       ? err_set(err, -EINVAL, "%s: the secret isn't UTF-8", path)
+		       : 0;
 }
 
 int cmd_webhook_add(struct cli *cli, const struct args *a, struct err *err)
 {
+	static const char *const flags[] = { "everybody", NULL };
 	auto_json json_t *body = json_object(), *doc = NULL;
 	auto_target t = target_new("/v1/webhooks");
-	int r = body ? api_set_text(body, "url", a->operands[0], err) : no_memory(err);
-	if (r == 0)
-		r = set_events(body, a, err);
+	const char *type;
+	int r = body_text(body, "url", a->operands[0], err);
+	for (unsigned i = 0; r == 0 && (type = args_each(a, "event", i)); i++)
+		r = body_add(body, "events", type, err);
 	if (r == 0 && args_get(a, "secret-file"))
 		r = set_secret(body, args_get(a, "secret-file"), err);
-	if (r == 0 && args_get(a, "everybody") &&
-	    json_object_set_new(body, "everybody", json_true()) < 0)
-		r = no_memory(err);
+	if (r == 0)
+		r = body_flags(body, a, flags, err);
 	if (r == 0)
 		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	if (r < 0)
@@ -96,7 +73,7 @@ int cmd_webhook_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",    "URL",  "EVENTS", "ACTIVE",
 						"OWNER", ">AGE", NULL };
-	static const struct list_view view = { headings, "id", hook_row };
+	static const struct list_view view = { headings, "id", false, hook_row };
 	auto_target t = target_new("/v1/webhooks");
 	return list_show(cli, &t, &view, err);
 }
@@ -126,7 +103,7 @@ int cmd_webhook_log(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",     "EVENT", ">AGE", "STATE",
 						">TRIES", "ERROR", NULL };
-	static const struct list_view view = { headings, "id", delivery_row };
+	static const struct list_view view = { headings, "id", false, delivery_row };
 	auto_target t = of_hook(a, "/deliveries");
 	return list_show(cli, &t, &view, err);
 }

@@ -34,7 +34,7 @@ int cmd_jobs_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",       "STATE", "OWNER", ">AGE",
 						"PROGRESS", "CALL",  NULL };
-	static const struct list_view view = { headings, "id", job_row };
+	static const struct list_view view = { headings, "id", false, job_row };
 	auto_target t = target_new("/v1/jobs");
 	if (!cli->json && !cli->quiet)
 		owners_load(cli);
@@ -51,31 +51,24 @@ static int get_job(struct cli *cli, const char *id, unsigned wait_s, json_t **ou
 	return api_call(cli, "GET", &t, NULL, out, NULL, err);
 }
 
-static void line(const char *key, const char *value)
-{
-	printf("%-10s", key);
-	out_clean(stdout, *value ? value : "-");
-	printf("\n");
-}
-
 int cmd_jobs_show(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *job = NULL;
 	int r = get_job(cli, a->operands[0], 0, &job, err);
 	if (r < 0 || cli->json)
 		return r < 0 ? r : out_json(job, err);
-	line("id", get_text(job, "id"));
-	line("state", get_text(job, "state"));
+	out_line("id", get_text(job, "id"));
+	out_line("state", get_text(job, "state"));
 	owners_load(cli);
-	line("owner", owner_name(cli, job, "owner"));
-	line("call", get_text(job, "path"));
-	line("created", get_text(job, "created"));
-	line("ended", get_text(job, "ended"));
+	out_line("owner", owner_name(cli, job, "owner"));
+	out_line("call", get_text(job, "path"));
+	out_line("created", get_text(job, "created"));
+	out_line("ended", get_text(job, "ended"));
 	const json_t *result = json_object_get(job, "result"), *e = json_object_get(job, "error");
 	if (*get_text(result, "id"))
-		line("result", get_text(result, "id"));
+		out_line("result", get_text(result, "id"));
 	if (e)
-		line("error", get_text(e, "message"));
+		out_line("error", get_text(e, "message"));
 	return 0;
 }
 
@@ -126,8 +119,7 @@ int cmd_jobs_cancel(struct cli *cli, const struct args *a, struct err *err)
 	auto_target t = target_new("/v1/jobs/");
 	target_name(&t, a->operands[0]);
 	target_path(&t, "/cancel");
-	int r = body ? api_call(cli, "POST", &t, body, &job, NULL, err)
-		     : err_set(err, -ENOMEM, "out of memory");
+	int r = body ? api_call(cli, "POST", &t, body, &job, NULL, err) : no_memory(err);
 	return r < 0 ? r : cli->json ? out_json(job, err) : 0;
 }
 
@@ -222,7 +214,7 @@ int cmd_audit(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "TIME", "OWNER",  "FROM",   "CALL",
 						"PATH", "OBJECT", "STATUS", NULL };
-	static const struct list_view view = { headings, "path", audit_row };
+	static const struct list_view view = { headings, "path", false, audit_row };
 	static const char *const filters[] = { "owner", "token", "method", "since", "until" };
 	auto_target t = target_new("/v1/audit");
 	target_query(&t, "object", a->n ? a->operands[0] : NULL);

@@ -13,15 +13,9 @@ const char *list_text(const json_t *item, const char *key)
 void owners_load(struct cli *cli)
 {
 	auto_target t = target_new("/v1/users");
-	char *detail = steal_ptr(&cli->detail);
 	json_t *doc = NULL;
-	if (!cli->users) {
-		/* Only an admin is told: others see what boughd says. */
-		int r = api_call(cli, "GET", &t, NULL, &doc, NULL, NULL);
-		cli->users = r < 0 ? json_object() : doc;
-	}
-	free(cli->detail);
-	cli->detail = detail;
+	if (!cli->users) /* only an admin is told: others see what boughd says */
+		cli->users = api_aside(cli, "GET", &t, &doc) < 0 ? json_object() : doc;
 }
 
 const char *owner_name(const struct cli *cli, const json_t *item, const char *key)
@@ -35,7 +29,8 @@ const char *owner_name(const struct cli *cli, const json_t *item, const char *ke
 	return owner;
 }
 
-bool owners_differ(struct cli *cli, const json_t *items)
+/* Loads their names then. */
+static bool owners_differ(struct cli *cli, const json_t *items)
 {
 	size_t i;
 	json_t *v;
@@ -48,6 +43,16 @@ bool owners_differ(struct cli *cli, const json_t *items)
 	return false;
 }
 
+void list_names(const json_t *doc, const char *key)
+{
+	size_t i;
+	json_t *v;
+	json_array_foreach(json_object_get(doc, "items"), i, v) {
+		out_clean(stdout, get_text(v, key));
+		printf("\n");
+	}
+}
+
 int list_print(struct cli *cli, const json_t *doc, const struct list_view *view, struct err *err)
 {
 	size_t i;
@@ -57,13 +62,11 @@ int list_print(struct cli *cli, const json_t *doc, const struct list_view *view,
 	if (cli->json)
 		return out_json(doc, err);
 	if (cli->quiet) {
-		json_array_foreach(items, i, v) {
-			out_clean(stdout, get_text(v, view->name));
-			printf("\n");
-		}
+		list_names(doc, view->name);
 		return 0;
 	}
-	auto_table *table = table_new(view->headings);
+	bool cut = view->owners && !owners_differ(cli, items);
+	auto_table *table = cut ? table_new_cut(view->headings) : table_new(view->headings);
 	json_array_foreach(items, i, v)
 		view->row(table, cli, v, now);
 	return table_print(table, stdout, err);
@@ -116,5 +119,5 @@ int list_remove_each(struct cli *cli, const struct args *a, const char *path, co
 	if (first < 0 || !cli->json)
 		return first;
 	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
-	return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
+	return doc ? out_json(doc, err) : no_memory(err);
 }

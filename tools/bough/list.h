@@ -7,6 +7,7 @@
 struct list_view {
 	const char *const *headings; /* as table_new takes them */
 	const char *name;            /* the member that --quiet prints */
+	bool owners; /* the first column is the owner: not shown where all are one's */
 	/* Adds the row, or rows, of one item. */
 	void (*row)(struct table *t, const struct cli *cli, const json_t *item, time_t now);
 };
@@ -14,13 +15,12 @@ struct list_view {
 int list_show(struct cli *cli, struct target *t, const struct list_view *view, struct err *err);
 /* The same of an answer that is there already. */
 int list_print(struct cli *cli, const json_t *doc, const struct list_view *view, struct err *err);
+/* That member of each item, a line each. */
+void list_names(const json_t *doc, const char *key);
 /* Owners as a person calls them, and boughd takes them in OWNER/NAME: a user's name for "uid:N",
  * where the caller may know it; else as they are. After owners_load, which asks once. */
 void owners_load(struct cli *cli);
 const char *owner_name(const struct cli *cli, const json_t *item, const char *key);
-/* Whether the items are several owners': then a table tells whose each is, in its first column.
- * Loads their names. */
-bool owners_differ(struct cli *cli, const json_t *items);
 /* The text, or "-" where it is empty. */
 const char *list_text(const json_t *item, const char *key);
 /* That one of several operands failed: the first failure (`first` 0: none yet) is returned and

@@ -39,7 +39,7 @@ int cmd_merge(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -EINVAL,
 			       "--into OTHER names the workspace that gets the changes");
 	auto_target t = target_ws(into, "/merge");
-	int r = api_set_text(body, "from", a->operands[0], err);
+	int r = body_text(body, "from", a->operands[0], err);
 	if (r >= 0)
 		r = api_call(cli, "POST", &t, body, &res, NULL, err);
 	if (r < 0) {

@@ -171,10 +171,18 @@ int out_json(const json_t *doc, struct err *err)
 	return 0;
 }
 
+void out_line(const char *key, const char *value)
+{
+	printf("%-11s ", key);
+	out_clean(stdout, *value ? value : "-");
+	printf("\n");
+}
+
 /* ---- tables ---- */
 
 struct table {
 	unsigned columns;
+	unsigned cut; /* cells of a row, at its beginning, that aren't shown */
 	const char *headings[TABLE_COLUMNS_MAX];
 	bool right[TABLE_COLUMNS_MAX];
 	size_t width[TABLE_COLUMNS_MAX];
@@ -195,10 +203,19 @@ struct table *table_new(const char *const *headings)
 	return t;
 }
 
+struct table *table_new_cut(const char *const *headings)
+{
+	struct table *t = table_new(headings + 1);
+	if (t)
+		t->cut = 1;
+	return t;
+}
+
 void table_row(struct table *t, const char *const *cells)
 {
 	if (!t || t->failed)
 		return;
+	cells += t->cut;
 	if (t->rows == t->cap) {
 		size_t cap = t->cap ? t->cap * 2 : 64;
 		char **more = reallocarray(t->cells, cap * t->columns, sizeof(*more));
@@ -242,7 +259,7 @@ static void print_cells(const struct table *t, const char *const *cells, FILE *f
 int table_print(struct table *t, FILE *f, struct err *err)
 {
 	if (!t || t->failed)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	bool colour = out_colour(f);
 	if (colour)
 		(void)fputs("\033[1m", f);

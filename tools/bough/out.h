@@ -31,6 +31,8 @@ bool out_colour(FILE *f);
 
 /* The lines of an answer's `warnings` on stderr, unless it is to be quiet. */
 void out_warnings(const struct cli *cli, const json_t *answer);
+/* "KEY   value" on stdout; "-" for no value. */
+void out_line(const char *key, const char *value);
 /* A JSON document on stdout, indented, one newline behind it. */
 int out_json(const json_t *doc, struct err *err);
 
@@ -40,6 +42,8 @@ enum { TABLE_COLUMNS_MAX = 12 };
 struct table;
 /* Headings; one that begins with '>' is aligned to the right. NULL ends them. NULL: no memory. */
 struct table *table_new(const char *const *headings);
+/* The same without the first column: rows are given with it. */
+struct table *table_new_cut(const char *const *headings);
 /* One row; texts are copied. Failures are remembered and reported by table_print. */
 void table_row(struct table *t, const char *const *cells);
 int table_print(struct table *t, FILE *f, struct err *err);

@@ -98,12 +98,13 @@ static int take_url(struct remote *r, const char *url, struct err *err)
 	const char *at = url + (r->tls ? 8 : 7);
 	size_t n = strcspn(at, "/?#");
 	if (memchr(at, '@', n)) /* not repeated: it may be a secret */
-		return err_set(err, -EINVAL, "a URL with a name or a token in it isn't taken: "
+		return err_set(err, -EINVAL,
+			       "a URL with a name or a token in it isn't taken: "
 			       "give the token by --auth FILE or BOUGH_TOKEN_FILE");
 	r->named = strndup(at, n);
 	r->url = strdup(url);
 	if (!r->named || !r->url)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	if (strcmp(at + n, "/") == 0)
 		r->url[strlen(r->url) - 1] = 0;
 	else if (at[n])
@@ -125,8 +126,8 @@ static int take_token(struct remote *r, const char *file, struct err *err)
 	}
 	size_t n = 0;
 	ssize_t got = 0;
-	while (n < sizeof(text) && ((got = read(fd, text + n, sizeof(text) - n)) > 0 ||
-				    (got < 0 && errno == EINTR)))
+	while (n < sizeof(text) &&
+	       ((got = read(fd, text + n, sizeof(text) - n)) > 0 || (got < 0 && errno == EINTR)))
 		n += got > 0 ? (size_t)got : 0;
 	int e = got < 0 ? -errno : 0;
 	while (n > 0 && isspace((unsigned char)text[n - 1]))
@@ -143,7 +144,7 @@ static int take_token(struct remote *r, const char *file, struct err *err)
 			       file);
 	if (e < 0)
 		return err_sys(err, e, "the token: read %s", file);
-	return r->token ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return r->token ? 0 : no_memory(err);
 }
 
 static bool is_here(const char *host)
@@ -162,16 +163,17 @@ int remote_new(struct remote **out, const char *url, const char *auth, const cha
 {
 	struct remote *r = calloc(1, sizeof(*r));
 	if (!r)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	int e = take_url(r, url, err);
 	if (e == 0 && ca && !r->tls)
 		e = err_set(err, -EINVAL, "--ca goes with https://, not with %s", r->url);
 	if (e == 0 && ca && !(r->ca = strdup(ca)))
-		e = err_set(err, -ENOMEM, "out of memory");
+		e = no_memory(err);
 	if (e == 0 && auth && !r->tls && !insecure && !is_here(r->host))
 		e = err_set(err, -EINVAL,
 			    "%s: the token would go there in the clear: use https://, or give "
-			    "--insecure where nobody listens in", r->url);
+			    "--insecure where nobody listens in",
+			    r->url);
 	if (e == 0 && auth)
 		e = take_token(r, auth, err);
 	if (e < 0) {

@@ -1,20 +1,15 @@
 /* Repositories: add, fetch, reset, ls, show, rm. */
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "tools/bough/api.h"
-#include "tools/bough/cli.h"
+#include "tools/bough/child.h"
+#include "tools/bough/infile.h"
 #include "tools/bough/json.h"
 #include "tools/bough/list.h"
-#include "tools/bough/start.h"
 
 enum {
 	SECRET_MAX = 64 << 10, /* as the API takes it */
@@ -32,14 +27,6 @@ static struct target target_repo(const char *name, const char *rest)
 
 /* ---- credentials ---- */
 
-static void wipe_text(char **s)
-{
-	if (*s)
-		explicit_bzero(*s, strlen(*s));
-	free(*s);
-}
-#define auto_secret __attribute__((cleanup(wipe_text))) char
-
 /* The file that an option names, as a member of the body; `-` is stdin. */
 static int add_secret(json_t *body, const struct args *a, const char *option, const char *key,
 		      bool one_line, struct err *err)
@@ -47,23 +34,11 @@ static int add_secret(json_t *body, const struct args *a, const char *option, co
 	const char *file = args_get(a, option);
 	if (!file)
 		return 0;
-	auto_secret *text = calloc(1, SECRET_MAX + 2);
-	bool in = strcmp(file, "-") == 0;
-	auto_fd fd = in ? -1 : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (!text)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (!in && fd < 0)
-		return err_sys(err, -errno, "open %s", file);
-	size_t len = 0;
-	ssize_t n;
-	while (len <= SECRET_MAX &&
-	       (n = read(in ? STDIN_FILENO : fd, text + len, SECRET_MAX + 1 - len)) != 0) {
-		if (n < 0 && errno != EINTR)
-			return err_sys(err, -errno, "read %s", file);
-		len += n > 0 ? (size_t)n : 0;
-	}
-	if (len > SECRET_MAX)
-		return err_set(err, -EINVAL, "%s: more than %d KiB", file, SECRET_MAX >> 10);
+	auto_secret *text = NULL;
+	size_t len;
+	int r = infile_read(file, SECRET_MAX, &text, &len, err);
+	if (r < 0)
+		return r;
 	while (one_line && len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
 		text[--len] = '\0';
 	if (len == 0)
@@ -71,7 +46,7 @@ static int add_secret(json_t *body, const struct args *a, const char *option, co
 	if (strlen(text) != len || (one_line && strpbrk(text, "\r\n")))
 		return err_set(err, -EINVAL, "%s: %s", file,
 			       one_line ? "a token is one line" : "it isn't a text");
-	return api_set_text(body, key, text, err);
+	return body_text(body, key, text, err);
 }
 
 static int add_secrets(json_t *body, const struct args *a, struct err *err)
@@ -123,18 +98,9 @@ static void read_why(int fd, char out[WHY_MAX + 1])
 static int reap(struct sending *s, struct err *err)
 {
 	char why[WHY_MAX + 1];
-	int status;
-	pid_t pid = s->pack;
-	s->pack = 0;
 	read_why(s->why, why);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return err_sys(err, -errno, "wait for bough-pack");
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	if (WIFSIGNALED(status))
-		return err_set(err, -EIO, "bough-pack was killed by signal %d", WTERMSIG(status));
-	return err_set(err, -EIO, "%s", *why ? why : "the repository couldn't be read");
+	int r = child_wait(&s->pack, "bough-pack", err);
+	return r > 0 ? err_set(err, -EIO, "%s", *why ? why : "the repository couldn't be read") : r;
 }
 
 static int pack_finish(void *ctx, struct err *err)
@@ -143,39 +109,16 @@ static int pack_finish(void *ctx, struct err *err)
 	return s->pack ? reap(s, err) : 0;
 }
 
-static int spawn(struct sending *s, const char *path, int known, int out, int why, struct err *err)
-{
-	auto_free char *program = NULL;
-	int r = program_find("bough-pack", &program, err);
-	if (r < 0)
-		return r == -ENOENT ? -EIO : r; /* it isn't what the caller named */
-	posix_spawn_file_actions_t fa;
-	int e = posix_spawn_file_actions_init(&fa);
-	if (e)
-		return err_sys(err, -e, "start bough-pack");
-	char *argv[] = { (char *)"bough-pack", (char *)"--git",         (char *)"--known",
-			 (char *)"--",         (char *)(uintptr_t)path, NULL };
-	if (!(e = posix_spawn_file_actions_adddup2(&fa, known, 0)) &&
-	    !(e = posix_spawn_file_actions_adddup2(&fa, out, 1)) &&
-	    !(e = posix_spawn_file_actions_adddup2(&fa, why, 2)))
-		e = posix_spawn(&s->pack, program, &fa, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	if (e) {
-		s->pack = 0;
-		return err_sys(err, -e, "start %s", program);
-	}
-	return 0;
-}
-
 /* Starts `bough-pack --git PATH`; *out is its stdout. `known` is a text of its stdin. */
 static int start_pack(struct sending *s, const char *path, const char *known, int *out,
 		      struct err *err)
 {
 	int data[2], why[2];
-	auto_fd list = memfd_create("known", MFD_CLOEXEC);
-	size_t len = strlen(known);
-	if (list < 0 || write(list, known, len) != (ssize_t)len || lseek(list, 0, SEEK_SET) < 0)
-		return err_sys(err, -errno, "start bough-pack");
+	char *argv[] = { (char *)"bough-pack", (char *)"--git",         (char *)"--known",
+			 (char *)"--",         (char *)(uintptr_t)path, NULL };
+	auto_fd list = child_input(known, strlen(known), err);
+	if (list < 0)
+		return list;
 	if (pipe2(data, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "pipe");
 	auto_fd data_r = data[0], data_w = data[1];
@@ -183,7 +126,7 @@ static int start_pack(struct sending *s, const char *path, const char *known, in
 		return err_sys(err, -errno, "pipe");
 	auto_fd why_r = why[0], why_w = why[1];
 	(void)fcntl(data_w, F_SETPIPE_SZ, PIPE_SIZE); /* only speed */
-	int r = spawn(s, path, list, data_w, why_w, err);
+	int r = child_start(&s->pack, argv, (const int[]){ list, data_w, why_w }, err);
 	if (r < 0)
 		return r;
 	s->why = steal_fd(&why_r);
@@ -208,10 +151,7 @@ static int send_files(struct cli *cli, struct target *t, const char *path, const
 				  .ctx = &s };
 	progress_begin(&s.progress, cli, "reading");
 	r = api_job(cli, "POST", t, NULL, &body, &s.progress, out, err);
-	if (s.pack) { /* broken off: it must not fill a pipe for ever */
-		(void)kill(s.pack, SIGKILL);
-		(void)reap(&s, NULL);
-	}
+	child_kill(&s.pack); /* broken off: it must not fill a pipe for ever */
 	return r;
 }
 
@@ -231,10 +171,10 @@ static int add_url(struct cli *cli, const struct args *a, json_t **out, struct e
 {
 	auto_json json_t *body = json_object();
 	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
-	int r = api_set_text(body, "url", a->operands[0], err);
+		return no_memory(err);
+	int r = body_text(body, "url", a->operands[0], err);
 	if (r == 0 && args_get(a, "name"))
-		r = api_set_text(body, "name", args_get(a, "name"), err);
+		r = body_text(body, "name", args_get(a, "name"), err);
 	if (r == 0)
 		r = add_secrets(body, a, err);
 	if (r < 0)
@@ -323,7 +263,7 @@ static int known_packs(struct cli *cli, const char *name, struct buf *out, struc
 	json_array_foreach(json_object_get(doc, "items"), i, item)
 		buf_printf(out, "%s\n", json_string_value(item) ? json_string_value(item) : "");
 	buf_u8(out, 0);
-	return r < 0 ? r : buf_error(out) ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return r < 0 ? r : buf_error(out) ? no_memory(err) : 0;
 }
 
 static int fetch_path(struct cli *cli, const struct args *a, const char *path, json_t **out,
@@ -343,7 +283,7 @@ static int fetch_path(struct cli *cli, const struct args *a, const char *path, j
 static int fetch_url(struct cli *cli, const struct args *a, json_t **out, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	int r = body ? add_secrets(body, a, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = body ? add_secrets(body, a, err) : no_memory(err);
 	if (r < 0)
 		return r;
 	struct progress p;
@@ -375,12 +315,12 @@ int cmd_repo_fetch(struct cli *cli, const struct args *a, struct err *err)
 
 int cmd_repo_reset(struct cli *cli, const struct args *a, struct err *err)
 {
+	static const char *const flags[] = { "force", NULL };
 	auto_json json_t *body = json_object(), *res = NULL;
 	const char *branch = a->operands[1];
-	int r = body ? api_set_text(body, "branch", branch, err)
-		     : err_set(err, -ENOMEM, "out of memory");
-	if (r == 0 && args_get(a, "force") && json_object_set_new(body, "force", json_true()) < 0)
-		r = err_set(err, -ENOMEM, "out of memory");
+	int r = body_text(body, "branch", branch, err);
+	if (r == 0)
+		r = body_flags(body, a, flags, err);
 	auto_target t = target_repo(a->operands[0], "/reset");
 	if (r == 0)
 		r = api_call(cli, "POST", &t, body, &res, NULL, err);
@@ -408,43 +348,22 @@ static const char *place_of(const json_t *repo)
 	return *url ? url : get_text(repo, "path");
 }
 
+static void repo_row(struct table *t, const struct cli *cli, const json_t *repo, time_t now)
+{
+	char age[OUT_AGE_MAX];
+	const char *cells[] = { owner_name(cli, repo, "owner"), get_text(repo, "name"),
+				get_text(repo, "head"),
+				out_age(age, get_text(repo, "fetched"), now), place_of(repo) };
+	table_row(t, cells);
+}
+
 int cmd_repo_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "OWNER",    "REPOSITORY", "BRANCH",
 						">FETCHED", "FROM",       NULL };
-	auto_json json_t *doc = NULL;
+	static const struct list_view view = { headings, "name", true, repo_row };
 	auto_target t = target_new("/v1/repos");
-	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
-	if (r < 0)
-		return r;
-	if (cli->json)
-		return out_json(doc, err);
-	size_t i;
-	json_t *repo;
-	if (cli->quiet) {
-		json_array_foreach(json_object_get(doc, "items"), i, repo)
-			printf("%s\n", get_text(repo, "name"));
-		return 0;
-	}
-	bool owners = owners_differ(cli, json_object_get(doc, "items"));
-	auto_table *table = table_new(headings + !owners);
-	time_t now = time(NULL);
-	json_array_foreach(json_object_get(doc, "items"), i, repo) {
-		char age[OUT_AGE_MAX];
-		const char *cells[] = { owner_name(cli, repo, "owner"), get_text(repo, "name"),
-					get_text(repo, "head"),
-					out_age(age, get_text(repo, "fetched"), now),
-					place_of(repo) };
-		table_row(table, cells + !owners);
-	}
-	return table_print(table, stdout, err);
-}
-
-static void line(const char *key, const char *value)
-{
-	printf("%-11s ", key);
-	out_clean(stdout, *value ? value : "-");
-	printf("\n");
+	return list_show(cli, &t, &view, err);
 }
 
 static void show_branches(const json_t *repo)
@@ -476,25 +395,25 @@ int cmd_repo_show(struct cli *cli, const struct args *a, struct err *err)
 	static const char *const counts[] = { "branches", "tags", "workspaces", "snapshots" };
 	char buf[OUT_SIZE_MAX], text[OUT_TIME_MAX];
 	time_t now = time(NULL);
-	line("id", get_text(s, "id"));
-	line("name", get_text(s, "name"));
+	out_line("id", get_text(s, "id"));
+	out_line("name", get_text(s, "name"));
 	owners_load(cli);
-	line("owner", owner_name(cli, s, "owner"));
-	line(get_text(s, "kind"), place_of(s));
-	line("branch", get_text(s, "head"));
-	line("commit", get_text(s, "commit"));
-	line("created", out_time(text, get_text(s, "created"), now));
-	line("fetched", out_time(text, get_text(s, "fetched"), now));
-	line("size", out_size(buf, get_int(s, "bytes"), cli->bytes));
+	out_line("owner", owner_name(cli, s, "owner"));
+	out_line(get_text(s, "kind"), place_of(s));
+	out_line("branch", get_text(s, "head"));
+	out_line("commit", get_text(s, "commit"));
+	out_line("created", out_time(text, get_text(s, "created"), now));
+	out_line("fetched", out_time(text, get_text(s, "fetched"), now));
+	out_line("size", out_size(buf, get_int(s, "bytes"), cli->bytes));
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-		line(counts[i], out_size(buf, get_int(s, counts[i]), true));
+		out_line(counts[i], out_size(buf, get_int(s, counts[i]), true));
 		if (i == 0)
 			show_branches(s);
 	}
-	line("auth", get_text(s, "auth"));
-	line("visibility", get_text(s, "visibility"));
+	out_line("auth", get_text(s, "auth"));
+	out_line("visibility", get_text(s, "visibility"));
 	if (*get_text(s, "error"))
-		line("error", get_text(s, "error"));
+		out_line("error", get_text(s, "error"));
 	return 0;
 }
 

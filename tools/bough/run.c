@@ -10,6 +10,7 @@
 #include "tools/bough/attach.h"
 #include "tools/bough/terminal.h"
 #include "tools/bough/checkout.h"
+#include "tools/bough/infile.h"
 #include "tools/bough/json.h"
 #include "tools/bough/sandbox.h"
 
@@ -17,83 +18,31 @@ enum {
 	FILE_MAX_BYTES = 256 << 10, /* of a secret, and of an --env-file */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- request members from options ---- */
 
-static int set_int(json_t *body, const char *key, uint64_t v, struct err *err)
-{
-	return json_object_set_new(body, key, json_integer((json_int_t)v)) < 0 ? no_memory(err) : 0;
-}
-
-static int add_text(json_t *list, const char *text, struct err *err)
-{
-	json_t *v = json_string(text);
-	if (!v)
-		return err_set(err, -EINVAL, "\"%s\" isn't UTF-8", text);
-	return json_array_append_new(list, v) < 0 ? no_memory(err) : 0;
-}
-
-/* A list that the body gets as `key`. Borrowed. NULL: no memory. */
-static json_t *new_list(json_t *body, const char *key)
-{
-	json_t *list = json_array();
-	return list && json_object_set_new(body, key, list) == 0 ? list : NULL;
-}
-
-static int read_file(const char *path, char **out, size_t *len, struct err *err)
-{
-	bool in = strcmp(path, "-") == 0;
-	auto_fd fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		return err_sys(err, -errno, "open %s", path);
-	auto_free char *buf = malloc(FILE_MAX_BYTES + 2);
-	size_t n = 0;
-	ssize_t got = 1;
-	if (!buf)
-		return no_memory(err);
-	while (got > 0 && n <= FILE_MAX_BYTES) {
-		got = read(fd, buf + n, FILE_MAX_BYTES + 1 - n);
-		if (got < 0 && errno != EINTR)
-			return err_sys(err, -errno, "read %s", path);
-		n += got > 0 ? (size_t)got : 0;
-		if (got < 0)
-			got = 1;
-	}
-	if (n > FILE_MAX_BYTES)
-		return err_set(err, -EINVAL, "%s has more than %d KiB", path, FILE_MAX_BYTES >> 10);
-	buf[n] = '\0';
-	*out = steal_ptr(&buf);
-	*len = n;
-	return 0;
-}
-
 /* "K=V", or "K": as it is here. */
-static int add_env(json_t *list, const char *kv, const char *what, struct err *err)
+static int add_env(json_t *body, const char *key, const char *kv, const char *what, struct err *err)
 {
 	auto_free char *whole = NULL;
 	const char *eq = strchr(kv, '=');
 	if (eq == kv || !*kv)
 		return err_set(err, -EINVAL, "%s takes K=V", what);
 	if (eq)
-		return add_text(list, kv, err);
+		return body_add(body, key, kv, err);
 	const char *v = getenv(kv);
 	if (!v)
 		return 0; /* what isn't set here isn't there, as others have it */
 	if (asprintf(&whole, "%s=%s", kv, v) < 0)
 		return no_memory(err);
-	return add_text(list, whole, err);
+	return body_add(body, key, whole, err);
 }
 
 /* Lines of an --env-file; '#' begins a remark. Their values are never shown. */
-static int add_env_file(json_t *list, const char *path, struct err *err)
+static int add_env_file(json_t *body, const char *key, const char *path, struct err *err)
 {
 	auto_free char *text = NULL;
 	size_t len = 0;
-	int r = read_file(path, &text, &len, err);
+	int r = infile_read(path, FILE_MAX_BYTES, &text, &len, err);
 	if (r == 0 && strlen(text) != len)
 		r = err_set(err, -EINVAL, "%s: there is a NUL in it", path);
 	char *rest = text, *line;
@@ -108,7 +57,7 @@ static int add_env_file(json_t *list, const char *path, struct err *err)
 			continue;
 		/* "export K=V", or what somebody took for a remark, would be lost quietly. */
 		bool named = strcspn(line, " \t") >= strcspn(line, "=");
-		if (!named || add_env(list, line, "it", NULL) < 0)
+		if (!named || add_env(body, key, line, "it", NULL) < 0)
 			r = err_set(err, -EINVAL, "%s: line %u isn't K=V", path, n);
 	}
 	if (text)
@@ -124,7 +73,7 @@ static int add_secret(json_t *secrets, const char *option, struct err *err)
 	size_t len = 0;
 	if (!eq || eq == option || !eq[1])
 		return err_set(err, -EINVAL, "--secret takes NAME=FILE");
-	int r = read_file(eq + 1, &data, &len, err);
+	int r = infile_read(eq + 1, FILE_MAX_BYTES, &data, &len, err);
 	if (r < 0)
 		return r;
 	name = strndup(option, (size_t)(eq - option));
@@ -146,9 +95,8 @@ int sandbox_set_secrets(json_t *body, const struct args *a, struct err *err)
 		return no_memory(err);
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "secret", i)); i++)
 		r = files ? add_secret(files, v, err) : no_memory(err);
-	json_t *env = args_each(a, "env-file", 0) ? new_list(body, "secret_env") : NULL;
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++)
-		r = env ? add_env_file(env, v, err) : no_memory(err);
+		r = add_env_file(body, "secret_env", v, err);
 	return r;
 }
 
@@ -156,34 +104,16 @@ static int set_env(json_t *body, const struct args *a, struct err *err)
 {
 	const char *v;
 	int r = 0;
-	json_t *env = args_each(a, "env", 0) ? new_list(body, "env") : NULL;
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "env", i)); i++)
-		r = env ? add_env(env, v, "--env", err) : no_memory(err);
+		r = add_env(body, "env", v, "--env", err);
 	return r;
 }
 
 static int set_command(json_t *body, const struct args *a, unsigned from, struct err *err)
 {
-	json_t *list = new_list(body, "command");
-	int r = list ? 0 : no_memory(err);
-	for (unsigned i = from; i < a->n && r == 0; i++)
-		r = add_text(list, a->operands[i], err);
-	return r;
-}
-
-static int set_texts(json_t *body, const struct args *a, struct err *err)
-{
-	static const char *const names[][2] = {
-		{ "name", "name" },         { "image", "image" }, { "runtime", "runtime" },
-		{ "user", "user" },         { "cwd", "cwd" },     { "net", "net" },
-		{ "hostname", "hostname" },
-	};
 	int r = 0;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && r == 0; i++) {
-		const char *v = args_get(a, names[i][0]);
-		if (v)
-			r = api_set_text(body, names[i][1], v, err);
-	}
+	for (unsigned i = from; i < a->n && r == 0; i++)
+		r = body_add(body, "command", a->operands[i], err);
 	return r;
 }
 
@@ -196,7 +126,7 @@ static int set_cpus(json_t *body, const char *text, struct err *err)
 	if (errno || end == text || *end || !(v >= 0.01 && v <= 1024))
 		return err_set(err, -EINVAL, "--cpus takes a number like 0.5 or 2, not \"%s\"",
 			       text);
-	return set_int(body, "cpu_milli", (uint64_t)(v * 1000 + 0.5), err);
+	return body_number(body, "cpu_milli", (uint64_t)(v * 1000 + 0.5), err);
 }
 
 static const struct {
@@ -222,7 +152,7 @@ static int set_limits(json_t *body, const struct args *a, struct err *err)
 		(void)snprintf(what, sizeof(what), "--%s", sizes[i].option);
 		r = sizes[i].counted ? args_count(v, what, &n, err) : args_size(v, what, &n, err);
 		if (r == 0)
-			r = set_int(body, sizes[i].key, n, err);
+			r = body_number(body, sizes[i].key, n, err);
 	}
 	return r;
 }
@@ -253,12 +183,12 @@ int sandbox_set_attachment(json_t *o, const char *text, struct err *err)
 	if (!copy)
 		return no_memory(err);
 	char *name = strtok_r(copy, ":", &save);
-	int r = name ? api_set_text(o, "workspace", name, err)
+	int r = name ? body_text(o, "workspace", name, err)
 		     : err_set(err, -EINVAL, "--workspace takes W[:TARGET][:ro][:exclusive]");
 	for (char *p = strtok_r(NULL, ":", &save); p && r == 0; p = strtok_r(NULL, ":", &save)) {
 		bool ro = strcmp(p, "ro") == 0, alone = strcmp(p, "exclusive") == 0;
 		if (*p == '/')
-			r = api_set_text(o, "target", p, err);
+			r = body_text(o, "target", p, err);
 		else if (!ro && !alone && strcmp(p, "rw") != 0)
 			r = err_set(err, -EINVAL,
 				    "\"%s\": a target begins with /; else ro, rw or "
@@ -273,9 +203,9 @@ int sandbox_set_attachment(json_t *o, const char *text, struct err *err)
 static int set_workspaces(json_t *body, const struct args *a, const char *made, struct err *err)
 {
 	const char *v;
-	json_t *list = made || args_each(a, "workspace", 0) ? new_list(body, "workspaces") : NULL;
-	json_t *one = made ? json_pack("{s:s, s:b}", "workspace", made, "own", true)
-			     : NULL;
+	bool any = made || args_each(a, "workspace", 0);
+	json_t *list = any ? body_list(body, "workspaces") : NULL;
+	json_t *one = made ? json_pack("{s:s, s:b}", "workspace", made, "own", true) : NULL;
 	if (made && (!one || json_array_append_new(list, one) < 0))
 		return no_memory(err);
 	int r = 0;
@@ -290,7 +220,13 @@ static int set_workspaces(json_t *body, const struct args *a, const char *made, 
 
 static int fill_body(json_t *body, const struct args *a, bool tty, struct err *err)
 {
-	int r = set_texts(body, a, err);
+	static const char *const texts[] = { "name", "image", "runtime",  "user",
+					     "cwd",  "net",   "hostname", NULL };
+	static const char *const flags[] = { "usr-local", NULL };
+	const char *first = args_get(a, "entrypoint");
+	int r = body_texts(body, a, texts, err);
+	if (r == 0)
+		r = body_flags(body, a, flags, err);
 	if (r == 0)
 		r = set_limits(body, a, err);
 	if (r == 0)
@@ -299,24 +235,21 @@ static int fill_body(json_t *body, const struct args *a, bool tty, struct err *e
 		r = sandbox_set_secrets(body, a, err);
 	if (r == 0)
 		r = sandbox_set_keeping(body, a, err);
-	if (r == 0 && args_get(a, "entrypoint")) {
-		json_t *list = new_list(body, "entrypoint");
-		const char *v = args_get(a, "entrypoint");
-		r = !list ? no_memory(err) : *v ? add_text(list, v, err) : 0;
-	}
-	if (r == 0 && args_get(a, "usr-local"))
-		r = json_object_set_new(body, "usr_local", json_true());
+	if (r == 0 && first)
+		r = *first                          ? body_add(body, "entrypoint", first, err)
+		    : body_list(body, "entrypoint") ? 0
+						    : no_memory(err);
 	if (r == 0 && a->n > 0)
 		r = set_command(body, a, 0, err);
 	else if (r == 0 && args_get(a, "image-command")) /* an empty one means that */
-		r = new_list(body, "command") ? 0 : no_memory(err);
+		r = body_list(body, "command") ? 0 : no_memory(err);
 	if (r == 0 && tty)
-		r = json_object_set_new(body, "tty", json_true());
+		r = body_bool(body, "tty", true, err);
 	if (r == 0 && args_get(a, "interactive"))
-		r = json_object_set_new(body, "stdin", json_true());
+		r = body_bool(body, "stdin", true, err);
 	if (r == 0 && args_get(a, "rm")) /* where this program can't do it itself */
-		r = json_object_set_new(body, "auto_remove", json_true());
-	return r < 0 ? (r == -1 ? no_memory(err) : r) : 0;
+		r = body_bool(body, "auto_remove", true, err);
+	return r;
 }
 
 /* ---- run ---- */
@@ -337,7 +270,7 @@ static int make_workspace(struct cli *cli, const struct args *a, json_t *body, c
 			return err_sys(err, -errno, "a random name");
 		(void)snprintf(name, sizeof(name), "s-%010llx",
 			       (unsigned long long)v & 0xffffffffff);
-		int r = api_set_text(body, "name", name, err);
+		int r = body_text(body, "name", name, err);
 		if (r < 0)
 			return r;
 	}
@@ -345,11 +278,11 @@ static int make_workspace(struct cli *cli, const struct args *a, json_t *body, c
 	if (asprintf(&ws, "%s-ws", get_text(body, "name")) < 0)
 		return no_memory(err);
 	auto_json json_t *wanted = json_object(), *doc = NULL;
-	int r = wanted ? api_set_text(wanted, "name", ws, err) : no_memory(err);
+	int r = wanted ? body_text(wanted, "name", ws, err) : no_memory(err);
 	if (r == 0)
-		r = from ? api_set_text(wanted, "from", from, err) : checkout_set(wanted, a, err);
+		r = from ? body_text(wanted, "from", from, err) : checkout_set(wanted, a, err);
 	if (r == 0 && git) /* as set_workspaces has it */
-		r = api_set_text(json_object_get(wanted, "git"), "seen_at", "/workspace", err);
+		r = body_text(json_object_get(wanted, "git"), "seen_at", "/workspace", err);
 	if (r < 0)
 		return r;
 	struct progress p;
@@ -371,11 +304,8 @@ static int make_workspace(struct cli *cli, const struct args *a, json_t *body, c
 static void drop_workspace(struct cli *cli, const char *name)
 {
 	auto_target t = target_ws(name, "");
-	char *detail = steal_ptr(&cli->detail); /* the first failure's is the one to show */
 	target_query(&t, "purge", "true");
-	(void)api_call(cli, "DELETE", &t, NULL, NULL, NULL, NULL);
-	free(cli->detail);
-	cli->detail = detail;
+	(void)api_aside(cli, "DELETE", &t, NULL); /* there is another failure to tell of */
 }
 
 static int remove_sandbox(struct cli *cli, const char *name, struct err *err)
@@ -420,15 +350,14 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 	if (own && a->n > 0)
 		return err_set(err, -EINVAL, "give either a COMMAND or --image-command");
 	if (args_get(a, "rm") && !a->n && !own && !tty && !detach)
-		return err_set(err, -EINVAL, "--rm without a COMMAND has no end to wait for: give "
+		return err_set(err, -EINVAL,
+			       "--rm without a COMMAND has no end to wait for: give "
 			       "one, or -it for a shell, or -d: then it goes when it is stopped");
 	int r = body ? fill_body(body, a, tty, err) : no_memory(err);
-	if (r == 0 && a->n == 0 && !own && tty) { /* a shell, as one expects */
-		json_t *sh = json_pack("[s]", "/bin/sh");
-		r = json_object_set_new(body, "command", sh) < 0 ? no_memory(err) : 0;
-	} else if (a->n == 0 && !own) {
+	if (r == 0 && a->n == 0 && !own && tty)
+		r = body_add(body, "command", "/bin/sh", err); /* a shell, as one expects */
+	else if (a->n == 0 && !own)
 		detach = true; /* there is nothing to wait for */
-	}
 	if (r == 0)
 		r = make_workspace(cli, a, body, &made, err);
 	if (r == 0)
@@ -465,29 +394,23 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 static int start_exec(struct cli *cli, const struct args *a, const char *sandbox, json_t *body,
 		      json_t **doc, struct err *err)
 {
-	const char *timeout = args_get(a, "timeout");
+	static const char *const texts[] = { "user", "cwd", NULL };
+	const char *timeout = args_get(a, "timeout"), *v;
 	unsigned w, h;
 	uint64_t s = 0;
 	int r = set_env(body, a, err);
-	json_t *env = json_object_get(body, "env");
-	const char *v;
-	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++) {
-		if (!env)
-			env = new_list(body, "env");
-		r = env ? add_env_file(env, v, err) : no_memory(err);
-	}
-	if (r == 0 && args_get(a, "user"))
-		r = api_set_text(body, "user", args_get(a, "user"), err);
-	if (r == 0 && args_get(a, "cwd"))
-		r = api_set_text(body, "cwd", args_get(a, "cwd"), err);
+	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++)
+		r = add_env_file(body, "env", v, err);
+	if (r == 0)
+		r = body_texts(body, a, texts, err);
 	if (r == 0 && timeout)
 		r = args_duration(timeout, "--timeout", &s, err);
 	if (r == 0 && timeout)
-		r = set_int(body, "timeout_ms", s * 1000, err);
+		r = body_number(body, "timeout_ms", s * 1000, err);
 	if (r == 0 && get_true(body, "tty") && terminal_size(&w, &h)) {
-		r = set_int(body, "columns", w, err);
+		r = body_number(body, "columns", w, err);
 		if (r == 0)
-			r = set_int(body, "rows", h, err);
+			r = body_number(body, "rows", h, err);
 	}
 	if (r < 0)
 		return r;
@@ -526,28 +449,21 @@ int cmd_exec(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object();
 	if (args_get(a, "detach") && (tty || in))
 		return err_set(err, -EINVAL, "-d leaves it alone: it goes without -i and -t");
-	int r = body ? set_command(body, a, 1, err) : no_memory(err);
+	int r = set_command(body, a, 1, err);
 	return r < 0 ? r : exec(cli, a, body, tty, in, err);
 }
 
 /* The shell that root has there, or what is asked for; as a login shell. */
 int cmd_shell(struct cli *cli, const struct args *a, struct err *err)
 {
+	static const char *const any[] = { "/bin/sh", "-c",
+					   "command -v bash >/dev/null && exec bash; exec sh" };
 	auto_json json_t *body = json_object();
 	const char *shell = args_get(a, "shell");
-	bool tty = isatty(STDIN_FILENO);
-	json_t *list = body ? new_list(body, "command") : NULL;
-	int r = list ? 0 : no_memory(err);
-	if (r == 0 && shell) {
-		r = add_text(list, shell, err);
-	} else if (r == 0) {
-		r = add_text(list, "/bin/sh", err);
-		if (r == 0)
-			r = add_text(list, "-c", err);
-		if (r == 0)
-			r = add_text(list, "command -v bash >/dev/null && exec bash; exec sh", err);
-	}
-	return r < 0 ? r : exec(cli, a, body, tty, true, err);
+	int r = shell ? body_add(body, "command", shell, err) : 0;
+	for (size_t i = 0; i < sizeof(any) / sizeof(any[0]) && !shell && r == 0; i++)
+		r = body_add(body, "command", any[i], err);
+	return r < 0 ? r : exec(cli, a, body, isatty(STDIN_FILENO), true, err);
 }
 
 /* ---- logs ---- */

@@ -10,11 +10,6 @@
 
 enum { GRACE_MAX_S = 600 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 struct target target_sandbox(const char *name, const char *rest)
 {
 	struct target t = target_new("/v1/sandboxes/");
@@ -63,7 +58,7 @@ static const char *command_text(const json_t *sb, char *out, size_t size)
 			break; /* so much says enough */
 		len += (size_t)n;
 	}
-	return *out ? out : "-";
+	return out;
 }
 
 static const char *status_text(const json_t *sb, char *out, size_t size)
@@ -76,46 +71,37 @@ static const char *status_text(const json_t *sb, char *out, size_t size)
 	return out;
 }
 
+static void ps_row(struct table *table, const struct cli *cli, const json_t *sb, time_t now)
+{
+	char status[40], age[OUT_AGE_MAX], command[64], names[256] = "";
+	size_t i;
+	json_t *ws;
+	json_array_foreach(json_object_get(sb, "workspaces"), i, ws) {
+		size_t len = strlen(names);
+		(void)snprintf(names + len, sizeof(names) - len, "%s%s", len ? "," : "",
+			       get_text(ws, "name"));
+	}
+	const char *cells[] = { owner_name(cli, sb, "owner"),
+				get_text(sb, "name"),
+				status_text(sb, status, sizeof(status)),
+				get_text(sb, "image"),
+				get_text(sb, "runtime"),
+				out_age(age, get_text(sb, "created"), now),
+				names,
+				command_text(sb, command, sizeof(command)) };
+	table_row(table, cells);
+}
+
 int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "OWNER",   "NAME", "STATUS",     "IMAGE",
-						"RUNTIME", ">AGE", "WORKSPACES", "COMMAND",
-						NULL };
-	auto_json json_t *doc = NULL;
+	static const char *const headings[] = { "OWNER",      "NAME",    "STATUS",
+						"IMAGE",      "RUNTIME", ">AGE",
+						"WORKSPACES", "COMMAND", NULL };
+	static const struct list_view view = { headings, "name", true, ps_row };
 	auto_target t = target_new("/v1/sandboxes");
 	target_query(&t, "label", args_get(a, "label"));
 	target_query(&t, "status", args_get(a, "running") ? "running" : NULL);
-	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
-	if (r < 0 || cli->json)
-		return r < 0 ? r : out_json(doc, err);
-	bool owners = !cli->quiet && owners_differ(cli, json_object_get(doc, "items"));
-	auto_table *table = table_new(headings + !owners);
-	size_t i, k;
-	json_t *sb, *ws;
-	if (!table)
-		return no_memory(err);
-	json_array_foreach(json_object_get(doc, "items"), i, sb) {
-		char status[40], age[OUT_AGE_MAX], command[64], names[256] = "";
-		if (cli->quiet) {
-			printf("%s\n", get_text(sb, "name"));
-			continue;
-		}
-		json_array_foreach(json_object_get(sb, "workspaces"), k, ws) {
-			size_t len = strlen(names);
-			(void)snprintf(names + len, sizeof(names) - len, "%s%s", len ? "," : "",
-				       get_text(ws, "name"));
-		}
-		const char *cells[] = { owner_name(cli, sb, "owner"),
-					get_text(sb, "name"),
-					status_text(sb, status, sizeof(status)),
-					get_text(sb, "image"),
-					get_text(sb, "runtime"),
-					out_age(age, get_text(sb, "created"), time(NULL)),
-					*names ? names : "-",
-					command_text(sb, command, sizeof(command)) };
-		table_row(table, cells + !owners);
-	}
-	return cli->quiet ? 0 : table_print(table, stdout, err);
+	return list_show(cli, &t, &view, err);
 }
 
 int cmd_inspect(struct cli *cli, const struct args *a, struct err *err)
@@ -211,12 +197,9 @@ int sandbox_set_grace(json_t *body, const struct args *a, struct err *err)
 	const char *grace = args_get(a, "grace");
 	uint64_t s = 0;
 	int r = grace ? args_duration(grace, "--grace", &s, err) : 0;
-	if (r < 0 || !grace)
-		return r;
-	if (s > GRACE_MAX_S)
-		return err_set(err, -EINVAL, "--grace takes at most %dm", GRACE_MAX_S / 60);
-	json_t *ms = json_integer((json_int_t)s * 1000);
-	return json_object_set_new(body, "grace_ms", ms) < 0 ? no_memory(err) : 0;
+	if (r == 0 && s > GRACE_MAX_S)
+		r = err_set(err, -EINVAL, "--grace takes at most %dm", GRACE_MAX_S / 60);
+	return r < 0 || !grace ? r : body_number(body, "grace_ms", s * 1000, err);
 }
 
 int cmd_stop(struct cli *cli, const struct args *a, struct err *err)
@@ -230,7 +213,7 @@ int cmd_kill(struct cli *cli, const struct args *a, struct err *err)
 {
 	const char *sig = args_get(a, "signal");
 	auto_json json_t *body = json_object();
-	int r = !body ? no_memory(err) : sig ? api_set_text(body, "signal", sig, err) : 0;
+	int r = !body ? no_memory(err) : sig ? body_text(body, "signal", sig, err) : 0;
 	return r < 0 ? r : each(cli, a, "/kill", body, err);
 }
 
@@ -297,7 +280,7 @@ static void note_pause(const struct cli *cli, const json_t *doc)
 		fprintf(stderr, "bough: it was paused for %s\n", out_duration(text, ns));
 }
 
-static int fork_list(const struct args *a, json_t *names, struct err *err)
+static int fork_list(const struct args *a, json_t *body, struct err *err)
 {
 	const char *count = args_get(a, "count"), *last = a->operands[a->n - 1];
 	uint64_t n = a->n - 1;
@@ -309,28 +292,24 @@ static int fork_list(const struct args *a, json_t *names, struct err *err)
 		(void)snprintf(name, sizeof(name), "%.110s", count ? last : a->operands[i]);
 		if (count)
 			(void)snprintf(name, sizeof(name), "%.110s-%u", last, (unsigned)i);
-		if (json_array_append_new(names, json_string(name)) < 0)
-			r = err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", name);
+		r = body_add(body, "names", name, err);
 	}
 	return r;
 }
 
 int sandbox_fork(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *body = json_pack("{s:[], s:b}", "names", "start",
-					   args_get(a, "start") != NULL),
-			 *doc = NULL;
-	size_t i;
-	json_t *sb;
-	int r = body ? fork_list(a, json_object_get(body, "names"), err) : no_memory(err);
+	auto_json json_t *body = json_object(), *doc = NULL;
+	int r = body_bool(body, "start", args_get(a, "start"), err);
+	if (r == 0)
+		r = fork_list(a, body, err);
 	if (r < 0)
 		return r;
 	auto_target t = target_sandbox(a->operands[0], "/fork");
 	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	if (r < 0 || cli->json)
 		return r < 0 ? r : out_json(doc, err);
-	json_array_foreach(json_object_get(doc, "items"), i, sb)
-		printf("%s\n", get_text(sb, "name"));
+	list_names(doc, "name");
 	note_pause(cli, doc);
 	return 0;
 }
@@ -352,9 +331,10 @@ int sandbox_save(struct cli *cli, const struct args *a, json_t *body, struct err
 int sandbox_restore(struct cli *cli, const struct args *a, json_t *body, struct err *err)
 {
 	auto_json json_t *doc = NULL;
+	static const char *const flags[] = { "live", NULL };
 	auto_target t = target_sandbox(a->operands[0], "/restore");
-	if (args_get(a, "live") && json_object_set_new(body, "live", json_true()) < 0)
-		return no_memory(err);
-	int r = api_call(cli, "POST", &t, body, &doc, NULL, err);
+	int r = body_flags(body, a, flags, err);
+	if (r == 0)
+		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
 }

@@ -15,11 +15,11 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *snap = NULL;
 	const char *message = args_get(a, "message"), *name = args_get(a, "as");
 	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
-	int r = message ? api_set_text(body, "message", message, err) : 0;
+		return no_memory(err);
+	int r = message ? body_text(body, "message", message, err) : 0;
 	bool box = false;
 	if (r == 0 && name)
-		r = api_set_text(body, "name", name, err);
+		r = body_text(body, "name", name, err);
 	if (r == 0)
 		r = sandbox_choose(cli, a->operands[0], &box, err);
 	if (r < 0 || box)
@@ -49,10 +49,8 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 int cmd_restore(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *ws = NULL;
-	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
 	bool box = false;
-	int r = api_set_text(body, "snapshot", a->operands[1], err);
+	int r = body_text(body, "snapshot", a->operands[1], err);
 	if (r == 0)
 		r = sandbox_choose(cli, a->operands[0], &box, err);
 	if (r < 0 || box)
@@ -84,8 +82,7 @@ static void first_line(char *buf, size_t size, const char *message)
 	(void)snprintf(buf, size, "%.*s", (int)strcspn(message, "\r\n"), message);
 }
 
-static void snap_row(struct table *t, const struct cli *cli, bool owners, const json_t *s,
-		     time_t now)
+static void snap_row(struct table *t, const struct cli *cli, const json_t *s, time_t now)
 {
 	char age[OUT_AGE_MAX], files[OUT_SIZE_MAX], bytes[OUT_SIZE_MAX], stored[OUT_SIZE_MAX];
 	char names[256], message[96];
@@ -101,32 +98,15 @@ static void snap_row(struct table *t, const struct cli *cli, bool owners, const 
 		out_size(stored, get_int(s, "stored_bytes"), cli->bytes),
 		message,
 	};
-	table_row(t, cells + !owners);
+	table_row(t, cells);
 }
 
 static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 {
-	static const char *const headings[] = { "OWNER",  "SNAPSHOT", "NAMES",   ">AGE", ">FILES",
-						">NEW",   ">STORED",  "MESSAGE", NULL };
-	auto_json json_t *doc = NULL;
-	int r = api_call(cli, "GET", t, NULL, &doc, NULL, err);
-	if (r < 0)
-		return r;
-	if (cli->json)
-		return out_json(doc, err);
-	size_t i;
-	json_t *snap;
-	if (cli->quiet) {
-		json_array_foreach(json_object_get(doc, "items"), i, snap)
-			printf("%s\n", get_text(snap, "id"));
-		return 0;
-	}
-	bool owners = owners_differ(cli, json_object_get(doc, "items"));
-	auto_table *table = table_new(headings + !owners);
-	time_t now = time(NULL);
-	json_array_foreach(json_object_get(doc, "items"), i, snap)
-		snap_row(table, cli, owners, snap, now);
-	return table_print(table, stdout, err);
+	static const char *const headings[] = { "OWNER", "SNAPSHOT", "NAMES",   ">AGE", ">FILES",
+						">NEW",  ">STORED",  "MESSAGE", NULL };
+	static const struct list_view view = { headings, "id", true, snap_row };
+	return list_show(cli, t, &view, err);
 }
 
 int cmd_log(struct cli *cli, const struct args *a, struct err *err)
@@ -151,13 +131,6 @@ int cmd_snapshots_ls(struct cli *cli, const struct args *a, struct err *err)
 }
 
 /* ---- show, rm, tag ---- */
-
-static void line(const char *key, const char *value)
-{
-	printf("%-11s ", key);
-	out_clean(stdout, *value ? value : "-");
-	printf("\n");
-}
 
 static void show_message(const char *text)
 {
@@ -184,11 +157,11 @@ static void show_workspace(struct cli *cli, const char *id)
 	auto_target t = target_ws(id, "");
 	char text[256];
 	if (!*id || api_call(cli, "GET", &t, NULL, &ws, NULL, NULL) < 0) {
-		line("workspace", id);
+		out_line("workspace", id);
 		return;
 	}
 	(void)snprintf(text, sizeof(text), "%s (%s)", get_text(ws, "name"), id);
-	line("workspace", text);
+	out_line("workspace", text);
 }
 
 /* Of a checkout's snapshot the API tells the repository's number. */
@@ -219,26 +192,26 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	size_t i;
 	json_t *name, *v;
 	const char *k;
-	line("id", get_text(s, "id"));
+	out_line("id", get_text(s, "id"));
 	json_array_foreach(json_object_get(s, "names"), i, name)
-		line("name", json_string_value(name) ? json_string_value(name) : "");
-	line("created", out_time(text, get_text(s, "created"), time(NULL)));
+		out_line("name", json_string_value(name) ? json_string_value(name) : "");
+	out_line("created", out_time(text, get_text(s, "created"), time(NULL)));
 	show_workspace(cli, get_text(s, "workspace"));
-	line("parent", get_text(s, "parent"));
-	line("manifest", get_text(s, "manifest"));
+	out_line("parent", get_text(s, "parent"));
+	out_line("manifest", get_text(s, "manifest"));
 	owners_load(cli);
-	line("owner", owner_name(cli, s, "owner"));
+	out_line("owner", owner_name(cli, s, "owner"));
 	if (strcmp(get_text(s, "visibility"), "private") != 0)
-		line("visibility", get_text(s, "visibility"));
+		out_line("visibility", get_text(s, "visibility"));
 	name_repo(cli, json_object_get(s, "git"));
-	checkout_show(s, line);
-	line("files", out_size(buf, get_int(s, "files"), true));
-	line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
-	line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
+	checkout_show(s);
+	out_line("files", out_size(buf, get_int(s, "files"), true));
+	out_line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
+	out_line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
 	json_object_foreach(json_object_get(s, "labels"), k, v) {
 		(void)snprintf(text, sizeof(text), "%s=%s", k,
 			       json_string_value(v) ? json_string_value(v) : "");
-		line("label", text);
+		out_line("label", text);
 	}
 	show_message(get_text(s, "message"));
 	return 0;
@@ -249,37 +222,16 @@ int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 	return list_remove_each(cli, a, "/v1/snapshots/", "force", err);
 }
 
-static int set_list(json_t *body, const char *key, json_t *list, struct err *err)
-{
-	if (json_array_size(list) == 0)
-		return 0;
-	return json_object_set(body, key, list) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
-}
-
-static int add_text(json_t *list, const char *text, struct err *err)
-{
-	json_t *s = json_string(text);
-	if (!s)
-		return err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", text);
-	return json_array_append_new(list, s) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
-}
-
 int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *body = json_object(), *add = json_array(), *take = json_array();
-	auto_json json_t *snap = NULL;
-	const char *message = args_get(a, "message"), *name;
-	int r = body && add && take ? 0 : err_set(err, -ENOMEM, "out of memory");
+	static const char *const texts[] = { "message", NULL };
+	auto_json json_t *body = json_object(), *snap = NULL;
+	const char *name;
+	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
 	for (unsigned i = 1; i < a->n && r == 0; i++)
-		r = add_text(add, a->operands[i], err);
+		r = body_add(body, "add_names", a->operands[i], err);
 	for (unsigned i = 0; r == 0 && (name = args_each(a, "remove", i)); i++)
-		r = add_text(take, name, err);
-	if (r == 0 && message)
-		r = api_set_text(body, "message", message, err);
-	if (r == 0)
-		r = set_list(body, "add_names", add, err);
-	if (r == 0)
-		r = set_list(body, "remove_names", take, err);
+		r = body_add(body, "remove_names", name, err);
 	if (r == 0 && json_object_size(body) == 0)
 		r = err_set(err, -EINVAL, "give it a NAME, --remove NAME or --message TEXT");
 	if (r < 0)

@@ -2,19 +2,15 @@
 #include "tools/bough/transfer.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
+#include "tools/bough/child.h"
 #include "tools/bough/json.h"
 #include "tools/bough/outfile.h"
 #include "tools/bough/resume.h"
-#include "tools/bough/start.h"
 
 enum {
 	COPY_SIZE = 256 * 1024,
@@ -37,25 +33,8 @@ static void show_sent(void *ctx, uint64_t bytes)
 
 int transfer_reap(pid_t *pid, const char *what, struct err *err)
 {
-	int status;
-	pid_t p = *pid;
-	*pid = 0;
-	while (waitpid(p, &status, 0) < 0)
-		if (errno != EINTR)
-			return err_sys(err, -errno, "wait for bough-pack");
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	if (WIFSIGNALED(status))
-		return err_set(err, -EIO, "bough-pack was killed by signal %d", WTERMSIG(status));
-	return err_set(err, -EIO, "%s", what);
-}
-
-void transfer_kill(pid_t *pid)
-{
-	if (!*pid)
-		return;
-	(void)kill(*pid, SIGKILL); /* it may have ended already */
-	(void)transfer_reap(pid, "", NULL);
+	int r = child_wait(pid, "bough-pack", err);
+	return r > 0 ? err_set(err, -EIO, "%s", what) : r;
 }
 
 static int pack_finish(void *ctx, struct err *err)
@@ -120,53 +99,24 @@ int transfer_import_file(struct cli *cli, const char *file, const struct import 
 	return r == -EBADMSG ? err_prefix(err, r, "%s", in ? "stdin" : file) : r;
 }
 
-/* Starts bough-pack; `side` (0 or 1) of it is the pipe whose other end is *out, and `in` its stdin
- * (-1: nothing). */
-static int spawn_pack(char *const argv[], int side, int in, int *out, pid_t *pid, struct err *err)
+/* Starts bough-pack; its descriptor `side` (0 or 1) is a pipe whose other end is *out, and `in` its
+ * stdin (-1: nothing). */
+static int start_pack(char *const argv[], int side, int in, int *out, pid_t *pid, struct err *err)
 {
-	auto_free char *program = NULL;
-	int r = program_find("bough-pack", &program, err);
-	if (r < 0)
-		return r == -ENOENT ? -EIO : r; /* it isn't what the caller named */
 	int p[2];
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "pipe");
 	auto_fd theirs = p[side];
 	auto_fd ours = p[!side];
 	(void)fcntl(ours, F_SETPIPE_SZ, PIPE_SIZE); /* only speed */
-	posix_spawn_file_actions_t fa;
-	int e = posix_spawn_file_actions_init(&fa);
-	if (e)
-		return err_sys(err, -e, "start bough-pack");
 	/* Its stdout may be ours where the stream comes in: it says nothing there. */
-	if (in >= 0)
-		e = posix_spawn_file_actions_adddup2(&fa, in, 0);
-	else if (side == 1)
-		e = posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	if (!e && !(e = posix_spawn_file_actions_adddup2(&fa, theirs, side)))
-		e = posix_spawn(pid, program, &fa, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	if (e)
-		return err_sys(err, -e, "start %s", program);
-	*out = steal_fd(&ours);
-	return 0;
-}
-
-/* In memory, where bough-pack can read it when it likes. */
-static int list_file(const struct buf *list, struct err *err)
-{
-	auto_fd fd = memfd_create("bough-cp", MFD_CLOEXEC);
-	if (fd < 0)
-		return err_sys(err, -errno, "keep the list of what is there");
-	for (size_t done = 0; done < list->len;) {
-		ssize_t n = write(fd, list->data + done, list->len - done);
-		if (n < 0 && errno != EINTR)
-			return err_sys(err, -errno, "keep the list of what is there");
-		done += n > 0 ? (size_t)n : 0;
-	}
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return err_sys(err, -errno, "keep the list of what is there");
-	return steal_fd(&fd);
+	auto_fd none = in < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+	int fds[3] = { in < 0 ? none : in, -1, -1 };
+	fds[side] = theirs;
+	int r = child_start(pid, argv, fds, err);
+	if (r == 0)
+		*out = steal_fd(&ours);
+	return r;
 }
 
 int transfer_pack(const char *path, const struct pack_rest *rest, int *fd, pid_t *pid,
@@ -174,18 +124,20 @@ int transfer_pack(const char *path, const struct pack_rest *rest, int *fd, pid_t
 {
 	char *all[] = { (char *)"bough-pack", (char *)"--", (char *)path, NULL };
 	if (!rest)
-		return spawn_pack(all, 1, -1, fd, pid, err);
-	auto_fd in = list_file(rest->list, err);
+		return start_pack(all, 1, -1, fd, pid, err);
+	auto_fd in = child_input(rest->list->data, rest->list->len, err);
 	char *argv[] = { (char *)"bough-pack", (char *)"--have", (char *)rest->before,
 			 (char *)"--",         (char *)path,     NULL };
-	return in < 0 ? in : spawn_pack(argv, 1, in, fd, pid, err);
+	return in < 0 ? in : start_pack(argv, 1, in, fd, pid, err);
 }
 
 int transfer_unpack(const char *path, bool top, int *fd, pid_t *pid, struct err *err)
 {
-	char *argv[] = { (char *)"bough-pack", (char *)"--extract",
-			 (char *)(top ? "--top" : "--extract"), (char *)"--", (char *)path, NULL };
-	return spawn_pack(argv, 0, -1, fd, pid, err);
+	char *argv[] = {
+		(char *)"bough-pack", (char *)"--extract", (char *)(top ? "--top" : "--extract"),
+		(char *)"--",         (char *)path,        NULL
+	};
+	return start_pack(argv, 0, -1, fd, pid, err);
 }
 
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,
@@ -202,7 +154,7 @@ int transfer_import_folder(struct cli *cli, const char *path, const struct impor
 	if (r < 0)
 		return r;
 	r = import_stream(cli, fd, -1, &u, im, out, err);
-	transfer_kill(&u.pack); /* broken off: it must not fill a pipe for ever */
+	child_kill(&u.pack); /* broken off: it must not fill a pipe for ever */
 	return r == -EBADMSG ? err_prefix(err, r, "%s", path) : r;
 }
 
@@ -261,7 +213,7 @@ int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what,
 {
 	auto_free char *buf = malloc(COPY_SIZE);
 	if (!buf)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	struct progress p;
 	progress_begin(&p, cli, what);
 	ssize_t n;
@@ -354,7 +306,8 @@ int cmd_export(struct cli *cli, const struct args *a, struct err *err)
 	const char *file = args_get(a, "output"), *format = args_get(a, "format");
 	bool to_file = file && strcmp(file, "-") != 0, later = args_get(a, "background");
 	if (later && file)
-		return err_set(err, -EINVAL, "--background keeps the archive with boughd: without "
+		return err_set(err, -EINVAL,
+			       "--background keeps the archive with boughd: without "
 			       "-o; `bough export EXPORT -o FILE` fetches it then");
 	if (later)
 		return export_later(cli, a->operands[0], format, err);

@@ -25,19 +25,17 @@ struct pack_rest {
 /* bough-pack as a child. `pack`: the folder `path` as a tar stream in *fd, without
  * the `rest` (NULL: all of it); `unpack`: what is
  * written into *fd, in the folder `path`, which with `top` takes over the attributes of the
- * stream's top. Both are the caller's, who ends with transfer_reap. */
+ * stream's top. Both are the caller's, who ends with transfer_reap, or child_kill. */
 int transfer_pack(const char *path, const struct pack_rest *rest, int *fd, pid_t *pid,
 		  struct err *err);
 int transfer_unpack(const char *path, bool top, int *fd, pid_t *pid, struct err *err);
 /* Waits for it. 0 when it did all it should; else its own line is on stderr already, and the error
  * is `what`. *pid becomes 0. */
 int transfer_reap(pid_t *pid, const char *what, struct err *err);
-/* Ends it, where it is still there. */
-void transfer_kill(pid_t *pid);
 /* The rest of an answer into a descriptor, with progress; *total: bytes. */
 int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what, uint64_t *total,
 		      struct err *err);
-/* On stderr, what an archive's format couldn't hold: "2 sockets left out, …"; nothing where `lost`
+/* On stderr, what an archive's format couldn't hold ("2 sockets left out"); nothing where `lost`
  * (of the API) counts nothing, or isn't there. */
 void transfer_note_lost(const struct cli *cli, const json_t *lost, const char *format);
 

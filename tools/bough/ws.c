@@ -25,24 +25,17 @@ int ws_set_labels(json_t *body, const char *field, const struct args *a, struct 
 		if (!labels) {
 			labels = json_object();
 			if (json_object_set_new(body, field, labels) < 0)
-				return err_set(err, -ENOMEM, "out of memory");
+				return no_memory(err);
 		}
 		auto_free char *key = strndup(kv, (size_t)(eq - kv));
 		if (!key)
-			return err_set(err, -ENOMEM, "out of memory");
+			return no_memory(err);
 		if (json_object_get(labels, key))
 			return err_set(err, -EINVAL, "--label %s is given twice", key);
-		int r = api_set_text(labels, key, eq + 1, err);
+		int r = body_text(labels, key, eq + 1, err);
 		if (r < 0)
 			return r;
 	}
-	return 0;
-}
-
-static int set_int(json_t *body, const char *key, uint64_t v, struct err *err)
-{
-	if (json_object_set_new(body, key, json_integer((json_int_t)v)) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -53,7 +46,7 @@ static int set_limit(json_t *body, const char *key, const char *text,
 {
 	uint64_t v = 0;
 	int r = strcmp(text, "none") != 0 ? parse(text, option, &v, err) : 0;
-	return r < 0 ? r : set_int(body, key, v, err);
+	return r < 0 ? r : body_number(body, key, v, err);
 }
 
 static int set_limits(json_t *body, const struct args *a, struct err *err)
@@ -70,21 +63,19 @@ static int set_limits(json_t *body, const struct args *a, struct err *err)
 int ws_set_keeping(json_t *body, const struct args *a, struct err *err)
 {
 	const char *seen = args_get(a, "visibility"), *ttl = args_get(a, "ttl");
-	const char *then = args_get(a, "on-expiry"), *about = args_get(a, "description");
+	static const char *const texts[] = { "description", "on-expiry", NULL };
 	uint64_t s = 0;
-	int r = about ? api_set_text(body, "description", about, err) : 0;
+	int r = body_texts(body, a, texts, err);
 	if (r == 0 && seen && !strncmp(seen, "team:", 5)) {
-		r = api_set_text(body, "team", seen + 5, err);
+		r = body_text(body, "team", seen + 5, err);
 		seen = "team";
 	}
 	if (r == 0 && seen)
-		r = api_set_text(body, "visibility", seen, err);
+		r = body_text(body, "visibility", seen, err);
 	if (r == 0 && ttl && strcmp(ttl, "none") != 0)
 		r = args_duration(ttl, "--ttl", &s, err);
 	if (r == 0 && ttl)
-		r = set_int(body, "ttl_s", s, err);
-	if (r == 0 && then)
-		r = api_set_text(body, "on_expiry", then, err);
+		r = body_number(body, "ttl_s", s, err);
 	return r;
 }
 
@@ -118,13 +109,11 @@ static int print_workspace(struct cli *cli, const json_t *ws, const char *otherw
 static int check_free(struct cli *cli, const char *name, struct err *err)
 {
 	auto_target t = target_ws(name, "");
-	int r = api_call(cli, "GET", &t, NULL, NULL, NULL, NULL);
-	if (r == 0)
-		return err_set(err, -EEXIST,
-			       "there is a workspace \"%s\" already: choose another name", name);
-	free(cli->detail);
-	cli->detail = NULL;
-	return 0;
+	return api_exists(cli, &t) ? err_set(err, -EEXIST,
+					     "there is a workspace \"%s\" already: choose another "
+					     "name",
+					     name)
+				   : 0;
 }
 
 /* Nothing half-made stays: a snapshot that was imported for a workspace that failed goes. */
@@ -132,10 +121,7 @@ static void drop_snapshot(struct cli *cli, const char *id)
 {
 	auto_target t = target_new("/v1/snapshots/");
 	target_name(&t, id);
-	char *detail = steal_ptr(&cli->detail); /* the first failure's is the one to show */
-	(void)api_call(cli, "DELETE", &t, NULL, NULL, NULL, NULL); /* gc takes it in any case */
-	free(cli->detail);
-	cli->detail = detail;
+	(void)api_aside(cli, "DELETE", &t, NULL); /* gc takes it in any case */
 }
 
 /* What the workspace begins with: --dir and --tar become a snapshot first. *imported is its id,
@@ -148,7 +134,7 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 	if (!!from + !!dir + !!tar + !!args_get(a, "git") > 1)
 		return err_set(err, -EINVAL, "give one of --from, --dir, --tar and --git");
 	if (from)
-		return api_set_text(body, "from", from, err);
+		return body_text(body, "from", from, err);
 	if (!dir && !tar)
 		return 0;
 	int r = check_free(cli, a->operands[0], err);
@@ -165,8 +151,8 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 		return r;
 	*imported = strdup(get_text(snap, "id"));
 	if (!*imported)
-		return err_set(err, -ENOMEM, "out of memory");
-	return api_set_text(body, "from", *imported, err);
+		return no_memory(err);
+	return body_text(body, "from", *imported, err);
 }
 
 /* The first checkout of a commit takes long enough for a progress; all else is there at once. */
@@ -184,21 +170,17 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
 	auto_free char *imported = NULL;
-	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
-	int r = api_set_text(body, "name", a->operands[0], err);
+	int r = body_text(body, "name", a->operands[0], err);
 	if (r == 0)
 		r = set_limits(body, a, err);
 	if (r == 0)
 		r = ws_set_labels(body, "labels", a, err);
 	if (r == 0)
 		r = ws_set_keeping(body, a, err);
-	if (r == 0 && args_get(a, "no-mount") &&
-	    json_object_set_new(body, "mount", json_false()) < 0)
-		r = err_set(err, -ENOMEM, "out of memory");
-	if (r == 0 && args_get(a, "no-xattrs") &&
-	    json_object_set_new(body, "xattrs", json_false()) < 0)
-		r = err_set(err, -ENOMEM, "out of memory");
+	if (r == 0 && args_get(a, "no-mount"))
+		r = body_bool(body, "mount", false, err);
+	if (r == 0 && args_get(a, "no-xattrs"))
+		r = body_bool(body, "xattrs", false, err);
 	if (r == 0)
 		r = checkout_set(body, a, err);
 	if (r == 0)
@@ -248,26 +230,19 @@ int cmd_path(struct cli *cli, const struct args *a, struct err *err)
 	return 0;
 }
 
-static void line(const char *key, const char *value)
-{
-	printf("%-11s ", key);
-	out_clean(stdout, *value ? value : "-");
-	printf("\n");
-}
-
 static void line_time(const char *key, const char *rfc3339)
 {
 	char text[OUT_TIME_MAX];
-	line(key, out_time(text, rfc3339, time(NULL)));
+	out_line(key, out_time(text, rfc3339, time(NULL)));
 }
 
 /* Whose it is, and who else sees it. */
 static void line_owner(struct cli *cli, const json_t *o)
 {
 	owners_load(cli);
-	line("owner", owner_name(cli, o, "owner"));
+	out_line("owner", owner_name(cli, o, "owner"));
 	if (strcmp(get_text(o, "visibility"), "private") != 0)
-		line("visibility", get_text(o, "visibility"));
+		out_line("visibility", get_text(o, "visibility"));
 }
 
 static void line_labels(const json_t *o)
@@ -291,17 +266,17 @@ static void show_usage(const struct cli *cli, const json_t *ws)
 	out_size(limit, quota, cli->bytes);
 	(void)snprintf(text, sizeof(text), "%s%s%s of its own", used, quota ? " of " : "",
 		       quota ? limit : "");
-	line("used", text);
+	out_line("used", text);
 	out_size(used, get_int(ws, "used_inodes"), true);
 	out_size(limit, inodes, true);
 	(void)snprintf(text, sizeof(text), "%s%s%s of its own, %lld shown", used,
 		       inodes ? " of " : "", inodes ? limit : "", (long long)get_int(ws, "files"));
-	line("files", text);
+	out_line("files", text);
 	(void)snprintf(text, sizeof(text), "%lld, with %lld records",
 		       (long long)get_int(ws, "layers"), (long long)get_int(ws, "records"));
-	line("layers", text);
+	out_line("layers", text);
 	if (json_is_false(json_object_get(ws, "xattrs")))
-		line("xattrs", "none are shown");
+		out_line("xattrs", "none are shown");
 }
 
 static void lines_attached(const json_t *list, const char *key)
@@ -316,30 +291,30 @@ static void lines_attached(const json_t *list, const char *key)
 						      : get_text(one, "workspace"),
 			       get_text(one, "target"), get_true(one, "read_only") ? ", ro" : "",
 			       get_true(one, "exclusive") ? ", exclusive" : "");
-		line(key, text);
+		out_line(key, text);
 	}
 }
 
 static int show_sandbox(struct cli *cli, const json_t *sb, const json_t *root)
 {
-	static const char *const keys[] = { "status", "error",   "reason",   "image",
+	static const char *const keys[] = { "status",  "error",    "reason", "image",
 					    "runtime", "hostname", "user" };
-	line("name", get_text(sb, "name"));
-	line("id", get_text(sb, "id"));
+	out_line("name", get_text(sb, "name"));
+	out_line("id", get_text(sb, "id"));
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (*get_text(sb, keys[i]))
-			line(keys[i], get_text(sb, keys[i]));
+			out_line(keys[i], get_text(sb, keys[i]));
 	line_owner(cli, sb);
 	line_time("created", get_text(sb, "created"));
-	line("root", get_text(root, "path"));
-	line("base", get_text(root, "base"));
-	line("head", get_text(root, "head"));
+	out_line("root", get_text(root, "path"));
+	out_line("base", get_text(root, "base"));
+	out_line("head", get_text(root, "head"));
 	lines_attached(json_object_get(sb, "workspaces"), "attached");
 	if (*get_text(sb, "description"))
-		line("description", get_text(sb, "description"));
+		out_line("description", get_text(sb, "description"));
 	if (*get_text(sb, "expires")) {
-		line("expires", get_text(sb, "expires"));
-		line("then", get_text(sb, "on_expiry"));
+		out_line("expires", get_text(sb, "expires"));
+		out_line("then", get_text(sb, "on_expiry"));
 	}
 	line_labels(sb);
 	return 0;
@@ -355,27 +330,27 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 		return out_json(sandbox ? sandbox : ws, err);
 	if (sandbox)
 		return show_sandbox(cli, sandbox, ws);
-	line("name", get_text(ws, "name"));
-	line("id", get_text(ws, "id"));
-	line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state")
-		      : get_true(ws, "mounted")              ? "mounted"
-							     : "not mounted");
+	out_line("name", get_text(ws, "name"));
+	out_line("id", get_text(ws, "id"));
+	out_line("state", strcmp(get_text(ws, "state"), "ready") ? get_text(ws, "state")
+			  : get_true(ws, "mounted")              ? "mounted"
+								 : "not mounted");
 	if (*get_text(ws, "error"))
-		line("error", get_text(ws, "error"));
+		out_line("error", get_text(ws, "error"));
 	if (*get_text(ws, "damage"))
-		line("damage", get_text(ws, "damage"));
-	line("path", get_text(ws, "path"));
+		out_line("damage", get_text(ws, "damage"));
+	out_line("path", get_text(ws, "path"));
 	line_time("created", get_text(ws, "created"));
-	line("base", get_text(ws, "base"));
-	line("head", get_text(ws, "head"));
-	line("parent", get_text(ws, "parent"));
+	out_line("base", get_text(ws, "base"));
+	out_line("head", get_text(ws, "head"));
+	out_line("parent", get_text(ws, "parent"));
 	line_owner(cli, ws);
-	checkout_show(ws, line);
+	checkout_show(ws);
 	if (*get_text(ws, "description"))
-		line("description", get_text(ws, "description"));
+		out_line("description", get_text(ws, "description"));
 	if (*get_text(ws, "expires")) {
-		line("expires", get_text(ws, "expires"));
-		line("then", get_text(ws, "on_expiry"));
+		out_line("expires", get_text(ws, "expires"));
+		out_line("then", get_text(ws, "on_expiry"));
 	}
 	lines_attached(json_object_get(ws, "sandboxes"), "sandbox");
 	show_usage(cli, ws);
@@ -395,8 +370,7 @@ static const char *ws_state(const json_t *ws)
 	return get_true(ws, "mounted") ? "mounted" : *get_text(ws, "error") ? "failed" : "-";
 }
 
-static void ls_row(struct table *t, const struct cli *cli, bool owners, const json_t *ws,
-		   time_t now)
+static void ls_row(struct table *t, const struct cli *cli, const json_t *ws, time_t now)
 {
 	char used[OUT_SIZE_MAX], quota[OUT_SIZE_MAX], age[OUT_AGE_MAX];
 	int64_t limit = get_int(ws, "quota_bytes");
@@ -413,64 +387,32 @@ static void ls_row(struct table *t, const struct cli *cli, bool owners, const js
 		out_age(age, get_text(ws, "created"), now),
 		get_text(ws, "path"),
 	};
-	table_row(t, cells + !owners);
+	table_row(t, cells);
 }
 
-static void print_names(const json_t *items)
+static void deleted_row(struct table *t, const struct cli *cli, const json_t *ws, time_t now)
 {
-	size_t i;
-	json_t *o;
-	json_array_foreach(items, i, o)
-		printf("%s\n", get_text(o, "name"));
-}
-
-static int print_deleted(struct cli *cli, const json_t *items, struct err *err)
-{
-	static const char *const headings[] = { "OWNER", "NAME", "ID", "DELETED", "UNTIL", NULL };
-	bool owners = owners_differ(cli, items);
-	auto_table *table = table_new(headings + !owners);
-	time_t now = time(NULL);
-	size_t i;
-	json_t *ws;
-	json_array_foreach(items, i, ws) {
-		char age[OUT_AGE_MAX], until[32];
-		(void)snprintf(until, sizeof(until), "%.19sZ", get_text(ws, "purges"));
-		const char *cells[] = { owner_name(cli, ws, "owner"), get_text(ws, "name"),
-					get_text(ws, "id"),
-					out_age(age, get_text(ws, "deleted"), now), until };
-		table_row(table, cells + !owners);
-	}
-	return table_print(table, stdout, err);
+	char age[OUT_AGE_MAX], until[32];
+	(void)snprintf(until, sizeof(until), "%.19sZ", get_text(ws, "purges"));
+	const char *cells[] = { owner_name(cli, ws, "owner"), get_text(ws, "name"),
+				get_text(ws, "id"), out_age(age, get_text(ws, "deleted"), now),
+				until };
+	table_row(t, cells);
 }
 
 int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_target t = target_new("/v1/workspaces");
-	target_query(&t, "label", args_get(a, "label"));
-	target_query(&t, "deleted", args_get(a, "deleted") ? "true" : NULL);
-	target_query(&t, "usage", cli->quiet && !cli->json ? NULL : "1");
-	auto_json json_t *doc = NULL;
-	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
-	if (r < 0)
-		return r;
-	if (cli->json)
-		return out_json(doc, err);
-	json_t *items = json_object_get(doc, "items"), *ws;
-	if (cli->quiet) {
-		print_names(items);
-		return 0;
-	}
-	if (args_get(a, "deleted"))
-		return print_deleted(cli, items, err);
 	static const char *const headings[] = { "OWNER",  "NAME", "STATE", "SNAPSHOT", ">USED",
 						">QUOTA", ">AGE", "PATH",  NULL };
-	bool owners = owners_differ(cli, items);
-	auto_table *table = table_new(headings + !owners);
-	time_t now = time(NULL);
-	size_t i;
-	json_array_foreach(items, i, ws)
-		ls_row(table, cli, owners, ws, now);
-	return table_print(table, stdout, err);
+	static const char *const deleted[] = { "OWNER", "NAME", "ID", "DELETED", "UNTIL", NULL };
+	static const struct list_view views[] = { { headings, "name", true, ls_row },
+						  { deleted, "name", true, deleted_row } };
+	bool gone = args_get(a, "deleted");
+	auto_target t = target_new("/v1/workspaces");
+	target_query(&t, "label", args_get(a, "label"));
+	target_query(&t, "deleted", gone ? "true" : NULL);
+	target_query(&t, "usage", cli->quiet && !cli->json ? NULL : "1");
+	return list_show(cli, &t, &views[gone], err);
 }
 
 /* ---- fork ---- */
@@ -487,22 +429,15 @@ static int fork_names(const struct args *a, json_t *body, struct err *err)
 			return r;
 		if (a->n > 2)
 			return err_set(err, -EINVAL, "--count takes one NEW, not %u", a->n - 1);
-		r = api_set_text(body, "name", a->operands[a->n - 1], err);
-		return r < 0 ? r : set_int(body, "count", n, err);
+		r = body_text(body, "name", a->operands[a->n - 1], err);
+		return r < 0 ? r : body_number(body, "count", n, err);
 	}
 	if (a->n < 2)
 		return err_set(err, -EINVAL, "it needs a NEW name, or --count");
-	json_t *names = json_array();
-	if (json_object_set_new(body, "names", names) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (unsigned i = 1; i < a->n; i++) {
-		json_t *s = json_string(a->operands[i]);
-		if (!s)
-			return err_set(err, -EINVAL, "name: \"%s\" isn't UTF-8", a->operands[i]);
-		if (json_array_append_new(names, s) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-	}
-	return 0;
+	int r = 0;
+	for (unsigned i = 1; i < a->n && r == 0; i++)
+		r = body_add(body, "names", a->operands[i], err);
+	return r;
 }
 
 /* A child that is made but couldn't be mounted: its name is printed, and it is a failure. */
@@ -531,8 +466,6 @@ static int hint_snapshot(struct cli *cli, const struct args *a, int r, struct er
 int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *doc = NULL;
-	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
 	int r = fork_names(a, body, err);
 	if (r == 0)
 		r = ws_set_labels(body, "labels", a, err);
@@ -547,33 +480,13 @@ int cmd_fork(struct cli *cli, const struct args *a, struct err *err)
 	r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	if (r < 0)
 		return hint_snapshot(cli, a, r, err);
-	json_t *items = json_object_get(doc, "items");
 	if (cli->json)
 		return out_json(doc, err);
-	print_names(items);
-	return report_unmounted(items, err);
+	list_names(doc, "name");
+	return report_unmounted(json_object_get(doc, "items"), err);
 }
 
 /* ---- set ---- */
-
-static int set_no_labels(json_t *body, const struct args *a, struct err *err)
-{
-	const char *key;
-	json_t *list = NULL;
-	for (unsigned i = 0; (key = args_each(a, "no-label", i)); i++) {
-		json_t *s = json_string(key);
-		if (!s)
-			return err_set(err, -EINVAL, "--no-label: \"%s\" isn't UTF-8", key);
-		if (!list) {
-			list = json_array();
-			if (json_object_set_new(body, "remove_labels", list) < 0)
-				list = NULL;
-		}
-		if (json_array_append_new(list, s) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-	}
-	return 0;
-}
 
 /* Changes what the first operand names, a workspace or a sandbox. */
 static int patch(struct cli *cli, const struct args *a, json_t *body, struct err *err)
@@ -593,11 +506,12 @@ static int patch(struct cli *cli, const struct args *a, json_t *body, struct err
 int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	int r = body ? set_limits(body, a, err) : err_set(err, -ENOMEM, "out of memory");
+	const char *key;
+	int r = body ? set_limits(body, a, err) : no_memory(err);
 	if (r == 0)
 		r = ws_set_labels(body, "add_labels", a, err);
-	if (r == 0)
-		r = set_no_labels(body, a, err);
+	for (unsigned i = 0; r == 0 && (key = args_each(a, "no-label", i)); i++)
+		r = body_add(body, "remove_labels", key, err);
 	if (r == 0)
 		r = ws_set_keeping(body, a, err);
 	if (r == 0 && json_object_size(body) == 0)
@@ -611,9 +525,7 @@ int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 int cmd_rename(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	if (!body)
-		return err_set(err, -ENOMEM, "out of memory");
-	int r = api_set_text(body, "name", a->operands[1], err);
+	int r = body_text(body, "name", a->operands[1], err);
 	return r < 0 ? r : patch(cli, a, body, err);
 }
 
@@ -635,7 +547,8 @@ static int not_removed(struct cli *cli, const char *name, struct err *err)
 			       name);
 	return err_set(err, -ENOENT,
 		       "no workspace or sandbox \"%s\": `bough ls` and `bough ps` show what there "
-		       "is", name);
+		       "is",
+		       name);
 }
 
 /* Does one thing to each operand. A failure doesn't keep the others from being done; the first
@@ -666,7 +579,7 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 		if (r == 0 && !strcmp(method, "DELETE"))
 			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
 		if (r == 0 && json_array_append_new(items, doc) < 0)
-			r = err_set(&e, -ENOMEM, "out of memory");
+			r = no_memory(&e);
 		if (r < 0)
 			first = list_failed(a, first, r, &e, err);
 	}
@@ -678,11 +591,11 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 {
 	auto_json json_t *items = json_array();
 	if (!items)
-		return err_set(err, -ENOMEM, "out of memory");
+		return no_memory(err);
 	int r = each_operand(cli, a, method, rest, items, err);
 	if (cli->json && r == 0) {
 		auto_json json_t *doc = json_pack("{s:O}", "items", items);
-		return doc ? out_json(doc, err) : err_set(err, -ENOMEM, "out of memory");
+		return doc ? out_json(doc, err) : no_memory(err);
 	}
 	size_t i;
 	json_t *ws;
@@ -704,9 +617,9 @@ int cmd_undelete(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *ws = NULL;
 	const char *name = args_get(a, "as");
-	int r = body ? 0 : err_set(err, -ENOMEM, "out of memory");
+	int r = body ? 0 : no_memory(err);
 	if (r == 0 && name)
-		r = api_set_text(body, "name", name, err);
+		r = body_text(body, "name", name, err);
 	if (r < 0)
 		return r;
 	auto_target t = target_ws(a->operands[0], "/undelete");
