@@ -43,6 +43,27 @@ static bool owners_differ(struct cli *cli, const json_t *items)
 	return false;
 }
 
+void list_owner(struct cli *cli, const json_t *item)
+{
+	owners_load(cli);
+	out_line("owner", owner_name(cli, item, "owner"));
+	if (strcmp(get_text(item, "visibility"), "private") != 0)
+		out_line("visibility", get_text(item, "visibility"));
+}
+
+void list_labels(const json_t *item)
+{
+	const char *k;
+	json_t *v;
+	json_object_foreach(json_object_get(item, "labels"), k, v) {
+		printf("%-11s ", "label");
+		out_clean(stdout, k);
+		printf("=");
+		out_clean(stdout, json_string_value(v) ? json_string_value(v) : "");
+		printf("\n");
+	}
+}
+
 void list_names(const json_t *doc, const char *key)
 {
 	size_t i;

@@ -21,6 +21,9 @@ void list_names(const json_t *doc, const char *key);
  * where the caller may know it; else as they are. After owners_load, which asks once. */
 void owners_load(struct cli *cli);
 const char *owner_name(const struct cli *cli, const json_t *item, const char *key);
+/* Of one that is shown alone: lines that tell whose it is, and who else sees it; its labels. */
+void list_owner(struct cli *cli, const json_t *item);
+void list_labels(const json_t *item);
 /* The text, or "-" where it is empty. */
 const char *list_text(const json_t *item, const char *key);
 /* That one of several operands failed: the first failure (`first` 0: none yet) is returned and

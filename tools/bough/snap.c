@@ -190,8 +190,7 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 		return out_json(s, err);
 	char buf[OUT_SIZE_MAX], text[128];
 	size_t i;
-	json_t *name, *v;
-	const char *k;
+	json_t *name;
 	out_line("id", get_text(s, "id"));
 	json_array_foreach(json_object_get(s, "names"), i, name)
 		out_line("name", json_string_value(name) ? json_string_value(name) : "");
@@ -199,20 +198,13 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 	show_workspace(cli, get_text(s, "workspace"));
 	out_line("parent", get_text(s, "parent"));
 	out_line("manifest", get_text(s, "manifest"));
-	owners_load(cli);
-	out_line("owner", owner_name(cli, s, "owner"));
-	if (strcmp(get_text(s, "visibility"), "private") != 0)
-		out_line("visibility", get_text(s, "visibility"));
+	list_owner(cli, s);
 	name_repo(cli, json_object_get(s, "git"));
 	checkout_show(s);
 	out_line("files", out_size(buf, get_int(s, "files"), true));
 	out_line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));
 	out_line("stored", out_size(buf, get_int(s, "stored_bytes"), cli->bytes));
-	json_object_foreach(json_object_get(s, "labels"), k, v) {
-		(void)snprintf(text, sizeof(text), "%s=%s", k,
-			       json_string_value(v) ? json_string_value(v) : "");
-		out_line("label", text);
-	}
+	list_labels(s);
 	show_message(get_text(s, "message"));
 	return 0;
 }

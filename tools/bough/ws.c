@@ -236,25 +236,13 @@ static void line_time(const char *key, const char *rfc3339)
 	out_line(key, out_time(text, rfc3339, time(NULL)));
 }
 
-/* Whose it is, and who else sees it. */
-static void line_owner(struct cli *cli, const json_t *o)
+static void line_keeping(const json_t *o)
 {
-	owners_load(cli);
-	out_line("owner", owner_name(cli, o, "owner"));
-	if (strcmp(get_text(o, "visibility"), "private") != 0)
-		out_line("visibility", get_text(o, "visibility"));
-}
-
-static void line_labels(const json_t *o)
-{
-	const char *k;
-	json_t *v;
-	json_object_foreach(json_object_get(o, "labels"), k, v) {
-		printf("%-11s ", "label");
-		out_clean(stdout, k);
-		printf("=");
-		out_clean(stdout, json_string_value(v) ? json_string_value(v) : "");
-		printf("\n");
+	if (*get_text(o, "description"))
+		out_line("description", get_text(o, "description"));
+	if (*get_text(o, "expires")) {
+		out_line("expires", get_text(o, "expires"));
+		out_line("then", get_text(o, "on_expiry"));
 	}
 }
 
@@ -304,19 +292,14 @@ static int show_sandbox(struct cli *cli, const json_t *sb, const json_t *root)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (*get_text(sb, keys[i]))
 			out_line(keys[i], get_text(sb, keys[i]));
-	line_owner(cli, sb);
+	list_owner(cli, sb);
 	line_time("created", get_text(sb, "created"));
 	out_line("root", get_text(root, "path"));
 	out_line("base", get_text(root, "base"));
 	out_line("head", get_text(root, "head"));
 	lines_attached(json_object_get(sb, "workspaces"), "attached");
-	if (*get_text(sb, "description"))
-		out_line("description", get_text(sb, "description"));
-	if (*get_text(sb, "expires")) {
-		out_line("expires", get_text(sb, "expires"));
-		out_line("then", get_text(sb, "on_expiry"));
-	}
-	line_labels(sb);
+	line_keeping(sb);
+	list_labels(sb);
 	return 0;
 }
 
@@ -344,17 +327,12 @@ int cmd_show(struct cli *cli, const struct args *a, struct err *err)
 	out_line("base", get_text(ws, "base"));
 	out_line("head", get_text(ws, "head"));
 	out_line("parent", get_text(ws, "parent"));
-	line_owner(cli, ws);
+	list_owner(cli, ws);
 	checkout_show(ws);
-	if (*get_text(ws, "description"))
-		out_line("description", get_text(ws, "description"));
-	if (*get_text(ws, "expires")) {
-		out_line("expires", get_text(ws, "expires"));
-		out_line("then", get_text(ws, "on_expiry"));
-	}
+	line_keeping(ws);
 	lines_attached(json_object_get(ws, "sandboxes"), "sandbox");
 	show_usage(cli, ws);
-	line_labels(ws);
+	list_labels(ws);
 	return 0;
 }
 
