@@ -516,7 +516,7 @@ export class Client {
   gcJob(): Promise<Job>;
   fsck(options?: { repair?: boolean; progress?: Progress }): Promise<Record<string, any>>;
   fsckJob(options?: { repair?: boolean }): Promise<Job>;
-  shutdown(): Promise<null>;
+  shutdown(options?: { graceMs?: number }): Promise<null>;
   call(method: string, path: string, json?: Record<string, unknown>): Promise<any>;
 }
 export function defaultSocket(): string;

@@ -529,8 +529,10 @@ export class Client {
     return new Job(this.#t, await this.#t.job('/v1/fsck', {}, { json: { repair } }));
   }
 
-  /** Unmounts all, and ends boughd and bough-fs. */
-  shutdown() { return this.#t.call('POST', '/v1/shutdown', {}, { json: {} }); }
+  /** Stops sandboxes (graceMs from TERM to KILL), unmounts all, and ends boughd and bough-fs. */
+  shutdown({ graceMs } = {}) {
+    return this.#t.call('POST', '/v1/shutdown', {}, { json: { grace_ms: graceMs } });
+  }
 
   /** Any request in JSON that this library has no method for: path with its query, quoted. */
   call(method, path, json) { return this.#t.call(method, path, {}, { json }); }

@@ -157,9 +157,10 @@ class Client:
     def fsck_job(self, *, repair: bool = False) -> Job:
         return Job(self._t, self._t.job("/v1/fsck", json_body={"repair": repair}))
 
-    def shutdown(self) -> None:
-        """Unmounts all, and ends boughd and bough-fs."""
-        self._t.call("POST", "/v1/shutdown", json_body={})
+    def shutdown(self, *, grace_ms: Optional[int] = None) -> None:
+        """Stops sandboxes (grace_ms from TERM to KILL), unmounts all, and ends boughd and
+        bough-fs."""
+        self._t.call("POST", "/v1/shutdown", json_body={"grace_ms": grace_ms})
 
     # -- what this library has no method for
 
