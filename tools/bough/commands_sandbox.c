@@ -112,7 +112,7 @@ static const struct option_def shell_options[] = {
 };
 
 static const struct option_def ps_options[] = {
-	{ .name = "label", .letter = 'l', .value = "K=V", .help = "only those with this label" },
+	{ .name = "label", .letter = 'l', .value = "K[=V]", .help = "only those with this label" },
 	{ .name = "running", .help = "only those that run" },
 	{ 0 }
 };

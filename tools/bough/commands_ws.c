@@ -57,7 +57,7 @@ static const struct option_def set_options[] = {
 };
 
 static const struct option_def ls_options[] = {
-	{ .name = "label", .letter = 'l', .value = "K=V", .help = "only those with this label" },
+	{ .name = "label", .letter = 'l', .value = "K[=V]", .help = "only those with this label" },
 	{ .name = "deleted", .help = "those that `bough undelete` can bring back" },
 	{ 0 }
 };

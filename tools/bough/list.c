@@ -43,6 +43,15 @@ static bool owners_differ(struct cli *cli, const json_t *items)
 	return false;
 }
 
+int list_filter(struct target *t, const struct args *a, struct err *err)
+{
+	const char *label = args_get(a, "label");
+	if (label && (!*label || *label == '='))
+		return err_set(err, -EINVAL, "--label takes K or K=V, not \"%s\"", label);
+	target_query(t, "label", label);
+	return 0;
+}
+
 void list_owner(struct cli *cli, const json_t *item)
 {
 	owners_load(cli);

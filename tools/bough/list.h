@@ -24,6 +24,8 @@ const char *owner_name(const struct cli *cli, const json_t *item, const char *ke
 /* Of one that is shown alone: lines that tell whose it is, and who else sees it; its labels. */
 void list_owner(struct cli *cli, const json_t *item);
 void list_labels(const json_t *item);
+/* --label as a filter, where it is given. */
+int list_filter(struct target *t, const struct args *a, struct err *err);
 /* The text, or "-" where it is empty. */
 const char *list_text(const json_t *item, const char *key);
 /* That one of several operands failed: the first failure (`first` 0: none yet) is returned and

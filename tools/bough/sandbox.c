@@ -99,9 +99,9 @@ int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
 						"WORKSPACES", "COMMAND", NULL };
 	static const struct list_view view = { headings, "name", true, ps_row };
 	auto_target t = target_new("/v1/sandboxes");
-	target_query(&t, "label", args_get(a, "label"));
+	int r = list_filter(&t, a, err);
 	target_query(&t, "status", args_get(a, "running") ? "running" : NULL);
-	return list_show(cli, &t, &view, err);
+	return r < 0 ? r : list_show(cli, &t, &view, err);
 }
 
 int cmd_inspect(struct cli *cli, const struct args *a, struct err *err)

@@ -387,10 +387,10 @@ int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 						  { deleted, "name", true, deleted_row } };
 	bool gone = args_get(a, "deleted");
 	auto_target t = target_new("/v1/workspaces");
-	target_query(&t, "label", args_get(a, "label"));
+	int r = list_filter(&t, a, err);
 	target_query(&t, "deleted", gone ? "true" : NULL);
 	target_query(&t, "usage", cli->quiet && !cli->json ? NULL : "1");
-	return list_show(cli, &t, &views[gone], err);
+	return r < 0 ? r : list_show(cli, &t, &views[gone], err);
 }
 
 /* ---- fork ---- */
