@@ -64,7 +64,7 @@ done
 kinds=$(sed -nE 's/^- `([a-z]+)\.` (.*)/\1 \2/p' "$BOUGH_SRC/snapd/API.md" | tr -d , |
 	awk '{ for (i = 2; i <= NF; i++) print $1 "." $i }')
 ok 'the manual names them' test "$(wc -l <<<"$kinds")" -gt 60
-bough_ok 'each of those can be had' webhook add "$url" $(printf -- '--event %s ' $kinds)
+bough_ok 'each of those can be had' webhook add http://127.0.0.1:9/ $(printf -- '--event %s ' $kinds)
 bough webhook rm "${out%%$'\n'*}"
 bough user add ci
 ci=$(bough token create --owner ci -q)
