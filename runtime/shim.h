@@ -31,7 +31,9 @@ struct runtime_kind {
 	const char *wrapper; /* runs that with the flags that it needs here; NULL: needs none */
 	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
 	bool mounts_later;   /* a mount can be attached to a running container */
-	bool sees_host;      /* changes made on the host reach it without a restart */
+	bool sees_restores;  /* by its number a file is another where a restore made it so: gVisor
+				goes on with what it had open of it, which is stale, and a guest
+				with what it had read */
 	bool freezes;        /* all of it is in the box's cgroup: box_freeze stops it */
 	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
 	bool signals_execs;  /* a signal to an exec reaches it; else a second exec must send it */

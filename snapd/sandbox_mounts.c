@@ -48,7 +48,7 @@ static int check_seen_by(struct snapd *sd, const char *id, struct err *err)
 	if (r >= 0)
 		r = spec_read(&spec, row.spec, err);
 	const struct runtime_kind *kind = r >= 0 ? runtime_find(spec.runtime) : NULL;
-	if (!kind || kind->sees_host)
+	if (!kind || kind->sees_restores)
 		return r < 0 ? r : 0;
 	sandbox_key(&row, key);
 	return err_set(err, -EBUSY, "sandbox %s runs by %s, which doesn't see it: stop that first",

@@ -12,6 +12,7 @@ api() { # METHOD TARGET [BODY]
 	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3+--data-binary "$3"} "http://d$2"
 }
 bough_ok 'a workspace' create ws
+at=$out
 
 cat >"$T/terminal.py" <<'PY'
 # Runs its arguments with a terminal, types what comes first, and prints what is seen.
@@ -112,6 +113,18 @@ try() { # RUNTIME
 		like "$rt: of this one's size" "$out" '33 77'
 		like "$rt: and its exit code" "$out" 'exit 6'
 	fi
+	# A restore under it.
+	echo before >"$at/restored"
+	bough_ok "$rt: saved" save "$rt" --as "$rt-saved"
+	bough exec "$rt" -- sh -c 'cat restored >/dev/null; echo after >restored'
+	if [ "$rt" = runsc ]; then # it would go on with stale files
+		bough_fails "$rt: not live" 5 'runs by runsc.*stop that first' restore "$rt" "$rt-saved" --live
+		bough_fails "$rt: nor of the workspace by itself" 5 'runs by runsc' restore ws "$rt-saved"
+		bough_ok "$rt: but all of it, which starts it anew" restore "$rt" "$rt-saved"
+	else
+		bough_ok "$rt: live" restore "$rt" "$rt-saved" --live
+	fi
+	is "$rt: is seen" "$(bough exec "$rt" -- cat restored)" before
 	# A workspace that comes while it runs can go.
 	bough create "$rt-data" >/dev/null && echo data >"$(bough path "$rt-data")/file"
 	bough_ok "$rt: a workspace more" attach-workspace "$rt" "$rt-data:/data"
