@@ -160,8 +160,6 @@ static int check_part(const char *part, struct err *err)
 		return err_set(err, -EINVAL, "an empty part in the file's path");
 	if (strcmp(part, ".") == 0 || strcmp(part, "..") == 0)
 		return err_set(err, -EINVAL, "\"%s\" in the file's path", part);
-	if (strchr(part, '/'))
-		return err_set(err, -EINVAL, "an encoded '/' in the file's path");
 	if (len > NAME_MAX)
 		return err_set(err, -EINVAL, "a part of the file's path is above %d bytes",
 			       NAME_MAX);
@@ -199,29 +197,18 @@ int web_target_tail(const struct web_target *t, const char *pattern, char **out,
 	if (!*tail)
 		return 0;
 	bool none = before > t->nsegments; /* it ends where the tail would begin */
-	auto_free char *raw = strdup(none ? "" : t->path + t->at[before - 1]);
-	char *to = raw ? malloc(strlen(raw) + 1) : NULL;
-	size_t len = 0;
-	int r = to ? 0 : err_set(err, -ENOMEM, "out of memory");
-	for (char *rest = raw, *part; r == 0 && (part = strsep(&rest, "/"));) {
-		if (!rest && !*part)
-			break;               /* the path's end, or a '/' there */
-		(void)unescape(part, false); /* it was looked at before */
-		r = check_part(part, err);
-		if (r == 0 && len > 0)
-			to[len++] = '/';
-		size_t n = strlen(part);
-		if (r == 0)
-			memcpy(to + len, part, n);
-		len += n;
-	}
-	if (r == 0 && len >= PATH_MAX)
-		r = err_set(err, -EINVAL, "the file's path is above %d bytes", PATH_MAX - 1);
+	char *to = strdup(none ? "" : t->path + t->at[before - 1]);
+	if (!to)
+		return err_set(err, -ENOMEM, "out of memory");
+	(void)unescape(to, false); /* it was looked at before */
+	size_t len = strlen(to);
+	if (len > 1 && to[len - 1] == '/')
+		to[len - 1] = '\0';
+	int r = *to ? web_file_path_check(to, err) : 0;
 	if (r < 0) {
 		free(to);
 		return r;
 	}
-	to[len] = '\0';
 	*out = to;
 	return 0;
 }

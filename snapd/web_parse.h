@@ -25,10 +25,10 @@ void web_target_done(struct web_target *t);
  * with {...} fits any number of segments there, which web_target_tail gives. */
 bool web_target_matches(const struct web_target *t, const char *pattern,
 			const char *params[WEB_PARAMS]);
-/* What stands for {...} in a pattern that fits, as the path of a file below some folder: decoded,
- * without a '/' at its end; "": the folder itself. The caller frees. 0: the pattern has no
- * tail, and *out is NULL. -EINVAL: an empty part, "." or "..", a part with an encoded '/', one
- * above 255 bytes, or all above 4,095. */
+/* What stands for {...} in a pattern that fits, as the path of a file below some folder: decoded
+ * (an encoded '/' is one), without a '/' at its end; "": the folder itself. The caller frees. 0:
+ * the pattern has no tail, and *out is NULL. -EINVAL: an empty part, "." or "..", one above 255
+ * bytes, or all above 4,095. */
 int web_target_tail(const struct web_target *t, const char *pattern, char **out, struct err *err);
 
 /* Whether a path fits those rules; "a/b", not empty. -EINVAL. */

@@ -62,6 +62,8 @@ if [ "$(id -u)" = 0 ]; then
 	http PUT $w/owned/d/f --data-binary x
 	is "what is new is its folder's owner's" "$(stat -c %u:%g "$at/owned/d/f" "$at/owned/d" | tr '\n' ' ')" '12:34 12:34 '
 fi
+gives 'an encoded / is one' 200 GET $w/a%2Fb%2fc
+is 'its bytes' "$body" third
 gives 'an empty file' 201 PUT $w/empty -T /dev/null
 gives 'read' 200 GET $w/empty
 is 'is empty' "$(header Content-Length)" 0
@@ -184,7 +186,7 @@ gives 'PUT of the root' 409 PUT $w/ --data-binary x
 gives 'a bad mode' 400 PUT "$w/x?mode=9" --data-binary x
 gives 'a mode too large' 400 PUT "$w/x?mode=17777" --data-binary x
 gives 'a part of a file' 400 PUT $w/x -H 'Content-Range: bytes 0-0/2' --data-binary x
-for path in .. a/.. a/../../etc/passwd %2e%2e/x a/./b . a%2fb %2fetc/passwd a%00 //etc/passwd a//b; do
+for path in .. a/.. a/../../etc/passwd %2e%2e/x a/./b . a%2f..%2fb %2fetc/passwd a%2f%2fb a%00 //etc/passwd a//b; do
 	gives "hostile: $path" 400 GET "$w/$path"
 	gives "hostile PUT: $path" 400 PUT "$w/$path" --data-binary x
 done

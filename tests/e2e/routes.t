@@ -163,7 +163,7 @@ TABLE = [
     ("GET", WS + "/%s/files" % p, "read", 200), ("GET", WS + "/%s/files/dir" % p, "read_path", 200),
     ("GET", WS + "/%s/files/dir/f" % p, "read_path", 200), ("GET", WS + "/%s/files/secret" % p, "read", 200),
     ("GET", WS + "/%s/files/directory" % p, "read", 200), ("GET", WS + "/%s/files/dir/../secret" % p, "any", 400),
-    ("GET", WS + "/%s/files/dir%%2Fx" % p, "any", 400),
+    ("GET", WS + "/%s/files/dir%%2Ff" % p, "read_path", 200), ("GET", WS + "/%s/files/dir%%2F..%%2Fsecret" % p, "any", 400),
     ("HEAD", WS + "/%s/files/dir/f" % p, "read_path", 200), ("HEAD", WS + "/%s/files/secret" % p, "read", 200),
     ("PUT", WS + "/%s/files/dir/NEW" % p, "write_path", 201, b"x"), ("PUT", WS + "/%s/files/NEW" % p, "write", 201, b"x"),
     ("POST", WS + "/%s/files/dir/NEW?op=mkdir" % p, "write_path", 201, {}),
