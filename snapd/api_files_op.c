@@ -352,6 +352,7 @@ int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err)
 	if (i == sizeof(ops) / sizeof(ops[0]))
 		return request_bad_field(rq, "op", err,
 					 "it is one of mkdir, move, copy, symlink, chmod and sign");
+	doing_op(name);
 	int r = conditions_refuse(rq, err);
 	if (r >= 0)
 		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);

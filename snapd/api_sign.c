@@ -68,6 +68,7 @@ int api_sign(struct request *rq, struct reply *rp, bool is_snap, struct err *err
 	char tag[HEAD_TAG_TEXT] = "";
 	const char *method = request_string(rq, "method");
 	uint64_t seconds = request_number(rq, "expires_in", FOR_S);
+	doing_op("sign");
 	if (method && strcmp(method, "GET") != 0)
 		return request_bad_field(rq, "method", err, "only GET (with HEAD) is signed");
 	if (seconds < 1 || seconds > SIGN_FOR_MAX_S)

@@ -644,6 +644,9 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
 		r = put_data(k, &p, path, &want, err);
 	if (r < 0)
 		return r;
+	struct doing *d = doing_now();
+	if (d && !d->stored)
+		d->stored = strdup(path); /* for the audit log, where there is memory for it */
 	if (json_object_set_new(k->json, "done", json_true()) < 0)
 		return no_memory(err);
 	r = write_record(k, err);

@@ -464,6 +464,28 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 	if (d->object[0] && id_is(made, "sn") && !json_object_get(answer, "unchanged"))
 		tell_event(sd, &d->caller, &d->own, "snapshot.created", made, d->workspace);
 }
+/* What method and path don't say. NULL: nothing. */
+static char *about_text(const struct doing *d, unsigned status, const json_t *answer)
+{
+	const char *made = id_in(answer), *entry;
+	json_t *j = json_object();
+	int bad = !j;
+	if (status >= 400) {
+		json_t *why = json_object_get(answer, "message");
+		bad |= why && json_object_set(j, "message", why) < 0;
+	} else if (d->stored || json_unpack((json_t *)(uintptr_t)answer, "{s:{s:s}}", "entry",
+					    "name", &entry) == 0) {
+		bad |= json_object_set_new(j, "made", json_string(d->stored ? d->stored : entry));
+	} else if (d->object[0] && *made && strcmp(made, d->object) != 0) {
+		bad |= json_object_set_new(j, "made", json_string(made));
+	}
+	if (d->op[0])
+		bad |= json_object_set_new(j, "op", json_string(d->op));
+	char *text = !bad && json_object_size(j) ? json_text(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	return text;
+}
+
 
 static void write_audit(struct snapd *sd, const struct doing *d, unsigned status,
 			const json_t *answer)
@@ -479,15 +501,7 @@ static void write_audit(struct snapd *sd, const struct doing *d, unsigned status
 	(void)snprintf(row.method, sizeof(row.method), "%s", d->method);
 	(void)snprintf(row.object, sizeof(row.object), "%s",
 		       d->object[0] ? d->object : id_in(answer));
-	const char *made = id_in(answer);
-	auto_free char *about = NULL;
-	if (status >= 400 || (d->object[0] && *made && strcmp(made, d->object) != 0)) {
-		json_t *j = status >= 400 ? json_pack("{s:O*}", "message",
-						      json_object_get(answer, "message"))
-					  : json_pack("{s:s}", "made", made);
-		about = j ? json_text(j, JSON_COMPACT) : NULL;
-		json_decref(j);
-	}
+	auto_free char *about = about_text(d, status, answer);
 	row.about = about;
 	if (catalog_audit_add(sd->catalog, &row, &err) < 0 && err.code != -EUCLEAN)
 		log_error("%s", err.text);
@@ -496,14 +510,15 @@ static void write_audit(struct snapd *sd, const struct doing *d, unsigned status
 void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer)
 {
 	struct snapd *sd = ctx;
-	bool of_files = strstr(d->pattern, "/files") || strstr(d->pattern, "/uploads") ||
-			strstr(d->pattern, "/exec/{}/");
+	/* Of an upload counts what it becomes, of a process that it was begun. */
+	bool passing = (strstr(d->pattern, "/uploads") && !d->stored) ||
+		       strstr(d->pattern, "/exec/{}/");
 	metrics_count(sd->metrics, d, status);
 	if (d->keyed)
 		end_repeat(sd, d, status, answer);
 	if (only_reads(d->method, d->pattern))
 		return;
-	if ((status < 400 && !of_files) || status == 403)
+	if ((status < 400 && !passing) || status == 403)
 		write_audit(sd, d, status, answer);
 	if (status < 400)
 		tell_events(sd, d, answer);

@@ -117,6 +117,7 @@ void doing_unref(struct doing *d)
 	if (!d || __atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	free(d->path);
+	free(d->stored);
 	free(d->key);
 	free(d->was);
 	sum_free(d->sum);
@@ -190,6 +191,12 @@ void doing_tell(struct doing *d, unsigned status, const json_t *answer)
 		return;
 	if (d->done)
 		d->done(d->ctx, d, status, answer);
+}
+
+void doing_op(const char *name)
+{
+	if (current)
+		(void)snprintf(current->op, sizeof(current->op), "%s", name);
 }
 
 void doing_owner(char out[OWNER_SIZE])

@@ -55,6 +55,8 @@ struct doing {
 	char workspace[ID_SIZE]; /* that it is, or is of */
 	struct owned own;        /* whose it is */
 	char *key;               /* the Idempotency-Key; NULL: none */
+	char op[12];             /* what is done to a file ("move"); "": its method says it */
+	char *stored;            /* the file that an upload has become; NULL: none */
 	struct digest body;      /* of what came with the key */
 	struct doing_sum *sum;   /* of an upload's bytes; NULL: it isn't looked at */
 	bool keyed;              /* this one does the work of that key */
@@ -89,6 +91,8 @@ struct doing *doing_now(void); /* NULL: the service's own */
 /* Calls done(), unless it was. */
 void doing_tell(struct doing *d, unsigned status, const json_t *answer);
 /* The owner of what this thread makes. */
+/* Notes what this thread does to a file. */
+void doing_op(const char *name);
 void doing_owner(char out[OWNER_SIZE]);
 
 #endif

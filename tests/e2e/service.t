@@ -111,6 +111,20 @@ is 'then its answer' "$(of .id)" "$made"
 # ---- audit
 
 gives 'the audit log of a workspace' 200 '[.items[].method] | unique | join(" ")' POST GET "/v1/audit?object=$one"
+# Files that calls change, but not what passes by on the way to one.
+gives 'a file' 201 '' '' PUT $ws/one/files/log/a x
+gives 'is moved' 200 '' '' POST "$ws/one/files/log/a?op=move" '{"to":"log/b"}'
+gives 'and removed' 204 '' '' DELETE "$ws/one/files/log/b"
+tus=(-H 'Tus-Resumable: 1.0.0')
+gives 'an upload' 201 '' '' POST $ws/one/uploads '' "${tus[@]}" -H 'Upload-Length: 2' \
+	-H "Upload-Metadata: path $(printf log/up | base64)"
+up=$(sed -n 's/^Location: \(.*\)\r$/\1/p' "$T/head")
+for i in 0 1; do
+	gives 'comes' 204 '' '' PATCH "$up" x "${tus[@]}" -H "Upload-Offset: $i" -H 'Content-Type: application/offset+octet-stream'
+done
+gives 'each is in the log once' 200 '[.items[] | select(.path | test("/files/|/uploads"))] | reverse |
+	map("\(.method) \(.about.op) \(.about.made)") | join(", ")' \
+	'PUT null null, POST move log/b, DELETE null null, PATCH null log/up' GET "/v1/audit?object=$one&limit=1000"
 gives 'who and from where' 200 '.items[0].owner, (.items[0].from | test("^pid [0-9]+$"))' $'uid:'"$(id -u)"$'\ntrue' GET "/v1/audit?limit=1"
 next=$(of .next) newest=$(of .items[0].seq)
 gives 'the next page' 200 '.items[0].seq' $((newest - 1)) GET "/v1/audit?limit=1&cursor=$next"
