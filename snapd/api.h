@@ -204,8 +204,10 @@ void api_remove_mount_point(const char *path);
 int api_ws_remove(struct snapd *sd, struct source *src, uint32_t grace_s, struct err *err);
 /* One that was removed, whose time to be brought back is over by `now_ns`. 1; 0: it isn't. */
 int api_ws_purge(struct snapd *sd, const char *id, int64_t now_ns, struct err *err);
-/* Leased EXCLUSIVE. -ENOTUNIQ: it is needed, unless `force`. */
-int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err);
+/* Leased EXCLUSIVE. -ENOTUNIQ: something that `who` (NULL: everybody) sees needs it, unless
+ * `force`. */
+int api_snap_remove(struct snapd *sd, const struct source *src, bool force, const char *who,
+		    struct err *err);
 int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struct err *err);
 /* -EBUSY: it is a sandbox's root, or attached to one (that runs). */
 int api_ws_refuse_used(struct snapd *sd, const struct ws_row *ws, bool running,

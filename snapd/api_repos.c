@@ -92,7 +92,7 @@ static int add_details(struct snapd *sd, const struct repo_row *row, json_t *j, 
 	struct oid head;
 	char hex[OID_HEX + 1] = "";
 	struct err why = { 0 };
-	int r = catalog_repo_pins(sd->catalog, row->number, &ws, &snaps, NULL, err);
+	int r = catalog_repo_pins(sd->catalog, row->number, NULL, &ws, &snaps, NULL, err);
 	if (r < 0)
 		return r;
 	if (mirror_open(&m, sd->root, row->number, &why) >= 0) {
@@ -552,13 +552,21 @@ int api_repo_packs(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- rm ---- */
 
-static int refuse_pinned(struct snapd *sd, const struct repo_row *row, struct err *err)
+static int refuse_pinned(struct request *rq, const struct repo_row *row, struct err *err)
 {
+	struct snapd *sd = rq->ctx;
 	uint64_t ws = 0, snaps = 0;
 	char one[NAME_SIZE];
-	int r = catalog_repo_pins(sd->catalog, row->number, &ws, &snaps, one, err);
+	const char *who = rq->caller->admin ? NULL : rq->caller->owner;
+	int r = catalog_repo_pins(sd->catalog, row->number, NULL, &ws, &snaps, NULL, err);
 	if (r < 0 || ws + snaps == 0)
 		return r;
+	r = catalog_repo_pins(sd->catalog, row->number, who, &ws, &snaps, one, err);
+	if (r < 0)
+		return r;
+	if (ws + snaps == 0)
+		return err_set(err, -EBUSY, "repository %s is used by what isn't yours to see",
+			       row->name);
 	return err_set(err, -EBUSY,
 		       "repository %s is used by %llu workspace%s (deleted ones too, until "
 		       "`bough rm --now` or their time is up) and %llu snapshot%s, such as %s",
@@ -579,7 +587,7 @@ int api_repo_delete(struct request *rq, struct reply *rp, struct err *err)
 	upkeep_give_way(sd->upkeep, row.number);
 	r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "rm", LEASE_WAIT_MS, err);
 	if (r >= 0)
-		r = refuse_pinned(sd, &row, err);
+		r = refuse_pinned(rq, &row, err);
 	/* The record first: without it the rest is a left-over. */
 	if (r >= 0)
 		r = repo_forget(sd->root, row.number, err);

@@ -166,17 +166,31 @@ static int record_children(struct snapd *sd, const struct snap_row *row, struct 
 	return r;
 }
 
-int api_snap_remove(struct snapd *sd, const struct source *src, bool force, struct err *err)
+/* Whether something that `who` (NULL: everybody) sees needs it: -ENOTUNIQ; 1: only what he doesn't
+ * see. He mustn't learn of that, and it loses nothing but who its parent was. */
+static int refuse(struct snapd *sd, const char *id, const char *who, struct err *err)
 {
-	int r = 0;
+	struct err why = { 0 };
+	int r = catalog_snap_refuse(sd->catalog, id, who, err);
+	if (r < 0 || !who)
+		return r;
+	return catalog_snap_refuse(sd->catalog, id, NULL, &why) == -ENOTUNIQ;
+}
+
+int api_snap_remove(struct snapd *sd, const struct source *src, bool force, const char *who,
+		    struct err *err)
+{
+	int r = force ? 0 : refuse(sd, src->snap.id, who, err);
+	if (r < 0)
+		return r;
+	force |= r > 0;
+	r = 0;
 	if (force)
 		rows_lock_all(sd); /* the children's rows change, too */
 	else
 		rows_lock(sd, src->snap.id);
 	/* The record goes first: one without a row is a row that the catalog lost. */
-	if (!force)
-		r = catalog_snap_refuse(sd->catalog, src->snap.id, err);
-	if (r >= 0 && force)
+	if (force)
 		r = record_children(sd, &src->snap, err);
 	if (r >= 0)
 		r = records_snap_remove(sd->records, src->snap.id, err);
@@ -187,6 +201,9 @@ int api_snap_remove(struct snapd *sd, const struct source *src, bool force, stru
 		else /* it stays: a save has just taken it as parent */
 			(void)records_snap_write(sd->records, &src->snap, true, NULL);
 	}
+		if (r == -ENOTUNIQ)
+			r = err_set(err, -EBUSY, "something is just being made from snapshot %s",
+				    src->snap.id);
 	if (force)
 		rows_unlock_all(sd);
 	else
@@ -200,7 +217,8 @@ int api_snap_delete(struct request *rq, struct reply *rp, struct err *err)
 	auto_source src = { 0 };
 	int r = source_find_snap(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
 	if (r >= 0)
-		r = api_snap_remove(sd, &src, request_query_true(rq, "force"), err);
+		r = api_snap_remove(sd, &src, request_query_true(rq, "force"),
+				    rq->caller->admin ? NULL : rq->caller->owner, err);
 	rp->status = 204;
 	return r;
 }

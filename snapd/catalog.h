@@ -169,8 +169,9 @@ int catalog_snap_update(struct catalog *c, const struct snap_row *row, struct er
 /* Its children and the workspaces with it as head get its parent instead. Where `force` is
  * false and there are any: -ENOTUNIQ naming one. */
 int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct err *err);
-/* Only the look whether that would be refused: 0 or -ENOTUNIQ. */
-int catalog_snap_refuse(struct catalog *c, const char *id, struct err *err);
+/* Only the look whether that would be refused, because of what `who` (NULL: everybody) sees: 0 or
+ * -ENOTUNIQ. */
+int catalog_snap_refuse(struct catalog *c, const char *id, const char *who, struct err *err);
 /* The latest whose image is that very text. -ENOENT. */
 int catalog_snap_of_image(struct catalog *c, const char *image, char id[ID_SIZE],
 			  struct err *err);

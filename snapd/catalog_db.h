@@ -170,6 +170,10 @@ int db_set_head(struct catalog *c, const char *id, const char *head, const void 
 /* Columns "owner, visibility, team, expires, on_expiry" from i on; and their five values. */
 enum { OWNED_COLUMNS = 5 };
 #define DB_OWNED "owner, visibility, team, expires, on_expiry"
+/* Whether ?2 (NULL: everybody) sees a row with them. */
+#define DB_SEEN                                                                       \
+	"(?2 IS NULL OR owner = ?2 OR visibility = 2 OR (visibility = 1 AND team IN " \
+	"(SELECT team FROM members WHERE owner = ?2)))"
 void db_read_owned(sqlite3_stmt *st, int i, struct owned *out);
 #define DB_OWN(c, own)                                                                  \
 	db_text((own)->owner[0] ? (own)->owner : (c)->self), db_int((own)->visibility), \

@@ -166,8 +166,8 @@ static int read_pins(sqlite3_stmt *st, void *row)
 	return 0;
 }
 
-int catalog_repo_pins(struct catalog *c, uint32_t number, uint64_t *workspaces, uint64_t *snapshots,
-		      char one[NAME_SIZE], struct err *err)
+int catalog_repo_pins(struct catalog *c, uint32_t number, const char *who, uint64_t *workspaces,
+		      uint64_t *snapshots, char one[NAME_SIZE], struct err *err)
 {
 	static const struct db_shape pins_shape = { "look who uses a repository",
 						    sizeof(struct pins), read_pins, NULL };
@@ -177,13 +177,14 @@ int catalog_repo_pins(struct catalog *c, uint32_t number, uint64_t *workspaces, 
 		return r;
 	r = db_first(c,
 		     "SELECT count(*), min(ifnull(was, name)) FROM workspaces"
-		     " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
-		     DB(db_int(number)), &pins_shape, &ws, err);
+		     " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1 AND " DB_SEEN,
+		     DB(db_int(number), db_text(who)), &pins_shape, &ws, err);
 	if (r >= 0)
 		r = db_first(c,
 			     "SELECT count(*), min(id) FROM snapshots"
-			     " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1",
-			     DB(db_int(number)), &pins_shape, &sn, err);
+			     " WHERE git IS NOT NULL AND json_extract(git, '$.repo') = ?1"
+			     " AND " DB_SEEN,
+			     DB(db_int(number), db_text(who)), &pins_shape, &sn, err);
 	db_unlock(c);
 	if (r < 0)
 		return r;

@@ -262,7 +262,7 @@ static int read_need(sqlite3_stmt *st, void *row)
 }
 
 /* Who would lose the snapshot: a workspace's head, or a child. */
-static int refuse_used(struct catalog *c, const char *id, struct err *err)
+static int refuse_used(struct catalog *c, const char *id, const char *who, struct err *err)
 {
 	static const struct db_shape shape = { "look for who needs a snapshot", NEED_SIZE,
 					       read_need, NULL };
@@ -272,19 +272,19 @@ static int refuse_used(struct catalog *c, const char *id, struct err *err)
 			 " WHERE s.root = w.id), 'workspace ' || w.name) || ' stands on it:"
 			 " delete that, or restore or save another there'"
 			 " FROM workspaces w WHERE head = ?1"
-			 " AND removed IS NULL UNION ALL"
+			 " AND removed IS NULL AND " DB_SEEN " UNION ALL"
 			 " SELECT id || ' was made from it: delete that first, or use --force'"
-			 " FROM snapshots WHERE parent = ?1 LIMIT 1",
-			 DB(db_text(id)), &shape, need, err);
+			 " FROM snapshots WHERE parent = ?1 AND " DB_SEEN " LIMIT 1",
+			 DB(db_text(id), db_text(who)), &shape, need, err);
 	return r > 0 ? err_set(err, -ENOTUNIQ, "snapshot %s is needed: %s", id, need) : r;
 }
 
-int catalog_snap_refuse(struct catalog *c, const char *id, struct err *err)
+int catalog_snap_refuse(struct catalog *c, const char *id, const char *who, struct err *err)
 {
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = refuse_used(c, id, err);
+	r = refuse_used(c, id, who, err);
 	db_unlock(c);
 	return r;
 }
@@ -304,7 +304,7 @@ int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct er
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = force ? 0 : refuse_used(c, id, err);
+	r = force ? 0 : refuse_used(c, id, NULL, err);
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]) && r >= 0; i++)
 		r = db_exec(c, changes[i], DB(db_text(id)), "delete a snapshot", err);
 	return db_finish(c, r == 0 ? none(id, err) : r, err);

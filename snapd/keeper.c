@@ -170,7 +170,7 @@ static int expire_snap(struct snapd *sd, const struct expired *e, struct err *er
 		return r == -ENOENT ? 0 : r;
 	if (!src.snap.own.expires_ns || src.snap.own.expires_ns > snapd_now_ns())
 		return 0;
-	r = api_snap_remove(sd, &src, false, err);
+	r = api_snap_remove(sd, &src, false, src.snap.own.owner, err);
 	if (r >= 0)
 		outcome_own(sd, "snapshot.expired", &src.snap.own, e->id, src.snap.workspace);
 	return r == -ENOTUNIQ ? 0 : r < 0 ? r : 1;

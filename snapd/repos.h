@@ -57,10 +57,10 @@ int catalog_repo_number(struct catalog *c, uint32_t *out, struct err *err);
 int catalog_repo_insert(struct catalog *c, const struct repo_row *row, struct err *err);
 int catalog_repo_fetched(struct catalog *c, const struct repo_row *row, struct err *err);
 int catalog_repo_delete(struct catalog *c, uint32_t number, struct err *err);
-/* Workspaces and snapshots whose git link (gitlink.h) names it; `one` (NULL allowed) gets the
- * name or id of one of them, "" when there is none. */
-int catalog_repo_pins(struct catalog *c, uint32_t number, uint64_t *workspaces, uint64_t *snapshots,
-		      char one[NAME_SIZE], struct err *err);
+/* Workspaces and snapshots that `who` (NULL: everybody) sees, whose git link (gitlink.h) names it;
+ * `one` (NULL allowed) gets the name or id of one of them, "" when there is none. */
+int catalog_repo_pins(struct catalog *c, uint32_t number, const char *who, uint64_t *workspaces,
+		      uint64_t *snapshots, char one[NAME_SIZE], struct err *err);
 
 /* What a transfer for the present caller keeps to: mirror_origin.guard. Callers with a token come
  * from elsewhere, and a repository whose owner has no uid was named by one. */

@@ -68,7 +68,7 @@ static void drop_older(struct snapd *sd, const char *newest)
 		    strncmp(rows[i].image, HOST_CONFIG, strlen(HOST_CONFIG)) != 0)
 			continue;
 		if (source_find_snap(&src, sd, rows[i].id, LEASE_EXCLUSIVE, "rm", NULL) >= 0)
-			(void)api_snap_remove(sd, &src, false, NULL); /* or the next time */
+			(void)api_snap_remove(sd, &src, false, NULL, NULL); /* or the next time */
 	}
 	snap_rows_free(rows, n);
 }

@@ -360,8 +360,8 @@ static void snapshots(void **state)
 
 	/* Deleting: refused while needed; forced, the line closes. */
 	assert_int_equal(catalog_snap_delete(f->c, b.id, false, &err), -ENOTUNIQ);
-	assert_int_equal(catalog_snap_refuse(f->c, a.id, &err), -ENOTUNIQ);
-	assert_int_equal(catalog_snap_refuse(f->c, c.id, &err), 0);
+	assert_int_equal(catalog_snap_refuse(f->c, a.id, NULL, &err), -ENOTUNIQ);
+	assert_int_equal(catalog_snap_refuse(f->c, c.id, NULL, &err), 0);
 	assert_int_equal(catalog_snap_delete(f->c, b.id, true, &err), 0);
 	assert_int_equal(catalog_snap_delete(f->c, b.id, true, &err), -ENOENT);
 	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
