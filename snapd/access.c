@@ -13,9 +13,13 @@ enum { SAME_MAX = 64 /* of one name, among all owners, that are looked at */ };
 
 /* ---- whose is what ---- */
 
-/* A token that is good for one workspace sees that and its snapshots, whatever its owner sees. */
-static bool in_scope(const struct principal *who, const char *workspace)
+/* A token that is good for one workspace sees that and its snapshots, one for a team what that is
+ * shown, whatever its owner sees. */
+static bool in_scope(const struct principal *who, const struct owned *own, const char *workspace)
 {
+	if (who->team[0] &&
+	    (own->visibility != VISIBLE_TEAM || strcmp(own->team, who->team) != 0))
+		return false;
 	return !who->workspace[0] || strcmp(who->workspace, workspace) == 0;
 }
 
@@ -29,7 +33,7 @@ static int role_of(struct snapd *sd, const struct principal *who, const struct o
 bool access_sees(struct snapd *sd, const struct principal *who, const struct owned *own,
 		 const char *workspace)
 {
-	if (!who->known || !in_scope(who, workspace))
+	if (!who->known || !in_scope(who, own, workspace))
 		return false;
 	return who->admin || strcmp(own->owner, who->owner) == 0 ||
 	       own->visibility == VISIBLE_GLOBAL || role_of(sd, who, own) >= 0;
@@ -38,7 +42,7 @@ bool access_sees(struct snapd *sd, const struct principal *who, const struct own
 bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
 		   const char *workspace)
 {
-	if (!who->known || who->read_only || !in_scope(who, workspace))
+	if (!who->known || who->read_only || !in_scope(who, own, workspace))
 		return false;
 	return who->admin || strcmp(own->owner, who->owner) == 0 ||
 	       role_of(sd, who, own) >= ROLE_MEMBER;
@@ -46,7 +50,8 @@ bool access_writes(struct snapd *sd, const struct principal *who, const struct o
 
 bool access_sees_repo(const struct principal *who, const struct repo_row *row)
 {
-	return who->admin || row->global || strcmp(row->owner, who->owner) == 0;
+	return !who->team[0] &&
+	       (who->admin || row->global || strcmp(row->owner, who->owner) == 0);
 }
 
 int access_need_admin(const struct request *rq, struct err *err)
@@ -124,6 +129,40 @@ static int find_repo(struct request *rq, const char *key, bool write, char id[ID
 		repo_lease_id(id, row->number);
 	repo_rows_free(rows, n);
 	return r < 0 ? r : 0;
+}
+
+int access_find_team(struct snapd *sd, const struct principal *who, const char *key,
+		     struct team_row *out, struct err *err)
+{
+	struct team_row *rows = NULL;
+	const struct team_row *own = NULL, *other = NULL;
+	char buf[2 * NAME_SIZE];
+	size_t n = 0, others = 0;
+	int role = -ENOENT;
+	int r = catalog_team_find(sd->catalog, true_key(sd, key, buf), &rows, &n, err);
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		int in = who->admin ? ROLE_ADMIN
+				    : catalog_role(sd->catalog, rows[i].id, who->owner, NULL);
+		bool mine = strcmp(rows[i].owner, who->owner) == 0;
+		if (in < 0)
+			continue;
+		if (mine || !own)
+			role = in;
+		if (mine)
+			own = &rows[i];
+		else
+			other = &rows[i], others++;
+	}
+	const struct team_row *row = own ? own : other;
+	if (r >= 0 && !row)
+		r = err_set(err, -ENOENT, "no team \"%.200s\"", key);
+	else if (r >= 0 && !own && others > 1)
+		r = err_set(err, -ENOTUNIQ, "several teams are called \"%s\": say OWNER/%s", key,
+			    key);
+	if (r >= 0)
+		*out = *row;
+	free(rows);
+	return r < 0 ? r : role;
 }
 
 /* Nothing else is called so: perhaps a sandbox is, which has a name of its own. */
@@ -313,17 +352,21 @@ bool access_only_reads(const struct route *rt)
 		strcmp(rt->path, "/v1/sandboxes/{}/exec/{}/terminal") != 0);
 }
 
-/* About something beside one workspace: not for a token of that. */
+/* About something beside workspaces and snapshots: not for a token of one of them, or of a team. */
 static bool is_about_others(const struct route *rt)
 {
 	return strncmp(rt->path, "/v1/tokens", 10) == 0 ||
 	       strncmp(rt->path, "/v1/webhooks", 12) == 0 ||
 	       strncmp(rt->path, "/v1/exports", 11) == 0 ||
-	       strncmp(rt->path, "/v1/teams", 9) == 0 || is_route(rt, "POST", "/v1/workspaces") ||
-	       is_route(rt, "POST", "/v1/import") ||
-	       is_route(rt, "POST", "/v1/workspaces/{}/fork") ||
+	       strncmp(rt->path, "/v1/teams", 9) == 0 || is_route(rt, "POST", "/v1/import") ||
 	       strncmp(rt->path, "/v1/repos", 9) == 0 ||
 	       strncmp(rt->path, "/v1/sandboxes", 13) == 0;
+}
+
+static bool makes_workspaces(const struct route *rt)
+{
+	return is_route(rt, "POST", "/v1/workspaces") ||
+	       is_route(rt, "POST", "/v1/workspaces/{}/fork");
 }
 
 /* ---- tokens of a path ---- */
@@ -390,8 +433,11 @@ static int check_limits(const struct request *rq, const struct route *rt, struct
 		return err_set(err, -EPERM, "the token is for reading only");
 	if (check_path(rq, rt, err) < 0)
 		return -EPERM;
-	if (who->workspace[0] && (is_about_others(rt) || changes_who_sees(rq, rt)))
+	if (who->workspace[0] &&
+	    (is_about_others(rt) || makes_workspaces(rt) || changes_who_sees(rq, rt)))
 		return err_set(err, -EPERM, "the token is for workspace %s only", who->workspace);
+	if (who->team[0] && (is_about_others(rt) || changes_who_sees(rq, rt)))
+		return err_set(err, -EPERM, "the token is for team %s only", who->team);
 	return 0;
 }
 

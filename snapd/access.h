@@ -23,6 +23,7 @@ struct token_row {
 	char owner[OWNER_SIZE], name[NAME_SIZE];
 	bool admin, read_only;
 	char workspace[ID_SIZE];                 /* "": all of the owner's */
+	char team[ID_SIZE];                      /* what that is shown; "": no such limit */
 	char path[PATH_SCOPE_SIZE];              /* in it, without '/' at its ends; "": all of it */
 	int64_t created_ns, expires_ns, used_ns; /* 0: never */
 };
@@ -36,7 +37,8 @@ struct user_row {
 enum role { ROLE_READER, ROLE_MEMBER, ROLE_ADMIN };
 extern const char *const role_names[];
 struct team_row {
-	char name[NAME_SIZE];
+	char id[ID_SIZE]; /* "tm_…" */
+	char owner[OWNER_SIZE], name[NAME_SIZE];
 	int64_t created_ns;
 };
 struct member_row {
@@ -60,14 +62,17 @@ int catalog_user_list(struct catalog *c, struct user_row **rows, size_t *n, stru
 /* With the tokens and memberships of that owner. */
 int catalog_user_delete(struct catalog *c, const char *name, const char *owner, struct err *err);
 
-int catalog_team_insert(struct catalog *c, const struct team_row *row, const char *admin,
-			struct err *err);
-int catalog_team_get(struct catalog *c, const char *name, struct team_row *out, struct err *err);
+/* Its owner is its first admin. */
+int catalog_team_insert(struct catalog *c, const struct team_row *row, struct err *err);
+int catalog_team_get(struct catalog *c, const char *id, struct team_row *out, struct err *err);
+/* Those that a key ("tm_…", "NAME", "OWNER/NAME") may mean. */
+int catalog_team_find(struct catalog *c, const char *key, struct team_row **rows, size_t *n,
+		      struct err *err);
 /* Those that `member` is in; NULL: all. */
 int catalog_team_list(struct catalog *c, const char *member, struct team_row **rows, size_t *n,
 		      struct err *err);
-/* What was the team's to see is private then. */
-int catalog_team_delete(struct catalog *c, const char *name, struct err *err);
+/* What was the team's to see is private then, and its tokens are gone. */
+int catalog_team_delete(struct catalog *c, const char *id, struct err *err);
 int catalog_members(struct catalog *c, const char *team, struct member_row **rows, size_t *n,
 		    struct err *err);
 int catalog_member_set(struct catalog *c, const char *team, const char *owner, enum role role,
@@ -80,6 +85,11 @@ int catalog_role(struct catalog *c, const char *team, const char *owner, struct 
 json_t *api_token(const struct token_row *t);
 json_t *api_user(const struct user_row *u);
 json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err);
+
+/* The team that the caller means by "tm_…", "NAME" or "OWNER/NAME", and his role in it (an admin's
+ * is ROLE_ADMIN in all): his own before others'. -ENOENT: he is in none; -ENOTUNIQ: in several. */
+int access_find_team(struct snapd *sd, const struct principal *who, const char *key,
+		     struct team_row *out, struct err *err);
 
 /* ---- who it is (auth.c) ---- */
 

@@ -5,7 +5,7 @@
 #include "snapd/repos.h"
 
 #define OWNED_FIELDS                                                                           \
-	{ "visibility", FIELD_STRING, false, 0 }, { "team", FIELD_STRING, false, NAME_CHARS }, \
+	{ "visibility", FIELD_STRING, false, 0 }, { "team", FIELD_STRING, false, 2 * NAME_SIZE }, \
 		{ "ttl_s", FIELD_NUMBER, false, 0 },                                           \
 	{                                                                                      \
 		"on_expiry", FIELD_STRING, false, 0                                            \
@@ -133,7 +133,7 @@ static const struct field sign_fields[] = {
 static const struct field token_fields[] = {
 	{ "name", FIELD_STRING, false, NAME_CHARS },
 	{ "owner", FIELD_STRING, false, NAME_CHARS },
-	{ "scope", FIELD_STRING, false, 2 * NAME_SIZE },
+	{ "scope", FIELD_STRING, false, 2 * NAME_SIZE + 8 }, /* "team:OWNER/NAME" */
 	{ "path", FIELD_STRING, false, PATH_SCOPE_SIZE },
 	{ "read_only", FIELD_BOOL, false, 0 },
 	{ "expires_s", FIELD_NUMBER, false, 0 },

@@ -20,7 +20,7 @@ struct page;
 json_t *api_time(int64_t ns);
 /* `usage` NULL: left out. NULL: out of memory. */
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
-json_t *api_snapshot(const struct snap_row *row);
+json_t *api_snapshot(struct snapd *sd, const struct snap_row *row);
 /* {"items": [...]}: those that the caller sees and asks for. */
 json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n);
 /* Labels of a body as the catalog has them: "" for none. NULL: out of memory. The caller frees. */
@@ -31,12 +31,12 @@ int api_labels_merge(struct request *rq, const char *have, char **out, struct er
 
 /* ---- lists and owners (api_owned.c) ---- */
 
-enum { CURSOR_SIZE = NAME_SIZE + 24 };
+enum { CURSOR_SIZE = NAME_SIZE + ID_SIZE + 24, PAGE_ID_SIZE = NAME_SIZE + ID_SIZE };
 /* One page of a list, newest first or by name: `limit` of them behind what `cursor` names. */
 struct page {
 	size_t limit, taken; /* limit 0: all */
 	int64_t after_ns, last_ns;
-	char after_id[NAME_SIZE], last_id[NAME_SIZE];
+	char after_id[PAGE_ID_SIZE], last_id[PAGE_ID_SIZE];
 	bool begun, more, by_name;
 };
 int page_begin(struct page *p, struct request *rq, struct err *err);
@@ -54,7 +54,7 @@ bool page_has_labels(const struct request *rq, const char *have);
  * nothing. */
 int api_own_take(struct request *rq, struct owned *own, struct err *err);
 /* Whose it is, until when. Not 0: out of memory. */
-int api_own_add(json_t *j, const struct owned *own);
+int api_own_add(struct snapd *sd, json_t *j, const struct owned *own);
 /* A name for a snapshot that no other has. */
 int api_snap_name_free(struct request *rq, const char *name, struct err *err);
 

@@ -42,6 +42,7 @@ json_t *api_token(const struct token_row *t)
 			 optional(t->name), "owner", t->owner, "scope",
 			 t->admin          ? "admin"
 			 : t->workspace[0] ? t->workspace
+			 : t->team[0]      ? t->team
 					   : "owner",
 			 "path", optional(t->path), "read_only", t->read_only, "created",
 			 api_time(t->created_ns), "expires", time_or_null(t->expires_ns), "used",
@@ -90,6 +91,12 @@ static int take_path(struct request *rq, const char *path, struct token_row *t, 
 		       : 0;
 }
 
+/* "team:KEY", or a team's id. */
+static const char *team_of_scope(const char *scope)
+{
+	return strncmp(scope, "team:", 5) == 0 ? scope + 5 : id_is(scope, "tm") ? scope : NULL;
+}
+
 /* What the token is good for: never for more than who asks for it. */
 static int take_scope(struct request *rq, struct token_row *t, struct err *err)
 {
@@ -97,7 +104,8 @@ static int take_scope(struct request *rq, struct token_row *t, struct err *err)
 	struct meant ws;
 	const char *scope = request_string(rq, "scope"), *path = request_string(rq, "path");
 	const struct principal *who = rq->caller;
-	bool of_one = scope && strcmp(scope, "owner") != 0 && strcmp(scope, "admin") != 0;
+	const char *key = scope ? team_of_scope(scope) : NULL;
+	bool of_one = scope && !key && strcmp(scope, "owner") != 0 && strcmp(scope, "admin") != 0;
 	if (path && !of_one)
 		return request_bad_field(rq, "path", err, "it goes with a workspace as scope");
 	if (path && take_path(rq, path, t, err) < 0)
@@ -108,10 +116,15 @@ static int take_scope(struct request *rq, struct token_row *t, struct err *err)
 		t->admin = true;
 		return who->admin ? 0 : err_set(err, -EPERM, "only an admin gives such a token");
 	}
-	int r = access_find(sd, who, false, false, scope, &ws, err);
+	struct team_row team;
+	int r = key ? access_find_team(sd, who, key, &team, err)
+		    : access_find(sd, who, NOUN_WORKSPACE, false, scope, &ws, err);
 	if (r < 0)
 		return r;
-	memcpy(t->workspace, ws.id, sizeof(t->workspace));
+	if (key)
+		memcpy(t->team, team.id, sizeof(t->team));
+	else
+		memcpy(t->workspace, ws.id, sizeof(t->workspace));
 	return 0;
 }
 
@@ -186,12 +199,13 @@ int api_whoami(struct request *rq, struct reply *rp, struct err *err)
 {
 	const struct principal *who = rq->caller;
 	return give(rp, 200,
-		    json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:s}", "owner", who->owner,
+		    json_pack("{s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:s}", "owner", who->owner,
 			      "admin", who->admin, "read_only", who->read_only, "uid",
 			      who->uid == (uid_t)-1 ? json_null()
 						    : json_integer((json_int_t)who->uid),
 			      "token", optional(who->token), "workspace", optional(who->workspace),
-			      "path", optional(who->path), "from", who->from),
+			      "team", optional(who->team), "path", optional(who->path), "from",
+			      who->from),
 		    err);
 }
 
@@ -274,23 +288,15 @@ int api_user_delete(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- teams ---- */
 
-/* The caller's role; an admin of the service is one of each team. -ENOENT: not in it. */
-static int role_in(struct request *rq, const char *team, struct err *err)
+/* The one that the path names, and the caller's role in it. -ENOENT: none. */
+static int find_team(struct request *rq, struct team_row *out, struct err *err)
 {
-	struct snapd *sd = rq->ctx;
-	struct team_row row;
-	int r = catalog_team_get(sd->catalog, team, &row, err);
-	if (r < 0)
-		return r;
-	if (rq->caller->admin)
-		return ROLE_ADMIN;
-	r = catalog_role(sd->catalog, team, rq->caller->owner, NULL);
-	return r == -ENOENT ? err_set(err, r, "no team \"%.100s\"", team) : r;
+	return access_find_team(rq->ctx, rq->caller, rq->params[0], out, err);
 }
 
-static int need_team_admin(struct request *rq, const char *team, struct err *err)
+static int find_as_admin(struct request *rq, struct team_row *out, struct err *err)
 {
-	int r = role_in(rq, team, err);
+	int r = find_team(rq, out, err);
 	if (r >= 0 && r < ROLE_ADMIN)
 		return err_set(err, -EPERM, "only an admin of the team may do that");
 	return r;
@@ -301,7 +307,7 @@ json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err)
 	struct member_row *rows;
 	size_t n;
 	int bad = 0;
-	if (catalog_members(sd->catalog, t->name, &rows, &n, err) < 0)
+	if (catalog_members(sd->catalog, t->id, &rows, &n, err) < 0)
 		return NULL;
 	json_t *members = json_array();
 	for (size_t i = 0; i < n; i++)
@@ -309,8 +315,8 @@ json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err)
 					     json_pack("{s:s, s:s}", "owner", rows[i].owner, "role",
 						       role_names[rows[i].role]));
 	free(rows);
-	json_t *j = json_pack("{s:s, s:o, s:o}", "name", t->name, "created",
-			      api_time(t->created_ns), "members", members);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o}", "id", t->id, "owner", t->owner, "name",
+			      t->name, "created", api_time(t->created_ns), "members", members);
 	if (!bad)
 		return j;
 	json_decref(j);
@@ -331,9 +337,12 @@ int api_team_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	json_t *items = json_array();
 	int bad = 0;
-	for (size_t i = 0; i < n; i++)
-		if (page_takes_name(&page, rows[i].name))
+	for (size_t i = 0; i < n; i++) {
+		char at[NAME_SIZE + ID_SIZE]; /* several may have one name */
+		(void)snprintf(at, sizeof(at), "%s,%s", rows[i].name, rows[i].id);
+		if (page_takes_name(&page, at))
 			bad |= json_array_append_new(items, api_team(sd, &rows[i], err));
+	}
 	free(rows);
 	json_t *j = page_end(&page, items);
 	if (bad) {
@@ -343,19 +352,11 @@ int api_team_list(struct request *rq, struct reply *rp, struct err *err)
 	return give(rp, 200, j, err);
 }
 
-static int reply_team(struct request *rq, struct reply *rp, unsigned status, const char *name,
-		      struct err *err)
-{
-	struct snapd *sd = rq->ctx;
-	struct team_row row;
-	int r = catalog_team_get(sd->catalog, name, &row, err);
-	return r < 0 ? r : give(rp, status, api_team(sd, &row, err), err);
-}
-
 int api_team_get(struct request *rq, struct reply *rp, struct err *err)
 {
-	int r = role_in(rq, rq->params[0], err);
-	return r < 0 ? r : reply_team(rq, rp, 200, rq->params[0], err);
+	struct team_row t;
+	int r = find_team(rq, &t, err);
+	return r < 0 ? r : give(rp, 200, api_team(rq->ctx, &t, err), err);
 }
 
 int api_team_create(struct request *rq, struct reply *rp, struct err *err)
@@ -369,10 +370,12 @@ int api_team_create(struct request *rq, struct reply *rp, struct err *err)
 	if (rq->caller->workspace[0])
 		return err_set(err, -EPERM, "the token is for one workspace only");
 	(void)snprintf(t.name, sizeof(t.name), "%s", name);
-	int r = catalog_team_insert(sd->catalog, &t, rq->caller->owner, err);
+	memcpy(t.owner, rq->caller->owner, sizeof(t.owner));
+	id_make(t.id, "tm");
+	int r = catalog_team_insert(sd->catalog, &t, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
-	return r < 0 ? r : reply_team(rq, rp, 201, t.name, err);
+	return r < 0 ? r : give(rp, 201, api_team(sd, &t, err), err);
 }
 
 /* The records beside what the team saw follow the catalog. One that stays behind counts only once
@@ -403,19 +406,19 @@ int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	struct ws_row *ws = NULL;
 	struct snap_row *snaps = NULL;
+	struct team_row team;
 	size_t nws = 0, nsnaps = 0;
-	const char *team = rq->params[0];
-	int r = need_team_admin(rq, team, err);
+	int r = find_as_admin(rq, &team, err);
 	if (r >= 0)
 		r = catalog_ws_list(sd->catalog, WS_ALL, &ws, &nws, err);
 	if (r >= 0)
 		r = catalog_snap_list(sd->catalog, NULL, &snaps, &nsnaps, err);
 	if (r >= 0)
-		r = catalog_team_delete(sd->catalog, team, err);
+		r = catalog_team_delete(sd->catalog, team.id, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	if (r >= 0)
-		record_team_less(sd, team, ws, nws, snaps, nsnaps);
+		record_team_less(sd, team.id, ws, nws, snaps, nsnaps);
 	if (r >= 0)
 		r = sandboxes_judge(sd, NULL, err);
 	ws_rows_free(ws, nws);
@@ -427,6 +430,7 @@ int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
 int api_member_set(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
+	struct team_row team;
 	char owner[OWNER_SIZE];
 	const char *role = request_string(rq, "role");
 	int v;
@@ -434,29 +438,29 @@ int api_member_set(struct request *rq, struct reply *rp, struct err *err)
 		;
 	if (!role_names[v])
 		return request_bad_field(rq, "role", err, "reader, member or admin");
-	int r = need_team_admin(rq, rq->params[0], err);
+	int r = find_as_admin(rq, &team, err);
 	if (r >= 0)
 		r = auth_owner(sd, rq->params[1], owner, err);
 	if (r >= 0)
-		r = catalog_member_set(sd->catalog, rq->params[0], owner, (enum role)v, err);
+		r = catalog_member_set(sd->catalog, team.id, owner, (enum role)v, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	if (r >= 0)
 		r = sandboxes_judge(sd, NULL, err);
-	return r < 0 ? r : reply_team(rq, rp, 200, rq->params[0], err);
+	return r < 0 ? r : give(rp, 200, api_team(sd, &team, err), err);
 }
 
 int api_member_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
+	struct team_row team;
 	char owner[OWNER_SIZE];
 	int r = auth_owner(sd, rq->params[1], owner, err);
 	bool self = r >= 0 && strcmp(owner, rq->caller->owner) == 0; /* one may leave */
 	if (r >= 0)
-		r = self ? role_in(rq, rq->params[0], err)
-			 : need_team_admin(rq, rq->params[0], err);
+		r = self ? find_team(rq, &team, err) : find_as_admin(rq, &team, err);
 	if (r >= 0)
-		r = catalog_member_delete(sd->catalog, rq->params[0], owner, err);
+		r = catalog_member_delete(sd->catalog, team.id, owner, err);
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	if (r >= 0)

@@ -249,7 +249,7 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	if (r < 0)
 		return r == -ENOENT ? -EIO : r;
 	*status = 201;
-	*result = api_snapshot(&im->maker.row);
+	*result = api_snapshot(sd, &im->maker.row);
 	return *result ? 0 : no_memory(err);
 }
 

@@ -64,12 +64,16 @@ static int add_usage(json_t *j, const struct fs_usage *u)
 	return bad;
 }
 
-int api_own_add(json_t *j, const struct owned *own)
+int api_own_add(struct snapd *sd, json_t *j, const struct owned *own)
 {
 	int bad = json_object_set_new(j, "owner", json_string(own->owner));
 	bad |= json_object_set_new(j, "visibility", json_string(visibility_names[own->visibility]));
-	if (own->visibility == VISIBLE_TEAM)
-		bad |= json_object_set_new(j, "team", json_string(own->team));
+	if (own->visibility == VISIBLE_TEAM) {
+		struct team_row team;
+		bool there = catalog_team_get(sd->catalog, own->team, &team, NULL) >= 0;
+		bad |= json_object_set_new(j, "team", json_string(there ? team.name : own->team));
+		bad |= json_object_set_new(j, "team_id", json_string(own->team));
+	}
 	bad |= json_object_set_new(j, "expires",
 				   own->expires_ns ? api_time(own->expires_ns) : json_null());
 	if (own->expires_ns)
@@ -121,7 +125,7 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 		bad |= json_object_set_new(j, "error", json_string(error));
 	if (*damage)
 		bad |= json_object_set_new(j, "damage", json_string(damage));
-	bad |= api_own_add(j, &row->own);
+	bad |= api_own_add(sd, j, &row->own);
 	bad |= json_object_set_new(j, "description", optional(row->description));
 	if (row->git)
 		bad |= json_object_set_new(j, "git", named_checkout(sd, row->git));
@@ -136,7 +140,7 @@ json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct f
 	return j;
 }
 
-json_t *api_snapshot(const struct snap_row *row)
+json_t *api_snapshot(struct snapd *sd, const struct snap_row *row)
 {
 	char manifest[DIGEST_HEX + 1];
 	digest_hex(manifest, &row->manifest);
@@ -151,7 +155,7 @@ json_t *api_snapshot(const struct snap_row *row)
 			      parsed(row->labels, json_object()), "git",
 			      row->git ? checkout(row->git) : NULL, "image",
 			      row->image ? parsed(row->image, json_null()) : NULL);
-	if (j && api_own_add(j, &row->own)) {
+	if (j && api_own_add(sd, j, &row->own)) {
 		json_decref(j);
 		return NULL;
 	}
@@ -169,7 +173,7 @@ json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_r
 		    !page_has_labels(rq, rows[i].labels) ||
 		    !page_takes(page, rows[i].created_ns, rows[i].id))
 			continue;
-		if (json_array_append_new(items, api_snapshot(&rows[i])) < 0) {
+		if (json_array_append_new(items, api_snapshot(rq->ctx, &rows[i])) < 0) {
 			json_decref(items);
 			return NULL;
 		}

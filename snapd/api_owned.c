@@ -51,7 +51,7 @@ int page_begin_names(struct page *p, struct request *rq, struct err *err)
 	int r = take_limit(p, rq, err);
 	if (r < 0 || !cursor)
 		return r;
-	if (strncmp(cursor, "n-", 2) != 0 || !cursor[2] || strlen(cursor + 2) >= NAME_SIZE)
+	if (strncmp(cursor, "n-", 2) != 0 || !cursor[2] || strlen(cursor + 2) >= PAGE_ID_SIZE)
 		return request_bad_field(rq, "cursor", err, "it is no cursor of a list");
 	(void)snprintf(p->after_id, sizeof(p->after_id), "%s", cursor + 2);
 	return 0;
@@ -126,10 +126,16 @@ static int take_visibility(struct request *rq, struct owned *own, struct err *er
 {
 	struct snapd *sd = rq->ctx;
 	const char *seen = request_string(rq, "visibility"), *team = request_string(rq, "team");
+	const struct principal *who = rq->caller;
+	if (who->team[0] && !own->owner[0] && !seen && !team) { /* what it makes is its team's */
+		own->visibility = VISIBLE_TEAM;
+		memcpy(own->team, who->team, sizeof(own->team));
+		return 1;
+	}
 	if (!seen && !team)
 		return 0;
 	/* A new one has no owner yet: it will be the caller's. */
-	if (own->owner[0] && !rq->caller->admin && strcmp(own->owner, rq->caller->owner) != 0)
+	if (own->owner[0] && !who->admin && strcmp(own->owner, who->owner) != 0)
 		return err_set(err, -EPERM, "only its owner says who sees it");
 	int v = seen ? visibility_parse(seen) : VISIBLE_TEAM;
 	if (v < 0)
@@ -138,16 +144,18 @@ static int take_visibility(struct request *rq, struct owned *own, struct err *er
 		return request_bad_field(rq, "team", err, "it goes with the visibility \"team\"");
 	if (team) {
 		struct team_row row;
-		int r = rq->caller->admin
-				? catalog_team_get(sd->catalog, team, &row, NULL)
-				: catalog_role(sd->catalog, team, rq->caller->owner, NULL);
-		if (r < 0 || strlen(team) >= sizeof(own->team))
+		int r = access_find_team(sd, who, team, &row, err);
+		if (r == -ENOENT)
 			return request_bad_field(rq, "team", err, "you are in no team \"%.100s\"",
 						 team);
-		(void)snprintf(own->team, sizeof(own->team), "%s", team);
+		if (r < 0)
+			return r;
+		memcpy(own->team, row.id, sizeof(own->team));
 	} else {
 		own->team[0] = '\0';
 	}
+	if (who->team[0] && strcmp(own->team, who->team) != 0)
+		return err_set(err, -EPERM, "the token is for team %s only", who->team);
 	own->visibility = (enum visibility)v;
 	return 1;
 }

@@ -103,7 +103,7 @@ json_t *api_sandbox(struct snapd *sd, const struct sandbox_row *row)
 		bad |= json_object_set_new(j, "pid", json_integer(row->pid));
 	if (row->problem[0])
 		bad |= json_object_set_new(j, "error", json_string(row->problem));
-	bad |= api_own_add(j, &row->own);
+	bad |= api_own_add(sd, j, &row->own);
 	if (bad) {
 		json_decref(j);
 		return NULL;

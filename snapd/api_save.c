@@ -135,7 +135,7 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 	rows_unlock(sd, s->ws.ws.head);
 	if (r < 0)
 		return r;
-	*result = api_snapshot(&head);
+	*result = api_snapshot(sd, &head);
 	return *result && json_object_set_new(*result, "unchanged", json_true()) == 0
 		       ? 0
 		       : no_memory(err);
@@ -203,7 +203,7 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 		return r;
 	flattener_consider(sd->flattener, ws->id);
 	*status = 201;
-	*result = api_snapshot(&m->row);
+	*result = api_snapshot(sd, &m->row);
 	return *result ? 0 : no_memory(err);
 }
 

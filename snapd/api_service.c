@@ -257,7 +257,8 @@ static int audit_whose(struct request *rq, struct audit_export *x, struct err *e
 	struct meant m;
 	const char *object = request_query(rq, "object");
 	char only[OWNER_SIZE] = "";
-	if (!rq->caller->admin || rq->caller->workspace[0])
+	bool whole = rq->caller->admin && !rq->caller->workspace[0] && !rq->caller->team[0];
+	if (!whole)
 		memcpy(only, rq->caller->owner, sizeof(only));
 	if (rq->caller->workspace[0])
 		memcpy(x->q.object, rq->caller->workspace, sizeof(x->q.object));
@@ -266,9 +267,11 @@ static int audit_whose(struct request *rq, struct audit_export *x, struct err *e
 			return err_set(err, -EPERM, "what others did is the admins' to read");
 		if (*only)
 			memcpy(x->q.owner, only, sizeof(only));
+		if (rq->caller->team[0]) /* of its owner's what it did itself */
+			memcpy(x->q.token, rq->caller->token, sizeof(x->q.token));
 		return 0;
 	}
-	if (rq->caller->admin && !rq->caller->workspace[0] && strlen(object) < ID_SIZE) {
+	if (whole && strlen(object) < ID_SIZE) {
 		(void)snprintf(x->q.object, sizeof(x->q.object), "%s", object); /* it may be gone */
 		if (id_is(object, "ws") || id_is(object, "sn") || id_is(object, "sb"))
 			return 0;
@@ -470,14 +473,24 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- jobs ---- */
 
+static bool sees_job(struct snapd *sd, const struct principal *who, const struct job_row *row)
+{
+	struct meant m;
+	unsigned any = 1u << NOUN_SNAPSHOT | 1u << NOUN_WORKSPACE;
+	if (!who->admin && strcmp(row->owner, who->owner) != 0)
+		return false;
+	if (who->workspace[0] && strcmp(row->object, who->workspace) != 0)
+		return false;
+	return !who->team[0] ||
+	       access_find_any(sd, who, any, false, row->object, &m, NULL) >= 0;
+}
+
 static int get_job(struct request *rq, struct job_row *row, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	const char *id = rq->params[0];
-	const struct principal *who = rq->caller;
 	int r = catalog_job_get(sd->catalog, id, row, err);
-	if (r >= 0 && ((!who->admin && strcmp(row->owner, who->owner) != 0) ||
-		       (who->workspace[0] && strcmp(row->object, who->workspace) != 0))) {
+	if (r >= 0 && !sees_job(sd, rq->caller, row)) {
 		job_row_done(row);
 		r = err_set(err, -ENOENT, "no job \"%.100s\"", id);
 	}
@@ -498,7 +511,7 @@ int api_job_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && r >= 0; i++)
-		if ((!who->workspace[0] || strcmp(rows[i].object, who->workspace) == 0) &&
+		if (sees_job(sd, who, &rows[i]) &&
 		    page_takes(&page, rows[i].created_ns, rows[i].id) &&
 		    json_array_append_new(items, job_json(sd->jobs, &rows[i])) < 0)
 			r = no_memory(err);

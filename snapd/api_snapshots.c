@@ -32,9 +32,10 @@ int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
 	return rp->json ? 0 : no_memory(err);
 }
 
-static int reply_snapshot(struct reply *rp, const struct snap_row *row, struct err *err)
+static int reply_snapshot(struct request *rq, struct reply *rp, const struct snap_row *row,
+			  struct err *err)
 {
-	rp->json = api_snapshot(row);
+	rp->json = api_snapshot(rq->ctx, row);
 	return rp->json ? 0 : no_memory(err);
 }
 
@@ -43,7 +44,7 @@ int api_snap_get(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	auto_snap_row row = { 0 };
 	int r = catalog_snap_get(sd->catalog, rq->params[0], &row, err);
-	return r < 0 ? r : reply_snapshot(rp, &row, err);
+	return r < 0 ? r : reply_snapshot(rq, rp, &row, err);
 }
 
 /* ---- change ---- */
@@ -145,7 +146,7 @@ int api_snap_patch(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = catalog_sync(sd->catalog, err);
 	rows_unlock(sd, id);
-	return r < 0 ? r : reply_snapshot(rp, &row, err);
+	return r < 0 ? r : reply_snapshot(rq, rp, &row, err);
 }
 
 /* ---- remove ---- */
@@ -200,10 +201,10 @@ int api_snap_remove(struct snapd *sd, const struct source *src, bool force, cons
 			r = catalog_sync(sd->catalog, err);
 		else /* it stays: a save has just taken it as parent */
 			(void)records_snap_write(sd->records, &src->snap, true, NULL);
-	}
 		if (r == -ENOTUNIQ)
 			r = err_set(err, -EBUSY, "something is just being made from snapshot %s",
 				    src->snap.id);
+	}
 	if (force)
 		rows_unlock_all(sd);
 	else

@@ -199,7 +199,7 @@ int api_usage(struct request *rq, struct reply *rp, struct err *err)
 		return no_memory(err);
 	u->sd = rq->ctx;
 	u->all = rq->caller->admin;
-	u->owners = !rq->caller->workspace[0];
+	u->owners = !rq->caller->workspace[0] && !rq->caller->team[0];
 	memcpy(u->owner, rq->caller->owner, sizeof(u->owner));
 	int r = collect(u, rq, err);
 	if (r < 0) {

@@ -116,6 +116,7 @@ static void be_token(struct principal *out, const struct token_row *row)
 	memcpy(out->owner, row->owner, sizeof(out->owner));
 	memcpy(out->token, row->id, sizeof(out->token));
 	memcpy(out->workspace, row->workspace, sizeof(out->workspace));
+	memcpy(out->team, row->team, sizeof(out->team));
 	memcpy(out->path, row->path, sizeof(out->path));
 }
 

@@ -35,7 +35,7 @@ enum on_expiry { EXPIRY_DELETE, EXPIRY_SAVE, EXPIRY_KEEP };
 struct owned {
 	char owner[OWNER_SIZE]; /* "": whoever boughd runs as, until the catalog fills it in */
 	enum visibility visibility;
-	char team[NAME_SIZE]; /* of VISIBLE_TEAM */
+	char team[ID_SIZE];   /* of VISIBLE_TEAM: its id */
 	int64_t expires_ns;   /* since 1970; 0: never */
 	enum on_expiry on_expiry;
 };

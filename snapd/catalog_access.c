@@ -29,6 +29,8 @@ static int read_token(sqlite3_stmt *st, void *row)
 	t->admin = strcmp(scope, "admin") == 0;
 	if (id_is(scope, "ws"))
 		memcpy(t->workspace, scope, sizeof(t->workspace));
+	if (id_is(scope, "tm"))
+		memcpy(t->team, scope, sizeof(t->team));
 	t->read_only = sqlite3_column_int(st, 5) != 0;
 	t->created_ns = sqlite3_column_int64(st, 6);
 	t->expires_ns = sqlite3_column_int64(st, 7);
@@ -42,7 +44,7 @@ static const struct db_shape token_shape = { "look up tokens", sizeof(struct tok
 
 static int insert_token(struct catalog *c, const struct token_row *row, struct err *err)
 {
-	const char *scope = row->admin ? "admin" : row->workspace;
+	const char *scope = row->admin ? "admin" : row->team[0] ? row->team : row->workspace;
 	return db_exec(c,
 		       "INSERT INTO tokens (" TOKEN_COLUMNS
 		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9)",
@@ -239,10 +241,14 @@ int catalog_user_delete(struct catalog *c, const char *name, const char *owner, 
 static int read_team(sqlite3_stmt *st, void *row)
 {
 	struct team_row *t = row;
-	db_get_text(st, 0, t->name, sizeof(t->name));
-	t->created_ns = sqlite3_column_int64(st, 1);
+	db_get_text(st, 0, t->id, sizeof(t->id));
+	db_get_text(st, 1, t->owner, sizeof(t->owner));
+	db_get_text(st, 2, t->name, sizeof(t->name));
+	t->created_ns = sqlite3_column_int64(st, 3);
 	return 0;
 }
+
+#define TEAM_COLUMNS "id, owner, name, created"
 
 static const struct db_shape team_shape = { "look up teams", sizeof(struct team_row), read_team,
 					    NULL };
@@ -268,54 +274,72 @@ static int put_member(struct catalog *c, const char *team, const char *owner, en
 		       DB(db_text(team), db_text(owner), db_int(role)), "change a team", err);
 }
 
-int catalog_team_insert(struct catalog *c, const struct team_row *row, const char *admin,
-			struct err *err)
+int catalog_team_insert(struct catalog *c, const struct team_row *row, struct err *err)
 {
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c, "INSERT INTO teams (name, created) VALUES (?1, ?2)",
-		    DB(db_text(row->name), db_int(row->created_ns)), "insert a team", err);
+	r = db_exec(c, "INSERT INTO teams (" TEAM_COLUMNS ") VALUES (?1, ?2, ?3, ?4)",
+		    DB(db_text(row->id), db_text(row->owner), db_text(row->name),
+		       db_int(row->created_ns)),
+		    "insert a team", err);
 	if (r == -EEXIST)
 		(void)err_set(err, r, "there is a team \"%s\" already", row->name);
 	if (r >= 0)
-		r = put_member(c, row->name, admin, ROLE_ADMIN, err);
+		r = put_member(c, row->id, row->owner, ROLE_ADMIN, err);
 	if (r >= 0)
-		r = note_named(c, "team", row->name, err);
+		r = db_note_owner(c, row->owner, err);
+	if (r >= 0)
+		r = db_note_effect(c, row->id, err);
 	return db_finish(c, r, err);
 }
 
-int catalog_team_get(struct catalog *c, const char *name, struct team_row *out, struct err *err)
+int catalog_team_get(struct catalog *c, const char *id, struct team_row *out, struct err *err)
 {
-	return db_find(c, "SELECT name, created FROM teams WHERE name = ?1", DB(db_text(name)),
-		       &team_shape, out, "team", name, err);
+	return db_find(c, "SELECT " TEAM_COLUMNS " FROM teams WHERE id = ?1", DB(db_text(id)),
+		       &team_shape, out, "team", id, err);
+}
+
+int catalog_team_find(struct catalog *c, const char *key, struct team_row **rows, size_t *n,
+		      struct err *err)
+{
+	char owner[OWNER_SIZE];
+	if (!strchr(key, '/'))
+		return db_select(c,
+				 "SELECT " TEAM_COLUMNS " FROM teams WHERE name = ?1 OR id = ?1",
+				 DB(db_text(key)), &team_shape, rows, n, err);
+	const char *name = db_split_key(key, owner);
+	return db_select(c,
+			 "SELECT " TEAM_COLUMNS " FROM teams WHERE name = ?1 AND owner = ?2",
+			 DB(db_text(name), db_text(owner)), &team_shape, rows, n, err);
 }
 
 int catalog_team_list(struct catalog *c, const char *member, struct team_row **rows, size_t *n,
 		      struct err *err)
 {
 	return db_select(c,
-			 "SELECT name, created FROM teams WHERE ?1 IS NULL OR name IN"
-			 " (SELECT team FROM members WHERE owner = ?1) ORDER BY name",
+			 "SELECT " TEAM_COLUMNS " FROM teams WHERE ?1 IS NULL OR id IN"
+			 " (SELECT team FROM members WHERE owner = ?1) ORDER BY name || ',' || id",
 			 DB(db_text(member)), &team_shape, rows, n, err);
 }
 
-int catalog_team_delete(struct catalog *c, const char *name, struct err *err)
+int catalog_team_delete(struct catalog *c, const char *id, struct err *err)
 {
 	static const char *const also[] = {
 		"DELETE FROM members WHERE team = ?1",
 		"UPDATE workspaces SET visibility = 0, team = NULL WHERE team = ?1",
 		"UPDATE snapshots SET visibility = 0, team = NULL WHERE team = ?1",
+		"UPDATE sandboxes SET visibility = 0, team = NULL WHERE team = ?1",
+		"DELETE FROM tokens WHERE scope = ?1",
 	};
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c, "DELETE FROM teams WHERE name = ?1", DB(db_text(name)), "delete a team",
-		    err);
+	r = db_exec(c, "DELETE FROM teams WHERE id = ?1", DB(db_text(id)), "delete a team", err);
 	if (r == 0)
-		r = err_set(err, -ENOENT, "no team \"%.100s\"", name);
+		r = err_set(err, -ENOENT, "no team \"%.100s\"", id);
 	if (r >= 0)
-		r = exec_all(c, also, sizeof(also) / sizeof(also[0]), name, "delete a team", err);
+		r = exec_all(c, also, sizeof(also) / sizeof(also[0]), id, "delete a team", err);
 	return db_finish(c, r, err);
 }
 

@@ -21,6 +21,16 @@ enum {
 	WAL_FRAME = 4096 + 24,
 };
 
+/* Ten letters of an id. */
+#define ID_LETTER  "||substr('abcdefghijklmnopqrstuvwxyz234567', 1 + (random() & 31), 1)"
+#define ID_LETTERS                                                                          \
+	ID_LETTER ID_LETTER ID_LETTER ID_LETTER ID_LETTER ID_LETTER ID_LETTER ID_LETTER     \
+		ID_LETTER ID_LETTER
+#define TEAM_ID(table)                                                                      \
+	"UPDATE " table " SET team = (SELECT id FROM teams_2 WHERE name = team)"            \
+	" WHERE team IS NOT NULL;"                                                          \
+	"UPDATE " table " SET visibility = 0 WHERE visibility = 1 AND team IS NULL;"
+
 /* Each entry brings the schema from the version of its index to the next. Never change one
  * that was released; append. */
 static const char *const migrations[] = {
@@ -166,6 +176,18 @@ static const char *const migrations[] = {
 	"ALTER TABLE repeats ADD COLUMN job TEXT;"
 	"CREATE INDEX repeats_job ON repeats(job) WHERE job IS NOT NULL;",
 	"ALTER TABLE repeats ADD COLUMN sum BLOB;",
+	/* Names of teams are unique for each owner; one of before is its first admin's. What no
+	 * team is there for any more is private. */
+	"CREATE TABLE teams_2 (id TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL,"
+	" created INTEGER NOT NULL, UNIQUE (owner, name)) WITHOUT ROWID;"
+	"INSERT INTO teams_2 SELECT 'tm_'" ID_LETTERS ", coalesce((SELECT min(owner) FROM members"
+	" WHERE team = name AND role = 2), ''), name, created FROM teams;"
+	"DELETE FROM members WHERE team NOT IN (SELECT name FROM teams);"
+	"UPDATE members SET team = (SELECT id FROM teams_2 WHERE name = team);"
+	TEAM_ID("workspaces") TEAM_ID("snapshots") TEAM_ID("sandboxes")
+	"DROP TABLE teams;"
+	"ALTER TABLE teams_2 RENAME TO teams;"
+	"CREATE INDEX teams_name ON teams(name);",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
@@ -337,8 +359,9 @@ static int own_all(struct catalog *c, struct err *err)
 		       "UPDATE workspaces SET owner = '%s' WHERE owner = '';"
 		       "UPDATE snapshots SET owner = '%s' WHERE owner = '';"
 		       "UPDATE snapshot_names SET owner = '%s' WHERE owner = '';"
-		       "UPDATE repos SET owner = '%s' WHERE owner = ''",
-		       owner, owner, owner, owner);
+		       "UPDATE repos SET owner = '%s' WHERE owner = '';"
+		       "UPDATE teams SET owner = '%s' WHERE owner = ''",
+		       owner, owner, owner, owner, owner);
 	return exec(c, sql, err);
 }
 

@@ -46,7 +46,8 @@ int name_check(const char *s, struct err *err)
 		return err_set(err, -EINVAL, "\"%s\": a name is made of A-Z a-z 0-9 . _ -", s);
 	if (*s == '-' || *s == '.')
 		return err_set(err, -EINVAL, "\"%s\": a name doesn't begin with '%c'", s, *s);
-	if (id_is(s, "ws") || id_is(s, "sn") || id_is(s, "sb") || id_is(s, "ex"))
+	if (id_is(s, "ws") || id_is(s, "sn") || id_is(s, "sb") || id_is(s, "ex") ||
+	    id_is(s, "tm"))
 		return err_set(err, -EINVAL, "\"%s\" has the form of an id", s);
 	return 0;
 }

@@ -33,7 +33,7 @@ def items(name):
 
 
 OWNED = {"owner": S, "visibility": {"enum": ["private", "team", "global"]}, "expires": null(TIME)}
-OWNED_MORE = {"team": S, "on_expiry": {"enum": ["delete", "save", "keep"]}}
+OWNED_MORE = {"team": S, "team_id": S, "on_expiry": {"enum": ["delete", "save", "keep"]}}
 
 SCHEMAS = {
     "Error": obj({"code": S, "message": S, "details": ANY}),
@@ -96,13 +96,13 @@ SCHEMAS = {
         {}, {"path": S, "path_b64": S, "etag": S, "mode": S, "size": N})}}),
     "Commit": obj({"commit": null(S)}, closed=False),
     "Whoami": obj({"owner": S, "admin": B, "read_only": B, "uid": null(N), "token": null(S),
-                   "workspace": null(S), "path": null(S), "from": S}),
+                   "workspace": null(S), "team": null(S), "path": null(S), "from": S}),
     "Token": obj({"id": S, "name": null(S), "owner": S, "scope": S, "path": null(S),
                   "read_only": B,
                   "created": TIME, "expires": null(TIME), "used": null(TIME)}, {"token": S}),
     "User": obj({"name": S, "owner": S, "uid": null(N), "admin": B, "created": TIME}),
-    "Team": obj({"name": S, "created": TIME, "members": {"type": "array", "items": obj(
-        {"owner": S, "role": {"enum": ["reader", "member", "admin"]}})}}),
+    "Team": obj({"id": S, "owner": S, "name": S, "created": TIME, "members": {
+        "type": "array", "items": obj({"owner": S, "role": {"enum": ["reader", "member", "admin"]}})}}),
     "Job": obj({"id": S, "state": {"enum": ["running", "done", "failed", "cancelled"]},
                 "owner": S, "path": S, "created": TIME, "ended": null(TIME)},
                {"object": S, "progress": obj({"done": N, "total": N, "unit": S, "what": S}),

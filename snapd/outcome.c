@@ -66,14 +66,13 @@ static json_t *made_account(struct snapd *sd, const char *what)
 	if (strncmp(what, "user/", 5) == 0)
 		return catalog_user_get(sd->catalog, what + 5, &user, NULL) < 0 ? NULL
 										: api_user(&user);
-	return catalog_team_get(sd->catalog, what + 5, &team, NULL) < 0 ? NULL
-									: api_team(sd, &team, NULL);
+	return catalog_team_get(sd->catalog, what, &team, NULL) < 0 ? NULL
+								    : api_team(sd, &team, NULL);
 }
 
 static json_t *made_json(struct snapd *sd, char *id)
 {
-	if (id_is(id, "tk") || id_is(id, "wh") || strncmp(id, "user/", 5) == 0 ||
-	    strncmp(id, "team/", 5) == 0)
+	if (id_is(id, "tk") || id_is(id, "wh") || id_is(id, "tm") || strncmp(id, "user/", 5) == 0)
 		return made_account(sd, id);
 	auto_ws_row ws = { 0 };
 	auto_snap_row snap = { 0 };
@@ -100,7 +99,7 @@ static json_t *made_json(struct snapd *sd, char *id)
 		return catalog_ws_get(sd->catalog, id, &ws, NULL) < 0
 			       ? NULL
 			       : api_workspace(sd, &ws, NULL);
-	return catalog_snap_get(sd->catalog, id, &snap, NULL) < 0 ? NULL : api_snapshot(&snap);
+	return catalog_snap_get(sd->catalog, id, &snap, NULL) < 0 ? NULL : api_snapshot(sd, &snap);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -121,7 +120,7 @@ static json_t *saved_sandbox(struct snapd *sd, json_t *root)
 		auto_snap_row row = { 0 };
 		const char *id = json_string_value(json_object_get(one, "snapshot"));
 		if (id && catalog_snap_get(sd->catalog, id, &row, NULL) >= 0)
-			(void)json_array_append_new(list, api_snapshot(&row));
+			(void)json_array_append_new(list, api_snapshot(sd, &row));
 	}
 	return json_pack("{s:O, s:o, s:i}", "root", root, "workspaces", list, "pause_ns", 0);
 }
@@ -428,7 +427,7 @@ static struct owned own_in(const json_t *j)
 {
 	struct owned own = { 0 };
 	const char *owner = json_string_value(json_object_get(j, "owner"));
-	const char *team = json_string_value(json_object_get(j, "team"));
+	const char *team = json_string_value(json_object_get(j, "team_id"));
 	const char *seen = json_string_value(json_object_get(j, "visibility"));
 	int v = seen ? visibility_parse(seen) : -ENOENT;
 	if (!owner || v < 0)
@@ -464,6 +463,7 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 	if (d->object[0] && id_is(made, "sn") && !json_object_get(answer, "unchanged"))
 		tell_event(sd, &d->caller, &d->own, "snapshot.created", made, d->workspace);
 }
+
 /* What method and path don't say. NULL: nothing. */
 static char *about_text(const struct doing *d, unsigned status, const json_t *answer)
 {
@@ -485,7 +485,6 @@ static char *about_text(const struct doing *d, unsigned status, const json_t *an
 	json_decref(j);
 	return text;
 }
-
 
 static void write_audit(struct snapd *sd, const struct doing *d, unsigned status,
 			const json_t *answer)

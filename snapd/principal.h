@@ -29,6 +29,7 @@ struct principal {
 	char token[ID_SIZE];        /* "": a peer */
 	int64_t expires_ns;         /* of the token, since 1970; 0: never */
 	char workspace[ID_SIZE];    /* the only one that its token is good for; "": no such limit */
+	char team[ID_SIZE];         /* or the team for what that is shown; "": no such limit */
 	char path[PATH_SCOPE_SIZE]; /* and the only one in that; "": all of it */
 	char from[FROM_SIZE];       /* "pid 17", "192.0.2.7:4000" */
 };
@@ -54,9 +55,9 @@ struct doing {
 	char object[ID_SIZE];    /* what the path names, once it is known; "": nothing */
 	char workspace[ID_SIZE]; /* that it is, or is of */
 	struct owned own;        /* whose it is */
-	char *key;               /* the Idempotency-Key; NULL: none */
 	char op[12];             /* what is done to a file ("move"); "": its method says it */
 	char *stored;            /* the file that an upload has become; NULL: none */
+	char *key;               /* the Idempotency-Key; NULL: none */
 	struct digest body;      /* of what came with the key */
 	struct doing_sum *sum;   /* of an upload's bytes; NULL: it isn't looked at */
 	bool keyed;              /* this one does the work of that key */
@@ -90,9 +91,9 @@ struct doing *doing_set(struct doing *d);
 struct doing *doing_now(void); /* NULL: the service's own */
 /* Calls done(), unless it was. */
 void doing_tell(struct doing *d, unsigned status, const json_t *answer);
-/* The owner of what this thread makes. */
 /* Notes what this thread does to a file. */
 void doing_op(const char *name);
+/* The owner of what this thread makes. */
 void doing_owner(char out[OWNER_SIZE]);
 
 #endif

@@ -167,13 +167,18 @@ static void read_owned(struct reader *rd, struct owned *own)
 	const char *then = json_string_value(json_object_get(rd->j, "on_expiry"));
 	int visibility = seen ? visibility_parse(seen) : VISIBLE_PRIVATE;
 	int on_expiry = then ? on_expiry_parse(then) : EXPIRY_DELETE;
+	char team[NAME_SIZE] = "";
 	read_text(rd, "owner", own->owner, sizeof(own->owner), false);
-	read_text(rd, "team", own->team, sizeof(own->team), false);
+	read_text(rd, "team", team, sizeof(team), false);
 	if (visibility < 0 || on_expiry < 0 || json_integer_value(expires) < 0) {
 		rd->bad = -EBADMSG;
 		return;
 	}
 	own->visibility = (enum visibility)visibility;
+	if (id_is(team, "tm"))
+		memcpy(own->team, team, sizeof(own->team));
+	else if (visibility == VISIBLE_TEAM)
+		own->visibility = VISIBLE_PRIVATE; /* of before teams had ids */
 	own->on_expiry = (enum on_expiry)on_expiry;
 	own->expires_ns = json_integer_value(expires);
 }

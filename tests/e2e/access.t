@@ -39,6 +39,9 @@ make_token() { # NAME CALLER BODY
 make_token t_owner $owner '{"name":"all"}'
 make_token t_reading $owner '{"read_only":true}'
 make_token t_one $owner '{"scope":"private"}'
+make_token t_team $mate '{"scope":"team:web"}'
+gives 'none for a team that one is not in' 404 '' '' $other POST /v1/tokens '{"scope":"team:web"}'
+gives 'the team'"'"'s sees what it is shown' 200 '[.items[].name] | join(" ")' team t_team GET $ws
 make_token t_admin root '{"scope":"admin"}'
 make_token t_ci root '{"owner":"ci"}'
 gives 'a token that is over at once' 400 .details.field expires_s $owner POST /v1/tokens '{"expires_s":0}'

@@ -78,6 +78,7 @@ make("owner", "PUT", WS + "/p/files/secret", b"bytes")
 make("owner", "PUT", WS + "/p/files/directory", b"bytes")
 sp = make("owner", "POST", WS + "/p/snapshots", {})["id"]
 for who, body in (("reading", {"read_only": True}), ("one", {"scope": p}), ("path", {"scope": p, "path": "/dir/"}),
+                  ("team", {"scope": "team:ann/web"}),
                   ("admin", {"scope": "admin"})):
     tokens[who] = make("root", "POST", "/v1/tokens", dict(body, owner=None if who == "admin" else "ann"))["token"]
 t = tokens["owner"]
@@ -90,12 +91,15 @@ def upload(path):
     return c.getresponse().getheader("Location").rsplit("/", 1)[1]
 ups = {who: (upload("dir/up-" + who), upload("up-" + who)) for who in ("any",)}
 
-CALLERS = ("root", "admin", "owner", "reading", "one", "path", "mate", "guest", "other", "bad", "none")
+CALLERS = ("root", "admin", "owner", "reading", "one", "path", "team", "mate", "guest", "other", "bad", "none")
 def who(ok=(), no=(), hidden=()):
     return {**{w: None for w in ok}, **{w: 403 for w in no}, **{w: 404 for w in hidden}}
 A = ("root", "admin")
 O = A + ("owner",)
-STRANGERS = ("mate", "guest", "other")
+STRANGERS = ("mate", "guest", "other", "team") # the token of a team is one to what the team isn't shown
+# What such a token is for: all else is forbidden to it, there or not.
+TEAMS = (WS, SN, "/v1/jobs", "/v1/events", "/v1/usage", "/v1/audit", "/v1/signed", "/v1/health", "/v1/version",
+         "/v1/openapi.json", "/v1/whoami")
 CLASSES = {
     "any": who(CALLERS),
     "admin": who(A, ("owner", "reading", "one", "path") + STRANGERS),
@@ -106,13 +110,14 @@ CLASSES = {
     "write_path": who(O + ("one", "path"), ("reading",), STRANGERS),
     # Those that make something of it beside it.
     "use": who(O, ("reading", "one", "path"), STRANGERS),
-    "see_global": who(O + ("reading",) + STRANGERS, ("path",), ("one",)),
-    "write_global": who(O, ("reading", "path") + STRANGERS, ("one",)),
-    "use_global": who(O + STRANGERS, ("reading", "one", "path")),
-    "see_team": who(O + ("reading", "mate", "guest"), ("path",), ("one", "other")),
+    "see_global": who(O + ("reading", "mate", "guest", "other"), ("path",), ("one", "team")),
+    "write_global": who(O, ("reading", "path", "mate", "guest", "other"), ("one", "team")),
+    "use_global": who(O + ("mate", "guest", "other"), ("reading", "one", "path"), ("team",)),
+    "see_team": who(O + ("reading", "mate", "guest", "team"), ("path",), ("one", "other")),
+    "use_team": who(O + ("mate", "guest", "team"), ("reading", "one", "path"), ("other",)),
     "beside_global": who(O + ("reading",), ("path",), ("one",) + STRANGERS),
-    "beside_team": who(O, ("reading", "path", "guest"), ("one", "mate", "other")),
-    "write_team": who(O + ("mate",), ("reading", "path", "guest"), ("one", "other")),
+    "beside_team": who(O, ("reading", "path", "guest"), ("one", "mate", "other", "team")),
+    "write_team": who(O + ("mate", "team"), ("reading", "path", "guest"), ("one", "other")),
     # What is each caller's own, but for tokens of a workspace; reading, and changing.
     "own": who(O + ("reading",) + STRANGERS, ("one", "path")),
     "own_change": who(O + STRANGERS, ("reading", "one", "path")),
@@ -143,10 +148,17 @@ TABLE = [
     ("GET", WS + "/" + p, "read_path", 200), ("GET", WS + "/ann%2Fg", "see_global", 200, None, {}, {"path": 404}),
     ("GET", WS + "/ann%2Ft", "see_team", 200, None, {}, {"path": 404}),
     ("PATCH", WS + "/" + p, "write", 200, {"labels": {"a": "b"}}),
-    ("PATCH", WS + "/" + p, "write", 200, {"visibility": "private"}, {}, {"one": 403}),
+    ("PATCH", WS + "/" + p, "write", 200, {"visibility": "private"}, {}, {"one": 403, "team": 403}),
     ("PATCH", WS + "/ann%2Fg", "write_global", 200, {"labels": {}}),
     ("PATCH", WS + "/ann%2Ft", "write_team", 200, {"labels": {}}),
+    ("PATCH", WS + "/ann%2Ft", "write_team", 200, {"visibility": "team", "team": "ann/web"}, {}, {"mate": 403, "team": 403, "one": 403}),
     ("POST", WS + "/%s/fork" % p, "use", 201, {"names": ["NEW"]}),
+    ("POST", WS + "/ann%2Ft/fork", "use_team", 201, {"names": ["NEW"]}),
+    ("POST", WS + "/ann%2Ft/snapshots", "write_team", 0, {}),
+    ("POST", WS, "use_team", 201, {"name": "NEW", "mount": False, "from": "ann/t"}),
+    ("POST", WS, "own_change", 400, {"name": "NEW", "visibility": "team", "team": "none"}),
+    ("POST", WS, "own_change", 201, {"name": "NEW", "mount": False, "visibility": "private"}, {}, {"team": 403}),
+    ("PUT", WS + "/ann%2Ft/files/NEW", "write_team", 201, b"x"),
     ("POST", WS + "/ann%2Fg/fork", "use_global", 201, {"names": ["NEW"]}),
     ("POST", WS + "/%s/snapshots" % p, "write", 0, {}),
     ("POST", WS + "/ann%2Fg/snapshots", "write_global", 0, {}),
@@ -285,7 +297,8 @@ for row in TABLE:
     seen.add((method, pattern(target)))
     wrong = []
     for w in CALLERS if method != "DELETE" else reversed(CALLERS): # who may comes last
-        status = apart[w] if apart and w in apart else 401 if w in ("bad", "none") else CLASSES[kind][w]
+        status = apart[w] if apart and w in apart else 401 if w in ("bad", "none") else \
+            403 if w == "team" and kind != "any" and not target.startswith(TEAMS) else CLASSES[kind][w]
         status = want if status is None else status
         if status is None:
             continue # what ends the service isn't tried by whoever may

@@ -12,8 +12,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <sqlite3.h>
+#include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "snapd/access.h"
+#include "snapd/catalog_sandbox.h"
 #include "snapd/config.h"
 #include "snapd/events.h"
 #include "snapd/hooks.h"
@@ -138,6 +140,15 @@ static void names_of_owners(void **state)
 	assert_int_equal(access_find(&f->sd, &root, false, true, b, &m, &err), -EPERM);
 }
 
+static struct team_row new_team(const char *owner, const char *name)
+{
+	struct team_row t = { .created_ns = 1 };
+	id_make(t.id, "tm");
+	(void)snprintf(t.owner, sizeof(t.owner), "%s", owner);
+	(void)snprintf(t.name, sizeof(t.name), "%s", name);
+	return t;
+}
+
 static void teams(void **state)
 {
 	struct fixture *f = *state;
@@ -152,14 +163,15 @@ static void teams(void **state)
 		{ "uid:2", ROLE_ADMIN, true, true },   { "uid:3", ROLE_MEMBER, true, true },
 		{ "uid:4", ROLE_READER, true, false }, { "uid:5", -1, false, false },
 	};
-	struct team_row t = { .name = "t", .created_ns = 1 };
-	assert_int_equal(catalog_team_insert(f->c, &t, "uid:2", &err), 0);
-	assert_int_equal(catalog_team_insert(f->c, &t, "uid:9", &err), -EEXIST);
-	assert_int_equal(catalog_role(f->c, "t", "uid:9", &err), -ENOENT); /* all or nothing */
-	add_ws(f, "uid:1", "w", VISIBLE_TEAM, "t", id);
+	struct team_row t = new_team("uid:2", "t");
+	assert_int_equal(catalog_team_insert(f->c, &t, &err), 0);
+	struct team_row again = new_team("uid:2", "t");
+	assert_int_equal(catalog_team_insert(f->c, &again, &err), -EEXIST);
+	assert_int_equal(catalog_role(f->c, again.id, "uid:2", &err), -ENOENT); /* all or nothing */
+	add_ws(f, "uid:1", "w", VISIBLE_TEAM, t.id, id);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (table[i].role >= 0)
-			assert_int_equal(catalog_member_set(f->c, "t", table[i].owner,
+			assert_int_equal(catalog_member_set(f->c, t.id, table[i].owner,
 							    (enum role)table[i].role, &err),
 					 0);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -170,14 +182,102 @@ static void teams(void **state)
 		r = access_find(&f->sd, &p, false, true, id, &m, &err);
 		assert_int_equal(r, table[i].writes ? 0 : table[i].sees ? -EPERM : -ENOENT);
 	}
-	assert_int_equal(catalog_member_delete(f->c, "t", "uid:3", &err), 0);
-	assert_int_equal(catalog_member_delete(f->c, "t", "uid:3", &err), -ENOENT);
-	/* With the team goes what it saw, and a later one of that name gets none of it. */
-	assert_int_equal(catalog_team_delete(f->c, "t", &err), 0);
-	assert_int_equal(catalog_team_insert(f->c, &t, "uid:2", &err), 0);
-	struct principal p = who("uid:2");
+	assert_int_equal(catalog_member_delete(f->c, t.id, "uid:3", &err), 0);
+	assert_int_equal(catalog_member_delete(f->c, t.id, "uid:3", &err), -ENOENT);
+	/* A team's token is for what the team is shown, as its owner may do in it. */
+	struct principal p = who("uid:2"), reader = who("uid:4");
 	struct meant m;
-	assert_int_equal(access_find(&f->sd, &p, false, false, id, &m, &err), -ENOENT);
+	char own[ID_SIZE], global[ID_SIZE];
+	add_ws(f, "uid:2", "own", VISIBLE_PRIVATE, "", own);
+	add_ws(f, "uid:1", "global", VISIBLE_GLOBAL, "", global);
+	memcpy(p.team, t.id, ID_SIZE);
+	memcpy(reader.team, t.id, ID_SIZE);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_WORKSPACE, true, id, &m, &err), 0);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_WORKSPACE, false, own, &m, &err), -ENOENT);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_WORKSPACE, false, global, &m, &err),
+			 -ENOENT);
+	assert_int_equal(access_find(&f->sd, &reader, NOUN_WORKSPACE, true, id, &m, &err), -EPERM);
+	p.team[0] = '\0';
+	/* With the team goes what it saw, its tokens too; a later one of that name gets none. */
+	struct sandbox_row box = { .own = { .owner = "uid:1", .visibility = VISIBLE_TEAM },
+				   .name = "box", .created_ns = 1, .spec = (char *)"{}" };
+	id_make(box.id, "sb");
+	memcpy(box.own.team, t.id, ID_SIZE);
+	assert_int_equal(catalog_sandbox_insert(f->c, &box, &err), 0);
+	struct token_row token = { .id = "tk_aaaaaaaaaa", .owner = "uid:2", .created_ns = 1 };
+	memcpy(token.team, t.id, ID_SIZE);
+	assert_int_equal(catalog_token_insert(f->c, &token, &err), 0);
+	assert_int_equal(catalog_token_get(f->c, token.id, &token, &err), 0);
+	assert_string_equal(token.team, t.id);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_SANDBOX, false, box.id, &m, &err), 0);
+	assert_int_equal(catalog_team_delete(f->c, t.id, &err), 0);
+	assert_int_equal(catalog_token_get(f->c, token.id, &token, &err), -ENOENT);
+	assert_int_equal(catalog_team_insert(f->c, &again, &err), 0);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_WORKSPACE, false, id, &m, &err), -ENOENT);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_SANDBOX, false, box.id, &m, &err), -ENOENT);
+	auto_sandbox_row left = { 0 };
+	assert_int_equal(catalog_sandbox_get(f->c, box.id, &left, &err), 0);
+	assert_int_equal(left.own.visibility, VISIBLE_PRIVATE);
+}
+
+/* Names of teams are unique for each owner; by the name alone one's own is meant, else the only one
+ * that one is in. */
+static void teams_of_owners(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct team_row a = new_team("uid:1", "web"), b = new_team("uid:2", "web"), got;
+	assert_int_equal(catalog_team_insert(f->c, &a, &err), 0);
+	assert_int_equal(catalog_team_insert(f->c, &b, &err), 0);
+	assert_int_equal(catalog_member_set(f->c, a.id, "uid:2", ROLE_READER, &err), 0);
+	assert_int_equal(catalog_member_set(f->c, a.id, "uid:3", ROLE_MEMBER, &err), 0);
+	assert_int_equal(catalog_member_set(f->c, a.id, "uid:4", ROLE_MEMBER, &err), 0);
+	assert_int_equal(catalog_member_set(f->c, b.id, "uid:4", ROLE_READER, &err), 0);
+	const struct {
+		const char *who, *key;
+		int r;
+		const struct team_row *is;
+	} table[] = {
+		{ "uid:1", "web", ROLE_ADMIN, &a },	  { "uid:2", "web", ROLE_ADMIN, &b },
+		{ "uid:2", "uid:1/web", ROLE_READER, &a }, { "uid:2", a.id, ROLE_READER, &a },
+		{ "uid:3", "web", ROLE_MEMBER, &a },	  { "uid:3", "uid:2/web", -ENOENT, NULL },
+		{ "uid:3", b.id, -ENOENT, NULL },	  { "uid:4", "web", -ENOTUNIQ, NULL },
+		{ "uid:4", "uid:2/web", ROLE_READER, &b }, { "uid:5", "web", -ENOENT, NULL },
+		{ "uid:1", "uid:9/web", -ENOENT, NULL },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct principal p = who(table[i].who);
+		assert_int_equal(access_find_team(&f->sd, &p, table[i].key, &got, &err),
+				 table[i].r);
+		if (table[i].is)
+			assert_string_equal(got.id, table[i].is->id);
+	}
+}
+
+/* What of others stands on a snapshot isn't told to who may not see it. */
+static void needed(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct team_row t = new_team("uid:2", "t");
+	struct snap_row s = { .created_ns = 1, .own = { .owner = "uid:1" } };
+	char id[ID_SIZE];
+	id_make(s.id, "sn");
+	assert_int_equal(catalog_team_insert(f->c, &t, &err), 0);
+	assert_int_equal(catalog_snap_insert(f->c, &s, NULL, NULL, 0, &err), 0);
+	add_ws(f, "uid:2", "secret", VISIBLE_PRIVATE, "", id);
+	assert_int_equal(catalog_ws_set_head(f->c, id, s.id, NULL, 0, &err), 0);
+	assert_int_equal(catalog_snap_refuse(f->c, s.id, NULL, &err), -ENOTUNIQ);
+	assert_non_null(strstr(err.text, "secret"));
+	assert_int_equal(catalog_snap_refuse(f->c, s.id, "uid:2", &err), -ENOTUNIQ);
+	assert_int_equal(catalog_snap_refuse(f->c, s.id, "uid:1", &err), 0);
+	struct owned own = { .owner = "uid:2", .visibility = VISIBLE_TEAM };
+	const struct ws_patch p = { .own = &own };
+	memcpy(own.team, t.id, ID_SIZE);
+	assert_int_equal(catalog_ws_patch(f->c, id, &p, &err), 0);
+	assert_int_equal(catalog_snap_refuse(f->c, s.id, "uid:1", &err), 0);
+	assert_int_equal(catalog_member_set(f->c, t.id, "uid:1", ROLE_READER, &err), 0);
+	assert_int_equal(catalog_snap_refuse(f->c, s.id, "uid:1", &err), -ENOTUNIQ);
 }
 
 /* ---- tokens ---- */
@@ -441,9 +541,9 @@ static int make_user(struct catalog *c, char effect[64], struct err *err)
 
 static int make_team(struct catalog *c, char effect[64], struct err *err)
 {
-	struct team_row row = { .name = "noted", .created_ns = 1 };
-	(void)snprintf(effect, 64, "team/noted");
-	return catalog_team_insert(c, &row, "uid:1", err);
+	struct team_row row = new_team("uid:1", "noted");
+	memcpy(effect, row.id, sizeof(row.id));
+	return catalog_team_insert(c, &row, err);
 }
 
 static void noted(void **state)
@@ -777,6 +877,65 @@ static void older_catalog(void **state)
 	assert_int_equal(number, 9); /* 8 was used up */
 }
 
+/* Teams of before they had ids and owners. */
+static void older_teams(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	char path[600];
+	const char *src = getenv("BOUGH_SRC");
+	auto_free void *sql = NULL;
+	size_t n;
+	sqlite3 *db;
+	catalog_close(f->c);
+	f->c = NULL;
+	(void)snprintf(path, sizeof(path), "%s/tests/golden/catalog-v17.sql", src ? src : ".");
+	assert_int_equal(io_slurp(NULL, AT_FDCWD, path, 1 << 20, &sql, &n, &err), 0);
+	sql = realloc(sql, n + 1);
+	((char *)sql)[n] = '\0';
+	(void)snprintf(path, sizeof(path), "%s/catalog.db", f->root);
+	(void)unlink(path);
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	assert_int_equal(catalog_open(&f->c, f->root, NULL, &err), 0);
+	f->sd.catalog = f->c;
+	struct team_row *rows = NULL;
+	char self[OWNER_SIZE];
+	owner_self(self);
+	assert_int_equal(catalog_team_list(f->c, NULL, &rows, &n, &err), 0);
+	assert_int_equal(n, 2);
+	const struct team_row ops = rows[0], web = rows[1];
+	free(rows);
+	assert_string_equal(web.name, "web");
+	assert_string_equal(web.owner, "uid:7"); /* its first admin */
+	assert_string_equal(ops.owner, self);	 /* it has none */
+	assert_true(id_is(web.id, "tm") && id_is(ops.id, "tm") && strcmp(web.id, ops.id) != 0);
+	assert_int_equal(web.created_ns, 11);
+	assert_int_equal(catalog_role(f->c, web.id, "uid:3", &err), ROLE_MEMBER);
+	assert_int_equal(catalog_role(f->c, ops.id, "uid:9", &err), ROLE_READER);
+	struct principal p = who("uid:3"), other = who("uid:9");
+	struct meant m;
+	static const char *const shown[] = { "ws_aaaaaaaaaa", "sn_aaaaaaaaaa", "sb_aaaaaaaaaa" };
+	static const enum noun nouns[] = { NOUN_WORKSPACE, NOUN_SNAPSHOT, NOUN_SANDBOX };
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(access_find(&f->sd, &p, nouns[i], true, shown[i], &m, &err), 0);
+		assert_string_equal(m.own.team, web.id);
+		assert_int_equal(access_find(&f->sd, &other, nouns[i], true, shown[i], &m, &err),
+				 -ENOENT);
+	}
+	/* No team is there for these. */
+	auto_ws_row ws = { 0 };
+	auto_sandbox_row sb = { 0 };
+	assert_int_equal(catalog_ws_get(f->c, "ws_bbbbbbbbbb", &ws, &err), 0);
+	assert_int_equal(ws.own.visibility, VISIBLE_PRIVATE);
+	assert_int_equal(catalog_sandbox_get(f->c, "sb_bbbbbbbbbb", &sb, &err), 0);
+	assert_int_equal(sb.own.visibility, VISIBLE_PRIVATE);
+	ws_row_done(&ws);
+	assert_int_equal(catalog_ws_get(f->c, "ws_cccccccccc", &ws, &err), 0);
+	assert_int_equal(ws.own.visibility, VISIBLE_GLOBAL);
+}
+
 static size_t count_repos(struct catalog *c, const char *key, char owner[OWNER_SIZE])
 {
 	struct repo_row *rows = NULL;
@@ -827,6 +986,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_of_owners, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_of_many, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(teams, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(teams_of_owners, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(older_teams, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(needed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
 		cmocka_unit_test(paths),
 		cmocka_unit_test_setup_teardown(names_again, set_up, tear_down),

@@ -16,9 +16,15 @@ static int post(struct cli *cli, const char *path, json_t *body, json_t **out, s
 
 /* ---- tokens ---- */
 
-/* "WORKSPACE:PATH" is two members. */
-static int set_scope(json_t *body, const char *scope, struct err *err)
+/* "WORKSPACE:PATH" is two members; a team is "team:TEAM". */
+static int set_scope(json_t *body, const char *scope, const char *team, struct err *err)
 {
+	if (scope && team)
+		return err_set(err, -EINVAL, "--scope and --team exclude each other");
+	if (team)
+		return json_object_set_new(body, "scope", json_sprintf("team:%s", team)) < 0
+			       ? no_memory(err)
+			       : 0;
 	const char *colon = scope ? strchr(scope, ':') : NULL;
 	/* "uid:1000/app" has an owner's. */
 	if (colon && strncmp(scope, "uid:", 4) == 0)
@@ -43,7 +49,7 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0)
 		r = body_flags(body, a, flags, err);
 	if (r == 0)
-		r = set_scope(body, args_get(a, "scope"), err);
+		r = set_scope(body, args_get(a, "scope"), args_get(a, "team"), err);
 	if (r == 0 && expires)
 		r = args_duration(expires, "--expires", &s, err);
 	if (r == 0 && expires && s == 0)
@@ -243,14 +249,14 @@ static void team_rows(struct table *table, const struct cli *cli, const json_t *
 	json_t *m;
 	json_array_foreach(json_object_get(v, "members"), i, m) {
 		const char *cells[] = { get_text(v, "name"), get_text(m, "owner"),
-					get_text(m, "role") };
+					get_text(m, "role"), get_text(v, "owner") };
 		table_row(table, cells);
 	}
 }
 
 int cmd_team_ls(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "TEAM", "MEMBER", "ROLE", NULL };
+	static const char *const headings[] = { "TEAM", "MEMBER", "ROLE", "OWNER", NULL };
 	static const struct list_view view = { headings, "name", false, team_rows };
 	auto_target t = target_new("/v1/teams");
 	return list_show(cli, &t, &view, err);

@@ -49,6 +49,7 @@ static const struct option_def token_create_options[] = {
 	{ .name = "scope",
 	  .value = "SCOPE",
 	  .help = "admin, WORKSPACE, or WORKSPACE:PATH for what is below; else its owner's all" },
+	{ .name = "team", .value = "TEAM", .help = "for what this team is shown, and no more" },
 	{ .name = "read-only", .help = "it changes nothing" },
 	{ .name = "expires",
 	  .value = "TIME",
@@ -96,7 +97,8 @@ const struct command commands_sys[] = {
 	  .options = token_create_options,
 	  .examples = "bough token create --name ci --expires 24h\n"
 		      "bough token create --scope app --read-only\n"
-		      "bough token create --scope app:docs\n",
+		      "bough token create --scope app:docs\n"
+		      "bough token create --team web --expires 24h\n",
 	  .max = 0,
 	  .run = cmd_token_create },
 	{ .name = "token ls",
@@ -159,9 +161,10 @@ const struct command commands_sys[] = {
 	{ .name = "team add",
 	  .group = G_ACCESS,
 	  .operands = "TEAM",
-	  .summary = "make a team, whose admin you are",
+	  .summary = "make a team, whose owner and admin you are",
 	  .about = "`bough set NAME --visibility team:TEAM` lets its members see a workspace, and\n"
-		   "change it unless they are readers.\n",
+		   "change it unless they are readers. Names are each owner's: TEAM is one's own,\n"
+		   "else the only one that one is in; else OWNER/TEAM says which.\n",
 	  .examples = "bough team add web\n",
 	  .min = 1,
 	  .max = 1,

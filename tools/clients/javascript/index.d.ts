@@ -21,7 +21,7 @@ export interface WorkspaceInfo {
   base: string | null; head: string | null; parent: string | null; labels: Labels;
   quota_bytes: number; quota_inodes: number; state: 'ready' | 'read-only' | 'broken'; owner: string;
   visibility: 'private' | 'team' | 'global'; description: string | null; expires: string | null;
-  team?: string; on_expiry?: string; error?: string; busy?: boolean; deleted?: string;
+  team?: string; team_id?: string; on_expiry?: string; error?: string; busy?: boolean; deleted?: string;
   purges?: string; used_bytes?: number; used_inodes?: number; layers?: number; records?: number;
   files?: number; xattrs?: boolean; git?: Record<string, unknown> | null;
   checkout?: Record<string, unknown>;
@@ -30,7 +30,7 @@ export interface SnapshotInfo {
   id: string; names: string[]; message: string | null; created: string; workspace: string | null;
   parent: string | null; manifest: string; files: number; bytes: number; stored_bytes: number;
   labels: Labels; owner: string; visibility: string; expires: string | null; unchanged?: boolean;
-  team?: string; git?: Record<string, unknown> | null; image?: Record<string, unknown>;
+  team?: string; team_id?: string; git?: Record<string, unknown> | null; image?: Record<string, unknown>;
 }
 export interface Entry {
   name: string; name_b64?: string; size: number; modified_at: string; mode: string;
@@ -71,7 +71,7 @@ export interface UserInfo {
   name: string; owner: string; uid: number | null; admin: boolean; created: string;
 }
 export interface TeamInfo {
-  name: string; created: string;
+  id: string; owner: string; name: string; created: string;
   members: { owner: string; role: 'reader' | 'member' | 'admin' }[];
 }
 export interface QuotaInfo {

@@ -81,8 +81,8 @@ class Tokens:
     def create(self, name: Optional[str] = None, *, scope: Optional[str] = None,
                read_only: Optional[bool] = None, expires_s: Optional[int] = None,
                owner: Optional[str] = None, path: Optional[str] = None) -> TokenInfo:
-        """`scope`: "owner", "admin", or a workspace, with a `path` in it that it is for. Its
-        `token` is told this once."""
+        """`scope`: "owner", "admin", "team:TEAM", or a workspace, with a `path` in it that it is
+        for. Its `token` is told this once."""
         return cast(TokenInfo, self._t.call("POST", "/v1/tokens", json_body={
             "name": name, "scope": scope, "read_only": read_only, "expires_s": expires_s,
             "owner": owner, "path": path}))

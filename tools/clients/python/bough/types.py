@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, TypedDict
 class _Owned(TypedDict, total=False):
     owner: str
     visibility: str  # "private", "team", "global"
-    team: str
+    team: str        # its name; its id is below
+    team_id: str
     expires: Optional[str]
     on_expiry: str   # "delete", "save", "keep"
     labels: Dict[str, str]
@@ -217,6 +218,8 @@ class MemberInfo(TypedDict):
 
 
 class TeamInfo(TypedDict):
+    id: str
+    owner: str
     name: str
     created: str
     members: List[MemberInfo]
