@@ -424,7 +424,7 @@ const struct route api_routes[] = {
 	{ "GET", "/v1/version", api_version, NULL, NULL, false },
 	{ "GET", "/metrics", api_metrics, NULL, NULL, false },
 	{ "GET", "/v1/audit", api_audit, NULL, audit_query, false },
-	{ "GET", "/v1/usage", api_usage, NULL, NULL, false },
+	{ "GET", "/v1/usage", api_usage, NULL, page_query, false },
 	{ "GET", "/v1/events", api_events, NULL, events_query, false },
 	{ "GET", "/v1/webhooks", api_hook_list, NULL, page_query, false },
 	{ "POST", "/v1/webhooks", api_hook_create, hook_fields, NULL, false },

@@ -25,6 +25,7 @@ struct item {
 
 struct usage {
 	struct snapd *sd;
+	struct page page;       /* by id; what is on others counts as well */
 	bool all, owners;       /* of whom it tells beside: of all, or of anybody */
 	char owner[OWNER_SIZE]; /* of the caller */
 	struct item *items;
@@ -120,6 +121,12 @@ static void count(struct usage *u)
 	}
 }
 
+static int by_id(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+	return strcmp(x->id, y->id);
+}
+
 static json_t *item_json(const struct item *it)
 {
 	if (it->failed)
@@ -146,17 +153,21 @@ static int usage_run(void *task, struct progress *p, unsigned *status, json_t **
 	if (r < 0)
 		return r;
 	count(u);
+	if (n > 0)
+		qsort(u->items, n, sizeof(*u->items), by_id);
 	json_t *items = json_array();
 	for (size_t i = 0; i < n; i++)
-		bad |= json_array_append_new(items, item_json(&u->items[i]));
+		if (page_takes_name(&u->page, u->items[i].id))
+			bad |= json_array_append_new(items, item_json(&u->items[i]));
 	json_t *owners = !u->owners ? json_array()
 				    : api_owners_usage(u->sd, u->all ? NULL : u->owner, err);
-	*result = owners ? json_pack("{s:o, s:o}", "items", items, "owners", owners) : NULL;
-	if (!owners) {
-		json_decref(items);
-		return err && err->code < 0 ? err->code : no_memory(err);
+	json_t *j = page_end(&u->page, items);
+	if (owners && !bad && json_object_set_new(j, "owners", owners) == 0) {
+		*result = j;
+		return 0;
 	}
-	return *result && !bad ? 0 : no_memory(err);
+	json_decref(j);
+	return !owners && err && err->code < 0 ? err->code : no_memory(err);
 }
 
 static int collect(struct usage *u, struct request *rq, struct err *err)
@@ -201,7 +212,9 @@ int api_usage(struct request *rq, struct reply *rp, struct err *err)
 	u->all = rq->caller->admin;
 	u->owners = !rq->caller->workspace[0] && !rq->caller->team[0];
 	memcpy(u->owner, rq->caller->owner, sizeof(u->owner));
-	int r = collect(u, rq, err);
+	int r = page_begin_names(&u->page, rq, err);
+	if (r >= 0)
+		r = collect(u, rq, err);
 	if (r < 0) {
 		usage_free(u);
 		return r;

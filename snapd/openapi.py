@@ -71,7 +71,8 @@ SCHEMAS = {
     "Usage": obj({"items": {"type": "array", "items": obj(
         {"id": S, "unique_bytes": null(N), "shared_bytes": null(N), "written_bytes": null(N)})},
         "owners": {"type": "array", "items": obj(
-            {"owner": S, "workspaces": N, "snapshots": N, "bytes": N, "quota": ref("Quota")})}}),
+            {"owner": S, "workspaces": N, "snapshots": N, "bytes": N, "quota": ref("Quota")})}},
+        {"next": S}),
     "Webhook": obj({"id": S, "owner": S, "url": S, "events": null({"type": "array", "items": S}),
                     "everybody": B, "active": B, "created": TIME}, {"secret": S}),
     "Delivery": obj({"id": S, "seq": N, "type": S, "created": TIME, "tries": N,

@@ -156,6 +156,9 @@ cp "$(at u)/noise" "$(at u)/same"
 head -c 100000 /dev/urandom >"$(at u)/more"
 api POST $ws/u/snapshots '{"name":"u2"}'
 u2=$(of .id)
+gives 'usage comes in pages' 200 '.items | length' 1 GET '/v1/usage?limit=1'
+first=$(of '.items[0].id')
+gives 'by id' 200 ".items | length, .[0].id > \"$first\"" $'1\ntrue' GET "/v1/usage?limit=1&cursor=$(of .next)"
 api GET /v1/usage
 held() { of ".items[] | select(.id == \"$1\") | .$2 / 100000 | floor"; }
 is 'what the workspace has written' "$(held "$u" written_bytes)" 7
