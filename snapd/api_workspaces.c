@@ -12,6 +12,7 @@
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
+#include "snapd/outcome.h"
 #include "snapd/sandbox.h"
 
 static int no_memory(struct err *err)
@@ -497,8 +498,10 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		outcome_also(sd, "workspace.created", m.rows[i].id, "from", src.ws.id);
 		(void)json_array_append_new(items, api_workspace(sd, &m.rows[i], NULL));
+	}
 	rp->json = json_pack("{s:o, s:I}", "items", items, "pause_ns", (json_int_t)pause_ns);
 	rp->status = 201;
 	return rp->json && json_array_size(items) == n ? 0 : no_memory(err);

@@ -486,11 +486,11 @@ static char *about_text(const struct doing *d, unsigned status, const json_t *an
 	return text;
 }
 
-static void write_audit(struct snapd *sd, const struct doing *d, unsigned status,
-			const json_t *answer)
+static void add_row(struct snapd *sd, const struct doing *d, const char *object, unsigned status,
+		    char *about)
 {
 	struct err err = { 0 };
-	struct audit_row row = { .status = status, .path = d->path };
+	struct audit_row row = { .status = status, .path = d->path, .about = about };
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
 	row.time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -498,12 +498,34 @@ static void write_audit(struct snapd *sd, const struct doing *d, unsigned status
 	memcpy(row.token, d->caller.token, sizeof(row.token));
 	memcpy(row.from, d->caller.from, sizeof(row.from));
 	(void)snprintf(row.method, sizeof(row.method), "%s", d->method);
-	(void)snprintf(row.object, sizeof(row.object), "%s",
-		       d->object[0] ? d->object : id_in(answer));
-	auto_free char *about = about_text(d, status, answer);
-	row.about = about;
+	(void)snprintf(row.object, sizeof(row.object), "%s", object);
 	if (catalog_audit_add(sd->catalog, &row, &err) < 0 && err.code != -EUCLEAN)
 		log_error("%s", err.text);
+}
+
+static void write_audit(struct snapd *sd, const struct doing *d, unsigned status,
+			const json_t *answer)
+{
+	auto_free char *about = about_text(d, status, answer);
+	add_row(sd, d, d->object[0] ? d->object : id_in(answer), status, about);
+}
+
+void outcome_also(struct snapd *sd, const char *what, const char *object, const char *key,
+		  const char *value)
+{
+	const struct doing *now = doing_now();
+	struct doing d = { .method = "", .path = (char *)(uintptr_t)what };
+	json_t *j = json_pack("{s:s}", key, value);
+	auto_free char *about = j ? json_text(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	if (now && now->method && now->path) {
+		d.caller = now->caller;
+		d.method = now->method;
+		d.path = now->path;
+	} else {
+		principal_of_service(&d.caller);
+	}
+	add_row(sd, &d, object, 200, about);
 }
 
 void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer)

@@ -18,6 +18,11 @@ void outcome_own(struct snapd *sd, const char *what, const struct owned *own, co
 /* Whether there ever is an event of that type. */
 bool outcome_tells(const char *type);
 
+/* What a request, or the service (`what`, then), did to something beside what it is about: for the
+ * audit log, with one more word. */
+void outcome_also(struct snapd *sd, const char *what, const char *object, const char *key,
+		  const char *value);
+
 /* ---- figures (metrics.c) ---- */
 
 struct metrics;

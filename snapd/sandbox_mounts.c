@@ -8,6 +8,7 @@
 
 #include "fs/base/cleanup.h"
 #include "snapd/api.h"
+#include "snapd/outcome.h"
 
 int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running_only,
 			 char key[SANDBOX_KEY_SIZE], struct err *err)
@@ -94,6 +95,8 @@ int sandbox_attach(struct snapd *sd, const char *id, const struct attached_row *
 		r = err_set(err, -EBUSY, "%d workspaces are attached already", BOX_MOUNTS);
 	if (r >= 0)
 		r = catalog_attach(sd->catalog, row, err);
+	if (r >= 0)
+		outcome_also(sd, "workspace.attached", row->workspace, "to", id);
 	if (r < 0 || !l)
 		return r;
 	snapd_mount_path(sd, row->workspace, source);
@@ -124,5 +127,11 @@ int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool fo
 		r = box_detach(&b->config, b->row.pid, target, force, err);
 	if (r == -ENOENT || r == -ESRCH) /* it is off already, or all has ended */
 		r = 0;
-	return r < 0 ? r : catalog_detach(sd->catalog, id, target, err);
+	if (r >= 0)
+		r = catalog_detach(sd->catalog, id, target, err);
+	for (size_t i = 0; r >= 0 && i < b->n_attached; i++)
+		if (strcmp(b->attached[i].target, target) == 0)
+			outcome_also(sd, "workspace.detached", b->attached[i].workspace, "from",
+				     id);
+	return r;
 }

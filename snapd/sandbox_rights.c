@@ -219,6 +219,8 @@ void sandbox_take_own(struct snapd *sd, const struct sandbox_row *row,
 			r = judge_ws(sd, row->own.owner, &as_writer, &src.ws, &err);
 		if (r >= 0 && k == 0)
 			r = api_ws_remove(sd, &src, purge ? 0 : sd->policy.grace_deleted_s, &err);
+		if (r >= 0 && k == 0)
+			outcome_also(sd, "workspace.deleted", src.ws.id, "with", row->id);
 		if (r < 0 && r != -ENOENT)
 			log_warn("workspace %s, made for sandbox %s, stays: %s", rows[i].workspace,
 				 row->name, err.text);

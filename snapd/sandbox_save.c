@@ -20,6 +20,7 @@
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/intents.h"
+#include "snapd/outcome.h"
 
 static int no_memory(struct err *err)
 {
@@ -150,6 +151,9 @@ static int finish(struct saving *s, struct snapd *sd, const struct sandbox_box *
 			r = api_save_finish(s->one[i + 1], p, &snap, err);
 		if (r < 0)
 			break;
+		if (snap && s->one[i + 1])
+			outcome_also(sd, "workspace.saved", at->workspace, "made",
+				     json_string_value(json_object_get(snap, "id")));
 		if (!snap) /* another's, which isn't saved */
 			continue;
 		of[i] = snap;
@@ -408,6 +412,11 @@ int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, siz
 		r = catalog_sandboxes_made(sd->catalog, out, n, err);
 	for (size_t k = 0; k < rows && r < 0; k++)
 		drop_fork(sd, b, &out[k], &t[k]);
+	for (size_t k = 0; k < n && r >= 0; k++)
+		for (size_t i = 0; i < b->n_attached; i++)
+			if (t[k].attached[i].id[0])
+				outcome_also(sd, "workspace.created", t[k].attached[i].id, "from",
+					     b->attached[i].workspace);
 	if (t)
 		free_trees(b, t, n);
 	return r;
@@ -433,6 +442,7 @@ static int restore_one(struct snapd *sd, struct back *back, struct back_tree *t,
 	if (r < 0)
 		return r;
 	t->state = BACK_DONE;
+	outcome_also(sd, "workspace.restored", t->ws, "to", t->snap);
 	return intent_back(sd, back, err);
 }
 

@@ -125,6 +125,24 @@ done
 gives 'each is in the log once' 200 '[.items[] | select(.path | test("/files/|/uploads"))] | reverse |
 	map("\(.method) \(.about.op) \(.about.made)") | join(", ")' \
 	'PUT null null, POST move log/b, DELETE null null, PATCH null log/up' GET "/v1/audit?object=$one&limit=1000"
+# What calls to something else did to it.
+gives 'a fork' 201 '' '' POST $ws/one/fork '{"names":["child"]}'
+gives 'in its log, too' 200 '.items[-1].about.from' "$one" GET '/v1/audit?object=child'
+sb=/v1/sandboxes
+gives 'a sandbox' 201 '' '' POST $sb '{"name":"box","start":false}'
+box=$(of .id)
+gives 'attached' 201 '' '' POST $sb/box/workspaces '{"workspace":"one","target":"/one"}'
+gives 'saved with it' 201 '' '' POST $sb/box/snapshots '{"name":"both"}'
+gives 'restored' 200 '' '' POST $sb/box/restore '{"snapshot":"both"}'
+gives 'forked' 201 '' '' POST $sb/box/fork '{"names":["box2"]}'
+fork=$(as root GET $ws/box2-ws && of .id)
+gives 'which goes with its sandbox' 204 '' '' DELETE "$sb/box2?workspaces=true"
+gives 'detached' 200 '' '' DELETE $sb/box/workspaces/one
+gives 'all of it is in its log' 200 '[.items[] | select(.path | test("sandboxes")) | .about | keys[0]] | reverse | join(" ")' \
+	'to made to from' GET "/v1/audit?object=$one&limit=1000"
+gives 'and in its fork'"'"'s' 200 '[.items[] | .method + " " + (.about | keys[0])] | reverse | join(" ")' \
+	'POST from DELETE with' GET "/v1/audit?object=$fork"
+gives 'the sandbox goes' 204 '' '' DELETE $sb/box
 gives 'who and from where' 200 '.items[0].owner, (.items[0].from | test("^pid [0-9]+$"))' $'uid:'"$(id -u)"$'\ntrue' GET "/v1/audit?limit=1"
 next=$(of .next) newest=$(of .items[0].seq)
 gives 'the next page' 200 '.items[0].seq' $((newest - 1)) GET "/v1/audit?limit=1&cursor=$next"
