@@ -255,7 +255,7 @@ git -C "$w" -c remote.u.url="$T/up.git" -c remote.u.promisor=true sparse-checkou
 is 'a wider scope is looked at' "$(echo x >>"$w/tools/run" && git -C "$w" status --porcelain)" ' M tools/run'
 git -C "$o" checkout -q -b pick v1
 for what in 'log -p main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'log -S seven main' 'archive main' \
-	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'cherry-pick main'; do
+	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'reset main' 'cherry-pick main'; do
 	# shellcheck disable=SC2086 # its words
 	says_why $what
 done
@@ -271,6 +271,11 @@ done
 # git makes that commit, which needs no content, and then can't say how many lines it changed.
 is 'what was picked is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
 	"$(git -C needs rev-parse 'main^{tree}') "
+says_why revert --no-edit HEAD
+is 'what was reverted, too' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
+	"$(git -C needs rev-parse 'v1^{tree}') "
+run git -C "$o" reset -q main -- doc
+is 'reset of what is in the scope' "$code $(git -C "$o" diff --cached --name-only)" '0 doc/r'
 
 # ---- forks and snapshots
 
