@@ -111,9 +111,11 @@ static int find_repo(struct request *rq, const char *key, bool write, char id[ID
 	size_t n = 0, others = 0;
 	int r = catalog_repo_find(sd->catalog, true_key(sd, key, buf), &rows, &n, err);
 	for (size_t i = 0; i < n; i++) {
+		if (!access_sees_repo(who, &rows[i]))
+			continue;
 		if (strcmp(rows[i].owner, who->owner) == 0)
 			own = &rows[i];
-		else if (access_sees_repo(who, &rows[i]))
+		else
 			other = &rows[i], others++;
 	}
 	const struct repo_row *row = own ? own : other;

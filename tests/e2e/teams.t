@@ -65,6 +65,18 @@ gives 'and nothing else' 403 '' '' t POST $ws '{"name":"x","visibility":"global"
 gives 'the rest is not there' 404 '' '' t GET $ws/mine
 gives 'nor to make something of' 404 '' '' t POST $ws '{"name":"x","from":"mine"}'
 gives 'nor what is for all' 404 '' '' t GET "$ws/ben%2Fglobal"
+git init -q -b main "$T/src" && git -C "$T/src" -c user.name=a -c user.email=a@b commit -qm one --allow-empty
+(cd "$T/src/.git" && tar cf "$T/src.tar" -- *)
+gives 'a repository' 201 .owner ann ann POST '/v1/repos/import?name=src&path=/src.git' '' -T "$T/src.tar"
+gives 'of which its owner has a checkout' 201 '' '' ann POST $ws '{"name":"co","mount":false,"git":{"repo":"src"}}'
+gives 'is none of it' 404 '' '' t POST $ws '{"name":"co-2","mount":false,"git":{"repo":"src"}}'
+gives 'nor by its name' 404 '' '' t POST $ws '{"name":"co-2","mount":false,"git":{"repo":"ann/src"}}'
+gives 'a checkout for the team' 201 '' '' \
+	ann POST $ws '{"name":"co-3","mount":false,"git":{"repo":"src"},"visibility":"team","team":"web"}'
+gives 'is read' 200 '' '' t GET $ws/co-3/diff
+gives 'but moves no branch of it' 404 '' '' t POST $ws/co-3/commit '{"message":"m"}'
+as ann DELETE "$ws/co?purge=true"
+as ann DELETE "$ws/co-3?purge=true"
 gives 'usage is of those' 200 '([.items[].id | select(startswith("ws_"))] | length), (.owners | length)' $'4\n0' \
 	t GET /v1/usage
 gives 'the log is of itself' 200 '[.items[].token] | unique | join(" ")' "$id" t GET /v1/audit
@@ -87,7 +99,7 @@ created() { # CALLER: how many workspaces' making it hears of
 	sed -n 's/^data: //p' <<<"$body" | jq -r 'select(.type == "workspace.created" and .owner == "ann") | .object' |
 		sort -u | wc -l
 }
-is 'it hears of those' "$(created t) $(created ann)" '4 5'
+is 'it hears of those' "$(created t) $(created ann)" '5 7'
 
 # ---- what was a team's isn't the next one's of that name
 
