@@ -127,7 +127,7 @@ patch 'a part' 204 0 "$T/one"
 patch 'the rest' 204 300000 "$T/rest"
 # As if boughd had been killed before it noted that: the record says what was asked for.
 record=$BOUGH_ROOT/uploads/${url##*/}.json
-inode=$(stat -c %i "$(find "$BOUGH_ROOT/layers" -name 'f[0-9a-f]*' -size 3000000c)")
+inode=$(stat -c %i "$(find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' -size 3000000c)")
 ln "$(find "$BOUGH_ROOT/layers" -inum "$inode")" "$data"
 sed -i 's/,"done":true//' "$record" # jq would round the tag
 printf x | dd of="$at/large" bs=1 seek=5 conv=notrunc status=none

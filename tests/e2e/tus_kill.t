@@ -37,7 +37,7 @@ finished() {
 	send "$offset"
 	[ "$status" = 204 ] || [ "$status/$offset" = "409/$size" ]
 }
-left_over() { find "$BOUGH_ROOT/layers" -name 'f[0-9a-f]*' ! -name failed -links +1; find "$BOUGH_ROOT/uploads" -name '*.data'; }
+left_over() { find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' ! -name failed -links +1; find "$BOUGH_ROOT/uploads" -name '*.data'; }
 
 wrong='' twice=''
 for ((i = 0; i < rounds; i++)); do
@@ -64,9 +64,9 @@ done
 is 'each is there, and whole' "$wrong" ''
 is 'and put once' "$twice" ''
 is 'nothing of them is left over' "$(left_over)" ''
-is 'each has a file of its own' "$(find "$BOUGH_ROOT/layers" -name 'f[0-9a-f]*' ! -name failed -size "${size}c" | wc -l)" "$rounds"
+is 'each has a file of its own' "$(find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' ! -name failed -size "${size}c" | wc -l)" "$rounds"
 rm -f "$at"/f?
-freed() { sync -f "$BOUGH_ROOT/layers" && [ -z "$(find "$BOUGH_ROOT/layers" -name 'f[0-9a-f]*' ! -name failed)" ]; }
+freed() { sync -f "$BOUGH_ROOT/layers" && [ -z "$(find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' ! -name failed)" ]; }
 ok 'deleted, their bytes go' wait_for 15 freed
 fsck_clean
 done_testing
