@@ -218,6 +218,8 @@ struct save;
 int api_save_begin(struct save **out, struct snapd *sd, const char *id, const char *name,
 		   const char *message, struct err *err);
 int api_save_seal(struct save *s, struct err *err);
+/* Its snapshot is what an Idempotency-Key is to make, before others that go with it. */
+int api_save_intend(struct save *s, struct err *err);
 /* What its snapshot's row is to have as its image: a new one is made in any case. */
 int api_save_image(struct save *s, const char *image, struct err *err);
 int api_save_finish(struct save *s, struct progress *p, json_t **result, struct err *err);

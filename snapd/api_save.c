@@ -274,6 +274,11 @@ int api_save_seal(struct save *s, struct err *err)
 	return seal(s, err);
 }
 
+int api_save_intend(struct save *s, struct err *err)
+{
+	return catalog_intend(s->maker.sd->catalog, s->maker.row.id, err);
+}
+
 int api_save_image(struct save *s, const char *image, struct err *err)
 {
 	free(s->maker.row.image);

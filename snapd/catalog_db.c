@@ -188,6 +188,7 @@ static const char *const migrations[] = {
 	"DROP TABLE teams;"
 	"ALTER TABLE teams_2 RENAME TO teams;"
 	"CREATE INDEX teams_name ON teams(name);",
+	"CREATE INDEX repeats_open ON repeats(time) WHERE status IS NULL;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
@@ -542,6 +543,7 @@ void catalog_close(struct catalog *c)
 	pthread_mutex_unlock(&c->lock);
 	pthread_join(c->thread, NULL);
 	db_close(c);
+	db_forget_works(c);
 	pthread_cond_destroy(&c->wake);
 	pthread_mutex_destroy(&c->reading);
 	pthread_mutex_destroy(&c->lock);

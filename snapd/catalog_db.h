@@ -38,6 +38,7 @@ struct catalog {
 	uint32_t next_range; /* of ids, which sandboxes take (catalog_sandbox.h) */
 	off_t reserved;      /* bytes of the log that have their place on the disk */
 	bool dirty;          /* a commit since the last sync began */
+	struct key_work *works; /* for which keys somebody works (catalog_journal.c) */
 	pthread_cond_t wake; /* of the checkpoint thread, and of who waits for it */
 	pthread_t thread;
 	bool stop, want_checkpoint, checkpointing;
@@ -157,6 +158,7 @@ static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" an
 /* Where this thread works for an Idempotency-Key: that it made `id`. In the transaction that does.
  * (catalog_journal.c) */
 int db_note_effect(struct catalog *c, const char *id, struct err *err);
+void db_forget_works(struct catalog *c);
 /* That the owner ("": the service's own) has no more workspaces and snapshots than its quota
  * allows, in the transaction that made one, for whoever isn't the service itself. -EDQUOT.
  * (catalog_quota.c) */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/cleanup.h"
 #include "snapd/catalog_db.h"
 #include "snapd/journal.h"
 
@@ -124,6 +125,72 @@ static void bind_key(sqlite3_stmt *st, const struct doing *d, char caller[CALLER
 	sqlite3_bind_text(st, 4, d->key, -1, SQLITE_STATIC);
 }
 
+/* ---- who works for a key ---- */
+
+struct key_work {
+	struct key_work *next;
+	char of[]; /* KEY_OF; only the path may have a newline in it */
+};
+#define KEY_OF "owner || char(10) || method || char(10) || path || char(10) || key"
+
+static struct key_work **find_work(struct catalog *c, const char *of)
+{
+	struct key_work **at = &c->works;
+	while (*at && strcmp((*at)->of, of) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+/* The caller frees; NULL: out of memory. */
+static char *key_of(const struct doing *d)
+{
+	char *of;
+	int n = asprintf(&of, "%s%s%s\n%s\n%s\n%s", d->caller.owner,
+			 d->caller.token[0] ? " " : "", d->caller.token, d->method, d->path,
+			 d->key);
+	return n < 0 ? NULL : of;
+}
+
+/* With the lock. */
+static int begin_work(struct catalog *c, const char *of, struct err *err)
+{
+	struct key_work *w;
+	size_t n = strlen(of) + 1;
+	if (*find_work(c, of))
+		return 0;
+	w = malloc(sizeof(*w) + n);
+	if (!w)
+		return no_memory(err);
+	w->next = c->works;
+	memcpy(w->of, of, n);
+	c->works = w;
+	return 0;
+}
+
+void catalog_repeat_leave(struct catalog *c, const struct doing *d)
+{
+	auto_free char *of = key_of(d);
+	if (!of)
+		return; /* it stays taken, as one that is under way */
+	pthread_mutex_lock(&c->lock); /* whether it is damaged or not */
+	struct key_work **at = find_work(c, of), *w = *at;
+	if (w)
+		*at = w->next;
+	pthread_mutex_unlock(&c->lock);
+	free(w);
+}
+
+void db_forget_works(struct catalog *c)
+{
+	while (c->works) {
+		struct key_work *w = c->works;
+		c->works = w->next;
+		free(w);
+	}
+}
+
+/* ---- keys ---- */
+
 static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, struct err *err)
 {
 	sqlite3_stmt *st;
@@ -169,8 +236,8 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 	char caller[CALLER_SIZE];
 	int e = 0,
 	    r = db_prepare(c, &st,
-			   "SELECT body, status, answer, effect, job, sum FROM repeats"
-			   " WHERE " REPEAT_KEY,
+			   "SELECT body, status, answer, effect, job, sum, rowid, time"
+			   " FROM repeats WHERE " REPEAT_KEY,
 			   err);
 	if (r < 0)
 		return r;
@@ -182,6 +249,8 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 		out->status = (unsigned)sqlite3_column_int(st, 1);
 		e = db_copy_text(st, 2, &out->answer) | db_copy_text(st, 3, &out->effect);
 		db_get_text(st, 4, out->job, sizeof(out->job));
+		out->row = sqlite3_column_int64(st, 6);
+		out->time_ns = sqlite3_column_int64(st, 7);
 	}
 	r = rc == SQLITE_ROW    ? (e < 0 ? no_memory(err) : 0)
 	    : rc == SQLITE_DONE ? 0
@@ -193,21 +262,23 @@ static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *
 
 static const char AGAIN[] = "again/";
 
-/* What only the other side knows, left by a boughd that was killed, is done again: 1. */
-static int take_again(struct catalog *c, const struct doing *d, struct repeat *was, struct err *err)
+/* What is left of it is done by who has asked for it again: 1. */
+static int take_again(struct catalog *c, const struct doing *d, int64_t now_ns, struct repeat *was,
+		      struct err *err)
 {
 	sqlite3_stmt *st;
 	char caller[CALLER_SIZE];
-	if (was->status || !was->effect || strncmp(was->effect, AGAIN, sizeof(AGAIN) - 1) != 0 ||
+	if (!was->effect || strncmp(was->effect, AGAIN, sizeof(AGAIN) - 1) != 0 ||
 	    !digest_equal(&was->body, &d->body))
 		return 0;
 	int r = db_prepare(c, &st,
-			   "UPDATE repeats SET effect = 'by/' || substr(effect, 7)"
+			   "UPDATE repeats SET effect = 'by/' || substr(effect, 7), time = ?5"
 			   " WHERE " REPEAT_KEY,
 			   err);
 	if (r < 0)
 		return r;
 	bind_key(st, d, caller);
+	sqlite3_bind_int64(st, 5, now_ns);
 	r = db_run(c, st, err, "take a key again");
 	memmove(was->effect, "by/", 3);
 	memmove(was->effect + 3, was->effect + 6, strlen(was->effect + 6) + 1);
@@ -219,12 +290,18 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 {
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
-	int r = db_lock(c, err);
+	const int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	auto_free char *of = key_of(d);
+	int r = of ? db_lock(c, err) : no_memory(err);
 	if (r < 0)
 		return r;
-	r = take_key(c, d, (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, err);
-	if (r == 0 && (r = read_repeat(c, d, out, err)) == 0)
-		r = take_again(c, d, out, err);
+	r = take_key(c, d, now_ns, err);
+	if (r == 0 && (r = read_repeat(c, d, out, err)) == 0 && !out->status) {
+		out->idle = !*find_work(c, of);
+		r = out->idle ? take_again(c, d, now_ns, out, err) : 0;
+	}
+	if (r > 0 && begin_work(c, of, err) < 0)
+		r = -ENOMEM;
 	db_unlock(c);
 	return r < 0 ? r : r > 0;
 }
@@ -240,69 +317,26 @@ int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *
 	return r;
 }
 
-/* A statement on the key's row, which may use four more parameters; how many rows it changed. */
-static int change_key(struct catalog *c, const char *sql, const struct doing *d, unsigned status,
-		      const char *answer, const char *effect, struct err *err)
-{
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
-	int r = db_use(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	int n = sqlite3_bind_parameter_count(st);
-	bind_key(st, d, caller);
-	if (n >= 5)
-		sqlite3_bind_int(st, 5, (int)status);
-	if (n >= 6)
-		db_bind_text(st, 6, answer);
-	if (n >= 7)
-		db_bind_text(st, 7, effect);
-	if (n >= 8)
-		bind_sum(st, 8, d);
-	r = db_run(c, st, err, "keep an answer");
-	if (r >= 0)
-		r = sqlite3_changes(c->db);
-	db_unlock(c);
-	return r;
-}
-
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err)
 {
-	int r = status ? change_key(c,
-				    "UPDATE repeats SET status = ?5, answer = ?6,"
-				    " sum = ifnull(?8, sum) WHERE " REPEAT_KEY,
-				    d, status, answer, NULL, err)
-		       : change_key(c,
-				    "DELETE FROM repeats WHERE " REPEAT_KEY
-				    " AND ifnull(effect, '') NOT LIKE 'by/push/%'",
-				    d, 0, NULL, NULL, err);
-	if (r == 0 && !status)
-		r = change_key(c,
-			       "UPDATE repeats SET effect = 'again' || substr(effect, 3),"
-			       " job = NULL WHERE " REPEAT_KEY " AND effect LIKE 'by/push/%'",
-			       d, 0, NULL, NULL, err);
-	return r < 0 ? r : 0;
-}
-
-int catalog_repeat_doubt(struct catalog *c, const struct doing *d, struct err *err)
-{
-	return change_key(c,
-			  "UPDATE repeats SET effect = 'ask/' || effect WHERE " REPEAT_KEY
-			  " AND status IS NULL AND effect LIKE 'by/tag/%'",
-			  d, 0, NULL, NULL, err);
-}
-
-int catalog_repeat_settle(struct catalog *c, const struct doing *d, const char *effect,
-			  unsigned status, const char *answer, struct err *err)
-{
-	int r = change_key(c,
-			   status ? "UPDATE repeats SET status = ?5, answer = ifnull(?6, answer),"
-				    " effect = substr(effect, 5) WHERE " REPEAT_KEY
-				    " AND status IS NULL AND effect = ?7"
-				  : "DELETE FROM repeats WHERE " REPEAT_KEY
-				    " AND status IS NULL AND effect = ?7",
-			   d, status, answer, effect, err);
+	sqlite3_stmt *st;
+	char caller[CALLER_SIZE];
+	int r = db_use(c, &st,
+		       status ? "UPDATE repeats SET status = ?5, answer = ?6, sum = ifnull(?7, sum)"
+				" WHERE " REPEAT_KEY
+			      : "DELETE FROM repeats WHERE " REPEAT_KEY,
+		       err);
+	if (r < 0)
+		return r;
+	bind_key(st, d, caller);
+	if (status) {
+		sqlite3_bind_int(st, 5, (int)status);
+		db_bind_text(st, 6, answer);
+		bind_sum(st, 7, d);
+	}
+	r = db_run(c, st, err, "keep an answer");
+	db_unlock(c);
 	return r < 0 ? r : 0;
 }
 
@@ -382,74 +416,120 @@ static int drop_unmade(struct catalog *c, struct err *err)
 			0, err);
 }
 
-/* Of which the catalog alone can't tell whether it happened. */
+/* Of which the catalog alone can't tell whether it happened; and what is left to be done. */
 #define INTENT "(effect LIKE 'into/%' OR effect LIKE 'by/%')"
+#define LEFT "effect LIKE 'again/%'"
+/* What was only about to be made, or was taken away again: by what it was mainly to make, which is
+ * noted first. Of an upload only the one who was told of it knows. */
+#define UNMADE \
+	"((effect LIKE 'sn%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM snapshots)) OR" \
+	" (effect LIKE 'ws%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM workspaces)) OR" \
+	" (effect LIKE 'sb%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM sandboxes)) OR" \
+	" (effect LIKE 'ex%' AND effect NOT IN (SELECT id FROM execs)) OR" \
+	" (effect LIKE 'repo%' AND effect NOT IN" \
+	" (SELECT printf('repo_%08x', number) FROM repos)))"
+#define MADE "effect IS NOT NULL AND NOT " LEFT " AND NOT " INTENT " AND NOT " UNMADE
+#define MADE_STATUS "CASE WHEN effect LIKE 'at/%' THEN 200 ELSE 201 END"
 
-static int read_intent(sqlite3_stmt *st, void *row)
+static int read_idle(sqlite3_stmt *st, void *row)
 {
-	struct intent_row *in = row;
-	return db_copy_text(st, 0, &in->effect) | db_copy_text(st, 1, &in->answer);
+	struct idle_key *k = row;
+	k->repeat.row = sqlite3_column_int64(st, 0);
+	k->repeat.time_ns = sqlite3_column_int64(st, 1);
+	db_get_text(st, 4, k->repeat.job, sizeof(k->repeat.job));
+	return db_copy_text(st, 2, &k->repeat.effect) | db_copy_text(st, 3, &k->repeat.answer) |
+	       db_copy_text(st, 5, &k->of);
 }
 
-static void done_intent(void *row)
+static void done_idle(void *row)
 {
-	struct intent_row *in = row;
-	free(in->effect);
-	free(in->answer);
+	struct idle_key *k = row;
+	repeat_done(&k->repeat);
+	free(k->of);
 }
 
-void intent_rows_free(struct intent_row *rows, size_t n)
+void idle_keys_free(struct idle_key *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		done_intent(&rows[i]);
+		done_idle(&rows[i]);
 	free(rows);
 }
 
-int catalog_intents(struct catalog *c, struct intent_row **rows, size_t *n, struct err *err)
+int catalog_idle_keys(struct catalog *c, const char *about, struct idle_key **rows, size_t *n,
+		      struct err *err)
 {
 	static const struct db_shape shape = { "look up what was under way",
-					       sizeof(struct intent_row), read_intent,
-					       done_intent };
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-			"SELECT effect, answer FROM repeats WHERE status IS NULL AND " INTENT, err);
-	return r < 0 ? r : db_list(c, st, &shape, rows, n, err);
-}
-
-int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, const char *answer,
-		       struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       status ? "UPDATE repeats SET status = ?2, answer = ifnull(?3, answer)"
-				" WHERE status IS NULL AND effect = ?1"
-			      : "UPDATE repeats SET effect = NULL, answer = NULL"
-				" WHERE status IS NULL AND effect = ?1",
-		       err);
+					       sizeof(struct idle_key), read_idle, done_idle };
+	size_t kept = 0;
+	int r = db_select(c,
+			  "SELECT rowid, time, effect, answer, job, " KEY_OF " FROM repeats"
+			  " WHERE status IS NULL AND " INTENT
+			  " AND (?1 IS NULL OR instr(effect, '/' || ?1 || '/'))",
+			  DB(db_text(about)), &shape, rows, n, err);
 	if (r < 0)
 		return r;
-	sqlite3_bind_text(st, 1, effect, -1, SQLITE_STATIC);
-	if (status) {
-		sqlite3_bind_int(st, 2, (int)status);
-		db_bind_text(st, 3, answer);
+	pthread_mutex_lock(&c->lock);
+	for (size_t i = 0; i < *n; i++) {
+		if (*find_work(c, (*rows)[i].of))
+			done_idle(&(*rows)[i]);
+		else
+			(*rows)[kept++] = (*rows)[i];
 	}
-	r = db_run(c, st, err, "tell how it ended");
+	pthread_mutex_unlock(&c->lock);
+	*n = kept;
+	return 0;
+}
+
+/* A statement on that row of `repeats`, if it is as it was and still open: how many it changed. */
+static int change_idle(struct catalog *c, const char *sql, const struct repeat *was,
+		       unsigned status, const char *text, struct err *err)
+{
+	int r = db_lock(c, err);
+	if (r < 0)
+		return r;
+	r = db_exec(c, sql,
+		    DB(db_int(was->row), db_int(was->time_ns), db_int(status),
+		       db_text_or_null(text)),
+		    "tell how it ended", err);
 	db_unlock(c);
+	return r;
+}
+#define IDLE_ROW "rowid = ?1 AND time = ?2 AND status IS NULL"
+
+int catalog_repeat_made(struct catalog *c, const struct repeat *was, struct err *err)
+{
+	return change_idle(c,
+			   "UPDATE repeats SET status = " MADE_STATUS " WHERE " IDLE_ROW
+			   " AND effect NOT LIKE 'up%' AND " MADE,
+			   was, 0, NULL, err);
+}
+
+int catalog_repeat_settle(struct catalog *c, const struct repeat *was, unsigned status,
+			  const char *answer, struct err *err)
+{
+	int r = change_idle(c,
+			    status ? "UPDATE repeats SET status = ?3, answer = ifnull(?4, answer)"
+				     " WHERE " IDLE_ROW
+				   : "DELETE FROM repeats WHERE " IDLE_ROW,
+			    was, status, answer, err);
+	return r < 0 ? r : 0;
+}
+
+int catalog_repeat_undone(struct catalog *c, const struct repeat *was, struct err *err)
+{
+	int r = change_idle(c, "UPDATE repeats SET effect = NULL, answer = NULL WHERE " IDLE_ROW,
+			    was, 0, NULL, err);
 	return r < 0 ? r : drop_unmade(c, err);
 }
 
-int catalog_intent_left(struct catalog *c, const char *effect, const char *left, struct err *err)
+int catalog_repeat_left(struct catalog *c, const struct repeat *was, const char *left,
+			struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "UPDATE repeats SET effect = ?2 WHERE status IS NULL AND effect = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, effect, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, left, -1, SQLITE_STATIC);
-	r = db_run(c, st, err, "tell what is left");
-	db_unlock(c);
-	return r;
+	int r = change_idle(c,
+			    "UPDATE repeats SET effect = ifnull(?4, 'again' || substr(effect, 3)),"
+			    " job = NULL WHERE " IDLE_ROW,
+			    was, 0, left, err);
+	return r < 0 ? r : 0;
 }
 
 int catalog_intended(struct catalog *c, const char *id, struct err *err)
@@ -532,7 +612,8 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 	bool fresh = d && d->path && !d->keyed;
 	if (fresh && !d->key && !(d->key = strdup(row->id)))
 		return no_memory(err);
-	int r = db_start(c, err);
+	auto_free char *of = fresh ? key_of(d) : NULL;
+	int r = fresh && !of ? no_memory(err) : db_start(c, err);
 	if (r < 0)
 		return r;
 	r = insert_job(c, row, err);
@@ -540,6 +621,8 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 		r = take_key(c, d, row->created_ns, err);
 	if (r >= 0 && (fresh || (d && d->keyed)))
 		r = give_key(c, d, row->id, err);
+	if (r >= 0 && fresh)
+		r = begin_work(c, of, err);
 	r = db_finish(c, r, err);
 	if (r >= 0 && fresh)
 		d->keyed = true;
@@ -586,6 +669,9 @@ int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struc
 				: db_error(c, rc, err, "look up a job's key");
 	sqlite3_reset(st);
 	sqlite3_clear_bindings(st);
+	auto_free char *of = r >= 0 ? key_of(d) : NULL;
+	if (r >= 0)
+		r = of ? begin_work(c, of, err) : -ENOMEM;
 	db_unlock(c);
 	if (r == -ENOMEM) {
 		repeat_done(out);
@@ -686,36 +772,16 @@ int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, str
 
 int catalog_journal_begin(struct catalog *c, struct err *err)
 {
-	/* A snapshot, or repository, that was only intended (catalog_intend) is none; of those of
-	 * a sandbox the root's is the last. Sandboxes and processes that weren't made to the end
-	 * are gone. */
 	int r = run_with(c,
-			 "UPDATE repeats SET effect = NULL, answer = NULL WHERE status IS NULL AND"
-			 " ((effect LIKE 'sn%' AND substr(effect, -13) NOT IN"
-			 " (SELECT id FROM snapshots)) OR"
-			 " (effect LIKE 'repo%' AND effect NOT IN"
-			 " (SELECT printf('repo_%08x', number) FROM repos)) OR"
-			 " (effect LIKE 'sb%' AND substr(effect, 1, 13) NOT IN"
-			 " (SELECT id FROM sandboxes)) OR"
-			 " (effect LIKE 'ex%' AND effect NOT IN (SELECT id FROM execs)))",
+			 "UPDATE repeats SET effect = NULL, answer = NULL"
+			 " WHERE status IS NULL AND " UNMADE,
 			 0, err);
 	if (r >= 0)
 		r = drop_unmade(c, err);
-	if (r >= 0)
-		r = run_with(c,
-			     "UPDATE repeats SET effect = substr(effect, 5)"
-			     " WHERE status IS NULL AND effect LIKE 'ask/%'",
-			     0, err);
-	if (r >= 0)
-		r = run_with(c,
-			     "UPDATE repeats SET effect = 'again' || substr(effect, 3)"
-			     " WHERE status IS NULL AND effect LIKE 'by/push/%'",
-			     0, err);
 	if (r >= 0) /* intents_resolve looks at the others */
 		r = run_with(c,
-			     "UPDATE repeats SET status = CASE WHEN effect LIKE 'at/%' THEN 200"
-			     " ELSE 201 END WHERE status IS NULL AND effect IS NOT NULL"
-			     " AND effect NOT LIKE 'again/%' AND NOT " INTENT,
+			     "UPDATE repeats SET status = " MADE_STATUS
+			     " WHERE status IS NULL AND " MADE,
 			     0, err);
 	return r;
 }

@@ -20,6 +20,7 @@
 #include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "fs/work/save.h"
+#include "snapd/intents.h"
 #include "snapd/snapd.h"
 #include "snapd/stackop.h"
 #include "snapd/worker.h"
@@ -207,6 +208,8 @@ static int swap(struct flattener *f, const char *id, const struct flat *fl,
 	int r = lease_take(&lease, sd->leases, id, LEASE_EXCLUSIVE, "flatten", SWAP_WAIT_MS, err);
 	if (r >= 0)
 		r = catalog_ws_get(sd->catalog, id, &row, err);
+	if (r >= 0)
+		r = intents_settle_of(sd, id, err);
 	if (r >= 0)
 		r = fs_replace(sd->fs, id, &fl->old, &fl->with, err);
 	if (r < 0)

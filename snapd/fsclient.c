@@ -353,36 +353,52 @@ int fs_umount(struct fsclient *fc, const char *id, bool *busy, struct err *err)
 	return 0;
 }
 
+static int take_active(const json_t *answer, struct layer_id *out, struct err *err)
+{
+	const char *hex = json_string_value(json_object_get(answer, "active"));
+	if (!hex || strlen(hex) != 2 * sizeof(out->b) ||
+	    hex_decode(out->b, sizeof(out->b), hex) < 0)
+		return err_set(err, -EIO, "bough-fs doesn't tell which layer is active");
+	return 0;
+}
+
 static int ask_stack(struct fsclient *fc, const char *op, const char *id, struct stack *out,
-		     struct err *err)
+		     struct layer_id *active, struct err *err)
 {
 	json_t *answer;
 	int r = call(fc, json_pack("{s:s, s:s}", "op", op, "id", id), true, &answer, err);
+	if (r >= 0 && active && (r = take_active(answer, active, err)) < 0)
+		json_decref(answer);
 	return r < 0 ? r : take_stack(answer, out, err);
 }
 
 int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *err)
 {
-	return ask_stack(fc, "seal", id, out, err);
+	return ask_stack(fc, "seal", id, out, NULL, err);
 }
 
 int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err)
 {
-	return ask_stack(fc, "stack", id, out, err);
+	return ask_stack(fc, "stack", id, out, NULL, err);
 }
 
 int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct err *err)
 {
-	json_t *answer;
-	int r = call(fc, json_pack("{s:s, s:s}", "op", "stack", "id", id), true, &answer, err);
+	auto_stack sealed = { 0 };
+	return ask_stack(fc, "stack", id, &sealed, out, err);
+}
+
+int fs_has_layer(struct fsclient *fc, const char *id, const struct layer_id *layer, struct err *err)
+{
+	auto_stack sealed = { 0 };
+	struct layer_id active;
+	int r = ask_stack(fc, "stack", id, &sealed, &active, err);
 	if (r < 0)
 		return r;
-	const char *hex = json_string_value(json_object_get(answer, "active"));
-	if (!hex || strlen(hex) != 2 * sizeof(out->b) ||
-	    hex_decode(out->b, sizeof(out->b), hex) < 0)
-		r = err_set(err, -EIO, "bough-fs doesn't tell which layer is active");
-	json_decref(answer);
-	return r;
+	bool has = memcmp(&active, layer, sizeof(active)) == 0;
+	for (uint32_t i = 0; i < sealed.nlayers; i++)
+		has |= memcmp(&sealed.layers[i].id, layer, sizeof(*layer)) == 0;
+	return has;
 }
 
 int fs_settle(struct fsclient *fc, int wait_ms, struct err *err)

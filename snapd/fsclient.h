@@ -67,6 +67,10 @@ int fs_seal(struct fsclient *fc, const char *id, struct stack *out, struct err *
 int fs_stack(struct fsclient *fc, const char *id, struct stack *out, struct err *err);
 /* Its active layer: another one behind each fork, seal and restore. */
 int fs_active(struct fsclient *fc, const char *id, struct layer_id *out, struct err *err);
+/* Whether a layer that was active is so still, or lies sealed below the one that is: 1; 0: it was
+ * restored since, or flattened. */
+int fs_has_layer(struct fsclient *fc, const char *id, const struct layer_id *layer,
+		 struct err *err);
 /* Nothing that was asked for before, by this boughd or one before it, is done behind it; what other
  * threads have asked for and isn't begun, is asked for again. Waits up to wait_ms for what is under
  * way: -ETIMEDOUT. */

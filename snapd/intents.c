@@ -14,7 +14,6 @@
 #include "snapd/api.h"
 #include "snapd/api_files.h"
 #include "snapd/exports.h"
-#include "snapd/journal.h"
 
 enum { INTENT_SIZE = sizeof("into///") + 2 * ID_SIZE + 2 * LAYER_ID_BYTES };
 
@@ -40,7 +39,9 @@ int intent_note(struct intent *out, struct snapd *sd, const char *ws, const char
 {
 	char text[INTENT_SIZE], hex[2 * LAYER_ID_BYTES + 1];
 	(void)snprintf(out->ws, sizeof(out->ws), "%s", ws);
-	int r = fs_active(sd->fs, ws, &out->was, err);
+	int r = intents_settle_of(sd, ws, err);
+	if (r >= 0)
+		r = fs_active(sd->fs, ws, &out->was, err);
 	if (r < 0)
 		return snapd_inner(r);
 	hex_encode(hex, out->was.b, sizeof(out->was.b));
@@ -50,9 +51,8 @@ int intent_note(struct intent *out, struct snapd *sd, const char *ws, const char
 
 int intent_happened(struct snapd *sd, const struct intent *in, struct err *err)
 {
-	struct layer_id now;
-	int r = fs_active(sd->fs, in->ws, &now, err);
-	return r < 0 ? snapd_inner(r) : memcmp(&now, &in->was, sizeof(now)) != 0;
+	int r = fs_has_layer(sd->fs, in->ws, &in->was, err);
+	return r < 0 ? snapd_inner(r) : r == 0;
 }
 
 static int parse(char *text, struct intent *out, const char **snap)
@@ -81,7 +81,7 @@ void intent_finish(struct snapd *sd, const char *id, const char *snap)
 		log_warn("%s: %s", id, err.text); /* it is restored, but its head is another */
 }
 
-static int look_into(struct snapd *sd, char *text, json_t **answer, struct err *err)
+static int look_into(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	struct intent in = { 0 };
 	const char *snap;
@@ -113,7 +113,7 @@ int intent_files(uint64_t *tag, struct snapd *sd, const char *ws, unsigned statu
 	return r;
 }
 
-static int look_tag(struct snapd *sd, char *text, json_t **answer, struct err *err)
+static int look_tag(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	char *save = NULL;
 	const char *ws = strtok_r(text, "/", &save), *hex = strtok_r(NULL, "/", &save);
@@ -151,7 +151,7 @@ int intent_branch(struct snapd *sd, uint32_t repo, const char *branch, const str
 	return note(sd, text, answer, err);
 }
 
-static int look_ref(struct snapd *sd, char *text, json_t **answer, struct err *err)
+static int look_ref(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	unsigned status, number;
 	char hex[OID_HEX + 1], ref[REF_NAME_SIZE];
@@ -190,7 +190,7 @@ int intent_export(struct snapd *sd, const char *owner, const char *file, unsigne
 	return note(sd, text, answer, err);
 }
 
-static int look_export(struct snapd *sd, char *text, json_t **answer, struct err *err)
+static int look_export(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	char *save = NULL;
 	const char *status = strtok_r(text, "/", &save);
@@ -217,88 +217,99 @@ int intent_push(struct snapd *sd, struct oid *commit, struct err *err)
 	return note(sd, text, NULL, err);
 }
 
-/* ---- at the start ---- */
+static int look_push(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
+{
+	return INTENT_LEFT;
+}
 
-static const struct {
+/* ---- what became of it ---- */
+
+enum { SETTLE_MS = 5000 };
+
+static const struct kind {
 	const char *prefix;
-	int (*look)(struct snapd *sd, char *text, json_t **answer, struct err *err);
+	bool asks_fs;
+	int (*look)(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
 } kinds[] = {
-	{ "into/", look_into },
-	{ "by/tag/", look_tag },
-	{ "by/ref/", look_ref },
-	{ "by/export/", look_export },
-	{ "by/box/", intent_look_box },
-	{ "by/attach/", intent_look_attach },
-	{ "by/back/", intent_look_back },
+	{ "into/", true, look_into },
+	{ "by/tag/", true, look_tag },
+	{ "by/ref/", false, look_ref },
+	{ "by/export/", false, look_export },
+	{ "by/box/", false, intent_look_box },
+	{ "by/attach/", false, intent_look_attach },
+	{ "by/back/", true, intent_look_back },
+	{ "by/push/", false, look_push },
 };
 
-/* What `look` says, with the answer as it is now. */
-static int look(struct snapd *sd, const struct intent_row *in, char **now, struct err *err)
+/* NULL: what the catalog knows of. */
+static const struct kind *kind_of(const char *effect)
 {
-	json_t *answer = in->answer ? json_loads(in->answer, 0, NULL) : NULL;
-	auto_free char *copy = NULL;
-	int r = -EBADMSG;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		size_t n = strlen(kinds[i].prefix);
-		if (strncmp(in->effect, kinds[i].prefix, n) != 0)
-			continue;
-		copy = strdup(in->effect + n);
-		r = copy ? kinds[i].look(sd, copy, &answer, err)
-			 : err_set(err, -ENOMEM, "out of memory");
-		/* What it was about is gone meanwhile, and so says who asks again. */
-		r = r == -ENOENT ? 0 : r;
-	}
-	*now = answer ? json_text(answer, JSON_COMPACT) : NULL;
+	const struct kind *k = kinds, *end = k + sizeof(kinds) / sizeof(kinds[0]);
+	while (k < end && strncmp(effect, k->prefix, strlen(k->prefix)) != 0)
+		k++;
+	return k < end ? k : NULL;
+}
+
+/* What `look` says, with the answer as it is now, is noted. `start`: at the start of boughd. */
+static int look(struct snapd *sd, const struct kind *k, const struct repeat *was, bool start,
+		struct err *err)
+{
+	json_t *answer = was->answer ? json_loads(was->answer, 0, NULL) : NULL;
+	auto_free char *text = strdup(was->effect + strlen(k->prefix)), *now = NULL, *left = NULL;
+	int r = text ? k->look(sd, text, &answer, &left, err)
+		     : err_set(err, -ENOMEM, "out of memory");
+	now = answer ? json_text(answer, JSON_COMPACT) : NULL;
 	json_decref(answer);
-	return r;
+	if (r < 0 && r != -ENOENT) /* gone meanwhile: so says who asks again */
+		return r;
+	if (r == INTENT_LEFT)
+		return catalog_repeat_left(sd->catalog, was, left, err);
+	if (r > 0 || !start)
+		return catalog_repeat_settle(sd->catalog, was, r > 0 ? (unsigned)r : 0, now, err);
+	return catalog_repeat_undone(sd->catalog, was, err);
 }
 
-static int resolve(struct snapd *sd, const struct intent_row *in, struct err *err)
+int intent_settle(struct snapd *sd, const struct repeat *was, bool late, struct err *err)
 {
-	auto_free char *now = NULL;
-	int r = look(sd, in, &now, err);
-	if (r < 0 || r == INTENT_LEFT)
-		return r;
-	return catalog_intent_end(sd->catalog, in->effect, (unsigned)r, now, err);
+	const struct kind *k = was->effect ? kind_of(was->effect) : NULL;
+	int r = was->effect && !k ? catalog_repeat_made(sd->catalog, was, err) : 0;
+	if (!k)
+		return r ? r : catalog_repeat_settle(sd->catalog, was, 0, NULL, err);
+	if (late && k->asks_fs)
+		r = fs_settle(sd->fs, SETTLE_MS, err);
+	return r < 0 ? r : look(sd, k, was, false, err);
 }
 
-int intent_ask(struct snapd *sd, const struct doing *d, struct err *err)
+int intents_settle_of(struct snapd *sd, const char *ws, struct err *err)
 {
-	enum { SETTLE_MS = 5000 };
-	static const char ask[] = "ask/";
-	auto_free char *now = NULL;
-	struct repeat was = { 0 };
-	int r = catalog_repeat_get(sd->catalog, d, &was, err);
-	if (r < 0 || was.status || !was.effect || strncmp(was.effect, ask, sizeof(ask) - 1) != 0) {
-		repeat_done(&was); /* somebody else has asked */
-		return r;
-	}
-	const struct intent_row in = { .effect = was.effect + sizeof(ask) - 1,
-				       .answer = was.answer };
-	r = fs_settle(sd->fs, SETTLE_MS, err);
-	if (r >= 0)
-		r = look(sd, &in, &now, err);
-	if (r >= 0)
-		r = catalog_repeat_settle(sd->catalog, d, was.effect, (unsigned)r, now, err);
-	repeat_done(&was);
-	return r;
+	struct idle_key *keys = NULL;
+	size_t n = 0;
+	int r = catalog_idle_keys(sd->catalog, ws, &keys, &n, err);
+	if (r >= 0 && n > 0)
+		r = fs_settle(sd->fs, SETTLE_MS, err);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = intent_settle(sd, &keys[i].repeat, false, err);
+	idle_keys_free(keys, n);
+	return r < 0 ? err_prefix(err, r, "what was asked of it before") : 0;
 }
 
 int intents_resolve(struct snapd *sd, struct err *err)
 {
-	struct intent_row *rows;
+	struct idle_key *keys;
 	size_t n;
-	int r = catalog_intents(sd->catalog, &rows, &n, err);
+	int r = catalog_idle_keys(sd->catalog, NULL, &keys, &n, err);
 	if (r < 0)
 		return r;
 	struct err why = { 0 };
 	int settled = n > 0 ? fs_settle(sd->fs, FSCLIENT_ANSWER_MS, &why) : 0;
 	for (size_t i = 0; i < n; i++) {
-		/* What can't be told stays "under way": done twice would be worse. */
-		if (settled < 0 || resolve(sd, &rows[i], &why) < 0)
-			log_error("%s: it isn't known whether that was done: %s", rows[i].effect,
+		const struct repeat *was = &keys[i].repeat;
+		const struct kind *k = kind_of(was->effect);
+		r = k && (settled >= 0 || !k->asks_fs) ? look(sd, k, was, true, &why) : -EAGAIN;
+		if (r < 0) /* done twice would be worse than that who asks again has to wait */
+			log_error("%s: it isn't known whether that was done: %s", was->effect,
 				  why.text);
 	}
-	intent_rows_free(rows, n);
+	idle_keys_free(keys, n);
 	return 0;
 }

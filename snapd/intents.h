@@ -1,9 +1,11 @@
 /* What a call is about to do for an Idempotency-Key where that isn't the catalog's, and so can't be
  * noted in its transaction: files, branches, other servers. Noted is, before it, by what one can
- * tell afterwards that it has happened, and what is answered then. At the start that is looked at:
- * what has happened is answered when it is asked for again, what hasn't is done.
+ * tell afterwards that it has happened, and what is answered then. Of a call that was cut off, by a
+ * kill -9 or by a failure of ours (5xx) behind which its effect may have come all the same, that is
+ * looked at: at the start, when it has failed, or when it is asked for again. What has happened is
+ * answered then, what hasn't is done.
  *
- *   into/WS/LAYER/SNAPSHOT          another layer is active (a restore; "-": a merge)
+ *   into/WS/LAYER/SNAPSHOT          that layer, which was active, is gone (a restore; "-": a merge)
  *   by/tag/WS/TAG/STATUS            bough-fs has done the put or batch of that tag
  *   by/ref/STATUS/REPO/COMMIT/NAME  the mirror's branch has come to the commit
  *   by/export/STATUS/OWNER/FILE     the export is there, whole (exports.h)
@@ -24,7 +26,7 @@
 #include <stdbool.h>
 #include "gitops/git.h"
 #include "runtime/box.h"
-#include "snapd/principal.h"
+#include "snapd/journal.h"
 #include "snapd/snapd.h"
 
 struct intent {
@@ -36,7 +38,7 @@ struct intent {
  * for again). */
 int intent_note(struct intent *out, struct snapd *sd, const char *ws, const char *snap,
 		const json_t *answer, struct err *err);
-/* Whether it has happened: 1 or 0. The lease is still held. */
+/* Whether it has happened: 1 or 0. No layer went since but by it. */
 int intent_happened(struct snapd *sd, const struct intent *in, struct err *err);
 
 /* *tag is for the fs_put or fs_batch that is to come (of any caller). `answer` is what
@@ -49,7 +51,7 @@ int intent_branch(struct snapd *sd, uint32_t repo, const char *branch, const str
 /* The export's file is about to be kept (export_begin's name). */
 int intent_export(struct snapd *sd, const char *owner, const char *file, unsigned status,
 		  const json_t *answer, struct err *err);
-/* *commit is about to be pushed, or is the one that was for that key before boughd was killed. */
+/* *commit is about to be pushed, or is the one that was for that key before it was cut off. */
 int intent_push(struct snapd *sd, struct oid *commit, struct err *err);
 
 /* ---- sandboxes (intents_sandbox.c) ---- */
@@ -57,7 +59,7 @@ int intent_push(struct snapd *sd, struct oid *commit, struct err *err);
 /* The sandbox, leased EXCLUSIVE, is about to be changed so. */
 enum box_change { BOX_START, BOX_STOP, BOX_PAUSE, BOX_RESUME };
 int intent_box(struct snapd *sd, const char *id, enum box_change what, struct err *err);
-/* The repeated stop finds it stopped: the first one, whose boughd was killed, has done that. */
+/* The repeated stop finds it stopped: the first one, which was cut off, has done that. */
 bool intent_box_stopped(struct snapd *sd, const char *id);
 struct attached_row;
 int intent_attach(struct snapd *sd, const struct attached_row *row, struct err *err);
@@ -75,30 +77,35 @@ struct back {
 		struct layer_id was; /* of one that is BEGUN: its active layer before */
 	} of[BACK_MAX];
 };
-/* What was noted for this thread's key when a boughd was killed: those trees are DONE that were
+/* What was noted for this thread's key before it was cut off: those trees are DONE that were
  * restored, and `runs` is what it was. False: nothing. */
 bool intent_back_was(struct back *out, const char *sandbox);
 int intent_back(struct snapd *sd, const struct back *b, struct err *err);
 
-/* ---- at the start ---- */
+/* ---- what became of it ---- */
 
 /* Behind sandboxes_find, before anything is served: of those that a kill left. Waits for bough-fs
- * only when there are some; without it they stay under way. */
+ * only when there are some; without it they are asked about when somebody asks for them again. */
 int intents_resolve(struct snapd *sd, struct err *err);
-/* Of a key in doubt (catalog_repeat_doubt): asks bough-fs what became of it, and notes that.
- * -errno: it can't be told now. */
-int intent_ask(struct snapd *sd, const struct doing *d, struct err *err);
+/* Of one that is idle: it is noted what became of it. `late`: bough-fs may not have got to it yet,
+ * and is waited for. -errno: it can't be told now, and it stays idle. */
+int intent_settle(struct snapd *sd, const struct repeat *was, bool late, struct err *err);
+/* Before a layer of the workspace goes, which is leased EXCLUSIVE: no restore of it is in doubt any
+ * more. */
+int intents_settle_of(struct snapd *sd, const char *ws, struct err *err);
 
-/* intents.c's and intents_sandbox.c's own. What was noted for this thread's key when a boughd was
- * killed, behind `prefix` (borrowed); NULL: nothing like that. */
+/* intents.c's and intents_sandbox.c's own. What was noted for this thread's key before it was cut
+ * off, behind `prefix` (borrowed); NULL: nothing like that. */
 const char *intent_was(const char *prefix);
-/* The status of what has happened, and *answer, as it was
- * noted (NULL: nothing was), for as it is now; 0: it hasn't; INTENT_LEFT: what is left was noted
- * anew, for when it is asked for again. -ENOENT: what it was about is gone. */
+/* Of what is noted behind the kind's prefix, in `text`, which they may write to: the status of what
+ * has happened, and *answer, as it was noted (NULL: nothing was), for as it is now; 0: it hasn't;
+ * INTENT_LEFT: something is left for who asks again, *left if that is another text (the caller's).
+ * -ENOENT: what it was about is gone. */
 enum { INTENT_LEFT = 1 };
-int intent_look_box(struct snapd *sd, char *text, json_t **answer, struct err *err);
-int intent_look_attach(struct snapd *sd, char *text, json_t **answer, struct err *err);
-int intent_look_back(struct snapd *sd, char *text, json_t **answer, struct err *err);
+int intent_look_box(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
+int intent_look_attach(struct snapd *sd, char *text, json_t **answer, char **left,
+		       struct err *err);
+int intent_look_back(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
 /* A restore's head was to be remembered behind it. */
 void intent_finish(struct snapd *sd, const char *ws, const char *snap);
 

@@ -10,7 +10,6 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/hash.h"
-#include "snapd/journal.h"
 #include "snapd/sandbox.h"
 
 static int damaged(const char *text, struct err *err)
@@ -82,15 +81,12 @@ bool intent_box_stopped(struct snapd *sd, const char *id)
 	       has_happened(&row, started_ns, what);
 }
 
-int intent_look_box(struct snapd *sd, char *text, json_t **answer, struct err *err)
+int intent_look_box(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	auto_sandbox_row row = { 0 };
-	auto_free char *was = NULL, *left = NULL;
 	enum box_change what;
 	int64_t started_ns;
 	char *id;
-	if (asprintf(&was, "by/box/%s", text) < 0 || asprintf(&left, "again/box/%s", text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
 	int r = parse_box(text, &id, &started_ns, &what, err);
 	if (r >= 0)
 		r = sandbox_settle(sd, id, err);
@@ -101,8 +97,7 @@ int intent_look_box(struct snapd *sd, char *text, json_t **answer, struct err *e
 	if (has_happened(&row, started_ns, what))
 		return 200;
 	/* It may have got its signal, and end before it is asked for again. */
-	r = what == BOX_STOP ? catalog_intent_left(sd->catalog, was, left, err) : 0;
-	return r < 0 ? r : what == BOX_STOP ? INTENT_LEFT : 0;
+	return what == BOX_STOP ? INTENT_LEFT : 0;
 }
 
 /* ---- attached ---- */
@@ -115,7 +110,8 @@ int intent_attach(struct snapd *sd, const struct attached_row *row, struct err *
 	return catalog_intend_into(sd->catalog, text, NULL, err);
 }
 
-int intent_look_attach(struct snapd *sd, char *text, json_t **answer, struct err *err)
+int intent_look_attach(struct snapd *sd, char *text, json_t **answer, char **left,
+		       struct err *err)
 {
 	char *target = NULL;
 	const char *id = strtok_r(text, "/", &target), *ws = strtok_r(NULL, "/", &target);
@@ -204,36 +200,29 @@ bool intent_back_was(struct back *out, const char *sandbox)
 	return copy && back_parse(out, copy) >= 0 && strcmp(out->sandbox, sandbox) == 0;
 }
 
-/* The tree that was being restored is, where another layer is active: nothing else could make one
- * while it was leased. */
+/* The tree that was being restored is, where its active layer is gone: nothing else has one go
+ * before that is settled. */
 static int settle_tree(struct snapd *sd, struct back_tree *t, struct err *err)
 {
-	struct layer_id now;
 	if (t->state != BACK_BEGUN)
 		return 0;
-	int r = fs_active(sd->fs, t->ws, &now, err);
-	if (r == -ENOENT) /* it is gone, and so says who goes on */
-		now = t->was;
-	else if (r < 0)
+	int r = fs_has_layer(sd->fs, t->ws, &t->was, err);
+	if (r < 0 && r != -ENOENT) /* that is gone, and so says who goes on */
 		return snapd_inner(r);
-	t->state = memcmp(&now, &t->was, sizeof(now)) == 0 ? BACK_WAITS : BACK_DONE;
+	t->state = r == 0 ? BACK_DONE : BACK_WAITS;
 	if (t->state == BACK_DONE)
 		intent_finish(sd, t->ws, t->snap);
 	return 0;
 }
 
-int intent_look_back(struct snapd *sd, char *text, json_t **answer, struct err *err)
+int intent_look_back(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	auto_sandbox_row row = { 0 };
-	auto_free char *was = NULL, *left = NULL;
 	struct back b;
 	bool all = true;
-	if (asprintf(&was, "%s%s", back_at, text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	int r = back_parse(&b, text);
-	if (r < 0)
-		return damaged(was, err);
-	r = catalog_sandbox_get(sd->catalog, b.sandbox, &row, err);
+	if (back_parse(&b, text) < 0)
+		return damaged(text, err);
+	int r = catalog_sandbox_get(sd->catalog, b.sandbox, &row, err);
 	for (size_t i = 0; i < b.n && r >= 0; i++) {
 		r = settle_tree(sd, &b.of[i], err);
 		all &= b.of[i].state == BACK_DONE;
@@ -242,8 +231,6 @@ int intent_look_back(struct snapd *sd, char *text, json_t **answer, struct err *
 		return r;
 	if (all && (!b.runs || has_happened(&row, b.started_ns, BOX_START)))
 		return 200;
-	left = back_text("again/back/", &b);
-	r = left ? catalog_intent_left(sd->catalog, was, left, err)
-		 : err_set(err, -ENOMEM, "out of memory");
-	return r < 0 ? r : INTENT_LEFT;
+	*left = back_text("again/back/", &b);
+	return *left ? INTENT_LEFT : err_set(err, -ENOMEM, "out of memory");
 }

@@ -445,6 +445,8 @@ static int settle(struct jobs *j, struct job_row *row, struct err *err)
 		return r;
 	if (was.status)
 		end_left(j, job, &was);
+	if (job->doing->keyed) /* or until it is resumed */
+		catalog_repeat_leave(j->sd->catalog, job->doing);
 	repeat_done(&was);
 	job_free(job);
 	return 0;

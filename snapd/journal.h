@@ -37,36 +37,59 @@ struct audit_query {
 int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t before, size_t max,
 		       struct audit_row **rows, size_t *n, struct err *err);
 
-/* ---- repeated calls ---- */
+/* ---- repeated calls ----
+ *
+ * A key is somebody's from catalog_repeat_begin until catalog_repeat_leave. Where nobody works for
+ * one, and it isn't known how it ended, its call was cut off: by a kill, or by a failure behind
+ * which its effect may have come, or come yet. Such a key is idle, and intent_settle (intents.h)
+ * finds out what became of it. */
 
 struct repeat {
+	int64_t row, time_ns; /* of its row, by which it is known again */
 	struct digest body;
 	struct digest sum; /* of the upload (doing_summed), where has_sum */
 	bool has_sum;
+	bool idle;       /* catalog_repeat_begin's; what follows is as it was noted */
 	unsigned status; /* 0: it isn't known how it ended */
 	char *answer;    /* JSON; NULL: none */
 	char *effect;    /* ids of what was made, separated by blanks; NULL: nothing */
 	char job[ID_SIZE]; /* that does it; "": none does */
 };
 void repeat_done(struct repeat *r);
-/* Takes the key for this work (1), or tells what is there already (0). What a kill left to be done
- * again (a push, catalog_intent_left) is: 1, and out->effect says what it was. */
+/* Takes the key for this work (1), or tells what is there already (0). Of what is left to be done
+ * (catalog_repeat_left) by who asks again: 1, and out->effect says what it was. */
 int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
 			 struct err *err);
 /* What is there. */
 int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *out,
 		       struct err *err);
-/* How it ended; status 0: as if it had never been, but for a push, which then is left to be done
- * again with its commit. */
+/* How it ended; status 0: as if it had never been. */
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err);
+/* Nobody works for it any more. */
+void catalog_repeat_leave(struct catalog *c, const struct doing *d);
 
-/* It ended, and what bough-fs was asked for (intent_files) may have happened, or happen yet: the
- * effect is kept, as "ask/…", until catalog_repeat_settle. 1; 0: nothing like that was noted. */
-int catalog_repeat_doubt(struct catalog *c, const struct doing *d, struct err *err);
-/* Of one that was left so: how it has ended; status 0: it never happened. */
-int catalog_repeat_settle(struct catalog *c, const struct doing *d, const char *effect,
-			  unsigned status, const char *answer, struct err *err);
+/* The idle ones of which the catalog alone can't tell what became of them (intents.h); `about`
+ * (NULL: all): of that workspace. The caller frees. */
+struct idle_key {
+	struct repeat repeat; /* without body and sum */
+	char *of;             /* the catalog's own */
+};
+void idle_keys_free(struct idle_key *rows, size_t n);
+int catalog_idle_keys(struct catalog *c, const char *about, struct idle_key **rows, size_t *n,
+		      struct err *err);
+/* What became of such a one; nothing happens where it isn't as `was` any more. status 0: as if it
+ * had never been. answer NULL: as it was noted. */
+int catalog_repeat_settle(struct catalog *c, const struct repeat *was, unsigned status,
+			  const char *answer, struct err *err);
+/* At the start: it never happened, and a job may do it (jobs_resume). */
+int catalog_repeat_undone(struct catalog *c, const struct repeat *was, struct err *err);
+/* Something of it is left, noted as "again/…" (NULL: as its effect is): who asks for it again does
+ * that, and finds it noted as "by/…". */
+int catalog_repeat_left(struct catalog *c, const struct repeat *was, const char *left,
+			struct err *err);
+/* 1: what it was to make is there, and that it has happened is noted; 0: it isn't. */
+int catalog_repeat_made(struct catalog *c, const struct repeat *was, struct err *err);
 
 /* That `id` is about to be made for the key of this thread's work: for a snapshot or repository,
  * which a kill can leave as a record that the next start adopts, so that it isn't made once more
@@ -77,19 +100,6 @@ int catalog_intend(struct catalog *c, const char *id, struct err *err);
  * before, and `answer` (JSON; NULL: none) for when it is asked for again. */
 int catalog_intend_into(struct catalog *c, const char *effect, const char *answer,
 			struct err *err);
-/* Those of which it isn't known how they ended. */
-struct intent_row {
-	char *effect, *answer;
-};
-void intent_rows_free(struct intent_row *rows, size_t n);
-int catalog_intents(struct catalog *c, struct intent_row **rows, size_t *n, struct err *err);
-/* Such a one has happened, and is answered so (NULL: as it was noted); status 0: it is as if it had
- * never been. */
-int catalog_intent_end(struct catalog *c, const char *effect, unsigned status, const char *answer,
-		       struct err *err);
-/* Of such a one something is left, noted in place of it as "again/…": who asks for it again does
- * that, and finds it noted as "by/…" (catalog_repeat_begin). */
-int catalog_intent_left(struct catalog *c, const char *effect, const char *left, struct err *err);
 /* Whether a key waits whose first effect was to make `id`: 1 or 0. */
 int catalog_intended(struct catalog *c, const char *id, struct err *err);
 

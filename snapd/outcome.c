@@ -20,7 +20,7 @@
 #include "snapd/limits.h"
 #include "snapd/web_task.h"
 
-enum { KEY_MAX = 255, FORGET = 0 };
+enum { KEY_MAX = 255 };
 
 static int no_memory(struct err *err)
 {
@@ -141,7 +141,7 @@ json_t *outcome_rebuilt(struct snapd *sd, const char *path, const char *effect)
 			(void)json_array_append_new(items, one);
 	}
 	if (save)
-		j = saved_sandbox(sd, json_array_get(items, json_array_size(items) - 1));
+		j = saved_sandbox(sd, json_array_get(items, 0));
 	else
 		j = many ? json_pack("{s:O, s:i}", "items", items, "pause_ns", 0)
 			 : json_incref(json_array_get(items, 0));
@@ -234,6 +234,22 @@ static int replay_upload(struct request *rq, struct doing *d, const struct repea
 	return 0;
 }
 
+/* Takes the key (1), or tells what is there (0): of a call that was cut off, what became of it. */
+static int take_key(struct snapd *sd, struct doing *d, struct repeat *was, struct err *err)
+{
+	struct err why = { 0 };
+	int r = catalog_repeat_begin(sd->catalog, d, was, err);
+	if (r != 0 || !was->idle || !digest_equal(&was->body, &d->body))
+		return r;
+	if (intent_settle(sd, was, true, &why) < 0)
+		return err_set(err, -EALREADY,
+			       "it isn't known yet whether the first request with that key was "
+			       "done: %s",
+			       why.text);
+	repeat_done(was);
+	return catalog_repeat_begin(sd->catalog, d, was, err);
+}
+
 static int repeat_admit(struct request *rq, const struct route *rt, struct doing *d,
 			const void *data, size_t len, struct reply *rp, struct err *err)
 {
@@ -248,12 +264,7 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 			       KEY_MAX);
 	if (hash_request(&d->body, rq, data, len) < 0)
 		return no_memory(err);
-	int r = catalog_repeat_begin(sd->catalog, d, &was, err);
-	if (r == 0 && !was.status && was.effect && strncmp(was.effect, "ask/", 4) == 0 &&
-	    digest_equal(&was.body, &d->body) && intent_ask(sd, d, NULL) >= 0) {
-		repeat_done(&was);
-		r = catalog_repeat_begin(sd->catalog, d, &was, err);
-	}
+	int r = take_key(sd, d, &was, err);
 	if (r != 0) {
 		d->keyed = r > 0;
 		d->was = steal_ptr(&was.effect);
@@ -296,31 +307,51 @@ int outcome_admit(struct request *rq, const struct route *rt, const void *data, 
 	return r;
 }
 
-/* Answers that another try may change aren't kept. Secrets never are. */
+/* Answers that another try may change aren't kept. */
+static bool is_passing(unsigned status, const json_t *answer)
+{
+	const char *code = json_string_value(json_object_get(answer, "code"));
+	return status >= 500 || status == 429 ||
+	       (code && (strcmp(code, "busy") == 0 || strcmp(code, "cancelled") == 0));
+}
+
+/* Its effect may have come all the same, or come yet. */
+static void end_cut_off(struct snapd *sd, const struct doing *d, unsigned status)
+{
+	struct repeat was = { 0 };
+	struct err err = { 0 };
+	bool late = status >= 500 && status != 507; /* that one, bough-fs has said */
+	/* As it is before others may take it. */
+	int r = catalog_repeat_get(sd->catalog, d, &was, &err);
+	catalog_repeat_leave(sd->catalog, d);
+	if (r >= 0 && !was.status && was.row)
+		r = intent_settle(sd, &was, late, &err);
+	if (r < 0) /* it is asked about when it is asked for again */
+		log_warn("%s: it isn't known whether that was done: %s", d->path, err.text);
+	repeat_done(&was);
+}
+
+/* Secrets never are kept. */
 static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 		       const json_t *answer)
 {
 	struct err err = { 0 };
-	/* A change of files that bough-fs didn't tell the end of may come yet, or has. */
-	if ((status == 500 || status == 503) && catalog_repeat_doubt(sd->catalog, d, NULL) > 0) {
-		(void)intent_ask(sd, d, NULL); /* or when it is asked for again */
+	if (is_passing(status, answer)) {
+		end_cut_off(sd, d, status);
 		return;
 	}
-	const char *code = json_string_value(json_object_get(answer, "code"));
 	json_t *j = json_copy((json_t *)(uintptr_t)answer);
 	(void)json_object_del(j, "token"); /* most have none */
 	(void)json_object_del(j, "secret");
 	auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
-	if (status >= 500 || status == 429 ||
-	    (code && (strcmp(code, "busy") == 0 || strcmp(code, "cancelled") == 0)))
-		status = FORGET;
 	if (text && strlen(text) > ANSWER_MAX) {
 		free(text);
 		text = NULL;
 	}
 	if (catalog_repeat_end(sd->catalog, d, status, text, &err) < 0)
-		log_error("%s", err.text); /* the key stays taken */
+		log_error("%s", err.text); /* it is asked about when it is asked for again */
+	catalog_repeat_leave(sd->catalog, d);
 }
 
 /* ---- what happened ---- */

@@ -363,18 +363,6 @@ int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err)
 	return r == -ESRCH ? 0 : r;
 }
 
-int sandbox_settle(struct snapd *sd, const char *id, struct err *err)
-{
-	struct shim_state st;
-	auto_live *l = live_get(sd, id);
-	if (!l)
-		return 0;
-	bool ended = live_ended(l);
-	if (!ended && shim_get(l->shim, NULL, &st, NULL) >= 0 && st.status == SHIM_STOPPED)
-		ended = live_await_end(l, KILL_WAIT_MS);
-	return ended ? live_finish(l, err) : 0;
-}
-
 /* What all boxes share goes, too. */
 static void end_boxes(struct snapd *sd)
 {
@@ -465,6 +453,27 @@ int sandbox_resume(struct snapd *sd, const char *id, struct err *err)
 	if (r >= 0)
 		r = resume(l, err);
 	return r < 0 ? r : set_status(sd, id, SANDBOX_RUNNING, err);
+}
+
+/* The row of one that runs says whether it is paused. */
+static int settle_pause(struct snapd *sd, struct live *l, struct err *err)
+{
+	auto_sandbox_row row = { 0 };
+	enum sandbox_status is = live_paused(l) ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	int r = catalog_sandbox_get(sd->catalog, l->id, &row, err);
+	return r < 0 || row.status == is ? r : set_status(sd, l->id, is, err);
+}
+
+int sandbox_settle(struct snapd *sd, const char *id, struct err *err)
+{
+	struct shim_state st;
+	auto_live *l = live_get(sd, id);
+	if (!l)
+		return 0;
+	bool ended = live_ended(l);
+	if (!ended && shim_get(l->shim, NULL, &st, NULL) >= 0 && st.status == SHIM_STOPPED)
+		ended = live_await_end(l, KILL_WAIT_MS);
+	return ended ? live_finish(l, err) : settle_pause(sd, l, err);
 }
 
 /* ---- removing ---- */

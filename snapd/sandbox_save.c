@@ -224,6 +224,8 @@ int sandbox_save(struct snapd *sd, const char *id, const char *name, const char 
 				r = api_save_seal(s.one[i], err);
 		pause_ns = moment_end(&m);
 	}
+	if (r >= 0) /* the root's is what is made; those that go with it come before it */
+		r = api_save_intend(s.one[0], err);
 	if (r >= 0)
 		r = finish(&s, sd, b, p, &root, snaps, err);
 	saving_done(&s);
@@ -431,6 +433,8 @@ static int restore_one(struct snapd *sd, struct back *back, struct back_tree *t,
 	int r = source_find_ws(&to, sd, t->ws, LEASE_EXCLUSIVE, "restore", err);
 	if (r >= 0)
 		r = source_find_snap(&from, sd, t->snap, LEASE_SHARED, "restore", err);
+	if (r >= 0)
+		r = intents_settle_of(sd, t->ws, err);
 	if (r >= 0)
 		r = snapd_inner(fs_active(sd->fs, t->ws, &t->was, err));
 	if (r < 0)

@@ -573,7 +573,7 @@ static void noted(void **state)
 	}
 }
 
-/* A push may have happened: it is done again, as what it was, by who has the key and the body. */
+/* What is left of a push is done by who has the key and the body. */
 static void pushed_again(void **state)
 {
 	struct fixture *f = *state;
@@ -587,8 +587,14 @@ static void pushed_again(void **state)
 	(void)doing_set(NULL);
 	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
 	assert_int_equal(was.status, 0);
+	assert_false(was.idle);
 	repeat_done(&was);
+	catalog_repeat_leave(f->c, d); /* it was cut off */
 	assert_int_equal(catalog_journal_begin(f->c, &err), 0);
+	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+	assert_true(was.idle);
+	assert_int_equal(catalog_repeat_left(f->c, &was, NULL, &err), 0);
+	repeat_done(&was);
 	d->body.b[0] ^= 1;
 	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
 	repeat_done(&was);
@@ -598,8 +604,117 @@ static void pushed_again(void **state)
 	repeat_done(&was);
 	assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0); /* under way again */
 	assert_int_equal(was.status, 0);
+	assert_false(was.idle);
 	repeat_done(&was);
 	doing_unref(d);
+}
+
+/* Two who find a key idle find out what became of it: the slower one changes nothing of what the
+ * other has begun since. */
+static void settled_twice(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	for (int left = 0; left < 2; left++) {
+		struct repeat one = { 0 }, two = { 0 }, now = { 0 };
+		struct doing *d = doing_of(left ? "left" : "never");
+		assert_int_equal(catalog_repeat_begin(f->c, d, &one, &err), 1);
+		d->keyed = true;
+		(void)doing_set(d);
+		assert_int_equal(catalog_intend_into(f->c, "by/box/x/1/stop", NULL, &err), 0);
+		(void)doing_set(NULL);
+		catalog_repeat_leave(f->c, d);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &one, &err), 0);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &two, &err), 0);
+		assert_true(one.idle && two.idle);
+		assert_int_equal(left ? catalog_repeat_left(f->c, &one, NULL, &err)
+				      : catalog_repeat_settle(f->c, &one, 0, NULL, &err),
+				 0);
+		repeat_done(&one);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &one, &err), 1);
+		repeat_done(&one);
+		(void)doing_set(d);
+		assert_int_equal(catalog_intend_into(f->c, "by/box/x/1/stop", NULL, &err), 0);
+		(void)doing_set(NULL);
+		assert_int_equal(catalog_repeat_settle(f->c, &two, 0, NULL, &err), 0);
+		assert_int_equal(catalog_repeat_settle(f->c, &two, 200, NULL, &err), 0);
+		assert_int_equal(catalog_repeat_left(f->c, &two, NULL, &err), 0);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &now, &err), 0);
+		assert_false(now.idle);
+		assert_int_equal(now.status, 0);
+		assert_string_equal(now.effect, "by/box/x/1/stop");
+		repeat_done(&now);
+		repeat_done(&two);
+		doing_unref(d);
+	}
+}
+
+/* Of an idle key that made something it is known by whether that is there. */
+static void made_or_not(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	for (int there = 0; there < 2; there++) {
+		struct repeat was = { 0 };
+		struct doing *d = doing_of(there ? "there" : "gone");
+		struct snap_row snap = { .created_ns = 1 };
+		id_make(snap.id, "sn");
+		assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 1);
+		d->keyed = true;
+		(void)doing_set(d);
+		assert_int_equal(catalog_intend(f->c, snap.id, &err), 0);
+		if (there)
+			assert_int_equal(catalog_snap_insert(f->c, &snap, NULL, NULL, 0, &err), 0);
+		(void)doing_set(NULL);
+		catalog_repeat_leave(f->c, d);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+		assert_true(was.idle);
+		assert_int_equal(catalog_repeat_made(f->c, &was, &err), there);
+		repeat_done(&was);
+		assert_int_equal(catalog_repeat_begin(f->c, d, &was, &err), 0);
+		assert_int_equal(was.status, there ? 201 : 0);
+		repeat_done(&was);
+		doing_unref(d);
+	}
+}
+
+/* Of a workspace those are found that tell of it, and nobody works for. */
+static void found_idle(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct idle_key *keys;
+	struct repeat was;
+	size_t n, before;
+	assert_int_equal(catalog_idle_keys(f->c, NULL, &keys, &before, &err), 0);
+	idle_keys_free(keys, before);
+	static const char *const effects[] = { "into/ws_aaaaaaaaaa/00/-",
+					       "by/tag/ws_bbbbbbbbbb/1/200" };
+	struct doing *d[2];
+	for (size_t i = 0; i < 2; i++) {
+		d[i] = doing_of(i ? "of-b" : "of-a");
+		assert_int_equal(catalog_repeat_begin(f->c, d[i], &was, &err), 1);
+		d[i]->keyed = true;
+		(void)doing_set(d[i]);
+		assert_int_equal(catalog_intend_into(f->c, effects[i], NULL, &err), 0);
+		(void)doing_set(NULL);
+	}
+	assert_int_equal(catalog_idle_keys(f->c, NULL, &keys, &n, &err), 0);
+	assert_int_equal(n, before);
+	idle_keys_free(keys, n);
+	for (size_t i = 0; i < 2; i++)
+		catalog_repeat_leave(f->c, d[i]);
+	assert_int_equal(catalog_idle_keys(f->c, NULL, &keys, &n, &err), 0);
+	assert_int_equal(n, before + 2);
+	idle_keys_free(keys, n);
+	assert_int_equal(catalog_idle_keys(f->c, "ws_aaaaaaaaaa", &keys, &n, &err), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(keys[0].repeat.effect, effects[0]);
+	idle_keys_free(keys, n);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(catalog_repeat_end(f->c, d[i], 0, NULL, &err), 0);
+		doing_unref(d[i]);
+	}
 }
 
 /* A job works for its caller's key, or for one of its own, until it has ended or failed. */
@@ -997,6 +1112,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(intended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(noted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(pushed_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(settled_twice, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(made_or_not, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(found_idle, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(keys_of_jobs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),

@@ -1,0 +1,106 @@
+#!/bin/bash
+# What is done to a sandbox and ends in 5xx behind its effect, or before it: asked again with the same
+# Idempotency-Key it is told, or done, once. (A trigger in the catalog has it fail.) Paused, resumed,
+# started, restored, saved.
+. "${0%/*}/lib.sh"
+need_fuse
+need_root
+need_runtime
+command -v python3 >/dev/null || skip_all 'needs python3'
+export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
+chmod 711 "$T"
+
+cat >"$T/keys.py" <<'PY'
+import os, sys
+from ask import ask, check, must, root
+from deaf import catalog
+
+def post(status, target, body={}, key=None):
+    return must(status, "POST", "sandboxes" + target, body, key)
+
+def make(name, **more):
+    return post(201, "", dict(more, name=name))
+
+def status(name):
+    return must(200, "GET", "sandboxes/" + name)["status"]
+
+def files(name): # where its root is mounted
+    return must(200, "GET", "workspaces/" + must(200, "GET", "sandboxes/" + name)["root"])["path"]
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+def again(what, path, body, key, status, replayed=False):
+    got = ask("POST", "sandboxes" + path, body, key)
+    check(what, got[0] == status and (got[2] == "true") == replayed, got)
+    return got
+
+w = must(201, "POST", "workspaces", {"name": "w"})
+write(w["path"] + "/saved", "x")
+make("box", workspaces=[{"workspace": "w"}])
+make("off", start=False)
+make("pause")
+box = must(200, "GET", "sandboxes/box")
+saved = post(201, "/box/snapshots")["root"]["id"]
+
+# ---- what fails behind its effect, or before it
+
+def failing(when, path, body, key):
+    catalog("CREATE TRIGGER fails BEFORE %s BEGIN SELECT abs(-9223372036854775807 - 1); END" % when)
+    got = ask("POST", "sandboxes" + path, body, key)
+    catalog("DROP TRIGGER fails")
+    return got
+
+RUNNING, PAUSED = 1, 2
+becomes = lambda n: "UPDATE OF status ON sandboxes WHEN NEW.status = %d AND OLD.status <> %d" % (n, n)
+first = failing(becomes(PAUSED), "/pause/pause", {}, "fails")
+check("a pause that fails behind its effect", first[0] == 500, first)
+got = again("is told", "/pause/pause", {}, "fails", 200, True)
+check("as it is", got[1]["status"] == status("pause") == "paused", got)
+first = failing(becomes(RUNNING), "/pause/resume", {}, "fails")
+check("a resume", first[0] == 500, first)
+again("likewise", "/pause/resume", {}, "fails", 200, True)
+check("it runs", status("pause") == "running")
+first = failing(becomes(RUNNING), "/off/start", {}, "fails")
+check("a start that fails before it", first[0] == 500 and status("off") == "failed", first)
+again("is done", "/off/start", {}, "fails", 200)
+check("it runs", status("off") == "running")
+
+# The second of two trees is restored when it fails, and it has begun again.
+write(w["path"] + "/fails", "x")
+write(files("box") + "/root/fails", "x")
+first = failing("UPDATE OF head ON workspaces WHEN NEW.id = '%s'" % w["id"], "/box/restore",
+                {"snapshot": saved}, "fails")
+check("a restore that fails behind its effect", first[0] == 500 and not os.path.exists(w["path"] + "/fails"), first)
+write(w["path"] + "/since", "x")
+write(files("box") + "/root/since", "x")
+again("is told", "/box/restore", {"snapshot": saved}, "fails", 200, True)
+check("once", os.path.exists(w["path"] + "/since") and os.path.exists(files("box") + "/root/since"))
+check("it runs", status("box") == "running")
+# At the first of them: the rest is done when it is asked for again.
+first = failing("UPDATE OF head ON workspaces WHEN NEW.id = '%s'" % must(200, "GET", "sandboxes/box")["root"],
+                "/box/restore", {"snapshot": saved}, "half")
+check("one that fails at the first tree", first[0] == 500 and os.path.exists(w["path"] + "/since"), first)
+mark = files("box") + "/root/mark"
+write(mark, "x")
+again("goes on", "/box/restore", {"snapshot": saved}, "half", 200)
+check("with what was left alone", not os.path.exists(w["path"] + "/since") and os.path.exists(mark))
+
+# A save is what its root's snapshot is.
+write(w["path"] + "/new", "x")
+first = failing("INSERT ON snapshots WHEN NEW.workspace <> '%s'" % w["id"], "/box/snapshots", {}, "fails")
+check("a save that fails before its root's", first[0] == 500, first)
+got = again("is done", "/box/snapshots", {}, "fails", 201)
+check("with both", got[1]["root"]["workspace"] == box["root"] and len(got[1]["workspaces"]) == 1, got)
+PY
+
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+timeout 300 python3 "$T/keys.py" "$BOUGH_ROOT" >"$T/said" 2>"$T/why" ||
+	{ cat "$T/said"; bail "$(tail -n 5 "$T/why")"; }
+while read -r _ good what; do
+	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
+done < <(grep '^T ' "$T/said")
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 19
+fsck_clean
+done_testing
