@@ -58,8 +58,9 @@ int sandboxes_quit_fd(const struct sandboxes *s);
 
 /* ---- life ---- */
 
-/* Starts it. `secrets`: those that its spec names, or -EINVAL tells which are missing. Where it
- * can't be, all is as before, but that it has failed. -ESTALE: it runs already. */
+/* Starts it. `secrets`: those that its spec names; NULL or none: those that a restore has kept
+ * which was cut off, or -EINVAL. Where it can't be, all is as before, but that it has failed.
+ * -ESTALE: it runs already. */
 int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err);
 /* TERM, and KILL after grace_ms; then all that it held is given back. -ESTALE: it doesn't run. */
 int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err);
@@ -77,8 +78,6 @@ int sandbox_remove(struct snapd *sd, const char *id, unsigned how, struct err *e
 void sandbox_stop_all(struct snapd *sd, int grace_ms);
 /* Somebody used it: at most one write in some seconds. */
 void sandbox_touch(struct snapd *sd, const struct sandbox_row *row);
-/* The secrets that a running one was started with, to start it again. */
-int sandbox_secrets_again(struct snapd *sd, const char *id, struct secrets *out, struct err *err);
 
 /* ---- making ---- */
 

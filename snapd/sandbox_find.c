@@ -138,8 +138,10 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 	int r = sandbox_box_get(&b, sd, row->id, &err);
 	if (r >= 0 && ran)
 		r = take_over(sd, b, &err);
-	if (r >= 0 && ran)
+	if (r >= 0 && ran) {
+		sandbox_secrets_drop(sd, row->id); /* it has its own */
 		return;
+	}
 	if (r < 0)
 		log_warn("sandbox %s: %s", row->id, err.text);
 	if (ran)
@@ -268,6 +270,7 @@ int sandboxes_find(struct snapd *sd, struct err *err)
 	sandbox_rows_free(rows, n);
 	for (int i = 0; i < 2; i++)
 		sweep(sd, parts[i]);
+	sweep(sd, "kept");
 	free_roots(sd);
 	return 0;
 }

@@ -118,6 +118,13 @@ int sandbox_process_read(struct snapd *sd, const char *id, json_t **out, struct 
 int sandbox_environment(struct snapd *sd, const struct sandbox_spec *spec, const json_t *own,
 			const json_t *more, json_t **keep, const char ***out, struct err *err);
 
+/* The secrets that it runs with are kept until it has started again, or is removed. */
+int sandbox_secrets_keep(struct snapd *sd, const struct sandbox_box *b, struct err *err);
+/* Those, if any, are added. */
+int sandbox_secrets_kept(struct snapd *sd, const char *id, struct secrets *out, struct err *err);
+void sandbox_secrets_drop(struct snapd *sd, const char *id);
+void sandbox_secrets_drop_all(struct snapd *sd);
+
 /* Removes what a sandbox that doesn't run has left on the machine. */
 int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct err *err);
 /* Shim and box of a sandbox whose processes are to end now, by force. */

@@ -57,6 +57,7 @@ int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct 
 	const struct shim_config shim = {
 		.kind = kind, .ns = sd->sandboxes->ns, .id = id, .bundle = dir
 	};
+	sandbox_secrets_drop(sd, id);
 	int r = access(dir, F_OK) == 0 && kind ? shim_remove(&shim, err) : 0;
 	int c = box_clear(dir, sd->sandboxes->ns, r < 0 ? NULL : err);
 	int o = output_stop(io, r < 0 || c < 0 ? NULL : err);
@@ -67,7 +68,7 @@ int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct 
 
 static int take_secrets(struct sandbox_box *b, const struct secrets *given, struct err *err)
 {
-	size_t n = given ? given->n : 0;
+	size_t n = given->n;
 	if (json_array_size(b->spec.secrets) + json_array_size(b->spec.secret_env) > 0 && n == 0)
 		return err_set(err, -EINVAL,
 			       "its secrets aren't kept: give them again to start it");
@@ -276,6 +277,7 @@ static int not_running(struct snapd *sd, const char *id, struct err *err)
 
 int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err)
 {
+	auto_secrets kept = { 0 };
 	auto_box *b = NULL;
 	uint32_t pid = 0;
 	int r = not_running(sd, id, err);
@@ -285,6 +287,10 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 		r = check_programs(b, sd->sandboxes, err);
 	if (r >= 0)
 		r = check_way(sd, err);
+	if (r >= 0 && (!secrets || secrets->n == 0)) {
+		r = sandbox_secrets_kept(sd, id, &kept, err);
+		secrets = &kept;
+	}
 	if (r >= 0)
 		r = take_secrets(b, secrets, err);
 	if (r >= 0)
@@ -307,6 +313,8 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 		(void)sandbox_stop(sd, id, 0, NULL);
 		(void)sandbox_set_failed(sd, id, err ? err->text : "it may not be started");
 	}
+	if (r >= 0)
+		sandbox_secrets_drop(sd, id);
 	return r;
 }
 
@@ -369,6 +377,7 @@ static void end_boxes(struct snapd *sd)
 	char parent[PATH_SIZE];
 	struct err err = { 0 };
 	(void)snprintf(parent, sizeof(parent), "%s/box", sd->root);
+	sandbox_secrets_drop_all(sd);
 	if (geteuid() == 0 && box_end(parent, &err) < 0)
 		log_warn("%s", err.text); /* the next one uses it */
 }
@@ -513,6 +522,7 @@ int sandbox_remove(struct snapd *sd, const char *id, unsigned how, struct err *e
 	(void)spec_read(&spec, row.spec, NULL); /* one that is damaged goes, too */
 	if (l)
 		r = end_processes(l, row.name, how & SANDBOX_FORCE, err);
+	sandbox_secrets_drop(sd, id);
 	/* It has left something, that couldn't be taken away then. */
 	if (r >= 0 && row.id_base)
 		r = sandbox_sweep(sd, id, spec.runtime, err);
@@ -537,32 +547,6 @@ void sandbox_touch(struct snapd *sd, const struct sandbox_row *row)
 	int64_t now = snapd_now_ns();
 	if (now - row->active_ns > (int64_t)TOUCH_MS * 1000000)
 		(void)catalog_sandbox_active(sd->catalog, row->id, now, NULL); /* next time */
-}
-
-int sandbox_secrets_again(struct snapd *sd, const char *id, struct secrets *out, struct err *err)
-{
-	char path[2 * PATH_SIZE];
-	auto_box *b = NULL;
-	int r = sandbox_box_get(&b, sd, id, err);
-	if (r < 0)
-		return r;
-	(void)snprintf(path, sizeof(path), "%s/secrets", b->dir);
-	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_dir *d = dir < 0 ? NULL : fdopendir(dir);
-	if (!d)
-		return errno == ENOENT ? 0 : err_sys(err, -errno, "its secrets");
-	dir = -1; /* d's */
-	const struct dirent *e;
-	while ((e = readdir(d)) && r >= 0) {
-		if (e->d_type != DT_REG || out->n == SANDBOX_SECRETS_MAX + 1)
-			continue;
-		int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd < 0)
-			return err_sys(err, -errno, "its secrets");
-		(void)snprintf(out->list[out->n].name, NAME_SIZE, "%.*s", NAME_SIZE - 1, e->d_name);
-		out->list[out->n++].fd = fd;
-	}
-	return 0;
 }
 
 int sandbox_figures(struct snapd *sd, const char *id, struct sandbox_figures *out, struct err *err)

@@ -538,25 +538,26 @@ static int read_group(struct snapd *sd, const char *snapshot, json_t **group, st
 
 static int restore(struct snapd *sd, struct sandbox_box *b, struct back *back, struct err *err)
 {
-	auto_secrets secrets = { 0 };
 	auto_live *l = live_get(sd, b->row.id);
 	bool runs = l && !live_ended(l);
 	back->runs |= runs;
-	int r = runs ? sandbox_secrets_again(sd, b->row.id, &secrets, err) : 0;
+	int r = runs ? sandbox_secrets_keep(sd, b, err) : 0;
 	if (r >= 0)
 		r = intent_back(sd, back, err);
 	if (r >= 0 && runs)
 		r = sandbox_stop(sd, b->row.id, 0, err);
 	if (r >= 0)
 		r = restore_all(sd, back, err);
-	runs = back->runs;
-	if (runs && r < 0) { /* it goes on with what it had */
+	if (back->runs && r < 0) { /* it goes on with what it had */
 		struct err why = { 0 };
-		if (sandbox_start(sd, b->row.id, &secrets, &why) < 0)
+		int e = sandbox_start(sd, b->row.id, NULL, &why);
+		if (e == -ESTALE) /* it wasn't stopped */
+			sandbox_secrets_drop(sd, b->row.id);
+		else if (e < 0)
 			log_error("sandbox %s: %s", b->row.id, why.text);
 		return r;
 	}
-	return r >= 0 && runs ? sandbox_start(sd, b->row.id, &secrets, err) : r;
+	return r >= 0 && back->runs ? sandbox_start(sd, b->row.id, NULL, err) : r;
 }
 
 int sandbox_restore(struct snapd *sd, const char *id, const char *snapshot, bool live,

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What is done to a sandbox and ends in 5xx behind its effect, or before it: asked again with the same
 # Idempotency-Key it is told, or done, once. (A trigger in the catalog has it fail.) Paused, resumed,
-# started, restored, saved.
+# started, restored, saved; and restored with secrets, which kill -9 of boughd cuts off.
 . "${0%/*}/lib.sh"
 need_fuse
 need_root
@@ -11,9 +11,9 @@ export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
 chmod 711 "$T"
 
 cat >"$T/keys.py" <<'PY'
-import os, sys
-from ask import ask, check, must, root
-from deaf import catalog
+import http.client, os, sys, threading, time
+from ask import Unix, ask, check, must, root
+from deaf import catalog, kill, start
 
 def post(status, target, body={}, key=None):
     return must(status, "POST", "sandboxes" + target, body, key)
@@ -30,6 +30,16 @@ def files(name): # where its root is mounted
 def write(path, text):
     with open(path, "w") as f:
         f.write(text)
+
+def quiet(*a):
+    try:
+        return ask(*a)
+    except (OSError, http.client.HTTPException):
+        return None
+
+def inside(name, *command):
+    e = post(201, "/%s/exec" % name, {"command": list(command)})["id"]
+    return must(200, "GET", "sandboxes/%s/exec/%s?wait=60" % (name, e))["exit_code"]
 
 def again(what, path, body, key, status, replayed=False):
     got = ask("POST", "sandboxes" + path, body, key)
@@ -93,6 +103,50 @@ first = failing("INSERT ON snapshots WHEN NEW.workspace <> '%s'" % w["id"], "/bo
 check("a save that fails before its root's", first[0] == 500, first)
 got = again("is done", "/box/snapshots", {}, "fails", 201)
 check("with both", got[1]["root"]["workspace"] == box["root"] and len(got[1]["workspaces"]) == 1, got)
+
+# ---- with secrets
+
+HELD = 24 << 20 # more than a connection holds
+s = must(201, "POST", "workspaces", {"name": "s"})
+sec = post(201, "", {"name": "sec", "workspaces": [{"workspace": "s"}], "secrets": {"pass": "c2VjcmV0"}})
+with open(s["path"] + "/big", "wb") as big:
+    big.write(os.urandom(HELD))
+has = lambda: inside("sec", "sh", "-c", 'test "$(cat /run/secrets/pass)" = secret')
+check("a sandbox with secrets", has() == 0)
+of_sec = post(201, "/sec/snapshots")["root"]["id"]
+write(s["path"] + "/later", "x")
+c = Unix("d") # who takes an archive slowly keeps the workspace from being restored
+c.request("GET", "/v1/workspaces/s/archive/?format=tar")
+slow = c.getresponse()
+slow.read(1)
+t = threading.Thread(target=quiet, args=("POST", "sandboxes/sec/restore", {"snapshot": of_sec}, "sec"))
+t.start()
+until = time.monotonic() + 20
+while status("sec") == "running" and time.monotonic() < until:
+    time.sleep(0.01)
+check("its restore is held up when it is stopped", status("sec") == "stopped" and t.is_alive())
+kill()
+slow.close()
+c.close()
+t.join()
+kept = root + "/kept/" + sec["id"]
+check("its secrets are kept, in memory", os.path.ismount(kept) and os.listdir(root + "/kept") == [sec["id"]])
+start()
+check("it is stopped", status("sec") == "stopped" and os.path.exists(s["path"] + "/later"))
+again("asked again, it goes on", "/sec/restore", {"snapshot": of_sec}, "sec", 200)
+check("it runs", status("sec") == "running" and not os.path.exists(s["path"] + "/later"))
+check("with its secrets", has() == 0)
+check("which are kept no longer", not os.path.exists(kept))
+first = failing(becomes(RUNNING), "/sec/restore",
+                {"snapshot": of_sec}, "sec2")
+check("one that can't be started behind it", first[0] == 500 and status("sec") == "failed", first)
+again("is, when it is asked for again", "/sec/restore", {"snapshot": of_sec}, "sec2", 200)
+check("with its secrets", has() == 0 and not os.path.exists(kept))
+first = failing(becomes(RUNNING), "/sec/restore",
+                {"snapshot": of_sec}, "sec3")
+check("one that can't be", first[0] == 500 and os.path.ismount(kept), first)
+must(204, "DELETE", "sandboxes/sec")
+check("leaves none when it is removed", not os.path.exists(kept))
 PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
@@ -101,6 +155,6 @@ timeout 300 python3 "$T/keys.py" "$BOUGH_ROOT" >"$T/said" 2>"$T/why" ||
 while read -r _ good what; do
 	if [ "$good" = ok ]; then pass "$what"; else fail "$what"; fi
 done < <(grep '^T ' "$T/said")
-is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 19
+is 'all of it was tried' "$(grep -c '^T ' "$T/said")" 32
 fsck_clean
 done_testing
