@@ -281,7 +281,7 @@ static const char *const import_query[] = { "name",      "message",    "format",
 static const char *const snap_list_query[] = { "workspace", "image",  "label",
 					       "limit",     "cursor", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
-static const char *const force_query[] = { "force", NULL };
+static const char *const snap_delete_query[] = { "cascade", "force", NULL };
 
 static const char *const archive_put_query[] = { "atomic", "top", NULL };
 static const char *const file_get_query[] = { "recursive", "limit", "cursor", "stat", NULL };
@@ -347,7 +347,7 @@ const struct route api_routes[] = {
 	{ "GET", SNAP, api_snap_list, NULL, snap_list_query, false },
 	{ "GET", SNAP "/{}", api_snap_get, NULL, NULL, false },
 	{ "PATCH", SNAP "/{}", api_snap_patch, snap_patch_fields, NULL, false },
-	{ "DELETE", SNAP "/{}", api_snap_delete, NULL, force_query, false },
+	{ "DELETE", SNAP "/{}", api_snap_delete, NULL, snap_delete_query, false },
 	{ "POST", SNAP "/{}/commit", api_snap_commit, commit_fields, NULL, false },
 	{ "GET", SNAP "/{}/bundle", api_snap_bundle, NULL, bundle_query, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "fs/base/json.h"
+#include "snapd/access.h"
 #include "snapd/api.h"
+#include "snapd/outcome.h"
 
 static int no_memory(struct err *err)
 {
@@ -212,14 +214,76 @@ int api_snap_remove(struct snapd *sd, const struct source *src, bool force, cons
 	return r;
 }
 
+enum { CASCADE_MAX = 10000 }; /* snapshots of one call: each is leased */
+
+/* Who asks may change what was made from it, and nobody uses that just now. What he doesn't see is
+ * left out (its id is "" then): he mustn't learn of it. */
+static int take_below(struct request *rq, const struct snap_row *rows, size_t n,
+		      struct source *of, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	int r = 0;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const struct snap_row *row = &rows[i];
+		bool mine = access_writes(sd, rq->caller, &row->own, row->workspace);
+		if (!mine && access_sees(sd, rq->caller, &row->own, row->workspace))
+			r = err_set(err, -EPERM,
+				    "snapshot %s, which isn't yours to delete, was made from it: "
+				    "with `force` it goes alone",
+				    row->id);
+	}
+	for (size_t i = 0; i < n && r >= 0; i++)
+		if (access_writes(sd, rq->caller, &rows[i].own, rows[i].workspace))
+			r = source_find_snap(&of[i], sd, rows[i].id, LEASE_EXCLUSIVE, "rm", err);
+	return r;
+}
+
+/* All that was made from it, and it: the farthest first, so that what a kill leaves stands on what
+ * is there. What was made from one meanwhile is linked to its parent. */
+static int remove_below(struct request *rq, const struct source *src, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct snap_row *rows = NULL;
+	size_t n = 0;
+	int r = catalog_snap_below(sd->catalog, src->snap.id, CASCADE_MAX + 1, &rows, &n, err);
+	if (r < 0)
+		return r;
+	n -= n > 0; /* the last is itself */
+	struct source *of = calloc(n + 1, sizeof(*of));
+	if (!of)
+		r = no_memory(err);
+	else if (n >= CASCADE_MAX)
+		r = err_set(err, -E2BIG, "more than %d were made from it: delete some first",
+			    CASCADE_MAX);
+	if (r >= 0)
+		r = take_below(rq, rows, n, of, err);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		if (!of[i].snap.id[0])
+			continue;
+		r = api_snap_remove(sd, &of[i], true, NULL, err);
+		if (r >= 0)
+			outcome_beside(sd, "snapshot.deleted", &rows[i].own, rows[i].id,
+				       rows[i].workspace);
+	}
+	for (size_t i = 0; i < n && of; i++)
+		source_done(&of[i]);
+	free(of);
+	snap_rows_free(rows, n + 1);
+	return r < 0 ? r : api_snap_remove(sd, src, true, NULL, err);
+}
+
 int api_snap_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
+	bool cascade = request_query_true(rq, "cascade"), force = request_query_true(rq, "force");
+	if (cascade && force)
+		return request_bad_field(rq, "cascade", err, "either cascade or force");
 	int r = source_find_snap(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
 	if (r >= 0)
-		r = api_snap_remove(sd, &src, request_query_true(rq, "force"),
-				    rq->caller->admin ? NULL : rq->caller->owner, err);
+		r = cascade ? remove_below(rq, &src, err)
+			    : api_snap_remove(sd, &src, force,
+					      rq->caller->admin ? NULL : rq->caller->owner, err);
 	rp->status = 204;
 	return r;
 }

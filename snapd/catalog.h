@@ -175,6 +175,9 @@ int catalog_snap_refuse(struct catalog *c, const char *id, const char *who, stru
 /* The latest whose image is that very text. -ENOENT. */
 int catalog_snap_of_image(struct catalog *c, const char *image, char id[ID_SIZE],
 			  struct err *err);
+/* It and all that were made from it, and from those: the farthest first; `max` at most. */
+int catalog_snap_below(struct catalog *c, const char *id, size_t max, struct snap_row **rows,
+		       size_t *n, struct err *err);
 /* Snapshots whose parent it is. */
 int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 			  struct err *err);

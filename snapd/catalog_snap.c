@@ -123,6 +123,19 @@ int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **r
 			 DB(db_text(id)), &snap_shape, rows, n, err);
 }
 
+int catalog_snap_below(struct catalog *c, const char *id, size_t max, struct snap_row **rows,
+		       size_t *n, struct err *err)
+{
+	return db_select(
+		c,
+		"WITH RECURSIVE below(id, depth) AS (VALUES (?1, 0) UNION ALL"
+		" SELECT s.id, below.depth + 1 FROM below JOIN snapshots s"
+		" ON s.parent = below.id LIMIT ?2)"
+		"SELECT " SNAP_COLUMNS
+		" FROM below JOIN snapshots s ON s.id = below.id ORDER BY below.depth DESC",
+		DB(db_text(id), db_int((int64_t)max)), &snap_shape, rows, n, err);
+}
+
 int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 		     struct err *err)
 {
@@ -273,7 +286,8 @@ static int refuse_used(struct catalog *c, const char *id, const char *who, struc
 			 " delete that, or restore or save another there'"
 			 " FROM workspaces w WHERE head = ?1"
 			 " AND removed IS NULL AND " DB_SEEN " UNION ALL"
-			 " SELECT id || ' was made from it: delete that first, or use --force'"
+			 " SELECT id || ' was made from it: delete that first, or use --cascade"
+			 " or --force'"
 			 " FROM snapshots WHERE parent = ?1 AND " DB_SEEN " LIMIT 1",
 			 DB(db_text(id), db_text(who)), &shape, need, err);
 	return r > 0 ? err_set(err, -ENOTUNIQ, "snapshot %s is needed: %s", id, need) : r;

@@ -576,13 +576,27 @@ void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *ans
 		tell_events(sd, d, answer);
 }
 
+/* `who` did it. */
+static void tell_of(struct snapd *sd, const struct principal *who, const char *what,
+		    const struct owned *own, const char *object, const char *workspace)
+{
+	struct doing d = { .method = "", .path = (char *)(uintptr_t)what, .caller = *who };
+	(void)snprintf(d.object, sizeof(d.object), "%s", object);
+	write_audit(sd, &d, 200, NULL);
+	tell_event(sd, who, own, what, object, workspace);
+}
+
+void outcome_beside(struct snapd *sd, const char *what, const struct owned *own,
+		    const char *object, const char *workspace)
+{
+	tell_of(sd, &doing_now()->caller, what, own, object, workspace);
+}
+
 void outcome_own(struct snapd *sd, const char *what, const struct owned *own, const char *object,
 		 const char *workspace)
 {
-	struct doing d = { .method = "", .path = (char *)(uintptr_t)what, .own = *own };
+	struct principal self;
 	assert(is_own(what));
-	principal_of_service(&d.caller);
-	(void)snprintf(d.object, sizeof(d.object), "%s", object);
-	write_audit(sd, &d, 200, NULL);
-	tell_event(sd, &d.caller, &d.own, what, object, workspace);
+	principal_of_service(&self);
+	tell_of(sd, &self, what, own, object, workspace);
 }

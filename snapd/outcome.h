@@ -12,6 +12,10 @@ void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *ans
 /* The answer to a POST of that path that made what `effect` names (db_note_effect), as far as that
  * is still there. NULL: out of memory. */
 json_t *outcome_rebuilt(struct snapd *sd, const char *path, const char *effect);
+/* What else this thread's caller did by it, for the audit log and the events. `what` is as in
+ * events.h. */
+void outcome_beside(struct snapd *sd, const char *what, const struct owned *own,
+		    const char *object, const char *workspace);
 /* What the service did by itself, likewise. `what` is as in events.h. */
 void outcome_own(struct snapd *sd, const char *what, const struct owned *own, const char *object,
 		 const char *workspace);

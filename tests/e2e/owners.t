@@ -104,5 +104,31 @@ as a GET /v1/usage
 ok 'what it left counts' test "$(of '.owners[0].bytes')" -gt $((before - 100000))
 gives 'it goes' 204 '' '' root DELETE /v1/quotas/dev
 gives 'and so does the limit' 201 '' '' a POST $ws '{"name":"g","mount":false}'
+
+# ---- what was made from another's snapshot
+
+snaps=/v1/snapshots
+bough user add eve
+give eve '{"owner":"eve"}'
+gives 'a snapshot for all' 200 .visibility global a PATCH $snaps/kept '{"visibility":"global"}'
+kept=$(of .id)
+gives 'stood on' 201 .head "$kept" eve POST $ws '{"name":"on","from":"dev/kept"}'
+gives 'written to' 201 '' '' eve PUT "$ws/on/files/new" x
+gives 'saved' 201 .parent "$kept" eve POST $ws/on/snapshots '{"name":"made","message":"m"}'
+gives 'for all to see' 200 .visibility global eve PATCH $snaps/made '{"visibility":"global"}'
+gives 'what is not yours is not deleted with it' 403 .code forbidden a DELETE "$snaps/kept?cascade=true"
+gives 'and it stays' 200 .id "$kept" a GET $snaps/kept
+gives 'either' 400 .details.field cascade a DELETE "$snaps/kept?cascade=true&force=true"
+gives 'for nobody to see' 200 .visibility private eve PATCH $snaps/made '{"visibility":"private"}'
+gives 'he is not told of it' 204 '' '' a DELETE "$snaps/kept?cascade=true"
+gives 'which stays' 200 .parent null eve GET $snaps/made
+gives 'and its workspace' 200 '' '' eve GET "$ws/on/files/new"
+gives 'made from it' 201 '' '' eve PUT "$ws/on/files/newer" x
+gives 'another' 201 '' '' eve POST $ws/on/snapshots '{"name":"last"}'
+last=$(of .id)
+gives 'an admin may' 204 '' '' root DELETE "$snaps/eve%2Fmade?cascade=true"
+gives 'with what was made from it' 404 '' '' eve GET $snaps/last
+gives 'each is in the log' 200 "[.items[] | select(.object == \"$last\") | .path] | contains([\"snapshot.deleted\"])" true \
+	root GET "/v1/audit?object=$last"
 fsck_clean
 done_testing

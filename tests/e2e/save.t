@@ -108,6 +108,30 @@ bough_ok 'gc' gc --json
 is 'after gc too' "$(sha256sum <"$(at u)/big")" "$sum"
 is 'and the other snapshot' "$(bough create t --from green >/dev/null; cat "$(at t)/dir/file")" two
 
+# It, and what was made from it and from that; workspaces stay.
+bough_ok 'a line' create line
+for name in a b c; do
+	echo "$name" >"$(at line)/$name"
+	bough_ok "of $name" save line --as "line-$name"
+done
+bough_ok 'a branch' create branch --from line-a
+echo x >"$(at branch)/x"
+bough_ok 'of another' save branch --as line-x
+bough_fails 'neither alone' 4 'cascade' snapshots rm line-b
+bough_fails 'nor in both ways' 2 'either' snapshots rm --cascade --force line-b
+bough_ok 'with what was made from it' snapshots rm --cascade line-b
+for name in b c; do bough_fails "$name is gone" 3 '' snapshots show "line-$name"; done
+bough_ok 'what it was made from stays' snapshots show line-a
+bough_ok 'and what was made from that' snapshots show line-x
+is 'the workspace stands on it' "$(bough show line --json | jq -r .head)" \
+	"$(bough snapshots show line-a --json | jq -r .id)"
+is 'and has all' "$(cat "$(at line)"/{a,b,c} | tr '\n' ' ')" 'a b c '
+bough_ok 'it is saved anew' save line --as line-d
+bough_ok 'all of it' snapshots rm --cascade line-a
+is 'goes' "$(bough snapshots ls --json | jq -c '[.items[].names[] | select(startswith("line-"))]')" '[]'
+bough_ok 'gc again' gc --json
+is 'they are whole' "$(cat "$(at line)"/{a,b,c} "$(at branch)"/{a,x} | tr '\n' ' ')" 'a b c a x '
+
 # ---- saving beside a writer, and gc beside saving
 
 (cd "$(at v)" && for i in $(seq 1 100000); do echo "$i" >"f$((i % 500))"; done) &

@@ -106,9 +106,10 @@ static const struct option_def snapshots_ls_options[] = {
 };
 
 static const struct option_def snapshots_rm_options[] = {
+	{ .name = "cascade", .help = "with all the snapshots that were made from it" },
 	{ .name = "force",
 	  .letter = 'f',
-	  .help = "also when others were made from it; they are linked to its parent" },
+	  .help = "it alone; what was made from it is linked to its parent" },
 	{ 0 }
 };
 
@@ -287,10 +288,11 @@ const struct command commands_snap[] = {
 	  .group = G_SNAP,
 	  .operands = "SNAPSHOT…",
 	  .summary = "delete snapshots",
-	  .about = "Refused while a workspace stands on it or another snapshot was made from it.\n"
+	  .about = "Refused while a workspace stands on it or another snapshot was made from it,\n"
+		   "unless --cascade or --force is given; workspaces stay as they are even then.\n"
 		   "`bough gc` frees the space.\n",
 	  .options = snapshots_rm_options,
-	  .examples = "bough snapshots rm green\n",
+	  .examples = "bough snapshots rm green\nbough snapshots rm --cascade old\n",
 	  .min = 1,
 	  .max = ANY,
 	  .kinds = "s",
@@ -375,7 +377,7 @@ const struct command commands_snap[] = {
 	  .group = G_IMAGE,
 	  .operands = "IMAGE…",
 	  .summary = "delete images",
-	  .about = "As `bough snapshots rm`: what was made of it stays.\n",
+	  .about = "As `bough snapshots rm`: workspaces and sandboxes made of it stay.\n",
 	  .options = snapshots_rm_options,
 	  .examples = "bough image rm debian\n",
 	  .min = 1,

@@ -155,7 +155,7 @@ int cmd_image_rm(struct cli *cli, const struct args *a, struct err *err)
 			r = no_memory(err);
 	}
 	found.operands = names;
-	return r < 0 ? r : list_remove_each(cli, &found, "/v1/snapshots/", "force", err);
+	return r < 0 ? r : list_remove_each(cli, &found, "/v1/snapshots/", list_snapshots_rm, err);
 }
 
 int cmd_image_show(struct cli *cli, const struct args *a, struct err *err)

@@ -120,25 +120,26 @@ int list_failed(const struct args *a, int first, int r, const struct err *e, str
 	return first < 0 ? first : r;
 }
 
-static int remove_one(struct cli *cli, const char *path, const char *name, const char *query,
-		      struct err *err)
+static int remove_one(struct cli *cli, const struct args *a, const char *path, const char *name,
+		      const char *const *options, struct err *err)
 {
 	auto_target t = target_new(path);
 	target_name(&t, name);
-	if (query)
-		target_query(&t, query, "1");
+	for (; options && *options; options++)
+		target_query(&t, *options, args_get(a, *options) ? "true" : NULL);
 	return api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
 }
 
-int list_remove_each(struct cli *cli, const struct args *a, const char *path, const char *option,
-		     struct err *err)
+const char *const list_snapshots_rm[] = { "cascade", "force", NULL };
+
+int list_remove_each(struct cli *cli, const struct args *a, const char *path,
+		     const char *const *options, struct err *err)
 {
-	const char *query = option && args_get(a, option) ? option : NULL;
 	int first = 0;
 	auto_json json_t *removed = json_array();
 	for (unsigned i = 0; i < a->n; i++) {
 		struct err e = { 0 };
-		int r = remove_one(cli, path, a->operands[i], query, &e);
+		int r = remove_one(cli, a, path, a->operands[i], options, &e);
 		if (r == 0) {
 			(void)json_array_append_new(removed,
 						    json_pack("{s:s}", "name", a->operands[i]));

@@ -32,9 +32,10 @@ const char *list_text(const json_t *item, const char *key);
  * goes to *err, others are told at once. */
 int list_failed(const struct args *a, int first, int r, const struct err *e, struct err *err);
 /* DELETEs each operand below `path`; what fails is told, the first as the result, and the others go
- * on. With --json, {"items": [{"name"}]} of what went. `option` (NULL: none): where it was given,
- * "?OPTION=1". */
-int list_remove_each(struct cli *cli, const struct args *a, const char *path, const char *option,
-		     struct err *err);
+ * on. With --json, {"items": [{"name"}]} of what went. `options` (NULL: none), up to a NULL: of
+ * those that were given, "?OPTION=true". */
+int list_remove_each(struct cli *cli, const struct args *a, const char *path,
+		     const char *const *options, struct err *err);
+extern const char *const list_snapshots_rm[]; /* those of snapshots */
 
 #endif

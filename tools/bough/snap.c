@@ -211,7 +211,7 @@ int cmd_snapshots_show(struct cli *cli, const struct args *a, struct err *err)
 
 int cmd_snapshots_rm(struct cli *cli, const struct args *a, struct err *err)
 {
-	return list_remove_each(cli, a, "/v1/snapshots/", "force", err);
+	return list_remove_each(cli, a, "/v1/snapshots/", list_snapshots_rm, err);
 }
 
 int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)

@@ -241,7 +241,7 @@ export class Snapshot {
   update(fields: Owned & {
     message?: string; add_names?: string[]; remove_names?: string[]; labels?: Labels;
   }): Promise<SnapshotInfo>;
-  delete(options?: { force?: boolean }): Promise<null>;
+  delete(options?: { cascade?: boolean; force?: boolean }): Promise<null>;
   log(options?: { page?: number }): Lists<Snapshot>;
   diff(options?: Against): Lists<DiffEntry>;
   diffText(format?: TextFormat, options?: Against): Promise<Body>;

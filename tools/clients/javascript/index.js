@@ -128,8 +128,9 @@ export class Snapshot extends Named {
       { json: fields, safe: !fields.remove_names }));
   }
 
-  delete({ force } = {}) {
-    return this._t.call('DELETE', '/v1/snapshots/{snap}', this.#at, { query: { force } });
+  /** cascade: with all that were made from it; force: alone, and those stand on its parent */
+  delete({ cascade, force } = {}) {
+    return this._t.call('DELETE', '/v1/snapshots/{snap}', this.#at, { query: { cascade, force } });
   }
 
   /** It and its line of parents, newest first. */

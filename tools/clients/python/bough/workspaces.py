@@ -78,8 +78,10 @@ class Snapshot:
         return self._is(self._t.call("PATCH", "/v1/snapshots/{snap}", self._at, json_body=fields,
                                      safe="remove_names" not in fields))
 
-    def delete(self, *, force: bool = False) -> None:
-        self._t.call("DELETE", "/v1/snapshots/{snap}", self._at, query={"force": force})
+    def delete(self, *, cascade: bool = False, force: bool = False) -> None:
+        """cascade: with all that were made from it; force: alone, and those stand on its parent."""
+        self._t.call("DELETE", "/v1/snapshots/{snap}", self._at,
+                     query={"cascade": cascade, "force": force})
 
     def log(self, *, page: int = PAGE) -> Iterator[Snapshot]:
         """It and its line of parents, newest first."""
