@@ -41,7 +41,7 @@
 enum {
 	EXPIRES_S = 24 * 60 * 60, /* after the last byte */
 	TUS_RECORD_MAX = 32 * 1024,
-	KEPT_MAX = 100000, /* files in the folder that are looked at */
+	KEPT_MAX = 100000, /* files in the folder that one sweep looks at */
 	OPEN_MAX = 1000,   /* uploads of one workspace that aren't done */
 	COPY_BYTES = 256 * 1024,
 	QUOTA_WAIT_US = 50000, /* what was removed may count for so long */
@@ -95,19 +95,49 @@ static int write_record(const struct kept *k, struct err *err)
 	return io_publish(NULL, k->dir, name, text, strlen(text), false, err);
 }
 
-static void forget(const struct kept *k)
-{
-	char name[ID_SIZE + 8];
-	file_name(name, k->id, "data");
-	(void)unlinkat(k->dir, name, 0); /* what stays is swept again */
-	file_name(name, k->id, "json");
-	(void)unlinkat(k->dir, name, 0);
-}
-
 static const char *kept_text(const struct kept *k, const char *key)
 {
 	const char *s = json_string_value(json_object_get(k->json, key));
 	return s ? s : "";
+}
+
+/* An empty file that says of one that isn't done whose it is, and how long: so that those of one
+ * workspace are found without a look at the others. */
+enum { MARK_SIZE = 2 * ID_SIZE + 24 };
+static void mark_name(char out[MARK_SIZE], const struct kept *k)
+{
+	(void)snprintf(out, MARK_SIZE, "%s/%s.%llu", kept_text(k, "workspace"), k->id,
+		       (unsigned long long)k->length);
+}
+
+static int mark(const struct kept *k, struct err *err)
+{
+	char name[MARK_SIZE];
+	mark_name(name, k);
+	if (mkdirat(k->dir, kept_text(k, "workspace"), 0700) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "make uploads/%s", kept_text(k, "workspace"));
+	auto_fd fd = openat(k->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	return fd < 0 ? err_sys(err, -errno, "make uploads/%s", name) : 0;
+}
+
+static void drop_data(const struct kept *k)
+{
+	char name[MARK_SIZE];
+	file_name(name, k->id, "data");
+	(void)unlinkat(k->dir, name, 0); /* what stays is swept again */
+	if (!id_is(kept_text(k, "workspace"), "ws"))
+		return; /* its record is damaged */
+	mark_name(name, k);
+	(void)unlinkat(k->dir, name, 0);
+	(void)unlinkat(k->dir, kept_text(k, "workspace"), AT_REMOVEDIR); /* the last one */
+}
+
+static void forget(const struct kept *k)
+{
+	char name[ID_SIZE + 8];
+	drop_data(k);
+	file_name(name, k->id, "json");
+	(void)unlinkat(k->dir, name, 0);
 }
 
 /* Whether it is one of what the target names: what its path leads to may be another by now. */
@@ -178,80 +208,69 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 
 /* ---- all of them ---- */
 
-/* Calls fn for each record, up to KEPT_MAX: its workspace, length, whether it is done, and when
- * the last byte came. A return other than 0 ends that. `ending`: of the files that are looked for;
- * those of ".data" aren't done, and the others, which may be many, aren't read. */
-struct kept_row {
-	const char *id, *workspace, *sandbox; /* sandbox "" : it is of the workspace itself */
-	uint64_t length;
-	bool done;
-	time_t touched;
-};
-
-static int each_kept(int dir, const char *ending,
-		     int (*fn)(void *ctx, int dir, const struct kept_row *row), void *ctx)
+static DIR *list_folder(int dir, const char *name)
 {
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-	auto_dir *d = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
-	if (!d) {
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d)
 		cleanup_close(&fd);
-		return -EIO;
-	}
-	for (unsigned n = 0; n < KEPT_MAX && r == 0 && (e = readdir(d)); n++) {
-		char id[ID_SIZE], data[ID_SIZE + 8], record[ID_SIZE + 8];
+	return d;
+}
+
+/* Calls fn for each record, up to KEPT_MAX files; touched: when the last byte came. */
+static void each_kept(int dir, void (*fn)(void *ctx, const struct kept *k, time_t touched),
+		      void *ctx)
+{
+	auto_dir *d = list_folder(dir, ".");
+	const struct dirent *e;
+	for (unsigned n = 0; d && n < KEPT_MAX && (e = readdir(d)); n++) {
+		struct kept k = { .dir = dir, .fd = -1 };
+		char data[ID_SIZE + 8];
 		auto_free void *text = NULL;
 		struct stat st, later;
 		size_t len = strcspn(e->d_name, ".");
-		if (len >= sizeof(id) || strcmp(e->d_name + len, ending) != 0)
+		if (len >= sizeof(k.id) || strcmp(e->d_name + len, ".json") != 0)
 			continue;
-		(void)snprintf(id, sizeof(id), "%.*s", (int)len, e->d_name);
-		file_name(record, id, "json");
-		if (fstatat(dir, record, &st, 0) < 0 ||
-		    io_slurp(NULL, dir, record, TUS_RECORD_MAX, &text, &len, NULL) < 0)
+		memcpy(k.id, e->d_name, len);
+		if (fstatat(dir, e->d_name, &st, 0) < 0 ||
+		    io_slurp(NULL, dir, e->d_name, TUS_RECORD_MAX, &text, &len, NULL) < 0)
 			continue;
-		file_name(data, id, "data");
+		file_name(data, k.id, "data");
 		if (fstatat(dir, data, &later, 0) == 0 && later.st_mtime > st.st_mtime)
 			st.st_mtime = later.st_mtime;
-		json_t *j = json_loadb(text, len, 0, NULL);
-		const char *ws = json_string_value(json_object_get(j, "workspace"));
-		const char *box = json_string_value(json_object_get(j, "sandbox"));
-		const struct kept_row row = {
-			.id = id,
-			.workspace = ws ? ws : "",
-			.sandbox = box ? box : "",
-			.length = (uint64_t)json_integer_value(json_object_get(j, "length")),
-			.done = json_is_true(json_object_get(j, "done")),
-			.touched = st.st_mtime,
-		};
-		r = fn(ctx, dir, &row);
-		json_decref(j);
+		k.json = json_loadb(text, len, 0, NULL);
+		k.length = (uint64_t)json_integer_value(json_object_get(k.json, "length"));
+		fn(ctx, &k, st.st_mtime);
+		json_decref(k.json);
 	}
-	return r;
-}
-
-static void drop_kept(int dir, const char *id)
-{
-	struct kept k = { .dir = dir };
-	(void)snprintf(k.id, sizeof(k.id), "%s", id);
-	forget(&k);
 }
 
 struct counting {
-	const char *workspace;
 	uint64_t bytes;
 	unsigned n;
 };
 
-static int count_one(void *ctx, int dir, const struct kept_row *row)
+/* Those of the workspace that aren't done, by their marks. */
+static void count_open(int dir, const char *ws, struct counting *c)
 {
-	struct counting *c = ctx;
-	if (row->done || strcmp(row->workspace, c->workspace) != 0)
-		return 0;
-	c->n++;
-	if (__builtin_add_overflow(c->bytes, row->length, &c->bytes))
-		c->bytes = UINT64_MAX;
-	return 0;
+	auto_dir *d = list_folder(dir, ws);
+	const struct dirent *e;
+	while (d && (e = readdir(d))) {
+		char data[ID_SIZE + 8], id[ID_SIZE], *end;
+		size_t len = strcspn(e->d_name, ".");
+		if (len == 0 || len >= sizeof(id) || !e->d_name[len])
+			continue;
+		(void)snprintf(id, sizeof(id), "%.*s", (int)len, e->d_name);
+		file_name(data, id, "data");
+		if (faccessat(dir, data, F_OK, 0) < 0) { /* a kill has left the mark alone */
+			(void)unlinkat(dirfd(d), e->d_name, 0);
+			continue;
+		}
+		c->n++;
+		if (__builtin_add_overflow(c->bytes, strtoull(e->d_name + len + 1, &end, 10),
+					   &c->bytes))
+			c->bytes = UINT64_MAX;
+	}
 }
 
 struct sweeping {
@@ -260,21 +279,20 @@ struct sweeping {
 	time_t now;
 };
 
-static int sweep_one(void *ctx, int dir, const struct kept_row *row)
+static void sweep_one(void *ctx, const struct kept *k, time_t touched)
 {
 	struct sweeping *s = ctx;
 	auto_ws_row ws = { 0 };
 	auto_sandbox_row box = { 0 };
 	struct catalog *c = s->sd->catalog;
-	bool gone = s->workspace && strcmp(row->workspace, s->workspace) == 0;
+	const char *of = kept_text(k, "workspace"), *in = kept_text(k, "sandbox");
+	bool gone = s->workspace && strcmp(of, s->workspace) == 0;
 	if (!s->workspace)
-		gone = row->touched + EXPIRES_S + 60 < s->now ||
-		       catalog_ws_get_any(c, row->workspace, &ws, NULL) == -ENOENT ||
-		       (*row->sandbox &&
-			catalog_sandbox_get(c, row->sandbox, &box, NULL) == -ENOENT);
+		gone = touched + EXPIRES_S + 60 < s->now ||
+		       catalog_ws_get_any(c, of, &ws, NULL) == -ENOENT ||
+		       (*in && catalog_sandbox_get(c, in, &box, NULL) == -ENOENT);
 	if (gone)
-		drop_kept(dir, row->id);
-	return 0;
+		forget(k);
 }
 
 void api_tus_sweep(struct snapd *sd, const char *workspace)
@@ -284,7 +302,7 @@ void api_tus_sweep(struct snapd *sd, const char *workspace)
 	(void)snprintf(path, sizeof(path), "%s/uploads", sd->root);
 	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir >= 0)
-		(void)each_kept(dir, ".json", sweep_one, &s); /* what stays is swept later */
+		each_kept(dir, sweep_one, &s); /* what stays is swept later */
 }
 
 /* ---- what all answers say ---- */
@@ -358,19 +376,19 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
 static int check_room(const struct place *p, uint64_t length, struct err *err)
 {
 	struct statvfs v;
-	struct counting c = { .workspace = p->src.ws.id };
+	struct counting c = { 0 };
 	uint64_t all;
 	auto_fd dir = open_folder(p->sd, err);
-	int r = dir < 0 ? dir : each_kept(dir, ".data", count_one, &c);
-	if (r < 0)
-		return r;
+	if (dir < 0)
+		return dir;
+	count_open(dir, p->src.ws.id, &c);
 	if (c.n >= OPEN_MAX)
 		return err_set(err, -EUSERS, "%u uploads of this workspace aren't done", c.n);
 	if (fstatvfs(p->root, &v) < 0)
 		return 0;
 	if (!__builtin_add_overflow(length, c.bytes, &all) && all / v.f_frsize <= v.f_bavail)
 		return 0;
-	r = p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC;
+	int r = p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC;
 	if (!c.bytes)
 		return err_set(err, r, "%llu bytes don't fit", (unsigned long long)length);
 	return err_set(err, r, "%llu bytes don't fit beside %llu of uploads that aren't done",
@@ -436,6 +454,8 @@ static int create(struct request *rq, struct reply *rp, bool box, struct err *er
 		k.fd = openat(k.dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (r >= 0 && k.fd < 0)
 		r = err_sys(err, -errno, "make %s", name);
+	if (r >= 0)
+		r = mark(&k, err);
 	if (r >= 0 && k.length == 0)
 		r = finish(&k, rq->ctx, ws, err);
 	if (r >= 0) /* who asks again is told where it is (outcome.c) */
@@ -629,7 +649,6 @@ static int get_tag(struct kept *k, const struct place *p, uint64_t *tag, struct 
 /* All is there: into the workspace. What fails can be asked for again, by an empty PATCH. */
 static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *err)
 {
-	char name[ID_SIZE + 8];
 	auto_place p = { .root = -1 };
 	const json_t *mode = json_object_get(k->json, "mode");
 	const char *path = json_string_value(json_object_get(k->json, "path"));
@@ -650,9 +669,8 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
 	if (json_object_set_new(k->json, "done", json_true()) < 0)
 		return no_memory(err);
 	r = write_record(k, err);
-	file_name(name, k->id, "data");
 	if (r >= 0)
-		(void)unlinkat(k->dir, name, 0); /* what stays is swept */
+		drop_data(k);
 	return r;
 }
 

@@ -184,10 +184,21 @@ gives 'another beside it' 507 POST $ups -H 'Upload-Length: 2000000' -H "Upload-M
 create 'a small one' 1000 small
 gives 'the first one ends' 204 DELETE "$keep"
 create 'now there is room' 2000000 big2
-# Those that are done are many, and cost who announces another one nothing.
+is 'each has its mark' "$(ls "$BOUGH_ROOT/uploads/${at##*/}" | wc -l)" "$(ls "$BOUGH_ROOT"/uploads/*.data | wc -l)"
+# Those that are done are many, and those of others, and cost who announces another one nothing.
+others=$(basename "$(at other)")
 for ((i = 0; i < 5000; i++)); do
-	printf '{"workspace":"%s","path":"x","length":5,"created":1,"done":true}' "${at##*/}" >"$BOUGH_ROOT/uploads/$(printf up_zz%08d $i).json"
+	printf -v id up_zz%08d "$i"
+	if ((i % 2)); then
+		printf '{"workspace":"%s","path":"x","length":5,"created":1,"done":true}' "${at##*/}"
+	else
+		printf '{"workspace":"%s","path":"x","length":5,"created":1}' "$others"
+		: >"$BOUGH_ROOT/uploads/$id.data"
+	fi >"$BOUGH_ROOT/uploads/$id.json"
 done
+# What a kill may leave of one that ended counts for nothing.
+mark=$BOUGH_ROOT/uploads/${at##*/}/up_zzzzzzzzzz.9000000
+: >"$mark"
 ticks() { awk '{ print $14 + $15 }' "/proc/$(pids_of boughd)/stat"; }
 spent=$(ticks)
 for i in {1..60}; do
@@ -196,6 +207,7 @@ for i in {1..60}; do
 done
 spent=$(($(ticks) - spent))
 ok "and 60 take little time ($spent hundredths)" test "$spent" -lt 150
+ok 'nor is that kept' test ! -e "$mark"
 rm -f "$BOUGH_ROOT"/uploads/up_zz*
 bough_ok 'rm' rm w --now -q
 is 'with the workspace its uploads go' "$(grep -l '"path":"big2"' "$BOUGH_ROOT"/uploads/*.json 2>/dev/null | wc -l)" 0
