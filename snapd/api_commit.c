@@ -86,6 +86,29 @@ static int take_history(struct committing *c, const struct oid *head, struct err
 	return 0;
 }
 
+/* Whether the commit is one of those between the base and the anchor: taken over before, so that
+ * there is nothing to ask. 1, 0, -errno. */
+static int was_taken(struct committing *c, const struct oid *head, struct err *err)
+{
+	const struct gitlink *link = &c->work.link;
+	const git_oid anchor = oid_to_git(&link->anchor), base = oid_to_git(&link->base);
+	const git_oid wanted = oid_to_git(head);
+	auto_git(git_revwalk) walk = NULL;
+	git_oid id;
+	int r = git_revwalk_new(&walk, mirror_repo(c->work.mirror));
+	if (r >= 0)
+		r = git_revwalk_push(walk, &anchor);
+	if (r >= 0)
+		r = git_revwalk_hide(walk, &base);
+	while (r >= 0 && (r = git_revwalk_next(&id, walk)) == 0)
+		if (git_oid_equal(&id, &wanted))
+			return 1;
+	if (r != GIT_ITEROVER)
+		return snapd_inner(git_fail(err, r, "look through what was committed"));
+	git_error_clear();
+	return 0;
+}
+
 /* What becomes of commits that were made inside. */
 static int look_inside(struct committing *c, struct err *err)
 {
@@ -108,6 +131,9 @@ static int look_inside(struct committing *c, struct err *err)
 		return 0;
 	if (c->t->history)
 		return take_history(c, &head, err);
+	r = was_taken(c, &head, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	oid_hex(hex, &head);
 	return err_set(err, -ESTALE,
 		       "its own git has moved to %.12s%s%s: --squash commits the files alone, "

@@ -190,6 +190,11 @@ is 'under their own ids' "$(in_mirror rev-parse hist~1)" "$(git -C "$i" rev-pars
 is 'the same files' "$(in_mirror rev-parse 'hist^{tree}')" "$(in_mirror rev-parse 'squash^{tree}')"
 ok 'git finds no fault' whole "$M"
 is 'no scratch is left' "$(ls "$BOUGH_ROOT/tmp")" ''
+bough_ok 'fork' fork i i4
+for m in one two; do # what was taken over isn't asked about again
+	echo $m >"$(at i4)/in5" && bough_ok "and $m more on it" commit i4 -m $m --branch more
+done
+is 'stand on those' "$(in_mirror log --format=%s main..more | xargs)" 'two one the rest inside 2 inside 1'
 echo 4 >"$i/in4" && git -C "$i" add -A && git -C "$i" commit -qm 'inside 3'
 bough_fails 'a history that forked off' 4 "doesn't come from.*--squash.*--branch NEW" commit i --history
 bough_ok 'fork' fork i i3
