@@ -264,11 +264,11 @@ static bool wants_silence_told(const struct cli *cli, const char *method, const 
  * secret, which isn't told twice, nor what ends the daemon, or mends it, perhaps on a full disk. */
 static bool may_be_keyed(const char *method, const struct target *t)
 {
-	static const char *const not [] = { "/v1/shutdown", "/v1/tokens", "/v1/webhooks", "/v1/gc",
-					    "/v1/fsck" };
+	static const char *const never[] = { "/v1/shutdown", "/v1/tokens", "/v1/webhooks", "/v1/gc",
+					     "/v1/fsck" };
 	bool may = strcmp(method, "POST") == 0 && !t->headers && !t->upgrade;
-	for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
-		may = may && strncmp((const char *)t->text.data, not [i], strlen(not [i])) != 0;
+	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		may = may && strncmp((const char *)t->text.data, never[i], strlen(never[i])) != 0;
 	return may;
 }
 

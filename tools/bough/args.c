@@ -47,8 +47,9 @@ static void consider(struct nearest *s, const char *candidate)
 	size_t n = strlen(s->word);
 	unsigned d = distance(s->word, candidate, strcspn(candidate, " ")); /* or its group's */
 	if (n >= 2 && strncmp(candidate, s->word, n) == 0)
-		d = 1;                                         /* only begun */
-	if (d < s->distance && (d <= 1 || d <= (n + 1) / 3)) { /* of a short word little is left */
+		d = 1; /* only begun */
+	/* Of a short word little is left. */
+	if (d < s->distance && (d <= 1 || d <= (n + 1) / 3)) {
 		s->distance = d;
 		s->best = candidate;
 	}
@@ -58,8 +59,7 @@ const char *nearest_command(const char *group, const char *word)
 {
 	struct nearest s = { .word = word, .distance = WORD_MAX };
 	size_t g = group ? strlen(group) : 0;
-	commands_each(c)
-	{
+	commands_each(c) {
 		if (!c->summary)
 			continue; /* hidden */
 		if (!group)
@@ -68,9 +68,9 @@ const char *nearest_command(const char *group, const char *word)
 			consider(&s, c->name + g + 1);
 	}
 	if (!group) /* a group's own name counts as a command */
-		commands_each(c) if (strchr(c->name, ' ') &&
-				     strncmp(c->name, word, strlen(word)) == 0)
-			s.best = s.best ? s.best : c->name;
+		commands_each(c)
+			if (strchr(c->name, ' ') && strncmp(c->name, word, strlen(word)) == 0)
+				s.best = s.best ? s.best : c->name;
 	return s.best;
 }
 
@@ -89,8 +89,7 @@ static const char *nearest_option(const struct command *cmd, const char *word)
 const struct command *command_find(const char *first, const char *second)
 {
 	size_t n = strlen(first);
-	commands_each(c)
-	{
+	commands_each(c) {
 		if (!second && strcmp(c->name, first) == 0)
 			return c;
 		if (second && strncmp(c->name, first, n) == 0 && c->name[n] == ' ' &&
@@ -103,7 +102,9 @@ const struct command *command_find(const char *first, const char *second)
 bool command_is_group(const char *word)
 {
 	size_t n = strlen(word);
-	commands_each(c) if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ') return true;
+	commands_each(c)
+		if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ')
+			return true;
 	return false;
 }
 

@@ -18,8 +18,7 @@ static void offer_commands(const char *group, const char *begun)
 {
 	size_t n = group ? strlen(group) : 0;
 	const char *last = "";
-	commands_each(c)
-	{
+	commands_each(c) {
 		if (!c->summary)
 			continue;
 		if (group) {
