@@ -424,6 +424,7 @@ static int look_at_left_out(struct layer *l)
 	return r;
 }
 
+/* The inode whose own file is called so; 0: no inode's. */
 static uint64_t own_file_of(const char *name)
 {
 	char *end, again[LAYER_FAULT_NAME];
@@ -446,14 +447,16 @@ static int look_for_left_over(struct layer *l)
 	if (!l->writable || layer_is_sealed(l) || l->lost > 0)
 		return 0;
 	auto_dir *d = opendir(l->dir);
-	while (d && r == 0 && (de = readdir(d))) {
+	if (!d)
+		return errno == ENOENT ? 0 : -errno; /* a disk that is only simulated */
+	while (r == 0 && (errno = 0, de = readdir(d))) {
 		uint64_t ino = own_file_of(de->d_name);
 		if (!ino || space_has_big(&l->space, ino))
 			continue;
 		r = space_note_big(&l->space, ino, 0);
 		l->files.all_dirty = true; /* so a commit comes */
 	}
-	return r;
+	return r == 0 && !de && errno ? -errno : r;
 }
 
 int layer_load_space(struct layer *l, struct err *err)

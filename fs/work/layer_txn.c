@@ -377,7 +377,7 @@ static int commit(struct txn *t)
 		(void)pthread_mutex_lock(&l->journal.lock);
 		uint64_t last = l->journal.seq;
 		(void)pthread_mutex_unlock(&l->journal.lock);
-		layer_keep(l, &t->keeps, last ? last : 1); /* a map has no zeros */
+		layer_keep(l, &t->keeps, last);
 		return r;
 	}
 	atomic_fetch_add(&l->records, t->records);

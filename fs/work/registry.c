@@ -489,6 +489,7 @@ static void unname(struct registry *r, const struct layer_id *id, bool sealed,
 		return;
 	assert(e && e->names > 0);
 	e->names--;
+	assert(!sealed || e->sealed_names > 0 || r->spare);
 	e->sealed_names -= sealed && e->sealed_names > 0;
 	if (e->names == 0 && e->local && !r->spare)
 		gone[(*ngone)++] = *id;

@@ -219,7 +219,7 @@ static int upload_path(const struct ws_put *w, char out[UPLOAD_PATH])
 	return plain ? 0 : -EINVAL;
 }
 
-/* How many names it has. */
+/* How many names it has: 1, or 2 for more. */
 static int count_links(struct ws *ws, const struct ws_put *w, const char *path)
 {
 	const struct io *io = ws->work->io;
@@ -294,9 +294,10 @@ static int take_over(struct ws *ws, struct putting *p, uint64_t ino, const char 
 	else
 		ws->quota.reserved -= p->charged;
 	/* A layer that takes nothing more may have the frame all the same. */
-	if (r < 0 && adopted && layer_refuses(active(ws)) == 0)
+	bool unused = r < 0 && (!adopted || layer_refuses(active(ws)) == 0);
+	if (unused && adopted)
 		layer_disown(active(ws), &p->content);
-	if (r < 0 && (!adopted || layer_refuses(active(ws)) == 0))
+	if (unused)
 		layer_alloc_cancel(active(ws), &p->content);
 	meta_done(ws);
 	return r;
