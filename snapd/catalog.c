@@ -199,8 +199,7 @@ static int change(struct catalog *c, const char *sql, const struct db_value *val
 static int exec_the(struct catalog *c, const char *sql, const struct db_value *values,
 		    const char *id, struct err *err)
 {
-	int r = db_exec(c, sql, values, "change a workspace", err);
-	return r == 0 ? err_set(err, -ENOENT, "no workspace \"%s\"", id) : r < 0 ? r : 0;
+	return db_exec_the(c, sql, values, "change a workspace", "workspace", id, err);
 }
 
 int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p, struct err *err)

@@ -227,10 +227,8 @@ int catalog_user_delete(struct catalog *c, const char *name, const char *owner, 
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c, "DELETE FROM users WHERE name = ?1", DB(db_text(name)), "delete a user",
-		    err);
-	if (r == 0)
-		r = err_set(err, -ENOENT, "no user \"%.100s\"", name);
+	r = db_exec_the(c, "DELETE FROM users WHERE name = ?1", DB(db_text(name)),
+			"delete a user", "user", name, err);
 	if (r >= 0)
 		r = exec_all(c, also, sizeof(also) / sizeof(also[0]), owner, "delete a user", err);
 	return db_finish(c, r, err);
@@ -335,9 +333,8 @@ int catalog_team_delete(struct catalog *c, const char *id, struct err *err)
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c, "DELETE FROM teams WHERE id = ?1", DB(db_text(id)), "delete a team", err);
-	if (r == 0)
-		r = err_set(err, -ENOENT, "no team \"%.100s\"", id);
+	r = db_exec_the(c, "DELETE FROM teams WHERE id = ?1", DB(db_text(id)), "delete a team",
+			"team", id, err);
 	if (r >= 0)
 		r = exec_all(c, also, sizeof(also) / sizeof(also[0]), id, "delete a team", err);
 	return db_finish(c, r, err);

@@ -101,9 +101,11 @@ static inline struct db_value db_blob(const void *p, size_t len)
 /* `sql` is a literal everywhere: statements are kept by its address. `what` is done by it, for the
  * error. -EEXIST for a broken UNIQUE.
  * db_exec: with the lock, in a transaction or alone; how many rows it changed.
- * db_change: takes the lock; 0. db_change_the: -ENOENT, 'no NOUN "KEY"', where it changed none. */
+ * db_change: takes the lock; 0. …_the: 0, or -ENOENT, 'no NOUN "KEY"', where it changed none. */
 int db_exec(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
 	    struct err *err);
+int db_exec_the(struct catalog *c, const char *sql, const struct db_value *values,
+		const char *what, const char *noun, const char *key, struct err *err);
 int db_change(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
 	      struct err *err);
 int db_change_the(struct catalog *c, const char *sql, const struct db_value *values,

@@ -52,20 +52,15 @@ static void done_hook(void *row)
 static const struct db_shape hook_shape = { "look up webhooks", sizeof(struct hook_row), read_hook,
 					    done_hook };
 
-/* A statement with all of a hook's columns; how many rows it changed. */
+/* A statement with all of a hook's columns. */
 static int put_hook(struct catalog *c, const char *sql, const struct hook_row *h, struct err *err)
 {
-	return db_exec(c, sql,
-		       DB(db_text(h->id), db_text(h->owner), db_int(h->all), db_int(h->active),
-			  db_text(h->url), db_text_or_null(h->events),
-			  db_blob(h->secret.data, h->secret.len), db_int(h->created_ns),
-			  db_int(h->anywhere)),
-		       "write a webhook", err);
-}
-
-static int no_hook(const char *id, struct err *err)
-{
-	return err_set(err, -ENOENT, "no webhook \"%.100s\"", id);
+	return db_exec_the(c, sql,
+			   DB(db_text(h->id), db_text(h->owner), db_int(h->all), db_int(h->active),
+			      db_text(h->url), db_text_or_null(h->events),
+			      db_blob(h->secret.data, h->secret.len), db_int(h->created_ns),
+			      db_int(h->anywhere)),
+			   "write a webhook", "webhook", h->id, err);
 }
 
 int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct err *err)
@@ -92,7 +87,7 @@ int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct er
 		     " events = ?6, secret = ?7, created = ?8, anywhere = ?9 WHERE id = ?1",
 		     row, err);
 	db_unlock(c);
-	return r == 0 ? no_hook(row->id, err) : r < 0 ? r : 0;
+	return r;
 }
 
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err)
@@ -115,11 +110,9 @@ int catalog_hook_delete(struct catalog *c, const char *id, struct err *err)
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c, "DELETE FROM webhooks WHERE id = ?1", DB(db_text(id)), "delete a webhook",
-		    err);
-	if (r == 0)
-		r = no_hook(id, err);
-	if (r > 0)
+	r = db_exec_the(c, "DELETE FROM webhooks WHERE id = ?1", DB(db_text(id)),
+			"delete a webhook", "webhook", id, err);
+	if (r >= 0)
 		r = db_exec(c, "DELETE FROM deliveries WHERE hook = ?1", DB(db_text(id)),
 			    "delete a webhook", err);
 	return db_finish(c, r, err);

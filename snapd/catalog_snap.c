@@ -243,24 +243,19 @@ int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const cha
 	return db_finish(c, r, err);
 }
 
-static int none(const char *id, struct err *err)
-{
-	return err_set(err, -ENOENT, "no snapshot \"%s\"", id);
-}
-
 int catalog_snap_update(struct catalog *c, const struct snap_row *s, struct err *err)
 {
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c,
-		    "UPDATE snapshots SET message = ?2, labels = ?3, parent = ?4, manifest = ?5,"
-		    " visibility = ?7, team = ?8, expires = ?9, on_expiry = ?10 WHERE id = ?1",
-		    DB(db_text(s->id), db_text_or_null(s->message), db_text_or_null(s->labels),
-		       db_text_or_null(s->parent), db_blob(s->manifest.b, sizeof(s->manifest.b)),
-		       DB_OWN(c, &s->own)), /* ?6, the owner, stays as it is */
-		    "change a snapshot", err);
-	r = r == 0 ? none(s->id, err) : r;
+	r = db_exec_the(
+		c,
+		"UPDATE snapshots SET message = ?2, labels = ?3, parent = ?4, manifest = ?5,"
+		" visibility = ?7, team = ?8, expires = ?9, on_expiry = ?10 WHERE id = ?1",
+		DB(db_text(s->id), db_text_or_null(s->message), db_text_or_null(s->labels),
+		   db_text_or_null(s->parent), db_blob(s->manifest.b, sizeof(s->manifest.b)),
+		   DB_OWN(c, &s->own)), /* ?6, the owner, stays as it is */
+		"change a snapshot", "snapshot", s->id, err);
 	if (r >= 0)
 		r = put_names(c, s->id, s->names, err);
 	return db_finish(c, r, err);
@@ -313,15 +308,18 @@ int catalog_snap_delete(struct catalog *c, const char *id, bool force, struct er
 		" (SELECT parent FROM snapshots WHERE id = ?1) WHERE head = ?1",
 		"UPDATE workspaces SET base = NULL WHERE base = ?1",
 		"DELETE FROM snapshot_names WHERE snapshot = ?1",
-		"DELETE FROM snapshots WHERE id = ?1",
 	};
+	static const char what[] = "delete a snapshot";
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
 	r = force ? 0 : refuse_used(c, id, NULL, err);
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]) && r >= 0; i++)
-		r = db_exec(c, changes[i], DB(db_text(id)), "delete a snapshot", err);
-	return db_finish(c, r == 0 ? none(id, err) : r, err);
+		r = db_exec(c, changes[i], DB(db_text(id)), what, err);
+	if (r >= 0)
+		r = db_exec_the(c, "DELETE FROM snapshots WHERE id = ?1", DB(db_text(id)), what,
+				"snapshot", id, err);
+	return db_finish(c, r, err);
 }
 
 int catalog_snap_of_image(struct catalog *c, const char *image, char id[ID_SIZE], struct err *err)

@@ -114,6 +114,18 @@ int db_exec(struct catalog *c, const char *sql, const struct db_value *values, c
 	return r;
 }
 
+static int none(const char *noun, const char *key, struct err *err)
+{
+	return err_set(err, -ENOENT, "no %s \"%.200s\"", noun, key);
+}
+
+int db_exec_the(struct catalog *c, const char *sql, const struct db_value *values,
+		const char *what, const char *noun, const char *key, struct err *err)
+{
+	int r = db_exec(c, sql, values, what, err);
+	return r == 0 ? none(noun, key, err) : r < 0 ? r : 0;
+}
+
 int db_change(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
 	      struct err *err)
 {
@@ -125,20 +137,15 @@ int db_change(struct catalog *c, const char *sql, const struct db_value *values,
 	return r < 0 ? r : 0;
 }
 
-static int none(const char *noun, const char *key, struct err *err)
-{
-	return err_set(err, -ENOENT, "no %s \"%.200s\"", noun, key);
-}
-
 int db_change_the(struct catalog *c, const char *sql, const struct db_value *values,
 		  const char *what, const char *noun, const char *key, struct err *err)
 {
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = db_exec(c, sql, values, what, err);
+	r = db_exec_the(c, sql, values, what, noun, key, err);
 	db_unlock(c);
-	return r == 0 ? none(noun, key, err) : r < 0 ? r : 0;
+	return r;
 }
 
 int db_has(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
