@@ -338,7 +338,7 @@ int api_team_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *items = json_array();
 	int bad = 0;
 	for (size_t i = 0; i < n; i++) {
-		char at[NAME_SIZE + ID_SIZE]; /* several may have one name */
+		char at[PAGE_ID_SIZE]; /* several may have one name */
 		(void)snprintf(at, sizeof(at), "%s,%s", rows[i].name, rows[i].id);
 		if (page_takes_name(&page, at))
 			bad |= json_array_append_new(items, api_team(sd, &rows[i], err));

@@ -162,7 +162,8 @@ static int usage_run(void *task, struct progress *p, unsigned *status, json_t **
 	json_t *owners = !u->owners ? json_array()
 				    : api_owners_usage(u->sd, u->all ? NULL : u->owner, err);
 	json_t *j = page_end(&u->page, items);
-	if (owners && !bad && json_object_set_new(j, "owners", owners) == 0) {
+	bad |= !owners || json_object_set_new(j, "owners", owners) < 0;
+	if (!bad) {
 		*result = j;
 		return 0;
 	}
