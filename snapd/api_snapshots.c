@@ -244,11 +244,11 @@ static int remove_below(struct request *rq, const struct source *src, struct err
 {
 	struct snapd *sd = rq->ctx;
 	struct snap_row *rows = NULL;
-	size_t n = 0;
-	int r = catalog_snap_below(sd->catalog, src->snap.id, CASCADE_MAX + 1, &rows, &n, err);
+	size_t all = 0;
+	int r = catalog_snap_below(sd->catalog, src->snap.id, CASCADE_MAX + 1, &rows, &all, err);
 	if (r < 0)
 		return r;
-	n -= n > 0; /* the last is itself */
+	const size_t n = all > 0 ? all - 1 : 0; /* the last is itself */
 	struct source *of = calloc(n + 1, sizeof(*of));
 	if (!of)
 		r = no_memory(err);
@@ -268,7 +268,7 @@ static int remove_below(struct request *rq, const struct source *src, struct err
 	for (size_t i = 0; i < n && of; i++)
 		source_done(&of[i]);
 	free(of);
-	snap_rows_free(rows, n + 1);
+	snap_rows_free(rows, all);
 	return r < 0 ? r : api_snap_remove(sd, src, true, NULL, err);
 }
 
