@@ -4,8 +4,9 @@
  *   ROOT/uploads/<id>.json   {"workspace", "path", "mode"?, "length", "created", "done"?,
  *                             "tag"?, "changed"?, "sandbox"?, "at"?}
  *   ROOT/uploads/<id>.data   what has come; its size is the offset
+ *   ROOT/uploads/<ws>/<id>.<length>   an empty mark, until it is done
  *
- * Both survive boughd. With the last byte bough-fs takes the data file over as the content of a
+ * All survive boughd. With the last byte bough-fs takes the data file over as the content of a
  * file of the workspace (ws_put): a second name of it, and no copy. "tag", written before, tells
  * whether that was done, however boughd and bough-fs end, and "changed" (the data file's time)
  * that the bytes are still what was sent. From the moment that it is asked for,
@@ -103,7 +104,7 @@ static const char *kept_text(const struct kept *k, const char *key)
 
 /* An empty file that says of one that isn't done whose it is, and how long: so that those of one
  * workspace are found without a look at the others. */
-enum { MARK_SIZE = 2 * ID_SIZE + 24 };
+enum { MARK_SIZE = 2 * ID_SIZE + 24, MARK_TRIES = 100 };
 static void mark_name(char out[MARK_SIZE], const struct kept *k)
 {
 	(void)snprintf(out, MARK_SIZE, "%s/%s.%llu", kept_text(k, "workspace"), k->id,
@@ -114,10 +115,17 @@ static int mark(const struct kept *k, struct err *err)
 {
 	char name[MARK_SIZE];
 	mark_name(name, k);
-	if (mkdirat(k->dir, kept_text(k, "workspace"), 0700) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "make uploads/%s", kept_text(k, "workspace"));
-	auto_fd fd = openat(k->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	return fd < 0 ? err_sys(err, -errno, "make uploads/%s", name) : 0;
+	/* The folder may go in between, with the last one that was in it. */
+	for (int i = 0; i < MARK_TRIES; i++) {
+		if (mkdirat(k->dir, kept_text(k, "workspace"), 0700) < 0 && errno != EEXIST)
+			break;
+		auto_fd fd = openat(k->dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			return 0;
+		if (errno != ENOENT)
+			break;
+	}
+	return err_sys(err, -errno, "make uploads/%s", name);
 }
 
 static void drop_data(const struct kept *k)
@@ -256,7 +264,7 @@ static void count_open(int dir, const char *ws, struct counting *c)
 	auto_dir *d = list_folder(dir, ws);
 	const struct dirent *e;
 	while (d && (e = readdir(d))) {
-		char data[ID_SIZE + 8], id[ID_SIZE], *end;
+		char data[ID_SIZE + 8], id[ID_SIZE];
 		size_t len = strcspn(e->d_name, ".");
 		if (len == 0 || len >= sizeof(id) || !e->d_name[len])
 			continue;
@@ -267,7 +275,7 @@ static void count_open(int dir, const char *ws, struct counting *c)
 			continue;
 		}
 		c->n++;
-		if (__builtin_add_overflow(c->bytes, strtoull(e->d_name + len + 1, &end, 10),
+		if (__builtin_add_overflow(c->bytes, strtoull(e->d_name + len + 1, NULL, 10),
 					   &c->bytes))
 			c->bytes = UINT64_MAX;
 	}
