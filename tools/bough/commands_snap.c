@@ -401,11 +401,12 @@ const struct command commands_snap[] = {
 		   "Folders that are missing in a workspace are made.\n"
 		   "\n"
 		   "A copy whose connection breaks goes on by itself: of a single file where it\n"
-		   "was (from 32 MiB on), of a folder without the files that are there. One of a\n"
-		   "folder that was killed leaves what it has made, and the same command goes on\n"
-		   "within a week: files that came and haven't changed in SOURCE since aren't\n"
-		   "sent again. It keeps a note of it until then, in $XDG_STATE_HOME/bough/cp,\n"
-		   "or ~/.local/state/bough/cp.\n",
+		   "was (from 32 MiB on), of a folder without the files that are there. One that\n"
+		   "was killed the same command goes on with: of a folder within a week, where\n"
+		   "files that came and haven't changed in SOURCE since aren't sent again; of a\n"
+		   "file from 32 MiB on, which goes in, within a day, where it is as it was. It\n"
+		   "keeps a note until then, in $XDG_STATE_HOME/bough/cp or\n"
+		   "~/.local/state/bough/cp.\n",
 	  .examples = "bough cp src app:\nbough cp app:build/out out\nbough cp green:etc/. ./etc\n"
 		      "bough cp app:logs - | tar tf -\n"
 		      "bough cp build.log app:logs/\nbough cp green:bin/tool .\n"
