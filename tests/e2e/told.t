@@ -4,8 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 [ "${VARIANT:-}" != tsan ] || skip_all "ThreadSanitizer's own thread" # no process apart (session_apart)
-command -v python3 >/dev/null || skip_all 'needs python3'
-export PYTHONPATH=$BOUGH_SRC/tests/e2e PYTHONDONTWRITEBYTECODE=1
+. "$BOUGH_SRC/tests/e2e/ask.sh"
 
 bough_ok 'create' create w
 w=$out
