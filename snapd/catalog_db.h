@@ -140,23 +140,6 @@ int db_next(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, v
 	    struct err *err);
 void db_close_rows(struct catalog *c, sqlite3_stmt *st);
 
-/* A statement by hand. db_use: with the lock; db_read: on the connection that only reads. */
-int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err);
-int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
-int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err);
-int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what);
-int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
-	    size_t *n, struct err *err);
-int db_the(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	   const char *noun, const char *key, struct err *err);
-static inline void db_bind_text(sqlite3_stmt *st, int i, const char *s) /* "" and NULL: NULL */
-{
-	if (s && *s)
-		sqlite3_bind_text(st, i, s, -1, SQLITE_STATIC);
-	else
-		sqlite3_bind_null(st, i);
-}
-
 /* Where this thread works for an Idempotency-Key: that it made `id`. In the transaction that does.
  * (catalog_journal.c) */
 int db_note_effect(struct catalog *c, const char *id, struct err *err);

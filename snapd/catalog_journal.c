@@ -33,25 +33,14 @@ void audit_rows_free(struct audit_row *rows, size_t n)
 
 int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "INSERT INTO audit (" AUDIT_COLUMNS
-		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-		       err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_int64(st, 1, row->time_ns);
-	sqlite3_bind_text(st, 2, row->owner, -1, SQLITE_STATIC);
-	db_bind_text(st, 3, row->token);
-	sqlite3_bind_text(st, 4, row->from, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 5, row->method, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 6, row->path, -1, SQLITE_STATIC);
-	db_bind_text(st, 7, row->object);
-	sqlite3_bind_int(st, 8, (int)row->status);
-	db_bind_text(st, 9, row->about);
-	r = db_run(c, st, err, "write the audit log");
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "INSERT INTO audit (" AUDIT_COLUMNS
+			 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+			 DB(db_int(row->time_ns), db_text(row->owner), db_text_or_null(row->token),
+			    db_text(row->from), db_text(row->method), db_text(row->path),
+			    db_text_or_null(row->object), db_int(row->status),
+			    db_text_or_null(row->about)),
+			 "write the audit log", err);
 }
 
 static int read_audit(sqlite3_stmt *st, void *row)
@@ -77,28 +66,20 @@ static const struct db_shape audit_shape = { "read the audit log", sizeof(struct
 int catalog_audit_list(struct catalog *c, const struct audit_query *q, int64_t before, size_t max,
 		       struct audit_row **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       "SELECT " AUDIT_COLUMNS ", seq, (SELECT name FROM users"
-		       " WHERE users.owner = audit.owner ORDER BY users.created LIMIT 1)"
-		       " FROM audit WHERE (?1 IS NULL OR owner = ?1)"
-		       " AND (?2 IS NULL OR object = ?2) AND seq < ?3"
-		       " AND (?5 IS NULL OR token = ?5) AND (?6 IS NULL OR method = ?6)"
-		       " AND time >= ?7 AND time < ?8"
-		       " AND (NOT ?9 OR status >= 400) ORDER BY seq DESC LIMIT ?4",
-		       err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 1, q->owner);
-	db_bind_text(st, 2, q->object);
-	db_bind_text(st, 5, q->token);
-	db_bind_text(st, 6, q->method);
-	sqlite3_bind_int64(st, 7, q->since_ns);
-	sqlite3_bind_int64(st, 8, q->until_ns ? q->until_ns : INT64_MAX);
-	sqlite3_bind_int(st, 9, q->failed);
-	sqlite3_bind_int64(st, 3, before ? before : INT64_MAX);
-	sqlite3_bind_int64(st, 4, (sqlite3_int64)max);
-	return db_list(c, st, &audit_shape, rows, n, err);
+	return db_select(c,
+			 "SELECT " AUDIT_COLUMNS ", seq, (SELECT name FROM users"
+			 " WHERE users.owner = audit.owner ORDER BY users.created LIMIT 1)"
+			 " FROM audit WHERE (?1 IS NULL OR owner = ?1)"
+			 " AND (?2 IS NULL OR object = ?2) AND seq < ?3"
+			 " AND (?5 IS NULL OR token = ?5) AND (?6 IS NULL OR method = ?6)"
+			 " AND time >= ?7 AND time < ?8"
+			 " AND (NOT ?9 OR status >= 400) ORDER BY seq DESC LIMIT ?4",
+			 DB(db_text_or_null(q->owner), db_text_or_null(q->object),
+			    db_int(before ? before : INT64_MAX), db_int((int64_t)max),
+			    db_text_or_null(q->token), db_text_or_null(q->method),
+			    db_int(q->since_ns), db_int(q->until_ns ? q->until_ns : INT64_MAX),
+			    db_int(q->failed)),
+			 &audit_shape, rows, n, err);
 }
 
 /* ---- repeated calls ---- */
@@ -114,16 +95,18 @@ void repeat_done(struct repeat *r)
 	memset(r, 0, sizeof(*r));
 }
 
-/* `caller` lives as long as the statement isn't reset. */
-static void bind_key(sqlite3_stmt *st, const struct doing *d, char caller[CALLER_SIZE])
+/* Its owner, and the token's id behind a space. */
+static const char *caller_of(const struct doing *d, char out[CALLER_SIZE])
 {
-	(void)snprintf(caller, CALLER_SIZE, "%s%s%s", d->caller.owner,
-		       d->caller.token[0] ? " " : "", d->caller.token);
-	sqlite3_bind_text(st, 1, caller, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, d->method, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, d->path, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 4, d->key, -1, SQLITE_STATIC);
+	(void)snprintf(out, CALLER_SIZE, "%s%s%s", d->caller.owner, d->caller.token[0] ? " " : "",
+		       d->caller.token);
+	return out;
 }
+
+/* The values of REPEAT_KEY. */
+#define DB_KEY(d)                                                                           \
+	db_text(caller_of((d), (char[CALLER_SIZE]){ "" })), db_text((d)->method),           \
+		db_text((d)->path), db_text((d)->key)
 
 /* ---- who works for a key ---- */
 
@@ -144,10 +127,8 @@ static struct key_work **find_work(struct catalog *c, const char *of)
 /* The caller frees; NULL: out of memory. */
 static char *key_of(const struct doing *d)
 {
-	char *of;
-	int n = asprintf(&of, "%s%s%s\n%s\n%s\n%s", d->caller.owner,
-			 d->caller.token[0] ? " " : "", d->caller.token, d->method, d->path,
-			 d->key);
+	char *of, caller[CALLER_SIZE];
+	int n = asprintf(&of, "%s\n%s\n%s\n%s", caller_of(d, caller), d->method, d->path, d->key);
 	return n < 0 ? NULL : of;
 }
 
@@ -193,23 +174,15 @@ void db_forget_works(struct catalog *c)
 
 static int take_key(struct catalog *c, const struct doing *d, int64_t now_ns, struct err *err)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
-	int r = db_prepare(
-		c, &st,
+	return db_exec(
+		c,
 		"INSERT INTO repeats (owner, method, path, key, body, time)"
 		" VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET body = ?5,"
 		" time = ?6, status = NULL, answer = NULL, effect = NULL, job = NULL, sum = NULL"
 		" WHERE time < ?7",
-		err);
-	if (r < 0)
-		return r;
-	bind_key(st, d, caller);
-	sqlite3_bind_blob(st, 5, d->body.b, sizeof(d->body.b), SQLITE_STATIC);
-	sqlite3_bind_int64(st, 6, now_ns);
-	sqlite3_bind_int64(st, 7, now_ns - (int64_t)KEPT_S * 1000000000);
-	r = db_run(c, st, err, "note an Idempotency-Key");
-	return r < 0 ? r : sqlite3_changes(c->db);
+		DB(DB_KEY(d), db_blob(d->body.b, sizeof(d->body.b)), db_int(now_ns),
+		   db_int(now_ns - (int64_t)KEPT_S * 1000000000)),
+		"note an Idempotency-Key", err);
 }
 
 static bool get_digest(sqlite3_stmt *st, int i, struct digest *out)
@@ -222,42 +195,40 @@ static bool get_digest(sqlite3_stmt *st, int i, struct digest *out)
 }
 
 /* NULL where it isn't known. */
-static void bind_sum(sqlite3_stmt *st, int i, const struct doing *d)
+static struct db_value sum_of(const struct doing *d)
 {
 	const struct digest *sum = doing_summed(d);
-	if (sum)
-		sqlite3_bind_blob(st, i, sum->b, sizeof(sum->b), SQLITE_STATIC);
+	return db_blob(sum ? sum->b : NULL, sizeof(sum->b));
 }
 
-static int read_repeat(struct catalog *c, const struct doing *d, struct repeat *out,
-		       struct err *err)
+static int read_repeat(sqlite3_stmt *st, void *row)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
-	int e = 0,
-	    r = db_prepare(c, &st,
-			   "SELECT body, status, answer, effect, job, sum, rowid, time"
-			   " FROM repeats WHERE " REPEAT_KEY,
-			   err);
-	if (r < 0)
-		return r;
-	bind_key(st, d, caller);
-	int rc = sqlite3_step(st);
-	if (rc == SQLITE_ROW) {
-		(void)get_digest(st, 0, &out->body);
-		out->has_sum = get_digest(st, 5, &out->sum);
-		out->status = (unsigned)sqlite3_column_int(st, 1);
-		e = db_copy_text(st, 2, &out->answer) | db_copy_text(st, 3, &out->effect);
-		db_get_text(st, 4, out->job, sizeof(out->job));
-		out->row = sqlite3_column_int64(st, 6);
-		out->time_ns = sqlite3_column_int64(st, 7);
-	}
-	r = rc == SQLITE_ROW    ? (e < 0 ? no_memory(err) : 0)
-	    : rc == SQLITE_DONE ? 0
-				: db_error(c, rc, err, "look up an Idempotency-Key");
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return r;
+	struct repeat *r = row;
+	(void)get_digest(st, 0, &r->body);
+	r->status = (unsigned)sqlite3_column_int(st, 1);
+	int e = db_copy_text(st, 2, &r->answer) | db_copy_text(st, 3, &r->effect);
+	db_get_text(st, 4, r->job, sizeof(r->job));
+	r->has_sum = get_digest(st, 5, &r->sum);
+	r->row = sqlite3_column_int64(st, 6);
+	r->time_ns = sqlite3_column_int64(st, 7);
+	return e;
+}
+
+static void done_repeat(void *row)
+{
+	repeat_done(row);
+}
+
+/* With the lock. What isn't there leaves *out as it is. */
+static int get_repeat(struct catalog *c, const struct doing *d, struct repeat *out, struct err *err)
+{
+	static const struct db_shape shape = { "look up an Idempotency-Key", sizeof(struct repeat),
+					       read_repeat, done_repeat };
+	int r = db_first(c,
+			 "SELECT body, status, answer, effect, job, sum, rowid, time"
+			 " FROM repeats WHERE " REPEAT_KEY,
+			 DB(DB_KEY(d)), &shape, out, err);
+	return r < 0 ? r : 0;
 }
 
 static const char AGAIN[] = "again/";
@@ -266,23 +237,18 @@ static const char AGAIN[] = "again/";
 static int take_again(struct catalog *c, const struct doing *d, int64_t now_ns, struct repeat *was,
 		      struct err *err)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
 	if (!was->effect || strncmp(was->effect, AGAIN, sizeof(AGAIN) - 1) != 0 ||
 	    !digest_equal(&was->body, &d->body))
 		return 0;
-	int r = db_prepare(c, &st,
-			   "UPDATE repeats SET effect = 'by/' || substr(effect, 7), time = ?5"
-			   " WHERE " REPEAT_KEY,
-			   err);
+	int r = db_exec(c,
+			"UPDATE repeats SET effect = 'by/' || substr(effect, 7), time = ?5"
+			" WHERE " REPEAT_KEY,
+			DB(DB_KEY(d), db_int(now_ns)), "take a key again", err);
 	if (r < 0)
 		return r;
-	bind_key(st, d, caller);
-	sqlite3_bind_int64(st, 5, now_ns);
-	r = db_run(c, st, err, "take a key again");
 	memmove(was->effect, "by/", 3);
 	memmove(was->effect + 3, was->effect + 6, strlen(was->effect + 6) + 1);
-	return r < 0 ? r : 1;
+	return 1;
 }
 
 int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat *out,
@@ -296,7 +262,7 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 	if (r < 0)
 		return r;
 	r = take_key(c, d, now_ns, err);
-	if (r == 0 && (r = read_repeat(c, d, out, err)) == 0 && !out->status) {
+	if (r == 0 && (r = get_repeat(c, d, out, err)) == 0 && !out->status) {
 		out->idle = !*find_work(c, of);
 		r = out->idle ? take_again(c, d, now_ns, out, err) : 0;
 	}
@@ -312,7 +278,7 @@ int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *
 	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	r = read_repeat(c, d, out, err);
+	r = get_repeat(c, d, out, err);
 	db_unlock(c);
 	return r;
 }
@@ -320,45 +286,26 @@ int catalog_repeat_get(struct catalog *c, const struct doing *d, struct repeat *
 int catalog_repeat_end(struct catalog *c, const struct doing *d, unsigned status,
 		       const char *answer, struct err *err)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
-	int r = db_use(c, &st,
-		       status ? "UPDATE repeats SET status = ?5, answer = ?6, sum = ifnull(?7, sum)"
-				" WHERE " REPEAT_KEY
-			      : "DELETE FROM repeats WHERE " REPEAT_KEY,
-		       err);
-	if (r < 0)
-		return r;
-	bind_key(st, d, caller);
-	if (status) {
-		sqlite3_bind_int(st, 5, (int)status);
-		db_bind_text(st, 6, answer);
-		bind_sum(st, 7, d);
-	}
-	r = db_run(c, st, err, "keep an answer");
-	db_unlock(c);
-	return r < 0 ? r : 0;
+	return db_change(c,
+			 status ? "UPDATE repeats SET status = ?5, answer = ?6,"
+				  " sum = ifnull(?7, sum) WHERE " REPEAT_KEY
+				: "DELETE FROM repeats WHERE " REPEAT_KEY,
+			 DB(DB_KEY(d), db_int(status), db_text_or_null(answer), sum_of(d)),
+			 "keep an answer", err);
 }
 
 int db_note_effect(struct catalog *c, const char *id, struct err *err)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
 	const struct doing *d = doing_now();
 	if (!d || !d->keyed)
 		return 0;
-	int r = db_prepare(
-		c, &st,
-		"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5,"
-		" sum = ifnull(?6, sum) WHERE " REPEAT_KEY
-		" AND instr(ifnull(effect, ''), ?5) = 0",
-		err);
-	if (r < 0)
-		return r;
-	bind_key(st, d, caller);
-	sqlite3_bind_text(st, 5, id, -1, SQLITE_STATIC);
-	bind_sum(st, 6, d);
-	return db_run(c, st, err, "note what an Idempotency-Key made");
+	int r = db_exec(c,
+			"UPDATE repeats SET effect = ifnull(effect || ' ', '') || ?5,"
+			" sum = ifnull(?6, sum) WHERE " REPEAT_KEY
+			" AND instr(ifnull(effect, ''), ?5) = 0",
+			DB(DB_KEY(d), db_text(id), sum_of(d)),
+			"note what an Idempotency-Key made", err);
+	return r < 0 ? r : 0;
 }
 
 int catalog_intend(struct catalog *c, const char *id, struct err *err)
@@ -374,37 +321,19 @@ int catalog_intend(struct catalog *c, const char *id, struct err *err)
 int catalog_intend_into(struct catalog *c, const char *effect, const char *answer,
 			struct err *err)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
 	const struct doing *d = doing_now();
 	if (!d || !d->keyed)
 		return 0;
-	int r = db_use(c, &st,
-		       "UPDATE repeats SET effect = ?5, answer = ?6, sum = ifnull(?7, sum)"
-		       " WHERE " REPEAT_KEY,
-		       err);
-	if (r < 0)
-		return r;
-	bind_key(st, d, caller);
-	sqlite3_bind_text(st, 5, effect, -1, SQLITE_STATIC);
-	db_bind_text(st, 6, answer);
-	bind_sum(st, 7, d);
-	r = db_run(c, st, err, "note what is about to be done");
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "UPDATE repeats SET effect = ?5, answer = ?6, sum = ifnull(?7, sum)"
+			 " WHERE " REPEAT_KEY,
+			 DB(DB_KEY(d), db_text(effect), db_text_or_null(answer), sum_of(d)),
+			 "note what is about to be done", err);
 }
 
 static int run_with(struct catalog *c, const char *sql, int64_t number, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st, sql, err);
-	if (r < 0)
-		return r;
-	if (sqlite3_bind_parameter_count(st) > 0)
-		sqlite3_bind_int64(st, 1, number);
-	r = db_run(c, st, err, "look after the journal");
-	db_unlock(c);
-	return r;
+	return db_change(c, sql, DB(db_int(number)), "look after the journal", err);
 }
 
 /* Of which nothing is left, and nobody goes on with it. */
@@ -534,20 +463,12 @@ int catalog_repeat_left(struct catalog *c, const struct repeat *was, const char 
 
 int catalog_intended(struct catalog *c, const char *id, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "SELECT 1 FROM repeats WHERE status IS NULL AND substr(effect, 1, ?2) = ?1",
-		       err);
+	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	sqlite3_bind_int(st, 2, (int)strlen(id));
-	int rc = sqlite3_step(st);
-	r = rc == SQLITE_ROW    ? 1
-	    : rc == SQLITE_DONE ? 0
-				: db_error(c, rc, err, "look up what was to be made");
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
+	r = db_has(c, "SELECT 1 FROM repeats WHERE status IS NULL AND substr(effect, 1, ?2) = ?1",
+		   DB(db_text(id), db_int((int64_t)strlen(id))), "look up what was to be made",
+		   err);
 	db_unlock(c);
 	return r;
 }
@@ -573,37 +494,20 @@ void job_rows_free(struct job_row *rows, size_t n)
 
 static int insert_job(struct catalog *c, const struct job_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_prepare(c, &st,
-			   "INSERT INTO jobs (id, owner, object, state, path, created, again)"
-			   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-			   err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, row->owner, -1, SQLITE_STATIC);
-	db_bind_text(st, 3, row->object);
-	sqlite3_bind_text(st, 4, row->state, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 5, row->path, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 6, row->created_ns);
-	db_bind_text(st, 7, row->again);
-	return db_run(c, st, err, "insert a job");
+	return db_exec(c,
+		       "INSERT INTO jobs (id, owner, object, state, path, created, again)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+		       DB(db_text(row->id), db_text(row->owner), db_text_or_null(row->object),
+			  db_text(row->state), db_text(row->path), db_int(row->created_ns),
+			  db_text_or_null(row->again)),
+		       "insert a job", err);
 }
 
 /* The job does what the key is for. */
 static int give_key(struct catalog *c, const struct doing *d, const char *job, struct err *err)
 {
-	sqlite3_stmt *st;
-	char caller[CALLER_SIZE];
-	int r = db_prepare(
-		c, &st,
-		"UPDATE repeats SET job = ?5, sum = ifnull(?6, sum) WHERE " REPEAT_KEY, err);
-	if (r < 0)
-		return r;
-	bind_key(st, d, caller);
-	sqlite3_bind_text(st, 5, job, -1, SQLITE_STATIC);
-	bind_sum(st, 6, d);
-	return db_run(c, st, err, "note whose job it is");
+	return db_exec(c, "UPDATE repeats SET job = ?5, sum = ifnull(?6, sum) WHERE " REPEAT_KEY,
+		       DB(DB_KEY(d), db_text(job), sum_of(d)), "note whose job it is", err);
 }
 
 int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err *err)
@@ -629,86 +533,83 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 	return r < 0 ? r : 0;
 }
 
-static int read_key(sqlite3_stmt *st, struct doing *d, struct repeat *out)
-{
+/* A key that a job has, and who began it. */
+struct job_key {
 	char caller[CALLER_SIZE];
-	char *key = NULL;
-	int e = db_copy_text(st, 2, &key) | db_copy_text(st, 5, &out->answer) |
-		db_copy_text(st, 6, &out->effect);
-	if (e < 0 || !key) {
-		free(key);
-		return -ENOMEM;
-	}
-	(void)get_digest(st, 3, &out->body);
-	out->status = (unsigned)sqlite3_column_int(st, 4);
-	db_get_text(st, 0, caller, sizeof(caller));
-	const char *token = strchr(caller, ' ');
+	char *key;
+	struct repeat was;
+};
+
+static int read_key(sqlite3_stmt *st, void *row)
+{
+	struct job_key *k = row;
+	db_get_text(st, 0, k->caller, sizeof(k->caller));
+	int e = db_copy_text(st, 1, &k->key) | db_copy_text(st, 4, &k->was.answer) |
+		db_copy_text(st, 5, &k->was.effect);
+	(void)get_digest(st, 2, &k->was.body);
+	k->was.status = (unsigned)sqlite3_column_int(st, 3);
+	return e < 0 || !k->key ? -ENOMEM : 0;
+}
+
+static void done_key(void *row)
+{
+	struct job_key *k = row;
+	free(k->key);
+	repeat_done(&k->was);
+}
+
+/* What `k` has becomes theirs. */
+static void take_job_key(struct job_key *k, struct doing *d, struct repeat *out)
+{
+	const char *token = strchr(k->caller, ' ');
 	(void)snprintf(d->caller.token, sizeof(d->caller.token), "%s", token ? token + 1 : "");
-	d->body = out->body;
 	free(d->key);
-	d->key = key;
+	d->key = k->key;
 	d->keyed = true;
-	return 0;
+	d->body = k->was.body;
+	*out = k->was;
 }
 
 int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struct repeat *out,
 		       struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "SELECT owner, path, key, body, status, answer, effect FROM repeats"
-		       " WHERE job = ?1",
-		       err);
+	static const struct db_shape shape = { "look up a job's key", sizeof(struct job_key),
+					       read_key, done_key };
+	struct job_key k;
+	*out = (struct repeat){ 0 };
+	int r = db_lock(c, err);
 	if (r < 0)
 		return r;
-	*out = (struct repeat){ 0 };
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	int rc = sqlite3_step(st);
-	r = rc == SQLITE_ROW    ? read_key(st, d, out)
-	    : rc == SQLITE_DONE ? -ENOENT
-				: db_error(c, rc, err, "look up a job's key");
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	auto_free char *of = r >= 0 ? key_of(d) : NULL;
-	if (r >= 0)
-		r = of ? begin_work(c, of, err) : -ENOMEM;
-	db_unlock(c);
-	if (r == -ENOMEM) {
-		repeat_done(out);
-		return no_memory(err);
+	r = db_first(c,
+		     "SELECT owner, key, body, status, answer, effect FROM repeats WHERE job = ?1",
+		     DB(db_text(id)), &shape, &k, err);
+	if (r > 0) {
+		take_job_key(&k, d, out);
+		auto_free char *of = key_of(d);
+		r = of ? begin_work(c, of, err) : no_memory(err);
+	} else if (r == 0) {
+		r = -ENOENT;
 	}
+	db_unlock(c);
+	if (r == -ENOMEM)
+		repeat_done(out);
 	return r;
 }
 
 int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st,
-		       "UPDATE jobs SET state = ?2, answer = ?3, status = ?4, ended = ?5"
-		       " WHERE id = ?1",
-		       err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, row->id, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, row->state, -1, SQLITE_STATIC);
-	db_bind_text(st, 3, row->answer);
-	sqlite3_bind_int(st, 4, (int)row->status);
-	sqlite3_bind_int64(st, 5, row->ended_ns);
-	r = db_run(c, st, err, "end a job");
-	db_unlock(c);
-	return r;
+	return db_change(c,
+			 "UPDATE jobs SET state = ?2, answer = ?3, status = ?4, ended = ?5"
+			 " WHERE id = ?1",
+			 DB(db_text(row->id), db_text(row->state), db_text_or_null(row->answer),
+			    db_int(row->status), db_int(row->ended_ns)),
+			 "end a job", err);
 }
 
 int catalog_job_left(struct catalog *c, const char *id, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_use(c, &st, "UPDATE jobs SET begun = begun - 1 WHERE id = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	r = db_run(c, st, err, "leave a job");
-	db_unlock(c);
-	return r;
+	return db_change(c, "UPDATE jobs SET begun = begun - 1 WHERE id = ?1", DB(db_text(id)),
+			 "leave a job", err);
 }
 
 static int read_job(sqlite3_stmt *st, void *row)
@@ -736,36 +637,25 @@ static const struct db_shape job_shape = { "look up jobs", sizeof(struct job_row
 
 int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st, "SELECT " JOB_COLUMNS " FROM jobs WHERE id = ?1", err);
-	if (r < 0)
-		return r;
-	sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
-	return db_the(c, st, &job_shape, out, "job", id, err);
+	return db_find(c, "SELECT " JOB_COLUMNS " FROM jobs WHERE id = ?1", DB(db_text(id)),
+		       &job_shape, out, "job", id, err);
 }
 
 int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
 		     struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-		       "SELECT " JOB_COLUMNS " FROM jobs WHERE ?1 IS NULL OR owner = ?1"
-		       " ORDER BY created DESC, id DESC",
-		       err);
-	if (r < 0)
-		return r;
-	db_bind_text(st, 1, owner);
-	return db_list(c, st, &job_shape, rows, n, err);
+	return db_select(c,
+			 "SELECT " JOB_COLUMNS " FROM jobs WHERE ?1 IS NULL OR owner = ?1"
+			 " ORDER BY created DESC, id DESC",
+			 DB(db_text_or_null(owner)), &job_shape, rows, n, err);
 }
 
 int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, struct err *err)
 {
-	sqlite3_stmt *st;
-	int r = db_read(c, &st,
-			"SELECT " JOB_COLUMNS " FROM jobs WHERE state = 'running'"
-			" ORDER BY created, id",
-			err);
-	return r < 0 ? r : db_list(c, st, &job_shape, rows, n, err);
+	return db_select(c,
+			 "SELECT " JOB_COLUMNS " FROM jobs WHERE state = 'running'"
+			 " ORDER BY created, id",
+			 DB(), &job_shape, rows, n, err);
 }
 
 /* ---- all of them ---- */

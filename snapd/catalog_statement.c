@@ -62,36 +62,6 @@ static void give_back(sqlite3_stmt *st)
 	sqlite3_clear_bindings(st);
 }
 
-int db_prepare(struct catalog *c, sqlite3_stmt **out, const char *sql, struct err *err)
-{
-	return prepare(c, c->db, &c->writes, out, sql, err);
-}
-
-int db_use(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
-{
-	int r = db_lock(c, err);
-	if (r < 0)
-		return r;
-	r = db_prepare(c, st, sql, err);
-	if (r < 0)
-		db_unlock(c);
-	return r;
-}
-
-int db_read(struct catalog *c, sqlite3_stmt **st, const char *sql, struct err *err)
-{
-	return db_open_rows(c, st, sql, DB(), err);
-}
-
-int db_run(struct catalog *c, sqlite3_stmt *st, struct err *err, const char *what)
-{
-	int rc = sqlite3_step(st), r = 0;
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		r = db_error(c, rc, err, what);
-	give_back(st);
-	return r;
-}
-
 /* Of the connection that changes. With the lock. */
 static int open_write(struct catalog *c, sqlite3_stmt **st, const char *sql,
 		      const struct db_value *values, const char *what, struct err *err)
@@ -209,13 +179,15 @@ int db_first(struct catalog *c, const char *sql, const struct db_value *values,
 	return r;
 }
 
-/* All rows of a statement of the reading connection, which is given back. */
-int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *rows,
-	    size_t *n, struct err *err)
+int db_select(struct catalog *c, const char *sql, const struct db_value *values,
+	      const struct db_shape *shape, void *rows, size_t *n, struct err *err)
 {
+	sqlite3_stmt *st;
 	char *all = NULL;
 	size_t count = 0, cap = 0;
-	int r;
+	int r = db_open_rows(c, &st, sql, values, err);
+	if (r < 0)
+		return r;
 	do {
 		char *more = array_room(all, count, &cap, shape->size);
 		if (!more) {
@@ -238,29 +210,17 @@ int db_list(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, v
 	return 0;
 }
 
-int db_select(struct catalog *c, const char *sql, const struct db_value *values,
-	      const struct db_shape *shape, void *rows, size_t *n, struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = db_open_rows(c, &st, sql, values, err);
-	return r < 0 ? r : db_list(c, st, shape, rows, n, err);
-}
-
-int db_the(struct catalog *c, sqlite3_stmt *st, const struct db_shape *shape, void *row,
-	   const char *noun, const char *key, struct err *err)
-{
-	int r = db_next(c, st, shape, row, err);
-	db_close_rows(c, st);
-	return r == 0 ? none(noun, key, err) : r < 0 ? r : 0;
-}
-
 int db_find(struct catalog *c, const char *sql, const struct db_value *values,
 	    const struct db_shape *shape, void *row, const char *noun, const char *key,
 	    struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = db_open_rows(c, &st, sql, values, err);
-	return r < 0 ? r : db_the(c, st, shape, row, noun, key, err);
+	if (r < 0)
+		return r;
+	r = db_next(c, st, shape, row, err);
+	db_close_rows(c, st);
+	return r == 0 ? none(noun, key, err) : r < 0 ? r : 0;
 }
 
 int db_start(struct catalog *c, struct err *err)
