@@ -48,7 +48,7 @@ struct finder {
 
 static int no_memory(struct finder *f)
 {
-	return err_set(f->err, -ENOMEM, "out of memory");
+	return err_no_memory(f->err);
 }
 
 /* ---- results ---- */

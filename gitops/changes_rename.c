@@ -49,7 +49,7 @@ struct pairing {
 
 static int no_memory(struct pairing *p)
 {
-	return err_set(p->err, -ENOMEM, "out of memory");
+	return err_no_memory(p->err);
 }
 
 static const char *base_name(const char *path)

@@ -34,7 +34,7 @@ int change_old_content(struct buf *out, uint64_t *size, const struct changes_opt
 	if (r < 0)
 		return git_fail(err, r, "%s", path);
 	buf_add(out, git_odb_object_data(o), git_odb_object_size(o));
-	return buf_error(out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 1;
+	return buf_error(out) < 0 ? err_no_memory(err) : 1;
 }
 
 /* Does git have the path with CR LF? Then an automatic conversion leaves it so. 1, 0, -errno. */
@@ -94,7 +94,7 @@ static int hash_stream(struct change *c, const struct view *v, struct err *err)
 	auto_free uint8_t *buf = malloc(READ_SIZE);
 	EVP_MD_CTX *sha = EVP_MD_CTX_new();
 	if (!buf || !sha || EVP_DigestInit_ex(sha, EVP_sha1(), NULL) != 1)
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	else
 		EVP_DigestUpdate(sha, head, (size_t)n + 1);
 	for (uint64_t off = 0; off < c->size && r >= 0;) {

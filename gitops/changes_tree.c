@@ -42,7 +42,7 @@ struct edit {
 
 static int no_memory(struct builder *b)
 {
-	return err_set(b->err, -ENOMEM, "out of memory");
+	return err_no_memory(b->err);
 }
 
 /* ---- lists of entries ---- */

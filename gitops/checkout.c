@@ -11,11 +11,6 @@
 #include "fs/work/record.h"
 #include "gitops/checkout_impl.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- the image ---- */
 
 struct build {
@@ -144,7 +139,7 @@ static int packs_begin(struct pack_job *j, struct build *b)
 	j->opt.session = NULL;
 	j->opt.progress = NULL; /* the tree tells */
 	if (!root)
-		return no_memory(b->err);
+		return err_no_memory(b->err);
 	int r = mirror_open(&j->opt.mirror, root, mirror_number(b->opt->mirror), b->err);
 	if (r >= 0)
 		r = store_session_begin(b->opt->store, &j->opt.session, b->err);
@@ -221,7 +216,7 @@ int checkout_build(struct checkout_result *out, const struct checkout_options *o
 	if (r >= 0 && !opt->known && b.past.n) {
 		b.known = calloc(b.past.n, sizeof(*b.known));
 		if (!b.known)
-			r = no_memory(err);
+			r = err_no_memory(err);
 		for (size_t i = 0; b.known && i < b.past.n; i++)
 			b.known[i] = (struct checkout_known){ b.past.v[i].commit,
 							      b.past.v[i].result.image };
@@ -292,7 +287,7 @@ static int read_rest(struct stacking *s)
 			return bad_image(s, -EBADMSG);
 	}
 	if (r >= 0 && buf_error(&s->rest) < 0)
-		return no_memory(s->err);
+		return err_no_memory(s->err);
 	return r;
 }
 
@@ -326,7 +321,7 @@ static int put_here(struct stacking *s, const char *path)
 	if (r < 0 || !S_ISREG(a.mode) || a.size != 0 || s->co->here_ino >= s->co->index_ino)
 		return bad_image(s, r < 0 ? r : -EBADMSG);
 	if (buf_error(&text) < 0)
-		return no_memory(s->err);
+		return err_no_memory(s->err);
 	a.size = text.len;
 	a.blocks = (a.size + 4095) / 4096 * 8;
 	record_inode(&s->records, &a, 0);
@@ -366,13 +361,13 @@ static int put_layer(struct stacking *s, struct stack *out)
 	buf_add(&part, head, sizeof(head));
 	buf_add(&part, s->records.data, s->records.len);
 	if (buf_error(&s->records) < 0 || buf_error(&part) < 0)
-		return no_memory(s->err);
+		return err_no_memory(s->err);
 	int r = store_put(s->opt->session, part.data, part.len, &d, s->err);
 	if (r < 0)
 		return r;
 	layer_delta_id(&id, &d, 1);
 	r = stack_push(out, &id, false, &d, 1);
-	return r < 0 ? no_memory(s->err) : 0;
+	return r < 0 ? err_no_memory(s->err) : 0;
 }
 
 int checkout_stack(struct stack *out, const struct checkout_result *co,

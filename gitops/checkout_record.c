@@ -28,11 +28,6 @@ enum {
 static const uint8_t magic[8] = { 'B', 'o', 'u', 'g', 'h', 'C', 'o', '\n' };
 static const char suffix[] = ".checkouts";
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- bytes ---- */
 
 void co_record_done(struct co_record *r)
@@ -256,7 +251,7 @@ int co_record_write(const struct checkout_options *opt, const struct checkout_sp
 	digest_hex(name, &key);
 	co_record_encode(r, &b);
 	if (buf_error(&b) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_fd dir = open_folder(opt, true, err);
 	return dir < 0 ? dir : io_publish(NULL, dir, name, b.data, b.len, false, err);
 }
@@ -274,7 +269,7 @@ int checkout_find(struct checkout_result *out, const struct checkout_options *op
 		return dir == -ENOENT ? 0 : dir;
 	int r = read_record(&rec, dir, name);
 	if (r == -ENOMEM)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (r < 0)
 		return 0;
 	bool good = memcmp(rec.commit.b, spec->commit.b, OID_BYTES) == 0 &&
@@ -351,7 +346,7 @@ int co_past_load(struct co_past *out, const struct checkout_options *opt, struct
 		return err_sys(err, r, "list earlier checkouts");
 	out->v = calloc(PAST_MAX, sizeof(*out->v));
 	if (!out->v)
-		return no_memory(err);
+		return err_no_memory(err);
 	/* No gc that may run meanwhile finds those too old. */
 	int64_t oldest = (int64_t)time(NULL) - CHECKOUT_KEEP_S / 2;
 	for (size_t i = 0; i < n && out->n < PAST_MAX; i++) {

@@ -340,7 +340,7 @@ static int take(struct run *run, int *fd, bool is_err, struct err *err)
 	else
 		buf_add(&run->res->out, data, (size_t)n);
 	if (r < 0 || buf_error(&run->res->out))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return 1;
 }
 
@@ -414,7 +414,7 @@ static int watch(struct run *run, struct err *err)
 		if (r < 0)
 			return r;
 	}
-	return end_line(run) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return end_line(run) < 0 ? err_no_memory(err) : 0;
 }
 
 /* Nothing of the group is left. `ask`: it may clean up first. */
@@ -457,7 +457,7 @@ int child_run(struct child_result *out, const struct child_options *opt, struct 
 	buf_u8(&res.out, 0);
 	buf_u8(&res.err, 0);
 	if (buf_error(&res.out) || buf_error(&res.err))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	res.out.len--;
 	res.err.len--;
 	res.status = status;

@@ -58,7 +58,7 @@ int commit_put(struct oid *commit, struct packout *p, const struct commit_spec *
 	buf_u8(&text, '\n');
 	add_message(&text, spec->message);
 	if (buf_error(&text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return packout_put(p, GIT_COMMIT, text.data, text.len, commit, err);
 }
 

@@ -41,7 +41,7 @@ static int push_tree(struct look *l, const git_oid *id)
 	if (u64map_get(&l->seen, key))
 		return 0;
 	if (u64map_put(&l->seen, key, l) < 0 || array_grow(&l->v, l->n, &l->cap) < 0)
-		return err_set(l->err, -ENOMEM, "out of memory");
+		return err_no_memory(l->err);
 	l->v[l->n++] = *id;
 	return 0;
 }

@@ -86,7 +86,7 @@ static int add_buf(struct dotgit *g, uint64_t dir, const char *name, const struc
 {
 	uint64_t ino;
 	if (buf_error(b) < 0)
-		return err_set(g->err, -ENOMEM, "out of memory");
+		return err_no_memory(g->err);
 	int r = add_inode(g, dir, name, S_IFREG | MODE_FILE, b->len, &ino);
 	for (size_t at = 0; r == 0 && at < b->len;) {
 		size_t n = b->len - at < STORE_SMALL_MAX ? b->len - at : STORE_SMALL_MAX;
@@ -226,7 +226,7 @@ static int add_config(struct dotgit *g)
 		origin_url(&url, s->origin_url);
 		buf_u8(&url, 0);
 		if (buf_error(&url) < 0)
-			return err_set(g->err, -ENOMEM, "out of memory");
+			return err_no_memory(g->err);
 		setting(&b, "url", (const char *)url.data);
 	}
 	if (s->origin_url || s->upstream)
@@ -236,7 +236,7 @@ static int add_config(struct dotgit *g)
 		buf_printf(&merge, "refs/heads/%s", s->upstream);
 		buf_u8(&merge, 0);
 		if (buf_error(&merge) < 0)
-			return err_set(g->err, -ENOMEM, "out of memory");
+			return err_no_memory(g->err);
 		buf_printf(&b, "[branch ");
 		quoted(&b, s->branch);
 		buf_printf(&b, "]\n");

@@ -31,11 +31,6 @@ enum {
 };
 static const char exclude_name[] = ".gitignore";
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- numbers, as git writes them ---- */
 
 static void be32(struct buf *b, uint64_t v)
@@ -134,7 +129,7 @@ static int put_entries(struct buf *b, struct buf *blocks, const struct co_tree *
 	if (need > UINT32_MAX / 2)
 		return err_set(err, -EFBIG, "the commit has more files than an index can hold");
 	if (!buf_room(b, need + need / 8))
-		return no_memory(err);
+		return err_no_memory(err);
 	buf_add(b, "DIRC", 4);
 	be32(b, t->in_scope == t->nfiles ? 2 : 3);
 	be32(b, t->nfiles);
@@ -167,7 +162,7 @@ static int put_tree(struct buf *b, const struct co_tree *t, struct err *err)
 	auto_free uint8_t *odd = calloc(t->ndirs, 1);
 	auto_free uint32_t *subdirs = calloc(t->ndirs, sizeof(*subdirs));
 	if (!odd || !subdirs)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (size_t i = t->ndirs; i-- > 1;) { /* children come behind their parents */
 		const struct co_dir *d = &t->dirs[i];
 		odd[i] |= d->files == 0;
@@ -385,7 +380,7 @@ int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struc
 		return r;
 	if (put_untracked(rest, t, spec) < 0 || buf_error(&blocks) < 0 || buf_error(head) < 0 ||
 	    buf_error(rest) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	(void)SHA1_Init(&sha);
 	(void)SHA1_Update(&sha, head->data + start, head->len - start);
 	buf_u32(meta, META_VERSION);
@@ -393,7 +388,7 @@ int index_head(struct buf *head, struct buf *rest, struct buf *meta, const struc
 	buf_u32(meta, (uint32_t)offsets); /* of IEOT, with its head; 0: none */
 	buf_u32(meta, (uint32_t)(head->len - start - entries - offsets - EXT_HEAD)); /* of TREE */
 	put_sha(meta, &sha);
-	return buf_error(meta) < 0 ? no_memory(err) : 0;
+	return buf_error(meta) < 0 ? err_no_memory(err) : 0;
 }
 
 /* ---- tail ---- */
@@ -482,7 +477,7 @@ int index_tail(struct buf *front, uint8_t trailer[INDEX_TRAILER], const void *me
 	size_t untracked = front->len - start;
 	int r = put_untracked_begin(front, path, rest_len);
 	if (r < 0 || buf_error(front) < 0)
-		return r < 0 ? err_sys(err, r, "make the index") : no_memory(err);
+		return r < 0 ? err_sys(err, r, "make the index") : err_no_memory(err);
 	put_eoie(trailer, &n, front->data + start, untracked);
 	(void)SHA1_Update(&sha, front->data + start, front->len - start);
 	(void)SHA1_Update(&sha, rest, rest_len);

@@ -70,7 +70,7 @@ static int find_packed(const struct view *v, uint64_t git, const char *ref, stru
 		return err_sys(err, r, "look at .git/%s", name);
 	auto_free char *buf = malloc(LIST_STEP);
 	if (!buf)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	size_t have = 0;
 	for (uint64_t off = 0; off < a.size;) {
 		ssize_t got = view_read(v, a.ino, buf + have, LIST_STEP - have, off, err);
@@ -153,7 +153,7 @@ int inner_head(const struct view *now, struct oid *commit, char **branch, const 
 			return r;
 		*branch = strdup(ref + sizeof("refs/heads/") - 1);
 		if (!*branch)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 	}
 	*commit = oid;
 	*why = NULL;

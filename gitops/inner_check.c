@@ -47,15 +47,10 @@ struct inner_had {
 	bool sorted;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 int inner_had_new(struct inner_had **out, struct err *err)
 {
 	*out = calloc(1, sizeof(**out));
-	return *out ? 0 : no_memory(err);
+	return *out ? 0 : err_no_memory(err);
 }
 
 void inner_had_free(struct inner_had *h)
@@ -96,7 +91,7 @@ static int add_index(struct inner_had *h, struct index *x, uint64_t size, struct
 	if (r == -EBADMSG)
 		r = err_set(err, r, "a pack's index is damaged");
 	if (r >= 0 && array_grow(&h->indexes, h->n, &h->cap) < 0)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	if (r < 0) {
 		cleanup_close(&x->fd);
 		return r;
@@ -178,7 +173,7 @@ static int in_packs(const struct inner_had *h, const struct oid *oid, struct err
 int inner_had_claim(struct inner_had *h, const struct oid *oid, struct err *err)
 {
 	if (array_grow(&h->claims, h->nclaims, &h->claims_cap) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	h->claims[h->nclaims++] = (struct claim){ .oid = *oid };
 	h->sorted = false;
 	return 0;
@@ -218,7 +213,7 @@ int inner_claims(const struct inner_had *h, struct buf *out, struct err *err)
 		oid_hex(hex, &h->claims[i].oid);
 		buf_printf(out, "%s\n", hex);
 	}
-	return buf_error(out) < 0 ? no_memory(err) : 0;
+	return buf_error(out) < 0 ? err_no_memory(err) : 0;
 }
 
 int inner_check_claims(struct inner_had *h, struct err *err)
@@ -298,7 +293,7 @@ static int doubt(struct checker *c, const git_tree_entry *e, const char *path)
 		return refuse(c, path, git_tree_entry_id(e));
 	int r = inner_past_add(&c->past, strdup(path), git_tree_entry_id(e),
 			       git_tree_entry_filemode_raw(e), c->commit);
-	return r == -ENOMEM ? no_memory(c->err)
+	return r == -ENOMEM ? err_no_memory(c->err)
 	       : r < 0 ? too_many(c, "entries that it has no content of", INNER_PAST_ENTRIES_MAX)
 		       : 0;
 }
@@ -315,7 +310,7 @@ static int is_known(struct checker *c, const git_oid *tree)
 		c->skipped = true;
 		return 1;
 	}
-	return u64map_put(&c->fresh, key, c) < 0 ? no_memory(c->err) : 0;
+	return u64map_put(&c->fresh, key, c) < 0 ? err_no_memory(c->err) : 0;
 }
 
 static time_t now_s(void)
@@ -350,12 +345,12 @@ static size_t spot_bytes(const struct spot *s)
 static int push(struct checker *c, struct spot *s)
 {
 	int r = s->depth > INNER_DEPTH_MAX ? too_many(c, "folders in one another", INNER_DEPTH_MAX)
-		: !s->path || !s->parents  ? no_memory(c->err)
+		: !s->path || !s->parents  ? err_no_memory(c->err)
 					   : 0;
 	if (r >= 0 && (c->held += spot_bytes(s)) > INNER_HELD_MAX)
 		r = too_many(c, "bytes of folders' names", INNER_HELD_MAX);
 	if (r >= 0 && array_grow(&c->v, c->n, &c->cap) < 0)
-		r = no_memory(c->err);
+		r = err_no_memory(c->err);
 	if (r < 0)
 		spot_done(s);
 	else
@@ -396,7 +391,7 @@ static int look_at(struct checker *c, const struct spot *in, const git_tree_entr
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s%s%s", in->path, name, type == GIT_OBJECT_TREE ? "/" : "") < 0) {
 		path = NULL;
-		return no_memory(c->err);
+		return err_no_memory(c->err);
 	}
 	int r = was_had(c->had, git_tree_entry_id(e), c->err);
 	if (r == 0 && type != GIT_OBJECT_TREE)
@@ -454,7 +449,7 @@ static int begin(struct checker *c, const git_commit *commit)
 		return too_many(c, "parents", INNER_PARENTS_MAX);
 	s.path = strdup("");
 	s.parents = calloc(n + 1, sizeof(*s.parents));
-	int r = s.parents ? 0 : no_memory(c->err);
+	int r = s.parents ? 0 : err_no_memory(c->err);
 	bool same = false;
 	for (unsigned i = 0; i < n && r >= 0; i++) {
 		auto_git(git_commit) parent = NULL;

@@ -147,7 +147,7 @@ static int copy_file(struct importing *im, const struct attr *a, const char *pat
 		return fail(im, -errno, path);
 	auto_free char *buf = malloc(COPY_SIZE);
 	if (!buf)
-		return err_set(im->err, -ENOMEM, "out of memory");
+		return err_no_memory(im->err);
 	im->bytes += a->size;
 	if (im->bytes > INNER_BYTES_MAX)
 		return err_set(im->err, -E2BIG,
@@ -464,7 +464,7 @@ static int parse_commits(struct importing *im, const struct buf *text, struct oi
 	*n = text->len / (OID_HEX + 1);
 	*out = calloc(*n + 1, sizeof(**out));
 	if (!*out)
-		return err_set(im->err, -ENOMEM, "out of memory");
+		return err_no_memory(im->err);
 	for (size_t i = 0; i < *n; i++) {
 		char hex[OID_HEX + 1];
 		memcpy(hex, text->data + i * (OID_HEX + 1), OID_HEX);
@@ -485,7 +485,7 @@ static int check_claims(struct importing *im)
 		return r;
 	buf_u8(&list, 0);
 	if (buf_error(&list) < 0)
-		return err_set(im->err, -ENOMEM, "out of memory");
+		return err_no_memory(im->err);
 	if (unlinkat(im->fd, "in/objects/info/alternates", 0) < 0)
 		return fail(im, -errno, "leave the mirror out");
 	const char *const pack[] = { "pack-objects", "--window=0", "-q", "../claims", NULL };

@@ -63,7 +63,7 @@ static int first_time(struct walk *w, struct u64map *m, const git_oid *id)
 	key += key == 0;
 	if (u64map_get(m, key))
 		return 0;
-	return u64map_put(m, key, w) < 0 ? err_set(w->err, -ENOMEM, "out of memory") : 1;
+	return u64map_put(m, key, w) < 0 ? err_no_memory(w->err) : 1;
 }
 
 static int push(struct walk *w, const git_oid *id, bool above)
@@ -78,7 +78,7 @@ static int push(struct walk *w, const git_oid *id, bool above)
 		return err_set(w->err, -E2BIG, "the history has more than %d commits",
 			       INNER_PAST_COMMITS_MAX);
 	if (array_grow(&w->v, w->n, &w->cap) < 0)
-		return err_set(w->err, -ENOMEM, "out of memory");
+		return err_no_memory(w->err);
 	w->v[w->n++] = (struct visit){ *id, r > 0 };
 	return 0;
 }
@@ -148,7 +148,7 @@ int inner_past_find(struct inner_past *p, const struct past_entry **missing, git
 			  .ctx = ctx,
 			  .err = err };
 	if (!found)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = p->n ? push(&w, from, true) : 0;
 	if (r >= 0)
 		r = walk(&w, end);

@@ -55,7 +55,7 @@ static int put_emit(void *ctx, uint64_t off, uint32_t len, const struct digest *
 	if (!d)
 		return 0; /* a hole */
 	if (array_grow(&p->large->pieces, p->large->npieces, &p->cap) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	p->large->pieces[p->large->npieces++] =
 		(struct piece){ .off = off, .len = len, .object = *d };
 	return 0;
@@ -146,7 +146,7 @@ static int open_repos(struct gitrepos **out, const struct checkout_options *opt,
 	const char *path = mirror_path(opt->mirror), *slash = strrchr(path, '/');
 	auto_free char *dir = strndup(path, slash ? (size_t)(slash - path) : 0);
 	if (!dir)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return gitrepos_new(out, opt->io, dir, err);
 }
 

@@ -43,5 +43,5 @@ int merge_text(struct buf *out, const struct buf *base, const struct buf *ours,
 	if (r)
 		buf_add(out, res.ptr, res.len);
 	git_merge_file_result_free(&res);
-	return buf_error(out) ? err_set(err, -ENOMEM, "out of memory") : r;
+	return buf_error(out) ? err_no_memory(err) : r;
 }

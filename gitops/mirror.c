@@ -51,7 +51,7 @@ static int open_at(struct mirror **out, const char *path, uint32_t number, struc
 	struct mirror *m = calloc(1, sizeof(*m));
 	if (!m || !(m->path = strdup(path))) {
 		free(m);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	m->number = number;
 	struct stat st;
@@ -109,7 +109,7 @@ static int fill_scratch(const struct mirror *of, const char *path, struct err *e
 		if (mkdirat(dir, folders[i], 0700) < 0)
 			return err_sys(err, -errno, "make %s", folders[i]);
 	if (asprintf(&objects, "%s/objects\n", real) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = write_text(dir, "objects/info/alternates", objects, err);
 	if (r >= 0)
 		r = write_text(dir, "HEAD", "ref: refs/heads/none\n", err);
@@ -211,7 +211,7 @@ static int try_ref(struct mirror *m, const char *prefix, const char *ref, struct
 	if (r < 0 || !refname)
 		return r < 0 ? r : 1;
 	*refname = strdup(git_reference_name(direct));
-	return *refname ? 1 : err_set(err, -ENOMEM, "out of memory");
+	return *refname ? 1 : err_no_memory(err);
 }
 
 static bool is_oid_prefix(const char *s)

@@ -12,11 +12,6 @@
 #include "gitops/mirror_impl.h"
 #include "gitops/refs.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static bool same(const struct oid *a, const struct oid *b)
 {
 	return memcmp(a->b, b->b, OID_BYTES) == 0;
@@ -80,7 +75,7 @@ static int gather(struct mirror_branches *out, struct mirror *m, struct err *err
 	}
 	git_reference_iterator_free(it);
 	if (e < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	return r != GIT_ITEROVER ? git_fail(err, r, "list refs") : 0;
 }
 

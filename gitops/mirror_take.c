@@ -64,7 +64,7 @@ struct take {
 
 static int out_of_memory(struct take *t)
 {
-	return err_set(t->err, -ENOMEM, "out of memory");
+	return err_no_memory(t->err);
 }
 
 static int bad(struct take *t, const char *name, const char *what)
@@ -617,5 +617,5 @@ int mirror_taken(const char *root, uint32_t number, struct buf *out, struct err 
 	if (r < 0 && r != -ENOENT)
 		return r;
 	buf_add(out, data, r < 0 ? 0 : n);
-	return buf_error(out) ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return buf_error(out) ? err_no_memory(err) : 0;
 }

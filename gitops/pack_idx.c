@@ -115,7 +115,7 @@ int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32
 	uint8_t sum[SHA1_BYTES], version[4];
 	auto_free struct sorted *v = sort(s, e, n);
 	if (!v)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	size_t start = out->len;
 	buf_add(out, idx_magic, sizeof(idx_magic));
 	(void)put32(version, IDX_VERSION);
@@ -123,9 +123,9 @@ int idx_encode(struct buf *out, const struct src *s, struct idx_entry *e, uint32
 	add_tables(out, v, n);
 	buf_add(out, pack_sha, SHA1_BYTES);
 	if (buf_error(out) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (!sha1(sum, out->data + start, out->len - start))
 		return err_set(err, -EIO, "SHA-1 isn't there");
 	buf_add(out, sum, sizeof(sum));
-	return buf_error(out) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return buf_error(out) < 0 ? err_no_memory(err) : 0;
 }

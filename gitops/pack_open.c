@@ -15,11 +15,6 @@ enum {
 	OPEN_PAUSE_US = 2000,      /* doubled each time */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 int src_bad(struct err *err, const struct src_pack *p, const char *what)
 {
 	return err_set(err, -EBADMSG, "%s of the mirror is damaged: %s", p->name, what);
@@ -73,7 +68,7 @@ static int make_order(struct src_pack *p, struct err *err)
 	p->order = calloc((size_t)p->n + 1, sizeof(*p->order));
 	p->place = calloc((size_t)p->n + 1, sizeof(*p->place));
 	if (!a || !b || !p->starts || !p->order || !p->place)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (uint32_t i = 0; i < p->n; i++) {
 		a[i] = (struct place){ offset_of(p, i), i };
 		max |= a[i].off;
@@ -128,7 +123,7 @@ static int open_pack(struct src *s, struct src_pack *p, int dir, const char *nam
 	p->n = v.n, p->nbig = v.nbig;
 	p->fanout = malloc(sizeof(v.idx.fanout));
 	if (!p->fanout)
-		return no_memory(err);
+		return err_no_memory(err);
 	memcpy(p->fanout, v.idx.fanout, sizeof(v.idx.fanout));
 	p->oids = v.oids, p->crcs = v.crcs, p->offs = v.offs, p->bigs = v.bigs;
 	(void)snprintf(file, sizeof(file), "%s.pack", p->name);
@@ -195,7 +190,7 @@ static int open_packs(struct src *s, size_t *cap, int objects, bool without_gone
 			continue;
 		e->d_name[n - 4] = 0;
 		struct src_pack *p = add_pack(s, cap);
-		int r = p ? open_pack(s, p, dirfd(d), e->d_name, err) : no_memory(err);
+		int r = p ? open_pack(s, p, dirfd(d), e->d_name, err) : err_no_memory(err);
 		if (r == -ENOENT && without_gone)
 			close_pack(s, &s->packs[--s->npacks]);
 		else if (r < 0)
@@ -255,7 +250,7 @@ static int add_loose(struct src *s, size_t *cap, int objects, struct err *err)
 		return err_sys(err, -errno, "read the mirror's objects");
 	struct src_pack *p = oids.len ? add_pack(s, cap) : NULL;
 	if (buf_error(&oids) < 0 || (oids.len && !p))
-		return no_memory(err);
+		return err_no_memory(err);
 	if (!p)
 		return 0;
 	qsort(oids.data, oids.len / OID_BYTES, OID_BYTES, compare_oids);
@@ -286,7 +281,7 @@ static int open_all(struct src *s, const char *path, bool without_gone, struct e
 		qsort(s->packs, s->npacks, sizeof(*s->packs), by_size);
 	if (r >= 0 && loose.npacks) {
 		struct src_pack *p = add_pack(s, &cap);
-		r = p ? 0 : no_memory(err);
+		r = p ? 0 : err_no_memory(err);
 		if (p) {
 			*p = loose.packs[0];
 			loose.npacks = 0;

@@ -21,11 +21,6 @@ struct src_block {
 	uint8_t *data;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- opening ---- */
 
 int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *err)
@@ -33,7 +28,7 @@ int src_open(struct src *s, struct mirror *m, const struct io *io, struct err *e
 	*s = (struct src){ .io = io ? io : &io_host, .odb = mirror_odb(m) };
 	s->inflate = libdeflate_alloc_decompressor();
 	if (!s->inflate)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = src_packs_open(s, mirror_path(m), err);
 	if (r < 0)
 		src_close(s);
@@ -45,7 +40,7 @@ int src_share(struct src *s, const struct src *of, struct err *err)
 	*s = (struct src){ .io = of->io, .odb = of->odb, .packs = of->packs, .npacks = of->npacks,
 			   .total = of->total, .lent = true };
 	s->inflate = libdeflate_alloc_decompressor();
-	return s->inflate ? 0 : no_memory(err);
+	return s->inflate ? 0 : err_no_memory(err);
 }
 
 void src_put(struct src_data *d)
@@ -178,14 +173,14 @@ static int pack_bytes(struct src *s, const struct src_pack *p, uint64_t off, siz
 	if (!s->blocks)
 		s->blocks = calloc(BLOCKS, sizeof(*s->blocks));
 	if (!s->blocks)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct src_block *b = &s->blocks[(at / BLOCK + (uint64_t)p->fd * 61) & (BLOCKS - 1)];
 	bool here = b->fd == p->fd + 1 && b->off == at;
 	if (!here && off + len - at <= BLOCK) {
 		if (!b->data)
 			b->data = malloc(BLOCK);
 		if (!b->data)
-			return no_memory(err);
+			return err_no_memory(err);
 		b->fd = 0;
 		ssize_t n = io_read_full(s->io, p->fd, b->data, BLOCK, at);
 		if (n < 0)
@@ -200,7 +195,7 @@ static int pack_bytes(struct src *s, const struct src_pack *p, uint64_t off, siz
 	if (s->raw_cap < len) {
 		uint8_t *raw = realloc(s->raw, len);
 		if (!raw)
-			return no_memory(err);
+			return err_no_memory(err);
 		s->raw = raw;
 		s->raw_cap = len;
 	}
@@ -376,7 +371,7 @@ static int inflate_entry(struct src *s, const struct src_pack *p, const struct s
 		return src_bad(err, p, "an object's checksum");
 	struct src_data *d = new_data((enum git_type)e->kind, e->size);
 	if (!d)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (libdeflate_zlib_decompress(s->inflate, raw + e->head, e->len - e->head, d->data,
 				       e->size, NULL) != LIBDEFLATE_SUCCESS) {
 		free(d);
@@ -396,7 +391,7 @@ static int apply_delta(const struct src_pack *p, const struct src_data *base,
 		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
 	struct src_data *d = new_data(base->type, (size_t)len);
 	if (!d)
-		return no_memory(err);
+		return err_no_memory(err);
 	git_delta_apply(delta->data, delta->len, base->data, d->data);
 	*out = d;
 	return 0;
@@ -421,7 +416,7 @@ static int walk_down(struct src *s, const struct src_pack *p, uint32_t obj, stru
 		if (r == 0 && *n > GIT_CHAIN_MAX)
 			r = src_bad(err, p, "a chain of deltas is too long");
 		if (r == 0 && array_grow(chain, *n, &cap) < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 		if (r < 0)
 			return r;
 		if (e.base == OBJ_NONE) {
@@ -474,7 +469,7 @@ static int read_loose(struct src *s, uint32_t obj, struct src_data **out, struct
 				     ? new_data((enum git_type)git_odb_object_type(o), len)
 				     : NULL;
 	if (!d)
-		return no_memory(err);
+		return err_no_memory(err);
 	memcpy(d->data, git_odb_object_data(o), len);
 	*out = d;
 	return 0;

@@ -68,11 +68,6 @@ struct writer {
 	struct gains *gains; /* NULL: they aren't of this pack */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- headers of entries ---- */
 
 static unsigned put_size(uint8_t *p, unsigned kind, uint64_t size)
@@ -108,7 +103,7 @@ static int make_whole(struct writer *w, uint32_t obj, uint64_t *len, struct err 
 	if (!c->deflate)
 		c->deflate = libdeflate_alloc_compressor(DEFLATE_LEVEL);
 	if (!c->deflate)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = src_read(w->src, obj, &d, err);
 	if (r < 0)
 		return r;
@@ -118,7 +113,7 @@ static int make_whole(struct writer *w, uint32_t obj, uint64_t *len, struct err 
 		c->cap = 0;
 		c->data = malloc(need);
 		if (!c->data)
-			return no_memory(err);
+			return err_no_memory(err);
 		c->cap = need;
 	}
 	unsigned head = put_size(c->data, d->type, d->len);
@@ -155,7 +150,7 @@ static int count_wanted(struct writer *w, struct err *err)
 	}
 	w->entries = calloc((size_t)w->count + 1, sizeof(*w->entries));
 	w->entry_of = calloc((size_t)w->src->total + 1, sizeof(*w->entry_of));
-	return w->entries && w->entry_of ? 0 : no_memory(err);
+	return w->entries && w->entry_of ? 0 : err_no_memory(err);
 }
 
 /* The next one, from where the last one was: 1 and its pack, its place there and its number; 0. */
@@ -527,7 +522,7 @@ static int emit_piece(void *ctx, uint64_t off, uint32_t len, const struct digest
 		return 0;
 	p.object = *d;
 	if (array_grow(s->v, *s->n, &s->cap) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	(*s->v)[(*s->n)++] = p;
 	return 0;
 }
@@ -560,7 +555,7 @@ static int put_gains(struct writer *w, const struct idx_entry *e, struct err *er
 	for (uint32_t i = 0; i < w->n; i++)
 		g->number[e[i].obj] = g->numbered + i + 1;
 	if (gains_encode(&part, g) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct pieces s = { .v = &w->out->gains, .n = &w->out->ngains, .data = part.data };
 	w->out->gains_bytes = part.len;
 	return put(&s, part.len, w->opt->session, err);
@@ -572,7 +567,7 @@ static int put_idx(struct writer *w, struct err *err)
 	auto_free struct idx_entry *e = calloc((size_t)w->n + 1, sizeof(*e));
 	uint32_t n = 0;
 	if (!e)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (uint32_t obj = 0; obj < w->src->total; obj++) /* mostly in order of ids */
 		if (w->entry_of[obj])
 			e[n++] = w->entries[w->entry_of[obj] - 1];
@@ -590,7 +585,7 @@ static int write_stream(struct writer *w, struct err *err)
 	w->window = malloc(WINDOW);
 	w->sha = EVP_MD_CTX_new();
 	if (!w->window || !w->sha)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (EVP_DigestInit_ex(w->sha, EVP_sha1(), NULL) != 1)
 		return err_set(err, -EIO, "SHA-1 isn't there");
 	struct pieces s = { .v = &w->out->pack, .n = &w->out->npack, .w = w };
@@ -621,7 +616,7 @@ static int write_pack(struct pack_set *set, struct src *s, const uint8_t *mark,
 		r = write_stream(&w, err);
 	if (r == 0 && w.count > 0) {
 		struct pack_out *more = reallocarray(set->packs, set->npacks + 1, sizeof(*more));
-		r = more ? 0 : no_memory(err);
+		r = more ? 0 : err_no_memory(err);
 		if (more) {
 			set->packs = more;
 			more[set->npacks++] = out;
@@ -670,7 +665,7 @@ int pack_write(struct pack_set *out, const struct checkout_options *opt,
 	gains_init(&gains, &s, spec->nscopes > 0);
 	if (spec->depth)
 		gains_off(&gains); /* no older commit has all of a part */
-	r = mark ? reach_mark(&set, mark, &gains, &s, opt, spec, err) : no_memory(err);
+	r = mark ? reach_mark(&set, mark, &gains, &s, opt, spec, err) : err_no_memory(err);
 	if (r == 0)
 		r = write_pack(&set, &s, mark, &gains, opt, spec, history, 3, err);
 	if (r == 0)

@@ -161,14 +161,14 @@ int packout_new(struct packout **out, struct mirror *m, const struct io *io, str
 {
 	struct packout *p = calloc(1, sizeof(*p));
 	if (!p)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	p->mirror = m;
 	p->io = io ? io : &io_host;
 	p->dir = p->fd = -1;
 	p->sha = EVP_MD_CTX_new();
 	if (!p->sha || deflateInit(&p->z, LEVEL) != Z_OK) {
 		packout_free(p);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	p->z_ready = true;
 	*out = p;
@@ -264,7 +264,7 @@ static int keep(struct packout *p, const struct entry *e, struct err *err)
 	return 0;
 no_memory:
 	free(own);
-	return err_set(err, -ENOMEM, "out of memory");
+	return err_no_memory(err);
 }
 
 /* Back to where the entry began: the mirror has it already, or it failed. */

@@ -41,7 +41,7 @@ static int enter(struct checker *c, const char *path, size_t len)
 	leave(c);
 	c->dir = strndup(path, len);
 	if (!c->dir)
-		return err_set(c->err, -ENOMEM, "out of memory");
+		return err_no_memory(c->err);
 	int r = open_at(c, c->base, c->dir, &c->in_base);
 	if (r >= 0)
 		r = open_at(c, c->now, c->dir, &c->in_now);
@@ -64,7 +64,7 @@ static int check_name(struct checker *c, const char *path, size_t at, size_t len
 {
 	auto_free char *name = strndup(path + at, len);
 	if (!name)
-		return err_set(c->err, -ENOMEM, "out of memory");
+		return err_no_memory(c->err);
 	int r = enter(c, path, at ? at - 1 : 0);
 	if (r < 0)
 		return r;

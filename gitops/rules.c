@@ -93,7 +93,7 @@ static int go_to(struct rules *r, const char *path, struct err *err)
 	if (len + 1 > r->path_cap) {
 		char *more = realloc(r->path, 2 * len + 1);
 		if (!more)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		r->path = more;
 		r->path_cap = 2 * len + 1;
 	}
@@ -111,7 +111,7 @@ static int go_to(struct rules *r, const char *path, struct err *err)
 			return err_set(err, -ENAMETOOLONG, "more than %d folders deep: %.60s…",
 				       RULES_DEPTH_MAX, path);
 		if (array_grow(&r->frames, r->n, &r->cap) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		r->frames[r->n++] = (struct frame){ .len = (size_t)(slash - path),
 						    .ino = S_ISDIR(a.mode) ? a.ino : 0 };
 	}
@@ -203,7 +203,7 @@ int rules_new(struct rules **out, const struct view *v, struct err *err)
 		r->attrs = attributes_new();
 	if (!r || !r->attrs || array_grow(&r->frames, r->n, &r->cap) < 0) {
 		rules_free(r);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	r->view = v;
 	r->frames[r->n++] = (struct frame){ .ino = 1, .knows_excluded = true };

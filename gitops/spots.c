@@ -22,7 +22,7 @@ struct finder {
 
 static int no_memory(struct finder *f)
 {
-	return err_set(f->err, -ENOMEM, "out of memory");
+	return err_no_memory(f->err);
 }
 
 static bool in_git_folder(const char *path)

@@ -66,7 +66,7 @@ static int write_packed(int dir, const struct refs *r, struct err *err)
 	auto_buf text = { 0 };
 	packed_refs_write(&text, r);
 	if (buf_error(&text))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return io_publish(&io_host, dir, "packed-refs", text.data, text.len, true, err);
 }
 
@@ -393,7 +393,7 @@ static int write_locked(int dir, int fd, const struct refs *r, struct err *err)
 	auto_buf text = { 0 };
 	packed_refs_write(&text, r);
 	if (buf_error(&text))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int e = io_write_full(&io_host, fd, text.data, text.len, 0);
 	if (e >= 0 && fsync(fd) < 0)
 		e = -errno;

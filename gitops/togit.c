@@ -104,7 +104,7 @@ static int encode(struct buf *out, const char *encoding, const void *data, size_
 		return bad;
 	iconv_t cd = iconv_open("UTF-8", iconv_name(encoding));
 	if (cd == (iconv_t)-1 && errno == ENOMEM)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (cd == (iconv_t)-1)
 		return err_set(err, -ENOTSUP,
 			       "its encoding, as .gitattributes says, isn't known here: %s",
@@ -116,7 +116,7 @@ static int encode(struct buf *out, const char *encoding, const void *data, size_
 		size_t room = left + left / 2 + 64;
 		char *to = (char *)buf_room(out, room);
 		if (!to) {
-			r = err_set(err, -ENOMEM, "out of memory");
+			r = err_no_memory(err);
 			break;
 		}
 		size_t had = room;
@@ -249,5 +249,5 @@ int togit(struct buf *out, const struct path_attrs *a, const void *data, size_t 
 		buf_add(out, p, len);
 		r = buf_error(out);
 	}
-	return r < 0 ? err_set(err, -ENOMEM, "out of memory") : any;
+	return r < 0 ? err_no_memory(err) : any;
 }

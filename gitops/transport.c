@@ -174,19 +174,19 @@ int transport_find_git(char **out, struct err *err)
 	*out = NULL;
 	if (given && *given) {
 		if (access(given, X_OK) == 0 && !(*out = realpath(given, NULL)))
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		return 0;
 	}
 	auto_free char *list = strdup(path && *path ? path : "/usr/local/bin:/usr/bin:/bin");
 	char *save = NULL;
 	if (!list)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	for (char *dir = strtok_r(list, ":", &save); dir; dir = strtok_r(NULL, ":", &save)) {
 		auto_free char *file = NULL;
 		if (dir[0] != '/')
 			continue; /* a path that depends on where we stand is none */
 		if (asprintf(&file, "%s/git", dir) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		if (access(file, X_OK) == 0) {
 			*out = steal_ptr(&file);
 			return 0;
@@ -217,7 +217,7 @@ static int split_token(struct transport *t, struct err *err)
 		return err_set(err, -EINVAL, "a token is one line");
 	t->user = colon ? strndup(token, (size_t)(colon - token)) : strdup("x-access-token");
 	t->password = strdup(colon ? colon + 1 : token);
-	return t->user && t->password ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return t->user && t->password ? 0 : err_no_memory(err);
 }
 
 static int open_secrets(struct transport *t, struct err *err)
@@ -319,7 +319,7 @@ int transport_open(struct transport *t, const char *repo, const char *scratch,
 	if (r >= 0)
 		r = transport_find_git(&t->git, err);
 	if (r >= 0 && (!(t->repo = strdup(repo)) || !(t->helpers = strdup(scratch))))
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	if (r >= 0 && origin && origin->guard)
 		r = guard(t, err);
 	if (r >= 0 && origin)
@@ -563,7 +563,7 @@ int transport_git(struct transport *t, const char *const *args, const void *inpu
 	auto_free char *own = NULL;
 	size_t n = 0;
 	if (!t->git && asprintf(&own, "%s/%s", t->helpers, ERRAND_TRANSFER) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	argv[n++] = t->git ? t->git : own;
 	for (; *args && n <= ARGS_MAX; args++)
 		argv[n++] = *args;
@@ -572,7 +572,7 @@ int transport_git(struct transport *t, const char *const *args, const void *inpu
 	env_make(&env, t);
 	if (env.failed) {
 		env_done(&env);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	const struct mirror_origin *o = t->origin;
 	struct talk talk = { .t = t, .what = o ? "connect" : "check" };

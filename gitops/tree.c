@@ -116,11 +116,6 @@ struct walk {
 	struct err *err;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static int read_object(git_odb_object **out, git_odb *odb, const struct oid *oid, git_object_t type,
 		       const char *path, struct err *err)
 {
@@ -163,7 +158,7 @@ static int enter_folder(struct walk *w, const struct oid *tree, size_t len, enum
 	const char *path = keep_path(t, w->path, len);
 	if (!path || array_grow(&t->dirs, t->ndirs, &w->dirs_cap) < 0 ||
 	    array_grow(&w->levels, w->nlevels, &w->levels_cap) < 0)
-		return no_memory(w->err);
+		return err_no_memory(w->err);
 	struct level *up = w->nlevels ? &w->levels[w->nlevels - 1] : NULL;
 	const char *slash = strrchr(path, '/');
 	uint32_t dir = (uint32_t)t->ndirs;
@@ -205,7 +200,7 @@ static int add_file(struct walk *w, const struct tree_entry *e, size_t len)
 	bool in = l->scope != SCOPE_OUT;
 	const char *path = keep_path(t, w->path, len);
 	if (!path || array_grow(&t->files, t->nfiles, &w->files_cap) < 0)
-		return no_memory(w->err);
+		return err_no_memory(w->err);
 	t->files[t->nfiles++] = (struct co_file){
 		.path = path, .mode = e->mode, .oid = e->oid, .dir = l->dir, .ino = in
 	};
@@ -286,13 +281,13 @@ static int read_tree(struct co_tree *t, const struct checkout_options *opt,
 	struct oid root;
 	struct walk *w = calloc(1, sizeof(*w));
 	if (!w)
-		return no_memory(err);
+		return err_no_memory(err);
 	*w = (struct walk){
 		.t = t, .opt = opt, .spec = spec, .odb = mirror_odb(opt->mirror), .err = err
 	};
 	w->found = calloc(spec->nscopes + 1, sizeof(*w->found));
 	int r = w->found ? root_of(mirror_repo(opt->mirror), &spec->commit, &root, err)
-			 : no_memory(err);
+			 : err_no_memory(err);
 	if (r >= 0)
 		r = walk_all(w, &root);
 	for (size_t i = 0; i < w->nlevels; i++)
@@ -433,7 +428,7 @@ static int convert_file(struct fill *f, struct co_file *file)
 	if (r == -E2BIG)
 		return err_set(f->err, r, "the commit's .gitattributes take too long to apply");
 	if (r < 0)
-		return no_memory(f->err);
+		return err_no_memory(f->err);
 	conversion_of(&how, &v);
 	bool lfs = how.filter && strcmp(how.filter, "lfs") == 0 && file->size <= LFS_POINTER_MAX;
 	/* A .gitignore that git add would look through isn't known to the untracked cache by its
@@ -450,7 +445,7 @@ static int convert_file(struct fill *f, struct co_file *file)
 		note_name(&f->t->lfs_names, &f->t->lfs, file->path);
 	r = convert_out(&out, &how, git_odb_object_data(o), git_odb_object_size(o), &file->oid);
 	if (r < 0)
-		return no_memory(f->err);
+		return err_no_memory(f->err);
 	if (ignore)
 		index_exclude_oid(&f->t->dirs[file->dir].ignore,
 				  r > 0 ? out.data : git_odb_object_data(o),
@@ -470,11 +465,11 @@ static int put_off(struct fill *f, const struct co_file *file)
 	struct co_large l = { .oid = file->oid, .size = file->size, .path = file->path };
 	if (array_grow(&t->large, t->nlarge, &f->large_cap) < 0 ||
 	    array_grow(&f->large_inos, t->nlarge, &f->large_inos_cap) < 0)
-		return no_memory(f->err);
+		return err_no_memory(f->err);
 	if (known && known->size == file->size && known->npieces) {
 		l.pieces = reallocarray(NULL, known->npieces, sizeof(*l.pieces));
 		if (!l.pieces)
-			return no_memory(f->err);
+			return err_no_memory(f->err);
 		memcpy(l.pieces, known->pieces, known->npieces * sizeof(*l.pieces));
 		l.npieces = known->npieces;
 	}
@@ -594,7 +589,7 @@ static int read_attributes(struct fill *f)
 	f->attributes = attributes_new();
 	f->at = calloc(t->ndirs, sizeof(*f->at));
 	if (!f->attributes || !f->at)
-		return no_memory(f->err);
+		return err_no_memory(f->err);
 	for (size_t i = 0; i < t->ndirs; i++) {
 		struct co_dir *d = &t->dirs[i];
 		auto_git(git_odb_object) o = NULL;
@@ -607,7 +602,7 @@ static int read_attributes(struct fill *f)
 		r = attributes_add(f->attributes, f->at[i], d->path, git_odb_object_data(o),
 				   git_odb_object_size(o));
 		if (r == -ENOMEM)
-			return no_memory(f->err);
+			return err_no_memory(f->err);
 		f->at[i] = r;
 	}
 	return 0;

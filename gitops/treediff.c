@@ -46,10 +46,10 @@ static int push(struct differ *d, const git_tree_entry *a, const git_tree_entry 
 	if (is_tree(b))
 		p.b = *git_tree_entry_id(b);
 	if (asprintf(&p.path, "%s%s/", in->path, name) < 0)
-		return err_set(d->err, -ENOMEM, "out of memory");
+		return err_no_memory(d->err);
 	if (array_grow(&d->v, d->n, &d->cap) < 0) {
 		free(p.path);
-		return err_set(d->err, -ENOMEM, "out of memory");
+		return err_no_memory(d->err);
 	}
 	d->v[d->n++] = p;
 	return 0;
@@ -73,7 +73,7 @@ static int compare(struct differ *d, const git_tree_entry *a, const git_tree_ent
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s%s", in->path, name) < 0) {
 		path = NULL;
-		return err_set(d->err, -ENOMEM, "out of memory");
+		return err_no_memory(d->err);
 	}
 	return d->fn(d->ctx, path, old_mode, mode);
 }

@@ -19,11 +19,6 @@ struct merging {
 	struct err *err;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 void treemerge_done(struct treemerge *t)
 {
 	for (size_t i = 0; i < t->n; i++)
@@ -90,7 +85,7 @@ static int list_conflicts(struct merging *mg, git_index *ix)
 					   : a->path,
 				       why_not(a, o, t));
 	git_index_conflict_iterator_free(it);
-	return e < 0 ? no_memory(mg->err) : 0;
+	return e < 0 ? err_no_memory(mg->err) : 0;
 }
 
 /* A name that git wouldn't write, or that leads elsewhere. */
@@ -145,12 +140,12 @@ static int on_path(void *ctx, const char *path, uint32_t old_mode, uint32_t mode
 	e.merged = mode && !e.same_content && !oid_equal(&e.oid, &theirs);
 	if (mode == MODE_GITLINK || old_mode == MODE_GITLINK)
 		return treemerge_conflict(mg->out, path, "a submodule was changed there") < 0
-			       ? no_memory(mg->err)
+			       ? err_no_memory(mg->err)
 			       : 0;
 	e.path = strdup(path);
 	if (!e.path || array_grow(&mg->out->v, mg->out->n, &mg->out->cap) < 0) {
 		free(e.path);
-		return no_memory(mg->err);
+		return err_no_memory(mg->err);
 	}
 	mg->out->v[mg->out->n++] = e;
 	return 0;
@@ -191,16 +186,16 @@ static int list_clashes(struct merging *mg, git_index *ix)
 		for (size_t at = n; dir && at; at = end ? (size_t)(end - path) : 0) {
 			auto_free char *above = strndup(path, at);
 			if (!above)
-				return no_memory(mg->err);
+				return err_no_memory(mg->err);
 			if (git_index_get_bypath(ix, above, 0) &&
 			    treemerge_conflict(mg->out, above,
 					       "a file in one, a folder in the "
 					       "other") < 0)
-				return no_memory(mg->err);
+				return err_no_memory(mg->err);
 			end = memrchr(path, '/', at);
 		}
 	}
-	return dir ? 0 : no_memory(mg->err);
+	return dir ? 0 : err_no_memory(mg->err);
 }
 
 static int merge(struct merging *mg, const git_tree *base)
@@ -259,7 +254,7 @@ static int add_attributes(struct merging *mg, struct attributes *a, const char *
 	struct oid oid;
 	uint32_t mode;
 	if (!dir || asprintf(&name, "%s%s.gitattributes", dir, len ? "/" : "") < 0)
-		return no_memory(mg->err);
+		return err_no_memory(mg->err);
 	int r = entry_at(mg, mg->out->tree, name, &oid, &mode);
 	if (r <= 0 || (mode != MODE_FILE && mode != MODE_EXEC))
 		return r < 0 ? r : 0;
@@ -268,7 +263,7 @@ static int add_attributes(struct merging *mg, struct attributes *a, const char *
 	if (r < 0)
 		return git_fail(mg->err, r, "read %.300s", name);
 	*at = attributes_add(a, *at, dir, git_blob_rawcontent(blob), git_blob_rawsize(blob));
-	return *at == -ENOMEM ? no_memory(mg->err) : 0;
+	return *at == -ENOMEM ? err_no_memory(mg->err) : 0;
 }
 
 static int conversion_at(struct merging *mg, struct attributes *a, const char *path,
@@ -285,7 +280,7 @@ static int conversion_at(struct merging *mg, struct attributes *a, const char *p
 	if (r == -E2BIG)
 		return err_set(mg->err, r, "the .gitattributes take too long to apply");
 	if (r < 0)
-		return no_memory(mg->err);
+		return err_no_memory(mg->err);
 	conversion_of(out, &v);
 	return 0;
 }
@@ -311,19 +306,19 @@ int treemerge_content(struct buf *out, struct mirror *scratch, const struct tree
 	const void *data = git_blob_rawcontent(blob);
 	struct attributes *a = attributes_new();
 	if (!a)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct conversion how = { 0 };
 	if (e->mode != MODE_LINK) {
 		r = conversion_at(&mg, a, e->path, &how);
 		if (r >= 0)
 			r = convert_out(out, &how, data, size, &e->oid);
 		if (r == -ENOMEM)
-			(void)no_memory(err);
+			(void)err_no_memory(err);
 	}
 	attributes_free(a);
 	if (r == 0) {
 		buf_add(out, data, size);
-		r = buf_error(out) < 0 ? no_memory(err) : 0;
+		r = buf_error(out) < 0 ? err_no_memory(err) : 0;
 	}
 	return r < 0 ? r : 0;
 }

@@ -40,7 +40,7 @@ static int enter(struct counter *c, const git_oid *id)
 		return git_fail(c->err, r, "read a tree");
 	if (array_grow(&c->v, c->n, &c->cap) < 0) {
 		git_tree_free(l.tree);
-		return err_set(c->err, -ENOMEM, "out of memory");
+		return err_no_memory(c->err);
 	}
 	c->v[c->n++] = l;
 	return 0;
@@ -62,7 +62,7 @@ static int leave(struct counter *c)
 			   (void *)(uintptr_t)(l.paths + 1));
 	git_tree_free(l.tree);
 	if (r < 0)
-		return err_set(c->err, -ENOMEM, "out of memory");
+		return err_no_memory(c->err);
 	return c->n ? add(c, &c->v[c->n - 1], l.paths) : 0;
 }
 

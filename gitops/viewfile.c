@@ -36,7 +36,7 @@ int viewfile_read(struct buf *out, const struct view *v, const struct attr *a, u
 	size_t n = S_ISLNK(a->mode) ? PATH_MAX : (size_t)a->size, got = 0;
 	uint8_t *p = buf_room(out, n + 1);
 	if (!p)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (S_ISLNK(a->mode)) {
 		int r = view_target(v, a->ino, (char *)p, n, &got);
 		if (r < 0)

@@ -385,7 +385,7 @@ static int write_config(const struct box_config *c, const struct box_process *p,
 	struct cgroups groups;
 	auto_free struct binds *binds = calloc(1, sizeof(*binds));
 	if (!binds)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = cgroup_find(&groups, err);
 	if (r < 0)
 		return r;

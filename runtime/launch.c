@@ -238,7 +238,7 @@ int shim_start(struct shim **out, const struct shim_config *config, struct err *
 	auto_buf said = { 0 };
 	auto_shim *s = malloc(sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = shim_fill(s, config, err);
 	if (r < 0)
 		return r;
@@ -264,7 +264,7 @@ int shim_reopen(struct shim **out, const struct shim_config *config, struct err 
 {
 	auto_shim *s = malloc(sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = shim_fill(s, config, err);
 	if (r < 0)
 		return r;
@@ -456,7 +456,7 @@ int shim_remove(const struct shim_config *config, struct err *err)
 	struct err kind_failure;
 	auto_shim *s = malloc(sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = shim_fill(s, config, err);
 	if (r < 0)
 		return r;

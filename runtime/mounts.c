@@ -131,7 +131,7 @@ static int list_below(const char *dir, struct buf *out, struct err *err)
 			buf_add(out, m.point, strlen(m.point) + 1);
 			count++;
 		}
-	return buf_error(out) < 0 ? err_set(err, -ENOMEM, "out of memory") : count;
+	return buf_error(out) < 0 ? err_no_memory(err) : count;
 }
 
 int mounts_take_all_off(const char *dir, struct err *err)

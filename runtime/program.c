@@ -127,7 +127,7 @@ int program_run(const struct program *c, struct buf *out, struct buf *errors, st
 	if (r < 0)
 		return err_sys(err, r, "wait for %s", c->argv[0]);
 	if (buf_error(bufs[0]) || buf_error(bufs[1]))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

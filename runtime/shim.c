@@ -47,7 +47,7 @@ static int prepare(const struct shim *s, const struct call *c, struct ttrpc_call
 {
 	(void)snprintf(service, 32, "containerd.task.v%u.Task", s->version);
 	if (pack(payload, c->request) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	*rpc = (struct ttrpc_call){
 		.service = service,
 		.method = c->method,
@@ -151,7 +151,7 @@ static int create_options(const struct shim *s, const struct shim_io *io, struct
 	o.io_gid = io->gid;
 	o.binary_name = binary;
 	o.root = (char[]){ RUNTIME_STATE };
-	return pack(out, &o) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return pack(out, &o) < 0 ? err_no_memory(err) : 0;
 }
 
 int shim_create(struct shim *s, const struct shim_io *io, uint32_t *pid, struct err *err)
@@ -513,7 +513,7 @@ int shim_pids(struct shim *s, uint32_t **pids, size_t *n, struct err *err)
 		return r;
 	uint32_t *all = calloc(a->n_processes + 1, sizeof(*all));
 	if (!all)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	for (size_t i = 0; i < a->n_processes; i++)
 		all[i] = a->processes[i]->pid;
 	*pids = all;

@@ -27,7 +27,7 @@ int shim_name_exec(const char *exec, const char *spec, size_t len, struct buf *o
 	json_decref(o);
 	if (text)
 		buf_add(out, text, strlen(text));
-	return !text || buf_error(out) ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return !text || buf_error(out) ? err_no_memory(err) : 0;
 }
 
 /* The one that sends it: root, who may signal whomever. */
@@ -89,7 +89,7 @@ int shim_signal_exec(struct shim *s, const char *exec, int sig, struct err *err)
 		return err_set(err, -EBUSY, "a process takes signals only while it runs");
 	auto_free char *spec = sender_spec(exec, sig);
 	if (!spec)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	r = run_sender(s, spec, err);
 	if (r < 0)
 		return err_prefix(err, r, "send a signal");

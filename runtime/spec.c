@@ -357,7 +357,7 @@ static int add_piece(const char *text, size_t n, void *out)
 static int append(const json_t *j, size_t flags, struct buf *out, struct err *err)
 {
 	if (json_dump_callback(j, add_piece, out, flags) < 0 || buf_error(out) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -380,7 +380,7 @@ static int why(const struct spec_process *p, struct err *err)
 						      : "the environment must be UTF-8");
 	if (!is_utf8(p->cwd))
 		return err_set(err, -EINVAL, "the working directory's name must be UTF-8");
-	return err_set(err, -ENOMEM, "out of memory");
+	return err_no_memory(err);
 }
 
 int spec_write_process(const struct runtime_kind *kind, const struct spec_process *p,

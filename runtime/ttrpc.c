@@ -108,7 +108,7 @@ int ttrpc_decode(const void *message, size_t len, struct buf *reply, struct err 
 	shim__response__free_unpacked(r, NULL);
 	if (code < 0)
 		return code;
-	return reply->failed ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return reply->failed ? err_no_memory(err) : 0;
 }
 
 /* ---- the connection ---- */
@@ -238,7 +238,7 @@ int ttrpc_call(int fd, const struct ttrpc_call *call, struct buf *reply, struct 
 		return no_response(err);
 	uint8_t *room = buf_room(&frame, (size_t)len + 1);
 	if (!room)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	r = recv_all(&x, room, (size_t)len, err);
 	return r < 0 ? r : ttrpc_decode(room, (size_t)len, reply, err);
 }
@@ -281,7 +281,7 @@ int ttrpc_end(int fd, struct buf *reply, struct err *err)
 		return no_response(err);
 	uint8_t *room = buf_room(&frame, sizeof(header) + (size_t)len);
 	if (!room)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	r = peek(fd, room, sizeof(header) + (size_t)len, err);
 	return r < 0 ? r : ttrpc_decode(room + sizeof(header), (size_t)len, reply, err);
 }

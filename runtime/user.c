@@ -181,7 +181,7 @@ static int slurp_in_root(int root, const char *path, void **data, size_t *len, s
 		return err_sys(err, fd, "look for users in /%s", path);
 	auto_free char *text = malloc(USER_FILE_MAX);
 	if (!text)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	ssize_t n = io_read_full(NULL, fd, text, USER_FILE_MAX, 0);
 	if (n < 0)
 		return err_sys(err, (int)n, "read /%s", path);

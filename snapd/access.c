@@ -186,7 +186,7 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 	char buf[2 * NAME_SIZE];
 	size_t n = 0, seen = 0;
 	if (!f)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = catalog_find(sd->catalog, noun, true_key(sd, key, buf), who->owner, f, SAME_MAX, &n,
 			     err);
 	for (size_t i = 0; i < n; i++)
@@ -213,7 +213,7 @@ static int find_removed(struct snapd *sd, const struct principal *who, const cha
 	size_t n = 0;
 	bool mixed = false;
 	if (!f)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = catalog_find(sd->catalog, NOUN_REMOVED, true_key(sd, key, buf), who->owner, f,
 			     SAME_MAX, &n, err);
 	for (size_t i = 0; i < n; i++) {
@@ -476,7 +476,7 @@ static int find_holder(struct request *rq, struct meant *out, struct err *err)
 	char buf[2 * NAME_SIZE];
 	size_t n = 0, at = 0, hits = 0;
 	if (!f)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = access_find(sd, rq->caller, NOUN_WORKSPACE, true, rq->params[1], &ws, err);
 	if (r >= 0 && strcmp(ws.own.owner, rq->caller->owner) != 0)
 		r = -ENOENT;
@@ -569,9 +569,8 @@ static int admit_field(struct request *rq, const char *key, bool either, struct 
 		       : access_find(rq->ctx, rq->caller, NOUN_SNAPSHOT, false, text, &found, err);
 	if (r < 0)
 		return r;
-	return json_object_set_new(rq->body, key, json_string(found.id)) < 0
-		       ? err_set(err, -ENOMEM, "out of memory")
-		       : 0;
+	return json_object_set_new(rq->body, key, json_string(found.id)) < 0 ? err_no_memory(err)
+									     : 0;
 }
 
 /* A workspace that is gone may still have snapshots: by its id they are found, as far as they are
@@ -631,7 +630,7 @@ static int admit_owner(struct request *rq, struct err *err)
 			       (unsigned)who->uid, (unsigned)gid);
 	int bad = json_object_set_new(rq->body, "uid", json_integer(who->uid));
 	bad |= json_object_set_new(rq->body, "gid", json_integer(gid));
-	return bad ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return bad ? err_no_memory(err) : 0;
 }
 
 /* The repository that a checkout is made of. */
@@ -645,9 +644,7 @@ static int admit_checkout(struct request *rq, struct err *err)
 	int r = find_repo(rq, key, false, id, err);
 	if (r < 0)
 		return r;
-	return json_object_set_new(git, "repo", json_string(id)) < 0
-		       ? err_set(err, -ENOMEM, "out of memory")
-		       : 0;
+	return json_object_set_new(git, "repo", json_string(id)) < 0 ? err_no_memory(err) : 0;
 }
 
 int access_admit(struct request *rq, const struct route *rt, const void *data, size_t len,

@@ -12,11 +12,6 @@
 
 enum { EXPIRY_MAX_S = 10 * 365 * 24 * 3600 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static json_t *optional(const char *s)
 {
 	return *s ? json_string(s) : json_null();
@@ -31,7 +26,7 @@ static int give(struct reply *rp, unsigned status, json_t *j, struct err *err)
 {
 	rp->json = j;
 	rp->status = status;
-	return j ? 0 : no_memory(err);
+	return j ? 0 : err_no_memory(err);
 }
 
 /* ---- tokens ---- */
@@ -65,7 +60,7 @@ int api_token_list(struct request *rq, struct reply *rp, struct err *err)
 	for (size_t i = 0; i < n && r >= 0; i++)
 		if (page_takes(&page, rows[i].created_ns, rows[i].id) &&
 		    json_array_append_new(items, api_token(&rows[i])) < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	free(rows);
 	json_t *j = page_end(&page, items);
 	if (r < 0) {
@@ -238,7 +233,7 @@ int api_user_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *j = page_end(&page, items);
 	if (bad) {
 		json_decref(j);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	return give(rp, 200, j, err);
 }
@@ -347,7 +342,7 @@ int api_team_list(struct request *rq, struct reply *rp, struct err *err)
 	json_t *j = page_end(&page, items);
 	if (bad) {
 		json_decref(j);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	return give(rp, 200, j, err);
 }

@@ -43,7 +43,7 @@ static int extraction_job(void *task, struct progress *p, unsigned *status, json
 	*result = json_pack("{s:I, s:I, s:{s:I, s:I}}", "members", (json_int_t)st.members, "bytes",
 			    (json_int_t)st.bytes, "ignored", "xattrs",
 			    (json_int_t)st.ignored_xattrs, "acls", (json_int_t)st.ignored_acls);
-	return *result ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return *result ? 0 : err_no_memory(err);
 }
 
 static int prepare(struct extraction *x, struct request *rq, struct err *err)
@@ -54,7 +54,7 @@ static int prepare(struct extraction *x, struct request *rq, struct err *err)
 	x->opt.top = request_query_true(rq, "top");
 	x->path = strdup(rq->tail);
 	if (!x->path || asprintf(&x->scratch, "%s/tmp", sd->root) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = place_open(&x->place, sd, rq->params[0], false, PLACE_WRITE, err);
 	if (r >= 0)
 		r = place_find(&x->place, x->path, &f, err);
@@ -69,7 +69,7 @@ int api_ws_archive_put(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct extraction *x = calloc(1, sizeof(*x));
 	if (!x)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	x->place.root = -1;
 	x->in = rq->upload;
 	int r = conditions_refuse(rq, err);

@@ -57,11 +57,6 @@ struct batch {
 	json_t *details; /* of a failure */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static void batch_free(void *task)
 {
 	struct batch *b = task;
@@ -120,7 +115,7 @@ static int get_bytes(const json_t *j, const char *key, char **out, size_t *len, 
 		*out = malloc(*len + 1);
 		if (*out)
 			memcpy(*out, json_string_value(plain), *len + 1);
-		return *out ? 0 : no_memory(err);
+		return *out ? 0 : err_no_memory(err);
 	}
 	if (!json_is_string(coded))
 		return 0;
@@ -129,7 +124,7 @@ static int get_bytes(const json_t *j, const char *key, char **out, size_t *len, 
 	int got = to ? tus_base64(json_string_value(coded), n, to, room) : -ENOMEM;
 	if (got < 0) {
 		free(to);
-		return got == -ENOMEM ? no_memory(err)
+		return got == -ENOMEM ? err_no_memory(err)
 				      : err_set(err, -EINVAL, "\"%s\" isn't base64", other);
 	}
 	to[got] = '\0';
@@ -348,7 +343,7 @@ static int take_all(struct batch *b, const json_t *list, struct err *err)
 			       OPERATIONS_MAX);
 	b->items = calloc(n, sizeof(*b->items));
 	if (!b->items)
-		return no_memory(err);
+		return err_no_memory(err);
 	b->n = n;
 	for (size_t i = 0; i < n; i++) {
 		int r = take_one(b, &b->items[i], json_array_get(list, i), err);
@@ -446,7 +441,7 @@ static int apply(struct batch *b, uint64_t tag, json_t **result, struct err *err
 	size_t failed;
 	encode(b, &ops, &contents);
 	if (buf_error(&ops) || buf_error(&contents))
-		return no_memory(err);
+		return err_no_memory(err);
 	const struct fs_batch all = {
 		.ops = ops.data,
 		.ops_len = ops.len,
@@ -467,7 +462,7 @@ static int apply(struct batch *b, uint64_t tag, json_t **result, struct err *err
 	*result = bad ? NULL : json_pack("{s:o}", "results", list);
 	if (bad)
 		json_decref(list);
-	return *result ? 0 : no_memory(err);
+	return *result ? 0 : err_no_memory(err);
 }
 
 static int look_all(struct snapd *sd, const char *ws, const json_t *results, json_t **out,
@@ -475,13 +470,13 @@ static int look_all(struct snapd *sd, const char *ws, const json_t *results, jso
 {
 	struct batch *b = calloc(1, sizeof(*b));
 	if (!b)
-		return no_memory(err);
+		return err_no_memory(err);
 	b->place = (struct place){ .sd = sd, .root = -1 };
 	b->spool = -1;
 	(void)snprintf(b->place.src.ws.id, sizeof(b->place.src.ws.id), "%s", ws);
 	size_t n = json_array_size(results);
 	b->items = calloc(n ? n : 1, sizeof(*b->items));
-	int r = b->items ? 0 : no_memory(err);
+	int r = b->items ? 0 : err_no_memory(err);
 	for (; b->n < n && r == 0; b->n++) {
 		b->items[b->n].op.kind = BATCH_CHECK;
 		r = get_path(json_array_get(results, b->n), "path", &b->items[b->n].path, err);
@@ -512,7 +507,7 @@ static int look_at_one(struct snapd *sd, const char *ws, const json_t *entry, js
 	const char *at = path ? path : "";
 	*out = json_pack("{s:o}", "entry",
 			 listing_entry(at, strlen(at), &f, S_ISLNK(f.mode) ? target : NULL));
-	return *out ? 0 : no_memory(err);
+	return *out ? 0 : err_no_memory(err);
 }
 
 int api_files_look(struct snapd *sd, const char *ws, json_t **answer, struct err *err)
@@ -534,7 +529,7 @@ static int add_json(struct batch *b, const void *data, size_t n, struct err *err
 		return err_set(err, -E2BIG, "the %s larger than %d MiB",
 			       b->form ? "operations are" : "body is", BODY_MAX >> 20);
 	buf_add(&b->body, data, n);
-	return buf_error(&b->body) ? no_memory(err) : 0;
+	return buf_error(&b->body) ? err_no_memory(err) : 0;
 }
 
 static int begin_part(void *ctx, const char *name, size_t len, struct err *err)
@@ -546,10 +541,10 @@ static int begin_part(void *ctx, const char *name, size_t len, struct err *err)
 	if (b->nparts >= OPERATIONS_MAX)
 		return err_set(err, -EINVAL, "the form has more than %d parts", OPERATIONS_MAX);
 	if (array_grow(&b->parts, b->nparts, &b->parts_cap) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	char *copy = strndup(name, len);
 	if (!copy)
-		return no_memory(err);
+		return err_no_memory(err);
 	b->parts[b->nparts++] = (struct part){ copy, b->end, 0 };
 	return 0;
 }
@@ -568,7 +563,7 @@ static int read_body(struct batch *b, struct err *err)
 	enum { PIECE = 64 * 1024 };
 	auto_free uint8_t *data = malloc(PIECE);
 	ssize_t n = 0;
-	int r = data ? 0 : no_memory(err);
+	int r = data ? 0 : err_no_memory(err);
 	while (r == 0 && (n = stream_read(b->in, data, PIECE, -1)) > 0)
 		r = b->form ? form_feed(b->form, data, (size_t)n, add_to_part, b, err)
 			    : add_json(b, data, (size_t)n, err);
@@ -618,7 +613,7 @@ static int prepare_form(struct batch *b, struct request *rq, struct err *err)
 		return 0;
 	b->form = malloc(sizeof(*b->form));
 	if (!b->form)
-		return no_memory(err);
+		return err_no_memory(err);
 	form_init(b->form, boundary);
 	form_all(b->form, begin_part, b);
 	return 0;
@@ -636,7 +631,7 @@ int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 	if (!b)
-		return no_memory(err);
+		return err_no_memory(err);
 	b->place.root = -1;
 	b->in = rq->upload;
 	b->spool = -1;

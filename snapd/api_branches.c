@@ -1,5 +1,4 @@
 /* A repository's branches: what is upstream's beside what was committed here. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,5 +69,5 @@ int api_repo_reset(struct request *rq, struct reply *rp, struct err *err)
 			     res.lost || res.removed ? oid_json(&res.was) : json_null(), "commit",
 			     res.removed ? json_null() : oid_json(&res.now), "lost",
 			     (json_int_t)res.lost, "moved", res.moved);
-	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return rp->json ? 0 : err_no_memory(err);
 }

@@ -100,7 +100,7 @@ static int bundle(struct request *rq, struct reply *rp, bool of_snap, struct err
 	auto_source src = { 0 };
 	struct bundle *b = calloc(1, sizeof(*b));
 	if (!b)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	const char *author = request_query(rq, "author");
 	b->message = request_query(rq, "message");
 	int r = gitwork_author(author, &b->author, &b->email);

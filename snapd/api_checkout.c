@@ -54,11 +54,6 @@ struct checkout {
 	bool built;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static void checkout_free(void *task)
 {
 	struct checkout *c = task;
@@ -138,13 +133,13 @@ static int take_scopes(struct checkout *c, struct request *rq, const json_t *lis
 	json_t *v;
 	c->scopes = calloc(n + 1, sizeof(*c->scopes));
 	if (!c->scopes)
-		return no_memory(err);
+		return err_no_memory(err);
 	json_array_foreach((json_t *)(uintptr_t)list, i, v) {
 		const char *s = json_string_value(v);
 		bytes += strlen(s) + 1;
 		char *out = malloc(strlen(s) + 1);
 		if (!out)
-			return no_memory(err);
+			return err_no_memory(err);
 		c->scopes[c->nscopes++] = out;
 		if (!*s)
 			return request_bad_field(rq, "scopes", err, "one is empty");
@@ -327,7 +322,7 @@ static int link_text(const struct checkout *c, const struct stack *stack, char *
 				.depth = c->depth,
 				.stack = *stack };
 	*git = gitlink_text(&link); /* all of it is borrowed */
-	return *git ? 0 : no_memory(err);
+	return *git ? 0 : err_no_memory(err);
 }
 
 static int make_stack(void *ctx, const char *path, struct stack *out, char **git, struct err *err)
@@ -413,7 +408,8 @@ static int checkout_run(void *task, struct progress *p, unsigned *status, json_t
 				 (json_int_t)c->result.lfs, "lfs_paths",
 				 names_json(&c->result.lfs_names), "built", c->built, "uid",
 				 (json_int_t)c->plan.uid, "gid", (json_int_t)c->plan.gid);
-	return *result && json_object_set_new(*result, "checkout", more) == 0 ? 0 : no_memory(err);
+	return *result && json_object_set_new(*result, "checkout", more) == 0 ? 0
+									      : err_no_memory(err);
 }
 
 /* An empty one, such as a variable that isn't set, isn't the default: what is meant isn't known. */
@@ -424,7 +420,7 @@ static int copy_text(char **out, struct request *rq, const json_t *o, const char
 	if (s && !*s)
 		return request_bad_field(rq, key, err, "it is empty");
 	*out = s ? strdup(s) : NULL;
-	return s && !*out ? no_memory(err) : 0;
+	return s && !*out ? err_no_memory(err) : 0;
 }
 
 int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
@@ -432,7 +428,7 @@ int api_ws_checkout(struct request *rq, struct reply *rp, struct err *err)
 	json_t *git;
 	struct checkout *c = calloc(1, sizeof(*c));
 	if (!c)
-		return no_memory(err);
+		return err_no_memory(err);
 	c->sd = rq->ctx;
 	int r = request_object(rq, "git", git_fields, &git, err);
 	json_int_t depth = r >= 0 ? json_integer_value(json_object_get(git, "depth")) : 0;

@@ -46,11 +46,6 @@ static void committing_done(struct committing *c)
 	gitwork_done(&c->work);
 }
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static bool same(const struct oid *a, const struct oid *b)
 {
 	return memcmp(a->b, b->b, OID_BYTES) == 0;
@@ -125,7 +120,7 @@ static int look_inside(struct committing *c, struct err *err)
 		return err_set(err, -ESTALE, "no history can be taken over: %s", why);
 	if (r == 0)
 		return changes_warn(&c->changes, "%s: only the files were looked at", why) < 0
-			       ? no_memory(err)
+			       ? err_no_memory(err)
 			       : 0;
 	if (same(&head, &link->base) || same(&head, &link->anchor) || c->t->squash)
 		return 0;
@@ -292,7 +287,7 @@ static int make_commit(struct committing *c, const struct oid *at, struct err *e
 	if (r == -EILSEQ || r == -ENOTSUP) /* a file isn't as .gitattributes says */
 		r = -ESTALE;
 	for (size_t i = 0; i < c->changes.nwarnings && r >= 0; i++)
-		r = changes_warn(&found, "%s", c->changes.warnings[i]) < 0 ? no_memory(err) : 0;
+		r = changes_warn(&found, "%s", c->changes.warnings[i]) < 0 ? err_no_memory(err) : 0;
 	changes_done(&c->changes);
 	c->changes = found;
 	if (r >= 0)
@@ -311,7 +306,7 @@ static int make_commit(struct committing *c, const struct oid *at, struct err *e
 		c->commit = c->parent;
 		if (changes_warn(&c->changes, "changes that its own git hasn't committed were left "
 					      "out: a message makes them a commit") < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	} else if (r >= 0) {
 		r = put_commit(c, p, err);
 	}
@@ -323,7 +318,7 @@ static int write_link(struct committing *c, struct err *err)
 {
 	auto_free char *text = gitlink_text(&c->work.link);
 	if (!text)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct ws_patch p = { .git = text };
 	return snapd_inner(catalog_ws_patch(c->t->sd->catalog, c->work.src.ws.id, &p, err));
 }
@@ -337,7 +332,7 @@ static int set_pending(struct committing *c, struct err *err)
 	free(link->pending_branch);
 	link->pending_branch = strdup(c->branch);
 	if (!link->pending_branch)
-		return no_memory(err);
+		return err_no_memory(err);
 	link->pending = c->commit;
 	link->has_pending = true;
 	int r = write_link(c, err);
@@ -379,7 +374,7 @@ static int intend(struct committing *c, struct err *err)
 	c->moved = false;
 	int r = answer ? intent_branch(c->t->sd, c->work.link.repo, c->branch, &c->commit,
 				       c->unchanged ? 200 : 201, answer, err)
-		       : no_memory(err);
+		       : err_no_memory(err);
 	json_decref(answer);
 	return r;
 }
@@ -413,7 +408,7 @@ static int set_anchor(struct committing *c, struct err *err)
 	if (!same_branch) { /* the next ones go there too */
 		char *branch = strdup(c->branch);
 		if (!branch)
-			return no_memory(err);
+			return err_no_memory(err);
 		free(link->branch);
 		link->branch = branch;
 	}
@@ -441,7 +436,7 @@ static int commit_all(struct committing *c, struct err *err)
 	struct err why = { 0 };
 	c->synced = gitsync_tell(c->t->sd, &c->work, &c->commit, c->branch, &why) >= 0;
 	if (!c->synced && changes_warn(&c->changes, "its own git wasn't told: %s", why.text) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -463,21 +458,21 @@ static int commit_run(void *task, struct progress *p, unsigned *status, json_t *
 		upkeep_consider(t->sd->upkeep, c.work.link.repo);
 	*status = c.unchanged ? 200 : 201;
 	*result = to_json(&c);
-	return *result ? 0 : no_memory(err);
+	return *result ? 0 : err_no_memory(err);
 }
 
 static int copy_string(struct request *rq, const char *key, char **out, struct err *err)
 {
 	const char *s = request_string(rq, key);
 	*out = s ? strdup(s) : NULL;
-	return s && !*out ? no_memory(err) : 0;
+	return s && !*out ? err_no_memory(err) : 0;
 }
 
 static int parse_author(struct request *rq, struct commit_task *t, struct err *err)
 {
 	int r = gitwork_author(request_string(rq, "author"), &t->author, &t->email);
 	if (r == -ENOMEM)
-		return no_memory(err);
+		return err_no_memory(err);
 	return r < 0 ? request_bad_field(rq, "author", err, "\"Name <address>\" is expected") : 0;
 }
 
@@ -504,7 +499,7 @@ static int commit_start(struct request *rq, struct reply *rp, bool of_snap, stru
 	struct snapd *sd = rq->ctx;
 	struct commit_task *t = calloc(1, sizeof(*t));
 	if (!t)
-		return no_memory(err);
+		return err_no_memory(err);
 	t->sd = sd;
 	int r = read_options(rq, t, err);
 	if (r >= 0)

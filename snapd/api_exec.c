@@ -20,11 +20,6 @@ enum {
 	INPUT_LOOK_MS = 1000,
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- JSON ---- */
 
 json_t *api_exec(const struct exec_row *row)
@@ -128,7 +123,8 @@ static int reply_exec(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	rp->json = row.id[0] ? api_exec(&row) : main_json(sd, rq->params[0]);
-	return rp->json && add_output(rp->json, sd, rq->params[0], key) == 0 ? 0 : no_memory(err);
+	return rp->json && add_output(rp->json, sd, rq->params[0], key) == 0 ? 0
+									     : err_no_memory(err);
 }
 
 /* ---- reading ---- */
@@ -148,10 +144,10 @@ int api_exec_list(struct request *rq, struct reply *rp, struct err *err)
 	for (size_t i = 0; i < n && r >= 0; i++)
 		if (page_takes(&page, rows[i].created_ns, rows[i].id) &&
 		    json_array_append_new(items, api_exec(&rows[i])) < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	exec_rows_free(rows, n);
 	rp->json = page_end(&page, items);
-	return rp->json ? r : no_memory(err);
+	return rp->json ? r : err_no_memory(err);
 }
 
 /* `wait`: until it has ended, at most so many seconds. */
@@ -222,7 +218,7 @@ int api_exec_start(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	rp->status = 201;
 	rp->json = api_exec(&row);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 /* ---- signals, sizes ---- */
@@ -311,7 +307,7 @@ static int input_run(void *task, struct progress *p, unsigned *status, json_t **
 	auto_free char *buf = malloc(INPUT_BLOCK);
 	auto_fd watch = -1;
 	ssize_t n = 0;
-	int r = buf ? 0 : no_memory(err);
+	int r = buf ? 0 : err_no_memory(err);
 	while (r >= 0 && (n = stream_read(in->in, buf, INPUT_BLOCK, -1)) > 0)
 		r = give(in, buf, (size_t)n, &watch, err);
 	if (r == -ERANGE)
@@ -330,7 +326,7 @@ static int input_run(void *task, struct progress *p, unsigned *status, json_t **
 		return r;
 	*result = json_pack("{s:I, s:b}", "offset", (json_int_t)in->offset, "closed",
 			    closed || in->last);
-	return *result ? 0 : no_memory(err);
+	return *result ? 0 : err_no_memory(err);
 }
 
 int api_exec_offset(struct request *rq, const char *name, uint64_t *out, struct err *err)
@@ -359,7 +355,7 @@ int api_exec_stdin(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	struct input *in = calloc(1, sizeof(*in));
 	if (!in)
-		return no_memory(err);
+		return err_no_memory(err);
 	*in = (struct input){ .sd = rq->ctx,
 			      .in = rq->upload,
 			      .offset = offset,

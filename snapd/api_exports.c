@@ -18,11 +18,6 @@
 /* How much is written between two looks at the quota and the disk. */
 enum { LOOK_BYTES = 16 << 20 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 struct exporting {
 	struct snapd *sd;
 	struct source src;
@@ -134,7 +129,8 @@ static int export_run(void *task, struct progress *p, unsigned *status, json_t *
 		return r;
 	/* What isn't told isn't kept. */
 	json_t *told = exported(x, &st);
-	r = told ? intent_export(x->sd, x->owner, x->file.name, 201, told, err) : no_memory(err);
+	r = told ? intent_export(x->sd, x->owner, x->file.name, 201, told, err)
+		 : err_no_memory(err);
 	if (r >= 0)
 		r = export_keep(&x->file, err);
 	if (r < 0) {
@@ -188,14 +184,14 @@ int api_export_new(struct request *rq, struct reply *rp, struct err *err)
 		return format;
 	struct exporting *x = calloc(1, sizeof(*x));
 	if (!x)
-		return no_memory(err);
+		return err_no_memory(err);
 	x->sd = rq->ctx;
 	x->format = (enum export_format)format;
 	x->file = (struct export_file){ .dir = -1, .fd = -1 };
 	memcpy(x->owner, rq->caller->owner, sizeof(x->owner));
 	x->path = strdup(path ? path : "");
 	int r = x->path ? source_find(&x->src, x->sd, request_string(rq, "from"), "export", err)
-			: no_memory(err);
+			: err_no_memory(err);
 	if (r >= 0)
 		r = open_tree(x, x->path, json_object_get(rq->body, "stack"), err);
 	if (r < 0) {
@@ -236,7 +232,7 @@ int api_export_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct page page;
 	auto_free struct listed *l = calloc(1, sizeof(*l));
-	int bad = 0, r = l ? page_begin(&page, rq, err) : no_memory(err);
+	int bad = 0, r = l ? page_begin(&page, rq, err) : err_no_memory(err);
 	if (r >= 0)
 		r = exports_each(rq->ctx, rq->caller->owner, list_one, l, err);
 	if (r < 0)
@@ -247,7 +243,7 @@ int api_export_list(struct request *rq, struct reply *rp, struct err *err)
 		if (page_takes(&page, l->of[i].created_ns, l->of[i].id))
 			bad |= json_array_append_new(items, to_json(&l->of[i]));
 	rp->json = page_end(&page, items);
-	return rp->json && !bad ? 0 : no_memory(err);
+	return rp->json && !bad ? 0 : err_no_memory(err);
 }
 
 struct fetch {
@@ -307,7 +303,7 @@ int api_export_get(struct request *rq, struct reply *rp, struct err *err)
 	struct export e;
 	struct fetch *f = calloc(1, sizeof(*f));
 	if (!f)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = f->fd = export_open(rq->ctx, rq->caller->owner, rq->params[0], &e, err);
 	if (r < 0) {
 		free(f);

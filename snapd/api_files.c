@@ -19,11 +19,6 @@ enum {
 	LIST_MAX = 100000, /* entries of a page */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 void files_detail(struct request *rq, const struct place *p, const struct found *f)
 {
 	char target[PATH_SIZE];
@@ -180,7 +175,8 @@ static int digest_of(struct download *d, uint64_t off, uint64_t len, struct dige
 {
 	auto_free uint8_t *buf = malloc(READ_BYTES);
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-	int r = buf && ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? 0 : no_memory(err);
+	int r = buf && ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 ? 0
+									      : err_no_memory(err);
 	for (uint64_t done = 0; r == 0 && done < len;) {
 		size_t n = len - done < READ_BYTES ? (size_t)(len - done) : READ_BYTES;
 		ssize_t got = place_read(&d->place, &d->file, buf, n, off + done, err);
@@ -189,12 +185,12 @@ static int digest_of(struct download *d, uint64_t off, uint64_t len, struct dige
 		if (got < 0)
 			r = (int)got;
 		else if (EVP_DigestUpdate(ctx, buf, (size_t)got) != 1)
-			r = no_memory(err);
+			r = err_no_memory(err);
 		else
 			done += (uint64_t)got;
 	}
 	if (r == 0 && EVP_DigestFinal_ex(ctx, out->b, NULL) != 1)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	EVP_MD_CTX_free(ctx);
 	return r;
 }
@@ -278,7 +274,7 @@ static int start_coding(struct download *d, enum coding c, struct err *err)
 {
 	d->in = malloc(READ_BYTES);
 	if (!d->in)
-		return no_memory(err);
+		return err_no_memory(err);
 	return coder_new(&d->coder, c, false, err);
 }
 
@@ -324,7 +320,7 @@ static int get_file(struct place *p, struct found *f, struct request *rq, struct
 {
 	struct download *d = calloc(1, sizeof(*d));
 	if (!d)
-		return no_memory(err);
+		return err_no_memory(err);
 	d->place = *p;
 	d->file = *f;
 	*p = (struct place){ .root = -1 };
@@ -367,7 +363,7 @@ static int get_listing(struct place *p, struct found *f, struct request *rq, str
 	struct listing *l = calloc(1, sizeof(*l));
 	if (!l || !(l->path = strdup(rq->tail))) {
 		free(l);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	l->recursive = request_query_true(rq, "recursive");
 	l->place = *p;
@@ -425,7 +421,7 @@ static int get_stat(const struct place *p, const struct found *f, struct request
 	if (bad) {
 		json_decref(rp->json);
 		rp->json = NULL;
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	reply_header(rp, "ETag", "%s", head_tag_text(tag, &f->version, CODING_IDENTITY));
 	return 0;

@@ -130,7 +130,7 @@ static int change(struct op *o, const struct batch_op *b, const char *at, unsign
 	uint64_t tag;
 	batch_encode(&ops, b, &none);
 	if (buf_error(&ops))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = intend(o, at, status, &tag, err);
 	if (r < 0)
 		return r;

@@ -41,11 +41,6 @@ struct upload {
 	bool done;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static void upload_free(void *task)
 {
 	struct upload *u = task;
@@ -119,7 +114,7 @@ static int put_content(struct upload *u, const uint8_t *data, size_t n, struct e
 static int take(struct upload *u, const uint8_t *p, size_t n, struct err *err)
 {
 	if (u->hash && EVP_DigestUpdate(u->hash, p, n) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	return u->form ? form_feed(u->form, p, n, gather, u, err) : put_content(u, p, n, err);
 }
 
@@ -129,7 +124,7 @@ static int check_digests(struct upload *u, struct err *err)
 	if (!u->hash)
 		return 0;
 	if (EVP_DigestFinal_ex(u->hash, d.b, NULL) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (unsigned i = 0; i < u->nwanted; i++)
 		if (!digest_equal(&d, &u->wanted[i]))
 			return err_set(err, -EINVAL,
@@ -215,7 +210,7 @@ static int upload_job(void *task, struct progress *p, unsigned *status, json_t *
 		j = NULL;
 	}
 	*result = j;
-	return j ? 0 : no_memory(err);
+	return j ? 0 : err_no_memory(err);
 }
 
 static void upload_tell(void *task, struct reply *rp)
@@ -271,7 +266,7 @@ static int prepare_digests(struct upload *u, struct request *rq, struct err *err
 		return 0;
 	u->hash = EVP_MD_CTX_new();
 	if (!u->hash || EVP_DigestInit_ex(u->hash, EVP_sha256(), NULL) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -292,14 +287,15 @@ static int prepare_coding(struct upload *u, struct request *rq, struct err *err)
 	if (r > 0 && u->coder)
 		return err_set(err, -EMEDIUMTYPE, "a form in a coding isn't understood");
 	if (r > 0 && !(u->form = malloc(sizeof(*u->form))))
-		return no_memory(err);
+		return err_no_memory(err);
 	if (r > 0)
 		form_init(u->form, boundary);
 	u->read = malloc(WRITE_BYTES);
 	u->decoded = u->coder ? malloc(WRITE_BYTES) : NULL;
 	u->gathered = u->form ? malloc(WRITE_BYTES) : NULL;
-	return u->read && (u->decoded || !u->coder) && (u->gathered || !u->form) ? 0
-										 : no_memory(err);
+	return u->read && (u->decoded || !u->coder) && (u->gathered || !u->form)
+		       ? 0
+		       : err_no_memory(err);
 }
 
 /* What surely doesn't fit is refused before it is sent. Of a little its writing tells. */
@@ -326,7 +322,7 @@ static int prepare(struct upload *u, struct request *rq, struct err *err)
 	u->set_mode = mode != NULL;
 	u->path = strdup(rq->tail);
 	if (r == 0 && !u->path)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	if (r == 0)
 		r = conditions_get(&u->cond, rq, err);
 	if (r == 0)
@@ -349,7 +345,7 @@ int api_ws_file_put(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct upload *u = calloc(1, sizeof(*u));
 	if (!u)
-		return no_memory(err);
+		return err_no_memory(err);
 	u->fd = -1;
 	u->place.root = -1;
 	u->in = rq->upload;

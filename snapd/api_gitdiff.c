@@ -1,5 +1,4 @@
 /* What a checkout changed, as git would say it. Found before the first byte of the answer. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +90,7 @@ int api_gitdiff(struct request *rq, struct reply *rp, struct source *src, int fo
 		return request_bad_field(rq, "since", err, "base or anchor is expected");
 	struct gitdiff_task *t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	t->format = (enum diff_format)format;
 	int r = gitwork_open(&t->work, rq->ctx, src, err);
 	if (r >= 0) {

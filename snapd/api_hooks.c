@@ -12,16 +12,11 @@
 
 enum { SECRET_BYTES = 32, SECRET_TEXT = 6 + 44 + 1 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static int give(struct reply *rp, unsigned status, json_t *j, struct err *err)
 {
 	rp->json = j;
 	rp->status = status;
-	return j ? 0 : no_memory(err);
+	return j ? 0 : err_no_memory(err);
 }
 
 json_t *api_hook(const struct hook_row *h)
@@ -94,7 +89,7 @@ static int take_events(struct request *rq, struct hook_row *row, struct err *err
 	}
 	free(row->events);
 	row->events = json_array_size(list) ? json_text(list, JSON_COMPACT) : NULL;
-	return json_array_size(list) && !row->events ? no_memory(err) : 0;
+	return json_array_size(list) && !row->events ? err_no_memory(err) : 0;
 }
 
 static int take_url(struct request *rq, struct hook_row *row, struct err *err)
@@ -112,7 +107,7 @@ static int take_url(struct request *rq, struct hook_row *row, struct err *err)
 		return r;
 	free(row->url);
 	row->url = strdup(url);
-	return row->url ? 0 : no_memory(err);
+	return row->url ? 0 : err_no_memory(err);
 }
 
 /* Given, else fresh (into `made`). */

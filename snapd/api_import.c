@@ -22,11 +22,6 @@
 #include "snapd/oci.h"
 #include "snapd/web_parse.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 struct import {
 	struct maker maker;
 	struct stream *body;
@@ -250,7 +245,7 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 		return r == -ENOENT ? -EIO : r;
 	*status = 201;
 	*result = api_snapshot(sd, &im->maker.row);
-	return *result ? 0 : no_memory(err);
+	return *result ? 0 : err_no_memory(err);
 }
 
 /* ---- an import that its caller leaves behind ---- */
@@ -277,7 +272,7 @@ static int spool_upload(struct import *im, struct err *err)
 	uint64_t looked = 0;
 	ssize_t n;
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	while ((n = stream_read(im->body, buf, PIECE, -1)) > 0) {
 		int r = io_write_full(NULL, im->spool, buf, (size_t)n, im->size);
 		if (r < 0)
@@ -339,7 +334,7 @@ static void leaving_tell(void *task, struct reply *rp)
 static int leave_import(struct import *im, struct reply *rp, struct err *err)
 {
 	struct leaving *l = calloc(1, sizeof(*l));
-	int r = l ? make_file(im, err) : no_memory(err);
+	int r = l ? make_file(im, err) : err_no_memory(err);
 	if (r < 0) {
 		free(l);
 		return r;
@@ -383,7 +378,7 @@ static int go_on(struct request *rq, struct reply *rp, struct err *err)
 	const char *file = request_string(rq, "file"), *name = request_string(rq, "name");
 	struct import *im = calloc(1, sizeof(*im));
 	if (!im)
-		return no_memory(err);
+		return err_no_memory(err);
 	im->size = request_number(rq, "size", 0);
 	im->image = request_bool(rq, "image", false);
 	im->max_bytes = request_number(rq, "max_bytes", 0);
@@ -426,7 +421,7 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 		return err_set(err, -EUCLEAN, "the catalog is damaged: bough fsck --repair");
 	struct import *im = calloc(1, sizeof(*im));
 	if (!im)
-		return no_memory(err);
+		return err_no_memory(err);
 	const char *prefer = request_header(rq, "Prefer");
 	bool leave = web_prefers(prefer, "respond-async");
 	im->spool = -1;

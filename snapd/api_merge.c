@@ -271,7 +271,7 @@ static json_t *tell_merged(struct merge *m, struct err *err)
 			   (json_int_t)count[MERGE_TEXT])
 	       : NULL;
 	if (!j)
-		(void)err_set(err, -ENOMEM, "out of memory");
+		(void)err_no_memory(err);
 	return j;
 }
 

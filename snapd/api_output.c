@@ -252,7 +252,7 @@ int api_exec_output(struct request *rq, struct reply *rp, struct err *err)
 	struct follow *f = calloc(1, sizeof(*f));
 	if (!f || !(f->rest = malloc(FRAME_HEAD + FRAME_BYTES))) {
 		free(f);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	f->sd = rq->ctx;
 	f->who = *rq->caller;

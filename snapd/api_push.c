@@ -27,11 +27,6 @@ struct push_task {
 	struct progress *progress;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static void push_free(void *task)
 {
 	struct push_task *t = task;
@@ -100,7 +95,7 @@ static int push_run(void *task, struct progress *p, unsigned *status, json_t **r
 	oid_hex(hex, &t->link.anchor);
 	*result = json_pack("{s:s, s:s, s:s}", "commit", hex, "branch", t->branch, "remote",
 			    t->url);
-	return *result ? 0 : no_memory(err);
+	return *result ? 0 : err_no_memory(err);
 }
 
 /* ---- the call ---- */
@@ -131,7 +126,7 @@ static int choose_remote(struct request *rq, struct push_task *t, struct err *er
 		return request_bad_field(rq, "remote", err, "%s", why.text);
 	t->url = strdup(given ? given : t->repo.url);
 	if (!t->url)
-		return no_memory(err);
+		return err_no_memory(err);
 	bool same_host = !given ||
 			 (!t->repo.is_path && git_url_parse(&from, t->repo.url, NULL) >= 0 &&
 			  strcmp(to.protocol, from.protocol) == 0 &&
@@ -148,7 +143,7 @@ static int choose_branch(struct request *rq, struct push_task *t, struct err *er
 		t->branch = strdup(given);
 	else if (asprintf(&t->branch, "bough/%s", t->src.ws.name) < 0)
 		t->branch = NULL;
-	return t->branch ? 0 : no_memory(err);
+	return t->branch ? 0 : err_no_memory(err);
 }
 
 /* "force_with_lease": an id, or "": where the mirror last saw the branch. */
@@ -171,7 +166,7 @@ static int read_lease(struct request *rq, struct push_task *t, struct err *err)
 		return r;
 	if (asprintf(&ref, "refs/remotes/origin/%s", t->branch) < 0) {
 		ref = NULL;
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	r = git_reference_name_to_id(&id, mirror_repo(m), ref);
 	if (r == GIT_ENOTFOUND)
@@ -213,7 +208,7 @@ int api_ws_push(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct push_task *t = calloc(1, sizeof(*t));
 	if (!t)
-		return no_memory(err);
+		return err_no_memory(err);
 	t->sd = rq->ctx;
 	t->any_names = request_bool(rq, "any_names", false);
 	int r = prepare(rq, t, err);

@@ -1,16 +1,10 @@
 /* What owners may have, and what they have. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "snapd/access.h"
 #include "snapd/limits.h"
 #include "snapd/quota.h"
-
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
 
 static json_t *limit(int64_t n)
 {
@@ -41,7 +35,7 @@ int api_quota_list(struct request *rq, struct reply *rp, struct err *err)
 			bad |= json_array_append_new(items, quota_json(&rows[i]));
 	free(rows);
 	rp->json = page_end(&page, items);
-	return rp->json && !bad ? 0 : no_memory(err);
+	return rp->json && !bad ? 0 : err_no_memory(err);
 }
 
 static int reply_quota(struct snapd *sd, struct reply *rp, const char *owner, struct err *err)
@@ -49,7 +43,7 @@ static int reply_quota(struct snapd *sd, struct reply *rp, const char *owner, st
 	struct quota q;
 	int r = catalog_quota_get(sd->catalog, owner, &q, err);
 	rp->json = r < 0 ? NULL : quota_json(&q);
-	return r < 0 ? r : rp->json ? 0 : no_memory(err);
+	return r < 0 ? r : rp->json ? 0 : err_no_memory(err);
 }
 
 int api_quota_get(struct request *rq, struct reply *rp, struct err *err)

@@ -105,7 +105,7 @@ static int diff(struct request *rq, struct reply *rp, bool of_snap, struct err *
 		return format;
 	struct diff_task *d = calloc(1, sizeof(*d));
 	if (!d)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	d->format = (enum diff_format)format;
 	int r = of_snap ? source_find_snap(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err)
 			: source_find_ws(&d->to.src, sd, rq->params[0], LEASE_SHARED, "diff", err);
@@ -257,7 +257,7 @@ static int archive(struct request *rq, struct reply *rp, bool of_snap, struct er
 		return format;
 	struct archive_task *a = calloc(1, sizeof(*a));
 	if (!a)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	a->format = (enum export_format)format;
 	a->in = rq->upload;
 	a->have.room = &list_room;

@@ -185,5 +185,5 @@ int api_ws_undelete(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	rp->json = api_workspace(sd, &row, NULL);
-	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return rp->json ? 0 : err_no_memory(err);
 }

@@ -20,11 +20,6 @@
 
 enum { FETCH_WAIT_MS = 60000 }; /* for another fetch of the same repository */
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- JSON ---- */
 
 static json_t *repo_json(const struct repo_row *row)
@@ -115,7 +110,7 @@ static int add_details(struct snapd *sd, const struct repo_row *row, json_t *j, 
 	bad |= json_object_set_new(j, "auth", auth ? json_string(auth) : json_null());
 	if (why.code)
 		bad |= json_object_set_new(j, "error", json_string(why.text));
-	return bad ? no_memory(err) : 0;
+	return bad ? err_no_memory(err) : 0;
 }
 
 int api_repo_list(struct request *rq, struct reply *rp, struct err *err)
@@ -139,7 +134,7 @@ int api_repo_list(struct request *rq, struct reply *rp, struct err *err)
 	}
 	repo_rows_free(rows, n);
 	rp->json = page_end(&page, items);
-	return rp->json && !bad ? 0 : no_memory(err);
+	return rp->json && !bad ? 0 : err_no_memory(err);
 }
 
 int api_repo_get(struct request *rq, struct reply *rp, struct err *err)
@@ -149,7 +144,7 @@ int api_repo_get(struct request *rq, struct reply *rp, struct err *err)
 	int r = catalog_repo_get(sd->catalog, rq->params[0], &row, err);
 	json_t *j = r < 0 ? NULL : repo_json(&row);
 	if (r >= 0)
-		r = j ? add_details(sd, &row, j, err) : no_memory(err);
+		r = j ? add_details(sd, &row, j, err) : err_no_memory(err);
 	if (r < 0) {
 		json_decref(j);
 		return r;
@@ -256,7 +251,7 @@ static int answer(struct move *m, const struct mirror_result *res, json_t **resu
 	bad |= json_object_set_new(j, "bytes_received", json_integer((json_int_t)res->bytes));
 	if (bad) {
 		json_decref(j);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	*result = j;
 	return 0;
@@ -283,7 +278,8 @@ static int commit_new(struct move *m, const json_t *told, struct err *err)
 	char id[ID_SIZE];
 	auto_free char *text = json_text(told, JSON_COMPACT);
 	repo_lease_id(id, m->row.number);
-	int r = text ? repo_secret_write(sd->root, m->row.number, &m->secret, err) : no_memory(err);
+	int r = text ? repo_secret_write(sd->root, m->row.number, &m->secret, err)
+		     : err_no_memory(err);
 	if (r >= 0)
 		r = catalog_intend_into(sd->catalog, id, text, err);
 	if (r >= 0)
@@ -377,7 +373,7 @@ static int copy_secret(struct request *rq, const char *key, char **out, struct e
 	if (!s || !*s)
 		return 0;
 	*out = strdup(s);
-	return *out ? 0 : no_memory(err);
+	return *out ? 0 : err_no_memory(err);
 }
 
 static int read_secrets(struct request *rq, struct repo_secret *s, struct err *err)
@@ -395,7 +391,7 @@ static struct move *move_new(struct snapd *sd, const char *url, struct err *err)
 	struct move *m = calloc(1, sizeof(*m));
 	if (!m || (url && !(m->row.url = strdup(url)))) {
 		free(m);
-		(void)no_memory(err);
+		(void)err_no_memory(err);
 		return NULL;
 	}
 	m->sd = sd;
@@ -547,7 +543,7 @@ int api_repo_packs(struct request *rq, struct reply *rp, struct err *err)
 		bad |= json_array_append_new(items, json_string(line));
 	rp->json = bad ? NULL : json_pack("{s:O}", "items", items);
 	json_decref(items);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 /* ---- rm ---- */

@@ -13,11 +13,6 @@
 
 enum { FORK_SANDBOXES_MAX = 100, GRACE_MAX_MS = 600000 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- JSON ---- */
 
 static json_t *optional(const char *s)
@@ -135,7 +130,7 @@ static int reply_sandbox(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	rp->json = api_sandbox(sd, &row);
-	return rp->json && add_unenforced(rp->json) >= 0 ? 0 : no_memory(err);
+	return rp->json && add_unenforced(rp->json) >= 0 ? 0 : err_no_memory(err);
 }
 
 /* ---- reading ---- */
@@ -160,11 +155,11 @@ int api_sandbox_list(struct request *rq, struct reply *rp, struct err *err)
 		    !page_takes(&page, rows[i].created_ns, rows[i].id))
 			continue;
 		if (json_array_append_new(items, api_sandbox(sd, &rows[i])) < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	}
 	sandbox_rows_free(rows, n);
 	rp->json = page_end(&page, items);
-	return rp->json ? r : no_memory(err);
+	return rp->json ? r : err_no_memory(err);
 }
 
 int api_sandbox_get(struct request *rq, struct reply *rp, struct err *err)
@@ -186,7 +181,7 @@ int api_sandbox_stats(struct request *rq, struct reply *rp, struct err *err)
 			     "pids_limit", (json_int_t)f.shim.pids_limit, "oom_kills",
 			     (json_int_t)f.shim.oom_kills, "disk_bytes", (json_int_t)f.disk_bytes,
 			     "inodes", (json_int_t)f.inodes);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 /* ---- changing ---- */
@@ -449,11 +444,11 @@ int api_sandbox_save(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	struct saving *s = calloc(1, sizeof(*s));
 	if (!s)
-		return no_memory(err);
+		return err_no_memory(err);
 	s->sd = rq->ctx;
 	s->name = name ? strdup(name) : NULL;
 	s->message = message ? strdup(message) : NULL;
-	r = (name && !s->name) || (message && !s->message) ? no_memory(err)
+	r = (name && !s->name) || (message && !s->message) ? err_no_memory(err)
 							   : lease(rq, &s->lease, "save", err);
 	if (r < 0) {
 		saving_free(s);
@@ -548,7 +543,7 @@ int api_sandbox_fork(struct request *rq, struct reply *rp, struct err *err)
 		return request_bad_field(rq, "names", err, "1 to %d", FORK_SANDBOXES_MAX);
 	auto_free const char **names = calloc(n, sizeof(*names));
 	struct sandbox_row *rows = calloc(n, sizeof(*rows));
-	int r = names && rows ? fork_names(rq, names, n, err) : no_memory(err);
+	int r = names && rows ? fork_names(rq, names, n, err) : err_no_memory(err);
 	if (r >= 0)
 		r = lease(rq, &held, "fork", err);
 	if (r >= 0)
@@ -565,7 +560,7 @@ int api_sandbox_fork(struct request *rq, struct reply *rp, struct err *err)
 	rp->json = r < 0 ? NULL : forks_json(sd, rows, n, pause_ns);
 	rp->status = 201;
 	sandbox_rows_free(rows, n);
-	return r < 0 ? r : rp->json ? 0 : no_memory(err);
+	return r < 0 ? r : rp->json ? 0 : err_no_memory(err);
 }
 
 int api_sandbox_restore(struct request *rq, struct reply *rp, struct err *err)

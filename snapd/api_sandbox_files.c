@@ -117,7 +117,7 @@ static int redirect(struct request *rq, bool write, struct err *err)
 		if (r >= 0 && strcmp(other.workspace, w.workspace) != 0)
 			r = err_set(err, -ENOTSUP, "\"to\" lies in another workspace");
 		if (r >= 0 && json_object_set_new(rq->body, "to", json_string(other.path)) < 0)
-			r = err_set(err, -ENOMEM, "out of memory");
+			r = err_no_memory(err);
 	}
 	memcpy(rq->ids[1], w.workspace, ID_SIZE);
 	rq->params[0] = rq->ids[1];

@@ -18,11 +18,6 @@ enum {
 	PIDS_LEAST = 4,
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- secrets ---- */
 
 static int add_file(struct secrets *s, struct request *rq, const char *name, const json_t *v,
@@ -35,7 +30,7 @@ static int add_file(struct secrets *s, struct request *rq, const char *name, con
 		return request_bad_field(rq, "secrets", err,
 					 "names as of files, and their content in base64");
 	if (!data)
-		return no_memory(err);
+		return err_no_memory(err);
 	int len = tus_base64(text, n, data, n / 4 * 3);
 	if (len < 0 || len > SANDBOX_SECRET_MAX)
 		return request_bad_field(rq, "secrets", err, "%.60s: base64 of at most %d KiB",
@@ -53,7 +48,7 @@ static int add_env(struct secrets *s, const json_t *list, struct err *err)
 		const char *one = json_string_value(json_array_get(list, i));
 		buf_add(&b, one, strlen(one) + 1);
 	}
-	int r = buf_error(&b) ? no_memory(err) : 0;
+	int r = buf_error(&b) ? err_no_memory(err) : 0;
 	if (r == 0 && b.len)
 		r = secrets_add(s, BOX_SECRET_ENV, b.data, b.len, err);
 	if (b.data)
@@ -250,7 +245,7 @@ static int take_process(struct made *m, struct request *rq, struct err *err)
 	m->n.process = json_pack("{s:O, s:o}", "argv", m->names[0], "env",
 				 json_is_array(env) ? json_incref(env) : json_array());
 	if (bad || !m->n.process)
-		return no_memory(err);
+		return err_no_memory(err);
 	s->command = json_is_array(m->names[0]) ? m->names[0] : NULL;
 	if (s->command && json_array_size(s->command) == 0)
 		return request_bad_field(rq, "command", err, "the image has none of its own");
@@ -334,7 +329,7 @@ static int take_attached(struct made *m, struct request *rq, struct err *err)
 		return request_bad_field(rq, "workspaces", err, "at most %d", BOX_MOUNTS);
 	m->attached = calloc(n + 1, sizeof(*m->attached));
 	if (!m->attached)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = api_sandbox_attachment(rq, json_array_get(list, i), m->image.host,
 					   &m->attached[i], err);
@@ -391,7 +386,7 @@ static int take_all(struct made *m, struct request *rq, struct err *err)
 	m->labels = api_labels_text(json_object_get(rq->body, "labels"));
 	m->n.labels = m->labels;
 	m->n.description = request_string(rq, "description");
-	return m->labels ? 0 : no_memory(err);
+	return m->labels ? 0 : err_no_memory(err);
 }
 
 /* One that can't be started isn't made. */
@@ -433,5 +428,5 @@ int api_sandbox_create(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	rp->status = 201;
 	rp->json = api_sandbox(sd, &row);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }

@@ -17,11 +17,6 @@
 #include "snapd/stackop.h"
 #include "snapd/unchanged.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* A name for a snapshot that no other has. */
 int api_snap_name_free(struct request *rq, const char *name, struct err *err)
 {
@@ -93,7 +88,7 @@ static int take_sealed(struct save *s, const json_t *stack, struct err *err)
 	if (r >= 0)
 		r = view_open(&v, &opt, &s->stack, NULL);
 	if (r == -ENOMEM)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (r < 0)
 		return err_set(err, -ESTALE,
 			       "what was sealed for it before the daemon ended is gone: "
@@ -126,7 +121,8 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 		head.names = json_text(names, JSON_COMPACT);
 		json_decref(more);
 		json_decref(names);
-		r = head.names ? records_snap_write(sd->records, &head, true, err) : no_memory(err);
+		r = head.names ? records_snap_write(sd->records, &head, true, err)
+			       : err_no_memory(err);
 		if (r >= 0)
 			r = catalog_snap_update(sd->catalog, &head, err);
 		if (r >= 0)
@@ -138,7 +134,7 @@ static int answer_unchanged(struct save *s, json_t **result, struct err *err)
 	*result = api_snapshot(sd, &head);
 	return *result && json_object_set_new(*result, "unchanged", json_true()) == 0
 		       ? 0
-		       : no_memory(err);
+		       : err_no_memory(err);
 }
 
 /* 1: the workspace is as its head was saved or restored. */
@@ -150,7 +146,7 @@ static int nothing_new(const struct ws_row *ws, const struct stack *sealed,
 		return 0;
 	int r = stack_decode(&head, ws->head_stack.data, ws->head_stack.len);
 	if (r < 0)
-		return r == -ENOMEM ? no_memory(err) : 0; /* ours, damaged: it is saved anew */
+		return r == -ENOMEM ? err_no_memory(err) : 0; /* ours, damaged: it is saved anew */
 	return stack_equal(sealed, &head) ? 1 : tree_unchanged(sealed, &head, opt, err);
 }
 
@@ -174,7 +170,7 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 		return r;
 	stack_encode(&s->stack, &encoded);
 	if (buf_error(&encoded))
-		return no_memory(err);
+		return err_no_memory(err);
 	r = s->always ? 0 : nothing_new(ws, &s->stack, &opt, err);
 	if (r > 0)
 		return answer_unchanged(s, result, err);
@@ -192,7 +188,7 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 	m->row.own.expires_ns = 0;
 	m->row.own.on_expiry = EXPIRY_DELETE;
 	if (ws->git && !(m->row.git = strdup(ws->git)))
-		return no_memory(err);
+		return err_no_memory(err);
 	m->row.files = usage.files;
 	m->row.bytes = st.bytes_read;
 	m->row.stored_bytes = st.bytes_stored;
@@ -204,7 +200,7 @@ static int save_run(void *task, struct progress *p, unsigned *status, json_t **r
 	flattener_consider(sd->flattener, ws->id);
 	*status = 201;
 	*result = api_snapshot(sd, &m->row);
-	return *result ? 0 : no_memory(err);
+	return *result ? 0 : err_no_memory(err);
 }
 
 int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
@@ -216,7 +212,7 @@ int api_ws_save(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	struct save *s = calloc(1, sizeof(*s));
 	if (!s)
-		return no_memory(err);
+		return err_no_memory(err);
 	s->named = name != NULL;
 	r = source_find_ws(&s->ws, sd, rq->params[0], LEASE_SAVE, "save", err);
 	if (r >= 0)
@@ -240,7 +236,7 @@ int api_ws_save_now(struct snapd *sd, const char *id, const char *message, struc
 	json_t *result = NULL;
 	struct save *s = calloc(1, sizeof(*s));
 	if (!s)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = source_find_ws(&s->ws, sd, id, LEASE_SAVE, "save", err);
 	if (r >= 0)
 		r = maker_init(&s->maker, sd, NULL, message, err);
@@ -256,7 +252,7 @@ int api_save_begin(struct save **out, struct snapd *sd, const char *id, const ch
 {
 	struct save *s = calloc(1, sizeof(*s));
 	if (!s)
-		return no_memory(err);
+		return err_no_memory(err);
 	s->named = name != NULL;
 	int r = source_find_ws(&s->ws, sd, id, LEASE_SAVE, "save", err);
 	if (r >= 0)
@@ -284,7 +280,7 @@ int api_save_image(struct save *s, const char *image, struct err *err)
 	free(s->maker.row.image);
 	s->maker.row.image = strdup(image);
 	s->always = true;
-	return s->maker.row.image ? 0 : no_memory(err);
+	return s->maker.row.image ? 0 : err_no_memory(err);
 }
 
 int api_save_finish(struct save *s, struct progress *p, json_t **result, struct err *err)
@@ -358,5 +354,5 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	rp->json = api_workspace(sd, &row, NULL);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }

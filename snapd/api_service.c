@@ -23,16 +23,11 @@ enum {
 	EVENTS_AT_ONCE = 16384, /* bytes, about, that a stream of events sends together */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 int api_version(struct request *rq, struct reply *rp, struct err *err)
 {
 	rp->json = json_pack("{s:s, s:s, s:s}", "name", "bough", "version", BOUGH_VERSION, "api",
 			     "v1");
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 /* ---- figures ---- */
@@ -125,7 +120,7 @@ int api_metrics(struct request *rq, struct reply *rp, struct err *err)
 	struct snapd *sd = rq->ctx;
 	struct text *t = calloc(1, sizeof(*t));
 	if (!t)
-		return no_memory(err);
+		return err_no_memory(err);
 	buf_printf(&t->buf, "# TYPE bough_info gauge\nbough_info{version=\"%s\"} 1\n",
 		   BOUGH_VERSION);
 	print_catalog(sd, &t->buf);
@@ -138,7 +133,7 @@ int api_metrics(struct request *rq, struct reply *rp, struct err *err)
 	metrics_print(sd->metrics, &t->buf);
 	if (buf_error(&t->buf)) {
 		text_free(t);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	rp->read = text_read;
 	rp->length = t->buf.len;
@@ -198,7 +193,7 @@ static int audit_lines(void *task, struct stream *out, struct err *err)
 			json_t *j = audit_json(&rows[i]);
 			auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 			json_decref(j);
-			r = text ? stream_write(out, text, strlen(text)) : no_memory(err);
+			r = text ? stream_write(out, text, strlen(text)) : err_no_memory(err);
 			if (r >= 0)
 				r = stream_write(out, "\n", 1);
 			before = rows[i].seq;
@@ -309,7 +304,7 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 	if (format && strcmp(format, "ndjson") == 0) {
 		struct audit_export *task = malloc(sizeof(*task));
 		if (!task)
-			return no_memory(err);
+			return err_no_memory(err);
 		*task = x;
 		rp->stream = audit_lines;
 		rp->type = "application/x-ndjson";
@@ -332,7 +327,7 @@ int api_audit(struct request *rq, struct reply *rp, struct err *err)
 		bad |= json_object_set_new(rp->json, "next", json_string(cursor));
 	}
 	audit_rows_free(rows, n);
-	return rp->json && !bad ? 0 : no_memory(err);
+	return rp->json && !bad ? 0 : err_no_memory(err);
 }
 
 /* ---- events ---- */
@@ -367,7 +362,7 @@ static int put_event(struct listener *l, const struct event *e, struct err *err)
 	auto_free char *text = j ? json_text(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (!text)
-		return no_memory(err);
+		return err_no_memory(err);
 	event_id(l->sd->events, e->seq, id);
 	buf_printf(&l->sse.out, "id: %s\nevent: %s\ndata: %s\n\n", id, e->type, text);
 	return 0;
@@ -460,7 +455,7 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 			       since);
 	struct listener *l = calloc(1, sizeof(*l));
 	if (!l)
-		return no_memory(err);
+		return err_no_memory(err);
 	*l = (struct listener){ .sd = sd,
 				.who = *rq->caller,
 				.after = after,
@@ -514,10 +509,10 @@ int api_job_list(struct request *rq, struct reply *rp, struct err *err)
 		if (sees_job(sd, who, &rows[i]) &&
 		    page_takes(&page, rows[i].created_ns, rows[i].id) &&
 		    json_array_append_new(items, job_json(sd->jobs, &rows[i])) < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	job_rows_free(rows, n);
 	rp->json = page_end(&page, items);
-	return rp->json ? r : no_memory(err);
+	return rp->json ? r : err_no_memory(err);
 }
 
 int api_job_get(struct request *rq, struct reply *rp, struct err *err)
@@ -537,7 +532,7 @@ int api_job_get(struct request *rq, struct reply *rp, struct err *err)
 	}
 	rp->json = r >= 0 ? job_json(sd->jobs, &row) : NULL;
 	job_row_done(&row);
-	return r < 0 ? r : rp->json ? 0 : no_memory(err);
+	return r < 0 ? r : rp->json ? 0 : err_no_memory(err);
 }
 
 int api_job_cancel(struct request *rq, struct reply *rp, struct err *err)
@@ -550,5 +545,5 @@ int api_job_cancel(struct request *rq, struct reply *rp, struct err *err)
 	rp->status = 202;
 	rp->json = r >= 0 ? job_json(sd->jobs, &row) : NULL;
 	job_row_done(&row);
-	return r < 0 ? r : rp->json ? 0 : no_memory(err);
+	return r < 0 ? r : rp->json ? 0 : err_no_memory(err);
 }

@@ -57,7 +57,7 @@ static int answer(struct snapd *sd, const struct sign_claim *c, struct reply *rp
 	rp->json = buf_error(&url) ? NULL
 				   : json_pack("{s:s, s:s}", "url", (const char *)url.data,
 					       "expires", rfc3339_text(when, &at));
-	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 int api_sign(struct request *rq, struct reply *rp, bool is_snap, struct err *err)

@@ -8,11 +8,6 @@
 #include "snapd/api.h"
 #include "snapd/outcome.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -31,14 +26,14 @@ int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	rp->json = api_snapshots(rq, &page, rows, n);
 	snap_rows_free(rows, n);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 static int reply_snapshot(struct request *rq, struct reply *rp, const struct snap_row *row,
 			  struct err *err)
 {
 	rp->json = api_snapshot(rq->ctx, row);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 int api_snap_get(struct request *rq, struct reply *rp, struct err *err)
@@ -73,7 +68,7 @@ static int add_name(struct request *rq, const struct snap_row *row, json_t *name
 	if (r > 0 && strcmp(owner, row->id) != 0)
 		return err_set(err, -EEXIST, "there is a snapshot \"%s\" already", name);
 	if (r >= 0 && !list_has(names, name) && json_array_append_new(names, json_string(name)) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	return r < 0 ? r : 0;
 }
 
@@ -83,7 +78,7 @@ static int change_names(struct request *rq, struct snap_row *row, struct err *er
 	const json_t *del = json_object_get(rq->body, "remove_names");
 	json_t *one, *names = row->names ? json_loads(row->names, 0, NULL) : json_array();
 	size_t i;
-	int r = names ? 0 : no_memory(err);
+	int r = names ? 0 : err_no_memory(err);
 	json_array_foreach(del, i, one)
 		if (r >= 0 && !list_has(names, json_string_value(one)))
 			r = err_set(err, -ENOENT, "snapshot %s has no name \"%.100s\"", row->id,
@@ -97,7 +92,7 @@ static int change_names(struct request *rq, struct snap_row *row, struct err *er
 	if (r >= 0) {
 		free(row->names);
 		row->names = json_text(names, JSON_COMPACT);
-		r = row->names ? 0 : no_memory(err);
+		r = row->names ? 0 : err_no_memory(err);
 	}
 	json_decref(names);
 	return r;
@@ -116,13 +111,13 @@ static int apply_patch(struct request *rq, struct snap_row *row, struct err *err
 		free(row->message);
 		row->message = *message ? strdup(message) : NULL;
 		if (*message && !row->message)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	}
 	if (r >= 0 && json_is_object(labels)) {
 		free(row->labels);
 		row->labels = json_object_size(labels) ? json_text(labels, JSON_COMPACT) : NULL;
 		if (json_object_size(labels) && !row->labels)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	}
 	return r;
 }
@@ -251,7 +246,7 @@ static int remove_below(struct request *rq, const struct source *src, struct err
 	const size_t n = all > 0 ? all - 1 : 0; /* the last is itself */
 	struct source *of = calloc(n + 1, sizeof(*of));
 	if (!of)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	else if (n >= CASCADE_MAX)
 		r = err_set(err, -E2BIG, "more than %d were made from it: delete some first",
 			    CASCADE_MAX);

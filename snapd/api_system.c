@@ -1,5 +1,4 @@
 /* The service itself: health, statistics, the end. */
-#include <errno.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -31,7 +30,7 @@ int api_health(struct request *rq, struct reply *rp, struct err *err)
 	rp->json = json_pack("{s:b, s:s, s:i, s:s, s:o, s:o}", "ok", !damage && st.up, "version",
 			     BOUGH_VERSION, "pid", (int)getpid(), "root", sd->root, "fs",
 			     fs_status(sd), "catalog", damage ? json_string(damage) : json_null());
-	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 static json_t *store_json(struct snapd *sd)
@@ -73,7 +72,7 @@ int api_stats(struct request *rq, struct reply *rp, struct err *err)
 			     fs, "fs_process", fs_status(sd), "catalog", catalog_json(sd), "daemon",
 			     "layers_memory_bytes", number(layercache_memory(sd->layers)), "pid",
 			     (int)getpid());
-	return rp->json ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 int api_shutdown(struct request *rq, struct reply *rp, struct err *err)

@@ -542,7 +542,7 @@ int api_exec_terminal(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	struct terminal *t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	t->sd = rq->ctx;
 	t->who = *rq->caller;
 	t->watch = -1;

@@ -48,11 +48,6 @@ enum {
 	QUOTA_WAIT_US = 50000, /* what was removed may count for so long */
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- what is kept ---- */
 
 struct kept {
@@ -92,7 +87,7 @@ static int write_record(const struct kept *k, struct err *err)
 	file_name(name, k->id, "json");
 	auto_free char *text = json_text(k->json, JSON_COMPACT);
 	if (!text)
-		return no_memory(err);
+		return err_no_memory(err);
 	return io_publish(NULL, k->dir, name, text, strlen(text), false, err);
 }
 
@@ -373,7 +368,7 @@ static int read_metadata(struct request *rq, json_t *record, struct err *err)
 	if (bad)
 		return err_set(err, -EINVAL, "the path isn't UTF-8");
 	if (mode && json_object_set_new(record, "mode", json_integer(bits)) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -413,13 +408,13 @@ static int find_place(struct kept *k, struct request *rq, bool box, char ws[ID_S
 		return 0;
 	}
 	auto_free char *at = strdup(kept_text(k, "path"));
-	int r = at ? sandbox_place(rq, at, true, ws, &path, err) : no_memory(err);
+	int r = at ? sandbox_place(rq, at, true, ws, &path, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	bool bad = json_object_set_new(k->json, "sandbox", json_string(rq->params[0])) < 0;
 	bad |= json_object_set_new(k->json, "at", json_string(at)) < 0;
 	bad |= json_object_set_new(k->json, "path", json_string(path)) < 0;
-	return bad ? no_memory(err) : 0;
+	return bad ? err_no_memory(err) : 0;
 }
 
 static int look_at_place(struct kept *k, struct request *rq, const char *ws, struct err *err)
@@ -429,7 +424,7 @@ static int look_at_place(struct kept *k, struct request *rq, const char *ws, str
 	if (r >= 0)
 		r = check_room(&p, k->length, err);
 	if (r >= 0 && json_object_set_new(k->json, "workspace", json_string(p.src.ws.id)) < 0)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	return r;
 }
 
@@ -445,7 +440,7 @@ static int create(struct request *rq, struct reply *rp, bool box, struct err *er
 		return r;
 	k.json = json_pack("{s:I, s:I}", "length", (json_int_t)k.length, "created",
 			   (json_int_t)time(NULL));
-	r = k.json ? read_metadata(rq, k.json, err) : no_memory(err);
+	r = k.json ? read_metadata(rq, k.json, err) : err_no_memory(err);
 	if (r >= 0)
 		r = find_place(&k, rq, box, ws, err);
 	if (r >= 0)
@@ -560,7 +555,7 @@ static int copy_into(const struct kept *k, int to, struct err *err)
 {
 	auto_free uint8_t *buf = malloc(COPY_BYTES);
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (uint64_t at = 0; at < k->length;) {
 		ssize_t n = pread(k->fd, buf, COPY_BYTES, (off_t)at);
 		if (n < 0 && errno == EINTR)
@@ -651,7 +646,7 @@ static int get_tag(struct kept *k, const struct place *p, uint64_t *tag, struct 
 	*tag = fs_tag();
 	bool bad = json_object_set_new(k->json, "tag", json_integer((json_int_t)*tag)) < 0;
 	bad |= json_object_set_new(k->json, "changed", json_integer(changed)) < 0;
-	return bad ? no_memory(err) : write_record(k, err);
+	return bad ? err_no_memory(err) : write_record(k, err);
 }
 
 /* All is there: into the workspace. What fails can be asked for again, by an empty PATCH. */
@@ -675,7 +670,7 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
 	if (d && !d->stored)
 		d->stored = strdup(path); /* for the audit log, where there is memory for it */
 	if (json_object_set_new(k->json, "done", json_true()) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	r = write_record(k, err);
 	if (r >= 0)
 		drop_data(k);
@@ -696,7 +691,7 @@ static int take_bytes(struct patch *p, const uint8_t *buf, size_t n, struct err 
 	if (n > k->length - k->offset)
 		return err_set(err, -EFBIG, "more than Upload-Length says");
 	if (p->hash && EVP_DigestUpdate(p->hash, buf, n) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = io_write_full(NULL, k->fd, buf, n, k->offset);
 	if (r < 0)
 		return err_sys(err, r, "keep the upload");
@@ -711,7 +706,7 @@ static int check_sum(struct patch *p, struct err *err)
 	if (!p->hash)
 		return 0;
 	if (EVP_DigestFinal_ex(p->hash, got, &len) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	if ((int)len == p->want_len && memcmp(got, p->want, len) == 0)
 		return 0;
 	return err_set(err, -EBADR, "the bytes aren't those of Upload-Checksum");
@@ -723,7 +718,7 @@ static int patch_job(void *task, struct progress *progress, unsigned *status, js
 	struct patch *p = task;
 	auto_free uint8_t *buf = malloc(COPY_BYTES);
 	ssize_t n;
-	int r = buf ? 0 : no_memory(err);
+	int r = buf ? 0 : err_no_memory(err);
 	while (r == 0 && (n = stream_read(p->in, buf, COPY_BYTES, -1)) != 0)
 		r = n < 0 ? err_sys(err, (int)n, "the body") : take_bytes(p, buf, (size_t)n, err);
 	if (r == 0)
@@ -774,14 +769,14 @@ static int prepare_patch(struct patch *p, struct request *rq, bool box, struct e
 		return 0;
 	const EVP_MD *md = p->want_len == 20 ? EVP_sha1() : EVP_sha256();
 	p->hash = EVP_MD_CTX_new();
-	return p->hash && EVP_DigestInit_ex(p->hash, md, NULL) == 1 ? 0 : no_memory(err);
+	return p->hash && EVP_DigestInit_ex(p->hash, md, NULL) == 1 ? 0 : err_no_memory(err);
 }
 
 static int patch(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	struct patch *p = calloc(1, sizeof(*p));
 	if (!p)
-		return no_memory(err);
+		return err_no_memory(err);
 	p->k.dir = p->k.fd = -1;
 	p->sd = rq->ctx;
 	p->in = rq->upload;

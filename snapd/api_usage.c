@@ -34,11 +34,6 @@ struct usage {
 	size_t nheld, cap_held;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static void usage_free(void *task)
 {
 	struct usage *u = task;
@@ -77,7 +72,7 @@ static int add_objects(struct usage *u, struct err *err)
 	if (r == -E2BIG)
 		return err_set(err, r, "more than %d objects to look at", HELD_MAX);
 	if (r == -ENOMEM)
-		return no_memory(err);
+		return err_no_memory(err);
 	it->failed = r < 0;
 	it->written_bytes = fs.bytes > 0 ? (uint64_t)fs.bytes : 0;
 	return 0;
@@ -168,7 +163,7 @@ static int usage_run(void *task, struct progress *p, unsigned *status, json_t **
 		return 0;
 	}
 	json_decref(j);
-	return !owners && err && err->code < 0 ? err->code : no_memory(err);
+	return !owners && err && err->code < 0 ? err->code : err_no_memory(err);
 }
 
 static int collect(struct usage *u, struct request *rq, struct err *err)
@@ -183,7 +178,7 @@ static int collect(struct usage *u, struct request *rq, struct err *err)
 	for (size_t i = 0; i < n && r >= 0; i++)
 		if (!ws[i].broken[0] && access_sees(sd, rq->caller, &ws[i].own, ws[i].id) &&
 		    !add_item(u, ws[i].id))
-			r = no_memory(err);
+			r = err_no_memory(err);
 	ws_rows_free(ws, n);
 	if (r >= 0)
 		r = catalog_snap_list(sd->catalog, NULL, &snaps, &n, err);
@@ -194,7 +189,7 @@ static int collect(struct usage *u, struct request *rq, struct err *err)
 			continue;
 		struct item *it = add_item(u, snaps[i].id);
 		if (!it) {
-			r = no_memory(err);
+			r = err_no_memory(err);
 			break;
 		}
 		it->is_snap = true;
@@ -208,7 +203,7 @@ int api_usage(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct usage *u = calloc(1, sizeof(*u));
 	if (!u)
-		return no_memory(err);
+		return err_no_memory(err);
 	u->sd = rq->ctx;
 	u->all = rq->caller->admin;
 	u->owners = !rq->caller->workspace[0] && !rq->caller->team[0];

@@ -18,11 +18,6 @@
 
 enum { RETRY_MS = 500 /* while bough-fs isn't there */ };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 struct watching {
 	struct snapd *sd;
 	struct principal who;
@@ -157,7 +152,7 @@ static int take_answer(struct watching *w, const json_t *a, bool *more, struct e
 	for (size_t i = 0; i < json_array_size(events) && r == 0; i++)
 		r = take_event(w, json_array_get(events, i));
 	if (r < 0)
-		return r == -ENOMEM ? no_memory(err)
+		return r == -ENOMEM ? err_no_memory(err)
 				    : err_set(err, r, "bough-fs told nonsense of what happened");
 	if (json_is_true(json_object_get(a, "lost")))
 		put_reset(w, token);
@@ -256,7 +251,7 @@ static int take_path(struct watching *w, struct request *rq, struct err *err)
 	path += *path == '/';
 	w->path = strdup(path);
 	if (!w->path)
-		return no_memory(err);
+		return err_no_memory(err);
 	size_t n = strlen(w->path);
 	if (n > 0 && w->path[n - 1] == '/')
 		w->path[n - 1] = '\0';
@@ -287,7 +282,7 @@ static int begin(struct watching *w, struct request *rq, struct err *err)
 	if (r >= 0)
 		r = take_answer(w, a, &more, err);
 	watched_drop(w->watched, a);
-	return r < 0 ? r : buf_error(&w->sse.out) ? no_memory(err) : 0;
+	return r < 0 ? r : buf_error(&w->sse.out) ? err_no_memory(err) : 0;
 }
 
 int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
@@ -296,7 +291,7 @@ int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
 	auto_source src = { 0 };
 	struct watching *w = calloc(1, sizeof(*w));
 	if (!w)
-		return no_memory(err);
+		return err_no_memory(err);
 	w->sd = sd;
 	w->who = *rq->caller;
 	sse_begin(&w->sse, rq);

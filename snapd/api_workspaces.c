@@ -15,16 +15,11 @@
 #include "snapd/outcome.h"
 #include "snapd/sandbox.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static int reply_workspace(struct snapd *sd, struct reply *rp, const struct ws_row *row,
 			   const struct fs_usage *usage, struct err *err)
 {
 	rp->json = api_workspace(sd, row, usage);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 /* ---- list and get ---- */
@@ -60,11 +55,11 @@ int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
 			faults_note(sd, rows[i].id, usage.fault);
 		json_t *j = api_workspace(sd, &rows[i], got ? &usage : NULL);
 		if (json_array_append_new(items, j) < 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	}
 	ws_rows_free(rows, n);
 	rp->json = page_end(&page, items);
-	return rp->json ? r : no_memory(err);
+	return rp->json ? r : err_no_memory(err);
 }
 
 /* Who can change it is told which sandboxes have it, also those that aren't shown to him. */
@@ -102,7 +97,7 @@ int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
 	r = reply_workspace(sd, rp, &row, got ? &usage : NULL, err);
 	if (r >= 0 && access_writes(sd, rq->caller, &row.own, row.id))
 		r = json_object_set_new(rp->json, "sandboxes", holders(sd, row.id)) < 0
-			    ? no_memory(err)
+			    ? err_no_memory(err)
 			    : 0;
 	return r;
 }
@@ -121,7 +116,7 @@ static int reply_line(struct request *rq, struct reply *rp, const char *snap, st
 		return r;
 	rp->json = api_snapshots(rq, &page, rows, n);
 	snap_rows_free(rows, n);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 int api_ws_log(struct request *rq, struct reply *rp, struct err *err)
@@ -172,7 +167,7 @@ static int making_init(struct making *m, struct snapd *sd, size_t n, struct err 
 	m->leases = calloc(n, sizeof(*m->leases));
 	m->fs = calloc(n, sizeof(*m->fs));
 	m->paths = calloc(n, sizeof(*m->paths));
-	return m->rows && m->leases && m->fs && m->paths ? 0 : no_memory(err);
+	return m->rows && m->leases && m->fs && m->paths ? 0 : err_no_memory(err);
 }
 
 /* Fills the i-th, with a fresh id. */
@@ -193,11 +188,11 @@ static int making_add(struct making *m, size_t i, const char *name, const struct
 	memcpy(row->parent, like->parent, sizeof(row->parent));
 	memcpy(row->sandbox, like->sandbox, sizeof(row->sandbox));
 	if (*like->labels && !(row->labels = strdup(like->labels)))
-		return no_memory(err);
+		return err_no_memory(err);
 	if (like->git && !(row->git = strdup(like->git)))
-		return no_memory(err);
+		return err_no_memory(err);
 	if (like->description && !(row->description = strdup(like->description)))
-		return no_memory(err);
+		return err_no_memory(err);
 	snapd_mount_path(m->sd, row->id, m->paths[i]);
 	m->fs[i] = (struct fs_new){ .id = row->id,
 				    .path = mount ? m->paths[i] : NULL,
@@ -248,7 +243,7 @@ static int make_from_snapshot(struct making *m, struct source *src, uid_t uid, g
 		buf_reset(&m->rows[0].head_stack);
 		stack_encode(from, &m->rows[0].head_stack);
 		if (buf_error(&m->rows[0].head_stack))
-			return no_memory(err);
+			return err_no_memory(err);
 	}
 	r = fs_create(m->sd->fs, &m->fs[0], from, uid, gid, err);
 	return r == -ENOENT || r == -EINVAL ? -EIO : r;
@@ -262,7 +257,7 @@ static int make_by_fork(struct making *m, struct source *parent, uint64_t *pause
 		buf_reset(to);
 		buf_add(to, parent->ws.head_stack.data, parent->ws.head_stack.len);
 		if (buf_error(to))
-			return no_memory(err);
+			return err_no_memory(err);
 	}
 	int r = fs_fork(m->sd->fs, parent->ws.id, m->fs, m->n, pause_ns, err);
 	if (r == -E2BIG) {
@@ -342,7 +337,7 @@ int api_ws_create(struct request *rq, struct reply *rp, struct err *err)
 	like.quota_bytes = request_number(rq, "quota_bytes", src.ws.quota_bytes);
 	like.quota_inodes = request_number(rq, "quota_inodes", src.ws.quota_inodes);
 	like.labels = api_labels_text(json_object_get(rq->body, "labels"));
-	r = like.labels ? making_init(&m, sd, 1, err) : no_memory(err);
+	r = like.labels ? making_init(&m, sd, 1, err) : err_no_memory(err);
 	if (r >= 0)
 		r = making_add(&m, 0, name, &like, request_bool(rq, "mount", true), err);
 	free(like.labels);
@@ -376,7 +371,7 @@ int ws_plan_init(struct ws_plan *p, struct request *rq, struct err *err)
 		return r;
 	const char *description = request_string(rq, "description");
 	if (description && !(p->like.description = strdup(description)))
-		return no_memory(err);
+		return err_no_memory(err);
 	p->like.quota_bytes = request_number(rq, "quota_bytes", 0);
 	p->like.quota_inodes = request_number(rq, "quota_inodes", 0);
 	p->like.labels = api_labels_text(json_object_get(rq->body, "labels"));
@@ -385,7 +380,7 @@ int ws_plan_init(struct ws_plan *p, struct request *rq, struct err *err)
 	p->xattrs = request_bool(rq, "xattrs", true);
 	p->uid = (uid_t)request_number(rq, "uid", geteuid());
 	p->gid = (gid_t)request_number(rq, "gid", getegid());
-	return p->name && p->like.labels ? 0 : no_memory(err);
+	return p->name && p->like.labels ? 0 : err_no_memory(err);
 }
 
 int api_ws_make(struct ws_row *row, struct snapd *sd, const struct ws_plan *p, struct err *err)
@@ -485,7 +480,7 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 	like.quota_bytes = src.ws.quota_bytes;
 	like.quota_inodes = src.ws.quota_inodes;
 	like.labels = api_labels_text(json_object_get(rq->body, "labels"));
-	r = like.labels ? making_init(&m, sd, n, err) : no_memory(err);
+	r = like.labels ? making_init(&m, sd, n, err) : err_no_memory(err);
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		char name[NAME_SIZE + 16];
 		r = fork_name(rq, i, name, err);
@@ -504,7 +499,7 @@ int api_ws_fork(struct request *rq, struct reply *rp, struct err *err)
 	}
 	rp->json = json_pack("{s:o, s:I}", "items", items, "pause_ns", (json_int_t)pause_ns);
 	rp->status = 201;
-	return rp->json && json_array_size(items) == n ? 0 : no_memory(err);
+	return rp->json && json_array_size(items) == n ? 0 : err_no_memory(err);
 }
 
 /* ---- change ---- */
@@ -523,11 +518,11 @@ int api_labels_merge(struct request *rq, const char *have, char **out, struct er
 					: json_object();
 	json_array_foreach(take, i, key)
 		(void)json_object_del(j, json_string_value(key)); /* what isn't there is gone */
-	int r = !j || (add && json_object_update(j, add) < 0) ? no_memory(err) : 0;
+	int r = !j || (add && json_object_update(j, add) < 0) ? err_no_memory(err) : 0;
 	if (r == 0 && json_object_size(j) > WEB_LABELS_MAX)
 		r = request_bad_field(rq, "add_labels", err, "at most %d labels", WEB_LABELS_MAX);
 	if (r == 0 && !(*out = api_labels_text(j)))
-		r = no_memory(err);
+		r = err_no_memory(err);
 	json_decref(j);
 	return r;
 }

@@ -124,7 +124,7 @@ static int write_err(struct export *x)
 
 static int out_of_memory(struct export *x)
 {
-	return err_set(&x->err, -ENOMEM, "out of memory");
+	return err_no_memory(&x->err);
 }
 
 static int cancelled(struct export *x)

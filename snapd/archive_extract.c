@@ -33,7 +33,7 @@ struct extract {
 
 static int out_of_memory(struct extract *x)
 {
-	return err_set(x->err, -ENOMEM, "out of memory");
+	return err_no_memory(x->err);
 }
 
 /* The path of a member: checked, without "." and doubled '/', below the base. */

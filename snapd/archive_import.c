@@ -137,7 +137,7 @@ static int member(struct archive_importer *im, struct archive_entry *e)
 			return archive_reader_refuse(&im->rd, path,
 						     "a symlink whose target is empty or too long");
 		if (image_add_target(im->b, ino, target, len) < 0)
-			r = err_set(im->err, -ENOMEM, "out of memory");
+			r = err_no_memory(im->err);
 	}
 	return r < 0 ? r : xattrs(im, e, path, ino);
 }
@@ -289,7 +289,7 @@ int archive_importer_new(struct archive_importer **out, const struct archive_imp
 {
 	struct archive_importer *im = calloc(1, sizeof(*im));
 	if (!im)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	im->opt = opt;
 	im->err = err;
 	int r = tree_begin(im);

@@ -45,7 +45,7 @@ struct intake {
 
 static int out_of_memory(struct err *err)
 {
-	return err_set(err, -ENOMEM, "out of memory");
+	return err_no_memory(err);
 }
 
 static void jobs_init(struct jobs *q)

@@ -353,7 +353,7 @@ int archive_reader_open(struct archive_reader *rd, const struct archive_reader_o
 		rd->now.tv_nsec--; /* atime is one more */
 	rd->buf = malloc(READ_BYTES);
 	if (!rd->buf)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = source_peek(rd);
 	if (r < 0)
 		return archive_reader_error(rd, "read");
@@ -363,7 +363,7 @@ int archive_reader_open(struct archive_reader *rd, const struct archive_reader_o
 	rd->locale = archive_locale_set(rd->zip);
 	rd->a = archive_read_new();
 	if (!rd->a)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return rd->zip ? zip_open(rd) : stream_open(rd);
 }
 

@@ -20,7 +20,7 @@ enum {
 
 static int out_of_memory(struct archive_stage *s)
 {
-	return err_set(s->err, -ENOMEM, "out of memory");
+	return err_no_memory(s->err);
 }
 
 int archive_stage_init(struct archive_stage *s, const struct place *place, const char *scratch,

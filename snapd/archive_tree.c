@@ -13,7 +13,7 @@ void archive_tree_done(struct archive_tree *t)
 
 static int out_of_memory(struct err *err)
 {
-	return err_set(err, -ENOMEM, "out of memory");
+	return err_no_memory(err);
 }
 
 static int new_ino(struct archive_tree *t, uint64_t *ino, struct err *err)

@@ -504,7 +504,7 @@ int catalog_open(struct catalog **out, const char *root, const struct io *io, st
 		if (c)
 			free(c->root);
 		free(c);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->reading, NULL);

@@ -8,11 +8,6 @@
 #include "snapd/catalog_db.h"
 #include "snapd/journal.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- audit ---- */
 
 #define AUDIT_COLUMNS "time, owner, token, source, method, path, object, status, about"
@@ -141,7 +136,7 @@ static int begin_work(struct catalog *c, const char *of, struct err *err)
 		return 0;
 	w = malloc(sizeof(*w) + n);
 	if (!w)
-		return no_memory(err);
+		return err_no_memory(err);
 	w->next = c->works;
 	memcpy(w->of, of, n);
 	c->works = w;
@@ -258,7 +253,7 @@ int catalog_repeat_begin(struct catalog *c, const struct doing *d, struct repeat
 	clock_gettime(CLOCK_REALTIME, &t);
 	const int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 	auto_free char *of = key_of(d);
-	int r = of ? db_lock(c, err) : no_memory(err);
+	int r = of ? db_lock(c, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	r = take_key(c, d, now_ns, err);
@@ -515,9 +510,9 @@ int catalog_job_insert(struct catalog *c, const struct job_row *row, struct err 
 	struct doing *d = doing_now();
 	bool fresh = d && d->path && !d->keyed;
 	if (fresh && !d->key && !(d->key = strdup(row->id)))
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_free char *of = fresh ? key_of(d) : NULL;
-	int r = fresh && !of ? no_memory(err) : db_start(c, err);
+	int r = fresh && !of ? err_no_memory(err) : db_start(c, err);
 	if (r < 0)
 		return r;
 	r = insert_job(c, row, err);
@@ -586,7 +581,7 @@ int catalog_job_repeat(struct catalog *c, const char *id, struct doing *d, struc
 	if (r > 0) {
 		take_job_key(&k, d, out);
 		auto_free char *of = key_of(d);
-		r = of ? begin_work(c, of, err) : no_memory(err);
+		r = of ? begin_work(c, of, err) : err_no_memory(err);
 	} else if (r == 0) {
 		r = -ENOENT;
 	}

@@ -16,11 +16,6 @@
 
 enum { CONFIG_MAX = 1 << 20, PEM_MAX = 1 << 20, SECONDS_MAX = 365 * 24 * 3600 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 void config_done(struct config *c)
 {
 	for (size_t i = 0; i < c->nlisten; i++)
@@ -42,7 +37,7 @@ int config_listen(struct config *c, const char *address, struct err *err)
 		return err_set(err, -EINVAL, "at most %d addresses to listen on", WEB_TCP_MAX);
 	c->listen[c->nlisten] = strdup(address);
 	if (!c->listen[c->nlisten])
-		return no_memory(err);
+		return err_no_memory(err);
 	c->nlisten++;
 	return 0;
 }
@@ -52,7 +47,7 @@ static int take_text(char **to, const char *key, const json_t *v, struct err *er
 	if (!json_is_string(v) || !json_string_length(v))
 		return err_set(err, -EINVAL, "\"%s\": a path is expected", key);
 	if (!*to && !(*to = strdup(json_string_value(v))))
-		return no_memory(err);
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -159,7 +154,7 @@ static int take_origins(struct config *c, const json_t *v, struct err *err)
 			return err_set(err, -EINVAL,
 				       "\"cors_origins\": origins like https://app.example.org");
 		if (!(c->origins[c->norigins] = strdup(s)))
-			return no_memory(err);
+			return err_no_memory(err);
 		c->norigins++;
 	}
 	return 0;
@@ -216,7 +211,7 @@ static int read_pem(const char *path, char **out, struct err *err)
 	if (r < 0)
 		return err_prefix(err, r, "%s", path);
 	*out = strndup(data, len);
-	return *out ? 0 : no_memory(err);
+	return *out ? 0 : err_no_memory(err);
 }
 
 static int check_file(const char *path, struct err *err)
@@ -236,7 +231,7 @@ int config_read(struct config *c, const char *root, struct err *err)
 	size_t len;
 	if (asprintf(&path, "%s/config.json", root) < 0) {
 		path = NULL;
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	int r = check_file(path, err);
 	if (r >= 0)

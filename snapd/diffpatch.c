@@ -69,7 +69,7 @@ static int read_content(const struct view *v, const struct attr *a, struct conte
 	size_t len = S_ISLNK(a->mode) ? PATH_MAX : (size_t)a->size;
 	out->data = malloc(len + 1);
 	if (!out->data)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (S_ISLNK(a->mode)) {
 		int r = view_target(v, a->ino, out->data, len, &out->len);
 		return r < 0 ? err_sys(err, r, "target of inode %llu", (unsigned long long)a->ino)

@@ -43,7 +43,7 @@ int coder_new(struct coder **out, enum coding c, bool decode, struct err *err)
 			     ZSTD_CCtx_setParameter(k->c, ZSTD_c_compressionLevel, ZSTD_LEVEL));
 	if (!ok) {
 		coder_free(k);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	*out = k;
 	return 0;
@@ -82,7 +82,7 @@ static ssize_t gzip_step(struct coder *k, const uint8_t **in, size_t *n, bool la
 	*in += take - k->z.avail_in;
 	*n -= take - k->z.avail_in;
 	if (r == Z_MEM_ERROR)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
 		return bad(k, err);
 	k->whole = r == Z_STREAM_END;

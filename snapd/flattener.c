@@ -430,7 +430,7 @@ int flattener_start(struct flattener **out, struct snapd *sd, struct err *err)
 {
 	struct flattener *f = calloc(1, sizeof(*f));
 	if (!f)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	const struct worker_options opt = { .what = "the flattener",
 					    .first_ms = FIRST_LOOK_MS,
 					    .every_ms = LOOK_MS,

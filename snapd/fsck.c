@@ -252,7 +252,7 @@ static int fsck_all(struct fsck *f, struct err *err)
 	if (r >= 0)
 		r = check_ino(f, err);
 	if (r >= 0 && f->no_memory)
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	return r;
 }
 
@@ -272,7 +272,7 @@ static int fsck_run(void *task, struct progress *p, unsigned *status, json_t **r
 	(void)store_stats(t->sd->store, &st, NULL); /* only told */
 	if (r >= 0) {
 		*result = result_json(&f, &st);
-		r = *result ? 0 : err_set(err, -ENOMEM, "out of memory");
+		r = *result ? 0 : err_no_memory(err);
 	}
 	faults_free(&f);
 	return snapd_inner(r);
@@ -288,7 +288,7 @@ int api_fsck(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct fsck_task *t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	t->sd = rq->ctx;
 	t->repair = request_bool(rq, "repair", false);
 	rp->job = fsck_run;

@@ -35,7 +35,7 @@ int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err
 	struct fsclient *fc = calloc(1, sizeof(*fc));
 	if (!fc || !(fc->path = strdup(socket_path))) {
 		free(fc);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	const char *s = getenv("BOUGH_FS_ANSWER_MS"); /* for tests */
 	unsigned long ms = s ? strtoul(s, NULL, 10) : 0;
@@ -196,7 +196,7 @@ static int converse(int fd, const json_t *request, int file, int wait_ms, json_t
 	(void)json_dump_callback(request, add_text, &f.text, JSON_COMPACT); /* buf remembers */
 	if (buf_error(&f.text) || !op) {
 		f.nfds = 0;
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	int r = exchange(fd, op, wait_ms, &f, err);
 	if (r < 0)
@@ -239,8 +239,7 @@ static int direct(struct fsclient *fc, const json_t *request, int file, int wait
 
 int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struct err *err)
 {
-	int r = request ? direct(fc, request, -1, 0, answer, err)
-			: err_set(err, -ENOMEM, "out of memory");
+	int r = request ? direct(fc, request, -1, 0, answer, err) : err_no_memory(err);
 	json_decref(request);
 	return r == -ERESTART ? -ECONNRESET : r;
 }
@@ -248,7 +247,7 @@ int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struc
 static int call_with(struct fsclient *fc, json_t *request, int file, bool again, json_t **answer,
 		     struct err *err)
 {
-	int r = request ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = request ? pass_gate(fc, err) : err_no_memory(err);
 	if (r >= 0)
 		r = direct(fc, request, file, 0, answer, err);
 	for (int i = 0; (r == -ERESTART || (r == -ECONNRESET && again)) && i < 3; i++) {
@@ -325,7 +324,7 @@ int fs_fork(struct fsclient *fc, const char *id, const struct fs_new *children, 
 		bad |= json_array_append_new(list, new_workspace(&children[i]));
 	if (bad) {
 		json_decref(list);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	int r = call(fc, json_pack("{s:s, s:s, s:o}", "op", "fork", "id", id, "children", list),
 		     false, &answer, err);
@@ -404,7 +403,7 @@ int fs_has_layer(struct fsclient *fc, const char *id, const struct layer_id *lay
 int fs_settle(struct fsclient *fc, int wait_ms, struct err *err)
 {
 	json_t *rq = json_pack("{s:s}", "op", "settle");
-	int r = rq ? pass_gate(fc, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = rq ? pass_gate(fc, err) : err_no_memory(err);
 	/* By a connection that is later than all: the earlier ones are good for nothing then. */
 	pthread_mutex_lock(&fc->lock);
 	fc->epoch++;
@@ -650,7 +649,7 @@ int fs_await(struct fsclient *fc, struct fs_wait *w, uint64_t moment, int wait_m
 	json_t *rq = json_pack("{s:s, s:o, s:i}", "op", "await", "moment", number(moment),
 			       "wait_ms", wait_ms);
 	json_t *j = NULL;
-	int r = rq ? wait_connection(fc, w, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = rq ? wait_connection(fc, w, err) : err_no_memory(err);
 	if (r >= 0)
 		r = converse(w->fd, rq, -1, answer_ms(fc, -1), &j, err);
 	json_decref(rq);

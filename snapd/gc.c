@@ -279,7 +279,7 @@ int api_gc_now(struct snapd *sd, struct progress *p, json_t **result, struct err
 			    (json_int_t)got.st.packs_rewritten, "packs_deleted",
 			    (json_int_t)got.st.packs_deleted, "images_deleted",
 			    (json_int_t)got.images);
-	return *result ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return *result ? 0 : err_no_memory(err);
 }
 
 static int gc_run(void *task, struct progress *p, unsigned *status, json_t **result,

@@ -25,11 +25,6 @@ struct writer {
 	struct err *err;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static int flush(struct writer *w)
 {
 	int r = buf_error(&w->out);
@@ -82,7 +77,7 @@ static int load(struct writer *w, const struct change *c, bool old, bool new, st
 	if (r >= 0 && new)
 		r = change_content(&p->new, &p->new_size, w->opt, c, DIFF_TEXT_MAX, w->err);
 	p->large |= r == 0;
-	return r < 0 ? r : buf_error(&p->old) | buf_error(&p->new) ? no_memory(w->err) : 0;
+	return r < 0 ? r : buf_error(&p->old) | buf_error(&p->new) ? err_no_memory(w->err) : 0;
 }
 
 static int compare(struct writer *w, const struct change *c, struct pair *p, uint32_t flags)
@@ -262,7 +257,7 @@ static int add_stat(struct writer *w, struct gitstat *s, const struct change *c)
 		f.added = added;
 		f.removed = removed;
 	}
-	return gitstat_add(s, &f) < 0 ? no_memory(w->err) : 0;
+	return gitstat_add(s, &f) < 0 ? err_no_memory(w->err) : 0;
 }
 
 static int write_stat(struct writer *w, const struct changes *c)
@@ -318,7 +313,7 @@ static int write_line(struct writer *w, json_t *j)
 	int r = j ? json_dump_callback(j, append, &w->out, JSON_COMPACT) : -1;
 	json_decref(j);
 	buf_u8(&w->out, '\n');
-	return r < 0 ? no_memory(w->err) : flush(w);
+	return r < 0 ? err_no_memory(w->err) : flush(w);
 }
 
 static int write_json(struct writer *w, const struct change *c)
@@ -339,7 +334,7 @@ static int write_json(struct writer *w, const struct change *c)
 	if (r == 0)
 		return write_line(w, j);
 	json_decref(j);
-	return no_memory(w->err);
+	return err_no_memory(w->err);
 }
 
 static int write_warning(struct writer *w, const char *text)
@@ -347,7 +342,7 @@ static int write_warning(struct writer *w, const char *text)
 	auto_buf clean = { 0 };
 	(void)diff_utf8(&clean, text, strlen(text));
 	if (buf_error(&clean) < 0)
-		return no_memory(w->err);
+		return err_no_memory(w->err);
 	return write_line(w, json_pack("{s:s, s:o}", "kind", "warning", "message",
 				       json_stringn((const char *)clean.data, clean.len)));
 }

@@ -38,7 +38,7 @@ int gitlink_settle(struct gitlink *link, struct mirror *m, struct err *err)
 		return 0;
 	if (asprintf(&ref, "refs/heads/%s", branch) < 0) {
 		ref = NULL;
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	int r = git_reference_name_to_id(&at, mirror_repo(m), ref);
 	if (r < 0 && r != GIT_ENOTFOUND)

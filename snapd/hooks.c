@@ -41,11 +41,6 @@ struct hooks {
 	size_t nbusy;
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- pure ---- */
 
 int hook_url_check(const char *url, struct err *err)
@@ -56,7 +51,7 @@ int hook_url_check(const char *url, struct err *err)
 					   CURLUPART_PASSWORD, CURLUPART_FRAGMENT };
 	int r = 0;
 	if (!u)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (strlen(url) > HOOK_URL_MAX || curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK)
 		r = err_set(err, -EINVAL, "it is no URL");
 	for (size_t i = 0; i < 5 && r == 0; i++)
@@ -92,7 +87,7 @@ int hook_url_allowed(const char *url, const struct netrules *allowed, struct err
 	if (!u || curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK ||
 	    curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK) {
 		curl_url_cleanup(u);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	size_t n = strlen(host);
 	bool v6 = host[0] == '[';
@@ -292,7 +287,7 @@ int hooks_ping(struct hooks *h, const struct hook_row *row, struct delivery_row 
 	(void)snprintf(e.object, sizeof(e.object), "%s", row->id);
 	*out = (struct delivery_row){ 0 };
 	int r = fill(h, out, row, &e);
-	r = r < 0 ? no_memory(err) : catalog_delivery_add(h->sd->catalog, out, err);
+	r = r < 0 ? err_no_memory(err) : catalog_delivery_add(h->sd->catalog, out, err);
 	if (r < 0)
 		delivery_row_done(out);
 	else
@@ -317,7 +312,7 @@ static int send_one(struct hooks *h, const struct hook_row *row, struct delivery
 	if (secret.data)
 		explicit_bzero(secret.data, secret.len);
 	if (!signature)
-		return no_memory(err);
+		return err_no_memory(err);
 	const struct hook_send what = { .url = row->url,
 					.body = d->body,
 					.id = d->id,
@@ -398,7 +393,7 @@ int hooks_start(struct hooks **out, struct snapd *sd, struct err *err)
 {
 	struct hooks *h = calloc(1, sizeof(*h));
 	if (!h)
-		return no_memory(err);
+		return err_no_memory(err);
 	const struct worker_options opt = {
 		.what = "webhooks", .every_ms = LOOK_MS, .run = run, .ctx = h
 	};

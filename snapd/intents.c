@@ -21,7 +21,7 @@ static int note(struct snapd *sd, const char *effect, const json_t *answer, stru
 {
 	auto_free char *json = answer ? json_text(answer, JSON_COMPACT) : NULL;
 	if (!effect || (answer && !json))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return catalog_intend_into(sd->catalog, effect, json, err);
 }
 
@@ -256,8 +256,7 @@ static int look(struct snapd *sd, const struct kind *k, const struct repeat *was
 {
 	json_t *answer = was->answer ? json_loads(was->answer, 0, NULL) : NULL;
 	auto_free char *text = strdup(was->effect + strlen(k->prefix)), *now = NULL, *left = NULL;
-	int r = text ? k->look(sd, text, &answer, &left, err)
-		     : err_set(err, -ENOMEM, "out of memory");
+	int r = text ? k->look(sd, text, &answer, &left, err) : err_no_memory(err);
 	now = answer ? json_text(answer, JSON_COMPACT) : NULL;
 	json_decref(answer);
 	if (r < 0 && r != -ENOENT) /* gone meanwhile: so says who asks again */

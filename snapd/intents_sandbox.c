@@ -189,8 +189,7 @@ static int back_parse(struct back *b, char *text)
 int intent_back(struct snapd *sd, const struct back *b, struct err *err)
 {
 	auto_free char *text = back_text(back_at, b);
-	return text ? catalog_intend_into(sd->catalog, text, NULL, err)
-		    : err_set(err, -ENOMEM, "out of memory");
+	return text ? catalog_intend_into(sd->catalog, text, NULL, err) : err_no_memory(err);
 }
 
 bool intent_back_was(struct back *out, const char *sandbox)
@@ -232,5 +231,5 @@ int intent_look_back(struct snapd *sd, char *text, json_t **answer, char **left,
 	if (all && (!b.runs || has_happened(&row, b.started_ns, BOX_START)))
 		return 200;
 	*left = back_text("again/back/", &b);
-	return *left ? INTENT_LEFT : err_set(err, -ENOMEM, "out of memory");
+	return *left ? INTENT_LEFT : err_no_memory(err);
 }

@@ -41,7 +41,7 @@ int jobs_new(struct jobs **out, struct snapd *sd, struct err *err)
 {
 	struct jobs *j = calloc(1, sizeof(*j));
 	if (!j)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	j->sd = sd;
 	pthread_mutex_init(&j->lock, NULL);
 	clock_cond_init(&j->ended);
@@ -344,7 +344,7 @@ int jobs_start(void *ctx, const struct reply *reply, json_t **out, struct err *e
 	struct snapd *sd = ctx;
 	struct jobs *j = sd->jobs;
 	struct job *job = job_new(j, reply);
-	int r = job ? enter(j, job, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = job ? enter(j, job, err) : err_no_memory(err);
 	if (r < 0) {
 		if (job)
 			job_free(job);
@@ -352,7 +352,7 @@ int jobs_start(void *ctx, const struct reply *reply, json_t **out, struct err *e
 	}
 	r = catalog_job_insert(sd->catalog, &job->row, err);
 	if (r >= 0 && !(*out = job_json(j, &job->row)))
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	if (r >= 0) {
 		tell_event(job, "created");
 		r = start_thread(job, err);
@@ -424,7 +424,7 @@ static int take_up(struct jobs *j, struct job_row *row, struct job **out, struct
 {
 	struct job *job = job_of_row(j, row);
 	if (!job)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	*was = (struct repeat){ 0 };
 	int r = catalog_job_repeat(j->sd->catalog, job->row.id, job->doing, was, err);
 	if (r < 0 && r != -ENOENT) {

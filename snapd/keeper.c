@@ -250,7 +250,7 @@ int keeper_start(struct keeper **out, struct snapd *sd, struct err *err)
 {
 	struct keeper *k = calloc(1, sizeof(*k));
 	if (!k)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	const struct worker_options opt = { .what = "the keeper",
 					    .every_ms = (int64_t)sd->policy.look_every_s * 1000,
 					    .run = run,

@@ -41,7 +41,7 @@ int layercache_new(struct layercache **out, const char *root, struct store *stor
 		if (lc)
 			free(lc->root);
 		free(lc);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	lc->store = store;
 	pthread_mutex_init(&lc->lock, NULL);

@@ -71,7 +71,7 @@ int lease_take(struct lease *out, struct leases *l, const char *id, enum lease_k
 	if (in_the_way(e, kind)) {
 		r = err_set(err, -EBUSY, "%s is busy: %s", id, e->what);
 	} else if (!e && !(e = calloc(1, sizeof(*e)))) {
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	} else {
 		r = 0;
 		if (!e->id[0]) {

@@ -302,7 +302,7 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	sd->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!sd->leases || !sd->images || !sd->problems || !sd->events || !sd->metrics ||
 	    !sd->limits || sd->stop_fd < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	/* The first of all, for programs may be waiting on mounts whose server died with the boughd
 	 * before us. */
 	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
@@ -321,9 +321,9 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	if (r >= 0)
 		r = layercache_new(&sd->layers, sd->root, sd->store, err);
 	if (r >= 0 && !(sd->signer = signer_new(sd->root)))
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	if (r >= 0 && !(sd->watches = watches_new(sd->fs)))
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	if (r >= 0)
 		r = flattener_start(&sd->flattener, sd, err);
 	if (r >= 0)

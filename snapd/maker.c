@@ -1,6 +1,5 @@
 #include "snapd/maker.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +7,6 @@
 #include "fs/work/save.h"
 #include "snapd/flattener.h"
 #include "snapd/journal.h"
-
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
 
 void maker_done(struct maker *m)
 {
@@ -27,13 +21,13 @@ int maker_init(struct maker *m, struct snapd *sd, const char *name, const char *
 	id_make(m->row.id, "sn");
 	doing_owner(m->row.own.owner);
 	if (message && *message && !(m->row.message = strdup(message)))
-		return no_memory(err);
+		return err_no_memory(err);
 	if (name) {
 		json_t *names = json_pack("[s]", name);
 		m->row.names = names ? json_text(names, JSON_COMPACT) : NULL;
 		json_decref(names);
 		if (!m->row.names)
-			return no_memory(err);
+			return err_no_memory(err);
 	}
 	return 0;
 }

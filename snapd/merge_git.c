@@ -30,11 +30,6 @@ void merge_git_free(struct merge_git *g)
 	free(g);
 }
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static void options(struct changes_options *out, struct mirror *m, const struct merge_side *s)
 {
 	*out = (struct changes_options){
@@ -62,7 +57,7 @@ static int side_tree(struct oid *tree, const struct changes_options *opt, struct
 
 static int conflict(struct merge_git *g, const char *path, const char *why, struct err *err)
 {
-	return treemerge_conflict(&g->trees, path, why) < 0 ? no_memory(err) : 0;
+	return treemerge_conflict(&g->trees, path, why) < 0 ? err_no_memory(err) : 0;
 }
 
 static int by_path(const void *a, const void *b)
@@ -226,7 +221,7 @@ int merge_git_plan(struct merge_plan *out, struct merge_git **keep, struct mirro
 		return r;
 	struct merge_git *g = calloc(1, sizeof(*g));
 	if (!g)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_merge_plan plan = { .content = content, .ctx = g };
 	r = mirror_scratch(&g->scratch, m, scratch, err);
 	if (r >= 0) {
@@ -234,7 +229,7 @@ int merge_git_plan(struct merge_plan *out, struct merge_git **keep, struct mirro
 		r = merge(g, theirs, &base, err);
 	}
 	if (r >= 0 && make_steps(&plan, &g->trees) < 0)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	if (r < 0) {
 		merge_git_free(g);
 		return r;

@@ -45,7 +45,7 @@ static int find_spot(struct runner *rn, const char *path, struct spot *out)
 	const char *slash = strrchr(path, '/');
 	auto_free char *dir = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
 	if (!dir)
-		return err_set(rn->err, -ENOMEM, "out of memory");
+		return err_no_memory(rn->err);
 	int fd = io_open_beneath(rn->root, dir, O_PATH | O_DIRECTORY);
 	if (fd < 0)
 		return err_sys(rn->err, fd, "open the folder of %.300s", path);
@@ -65,7 +65,7 @@ static int copy_content(struct runner *rn, const struct attr *a, int fd, const c
 {
 	auto_free uint8_t *buf = malloc(COPY_BYTES);
 	if (!buf)
-		return err_set(rn->err, -ENOMEM, "out of memory");
+		return err_no_memory(rn->err);
 	for (uint64_t at = 0; at < a->size;) {
 		uint64_t data, hole;
 		int r = view_seek(rn->theirs, a->ino, at, false, &data);
@@ -321,7 +321,7 @@ static int run_drop(struct runner *rn, const struct merge_step *st)
 	int r = run_remove(rn, st);
 	auto_free char *dir = strdup(st->path);
 	if (r >= 0 && !dir)
-		return err_set(rn->err, -ENOMEM, "out of memory");
+		return err_no_memory(rn->err);
 	for (char *slash; r >= 0 && (slash = strrchr(dir, '/'));) {
 		auto_spot s = { .dir = -1 };
 		*slash = '\0';
@@ -347,7 +347,7 @@ static int own(struct runner *rn, const struct spot *s, const char *path)
 static int make_folders(struct runner *rn, const char *path)
 {
 	auto_free char *dir = strdup(path);
-	int r = dir ? 0 : err_set(rn->err, -ENOMEM, "out of memory");
+	int r = dir ? 0 : err_no_memory(rn->err);
 	for (char *slash = dir; r >= 0 && (slash = strchr(slash, '/')); *slash++ = '/') {
 		auto_spot s = { .dir = -1 };
 		*slash = '\0';
@@ -419,7 +419,7 @@ static int run_put(struct runner *rn, const struct merge_step *st)
 		return r < 0 ? r : put_file(rn, &s, st, &text, there);
 	buf_u8(&text, 0);
 	if (buf_error(&text) < 0)
-		return err_set(rn->err, -ENOMEM, "out of memory");
+		return err_no_memory(rn->err);
 	if (symlinkat((const char *)text.data, s.dir, s.name) < 0)
 		return failed(rn, "make", st->path);
 	return own(rn, &s, st->path);

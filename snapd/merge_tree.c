@@ -15,7 +15,7 @@
 
 int mp_no_memory(struct planner *pl)
 {
-	return err_set(pl->err, -ENOMEM, "out of memory");
+	return err_no_memory(pl->err);
 }
 
 int mp_conflict(struct planner *pl, const char *path, const char *why)

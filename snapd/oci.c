@@ -33,7 +33,7 @@ struct oci {
 
 static int no_memory(struct oci *o)
 {
-	return err_set(o->err, -ENOMEM, "out of memory");
+	return err_no_memory(o->err);
 }
 
 static int bad(struct oci *o, const char *what)

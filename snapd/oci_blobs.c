@@ -17,11 +17,6 @@ enum {
 	READ_BYTES = 64 << 10,
 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 void oci_blobs_done(struct oci_blobs *bs)
 {
 	for (size_t i = 0; i < bs->n; i++) {
@@ -103,11 +98,11 @@ int oci_blobs_take(struct oci_blobs *bs, struct archive_reader *rd, struct archi
 	if (bs->n >= OCI_BLOBS_MAX)
 		return err_set(err, -EFBIG, "the image has more than %d files", OCI_BLOBS_MAX);
 	if (array_grow(&bs->blobs, bs->n, &bs->cap) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct oci_blob *b = &bs->blobs[bs->n];
 	*b = (struct oci_blob){ .name = place(NULL, path) };
 	if (!b->name)
-		return no_memory(err);
+		return err_no_memory(err);
 	bs->n++;
 	if (!hard && !soft)
 		return keep_content(bs, b, rd, scratch, max_bytes, err);
@@ -115,7 +110,7 @@ int oci_blobs_take(struct oci_blobs *bs, struct archive_reader *rd, struct archi
 	if (!target)
 		return archive_reader_refuse(rd, path, "a link without a target");
 	b->link = place(hard ? NULL : b->name, target);
-	return b->link ? 0 : no_memory(err);
+	return b->link ? 0 : err_no_memory(err);
 }
 
 const struct oci_blob *oci_blobs_find(const struct oci_blobs *bs, const char *name)
@@ -144,7 +139,7 @@ int oci_blob_text(const struct oci_blobs *bs, const struct oci_blob *b, char **o
 			       OCI_TEXT_MAX >> 20);
 	auto_free char *text = malloc(b->size + 1);
 	if (!text)
-		return no_memory(err);
+		return err_no_memory(err);
 	ssize_t n = io_read_full(NULL, bs->fd, text, b->size, b->off);
 	if (n < 0 || (uint64_t)n < b->size)
 		return err_sys(err, n < 0 ? (int)n : -EIO, "read a temporary file");
@@ -170,7 +165,7 @@ int oci_blob_begin(struct oci_blob_reader *r, const struct oci_blobs *bs, const 
 	*r = (struct oci_blob_reader){ .bs = bs, .blob = b, .sha = EVP_MD_CTX_new() };
 	if (!r->sha || EVP_DigestInit_ex(r->sha, EVP_sha256(), NULL) != 1) {
 		oci_blob_end(r);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	return 0;
 }
@@ -187,7 +182,7 @@ ssize_t oci_blob_read(void *reader, void *buf, size_t n, struct err *err)
 	if ((size_t)got < n)
 		return err_set(err, -EIO, "a temporary file was cut");
 	if (EVP_DigestUpdate(r->sha, buf, n) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	r->at += n;
 	return got;
 }
@@ -199,13 +194,13 @@ int oci_blob_verify(struct oci_blob_reader *r, const char *digest, struct err *e
 	char hex[DIGEST_HEX + 1];
 	ssize_t n;
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	while ((n = oci_blob_read(r, buf, READ_BYTES, err)) > 0)
 		;
 	if (n < 0)
 		return (int)n;
 	if (EVP_DigestFinal_ex(r->sha, is.b, NULL) != 1)
-		return no_memory(err);
+		return err_no_memory(err);
 	digest_hex(hex, &is);
 	const char *want = oci_digest_hex(digest);
 	if (!want || strcmp(want, hex) != 0)

@@ -22,11 +22,6 @@
 
 enum { KEY_MAX = 255 };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- repeated calls ---- */
 
 /* Of the query and the body. An upload's isn't there yet: it is compared when it has come. */
@@ -162,7 +157,7 @@ static int tell_job(struct snapd *sd, const char *id, struct reply *rp, struct e
 	rp->json = job_json(sd->jobs, &row);
 	reply_header(rp, "Location", "/v1/jobs/%s", id);
 	job_row_done(&row);
-	return rp->json ? 0 : no_memory(err);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 static int not_the_same(struct err *err)
@@ -196,7 +191,7 @@ static int replay_run(void *task, struct progress *progress, unsigned *status, j
 	auto_free char *buf = malloc(PIECE);
 	ssize_t n = 0;
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	while ((n = stream_read(p->in, buf, PIECE, -1)) > 0)
 		; /* it is summed up before it gets here */
 	const struct digest *sum = doing_summed(p->doing);
@@ -223,7 +218,7 @@ static int replay_upload(struct request *rq, struct doing *d, const struct repea
 {
 	struct replay *p = calloc(1, sizeof(*p));
 	if (!p)
-		return no_memory(err);
+		return err_no_memory(err);
 	*p = (struct replay){
 		.in = rq->upload, .doing = doing_ref(d), .sum = was->sum, .answer = *rp
 	};
@@ -263,7 +258,7 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 		return err_set(err, -EINVAL, "Idempotency-Key: 1 to %d printable characters",
 			       KEY_MAX);
 	if (hash_request(&d->body, rq, data, len) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = take_key(sd, d, &was, err);
 	if (r != 0) {
 		d->keyed = r > 0;

@@ -117,7 +117,7 @@ static int adopt_snap_records(struct snapd *sd, char (*ids)[ID_SIZE], size_t n,
 			      const struct snap_row *rows, size_t nrows, struct err *err)
 {
 	char(*have)[ID_SIZE] = calloc(nrows ? nrows : 1, ID_SIZE);
-	int r = have ? 0 : err_set(err, -ENOMEM, "out of memory");
+	int r = have ? 0 : err_no_memory(err);
 	for (size_t i = 0; i < nrows && have; i++)
 		memcpy(have[i], rows[i].id, ID_SIZE);
 	if (have)

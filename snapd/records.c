@@ -37,7 +37,7 @@ int records_open(struct records **out, const char *root, const struct io *io, st
 		return err_sys(err, -errno, "open %s/snapshots", root);
 	struct records *r = malloc(sizeof(*r));
 	if (!r)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	r->io = io ? io : &io_host;
 	r->ws = steal_fd(&ws);
 	r->snapshots = steal_fd(&snapshots);
@@ -76,7 +76,7 @@ static int publish(struct records *r, int dir, const char *name, json_t *j, bool
 	auto_free char *text = j ? json_text(j, JSON_INDENT(1)) : NULL;
 	json_decref(j);
 	if (!text)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return io_publish(r->io, dir, name, text, strlen(text), durable, err);
 }
 
@@ -383,7 +383,7 @@ int records_sync(struct records *r, struct err *err)
 	if (n == 0)
 		return 0;
 	if (!ids)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	for (size_t i = 0; i < n && e >= 0; i++) {
 		char file[ID_SIZE + 8];
 		snap_file(file, ids[i]);
@@ -480,7 +480,7 @@ static int list_ids(int folder, const char *kind, const char *suffix, char (**id
 			continue;
 		if (array_grow(&all, count, &cap) < 0) {
 			free(all);
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		}
 		memcpy(all[count++], id, ID_SIZE);
 	}

@@ -73,7 +73,7 @@ int repo_record_write(const char *root, const struct repo_row *row, struct err *
 	auto_free char *text = j ? json_text(j, JSON_INDENT(1)) : NULL;
 	json_decref(j);
 	if (!text)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	file_name(name, row->number, ".json");
 	return io_publish(&io_host, dir, name, text, strlen(text), true, err);
 }
@@ -273,7 +273,7 @@ static int list_numbers(const char *root, uint32_t **out, size_t *n, struct err 
 			continue;
 		if (array_grow(&all, count, &cap) < 0) {
 			free(all);
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		}
 		all[count++] = (uint32_t)strtoul(name, NULL, 16);
 	}

@@ -156,7 +156,7 @@ static int watch(struct live *l, const char *id, int fd, struct err *err)
 	struct proc *p = calloc(1, sizeof(*p));
 	if (!p) {
 		close(fd);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	p->fd = fd;
 	(void)snprintf(p->id, sizeof(p->id), "%s", id);
@@ -659,7 +659,7 @@ int sandboxes_new(struct sandboxes **out, struct snapd *sd, struct err *err)
 {
 	struct sandboxes *s = calloc(1, sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	s->sd = sd;
 	s->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -15,11 +15,6 @@
 
 enum { PROCESS_MAX = 4 << 20 /* bytes of process.json */ };
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 void sandbox_box_free(struct sandbox_box *b)
 {
 	if (!b)
@@ -40,7 +35,7 @@ static int fill_mounts(struct sandbox_box *b, struct snapd *sd, struct err *err)
 		return err_set(err, -E2BIG, "more than %d workspaces are attached", BOX_MOUNTS);
 	b->sources = calloc(b->n_attached + 1, sizeof(*b->sources));
 	if (!b->sources)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (size_t i = 0; i < b->n_attached; i++) {
 		snapd_mount_path(sd, b->attached[i].workspace, b->sources[i]);
 		b->mounts[i] = (struct box_mount){ .source = b->sources[i],
@@ -78,7 +73,7 @@ int sandbox_box_get(struct sandbox_box **out, struct snapd *sd, const char *id, 
 {
 	auto_box *b = calloc(1, sizeof(*b));
 	if (!b)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = catalog_sandbox_get(sd->catalog, id, &b->row, err);
 	if (r >= 0)
 		r = spec_read(&b->spec, b->row.spec, err);
@@ -120,7 +115,7 @@ int sandbox_process_write(struct snapd *sd, const char *id, const json_t *proces
 	auto_free char *text = json_text(process, JSON_COMPACT);
 	sandbox_io_path(sd, id, path);
 	if (!text)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "create %s", path);
 	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -175,7 +170,7 @@ int sandbox_environment(struct snapd *sd, const struct sandbox_spec *spec, const
 	*keep = json_pack("[o, o*]", base, image); /* what the strings are borrowed from */
 	if (!env || !*keep) {
 		free(env);
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	*out = env;
 	return 0;

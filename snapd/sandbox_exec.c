@@ -12,11 +12,6 @@
 #include "fs/base/log.h"
 #include "snapd/principal.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 static int ended(struct err *err)
 {
 	return err_set(err, -ESTALE, "the process has ended");
@@ -65,7 +60,8 @@ static int process_spec(struct snapd *sd, const struct sandbox_box *b, const str
 	       *more = n->env ? json_deep_copy(n->env) : json_array();
 	auto_free const char **argv = spec_words(n->command);
 	auto_free const char **env = NULL;
-	int r = argv && more ? sandbox_process_read(sd, b->row.id, &process, err) : no_memory(err);
+	int r = argv && more ? sandbox_process_read(sd, b->row.id, &process, err)
+			     : err_no_memory(err);
 	if (r >= 0 && n->tty)
 		(void)json_array_insert_new(more, 0, json_string("TERM=xterm"));
 	if (r >= 0)
@@ -164,7 +160,7 @@ int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, str
 					  .terminal = n->tty,
 					  .uid = b->row.id_base,
 					  .gid = b->row.id_base };
-	r = row.spec ? catalog_exec_insert(sd->catalog, &row, err) : no_memory(err);
+	r = row.spec ? catalog_exec_insert(sd->catalog, &row, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	r = output_open(b->io, &oc, err);

@@ -93,7 +93,7 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	(void)shim_stats(shim, &stats, NULL); /* then what the kernel killed is told once more */
 	auto_live *l = live_new(sd, b->row.id, shim);
 	if (!l)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	const bool paused = st.status == SHIM_PAUSED;
 	l->paused = paused; /* not listed yet: nobody else has it */
 	l->oom_kills = st.status == SHIM_STOPPED ? 0 : stats.oom_kills;

@@ -84,7 +84,7 @@ static int make_host(struct snapd *sd, const char *config, char out[ID_SIZE], st
 	plan.name = strdup(name);
 	plan.like.labels = strdup("");
 	int r = plan.name && plan.like.labels ? api_ws_make(&row, sd, &plan, err)
-					      : err_set(err, -ENOMEM, "out of memory");
+					      : err_no_memory(err);
 	if (r >= 0) {
 		snapd_mount_path(sd, row.id, path);
 		r = hostimage_fill(path, err);

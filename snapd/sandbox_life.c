@@ -152,7 +152,7 @@ static int make_box(struct sandbox_box *b, struct snapd *sd, struct err *err)
 	const json_t *words = json_object_get(process, "argv");
 	auto_free const char **argv = json_array_size(words) ? spec_words(words) : NULL;
 	auto_free const char **env = NULL;
-	r = json_array_size(words) && !argv ? err_set(err, -ENOMEM, "out of memory") : 0;
+	r = json_array_size(words) && !argv ? err_no_memory(err) : 0;
 	json_t *term = json_pack("[s]", "TERM=xterm");
 	if (r >= 0)
 		r = sandbox_environment(sd, &b->spec, json_object_get(process, "env"),
@@ -182,7 +182,7 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 		return r;
 	auto_live *l = live_new(sd, b->row.id, shim);
 	if (!l)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	struct shim *of = steal_ptr(&shim);
 	r = shim_create(of, &io, pid, err);
 	if (r >= 0)

@@ -1,7 +1,6 @@
 /* Making sandboxes: a row, a root, what is attached. */
 #include "snapd/sandbox_impl.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +40,7 @@ static int make_root(struct snapd *sd, const struct sandbox_row *row, const stru
 	memcpy(plan.like.base, o.snap.snap.id, ID_SIZE);
 	memcpy(plan.like.head, o.snap.snap.id, ID_SIZE);
 	memcpy(plan.like.sandbox, row->id, ID_SIZE);
-	r = plan.name && plan.like.labels ? api_ws_make(&ws, sd, &plan, err)
-					  : err_set(err, -ENOMEM, "out of memory");
+	r = plan.name && plan.like.labels ? api_ws_make(&ws, sd, &plan, err) : err_no_memory(err);
 	if (r >= 0)
 		memcpy(out, ws.id, ID_SIZE);
 	ws_plan_done(&plan);
@@ -80,7 +78,7 @@ int sandbox_make(struct snapd *sd, const struct sandbox_new *n, struct sandbox_r
 	row.description = n->description ? strdup(n->description) : NULL;
 	if (!row.spec || (n->labels && *n->labels && !row.labels) ||
 	    (n->description && !row.description))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = lease_take(&lease, sd->leases, row.id, LEASE_EXCLUSIVE, "create", 0, err);
 	if (r >= 0)
 		r = catalog_sandbox_insert(sd->catalog, &row, err);

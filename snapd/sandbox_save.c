@@ -22,11 +22,6 @@
 #include "snapd/intents.h"
 #include "snapd/outcome.h"
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 /* ---- the moment ---- */
 
 struct moment {
@@ -140,7 +135,7 @@ static int finish(struct saving *s, struct snapd *sd, const struct sandbox_box *
 		  struct progress *p, json_t **root, json_t *snaps, struct err *err)
 {
 	json_t *group = json_array(), *of[BOX_MOUNTS] = { 0 }; /* of: borrowed from snaps */
-	int r = group ? 0 : no_memory(err), bad = 0;
+	int r = group ? 0 : err_no_memory(err), bad = 0;
 	for (size_t i = 0; i < b->n_attached && r >= 0; i++) {
 		const struct attached_row *at = &b->attached[i];
 		json_t *snap = NULL;
@@ -166,7 +161,7 @@ static int finish(struct saving *s, struct snapd *sd, const struct sandbox_box *
 	auto_free char *image = r >= 0 && !bad ? saved_image(sd, b, group) : NULL;
 	json_decref(group);
 	if (r >= 0 && !image)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	if (r >= 0)
 		r = api_save_image(s->one[0], image, err);
 	return r < 0 ? r : api_save_finish(s->one[0], p, root, err);
@@ -214,7 +209,7 @@ int sandbox_save(struct snapd *sd, const char *id, const char *name, const char 
 	struct moment m = { 0 };
 	json_t *root = NULL, *snaps = json_array();
 	uint64_t pause_ns = 0;
-	int r = snaps ? sandbox_box_get(&b, sd, id, err) : no_memory(err);
+	int r = snaps ? sandbox_box_get(&b, sd, id, err) : err_no_memory(err);
 	if (r >= 0)
 		r = begin_each(&s, sd, b, name, message, err);
 	if (r >= 0) {
@@ -232,7 +227,7 @@ int sandbox_save(struct snapd *sd, const char *id, const char *name, const char 
 	if (r >= 0) {
 		*out = json_pack("{s:O, s:O, s:I}", "root", root, "workspaces", snaps, "pause_ns",
 				 (json_int_t)pause_ns);
-		r = *out ? 0 : no_memory(err);
+		r = *out ? 0 : err_no_memory(err);
 	}
 	json_decref(root);
 	json_decref(snaps);
@@ -359,7 +354,7 @@ static int fork_row(struct snapd *sd, const struct sandbox_box *b, const char *n
 	row->spec = spec_text(&spec);
 	row->labels = b->row.labels ? strdup(b->row.labels) : NULL;
 	if (!row->spec || (b->row.labels && !row->labels))
-		return no_memory(err);
+		return err_no_memory(err);
 	return catalog_sandbox_insert(sd->catalog, row, err);
 }
 
@@ -397,7 +392,7 @@ int sandbox_fork(struct snapd *sd, const char *id, const char *const *names, siz
 	int r = sandbox_box_get(&b, sd, id, err);
 	struct trees *t = r >= 0 ? calloc(n, sizeof(*t)) : NULL;
 	if (r >= 0 && !t)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	for (; rows < n && r >= 0; rows++) {
 		name_forks(b, names[rows], &t[rows]);
 		r = fork_row(sd, b, names[rows], &out[rows], err);
@@ -528,7 +523,7 @@ static int read_group(struct snapd *sd, const char *snapshot, json_t **group, st
 	*group = json_incref(json_object_get(json_object_get(j, "sandbox"), "workspaces"));
 	json_decref(j);
 	if (r >= 0 && row.image && !*group && !(*group = json_array())) /* an image: a root alone */
-		r = no_memory(err);
+		r = err_no_memory(err);
 	if (r >= 0 && *group && !json_is_array(*group)) {
 		json_decref(*group);
 		r = err_set(err, -EIO, "what snapshot %s says of its sandbox is damaged", snapshot);

@@ -39,11 +39,6 @@ int seal_key(const char *root, uint8_t key[SEAL_KEY], struct err *err)
 	return r < 0 ? err_prefix(err, r, "make secrets.key") : read_key(dir, key, err);
 }
 
-static int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
-
 int seal(struct buf *out, const uint8_t key[SEAL_KEY], const char *name, const void *text,
 	 size_t len, struct err *err)
 {
@@ -62,7 +57,7 @@ int seal(struct buf *out, const uint8_t key[SEAL_KEY], const char *name, const v
 		  EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, SEAL_TAG, tag);
 	EVP_CIPHER_CTX_free(c);
 	buf_add(out, tag, sizeof(tag));
-	return ok && buf_error(out) == 0 ? 0 : no_memory(err);
+	return ok && buf_error(out) == 0 ? 0 : err_no_memory(err);
 }
 
 int unseal(struct buf *out, const uint8_t key[SEAL_KEY], const char *name, const void *data,
@@ -77,7 +72,7 @@ int unseal(struct buf *out, const uint8_t key[SEAL_KEY], const char *name, const
 	buf_reset(out);
 	buf_add(out, p + SEAL_NONCE, text);
 	if (buf_error(out))
-		return no_memory(err);
+		return err_no_memory(err);
 	memcpy(tag, p + len - SEAL_TAG, sizeof(tag));
 	EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
 	bool ok = c && EVP_DecryptInit_ex(c, EVP_aes_256_gcm(), NULL, key, p) &&

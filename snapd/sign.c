@@ -115,7 +115,7 @@ static int store(struct signer *s, struct err *err)
 	char *text = bad ? NULL : json_text(list, JSON_COMPACT);
 	json_decref(list);
 	if (!text)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	auto_fd dir = open_root(s, err);
 	int r = dir < 0 ? dir : io_publish(NULL, dir, FILE_NAME, text, strlen(text), true, err);
 	explicit_bzero(text, strlen(text));
@@ -193,7 +193,7 @@ int sign_make(struct signer *s, const struct sign_claim *c, uint64_t now, char k
 	pthread_mutex_lock(&s->lock);
 	int r = present_key(s, now, &k, err);
 	if (r >= 0)
-		r = mac(k, c, text) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+		r = mac(k, c, text) < 0 ? err_no_memory(err) : 0;
 	if (r >= 0)
 		memcpy(key, k->id, SIGN_KEY_ID);
 	pthread_mutex_unlock(&s->lock);
@@ -210,7 +210,7 @@ int sign_check(struct signer *s, const struct sign_claim *c, uint64_t now, const
 	for (size_t i = 0; i < s->n && r >= 0 && !found; i++) {
 		found = strcmp(s->keys[i].id, key) == 0;
 		if (found && mac(&s->keys[i], c, want) < 0)
-			r = err_set(err, -ENOMEM, "out of memory");
+			r = err_no_memory(err);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0)

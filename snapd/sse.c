@@ -53,7 +53,7 @@ ssize_t sse_pull(struct sse *s, int (*fill)(void *task, struct err *err), void *
 		s->sent_ms = clock_ms();
 	}
 	if (buf_error(&s->out))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	size_t left = s->out.len - s->at;
 	n = n < left ? n : left;
 	memcpy(buf, s->out.data + s->at, n);

@@ -45,7 +45,7 @@ static int choose(const char *given, char **out, struct err *err)
 		return err_set(err, -EINVAL, "neither HOME nor XDG_STATE_HOME is set: give --root");
 	if (n < 0)
 		*out = NULL;
-	return n < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return n < 0 ? err_no_memory(err) : 0;
 }
 
 /* The folder and what is missing above it. */

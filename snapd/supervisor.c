@@ -579,7 +579,7 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
 {
 	struct supervisor *s = calloc(1, sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	s->opt = *opt;
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->go = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

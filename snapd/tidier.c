@@ -110,7 +110,7 @@ int tidier_start(struct tidier **out, struct snapd *sd, struct err *err)
 {
 	struct tidier *t = calloc(1, sizeof(*t));
 	if (!t)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int64_t every_ms = (int64_t)sd->policy.gc_every_s * 1000;
 	const struct worker_options opt = { .what = "gc by the clock",
 					    .every_ms = every_ms && every_ms < LOOK_MS ? every_ms

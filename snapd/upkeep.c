@@ -89,7 +89,7 @@ int upkeep_start(struct upkeep **out, struct snapd *sd, struct err *err)
 {
 	struct upkeep *u = calloc(1, sizeof(*u));
 	if (!u)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	const struct worker_options opt = {
 		.what = "the upkeep of repositories", .settle_ms = SETTLE_MS, .run = run, .ctx = u
 	};

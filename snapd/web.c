@@ -447,7 +447,7 @@ static int identify(struct call *c, struct err *err)
 	const char *auth = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Authorization");
 	c->doing = doing_new();
 	if (!c->doing)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	c->doing->done = o->done;
 	c->doing->ctx = o->ctx;
 	c->rq.caller = &c->doing->caller;
@@ -483,7 +483,7 @@ static int name_work(struct call *c, struct err *err)
 	if (key && strcmp(c->route->method, "POST") == 0)
 		c->doing->key = strdup(key);
 	if (!c->doing->path || (key && strcmp(c->route->method, "POST") == 0 && !c->doing->key))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -856,7 +856,7 @@ int web_start(struct web **out, const struct web_options *opt, struct err *err)
 					  on_unescape, on_log,    w };
 	if (!w || !(w->count = task_count_new())) {
 		free(w);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	w->opt = *opt;
 	if (!w->opt.stall_s)

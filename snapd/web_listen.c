@@ -384,7 +384,7 @@ int web_listen_start(struct web_listen **out, const struct web_options *opt,
 	struct web_listen *l = calloc(1, sizeof(*l));
 	const struct web_options *tls = opt->tls_cert ? opt : NULL;
 	if (!l)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	l->limit = WEB_CONNECTIONS / 4;
 	pthread_mutex_init(&l->lock, NULL);
 	clock_cond_init(&l->wake);

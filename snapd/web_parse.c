@@ -100,12 +100,12 @@ int web_target_parse(struct web_target *out, const char *raw, struct err *err)
 {
 	struct web_target t = { .memory = strdup(raw) };
 	if (!t.memory)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	char *query = strchr(t.memory, '?');
 	if (query)
 		*query++ = '\0';
 	t.path = strdup(t.memory);
-	int r = t.path ? parse_path(&t, t.memory, err) : err_set(err, -ENOMEM, "out of memory");
+	int r = t.path ? parse_path(&t, t.memory, err) : err_no_memory(err);
 	if (r == 0 && query)
 		r = parse_query(&t, query, err);
 	if (r < 0) {
@@ -199,7 +199,7 @@ int web_target_tail(const struct web_target *t, const char *pattern, char **out,
 	bool none = before > t->nsegments; /* it ends where the tail would begin */
 	char *to = strdup(none ? "" : t->path + t->at[before - 1]);
 	if (!to)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	(void)unescape(to, false); /* it was looked at before */
 	size_t len = strlen(to);
 	if (len > 1 && to[len - 1] == '/')

@@ -262,7 +262,7 @@ static void *task_thread(void *arg)
 	if (rp->stream)
 		t->r = rp->stream(rp->task, t->out, &t->err);
 	if (rp->stream && t->r >= 0 && rp->summary && !(rp->json = rp->summary(rp->task)))
-		t->r = err_set(&t->err, -ENOMEM, "out of memory");
+		t->r = err_no_memory(&t->err);
 	if (!rp->stream)
 		t->r = rp->job(rp->task, t->lines ? &p : NULL, &rp->status, &rp->json, &t->err);
 	if (rp->job && rp->tell)

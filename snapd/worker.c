@@ -1,6 +1,5 @@
 #include "snapd/worker.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -78,7 +77,7 @@ int worker_start(struct worker **out, const struct worker_options *opt, struct e
 {
 	struct worker *w = calloc(1, sizeof(*w));
 	if (!w)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	w->opt = *opt;
 	clock_cond_init(&w->wake);
 	pthread_mutex_init(&w->lock, NULL);

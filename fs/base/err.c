@@ -1,5 +1,6 @@
 #include "fs/base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,11 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 		(void)snprintf(err->text + n, sizeof(err->text) - n, ": %s", strerror(-code));
 	}
 	return code;
+}
+
+int err_no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory");
 }
 
 int err_prefix(struct err *err, int code, const char *fmt, ...)

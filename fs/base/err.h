@@ -29,6 +29,9 @@ int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((form
 /* As err_set, and appends ": " and the text of errno -code. */
 int err_sys(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* -ENOMEM, "out of memory". */
+int err_no_memory(struct err *err);
+
 /* Puts the formatted text and ": " before what *err says, and returns `code`. */
 int err_prefix(struct err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

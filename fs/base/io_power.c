@@ -386,7 +386,7 @@ static uint64_t rnd(struct after *a)
 
 static int no_memory(struct after *a)
 {
-	return err_set(a->err, -ENOMEM, "out of memory");
+	return err_no_memory(a->err);
 }
 
 static bool in_dir(const struct event *e, uint32_t dir)

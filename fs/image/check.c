@@ -252,7 +252,7 @@ int image_check(struct image *im, struct err *err)
 		c.subdirs = calloc(im->counts.inodes, sizeof(*c.subdirs));
 		c.queue = calloc(im->counts.inodes, sizeof(*c.queue));
 		if (!c.names || !c.subdirs || !c.queue)
-			r = err_set(&why, -ENOMEM, "out of memory");
+			r = err_no_memory(&why);
 		else
 			r = check_all(&c);
 	}

@@ -255,7 +255,7 @@ int confine_calls(bool ring, struct err *err)
 		return 0;
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!ctx)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (r == 0)
 		r = add_rules(ctx, ring);

@@ -196,14 +196,14 @@ int ctl_open(struct ctl **out, struct server *s, const char *socket_path, struct
 {
 	struct ctl *ctl = calloc(1, sizeof(*ctl));
 	if (!ctl)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	ctl->server = s;
 	pthread_mutex_init(&ctl->lock, NULL);
 	ctl->listener = ctl->signals = ctl->quit = ctl->watch = -1;
 	int r = 0;
 	ctl->path = strdup(socket_path);
 	if (!ctl->path)
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	if (r == 0)
 		r = ctl->listener = frame_listen(ctl->path, err);
 	sigset_t ends;

@@ -29,7 +29,7 @@ static int read_file(const struct ctl_request *q, uint8_t **out, struct err *err
 	size_t n = q->size + q->contents;
 	auto_free uint8_t *data = malloc(n ? n : 1);
 	if (!data)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (read_at(q->fd, data, n, q->at) < 0)
 		return err_set(err, -EINVAL, "batch: a file of %llu bytes is needed",
 			       (unsigned long long)(q->at + n));
@@ -46,7 +46,7 @@ static int decode(const uint8_t *data, size_t len, struct batch_op **out, size_t
 	int r;
 	for (;; n++) {
 		if (array_grow(&ops, n, &cap) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		r = n < BATCH_OPS_MAX ? batch_decode(&c, &ops[n]) : -E2BIG;
 		if (r <= 0)
 			break;
@@ -133,7 +133,7 @@ static int staging_begin(struct staging *s, const struct ctl_request *q, const u
 	int r;
 	for (;; s->ncontents++) {
 		if (array_grow(&s->contents, s->ncontents, &cap) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 		r = s->ncontents < BATCH_OPS_MAX
 			    ? batch_decode_content(&c, &s->contents[s->ncontents])
 			    : -E2BIG;
@@ -145,7 +145,7 @@ static int staging_begin(struct staging *s, const struct ctl_request *q, const u
 	s->nodes = s->ncontents ? calloc(nops, sizeof(*s->nodes)) : NULL;
 	s->window = s->ncontents ? malloc(WINDOW) : NULL;
 	if (s->ncontents && (!s->nodes || !s->window))
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	return 0;
 }
 
@@ -254,7 +254,7 @@ int ctl_batch(struct served *w, const struct ctl_request *q, json_t *answer, str
 	if (q->results)
 		results = calloc(b.n ? b.n : 1, sizeof(*results));
 	if (q->results && !results)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	b.results = results;
 	r = perform(w, q, data, &b, ops, &failed, &why);
 	if (why.code < 0) {

@@ -131,7 +131,7 @@ static int parse_stack(const json_t *j, const char *what, struct stack *out, str
 		return err_set(err, -EINVAL, "%s: a stack in hex expected", what);
 	auto_free uint8_t *bytes = malloc(len / 2 + 1);
 	if (!bytes)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (hex_decode(bytes, len / 2, s) < 0)
 		return err_set(err, -EINVAL, "%s: a stack in hex expected", what);
 	int r = stack_decode(out, bytes, len / 2);
@@ -189,7 +189,7 @@ static int parse_children(const json_t *j, struct ctl_request *q, struct err *er
 			       CTL_CHILDREN_MAX);
 	q->children = calloc(n, sizeof(*q->children));
 	if (!q->children)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	q->nchildren = (unsigned)n;
 	for (size_t i = 0; i < n; i++) {
 		int r = parse_child(json_array_get(j, i), &q->children[i], err);
@@ -211,7 +211,7 @@ static int parse_known(const json_t *j, struct ctl_request *q, struct err *err)
 	size_t n = json_array_size(j); /* bounded by FRAME_MAX */
 	q->known = calloc(n ? n : 1, sizeof(*q->known));
 	if (!q->known)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	for (size_t i = 0; i < n; i++) {
 		int r = parse_id(json_array_get(j, i), "known", &q->known[i], err);
 		if (r < 0)
@@ -236,7 +236,7 @@ static int parse_name(const json_t *j, struct ctl_request *q, struct err *err)
 		return err_set(err, -EINVAL, "name: 1 to %d bytes in hex expected", NAME_MAX_BYTES);
 	q->name = calloc(1, len + 1);
 	if (!q->name)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (hex_decode((uint8_t *)q->name, len, s) < 0)
 		return err_set(err, -EINVAL, "name: hex expected");
 	q->put.name = q->name;
@@ -254,7 +254,7 @@ static int parse_versions(const json_t *j, const char *what, struct ctl_request 
 	if (!q->versions)
 		q->versions = calloc(2 * (size_t)CTL_VERSIONS_MAX, sizeof(*q->versions));
 	if (!q->versions)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	struct version_id *to = q->versions + (list == &q->put.unless ? CTL_VERSIONS_MAX : 0);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *one = json_array_get(j, i);

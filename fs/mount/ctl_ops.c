@@ -254,7 +254,7 @@ static int do_list(struct server *s, const struct ctl_request *q, struct answer 
 	struct listing l = { .a = a, .items = json_array() };
 	add(a, a->json, "workspaces", l.items);
 	if (a->failed)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = each_served(s, q->after, list_usage, &l, err);
 	if (l.full)
 		add(a, a->json, "more", json_true());
@@ -303,7 +303,7 @@ static int do_stats(struct server *s, const struct ctl_request *q, struct answer
 	struct listing l = { .a = a, .items = json_object() };
 	add(a, a->json, "mounts", l.items);
 	if (a->failed)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = each_served(s, NULL, list_counters, &l, err);
 	if (l.full)
 		add(a, a->json, "truncated", json_true());
@@ -456,7 +456,7 @@ static int do_changes(struct served *w, const struct ctl_request *q, struct answ
 	struct events ev = { .a = a, .list = json_array() };
 	add(a, a->json, "events", ev.list);
 	if (a->failed)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = ws_watch(served_ws(w), q->token, add_event, &ev, next);
 	if (r < 0 && r != -EKEYEXPIRED)
 		return err_sys(err, r, "tell what happened in %s", q->id);
@@ -520,7 +520,7 @@ static int do_entries(struct served *w, const struct ctl_request *q, struct answ
 	struct entries e = { .q = q, .list = json_array() };
 	add(a, a->json, "entries", e.list);
 	if (a->failed)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	int r = ws_with_view(served_ws(w), list_folder, &e);
 	if (r < 0)
 		return err_sys(err, r, "list a folder of %s", q->id);
@@ -661,7 +661,7 @@ int ctl_answer(struct server *s, uint64_t peer, const void *data, size_t len,
 	q.fd = fd;
 	q.peer = peer;
 	struct answer a = { .json = json_pack("{s:b}", "ok", 1) };
-	r = a.json ? perform(s, &q, &a, &err) : err_set(&err, -ENOMEM, "out of memory");
+	r = a.json ? perform(s, &q, &a, &err) : err_no_memory(&err);
 	if (r >= 0)
 		*end = q.op == CTL_QUIT    ? CTL_END_QUIT
 		       : q.op == CTL_LEAVE ? CTL_END_LEAVE

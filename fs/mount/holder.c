@@ -239,13 +239,13 @@ int holder_open(struct holder **out, const char *root, struct starter *starter, 
 {
 	struct holder *h = calloc(1, sizeof(*h));
 	if (!h)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	h->fd = h->board_fd = -1;
 	pthread_mutex_init(&h->lock, NULL);
 	h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	h->starter = starter;
 	h->socket = holder_socket(root);
-	int r = !h->socket || h->wake < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	int r = !h->socket || h->wake < 0 ? err_no_memory(err) : 0;
 	if (r == 0) {
 		r = find_holder(h, err);
 		if (r == -ENOENT || r == -ECONNREFUSED)

@@ -388,7 +388,7 @@ int loop_start(struct loop **out, unsigned workers, struct err *err)
 	unsigned n = workers ? workers : between(WORKERS_MIN, 2L * share, WORKERS_MAX);
 	struct loop *l = calloc(1, sizeof(*l));
 	if (!l)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	l->share = share;
 	l->few_cores = cores < CORES_ENOUGH;
 	pthread_mutex_init(&l->lock, NULL);

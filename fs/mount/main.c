@@ -197,7 +197,7 @@ static int absolute(const struct options *o, const char *path, char **out, struc
 	int n = path[0] == '/' ? asprintf(out, "%s", path) : asprintf(out, "%s/%s", o->cwd, path);
 	if (n < 0)
 		*out = NULL;
-	return n < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return n < 0 ? err_no_memory(err) : 0;
 }
 
 /* The control socket's path, with its folder made. */
@@ -208,11 +208,11 @@ static int socket_path(const struct options *o, char **out, struct err *err)
 	auto_free char *dir = NULL;
 	if (asprintf(&dir, "%s/run", o->server.root) < 0) {
 		dir = NULL;
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "make %s", dir);
-	return asprintf(out, "%s/fs.sock", dir) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	return asprintf(out, "%s/fs.sock", dir) < 0 ? err_no_memory(err) : 0;
 }
 
 static int mount_option(const struct options *o, struct server *s, const char *arg, struct err *err)
@@ -220,8 +220,7 @@ static int mount_option(const struct options *o, struct server *s, const char *a
 	size_t len = strcspn(arg, "=");
 	auto_free char *id = strndup(arg, len);
 	auto_free char *path = NULL;
-	int r = id ? absolute(o, arg + len + 1, &path, err)
-		   : err_set(err, -ENOMEM, "out of memory");
+	int r = id ? absolute(o, arg + len + 1, &path, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	struct served *w;
@@ -302,7 +301,7 @@ static int run(const struct options *o, void (*ready)(void *ctx), void *ctx)
 	struct err err;
 	struct starter *starter = NULL;
 	auto_free char *socket = holder_socket(o->server.root);
-	int r = socket ? 0 : err_set(&err, -ENOMEM, "out of memory");
+	int r = socket ? 0 : err_no_memory(&err);
 	if (r == 0 && o->hold)
 		r = starter_new(&starter, o->server.root, socket, &err);
 	if (r == 0)

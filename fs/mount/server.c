@@ -110,7 +110,7 @@ int server_list(struct server *s, char ***ids, size_t *count, struct err *err)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!list)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	qsort(list, n, sizeof(*list), compare_ids);
 	*ids = list;
 	*count = n;
@@ -161,7 +161,7 @@ static int served_ref(struct server *s, const char *id, struct served **out, str
 		w->refs++;
 	pthread_mutex_unlock(&s->lock);
 	*out = w;
-	return w ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return w ? 0 : err_no_memory(err);
 }
 
 /* An entry stays while somebody uses it or its workspace is open. */
@@ -352,7 +352,7 @@ int served_state(struct served *w, struct served_state *out, struct err *err)
 	pthread_mutex_unlock(&w->mount);
 	st.mounted = live;
 	if (live && !st.path)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	*out = st;
 	return 0;
 }
@@ -591,8 +591,7 @@ int served_fork(struct served *w, const struct served_child *children, unsigned 
 		.children = calloc(n, sizeof(struct ws *)),
 		.all = calloc(n, sizeof(struct served *)),
 	};
-	int r = f.ids && f.limits && f.children && f.all ? 0
-							 : err_set(err, -ENOMEM, "out of memory");
+	int r = f.ids && f.limits && f.children && f.all ? 0 : err_no_memory(err);
 	for (unsigned i = 0; i < n && r == 0; i++) {
 		f.ids[i] = children[i].id;
 		f.limits[i] = children[i].limits;
@@ -703,7 +702,7 @@ int server_open(struct server **out, const struct server_options *opt, struct er
 	}
 	struct server *s = calloc(1, sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_rwlock_init(&s->asked, NULL);
 	clock_cond_init(&s->ending);

@@ -301,7 +301,7 @@ static int mount_it(struct session *s, struct err *err)
 	char name[32];
 	(void)snprintf(name, sizeof(name), "/dev/fd/%d", fd);
 	if (fuse_session_mount(s->se, name) < 0) { /* only takes the descriptor over */
-		r = err_set(err, -ENOMEM, "out of memory");
+		r = err_no_memory(err);
 	} else {
 		s->fd = steal_fd(&fd);
 		if (mnt_device(s->path, &s->dev) < 0)
@@ -330,7 +330,7 @@ static struct session *session_new(struct ws *ws, const char *path,
 {
 	struct session *s = calloc(1, sizeof(*s));
 	if (!s) {
-		(void)err_set(err, -ENOMEM, "out of memory");
+		(void)err_no_memory(err);
 		return NULL;
 	}
 	pthread_rwlock_init(&s->life, NULL);
@@ -410,7 +410,7 @@ int session_resume(struct session **out, struct ws *ws, uint64_t key, int fd,
 	s->m.mask = held->mask;
 	s->m.want = held->want;
 	(void)snprintf(name, sizeof(name), "/dev/fd/%d", fd);
-	int r = fuse_session_mount(s->se, name) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
+	int r = fuse_session_mount(s->se, name) < 0 ? err_no_memory(err) : 0;
 	if (r < 0)
 		cleanup_close(&fd); /* else it is libfuse's */
 	if (r == 0) {

@@ -105,7 +105,7 @@ int starter_new(struct starter **out, const char *root, const char *socket, stru
 	int fds[2];
 	struct starter *s = calloc(1, sizeof(*s));
 	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
 		free(s);
 		return err_sys(err, -errno, "make a pair of sockets");

@@ -202,7 +202,7 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64
 	auto_dir *d = fdopendir(fd);
 	if (!d) {
 		(void)close(fd); /* only read */
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	int r = -ENOENT;
 	struct dirent *de;

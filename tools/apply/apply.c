@@ -88,7 +88,7 @@ static ssize_t bundle_fill(struct bundle *b, struct err *err)
 	}
 	uint8_t *room = buf_room(&b->in, READ_SIZE);
 	if (!room)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	ssize_t n;
 	do
 		n = read(b->fd, room, READ_SIZE);
@@ -272,7 +272,7 @@ static int make_temp(struct apply *ap, struct err *err)
 {
 	if (asprintf(&ap->temp, "%sbough-apply-XXXXXX", git_repository_commondir(ap->repo)) < 0) {
 		ap->temp = NULL;
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	if (!mkdtemp(ap->temp)) {
 		int r = err_sys(err, -errno, "make a folder in %s",
@@ -338,7 +338,7 @@ static int note_written(struct apply *ap, struct err *err)
 	for (size_t i = 0; i < git_diff_num_deltas(ap->diff); i++) {
 		const git_diff_delta *d = git_diff_get_delta(ap->diff, i);
 		if (note_path(ap->out, d->new_file.path ? d->new_file.path : d->old_file.path) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 	}
 	return 0;
 }
@@ -422,7 +422,7 @@ static int prepare_commit(struct apply *ap, struct err *err)
 	const char *summary = git_commit_summary(from);
 	if (asprintf(&log, "commit: %s", summary ? summary : "") < 0) {
 		log = NULL;
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	if (r >= 0)
 		r = git_transaction_set_target(ap->tx, git_reference_name(head), &id, who, log);

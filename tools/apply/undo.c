@@ -121,7 +121,7 @@ int undo_note(struct undo *u, git_repository *repo, git_tree *head, git_diff *di
 		return git_fail(err, r, "read the index");
 	for (size_t i = 0; i < git_diff_num_deltas(diff); i++)
 		if (note(u, index, git_diff_get_delta(diff, i)) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
+			return err_no_memory(err);
 	return 0;
 }
 
@@ -133,7 +133,7 @@ static int take_away(const struct undo *u, const struct undo_path *p, struct err
 	bool there;
 	if (look(&end, &there, u, p->path) < 0 ||
 	    full_path(&full, u, p->path, strlen(p->path)) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (there && unlink(full) < 0)
 		return err_sys(err, -errno, "remove %s", p->path);
 	if (end)
@@ -153,7 +153,7 @@ int undo_run(struct undo *u, bool index, struct err *err)
 	git_checkout_options opt;
 	int r = git_checkout_options_init(&opt, GIT_CHECKOUT_OPTIONS_VERSION);
 	if (r < 0 || !paths)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	/* First what takes room. */
 	for (size_t i = 0; i < u->n; i++) {
 		int got = u->v[i].there ? 0 : take_away(u, &u->v[i], r < 0 ? NULL : err);

@@ -23,7 +23,7 @@ static int set_scope(json_t *body, const char *scope, const char *team, struct e
 		return err_set(err, -EINVAL, "--scope and --team exclude each other");
 	if (team)
 		return json_object_set_new(body, "scope", json_sprintf("team:%s", team)) < 0
-			       ? no_memory(err)
+			       ? err_no_memory(err)
 			       : 0;
 	const char *colon = scope ? strchr(scope, ':') : NULL;
 	/* "uid:1000/app" has an owner's. */
@@ -33,7 +33,7 @@ static int set_scope(json_t *body, const char *scope, const char *team, struct e
 		return scope ? body_text(body, "scope", scope, err) : 0;
 	auto_free char *ws = strndup(scope, (size_t)(colon - scope));
 	if (!ws)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = body_text(body, "scope", ws, err);
 	return r < 0 ? r : body_text(body, "path", colon + 1, err);
 }
@@ -45,7 +45,7 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *doc = NULL;
 	const char *expires = args_get(a, "expires");
 	uint64_t s = 0;
-	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
+	int r = body ? body_texts(body, a, texts, err) : err_no_memory(err);
 	if (r == 0)
 		r = body_flags(body, a, flags, err);
 	if (r == 0)
@@ -197,7 +197,7 @@ static int change_quota(json_t *quota, const struct args *a, struct err *err)
 			return r;
 		if (json_object_set_new(quota, limits[i].key,
 					none ? json_null() : json_integer((json_int_t)n)) < 0)
-			return no_memory(err);
+			return err_no_memory(err);
 		said = 1;
 	}
 	return said;
@@ -217,7 +217,7 @@ int cmd_user_quota(struct cli *cli, const struct args *a, struct err *err)
 	if (r < 0)
 		return r;
 	now = json_copy(quota);
-	r = now ? change_quota(now, a, err) : no_memory(err);
+	r = now ? change_quota(now, a, err) : err_no_memory(err);
 	if (r > 0) {
 		json_decref(quota);
 		quota = NULL;
@@ -276,7 +276,7 @@ int cmd_team_join(struct cli *cli, const struct args *a, struct err *err)
 	const char *role = args_get(a, "role");
 	auto_json json_t *body = json_pack("{s:s}", "role", role ? role : "member"), *doc = NULL;
 	if (!body)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_target t = member(a);
 	int r = api_call(cli, "PUT", &t, body, &doc, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;

@@ -252,7 +252,7 @@ int again_list_remote(const struct again *a, struct cli *cli, const struct place
 		r = api_stream_error(cli, h, r, err);
 	http_free(h);
 	if (r == 0 && buf_error(out) < 0)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	return r;
 }
 
@@ -287,7 +287,7 @@ int again_list_host(const struct again *a, const char *path, struct buf *out, st
 			have_put(out, &f);
 	}
 	(void)fts_close(walk); /* only read */
-	return buf_error(out) < 0 ? no_memory(err) : 0;
+	return buf_error(out) < 0 ? err_no_memory(err) : 0;
 }
 
 size_t again_count(const struct buf *list)

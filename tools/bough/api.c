@@ -296,10 +296,10 @@ static int open_exchange(struct cli *cli, const char *method, struct target *t, 
 {
 	buf_u8(&t->text, 0);
 	if (buf_error(&t->text) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_free char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 	if (body && !text)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct http_body memory = { .type = "application/json",
 				    .data = text,
 				    .len = text ? strlen(text) : 0,
@@ -366,7 +366,7 @@ static int read_doc(struct http *h, const struct http_head *head, json_t **out, 
 		return r;
 	if (head->status == 204 && len == 0) {
 		*out = json_object();
-		return *out ? 0 : no_memory(err);
+		return *out ? 0 : err_no_memory(err);
 	}
 	return parse_doc(text, len, out, err);
 }
@@ -640,7 +640,7 @@ int api_target_of(struct cli *cli, const char *name, unsigned kinds, struct targ
 	unsigned kind = KIND_WORKSPACE;
 	buf_u8(&rest->text, 0);
 	if (buf_error(&rest->text) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = api_kind(cli, name, kinds, &kind, err);
 	if (r == -ENOENT)
 		return not_of(cli, name, kinds, err);

@@ -259,7 +259,7 @@ int args_parse(struct args *a, int argc, char **argv, struct err *err)
 		most += strlen(argv[i]);
 	a->values = calloc(most, sizeof(*a->values));
 	if (!a->operands || !a->values)
-		return no_memory(err);
+		return err_no_memory(err);
 	const char *group = NULL;
 	bool raw = false; /* behind "--" */
 	for (int i = 1; i < argc;) {

@@ -194,7 +194,7 @@ static int read_stream(struct cli *cli, struct attach *a, struct http *h, bool *
 	auto_free uint8_t *buf = malloc(READ_BYTES);
 	auto_frames fs = { 0 };
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (;;) {
 		struct frame f;
 		ssize_t n = http_read(h, buf, READ_BYTES, err);

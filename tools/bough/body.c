@@ -9,17 +9,18 @@ int body_text(json_t *o, const char *key, const char *text, struct err *err)
 	json_t *v = json_string(text);
 	if (!v)
 		return err_set(err, -EINVAL, "%s: \"%s\" isn't UTF-8", key, text);
-	return json_object_set_new(o, key, v) < 0 ? no_memory(err) : 0;
+	return json_object_set_new(o, key, v) < 0 ? err_no_memory(err) : 0;
 }
 
 int body_number(json_t *o, const char *key, uint64_t v, struct err *err)
 {
-	return json_object_set_new(o, key, json_integer((json_int_t)v)) < 0 ? no_memory(err) : 0;
+	return json_object_set_new(o, key, json_integer((json_int_t)v)) < 0 ? err_no_memory(err)
+									    : 0;
 }
 
 int body_bool(json_t *o, const char *key, bool v, struct err *err)
 {
-	return json_object_set_new(o, key, json_boolean(v)) < 0 ? no_memory(err) : 0;
+	return json_object_set_new(o, key, json_boolean(v)) < 0 ? err_no_memory(err) : 0;
 }
 
 json_t *body_list(json_t *o, const char *key)
@@ -35,7 +36,7 @@ int body_add(json_t *o, const char *key, const char *text, struct err *err)
 		return err_set(err, -EINVAL, "%s: \"%s\" isn't UTF-8", key, text);
 	if (!list)
 		list = body_list(o, key);
-	return json_array_append_new(list, v) < 0 ? no_memory(err) : 0;
+	return json_array_append_new(list, v) < 0 ? err_no_memory(err) : 0;
 }
 
 /* "on_expiry" of "on-expiry". */

@@ -26,7 +26,7 @@ int checkout_set(json_t *body, const struct args *a, struct err *err)
 		return 0;
 	json_t *git = json_object();
 	if (json_object_set_new(body, "git", git) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = body_text(git, "repo", repo, err);
 	if (r == 0)
 		r = body_texts(git, a, texts, err);

@@ -37,7 +37,7 @@ static int absolute(const char *path, char **out, struct err *err)
 		return err_sys(err, -errno, "the current folder");
 	char *s = NULL;
 	if (asprintf(&s, "%s%s%s", cwd ? cwd : "", cwd ? "/" : "", path) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	size_t n = strlen(s);
 	while (n > 1 && s[n - 1] == '/')
 		s[--n] = 0;
@@ -65,7 +65,7 @@ int cli_root(const char *opt, char **out, struct err *err)
 		return err_set(err, -EINVAL,
 			       "neither HOME nor XDG_STATE_HOME is set: give --root DIR");
 	if (n < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	return absolute(path, out, err);
 }
 

@@ -145,10 +145,6 @@ struct cli {
 };
 
 int cli_exit_code(int code); /* from -errno */
-static inline int no_memory(struct err *err)
-{
-	return err_set(err, -ENOMEM, "out of memory");
-}
 /* Where the state lives: `opt` (--root, NULL), BOUGH_ROOT, /var/lib/bough as root, the XDG state
  * folder. Absolute; the caller frees. -ENOENT: nothing tells where home is. */
 int cli_root(const char *opt, char **out, struct err *err);

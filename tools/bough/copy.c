@@ -37,7 +37,7 @@ static int copy_name(const char *path, char **out, struct err *err)
 	if (n == 0 || (n == 1 && path[from] == '.') || (n == 2 && !strncmp(path + from, "..", 2)))
 		return 0;
 	*out = strndup(path + from, n);
-	return *out ? 0 : no_memory(err);
+	return *out ? 0 : err_no_memory(err);
 }
 
 /* The path with `name` (NULL: nothing) behind it, without '/' at the end; the caller frees. */
@@ -49,7 +49,7 @@ static int path_below(const char *path, const char *name, char **out, struct err
 		n--;
 	const char *slash = name && (n > 0 || top) ? "/" : "";
 	int r = asprintf(out, "%.*s%s%s", (int)n, path, slash, name ? name : !n && top ? "/" : "");
-	return r < 0 ? no_memory(err) : 0;
+	return r < 0 ? err_no_memory(err) : 0;
 }
 
 static bool ends_as_folder(const char *path)
@@ -145,7 +145,7 @@ static int folder_begins(struct folder *f, char *sides, const struct timespec *a
 	a->source_at = again_before(&f->at);
 	a->target_at = *at;
 	if (!sides)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (f->at.tv_sec && at->tv_sec)
 		again_note(a);
 	else
@@ -291,7 +291,7 @@ static int source_remote(struct source *s, struct cli *cli, const struct place *
 	void *shared = mmap(NULL, sizeof(*s->told), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
-		return no_memory(err);
+		return err_no_memory(err);
 	s->told = shared;
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "pipe");
@@ -358,7 +358,7 @@ static int make_remote_folder(struct cli *cli, const struct place *dst, const ch
 	target_query(&t, "op", "mkdir");
 	auto_json json_t *body = json_pack("{s:s*}", "mode", mode);
 	if (!body)
-		return no_memory(err);
+		return err_no_memory(err);
 	return api_call(cli, "POST", &t, body, NULL, NULL, err);
 }
 

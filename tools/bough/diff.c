@@ -82,7 +82,7 @@ static int copy_plain(struct cli *cli, struct http *h, struct err *err)
 {
 	auto_free char *buf = malloc(TEXT_SIZE);
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	ssize_t n;
 	while ((n = http_read(h, buf, TEXT_SIZE, err)) > 0)
 		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n)

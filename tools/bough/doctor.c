@@ -40,10 +40,10 @@ static int print_json(const struct doctor_line *lines, unsigned n, bool able, st
 				      names[lines[i].level], "found", lines[i].found, "advice",
 				      lines[i].advice);
 		if (!o || json_array_append_new(checks, o) < 0)
-			return no_memory(err);
+			return err_no_memory(err);
 	}
 	auto_json json_t *doc = json_pack("{s:b, s:O}", "able", able, "checks", checks);
-	return doc ? out_json(doc, err) : no_memory(err);
+	return doc ? out_json(doc, err) : err_no_memory(err);
 }
 
 int cmd_doctor(struct cli *cli, const struct args *a, struct err *err)

@@ -74,7 +74,7 @@ static int list_sorted(struct cli *cli, struct table *t, const json_t *entries, 
 	auto_free json_t **all = calloc(n + 1, sizeof(*all));
 	json_t *e;
 	if (!all)
-		return no_memory(err);
+		return err_no_memory(err);
 	json_array_foreach(entries, i, e)
 		all[i] = e;
 	qsort(all, n, sizeof(*all), by_name);
@@ -112,7 +112,7 @@ int cmd_files_ls(struct cli *cli, const struct args *a, struct err *err)
 		return out_json(doc, err);
 	auto_table *t = table_new(headings);
 	if (!t)
-		return no_memory(err);
+		return err_no_memory(err);
 	r = list_sorted(cli, t, json_object_get(doc, "entries"), err);
 	return r < 0 || cli->quiet ? r : table_print(t, stdout, err);
 }

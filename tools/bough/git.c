@@ -19,7 +19,7 @@ static int set_author(json_t *body, const char *given, struct err *err)
 		return 0;
 	if (asprintf(&both, "%s <%s>", name, email) < 0) {
 		both = NULL;
-		return no_memory(err);
+		return err_no_memory(err);
 	}
 	return body_text(body, "author", both, err);
 }
@@ -56,7 +56,7 @@ int cmd_commit(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *res = NULL;
 	if (!args_get(a, "message") && !args_get(a, "history"))
 		return err_set(err, -EINVAL, "-m MESSAGE says what the commit is about");
-	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
+	int r = body ? body_texts(body, a, texts, err) : err_no_memory(err);
 	if (r >= 0)
 		r = set_author(body, args_get(a, "author"), err);
 	if (r >= 0)
@@ -91,7 +91,7 @@ int cmd_push(struct cli *cli, const struct args *a, struct err *err)
 	static const char *const flags[] = { "any-names", NULL };
 	auto_json json_t *body = json_object(), *res = NULL;
 	const char *of = args_get(a, "force-with-lease-of");
-	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
+	int r = body ? body_texts(body, a, texts, err) : err_no_memory(err);
 	if (r >= 0 && (of || args_get(a, "force-with-lease")))
 		r = body_text(body, "force_with_lease", of ? of : "", err);
 	if (r >= 0)

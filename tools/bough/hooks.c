@@ -112,7 +112,7 @@ int cmd_webhook_test(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *doc = NULL;
 	auto_target t = of_hook(a, "/test");
-	int r = body ? api_call(cli, "POST", &t, body, &doc, NULL, err) : no_memory(err);
+	int r = body ? api_call(cli, "POST", &t, body, &doc, NULL, err) : err_no_memory(err);
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
 }
 

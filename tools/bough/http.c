@@ -50,7 +50,7 @@ int http_open(struct http **out, const char *socket_path, struct err *err)
 {
 	struct http *h = calloc(1, sizeof(*h));
 	if (!h)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	h->fd = sock_connect(socket_path, SOCK_STREAM, err);
 	if (h->fd < 0) {
 		int r = h->fd;
@@ -65,7 +65,7 @@ int http_open_remote(struct http **out, const struct remote *remote, struct err 
 {
 	struct http *h = calloc(1, sizeof(*h));
 	if (!h)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	h->remote = remote;
 	h->fd = remote_connect(remote, &h->helper, err);
 	if (h->fd < 0) {

@@ -146,13 +146,13 @@ int cmd_image_rm(struct cli *cli, const struct args *a, struct err *err)
 	struct args found = *a;
 	auto_json json_t *all = json_array();
 	auto_free const char **names = calloc(a->n, sizeof(*names));
-	int r = all && names ? 0 : no_memory(err);
+	int r = all && names ? 0 : err_no_memory(err);
 	for (unsigned i = 0; i < a->n && r == 0; i++) {
 		json_t *s = NULL;
 		r = find_image(cli, a->operands[i], &s, err);
 		names[i] = r == 0 && is_host(s) ? get_text(s, "id") : a->operands[i];
 		if (s && json_array_append_new(all, s) < 0 && r == 0)
-			r = no_memory(err);
+			r = err_no_memory(err);
 	}
 	found.operands = names;
 	return r < 0 ? r : list_remove_each(cli, &found, "/v1/snapshots/", list_snapshots_rm, err);

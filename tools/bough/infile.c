@@ -14,7 +14,7 @@ int infile_read(const char *path, size_t max, char **out, size_t *len, struct er
 		return err_sys(err, -errno, "open %s", path);
 	auto_secret *buf = calloc(1, max + 2);
 	if (!buf)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	size_t n = 0;
 	ssize_t got;
 	while (n <= max && (got = read(fd, buf + n, max + 1 - n)) != 0) {

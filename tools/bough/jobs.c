@@ -119,7 +119,7 @@ int cmd_jobs_cancel(struct cli *cli, const struct args *a, struct err *err)
 	auto_target t = target_new("/v1/jobs/");
 	target_name(&t, a->operands[0]);
 	target_path(&t, "/cancel");
-	int r = body ? api_call(cli, "POST", &t, body, &job, NULL, err) : no_memory(err);
+	int r = body ? api_call(cli, "POST", &t, body, &job, NULL, err) : err_no_memory(err);
 	return r < 0 ? r : cli->json ? out_json(job, err) : 0;
 }
 

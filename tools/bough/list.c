@@ -150,5 +150,5 @@ int list_remove_each(struct cli *cli, const struct args *a, const char *path,
 	if (first < 0 || !cli->json)
 		return first;
 	auto_json json_t *doc = json_pack("{s:O}", "items", removed);
-	return doc ? out_json(doc, err) : no_memory(err);
+	return doc ? out_json(doc, err) : err_no_memory(err);
 }

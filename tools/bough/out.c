@@ -259,7 +259,7 @@ static void print_cells(const struct table *t, const char *const *cells, FILE *f
 int table_print(struct table *t, FILE *f, struct err *err)
 {
 	if (!t || t->failed)
-		return no_memory(err);
+		return err_no_memory(err);
 	bool colour = out_colour(f);
 	if (colour)
 		(void)fputs("\033[1m", f);

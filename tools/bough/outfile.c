@@ -27,7 +27,7 @@ int outfile_open(struct outfile *o, const char *path, struct err *err)
 	o->name = slash ? slash + 1 : path;
 	o->dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 	if (!o->dir)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	if (!*o->name)
 		return err_set(err, -EINVAL, "%s is a folder: name a file", path);
 	o->dirfd = open(o->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -43,7 +43,7 @@ int outfile_open(struct outfile *o, const char *path, struct err *err)
 	}
 	char *temp = NULL;
 	if (asprintf(&temp, ".%.200s.%d.tmp", o->name, (int)getpid()) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	o->fd = openat(o->dirfd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 	o->unnamed = o->fd >= 0;
 	if (!o->unnamed)

@@ -30,7 +30,7 @@ static int parse(struct place *out, const char *operand, bool remote, struct err
 		return 0;
 	out->name = strndup(operand, (size_t)(colon - operand));
 	if (!out->name)
-		return no_memory(err);
+		return err_no_memory(err);
 	out->path = colon + 1;
 	while (*out->path == '/' || (out->path[0] == '.' && out->path[1] == '/'))
 		out->path++;

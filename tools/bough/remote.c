@@ -104,7 +104,7 @@ static int take_url(struct remote *r, const char *url, struct err *err)
 	r->named = strndup(at, n);
 	r->url = strdup(url);
 	if (!r->named || !r->url)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (strcmp(at + n, "/") == 0)
 		r->url[strlen(r->url) - 1] = 0;
 	else if (at[n])
@@ -144,7 +144,7 @@ static int take_token(struct remote *r, const char *file, struct err *err)
 			       file);
 	if (e < 0)
 		return err_sys(err, e, "the token: read %s", file);
-	return r->token ? 0 : no_memory(err);
+	return r->token ? 0 : err_no_memory(err);
 }
 
 static bool is_here(const char *host)
@@ -163,12 +163,12 @@ int remote_new(struct remote **out, const char *url, const char *auth, const cha
 {
 	struct remote *r = calloc(1, sizeof(*r));
 	if (!r)
-		return no_memory(err);
+		return err_no_memory(err);
 	int e = take_url(r, url, err);
 	if (e == 0 && ca && !r->tls)
 		e = err_set(err, -EINVAL, "--ca goes with https://, not with %s", r->url);
 	if (e == 0 && ca && !(r->ca = strdup(ca)))
-		e = no_memory(err);
+		e = err_no_memory(err);
 	if (e == 0 && auth && !r->tls && !insecure && !is_here(r->host))
 		e = err_set(err, -EINVAL,
 			    "%s: the token would go there in the clear: use https://, or give "

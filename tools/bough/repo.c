@@ -171,7 +171,7 @@ static int add_url(struct cli *cli, const struct args *a, json_t **out, struct e
 {
 	auto_json json_t *body = json_object();
 	if (!body)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = body_text(body, "url", a->operands[0], err);
 	if (r == 0 && args_get(a, "name"))
 		r = body_text(body, "name", args_get(a, "name"), err);
@@ -263,7 +263,7 @@ static int known_packs(struct cli *cli, const char *name, struct buf *out, struc
 	json_array_foreach(json_object_get(doc, "items"), i, item)
 		buf_printf(out, "%s\n", json_string_value(item) ? json_string_value(item) : "");
 	buf_u8(out, 0);
-	return r < 0 ? r : buf_error(out) ? no_memory(err) : 0;
+	return r < 0 ? r : buf_error(out) ? err_no_memory(err) : 0;
 }
 
 static int fetch_path(struct cli *cli, const struct args *a, const char *path, json_t **out,
@@ -283,7 +283,7 @@ static int fetch_path(struct cli *cli, const struct args *a, const char *path, j
 static int fetch_url(struct cli *cli, const struct args *a, json_t **out, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	int r = body ? add_secrets(body, a, err) : no_memory(err);
+	int r = body ? add_secrets(body, a, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	struct progress p;

@@ -139,7 +139,7 @@ int resume_download(struct cli *cli, const struct place *from, int fd, const cha
 	struct tries t = { 0 };
 	auto_free char *buf = malloc(COPY_SIZE);
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
 		d.base = lseek(fd, 0, SEEK_CUR);
 	progress_begin(&d.progress, cli, what);
@@ -226,7 +226,7 @@ static int create(struct sending *s, const struct place *to, const char *path, c
 	add_base64(&lines, mode, strlen(mode));
 	buf_add(&lines, "\r\n", 3);
 	if (buf_error(&lines))
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_target t = s->box ? target_sandbox(to->name, "/uploads")
 			       : target_ws(to->name, "/uploads");
 	t.headers = (const char *)lines.data;
@@ -419,7 +419,7 @@ static int send_file(struct sending *s, const struct place *to, struct err *err)
 		return err_sys(err, -errno, "look at the file");
 	s->size = (uint64_t)st.st_size;
 	if (describe(s, &st, &what) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = find_begun(s, &st, what) ? send_rest(s, to, err) : 1;
 	if (r > 0) {
 		give_up(s);
@@ -440,7 +440,7 @@ int resume_upload(struct cli *cli, int fd, const struct place *to, bool box, con
 {
 	struct sending s = { .cli = cli, .fd = fd, .box = box, .mode = mode, .again = again };
 	if (join(&s.path, to->path, last) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	progress_begin(&s.progress, cli, "copying");
 	int r = send_file(&s, to, err);
 	progress_end(&s.progress);

@@ -33,7 +33,7 @@ static int add_env(json_t *body, const char *key, const char *kv, const char *wh
 	if (!v)
 		return 0; /* what isn't set here isn't there, as others have it */
 	if (asprintf(&whole, "%s=%s", kv, v) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	return body_add(body, key, whole, err);
 }
 
@@ -80,7 +80,7 @@ static int add_secret(json_t *secrets, const char *option, struct err *err)
 	text = base64_encode(data, len);
 	explicit_bzero(data, len);
 	if (!name || !text || json_object_set_new(secrets, name, json_string(text)) < 0)
-		r = no_memory(err);
+		r = err_no_memory(err);
 	if (text)
 		explicit_bzero(text, strlen(text));
 	return r;
@@ -92,9 +92,9 @@ int sandbox_set_secrets(json_t *body, const struct args *a, struct err *err)
 	int r = 0;
 	json_t *files = args_each(a, "secret", 0) ? json_object() : NULL;
 	if (files && json_object_set_new(body, "secrets", files) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "secret", i)); i++)
-		r = files ? add_secret(files, v, err) : no_memory(err);
+		r = files ? add_secret(files, v, err) : err_no_memory(err);
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++)
 		r = add_env_file(body, "secret_env", v, err);
 	return r;
@@ -181,7 +181,7 @@ int sandbox_set_attachment(json_t *o, const char *text, struct err *err)
 	auto_free char *copy = strdup(text);
 	char *save = NULL;
 	if (!copy)
-		return no_memory(err);
+		return err_no_memory(err);
 	char *name = strtok_r(copy, ":", &save);
 	int r = name ? body_text(o, "workspace", name, err)
 		     : err_set(err, -EINVAL, "--workspace takes W[:TARGET][:ro][:exclusive]");
@@ -207,12 +207,12 @@ static int set_workspaces(json_t *body, const struct args *a, const char *made, 
 	json_t *list = any ? body_list(body, "workspaces") : NULL;
 	json_t *one = made ? json_pack("{s:s, s:b}", "workspace", made, "own", true) : NULL;
 	if (made && (!one || json_array_append_new(list, one) < 0))
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = 0;
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "workspace", i)); i++) {
 		one = json_object();
 		if (!one || json_array_append_new(list, one) < 0)
-			return no_memory(err);
+			return err_no_memory(err);
 		r = sandbox_set_attachment(one, v, err);
 	}
 	return r;
@@ -238,11 +238,11 @@ static int fill_body(json_t *body, const struct args *a, bool tty, struct err *e
 	if (r == 0 && first)
 		r = *first                          ? body_add(body, "entrypoint", first, err)
 		    : body_list(body, "entrypoint") ? 0
-						    : no_memory(err);
+						    : err_no_memory(err);
 	if (r == 0 && a->n > 0)
 		r = set_command(body, a, 0, err);
 	else if (r == 0 && args_get(a, "image-command")) /* an empty one means that */
-		r = body_list(body, "command") ? 0 : no_memory(err);
+		r = body_list(body, "command") ? 0 : err_no_memory(err);
 	if (r == 0 && tty)
 		r = body_bool(body, "tty", true, err);
 	if (r == 0 && args_get(a, "interactive"))
@@ -276,9 +276,9 @@ static int make_workspace(struct cli *cli, const struct args *a, json_t *body, c
 	}
 	auto_free char *ws = NULL;
 	if (asprintf(&ws, "%s-ws", get_text(body, "name")) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_json json_t *wanted = json_object(), *doc = NULL;
-	int r = wanted ? body_text(wanted, "name", ws, err) : no_memory(err);
+	int r = wanted ? body_text(wanted, "name", ws, err) : err_no_memory(err);
 	if (r == 0)
 		r = from ? body_text(wanted, "from", from, err) : checkout_set(wanted, a, err);
 	if (r == 0 && git) /* as set_workspaces has it */
@@ -353,7 +353,7 @@ int cmd_run(struct cli *cli, const struct args *a, struct err *err)
 		return err_set(err, -EINVAL,
 			       "--rm without a COMMAND has no end to wait for: give "
 			       "one, or -it for a shell, or -d: then it goes when it is stopped");
-	int r = body ? fill_body(body, a, tty, err) : no_memory(err);
+	int r = body ? fill_body(body, a, tty, err) : err_no_memory(err);
 	if (r == 0 && a->n == 0 && !own && tty)
 		r = body_add(body, "command", "/bin/sh", err); /* a shell, as one expects */
 	else if (a->n == 0 && !own)

@@ -172,7 +172,7 @@ static int each(struct cli *cli, const struct args *a, const char *rest, json_t 
 	if (first < 0 || !cli->json)
 		return first;
 	auto_json json_t *doc = json_pack("{s:O}", "items", items);
-	return doc ? out_json(doc, err) : no_memory(err);
+	return doc ? out_json(doc, err) : err_no_memory(err);
 }
 
 int cmd_pause(struct cli *cli, const struct args *a, struct err *err)
@@ -188,7 +188,7 @@ int cmd_resume(struct cli *cli, const struct args *a, struct err *err)
 int cmd_start(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	int r = body ? sandbox_set_secrets(body, a, err) : no_memory(err);
+	int r = body ? sandbox_set_secrets(body, a, err) : err_no_memory(err);
 	return r < 0 ? r : each(cli, a, "/start", body, err);
 }
 
@@ -205,7 +205,7 @@ int sandbox_set_grace(json_t *body, const struct args *a, struct err *err)
 int cmd_stop(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	int r = body ? sandbox_set_grace(body, a, err) : no_memory(err);
+	int r = body ? sandbox_set_grace(body, a, err) : err_no_memory(err);
 	return r < 0 ? r : each(cli, a, "/stop", body, err);
 }
 
@@ -213,7 +213,7 @@ int cmd_kill(struct cli *cli, const struct args *a, struct err *err)
 {
 	const char *sig = args_get(a, "signal");
 	auto_json json_t *body = json_object();
-	int r = !body ? no_memory(err) : sig ? body_text(body, "signal", sig, err) : 0;
+	int r = !body ? err_no_memory(err) : sig ? body_text(body, "signal", sig, err) : 0;
 	return r < 0 ? r : each(cli, a, "/kill", body, err);
 }
 
@@ -221,7 +221,7 @@ int cmd_attach_workspace(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *doc = NULL;
 	auto_target t = target_sandbox(a->operands[0], "/workspaces");
-	int r = body ? sandbox_set_attachment(body, a->operands[1], err) : no_memory(err);
+	int r = body ? sandbox_set_attachment(body, a->operands[1], err) : err_no_memory(err);
 	if (r == 0)
 		r = api_call(cli, "POST", &t, body, &doc, NULL, err);
 	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
@@ -239,7 +239,7 @@ int cmd_detach_workspace(struct cli *cli, const struct args *a, struct err *err)
 		return r;
 	/* Of another's, which isn't shown, nothing comes. */
 	auto_json json_t *none = json_object();
-	return doc || none ? out_json(doc ? doc : none, err) : no_memory(err);
+	return doc || none ? out_json(doc ? doc : none, err) : err_no_memory(err);
 }
 
 /* ---- what workspaces have, too: rm, fork, save, restore ---- */

@@ -56,7 +56,7 @@ int cmd_up(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->json) {
 		auto_json json_t *doc = json_copy(health);
 		if (!doc || json_object_set(doc, "workspaces", items) < 0)
-			return no_memory(err);
+			return err_no_memory(err);
 		cli->reported = true;
 		r = out_json(doc, err);
 	} else if (!cli->quiet) {
@@ -86,7 +86,7 @@ static int print_down(struct cli *cli, bool ran, struct err *err)
 		return 0;
 	}
 	auto_json json_t *doc = json_pack("{s:b}", "was_running", ran);
-	return doc ? out_json(doc, err) : no_memory(err);
+	return doc ? out_json(doc, err) : err_no_memory(err);
 }
 
 static int await_end(int pidfd, struct err *err)
@@ -107,7 +107,7 @@ static int await_end(int pidfd, struct err *err)
 int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *health = NULL, *body = json_object();
-	int r = body ? sandbox_set_grace(body, a, err) : no_memory(err);
+	int r = body ? sandbox_set_grace(body, a, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	r = daemon_runs(cli, err);
@@ -256,7 +256,7 @@ int cmd_fsck(struct cli *cli, const struct args *a, struct err *err)
 	bool repair = args_get(a, "repair");
 	auto_json json_t *body = json_pack("{s:b}", "repair", repair), *doc = NULL;
 	if (!body)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_target t = target_new("/v1/fsck");
 	struct progress p;
 	if (args_get(a, "background"))
@@ -308,7 +308,7 @@ static int print_opcodes(const json_t *opcodes, struct err *err)
 	size_t n = json_object_size(opcodes), i = 0;
 	auto_free struct opcode *list = calloc(n + 1, sizeof(*list));
 	if (!list)
-		return no_memory(err);
+		return err_no_memory(err);
 	int64_t total = 0;
 	const char *k;
 	json_t *v;

@@ -15,7 +15,7 @@ int cmd_save(struct cli *cli, const struct args *a, struct err *err)
 	auto_json json_t *body = json_object(), *snap = NULL;
 	const char *message = args_get(a, "message"), *name = args_get(a, "as");
 	if (!body)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = message ? body_text(body, "message", message, err) : 0;
 	bool box = false;
 	if (r == 0 && name)
@@ -219,7 +219,7 @@ int cmd_snapshots_tag(struct cli *cli, const struct args *a, struct err *err)
 	static const char *const texts[] = { "message", NULL };
 	auto_json json_t *body = json_object(), *snap = NULL;
 	const char *name;
-	int r = body ? body_texts(body, a, texts, err) : no_memory(err);
+	int r = body ? body_texts(body, a, texts, err) : err_no_memory(err);
 	for (unsigned i = 1; i < a->n && r == 0; i++)
 		r = body_add(body, "add_names", a->operands[i], err);
 	for (unsigned i = 0; r == 0 && (name = args_each(a, "remove", i)); i++)

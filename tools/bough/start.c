@@ -26,7 +26,7 @@ int daemon_connect(const struct cli *cli, struct http **out, struct err *err)
 	if (cli->remote)
 		return http_open_remote(out, cli->remote, err);
 	if (asprintf(&path, "%s/run/boughd.sock", cli->root) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = http_open(out, path, err);
 	if (r == -EACCES)
 		return err_set(err, r,
@@ -111,7 +111,7 @@ static int make_folders(const char *root, struct err *err)
 {
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s/run", root) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	for (char *p = path + 1;; p++) {
 		if (*p && *p != '/')
 			continue;
@@ -260,7 +260,7 @@ int daemon_connect_or_start(const struct cli *cli, struct http **out, struct err
 		return err_prefix(err, r == -ENOENT ? -ECONNREFUSED : r, "start boughd");
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s/run/start.lock", cli->root) < 0)
-		return no_memory(err);
+		return err_no_memory(err);
 	auto_fd lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
 		return err_sys(err, -errno, "start boughd: open %s", path);

@@ -137,7 +137,7 @@ static void say_input(struct term *t)
 static int flush(struct term *t, struct err *err)
 {
 	if (buf_error(&t->out))
-		return no_memory(err);
+		return err_no_memory(err);
 	while (unsent(t) > 0) {
 		ssize_t n = send(t->fd, t->out.data + t->out_at, unsent(t),
 				 MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -269,7 +269,7 @@ static int open_socket(struct term *t, struct http **h, struct err *err)
 	fill_random(nonce, sizeof(nonce));
 	auto_free char *key = base64_encode(nonce, sizeof(nonce));
 	if (!key)
-		return no_memory(err);
+		return err_no_memory(err);
 	(void)snprintf(headers, sizeof(headers),
 		       "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 		       "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
@@ -369,7 +369,7 @@ int terminal_run(struct cli *cli, struct attach *a, struct err *err)
 	attach_signals(&set);
 	sigaddset(&set, SIGWINCH);
 	if (!t)
-		return no_memory(err);
+		return err_no_memory(err);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0 ||
 	    (signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
 		return err_sys(err, -errno, "signalfd");

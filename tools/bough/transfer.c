@@ -213,7 +213,7 @@ int transfer_copy_out(struct cli *cli, struct http *h, int fd, const char *what,
 {
 	auto_free char *buf = malloc(COPY_SIZE);
 	if (!buf)
-		return no_memory(err);
+		return err_no_memory(err);
 	struct progress p;
 	progress_begin(&p, cli, what);
 	ssize_t n;

@@ -25,11 +25,11 @@ int ws_set_labels(json_t *body, const char *field, const struct args *a, struct 
 		if (!labels) {
 			labels = json_object();
 			if (json_object_set_new(body, field, labels) < 0)
-				return no_memory(err);
+				return err_no_memory(err);
 		}
 		auto_free char *key = strndup(kv, (size_t)(eq - kv));
 		if (!key)
-			return no_memory(err);
+			return err_no_memory(err);
 		if (json_object_get(labels, key))
 			return err_set(err, -EINVAL, "--label %s is given twice", key);
 		int r = body_text(labels, key, eq + 1, err);
@@ -151,7 +151,7 @@ static int set_origin(struct cli *cli, const struct args *a, json_t *body, char 
 		return r;
 	*imported = strdup(get_text(snap, "id"));
 	if (!*imported)
-		return no_memory(err);
+		return err_no_memory(err);
 	return body_text(body, "from", *imported, err);
 }
 
@@ -485,7 +485,7 @@ int cmd_set(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
 	const char *key;
-	int r = body ? set_limits(body, a, err) : no_memory(err);
+	int r = body ? set_limits(body, a, err) : err_no_memory(err);
 	if (r == 0)
 		r = ws_set_labels(body, "add_labels", a, err);
 	for (unsigned i = 0; r == 0 && (key = args_each(a, "no-label", i)); i++)
@@ -557,7 +557,7 @@ static int each_operand(struct cli *cli, const struct args *a, const char *metho
 		if (r == 0 && !strcmp(method, "DELETE"))
 			(void)json_object_set_new(doc, "name", json_string(a->operands[i]));
 		if (r == 0 && json_array_append_new(items, doc) < 0)
-			r = no_memory(&e);
+			r = err_no_memory(&e);
 		if (r < 0)
 			first = list_failed(a, first, r, &e, err);
 	}
@@ -569,11 +569,11 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 {
 	auto_json json_t *items = json_array();
 	if (!items)
-		return no_memory(err);
+		return err_no_memory(err);
 	int r = each_operand(cli, a, method, rest, items, err);
 	if (cli->json && r == 0) {
 		auto_json json_t *doc = json_pack("{s:O}", "items", items);
-		return doc ? out_json(doc, err) : no_memory(err);
+		return doc ? out_json(doc, err) : err_no_memory(err);
 	}
 	size_t i;
 	json_t *ws;
@@ -595,7 +595,7 @@ int cmd_undelete(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object(), *ws = NULL;
 	const char *name = args_get(a, "as");
-	int r = body ? 0 : no_memory(err);
+	int r = body ? 0 : err_no_memory(err);
 	if (r == 0 && name)
 		r = body_text(body, "name", name, err);
 	if (r < 0)

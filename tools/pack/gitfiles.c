@@ -50,7 +50,7 @@ struct files {
 
 static int out_of_memory(struct files *f)
 {
-	return err_set(f->err, -ENOMEM, "out of memory");
+	return err_no_memory(f->err);
 }
 
 static char *join(const char *dir, const char *name)

@@ -80,7 +80,7 @@ static int unreadable(struct packer *p, const char *path, int r)
 
 static int out_of_memory(struct packer *p)
 {
-	return err_set(p->err, -ENOMEM, "out of memory");
+	return err_no_memory(p->err);
 }
 
 /* The one place where libarchive's errors become ours. */

@@ -63,7 +63,7 @@ static const char *shown(char out[SHOWN + 1], const char *name)
 
 static int out_of_memory(struct unpacker *u)
 {
-	return err_set(u->err, -ENOMEM, "out of memory");
+	return err_no_memory(u->err);
 }
 
 static int refuse(struct unpacker *u, const char *why)

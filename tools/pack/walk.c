@@ -91,7 +91,7 @@ int walk_open(struct walk *w, const char *dir, struct err *err)
 	buf_add(&w->path, ".", 2);
 	if (buf_error(&w->path) < 0) {
 		walk_close(w);
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	return 0;
 }

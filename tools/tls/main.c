@@ -78,7 +78,7 @@ static bool unknown_signer(long why)
 static int greet(SSL *ssl, int fd, struct err *err)
 {
 	if (SSL_set_fd(ssl, fd) != 1)
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	set_timeouts(fd, GREET_S);
 	ERR_clear_error();
 	if (SSL_connect(ssl) != 1) {
