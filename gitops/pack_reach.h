@@ -57,7 +57,7 @@ struct reach {
 
 static inline int reach_no_memory(const struct reach *r)
 {
-	return err_set(r->err, -ENOMEM, "out of memory");
+	return err_no_memory(r->err);
 }
 static inline bool reach_has(const struct reach *r, uint32_t obj, uint8_t bits)
 {

@@ -253,7 +253,7 @@ static int open_root(struct work *w, const char *root, struct err *err)
 	w->root = strdup(root);
 	if (!w->root || asprintf(&w->images, "%s/images", root) < 0) {
 		w->images = NULL;
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	}
 	int r = w->io->mkdir(w->io->ctx, AT_FDCWD, root, 0700);
 	if (r < 0 && r != -EEXIST)
@@ -365,7 +365,7 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	if (asprintf(&repos, "%s/repos", root) < 0)
 		repos = NULL;
 	if (!store || !repos)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	struct layer_options lo;
 	struct store_options so = { .io = opt->io,
 				    .create = true,
@@ -381,7 +381,7 @@ static int work_start(struct work *w, const char *root, const struct work_option
 	    ino_rest_take(w->io, root, w->root_fd, w->boot, &w->ino_next, &w->ino_end) == 0)
 		w->ino_told = w->ino_next;
 	if (r == 0 && opt->read_ahead && work_ahead_new(w, opt->cache_bytes) < 0)
-		r = err_set(err, -ENOMEM, "no memory");
+		r = err_no_memory(err);
 	if (r == 0)
 		r = work_each_name(w, "ws", name_one, NULL, err);
 	if (r < 0)
@@ -399,7 +399,7 @@ int work_open(struct work **out, const char *root, const struct work_options *op
 	opt = opt ? opt : &defaults;
 	struct work *w = calloc(1, sizeof(*w));
 	if (!w)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	w->io = opt->io ? opt->io : &io_host;
 	w->root_fd = w->lock_fd = w->ws_fd = -1;
 	memcpy(w->boot, boot_id(opt->boot_id), sizeof(w->boot));

@@ -33,7 +33,7 @@ static int publish_stack(struct work *w, const char *folder, const struct ws_fil
 {
 	auto_buf b = { 0 };
 	if (encode(&b, w, f, durable) < 0)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	int dir = w->io->open(w->io->ctx, w->ws_fd, folder, O_RDONLY | O_DIRECTORY, 0);
 	if (dir < 0)
 		return err_sys(err, dir, "open the folder of workspace %s", folder);
@@ -382,7 +382,7 @@ static int push_active(struct work *w, struct view *v, struct ws_file *f, struct
 	int64_t bytes, inodes;
 	struct layer **layers = calloc(v->nlayers + 1, sizeof(*layers));
 	if (!layers)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	work_layer_options(w, &lo);
 	int r = layer_create(&fresh, &lo, err);
 	if (r == 0) {
@@ -418,7 +418,7 @@ static int open_active(struct work *w, struct view *v, struct ws_file *f, bool *
 	struct layer *top = NULL;
 	struct layer **layers = calloc(v->nlayers + 1, sizeof(*layers));
 	if (!layers)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	bool sealed = registry_is_sealed(w->registry, &f->active);
 	int r = registry_active(w->registry, &f->active, !sealed, &top, err);
 	/* A file that was never synced, from before the power went: nor was that layer. */

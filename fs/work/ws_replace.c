@@ -153,7 +153,7 @@ static int replace(struct ws *ws, const struct stack *old, const struct stack *w
 	    !same_layers(now, old, old->nlayers) || now->seed != with->seed)
 		return err_set(err, -ESTALE, "the stack has changed");
 	if (!was)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	registry_options(w->registry, &vo);
 	int r = view_open(&low, &vo, with, err);
 	if (r < 0)

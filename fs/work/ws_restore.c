@@ -195,7 +195,7 @@ static int restore(struct restore *rs, const struct stack *to, struct err *err)
 	struct registry *reg = ws->work->registry;
 	auto_free struct stale *was = calloc(1, sizeof(*was));
 	if (!was)
-		return err_set(err, -ENOMEM, "no memory");
+		return err_no_memory(err);
 	int r = ws_prepare(ws->work, to, NULL, &rs->view, &rs->file, err);
 	if (r < 0)
 		return r;

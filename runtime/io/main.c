@@ -170,7 +170,7 @@ static int listen_in(struct server *sv, const char *dir, struct err *err)
 	auto_free char *path = NULL;
 	if (asprintf(&path, "%s/io.sock", dir) < 0) {
 		path = NULL; /* undefined then */
-		return err_set(err, -ENOMEM, "out of memory");
+		return err_no_memory(err);
 	}
 	int fd = frame_listen(path, err);
 	if (fd < 0)

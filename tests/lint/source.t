@@ -30,8 +30,11 @@ grep -nwE 'TODO|FIXME|XXX|HACK' "${sources[@]}" | none "nothing is left for late
 wc -l "${sources[@]}" | awk '$2 != "total" && $1 > ($2 ~ /^tests/ ? 1500 : 900) {
 	print $2 ": " $1 " lines" }' | # tests are long lists
 	none "no file is too long"
-grep -nE 'err_sys\([^;]*-ENOMEM|"no memory|"out of memory [^"]' tools/bough/*.c snapd/*.c |
-	none "to a person memory is out in the same words everywhere"
+{
+	grep -nE 'err_sys\([^;]*-ENOMEM|"no memory|"out of memory [^"]' tools/bough/*.c snapd/*.c
+	grep -nE 'err_set\([^;]*-ENOMEM, "(no|out of) memory"\)' "${sources[@]}" |
+		grep -v '^fs/base/err\.c' # err_no_memory
+} | none "to a person memory is out in the same words everywhere"
 printf '%s\n' "${sources[@]}" | grep '\.h$' |
 	xargs grep -L '^#define BOUGH_[A-Z0-9_]*_H$' | none "each header has its guard"
 grep -nE '(^|[^A-Za-z0-9./_}-])/(home/[a-z]|work/)' "${all[@]}" 2>/dev/null | grep -v '^tests/lint/source.t:' |
