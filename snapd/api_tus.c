@@ -198,7 +198,8 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 		return err_set(err, -ENOENT, "no such upload");
 	k->length = (uint64_t)json_integer_value(json_object_get(k->json, "length"));
 	k->offset = done || (from >= 0 && st.st_nlink > 1) ? k->length : (uint64_t)st.st_size;
-	if (done) { /* whatever has its name yet: it is a file's content */
+	if (done && from >= 0) { /* boughd was killed before: it is a file's content */
+		drop_data(k);
 		cleanup_close(&k->fd);
 		k->fd = -1;
 	}
@@ -296,6 +297,8 @@ static void sweep_one(void *ctx, const struct kept *k, time_t touched)
 		       (*in && catalog_sandbox_get(c, in, &box, NULL) == -ENOENT);
 	if (gone)
 		forget(k);
+	else if (json_is_true(json_object_get(k->json, "done")))
+		drop_data(k); /* where a kill has left that */
 }
 
 void api_tus_sweep(struct snapd *sd, const char *workspace)

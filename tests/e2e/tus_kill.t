@@ -6,6 +6,7 @@ need_fuse
 RANDOM=${BOUGH_SEED:-$$}
 diag "BOUGH_SEED=${BOUGH_SEED:-$$}"
 start() { boughd --root "$BOUGH_ROOT" --daemon; }
+mkdir "$BOUGH_ROOT" && echo '{"look_every_s": 1}' >"$BOUGH_ROOT/config.json"
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 size=3000000 rounds=6
@@ -65,6 +66,25 @@ is 'each is there, and whole' "$wrong" ''
 is 'and put once' "$twice" ''
 is 'nothing of them is left over' "$(left_over)" ''
 is 'each has a file of its own' "$(find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' ! -name failed -size "${size}c" | wc -l)" "$rounds"
+# boughd ends when it has written down that one is done, and hasn't removed what came: that counts as
+# announced, and keeps the bytes of the file when that is deleted.
+left=$BOUGH_ROOT/uploads/${url##*/}.data
+mark=$BOUGH_ROOT/uploads/$(basename "$at")/${url##*/}.$size
+leave() {
+	ln "$(find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' -size "${size}c" | head -n 1)" "$left" &&
+		mkdir -p "${mark%/*}" && : >"$mark"
+}
+gone() { [ ! -e "$left" ] && [ ! -e "$mark" ]; }
+ok 'one that is done is left over' leave
+call HEAD "$url" -I
+is 'told of as done' "$status $(header Upload-Offset)" "200 $size"
+ok 'it goes' gone
+ok 'again' leave
+kill_hard boughd
+start
+ok 'it goes, though nobody asks' wait_for 30 gone
+call HEAD "$url" -I
+is 'that it is done is known' "$status $(header Upload-Offset)" "200 $size"
 rm -f "$at"/f?
 freed() { sync -f "$BOUGH_ROOT/layers" && [ -z "$(find "$BOUGH_ROOT/layers" -type f -name 'f[0-9a-f]*' ! -name failed)" ]; }
 ok 'deleted, their bytes go' wait_for 15 freed
