@@ -57,8 +57,8 @@ int db_lock_sound(struct catalog *c, pthread_mutex_t *lock, struct err *err);
 int db_start(struct catalog *c, struct err *err);
 int db_finish(struct catalog *c, int r, struct err *err);
 
-/* A statement's ?1, ?2, … : DB(db_text(id), db_int(n)); those that it hasn't are ignored. What they
- * point to is borrowed until the call that gets them returns. */
+/* A statement's ?1, ?2, … : DB(db_text(id), db_int(n)); each has one, and those that it hasn't are
+ * ignored. What they point to is borrowed until the call that gets them returns. */
 struct db_value {
 	enum { DB_END, DB_NULL, DB_INT, DB_TEXT, DB_BLOB } kind;
 	int64_t n; /* also a blob's bytes */

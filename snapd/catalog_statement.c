@@ -1,4 +1,5 @@
 /* The catalog's statements: kept prepared, given values, and what they find as structs. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static int bind(struct catalog *c, sqlite3_stmt *st, const struct db_value *valu
 			rc = sqlite3_bind_null(st, i);
 		}
 	}
+	assert(rc != SQLITE_OK || v - values == n); /* one that is forgotten would be NULL */
 	if (rc == SQLITE_OK)
 		return 0;
 	sqlite3_clear_bindings(st);
