@@ -331,7 +331,8 @@ static void end_repeat(struct snapd *sd, const struct doing *d, unsigned status,
 		       const json_t *answer)
 {
 	struct err err = { 0 };
-	if (is_passing(status, answer)) {
+	bool cut = status >= 400 && __atomic_load_n(&d->cut, __ATOMIC_ACQUIRE);
+	if (cut || is_passing(status, answer)) {
 		end_cut_off(sd, d, status);
 		return;
 	}

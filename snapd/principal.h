@@ -60,6 +60,7 @@ struct doing {
 	char *key;               /* the Idempotency-Key; NULL: none */
 	struct digest body;      /* of what came with the key */
 	struct doing_sum *sum;   /* of an upload's bytes; NULL: it isn't looked at */
+	bool cut;                /* atomic: its body broke off, so nobody hears its answer */
 	bool keyed;              /* this one does the work of that key */
 	char *was;               /* what one that was killed noted for it (intents.h); NULL: none */
 	uint64_t begun_ns;       /* by clock.h */

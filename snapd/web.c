@@ -56,6 +56,7 @@ struct call {
 	bool summary;          /* follows the stream */
 	const char *type;      /* of the stream that answers an upload; NULL: it has a job */
 	struct stream *upload; /* the writer's reference */
+	bool whole;            /* all of it has come */
 	struct task *task;
 	struct stream *output;         /* of an answer: the reader's reference */
 	struct reply reading; /* an answer with `read` or `socket`: until the request ends */
@@ -709,6 +710,7 @@ static enum MHD_Result finish_upload(struct call *c)
 	struct err err = { 0 };
 	doing_sum_end(c->doing);
 	stream_end(c->upload, 0);
+	c->whole = true;
 	if (c->late)
 		return answer_error(c, c->late, &c->late_err);
 	if (c->type) {
@@ -805,6 +807,8 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 	if (web_listen_gave_up(conn))
 		log_info("%s: the client neither takes bytes nor sends any: given up", c->raw);
 	if (c->upload) {
+		if (!c->whole && c->doing) /* before who reads it finds that out */
+			__atomic_store_n(&c->doing->cut, true, __ATOMIC_RELEASE);
 		stream_end(c->upload, -ECONNRESET); /* means nothing when it had ended */
 		stream_unref(c->upload);
 	}

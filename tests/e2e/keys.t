@@ -10,7 +10,7 @@ export BOUGH_GIT_STALL=60 # a busy machine is none that failed
 
 cat >"$T/keys.py" <<'PY'
 import http.client, io, json, os, signal, subprocess, sys, tarfile, threading, time
-from ask import ask, check, must, root
+from ask import Unix, ask, check, must, root
 from deaf import catalog, deaf, gone, health, hear, kill, same, start
 
 remote, srv = sys.argv[2:4]
@@ -201,6 +201,26 @@ check("an import", first[0] == 201, first)
 got = imported("i1", b"x")
 check("an import: the same", got[0] == 201 and got[2] == "true" and got[1]["id"] == first[1]["id"], got)
 check("an import: another", imported("i1", b"y")[0] == 422)
+
+def broken(key, text):
+    """The same, of which half comes: when boughd knows that, the key is known, and free."""
+    c, body = Unix("d"), tar(text)
+    c.putrequest("POST", "/v1/import?name=" + key)
+    c.putheader("Idempotency-Key", key)
+    c.putheader("Content-Length", str(len(body)))
+    c.endheaders(body[:len(body) // 2])
+    while not catalog("SELECT 1 FROM repeats WHERE key = '%s'" % key):
+        time.sleep(0.01)
+    c.close()
+    for _ in range(3000):
+        got = imported(key, text)
+        if got[1].get("code") != "in_flight":
+            return got
+        time.sleep(0.01)
+    return got
+
+got = broken("i3", b"x" * 100000)
+check("an import that broke off is done when it comes again", got[0] == 201 and not got[2], got)
 big = os.urandom(3 << 20)
 first = imported("i2", big, Prefer="respond-async")
 check("a job", first[0] == 202, first)
@@ -286,6 +306,6 @@ check("asked again: the same commit", got[0] == 200 and got[1]["commit"] == comm
 PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-TOKEN=$token asks 95 "$T/keys.py" "$http/r.git" "$srv"
+TOKEN=$token asks 96 "$T/keys.py" "$http/r.git" "$srv"
 fsck_clean
 done_testing
