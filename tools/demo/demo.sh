@@ -104,7 +104,7 @@ wrap=
 for f in malloc calloc realloc reallocarray posix_memalign strdup strndup mmap64; do
 	wrap="$wrap -Wl,--wrap=$f"
 done
-gcc /tmp/o/*.o $wrap -lcmocka -lcrypto -lxxhash -pthread -o /tmp/test_base
+gcc /tmp/o/*.o $wrap -lcmocka -lcrypto -ljansson -lxxhash -pthread -o /tmp/test_base
 /tmp/test_base
 echo "long sum(void); int main(void) { return sum() < 0; }" >/tmp/main.c
 gcc /tmp/main.c /tmp/o/sum.c.o -o /tmp/sum
