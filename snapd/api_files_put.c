@@ -16,6 +16,7 @@
 #include "snapd/files_code.h"
 #include "snapd/files_form.h"
 #include "snapd/files_list.h"
+#include "snapd/limits.h"
 
 enum { WRITE_BYTES = 256 * 1024 };
 
@@ -60,6 +61,7 @@ static void upload_free(void *task)
 
 static int write_file(struct upload *u, const uint8_t *p, size_t n, struct err *err)
 {
+	const uint64_t before = u->size;
 	while (n > 0) {
 		ssize_t w = pwrite(u->fd, p, n, (off_t)u->size);
 		if (w < 0 && errno == EINTR)
@@ -70,7 +72,7 @@ static int write_file(struct upload *u, const uint8_t *p, size_t n, struct err *
 		n -= (size_t)w;
 		u->size += (uint64_t)w;
 	}
-	return 0;
+	return limits_stream(u->place.sd, u->place.src.ws.own.owner, before, u->size, err);
 }
 
 static int put_decoded(struct upload *u, const uint8_t *p, size_t n, bool last, struct err *err)

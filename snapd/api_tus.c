@@ -36,6 +36,7 @@
 #include "snapd/api_sandbox.h"
 #include "snapd/archive_lib.h"
 #include "snapd/journal.h"
+#include "snapd/limits.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
 
@@ -426,6 +427,8 @@ static int look_at_place(struct kept *k, struct request *rq, const char *ws, str
 	int r = place_open(&p, rq->ctx, ws, false, PLACE_WRITE, err);
 	if (r >= 0)
 		r = check_room(&p, k->length, err);
+	if (r >= 0)
+		r = limits_room(p.sd, p.src.ws.own.owner, k->length, err);
 	if (r >= 0 && json_object_set_new(k->json, "workspace", json_string(p.src.ws.id)) < 0)
 		r = err_no_memory(err);
 	return r;

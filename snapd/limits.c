@@ -14,6 +14,7 @@
 enum {
 	KNOWN = 16,      /* owners whose bytes are remembered */
 	KNOWN_MS = 1000, /* for so long: an owner may go over by what is written meanwhile */
+	LOOK_BYTES = 16 << 20, /* or by so many of a body without a length */
 };
 
 struct limits {
@@ -139,6 +140,12 @@ int limits_room(struct snapd *sd, const char *owner, uint64_t more, struct err *
 	return r;
 }
 
+int limits_stream(struct snapd *sd, const char *owner, uint64_t before, uint64_t now,
+		  struct err *err)
+{
+	return before / LOOK_BYTES == now / LOOK_BYTES ? 0 : limits_room(sd, owner, 0, err);
+}
+
 static int recent_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err)
 {
 	struct limits *l = sd->limits;
@@ -186,11 +193,14 @@ static const char *payer(const struct request *rq, const struct route *rt)
 	return d && d->own.owner[0] && !makes_workspaces(rt) ? d->own.owner : rq->caller->owner;
 }
 
-static int check_quota(struct snapd *sd, const char *owner, const struct route *rt, struct err *err)
+static int check_quota(struct snapd *sd, const struct request *rq, const struct route *rt,
+		       struct err *err)
 {
+	const char *owner = payer(rq, rt);
+	uint64_t bytes = 0, more = request_length(rq);
 	struct quota q;
 	struct holding h = { 0 };
-	uint64_t bytes = 0;
+	more = more == UINT64_MAX ? 0 : more; /* it is looked at as it comes (limits_stream) */
 	int r = catalog_quota_get(sd->catalog, owner, &q, err);
 	if (r >= 0 && q.workspaces != QUOTA_NONE && makes_workspaces(rt))
 		r = catalog_holding(sd->catalog, owner, &h, err);
@@ -202,7 +212,8 @@ static int check_quota(struct snapd *sd, const char *owner, const struct route *
 	    h.workspaces >= (uint64_t)q.workspaces)
 		return err_set(err, -EDQUOT, "%s may have %lld workspaces; `bough rm` makes room",
 			       owner, (long long)q.workspaces);
-	if (q.bytes != QUOTA_NONE && bytes >= (uint64_t)q.bytes)
+	if (q.bytes != QUOTA_NONE &&
+	    (bytes >= (uint64_t)q.bytes || more > (uint64_t)q.bytes - bytes))
 		return err_set(err, -EDQUOT,
 			       "%s has %llu MiB of the %llu that are allowed; what is deleted for "
 			       "good makes room",
@@ -231,5 +242,5 @@ int limits_admit(const struct request *rq, const struct route *rt, struct err *e
 	if (!limits_needs_room(rq, rt))
 		return 0;
 	int r = space_need(rq->ctx, err);
-	return r < 0 ? r : check_quota(rq->ctx, payer(rq, rt), rt, err);
+	return r < 0 ? r : check_quota(rq->ctx, rq, rt, err);
 }

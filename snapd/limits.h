@@ -18,6 +18,9 @@ int limits_snapshot(struct snapd *sd, const char *owner, struct err *err);
 /* -ENOSPC, -EDQUOT: the disk, or the owner's quota, has no room for so many bytes beside what is
  * there. For work that is under way. */
 int limits_room(struct snapd *sd, const char *owner, uint64_t more, struct err *err);
+/* The same of what was `before` bytes and is `now`, while it comes: it looks every 16 MiB. */
+int limits_stream(struct snapd *sd, const char *owner, uint64_t before, uint64_t now,
+		  struct err *err);
 /* What the owner's workspaces have written, those that were removed too, by how much its
  * snapshots let the store grow, and exports that are kept. */
 int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err);

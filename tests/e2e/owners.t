@@ -80,6 +80,12 @@ gives 'another' 507 .code quota a POST $ws/three/snapshots '{}'
 tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE
 gives 'an import' 507 .code quota a POST /v1/import '' -T "$T/t.tar"
 bough_ok 'no limit' user quota dev --workspaces none --snapshots none
+head -c 40000000 /dev/urandom >"$T/large"
+gives 'a file that does not fit' 507 .code quota a PUT $ws/three/files/up '' -T "$T/large"
+gives 'without a length it is cut off' 507 .code quota a PUT $ws/three/files/up '' -T "$T/large" -H 'Transfer-Encoding: chunked'
+gives 'an upload that would not' 507 .code quota a POST $ws/three/uploads '' -H 'Tus-Resumable: 1.0.0' \
+	-H 'Upload-Length: 40000000' -H "Upload-Metadata: path $(printf up | base64)"
+gives 'nothing of them is there' 404 '' '' a GET $ws/three/files/up
 head -c 4000000 /dev/urandom >"$path/noise"
 sleep 1.1
 gives 'over its bytes' 507 .code quota a POST $ws '{"name":"g"}'
