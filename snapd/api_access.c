@@ -422,6 +422,15 @@ int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
 	return r;
 }
 
+/* Whoever isn't in it doesn't find it, and its name stays taken. */
+static int keep_owner(const struct team_row *t, const char *owner, enum role role, struct err *err)
+{
+	if (role == ROLE_ADMIN || strcmp(t->owner, owner) != 0)
+		return 0;
+	return err_set(err, -EPERM, "the owner of team \"%s\" stays its admin: delete the team",
+		       t->name);
+}
+
 int api_member_set(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -436,6 +445,8 @@ int api_member_set(struct request *rq, struct reply *rp, struct err *err)
 	int r = find_as_admin(rq, &team, err);
 	if (r >= 0)
 		r = auth_owner(sd, rq->params[1], owner, err);
+	if (r >= 0)
+		r = keep_owner(&team, owner, (enum role)v, err);
 	if (r >= 0)
 		r = catalog_member_set(sd->catalog, team.id, owner, (enum role)v, err);
 	if (r >= 0)
@@ -454,6 +465,8 @@ int api_member_delete(struct request *rq, struct reply *rp, struct err *err)
 	bool self = r >= 0 && strcmp(owner, rq->caller->owner) == 0; /* one may leave */
 	if (r >= 0)
 		r = self ? find_team(rq, &team, err) : find_as_admin(rq, &team, err);
+	if (r >= 0)
+		r = keep_owner(&team, owner, ROLE_READER, err);
 	if (r >= 0)
 		r = catalog_member_delete(sd->catalog, team.id, owner, err);
 	if (r >= 0)

@@ -119,12 +119,25 @@ static int take_from_all(struct request *rq, const struct ws_row *ws, struct err
 	return r < 0 ? r : sandboxes_let_go(sd, ws->id, err);
 }
 
+/* What a member of its team deletes can be brought back. */
+static int may_purge(const struct request *rq, struct err *err)
+{
+	const struct doing *d = doing_now();
+	if (!d || rq->caller->admin || strcmp(d->own.owner, rq->caller->owner) == 0)
+		return 0;
+	return err_set(err, -EPERM, "only its owner deletes it for good: without that it can be "
+				    "brought back");
+}
+
 int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
 	bool now = request_query_true(rq, "purge");
-	int r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
+	int r = now ? may_purge(rq, err) : 0;
+	if (r < 0)
+		return r;
+	r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
 	if (r >= 0 && (src.ws.sandbox[0] || !request_query_true(rq, "force")))
 		r = api_ws_refuse_used(sd, &src.ws, false, err);
 	else if (r >= 0)

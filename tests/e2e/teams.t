@@ -61,6 +61,7 @@ gives 'forks it' 201 '[.items[].team_id] | join(" ")' "$web $web" t POST $ws/our
 gives 'makes what is the team'"'"'s' 201 '.visibility + " " + .owner' 'team ann' \
 	t POST $ws '{"name":"made","mount":false,"from":"s1"}'
 gives 'as a member finds' 200 '' '' cai GET "$ws/ann%2Fmade"
+gives 'a member deletes nothing for good' 403 '' '' cai DELETE "$ws/ann%2Fmade?purge=true"
 gives 'and nothing else' 403 '' '' t POST $ws '{"name":"x","visibility":"global"}'
 gives 'the rest is not there' 404 '' '' t GET $ws/mine
 gives 'nor to make something of' 404 '' '' t POST $ws '{"name":"x","from":"mine"}'
@@ -115,6 +116,11 @@ gives 'sees no sandbox' 404 '' '' cai GET /v1/sandboxes/ann%2Fbox
 gives 'no workspace' 404 '' '' cai GET "$ws/ann%2Fours"
 gives 'no snapshot' 404 '' '' cai GET "$snap/ann%2Fs1"
 is 'and hears of none' "$(created cai)" 0
+gives 'no admin takes the team from its owner' 403 '' '' cai DELETE /v1/teams/ann%2Fweb/members/ann
+gives 'nor makes less of him' 403 '' '' cai PUT /v1/teams/ann%2Fweb/members/ann '{"role":"reader"}'
+gives 'nor does he leave' 403 '' '' ann DELETE /v1/teams/web/members/ann
+gives 'it is still his' 200 '.members | length' 2 ann GET /v1/teams/web
+gives 'others may leave' 204 '' '' cai DELETE /v1/teams/ann%2Fweb/members/cai
 
 # ---- deleting tells nothing of what others made of it
 
