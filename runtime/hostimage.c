@@ -301,6 +301,8 @@ static int make_etc(int root, struct err *err)
 		if (r < 0)
 			return err_sys(err, r, "copy /etc/%s", taken[i]);
 	}
+	if (symlinkat("../usr/lib/os-release", etc, "os-release") < 0)
+		return err_sys(err, -errno, "link /etc/os-release");
 	int r = make_machine_id(root);
 	return r < 0 ? err_sys(err, r, "make /etc/machine-id") : 0;
 }
