@@ -215,8 +215,10 @@ const struct command commands_sys[] = {
 	  .group = G_SYS,
 	  .operands = "",
 	  .summary = "unmount all and stop the service",
-	  .about = "No file is lost; `bough up` mounts all again. Sandboxes are stopped, all at\n"
-		   "once, as `bough stop` does; `bough start` starts one anew.\n",
+	  .about = "No file is lost; `bough up` mounts all again. Programs on workspaces end with\n"
+		   "\"Transport endpoint is not connected\"; over `bough upgrade` they go on.\n"
+		   "Sandboxes are stopped, all at once, as `bough stop` does; `bough start`\n"
+		   "starts one anew.\n",
 	  .options = down_options,
 	  .local = "the service is stopped on its own machine",
 	  .examples = "bough down\nbough down --grace 1m\n",

@@ -230,7 +230,9 @@ export class Transport {
         } else if (/CERT|SELF_SIGNED|ALTNAME|UNABLE_TO/.test(e.code ?? '')) {
           reject(new BadAnswer(e.message, { cause: e }));
         } else {
-          reject(new ConnectionFailed(e.message || e.code, { sent: given, cause: e }));
+          const hint = ['ENOENT', 'ECONNREFUSED'].includes(e.code) ?
+            ': does boughd run? `bough up` starts it' : '';
+          reject(new ConnectionFailed((e.message || e.code) + hint, { sent: given, cause: e }));
         }
       });
       this.#send(req, payload, () => answered);

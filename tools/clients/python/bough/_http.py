@@ -56,6 +56,8 @@ class Target:
                 raise
         except ssl.SSLCertVerificationError as e:
             raise BadAnswer(f"{self}: {e}") from e
+        except (FileNotFoundError, ConnectionRefusedError) as e:
+            raise ConnectionFailed(f"{self}: {e}: does boughd run? `bough up` starts it") from e
         except OSError as e:
             raise ConnectionFailed(f"{self}: {e}") from e
 
