@@ -196,7 +196,7 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 		r = choose(who, f, seen, key, noun, err);
 	if (r >= 0 && write && !access_writes(sd, who, &f[0].own, f[0].workspace))
 		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
-	if (r >= 0)
+	if (r >= 0 || r == -EPERM)
 		*out = f[0];
 	else if (r == -ENOENT && noun != NOUN_SANDBOX)
 		tell_sandbox(sd, who, key, err);
@@ -505,7 +505,7 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 		      struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct meant found;
+	struct meant found = { 0 };
 	if (strncmp(rt->path, "/v1/repos/{}", 12) == 0) {
 		int r = find_repo(rq, rq->params[0], !access_only_reads(rt), rq->ids[0], err);
 		if (r >= 0)
@@ -547,15 +547,15 @@ static int admit_path(struct request *rq, const struct route *rt, enum family fa
 	    request_query_true(rq, "purge") &&
 	    find_removed(sd, rq->caller, rq->params[0], &found, NULL) >= 0)
 		r = 0;
-	if (r < 0)
-		return r;
-	memcpy(rq->ids[0], found.id, ID_SIZE);
-	rq->params[0] = rq->ids[0];
-	if (d) {
+	if (d && (r >= 0 || r == -EPERM)) { /* its owner hears of what was refused, too */
 		memcpy(d->object, found.id, ID_SIZE);
 		memcpy(d->workspace, found.workspace, ID_SIZE);
 		d->own = found.own;
 	}
+	if (r < 0)
+		return r;
+	memcpy(rq->ids[0], found.id, ID_SIZE);
+	rq->params[0] = rq->ids[0];
 	return family == SANDBOXES ? 0 : admit_git(rq, rt, family == SNAPSHOTS, found.id, err);
 }
 

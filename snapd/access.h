@@ -129,7 +129,8 @@ bool access_sees(struct snapd *sd, const struct principal *who, const struct own
 		 const char *workspace);
 bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
 		   const char *workspace);
-/* What is meant by a key that came otherwise than in those places. -ENOENT, -ENOTUNIQ, -EPERM. */
+/* What is meant by a key that came otherwise than in those places. -ENOENT, -ENOTUNIQ; -EPERM, with
+ * *out all the same. */
 int access_find(struct snapd *sd, const struct principal *who, enum noun noun, bool write,
 		const char *key, struct meant *out, struct err *err);
 /* The same of several kinds, 1 << noun each. Of things of different kinds with that name one's own

@@ -126,6 +126,9 @@ gives 'others may leave' 204 '' '' cai DELETE /v1/teams/ann%2Fweb/members/cai
 
 gives 'a snapshot for all' 200 .visibility global ann PATCH $snap/s1 '{"visibility":"global"}'
 gives 'its own stand on it' 409 '' '' ann DELETE $snap/s1
+gives 'others may not change it' 403 '' '' ben PATCH $snap/ann%2Fs1 '{"message":"x"}'
+gives 'its owner hears of that' 200 '[.items[] | select(.status == 403) | .method] | join(" ")' PATCH \
+	ann GET '/v1/audit?object=s1&failed=1'
 for w in ours o-1 o-2 made; do as ann DELETE "$ws/$w?purge=true"; done
 gives 'another one makes something of it' 201 '' '' ben POST $ws '{"name":"secret","from":"ann/s1"}'
 secret=$(of .path)
