@@ -33,7 +33,8 @@ static void judge_packs(const char *commit, const struct checkouts *c)
 	char blobs[512];
 	(void)snprintf(blobs, sizeof(blobs), in_scope, commit);
 	sh("{ m rev-list --objects --no-object-names %s %s\n%s; } | sort -u >expected\n"
-	   "for i in out/.git/objects/pack/*.idx; do git show-index <$i; done |\n"
+	   "for i in out/.git/objects/pack/*.idx; do\n"
+	   "  git show-index --object-format=sha1 <$i; done |\n"
 	   "  cut -d' ' -f2 | sort >found; uniq -d found | diff /dev/null -; diff expected found\n"
 	   "w fsck --strict --full --no-dangling 2>&1 | grep -v ^notice | diff /dev/null -",
 	   c->nscopes ? "--filter=blob:none" : "", commit, c->nscopes ? blobs : ":");

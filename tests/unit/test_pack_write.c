@@ -360,7 +360,8 @@ static void damage_in_a_long_history(void **state)
 	const struct checkout_spec spec = { .commit = oid_from("m rev-parse main") };
 	for (size_t i = 0; i < sizeof(where) / sizeof(*where); i++) {
 		sh("o=$(m rev-parse '%s'); p=$(echo repos/00000001/objects/pack/*.pack)\n"
-		   "at=$(git show-index <${p%%.pack}.idx | awk -v o=$o '$2 == o { print $1 }')\n"
+		   "at=$(git show-index --object-format=sha1 <${p%%.pack}.idx |\n"
+		   "  awk -v o=$o '$2 == o { print $1 }')\n"
 		   "at=$((at + 5))\n"
 		   "chmod u+w $p; cp $p whole\n"
 		   "printf '\\377\\376\\375' | dd of=$p bs=1 seek=$at conv=notrunc status=none",
