@@ -72,18 +72,24 @@ static int open_write(struct catalog *c, sqlite3_stmt **st, const char *sql,
 	return r < 0 ? r : bind(c, *st, values, what, err);
 }
 
-int db_exec(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
-	    struct err *err)
+int db_has(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
+	   struct err *err)
 {
 	sqlite3_stmt *st;
 	int r = open_write(c, &st, sql, values, what, err);
 	if (r < 0)
 		return r;
 	int rc = sqlite3_step(st);
-	r = rc == SQLITE_DONE || rc == SQLITE_ROW ? sqlite3_changes(c->db)
-						  : db_error(c, rc, err, what);
+	r = rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : db_error(c, rc, err, what);
 	give_back(st);
 	return r;
+}
+
+int db_exec(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
+	    struct err *err)
+{
+	int r = db_has(c, sql, values, what, err);
+	return r < 0 ? r : sqlite3_changes(c->db);
 }
 
 static int none(const char *noun, const char *key, struct err *err)
@@ -117,19 +123,6 @@ int db_change_the(struct catalog *c, const char *sql, const struct db_value *val
 		return r;
 	r = db_exec_the(c, sql, values, what, noun, key, err);
 	db_unlock(c);
-	return r;
-}
-
-int db_has(struct catalog *c, const char *sql, const struct db_value *values, const char *what,
-	   struct err *err)
-{
-	sqlite3_stmt *st;
-	int r = open_write(c, &st, sql, values, what, err);
-	if (r < 0)
-		return r;
-	int rc = sqlite3_step(st);
-	r = rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : db_error(c, rc, err, what);
-	give_back(st);
 	return r;
 }
 
