@@ -35,8 +35,8 @@ bool access_sees(struct snapd *sd, const struct principal *who, const struct own
 {
 	if (!who->known || !in_scope(who, own, workspace))
 		return false;
-	return who->admin || strcmp(own->owner, who->owner) == 0 ||
-	       own->visibility == VISIBLE_GLOBAL || role_of(sd, who, own) >= 0;
+	return principal_owns(who, own->owner) || own->visibility == VISIBLE_GLOBAL ||
+	       role_of(sd, who, own) >= 0;
 }
 
 bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
@@ -44,14 +44,12 @@ bool access_writes(struct snapd *sd, const struct principal *who, const struct o
 {
 	if (!who->known || who->read_only || !in_scope(who, own, workspace))
 		return false;
-	return who->admin || strcmp(own->owner, who->owner) == 0 ||
-	       role_of(sd, who, own) >= ROLE_MEMBER;
+	return principal_owns(who, own->owner) || role_of(sd, who, own) >= ROLE_MEMBER;
 }
 
 bool access_sees_repo(const struct principal *who, const struct repo_row *row)
 {
-	return !who->team[0] &&
-	       (who->admin || row->global || strcmp(row->owner, who->owner) == 0);
+	return !who->team[0] && (row->global || principal_owns(who, row->owner));
 }
 
 int access_need_admin(const struct request *rq, struct err *err)

@@ -130,7 +130,7 @@ static int take_owner(struct request *rq, struct token_row *t, struct err *err)
 	if (!owner)
 		return 0;
 	int r = auth_owner(rq->ctx, owner, t->owner, err);
-	if (r >= 0 && !rq->caller->admin && strcmp(t->owner, rq->caller->owner) != 0)
+	if (r >= 0 && !principal_owns(rq->caller, t->owner))
 		r = err_set(err, -EPERM, "only an admin gives tokens to others");
 	return r;
 }
@@ -178,7 +178,7 @@ int api_token_delete(struct request *rq, struct reply *rp, struct err *err)
 	struct token_row t;
 	const char *id = rq->params[0];
 	int r = catalog_token_get(sd->catalog, id, &t, err);
-	if (r >= 0 && !rq->caller->admin && strcmp(t.owner, rq->caller->owner) != 0)
+	if (r >= 0 && !principal_owns(rq->caller, t.owner))
 		r = err_set(err, -ENOENT, "no token \"%.100s\"", id);
 	if (r >= 0)
 		r = catalog_token_delete(sd->catalog, t.id, err);

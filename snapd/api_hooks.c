@@ -32,7 +32,7 @@ static int get_hook(struct request *rq, struct hook_row *row, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	int r = catalog_hook_get(sd->catalog, rq->params[0], row, err);
-	if (r >= 0 && !rq->caller->admin && strcmp(row->owner, rq->caller->owner) != 0) {
+	if (r >= 0 && !principal_owns(rq->caller, row->owner)) {
 		hook_row_done(row);
 		r = err_set(err, -ENOENT, "no webhook \"%.100s\"", rq->params[0]);
 	}

@@ -135,7 +135,7 @@ static int take_visibility(struct request *rq, struct owned *own, struct err *er
 	if (!seen && !team)
 		return 0;
 	/* A new one has no owner yet: it will be the caller's. */
-	if (own->owner[0] && !who->admin && strcmp(own->owner, who->owner) != 0)
+	if (own->owner[0] && !principal_owns(who, own->owner))
 		return err_set(err, -EPERM, "only its owner says who sees it");
 	int v = seen ? visibility_parse(seen) : VISIBLE_TEAM;
 	if (v < 0)

@@ -104,7 +104,7 @@ static int take_from_all(struct request *rq, const struct ws_row *ws, struct err
 	struct snapd *sd = rq->ctx;
 	struct attached_row *rows = NULL;
 	size_t n = 0;
-	bool owns = rq->caller->admin || strcmp(ws->own.owner, rq->caller->owner) == 0;
+	bool owns = principal_owns(rq->caller, ws->own.owner);
 	int r = owns ? 0 : catalog_attached(sd->catalog, NULL, ws->id, &rows, &n, err);
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		auto_sandbox_row sb = { 0 };
@@ -123,7 +123,7 @@ static int take_from_all(struct request *rq, const struct ws_row *ws, struct err
 static int may_purge(const struct request *rq, struct err *err)
 {
 	const struct doing *d = doing_now();
-	if (!d || rq->caller->admin || strcmp(d->own.owner, rq->caller->owner) == 0)
+	if (!d || principal_owns(rq->caller, d->own.owner))
 		return 0;
 	return err_set(err, -EPERM, "only its owner deletes it for good: without that it can be "
 				    "brought back");

@@ -472,7 +472,7 @@ static bool sees_job(struct snapd *sd, const struct principal *who, const struct
 {
 	struct meant m;
 	unsigned any = 1u << NOUN_SNAPSHOT | 1u << NOUN_WORKSPACE;
-	if (!who->admin && strcmp(row->owner, who->owner) != 0)
+	if (!principal_owns(who, row->owner))
 		return false;
 	if (who->workspace[0] && strcmp(row->object, who->workspace) != 0)
 		return false;

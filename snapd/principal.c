@@ -39,6 +39,11 @@ void principal_of_service(struct principal *out)
 	(void)snprintf(out->from, sizeof(out->from), "boughd");
 }
 
+bool principal_owns(const struct principal *who, const char *owner)
+{
+	return who->admin || strcmp(owner, who->owner) == 0;
+}
+
 /* ---- what is being done ---- */
 
 static _Thread_local struct doing *current;

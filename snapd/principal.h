@@ -42,6 +42,8 @@ void owner_self(char out[OWNER_SIZE]);
 void principal_of_peer(struct principal *out, uid_t uid, gid_t gid, pid_t pid);
 /* The service itself. */
 void principal_of_service(struct principal *out);
+/* Whether what that owner has is his to dispose of: his own, or he is an admin. */
+bool principal_owns(const struct principal *who, const char *owner);
 
 /* ---- what is being done ---- */
 
