@@ -2,12 +2,9 @@
 # Many sandboxes alive at once, and many one after the other: nothing of them is left on this machine.
 # The long run: `make cycles`, CYCLES=200 ALIVE=300.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 
 CYCLES=${CYCLES:-3} ALIVE=${ALIVE:-6}
-chmod 711 "$T" # to be passed through on the way to a root
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 bough create ws >/dev/null
 run bough run --rm --workspace ws -- true

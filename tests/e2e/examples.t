@@ -1,10 +1,7 @@
 #!/bin/bash
 # The programs of tools/examples do what they say, each in sandboxes.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
-chmod 711 "$T" # to be passed through on the way to a root
+need_sandboxes
 . "$BOUGH_SRC/tests/e2e/repo.sh"
 examples=$BOUGH_SRC/tools/examples
 export PYTHONPATH=$BOUGH_SRC/tools/clients/python PYTHONDONTWRITEBYTECODE=1

@@ -2,10 +2,7 @@
 # Processes in sandboxes: input and output at any byte, callers that leave and come back, signals,
 # time limits, terminals; by each runtime that works here.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
-chmod 711 "$T" # to be passed through on the way to a root
+need_sandboxes
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 api() { # METHOD TARGET [BODY]

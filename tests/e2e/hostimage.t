@@ -5,11 +5,8 @@ if [ "$(id -u)" = 0 ] && [ -z "${BOUGH_TEST_OWN_ETC:-}" ] && unshare -m true 2>/
 	exec env BOUGH_TEST_OWN_ETC=1 unshare -m "$0" "$@"
 fi
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 [ -d /etc/alternatives ] || skip_all 'needs root and /etc/alternatives'
-chmod 711 "$T"
 cp -a /etc/alternatives "$T/alternatives" && mount --bind "$T/alternatives" /etc/alternatives ||
 	skip_all 'needs root in a mount namespace'
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'

@@ -3,11 +3,8 @@
 # Idempotency-Key a call gives the first answer, and has its effect once. Made, started, stopped, killed,
 # paused, resumed, saved, forked, restored; workspaces attached, programs run, files changed.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 . "$BOUGH_SRC/tests/e2e/ask.sh"
-chmod 711 "$T"
 
 cat >"$T/keys.py" <<'PY'
 import os, sys, time

@@ -3,11 +3,8 @@
 # Idempotency-Key it is told, or done, once. (A trigger in the catalog has it fail.) Paused, resumed,
 # started, restored, saved; and restored with secrets, which kill -9 of boughd cuts off.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 . "$BOUGH_SRC/tests/e2e/ask.sh"
-chmod 711 "$T"
 
 cat >"$T/keys.py" <<'PY'
 import http.client, os, sys, threading, time

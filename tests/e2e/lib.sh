@@ -187,6 +187,12 @@ need_fuse() {
 MAIN_RT=${BOUGH_DEFAULT_RUNTIME:-runc}
 need_runtime() { command -v "$MAIN_RT" >/dev/null || skip_all "no $MAIN_RT"; }
 need_root() { [ "$(id -u)" = 0 ] || skip_all 'needs root'; }
+need_sandboxes() { # which pass through $T on the way to their files
+	need_fuse
+	need_root
+	need_runtime
+	chmod 711 "$T"
+}
 
 # A TCP port on which nobody listens now.
 free_port() {

@@ -2,10 +2,7 @@
 # The file API on a sandbox whose program changes what a path is all the time: between a folder, a link
 # out of the sandbox, a file, a fifo. Nothing of the host is read, written or removed, and no call waits.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
-chmod 711 "$T"
+need_sandboxes
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 run bough run --rm -- true
 [ $code = 0 ] || bail "no sandboxes here: $err"

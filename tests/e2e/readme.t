@@ -1,11 +1,8 @@
 #!/bin/bash
 # What README.md shows is what happens: its tour, command by command.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 [ "$MAIN_RT" = runc ] || skip_all 'another runtime than the page has'
-chmod 711 "$T"
 . "$BOUGH_SRC/tests/e2e/repo.sh"
 
 # What the tour begins with: a project in ~/src/app, files in ~/data, and a repository on a server.

@@ -2,11 +2,8 @@
 # Sandboxes: their life, how they end, saving and forking, workspaces that come and go, boughd killed
 # under them, what they leave behind.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 
-chmod 711 "$T" # to be passed through on the way to a root
 
 api() { # METHOD TARGET [BODY]
 	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"

@@ -2,10 +2,7 @@
 # Files into sandboxes and out of them: of the root and of what is attached, running and stopped,
 # folders, streams, and what is refused.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
-chmod 711 "$T"
+need_sandboxes
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 run bough run --rm -- true
 [ $code = 0 ] || bail "no sandboxes here: $err"

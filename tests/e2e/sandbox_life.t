@@ -2,11 +2,8 @@
 # The life of sandboxes: boughd killed while one is being started, what was made for one, and what
 # commands of workspaces say of them.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 shim=$(command -v containerd-shim-runc-v2) || skip_all 'no shim'
-chmod 711 "$T"
 
 # A shim that takes its time while there is a file "hold".
 mkdir "$T/programs"

@@ -1,10 +1,7 @@
 #!/bin/bash
 # Sandboxes of several owners: what one shows, saves and restores is never more than its caller may.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
-chmod 711 "$T"
+need_sandboxes
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock

@@ -2,11 +2,8 @@
 # The terminal of a process over WebSocket, by a client that speaks it by hand, and by `bough exec -it`:
 # over the socket, TCP and TLS; broken connections, hostile frames, slow clients, boughd killed.
 . "${0%/*}/lib.sh"
-need_fuse
-need_root
-need_runtime
+need_sandboxes
 
-chmod 711 "$T" # to be passed through on the way to a root
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$T/key.pem" \
 	-out "$T/cert.pem" -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost 2>"$T/.err" ||
 	bail "no certificate: $(cat "$T/.err")"
