@@ -249,6 +249,8 @@ static int fill_one(struct archive_importer *im, const struct box_entry *e)
 static int fill(struct archive_importer *im)
 {
 	int r = 0;
+	if (im->tree.inodes == 1) /* the root: no program in it could ever run */
+		return err_set(im->err, -EBADMSG, "there is nothing in it");
 	archive_tree_layer(&im->tree); /* over what the archive has: its links are followed */
 	for (const struct box_entry *e = im->opt->fill; e->path && r == 0; e++)
 		r = fill_one(im, e);

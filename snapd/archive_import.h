@@ -45,7 +45,8 @@ struct archive_import_options {
 	uint32_t uid, gid;   /* owner of folders that the archive leaves out */
 	bool squash_owner;   /* all is owned by uid and gid, whatever the archive says: for a
 	                      * server whose user could not change what others own */
-	const struct box_entry *fill; /* what is added where it is missing; NULL: nothing */
+	const struct box_entry *fill; /* what is added where it is missing, and the archive then
+	                              * has to have something; NULL: nothing */
 	/* Called now and then; a return other than 0 ends the import with -ECANCELED. */
 	int (*progress)(void *ctx, uint64_t bytes_read, uint64_t members);
 	void *progress_ctx;

@@ -70,6 +70,8 @@ bough_fails 'another machine' 1 'no image for linux on' image import bad "$T/lay
 echo nonsense >layout/index.json
 bough_fails 'no JSON' 1 "'index.json': line 1" image import bad "$T/layout"
 bough_fails 'no archive' 1 'no archive' image import bad "$BOUGH_SRC/LICENSE"
+mkdir nothing
+bough_fails 'an empty folder' 1 'nothing in it' image import bad nothing
 bough_fails 'a file that is not there' 3 'No such file' image import bad nowhere
 bough_fails 'a name that is taken' 4 'already' image import app l1
 is 'nothing was left behind' "$(bough snapshots ls -q | sort)" "$before"
