@@ -572,9 +572,7 @@ static enum MHD_Result refuse_upload(struct call *c, int r, const struct err *er
 /* What comes with a key is to be the same when it comes again. A form's boundary may be another. */
 static int sum_upload(struct call *c, struct err *err)
 {
-	const char *type = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Content-Type");
-	bool form = type && strncasecmp(type, "multipart/", 10) == 0;
-	if (!c->doing->key || form)
+	if (!c->doing->key || web_has_form(c->conn))
 		return 0;
 	int r = doing_sum_begin(c->doing);
 	return r < 0 ? err_set(err, r, "out of memory") : 0;
@@ -645,6 +643,9 @@ static enum MHD_Result begin(struct call *c, const char *method)
 		r = check_query(c, &err);
 	if (r < 0)
 		return answer_error(c, r, &err);
+	if (!c->route->upload && web_has_form(c->conn))
+		return answer_refusal(c, 415, "unsupported",
+				      "a form isn't taken here: files are sent with PUT, as by curl -T");
 	if (!c->route->upload && web_announced(c->conn) > WEB_BODY_MAX)
 		return answer_refusal(c, 413, "too_large", "the body is larger than 1 MiB");
 	c->refused = false;

@@ -27,6 +27,12 @@ bool web_has_body(struct MHD_Connection *conn)
 	return web_announced(conn) > 0 || header(conn, "Transfer-Encoding");
 }
 
+bool web_has_form(struct MHD_Connection *conn)
+{
+	const char *type = header(conn, "Content-Type");
+	return type && strncasecmp(type, "multipart/", 10) == 0;
+}
+
 void web_linger(int fd, size_t most, int wait_ms)
 {
 	char scratch[16 * 1024];

@@ -10,6 +10,7 @@
 /* Bytes of the body, as its head says; 0: none, or chunks. */
 uint64_t web_announced(struct MHD_Connection *conn);
 bool web_has_body(struct MHD_Connection *conn);
+bool web_has_form(struct MHD_Connection *conn); /* multipart/…, as its head says */
 /* True when it is certain where the body ends. libmicrohttpd takes the first of two lengths, and
  * chunks rather than a length; whatever passes requests on to us may take the other, and then what
  * it believes to be a body is another request here (RFC 9112 6.3, 11.2). */

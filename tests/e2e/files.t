@@ -81,6 +81,8 @@ gives 'a form' 201 PUT $w/form -F other=no -F "file=@$T/noise"
 ok 'its file' cmp -s "$T/noise" "$at/form"
 gives 'without a file in it' 400 PUT $w/form -F other=no
 like 'says so' "$body" 'no part named'
+gives 'POSTed, as curl -F does by itself' 415 POST $w/form -F "file=@$T/noise"
+like 'says what to do' "$body" 'PUT.*curl -T'
 ok 'changes nothing' cmp -s "$T/noise" "$at/form"
 
 # ---- ranges
