@@ -230,6 +230,10 @@ git -C "$o" reset -q --hard HEAD~1
 run git -C "$o" rebase main
 is 'rebase' "$code $(git -C "$o" rev-parse HEAD:tools)" "0 $(git -C needs rev-parse main:tools)"
 unchanged rebase
+git -C "$o" config core.hooksPath elsewhere
+git -C "$o" reset -q --hard v1 && git -C "$o" merge -q main
+unchanged 'merge with core.hooksPath, after git status' # which is asked first
+git -C "$o" config --unset core.hooksPath
 git -C "$o" reset -q --hard v1
 run git -C "$o" merge --squash main
 is 'merge --squash' "$code $(git -C "$o" diff --cached --name-only | tr '\n' ' ')" '0 doc/r tools/run '
@@ -254,8 +258,10 @@ w=$(at wide)
 git -C "$w" -c remote.u.url="$T/up.git" -c remote.u.promisor=true sparse-checkout add tools 2>/dev/null
 is 'a wider scope is looked at' "$(echo x >>"$w/tools/run" && git -C "$w" status --porcelain)" ' M tools/run'
 git -C "$o" checkout -q -b pick v1
-for what in 'log -p main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'log -S seven main' 'archive main' \
-	'archive main doc' 'blame main tools/run' 'grep seven main' 'bundle create b main' 'reset main' 'cherry-pick main'; do
+for what in 'log -p main' 'log --stat main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'format-patch --stdout v1..main' \
+	'log -S seven main' 'log -G seven main' 'log -L 1,3:tools/run main' 'archive main' 'archive main doc' \
+	'blame main tools/run' 'grep seven main' 'bundle create b main' 'rev-list --objects main' 'ls-tree -rl main' \
+	'reset main' 'cherry-pick main'; do
 	# shellcheck disable=SC2086 # its words
 	says_why $what
 done
@@ -274,6 +280,29 @@ is 'what was picked is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "
 says_why revert --no-edit HEAD
 is 'what was reverted, too' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
 	"$(git -C needs rev-parse 'v1^{tree}') "
+# A commit that is told of in lines is made, too; one that isn't is quiet.
+git -C "$o" reset -q --hard v1 && git -C "$o" merge -q --squash main >/dev/null
+says_why commit -m squashed
+is 'what was squashed is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}')" "$(git -C needs rev-parse 'main^{tree}')"
+git -C "$o" reset -q --hard v1 && git -C "$o" merge -q --squash main >/dev/null
+run git -C "$o" commit -qm squashed
+is 'and with -q git says that it is' $code 0
+# A merge that needs contents of both sides: nothing is half-done.
+git -C up checkout -q -b clash v1 && (cd up && sed -i s/^7$/sept/ tools/run && git commit -qam clash && git push -q origin clash)
+git -C "$o" reset -q --hard main
+run git -C "$o" -c remote.u.url="$T/up.git" -c remote.u.promisor=true -c remote.u.partialCloneFilter=blob:none \
+	fetch u clash:refs/remotes/u/clash
+is 'another branch' $code 0
+says_why merge --no-edit u/clash
+unchanged 'a merge that needs contents outside'
+ok 'and none is on its way' test ! -e "$o/.git/MERGE_HEAD"
+says_why rebase u/clash
+run git -C "$o" rebase --abort
+unchanged "$code: a rebase that was broken off"
+is 'and is where it was' "$(git -C "$o" rev-parse HEAD)" "$(git -C needs rev-parse main)"
+run git clone -q "$o" cloned
+like 'git clone of the workspace lacks them' "$code $err" '128 .*unable to read'
+git -C "$o" checkout -q pick && git -C "$o" reset -q --hard v1
 run git -C "$o" reset -q main -- doc
 is 'reset of what is in the scope' "$code $(git -C "$o" diff --cached --name-only)" '0 doc/r'
 

@@ -73,6 +73,22 @@ cp "$BOUGH_BIN/bough-fsmonitor" $hook && $hook
 is 'its time stays' "$(stat -c %y .git/index | cut -c 1-21)" '2020-01-01 00:00:00.5'
 both 'marked'
 
+# Where git's hooks are in another folder: git's question what changed does it, unless git holds the index.
+helper='test -d .git && exec .git/bough/fsmonitor'
+cp "$BOUGH_BIN/bough-fsmonitor" .git/bough/fsmonitor && mkdir ../hooks && git config core.fsmonitor "$helper"
+git checkout -q main && git config core.hooksPath ../hooks && git checkout -q v1
+like 'with core.hooksPath git marks once' "$(marks)" ' S '
+is 'a status in between changes nothing' "$(git status --porcelain -uno)" ''
+both 'and has marked'
+git checkout -q main && touch .git/index.lock && git --no-optional-locks status --porcelain -uno
+like 'not where another git is at the index' "$(marks)" ' S '
+rm .git/index.lock && cp $hook ../hooks/ && git checkout -q v1
+both 'the hook in that folder does it at once'
+rm ../hooks/* && printf '#!/bin/sh\nexec .git/hooks/post-index-change\n' >../hooks/post-index-change &&
+	chmod +x ../hooks/post-index-change && git checkout -q main
+both 'a script that runs it, too'
+git config --unset core.hooksPath && git config --unset core.fsmonitor
+
 # What it doesn't understand, or somebody holds, stays.
 rm $hook && git checkout -q main && cp "$BOUGH_BIN/bough-fsmonitor" $hook && cp .git/index ../good
 touch .git/index.lock && $hook

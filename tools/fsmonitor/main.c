@@ -5,7 +5,8 @@
  * hands the answer on: a new token and the paths, each with a NUL behind it. Where nobody answers
  * (another filesystem, an answer that is too long) it says "/": look at everything.
  *
- * By the name post-index-change it is that hook (outside.h).
+ * By the name post-index-change it is that hook (outside.h); where git runs hooks of another folder
+ * it does the hook's work as well, later: git may use an index meanwhile that lacks the marks.
  *
  * It runs in whatever container the workspace is mounted in, once for each `git status`: so it
  * stands alone, without libraries, and is a few kilobytes long. */
@@ -182,6 +183,22 @@ static int ends(const char *s, const char *with)
 	return 0;
 }
 
+/* Whether the repository's configuration has a core.hooksPath, or seems to: a mistake costs one
+ * look into the index. */
+static int has_hooks_elsewhere(void)
+{
+	static const char key[] = "hookspath";
+	long fd = call4(SYS_openat, AT_FDCWD, (long)".git/config", O_RDONLY | O_NOFOLLOW, 0);
+	long n = call4(SYS_read, fd, (long)answer, sizeof(answer), 0);
+	for (long i = 0, same = 0; i < n; i++) {
+		char c = answer[i] | 0x20; /* lower case */
+		same = c == key[same] ? same + 1 : c == key[0];
+		if (!key[same])
+			return 1;
+	}
+	return 0;
+}
+
 static long run(long argc, char **argv)
 {
 	static const char all[] = "0\0/"; /* and the NUL that ends it */
@@ -198,6 +215,8 @@ static long run(long argc, char **argv)
 		n = ask(name);
 	long r = n > 0 && answer[n - 1] == 0 ? hand_on(name, end, n) : put(all, sizeof(all));
 	check_untracked();
+	if (has_hooks_elsewhere())
+		outside_mark();
 	return r;
 }
 
