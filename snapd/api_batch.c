@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/base/array.h"
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "fs/base/json.h"
@@ -20,7 +21,6 @@
 #include "snapd/files_list.h"
 #include "snapd/intents.h"
 #include "snapd/limits.h"
-#include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
 
 enum {
@@ -121,7 +121,7 @@ static int get_bytes(const json_t *j, const char *key, char **out, size_t *len, 
 		return 0;
 	size_t n = json_string_length(coded), room = n / 4 * 3;
 	char *to = malloc(room + 1);
-	int got = to ? tus_base64(json_string_value(coded), n, to, room) : -ENOMEM;
+	int got = to ? base64_decode(json_string_value(coded), n, to, room) : -ENOMEM;
 	if (got < 0) {
 		free(to);
 		return got == -ENOMEM ? err_no_memory(err)

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
 #include "snapd/access.h"
 #include "snapd/api_sandbox.h"
-#include "snapd/tus_head.h"
 
 enum {
 	DISK_DEFAULT_GB = 10,
@@ -31,7 +31,7 @@ static int add_file(struct secrets *s, struct request *rq, const char *name, con
 					 "names as of files, and their content in base64");
 	if (!data)
 		return err_no_memory(err);
-	int len = tus_base64(text, n, data, n / 4 * 3);
+	int len = base64_decode(text, n, data, n / 4 * 3);
 	if (len < 0 || len > SANDBOX_SECRET_MAX)
 		return request_bad_field(rq, "secrets", err, "%.60s: base64 of at most %d KiB",
 					 name, SANDBOX_SECRET_MAX >> 10);

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include "fs/base/base64.h"
 
 static const char *const codings[CODINGS] = { "identity", "gzip", "zstd" };
 
@@ -192,36 +193,6 @@ enum coding head_coding(const char *value)
 
 /* ---- digests ---- */
 
-int head_base64_digit(char c)
-{
-	return c >= 'A' && c <= 'Z'   ? c - 'A'
-	       : c >= 'a' && c <= 'z' ? c - 'a' + 26
-	       : c >= '0' && c <= '9' ? c - '0' + 52
-	       : c == '+'             ? 62
-	       : c == '/'             ? 63
-				      : -1;
-}
-
-/* The 44 characters of 32 bytes. */
-static int base64_digest(const char *s, struct digest *out)
-{
-	uint32_t bits = 0;
-	unsigned have = 0;
-	size_t n = 0;
-	for (size_t i = 0; i < 43; i++) {
-		int v = head_base64_digit(s[i]);
-		if (v < 0)
-			return -EINVAL;
-		bits = bits << 6 | (uint32_t)v;
-		have += 6;
-		if (have < 8)
-			continue;
-		have -= 8;
-		out->b[n++] = (uint8_t)(bits >> have);
-	}
-	return s[43] == '=' && (bits & 3) == 0 ? 0 : -EINVAL;
-}
-
 /* The member of a dictionary (RFC 9651), from behind its '=' on; NULL: it isn't there. */
 static const char *member(const char *value, const char *key, size_t *len)
 {
@@ -246,7 +217,8 @@ int head_digest(const char *value, struct digest *out)
 	const char *s = member(value, "sha-256", &len);
 	if (!s)
 		return 0;
-	if (len != 46 || s[0] != ':' || s[45] != ':' || base64_digest(s + 1, &d) < 0)
+	if (len != 46 || s[0] != ':' || s[45] != ':' ||
+	    base64_decode(s + 1, 44, d.b, sizeof(d.b)) != sizeof(d.b))
 		return -EINVAL;
 	*out = d;
 	return 1;

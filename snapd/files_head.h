@@ -56,7 +56,5 @@ int head_boundary(const char *content_type, char out[HEAD_BOUNDARY]);
 enum { HEAD_DATE = 32 };
 const char *head_date(char out[HEAD_DATE], time_t t); /* "" where the year has no four digits */
 
-/* What the character stands for in base64, or -1. */
-int head_base64_digit(char c);
 
 #endif

@@ -1,9 +1,9 @@
 #include "snapd/tus_head.h"
-#include "snapd/files_head.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fs/base/base64.h"
 
 int tus_number(const char *text, uint64_t *out)
 {
@@ -21,39 +21,6 @@ int tus_number(const char *text, uint64_t *out)
 	return 0;
 }
 
-/* The bytes of padded base64, at most `cap`: their number, or -EINVAL. */
-static int decode(const char *s, size_t n, uint8_t *out, size_t cap)
-{
-	size_t len = 0;
-	if (n % 4)
-		return -EINVAL;
-	for (size_t i = 0; i < n; i += 4) {
-		uint32_t v = 0;
-		unsigned pad = 0;
-		for (size_t k = 0; k < 4; k++) {
-			int d = head_base64_digit(s[i + k]);
-			bool may_pad = i + 4 == n && k >= 2;
-			if (d < 0 && !(s[i + k] == '=' && may_pad))
-				return -EINVAL;
-			if (d >= 0 && pad)
-				return -EINVAL;
-			pad += d < 0;
-			v = v << 6 | (d < 0 ? 0 : (uint32_t)d);
-		}
-		for (unsigned k = 0; k < 3 - pad; k++) {
-			if (len == cap)
-				return -EINVAL;
-			out[len++] = (uint8_t)(v >> (16 - 8 * k));
-		}
-	}
-	return (int)len;
-}
-
-int tus_base64(const char *s, size_t n, void *out, size_t cap)
-{
-	return decode(s, n, out, cap);
-}
-
 int tus_metadata(const char *text, const char *key, char **out)
 {
 	char *found = NULL;
@@ -69,7 +36,7 @@ int tus_metadata(const char *text, const char *key, char **out)
 			while (len > 0 && value[len - 1] == ' ')
 				len--;
 			char *to = malloc(len / 4 * 3 + 1);
-			int got = to ? decode(value, len, (uint8_t *)to, len / 4 * 3) : -ENOMEM;
+			int got = to ? base64_decode(value, len, to, len / 4 * 3) : -ENOMEM;
 			r = got < 0 ? got : found || memchr(to, 0, (size_t)got) ? -EINVAL : 0;
 			if (r == 0) {
 				to[got] = '\0';
@@ -99,5 +66,6 @@ int tus_checksum(const char *text, uint8_t out[TUS_DIGEST_MAX])
 							      : 0;
 	if (!want)
 		return -ENOTSUP;
-	return decode(blank + 1, strlen(blank + 1), out, TUS_DIGEST_MAX) == want ? want : -EINVAL;
+	int len = base64_decode(blank + 1, strlen(blank + 1), out, TUS_DIGEST_MAX);
+	return len == want ? want : -EINVAL;
 }

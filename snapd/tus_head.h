@@ -8,8 +8,6 @@
 
 /* A number without a sign, and nothing else. 0 or -EINVAL. */
 int tus_number(const char *text, uint64_t *out);
-/* The n characters of base64, with their padding: how many bytes, at most cap, or -EINVAL. */
-int tus_base64(const char *s, size_t n, void *out, size_t cap);
 /* The value of a key in Upload-Metadata ("key base64,key base64"), decoded, terminated; the caller
  * frees. 0: there is none, and *out is NULL. -EINVAL: malformed, twice, or with a NUL; -ENOMEM. */
 int tus_metadata(const char *text, const char *key, char **out);

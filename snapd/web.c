@@ -645,7 +645,8 @@ static enum MHD_Result begin(struct call *c, const char *method)
 		return answer_error(c, r, &err);
 	if (!c->route->upload && web_has_form(c->conn))
 		return answer_refusal(c, 415, "unsupported",
-				      "a form isn't taken here: files are sent with PUT, as by curl -T");
+				      "a form isn't taken here: files are sent with PUT, as "
+				      "by curl -T");
 	if (!c->route->upload && web_announced(c->conn) > WEB_BODY_MAX)
 		return answer_refusal(c, 413, "too_large", "the body is larger than 1 MiB");
 	c->refused = false;

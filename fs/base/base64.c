@@ -1,5 +1,7 @@
 #include "fs/base/base64.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -21,4 +23,44 @@ char *base64_encode(const void *data, size_t len)
 	if (out)
 		*p = '\0';
 	return out;
+}
+
+static int digit(char c)
+{
+	return c >= 'A' && c <= 'Z'   ? c - 'A'
+	       : c >= 'a' && c <= 'z' ? c - 'a' + 26
+	       : c >= '0' && c <= '9' ? c - '0' + 52
+	       : c == '+'             ? 62
+	       : c == '/'             ? 63
+				      : -1;
+}
+
+int base64_decode(const char *text, size_t n, void *out, size_t cap)
+{
+	uint8_t *to = out;
+	size_t len = 0;
+	if (n % 4)
+		return -EINVAL;
+	for (size_t i = 0; i < n; i += 4) {
+		uint32_t v = 0;
+		unsigned pad = 0;
+		for (size_t k = 0; k < 4; k++) {
+			int d = digit(text[i + k]);
+			bool may_pad = i + 4 == n && k >= 2;
+			if (d < 0 && !(text[i + k] == '=' && may_pad))
+				return -EINVAL;
+			if (d >= 0 && pad)
+				return -EINVAL;
+			pad += d < 0;
+			v = v << 6 | (d < 0 ? 0 : (uint32_t)d);
+		}
+		if (v & ((1u << 8 * pad) - 1)) /* bits that say nothing */
+			return -EINVAL;
+		for (unsigned k = 0; k < 3 - pad; k++) {
+			if (len == cap)
+				return -EINVAL;
+			to[len++] = (uint8_t)(v >> (16 - 8 * k));
+		}
+	}
+	return (int)len;
 }

@@ -33,6 +33,12 @@ ok 'is there' test -f "$at/a:b"
 printf x >"$at/"$'odd\nname %'
 is 'odd names' "$(bough cat w:$'odd\nname %')" x
 
+is 'and as a shell has them' "$(bough files ls w: | grep -o "[$]'.*")" "\$'odd\\012name %'"
+printf y >"$at/"$'\xff'"it's"
+odd=$(bough files ls w: | grep -o "[$]'.*s'")
+is 'what is not UTF-8, too' "$odd" "\$'\\377it\\'s'"
+is 'which it takes' "$(eval "bough cat w:$odd")" y
+is 'a program gets the bytes' "$(bough files ls -q w: | tail -n 1)" $'\xff'"it's"
 run bough files ls w:a
 like 'files ls' "$out" $'^MODE +TYPE +SIZE +AGE +NAME\n'
 like 'its rows' "$out" $'0755 +file +10 +[a-z0-9]+ +tool'

@@ -123,6 +123,11 @@ mkdir "$at/new"
 rmdir "$at/new"
 wait $!
 is 'bough watch' "$(jq -r '.event + " " + .path' cli | tr '\n' ' ')" 'created new deleted new '
+timeout 60 bough watch w --since "$since" >odd &
+touch "$at/$(printf 'b\377')"
+shown() { grep -qxF "created  $'b\\377'" odd; }
+ok 'shows odd names as a shell reads them' wait_for 10 shown
+kill $!
 bough_ok 'rm' rm w -q
 gone() { [ "$(pgrep -fc "workspaces/w/watch" -P $$)" = 0 ]; }
 ok 'the streams of what is removed end' wait_for 10 gone

@@ -108,7 +108,7 @@ static void check_link(const char *s)
 
 static void check_upload(const char *s, size_t n)
 {
-	uint8_t digest[TUS_DIGEST_MAX], bytes[512], again[512];
+	uint8_t digest[TUS_DIGEST_MAX], bytes[512];
 	uint64_t number;
 	char *value = NULL, want[32];
 	int r = tus_number(s, &number);
@@ -117,14 +117,11 @@ static void check_upload(const char *s, size_t n)
 		(void)snprintf(want, sizeof(want), "%llu", (unsigned long long)number);
 		assert(strcmp(s + strspn(s, "0"), number ? want : "") == 0);
 	}
-	r = tus_base64(s, n, bytes, sizeof(bytes));
+	r = base64_decode(s, n, bytes, sizeof(bytes));
 	assert(r == -EINVAL || (r >= 0 && r <= (int)sizeof(bytes)));
 	if (r >= 0) {
-		/* Of the last character some bits say nothing. */
 		char *text = base64_encode(bytes, (size_t)r);
-		assert(text && strlen(text) == n &&
-		       tus_base64(text, n, again, sizeof(again)) == r &&
-		       memcmp(again, bytes, (size_t)r) == 0);
+		assert(text && strcmp(text, s) == 0);
 		free(text);
 	}
 	r = tus_metadata(s, "filename", &value);

@@ -271,7 +271,18 @@ static void base64(void **state)
 	};
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		auto_free char *s = base64_encode(table[i][0], strlen(table[i][0]));
+		char back[8];
 		assert_string_equal(s, table[i][1]);
+		assert_int_equal(base64_decode(s, strlen(s), back, sizeof(back)),
+				 strlen(table[i][0]));
+		assert_memory_equal(back, table[i][0], strlen(table[i][0]));
+	}
+	static const char *const wrong[] = { "Zg", "Zg=", "Zg=a", "Z===", "=aaa", "Zg==Zg==",
+					     "Zm9vYmFyZm9v", "Zm\n=", "Zm9-", "Zh==" };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		char back[8];
+		assert_int_equal(base64_decode(wrong[i], strlen(wrong[i]), back, sizeof(back)),
+				 -EINVAL);
 	}
 }
 

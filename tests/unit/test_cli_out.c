@@ -136,6 +136,22 @@ static void cleaned(void **state)
 	}
 }
 
+/* Names as bash reads them. */
+static void quoted(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "", "" },
+		{ "it's plain", "it's plain" },
+		{ "caf\xc3\xa9", "caf\xc3\xa9" },
+		{ "\xc3\xa9'\\\xff", "$'\xc3\xa9\\'\\\\\\377'" },
+		{ "a\n1", "$'a\\0121'" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		auto_free char *text = out_quoted(cases[i][0]);
+		assert_string_equal(text, cases[i][1]);
+	}
+}
+
 static void print_table(FILE *f, const void *arg)
 {
 	static const char *const headings[] = { "NAME", ">SIZE", "NOTE", NULL };
@@ -180,6 +196,7 @@ int main(void)
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(ages),
 		cmocka_unit_test(cleaned),
+		cmocka_unit_test(quoted),
 		cmocka_unit_test(tables),
 		cmocka_unit_test(tables_without_memory),
 	};

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "tools/bough/json.h"
 #include "tools/bough/start.h"
@@ -74,6 +75,20 @@ const char *get_text(const json_t *o, const char *key)
 {
 	const char *s = json_string_value(json_object_get(o, key));
 	return s ? s : "";
+}
+
+char *get_name(const json_t *o, const char *key)
+{
+	char sister[32];
+	(void)snprintf(sister, sizeof(sister), "%s_b64", key);
+	const char *coded = get_text(o, sister);
+	size_t n = strlen(coded);
+	char *out = *coded ? malloc(n + 1) : strdup(get_text(o, key));
+	if (!*coded || !out)
+		return out;
+	int len = base64_decode(coded, n, out, n);
+	out[len > 0 ? len : 0] = 0;
+	return out;
 }
 
 int64_t get_int(const json_t *o, const char *key)

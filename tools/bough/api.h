@@ -103,6 +103,9 @@ int body_flags(json_t *o, const struct args *a, const char *const *options, stru
 
 /* Members of an answer; "" and 0 where they are absent or of another type. */
 const char *get_text(const json_t *o, const char *key);
+/* The bytes of a name: of the member, or of its base64 sister, which it has where they aren't
+ * UTF-8. "" when neither is there. The caller's; NULL: no memory. */
+char *get_name(const json_t *o, const char *key);
 int64_t get_int(const json_t *o, const char *key);
 bool get_true(const json_t *o, const char *key);
 

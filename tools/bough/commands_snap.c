@@ -429,7 +429,8 @@ const struct command commands_snap[] = {
 	  .group = G_FILE,
 	  .operands = "WORKSPACE:[PATH]|SNAPSHOT:[PATH]",
 	  .summary = "list a folder of a workspace or a snapshot",
-	  .about = "In the order that the file system has them in.\n",
+	  .about = "A name with bytes that a terminal can't show is shown as a shell reads it:\n"
+		   "$'a\\377b'. With -q a program gets the names themselves, a line each.\n",
 	  .options = files_ls_options,
 	  .examples = "bough files ls app:\nbough files ls green:src --recursive --json\n",
 	  .min = 1,

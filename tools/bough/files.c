@@ -43,44 +43,54 @@ int cmd_cat(struct cli *cli, const struct args *a, struct err *err)
 
 /* ---- listed ---- */
 
-static void list_row(struct cli *cli, struct table *t, const json_t *e)
+struct entry {
+	const json_t *json;
+	char *name; /* its bytes */
+};
+
+static int list_row(const struct cli *cli, struct table *t, const struct entry *e)
 {
 	char size[OUT_SIZE_MAX], age[OUT_AGE_MAX];
-	const char *name = get_text(e, "name");
-	if (!*name)
-		name = get_text(e, "name_b64"); /* not UTF-8 */
-	if (cli->quiet) {
-		out_clean(stdout, name);
-		(void)fputc('\n', stdout);
-		return;
+	const char *modified = get_text(e->json, "modified_at");
+	auto_free char *shown = out_quoted(e->name);
+	if (!shown)
+		return -ENOMEM;
+	if (cli->quiet) { /* a program is told the name itself */
+		(void)puts(isatty(STDOUT_FILENO) ? shown : e->name);
+		return 0;
 	}
-	const char *cells[] = { get_text(e, "mode"), get_text(e, "type"),
-				out_size(size, get_int(e, "size"), cli->bytes),
-				cli->bytes ? get_text(e, "modified_at")
-					   : out_age(age, get_text(e, "modified_at"), time(NULL)),
-				name };
+	const char *cells[] = { get_text(e->json, "mode"), get_text(e->json, "type"),
+				out_size(size, get_int(e->json, "size"), cli->bytes),
+				cli->bytes ? modified : out_age(age, modified, time(NULL)), shown };
 	table_row(t, cells);
+	return 0;
 }
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(get_text(*(json_t *const *)a, "name"), get_text(*(json_t *const *)b, "name"));
+	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
 /* As ls has them; boughd sends them as they lie. */
 static int list_sorted(struct cli *cli, struct table *t, const json_t *entries, struct err *err)
 {
 	size_t i, n = json_array_size(entries);
-	auto_free json_t **all = calloc(n + 1, sizeof(*all));
+	auto_free struct entry *all = calloc(n + 1, sizeof(*all));
 	json_t *e;
-	if (!all)
-		return err_no_memory(err);
-	json_array_foreach(entries, i, e)
-		all[i] = e;
-	qsort(all, n, sizeof(*all), by_name);
-	for (i = 0; i < n; i++)
-		list_row(cli, t, all[i]);
-	return 0;
+	int r = all ? 0 : -ENOMEM;
+	json_array_foreach(entries, i, e) {
+		if (r == 0)
+			all[i] = (struct entry){ e, get_name(e, "name") };
+		if (r == 0 && !all[i].name)
+			r = -ENOMEM;
+	}
+	if (r == 0)
+		qsort(all, n, sizeof(*all), by_name);
+	for (i = 0; i < n && r == 0; i++)
+		r = list_row(cli, t, &all[i]);
+	for (i = 0; all && i < n; i++)
+		free(all[i].name);
+	return r < 0 ? err_no_memory(err) : 0;
 }
 
 int cmd_files_ls(struct cli *cli, const struct args *a, struct err *err)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 
@@ -133,6 +134,35 @@ void out_clean(FILE *f, const char *text)
 			(void)fputc('?', f);
 		p += n ? n : 1;
 	}
+}
+
+static bool all_printable(const char *text)
+{
+	for (const unsigned char *p = (const unsigned char *)text; *p;) {
+		size_t n = printable(p);
+		if (n == 0)
+			return false;
+		p += n;
+	}
+	return true;
+}
+
+char *out_quoted(const char *name)
+{
+	auto_buf b = { 0 };
+	if (all_printable(name))
+		return strdup(name);
+	buf_printf(&b, "$'");
+	for (const unsigned char *p = (const unsigned char *)name; *p;) {
+		size_t n = printable(p);
+		if (n == 0)
+			buf_printf(&b, "\\%03o", *p);
+		else
+			buf_printf(&b, "%s%.*s", *p == '\'' || *p == '\\' ? "\\" : "", (int)n, p);
+		p += n ? n : 1;
+	}
+	buf_add(&b, "'", 2);
+	return buf_error(&b) < 0 ? NULL : (char *)steal_ptr(&b.data);
 }
 
 size_t out_width(const char *text)

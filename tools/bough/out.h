@@ -24,6 +24,9 @@ const char *out_time(char buf[OUT_TIME_MAX], const char *rfc3339, time_t now);
 time_t out_parse_time(const char *rfc3339);
 /* Copies text with control characters (C0, DEL, C1, broken UTF-8) shown as '?'. */
 void out_clean(FILE *f, const char *text);
+/* A file's name for a person: as it is, or where out_clean would hide some of it, with what a shell
+ * reads as these bytes: $'a\377b'. The caller's; NULL: no memory. */
+char *out_quoted(const char *name);
 /* Columns that `text` takes on a terminal, about: one for each character. */
 size_t out_width(const char *text);
 /* True when `f` is a terminal that shows colours and NO_COLOR isn't set. */

@@ -13,18 +13,14 @@ struct watch {
 	uint64_t left; /* events to print; UINT64_MAX: all */
 };
 
-static void print_text(const json_t *e)
+static int print_text(const json_t *e, struct err *err)
 {
-	const char *path = get_text(e, "path"), *old = get_text(e, "old_path");
-	path = *path ? path : get_text(e, "path_b64");
-	old = *old ? old : get_text(e, "old_path_b64");
-	printf("%-8s ", get_text(e, "event"));
-	if (*old) {
-		out_clean(stdout, old);
-		printf(" -> ");
-	}
-	out_clean(stdout, path);
-	printf("\n");
+	auto_free char *path = get_name(e, "path"), *old = get_name(e, "old_path");
+	auto_free char *to = path ? out_quoted(path) : NULL, *from = old ? out_quoted(old) : NULL;
+	if (!to || !from)
+		return err_no_memory(err);
+	printf("%-8s %s%s%s\n", get_text(e, "event"), from, *from ? " -> " : "", to);
+	return 0;
 }
 
 static int print_event(void *ctx, const char *data, struct err *err)
@@ -33,10 +29,13 @@ static int print_event(void *ctx, const char *data, struct err *err)
 	auto_json json_t *e = json_loads(data, 0, NULL);
 	if (!e)
 		return err_set(err, -EPROTO, "boughd sent what isn't an event");
+	int r = 0;
 	if (w->cli->json)
 		(void)puts(data);
 	else
-		print_text(e);
+		r = print_text(e, err);
+	if (r < 0)
+		return r;
 	/* A pipe's reader gets each as it comes. */
 	if (fflush(stdout) != 0)
 		return err_sys(err, -errno, "write");
