@@ -208,7 +208,7 @@ like 'and its id' "$err" 'tk_[a-z2-7]{10}: it is shown this once'
 run bough token ls -q
 id=${out%%$'\n'*}
 run bough token ls
-like 'token ls' "$out" "$id +cli +uid:0 +owner, reading"
+like 'token ls' "$out" "$id +cli +uid:0 +owner, read-only"
 run bough token rm "$id"
 is 'token rm' $code 0
 bough_fails 'nor is 0 for ever' 2 'without the option' token create --expires 0
@@ -217,7 +217,11 @@ bough_ok 'user add' user add bob --uid 30009
 bough_ok 'team add' team add ops
 bough_ok 'team join' team join ops bob --role reader
 run bough team ls
-like 'team ls' "$out" 'ops +(uid:30009|bob) +reader'
+like 'team ls' "$out" 'ops +bob +reader'
+bough_ok 'a token for a workspace' token create --scope "$owner/private:src" --owner bob -q
+bough_ok 'a token for a team' token create --team ops -q
+run bough token ls
+like 'both are listed by their names' "$out" 'bob +private:src .*team:ops |team:ops .*bob +private:src '
 bough_ok 'share it' set "$owner/private" --visibility team:ops --description 'for ops'
 gives 'bob sees it' 200 .description 'for ops' uid:30009 GET "$ws/alice%2Fprivate"
 cp "$(type -P bough)" "$T/bough" # where bob can reach it

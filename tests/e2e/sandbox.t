@@ -130,6 +130,7 @@ bough_ok 'renamed' set ws --label x=y
 # ---- saving, forking, restoring
 
 bough_ok 'a save' save dev --as saved
+like 'is an image that says whose' "$(bough image ls)" $'\nsaved +sn_[a-z2-7]+ +dev '
 like 'of which the pause is told' "$err" 'paused for'
 pause=$(api POST /v1/sandboxes/dev/snapshots '{}' | jq .pause_ns)
 ok "a pause is short ($((pause / 1000)) us)" test "$pause" -lt 1000000000

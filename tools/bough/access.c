@@ -74,11 +74,11 @@ static void token_row(struct table *table, const struct cli *cli, const json_t *
 	char scope[128], made[OUT_AGE_MAX], used[OUT_AGE_MAX], expires[32];
 	const char *path = get_text(v, "path");
 	(void)snprintf(scope, sizeof(scope), "%s%s%s%s", get_text(v, "scope"), *path ? ":" : "",
-		       path, get_true(v, "read_only") ? ", reading" : "");
+		       path, get_true(v, "read_only") ? ", read-only" : "");
 	(void)snprintf(expires, sizeof(expires), "%.19s", list_text(v, "expires"));
 	const char *cells[] = { get_text(v, "id"),
 				list_text(v, "name"),
-				get_text(v, "owner"),
+				owner_name(cli, v, "owner"),
 				scope,
 				out_age(made, get_text(v, "created"), now),
 				expires,
@@ -86,13 +86,45 @@ static void token_row(struct table *table, const struct cli *cli, const json_t *
 	table_row(table, cells);
 }
 
+/* Scopes as `token create` takes them, where the caller sees what they name; else its id stays. */
+static void name_scopes(struct cli *cli, json_t *tokens)
+{
+	static const struct {
+		const char *route, *id, *before;
+	} kinds[] = { { "/v1/workspaces", "ws_", "" }, { "/v1/teams", "tm_", "team:" } };
+	size_t i, j;
+	json_t *token, *one;
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+		auto_json json_t *all = NULL;
+		json_array_foreach(tokens, i, token) {
+			const char *scope = get_text(token, "scope");
+			auto_target t = target_new(kinds[k].route);
+			if (strncmp(scope, kinds[k].id, 3) != 0 ||
+			    (!all && api_aside(cli, "GET", &t, &all) < 0))
+				continue;
+			json_array_foreach(json_object_get(all, "items"), j, one)
+				if (strcmp(get_text(one, "id"), scope) == 0) {
+					(void)json_object_set_new(
+						token, "scope",
+						json_sprintf("%s%s", kinds[k].before,
+							     get_text(one, "name")));
+					break;
+				}
+		}
+	}
+}
+
 int cmd_token_ls(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "ID",      "NAME",    "OWNER", "SCOPE",
-						"CREATED", "EXPIRES", "USED",  NULL };
-	static const struct list_view view = { headings, "id", false, token_row };
+	static const char *const headings[] = { "ID",      "NAME",    "OWNER",    "SCOPE",
+						"CREATED", "EXPIRES", "LAST USE", NULL };
+	static const struct list_view view = { headings, "id", OWNERS_SHOWN, token_row };
 	auto_target t = target_new("/v1/tokens");
-	return list_show(cli, &t, &view, err);
+	auto_json json_t *doc = NULL;
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r == 0 && !cli->json && !cli->quiet)
+		name_scopes(cli, json_object_get(doc, "items"));
+	return r < 0 ? r : list_print(cli, doc, &view, err);
 }
 
 int cmd_token_rm(struct cli *cli, const struct args *a, struct err *err)
@@ -144,7 +176,7 @@ static void user_row(struct table *table, const struct cli *cli, const json_t *v
 int cmd_user_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "NAME", "OWNER", "ADMIN", NULL };
-	static const struct list_view view = { headings, "name", false, user_row };
+	static const struct list_view view = { headings, "name", OWNERS_NONE, user_row };
 	auto_target t = target_new("/v1/users");
 	return list_show(cli, &t, &view, err);
 }
@@ -165,7 +197,7 @@ static const char *limit_text(char buf[OUT_SIZE_MAX], const json_t *v, const cha
 static void quota_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
 {
 	char ws[OUT_SIZE_MAX], snaps[OUT_SIZE_MAX], bytes[OUT_SIZE_MAX];
-	const char *cells[] = { get_text(v, "owner"), limit_text(ws, v, "workspaces", true),
+	const char *cells[] = { owner_name(cli, v, "owner"), limit_text(ws, v, "workspaces", true),
 				limit_text(snaps, v, "snapshots", true),
 				limit_text(bytes, v, "bytes", cli->bytes) };
 	table_row(table, cells);
@@ -173,7 +205,7 @@ static void quota_row(struct table *table, const struct cli *cli, const json_t *
 
 static const char *const quota_headings[] = { "OWNER", ">WORKSPACES", ">SNAPSHOTS", ">BYTES",
 					      NULL };
-static const struct list_view quota_view = { quota_headings, "owner", false, quota_row };
+static const struct list_view quota_view = { quota_headings, "owner", OWNERS_SHOWN, quota_row };
 
 /* What isn't said stays as it is. 1: something was said. */
 static int change_quota(json_t *quota, const struct args *a, struct err *err)
@@ -248,8 +280,8 @@ static void team_rows(struct table *table, const struct cli *cli, const json_t *
 	size_t i;
 	json_t *m;
 	json_array_foreach(json_object_get(v, "members"), i, m) {
-		const char *cells[] = { get_text(v, "name"), get_text(m, "owner"),
-					get_text(m, "role"), get_text(v, "owner") };
+		const char *cells[] = { get_text(v, "name"), owner_name(cli, m, "owner"),
+					get_text(m, "role"), owner_name(cli, v, "owner") };
 		table_row(table, cells);
 	}
 }
@@ -257,7 +289,7 @@ static void team_rows(struct table *table, const struct cli *cli, const json_t *
 int cmd_team_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "TEAM", "MEMBER", "ROLE", "OWNER", NULL };
-	static const struct list_view view = { headings, "name", false, team_rows };
+	static const struct list_view view = { headings, "name", OWNERS_SHOWN, team_rows };
 	auto_target t = target_new("/v1/teams");
 	return list_show(cli, &t, &view, err);
 }

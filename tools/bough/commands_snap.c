@@ -359,8 +359,8 @@ const struct command commands_snap[] = {
 	  .group = G_IMAGE,
 	  .operands = "",
 	  .summary = "list the images",
-	  .about = "NEW is what an image holds beside that which it was saved from, STORED what\n"
-		   "that took.\n",
+	  .about = "SANDBOX is the one whose files, saved, are an image, too. NEW is what an image\n"
+		   "holds beside that which it was saved from, STORED what that took.\n",
 	  .examples = "bough image ls\n",
 	  .max = 0,
 	  .run = cmd_image_ls },

@@ -118,7 +118,8 @@ const struct command commands_ws[] = {
 	  .group = G_WS,
 	  .operands = "",
 	  .summary = "list the workspaces",
-	  .about = "USED is what a workspace wrote itself; what it shares isn't counted.\n",
+	  .about = "WRITTEN is what has been written in a workspace, and is still there; what it\n"
+		   "shares with others isn't counted.\n",
 	  .options = ls_options,
 	  .examples = "bough ls\nbough ls --label task=42 --json\nbough ls -q | xargs bough rm\n",
 	  .max = 0,

@@ -64,7 +64,7 @@ static void hook_row(struct table *table, const struct cli *cli, const json_t *v
 				get_text(v, "url"),
 				events,
 				get_true(v, "active") ? "yes" : "no",
-				get_text(v, "owner"),
+				owner_name(cli, v, "owner"),
 				out_age(made, get_text(v, "created"), now) };
 	table_row(table, cells);
 }
@@ -73,7 +73,7 @@ int cmd_webhook_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",    "URL",  "EVENTS", "ACTIVE",
 						"OWNER", ">AGE", NULL };
-	static const struct list_view view = { headings, "id", false, hook_row };
+	static const struct list_view view = { headings, "id", OWNERS_SHOWN, hook_row };
 	auto_target t = target_new("/v1/webhooks");
 	return list_show(cli, &t, &view, err);
 }
@@ -103,7 +103,7 @@ int cmd_webhook_log(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",     "EVENT", ">AGE", "STATE",
 						">TRIES", "ERROR", NULL };
-	static const struct list_view view = { headings, "id", false, delivery_row };
+	static const struct list_view view = { headings, "id", OWNERS_NONE, delivery_row };
 	auto_target t = of_hook(a, "/deliveries");
 	return list_show(cli, &t, &view, err);
 }

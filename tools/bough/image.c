@@ -61,9 +61,16 @@ static bool is_host(const json_t *snap)
 	return json_object_get(json_object_get(snap, "image"), "builtin") != NULL;
 }
 
+/* The name of the sandbox that was saved as it; "": it was imported. */
+static const char *sandbox_of(const json_t *snap)
+{
+	const json_t *image = json_object_get(snap, "image");
+	return get_text(json_object_get(image, "sandbox"), "name");
+}
+
 int cmd_image_ls(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "IMAGE", "SNAPSHOT", ">AGE",    ">FILES",
+	static const char *const headings[] = { "IMAGE", "SNAPSHOT", "SANDBOX", ">AGE", ">FILES",
 						">NEW",  ">STORED",  "COMMAND", NULL };
 	auto_json json_t *doc = NULL;
 	auto_target t = target_new("/v1/snapshots");
@@ -89,6 +96,7 @@ int cmd_image_ls(struct cli *cli, const struct args *a, struct err *err)
 		}
 		const char *cells[] = { is_host(s) ? "host" : name,
 					get_text(s, "id"),
+					sandbox_of(s),
 					out_age(age, get_text(s, "created"), now),
 					out_size(files, get_int(s, "files"), true),
 					out_size(bytes, get_int(s, "bytes"), cli->bytes),
@@ -175,6 +183,7 @@ int cmd_image_show(struct cli *cli, const struct args *a, struct err *err)
 	if (get_true(image, "host"))
 		show_line("needs", "this machine's /usr");
 	show_line("snapshot", get_text(s, "id"));
+	show_line("saved from", sandbox_of(s));
 	show_line("created", out_time(text, get_text(s, "created"), time(NULL)));
 	show_line("files", out_size(buf, get_int(s, "files"), true));
 	show_line("new", out_size(buf, get_int(s, "bytes"), cli->bytes));

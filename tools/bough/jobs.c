@@ -34,10 +34,8 @@ int cmd_jobs_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "ID",       "STATE", "OWNER", ">AGE",
 						"PROGRESS", "CALL",  NULL };
-	static const struct list_view view = { headings, "id", false, job_row };
+	static const struct list_view view = { headings, "id", OWNERS_SHOWN, job_row };
 	auto_target t = target_new("/v1/jobs");
-	if (!cli->json && !cli->quiet)
-		owners_load(cli);
 	return list_show(cli, &t, &view, err);
 }
 
@@ -214,7 +212,7 @@ int cmd_audit(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "TIME", "OWNER",  "FROM",   "CALL",
 						"PATH", "OBJECT", "STATUS", NULL };
-	static const struct list_view view = { headings, "path", false, audit_row };
+	static const struct list_view view = { headings, "path", OWNERS_NONE, audit_row };
 	static const char *const filters[] = { "owner", "token", "method", "since", "until" };
 	auto_target t = target_new("/v1/audit");
 	target_query(&t, "object", a->n ? a->operands[0] : NULL);

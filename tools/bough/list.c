@@ -95,7 +95,9 @@ int list_print(struct cli *cli, const json_t *doc, const struct list_view *view,
 		list_names(doc, view->name);
 		return 0;
 	}
-	bool cut = view->owners && !owners_differ(cli, items);
+	if (view->owners == OWNERS_SHOWN)
+		owners_load(cli);
+	bool cut = view->owners == OWNERS_FIRST && !owners_differ(cli, items);
 	auto_table *table = cut ? table_new_cut(view->headings) : table_new(view->headings);
 	json_array_foreach(items, i, v)
 		view->row(table, cli, v, now);

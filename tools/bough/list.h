@@ -4,10 +4,15 @@
 
 #include "tools/bough/api.h"
 
+enum list_owners {
+	OWNERS_NONE,
+	OWNERS_FIRST, /* the first column: not shown where all are one's */
+	OWNERS_SHOWN, /* another column, by owner_name */
+};
 struct list_view {
 	const char *const *headings; /* as table_new takes them */
 	const char *name;            /* the member that --quiet prints */
-	bool owners; /* the first column is the owner: not shown where all are one's */
+	enum list_owners owners;
 	/* Adds the row, or rows, of one item. */
 	void (*row)(struct table *t, const struct cli *cli, const json_t *item, time_t now);
 };

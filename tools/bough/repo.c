@@ -361,7 +361,7 @@ int cmd_repo_ls(struct cli *cli, const struct args *a, struct err *err)
 {
 	static const char *const headings[] = { "OWNER",    "REPOSITORY", "BRANCH",
 						">FETCHED", "FROM",       NULL };
-	static const struct list_view view = { headings, "name", true, repo_row };
+	static const struct list_view view = { headings, "name", OWNERS_FIRST, repo_row };
 	auto_target t = target_new("/v1/repos");
 	return list_show(cli, &t, &view, err);
 }

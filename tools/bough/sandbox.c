@@ -97,7 +97,7 @@ int cmd_ps(struct cli *cli, const struct args *a, struct err *err)
 	static const char *const headings[] = { "OWNER",      "NAME",    "STATUS",
 						"IMAGE",      "RUNTIME", ">AGE",
 						"WORKSPACES", "COMMAND", NULL };
-	static const struct list_view view = { headings, "name", true, ps_row };
+	static const struct list_view view = { headings, "name", OWNERS_FIRST, ps_row };
 	auto_target t = target_new("/v1/sandboxes");
 	int r = list_filter(&t, a, err);
 	target_query(&t, "status", args_get(a, "running") ? "running" : NULL);

@@ -105,7 +105,7 @@ static int print_snapshots(struct cli *cli, struct target *t, struct err *err)
 {
 	static const char *const headings[] = { "OWNER", "SNAPSHOT", "NAMES",   ">AGE", ">FILES",
 						">NEW",  ">STORED",  "MESSAGE", NULL };
-	static const struct list_view view = { headings, "id", true, snap_row };
+	static const struct list_view view = { headings, "id", OWNERS_FIRST, snap_row };
 	return list_show(cli, t, &view, err);
 }
 

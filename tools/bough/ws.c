@@ -252,9 +252,8 @@ static void show_usage(const struct cli *cli, const json_t *ws)
 	int64_t quota = get_int(ws, "quota_bytes"), inodes = get_int(ws, "quota_inodes");
 	out_size(used, get_int(ws, "used_bytes"), cli->bytes);
 	out_size(limit, quota, cli->bytes);
-	(void)snprintf(text, sizeof(text), "%s%s%s of its own", used, quota ? " of " : "",
-		       quota ? limit : "");
-	out_line("used", text);
+	(void)snprintf(text, sizeof(text), "%s%s%s", used, quota ? " of " : "", quota ? limit : "");
+	out_line("written", text);
 	out_size(used, get_int(ws, "used_inodes"), true);
 	out_size(limit, inodes, true);
 	(void)snprintf(text, sizeof(text), "%s%s%s of its own, %lld shown", used,
@@ -380,11 +379,11 @@ static void deleted_row(struct table *t, const struct cli *cli, const json_t *ws
 
 int cmd_ls(struct cli *cli, const struct args *a, struct err *err)
 {
-	static const char *const headings[] = { "OWNER",  "NAME", "STATE", "SNAPSHOT", ">USED",
+	static const char *const headings[] = { "OWNER",  "NAME", "STATE", "SNAPSHOT", ">WRITTEN",
 						">QUOTA", ">AGE", "PATH",  NULL };
 	static const char *const deleted[] = { "OWNER", "NAME", "ID", "DELETED", "UNTIL", NULL };
-	static const struct list_view views[] = { { headings, "name", true, ls_row },
-						  { deleted, "name", true, deleted_row } };
+	static const struct list_view views[] = { { headings, "name", OWNERS_FIRST, ls_row },
+						  { deleted, "name", OWNERS_FIRST, deleted_row } };
 	bool gone = args_get(a, "deleted");
 	auto_target t = target_new("/v1/workspaces");
 	int r = list_filter(&t, a, err);
