@@ -366,6 +366,7 @@ static bool is_about_others(const struct route *rt)
 static bool makes_workspaces(const struct route *rt)
 {
 	return is_route(rt, "POST", "/v1/workspaces") ||
+	       is_route(rt, "POST", "/v1/workspaces/import") ||
 	       is_route(rt, "POST", "/v1/workspaces/{}/fork");
 }
 
@@ -661,7 +662,7 @@ int access_admit(struct request *rq, const struct route *rt, const void *data, s
 	}
 	if (r >= 0 && is_route(rt, "POST", "/v1/exports"))
 		r = admit_field(rq, "from", true, err);
-	if (r >= 0 && is_route(rt, "POST", "/v1/workspaces"))
+	if (r >= 0 && makes_workspaces(rt) && !rq->params[0])
 		r = admit_owner(rq, err);
 	return r < 0 ? r : admit_checkout(rq, err);
 }

@@ -11,21 +11,23 @@
 		"on_expiry", FIELD_STRING, false, 0                                            \
 	}
 
+#define NEW_FIELDS                                                                         \
+	{ "name", FIELD_STRING, true, 0 }, { "quota_bytes", FIELD_NUMBER, false, 0 },      \
+		{ "quota_inodes", FIELD_NUMBER, false, 0 },                                \
+		{ "labels", FIELD_LABELS, false, 0 }, { "mount", FIELD_BOOL, false, 0 },   \
+		{ "xattrs", FIELD_BOOL, false, 0 }, { "uid", FIELD_NUMBER, false, 0 },     \
+		{ "gid", FIELD_NUMBER, false, 0 }, OWNED_FIELDS,                           \
+	{                                                                                  \
+		"description", FIELD_STRING, false, DESCRIPTION_MAX                        \
+	}
+
 static const struct field create_fields[] = {
-	{ "name", FIELD_STRING, true, 0 },
+	NEW_FIELDS,
 	{ "from", FIELD_STRING, false, 0 },
-	{ "quota_bytes", FIELD_NUMBER, false, 0 },
-	{ "quota_inodes", FIELD_NUMBER, false, 0 },
-	{ "labels", FIELD_LABELS, false, 0 },
-	{ "mount", FIELD_BOOL, false, 0 },
-	{ "xattrs", FIELD_BOOL, false, 0 },
-	{ "uid", FIELD_NUMBER, false, 0 },
-	{ "gid", FIELD_NUMBER, false, 0 },
 	{ "git", FIELD_OBJECT, false, 0 },
-	OWNED_FIELDS,
-	{ "description", FIELD_STRING, false, DESCRIPTION_MAX },
 	{ 0 },
 };
+static const struct field ws_import_fields[] = { NEW_FIELDS, { 0 } };
 static const struct field ws_patch_fields[] = {
 	{ "name", FIELD_STRING, false, 0 },
 	{ "labels", FIELD_LABELS, false, 0 },
@@ -310,6 +312,7 @@ const struct route api_routes[] = {
 	{ "GET", "/v1/health", api_health, NULL, NULL, false },
 	{ "GET", WS, api_ws_list, NULL, list_query, false },
 	{ "POST", WS, api_ws_create, create_fields, NULL, false },
+	{ "POST", WS "/import", api_ws_import, ws_import_fields, NULL, true },
 	{ "GET", WS "/{}", api_ws_get, NULL, NULL, false },
 	{ "PATCH", WS "/{}", api_ws_patch, ws_patch_fields, NULL, false },
 	{ "DELETE", WS "/{}", api_ws_delete, NULL, ws_delete_query, false },

@@ -81,6 +81,9 @@ struct ws_plan {
 	 * that is seen at `path`. NULL: an empty one. */
 	int (*stack)(void *ctx, const char *path, struct stack *out, char **git, struct err *err);
 	void *ctx;
+	/* Of that stack, whose bytes are in the store already (maker_store): it is made with the
+	 * workspace, both or none. NULL: none. Borrowed. */
+	struct snap_row *snap;
 };
 void ws_plan_done(struct ws_plan *p);
 /* From a request of the route "create". -EEXIST: the name is taken. */
@@ -99,6 +102,7 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err);
 /* merging (api_merge.c) */
 int api_ws_merge(struct request *rq, struct reply *rp, struct err *err);
 int api_import(struct request *rq, struct reply *rp, struct err *err);
+int api_ws_import(struct request *rq, struct reply *rp, struct err *err);
 /* At the start, before any job goes on: uploads that none of them needs. */
 void imports_sweep(struct snapd *sd);
 /* snapshots */

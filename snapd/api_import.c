@@ -1,4 +1,4 @@
-/* Importing an archive. */
+/* Importing an archive, as a snapshot, or as a workspace that begins with one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,10 @@
 #include "snapd/limits.h"
 #include "snapd/maker.h"
 #include "snapd/oci.h"
+#include "snapd/outcome.h"
 #include "snapd/web_parse.h"
+
+enum { LOOK_BYTES = 16 << 20 }; /* how often it is looked whether there is room */
 
 struct import {
 	struct maker maker;
@@ -28,11 +31,13 @@ struct import {
 	struct progress *progress;
 	uint64_t max_bytes, max_inodes;
 	bool image; /* of containers: oci.h */
+	struct ws_plan *plan; /* NULL: a snapshot alone */
 	/* The upload, where its caller didn't wait; -1: it is `body` */
 	int spool;
 	char file[ID_SIZE]; /* its name in ROOT/imports; "": none */
 	uint64_t size, spooled; /* bytes of it that there are, and that were read */
 	char owner[OWNER_SIZE]; /* whose it is then */
+	uint64_t looked; /* bytes that the store had grown by when import_room looked */
 };
 
 /* ---- where an upload is kept that its caller left behind ---- */
@@ -119,6 +124,9 @@ static void import_free(void *task)
 	struct import *im = task;
 	drop_file(im);
 	maker_done(&im->maker);
+	if (im->plan)
+		ws_plan_done(im->plan);
+	free(im->plan);
 	cleanup_close(&im->spool);
 	free(im);
 }
@@ -143,11 +151,24 @@ static json_t *import_again(void *task)
 	return j;
 }
 
+/* What the store grows by isn't known before it does, and no snapshot has it yet. */
+static int import_room(struct import *im, struct err *err)
+{
+	uint64_t now = store_session_stored(im->maker.ss);
+	if (now - im->looked < LOOK_BYTES)
+		return 0;
+	im->looked = now;
+	return limits_room(im->maker.sd, im->maker.row.own.owner, now, err);
+}
+
 static ssize_t import_read(void *ctx, void *buf, size_t n, struct err *err)
 {
 	struct import *im = ctx;
 	ssize_t got = stream_read(im->body, buf, n, -1);
-	return got < 0 ? err_set(err, (int)got, "the upload broke off") : got;
+	if (got < 0)
+		return err_set(err, (int)got, "the upload broke off");
+	int r = import_room(im, err);
+	return r < 0 ? r : got;
 }
 
 /* Of an upload that a job was left with. */
@@ -158,8 +179,11 @@ static ssize_t import_read_spool(void *ctx, void *buf, size_t n, struct err *err
 	do
 		got = pread(im->spool, buf, n, (off_t)im->spooled);
 	while (got < 0 && errno == EINTR);
-	im->spooled += got > 0 ? (uint64_t)got : 0;
-	return got < 0 ? err_sys(err, -errno, "read the upload") : got;
+	if (got < 0)
+		return err_sys(err, -errno, "read the upload");
+	im->spooled += (uint64_t)got;
+	int r = import_room(im, err);
+	return r < 0 ? r : got;
 }
 
 static int import_progress(void *ctx, uint64_t bytes, uint64_t members)
@@ -189,8 +213,8 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 		.reserve_ctx = im,
 		.max_bytes = im->max_bytes,
 		.max_inodes = im->max_inodes,
-		.uid = geteuid(),
-		.gid = getegid(),
+		.uid = im->plan ? im->plan->uid : geteuid(),
+		.gid = im->plan ? im->plan->gid : getegid(),
 		.squash_owner = geteuid() != 0,
 		.progress = import_progress,
 		.progress_ctx = im,
@@ -218,6 +242,59 @@ static int import_rest(struct import *im, struct err *err)
 	return got < 0 ? err_set(err, -EBADMSG, "the upload broke off") : 0;
 }
 
+/* ---- what becomes of it ---- */
+
+static int give_stack(void *ctx, const char *path, struct stack *out, char **git, struct err *err)
+{
+	struct stack *from = ctx;
+	*out = *from;
+	*from = (struct stack){ 0 };
+	return 0;
+}
+
+static int make_workspace(struct import *im, struct stack *stack, json_t **result,
+			  struct err *err)
+{
+	struct snap_row *snap = &im->maker.row;
+	struct ws_plan *p = im->plan;
+	auto_ws_row row = { 0 };
+	int r = maker_store(&im->maker, stack, err);
+	if (r < 0)
+		return r;
+	memcpy(p->like.base, snap->id, sizeof(p->like.base));
+	memcpy(p->like.head, snap->id, sizeof(p->like.head));
+	snap->own = p->like.own; /* as a save's */
+	snap->own.expires_ns = 0;
+	snap->own.on_expiry = EXPIRY_DELETE;
+	doing_owner(snap->own.owner);
+	p->stack = give_stack;
+	p->ctx = stack;
+	p->snap = snap;
+	r = api_ws_make(&row, im->maker.sd, p, err);
+	if (r < 0)
+		return r;
+	outcome_beside(im->maker.sd, "snapshot.created", &snap->own, snap->id, row.id);
+	*result = api_workspace(im->maker.sd, &row, NULL);
+	return *result ? 0 : err_no_memory(err);
+}
+
+static int make_snapshot(struct import *im, struct stack *stack, json_t **result, struct err *err)
+{
+	int r = maker_commit(&im->maker, stack, NULL, NULL, err);
+	if (r < 0)
+		return r;
+	*result = api_snapshot(im->maker.sd, &im->maker.row);
+	return *result ? 0 : err_no_memory(err);
+}
+
+/* More than a new workspace may have is its quota's affair. */
+static int over_quota(const struct import *im, int r, struct err *err)
+{
+	if (r != -EFBIG || !im->plan || !(im->max_bytes || im->max_inodes))
+		return r;
+	return err_prefix(err, -EDQUOT, "over the quota");
+}
+
 static int import_run(void *task, struct progress *p, unsigned *status, json_t **result,
 		      struct err *err)
 {
@@ -230,7 +307,8 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	if (r < 0)
 		return snapd_inner(r);
 	images_making(sd->images);
-	r = import_image(im, &stack, &st, err);
+	r = over_quota(im, import_image(im, &stack, &st, err), err);
+	struct digest image = stack.image;
 	if (r >= 0)
 		r = import_rest(im, err);
 	if (r == -ECONNRESET)
@@ -239,13 +317,11 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	im->maker.row.bytes = st.bytes;
 	im->maker.row.stored_bytes = store_session_stored(im->maker.ss);
 	if (r >= 0)
-		r = maker_commit(&im->maker, &stack, NULL, NULL, err);
-	images_made(sd->images, r >= 0 ? &stack.image : NULL);
-	if (r < 0)
-		return r == -ENOENT ? -EIO : r;
+		r = im->plan ? make_workspace(im, &stack, result, err)
+			     : make_snapshot(im, &stack, result, err);
+	images_made(sd->images, r >= 0 ? &image : NULL);
 	*status = 201;
-	*result = api_snapshot(sd, &im->maker.row);
-	return *result ? 0 : err_no_memory(err);
+	return r == -ENOENT ? -EIO : r;
 }
 
 /* ---- an import that its caller leaves behind ---- */
@@ -266,7 +342,7 @@ static void leaving_free(void *task)
 
 static int spool_upload(struct import *im, struct err *err)
 {
-	enum { PIECE = 256 * 1024, LOOK_BYTES = 16 << 20 };
+	enum { PIECE = 256 * 1024 };
 	struct snapd *sd = im->maker.sd;
 	auto_free char *buf = malloc(PIECE);
 	uint64_t looked = 0;
@@ -444,5 +520,30 @@ int api_import(struct request *rq, struct reply *rp, struct err *err)
 	}
 	if (!leave)
 		reply_import(im, rp);
+	return 0;
+}
+
+int api_ws_import(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct import *im = calloc(1, sizeof(*im));
+	if (!im)
+		return err_no_memory(err);
+	im->spool = -1;
+	im->body = rq->upload;
+	im->plan = calloc(1, sizeof(*im->plan));
+	int r = im->plan ? ws_plan_init(im->plan, rq, err) : err_no_memory(err);
+	if (r >= 0)
+		r = limits_snapshot(sd, rq->caller->owner, err);
+	if (r >= 0)
+		r = maker_init(&im->maker, sd, NULL, NULL, err);
+	if (r < 0) {
+		import_free(im);
+		return r;
+	}
+	/* What it begins with isn't counted as its own, but must not be a way round the limit. */
+	im->max_bytes = im->plan->like.quota_bytes;
+	im->max_inodes = im->plan->like.quota_inodes;
+	reply_import(im, rp);
 	return 0;
 }

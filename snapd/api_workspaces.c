@@ -144,6 +144,7 @@ struct making {
 	struct fs_new *fs;
 	char (*paths)[PATH_SIZE];
 	const struct stack *stack; /* of the first; NULL: `src` says, or it is empty */
+	struct snap_row *snap;     /* made with the only one; NULL: none is */
 };
 
 static void making_done(struct making *m)
@@ -218,14 +219,23 @@ static void making_undo(struct making *m)
 static int making_commit(struct making *m, struct err *err)
 {
 	struct snapd *sd = m->sd;
-	int r = catalog_ws_insert(sd->catalog, m->rows, m->n, err);
+	int r = m->snap ? catalog_ws_insert_with(sd->catalog, m->rows, m->snap, err)
+			: catalog_ws_insert(sd->catalog, m->rows, m->n, err);
 	if (r < 0)
 		return r;
+	if (m->snap) /* a kill before it: the next start writes it */
+		r = records_snap_write(sd->records, m->snap, true, err);
 	for (size_t i = 0; i < m->n && r >= 0; i++)
 		r = records_ws_write(sd->records, &m->rows[i], err);
+	if (m->snap && r >= 0)
+		r = catalog_sync(sd->catalog, err);
+	/* The first failure is told. */
 	for (size_t i = 0; i < m->n && r < 0; i++)
-		(void)catalog_ws_delete(sd->catalog, m->rows[i].id,
-					NULL); /* the first failure is told */
+		(void)catalog_ws_delete(sd->catalog, m->rows[i].id, NULL);
+	if (m->snap && r < 0) {
+		(void)catalog_snap_delete(sd->catalog, m->snap->id, true, NULL);
+		(void)records_snap_remove(sd->records, m->snap->id, NULL);
+	}
 	return snapd_inner(r);
 }
 
@@ -395,6 +405,9 @@ int api_ws_make(struct ws_row *row, struct snapd *sd, const struct ws_plan *p, s
 	if (r < 0)
 		return r;
 	m.stack = p->stack ? &stack : NULL;
+	m.snap = p->snap;
+	if (m.snap)
+		memcpy(m.snap->workspace, m.rows[0].id, sizeof(m.snap->workspace));
 	if (!p->xattrs)
 		m.fs[0].xattrs = FS_XATTRS_OFF;
 	r = make(&m, NULL, p->uid, p->gid, NULL, err);

@@ -171,11 +171,9 @@ static int insert_ws(struct catalog *c, const struct ws_row *w, struct err *err)
 	return name_taken(r, w->name, err);
 }
 
-int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err)
+static int insert_all(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err)
 {
-	int r = db_start(c, err);
-	if (r < 0)
-		return r;
+	int r = 0;
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		r = insert_ws(c, &rows[i], err);
 		if (r >= 0)
@@ -183,8 +181,28 @@ int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, st
 		if (r >= 0)
 			r = db_note_effect(c, rows[i].id, err);
 	}
-	if (r >= 0 && n > 0) /* all of one call are of one owner */
-		r = db_keep_quota(c, rows[0].own.owner, err);
+	/* all of one call are of one owner */
+	return r >= 0 && n > 0 ? db_keep_quota(c, rows[0].own.owner, err) : r;
+}
+
+int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err)
+{
+	int r = db_start(c, err);
+	if (r < 0)
+		return r;
+	r = insert_all(c, rows, n, err);
+	return db_finish(c, r, err);
+}
+
+int catalog_ws_insert_with(struct catalog *c, const struct ws_row *row,
+			   const struct snap_row *snap, struct err *err)
+{
+	int r = db_start(c, err);
+	if (r < 0)
+		return r;
+	r = insert_all(c, row, 1, err); /* noted first: it is what an answer tells of */
+	if (r >= 0)
+		r = db_insert_snap(c, snap, err);
 	return db_finish(c, r, err);
 }
 

@@ -122,6 +122,9 @@ int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows
 		    struct err *err);
 /* All or none. -EEXIST names the name that is taken. */
 int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err);
+/* One, and the snapshot that it begins with. */
+int catalog_ws_insert_with(struct catalog *c, const struct ws_row *row,
+			   const struct snap_row *snap, struct err *err);
 /* What is not NULL of it is changed. -ENOENT, -EEXIST (the name). */
 struct ws_patch {
 	const char *name, *labels; /* labels: "" takes them away */

@@ -150,6 +150,8 @@ void db_forget_works(struct catalog *c);
 int db_keep_quota(struct catalog *c, const char *owner, struct err *err);
 /* That there is or was such an owner: it won't be given to a new user. (catalog_access.c) */
 int db_note_owner(struct catalog *c, const char *owner, struct err *err);
+/* catalog_snap_insert in a transaction; without a workspace. */
+int db_insert_snap(struct catalog *c, const struct snap_row *row, struct err *err);
 /* catalog_ws_set_head with the lock held. */
 int db_set_head(struct catalog *c, const char *id, const char *head, const void *stack, size_t len,
 		struct err *err);

@@ -223,13 +223,9 @@ static int insert_snap(struct catalog *c, const struct snap_row *s, struct err *
 		       "insert a snapshot", err);
 }
 
-int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const char *ws,
-			const void *stack, size_t len, struct err *err)
+int db_insert_snap(struct catalog *c, const struct snap_row *row, struct err *err)
 {
-	int r = db_start(c, err);
-	if (r < 0)
-		return r;
-	r = insert_snap(c, row, err);
+	int r = insert_snap(c, row, err);
 	if (r >= 0)
 		r = put_names(c, row->id, row->names, err);
 	if (r >= 0)
@@ -238,6 +234,16 @@ int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const cha
 		r = db_note_owner(c, row->own.owner, err);
 	if (r >= 0)
 		r = db_keep_quota(c, row->own.owner, err);
+	return r;
+}
+
+int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const char *ws,
+			const void *stack, size_t len, struct err *err)
+{
+	int r = db_start(c, err);
+	if (r < 0)
+		return r;
+	r = db_insert_snap(c, row, err);
 	if (r >= 0 && ws)
 		r = db_set_head(c, ws, row->id, stack, len, err);
 	return db_finish(c, r, err);

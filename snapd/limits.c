@@ -178,8 +178,9 @@ static int recent_bytes(struct snapd *sd, const char *owner, uint64_t *out, stru
 /* Of a sandbox it is the root. */
 static bool makes_workspaces(const struct route *rt)
 {
-	static const char *const posts[] = { "/v1/workspaces", "/v1/workspaces/{}/fork",
-					     "/v1/sandboxes", "/v1/sandboxes/{}/fork" };
+	static const char *const posts[] = { "/v1/workspaces", "/v1/workspaces/import",
+					     "/v1/workspaces/{}/fork", "/v1/sandboxes",
+					     "/v1/sandboxes/{}/fork" };
 	bool makes = false;
 	for (size_t i = 0; i < sizeof(posts) / sizeof(posts[0]); i++)
 		makes |= strcmp(rt->path, posts[i]) == 0;

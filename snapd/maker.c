@@ -32,17 +32,23 @@ int maker_init(struct maker *m, struct snapd *sd, const char *name, const char *
 	return 0;
 }
 
+int maker_store(struct maker *m, const struct stack *saved, struct err *err)
+{
+	int r = manifest_put(m->ss, saved, &m->row.manifest, err);
+	if (r >= 0)
+		r = store_sync(m->ss, err);
+	m->row.created_ns = snapd_now_ns();
+	return snapd_inner(r);
+}
+
 /* Objects, then the record, then the catalog (invariant 5). */
 int maker_commit(struct maker *m, const struct stack *saved, const char *ws,
 		 const struct buf *sealed, struct err *err)
 {
 	struct snapd *sd = m->sd;
-	int r = manifest_put(m->ss, saved, &m->row.manifest, err);
-	if (r >= 0)
-		r = store_sync(m->ss, err);
+	int r = maker_store(m, saved, err);
 	if (r < 0)
-		return snapd_inner(r);
-	m->row.created_ns = snapd_now_ns();
+		return r;
 	r = catalog_intend(sd->catalog, m->row.id, err);
 	if (r < 0)
 		return r;

@@ -15,6 +15,8 @@ struct maker {
 int maker_init(struct maker *m, struct snapd *sd, const char *name, const char *message,
 	       struct err *err);
 void maker_done(struct maker *m);
+/* What it consists of is in the store, durable, and the row says so; nothing has a name yet. */
+int maker_store(struct maker *m, const struct stack *saved, struct err *err);
 /* It is there, and durable. `ws` NULL: of no workspace; else `sealed` is its stack, encoded, which
  * that snapshot is of. On failure it isn't. */
 int maker_commit(struct maker *m, const struct stack *saved, const char *ws,

@@ -193,6 +193,7 @@ ANSWERS = {
     "GET /v1/openapi.json": ("This document", {200: "Any"}),
     "GET " + WS: ("List workspaces", {200: "Workspaces"}),
     "POST " + WS: ("Make a workspace", {201: "Workspace"}),
+    "POST " + WS + "/import": ("Make one that begins with an archive", {201: "Workspace"}),
     "GET " + WS + "/{}": ("One workspace", {200: "Workspace"}),
     "PATCH " + WS + "/{}": ("Change a workspace", {200: "Workspace"}),
     "DELETE " + WS + "/{}": ("Delete a workspace", {204: None}),
@@ -382,6 +383,16 @@ def body_of(route):
     return {"content": {"application/json": {"schema": schema}}, "required": bool(needed)}
 
 
+def query_of(field):
+    """A field of an upload, whose body is no JSON: one of the query."""
+    if field["type"] == "labels":
+        return {"name": "label", "in": "query", "schema": {"type": "array", "items": S}}
+    schema = dict(TYPES[field["type"]])
+    if field["max"]:
+        schema["maxLength"] = field["max"]
+    return {"name": field["name"], "in": "query", "required": field["needed"], "schema": schema}
+
+
 def answer(kinds):
     if kinds is None:
         return {"description": "nothing"}
@@ -404,6 +415,8 @@ def operation(route):
               for p in path.split("/") if p.startswith("{")]
     params += [{"name": q, "in": "query", "schema": {"type": "array", "items": S}
                 if q in MANY else S} for q in route["query"]]
+    if route["upload"]:
+        params += [query_of(f) for f in route["fields"] or []]
     if route["method"] == "POST":
         params.append({"$ref": "#/components/parameters/IdempotencyKey"})
     responses = {str(status): answer(kinds) for status, kinds in answers.items()}

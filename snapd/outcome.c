@@ -386,7 +386,9 @@ static bool event_type(const char *method, const char *pattern, char *out, size_
 		if (strcmp(method, "POST") == 0 && rest > family + n &&
 		    strcmp(rest, verbs[i].path) == 0)
 			verb = verbs[i].verb;
-	if (strcmp(method, "DELETE") == 0 && strstr(family, "/workspaces/"))
+	if (strcmp(family, "workspaces/import") == 0)
+		verb = "created";
+	else if (strcmp(method, "DELETE") == 0 && strstr(family, "/workspaces/"))
 		verb = "detached";
 	else if (strcmp(method, "DELETE") == 0 && strstr(family, "/members/"))
 		verb = "changed";

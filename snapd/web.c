@@ -525,7 +525,8 @@ static int check_query(struct call *c, struct err *err)
 		const char *const *known = c->route->query;
 		while (known && *known && strcmp(*known, key) != 0)
 			known++;
-		if (!known || !*known)
+		bool field = c->route->upload && web_query_field(c->route->fields, key);
+		if (!field && (!known || !*known))
 			return request_bad_field(&c->rq, "query", err, "no parameter \"%.60s\"",
 						 key);
 		for (size_t j = 0; j < i; j++)
@@ -588,6 +589,9 @@ static enum MHD_Result begin_upload(struct call *c)
 		return answer_error(c, -ENOMEM, &err);
 	c->rq.upload = c->upload;
 	int r = sum_upload(c, &err);
+	if (r >= 0 && c->route->fields)
+		r = web_query_parse(&c->rq.body, &c->target, c->route->fields, &c->rq.details,
+				    &err);
 	if (r >= 0)
 		r = admit(c, &reply, &err);
 	if (r > 0 && !reply.job) {

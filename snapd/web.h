@@ -180,7 +180,9 @@ typedef int (*web_handler)(struct request *rq, struct reply *reply, struct err *
 struct route {
 	const char *method, *path; /* "/v1/things/{}/parts", "/v1/things/{}/files/{...}" */
 	web_handler handle;
-	const struct field *fields; /* of the body; NULL: no body is looked at */
+	/* Of the body; NULL: no body is looked at. Of an upload they are parameters of the query,
+	 * and request.body is made of these. */
+	const struct field *fields;
 	const char *const *query;   /* parameters that are known, NULL ends; NULL: none */
 	bool upload; /* the body is a stream; handle() is called before it comes and gives a job */
 };

@@ -327,3 +327,74 @@ int web_body_parse(json_t **out, const void *data, size_t len, const struct fiel
 	*out = j;
 	return 0;
 }
+
+const struct field *web_query_field(const struct field *fields, const char *key)
+{
+	bool label = strcmp(key, "label") == 0;
+	for (const struct field *f = fields; f && f->name; f++) {
+		bool fits = f->type == FIELD_STRING || f->type == FIELD_NUMBER ||
+			    f->type == FIELD_BOOL;
+		if (label ? f->type == FIELD_LABELS : fits && strcmp(f->name, key) == 0)
+			return f;
+	}
+	return NULL;
+}
+
+static int add_label(json_t *j, const char *name, char *value, json_t **details, struct err *err)
+{
+	json_t *labels = json_object_get(j, name);
+	char *eq = strchr(value, '=');
+	if (!eq)
+		return bad(details, "label", err, "K=V is expected");
+	auto_free char *key = strndup(value, (size_t)(eq - value));
+	if (key && json_object_get(labels, key))
+		return bad(details, "label", err, "a key twice");
+	if (!labels && json_object_set_new(j, name, labels = json_object()) < 0)
+		return err_no_memory(err);
+	return !key || json_object_set_new(labels, key, json_string(eq + 1)) < 0
+		       ? bad(details, "label", err, "it isn't UTF-8")
+		       : 0;
+}
+
+/* NULL: the text is none of that type. */
+static json_t *typed(const struct field *f, const char *text)
+{
+	static const char *const yes[] = { "0", "1", "false", "true" };
+	char *end = NULL;
+	if (f->type == FIELD_STRING)
+		return json_string(text);
+	for (size_t i = 0; f->type == FIELD_BOOL && i < sizeof(yes) / sizeof(yes[0]); i++)
+		if (strcmp(text, yes[i]) == 0)
+			return json_boolean(i % 2);
+	errno = 0;
+	long long n = f->type == FIELD_NUMBER && *text >= '0' && *text <= '9'
+			      ? strtoll(text, &end, 10)
+			      : 0;
+	return end && !*end && !errno ? json_integer(n) : NULL;
+}
+
+int web_query_parse(json_t **out, const struct web_target *t, const struct field *fields,
+		    json_t **details, struct err *err)
+{
+	json_t *j = json_object();
+	int r = j ? 0 : err_no_memory(err);
+	for (size_t i = 0; i < t->nquery && r >= 0; i++) {
+		const struct web_query *q = &t->query[i];
+		const struct field *f = web_query_field(fields, q->key);
+		if (f && f->type == FIELD_LABELS)
+			r = add_label(j, f->name, q->value, details, err);
+		else if (f && json_object_set_new(j, f->name, typed(f, q->value)) < 0)
+			r = bad(details, f->name, err,
+				f->type == FIELD_STRING   ? "it isn't UTF-8"
+				: f->type == FIELD_NUMBER ? "a whole number from 0 is expected"
+							  : "true or false is expected");
+	}
+	if (r >= 0)
+		r = web_fields_check(j, fields, details, err);
+	if (r < 0) {
+		json_decref(j);
+		return r;
+	}
+	*out = j;
+	return 0;
+}

@@ -42,6 +42,12 @@ bool web_prefers(const char *header, const char *what);
  * {"field": name}. */
 int web_body_parse(json_t **out, const void *data, size_t len, const struct field *fields,
 		   json_t **details, struct err *err);
+/* Such an object from a query, for a body that isn't JSON: "?name=app&mount=false&label=K=V", where
+ * each `label` is one of the field "labels". Parameters that no field has are left out. */
+int web_query_parse(json_t **out, const struct web_target *t, const struct field *fields,
+		    json_t **details, struct err *err);
+/* The field (a string, a number, true or false, or labels) that such a parameter is of, or NULL. */
+const struct field *web_query_field(const struct field *fields, const char *key);
 /* The same check of an object that was parsed already. */
 int web_fields_check(const json_t *j, const struct field *fields, json_t **details,
 		     struct err *err);

@@ -270,14 +270,14 @@ static int put_new(struct store_session *ss, const void *data, size_t len, const
 	int e = writer_append(ss->s, ss->record, &r, false, &w, &end, written, err);
 	if (e < 0)
 		return e;
-	ss->stored += *written ? r.stored : 0;
+	(void)__atomic_add_fetch(&ss->stored, *written ? r.stored : 0, __ATOMIC_RELAXED);
 	e = rely_on_own(ss, w, end);
 	return e < 0 ? err_sys(err, e, "put an object") : 0;
 }
 
 uint64_t store_session_stored(const struct store_session *ss)
 {
-	return ss->stored;
+	return __atomic_load_n(&ss->stored, __ATOMIC_RELAXED);
 }
 
 int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,

@@ -55,7 +55,7 @@ int store_session_begin(struct store *s, struct store_session **out, struct err 
  * (and not condemned by a running gc) is not written again. -ENOSPC, -EIO …: nothing happened. */
 int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,
 	      struct err *err);
-/* By how much the store grew by its puts so far: what was new, compressed. */
+/* By how much the store grew by its puts so far: what was new, compressed. On any thread. */
 uint64_t store_session_stored(const struct store_session *ss);
 int store_sync(struct store_session *ss, struct err *err);
 void store_session_end(struct store_session *ss); /* NULL allowed; unsynced puts may vanish */

@@ -294,6 +294,11 @@ eq('get', (await c.snapshots.get('s3')).id, snap.id);
 await throws('in use', bough.Conflict, () => c.snapshots('s').delete());
 const made = await c.snapshots.create(createReadStream(T + '/t.tar'), { name: 'in' });
 eq('import', made.info.names, ['in']);
+const begun = await c.workspaces.createFrom('begun', createReadStream(T + '/t.tar'),
+  { labels: { k: 'v' }, mount: false });
+eq('a workspace of an archive', [begun.info.labels, begun.info.mounted, await all(begun.diff())],
+  [{ k: 'v' }, false, []]);
+await begun.delete({ purge: true });
 const above = await c.workspaces.create('above', { source: made });
 await above.files.write('x', 'x');
 await above.save('above');

@@ -423,6 +423,11 @@ def main():
         made = c.snapshots.create(a, name="in")
     eq("import", made.info["names"], ["in"])
     raises("no archive", bough.Invalid, lambda: c.snapshots.create(b"no archive"))
+    with open(T + "/t.tar", "rb") as a:
+        begun = c.workspaces.create_from("begun", a, labels={"k": "v"}, mount=False)
+    eq("a workspace of an archive", [begun.info["labels"], begun.info["mounted"], list(begun.diff())],
+       [{"k": "v"}, False, []])
+    begun.delete(purge=True)
     above = c.workspaces.create("above", source=made)
     above.files.write("x", "x")
     above.save("above")

@@ -1,5 +1,5 @@
-/* A request's target and its JSON body: any bytes give parts in which all promises of
- * web_parse.h hold, or an error with a text. The input is the target, a line feed, the body. */
+/* A request's target, with a query that may stand for a body, and its JSON body: any bytes give parts
+ * in which all promises of web_parse.h hold, or an error with a text. The input is the target, a line feed, the body. */
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>
@@ -28,6 +28,16 @@ static void check_target(const char *raw)
 	}
 	for (size_t i = 0; i < t.nquery; i++)
 		assert(t.query[i].key && t.query[i].value);
+	for (size_t i = 0; i < api_nroutes; i++) {
+		json_t *body = NULL, *details = NULL;
+		if (!api_routes[i].upload || !api_routes[i].fields)
+			continue;
+		r = web_query_parse(&body, &t, api_routes[i].fields, &details, &err);
+		assert(r < 0 ? (r == -EINVAL || r == -ENOMEM) && err.text[0] && !body
+			     : json_is_object(body));
+		json_decref(body);
+		json_decref(details);
+	}
 	web_target_done(&t);
 }
 

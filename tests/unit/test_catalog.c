@@ -217,9 +217,17 @@ static void quotas(void **state)
 		(void)snprintf(s[i].own.owner, sizeof(s[i].own.owner), "ci");
 	assert_int_equal(catalog_snap_insert(f->c, &s[0], NULL, NULL, 0, &err), 0);
 	assert_int_equal(catalog_snap_insert(f->c, &s[1], NULL, NULL, 0, &err), -EDQUOT);
+	/* Both or none, whichever of them there may not be one more of. */
+	struct ws_row none = { 0 };
+	assert_int_equal(catalog_ws_remove(f->c, in[1].id, 5, 6, &err), 0);
+	assert_int_equal(catalog_ws_insert_with(f->c, &in[0], &s[1], &err), -EEXIST);
+	in[1] = workspace("with", 1);
+	memcpy(in[1].own.owner, "ci", sizeof("ci"));
+	assert_int_equal(catalog_ws_insert_with(f->c, &in[1], &s[1], &err), -EDQUOT);
+	assert_int_equal(catalog_ws_get(f->c, in[1].id, &none, &err), -ENOENT);
 	(void)doing_set(NULL);
 	doing_unref(d);
-	assert_int_equal(catalog_snap_insert(f->c, &s[1], NULL, NULL, 0, &err), 0);
+	assert_int_equal(catalog_ws_insert_with(f->c, &in[1], &s[1], &err), 0);
 	assert_int_equal(catalog_holdings(f->c, "ci", &held, &n, &err), 0);
 	assert_int_equal(n, 1);
 	assert_true(held->workspaces == 2 && held->snapshots == 2 && held->stored_bytes == 18);

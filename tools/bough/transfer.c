@@ -53,10 +53,33 @@ static void query_limit(struct target *t, const char *key, uint64_t v)
 	target_query(t, key, v ? text : NULL);
 }
 
+/* The members of a request that has an archive for its body. */
+static int query_members(struct target *t, json_t *members, struct err *err)
+{
+	const char *key, *label;
+	json_t *v, *value;
+	json_object_foreach(members, key, v) {
+		auto_free char *text = NULL;
+		if (json_is_object(v)) {
+			json_object_foreach(v, label, value) {
+				auto_free char *one = NULL;
+				if (asprintf(&one, "%s=%s", label, json_string_value(value)) < 0)
+					return err_no_memory(err);
+				target_query(t, "label", one);
+			}
+			continue;
+		}
+		if (!json_is_string(v) && !(text = json_dumps(v, JSON_ENCODE_ANY)))
+			return err_no_memory(err);
+		target_query(t, key, text ? text : json_string_value(v));
+	}
+	return 0;
+}
+
 static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u,
 			 const struct import *im, json_t **out, struct err *err)
 {
-	auto_target t = target_new("/v1/import");
+	auto_target t = target_new(im->workspace ? "/v1/workspaces/import" : "/v1/import");
 	target_query(&t, "name", im->name);
 	target_query(&t, "message", im->message);
 	target_query(&t, "format", im->format);
@@ -68,10 +91,13 @@ static int import_stream(struct cli *cli, int fd, int64_t size, struct upload *u
 				  .finish = pack_finish,
 				  .sent = show_sent,
 				  .ctx = u };
+	int r = query_members(&t, im->workspace, err);
+	if (r < 0)
+		return r;
 	u->total = size > 0 ? (uint64_t)size : 0;
 	progress_begin(&u->progress, cli, "importing");
 	cli->background = im->background;
-	int r = api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
+	r = api_job(cli, "POST", &t, NULL, &body, &u->progress, out, err);
 	cli->background = false;
 	return r;
 }

@@ -9,10 +9,12 @@ struct import {
 	uint64_t max_bytes, max_inodes; /* more is refused; 0: no limit */
 	const char *format;             /* "image": of containers; NULL: an archive of files */
 	bool background; /* as a job, once all is sent: *out is the job */
+	/* Or a workspace that begins with it, of these members of a request that makes one, and
+	 * nothing of the above: *out is that. NULL: a snapshot alone. */
+	json_t *workspace;
 };
 /* Import an archive (FILE, or "-" for stdin) or a folder (through bough-pack, with the rights of
- * the caller) as a snapshot; *out is the API's snapshot, the caller's. On failure nothing is left
- * behind. */
+ * the caller); *out is the API's snapshot, the caller's. On failure nothing is left behind. */
 int transfer_import_file(struct cli *cli, const char *file, const struct import *im, json_t **out,
 			 struct err *err);
 int transfer_import_folder(struct cli *cli, const char *path, const struct import *im, json_t **out,

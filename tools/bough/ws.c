@@ -105,61 +105,28 @@ static int print_workspace(struct cli *cli, const json_t *ws, const char *otherw
 	return 0;
 }
 
-/* A long upload for a name that is taken would be a pity; create itself decides. */
-static int check_free(struct cli *cli, const char *name, struct err *err)
+/* What the workspace begins with, but for what comes with the request. */
+static int set_origin(const struct args *a, json_t *body, struct err *err)
 {
-	auto_target t = target_ws(name, "");
-	return api_exists(cli, &t) ? err_set(err, -EEXIST,
-					     "there is a workspace \"%s\" already: choose another "
-					     "name",
-					     name)
-				   : 0;
-}
-
-/* Nothing half-made stays: a snapshot that was imported for a workspace that failed goes. */
-static void drop_snapshot(struct cli *cli, const char *id)
-{
-	auto_target t = target_new("/v1/snapshots/");
-	target_name(&t, id);
-	(void)api_aside(cli, "DELETE", &t, NULL); /* gc takes it in any case */
-}
-
-/* What the workspace begins with: --dir and --tar become a snapshot first. *imported is its id,
- * the caller's; NULL when nothing was imported. */
-static int set_origin(struct cli *cli, const struct args *a, json_t *body, char **imported,
-		      struct err *err)
-{
-	const char *from = args_get(a, "from"), *dir = args_get(a, "dir"),
-		   *tar = args_get(a, "tar");
-	if (!!from + !!dir + !!tar + !!args_get(a, "git") > 1)
+	const char *from = args_get(a, "from");
+	if (!!from + !!args_get(a, "dir") + !!args_get(a, "tar") + !!args_get(a, "git") > 1)
 		return err_set(err, -EINVAL, "give one of --from, --dir, --tar and --git");
-	if (from)
-		return body_text(body, "from", from, err);
-	if (!dir && !tar)
-		return 0;
-	int r = check_free(cli, a->operands[0], err);
-	auto_json json_t *snap = NULL;
-	/* What it begins with isn't counted as its own, but must not be a way round the limit. */
-	struct import im = { .max_bytes = (uint64_t)get_int(body, "quota_bytes"),
-			     .max_inodes = (uint64_t)get_int(body, "quota_inodes") };
-	if (r == 0)
-		r = dir ? transfer_import_folder(cli, dir, &im, &snap, err)
-			: transfer_import_file(cli, tar, &im, &snap, err);
-	if (r == -EFBIG && (im.max_bytes || im.max_inodes))
-		return err_prefix(err, -EDQUOT, "over the quota"); /* that is what limited it */
-	if (r < 0)
-		return r;
-	*imported = strdup(get_text(snap, "id"));
-	if (!*imported)
-		return err_no_memory(err);
-	return body_text(body, "from", *imported, err);
+	return from ? body_text(body, "from", from, err) : 0;
 }
 
-/* The first checkout of a commit takes long enough for a progress; all else is there at once. */
-static int create(struct cli *cli, json_t *body, json_t **ws, struct err *err)
+/* The first checkout of a commit takes long enough for a progress, as an upload does; all else is
+ * there at once. */
+static int create(struct cli *cli, const struct args *a, json_t *body, json_t **ws,
+		  struct err *err)
 {
+	const char *dir = args_get(a, "dir"), *tar = args_get(a, "tar");
+	const struct import im = { .workspace = body };
 	struct progress p;
 	auto_target t = target_new("/v1/workspaces");
+	if (dir)
+		return transfer_import_folder(cli, dir, &im, ws, err);
+	if (tar)
+		return transfer_import_file(cli, tar, &im, ws, err);
 	if (!json_object_get(body, "git"))
 		return api_call(cli, "POST", &t, body, ws, NULL, err);
 	progress_begin(&p, cli, "checking out");
@@ -169,7 +136,6 @@ static int create(struct cli *cli, json_t *body, json_t **ws, struct err *err)
 int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_json json_t *body = json_object();
-	auto_free char *imported = NULL;
 	int r = body_text(body, "name", a->operands[0], err);
 	if (r == 0)
 		r = set_limits(body, a, err);
@@ -184,12 +150,10 @@ int cmd_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0)
 		r = checkout_set(body, a, err);
 	if (r == 0)
-		r = set_origin(cli, a, body, &imported, err);
+		r = set_origin(a, body, err);
 	auto_json json_t *ws = NULL;
 	if (r == 0)
-		r = create(cli, body, &ws, err);
-	if (r < 0 && imported)
-		drop_snapshot(cli, imported);
+		r = create(cli, a, body, &ws, err);
 	if (r < 0)
 		return r;
 	checkout_notes(cli, ws);

@@ -392,6 +392,9 @@ export class Client {
       labels?: Labels | string[]; usage?: boolean; deleted?: boolean; page?: number;
     }): Lists<Workspace>;
     create(name: string, fields?: CreateFields & Long): Promise<Workspace>;
+    /** One that begins with an archive; whole, or none is made. */
+    createFrom(name: string, archive: Bytes, fields?: Omit<CreateFields, 'source' | 'git'> & Long & {
+      length?: number }): Promise<Workspace>;
     /** Deleted for good when `use` has ended. */
     temporary<T>(name: string, fields: CreateFields,
       use: (ws: Workspace) => Promise<T> | T): Promise<T>;

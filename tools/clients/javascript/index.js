@@ -347,6 +347,13 @@ export class Client {
           { json: { name, from: refOf(source), ...fields }, key, progress });
         return new Workspace(t, info.id, info);
       },
+      createFrom: async (name, archive, { labels, length, key, progress, ...fields } = {}) => {
+        const query = { name, label: labelsQuery(labels) };
+        for (const [k, v] of Object.entries(fields)) query[k] = typeof v === 'boolean' ? Number(v) : v;
+        const info = await t.long('/v1/workspaces/import', {},
+          { query, body: archive, length, key, progress });
+        return new Workspace(t, info.id, info);
+      },
       temporary: async (name, fields, use) => {
         const ws = await this.workspaces.create(name, fields);
         try {

@@ -309,6 +309,17 @@ class Workspaces:
             "name": name, "from": ref, "git": git, "labels": labels, "mount": mount, **fields})
         return Workspace(self._t, info["id"], info)
 
+    def create_from(self, name: str, archive: Source, *, labels: Optional[Labels] = None,
+                    length: Optional[int] = None, key: Optional[str] = None,
+                    progress: Optional[Progress] = None, **fields: Any) -> Workspace:
+        """One that begins with an archive: tar, tar.gz, tar.zst, zip, cpio …; whole, or none is made.
+        `fields` as in create, with `mount`."""
+        query = {k: int(v) if isinstance(v, bool) else v for k, v in fields.items()}
+        info = self._t.long("/v1/workspaces/import", body=archive, length=length, key=key,
+                            progress=progress,
+                            query={"name": name, "label": labels_query(labels), **query})
+        return Workspace(self._t, info["id"], info)
+
     @contextmanager
     def temporary(self, name: str, **fields: Any) -> Iterator[Workspace]:
         """As create; it is deleted for good at the end of the `with`."""
