@@ -1,5 +1,6 @@
-/* A request's target, with a query that may stand for a body, and its JSON body: any bytes give parts
- * in which all promises of web_parse.h hold, or an error with a text. The input is the target, a line feed, the body. */
+/* A request's target, with a query that may stand for a body, and its JSON body: any bytes give
+ * parts in which all promises of web_parse.h hold, or an error with a text. The input is the
+ * target, a line feed, the body. */
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>

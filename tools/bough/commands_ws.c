@@ -92,9 +92,9 @@ const struct command commands_ws[] = {
 	  .summary = "make a workspace and mount it",
 	  .about = "Prints its mount point. Without --from, --dir, --tar or --git it is empty. A\n"
 		   "folder or an archive becomes a snapshot with it, so each content is stored\n"
-		   "once; it is made whole or not at all. A checkout has a .git of its own with the\n"
-		   "history of its commit and nothing else of the repository; the second one of a\n"
-		   "commit is there at once.\n",
+		   "once; it is made whole or not at all. A checkout has a .git of its own with\n"
+		   "the history of its commit and nothing else of the repository; the second one\n"
+		   "of a commit is there at once.\n",
 	  .options = create_options,
 	  .examples = "bough create app --dir ~/src/app\n"
 		      "bough create try --from app --quota 2G --label task=42\n"
