@@ -539,24 +539,33 @@ int recover_open(struct store *s, bool alone, struct err *err)
 	return r == -EBADMSG && alone ? rebuild(s, err) : r;
 }
 
+static bool is_unsynced(const struct pack_row *row)
+{
+	return row->synced < row->indexed && !(row->flags & ROW_UNUSABLE);
+}
+
 /* Syncs the packs that are indexed further than they are known to be durable. */
 static int sync_packs(struct store *s)
 {
 	auto_free struct pack_row *rows = NULL;
-	size_t n = 0;
+	size_t n = 0, unsynced = 0;
 	int r = index_rows(s->index, &rows, &n);
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		if (rows[i].synced >= rows[i].indexed || rows[i].flags & ROW_UNUSABLE)
-			continue;
 		struct pack_file *f;
+		if (!is_unsynced(&rows[i]))
+			continue;
+		unsynced++;
 		r = files_get(s, rows[i].id, &f);
 		if (r < 0)
 			break;
-		r = store_sync_found(s, f->fd);
+		r = s->io->fdatasync(s->io->ctx, f->fd);
 		files_put(s, f);
-		if (r == 0)
-			r = row_note_synced(s, rows[i].id, rows[i].indexed);
 	}
+	if (r == 0 && unsynced > 0) /* their names, all at once */
+		r = s->io->fsync(s->io->ctx, s->packs_fd);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (is_unsynced(&rows[i]))
+			r = row_note_synced(s, rows[i].id, rows[i].indexed);
 	return r;
 }
 

@@ -281,6 +281,35 @@ static void test_name_of_left(void **state)
 	store_close(s);
 }
 
+/* However many packs' tables nobody has synced, the folder is synced once. */
+static void test_names_at_close(void **state)
+{
+	struct scratch *sc = *state;
+	folder.io = io_host;
+	folder.io.fsync = folder_fsync;
+	struct store *s = open_store(sc->store, &(struct store_options){ .io = &folder.io,
+									 .pack_bytes = STORE_PACK_BYTES_MIN });
+	assert_int_equal(stat(store_file(sc, "packs"), &folder.packs), 0);
+	struct store_session *ss = begin(s);
+	for (uint64_t n = 0; n < 200; n++)
+		ok(try_put(ss, n), NULL);
+	ok(store_sync(ss, NULL), NULL);
+	store_session_end(ss);
+	assert_true(packs(sc, 0, NULL) > 3);
+	folder.syncs = 0;
+	store_close(s);
+	assert_int_equal(folder.syncs, 1);
+	s = open_store(sc->store, NULL);
+	struct pack_row *rows;
+	size_t n;
+	ok(index_rows(s->index, &rows, &n), NULL);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(rows[i].synced, rows[i].indexed);
+	free(rows);
+	get_range(s, 0, 200);
+	store_close(s);
+}
+
 /* What can't be read of a pack is looked at again, and counted once. */
 static void test_unreadable_tail(void **state)
 {
@@ -761,6 +790,7 @@ int main(void)
 		T(test_killed_writer),
 		T(test_sync_fails_of_left),
 		T(test_name_of_left),
+		T(test_names_at_close),
 		T(test_unreadable_tail),
 		T(test_rebuilt_beside),
 		T(test_leftovers),
