@@ -124,20 +124,30 @@ int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err 
 	return r;
 }
 
+/* Whether `more` bytes fit beside what the owner has, as `bytes_of` tells it. */
+static int check_bytes(struct snapd *sd, const struct quota *q, uint64_t more,
+		       int (*bytes_of)(struct snapd *sd, const char *owner, uint64_t *out,
+				       struct err *err),
+		       struct err *err)
+{
+	uint64_t have = 0, most = (uint64_t)q->bytes;
+	int r = q->bytes == QUOTA_NONE ? 0 : bytes_of(sd, q->owner, &have, err);
+	if (r < 0 || q->bytes == QUOTA_NONE || (have <= most && more <= most - have))
+		return r;
+	return err_set(err, -EDQUOT,
+		       "%s has %llu MiB of the %llu that are allowed; what is deleted for good "
+		       "makes room",
+		       q->owner, (unsigned long long)(have >> 20),
+		       (unsigned long long)(most >> 20));
+}
+
 int limits_room(struct snapd *sd, const char *owner, uint64_t more, struct err *err)
 {
 	struct quota q;
-	uint64_t have = 0;
 	int r = space_need(sd, err);
 	if (r >= 0)
 		r = catalog_quota_get(sd->catalog, owner, &q, err);
-	if (r < 0 || q.bytes == QUOTA_NONE)
-		return r;
-	r = limits_bytes(sd, owner, &have, err);
-	if (r >= 0 && (have > (uint64_t)q.bytes || more > (uint64_t)q.bytes - have))
-		r = err_set(err, -EDQUOT, "%s may have %llu MiB, and has %llu", owner,
-			    (unsigned long long)(q.bytes >> 20), (unsigned long long)(have >> 20));
-	return r;
+	return r < 0 ? r : check_bytes(sd, &q, more, limits_bytes, err);
 }
 
 int limits_stream(struct snapd *sd, const char *owner, uint64_t before, uint64_t now,
@@ -194,33 +204,27 @@ static const char *payer(const struct request *rq, const struct route *rt)
 	return d && d->own.owner[0] && !makes_workspaces(rt) ? d->own.owner : rq->caller->owner;
 }
 
+static int check_workspaces(struct snapd *sd, const struct quota *q, struct err *err)
+{
+	struct holding h = { 0 };
+	int r = q->workspaces == QUOTA_NONE ? 0 : catalog_holding(sd->catalog, q->owner, &h, err);
+	if (r < 0 || q->workspaces == QUOTA_NONE || h.workspaces < (uint64_t)q->workspaces)
+		return r;
+	return err_set(err, -EDQUOT, "%s may have %lld workspaces; `bough rm` makes room", q->owner,
+		       (long long)q->workspaces);
+}
+
 static int check_quota(struct snapd *sd, const struct request *rq, const struct route *rt,
 		       struct err *err)
 {
-	const char *owner = payer(rq, rt);
-	uint64_t bytes = 0, more = request_length(rq);
+	uint64_t more = request_length(rq);
 	struct quota q;
-	struct holding h = { 0 };
-	more = more == UINT64_MAX ? 0 : more; /* it is looked at as it comes (limits_stream) */
-	int r = catalog_quota_get(sd->catalog, owner, &q, err);
-	if (r >= 0 && q.workspaces != QUOTA_NONE && makes_workspaces(rt))
-		r = catalog_holding(sd->catalog, owner, &h, err);
-	if (r >= 0 && q.bytes != QUOTA_NONE)
-		r = recent_bytes(sd, owner, &bytes, err);
-	if (r < 0)
-		return r;
-	if (makes_workspaces(rt) && q.workspaces != QUOTA_NONE &&
-	    h.workspaces >= (uint64_t)q.workspaces)
-		return err_set(err, -EDQUOT, "%s may have %lld workspaces; `bough rm` makes room",
-			       owner, (long long)q.workspaces);
-	if (q.bytes != QUOTA_NONE &&
-	    (bytes >= (uint64_t)q.bytes || more > (uint64_t)q.bytes - bytes))
-		return err_set(err, -EDQUOT,
-			       "%s has %llu MiB of the %llu that are allowed; what is deleted for "
-			       "good makes room",
-			       owner, (unsigned long long)(bytes >> 20),
-			       (unsigned long long)(q.bytes >> 20));
-	return 0;
+	if (more == 0 || more == UINT64_MAX)
+		more = 1; /* something will be there; what comes is counted by limits_stream */
+	int r = catalog_quota_get(sd->catalog, payer(rq, rt), &q, err);
+	if (r >= 0 && makes_workspaces(rt))
+		r = check_workspaces(sd, &q, err);
+	return r < 0 ? r : check_bytes(sd, &q, more, recent_bytes, err);
 }
 
 int limits_snapshot(struct snapd *sd, const char *owner, struct err *err)
