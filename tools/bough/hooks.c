@@ -13,13 +13,12 @@ enum { SECRET_FILE_MAX = 4096 };
 /* The first line of a file, or of stdin for "-": secrets are in no argument. */
 static int set_secret(json_t *body, const char *path, struct err *err)
 {
-	auto_secret *text = NULL;
-	size_t len;
-	int r = infile_read(path, SECRET_FILE_MAX, &text, &len, err);
+	auto_infile f = { 0 };
+	int r = infile_read(path, SECRET_FILE_MAX, &f, err);
 	if (r < 0)
 		return r;
-	text[strcspn(text, "\r\n")] = 0;
-	return json_object_set_new(body, "secret", json_string(text)) < 0
+	f.text[strcspn(f.text, "\r\n")] = 0;
+	return json_object_set_new(body, "secret", json_string(f.text)) < 0
 		       ? err_set(err, -EINVAL, "%s: the secret isn't UTF-8", path)
 		       : 0;
 }

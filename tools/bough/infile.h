@@ -7,17 +7,24 @@
 #include <string.h>
 #include "fs/base/err.h"
 
-/* The content ("-": of stdin) with a NUL behind it; -EINVAL: more than `max` bytes. The caller
- * frees it. */
-int infile_read(const char *path, size_t max, char **out, size_t *len, struct err *err);
+struct infile {
+	char *text; /* with a NUL behind it */
+	size_t len; /* as the caller has cut it */
+	size_t size; /* bytes that were allocated */
+};
 
-static inline void infile_wipe(char **s)
+/* The content ("-": of stdin), which infile_done wipes and frees; -EINVAL: more than `max`
+ * bytes. */
+int infile_read(const char *path, size_t max, struct infile *out, struct err *err);
+
+/* All of it, whatever NULs are in it. */
+static inline void infile_done(struct infile *f)
 {
-	if (*s)
-		explicit_bzero(*s, strlen(*s));
-	free(*s);
+	if (f->text)
+		explicit_bzero(f->text, f->size);
+	free(f->text);
+	*f = (struct infile){ 0 };
 }
-/* Wiped at its end; of what has a NUL in it, up to that. */
-#define auto_secret __attribute__((cleanup(infile_wipe))) char
+#define auto_infile __attribute__((cleanup(infile_done))) struct infile
 
 #endif

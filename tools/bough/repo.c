@@ -34,19 +34,19 @@ static int add_secret(json_t *body, const struct args *a, const char *option, co
 	const char *file = args_get(a, option);
 	if (!file)
 		return 0;
-	auto_secret *text = NULL;
-	size_t len;
-	int r = infile_read(file, SECRET_MAX, &text, &len, err);
+	auto_infile f = { 0 };
+	int r = infile_read(file, SECRET_MAX, &f, err);
 	if (r < 0)
 		return r;
-	while (one_line && len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
-		text[--len] = '\0';
-	if (len == 0)
+	while (one_line && f.len > 0 &&
+	       (f.text[f.len - 1] == '\n' || f.text[f.len - 1] == '\r'))
+		f.text[--f.len] = '\0';
+	if (f.len == 0)
 		return err_set(err, -EINVAL, "%s is empty", file);
-	if (strlen(text) != len || (one_line && strpbrk(text, "\r\n")))
+	if (strlen(f.text) != f.len || (one_line && strpbrk(f.text, "\r\n")))
 		return err_set(err, -EINVAL, "%s: %s", file,
 			       one_line ? "a token is one line" : "it isn't a text");
-	return body_text(body, key, text, err);
+	return body_text(body, key, f.text, err);
 }
 
 static int add_secrets(json_t *body, const struct args *a, struct err *err)

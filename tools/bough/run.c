@@ -40,12 +40,11 @@ static int add_env(json_t *body, const char *key, const char *kv, const char *wh
 /* Lines of an --env-file; '#' begins a remark. Their values are never shown. */
 static int add_env_file(json_t *body, const char *key, const char *path, struct err *err)
 {
-	auto_free char *text = NULL;
-	size_t len = 0;
-	int r = infile_read(path, FILE_MAX_BYTES, &text, &len, err);
-	if (r == 0 && strlen(text) != len)
+	auto_infile f = { 0 };
+	int r = infile_read(path, FILE_MAX_BYTES, &f, err);
+	if (r == 0 && strlen(f.text) != f.len)
 		r = err_set(err, -EINVAL, "%s: there is a NUL in it", path);
-	char *rest = text, *line;
+	char *rest = f.text, *line;
 	unsigned n = 0;
 	while (r == 0 && (line = strsep(&rest, "\n"))) {
 		size_t end = strlen(line);
@@ -60,8 +59,6 @@ static int add_env_file(json_t *body, const char *key, const char *path, struct 
 		if (!named || add_env(body, key, line, "it", NULL) < 0)
 			r = err_set(err, -EINVAL, "%s: line %u isn't K=V", path, n);
 	}
-	if (text)
-		explicit_bzero(text, len);
 	return r;
 }
 
@@ -69,16 +66,15 @@ static int add_env_file(json_t *body, const char *key, const char *path, struct 
 static int add_secret(json_t *secrets, const char *option, struct err *err)
 {
 	const char *eq = strchr(option, '=');
-	auto_free char *data = NULL, *text = NULL, *name = NULL;
-	size_t len = 0;
+	auto_infile f = { 0 };
+	auto_free char *text = NULL, *name = NULL;
 	if (!eq || eq == option || !eq[1])
 		return err_set(err, -EINVAL, "--secret takes NAME=FILE");
-	int r = infile_read(eq + 1, FILE_MAX_BYTES, &data, &len, err);
+	int r = infile_read(eq + 1, FILE_MAX_BYTES, &f, err);
 	if (r < 0)
 		return r;
 	name = strndup(option, (size_t)(eq - option));
-	text = base64_encode(data, len);
-	explicit_bzero(data, len);
+	text = base64_encode(f.text, f.len);
 	if (!name || !text || json_object_set_new(secrets, name, json_string(text)) < 0)
 		r = err_no_memory(err);
 	if (text)
