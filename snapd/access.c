@@ -23,28 +23,48 @@ static bool in_scope(const struct principal *who, const struct owned *own, const
 	return !who->workspace[0] || strcmp(who->workspace, workspace) == 0;
 }
 
-static int role_of(struct snapd *sd, const struct principal *who, const struct owned *own)
+/* Whether it is the team's, and that is one of those by which the caller may: 1 or 0; -errno: the
+ * catalog can't say. */
+static int has_role(struct snapd *sd, const struct principal *who, const struct owned *own,
+		    enum role least, struct err *err)
 {
 	if (own->visibility != VISIBLE_TEAM)
-		return -ENOENT;
-	return catalog_role(sd->catalog, own->team, who->owner, NULL); /* none where it fails */
+		return 0;
+	struct err why = { 0 };
+	int r = catalog_role(sd->catalog, own->team, who->owner, &why);
+	if (r < 0 && r != -ENOENT)
+		return err_set(err, r, "%s", why.text);
+	return r >= (int)least;
+}
+
+static int sees(struct snapd *sd, const struct principal *who, const struct owned *own,
+		const char *workspace, struct err *err)
+{
+	if (!who->known || !in_scope(who, own, workspace))
+		return 0;
+	if (principal_owns(who, own->owner) || own->visibility == VISIBLE_GLOBAL)
+		return 1;
+	return has_role(sd, who, own, ROLE_READER, err);
+}
+
+static int writes(struct snapd *sd, const struct principal *who, const struct owned *own,
+		  const char *workspace, struct err *err)
+{
+	if (!who->known || who->read_only || !in_scope(who, own, workspace))
+		return 0;
+	return principal_owns(who, own->owner) ? 1 : has_role(sd, who, own, ROLE_MEMBER, err);
 }
 
 bool access_sees(struct snapd *sd, const struct principal *who, const struct owned *own,
 		 const char *workspace)
 {
-	if (!who->known || !in_scope(who, own, workspace))
-		return false;
-	return principal_owns(who, own->owner) || own->visibility == VISIBLE_GLOBAL ||
-	       role_of(sd, who, own) >= 0;
+	return sees(sd, who, own, workspace, NULL) > 0;
 }
 
 bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,
 		   const char *workspace)
 {
-	if (!who->known || who->read_only || !in_scope(who, own, workspace))
-		return false;
-	return principal_owns(who, own->owner) || role_of(sd, who, own) >= ROLE_MEMBER;
+	return writes(sd, who, own, workspace, NULL) > 0;
 }
 
 bool access_sees_repo(const struct principal *who, const struct repo_row *row)
@@ -57,6 +77,15 @@ int access_need_admin(const struct request *rq, struct err *err)
 	const struct principal *who = rq->caller;
 	return who->admin && !who->workspace[0] ? 0
 						: err_set(err, -EPERM, "only an admin may do that");
+}
+
+static int need_write(struct snapd *sd, const struct principal *who, const struct meant *it,
+		      const char *key, struct err *err)
+{
+	int r = writes(sd, who, &it->own, it->workspace, err);
+	if (r == 0)
+		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
+	return r < 0 ? r : 0;
 }
 
 /* ---- what a key means ---- */
@@ -141,9 +170,12 @@ int access_find_team(struct snapd *sd, const struct principal *who, const char *
 	int role = -ENOENT;
 	int r = catalog_team_find(sd->catalog, true_key(sd, key, buf), &rows, &n, err);
 	for (size_t i = 0; r >= 0 && i < n; i++) {
+		struct err why = { 0 };
 		int in = who->admin ? ROLE_ADMIN
-				    : catalog_role(sd->catalog, rows[i].id, who->owner, NULL);
+				    : catalog_role(sd->catalog, rows[i].id, who->owner, &why);
 		bool mine = strcmp(rows[i].owner, who->owner) == 0;
+		if (in < 0 && in != -ENOENT)
+			r = err_set(err, in, "%s", why.text);
 		if (in < 0)
 			continue;
 		if (mine || !own)
@@ -187,13 +219,16 @@ int access_find(struct snapd *sd, const struct principal *who, enum noun noun, b
 		return err_no_memory(err);
 	int r = catalog_find(sd->catalog, noun, true_key(sd, key, buf), who->owner, f, SAME_MAX, &n,
 			     err);
-	for (size_t i = 0; i < n; i++)
-		if (access_sees(sd, who, &f[i].own, f[i].workspace))
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		int seeing = sees(sd, who, &f[i].own, f[i].workspace, err);
+		if (seeing > 0)
 			f[seen++] = f[i];
+		r = seeing < 0 ? seeing : r;
+	}
 	if (r >= 0)
 		r = choose(who, f, seen, key, noun, err);
-	if (r >= 0 && write && !access_writes(sd, who, &f[0].own, f[0].workspace))
-		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
+	if (r >= 0 && write)
+		r = need_write(sd, who, &f[0], key, err);
 	if (r >= 0 || r == -EPERM)
 		*out = f[0];
 	else if (r == -ENOENT && noun != NOUN_SANDBOX)
@@ -214,8 +249,10 @@ static int find_removed(struct snapd *sd, const struct principal *who, const cha
 		return err_no_memory(err);
 	int r = catalog_find(sd->catalog, NOUN_REMOVED, true_key(sd, key, buf), who->owner, f,
 			     SAME_MAX, &n, err);
-	for (size_t i = 0; i < n; i++) {
-		if (!access_sees(sd, who, &f[i].own, f[i].workspace))
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		int seeing = sees(sd, who, &f[i].own, f[i].workspace, err);
+		r = seeing < 0 ? seeing : r;
+		if (seeing <= 0)
 			continue;
 		bool mine = strcmp(f[i].own.owner, who->owner) == 0;
 		if (best && strcmp(best->own.owner, who->owner) != 0)
@@ -228,8 +265,8 @@ static int find_removed(struct snapd *sd, const struct principal *who, const cha
 	else if (r >= 0 && mixed && strcmp(best->own.owner, who->owner) != 0)
 		r = err_set(err, -ENOTUNIQ, "several workspaces were called \"%s\": say OWNER/%s",
 			    key, key);
-	else if (r >= 0 && !access_writes(sd, who, &best->own, best->workspace))
-		r = err_set(err, -EPERM, "%s may be read, but not changed", key);
+	else if (r >= 0)
+		r = need_write(sd, who, best, key, err);
 	if (r >= 0)
 		*out = *best;
 	free(f);

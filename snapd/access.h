@@ -87,7 +87,8 @@ json_t *api_user(const struct user_row *u);
 json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err);
 
 /* The team that the caller means by "tm_…", "NAME" or "OWNER/NAME", and his role in it (an admin's
- * is ROLE_ADMIN in all): his own before others'. -ENOENT: he is in none; -ENOTUNIQ: in several. */
+ * is ROLE_ADMIN in all): his own before others'. -ENOENT: he is in none; -ENOTUNIQ: in several; else
+ * the catalog can't say. */
 int access_find_team(struct snapd *sd, const struct principal *who, const char *key,
 		     struct team_row *out, struct err *err);
 
@@ -124,7 +125,7 @@ int auth_owner(struct snapd *sd, const char *word, char out[OWNER_SIZE], struct 
 /* web_options.admit. */
 int access_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
 		 struct reply *rp, struct err *err);
-/* `workspace`: that it is, or is of; "" for none. */
+/* `workspace`: that it is, or is of; "" for none. False too when the catalog can't say. */
 bool access_sees(struct snapd *sd, const struct principal *who, const struct owned *own,
 		 const char *workspace);
 bool access_writes(struct snapd *sd, const struct principal *who, const struct owned *own,

@@ -254,6 +254,34 @@ static void teams_of_owners(void **state)
 	}
 }
 
+/* A catalog that can't say who is in a team hasn't said that nobody is. */
+static void teams_unknown(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = { 0 };
+	struct team_row t = new_team("uid:1", "web"), got;
+	struct principal p = who("uid:2");
+	struct meant m;
+	char id[ID_SIZE], path[128];
+	sqlite3 *db;
+	assert_int_equal(catalog_team_insert(f->c, &t, &err), 0);
+	assert_int_equal(catalog_member_set(f->c, t.id, "uid:2", ROLE_MEMBER, &err), 0);
+	add_ws(f, "uid:1", "shown", VISIBLE_TEAM, t.id, id);
+	assert_int_equal(access_find(&f->sd, &p, NOUN_WORKSPACE, true, id, &m, &err), 0);
+	(void)snprintf(path, sizeof(path), "%s/catalog.db", f->root);
+	assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, "DROP TABLE members", NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	int r = access_find_team(&f->sd, &p, t.id, &got, &err);
+	assert_true(r < 0 && r != -ENOENT);
+	assert_int_equal(err.code, r);
+	r = access_find(&f->sd, &p, NOUN_WORKSPACE, false, id, &m, &err);
+	assert_true(r < 0 && r != -ENOENT);
+	assert_int_equal(err.code, r);
+	const struct owned own = { .owner = "uid:1", .visibility = VISIBLE_TEAM };
+	assert_false(access_sees(&f->sd, &p, &own, id));
+}
+
 /* What of others stands on a snapshot isn't told to who may not see it. */
 static void needed(void **state)
 {
@@ -1102,6 +1130,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_of_many, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(teams, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(teams_of_owners, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(teams_unknown, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_teams, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(needed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
