@@ -144,6 +144,22 @@ static void forget(const struct kept *k)
 	(void)unlinkat(k->dir, name, 0);
 }
 
+/* When the last byte came, or the record was written. What has a second name says nothing of that:
+ * it is a file of a workspace, to which programs write. 0 or -errno: there is no record. */
+static int last_touched(const struct kept *k, time_t *out)
+{
+	char name[ID_SIZE + 8];
+	struct stat record, data;
+	file_name(name, k->id, "json");
+	if (fstatat(k->dir, name, &record, 0) < 0)
+		return -errno;
+	file_name(name, k->id, "data");
+	bool sent = fstatat(k->dir, name, &data, 0) == 0 && data.st_nlink == 1 &&
+		    data.st_mtime > record.st_mtime;
+	*out = sent ? data.st_mtime : record.st_mtime;
+	return 0;
+}
+
 /* Whether it is one of what the target names: what its path leads to may be another by now. */
 static int check_place(const struct kept *k, struct request *rq, bool box, struct err *err)
 {
@@ -169,7 +185,8 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 	char name[ID_SIZE + 8];
 	auto_free void *text = NULL;
 	size_t len;
-	struct stat st;
+	struct stat st = { 0 };
+	time_t touched;
 	auto_source src = { 0 };
 	int r = box ? 0
 		    : source_find_ws(&src, rq->ctx, rq->params[0], LEASE_NONE, "upload", err);
@@ -193,18 +210,16 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 	if (r < 0)
 		return r;
 	bool done = json_is_true(json_object_get(k->json, "done"));
-	int from = k->fd;
-	if ((!done && k->fd < 0) ||
-	    (from >= 0 ? fstat(from, &st) : fstatat(k->dir, name, &st, 0)) < 0)
+	if ((!done && (k->fd < 0 || fstat(k->fd, &st) < 0)) || last_touched(k, &touched) < 0)
 		return err_set(err, -ENOENT, "no such upload");
 	k->length = (uint64_t)json_integer_value(json_object_get(k->json, "length"));
-	k->offset = done || (from >= 0 && st.st_nlink > 1) ? k->length : (uint64_t)st.st_size;
-	if (done && from >= 0) { /* boughd was killed before: it is a file's content */
+	k->offset = done || st.st_nlink > 1 ? k->length : (uint64_t)st.st_size;
+	if (done && k->fd >= 0) { /* boughd was killed before: it is a file's content */
 		drop_data(k);
 		cleanup_close(&k->fd);
 		k->fd = -1;
 	}
-	k->expires = st.st_mtime + EXPIRES_S;
+	k->expires = touched + EXPIRES_S;
 	if (time(NULL) < k->expires)
 		return 0;
 	forget(k);
@@ -230,22 +245,18 @@ static void each_kept(int dir, void (*fn)(void *ctx, const struct kept *k, time_
 	const struct dirent *e;
 	for (unsigned n = 0; d && n < KEPT_MAX && (e = readdir(d)); n++) {
 		struct kept k = { .dir = dir, .fd = -1 };
-		char data[ID_SIZE + 8];
 		auto_free void *text = NULL;
-		struct stat st, later;
+		time_t touched;
 		size_t len = strcspn(e->d_name, ".");
 		if (len >= sizeof(k.id) || strcmp(e->d_name + len, ".json") != 0)
 			continue;
 		memcpy(k.id, e->d_name, len);
-		if (fstatat(dir, e->d_name, &st, 0) < 0 ||
+		if (last_touched(&k, &touched) < 0 ||
 		    io_slurp(NULL, dir, e->d_name, TUS_RECORD_MAX, &text, &len, NULL) < 0)
 			continue;
-		file_name(data, k.id, "data");
-		if (fstatat(dir, data, &later, 0) == 0 && later.st_mtime > st.st_mtime)
-			st.st_mtime = later.st_mtime;
 		k.json = json_loadb(text, len, 0, NULL);
 		k.length = (uint64_t)json_integer_value(json_object_get(k.json, "length"));
-		fn(ctx, &k, st.st_mtime);
+		fn(ctx, &k, touched);
 		json_decref(k.json);
 	}
 }

@@ -214,6 +214,9 @@ is 'with the workspace its uploads go' "$(grep -l '"path":"big2"' "$BOUGH_ROOT"/
 bough_ok 'a third' create third -q
 gives 'one to expire' 201 POST /v1/workspaces/third/uploads -H 'Upload-Length: 10' -H "Upload-Metadata: path $(printf x | base64)"
 touch -d '25 hours ago' "$BOUGH_ROOT"/uploads/*
+# Its data as a kill leaves them once they are a file's content too, to which a program writes.
+ln "$BOUGH_ROOT/uploads/$(basename "$(header Location)").data" "$T/second"
+printf written >"$T/second"
 none() { [ -z "$(ls "$BOUGH_ROOT/uploads")" ]; }
 ok 'what expires goes by itself' wait_for 10 none
 done_testing
