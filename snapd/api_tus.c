@@ -46,7 +46,6 @@ enum {
 	KEPT_MAX = 100000, /* files in the folder that one sweep looks at */
 	OPEN_MAX = 1000,   /* uploads of one workspace that aren't done */
 	COPY_BYTES = 256 * 1024,
-	QUOTA_WAIT_US = 50000, /* what was removed may count for so long */
 };
 
 /* ---- what is kept ---- */
@@ -630,10 +629,6 @@ static int put_data(struct kept *k, struct place *p, const char *path, struct ws
 	want->upload = data;
 	want->size = k->length;
 	int r = files_put_name(p, path, want, &no_conditions, &named, &why);
-	if (r == -EDQUOT) {
-		(void)usleep(QUOTA_WAIT_US);
-		r = files_put_name(p, path, want, &no_conditions, &named, &why);
-	}
 	if (r == -EXDEV)
 		return put_copy(k, p, path, want, err);
 	if (r == -EMLINK)

@@ -7,6 +7,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/mount/ctl_msg.h"
 #include "fs/mount/ctl_ops.h"
+#include "fs/mount/patience.h"
 #include "fs/work/batch.h"
 #include "fs/work/ino.h"
 
@@ -175,7 +176,8 @@ static int stage_piece(struct staging *s, uint64_t node, struct batch_piece p)
 		size_t n = 0;
 		int r = look_through(s, p.at, p.len, &data, &n);
 		if (r == 0)
-			r = ws_write(s->ws, node, data, n, p.off, false, NULL);
+			r = PATIENTLY(s->ws, NULL,
+				      ws_write(s->ws, node, data, n, p.off, false, NULL));
 		if (r < 0)
 			return r;
 		p.off += n;
@@ -194,7 +196,7 @@ static int stage(struct staging *s, struct batch_op *o)
 		return -EINVAL;
 	const struct batch_content *c = &s->contents[o->file - 1];
 	uint64_t end = 0;
-	int r = ws_tmpfile(s->ws, INO_ROOT, 0600, &root, &e);
+	int r = PATIENTLY(s->ws, NULL, ws_tmpfile(s->ws, INO_ROOT, 0600, &root, &e));
 	if (r < 0)
 		return r;
 	s->nodes[s->nnodes++] = e.node;
@@ -205,7 +207,8 @@ static int stage(struct staging *s, struct batch_op *o)
 	}
 	const struct attr size = { .size = c->size };
 	if (r == 0 && c->size > end) /* it ends in a hole */
-		r = ws_setattr(s->ws, e.node, WS_SET_SIZE, &size, &root, &e.attr);
+		r = PATIENTLY(s->ws, NULL, ws_setattr(s->ws, e.node, WS_SET_SIZE, &size, &root,
+						      &e.attr));
 	o->file = e.attr.ino;
 	return r;
 }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include "fs/mount/counters.h"
+#include "fs/mount/patience.h"
 #include "fs/mount/request.h"
 #include "fs/work/workspace.h"
 
@@ -49,23 +50,6 @@ struct caller caller_of(fuse_req_t req);
 /* Whether this request was done by a server that died before it could answer: 1, 0 or -errno;
  * *e (NULL allowed): the entry of what it made, counted as any that is handed out. */
 int done_before(struct mounted *m, struct entry *e);
-/* What was removed counts in the quota until the kernel has let go of it, and its word (FORGET) may
- * come after the next request. So what meets the quota is tried again when something went since:
- * the result of the last try. */
-#define PATIENTLY(m, call)                                    \
-	({                                                    \
-		struct patience patience_ = patience_begin(m); \
-		int result_;                                  \
-		do                                            \
-			result_ = (call);                     \
-		while (patience_more(m, &patience_, result_)); \
-		result_;                                      \
-	})
-struct patience {
-	uint64_t seen, until_ms;
-};
-struct patience patience_begin(const struct mounted *m);
-bool patience_more(struct mounted *m, struct patience *p, int r);
 void reply_error(fuse_req_t req, int r); /* -errno; 0 and above: none */
 void reply_node(fuse_req_t req, int r, const struct entry *e);
 void reply_attr(fuse_req_t req, int r, const struct attr *a);

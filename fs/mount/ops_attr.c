@@ -64,9 +64,10 @@ void on_setattr(fuse_req_t req, fuse_ino_t node, struct stat *in, int what,
 	int r = done_before(m, NULL);
 	if (r > 0)
 		set = 0;
-	if (r >= 0)
-		r = set ? ws_setattr(m->ws, node, set, &a, &c, &now)
-			: ws_getattr(m->ws, node, &now);
+	if (r >= 0 && set)
+		r = PATIENTLY(m->ws, m, ws_setattr(m->ws, node, set, &a, &c, &now));
+	else if (r >= 0)
+		r = ws_getattr(m->ws, node, &now);
 	reply_attr(req, r, &now);
 }
 
@@ -159,7 +160,7 @@ void on_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 	struct caller c = caller_of(req);
 	int r = namespace_is_ours(name) ? done_before(m, NULL) : -EOPNOTSUPP;
 	if (r == 0)
-		r = PATIENTLY(m, ws_setxattr(m->ws, node, name, value, size, flags, &c));
+		r = PATIENTLY(m->ws, m, ws_setxattr(m->ws, node, name, value, size, flags, &c));
 	reply_error(req, r);
 }
 

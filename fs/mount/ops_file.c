@@ -45,7 +45,8 @@ void on_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off, struct fus
 static int write_some(struct mounted *m, fuse_ino_t node, const char *buf, size_t *size, off_t off,
 		      const struct fuse_file_info *fi, const struct caller *c)
 {
-	int r = PATIENTLY(m, ws_write(m->ws, node, buf, *size, (uint64_t)off, fi->kill_suidgid, c));
+	int r = PATIENTLY(m->ws, m,
+			  ws_write(m->ws, node, buf, *size, (uint64_t)off, fi->kill_suidgid, c));
 	size_t fits = r == -EDQUOT && !fi->writepage ? ws_room(m->ws, node, (uint64_t)off) : 0;
 	if (fits == 0 || fits >= *size)
 		return r;
@@ -87,7 +88,8 @@ void on_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t off, off_t le
 	struct caller c = caller_of(req);
 	int r = done_before(m, NULL);
 	if (r == 0)
-		r = PATIENTLY(m, ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c));
+		r = PATIENTLY(m->ws, m,
+			      ws_fallocate(m->ws, node, mode, (uint64_t)off, (uint64_t)len, &c));
 	reply_error(req, r);
 }
 
@@ -129,7 +131,9 @@ void on_copy(fuse_req_t req, fuse_ino_t from, off_t from_off, struct fuse_file_i
 	if (n > 0)
 		n = copied_before(m, from, from_off, to, to_off, len);
 	else if (n == 0)
-		n = ws_copy_range(m->ws, from, (uint64_t)from_off, to, (uint64_t)to_off, len, &c);
+		n = PATIENTLY(m->ws, m,
+			      ws_copy_range(m->ws, from, (uint64_t)from_off, to, (uint64_t)to_off,
+					    len, &c));
 	if (n < 0) {
 		reply_error(req, (int)n);
 		return;

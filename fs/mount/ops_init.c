@@ -1,9 +1,7 @@
 /* Negotiation with the kernel, what handlers share, and the table of operations. */
 #include <linux/fuse.h>
-#include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include "fs/base/clock.h"
 #include "fs/mount/ops.h"
 #include "fs/mount/session.h"
 
@@ -100,35 +98,6 @@ int done_before(struct mounted *m, struct entry *e)
 		return r;
 	r = node ? ws_again(m->ws, node, e) : -ESTALE;
 	return r < 0 ? r : 1;
-}
-
-enum { PATIENCE_MS = 30 };
-
-struct patience patience_begin(const struct mounted *m)
-{
-	return (struct patience){ .seen = ws_ended(m->ws) };
-}
-
-bool patience_more(struct mounted *m, struct patience *p, int r)
-{
-	if (r != -EDQUOT)
-		return false;
-	uint64_t now = clock_ms();
-	if (!p->until_ms) {
-		p->until_ms = now + PATIENCE_MS;
-		if (m->hand_on && ws_has_orphans(m->ws))
-			m->hand_on(m);
-	}
-	if (now >= p->until_ms)
-		return false;
-	while (ws_ended(m->ws) == p->seen && ws_has_orphans(m->ws) && now < p->until_ms) {
-		(void)poll(NULL, 0, 1);
-		now = clock_ms();
-	}
-	uint64_t ended = ws_ended(m->ws);
-	bool more = ended != p->seen;
-	p->seen = ended;
-	return more;
 }
 
 /* Results of fuse_reply_* are dropped throughout: a reply fails only when the connection is

@@ -42,8 +42,9 @@ void on_mknod(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode, dev
 	struct entry e;
 	int r = done_before(m, &e);
 	if (r == 0)
-		r = PATIENTLY(m, ws_mknod(m->ws, dir, name, strlen(name), mode, (uint32_t)rdev, &c,
-					  &e));
+		r = PATIENTLY(m->ws, m,
+			      ws_mknod(m->ws, dir, name, strlen(name), mode, (uint32_t)rdev, &c,
+				       &e));
 	reply_node(req, r, &e);
 }
 
@@ -55,7 +56,7 @@ void on_mkdir(fuse_req_t req, fuse_ino_t dir, const char *name, mode_t mode)
 	int r = done_before(m, &e);
 	mode = S_IFDIR | (mode & 07777);
 	if (r == 0)
-		r = PATIENTLY(m, ws_mknod(m->ws, dir, name, strlen(name), mode, 0, &c, &e));
+		r = PATIENTLY(m->ws, m, ws_mknod(m->ws, dir, name, strlen(name), mode, 0, &c, &e));
 	reply_node(req, r, &e);
 }
 
@@ -66,7 +67,7 @@ void on_symlink(fuse_req_t req, const char *target, fuse_ino_t dir, const char *
 	struct entry e;
 	int r = done_before(m, &e);
 	if (r == 0)
-		r = PATIENTLY(m, ws_symlink(m->ws, dir, name, strlen(name), target, &c, &e));
+		r = PATIENTLY(m->ws, m, ws_symlink(m->ws, dir, name, strlen(name), target, &c, &e));
 	reply_node(req, r, &e);
 }
 
@@ -88,7 +89,7 @@ void on_tmpfile(fuse_req_t req, fuse_ino_t dir, mode_t mode, struct fuse_file_in
 	struct entry e;
 	int r = done_before(m, &e);
 	if (r == 0)
-		r = PATIENTLY(m, ws_tmpfile(m->ws, dir, S_IFREG | (mode & 07777), &c, &e));
+		r = PATIENTLY(m->ws, m, ws_tmpfile(m->ws, dir, S_IFREG | (mode & 07777), &c, &e));
 	if (r < 0) {
 		reply_error(req, r);
 		return;
@@ -122,8 +123,9 @@ void on_rename(fuse_req_t req, fuse_ino_t dir, const char *name, fuse_ino_t newd
 	struct caller c = caller_of(req);
 	int r = done_before(m, NULL);
 	if (r == 0)
-		r = ws_rename(m->ws, dir, name, strlen(name), newdir, newname, strlen(newname),
-			      flags, &c);
+		r = PATIENTLY(m->ws, m,
+			      ws_rename(m->ws, dir, name, strlen(name), newdir, newname,
+					strlen(newname), flags, &c));
 	reply_error(req, r);
 }
 

@@ -11,6 +11,7 @@
 #include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "fs/hold/hold.h"
+#include "fs/mount/patience.h"
 
 /* ---- the server ---- */
 
@@ -444,7 +445,8 @@ int served_put_file(struct served *w, const struct ws_put *want, bool put,
 	/* The mount lock: as in served_restore. */
 	pthread_mutex_lock(&w->mount);
 	reap_session(w);
-	int r = put ? ws_put(w->ws, want, &res) : ws_take(w->ws, want, &res);
+	int r = put ? PATIENTLY(w->ws, NULL, ws_put(w->ws, want, &res))
+		    : ws_take(w->ws, want, &res);
 	struct put_done done = { w->session, want, &res };
 	if (r == 0 && w->session)
 		session_apart(w->session, tell_put, &done);
@@ -464,7 +466,7 @@ int served_batch(struct served *w, const struct ws_batch *batch, size_t *failed)
 	reap_session(w);
 	struct forgetting f = { .session = w->session };
 	struct ws_changes changes = forgetting_changes(&f);
-	int r = ws_batch(w->ws, batch, &changes, failed);
+	int r = PATIENTLY(w->ws, NULL, ws_batch(w->ws, batch, &changes, failed));
 	pthread_mutex_unlock(&w->mount);
 	return r;
 }

@@ -91,8 +91,10 @@ is 'so was fallocate' $? 0
 
 # The kernel tells of it by a request of its own, which may come after the next one.
 bough_ok 'create with little' create tight --quota 1M --inodes 3
-run python3 - "$out" <<'PY'
-import os, sys
+tight=$out
+bough_ok 'create with a little more' create tight-2 --quota 2M
+run python3 - "$tight" "$BOUGH_ROOT/run/boughd.sock" "$out" <<'PY'
+import ctypes, http.client, os, socket, sys, time
 root, bad = sys.argv[1], []
 for n in "abc":
     os.mkdir(f"{root}/{n}")
@@ -103,8 +105,84 @@ for i in range(300):
     except OSError as e:
         bad.append(e)
         break
+# What a rename leaves in the old place is made, too.
+libc = ctypes.CDLL(None, use_errno=True)
+for i in range(100):
+    os.rmdir(root + "/b")
+    old, new = (f"{root}/{n}".encode() for n in ("a", "b"))
+    if libc.renameat2(-100, old, -100, new, 4) < 0: # RENAME_WHITEOUT
+        bad.append("whiteout: " + os.strerror(ctypes.get_errno()))
+        break
+    os.unlink(root + "/a")
+    os.mkdir(root + "/a")
 for n in os.listdir(root):
     os.rmdir(f"{root}/{n}")
+half = 512 << 10
+def filled(size):
+    """All but `half` and the source; gone again, as the next call is made."""
+    with open(root + "/fill", "wb", buffering=0) as g:
+        for at in range(0, size, 65536):
+            g.write(bytes(min(65536, size - at)))
+    os.unlink(root + "/fill")
+with open(root + "/src", "wb", buffering=0) as f:
+    f.write(bytes(i % 251 for i in range(half)))
+src = os.open(root + "/src", os.O_RDONLY)
+copy = os.open(root + "/copy", os.O_RDWR | os.O_CREAT)
+for i in range(100):
+    filled(half)
+    try:
+        n = os.copy_file_range(src, copy, half, 0, 0)
+        if n != half:
+            bad.append(f"copy {i}: {n} bytes")
+    except OSError as e:
+        bad.append(f"copy {i}: {e}")
+        break
+    os.ftruncate(copy, 0)
+# The rest of a block counts from when the file's end is behind it.
+os.write(copy, b"x")
+for i in range(100):
+    filled(half - 1)
+    try:
+        os.ftruncate(copy, 4096)
+    except OSError as e:
+        bad.append(f"truncate {i}: {e}")
+        break
+    os.ftruncate(copy, 1)
+os.close(copy)
+os.unlink(root + "/copy")
+# What comes by the API waits as programs do.
+def ask(method, path, body, headers={}):
+    c = http.client.HTTPConnection("d")
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(sys.argv[2])
+    c.request(method, path, body, headers | {"Tus-Resumable": "1.0.0"})
+    answer = c.getresponse()
+    return answer.status, answer.headers, answer.read()
+for i in range(30):
+    filled(half)
+    status, _, text = ask("PUT", "/v1/workspaces/tight/files/copy", bytes(half))
+    if status not in (200, 201, 204):
+        bad.append(f"put {i}: {status} {text}")
+        break
+    os.unlink(root + "/copy")
+# Of an upload the data become the file, by one call; the last byte is sent once there is no room.
+tight, root = root, sys.argv[3]
+for i in range(30):
+    while os.statvfs(root).f_bavail < 4 * half // 4096: # what is announced must fit already
+        time.sleep(0.001)
+    status, head, text = ask("POST", "/v1/workspaces/tight-2/uploads", b"",
+                             {"Upload-Length": str(4 * half), "Upload-Metadata": "path Y29weQ=="})
+    url, kind = head["Location"], {"Content-Type": "application/offset+octet-stream"}
+    ask("PATCH", url, bytes(4 * half - 1), kind | {"Upload-Offset": "0"})
+    filled(4 * half)
+    status, _, text = ask("PATCH", url, b"x", kind | {"Upload-Offset": str(4 * half - 1)})
+    if status != 204:
+        bad.append(f"upload {i}: {status} {text}")
+        break
+    os.unlink(root + "/copy")
+root = tight
+os.close(src)
+os.unlink(root + "/src")
 for i in range(100):
     try:
         with open(root + "/f", "wb", buffering=0) as f:
