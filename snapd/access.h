@@ -87,8 +87,8 @@ json_t *api_user(const struct user_row *u);
 json_t *api_team(struct snapd *sd, const struct team_row *t, struct err *err);
 
 /* The team that the caller means by "tm_…", "NAME" or "OWNER/NAME", and his role in it (an admin's
- * is ROLE_ADMIN in all): his own before others'. -ENOENT: he is in none; -ENOTUNIQ: in several; else
- * the catalog can't say. */
+ * is ROLE_ADMIN in all): his own before others'. -ENOENT: he is in none; -ENOTUNIQ: in several;
+ * else the catalog can't say. */
 int access_find_team(struct snapd *sd, const struct principal *who, const char *key,
 		     struct team_row *out, struct err *err);
 

@@ -287,8 +287,8 @@ static void test_names_at_close(void **state)
 	struct scratch *sc = *state;
 	folder.io = io_host;
 	folder.io.fsync = folder_fsync;
-	struct store *s = open_store(sc->store, &(struct store_options){ .io = &folder.io,
-									 .pack_bytes = STORE_PACK_BYTES_MIN });
+	const struct store_options opt = { .io = &folder.io, .pack_bytes = STORE_PACK_BYTES_MIN };
+	struct store *s = open_store(sc->store, &opt);
 	assert_int_equal(stat(store_file(sc, "packs"), &folder.packs), 0);
 	struct store_session *ss = begin(s);
 	for (uint64_t n = 0; n < 200; n++)
