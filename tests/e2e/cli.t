@@ -69,6 +69,9 @@ is 'down without a daemon is fine' "$code" 0
 like 'and says so' "$err" "isn't running"
 run bough doctor --json
 is 'doctor gives JSON' "$(json '.able | type')" boolean
+bough_fails 'a root that is not there is made by no list' 3 'there is no .*/root: `bough up`' ls
+bough_fails 'nor by what looks for a name' 3 "there is no $T/slip: " rm x --root "$T/slip"
+is 'so none was made' "$(ls -d "$BOUGH_ROOT" "$T/slip" 2>/dev/null)$(pids_of boughd)" ''
 mkdir -m 700 closed
 run env BOUGH_ROOT="$T/closed/root" bough doctor
 [ "$(id -u)" != 0 ] || like 'a root that sandboxes can not reach' "$out" "
@@ -77,7 +80,7 @@ is 'doctor starts nothing' "$(pids_of boughd)" ''
 
 # ---- a daemon that can't be started: bough alone, or with an impostor beside it
 
-mkdir "$T/bin"
+mkdir "$T/bin" "$BOUGH_ROOT"
 cp "$BOUGH_BIN/bough" "$T/bin"
 run env PATH=/usr/bin:/bin "$T/bin/bough" ls
 is 'no boughd: exit 1' $code 1
@@ -102,9 +105,9 @@ is 'a strange peer: exit 1' $code 1
 rm -f "$BOUGH_ROOT/run/boughd.sock"
 # A root that can't be.
 touch "$T/file"
-run "$T/bin/bough" ls --root "$T/file/root"
+run "$T/bin/bough" up --root "$T/file/root"
 is 'a root below a file: exit 1' $code 1
-like 'a root below a file: one line' "$err" '^bough: ls: .*: Not a directory$'
+like 'a root below a file: one line' "$err" '^bough: up: .*: Not a directory$'
 
 # ---- output that can't be written
 

@@ -6,7 +6,7 @@ need_fuse
 # ---- many first commands at once start one daemon
 
 for i in 1 2 3 4 5 6 7 8; do
-	bough ls -q >"$T/first.$i" 2>&1 &
+	bough up -q >"$T/first.$i" 2>&1 &
 	pids[i]=$!
 done
 bad=0

@@ -17,6 +17,7 @@ int cli_exit_code(int code)
 	case EINVAL:
 		return EXIT_CODE_USAGE;
 	case ENOENT:
+	case ENXIO: /* daemon_connect_or_start: no root */
 		return EXIT_CODE_NOT_FOUND;
 	case EEXIST:
 		return EXIT_CODE_EXISTS;

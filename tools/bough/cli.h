@@ -71,6 +71,7 @@ struct command {
 	const char *kinds;                /* enum word_kind of each operand; the last one repeats */
 	int (*run)(struct cli *cli, const struct args *a, struct err *err);
 	const char *local; /* why it is for a boughd on this machine alone; NULL: it isn't */
+	bool begins;       /* a root that isn't there yet is made, also where it was named */
 	bool as_program;   /* its exit code is that of a program, so each failure of ours is 125 */
 };
 
@@ -129,6 +130,7 @@ int help_group(const char *group); /* -ENOENT: no such */
 
 struct cli {
 	char *root;            /* absolute */
+	bool root_there;       /* it has to be there: a slip of the pen makes no other one */
 	struct remote *remote; /* a boughd elsewhere, instead of root's; NULL: none */
 	bool json;             /* one JSON document on stdout */
 	bool quiet;            /* no progress, no notes */

@@ -167,6 +167,7 @@ const struct command commands_sandbox[] = {
 	  .min = 0,
 	  .max = ANY,
 	  .run = cmd_run,
+	  .begins = true,
 	  .as_program = true },
 	{ .name = "exec",
 	  .group = G_SANDBOX,

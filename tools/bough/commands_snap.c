@@ -338,7 +338,8 @@ const struct command commands_snap[] = {
 	  .min = 1,
 	  .max = 1,
 	  .kinds = "f",
-	  .run = cmd_import },
+	  .run = cmd_import,
+	  .begins = true },
 
 	{ .name = "image import",
 	  .group = G_IMAGE,
@@ -354,13 +355,14 @@ const struct command commands_snap[] = {
 	  .min = 2,
 	  .max = 2,
 	  .kinds = "nf",
-	  .run = cmd_image_import },
+	  .run = cmd_image_import,
+	  .begins = true },
 	{ .name = "image ls",
 	  .group = G_IMAGE,
 	  .operands = "",
 	  .summary = "list the images",
-	  .about = "SANDBOX is the one whose files, saved, are an image, too. NEW is what an image\n"
-		   "holds beside that which it was saved from, STORED what that took.\n",
+	  .about = "SANDBOX is the one whose files, saved, are an image, too. NEW is what an\n"
+		   "image holds beside that which it was saved from, STORED what that took.\n",
 	  .examples = "bough image ls\n",
 	  .max = 0,
 	  .run = cmd_image_ls },

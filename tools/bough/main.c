@@ -1,5 +1,6 @@
 /* bough: the command line. Everything is done by boughd over its socket; see api.h. */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
@@ -104,6 +105,7 @@ static int run(struct cli *cli, const struct args *a, struct err *err)
 	if (cli->remote && a->cmd->local)
 		return err_set(err, -EINVAL, "%s: not with --url: %s", a->cmd->name,
 			       a->cmd->local);
+	cli->root_there = !a->cmd->begins && (args_get(a, "root") || getenv("BOUGH_ROOT"));
 	cli->sandbox_too = a->cmd->kinds && a->cmd->kinds[0] == WORD_ANY;
 	r = a->cmd->run(cli, a, err);
 	if (r == -EINVAL)

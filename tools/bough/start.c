@@ -255,6 +255,8 @@ int daemon_connect_or_start(const struct cli *cli, struct http **out, struct err
 	int r = daemon_connect(cli, out, err);
 	if (!absent(r))
 		return r;
+	if (cli->root_there && access(cli->root, F_OK) < 0 && errno == ENOENT)
+		return err_set(err, -ENXIO, "there is no %s: `bough up` would make it", cli->root);
 	r = make_folders(cli->root, err);
 	if (r < 0)
 		return err_prefix(err, r == -ENOENT ? -ECONNREFUSED : r, "start boughd");
