@@ -274,6 +274,7 @@ static const char *const audit_query[] = { "object", "limit", "cursor", "format"
 static const char *const events_query[] = { "since", "follow", NULL };
 static const char *const job_query[] = { "wait", NULL };
 static const char *const page_query[] = { "limit", "cursor", NULL };
+static const char *const log_query[] = { "label", "limit", "cursor", NULL };
 static const char *const bundle_query[] = { "message", "author", NULL };
 static const char *const diff_query[] = { "against", "format", "since", NULL };
 static const char *const archive_query[] = { "format", NULL };
@@ -325,7 +326,7 @@ const struct route api_routes[] = {
 	{ "POST", WS "/{}/push", api_ws_push, push_fields, NULL, false },
 	{ "GET", WS "/{}/bundle", api_ws_bundle, NULL, bundle_query, false },
 	{ "GET", WS "/{}/diff", api_ws_diff, NULL, diff_query, false },
-	{ "GET", WS "/{}/log", api_ws_log, NULL, page_query, false },
+	{ "GET", WS "/{}/log", api_ws_log, NULL, log_query, false },
 	{ "POST", WS "/{}/mount", api_ws_mount, no_fields, NULL, false },
 	{ "POST", WS "/{}/umount", api_ws_umount, no_fields, NULL, false },
 	{ "GET", WS "/{}/archive/{...}", api_ws_archive, NULL, archive_query, false },
@@ -355,7 +356,7 @@ const struct route api_routes[] = {
 	{ "GET", SNAP "/{}/bundle", api_snap_bundle, NULL, bundle_query, false },
 	{ "GET", SNAP "/{}/diff", api_snap_diff, NULL, diff_query, false },
 	{ "GET", SNAP "/{}/diff/{}", api_snap_diff, NULL, archive_query, false },
-	{ "GET", SNAP "/{}/log", api_snap_log, NULL, page_query, false },
+	{ "GET", SNAP "/{}/log", api_snap_log, NULL, log_query, false },
 	{ "GET", SNAP "/{}/archive/{...}", api_snap_archive, NULL, archive_query, false },
 	{ "POST", SNAP "/{}/archive/{...}", api_snap_archive, NULL, archive_rest_query, true },
 	{ "GET", REPO, api_repo_list, NULL, page_query, false },
@@ -366,7 +367,7 @@ const struct route api_routes[] = {
 	{ "POST", REPO "/{}/fetch", api_repo_fetch, repo_fetch_fields, NULL, false },
 	{ "POST", REPO "/{}/reset", api_repo_reset, repo_reset_fields, NULL, false },
 	{ "POST", REPO "/{}/import", api_repo_update, NULL, NULL, true },
-	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, NULL, false },
+	{ "GET", REPO "/{}/packs", api_repo_packs, NULL, page_query, false },
 	{ "GET", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
 	{ "HEAD", SNAP "/{}/files/{...}", api_snap_file_get, NULL, file_get_query, false },
 	{ "GET", SB, api_sandbox_list, NULL, sandbox_list_query, false },

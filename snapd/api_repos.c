@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/json.h"
 #include "fs/base/log.h"
@@ -523,27 +524,43 @@ int api_repo_update(struct request *rq, struct reply *rp, struct err *err)
 	return start_move(rp, m, find_for_fetch(m, rq->params[0], true, err), fetch_run);
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 int api_repo_packs(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_repo_row row = { 0 };
 	auto_buf list = { 0 };
-	int r = catalog_repo_get(sd->catalog, rq->params[0], &row, err);
+	auto_free char **names = NULL;
+	size_t n = 0, cap = 0;
+	struct page page;
+	int bad = 0, r = page_begin_names(&page, rq, err);
+	if (r >= 0)
+		r = catalog_repo_get(sd->catalog, rq->params[0], &row, err);
 	if (r >= 0)
 		r = snapd_inner(mirror_taken(sd->root, row.number, &list, err));
 	if (r < 0)
 		return r;
-	json_t *items = json_array();
-	int bad = items ? 0 : -1;
 	buf_u8(&list, 0);
 	if (buf_error(&list))
-		bad = -1;
-	for (char *save = NULL, *line = bad ? NULL : strtok_r((char *)list.data, "\n", &save); line;
-	     line = strtok_r(NULL, "\n", &save))
-		bad |= json_array_append_new(items, json_string(line));
-	rp->json = bad ? NULL : json_pack("{s:O}", "items", items);
-	json_decref(items);
-	return rp->json ? 0 : err_no_memory(err);
+		return err_no_memory(err);
+	for (char *save = NULL, *line = strtok_r((char *)list.data, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		if (array_grow(&names, n, &cap) < 0)
+			return err_no_memory(err);
+		names[n++] = line;
+	}
+	if (n > 0)
+		qsort(names, n, sizeof(*names), by_text);
+	json_t *items = json_array();
+	for (size_t i = 0; i < n; i++)
+		if (page_takes_name(&page, names[i]))
+			bad |= json_array_append_new(items, json_string(names[i]));
+	rp->json = page_end(&page, items);
+	return rp->json && !bad ? 0 : err_no_memory(err);
 }
 
 /* ---- rm ---- */

@@ -82,7 +82,7 @@ SCHEMAS = {
                      "state": {"enum": ["waiting", "delivered", "failed"]}, "status": null(N),
                      "error": null(S), "next": null(TIME)}),
     "Quota": obj({"owner": S, "workspaces": null(N), "snapshots": null(N), "bytes": null(N)}),
-    "Names": obj({"items": {"type": "array", "items": S}}),
+    "Names": obj({"items": {"type": "array", "items": S}}, {"next": S}),
     # A name or path that isn't UTF-8 stands in its *_b64 instead.
     "Entry": obj({"size": N, "type": {"enum": ["file", "directory", "symlink", "fifo", "socket",
                                                "char", "block"]}, "modified_at": TIME, "mode": S},

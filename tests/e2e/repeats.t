@@ -88,6 +88,13 @@ stopped() { # COMMAND…: asked of a boughd that is killed before it looks
 	wait $asking
 	code=$? out=$(<"$T/.out") err=$(<"$T/.err")
 }
+bough_ok 'one snapshot' save kept --as first
+echo x >"$(at kept)/x"
+bough_ok 'another one' save kept --as second
+curl -sS -X PATCH -d '{"labels":{"k":"v"}}' -o /dev/null --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://d/v1/snapshots/first
+is 'the line of snapshots, by label' "$(get 'workspaces/kept/log?label=k=v' | jq -c '[.items[].names[]]')" '["first"]'
+is 'from one on' "$(get 'snapshots/second/log?label=k&limit=1' | jq -c '[[.items[].names[]], .next]')" '[["first"],null]'
+is 'all of it' "$(get 'snapshots/second/log' | jq -c '[.items[].names[]]')" '["second","first"]'
 stopped ls
 is 'a list' "$code:$(grep -c kept <<<"$out")" 0:1
 stopped fork kept forked

@@ -33,6 +33,18 @@ commit seven
 git -C "$T/src" repack -q
 bough_ok 'fetch of a new pack' repo fetch p --json
 ok 'sends that pack and no other' test "$(json .bytes_received)" -lt 100000
+packs() { curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/repos/p/packs?$1"; }
+all=$(packs '' | jq -c .items) one=() cursor=''
+for _ in {1..50}; do
+	page=$(packs "limit=2$cursor")
+	mapfile -t -O ${#one[@]} one < <(jq -r '.items[]' <<<"$page")
+	cursor=$(jq -r '.next // empty' <<<"$page")
+	[ -n "$cursor" ] || break
+	cursor="&cursor=$cursor"
+done
+ok 'it tells of several packs and objects' test "$(jq length <<<"$all")" -gt 2
+is 'page by page they are the same, in order' "$(printf '%s\n' "${one[@]}" | jq -Rcs 'split("\n")[:-1]')" \
+	"$(jq -c sort <<<"$all")"
 git -C "$T/src" worktree add -q -b side "$T/side" main
 git clone -q --shared --bare "$T/src" "$T/shared.git"
 bough_ok 'a second work tree' repo add "$T/side"

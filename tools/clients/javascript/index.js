@@ -395,7 +395,11 @@ export class Client {
         t.long('/v1/repos/import', {}, { query: { path, name }, body: files, length, progress }),
       update: (repo, files, { length, progress } = {}) =>
         t.long('/v1/repos/{repo}/import', { repo }, { body: files, length, progress }),
-      packs: async (repo) => (await t.call('GET', '/v1/repos/{repo}/packs', { repo })).items,
+      packs: async (repo) => {
+        const all = [];
+        for await (const one of t.pages('/v1/repos/{repo}/packs', { repo }, {})) all.push(one);
+        return all;
+      },
       fetch: (repo, { progress, ...secrets } = {}) =>
         t.long('/v1/repos/{repo}/fetch', { repo }, { json: secrets, progress }),
       fetchJob: async (repo, secrets = {}) =>

@@ -50,8 +50,8 @@ class Repositories:
 
     def packs(self, repo: str) -> List[str]:
         """Checksums of the packs that it has, which update() needn't send."""
-        return cast(List[str], self._t.call("GET", "/v1/repos/{repo}/packs",
-                                            {"repo": repo})["items"])
+        return cast(List[str], list(pages(self._t, "/v1/repos/{repo}/packs", {}, PAGE,
+                                          {"repo": repo})))
 
     def fetch(self, repo: str, *, progress: Optional[Progress] = None,
               **secrets: str) -> RepositoryInfo:
