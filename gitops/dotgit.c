@@ -169,7 +169,6 @@ static const char config_rest[] =
 	"[receive]\n\tautogc = false\n"
 	"[pack]\n\tuseBitmaps = false\n\tuseSparse = true\n"
 	"[fetch]\n\tunpackLimit = 1\n\twriteCommitGraph = false\n"
-	"[status]\n\taheadBehind = false\n"
 	"[index]\n\tsparse = false\n\tskipHash = false\n";
 /* The remote that lacks what is outside of the scope. It answers as a server that has an error, in
  * a packet of the protocol, since git says more than is true of one that just ends. (printf takes

@@ -129,6 +129,7 @@ bough_fails 'without a checkout' 2 'needs --git' create uf --seen-at /workspace
 
 run git -C "$b" commit -qam 'in the workspace'
 is 'git commit' $code 0
+like 'how far it is ahead is counted' "$(git -C "$b" status -sb)" '^## [a-z]+\.\.\.origin/main \[ahead 1\]'
 run git -C "$b" stash -qu
 is 'git stash' $code 0
 is 'clean again' "$(status "$b")" ''
