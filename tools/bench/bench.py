@@ -141,10 +141,12 @@ def main():
         bench = Bench(args, work)
         os.environ["BOUGH_ROOT"] = work.root
         bench.service.up()
-        bench.run(args.only or (QUICK if args.quick else list(PARTS)))
-        print()
-        bench.report.print()
-        write(args, bench)
+        try:
+            bench.run(args.only or (QUICK if args.quick else list(PARTS)))
+        finally:  # who interrupts it keeps what was measured until then
+            print()
+            bench.report.print()
+            write(args, bench)
     finally:
         work.clear()
     missed = bench.report.missed()
