@@ -28,6 +28,8 @@ struct fsclient {
 	uint64_t epoch; /* one more whenever the gate closes: older connections are dead */
 	int idle[FSCLIENT_IDLE];
 	unsigned nidle;
+	void (*before_loss)(void *ctx, const char *id); /* NULL: nobody asks */
+	void *before_loss_ctx;
 };
 
 int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err)
@@ -44,6 +46,18 @@ int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err
 	pthread_mutex_init(&fc->lock, NULL);
 	*out = fc;
 	return 0;
+}
+
+void fsclient_before_loss(struct fsclient *fc, void (*fn)(void *ctx, const char *id), void *ctx)
+{
+	fc->before_loss = fn;
+	fc->before_loss_ctx = ctx;
+}
+
+static void tell_loss(struct fsclient *fc, const char *id)
+{
+	if (fc->before_loss)
+		fc->before_loss(fc->before_loss_ctx, id);
 }
 
 static void close_idle(struct fsclient *fc)
@@ -431,6 +445,7 @@ int fs_answered(struct fsclient *fc, const char *id, uint64_t tag, struct err *e
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err)
 {
+	tell_loss(fc, id);
 	return call(fc,
 		    json_pack("{s:s, s:s, s:o, s:o}", "op", "replace", "id", id, "old",
 			      stack_to_json(old), "new", stack_to_json(with)),
@@ -440,6 +455,7 @@ int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
 	       const struct stack *expect, struct err *err)
 {
+	tell_loss(fc, id);
 	return call(fc,
 		    json_pack("{s:s, s:s, s:o, s:o*}", "op", "restore", "id", id, "stack",
 			      stack_to_json(to), "expect", expect ? stack_to_json(expect) : NULL),
@@ -754,6 +770,7 @@ int fs_end(struct fsclient *fc, const char *id, struct err *err)
 
 int fs_delete(struct fsclient *fc, const char *id, struct err *err)
 {
+	tell_loss(fc, id);
 	int r = call(fc, json_pack("{s:s, s:s}", "op", "delete", "id", id), true, NULL, err);
 	return r == -ENOENT ? 0 : r;
 }

@@ -30,6 +30,10 @@ struct fsclient;
 int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err);
 void fsclient_free(struct fsclient *fc); /* no call is under way; NULL allowed */
 
+/* fn is called before each call by which a workspace's tree as it is may be lost: fs_replace,
+ * fs_restore, fs_delete. To be said before any call. */
+void fsclient_before_loss(struct fsclient *fc, void (*fn)(void *ctx, const char *id), void *ctx);
+
 /* For the supervisor. A closed gate with a reason fails waiting calls at once; with NULL they
  * wait. All idle connections go when the gate closes. */
 void fsclient_open_gate(struct fsclient *fc);

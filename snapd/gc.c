@@ -4,7 +4,11 @@
  * workspace that is made from a snapshot holds the snapshot's lease until its own row is
  * there, and the snapshot can't be deleted before, so one of the two is always seen
  * (invariant 8). Workspaces are sealed first: the active layer then refers to nothing
- * but what the sealed ones below it refer to. */
+ * but what the sealed ones below it refer to.
+ *
+ * What is made later of something in these lists is in none, and needs none as long as what it was
+ * made of is marked. A workspace's tree is marked when its turn comes, and may be another by then:
+ * so before one is replaced or deleted, it is marked by whoever does that (gc_tree_goes). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,10 +39,41 @@ struct collector {
 	struct progress *progress;
 	struct store_gc *gc;
 	struct view_options opt;
+	pthread_mutex_t lock; /* images */
 	struct digest_set images;
 	uint64_t done, total;
-	uint64_t held; /* bytes of what was marked, as often as it was */
+	_Atomic uint64_t held; /* bytes of what was marked, as often as it was */
 };
+
+/* Of workspaces that are listed: whether their trees, as they were then, are marked. */
+struct turn {
+	char id[ID_SIZE];
+	bool over;
+};
+
+struct marking {
+	pthread_mutex_t lock;
+	struct collector *c; /* NULL: nobody marks */
+	struct turn *turns;  /* in the order of ids */
+	size_t n;
+	struct err failed; /* of a tree that went unmarked */
+};
+
+struct marking *marking_new(void)
+{
+	struct marking *m = calloc(1, sizeof(*m));
+	if (m)
+		pthread_mutex_init(&m->lock, NULL);
+	return m;
+}
+
+void marking_free(struct marking *m)
+{
+	if (!m)
+		return;
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
 
 static int set_add(struct digest_set *s, const struct digest *d)
 {
@@ -74,7 +109,10 @@ static int mark_object(void *ctx, const struct digest *d)
 static int mark_image(void *ctx, const struct digest *name)
 {
 	struct collector *c = ctx;
-	return set_add(&c->images, name);
+	pthread_mutex_lock(&c->lock);
+	int r = set_add(&c->images, name);
+	pthread_mutex_unlock(&c->lock);
+	return r;
 }
 
 static int mark_stack(struct collector *c, const struct stack *s, struct err *err)
@@ -140,6 +178,48 @@ static int mark_snapshot(struct collector *c, const struct snap_row *row, struct
 	return r < 0 ? err_prefix(err, r, "gc: snapshot %s", row->id) : 0;
 }
 
+static int compare_turns(const void *a, const void *b)
+{
+	return strcmp(((const struct turn *)a)->id, ((const struct turn *)b)->id);
+}
+
+/* With the lock; NULL: it isn't listed. */
+static struct turn *turn_of(struct marking *m, const char *id)
+{
+	struct turn key = { 0 };
+	(void)snprintf(key.id, sizeof(key.id), "%s", id);
+	return m->n ? bsearch(&key, m->turns, m->n, sizeof(key), compare_turns) : NULL;
+}
+
+void gc_tree_goes(void *ctx, const char *id)
+{
+	struct snapd *sd = ctx;
+	struct marking *m = sd->marking;
+	pthread_mutex_lock(&m->lock);
+	struct turn *t = m->c ? turn_of(m, id) : NULL;
+	if (t && !t->over) {
+		auto_stack stack = { 0 };
+		struct err why = { 0 };
+		int r = fs_stack(sd->fs, id, &stack, &why);
+		if (r >= 0)
+			r = mark_stack(m->c, &stack, &why);
+		if (r < 0)
+			m->failed = why;
+		t->over = true;
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void turn_over(struct collector *c, const char *id)
+{
+	struct marking *m = c->sd->marking;
+	pthread_mutex_lock(&m->lock);
+	struct turn *t = turn_of(m, id);
+	if (t)
+		t->over = true;
+	pthread_mutex_unlock(&m->lock);
+}
+
 static int mark_workspace(struct collector *c, const struct ws_row *row, struct err *err)
 {
 	auto_stack stack = { 0 };
@@ -147,13 +227,16 @@ static int mark_workspace(struct collector *c, const struct ws_row *row, struct 
 	bool again;
 	if (row->broken[0])
 		return 0; /* without its folder there is nothing to keep */
-	int r = lease_take(&lease, c->sd->leases, row->id, LEASE_SHARED, "gc", LEASE_WAIT_MS, err);
+	int r = mark_checkout(c, row->git, err); /* snapshots have it, too */
+	if (r >= 0)
+		r = lease_take(&lease, c->sd->leases, row->id, LEASE_SHARED, "gc", LEASE_WAIT_MS,
+			       err);
 	if (r >= 0)
 		r = flattener_seal(c->sd->flattener, &lease, "gc", &stack, &again, err);
 	if (r >= 0)
 		r = mark_stack(c, &stack, err);
 	if (r >= 0)
-		r = mark_checkout(c, row->git, err);
+		turn_over(c, row->id);
 	if (r < 0) {
 		auto_ws_row now = { 0 };
 		if (catalog_ws_get_any(c->sd->catalog, row->id, &now, NULL) == -ENOENT)
@@ -165,30 +248,79 @@ static int mark_workspace(struct collector *c, const struct ws_row *row, struct 
 	return r < 0 ? err_prefix(err, r, "gc: workspace %s", row->name) : 0;
 }
 
-static int mark(void *ctx, struct store_gc *gc, struct err *err)
-{
-	struct collector *c = ctx;
+struct lists {
 	struct snap_row *snaps;
 	struct ws_row *wss;
 	size_t nsnaps, nwss;
-	c->gc = gc;
-	images_forget(c->sd->images); /* what is named from here on is recent */
-	int r = catalog_snap_list(c->sd->catalog, NULL, &snaps, &nsnaps, err);
+};
+
+static void lists_done(struct lists *l)
+{
+	snap_rows_free(l->snaps, l->nsnaps);
+	ws_rows_free(l->wss, l->nwss);
+}
+
+/* With the lock of marking, so that no tree goes before it is known which are listed. */
+static int read_lists(struct collector *c, struct lists *l, struct err *err)
+{
+	struct marking *m = c->sd->marking;
+	int r = catalog_snap_list(c->sd->catalog, NULL, &l->snaps, &l->nsnaps, err);
+	if (r >= 0)
+		r = catalog_ws_list(c->sd->catalog, WS_ALL, &l->wss, &l->nwss, err);
 	if (r < 0)
 		return r;
-	r = catalog_ws_list(c->sd->catalog, WS_ALL, &wss, &nwss, err);
-	if (r >= 0) {
-		c->total = nsnaps + nwss;
-		for (size_t i = 0; i < nsnaps && r >= 0; i++)
-			r = mark_snapshot(c, &snaps[i], err);
-		for (size_t i = 0; i < nwss && r >= 0; i++)
-			r = mark_workspace(c, &wss[i], err);
-		ws_rows_free(wss, nwss);
-	}
+	m->turns = calloc(l->nwss ? l->nwss : 1, sizeof(*m->turns));
+	if (!m->turns)
+		return err_no_memory(err);
+	for (size_t i = 0; i < l->nwss; i++)
+		if (!l->wss[i].broken[0])
+			memcpy(m->turns[m->n++].id, l->wss[i].id, ID_SIZE);
+	if (m->n)
+		qsort(m->turns, m->n, sizeof(*m->turns), compare_turns);
+	m->c = c;
+	return 0;
+}
+
+static int marking_begin(struct collector *c, struct lists *l, struct err *err)
+{
+	struct marking *m = c->sd->marking;
+	pthread_mutex_lock(&m->lock);
+	m->failed.code = 0;
+	int r = read_lists(c, l, err);
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+static int marking_end(struct collector *c, struct err *err)
+{
+	struct marking *m = c->sd->marking;
+	pthread_mutex_lock(&m->lock);
+	free(m->turns);
+	m->turns = NULL;
+	m->n = 0;
+	m->c = NULL;
+	int r = m->failed.code < 0 ? err_set(err, m->failed.code, "gc: %s", m->failed.text) : 0;
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+static int mark(void *ctx, struct store_gc *gc, struct err *err)
+{
+	struct collector *c = ctx;
+	struct lists l = { 0 };
+	c->gc = gc;
+	images_forget(c->sd->images); /* what is named from here on is recent */
+	int r = marking_begin(c, &l, err);
+	c->total = l.nsnaps + l.nwss;
+	for (size_t i = 0; i < l.nsnaps && r >= 0; i++)
+		r = mark_snapshot(c, &l.snaps[i], err);
+	for (size_t i = 0; i < l.nwss && r >= 0; i++)
+		r = mark_workspace(c, &l.wss[i], err);
 	if (r >= 0)
 		r = mark_all_remembered(c, err);
-	snap_rows_free(snaps, nsnaps);
-	return r;
+	int end = marking_end(c, r < 0 ? NULL : err);
+	lists_done(&l);
+	return r < 0 ? r : end;
 }
 
 /* ---- images ---- */
@@ -241,6 +373,7 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 {
 	struct collector c = { .sd = sd, .progress = p };
 	*out = (struct collected){ 0 };
+	pthread_mutex_init(&c.lock, NULL);
 	layercache_options(sd->layers, &c.opt);
 	progress_tell(p, 0, 0, "snapshots", "wait for saves under way");
 	int r = store_gc(sd->store, mark, &c, &out->st, err);
@@ -250,6 +383,7 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 			(void)err_sys(err, r, "list %s/images", sd->root);
 	}
 	free(c.images.list);
+	pthread_mutex_destroy(&c.lock);
 	out->held = c.held;
 	return r;
 }

@@ -293,6 +293,7 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	pthread_mutex_init(&sd->checkouts, NULL);
 	sd->leases = leases_new();
 	sd->images = images_new();
+	sd->marking = marking_new();
 	sd->problems = problems_new();
 	sd->faults = problems_new();
 	sd->damage = problems_new();
@@ -300,13 +301,15 @@ static int open_parts(struct snapd *sd, const struct options *o, struct err *err
 	sd->metrics = metrics_new();
 	sd->limits = limits_new();
 	sd->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!sd->leases || !sd->images || !sd->problems || !sd->events || !sd->metrics ||
-	    !sd->limits || sd->stop_fd < 0)
+	if (!sd->leases || !sd->images || !sd->marking || !sd->problems || !sd->events ||
+	    !sd->metrics || !sd->limits || sd->stop_fd < 0)
 		return err_no_memory(err);
 	/* The first of all, for programs may be waiting on mounts whose server died with the boughd
 	 * before us. */
 	(void)snprintf(path, sizeof(path), "%s/run/fs.sock", sd->root);
 	int r = fsclient_new(&sd->fs, path, err);
+	if (r >= 0)
+		fsclient_before_loss(sd->fs, gc_tree_goes, sd);
 	if (r >= 0)
 		r = start_supervisor(sd, o, err);
 	leftovers_sweep(sd->root);
@@ -370,6 +373,7 @@ static void close_parts(struct snapd *sd)
 	metrics_free(sd->metrics);
 	limits_free(sd->limits);
 	images_free(sd->images);
+	marking_free(sd->marking);
 	leases_free(sd->leases);
 	if (sd->stop_fd >= 0)
 		close(sd->stop_fd);

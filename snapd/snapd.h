@@ -45,6 +45,7 @@ struct snapd {
 	struct layercache *layers;
 	struct flattener *flattener;
 	struct images *images;
+	struct marking *marking;   /* gc_tree_goes */
 	struct upkeep *upkeep;     /* of repositories (repos.h) */
 	struct problems *problems; /* why workspaces aren't mounted */
 	struct problems *faults;   /* why they are read-only */
@@ -128,6 +129,14 @@ void images_delete_end(struct images *im);
 /* Named by images_made after the last images_forget. */
 bool images_is_recent(struct images *im, const struct digest *name);
 void images_forget(struct images *im);
+
+/* ---- what a gc has to mark (gc.c) ---- */
+
+struct marking *marking_new(void); /* NULL: out of memory */
+void marking_free(struct marking *m); /* NULL allowed */
+/* fsclient_before_loss; ctx is the struct snapd. A gc under way, which has listed the workspace and
+ * not come to it yet, marks its tree as it still is. */
+void gc_tree_goes(void *ctx, const char *id);
 
 /* ---- why a workspace isn't mounted (problems.c) ---- */
 

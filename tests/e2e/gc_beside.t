@@ -1,0 +1,46 @@
+#!/bin/bash
+# What is made while a gc looks for what is alive: it finds neither its row nor, once that has been restored
+# or deleted, the tree that it was made of. What only they have is alive all the same.
+. "${0%/*}/lib.sh"
+need_fuse
+mkdir "$BOUGH_ROOT" && echo '{"gc_every_s": 0}' >"$BOUGH_ROOT/config.json" # by hand alone
+python3 - "$T" <<'PY'
+import io, os, sys, tarfile
+with tarfile.open(sys.argv[1] + "/many.tar", "w") as t:
+    for i in range(6000):
+        m = tarfile.TarInfo(f"d{i % 50}/f{i}")
+        m.size = 40
+        t.addfile(m, io.BytesIO(os.urandom(40)))
+PY
+bough_ok 'a tree of many files' import "$T/many.tar" --as many
+mkdir "$T/few"
+for name in forked saved; do
+	echo "in $name" >"$T/few/$name"
+	head -c 100000 /dev/urandom >"$T/few/noise"
+	tar -C "$T/few" -cf "$T/few.tar" .
+	bough_ok "a tree of its own for $name" import "$T/few.tar" --as "of-$name"
+	bough_ok 'shown' create "$name" --from "of-$name"
+	bough_ok 'that nothing else has' snapshots rm "of-$name" --force
+done
+# Those that are marked first.
+for ((i = 0; i < 60; i++)); do bough create "other-$i" --from many -q >/dev/null || bail "no workspace"; done
+bough_ok 'a gc' gc --background
+gc=$out
+marking() { [ "$(bough jobs show "$gc" --json | jq -r '.progress.unit')" = workspaces ]; }
+ok 'marks' wait_for 20 marking
+bough_ok 'one is forked' fork forked child
+bough_ok 'and another tree put in its place' restore forked many
+bough_ok 'one is saved' save saved --as kept
+bough_ok 'and deleted' rm saved --now
+state=$(bough jobs show "$gc" --json | jq -r '.state + " " + .progress.unit')
+is 'while it marks' "$state" 'running workspaces'
+bough_ok 'it ends' jobs wait "$gc"
+bough_ok 'a restart' down
+bough_ok 'all is read anew' up
+is 'the fork is whole' "$(cat "$(at child)/forked" 2>&1)" 'in forked'
+bough_ok 'the snapshot is there' create again --from kept
+is 'and whole' "$(cat "$(at again)/saved" 2>&1)" 'in saved'
+bough_ok 'another gc' gc
+is 'the fork is whole' "$(wc -c <"$(at child)/noise")" 100000
+fsck_clean
+done_testing
