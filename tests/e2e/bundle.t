@@ -28,7 +28,7 @@ ln -sf ../run dir/link
 git add -A && git commit -qm 'the change
 
 with a body' --author 'An Author <a@example.org>'
-git bundle create -q ../b.bundle "^$base" topic 2>/dev/null
+git -c pack.window=0 bundle create -q ../b.bundle "^$base" topic 2>/dev/null
 cd "$T" || exit 1
 
 fresh() { # a checkout of the base in $T/co
@@ -108,6 +108,41 @@ fresh
 echo staged >co/lines
 git -C co add lines
 conflict 'staged change' lines
+# What is staged and not in the files. (A file or a folder in another's place, too.)
+staged() { # DESCRIPTION PATH
+	for mode in '' --commit; do
+		before=$(state)
+		# shellcheck disable=SC2086 # an option or none
+		apply $mode co
+		is "$1: exit code $mode" "$code" 4
+		like "$1: named" "$err" "  $2"$'\n'?
+		is "$1: nothing changed" "$(state)" "$before"
+	done
+	apply --patch co
+	is "$1: of no concern to --patch" "$code" 0
+}
+fresh
+echo staged >>co/lines && git -C co add lines && git -C co show HEAD:lines >co/lines
+staged 'staged and taken back in the file' lines
+fresh
+git -C co rm -q --cached run
+staged 'a file removed from the index' run
+for path in dir/new dir lines/below; do
+	fresh
+	blob=$(git -C co hash-object -w --stdin <<<staged)
+	[ $path != dir ] || git -C co rm -rq --cached dir
+	git -C co update-index --replace --add --cacheinfo "100644,$blob,$path"
+	staged "staged alone: $path" $path
+done
+fresh
+git -C co update-index --add --cacheinfo "100644,$(git -C up rev-parse topic:dir/new),dir/new"
+git -C co update-index --force-remove binary
+apply co
+is 'what is staged as it will be is no hindrance' "$code $(git -C co write-tree)" "0 $(git -C up rev-parse 'topic^{tree}')"
+fresh
+git -C co update-index --cacheinfo "100644,$blob,dir/keep"
+apply --commit co
+is 'nor what is staged elsewhere' "$code $(git -C co diff --cached --name-only)" '0 dir/keep'
 fresh
 echo local >>co/dir/keep
 apply co
@@ -154,6 +189,45 @@ refused 'endless header' 1 'no end' bough-apply co <long
 is 'after all that nothing changed' "$(state)" "$before"
 refused 'usage' 2 'one checkout' bough-apply
 refused 'both' 2 'either' bough-apply --commit --patch co
+
+# Checkouts of large repositories: partial clones, sparse ones.
+git -C up config uploadpack.allowFilter true
+some() { rm -rf co && git clone -q -b main --sparse "$@" "file://$T/up" co && git -C co config advice.updateSparsePath false; }
+some --filter=blob:none
+refused 'a file that is left out' 4 "dir/link isn't checked out there: git sparse-checkout add" bough-apply co <b.bundle
+is 'nothing changed' "$(git -C co status --porcelain)$(ls co)" $'binary\nlines\nrun'
+git -C co sparse-checkout add dir
+for mode in '' --commit; do
+	# shellcheck disable=SC2086 # an option or none
+	apply $mode co
+	is "where it isn't $mode" "$code $(git -C co write-tree)" "0 $(git -C up rev-parse 'topic^{tree}')"
+	git -C co reset -q --hard "$base"
+done
+(cd up && git checkout -q main && mkdir -p aside && echo a >aside/a && git add aside && git commit -qm aside &&
+	sed -i 's/^10$/ten/' lines && git commit -qam ten) || bail 'git'
+some --filter=blob:none && git -C co sparse-checkout add dir
+refused 'contents that a merge needs' 3 "git diff ${base:0:12} HEAD brings them" bough-apply co <b.bundle
+git -C co diff "${base:0:12}" HEAD >/dev/null
+apply --commit co
+is 'once they are there' "$code $(sed -n '10p;50p' co/lines | xargs) $(git -C co status --porcelain)" '0 ten fifty '
+is 'what is left out stays' "$(git -C co rev-parse HEAD:aside) $(ls -d co/aside 2>&1 | grep -c cannot)" \
+	"$(git -C up rev-parse main:aside) 1"
+git -C co sparse-checkout reapply --sparse-index
+refused 'a sparse index' 1 'sparse-checkout reapply --no-sparse-index' bough-apply --commit co <b.bundle
+fresh
+git -C co update-index --split-index
+refused 'a split one' 1 'update-index --no-split-index' bough-apply co <b.bundle
+fresh
+git -C co config extensions.worktreeConfig true && git -C co config core.repositoryformatversion 1 &&
+	git -C co config --worktree core.eol crlf && echo '* text' >co/.git/info/attributes
+apply co
+is 'configuration of one work tree' "$code $(file -b co/dir/new)" '0 ASCII text, with CRLF line terminators'
+
+# Whatever was done on both sides, the same as git's.
+rounds=15
+run python3 "$BOUGH_SRC/tests/e2e/bundle_random.py" ${SEED:-$$} $rounds
+is "as git cherry-pick --no-commit (SEED=${SEED:-$$})" "$code $out" "0 $rounds"
+[ $code = 0 ] || diag_run
 
 # Hooks and filters of the checkout don't run.
 fresh

@@ -26,7 +26,7 @@ struct apply {
 	git_oid base, tip;
 	git_tree *head_tree, *result;
 	git_commit *head;
-	git_index *merged;
+	git_index *index, *merged;
 	git_diff *diff;      /* from HEAD's tree to the result */
 	git_transaction *tx; /* APPLY_COMMIT: HEAD's branch, locked, and its new commit */
 	struct apply_result *out;
@@ -234,6 +234,41 @@ static void drop_temp(const char *temp)
 
 /* ---- the checkout ---- */
 
+/* What `git sparse-checkout` and others keep for one work tree alone, which libgit2 1.5 passes
+ * over: the ends of lines may be there. */
+static int add_worktree_config(struct apply *ap, struct err *err)
+{
+	auto_git(git_config) config = NULL;
+	auto_free char *path = NULL;
+	if (asprintf(&path, "%sconfig.worktree", git_repository_path(ap->repo)) < 0) {
+		path = NULL;
+		return err_no_memory(err);
+	}
+	int on = 0;
+	int r = git_repository_config(&config, ap->repo);
+	if (r >= 0 && git_config_get_bool(&on, config, "extensions.worktreeConfig") < 0)
+		git_error_clear(); /* it isn't set */
+	if (r >= 0 && on)
+		r = git_config_add_file_ondisk(config, path, GIT_CONFIG_LEVEL_APP, ap->repo, 0);
+	return r < 0 ? git_fail(err, r, "read %s", path) : 0;
+}
+
+/* libgit2 reads neither a sparse nor a split index. */
+static int open_index(struct apply *ap, const char *path, struct err *err)
+{
+	int r = git_repository_index(&ap->index, ap->repo);
+	const git_error *e = r < 0 ? git_error_last() : NULL;
+	if (e && e->klass == GIT_ERROR_INDEX && strstr(e->message, "mandatory extension")) {
+		git_error_clear();
+		return err_set(err, -ENOTSUP,
+			       "%s has a sparse or split index: make it a whole one, by git "
+			       "sparse-checkout reapply --no-sparse-index, or git update-index "
+			       "--no-split-index",
+			       path);
+	}
+	return r < 0 ? git_fail(err, r, "read the index of %s", path) : 0;
+}
+
 static int open_checkout(struct apply *ap, const char *path, struct err *err)
 {
 	int r = git_repository_open_ext(&ap->repo, path, 0, NULL);
@@ -265,7 +300,10 @@ static int open_checkout(struct apply *ap, const char *path, struct err *err)
 	}
 	ap->head = (git_commit *)head;
 	r = git_commit_tree(&ap->head_tree, ap->head);
-	return r < 0 ? git_fail(err, r, "the tree of HEAD") : 0;
+	if (r < 0)
+		return git_fail(err, r, "the tree of HEAD");
+	r = add_worktree_config(ap, err);
+	return r < 0 ? r : open_index(ap, path, err);
 }
 
 static int make_temp(struct apply *ap, struct err *err)
@@ -320,9 +358,122 @@ static int merge(struct apply *ap, struct err *err)
 	r = git_merge_options_init(&opt, GIT_MERGE_OPTIONS_VERSION);
 	if (r >= 0)
 		r = git_merge_trees(&ap->merged, ap->repo, base, ap->head_tree, theirs, &opt);
+	if (r == GIT_ENOTFOUND) {
+		git_error_clear();
+		return err_set(err, -ENOENT,
+			       "it lacks contents that the merge needs: git diff %.12s HEAD "
+			       "brings them to a partial clone",
+			       git_oid_tostr_s(&ap->base));
+	}
 	if (r < 0)
 		return git_fail(err, r, "merge");
-	return git_index_has_conflicts(ap->merged) ? list_conflicts(ap->out, ap->merged, err) : 0;
+	if (git_index_has_conflicts(ap->merged))
+		return list_conflicts(ap->out, ap->merged, err);
+	r = git_diff_tree_to_index(&ap->diff, ap->repo, ap->head_tree, ap->merged, NULL);
+	return r < 0 ? git_fail(err, r, "compare with HEAD") : 0;
+}
+
+/* ---- what is in the way ---- */
+
+static const char *path_of(const git_diff_delta *d)
+{
+	return d->new_file.path ? d->new_file.path : d->old_file.path;
+}
+
+/* The first of the result's changes whose path isn't before `name`. */
+static size_t lower_bound(const struct apply *ap, const char *name)
+{
+	size_t from = 0, to = git_diff_num_deltas(ap->diff);
+	while (from < to) {
+		size_t at = from + (to - from) / 2;
+		if (strcmp(path_of(git_diff_get_delta(ap->diff, at)), name) < 0)
+			from = at + 1;
+		else
+			to = at;
+	}
+	return from;
+}
+
+static bool is_same(const git_diff_file *a, const git_diff_file *b)
+{
+	return a->mode == b->mode && git_oid_equal(&a->id, &b->id);
+}
+
+/* Does the result change that path, other than to `as`? NULL: at all. */
+static bool is_changed(const struct apply *ap, const char *path, const git_diff_file *as)
+{
+	bool changed = false;
+	for (size_t i = lower_bound(ap, path); i < git_diff_num_deltas(ap->diff); i++) {
+		const git_diff_delta *d = git_diff_get_delta(ap->diff, i);
+		if (strcmp(path_of(d), path) != 0)
+			break;
+		if (as && is_same(&d->new_file, as))
+			return false;
+		changed = true;
+	}
+	return changed;
+}
+
+/* Does the result change something in that folder, or a file where one above it has to be? */
+static int is_in_place(const struct apply *ap, const char *path)
+{
+	auto_free char *name = NULL;
+	int n = asprintf(&name, "%s/", path);
+	if (n < 0) {
+		name = NULL;
+		return -ENOMEM;
+	}
+	size_t at = lower_bound(ap, name);
+	if (at < git_diff_num_deltas(ap->diff) &&
+	    strncmp(path_of(git_diff_get_delta(ap->diff, at)), name, (size_t)n) == 0)
+		return 1;
+	name[n - 1] = '\0';
+	for (char *s; (s = strrchr(name, '/'));) {
+		*s = '\0';
+		if (is_changed(ap, name, NULL))
+			return 1;
+	}
+	return 0;
+}
+
+/* libgit2 compares with the files alone: what is staged, and not in them, it would write over. */
+static int note_staged(struct apply *ap, struct err *err)
+{
+	auto_git(git_diff) staged = NULL;
+	int r = git_diff_tree_to_index(&staged, ap->repo, ap->head_tree, ap->index, NULL);
+	if (r < 0)
+		return git_fail(err, r, "look at what is staged");
+	for (size_t i = 0; i < git_diff_num_deltas(staged); i++) {
+		const git_diff_delta *d = git_diff_get_delta(staged, i);
+		r = is_changed(ap, path_of(d), &d->new_file);
+		if (r == 0 && d->status != GIT_DELTA_DELETED)
+			r = is_in_place(ap, path_of(d));
+		if (r < 0 || (r > 0 && note_path(ap->out, path_of(d)) < 0))
+			return err_no_memory(err);
+	}
+	return 0;
+}
+
+/* Is one of the paths in the way only not checked out? */
+static int in_the_way(const struct apply *ap, struct err *err)
+{
+	for (size_t i = 0; i < ap->out->n; i++) {
+		const git_index_entry *e = git_index_get_bypath(ap->index, ap->out->paths[i], 0);
+		auto_free char *file = NULL;
+		if (!e || !(e->flags_extended & GIT_INDEX_ENTRY_SKIP_WORKTREE))
+			continue;
+		if (asprintf(&file, "%s%s", git_repository_workdir(ap->repo), e->path) < 0) {
+			file = NULL;
+			return err_no_memory(err);
+		}
+		struct stat st;
+		if (lstat(file, &st) < 0)
+			return err_set(err, -ESTALE,
+				       "%s isn't checked out there: git sparse-checkout add its "
+				       "folder",
+				       e->path);
+	}
+	return err_set(err, -ESTALE, "local changes are in the way: commit or stash them");
 }
 
 static int on_conflict(git_checkout_notify_t why, const char *path, const git_diff_file *baseline,
@@ -336,8 +487,7 @@ static int on_conflict(git_checkout_notify_t why, const char *path, const git_di
 static int note_written(struct apply *ap, struct err *err)
 {
 	for (size_t i = 0; i < git_diff_num_deltas(ap->diff); i++) {
-		const git_diff_delta *d = git_diff_get_delta(ap->diff, i);
-		if (note_path(ap->out, d->new_file.path ? d->new_file.path : d->old_file.path) < 0)
+		if (note_path(ap->out, path_of(git_diff_get_delta(ap->diff, i))) < 0)
 			return err_no_memory(err);
 	}
 	return 0;
@@ -362,9 +512,17 @@ static int write_files(struct apply *ap, enum apply_mode mode, bool dry, struct 
 	r = git_checkout_index(ap->repo, ap->merged, &opt);
 	if (r == GIT_ECONFLICT) {
 		git_error_clear();
-		return err_set(err, -ESTALE, "local changes are in the way: commit or stash them");
+		return in_the_way(ap, err);
 	}
 	return r < 0 ? git_fail(err, r, "write the files") : 0;
+}
+
+static int look_first(struct apply *ap, enum apply_mode mode, struct err *err)
+{
+	int r = mode == APPLY_FILES ? 0 : note_staged(ap, err);
+	if (r >= 0)
+		r = write_files(ap, mode, true, err);
+	return r >= 0 && ap->out->n > 0 ? in_the_way(ap, err) : r;
 }
 
 static int write_tree(struct apply *ap, struct err *err)
@@ -373,8 +531,6 @@ static int write_tree(struct apply *ap, struct err *err)
 	int r = git_index_write_tree_to(&id, ap->merged, ap->repo);
 	if (r >= 0)
 		r = git_tree_lookup(&ap->result, ap->repo, &id);
-	if (r >= 0)
-		r = git_diff_tree_to_tree(&ap->diff, ap->repo, ap->head_tree, ap->result, NULL);
 	return r < 0 ? git_fail(err, r, "write the merged tree") : 0;
 }
 
@@ -404,6 +560,8 @@ static int prepare_commit(struct apply *ap, struct err *err)
 	auto_git(git_reference) head = NULL;
 	git_oid id;
 	int r = lock_head(ap, &head, err);
+	if (r >= 0)
+		r = write_tree(ap, err);
 	if (r < 0)
 		return r;
 	r = git_commit_lookup(&from, ap->repo, &ap->tip);
@@ -476,11 +634,9 @@ static int run(struct apply *ap, int fd, const char *checkout, enum apply_mode m
 	if (r >= 0)
 		r = merge(ap, err);
 	if (r >= 0)
-		r = write_files(ap, mode, true, err);
+		r = look_first(ap, mode, err);
 	if (r >= 0)
 		r = keep_pack(ap, err);
-	if (r >= 0)
-		r = write_tree(ap, err);
 	if (r >= 0 && mode == APPLY_COMMIT && git_diff_num_deltas(ap->diff) > 0)
 		r = prepare_commit(ap, err);
 	if (r >= 0)
@@ -494,13 +650,19 @@ int apply_bundle(struct apply_result *out, int bundle, const char *checkout, enu
 		 struct err *err)
 {
 	struct apply ap = { .out = out };
-	if (git_libgit2_init() < 0 || encoding_register() < 0)
+	/* Of what libgit2 doesn't know these change nothing of what is done here. A partial clone
+	 * lacks contents; what is written to files was read. */
+	const char *extensions[] = { "worktreeconfig", "partialclone", "preciousobjects" };
+	if (git_libgit2_init() < 0 || encoding_register() < 0 ||
+	    git_libgit2_opts(GIT_OPT_ENABLE_STRICT_OBJECT_CREATION, 0) < 0 ||
+	    git_libgit2_opts(GIT_OPT_SET_EXTENSIONS, extensions, (size_t)3) < 0)
 		return git_fail(err, -1, "start libgit2");
 	int r = run(&ap, bundle, checkout, mode, err);
 	sort_paths(out);
 	git_transaction_free(ap.tx);
 	git_diff_free(ap.diff);
 	git_index_free(ap.merged);
+	git_index_free(ap.index);
 	git_tree_free(ap.result);
 	git_tree_free(ap.head_tree);
 	git_commit_free(ap.head);

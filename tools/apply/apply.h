@@ -24,9 +24,11 @@ struct apply_result {
 };
 void apply_result_done(struct apply_result *r);
 
-/* 0. -ESTALE: the changes conflict with HEAD or with local changes: the paths are in *out and
- * nothing was changed. -ENOENT: no repository there, or it hasn't the base commit. -EBUSY: it is in
- * the middle of a merge or the like. -EBADMSG: no bundle, or damaged. -ENOTSUP: bare. */
+/* 0. -ESTALE: the changes conflict with HEAD, with local changes, also such as are staged alone
+ * (but with APPLY_FILES), or are of files that a sparse checkout leaves out: the paths are in *out
+ * and nothing was changed. -ENOENT: no repository there, or it hasn't the base commit, or, as a
+ * partial clone, not the contents. -EBUSY: it is in the middle of a merge or the like. -EBADMSG: no
+ * bundle, or damaged. -ENOTSUP: bare, or its index is sparse or split. */
 int apply_bundle(struct apply_result *out, int bundle, const char *checkout, enum apply_mode mode,
 		 struct err *err);
 
