@@ -36,17 +36,17 @@ static bool has_entries(int root, const char *name)
 {
 	int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return false;
+		return errno != ENOENT; /* numbers that were given out mustn't be again */
 	auto_dir *d = fdopendir(fd);
 	if (!d) {
 		(void)close(fd); /* only read */
 		return true;
 	}
 	struct dirent *de;
-	while ((de = readdir(d)))
+	while (errno = 0, (de = readdir(d)))
 		if (de->d_name[0] != '.')
 			return true;
-	return false;
+	return errno != 0;
 }
 
 static int counter_open(struct counter *c, const struct io *io, const char *root, int flags,

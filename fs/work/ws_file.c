@@ -183,12 +183,11 @@ void ws_file_name(char out[WS_FILE_NAME], uint64_t seq)
  * Any other one was whole. Gives its sequence, by its name; 0: no such file, or never whole. */
 static uint64_t damaged_seq(int dir, const char *name)
 {
-	struct stat st;
+	struct stat st = { .st_size = 1 };
 	char *end;
 	uint64_t seq = strtoull(name + 6, &end, 16);
-	if (*end || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size % 4096 == 0)
-		return 0;
-	return seq;
+	int r = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+	return *end || r == -ENOENT || st.st_size % 4096 == 0 ? 0 : seq;
 }
 
 /* The newest whole version that isn't synced; -ENOENT: there is none. *damaged: the highest
@@ -206,7 +205,7 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64
 	}
 	int r = -ENOENT;
 	struct dirent *de;
-	while ((de = readdir(d))) {
+	while (errno = 0, (de = readdir(d))) {
 		struct ws_file f = { 0 };
 		char name[WS_FILE_NAME];
 		if (strncmp(de->d_name, "stack-", 6) != 0)
@@ -231,7 +230,12 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64
 		*out = f;
 		r = 0;
 	}
-	return r;
+	if (!errno)
+		return r;
+	int failed = -errno;
+	if (r == 0)
+		ws_file_done(out);
+	return err_sys(err, failed, "read its folder");
 }
 
 static bool is_leftover(const char *name, uint64_t seq)
@@ -276,6 +280,12 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 			ws_file_done(&durable);
 		return err_prefix(err, rn, "workspace %s", id);
 	}
+	/* The durable one may be there, too, and count again after a power loss. */
+	if (r < 0 && r != -ENOENT && r != -EBADMSG && r != -EFBIG) {
+		if (rn == 0)
+			ws_file_done(&newer);
+		return err_prefix(err, r, "workspace %s", id);
+	}
 	if (r == 0 && rn == 0 && newer.seq <= durable.seq) {
 		ws_file_done(&newer); /* what became durable since */
 		rn = -ENOENT;
@@ -295,10 +305,8 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 	*n = have;
 	if (have > 0)
 		return 0;
-	if (r == -ENOENT || r == -EBADMSG)
-		return err_set(err, -EBADMSG,
-			       "workspace %s has no whole stack file (lost, when it was made just "
-			       "before a power loss)",
-			       id);
-	return err_prefix(err, r, "workspace %s", id);
+	return err_set(err, -EBADMSG,
+		       "workspace %s has no whole stack file (lost, when it was made just before "
+		       "a power loss)",
+		       id);
 }

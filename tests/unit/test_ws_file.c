@@ -1,4 +1,5 @@
 /* The file of a workspace: its bytes, and which of several counts. */
+#include <dlfcn.h>
 #include "ws_kit.h"
 
 static struct err err;
@@ -167,7 +168,25 @@ static int open_none(void *ctx, int dirfd, const char *name, int flags, mode_t m
 					       : io_host.open(ctx, dirfd, name, flags, mode);
 }
 
-/* Without descriptors, say, an older version isn't the newest. */
+static bool folders_fail;
+
+/* In the place of the C library's. */
+struct dirent *readdir(DIR *d)
+{
+	struct dirent *(*real)(DIR *d) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir64");
+	if (!folders_fail)
+		return real(d);
+	errno = EIO;
+	return NULL;
+}
+
+static int open_no_durable(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+{
+	return strcmp(name, "stack") == 0 ? -EMFILE
+					  : io_host.open(ctx, dirfd, name, flags, mode);
+}
+
+/* Without descriptors, say, an older version isn't the newest, nor the newest the only one. */
 static void test_unreadable(void **state)
 {
 	char root[64] = "/tmp/bough-test.XXXXXX", path[200];
@@ -184,6 +203,11 @@ static void test_unreadable(void **state)
 	put(root, "stack", 5, 0);
 	put(root, "stack-0000000000000006", 6, 0);
 	expect(-EMFILE, ws_file_load(f, &n, &io, root, "x", boot, &err));
+	io.open = open_no_durable;
+	expect(-EMFILE, ws_file_load(f, &n, &io, root, "x", boot, &err));
+	folders_fail = true;
+	expect(-EIO, ws_file_load(f, &n, NULL, root, "x", boot, &err));
+	folders_fail = false;
 	succeed(err, ws_file_load(f, &n, NULL, root, "x", boot, &err));
 	assert_int_equal(f[0].seq, 6);
 	for (unsigned k = 0; k < n; k++)

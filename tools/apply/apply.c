@@ -205,7 +205,7 @@ static int keep_pack(struct apply *ap, struct err *err)
 	/* The index last: a pack counts from then on. */
 	for (int pass = 0; pass < 2; pass++) {
 		rewinddir(d);
-		for (struct dirent *e; (e = readdir(d));) {
+		for (struct dirent *e; errno = 0, (e = readdir(d));) {
 			size_t n = strlen(e->d_name);
 			bool idx = n > 4 && strcmp(e->d_name + n - 4, ".idx") == 0;
 			if (e->d_name[0] == '.' || idx != (pass == 1))
@@ -216,6 +216,8 @@ static int keep_pack(struct apply *ap, struct err *err)
 			if (rename(from, to) < 0)
 				return err_sys(err, -errno, "keep %s", to);
 		}
+		if (errno)
+			return err_sys(err, -errno, "read %s/pack", ap->temp);
 	}
 	return 0;
 }
