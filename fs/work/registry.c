@@ -22,6 +22,7 @@ struct entry {
 	struct layer *layer; /* a reference; NULL: not loaded */
 	bool loading, local;
 	bool durable;
+	bool ours;      /* made by this process: what it hasn't named, nothing does */
 	uint32_t uses;  /* open workspaces that show it */
 	uint32_t names; /* files on disk that name it */
 	uint32_t sealed_names;
@@ -605,11 +606,20 @@ bool registry_is_named(struct registry *r, const struct layer_id *id)
 	return named;
 }
 
+void registry_made(struct registry *r, const struct layer_id *id)
+{
+	pthread_mutex_lock(&r->lock);
+	struct entry *e = r->spare ? entry_get(r, id, true) : NULL;
+	if (e) /* without memory it counts as one that was found */
+		e->ours = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
 bool registry_is_sealed(struct registry *r, const struct layer_id *id)
 {
 	pthread_mutex_lock(&r->lock);
 	const struct entry *e = entry_find(r, id);
-	bool sealed = e && e->sealed_names > 0;
+	bool sealed = (e && e->sealed_names > 0) || (r->spare && !(e && e->ours));
 	pthread_mutex_unlock(&r->lock);
 	return sealed;
 }

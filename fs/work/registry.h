@@ -43,7 +43,10 @@ void registry_unname(struct registry *r, const struct ws_file *f);
  * sweep finds those that were to go. */
 void registry_spare(struct registry *r);
 bool registry_is_named(struct registry *r, const struct layer_id *id);
-/* Whether some file names the layer as sealed: then it may not be written to (invariant 4). */
+/* A new layer, which no file names yet. */
+void registry_made(struct registry *r, const struct layer_id *id);
+/* Whether some file names the layer as sealed, or one that couldn't be read may: then it may not be
+ * written to (invariant 4). */
 bool registry_is_sealed(struct registry *r, const struct layer_id *id);
 
 /* An extent of `from` leads to the data of `to`. 0 or -ENOMEM. */

@@ -341,7 +341,7 @@ static void work_free(struct work *w)
 	free(w);
 }
 
-void work_layer_options(struct work *w, struct layer_options *out)
+static void layer_options_of(struct work *w, struct layer_options *out)
 {
 	*out = (struct layer_options){
 		.io = w->io,
@@ -351,6 +351,16 @@ void work_layer_options(struct work *w, struct layer_options *out)
 		.tags = w->resumes,
 		.big_file = w->big_file,
 	};
+}
+
+int work_new_layer(struct work *w, struct layer **out, struct err *err)
+{
+	struct layer_options lo;
+	layer_options_of(w, &lo);
+	int r = layer_create(out, &lo, err);
+	if (r == 0)
+		registry_made(w->registry, layer_id(*out));
+	return r;
 }
 
 static int work_start(struct work *w, const char *root, const struct work_options *opt,
@@ -373,7 +383,7 @@ static int work_start(struct work *w, const char *root, const struct work_option
 				    .boot_id = w->boot,
 				    .repos = repos };
 	r = store_open(&w->store, store, &so, err);
-	work_layer_options(w, &lo);
+	layer_options_of(w, &lo);
 	if (r == 0)
 		r = registry_new(&w->registry, &lo, w->images, err);
 	/* Of one that was killed: no inode has to wait for the disk then. */

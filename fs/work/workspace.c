@@ -20,9 +20,7 @@ static uint64_t new_tag(void)
 
 static int fresh_layer(struct work *w, struct layer **out, struct err *err)
 {
-	struct layer_options lo;
-	work_layer_options(w, &lo);
-	int r = layer_create(out, &lo, err);
+	int r = work_new_layer(w, out, err);
 	/* New ones are cheap, but a seal on a disk that is nearly full must not take away what
 	 * lets files be deleted: the layer that is sealed had a reserve. */
 	struct statvfs host;

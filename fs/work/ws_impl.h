@@ -176,8 +176,8 @@ int work_each_name(struct work *w, const char *folder,
 		   int (*fn)(struct work *w, const char *name, void *ctx, struct err *err),
 		   void *ctx, struct err *err);
 
-/* Options for making and opening active layers. */
-void work_layer_options(struct work *w, struct layer_options *out);
+/* layer_create, of one that will be active. */
+int work_new_layer(struct work *w, struct layer **out, struct err *err);
 
 /* ---- ws_open.c: life on disk ---- */
 

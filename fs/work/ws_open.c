@@ -377,14 +377,12 @@ int ws_fsync(struct ws *ws, uint64_t node)
 /* A new active layer above the one that was found sealed. */
 static int push_active(struct work *w, struct view *v, struct ws_file *f, struct err *err)
 {
-	struct layer_options lo;
 	struct layer *fresh = NULL;
 	int64_t bytes, inodes;
 	struct layer **layers = calloc(v->nlayers + 1, sizeof(*layers));
 	if (!layers)
 		return err_no_memory(err);
-	work_layer_options(w, &lo);
-	int r = layer_create(&fresh, &lo, err);
+	int r = work_new_layer(w, &fresh, err);
 	if (r == 0) {
 		r = stack_push(&f->stack, &f->active, true, NULL, 0);
 		if (r < 0) {
@@ -425,9 +423,8 @@ static int open_active(struct work *w, struct view *v, struct ws_file *f, bool *
 	bool lost = (r == -ENOENT || r == -EBADMSG) && !f->durable &&
 		    memcmp(f->boot, w->boot, sizeof(f->boot)) != 0;
 	if (lost) {
-		struct layer_options lo;
-		work_layer_options(w, &lo);
-		r = layer_create(&top, &lo, err);
+		sealed = false;
+		r = work_new_layer(w, &top, err);
 		if (r == 0) {
 			f->active = *layer_id(top);
 			f->seq++;

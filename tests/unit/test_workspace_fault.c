@@ -364,11 +364,13 @@ static void full_disk_at_first(void **state)
 	ws_close(child);
 }
 
-static int no_folder_w(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+static const char *unread; /* the folder of that workspace can't be opened */
+
+static int not_the_unread(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
 {
 	const char *end = strrchr(name, '/');
-	return end && strcmp(end, "/w") == 0 ? -EMFILE
-					     : io_host.open(ctx, dirfd, name, flags, mode);
+	return end && strcmp(end + 1, unread) == 0 ? -EMFILE
+						   : io_host.open(ctx, dirfd, name, flags, mode);
 }
 
 static bool all_known(void *ctx, const char *id)
@@ -391,7 +393,8 @@ static void unread_at_start(void **state)
 	ws_close(child);
 	ws_close(k->ws);
 	work_close(k->root.work);
-	io.open = no_folder_w;
+	unread = "w";
+	io.open = not_the_unread;
 	const struct work_options opt = { .io = &io, .commit_ms = UINT64_MAX };
 	succeed(err, work_open(&k->root.work, k->root.dir, &opt, &err));
 	io.open = io_host.open;
@@ -421,6 +424,57 @@ static void unread_at_start(void **state)
 	k->ws = tree_create(&k->root, "w", NULL);
 }
 
+static void copy(const char *root, const char *from, const char *to)
+{
+	char text[512];
+	(void)snprintf(text, sizeof(text), "cd %s && rm -rf %s && cp -a %s %s", root, to, from, to);
+	expect(0, system(text));
+}
+
+/* A power loss has left the file of a fork, and not that of its parent, which is as before. What the
+ * fork shows isn't written to by the parent, though nobody can read that at the start. */
+static void sealed_by_unread(void **state)
+{
+	struct place *p = *state;
+	struct kit *k = &p->k;
+	struct err err = { 0 };
+	struct io io = io_host;
+	struct ws_usage u;
+	char hex[2 * LAYER_ID_BYTES + 1], journal[80];
+	hex_encode(hex, layer_id(k->ws->view.layers[0])->b, LAYER_ID_BYTES);
+	(void)snprintf(journal, sizeof(journal), "layers/%s/journal", hex);
+	expect(0, ws_fsync(k->ws, 1));
+	copy(k->root.dir, "ws/w", "w");
+	copy(k->root.dir, journal, "journal");
+	ws_close(kit_fork(k->ws, "child"));
+	ws_close(k->ws);
+	work_close(k->root.work);
+	copy(k->root.dir, "w", "ws/w");
+	copy(k->root.dir, "journal", journal);
+
+	unread = "child";
+	io.open = not_the_unread;
+	const struct work_options opt = { .io = &io, .commit_ms = UINT64_MAX };
+	succeed(err, work_open(&k->root.work, k->root.dir, &opt, &err));
+	io.open = io_host.open;
+	for (int i = 0; i < 3; i++) {
+		succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+		expect(0, ws_write(k->ws, tree_node(k->ws, "kept"), "not", 3, 0, false,
+				   &root_caller));
+		ws_get_usage(k->ws, &u, NULL);
+		assert_int_equal(u.layers, 2);
+		ws_close(k->ws);
+	}
+	work_close(k->root.work);
+
+	open_place(p, UINT64_MAX, false);
+	succeed(err, ws_open(&k->ws, k->root.work, "child", &err));
+	kit_expect_text(k->ws, "kept", "as it was");
+	ws_close(k->ws);
+	succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+	kit_expect_text(k->ws, "kept", "notit was");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -434,6 +488,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk_at_first, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(unread_at_start, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(sealed_by_unread, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
