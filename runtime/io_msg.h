@@ -19,6 +19,8 @@ enum io_op {
 	IO_WATCH, /* a descriptor comes with the answer */
 	IO_WRITE, /* offset, and the bytes; the answer is how many */
 	IO_CLOSE_IN,
+	IO_HOLD, /* a descriptor comes with it */
+	IO_HELD, /* the answer is 1 where it was this bough-io that did IO_OPEN, else 0 */
 	IO_OPS,
 };
 

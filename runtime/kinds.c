@@ -25,7 +25,8 @@ static const struct runtime_kind kinds[] = {
 	  .sees_restores = true,
 	  .freezes = true,
 	  .reports_pids = true,
-	  .signals_execs = true },
+	  .signals_execs = true,
+	  .numbers_signals = true },
 	/* Debian's package has no shim of gVisor's own; the one of runc runs it as well. */
 	{ .name = "runsc",
 	  .shim = RUNC_SHIM,
@@ -33,7 +34,8 @@ static const struct runtime_kind kinds[] = {
 	  .wrapper = "bough-runsc",
 	  .shifts_ids = true,
 	  .mounts_later = true, /* by slots */
-	  .freezes = true },
+	  .freezes = true,
+	  .numbers_signals = true },
 	{ .name = "kata", .shim = "containerd-shim-kata-v2", .signals_execs = true },
 	{ .name = "crun",
 	  .shim = RUNC_SHIM,
@@ -43,7 +45,8 @@ static const struct runtime_kind kinds[] = {
 	  .sees_restores = true,
 	  .freezes = true,
 	  .reports_pids = true,
-	  .signals_execs = true },
+	  .signals_execs = true,
+	  .numbers_signals = true },
 };
 
 const struct runtime_kind *runtime_nth(unsigned n)

@@ -61,6 +61,11 @@ int shim_fill(struct shim *s, const struct shim_config *config, struct err *err)
 	return 0;
 }
 
+const struct runtime_kind *shim_kind(const struct shim *s)
+{
+	return s->kind;
+}
+
 void shim_free(struct shim *s)
 {
 	free(s);
@@ -249,7 +254,7 @@ int shim_start(struct shim **out, const struct shim_config *config, struct err *
 	if (r >= 0)
 		r = shim_parse_start(s, said.data, said.len, err);
 	if (r >= 0)
-		r = shim_connect(s, NULL, err);
+		r = shim_connect(s, CONNECT_MS, NULL, err);
 	if (r >= 0)
 		r = write_record(s, err);
 	if (r < 0) {
@@ -272,7 +277,7 @@ int shim_reopen(struct shim **out, const struct shim_config *config, struct err 
 	if (r == -ENOENT)
 		return err_set(err, -ECONNREFUSED, "%s has no shim", s->id);
 	if (r >= 0)
-		r = shim_connect(s, NULL, err);
+		r = shim_connect(s, CALL_MS, NULL, err); /* else it ends */
 	if (r < 0)
 		return r;
 	*out = steal_ptr(&s);
@@ -322,7 +327,7 @@ static int end_kindly(struct shim *s, struct err *err)
 	struct shim_state state;
 	int r = read_record(s, err);
 	if (r >= 0)
-		r = shim_connect(s, &task, err);
+		r = shim_connect(s, CONNECT_MS, &task, err);
 	if (r < 0)
 		return r;
 	auto_fd pidfd = pidfd_of(s->pid);
@@ -451,6 +456,20 @@ static int remove_socket(const struct shim *s, struct err *err)
 	return unlink(path) < 0 && errno != ENOENT ? err_sys(err, -errno, "remove %s", path) : 0;
 }
 
+/* Of gVisor's kernel, where its create was killed. It takes the next of these folders while one has
+ * the file, and none when all have. */
+static void remove_kernel_socket(const struct shim *s)
+{
+	char path[PATH_MAX];
+	static const char *const dirs[] = { "/run", "/var/run", "/tmp" };
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		(void)snprintf(path, sizeof(path), "%s/runsc-%s.sock", dirs[i], s->id);
+		(void)unlink(path);
+	}
+	(void)snprintf(path, sizeof(path), RUNTIME_STATE "/%s/runsc-%s.sock", s->ns, s->id);
+	(void)unlink(path);
+}
+
 int shim_remove(const struct shim_config *config, struct err *err)
 {
 	struct err kind_failure;
@@ -470,6 +489,7 @@ int shim_remove(const struct shim_config *config, struct err *err)
 		r = remove_socket(s, err);
 	if (r < 0)
 		return err_prefix(err, r, "remove container %s", s->id);
+	remove_kernel_socket(s);
 	char path[PATH_MAX + 16];
 	(void)snprintf(path, sizeof(path), "%s/" RECORD, s->bundle);
 	(void)unlink(path); /* without it all that is above is done again, to no harm */

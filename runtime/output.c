@@ -53,14 +53,15 @@ static int connect_to(const char *dir, struct err *err)
 	return fd;
 }
 
-/* What bough-io says to it over the connection; *given (NULL: none) is a descriptor of the caller's
- * where one comes along. */
-static int64_t ask(int fd, const struct io_msg *m, int *given, struct err *err)
+/* What bough-io says to it over the connection; `lent` (-1: none) goes along, and *given (NULL:
+ * none) is a descriptor of the caller's where one comes back. */
+static int64_t ask(int fd, const struct io_msg *m, int lent, int *given, struct err *err)
 {
-	struct frame f = { 0 };
+	struct frame f = { .fds = { lent }, .nfds = lent >= 0 };
 	int64_t result = -EBADMSG;
 	io_encode(&f.text, m);
 	int r = frame_send(fd, &f, err);
+	f.nfds = 0;
 	if (r >= 0)
 		r = frame_recv(fd, &f, err);
 	if (r == 0 || r == -EPIPE)
@@ -78,8 +79,8 @@ static int64_t ask(int fd, const struct io_msg *m, int *given, struct err *err)
 }
 
 /* A request about a process over a connection of its own. */
-static int64_t request(const char *dir, struct io_msg *m, const char *key, int *given,
-		       struct err *err)
+static int64_t request_with(const char *dir, struct io_msg *m, const char *key, int lent,
+			    int *given, struct err *err)
 {
 	if (!io_good_key(key))
 		return err_set(err, -EINVAL, "\"%.80s\" is no name of a process", key);
@@ -88,7 +89,7 @@ static int64_t request(const char *dir, struct io_msg *m, const char *key, int *
 	if (fd < 0)
 		return fd;
 	struct err own = { 0 };
-	int64_t r = ask(fd, m, given, &own);
+	int64_t r = ask(fd, m, lent, given, &own);
 	if (r < 0 && own.code) {
 		if (err)
 			*err = own;
@@ -97,6 +98,11 @@ static int64_t request(const char *dir, struct io_msg *m, const char *key, int *
 	if (r == -ENOENT)
 		return err_set(err, (int)r, "no process %s is known to bough-io", key);
 	return r < 0 ? err_sys(err, (int)r, "input or output of process %s", key) : r;
+}
+
+static int64_t request(const char *dir, struct io_msg *m, const char *key, struct err *err)
+{
+	return request_with(dir, m, key, -1, NULL, err);
 }
 
 /* ---- the program ---- */
@@ -113,7 +119,7 @@ static int running(const char *dir, struct err *err)
 	auto_fd fd = connect_to(dir, err);
 	if (fd < 0)
 		return fd;
-	int64_t r = ask(fd, &(struct io_msg){ .op = IO_PING }, NULL, err);
+	int64_t r = ask(fd, &(struct io_msg){ .op = IO_PING }, -1, NULL, err);
 	return (int)r;
 }
 
@@ -160,7 +166,7 @@ int output_stop(const char *dir, struct err *err)
 	if (fd >= 0) {
 		/* Of whoever listens, so it is nobody else while the connection stands. */
 		auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid_behind(fd), 0);
-		int64_t r = ask(fd, &(struct io_msg){ .op = IO_STOP }, NULL, err);
+		int64_t r = ask(fd, &(struct io_msg){ .op = IO_STOP }, -1, NULL, err);
 		if (r < 0 && r != -ECONNREFUSED && r != -ETIMEDOUT)
 			return (int)r;
 		if (pidfd >= 0 && (r == -ETIMEDOUT || !program_ended(pidfd, STOP_MS))) {
@@ -184,20 +190,32 @@ int output_open(const char *dir, const struct output_config *config, struct err 
 				     (config->terminal ? IO_TERMINAL : 0),
 			    .uid = config->uid,
 			    .gid = config->gid };
-	return (int)request(dir, &m, config->key, NULL, err);
+	return (int)request(dir, &m, config->key, err);
+}
+
+int output_hold(const char *dir, const char *key, int fd, struct err *err)
+{
+	struct io_msg m = { .op = IO_HOLD };
+	return (int)request_with(dir, &m, key, fd, NULL, err);
+}
+
+int output_held(const char *dir, const char *key, struct err *err)
+{
+	struct io_msg m = { .op = IO_HELD };
+	return (int)request(dir, &m, key, err);
 }
 
 int output_started(const char *dir, const char *key, struct err *err)
 {
 	struct io_msg m = { .op = IO_STARTED };
-	return (int)request(dir, &m, key, NULL, err);
+	return (int)request(dir, &m, key, err);
 }
 
 int output_watch(const char *dir, const char *key, struct err *err)
 {
 	struct io_msg m = { .op = IO_WATCH };
 	int fd = -1;
-	int64_t r = request(dir, &m, key, &fd, err);
+	int64_t r = request_with(dir, &m, key, -1, &fd, err);
 	if (r < 0)
 		return (int)r;
 	return fd < 0 ? err_set(err, -EBADMSG, "bough-io sent no descriptor") : fd;
@@ -214,7 +232,7 @@ int output_finish(const char *dir, const char *key, int wait_ms, struct err *err
 		struct io_msg m = { .op = IO_FINISH };
 		while (read(watch, part, sizeof(part)) > 0)
 			; /* then what comes is news */
-		int64_t r = request(dir, &m, key, NULL, err);
+		int64_t r = request(dir, &m, key, err);
 		if (r)
 			return r < 0 ? (int)r : 0;
 		uint64_t now = clock_ms();
@@ -231,7 +249,7 @@ int output_drop(const char *dir, const char *key, struct err *err)
 	static const char *const kinds[] = { "in", "out", "err", "log" };
 	struct io_msg m = { .op = IO_DROP };
 	char path[PATH_MAX];
-	int r = (int)request(dir, &m, key, NULL, err);
+	int r = (int)request(dir, &m, key, err);
 	if (r != -ECONNREFUSED)
 		return r < 0 ? r : 0;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -251,13 +269,13 @@ int output_write(const char *dir, const char *key, uint64_t offset, const void *
 			    .offset = offset,
 			    .data = buf,
 			    .len = len < IO_WRITE_MAX ? len : IO_WRITE_MAX };
-	return (int)request(dir, &m, key, NULL, err);
+	return (int)request(dir, &m, key, err);
 }
 
 int output_close_input(const char *dir, const char *key, struct err *err)
 {
 	struct io_msg m = { .op = IO_CLOSE_IN };
-	return (int)request(dir, &m, key, NULL, err);
+	return (int)request(dir, &m, key, err);
 }
 
 /* ---- files ---- */

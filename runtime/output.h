@@ -55,6 +55,12 @@ enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64 };
 /* Makes the fifos and holds their ends. -EEXIST: the key is in use; -EINVAL: it isn't made of
  * OUTPUT_KEY_MAX or fewer letters, digits, `_`, `-` and (not first) `.`. */
 int output_open(const char *dir, const struct output_config *config, struct err *err);
+/* Holds a connection, by which the process is about to be started, until output_started, or its
+ * peer says something or ends it: so it doesn't end with the caller (shim_connection). */
+int output_hold(const char *dir, const char *key, int fd, struct err *err);
+/* Whether all that was to be held of the process since output_open was: 1; 0: bough-io has died
+ * meanwhile. */
+int output_held(const char *dir, const char *key, struct err *err);
 /* Idempotent; for a process whose start failed output_drop alone will do. */
 int output_started(const char *dir, const char *key, struct err *err);
 /* As output_started and output_close_input, and waits until the streams have ended, wait_ms at most

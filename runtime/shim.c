@@ -15,6 +15,7 @@ enum {
 	OVER_MS = 500,     /* for a container's process to be gone */
 	TOLD_MS = 5000,    /* and for the shim to hear of it */
 	OVER_POLL_MS = 20,
+	BEGUN_LOOKS = 5,
 };
 
 #define SPEC_TYPES "types.containerd.io/opencontainers/runtime-spec/1/"
@@ -39,6 +40,8 @@ struct call {
 	const ProtobufCMessageDescriptor *answer; /* NULL: nothing is said */
 	int64_t timeout_ms;                       /* 0: CALL_MS; < 0: none */
 	int stop_fd;                              /* 0: none */
+	int over; /* a connection, not closed; 0: one of its own */
+	bool untold;
 };
 
 /* The bytes that ask for it, and the rest that the call needs. */
@@ -55,6 +58,7 @@ static int prepare(const struct shim *s, const struct call *c, struct ttrpc_call
 		.payload = payload->data,
 		.len = payload->len,
 		.timeout_ms = c->timeout_ms ? c->timeout_ms : CALL_MS,
+		.untold = c->untold,
 		.stop_fd = c->stop_fd > 0 ? c->stop_fd : -1,
 	};
 	return 0;
@@ -79,10 +83,10 @@ static int call(struct shim *s, const struct call *c, void *answer, struct err *
 	int r = prepare(s, c, &rpc, service, &payload, err);
 	if (r < 0)
 		return r;
-	auto_fd fd = ttrpc_connect(s->address, err);
-	if (fd < 0)
-		return fd;
-	r = ttrpc_call(fd, &rpc, &reply, err);
+	auto_fd own = c->over ? -1 : ttrpc_connect(s->address, err);
+	if (!c->over && own < 0)
+		return own;
+	r = ttrpc_call(c->over ? c->over : own, &rpc, &reply, err);
 	return r < 0 || !c->answer ? r : unpack(c, &reply, answer, err);
 }
 
@@ -110,7 +114,7 @@ static int call_process(struct shim *s, const char *method, const char *exec,
 		    err);
 }
 
-int shim_connect(struct shim *s, uint32_t *task, struct err *err)
+int shim_connect(struct shim *s, int timeout_ms, uint32_t *task, struct err *err)
 {
 	Shim__ProcessRequest m = SHIM__PROCESS_REQUEST__INIT;
 	auto_message Shim__ConnectResponse *a = NULL;
@@ -118,7 +122,7 @@ int shim_connect(struct shim *s, uint32_t *task, struct err *err)
 	const struct call c = { .method = "Connect",
 				.request = &m,
 				.answer = &shim__connect_response__descriptor,
-				.timeout_ms = CONNECT_MS };
+				.timeout_ms = timeout_ms };
 	int r = call(s, &c, &a, err);
 	if (r < 0)
 		return r;
@@ -215,7 +219,12 @@ int shim_exec(struct shim *s, const char *exec, const struct shim_io *io, const 
 	return r < 0 ? r : shim_exec_raw(s, exec, io, (const char *)named.data, named.len, err);
 }
 
-int shim_start_process(struct shim *s, const char *exec, uint32_t *pid, struct err *err)
+int shim_connection(struct shim *s, struct err *err)
+{
+	return ttrpc_connect(s->address, err);
+}
+
+int shim_start_process(struct shim *s, const char *exec, int over, uint32_t *pid, struct err *err)
 {
 	Shim__ProcessRequest m = SHIM__PROCESS_REQUEST__INIT;
 	auto_message Shim__PidResponse *a = NULL;
@@ -224,7 +233,9 @@ int shim_start_process(struct shim *s, const char *exec, uint32_t *pid, struct e
 	const struct call c = { .method = "Start",
 				.request = &m,
 				.answer = &shim__pid_response__descriptor,
-				.timeout_ms = MAKE_MS };
+				.timeout_ms = MAKE_MS,
+				.over = over > 0 ? over : 0,
+				.untold = true };
 	int r = call(s, &c, &a, err);
 	if (r >= 0 && pid)
 		*pid = a->pid;
@@ -251,10 +262,18 @@ static enum shim_status status_of(uint32_t v)
 	return v < sizeof(known) / sizeof(known[0]) ? known[v] : SHIM_UNKNOWN;
 }
 
-int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct err *err)
+static int get_within(struct shim *s, const char *exec, int timeout_ms, struct shim_state *out,
+		      struct err *err)
 {
 	auto_message Shim__StateResponse *a = NULL;
-	int r = call_process(s, "State", exec, &shim__state_response__descriptor, &a, err);
+	Shim__ProcessRequest m = SHIM__PROCESS_REQUEST__INIT;
+	m.id = s->id;
+	m.exec_id = text(exec);
+	const struct call c = { .method = "State",
+				.request = &m,
+				.answer = &shim__state_response__descriptor,
+				.timeout_ms = timeout_ms };
+	int r = call(s, &c, &a, err);
 	if (r < 0)
 		return r;
 	*out = (struct shim_state){
@@ -264,6 +283,30 @@ int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct er
 		.exited_ns = nanoseconds(a->exited_at),
 	};
 	return 0;
+}
+
+int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct err *err)
+{
+	return get_within(s, exec, CALL_MS, out, err);
+}
+
+int shim_begun(struct shim *s, const char *exec, uint32_t *pid, struct err *err)
+{
+	int r = -EBUSY;
+	/* What was started meanwhile isn't deleted; what is deleted can't be started. */
+	for (int i = 0; r == -EBUSY && i < BEGUN_LOOKS; i++) {
+		struct shim_state st = { 0 };
+		r = get_within(s, exec, CONNECT_MS, &st, err);
+		if (r < 0)
+			break;
+		/* Where the container is paused all are called so. */
+		if (st.status != SHIM_CREATED && (st.status != SHIM_PAUSED || st.pid)) {
+			*pid = st.pid;
+			return 1;
+		}
+		r = shim_delete(s, exec, NULL, err);
+	}
+	return r;
 }
 
 static void wait_ended(const Shim__WaitResponse *a, struct shim_state *out)
@@ -350,6 +393,11 @@ int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *er
 	return r;
 }
 
+int shim_kill_all(struct shim *s, int sig, struct err *err)
+{
+	return shim_kill(s, NULL, sig, true, err);
+}
+
 /* What the shims say of a process that has ended differs, and so do their codes: the state tells.
  * Returns `otherwise` when it says something else or nothing. */
 static int if_status(struct shim *s, const char *exec, enum shim_status status, int then,
@@ -362,8 +410,6 @@ static int if_status(struct shim *s, const char *exec, enum shim_status status, 
 int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err)
 {
 	Shim__KillRequest m = SHIM__KILL_REQUEST__INIT;
-	if (exec && !all && !s->kind->signals_execs)
-		return shim_signal_exec(s, exec, sig, err);
 	m.id = s->id;
 	m.exec_id = text(exec);
 	m.signal = (uint32_t)sig;

@@ -37,6 +37,7 @@ struct runtime_kind {
 	bool freezes;        /* all of it is in the box's cgroup: box_freeze stops it */
 	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
 	bool signals_execs;  /* a signal to an exec reaches it; else a second exec must send it */
+	bool numbers_signals; /* bough-init sees their numbers */
 };
 /* NULL: no such name. */
 const struct runtime_kind *runtime_find(const char *name);
@@ -75,6 +76,7 @@ struct shim_config {
 int shim_start(struct shim **out, const struct shim_config *config, struct err *err);
 /* One that was started before, by this or an earlier process: -ECONNREFUSED when it is gone. */
 int shim_reopen(struct shim **out, const struct shim_config *config, struct err *err);
+const struct runtime_kind *shim_kind(const struct shim *s);
 void shim_free(struct shim *s); /* the shim goes on; NULL allowed */
 #define auto_shim __attribute__((cleanup(shim_freep))) struct shim
 void shim_freep(struct shim **s);
@@ -102,11 +104,21 @@ struct shim_state {
 
 /* exec: id of a process made by shim_exec; NULL: the container's first. */
 int shim_create(struct shim *s, const struct shim_io *io, uint32_t *pid, struct err *err);
-int shim_start_process(struct shim *s, const char *exec, uint32_t *pid, struct err *err);
+/* A connection for shim_start_process. When a call's connection ends a shim gives it up, and kills
+ * the runtime in the middle of it, so that nobody could tell whether the process began: who may be
+ * killed himself has another process hold it, too (output_hold). */
+int shim_connection(struct shim *s, struct err *err);
+/* `over`: a connection, which stays the caller's; -1: one of its own. It may have begun, or begin
+ * yet, also after -ETIMEDOUT and -ECONNREFUSED. */
+int shim_start_process(struct shim *s, const char *exec, int over, uint32_t *pid, struct err *err);
 /* spec: JSON of an OCI Process. Created only: shim_start_process runs it. */
 int shim_exec(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
 	      size_t len, struct err *err);
 int shim_get(struct shim *s, const char *exec, struct shim_state *out, struct err *err);
+/* What became of a start that got no answer, or an error: 1, and *pid, it has begun; 0: it hasn't,
+ * and the exec is removed, so that it never will; -ENOENT: it was never made. Else it can't be told
+ * now. Waits 5 s at most for the answer. */
+int shim_begun(struct shim *s, const char *exec, uint32_t *pid, struct err *err);
 /* Waits until it has ended, however long it takes, or until `stop_fd` (-1: none) can be read:
  * -ECANCELED. */
 int shim_wait(struct shim *s, const char *exec, int stop_fd, struct shim_state *out,
@@ -115,8 +127,11 @@ int shim_wait(struct shim *s, const char *exec, int stop_fd, struct shim_state *
  * shim_wait_end then tells how, and closes it in any case; -EAGAIN (and it stays open): not yet. */
 int shim_wait_begin(struct shim *s, const char *exec, struct err *err);
 int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *err);
-/* all: every process of the container. */
-int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err);
+/* To every process of the container. */
+int shim_kill_all(struct shim *s, int sig, struct err *err);
+/* To the bough-init of an exec, or (NULL) the container's first process. What is sent again with
+ * its number, which is random, comes once (runtime_kind.numbers_signals); 0: without one. */
+int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, struct err *err);
 int shim_close_stdin(struct shim *s, const char *exec, struct err *err);
 int shim_resize(struct shim *s, const char *exec, uint32_t columns, uint32_t rows, struct err *err);
 int shim_pause(struct shim *s, struct err *err);

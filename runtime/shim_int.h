@@ -29,19 +29,19 @@ int shim_parse_start(struct shim *s, const void *data, size_t len, struct err *e
 /* Fills a handle but for what a started shim tells. -EINVAL: names that no shim takes. */
 int shim_fill(struct shim *s, const struct shim_config *config, struct err *err);
 /* Asks for the process ids of the shim, which must answer, and of the container (0: none). */
-int shim_connect(struct shim *s, uint32_t *task, struct err *err);
+int shim_connect(struct shim *s, int timeout_ms, uint32_t *task, struct err *err);
 /* Ends a shim that has no container any more. */
 int shim_shutdown(struct shim *s, struct err *err);
 
 /* The spec of an exec, with the exec's id as the name of its bough-init (whose it is), so that
- * shim_signal_exec finds it. */
+ * shim_signal finds it. */
 int shim_name_exec(const char *exec, const char *spec, size_t len, struct buf *out,
 		   struct err *err);
 /* shim_exec of a spec as it is. */
 int shim_exec_raw(struct shim *s, const char *exec, const struct shim_io *io, const char *spec,
 		  size_t len, struct err *err);
-/* Sends a signal to an exec by another, for runtimes that don't. As shim_kill. */
-int shim_signal_exec(struct shim *s, const char *exec, int sig, struct err *err);
+/* Asks the shim to send it; exec NULL, and `all`: to every process of the container. -ESRCH. */
+int shim_kill(struct shim *s, const char *exec, int sig, bool all, struct err *err);
 
 /* The folder in which the runtime keeps the states of a namespace's containers. */
 #define RUNTIME_STATE "/run/bough"

@@ -1,10 +1,14 @@
-/* Signals to the execs of runtimes whose processes aren't the host's (gVisor): the shim would
- * signal the program on the host that stands for the exec, which dies of it and leaves the exec
- * behind. So each exec's bough-init has a name, and a second exec looks for it inside. */
+/* Signals to a bough-init: of an exec, or process 1. Where its process is the host's it is sent one
+ * by its pidfd, with its number. Else (gVisor) the shim would signal the program on the host that
+ * stands for the exec, which dies of it and leaves the exec behind, and knows of no numbers. So
+ * each exec's bough-init has a name, and a second exec looks for it inside. */
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -31,14 +35,16 @@ int shim_name_exec(const char *exec, const char *spec, size_t len, struct buf *o
 }
 
 /* The one that sends it: root, who may signal whomever. */
-static char *sender_spec(const char *exec, int sig)
+static char *sender_spec(const char *exec, int sig, uint64_t number)
 {
-	char number[16];
-	(void)snprintf(number, sizeof(number), "%d", sig);
-	json_t *o = json_pack("{s:[s,s,s,s], s:s, s:{s:i,s:i}, s:b, s:{s:[s],s:[s],s:[s]}}", "args",
-			      INIT_PATH, "-s", exec, number, "cwd", "/", "user", "uid", 0, "gid", 0,
-			      "noNewPrivileges", 1, "capabilities", "bounding", "CAP_KILL",
-			      "effective", "CAP_KILL", "permitted", "CAP_KILL");
+	char digits[16], hex[20];
+	(void)snprintf(digits, sizeof(digits), "%d", sig);
+	(void)snprintf(hex, sizeof(hex), "%016" PRIx64, number);
+	json_t *o = json_pack("{s:[s,s,s,s,s], s:s, s:{s:i,s:i}, s:b, s:{s:[s],s:[s],s:[s]}}",
+			      "args", INIT_PATH, "-s", exec ? exec : INIT_FIRST, digits, hex, "cwd",
+			      "/", "user", "uid", 0, "gid", 0, "noNewPrivileges", 1, "capabilities",
+			      "bounding", "CAP_KILL", "effective", "CAP_KILL", "permitted",
+			      "CAP_KILL");
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	return text;
@@ -70,24 +76,30 @@ static int run_sender(struct shim *s, const char *spec, struct err *err)
 	int r = shim_exec_raw(s, id, &none, spec, strlen(spec), err);
 	if (r < 0)
 		return r;
-	r = shim_start_process(s, id, NULL, err);
+	r = shim_start_process(s, id, -1, NULL, err);
 	if (r >= 0)
 		r = await_sender(s, id, &state, err);
 	(void)shim_delete(s, id, NULL, NULL); /* else it goes with the container */
 	return r < 0 ? r : (int)state.exit_status;
 }
 
-int shim_signal_exec(struct shim *s, const char *exec, int sig, struct err *err)
+static int has_ended(struct err *err)
+{
+	return err_set(err, -ESRCH, "the process has ended");
+}
+
+static int signal_inside(struct shim *s, const char *exec, int sig, uint64_t number,
+			 struct err *err)
 {
 	struct shim_state state;
 	int r = shim_get(s, exec, &state, err);
 	if (r < 0)
 		return r;
 	if (state.status == SHIM_STOPPED)
-		return err_set(err, -ESRCH, "the process has ended");
+		return has_ended(err);
 	if (state.status != SHIM_RUNNING)
 		return err_set(err, -EBUSY, "a process takes signals only while it runs");
-	auto_free char *spec = sender_spec(exec, sig);
+	auto_free char *spec = sender_spec(exec, sig, number);
 	if (!spec)
 		return err_no_memory(err);
 	r = run_sender(s, spec, err);
@@ -95,5 +107,47 @@ int shim_signal_exec(struct shim *s, const char *exec, int sig, struct err *err)
 		return err_prefix(err, r, "send a signal");
 	if (r > 1)
 		return err_set(err, -EIO, "what should have sent a signal ended with %d", r);
-	return r == 0 ? 0 : err_set(err, -ESRCH, "the process has ended");
+	return r == 0 ? 0 : has_ended(err);
+}
+
+/* Opens its process, which is this one where the shim still says so behind that. */
+static int open_process(struct shim *s, const char *exec, struct err *err)
+{
+	struct shim_state was, is;
+	int r = shim_get(s, exec, &was, err);
+	if (r < 0)
+		return r;
+	if (was.status == SHIM_STOPPED)
+		return has_ended(err);
+	if (was.status == SHIM_CREATED || !was.pid)
+		return err_set(err, -EBUSY, "the process hasn't begun");
+	auto_fd fd = (int)syscall(SYS_pidfd_open, was.pid, 0); /* close-on-exec */
+	if (fd < 0)
+		return errno == ESRCH ? has_ended(err) : err_sys(err, -errno, "open the process");
+	r = shim_get(s, exec, &is, err);
+	if (r < 0)
+		return r;
+	return is.status == SHIM_STOPPED || is.pid != was.pid ? has_ended(err) : steal_fd(&fd);
+}
+
+static int signal_directly(struct shim *s, const char *exec, int sig, uint64_t number,
+			   struct err *err)
+{
+	siginfo_t info = { .si_signo = sig, .si_code = SI_QUEUE };
+	memcpy(&info.si_value, &number, sizeof(number));
+	auto_fd fd = open_process(s, exec, err);
+	if (fd < 0)
+		return fd;
+	if (syscall(SYS_pidfd_send_signal, fd, sig, number ? &info : NULL, 0) < 0)
+		return errno == ESRCH ? has_ended(err) : err_sys(err, -errno, "send a signal");
+	return 0;
+}
+
+int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, struct err *err)
+{
+	if (s->kind->reports_pids)
+		return signal_directly(s, exec, sig, number, err);
+	if (!s->kind->signals_execs && (exec || number))
+		return signal_inside(s, exec, sig, number, err);
+	return shim_kill(s, exec, sig, false, err);
 }

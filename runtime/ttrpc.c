@@ -31,7 +31,8 @@ int ttrpc_encode(struct buf *out, const struct ttrpc_call *call)
 	request.method = (char *)call->method;
 	request.payload.data = (uint8_t *)call->payload;
 	request.payload.len = call->len;
-	request.timeout_nano = call->timeout_ms > 0 ? call->timeout_ms * 1000000 : 0;
+	request.timeout_nano =
+		call->timeout_ms > 0 && !call->untold ? call->timeout_ms * 1000000 : 0;
 	request.n_metadata = call->ns ? 1 : 0;
 	request.metadata = metadata;
 	if (call->len > TTRPC_MAX)
@@ -247,7 +248,7 @@ int ttrpc_begin(int fd, const struct ttrpc_call *call, struct err *err)
 {
 	struct exchange x = exchange_of(fd, call);
 	struct ttrpc_call endless = *call;
-	endless.timeout_ms = -1; /* the peer is told no end of the wait */
+	endless.untold = true;
 	return send_call(&x, &endless, err);
 }
 

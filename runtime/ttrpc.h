@@ -28,6 +28,7 @@ struct ttrpc_call {
 	const void *payload;
 	size_t len;
 	int64_t timeout_ms; /* for all of it; < 0: none */
+	bool untold;        /* the peer isn't told that time, and goes on behind it */
 	int stop_fd;        /* ends the call when it can be read; -1: none */
 };
 

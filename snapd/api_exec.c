@@ -11,6 +11,7 @@
 #include "fs/base/json.h"
 #include "snapd/access.h"
 #include "snapd/api_sandbox.h"
+#include "snapd/intents.h"
 
 enum {
 	TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000,
@@ -223,6 +224,16 @@ int api_exec_start(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- signals, sizes ---- */
 
+int api_exec_send(struct request *rq, const char *exec, int sig, struct err *err)
+{
+	struct signal_note note = { 0 };
+	int r = intent_signal(&note, rq->ctx, rq->params[0], exec, err);
+	if (r >= 0)
+		r = sandbox_signal(rq->ctx, rq->params[0], exec, sig, &note, err);
+	/* It may have ended by the first one, which was cut off. */
+	return r == -ESTALE && note.again ? 0 : r;
+}
+
 int api_exec_signal(struct request *rq, struct reply *rp, struct err *err)
 {
 	const char *key;
@@ -233,7 +244,7 @@ int api_exec_signal(struct request *rq, struct reply *rp, struct err *err)
 					 "a name like TERM, or a number up to 31");
 	int r = api_exec_find(rq, &row, &key, err);
 	if (r >= 0)
-		r = sandbox_signal(rq->ctx, rq->params[0], key, sig, err);
+		r = api_exec_send(rq, key, sig, err);
 	rp->status = 204;
 	return r;
 }

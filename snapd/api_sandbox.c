@@ -246,16 +246,26 @@ int api_sandbox_start(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = lease(rq, &held, "start", err);
 	if (r >= 0)
-		r = intent_box(rq->ctx, rq->params[0], BOX_START, err);
+		r = intent_box(rq->ctx, rq->params[0], BOX_START, NULL, err);
 	if (r >= 0)
 		r = sandbox_start(rq->ctx, rq->params[0], &secrets, err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 
-/* `r`, but that of a repeated one whose first had its effect. */
-static int stopped(struct request *rq, int r)
+/* The lease is held. A repeated call whose first had its effect changes nothing, whoever has
+ * started it again since. */
+static int end_it(struct request *rq, struct reply *rp, int grace_ms, struct err *err)
 {
-	return r == -ESTALE && intent_box_stopped(rq->ctx, rq->params[0]) ? 0 : r;
+	const char *id = rq->params[0];
+	uint64_t number;
+	if (intent_box_stopped(rq->ctx, id))
+		return reply_sandbox(rq, rp, err);
+	int r = intent_box(rq->ctx, id, BOX_STOP, &number, err);
+	if (r >= 0)
+		r = sandbox_stop(rq->ctx, id, grace_ms, number, err);
+	if (r == -ESTALE && intent_box_stopped(rq->ctx, id)) /* it ended by itself just now */
+		r = 0;
+	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 
 int api_grace(struct request *rq, struct err *err)
@@ -271,11 +281,7 @@ int api_sandbox_stop(struct request *rq, struct reply *rp, struct err *err)
 	auto_lease held = { 0 };
 	int grace = api_grace(rq, err);
 	int r = grace < 0 ? grace : lease(rq, &held, "stop", err);
-	if (r >= 0)
-		r = intent_box(rq->ctx, rq->params[0], BOX_STOP, err);
-	if (r >= 0)
-		r = stopped(rq, sandbox_stop(rq->ctx, rq->params[0], grace, err));
-	return r < 0 ? r : reply_sandbox(rq, rp, err);
+	return r < 0 ? r : end_it(rq, rp, grace, err);
 }
 
 int api_signal_parse(const char *text)
@@ -302,10 +308,10 @@ int api_sandbox_kill(struct request *rq, struct reply *rp, struct err *err)
 		return request_bad_field(rq, "signal", err,
 					 "a name like TERM, or a number up to 31");
 	int r = lease(rq, &held, "kill", err);
-	if (r >= 0 && sig == SIGKILL) /* of others nobody could tell whether they came */
-		r = intent_box(rq->ctx, rq->params[0], BOX_STOP, err);
+	if (r >= 0 && sig == SIGKILL)
+		return end_it(rq, rp, 0, err);
 	if (r >= 0)
-		r = stopped(rq, sandbox_kill(rq->ctx, rq->params[0], sig, err));
+		r = api_exec_send(rq, SANDBOX_MAIN, sig, err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
 }
 
@@ -314,7 +320,7 @@ int api_sandbox_pause(struct request *rq, struct reply *rp, struct err *err)
 	auto_lease held = { 0 };
 	int r = lease(rq, &held, "pause", err);
 	if (r >= 0)
-		r = intent_box(rq->ctx, rq->params[0], BOX_PAUSE, err);
+		r = intent_box(rq->ctx, rq->params[0], BOX_PAUSE, NULL, err);
 	if (r >= 0)
 		r = sandbox_pause(rq->ctx, rq->params[0], err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);
@@ -325,7 +331,7 @@ int api_sandbox_resume(struct request *rq, struct reply *rp, struct err *err)
 	auto_lease held = { 0 };
 	int r = lease(rq, &held, "resume", err);
 	if (r >= 0)
-		r = intent_box(rq->ctx, rq->params[0], BOX_RESUME, err);
+		r = intent_box(rq->ctx, rq->params[0], BOX_RESUME, NULL, err);
 	if (r >= 0)
 		r = sandbox_resume(rq->ctx, rq->params[0], err);
 	return r < 0 ? r : reply_sandbox(rq, rp, err);

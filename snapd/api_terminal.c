@@ -269,7 +269,8 @@ static int send_signal(struct terminal *t, const json_t *j, struct err *err)
 	const char *name = json_string_value(json_object_get(j, "signal"));
 	int sig = name ? api_signal_parse(name) : -EINVAL;
 	return sig < 0 ? err_set(err, -EINVAL, "a signal's name is expected")
-		       : sandbox_signal(t->sd, t->id, t->key, sig, err);
+		       : sandbox_signal(t->sd, t->id, t->key, sig,
+					&(struct signal_note){ 0 }, err);
 }
 
 static void take_words(struct terminal *t, const struct ws_event *ev)

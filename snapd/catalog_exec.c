@@ -144,6 +144,8 @@ static const struct db_shape exec_shape = { "look up processes", sizeof(struct e
 
 int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err *err)
 {
+	char what[sizeof("by/exec/") + ID_SIZE];
+	(void)snprintf(what, sizeof(what), "by/exec/%s", w->id); /* intents.h */
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
@@ -154,7 +156,7 @@ int catalog_exec_insert(struct catalog *c, const struct exec_row *w, struct err 
 		       db_int(w->status), db_int(w->created_ns)),
 		    "insert a process", err);
 	if (r >= 0)
-		r = db_note_effect(c, w->id, err);
+		r = db_note_effect(c, what, err);
 	return db_finish(c, r, err);
 }
 

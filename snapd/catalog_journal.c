@@ -349,7 +349,6 @@ static int drop_unmade(struct catalog *c, struct err *err)
 	"((effect LIKE 'sn%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM snapshots)) OR" \
 	" (effect LIKE 'ws%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM workspaces)) OR" \
 	" (effect LIKE 'sb%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM sandboxes)) OR" \
-	" (effect LIKE 'ex%' AND effect NOT IN (SELECT id FROM execs)) OR" \
 	" (effect LIKE 'repo%' AND effect NOT IN" \
 	" (SELECT printf('repo_%08x', number) FROM repos)))"
 #define MADE "effect IS NOT NULL AND NOT " LEFT " AND NOT " INTENT " AND NOT " UNMADE

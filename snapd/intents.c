@@ -217,7 +217,7 @@ int intent_push(struct snapd *sd, struct oid *commit, struct err *err)
 	return note(sd, text, NULL, err);
 }
 
-static int look_push(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
+int intent_look_again(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	return INTENT_LEFT;
 }
@@ -238,7 +238,9 @@ static const struct kind {
 	{ "by/box/", false, intent_look_box },
 	{ "by/attach/", false, intent_look_attach },
 	{ "by/back/", true, intent_look_back },
-	{ "by/push/", false, look_push },
+	{ "by/exec/", false, intent_look_exec },
+	{ "by/signal/", false, intent_look_again },
+	{ "by/push/", false, intent_look_again },
 };
 
 /* NULL: what the catalog knows of. */

@@ -9,8 +9,11 @@
  *   by/tag/WS/TAG/STATUS            bough-fs has done the put or batch of that tag
  *   by/ref/STATUS/REPO/COMMIT/NAME  the mirror's branch has come to the commit
  *   by/export/STATUS/OWNER/FILE     the export is there, whole (exports.h)
- *   by/box/SB/STARTED/WHAT          the sandbox, whose run before had begun then, was started,
- *                                   stopped, paused or resumed
+ *   by/box/SB/STARTED/WHAT/NUMBER   the sandbox, whose run before had begun then, was started,
+ *                                   stopped (by a signal of that number), paused or resumed
+ *   by/exec/EX                      its shim has begun that exec, or never will
+ *   by/signal/SB/EX/STARTED/NUMBER  bough-init knows whether it had the signal of that number: it
+ *                                   is sent again when it is asked for again
  *   by/attach/SB/WS/TARGET          the catalog has it attached there
  *   by/back/SB/STARTED/RUNS/…       a sandbox's restore: each tree is another, and it runs again
  *                                   where it ran; what isn't is done when it is asked for again
@@ -58,7 +61,15 @@ int intent_push(struct snapd *sd, struct oid *commit, struct err *err);
 
 /* The sandbox, leased EXCLUSIVE, is about to be changed so. */
 enum box_change { BOX_START, BOX_STOP, BOX_PAUSE, BOX_RESUME };
-int intent_box(struct snapd *sd, const char *id, enum box_change what, struct err *err);
+/* *number (NULL: there is none): of the signal by which it stops; that of before, where this is a
+ * repeated call. */
+int intent_box(struct snapd *sd, const char *id, enum box_change what, uint64_t *number,
+	       struct err *err);
+/* The process (an exec's id, or SANDBOX_MAIN) is about to get a signal. -ESTALE, and out->again: it
+ * was of a run that has ended since. */
+struct signal_note;
+int intent_signal(struct signal_note *out, struct snapd *sd, const char *id, const char *exec,
+		  struct err *err);
 /* The repeated stop finds it stopped: the first one, which was cut off, has done that. */
 bool intent_box_stopped(struct snapd *sd, const char *id);
 struct attached_row;
@@ -105,6 +116,9 @@ enum { INTENT_LEFT = 1 };
 int intent_look_box(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
 int intent_look_attach(struct snapd *sd, char *text, json_t **answer, char **left,
 		       struct err *err);
+int intent_look_exec(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
+/* Of what is done again when it is asked for again, and changes nothing where it was done. */
+int intent_look_again(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
 int intent_look_back(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
 /* A restore's head was to be remembered behind it. */
 void intent_finish(struct snapd *sd, const char *ws, const char *snap);

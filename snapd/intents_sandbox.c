@@ -21,16 +21,31 @@ static int damaged(const char *text, struct err *err)
 
 static const char *const changes[] = { "start", "stop", "pause", "resume" };
 
-int intent_box(struct snapd *sd, const char *id, enum box_change what, struct err *err)
+/* The last part of what was noted for this thread's key: the number of a signal that may have been
+ * sent; else a new one. Without a key nobody sends it again. */
+static uint64_t signal_number(const char *was)
 {
-	char text[sizeof("by/box///resume") + ID_SIZE + 20];
+	const struct doing *d = doing_now();
+	const char *last = was ? strrchr(was, '/') : NULL;
+	uint64_t number = last ? strtoull(last + 1, NULL, 16) : 0;
+	return number ? number : d && d->keyed ? fs_tag() : 0;
+}
+
+int intent_box(struct snapd *sd, const char *id, enum box_change what, uint64_t *number,
+	       struct err *err)
+{
+	char text[sizeof("by/box///resume/") + ID_SIZE + 20 + 16];
 	auto_sandbox_row row = { 0 };
 	int r = catalog_sandbox_get(sd->catalog, id, &row, err);
 	if (r < 0)
 		return r;
-	(void)snprintf(text, sizeof(text), "by/box/%s/%" PRId64 "/%s", row.id, row.started_ns,
-		       changes[what]);
-	return catalog_intend_into(sd->catalog, text, NULL, err);
+	const uint64_t sent = number ? signal_number(intent_was("by/box/")) : 0;
+	(void)snprintf(text, sizeof(text), "by/box/%s/%" PRId64 "/%s/%" PRIx64, row.id,
+		       row.started_ns, changes[what], sent);
+	r = catalog_intend_into(sd->catalog, text, NULL, err);
+	if (r >= 0 && number)
+		*number = sent;
+	return r;
 }
 
 static int parse_box(char *text, char **id, int64_t *started_ns, enum box_change *what,
@@ -57,7 +72,7 @@ static bool has_happened(const struct sandbox_row *row, int64_t started_ns, enum
 	bool runs = row->status == SANDBOX_RUNNING || row->status == SANDBOX_PAUSED;
 	switch (what) {
 	case BOX_START:
-		return !same && row->status != SANDBOX_FAILED;
+		return !same && row->started_ns;
 	case BOX_STOP:
 		return !same || !runs;
 	case BOX_PAUSE:
@@ -98,6 +113,37 @@ int intent_look_box(struct snapd *sd, char *text, json_t **answer, char **left, 
 		return 200;
 	/* It may have got its signal, and end before it is asked for again. */
 	return what == BOX_STOP ? INTENT_LEFT : 0;
+}
+
+/* ---- processes ---- */
+
+int intent_look_exec(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
+{
+	int r = sandbox_exec_settle(sd, text, err);
+	return r > 0 ? 201 : r;
+}
+
+int intent_signal(struct signal_note *out, struct snapd *sd, const char *id, const char *exec,
+		  struct err *err)
+{
+	const char *was = intent_was("by/signal/");
+	bool main = strcmp(exec, SANDBOX_MAIN) == 0;
+	auto_free char *text = NULL;
+	auto_sandbox_row row = { 0 };
+	int64_t started_ns = 0;
+	int r = catalog_sandbox_get(sd->catalog, id, &row, err);
+	if (r < 0)
+		return r;
+	*out = (struct signal_note){ signal_number(was), was != NULL };
+	if (was && sscanf(was, "%*[^/]/%*[^/]/%" SCNd64, &started_ns) == 1 && main &&
+	    started_ns != row.started_ns)
+		return err_set(err, -ESTALE, "the process has ended");
+	if (asprintf(&text, "by/signal/%s/%s/%" PRId64 "/%" PRIx64, id, exec, row.started_ns,
+		     out->number) < 0) {
+		text = NULL;
+		return err_no_memory(err);
+	}
+	return catalog_intend_into(sd->catalog, text, NULL, err);
 }
 
 /* ---- attached ---- */

@@ -130,7 +130,7 @@ static int keep_sandbox(struct snapd *sd, struct sandbox_row *row, struct err *e
 {
 	struct owned own = row->own;
 	const struct sandbox_patch p = { .own = &own };
-	int r = sandbox_stop(sd, row->id, SANDBOX_GRACE_MS, err);
+	int r = sandbox_stop(sd, row->id, SANDBOX_GRACE_MS, 0, err);
 	own.expires_ns = 0;
 	return r < 0 && r != -ESTALE ? r : catalog_sandbox_patch(sd->catalog, row->id, &p, err);
 }

@@ -74,7 +74,8 @@ static json_t *made_json(struct snapd *sd, char *id)
 	auto_sandbox_row sb = { 0 };
 	auto_exec_row ex = { 0 };
 	/* What is about to be done to it (intents.h); a mount */
-	static const char *const of[] = { "into/", "at/", "by/box/", "by/attach/", "by/back/" };
+	static const char *const of[] = { "into/",    "at/",      "by/box/", "by/attach/",
+					  "by/back/", "by/exec/" };
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		size_t n = strlen(of[i]);
 		if (strncmp(id, of[i], n) != 0)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
 #include "fs/base/log.h"
 #include "snapd/outcome.h"
@@ -188,6 +189,15 @@ int live_watch(struct live *l, const char *exec, struct err *err)
 	return fd < 0 ? fd : watch(l, exec ? exec : "", fd, err);
 }
 
+int live_connect(struct live *l, const char *exec, struct err *err)
+{
+	char io[PATH_SIZE];
+	sandbox_io_path(l->all->sd, l->id, io);
+	auto_fd fd = shim_connection(l->shim, err);
+	int r = fd < 0 ? fd : output_hold(io, exec ? exec : SANDBOX_MAIN, fd, err);
+	return r < 0 ? r : steal_fd(&fd);
+}
+
 void live_keep_io(struct live *l)
 {
 	struct err err = { 0 };
@@ -301,7 +311,7 @@ static void fill_end(struct process_end *end, const struct shim_state *st, bool 
 		       process_reason(st->exit_status, oom));
 }
 
-static void fill_lost(struct process_end *end)
+void process_lost(struct process_end *end)
 {
 	*end = (struct process_end){ .code = 255, .reason = "lost", .when_ns = snapd_now_ns() };
 }
@@ -348,7 +358,7 @@ static bool end_proc(struct proc *p, bool wait)
 		close(p->fd);
 	p->fd = -1;
 	if (r < 0)
-		fill_lost(&end);
+		process_lost(&end);
 	else
 		fill_end(&end, &st, out_of_memory(l, &st));
 	if (!p->id[0]) {
@@ -557,7 +567,7 @@ int live_finish(struct live *l, struct err *err)
 void live_lose(struct live *l, const char *why)
 {
 	struct process_end end;
-	fill_lost(&end);
+	process_lost(&end);
 	pthread_mutex_lock(&l->all->lock);
 	bool already = l->ended;
 	l->lost = true;
@@ -603,7 +613,7 @@ static void end_of_row(struct process_end *out, int code, const char *reason, in
 static bool is_lost(int r, struct process_end *out)
 {
 	if (r == -ENOENT)
-		fill_lost(out);
+		process_lost(out);
 	return r == -ENOENT;
 }
 

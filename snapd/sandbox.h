@@ -62,9 +62,9 @@ int sandboxes_quit_fd(const struct sandboxes *s);
  * which was cut off, or -EINVAL. Where it can't be, all is as before, but that it has failed.
  * -ESTALE: it runs already. */
 int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err);
-/* TERM, and KILL after grace_ms; then all that it held is given back. -ESTALE: it doesn't run. */
-int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err);
-int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err);
+/* TERM (with that number, as shim_signal), and KILL after grace_ms; then all that it held is given
+ * back. -ESTALE: it doesn't run. */
+int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, uint64_t number, struct err *err);
 /* The row says how it is: what has ended, and nobody has dealt with yet, is dealt with. */
 int sandbox_settle(struct snapd *sd, const char *id, struct err *err);
 int sandbox_pause(struct snapd *sd, const char *id, struct err *err);
@@ -116,11 +116,20 @@ struct exec_new {
 	bool tty, in;
 	uint32_t timeout_ms, columns, rows;
 };
-/* Starts it; *out is its row. */
+/* Starts it; *out is its row. -ETIMEDOUT: its shim doesn't answer, and it may have begun. */
 int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, struct exec_row *out,
 		 struct err *err);
-/* `exec`: an exec's id, or SANDBOX_MAIN. -ESRCH: it has ended. */
-int sandbox_signal(struct snapd *sd, const char *id, const char *exec, int sig, struct err *err);
+/* What became of one whose call was cut off: > 0 it has begun, as its row says (lost: nobody
+ * knows); 0: it hasn't, and never will; -errno: it can't be told now. */
+int sandbox_exec_settle(struct snapd *sd, const char *exec, struct err *err);
+/* `number` of shim_signal; `again`: it may have been sent before. */
+struct signal_note {
+	uint64_t number;
+	bool again;
+};
+/* `exec`: an exec's id, or SANDBOX_MAIN. -ESTALE: it has ended. */
+int sandbox_signal(struct snapd *sd, const char *id, const char *exec, int sig,
+		   const struct signal_note *note, struct err *err);
 int sandbox_resize(struct snapd *sd, const char *id, const char *exec, uint32_t columns,
 		   uint32_t rows, struct err *err);
 /* Input at an offset; as output_write and output_close_input, with the shim told. */

@@ -94,27 +94,117 @@ static int told(int r, const struct exec_new *n, struct err *err)
 	return err_set(err, -EINVAL, "it can't begin in %s%s", n->cwd, why ? why : "");
 }
 
-/* From a row to a process that runs. */
-static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
-	       const struct exec_new *n, struct exec_row *row, struct err *err)
+/* ---- what became of one that was to be started ---- */
+
+/* It never will be, and nobody has been told of it. */
+static void forget(struct live *l, const char *id)
+{
+	char io[PATH_SIZE];
+	sandbox_io_path(l->all->sd, l->id, io);
+	live_unwatch(l, id);
+	(void)output_drop(io, id, NULL);
+	(void)catalog_exec_delete(l->all->sd->catalog, id, NULL); /* or at the next start */
+}
+
+static int lose(struct live *l, const char *id)
+{
+	struct process_end end;
+	process_lost(&end);
+	live_unwatch(l, id);
+	sandbox_tell_end(l, id, &end);
+	return 2;
+}
+
+int exec_settle(struct live *l, const char *id, struct err *err)
+{
+	struct snapd *sd = l->all->sd;
+	char io[PATH_SIZE];
+	uint32_t pid;
+	sandbox_io_path(sd, l->id, io);
+	/* Where bough-io has ended with boughd, so has the runtime, in the middle of the start.
+	 * Asked before shim_begun removes the exec. */
+	const bool held = output_held(io, id, NULL) > 0;
+	int r = shim_begun(l->shim, id, &pid, err);
+	if (r == 0 && !held)
+		return lose(l, id);
+	if (r == 0 || r == -ENOENT) {
+		forget(l, id);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	(void)output_started(io, id, NULL); /* or at its end */
+	(void)catalog_exec_started(sd->catalog, id, pid, snapd_now_ns(), NULL);
+	return 1;
+}
+
+int sandbox_exec_settle(struct snapd *sd, const char *exec, struct err *err)
+{
+	auto_exec_row row = { 0 };
+	int r = catalog_exec_get(sd->catalog, exec, &row, err);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (row.status != EXEC_CREATED)
+		return 1;
+	auto_live *l = live_get(sd, row.sandbox);
+	return l ? exec_settle(l, exec, err)
+		 : err_set(err, -EAGAIN, "its sandbox is just ending");
+}
+
+/* The start failed (r), or got no answer: 0 where it has begun all the same. */
+static int unanswered(struct live *l, const struct exec_new *n, struct exec_row *row, int r,
+		      struct err *err)
+{
+	struct err why = { 0 };
+	char id[ID_SIZE];
+	memcpy(id, row->id, sizeof(id));
+	int s = exec_settle(l, id, &why);
+	if (s == 0)
+		return told(r, n, err);
+	if (s < 0)
+		return err_set(err, -ETIMEDOUT,
+			       "it isn't known yet whether the process %s has begun: %s", id,
+			       why.text);
+	if (err)
+		*err = (struct err){ 0 };
+	exec_row_done(row);
+	return catalog_exec_get(l->all->sd->catalog, id, row, err);
+}
+
+/* Made, and about to be started over *over. */
+static int prepare(struct snapd *sd, struct live *l, const struct sandbox_box *b,
+		   const struct exec_new *n, const char *id, int *over, struct err *err)
 {
 	auto_buf spec = { 0 };
 	struct sandbox_fifos fifos;
 	struct shim_io io;
-	sandbox_fifos(b, row->id, n->in, n->tty, &fifos, &io);
+	sandbox_fifos(b, id, n->in, n->tty, &fifos, &io);
 	int r = process_spec(sd, b, n, &spec, err);
 	if (r >= 0)
-		r = shim_exec(l->shim, row->id, &io, (const char *)spec.data, spec.len, err);
+		r = shim_exec(l->shim, id, &io, (const char *)spec.data, spec.len, err);
 	if (r < 0)
 		return r;
-	r = live_watch(l, row->id, err);
+	r = live_watch(l, id, err);
 	if (r >= 0)
-		r = shim_start_process(l->shim, row->id, &row->pid, err);
+		r = *over = live_connect(l, id, err);
+	if (r < 0)
+		(void)shim_delete(l->shim, id, NULL, NULL); /* goes with the container */
+	return r;
+}
+
+/* From a row to a process that runs. Where it fails, nothing is left, or it can't be told yet. */
+static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
+	       const struct exec_new *n, struct exec_row *row, struct err *err)
+{
+	auto_fd over = -1;
+	int r = prepare(sd, l, b, n, row->id, &over, err);
 	if (r < 0) {
-		live_unwatch(l, row->id);
-		(void)shim_delete(l->shim, row->id, NULL, NULL); /* goes with the container */
-		return told(r, n, err);
+		forget(l, row->id);
+		return r;
 	}
+	r = shim_start_process(l->shim, row->id, over, &row->pid, err);
+	if (r < 0)
+		return unanswered(l, n, row, r, err);
 	r = output_started(b->io, row->id, err);
 	if (r < 0 && r != -ECONNREFUSED) /* that one, a new bough-io is told at the end */
 		log_warn("output of %s: %s", row->id, err ? err->text : "");
@@ -122,7 +212,9 @@ static int run(struct snapd *sd, struct live *l, const struct sandbox_box *b,
 		(void)shim_resize(l->shim, row->id, n->columns, n->rows, NULL);
 	row->started_ns = snapd_now_ns();
 	row->status = EXEC_RUNNING;
-	return catalog_exec_started(sd->catalog, row->id, row->pid, row->started_ns, err);
+	if (catalog_exec_started(sd->catalog, row->id, row->pid, row->started_ns, err) < 0)
+		log_warn("%s: %s", row->id, err ? err->text : ""); /* the next start finds it */
+	return 0;
 }
 
 static int check_room(struct live *l, struct err *err)
@@ -168,15 +260,12 @@ int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, str
 		r = output_start(b->io, sd->sandboxes->io, err);
 		r = r < 0 ? r : output_open(b->io, &oc, err);
 	}
-	if (r >= 0) {
+	if (r < 0)
+		forget(l, row.id);
+	else
 		r = run(sd, l, b, n, &row, err);
-		if (r < 0)
-			(void)output_drop(b->io, row.id, NULL);
-	}
-	if (r < 0) {
-		(void)catalog_exec_delete(sd->catalog, row.id, NULL);
+	if (r < 0)
 		return r == -ESRCH ? ended(err) : r;
-	}
 	sandbox_touch(sd, &b->row);
 	forget_old(sd, b);
 	*out = row;
@@ -191,14 +280,19 @@ static const char *shim_name(const char *exec)
 	return strcmp(exec, SANDBOX_MAIN) == 0 ? NULL : exec;
 }
 
-int sandbox_signal(struct snapd *sd, const char *id, const char *exec, int sig, struct err *err)
+int sandbox_signal(struct snapd *sd, const char *id, const char *exec, int sig,
+		   const struct signal_note *note, struct err *err)
 {
 	auto_live *l = NULL;
 	int r = get_live(sd, id, &l, err);
 	if (r < 0)
 		return r;
+	if (note->again && !shim_kind(l->shim)->numbers_signals)
+		return err_set(err, -EALREADY,
+			       "with this runtime nobody can tell whether the signal came");
 	/* bough-init hands it to all that descends from it; KILL has a stand-in. */
-	r = shim_kill(l->shim, shim_name(exec), sig == SIGKILL ? BOX_SIGNAL_KILL : sig, false, err);
+	r = shim_signal(l->shim, shim_name(exec), sig == SIGKILL ? BOX_SIGNAL_KILL : sig,
+			note->number, err);
 	return r == -ESRCH || r == -ENOENT ? ended(err) : r;
 }
 

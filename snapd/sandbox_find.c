@@ -17,28 +17,25 @@
 #include "snapd/api.h"
 #include "snapd/journal.h"
 
-/* An exec that its row says runs: watched again, or told as ended. */
+/* An exec that its row says runs, or was to be started when boughd died: watched again, or told as
+ * ended, or gone. Of one that it isn't known of yet, the end tells, or who asks for it again. */
 static void find_exec(struct live *l, const struct exec_row *row)
 {
 	struct shim_state st;
-	struct process_end end = { .code = 255, .reason = "lost", .when_ns = snapd_now_ns() };
-	int r = shim_get(l->shim, row->id, &st, NULL);
-	if (r >= 0 &&
-	    (st.status == SHIM_RUNNING || st.status == SHIM_PAUSED || st.status == SHIM_STOPPED)) {
-		r = live_watch(l, row->id, NULL); /* of a stopped one it comes at once */
-		if (r >= 0)
+	struct process_end end;
+	int r = 0;
+	if (row->status == EXEC_CREATED) {
+		int s = exec_settle(l, row->id, NULL);
+		if (s == 0 || s == 2)
 			return;
+	} else {
+		r = shim_get(l->shim, row->id, &st, NULL);
+		if (r >= 0 && (st.status == SHIM_CREATED || st.status == SHIM_UNKNOWN))
+			r = -ENOENT;
 	}
-	/* Made, and never started: boughd died in between. Nobody was told of it, and who asks
-	 * again gets one that is. */
-	int gone = shim_delete(l->shim, row->id, NULL, NULL);
-	char io[PATH_SIZE];
-	sandbox_io_path(l->all->sd, l->id, io);
-	if ((r == -ENOENT || (r >= 0 && gone >= 0)) && row->status == EXEC_CREATED &&
-	    catalog_exec_delete(l->all->sd->catalog, row->id, NULL) >= 0) {
-		(void)output_drop(io, row->id, NULL);
-		return;
-	}
+	if (r >= 0 && live_watch(l, row->id, NULL) >= 0)
+		return; /* of a stopped one it comes at once */
+	process_lost(&end);
 	sandbox_tell_end(l, row->id, &end);
 }
 
@@ -84,10 +81,13 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 		(void)box_freeze(b->row.id, b->shim.ns, false, NULL); /* most are in none */
 	if (r >= 0)
 		r = shim_get(shim, NULL, &st, err);
-	if (r >= 0 && (st.status == SHIM_UNKNOWN || st.status == SHIM_CREATED))
-		r = err_set(err, -EIO, "it was never started");
 	if (r >= 0)
 		r = output_start(b->io, sd->sandboxes->io, err);
+	if (r >= 0 && (st.status == SHIM_UNKNOWN || st.status == SHIM_CREATED)) {
+		if (output_held(b->io, SANDBOX_MAIN, NULL) > 0)
+			sandbox_never_started(sd, b->row.id);
+		r = err_set(err, -EIO, "it was never started");
+	}
 	if (r < 0)
 		return r;
 	(void)shim_stats(shim, &stats, NULL); /* then what the kernel killed is told once more */

@@ -73,6 +73,12 @@ void live_unlist(struct live *l); /* nobody finds it any more */
 int live_watch(struct live *l, const char *exec, struct err *err);
 /* Not any more: it was never started. */
 void live_unwatch(struct live *l, const char *exec);
+/* A connection for shim_start_process, which its bough-io holds, too. The caller closes. */
+int live_connect(struct live *l, const char *exec, struct err *err);
+/* What became of an exec whose row says CREATED, and that nobody is just starting: 1 it has begun
+ * (the row says so); 0 it hasn't, and its row is gone; 2 nobody can tell, and it has ended as lost;
+ * -errno: it can't be told now. */
+int exec_settle(struct live *l, const char *id, struct err *err);
 /* Its bough-io runs, and is begun anew when it dies, until its own process has ended. */
 void live_keep_io(struct live *l);
 /* Gives back all that it held, once its own process has ended; waits for who does so already. */
@@ -130,6 +136,8 @@ int sandbox_sweep(struct snapd *sd, const char *id, const char *runtime, struct 
 /* Shim and box of a sandbox whose processes are to end now, by force. */
 int sandbox_clear(const struct sandbox_box *b, struct err *err);
 int sandbox_set_failed(struct snapd *sd, const char *id, const char *why);
+/* Its row said that it runs, and it never did. */
+void sandbox_never_started(struct snapd *sd, const char *id);
 /* One that is to be removed at its end (auto_remove) goes a minute after it: who waits for its
  * output has so long to take it. One that is started again in that minute stays. True: *own, a copy
  * of the row's, was changed. */
@@ -138,6 +146,8 @@ bool sandbox_stays(const struct sandbox_row *row, struct owned *own);
 /* The workspaces among the rows of a sandbox, which is gone, that were made for it. */
 void sandbox_take_own(struct snapd *sd, const struct sandbox_row *row,
 		      const struct attached_row *rows, size_t n, bool purge);
+/* As one ends of which nobody knows how. */
+void process_lost(struct process_end *end);
 /* How a process of it ended, told to the catalog and to who waits. */
 void sandbox_tell_end(struct live *l, const char *exec, const struct process_end *end);
 

@@ -37,6 +37,13 @@ int sandbox_set_failed(struct snapd *sd, const char *id, const char *why)
 	return catalog_sandbox_patch(sd->catalog, id, &p, NULL);
 }
 
+void sandbox_never_started(struct snapd *sd, const char *id)
+{
+	const int64_t never = 0;
+	const struct sandbox_patch p = { .started_ns = &never };
+	(void)catalog_sandbox_patch(sd->catalog, id, &p, NULL);
+}
+
 /* ---- what it leaves ---- */
 
 int sandbox_clear(const struct sandbox_box *b, struct err *err)
@@ -206,14 +213,19 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 					 .problem = "",
 					 .reason = "",
 					 .exit_code = &none };
-	r = catalog_sandbox_patch(sd->catalog, b->row.id, &p, err);
+	auto_fd over = live_connect(l, NULL, err);
+	r = over < 0 ? over : catalog_sandbox_patch(sd->catalog, b->row.id, &p, err);
 	live_list(l);
 	if (r >= 0)
-		r = shim_start_process(of, NULL, pid, err);
+		r = shim_start_process(of, NULL, over, pid, err);
 	if (r >= 0) {
+		(void)output_started(b->io, SANDBOX_MAIN, NULL); /* else it holds that still */
 		live_keep_io(l);
 		return 0;
 	}
+	struct shim_state st;
+	if (shim_get(of, NULL, &st, NULL) >= 0 && st.status == SHIM_CREATED)
+		sandbox_never_started(sd, b->row.id);
 	live_unwatch(l, NULL);
 	live_unlist(l);
 	return r;
@@ -310,7 +322,7 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 	/* Who took a right away meanwhile found nothing that runs. */
 	r = sandbox_judge(sd, id, NULL, err);
 	if (r < 0) {
-		(void)sandbox_stop(sd, id, 0, NULL);
+		(void)sandbox_stop(sd, id, 0, 0, NULL);
 		(void)sandbox_set_failed(sd, id, err ? err->text : "it may not be started");
 	}
 	if (r >= 0)
@@ -333,14 +345,14 @@ static int end_by_force(struct live *l, struct err *err)
 {
 	if (live_paused(l))
 		(void)resume(l, NULL); /* a frozen one can't die */
-	int r = shim_kill(l->shim, NULL, SIGKILL, true, err);
+	int r = shim_kill_all(l->shim, SIGKILL, err);
 	if (live_await_end(l, r >= 0 || r == -ESRCH ? KILL_WAIT_MS : 0))
 		return 0;
 	live_lose(l, "it doesn't end by KILL: its shim is ended by force");
 	return 0;
 }
 
-int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err)
+int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, uint64_t number, struct err *err)
 {
 	auto_live *l = NULL;
 	int r = live_running(sd, id, &l, err);
@@ -349,26 +361,12 @@ int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, struct err *err
 	if (grace_ms > 0) {
 		if (live_paused(l))
 			(void)resume(l, NULL); /* it is to hear the signal */
-		r = shim_kill(l->shim, NULL, SIGTERM, false, err);
+		r = shim_signal(l->shim, NULL, SIGTERM, number, err);
 		if (r >= 0 && live_await_end(l, grace_ms))
 			return live_finish(l, err);
 	}
 	r = end_by_force(l, err);
 	return r < 0 ? r : live_finish(l, err);
-}
-
-int sandbox_kill(struct snapd *sd, const char *id, int sig, struct err *err)
-{
-	auto_live *l = NULL;
-	int r = live_running(sd, id, &l, err);
-	if (r < 0)
-		return r;
-	if (sig == SIGKILL) {
-		r = end_by_force(l, err);
-		return r < 0 ? r : live_finish(l, err);
-	}
-	r = shim_kill(l->shim, NULL, sig, false, err);
-	return r == -ESRCH ? 0 : r;
 }
 
 /* What all boxes share goes, too. */
@@ -404,7 +402,7 @@ static void tell_all(struct sandboxes *s)
 	while ((l = any_live(s, true))) {
 		if (live_paused(l))
 			(void)resume(l, NULL); /* it is to hear the signal */
-		(void)shim_kill(l->shim, NULL, SIGTERM, false, NULL); /* else KILL ends it */
+		(void)shim_signal(l->shim, NULL, SIGTERM, 0, NULL); /* else KILL ends it */
 		live_put(l);
 	}
 }

@@ -111,7 +111,7 @@ int sandbox_attach(struct snapd *sd, const char *id, const struct attached_row *
 	/* Who took the right away meanwhile may have been too early to find it attached. */
 	r = sandbox_judge(sd, id, row->target, err);
 	if (r < 0 && sandbox_detach(sd, id, row->target, true, NULL) < 0)
-		(void)sandbox_stop(sd, id, 0, NULL);
+		(void)sandbox_stop(sd, id, 0, 0, NULL);
 	return r;
 }
 

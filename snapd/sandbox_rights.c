@@ -149,7 +149,7 @@ static int take_off(struct snapd *sd, const struct attached_row *at, struct err 
 	if (r < 0) {
 		log_warn("sandbox %s is stopped: %s isn't its any longer: %s", at->sandbox,
 			 at->workspace, why.text);
-		r = sandbox_stop(sd, at->sandbox, 0, &why);
+		r = sandbox_stop(sd, at->sandbox, 0, 0, &why);
 		if (r >= 0 || r == -ESTALE)
 			r = catalog_detach(sd->catalog, at->sandbox, at->target, &why);
 	}

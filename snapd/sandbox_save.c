@@ -540,7 +540,7 @@ static int restore(struct snapd *sd, struct sandbox_box *b, struct back *back, s
 	if (r >= 0)
 		r = intent_back(sd, back, err);
 	if (r >= 0 && runs)
-		r = sandbox_stop(sd, b->row.id, 0, err);
+		r = sandbox_stop(sd, b->row.id, 0, 0, err);
 	if (r >= 0)
 		r = restore_all(sd, back, err);
 	if (back->runs && r < 0) { /* it goes on with what it had */

@@ -5,9 +5,11 @@
  *                                  runs the command
  *     /.bough/init -w              waits for nothing: a sandbox without a command lives on for its
  *                                  execs
- *     /.bough/init -s NAME SIGNAL  sends the signal to the one that was started with -n NAME; ends
- *                                  with 1 where there is none. For runtimes whose processes aren't
- *                                  the host's, so that nobody else can.
+ *     /.bough/init -s NAME SIGNAL NUMBER
+ *                                  sends the signal to the one that was started with -n NAME (or is
+ *                                  process 1: INIT_FIRST); ends with 1 where there is none. For
+ *                                  runtimes whose processes aren't the host's, so that nobody else
+ *                                  can.
  *
  * It is process 1 of a sandbox, and the parent of the command of each exec. COMMAND is looked up in
  * PATH of the environment (else INIT_PATH_DEFAULT) unless it has a slash; environment, folder, user
@@ -23,6 +25,8 @@
  * - A signal that it gets goes to every process that descends from it, also to what made a session
  *   of its own. What can't be caught has a stand-in: INIT_KILL kills them all, forks that race with
  *   it included, and it ends with 137.
+ * - A signal may come by sigqueue(3) with a number that isn't 0 (-s: in hexadecimal). One whose
+ *   number is among the last INIT_NUMBERS that came is that signal sent again, and ignored.
  * - -t: after MS milliseconds they get SIGTERM, and what still runs INIT_GRACE_MS later (or when
  *   the command has ended) is killed; it ends with INIT_EXIT_TIMEOUT.
  * - -w: SIGTERM, SIGINT, SIGHUP and SIGQUIT go to every process of the sandbox; it ends, with 128
@@ -33,11 +37,13 @@
 #define BOUGH_RUNTIME_INIT_INIT_H
 
 #define INIT_PATH         "/.bough/init"
+#define INIT_FIRST        "-" /* a name that no exec has */
 #define INIT_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum {
 	INIT_KILL = 64,          /* a signal that stands for SIGKILL; the highest */
 	INIT_NAME_MAX = 128,     /* bytes of -n */
+	INIT_NUMBERS = 1024,
 	INIT_GRACE_MS = 2000,    /* between SIGTERM and SIGKILL of a timeout */
 	INIT_EXIT_TIMEOUT = 124, /* as timeout(1) */
 	INIT_EXIT_USAGE = 125,   /* it was called wrongly, or can't make a process */

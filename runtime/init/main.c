@@ -19,8 +19,16 @@ enum {
 	POLL_MS = 10, /* -w looks so often whether the others have ended */
 	NOHANG = 1,   /* of wait4 */
 	SETTLE_MS = 200,
-	SIGINFO_BYTES = 128, /* of the kernel */
+	QUEUED = -1, /* si_code: SI_QUEUE */
 };
+
+/* struct siginfo of the kernel, of one that was queued. */
+struct info {
+	int signo, error, code, pad, pid, uid;
+	uint64_t value;
+	char rest[96];
+};
+_Static_assert(sizeof(struct info) == 128, "as the kernel has it");
 
 struct init {
 	char **argv, **env; /* of the command; argv NULL: wait */
@@ -138,6 +146,20 @@ __attribute__((noreturn)) static void be_command(const struct init *in)
 
 /* ---- signals ---- */
 
+/* Whether it came before, by its number. */
+static bool came_before(const struct info *info)
+{
+	static uint64_t numbers[INIT_NUMBERS];
+	static uint32_t next;
+	if (info->code != QUEUED || !info->value)
+		return false;
+	for (uint32_t i = 0; i < INIT_NUMBERS && numbers[i]; i++)
+		if (numbers[i] == info->value)
+			return true;
+	numbers[next++ % INIT_NUMBERS] = info->value;
+	return false;
+}
+
 static void forward(struct init *in, int sig)
 {
 	/* Process 1 that waits has no command of its own: all others are meant. */
@@ -173,8 +195,10 @@ static void reap(const struct init *in)
 	}
 }
 
-static void take(struct init *in, int sig)
+static void take(struct init *in, int sig, const struct info *info)
 {
+	if (came_before(info))
+		return;
 	if (sig == SIGCHLD) {
 		reap(in);
 		return;
@@ -207,7 +231,7 @@ static bool alone(const struct init *in)
 __attribute__((noreturn)) static void serve(struct init *in)
 {
 	uint64_t all = ~(uint64_t)0;
-	char info[SIGINFO_BYTES];
+	struct info info;
 	for (;;) {
 		uint64_t now = clock_ms(), wait = UINT64_MAX;
 		if (in->ending && alone(in))
@@ -218,10 +242,10 @@ __attribute__((noreturn)) static void serve(struct init *in)
 			wait = POLL_MS;
 		struct __kernel_timespec t = { (long long)(wait / 1000),
 					       (long long)(wait % 1000) * 1000000 };
-		long sig = sys4(SYS_rt_sigtimedwait, (long)&all, (long)info,
+		long sig = sys4(SYS_rt_sigtimedwait, (long)&all, (long)&info,
 				wait == UINT64_MAX ? 0 : (long)&t, sizeof(all));
 		if (sig > 0)
-			take(in, (int)sig);
+			take(in, (int)sig, &info);
 		else if (in->deadline && clock_ms() >= in->deadline)
 			pass_deadline(in);
 	}
@@ -264,8 +288,23 @@ static bool parse(struct init *in, long argc, char **argv)
 	return true;
 }
 
-/* -s NAME SIGNAL: the exit code. */
-static int signal_other(const char *name, const char *signal)
+static uint64_t parse_hex(const char *s)
+{
+	uint64_t v = 0;
+	for (; *s; s++)
+		v = v << 4 | (uint64_t)(*s <= '9' ? *s - '0' : *s - 'a' + 10);
+	return v;
+}
+
+static long queue_to(long pid, void *info)
+{
+	const struct info *i = info;
+	return i->value ? sys3(SYS_rt_sigqueueinfo, pid, i->signo, (long)i)
+			: sys2(SYS_kill, pid, i->signo);
+}
+
+/* -s NAME SIGNAL NUMBER: the exit code. */
+static int signal_other(const char *name, const char *signal, const char *number)
 {
 	static const char start[] = INIT_PATH "\0-n"; /* and the NUL that ends it */
 	char begin[sizeof(start) + INIT_NAME_MAX + 1];
@@ -273,9 +312,12 @@ static int signal_other(const char *name, const char *signal)
 	uint64_t sig = parse_number(signal);
 	if (n > INIT_NAME_MAX + 1 || sig > INIT_KILL)
 		return INIT_EXIT_USAGE;
+	struct info info = { .signo = (int)sig, .code = QUEUED, .value = parse_hex(number) };
+	if (name[0] == INIT_FIRST[0] && !name[1])
+		return queue_to(1, &info) != 0;
 	memcpy(begin, start, sizeof(start));
 	memcpy(begin + sizeof(start), name, n);
-	return tree_signal_named(begin, (long)(sizeof(start) + n), (int)sig) == 0;
+	return tree_each_named(begin, (long)(sizeof(start) + n), queue_to, &info) == 0;
 }
 
 __attribute__((noreturn, used)) void begin(long *stack);
@@ -284,11 +326,11 @@ __attribute__((noreturn, used)) void begin(long *stack)
 	long argc = stack[0];
 	char **argv = (char **)(stack + 1);
 	struct init in = { .env = argv + argc + 1 };
-	if (argc == 4 && is_option(argv[1], 's'))
-		leave(signal_other(argv[2], argv[3]));
+	if (argc == 5 && is_option(argv[1], 's'))
+		leave(signal_other(argv[2], argv[3], argv[4]));
 	if (!parse(&in, argc, argv)) {
 		say("usage: bough-init [-n NAME] [-t MS] -- COMMAND [ARGUMENT...] | -w | -s NAME "
-		    "SIGNAL\n");
+		    "SIGNAL NUMBER\n");
 		leave(INIT_EXIT_USAGE);
 	}
 	in.env = env_with_file(in.env);

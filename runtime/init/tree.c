@@ -117,10 +117,11 @@ static long each_name(void (*fn)(int proc, const char *name, void *arg), void *a
 struct named {
 	const char *begin;
 	long len, found;
-	int sig;
+	long (*fn)(long pid, void *arg);
+	void *arg;
 };
 
-static void signal_named(int proc, const char *name, void *arg)
+static void if_named(int proc, const char *name, void *arg)
 {
 	struct named *w = arg;
 	char text[STAT_MAX];
@@ -131,13 +132,13 @@ static void signal_named(int proc, const char *name, void *arg)
 	for (long i = 0; i < w->len; i++)
 		if (text[i] != w->begin[i])
 			return;
-	w->found += sys2(SYS_kill, pid, w->sig) == 0;
+	w->found += w->fn(pid, w->arg) == 0;
 }
 
-long tree_signal_named(const char *begin, long len, int sig)
+long tree_each_named(const char *begin, long len, long (*fn)(long pid, void *arg), void *arg)
 {
-	struct named w = { begin, len, 0, sig };
-	(void)each_name(signal_named, &w); /* what can't be read has none */
+	struct named w = { begin, len, 0, fn, arg };
+	(void)each_name(if_named, &w); /* what can't be read has none */
 	return w.found;
 }
 

@@ -11,8 +11,8 @@ void tree_signal(int sig);
 void tree_kill(void);
 /* Waits, so long at most, until all of them have ended, and reaps them. */
 void tree_await(int ms);
-/* Sends the signal to every process whose command line begins with these bytes (as /proc shows it:
- * a NUL behind each argument). How many there were. */
-long tree_signal_named(const char *begin, long len, int sig);
+/* Calls fn with every process whose command line begins with these bytes (as /proc shows it: a NUL
+ * behind each argument). How many times that gave 0. */
+long tree_each_named(const char *begin, long len, long (*fn)(long pid, void *arg), void *arg);
 
 #endif

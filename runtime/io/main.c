@@ -73,6 +73,15 @@ static void accept_peer(struct server *sv)
 		drop_peer(sv, peer);
 }
 
+/* The descriptor that came along. */
+static int hold(struct server *sv, const char *key)
+{
+	int r = sv->in.nfds == 1 ? proc_hold(&sv->io, key, sv->in.fds[0]) : -EBADMSG;
+	if (r >= 0)
+		sv->in.nfds = 0; /* it is the process's now */
+	return r;
+}
+
 /* What is asked for; *fd is sent along and closed. */
 static int64_t perform(struct server *sv, const struct io_msg *m, int *fd)
 {
@@ -98,6 +107,10 @@ static int64_t perform(struct server *sv, const struct io_msg *m, int *fd)
 		return proc_write(io, m);
 	case IO_CLOSE_IN:
 		return proc_close_in(io, m->key);
+	case IO_HOLD:
+		return hold(sv, m->key);
+	case IO_HELD:
+		return proc_held(io, m->key);
 	default:
 		return -EOPNOTSUPP; /* io_decode lets none through */
 	}

@@ -74,6 +74,14 @@ static void notify(struct proc *p)
 	}
 }
 
+/* Others have it open, too, so epoll wouldn't forget it by itself. */
+static void let_go(struct io *io, struct proc *p)
+{
+	if (p->held.fd >= 0)
+		(void)epoll_ctl(io->epoll, EPOLL_CTL_DEL, p->held.fd, NULL);
+	shut(&p->held.fd);
+}
+
 /* ---- ends ---- */
 
 static void bury(struct io *io, struct proc *p)
@@ -90,6 +98,7 @@ static void bury(struct io *io, struct proc *p)
 		shut(&p->hold[i]);
 		p->stream[i].dead = true;
 	}
+	let_go(io, p);
 	shut(&p->in.fd);
 	shut(&p->hold_in);
 	shut(&p->log);
@@ -200,6 +209,7 @@ static struct proc *new_proc(const char *key, int log, const struct kept *kept)
 	for (int i = 0; i < 2; i++)
 		p->stream[i] = (struct source){ SOURCE_STREAM, -1, false, p, NULL };
 	p->in = (struct source){ SOURCE_INPUT, -1, false, p, NULL };
+	p->held = (struct source){ SOURCE_HELD, -1, false, p, NULL };
 	return p;
 }
 
@@ -326,6 +336,7 @@ static int adopt(struct io *io, const char *key)
 	if (!p)
 		return -ENOMEM;
 	(void)steal_fd(&log);
+	p->adopted = true;
 	link_proc(io, p);
 	r = hold_what_is_left(io, p);
 	if (r < 0)
@@ -372,6 +383,7 @@ int proc_started(struct io *io, const char *key)
 	struct proc *p = find(io, key);
 	if (!p)
 		return look_up(io, key, &kept);
+	let_go(io, p);
 	if (p->kept.flags & KEPT_STARTED)
 		return 0;
 	p->kept.flags |= KEPT_STARTED;
@@ -416,6 +428,26 @@ int proc_close_in(struct io *io, const char *key)
 		return look_up(io, key, &kept);
 	end_input(io, p);
 	return 0;
+}
+
+int proc_hold(struct io *io, const char *key, int fd)
+{
+	struct proc *p = find(io, key);
+	if (!p)
+		return -ENOENT;
+	let_go(io, p);
+	struct source s = { SOURCE_HELD, fd, false, p, NULL };
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = &p->held };
+	if (epoll_ctl(io->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
+		return -errno;
+	p->held = s;
+	return 0;
+}
+
+int proc_held(struct io *io, const char *key)
+{
+	const struct proc *p = find(io, key);
+	return p && !p->adopted;
 }
 
 /* Wakes the writer up once there is room. */
@@ -504,6 +536,9 @@ void proc_event(struct io *io, struct source *s, uint32_t events)
 			await_room(io, p, false);
 			notify(p);
 		}
+		break;
+	case SOURCE_HELD: /* it is answered, or over */
+		let_go(io, p);
 		break;
 	default:
 		remove_watch(io, s);

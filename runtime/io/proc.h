@@ -16,7 +16,14 @@ enum {
 
 /* What an event of epoll is about: the first member of whatever it is. */
 struct source {
-	enum { SOURCE_LISTENER, SOURCE_PEER, SOURCE_STREAM, SOURCE_INPUT, SOURCE_WATCH } kind;
+	enum {
+		SOURCE_LISTENER,
+		SOURCE_PEER,
+		SOURCE_STREAM,
+		SOURCE_INPUT,
+		SOURCE_WATCH,
+		SOURCE_HELD,
+	} kind;
 	int fd;
 	bool dead; /* freed once the present events are through */
 	struct proc *proc;
@@ -26,6 +33,8 @@ struct source {
 struct proc {
 	struct proc *next;
 	char key[OUTPUT_KEY_MAX + 1];
+	bool adopted; /* from an earlier bough-io */
+	struct source held; /* the connection by which it is being started */
 	int log;
 	struct kept kept;
 	struct source stream[2], in; /* fd -1: has ended, or isn't there */
@@ -55,10 +64,13 @@ int proc_finish(struct io *io, const char *key);
 int proc_drop(struct io *io, const char *key);
 int proc_write(struct io *io, const struct io_msg *m);
 int proc_close_in(struct io *io, const char *key);
+/* `fd` is taken over, but where it fails. */
+int proc_hold(struct io *io, const char *key, int fd);
+int proc_held(struct io *io, const char *key);
 /* A read end, which the caller closes. */
 int proc_watch(struct io *io, const char *key);
 
-/* What epoll says of a stream, an input or a watch. */
+/* What epoll says of a source that is a process's. */
 void proc_event(struct io *io, struct source *s, uint32_t events);
 /* Does what has become due; milliseconds until more is, -1: nothing. */
 int proc_tick(struct io *io);

@@ -141,7 +141,7 @@ must(200, "DELETE", "sandboxes/run/workspaces/v")
 # A program that was written down, and never started.
 unfinished("/run/exec", {"command": ["false", "never"]}, "never",
            "INSERT INTO execs (id, sandbox, caller, spec, status, created) VALUES "
-           "('ex_aaaaaaaaaa', '%s', 'uid:0', '{\"command\": [\"false\"]}', 0, 1)" % run, "'ex_aaaaaaaaaa'")
+           "('ex_aaaaaaaaaa', '%s', 'uid:0', '{\"command\": [\"false\"]}', 0, 1)" % run, "'by/exec/ex_aaaaaaaaaa'")
 got = again("a program that was never started is, when it is asked for again", "/run/exec",
             {"command": ["false", "never"]}, "never", 201)
 check("of the first nothing is left", ask("GET", "sandboxes/run/exec/ex_aaaaaaaaaa")[0] == 404)

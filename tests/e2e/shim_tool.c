@@ -77,7 +77,7 @@ static int do_create(struct shim *s, struct tool *t, struct err *err)
 static int do_run(struct shim *s, struct tool *t, struct err *err)
 {
 	uint32_t pid = 0;
-	int r = shim_start_process(s, arg(t, 0), &pid, err);
+	int r = shim_start_process(s, arg(t, 0), -1, &pid, err);
 	if (r >= 0)
 		printf("pid=%u\n", pid);
 	return r;
@@ -152,7 +152,8 @@ static int do_delete(struct shim *s, struct tool *t, struct err *err)
 
 static int do_kill(struct shim *s, struct tool *t, struct err *err)
 {
-	return shim_kill(s, arg(t, 0), (int)number(t, 1), number(t, 2) != 0, err);
+	return number(t, 2) ? shim_kill_all(s, (int)number(t, 1), err)
+			    : shim_signal(s, arg(t, 0), (int)number(t, 1), number(t, 3), err);
 }
 
 static int do_close(struct shim *s, struct tool *t, struct err *err)
@@ -224,7 +225,7 @@ static int do_bench(struct tool *t, struct err *err)
 		at[1] = clock_ns();
 		r = r < 0 ? r : shim_create(s, &io, NULL, err);
 		at[2] = clock_ns();
-		r = r < 0 ? r : shim_start_process(s, NULL, NULL, err);
+		r = r < 0 ? r : shim_start_process(s, NULL, -1, NULL, err);
 		at[3] = clock_ns();
 		r = r < 0 ? r : shim_wait(s, NULL, -1, &state, err);
 		at[4] = clock_ns();

@@ -111,7 +111,7 @@ static int make_call(uint8_t which, struct err *err)
 	case 3:
 		return shim_delete(&here.shim, "exec", &state, err);
 	case 4:
-		return shim_start_process(&here.shim, "exec", &pid, err);
+		return shim_start_process(&here.shim, "exec", -1, &pid, err);
 	default:
 		return shim_wait(&here.shim, NULL, -1, &state, err);
 	}
