@@ -302,11 +302,41 @@ int work_each_name(struct work *w, const char *folder,
 	return r;
 }
 
+/* *f is taken over. */
+static int older_add(struct work *w, const char *id, struct ws_file *f)
+{
+	struct older *o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	(void)snprintf(o->id, sizeof(o->id), "%s", id);
+	o->file = *f;
+	*f = (struct ws_file){ 0 };
+	o->next = w->older;
+	w->older = o;
+	return 0;
+}
+
+bool work_take_older(struct work *w, const char *id, struct ws_file *out)
+{
+	pthread_mutex_lock(&w->list_lock);
+	struct older **p = &w->older;
+	while (*p && strcmp((*p)->id, id) != 0)
+		p = &(*p)->next;
+	struct older *o = *p;
+	if (o)
+		*p = o->next;
+	pthread_mutex_unlock(&w->list_lock);
+	if (o)
+		*out = o->file;
+	free(o);
+	return o != NULL;
+}
+
 /* What a workspace's file names is kept. Of two versions, both may come to count. */
 static int name_one(struct work *w, const char *id, void *ctx, struct err *err)
 {
-	struct ws_file f[2];
-	unsigned n;
+	struct ws_file f[2] = { 0 };
+	unsigned n = 0;
 	if (ws_id_check(id, NULL) < 0)
 		return 0; /* a folder half made or half removed */
 	int r = ws_file_load(f, &n, w->io, w->root, id, w->boot, NULL);
@@ -317,6 +347,10 @@ static int name_one(struct work *w, const char *id, void *ctx, struct err *err)
 	if (r < 0)
 		return 0;
 	r = registry_name(w->registry, &f[0]);
+	if (r == 0 && n > 1)
+		r = registry_name(w->registry, &f[1]);
+	if (r == 0 && n > 1)
+		r = older_add(w, id, &f[1]);
 	for (unsigned i = 0; i < n; i++)
 		ws_file_done(&f[i]);
 	return r < 0 ? err_sys(err, r, "workspace %s", id) : 0;
@@ -324,6 +358,11 @@ static int name_one(struct work *w, const char *id, void *ctx, struct err *err)
 
 static void work_free(struct work *w)
 {
+	for (struct older *o = w->older, *next; o; o = next) {
+		next = o->next;
+		ws_file_done(&o->file);
+		free(o);
+	}
 	readahead_free(w->ahead);
 	registry_free(w->registry);
 	store_close(w->store);

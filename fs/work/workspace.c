@@ -199,6 +199,10 @@ int ws_delete(struct work *w, const char *id, struct err *err)
 	r = ws_drop_folder(w, id, err);
 	if (r == 0 && known)
 		registry_unname(w->registry, &f[0]);
+	struct ws_file older = { 0 };
+	if (r == 0 && work_take_older(w, id, &older))
+		registry_unname(w->registry, &older);
+	ws_file_done(&older);
 	for (unsigned i = 0; known && i < n; i++)
 		ws_file_done(&f[i]);
 	return r;

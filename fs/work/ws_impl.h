@@ -47,6 +47,14 @@ enum {
 };
 #define WS_FILE_SIZE_MAX ((uint64_t)INT64_MAX - LAYER_BLOCK)
 
+/* At the start a workspace had a newer file, and this one, which counts again if power is lost
+ * before that is durable. Until then what it names stays. */
+struct older {
+	struct older *next;
+	char id[WS_ID_MAX + 1];
+	struct ws_file file;
+};
+
 struct work {
 	const struct io *io;
 	char *root, *images;
@@ -65,6 +73,7 @@ struct work {
 	pthread_mutex_t list_lock;
 	pthread_cond_t list_cond; /* a workspace's `visits` went down; or stop */
 	struct ws *list;
+	struct older *older; /* their names are in the registry */
 	bool stop, has_thread;
 	pthread_t thread;
 
@@ -168,6 +177,8 @@ int work_ino_floor(struct work *w, uint64_t *ino, struct err *err);
 int work_add(struct work *w, struct ws *ws);
 void work_remove(struct work *w, struct ws *ws); /* waits until the background thread is off it */
 bool work_has(struct work *w, const char *id);
+/* The caller's from now on, with its names in the registry. False: there is none. */
+bool work_take_older(struct work *w, const char *id, struct ws_file *out);
 /* Calls fn for each open workspace, which stays open meanwhile; without the list's lock. */
 void work_each(struct work *w, void (*fn)(struct ws *ws, void *ctx), void *ctx);
 int ws_id_check(const char *id, struct err *err);

@@ -592,6 +592,29 @@ static int see_to_cut(struct ws *ws)
 	return r;
 }
 
+/* What an older file names stays until the one that counts is durable. */
+static void keep_older(struct ws *ws)
+{
+	auto_free struct stale *old = calloc(1, sizeof(*old));
+	if (old && work_take_older(ws->work, ws->id, &old->file))
+		ws_retire(ws, steal_ptr(&old));
+}
+
+/* Power was lost, and with it what the newer of the two files names: the older one is whole. */
+static int open_older(struct ws **out, struct work *w, const char *id, struct ws_file f[2],
+		      struct err *err)
+{
+	struct ws_file named = { 0 };
+	uint64_t newest = f[0].seq;
+	f[1].seq = newest + 1;
+	bool have = work_take_older(w, id, &named);
+	ws_file_done(&named);
+	int r = have ? 0 : registry_name(w->registry, &f[1]);
+	if (r == 0)
+		r = publish_version(w, id, &f[1], newest, err);
+	return r < 0 ? r : open_version(out, w, id, &f[1], err);
+}
+
 static int open_ws(struct ws **out, struct work *w, const char *id, bool held, struct err *err)
 {
 	struct ws_file f[2];
@@ -605,21 +628,12 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 	if (r < 0)
 		return r;
 	struct ws *ws = NULL;
-	uint64_t newest = f[0].seq;
-	ws_file_sweep(w->root, id, newest);
+	ws_file_sweep(w->root, id, f[0].seq);
 	bool mended = !held && ws_mend(w, id, &f[0]);
 	r = open_version(&ws, w, id, &f[0], err);
-	if (r < 0 && r != -EBUSY && n > 1 && !f[0].durable &&
-	    memcmp(f[0].boot, w->boot, sizeof(w->boot)) != 0) {
-		/* Power was lost, and with it what the newer file names: the older one is whole. */
-		f[1].seq = newest + 1;
-		int r2 = registry_name(w->registry, &f[1]);
-		if (r2 == 0)
-			r2 = publish_version(w, id, &f[1], newest, err);
-		if (r2 == 0)
-			r2 = open_version(&ws, w, id, &f[1], err);
-		r = r2;
-	}
+	bool lost = r == -ENOENT || r == -EBADMSG || r == -EIO;
+	if (lost && n > 1 && !f[0].durable && memcmp(f[0].boot, w->boot, sizeof(w->boot)) != 0)
+		r = open_older(&ws, w, id, f, err);
 	bool unsynced = !f[n - 1].durable && memcmp(f[n - 1].boot, w->boot, sizeof(w->boot)) != 0;
 	for (unsigned i = 0; i < n; i++)
 		ws_file_done(&f[i]);
@@ -627,6 +641,7 @@ static int open_ws(struct ws **out, struct work *w, const char *id, bool held, s
 		(void)err_prefix(err, r, "made just before a power loss, and lost");
 	if (r < 0)
 		return err_prefix(err, r, "open workspace %s", id);
+	keep_older(ws);
 	if (held) {
 		uint64_t floor;
 		r = work_ino_floor(w, &floor, NULL);

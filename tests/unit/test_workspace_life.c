@@ -617,10 +617,10 @@ static void test_sweep(void **state)
 	expect(-EBUSY, work_sweep(k->root.work, only_w, NULL, &err));
 	ws_close(k->ws);
 	/* What a kill leaves in the middle of things. */
-	struct layer_options lo;
+	struct view_options vo;
 	struct layer *l;
-	work_layer_options(k->root.work, &lo);
-	succeed(err, layer_create(&l, &lo, &err));
+	work_view_options(k->root.work, &vo);
+	succeed(err, layer_create(&l, &vo.layer, &err));
 	layer_unref(l);
 	(void)snprintf(path, sizeof(path), "%s/ws/" IO_TMP_PREFIX "x-1", k->root.dir);
 	assert_int_equal(mkdir(path, 0700), 0);
@@ -652,6 +652,40 @@ static void test_sweep_spares(void **state)
 	succeed(err, work_sweep(k->root.work, only_w, NULL, &err));
 	assert_int_equal(kit_layers(k), layers - 1);
 	succeed(err, ws_create(&k->ws, k->root.work, "v", NULL, NULL, 0, 0, &err));
+}
+
+/* A server ends before the file of a restore is durable. What the one before it names may be the
+ * workspace again, and stays until then, though the next server deletes the last other one that
+ * has it. */
+static void test_older_stays(void **state)
+{
+	struct kit *k = *state;
+	auto_stack other = { 0 };
+	char path[200], old[220], layer[200], text[512];
+	tree_put(k->ws, "f", "old");
+	ws_close(kit_fork(k->ws, "c"));
+	layer_path(k, layer_id(k->ws->view.layers[1]), layer);
+	succeed(err, ws_fsync(k->ws, 1));
+	(void)snprintf(path, sizeof(path), "%s/ws/w/stack", k->root.dir);
+	(void)snprintf(old, sizeof(old), "%s.old", path);
+	(void)snprintf(text, sizeof(text), "cp %s %s", path, old);
+	expect(0, system(text));
+	struct ws *v = tree_create(&k->root, "v", NULL);
+	tree_put(v, "f", "new");
+	tree_seal(v, &other);
+	ws_close(v);
+	succeed(err, ws_restore(k->ws, &other, NULL, &err));
+	ws_close(k->ws);
+	assert_int_equal(rename(old, path), 0);
+	restart(k, 0);
+	succeed(err, ws_delete(k->root.work, "c", &err));
+	assert_int_equal(access(layer, F_OK), 0);
+	succeed(err, ws_open(&k->ws, k->root.work, "w", &err));
+	kit_expect_text(k->ws, "f", "new");
+	assert_int_equal(access(layer, F_OK), 0);
+	expect(0, ws_fsync(k->ws, 1));
+	assert_int_equal(access(layer, F_OK), -1);
+	kit_expect_text(k->ws, "f", "new");
 }
 
 /* The newest version didn't come through a power loss as a whole: the one before it counts, in that
@@ -874,6 +908,7 @@ int main(void)
 		T(test_restore_failing),
 		T(test_sweep),
 		T(test_sweep_spares),
+		T(test_older_stays),
 		T(test_torn_version),
 		T(test_ino),
 		T(test_threads),
