@@ -431,8 +431,8 @@ static void copy(const char *root, const char *from, const char *to)
 	expect(0, system(text));
 }
 
-/* A power loss has left the file of a fork, and not that of its parent, which is as before. What the
- * fork shows isn't written to by the parent, though nobody can read that at the start. */
+/* A power loss has left the file of a fork, and not that of its parent, which is as before. What
+ * the fork shows isn't written to by the parent, though nobody can read that at the start. */
 static void sealed_by_unread(void **state)
 {
 	struct place *p = *state;
