@@ -7,7 +7,7 @@
 #include <zstd.h>
 
 enum {
-	LEVEL_DEFAULT = 3,
+	LEVEL_DEFAULT = 5,
 	/* Below this many bytes zstd's own frame eats the gain. */
 	TINY = 32,
 	/* From here on a few samples are tried before the whole is: at most a fifteenth of the

@@ -33,7 +33,9 @@ enum {
 	STORE_PACK_BYTES_MIN = 64 << 10,
 	/* Objects in a pack: bounds its table of contents and the memory of its writer. */
 	STORE_PACK_OBJECTS = 128 * 1024,
-	STORE_FLUSH_AT = 16 * 1024,  /* pending objects that are worth a commit of the index */
+	/* Pending objects that are worth a commit of the index: each takes a page or two of it, and
+	 * those of the last two commits can't be used again yet. */
+	STORE_FLUSH_AT = 512,
 	STORE_PENDING_MAX = 1 << 20, /* puts fail when the index takes no more */
 	STORE_READERS_KEPT = 8,      /* buffers and contexts kept for the next read */
 	STORE_FILES_KEPT = 64,       /* packs kept open for reading */
