@@ -303,8 +303,10 @@ static void sweep_one(void *ctx, const struct kept *k, time_t touched)
 	const char *of = kept_text(k, "workspace"), *in = kept_text(k, "sandbox");
 	bool gone = s->workspace && strcmp(of, s->workspace) == 0;
 	if (!s->workspace)
-		gone = touched + EXPIRES_S + 60 < s->now ||
-		       catalog_ws_get_any(c, of, &ws, NULL) == -ENOENT ||
+		gone = touched + EXPIRES_S + 60 < s->now;
+	/* Whose it is isn't known of a record that couldn't be read just now. */
+	if (!s->workspace && !gone && k->json)
+		gone = catalog_ws_get_any(c, of, &ws, NULL) == -ENOENT ||
 		       (*in && catalog_sandbox_get(c, in, &box, NULL) == -ENOENT);
 	if (gone)
 		forget(k);

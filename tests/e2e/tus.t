@@ -214,9 +214,17 @@ is 'with the workspace its uploads go' "$(grep -l '"path":"big2"' "$BOUGH_ROOT"/
 bough_ok 'a third' create third -q
 gives 'one to expire' 201 POST /v1/workspaces/third/uploads -H 'Upload-Length: 10' -H "Upload-Metadata: path $(printf x | base64)"
 touch -d '25 hours ago' "$BOUGH_ROOT"/uploads/*
+# What can't be read says nothing of whose it is.
+odd=$BOUGH_ROOT/uploads/up_odd
+printf '{' >"$odd.json"
+: >"$odd.data"
 # Its data as a kill leaves them once they are a file's content too, to which a program writes.
 ln "$BOUGH_ROOT/uploads/$(basename "$(header Location)").data" "$T/second"
 printf written >"$T/second"
-none() { [ -z "$(ls "$BOUGH_ROOT/uploads")" ]; }
+none() { [ -z "$(find "$BOUGH_ROOT/uploads" -mindepth 1 ! -name 'up_odd.*')" ]; }
 ok 'what expires goes by itself' wait_for 10 none
+ok 'what a record that is damaged belongs to stays' test -e "$odd.data"
+touch -d '25 hours ago' "$odd".*
+none() { [ -z "$(ls "$BOUGH_ROOT/uploads")" ]; }
+ok 'until it expires' wait_for 10 none
 done_testing
