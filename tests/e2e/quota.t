@@ -223,7 +223,7 @@ is 'and nothing used' "$(bough show small-2 --json | jq .used_bytes)" 0
 run dd if=/dev/zero of="$(at small-2)/mine" bs=1000K count=1
 is 'so it can write' $code 0
 bough_ok 'show for people' show small-2
-like 'tells used and limit' "$out" 'used +(1000K|9[0-9]{2}K|1\.0M) of 1\.0M'
+like 'tells used and limit' "$out" 'written +(1000K|9[0-9]{2}K|1\.0M) of 1\.0M'
 
 # ---- what was saved is still one's own
 
