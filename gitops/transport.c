@@ -19,6 +19,7 @@ enum {
 	ENV_MAX = 96,
 	SECRET_MAX = 64 << 10,
 	NICE_WORK = 10, /* maintenance is nobody's hurry */
+	HEARD_MAX = 240, /* of an err's line: the rest says where, and what git made of it */
 };
 
 /* ---- what git says ---- */
@@ -65,7 +66,6 @@ static const struct {
 	{ "non-fast-forward", -ESTALE, not_a_descendant },
 	{ "(fetch first)", -ESTALE, not_a_descendant },
 	{ "stale info", -ESTALE, "the branch isn't where it was expected: fetch and look" },
-	{ "remote rejected", -EPERM, "it refused the push" },
 	{ "declined", -EPERM, "it refused the push" },
 	{ "did not send all necessary objects", -EBADMSG, "it sent objects that don't fit" },
 	{ "hash mismatch", -EBADMSG, "it sent damaged objects" },
@@ -112,8 +112,39 @@ static const char *line_around(char *said, char *at)
 	return without_prefix(begin ? begin + 1 : said);
 }
 
+/* What the other side said itself, its lines behind each other; not how far it was. */
+static void heard(char *out, size_t room, const char *said)
+{
+	size_t n = 0;
+	out[0] = '\0';
+	for (const char *line = said; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *text = without_prefix(line);
+		size_t len = strcspn(text, "\n");
+		bool progress = memmem(text, len, "% (", 3) || memmem(text, len, ", done", 6);
+		while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\r'))
+			len--;
+		if (strncmp(line, "remote: ", 8) != 0 || progress || len == 0 || n + 3 >= room)
+			continue;
+		int put = snprintf(out + n, room - n, "%s%.*s", n ? "; " : "", (int)len, text);
+		n = (size_t)put < room - n ? n + (size_t)put : room - 1;
+	}
+}
+
+/* It has the branch's packs and won't move it: by a hook, a rule, another branch in the way. Why is
+ * in what it said, in any words: those of others' failures too. */
+static int explain_refusal(char *said, char *at, struct err *err)
+{
+	char why[HEARD_MAX];
+	heard(why, sizeof(why), said);
+	return err_set(err, -EPERM, "it refused the push%s%s (%.300s)", *why ? ": " : "", why,
+		       line_around(said, at));
+}
+
 int transport_explain(char *said, int status, struct err *err)
 {
+	char *rejected = strstr(said, "[remote rejected]");
+	if (rejected)
+		return explain_refusal(said, rejected, err);
 	for (size_t i = 0; i < sizeof(sayings) / sizeof(sayings[0]); i++) {
 		char *at = strstr(said, sayings[i].text);
 		if (!at)

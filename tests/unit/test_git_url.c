@@ -146,6 +146,26 @@ static void test_explain(void **state)
 		  -ESTALE, "hasn't" },
 		{ " ! [rejected] a -> b (stale info)\n", -ESTALE, "expected" },
 		{ " ! [remote rejected] a -> b (pre-receive hook declined)\n", -EPERM, "refused" },
+		{ "remote: Resolving deltas: 100% (1/1), done.        \n"
+		  "remote: error: GH006: Protected branch update failed for a.        \n"
+		  "remote: error: its certificate was not found\r\nremote: \n"
+		  " ! [remote rejected] a -> b (protected branch hook declined)\n"
+		  "error: failed to push some refs to 'https://h/a'\n",
+		  -EPERM,
+		  "it refused the push: GH006: Protected branch update failed for a.; its "
+		  "certificate was not found ( ! [remote rejected] a -> b (protected branch hook "
+		  "declined))" },
+		{ "remote: fatal: no\n ! [remote rejected] a -> b (n/a)", -EPERM, "push: no (" },
+		{ "remote: one line that has some length, so that few of them fill up what there "
+		  "is room for\n"
+		  "remote: one line that has some length, so that few of them fill up what there "
+		  "is room for\n"
+		  "remote: one line that has some length, so that few of them fill up what there "
+		  "is room for\n"
+		  "remote: one line that has some length, so that few of them fill up what there "
+		  "is room for\n"
+		  " ! [remote rejected] a -> b (said enough)\n",
+		  -EPERM, "( ! [remote rejected] a -> b (said enough))" },
 		{ "fatal: something new\n", -EIO, "git: something new" },
 		{ "", -EIO, "said nothing" },
 		{ "\n\n", -EIO, "said nothing" },

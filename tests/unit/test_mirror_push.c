@@ -175,6 +175,9 @@ static void all_of_it(uint32_t number, const char *branch)
 	int r = mirror_push(root, number, &o, &one, "refused", NULL, NULL, &err);
 	run("rm %s/r.git/hooks/pre-receive", root);
 	assert_int_equal(r, -EPERM);
+	assert_non_null(strstr(err.text, "it refused the push"));
+	if (!getenv("BOUGH_GIT")) /* libgit2 doesn't hand on what it says */
+		assert_non_null(strstr(err.text, ": not you ("));
 	/* Odd names never reach git. */
 	static const char *const bad[] = { "",
 					   "-x",
