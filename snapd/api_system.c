@@ -83,8 +83,10 @@ int api_shutdown(struct request *rq, struct reply *rp, struct err *err)
 		return grace;
 	sandbox_stop_all(sd, grace); /* what runs on the mounts */
 	int r = supervisor_quit(sd->supervisor, err);
-	if (r < 0)
+	if (r < 0) {
+		sandboxes_open(sd);
 		return r;
+	}
 	rp->json = json_pack("{s:b}", "ok", true);
 	(void)eventfd_write(sd->stop_fd, 1); /* the answer goes out before the end (web_quiesce) */
 	return 0;

@@ -74,8 +74,10 @@ int sandbox_resume(struct snapd *sd, const char *id, struct err *err);
  * for those of one that was to be removed at its end. */
 enum { SANDBOX_FORCE = 1, SANDBOX_OWN = 2 };
 int sandbox_remove(struct snapd *sd, const char *id, unsigned how, struct err *err);
-/* Ends all that run, before their file systems end: as sandbox_stop, at the same time. */
+/* Ends all that run, before their file systems end: as sandbox_stop, at the same time; those, too,
+ * that are just being started. None is started any more (-ESHUTDOWN), until sandboxes_open. */
 void sandbox_stop_all(struct snapd *sd, int grace_ms);
+void sandboxes_open(struct snapd *sd);
 /* Somebody used it: at most one write in some seconds. */
 void sandbox_touch(struct snapd *sd, const struct sandbox_row *row);
 

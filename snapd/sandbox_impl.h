@@ -50,6 +50,8 @@ struct sandboxes {
 	pthread_mutex_t lock;   /* all below, and what structs live and proc have */
 	pthread_cond_t changed;
 	uint64_t ends; /* of processes, counted */
+	unsigned starting; /* sandboxes that are just being started */
+	bool closed;       /* none is, any more */
 	struct live *live;
 };
 

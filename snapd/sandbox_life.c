@@ -19,6 +19,7 @@
 enum {
 	KILL_WAIT_MS = 10000, /* from KILL until its process is gone; then by force */
 	TOUCH_MS = 5000,
+	STARTS_WAIT_MS = 30000, /* for one that is being started to run; it takes a tenth of one */
 };
 
 int sandbox_set_failed(struct snapd *sd, const char *id, const char *why)
@@ -287,7 +288,26 @@ static int not_running(struct snapd *sd, const char *id, struct err *err)
 			     : err_set(err, -ESTALE, "the sandbox runs already");
 }
 
-int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err)
+/* From here to end_start sandbox_stop_all waits for it. */
+static int begin_start(struct sandboxes *s, struct err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	const bool closed = s->closed;
+	s->starting += !closed;
+	pthread_mutex_unlock(&s->lock);
+	return closed ? err_set(err, -ESHUTDOWN, "boughd ends: no sandbox is started any more") : 0;
+}
+
+static void end_start(struct sandboxes *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->starting--;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int start_it(struct snapd *sd, const char *id, const struct secrets *secrets,
+		    struct err *err)
 {
 	auto_secrets kept = { 0 };
 	auto_box *b = NULL;
@@ -327,6 +347,16 @@ int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secret
 	}
 	if (r >= 0)
 		sandbox_secrets_drop(sd, id);
+	return r;
+}
+
+int sandbox_start(struct snapd *sd, const char *id, const struct secrets *secrets, struct err *err)
+{
+	int r = begin_start(sd->sandboxes, err);
+	if (r < 0)
+		return r;
+	r = start_it(sd, id, secrets, err);
+	end_start(sd->sandboxes);
 	return r;
 }
 
@@ -407,10 +437,30 @@ static void tell_all(struct sandboxes *s)
 	}
 }
 
+/* Whoever is told to end is told behind it. */
+static void close_starts(struct sandboxes *s)
+{
+	struct timespec until = clock_in_ms(STARTS_WAIT_MS);
+	int r = 0;
+	pthread_mutex_lock(&s->lock);
+	s->closed = true;
+	while (s->starting && r == 0)
+		r = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void sandboxes_open(struct snapd *sd)
+{
+	pthread_mutex_lock(&sd->sandboxes->lock);
+	sd->sandboxes->closed = false;
+	pthread_mutex_unlock(&sd->sandboxes->lock);
+}
+
 void sandbox_stop_all(struct snapd *sd, int grace_ms)
 {
-	const uint64_t until = clock_ms() + (uint64_t)grace_ms;
 	struct live *l;
+	close_starts(sd->sandboxes);
+	const uint64_t until = clock_ms() + (uint64_t)grace_ms;
 	if (grace_ms > 0)
 		tell_all(sd->sandboxes);
 	while ((l = any_live(sd->sandboxes, false))) {

@@ -1,0 +1,40 @@
+#!/bin/bash
+# `bough down` while a sandbox is being started: it is waited for, and told to end like any other.
+. "${0%/*}/lib.sh"
+need_sandboxes
+
+# A runtime that takes its time to create.
+mkdir "$T/slow"
+export BOUGH_PROGRAMS=$T/slow
+cat >"$T/slow/$MAIN_RT" <<-SH
+	#!/bin/sh
+	case " \$* " in *' create '*) ;; *) exec "$(command -v "$MAIN_RT")" "\$@" ;; esac
+	while [ -e "$T/hold" ]; do : >"$T/reached"; sleep 0.02; done
+	exec "$(command -v "$MAIN_RT")" "\$@"
+SH
+chmod +x "$T/slow/$MAIN_RT"
+post() { curl -s -X POST -d "$2" --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/$1"; }
+
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
+for name in late other; do
+	post sandboxes "{\"name\": \"$name\", \"start\": false, \"command\": [\"sleep\", \"1000\"]}" >"$T/made"
+done
+: >"$T/hold"
+post sandboxes/late/start '{}' >"$T/late" &
+ok 'a sandbox is being started' wait_for 20 test -e "$T/reached"
+bough down --grace 20s >"$T/down" 2>&1 &
+down=$!
+refused() { post sandboxes/other/start '{}' >"$T/other" && grep -q 'boughd ends' "$T/other"; }
+ok 'none is started once it is to go down' wait_for 20 refused
+rm "$T/hold"
+wait "$down"
+is 'it goes down' "$? $(cat "$T/down")" '0 '
+wait
+is 'what was being started runs until then' "$(jq -r .status "$T/late")" running
+unset BOUGH_PROGRAMS
+boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start again'
+run bough inspect late
+is 'and has ended by TERM, not by KILL' "$(jq -r '"\(.status) \(.exit_code)"' <<<"$out")" 'stopped 143'
+run bough inspect other
+is 'the other never ran' "$(jq -r '"\(.status) \(.started)"' <<<"$out")" 'created null'
+done_testing
