@@ -441,6 +441,28 @@ int box_exec_spec(const struct box_config *config, const struct box_process *pro
 
 /* ---- making ---- */
 
+/* Where its process begins, if it isn't there. The runtime would make it, with boughd's umask: then
+ * it would be root's alone. What can't be made here, that one speaks of. */
+static void make_cwd(const struct box_config *c, const char *cwd)
+{
+	const char *in = c->root, *rest = cwd;
+	size_t longest = 0;
+	bool fixed = box_own_mount(cwd) || (c->host_image && is_below(cwd, "/usr"));
+	for (size_t i = 0; i < c->n_mounts; i++) {
+		const struct box_mount *m = &c->mounts[i];
+		size_t n = strlen(m->target);
+		if (n <= longest || !is_below(cwd, m->target))
+			continue;
+		longest = n;
+		in = m->source;
+		rest = cwd + n;
+		fixed = m->read_only;
+	}
+	auto_fd root = fixed ? -1 : open(in, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd made = root < 0 ? -1 : inroot_make_dir(root, *rest ? rest : "/");
+	(void)made;
+}
+
 static int make_all(const struct box_config *c, const struct box_process *main, struct err *err)
 {
 	char path[PATH_MAX], parent[PATH_MAX], name[32];
@@ -459,6 +481,8 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 		r = put_mount(c, c->root, "rootfs", false, user_ns, err);
 	if (r == 0)
 		r = make_targets(c, err);
+	if (r == 0)
+		make_cwd(c, cwd_of(c, main));
 	if (r == 0 && wants_tmp(c->kind))
 		r = put_tmp(c, user_ns, err);
 	if (r == 0 && box_has_slots(c->kind))

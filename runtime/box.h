@@ -83,7 +83,8 @@ struct box_config {
 struct box_process {
 	const char *const *argv; /* NULL-terminated; NULL: bough-init waits for execs */
 	const char *const *env;  /* NULL-terminated; "K=V". HOME, PATH and TERM are added */
-	const char *cwd;         /* absolute; NULL: /workspace, else the first workspace, or / */
+	const char *cwd;         /* absolute; NULL: /workspace, else the first workspace, or /. The
+				    main one's is made where it isn't there, mode 0755 */
 	const char *user;        /* "name", "uid", "name:group", "uid:gid"; NULL: root */
 	bool terminal;
 	uint32_t columns, rows;  /* of the terminal; 0: not known yet */

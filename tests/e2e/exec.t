@@ -50,6 +50,13 @@ try() { # RUNTIME
 	is "$rt: 128 + n" "$code" 143
 	run bough exec --cwd /tmp --user 1000:1000 -e A=b "$rt" -- sh -c 'pwd; id -u; echo $A'
 	is "$rt: folder, user, environment" "$out" $'/tmp\n1000\nb'
+	run bough exec --cwd /nosuch "$rt" -- true
+	like "$rt: a folder that isn't there" "$code $err" '^125 .*/nosuch: no such file or directory$'
+	run bough run --rm --runtime "$rt" --user 1000 --cwd /made/here -- stat -c '%n %a %u' /made . .
+	is "$rt: a sandbox's own is made, for everybody" "$out" $'/made 755 0\n. 755 0\n. 755 0'
+	run bough run --rm --runtime "$rt" --workspace ws --cwd /workspace/made -- stat -c '%a %u' .
+	is "$rt: and in a workspace" "$out $(stat -c %a "$(bough path ws)/made")" '755 0 755'
+	rmdir "$(bough path ws)/made"
 	head -c 2000000 /dev/urandom >"$T/in"
 	run bough exec -i "$rt" -- sha256sum <"$T/in"
 	is "$rt: two megabytes of input" "$out" "$(sha256sum <"$T/in")"

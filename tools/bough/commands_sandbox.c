@@ -27,10 +27,11 @@
 		.name = "user", .letter = 'u', .value = "USER[:GROUP]",              \
 		.help = "as whom: names of the sandbox's own, or numbers; else root" \
 	}
-#define OPT_CWD                                                                     \
-	{                                                                           \
-		.name = "cwd", .letter = 'w', .value = "PATH",                      \
-		.help = "where it begins; else /workspace, or where the image says" \
+#define OPT_CWD(missing)                                                           \
+	{                                                                          \
+		.name = "cwd", .letter = 'w', .value = "PATH",                     \
+		.help = "where it begins" missing                                  \
+			"; else /workspace, or where the image says"               \
 	}
 
 static const struct option_def run_options[] = {
@@ -73,7 +74,7 @@ static const struct option_def run_options[] = {
 	OPT_ENV,
 	OPT_SECRET,
 	OPT_USER,
-	OPT_CWD,
+	OPT_CWD(" (made if it isn't there)"),
 	{ .name = "hostname", .value = "NAME", .help = "as it sees it" },
 	{ .name = "net",
 	  .value = "none|host",
@@ -93,7 +94,7 @@ static const struct option_def run_options[] = {
 static const struct option_def exec_options[] = {
 	OPT_ENV,
 	OPT_USER,
-	OPT_CWD,
+	OPT_CWD(""),
 	{ .name = "timeout",
 	  .value = "TIME",
 	  .help = "then it and all its children are ended; exit code 124" },
@@ -104,7 +105,7 @@ static const struct option_def exec_options[] = {
 
 static const struct option_def shell_options[] = {
 	OPT_USER,
-	OPT_CWD,
+	OPT_CWD(""),
 	OPT_ENV,
 	{ .name = "shell", .value = "PATH", .help = "which; else bash where there is one" },
 	{ .name = "timeout", .value = "TIME", .help = "then it is ended" },
