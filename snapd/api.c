@@ -402,6 +402,8 @@ const struct route api_routes[] = {
 	{ "GET", SB "/{}/archive/{...}", api_sandbox_archive_get, NULL, archive_query, false },
 	{ "POST", SB "/{}/archive/{...}", api_sandbox_archive_get, NULL, archive_rest_query, true },
 	{ "PUT", SB "/{}/archive/{...}", api_sandbox_archive_put, NULL, archive_put_query, true },
+	{ "POST", SB "/{}/batch", api_sandbox_batch, NULL, NULL, true },
+	{ "GET", SB "/{}/watch", api_sandbox_watch, NULL, watch_query, false },
 	{ "OPTIONS", SB "/{}/uploads", api_ws_tus_options, NULL, NULL, false },
 	{ "POST", SB "/{}/uploads", api_sandbox_tus_create, NULL, NULL, false },
 	{ "HEAD", SB "/{}/uploads/{}", api_sandbox_tus_head, NULL, NULL, false },

@@ -193,6 +193,8 @@ int api_sandbox_file_delete(struct request *rq, struct reply *rp, struct err *er
 int api_sandbox_file_op(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_archive_get(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_archive_put(struct request *rq, struct reply *rp, struct err *err);
+int api_sandbox_batch(struct request *rq, struct reply *rp, struct err *err); /* api_batch.c */
+int api_sandbox_watch(struct request *rq, struct reply *rp, struct err *err); /* api_watch.c */
 int api_sandbox_tus_create(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_tus_head(struct request *rq, struct reply *rp, struct err *err);
 int api_sandbox_tus_patch(struct request *rq, struct reply *rp, struct err *err);

@@ -16,6 +16,7 @@
 #include "fs/work/batch.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
+#include "snapd/api_sandbox.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_form.h"
 #include "snapd/files_list.h"
@@ -43,7 +44,10 @@ struct item {
 };
 
 struct batch {
-	struct place place;
+	struct place place; /* of a sandbox: once its operations are known */
+	char box[ID_SIZE];  /* the sandbox that the paths are of; "": a workspace's */
+	struct principal who;
+	size_t below; /* bytes in front of each path that the workspace knows nothing of */
 	struct stream *in;
 	struct buf body; /* JSON */
 	struct form *form; /* NULL: the body is the JSON */
@@ -353,6 +357,45 @@ static int take_all(struct batch *b, const json_t *list, struct err *err)
 	return 0;
 }
 
+/* A sandbox's paths have to be of one workspace. */
+static int take_place_of(struct batch *b, const char *path, char ws[ID_SIZE], struct err *err)
+{
+	char at[ID_SIZE];
+	const char *rest;
+	int r = sandbox_place(b->place.sd, &b->who, b->box, path, true, at, &rest, err);
+	if (r < 0)
+		return r;
+	if (!*rest)
+		return err_set(err, -EISDIR, "that is the root directory of a workspace");
+	if (!*ws) {
+		memcpy(ws, at, ID_SIZE);
+		b->below = (size_t)(rest - path);
+	}
+	return strcmp(at, ws) == 0 && (size_t)(rest - path) == b->below
+		       ? 0
+		       : err_set(err, -ENOTSUP,
+				 "%s lies in another workspace than the first path: each "
+				 "workspace takes a batch of its own",
+				 SHOW(path));
+}
+
+static int take_place(struct batch *b, struct err *err)
+{
+	struct snapd *sd = b->place.sd;
+	char ws[ID_SIZE] = "";
+	int r = 0;
+	for (size_t i = 0; i < b->n && r >= 0; i++) {
+		const struct item *it = &b->items[i];
+		r = take_place_of(b, it->path, ws, err);
+		if (r >= 0 && it->op.kind == BATCH_MOVE)
+			r = take_place_of(b, it->other, ws, err);
+		if (r < 0)
+			return at_fault(b, i, r, err);
+	}
+	r = place_open(&b->place, sd, ws, false, PLACE_WRITE, err);
+	return r < 0 ? r : limits_room(sd, b->place.src.ws.own.owner, b->end, err);
+}
+
 static void encode(const struct batch *b, struct buf *out, struct buf *contents)
 {
 	uint64_t number = 0;
@@ -368,9 +411,11 @@ static void encode(const struct batch *b, struct buf *out, struct buf *contents)
 		conditions_want(&it->cond, &lists, &want);
 		it->op.flags |= want.must_exist ? BATCH_MUST_EXIST : 0;
 		it->op.flags |= want.must_not_exist ? BATCH_MUST_NOT_EXIST : 0;
-		it->op.path = it->path;
-		it->op.path_len = strlen(it->path);
-		it->op.other = it->other;
+		const size_t moved = it->op.kind == BATCH_MOVE ? b->below : 0;
+		it->op.path = it->path + b->below;
+		it->op.path_len = strlen(it->op.path);
+		it->op.other = it->other ? it->other + moved : NULL;
+		it->op.other_len -= moved;
 		const struct batch_conditions c = { want.match, want.unless, want.nmatch,
 						    want.nunless };
 		batch_encode(out, &it->op, &c);
@@ -429,7 +474,9 @@ static int intend(const struct batch *b, uint64_t *tag, struct err *err)
 	int bad = list ? 0 : -1;
 	for (size_t i = 0; i < b->n && doing_now() && doing_now()->keyed; i++)
 		bad |= json_array_append_new(list, result_of(&b->items[i], NULL));
-	json_t *answer = bad ? NULL : json_pack("{s:O}", "results", list);
+	json_t *answer = bad ? NULL
+			     : json_pack("{s:O, s:I}", "results", list, "below",
+					 (json_int_t)b->below);
 	json_decref(list);
 	return intent_files(tag, b->place.sd, b->place.src.ws.id, 200, answer, err);
 }
@@ -465,14 +512,15 @@ static int apply(struct batch *b, uint64_t tag, json_t **result, struct err *err
 	return *result ? 0 : err_no_memory(err);
 }
 
-static int look_all(struct snapd *sd, const char *ws, const json_t *results, json_t **out,
-		    struct err *err)
+static int look_all(struct snapd *sd, const char *ws, const json_t *results, size_t below,
+		    json_t **out, struct err *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_no_memory(err);
 	b->place = (struct place){ .sd = sd, .root = -1 };
 	b->spool = -1;
+	b->below = below;
 	(void)snprintf(b->place.src.ws.id, sizeof(b->place.src.ws.id), "%s", ws);
 	size_t n = json_array_size(results);
 	b->items = calloc(n ? n : 1, sizeof(*b->items));
@@ -513,8 +561,10 @@ static int look_at_one(struct snapd *sd, const char *ws, const json_t *entry, js
 int api_files_look(struct snapd *sd, const char *ws, json_t **answer, struct err *err)
 {
 	const json_t *results = json_object_get(*answer, "results");
+	const size_t below = (size_t)json_integer_value(json_object_get(*answer, "below"));
 	json_t *now = NULL;
-	int r = results ? look_all(sd, ws, results, &now, err)
+	(void)json_object_del(*answer, "below"); /* one file has none */
+	int r = results ? look_all(sd, ws, results, below, &now, err)
 			: look_at_one(sd, ws, json_object_get(*answer, "entry"), &now, err);
 	if (r < 0)
 		return r;
@@ -590,8 +640,10 @@ static int batch_job(void *task, struct progress *p, unsigned *status, json_t **
 		r = err_set(err, -EINVAL, "\"operations\" is needed, and nothing else");
 	if (r == 0)
 		r = take_all(b, json_object_get(j, "operations"), err);
+	if (r == 0 && b->box[0])
+		r = take_place(b, err);
 	uint64_t tag;
-	if (r == 0)
+	if (r >= 0)
 		r = intend(b, &tag, err);
 	if (r == 0)
 		r = apply(b, tag, result, err);
@@ -627,7 +679,22 @@ static int open_spool(struct batch *b, struct err *err)
 	return b->spool < 0 ? err_sys(err, -errno, "make a temporary file") : 0;
 }
 
-int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
+/* Of a sandbox it is its owner whose room is looked at while the contents come in. */
+static int begin_box(struct batch *b, struct request *rq, struct err *err)
+{
+	auto_sandbox_row row = { 0 };
+	struct snapd *sd = rq->ctx;
+	int r = catalog_sandbox_get(sd->catalog, rq->params[0], &row, err);
+	if (r < 0)
+		return r;
+	memcpy(b->box, row.id, sizeof(b->box));
+	memcpy(b->place.src.ws.own.owner, row.own.owner, OWNER_SIZE);
+	b->place.sd = sd;
+	b->who = *rq->caller;
+	return 0;
+}
+
+static int batch(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
 	if (!b)
@@ -642,7 +709,8 @@ int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
 	if (r == 0 && !b->form && length != WEB_UNKNOWN && length > BODY_MAX)
 		r = err_set(err, -E2BIG, "the body is larger than %d MiB", BODY_MAX >> 20);
 	if (r == 0)
-		r = place_open(&b->place, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
+		r = box ? begin_box(b, rq, err)
+			: place_open(&b->place, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
 	if (r >= 0)
 		r = open_spool(b, err);
 	if (r < 0) {
@@ -653,4 +721,14 @@ int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
 	rp->task = b;
 	rp->task_free = batch_free;
 	return 0;
+}
+
+int api_ws_batch(struct request *rq, struct reply *rp, struct err *err)
+{
+	return batch(rq, rp, false, err);
+}
+
+int api_sandbox_batch(struct request *rq, struct reply *rp, struct err *err)
+{
+	return batch(rq, rp, true, err);
 }

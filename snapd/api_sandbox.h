@@ -27,9 +27,13 @@ int api_exec_find(struct request *rq, struct exec_row *row, const char **key, st
 /* A number of bytes in the query; 0 where it isn't there. */
 int api_exec_offset(struct request *rq, const char *name, uint64_t *out, struct err *err);
 
-/* The workspace that a path of the request's sandbox lies on, as its processes see it, and the path
- * there, which is borrowed from `path`. `write`: -EROFS where it may not be. */
-int sandbox_place(struct request *rq, const char *path, bool write, char workspace[ID_SIZE],
-		  const char **rest, struct err *err);
+/* The workspace that a path of the sandbox lies on, as its processes see it, and the path there,
+ * which is borrowed from `path`. `write`: -EROFS where it may not be. */
+int sandbox_place(struct snapd *sd, const struct principal *who, const char *sandbox,
+		  const char *path, bool write, char workspace[ID_SIZE], const char **rest,
+		  struct err *err);
+/* Whether it lies on that one still, and `who` may look at it: 1 or 0. */
+int sandbox_place_still(struct snapd *sd, const struct principal *who, const char *sandbox,
+			const char *path, const char *workspace, struct err *err);
 
 #endif

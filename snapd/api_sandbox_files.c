@@ -44,34 +44,31 @@ static int refuse_mounts(const struct sandbox_spec *spec, const char *path, stru
 
 /* What is attached is read by who may read it by itself: it may have been made private since, and
  * a sandbox may be shown to more than its workspaces are. */
-static int may_read(struct request *rq, const char *id, const char *path, struct err *err)
+static int may_read(struct snapd *sd, const struct principal *who, const char *id,
+		    const char *path, struct err *err)
 {
 	auto_ws_row ws = { 0 };
-	struct snapd *sd = rq->ctx;
 	int r = catalog_ws_get_any(sd->catalog, id, &ws, err);
 	if (r < 0)
 		return r;
-	return access_sees(sd, rq->caller, &ws.own, ws.id)
+	return access_sees(sd, who, &ws.own, ws.id)
 		       ? 0
 		       : err_set(err, -ENOENT, "no such path: \"%s\"", path);
 }
 
-static int resolve(struct request *rq, const char *path, struct where *out, struct err *err)
+static int resolve(struct snapd *sd, const struct principal *who, const struct sandbox_row *row,
+		   const char *path, struct where *out, struct err *err)
 {
-	struct snapd *sd = rq->ctx;
-	auto_sandbox_row row = { 0 };
 	auto_spec spec = { 0 };
 	struct attached_row *rows = NULL;
 	size_t n = 0, longest = 0;
-	int r = catalog_sandbox_get(sd->catalog, rq->params[0], &row, err);
+	int r = spec_read(&spec, row->spec, err);
 	if (r >= 0)
-		r = spec_read(&spec, row.spec, err);
-	if (r >= 0)
-		r = catalog_attached(sd->catalog, row.id, NULL, &rows, &n, err);
+		r = catalog_attached(sd->catalog, row->id, NULL, &rows, &n, err);
 	if (r < 0)
 		return r;
 	*out = (struct where){ .path = path };
-	memcpy(out->workspace, row.root, ID_SIZE);
+	memcpy(out->workspace, row->root, ID_SIZE);
 	for (size_t i = 0; i < n; i++) {
 		const char *rest;
 		size_t len = strlen(rows[i].target);
@@ -83,37 +80,57 @@ static int resolve(struct request *rq, const char *path, struct where *out, stru
 		memcpy(out->workspace, rows[i].workspace, ID_SIZE);
 	}
 	free(rows);
-	r = longest ? may_read(rq, out->workspace, path, err) : refuse_mounts(&spec, path, err);
-	if (r >= 0)
-		sandbox_touch(sd, &row);
-	return r;
+	return longest ? may_read(sd, who, out->workspace, path, err)
+		       : refuse_mounts(&spec, path, err);
 }
 
-int sandbox_place(struct request *rq, const char *path, bool write, char workspace[ID_SIZE],
-		  const char **rest, struct err *err)
+int sandbox_place(struct snapd *sd, const struct principal *who, const char *sandbox,
+		  const char *path, bool write, char workspace[ID_SIZE], const char **rest,
+		  struct err *err)
 {
 	struct where w;
-	int r = resolve(rq, path, &w, err);
+	auto_sandbox_row row = { 0 };
+	int r = catalog_sandbox_get(sd->catalog, sandbox, &row, err);
+	if (r >= 0)
+		r = resolve(sd, who, &row, path, &w, err);
 	if (r < 0)
 		return r;
 	if (write && w.read_only)
 		return err_set(err, -EROFS, "that workspace is attached read-only");
+	sandbox_touch(sd, &row);
 	memcpy(workspace, w.workspace, ID_SIZE);
 	*rest = w.path;
 	return 0;
+}
+
+int sandbox_place_still(struct snapd *sd, const struct principal *who, const char *sandbox,
+			const char *path, const char *workspace, struct err *err)
+{
+	struct where w;
+	auto_sandbox_row row = { 0 };
+	int r = catalog_sandbox_get(sd->catalog, sandbox, &row, err);
+	if (r >= 0 && !access_sees(sd, who, &row.own, ""))
+		r = -ENOENT;
+	if (r >= 0)
+		r = resolve(sd, who, &row, path, &w, err);
+	if (r == -ENOENT || r == -EPERM)
+		return 0;
+	return r < 0 ? r : strcmp(w.workspace, workspace) == 0;
 }
 
 /* The request becomes one of a workspace. */
 static int redirect(struct request *rq, bool write, struct err *err)
 {
 	struct where w;
-	int r = sandbox_place(rq, rq->tail, write, w.workspace, &w.path, err);
+	int r = sandbox_place(rq->ctx, rq->caller, rq->params[0], rq->tail, write, w.workspace,
+			      &w.path, err);
 	if (r < 0)
 		return r;
 	const char *to = request_string(rq, "to");
 	if (to) { /* of a move or copy: on the same mount, as rename has it */
 		struct where other;
-		r = resolve(rq, to + (*to == '/'), &other, err);
+		r = sandbox_place(rq->ctx, rq->caller, rq->params[0], to + (*to == '/'), write,
+				  other.workspace, &other.path, err);
 		if (r >= 0 && strcmp(other.workspace, w.workspace) != 0)
 			r = err_set(err, -ENOTSUP, "\"to\" lies in another workspace");
 		if (r >= 0 && json_object_set_new(rq->body, "to", json_string(other.path)) < 0)

@@ -168,7 +168,8 @@ static int check_place(const struct kept *k, struct request *rq, bool box, struc
 		return err_set(err, -ENOENT, "no such upload");
 	if (!box)
 		return access_path(kept_text(k, "path"), err);
-	int r = sandbox_place(rq, kept_text(k, "at"), true, ws, &path, err);
+	int r = sandbox_place(rq->ctx, rq->caller, rq->params[0], kept_text(k, "at"), true, ws,
+			      &path, err);
 	if (r < 0)
 		return r;
 	return strcmp(ws, kept_text(k, "workspace")) == 0 &&
@@ -424,7 +425,8 @@ static int find_place(struct kept *k, struct request *rq, bool box, char ws[ID_S
 		return 0;
 	}
 	auto_free char *at = strdup(kept_text(k, "path"));
-	int r = at ? sandbox_place(rq, at, true, ws, &path, err) : err_no_memory(err);
+	int r = at ? sandbox_place(rq->ctx, rq->caller, rq->params[0], at, true, ws, &path, err)
+		   : err_no_memory(err);
 	if (r < 0)
 		return r;
 	bool bad = json_object_set_new(k->json, "sandbox", json_string(rq->params[0])) < 0;

@@ -11,6 +11,7 @@
 #include "fs/base/json.h"
 #include "fs/work/watch.h"
 #include "snapd/access.h"
+#include "snapd/api_sandbox.h"
 #include "snapd/files_list.h"
 #include "snapd/sse.h"
 #include "snapd/watch.h"
@@ -22,7 +23,10 @@ struct watching {
 	struct snapd *sd;
 	struct principal who;
 	char id[ID_SIZE];
-	char *path; /* "" is the root */
+	char box[ID_SIZE]; /* the sandbox that the paths are of; "": the workspace's */
+	char *asked; /* the path that was asked for */
+	char *above; /* what stands before the workspace's paths: "", or ends in a slash */
+	char *path; /* the workspace's; "" is the root */
 	bool recursive;
 	struct watched *watched;
 	uint64_t seen;
@@ -36,6 +40,8 @@ static void watching_free(void *task)
 	struct watching *w = task;
 	watched_leave(w->watched);
 	sse_done(&w->sse);
+	free(w->asked);
+	free(w->above);
 	free(w->path);
 	free(w);
 }
@@ -92,12 +98,22 @@ static bool show(const struct watching *w, struct shown *s)
 
 static const char *const kind_names[WATCH_KINDS] = { "created", "modified", "deleted", "renamed" };
 
+static int set_path(json_t *j, const char *key, const struct watching *w, const char *path)
+{
+	auto_free char *whole = NULL;
+	if (asprintf(&whole, "%s%s", w->above, path) < 0) {
+		whole = NULL;
+		return -1;
+	}
+	return listing_set_name(j, key, whole, strlen(whole));
+}
+
 static int put_event(struct watching *w, const struct shown *s, int type, const char *token)
 {
 	json_t *j = json_pack("{s:s}", "event", kind_names[s->kind]);
-	int bad = j ? listing_set_name(j, "path", s->path, strlen(s->path)) : -1;
+	int bad = j ? set_path(j, "path", w, s->path) : -1;
 	if (s->old_path)
-		bad |= listing_set_name(j, "old_path", s->old_path, strlen(s->old_path));
+		bad |= set_path(j, "old_path", w, s->old_path);
 	bad |= json_object_set_new(j, "type", json_string(place_type(DTTOIF((unsigned)type))));
 	auto_free char *text = bad ? NULL : json_text(j, JSON_COMPACT);
 	json_decref(j);
@@ -170,6 +186,8 @@ static int still_seen(struct watching *w, struct err *err)
 	if (!auth_look_due(w->sd, &w->who, &w->looked))
 		return 1;
 	int r = auth_still(w->sd, &w->who, err);
+	if (r >= 0 && w->box[0])
+		return sandbox_place_still(w->sd, &w->who, w->box, w->asked, w->id, err);
 	if (r >= 0)
 		r = catalog_ws_get(w->sd->catalog, w->id, &row, err);
 	if (r == -EKEYREJECTED || r == -ENOENT)
@@ -244,20 +262,33 @@ static ssize_t watching_read(void *task, uint64_t pos, void *buf, size_t n, stru
 
 /* ---- the request ---- */
 
-static int take_path(struct watching *w, struct request *rq, struct err *err)
+static int take_path(struct watching *w, struct request *rq, bool box, struct err *err)
 {
 	const char *path = request_query(rq, "path");
 	path = path ? path : "";
 	path += *path == '/';
-	w->path = strdup(path);
-	if (!w->path)
+	w->asked = strdup(path);
+	if (!w->asked)
 		return err_no_memory(err);
-	size_t n = strlen(w->path);
-	if (n > 0 && w->path[n - 1] == '/')
-		w->path[n - 1] = '\0';
+	size_t n = strlen(w->asked);
+	if (n > 0 && w->asked[n - 1] == '/')
+		w->asked[n - 1] = '\0';
 	w->recursive = request_query_true(rq, "recursive");
-	int r = *w->path ? web_file_path_check(w->path, err) : 0;
-	return r < 0 ? r : access_path(w->path, err);
+	int r = *w->asked ? web_file_path_check(w->asked, err) : 0;
+	const char *rest = w->asked;
+	if (r >= 0)
+		r = box ? sandbox_place(rq->ctx, rq->caller, rq->params[0], w->asked, false, w->id,
+					&rest, err)
+			: access_path(w->asked, err);
+	if (r < 0)
+		return r;
+	int len = (int)(rest - w->asked);
+	if (box)
+		memcpy(w->box, rq->params[0], sizeof(w->box));
+	if (asprintf(&w->above, "%.*s%s", len, w->asked, len && rest[-1] != '/' ? "/" : "") < 0)
+		w->above = NULL; /* undefined then */
+	w->path = strdup(rest);
+	return w->above && w->path ? 0 : err_no_memory(err);
 }
 
 /* Where it begins: what the client has, or now. */
@@ -285,7 +316,7 @@ static int begin(struct watching *w, struct request *rq, struct err *err)
 	return r < 0 ? r : buf_error(&w->sse.out) ? err_no_memory(err) : 0;
 }
 
-int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
+static int watch(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_source src = { 0 };
@@ -295,9 +326,9 @@ int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
 	w->sd = sd;
 	w->who = *rq->caller;
 	sse_begin(&w->sse, rq);
-	int r = take_path(w, rq, err);
+	int r = take_path(w, rq, box, err);
 	if (r >= 0)
-		r = source_find_ws(&src, sd, rq->params[0], LEASE_NONE, "watch", err);
+		r = source_find_ws(&src, sd, box ? w->id : rq->params[0], LEASE_NONE, "watch", err);
 	if (r >= 0) {
 		memcpy(w->id, src.ws.id, sizeof(w->id));
 		r = watched_join(sd->watches, w->id, &w->watched, err);
@@ -310,4 +341,14 @@ int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
 	}
 	sse_reply(rp, w, watching_free, watching_read);
 	return 0;
+}
+
+int api_ws_watch(struct request *rq, struct reply *rp, struct err *err)
+{
+	return watch(rq, rp, false, err);
+}
+
+int api_sandbox_watch(struct request *rq, struct reply *rp, struct err *err)
+{
+	return watch(rq, rp, true, err);
 }

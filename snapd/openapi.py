@@ -184,7 +184,7 @@ WS, SNAP, REPO = "/v1/workspaces", "/v1/snapshots", "/v1/repos"
 SB = "/v1/sandboxes"
 
 # Bodies that come as a stream, and are JSON all the same.
-BODIES = {"POST " + WS + "/{}/batch": "Operations"}
+BODIES = {"POST " + WS + "/{}/batch": "Operations", "POST " + SB + "/{}/batch": "Operations"}
 
 # "METHOD path": what it does; status: a schema, a content type, or None for an empty answer.
 ANSWERS = {
@@ -298,6 +298,9 @@ ANSWERS = {
     "GET " + SB + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
     "POST " + SB + "/{}/archive/{...}": ("The rest of it, without what is listed", {200: BYTES}),
     "PUT " + SB + "/{}/archive/{...}": ("Extract an archive", {200: "Extracted"}),
+    "POST " + SB + "/{}/batch": ("Change many files of one workspace, all or none",
+                                 {200: "Batch"}),
+    "GET " + SB + "/{}/watch": ("What happens to its files, as it does", {200: SSE}),
     "OPTIONS " + SB + "/{}/uploads": ("What of tus is spoken", {204: None}),
     "POST " + SB + "/{}/uploads": ("Begin an upload (tus)", {201: None}),
     "HEAD " + SB + "/{}/uploads/{}": ("How far it is (tus)", {200: None}),

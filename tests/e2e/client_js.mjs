@@ -398,6 +398,7 @@ for (const [what, call] of Object.entries({
   output: () => proc.output({ stream: 'stdout', stdoutOffset: 0 }), write: () => proc.write('x', { offset: 0 }),
   resize: () => proc.resize(80, 25), signal: () => proc.signal('TERM'), terminal: () => proc.terminal(), list: () => all(box.files.list()),
   head: () => box.files.head('x'), put: () => box.files.write('x', 'x'), remove: () => box.files.delete('x'),
+  batch: () => box.files.batch([{ op: 'mkdir', path: 'x' }]), watch: () => box.watch({ path: 'x' }),
   mkdir: () => box.files.mkdir('x'), archive: () => box.files.archive(), rest: () => box.files.archiveRest('', later),
   patch: () => box._t.open('PATCH', '/v1/sandboxes/{sandbox}/uploads/{up}', { sandbox: 'none', up: 'up_aaaaaaaaaa' },
     { body: 'x', headers: { 'Tus-Resumable': '1.0.0', 'Upload-Offset': 0, 'Content-Type': 'application/offset+octet-stream' } }),

@@ -533,6 +533,7 @@ def main():
             "signal": lambda: proc.signal("TERM"), "terminal": proc.terminal, "list": lambda: list(box.files.list()),
             "head": lambda: box.files.head("x"), "put": lambda: box.files.write("x", "x"),
             "remove": lambda: box.files.delete("x"), "mkdir": lambda: box.files.mkdir("x"),
+            "batch": lambda: box.files.batch([{"op": "mkdir", "path": "x"}]), "watch": lambda: next(box.watch("x")),
             "archive": box.files.archive, "rest": lambda: box.files.archive_rest(b"", "2100-01-01T00:00:00.000000000Z"),
             "patch": lambda: bough.Upload(box._t, "/v1/sandboxes/none/uploads/up_aaaaaaaaaa")._patch(0, b"x"),
             "extract": lambda: box.files.extract(b"x"),

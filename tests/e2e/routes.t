@@ -269,6 +269,8 @@ TABLE = [
     ("DELETE", SB + "/%s/files/tmp/none" % sb, "use", 404), ("GET", SB + "/%s/archive/etc" % sb, "see_box", 200),
     ("POST", SB + "/%s/archive/etc" % sb + REST, "see_box", 200, b""),
     ("PUT", SB + "/%s/archive/tmp" % sb, "use", 200, tar), ("DELETE", SB + "/sb_aaaaaaaaaa", "own_change", 404),
+    ("POST", SB + "/%s/batch" % sb, "use", 200, {"operations": [{"op": "mkdir", "path": "tmp/NEW"}]}),
+    ("GET", SB + "/%s/watch" % sb, "see_box", 200),
     ("OPTIONS", SB + "/%s/uploads" % sb, "use", 204),
     ("POST", SB + "/%s/uploads" % sb, "use", 201, None, dict(tus, **{"Upload-Metadata": "path dG1wL3g="})),
     ("HEAD", SB + "/%s/uploads/up_aaaaaaaaaa" % sb, "see_box", 404, None, tus),

@@ -206,6 +206,7 @@ async function * entries(body) {
 export class WorkspaceFiles extends SnapshotFiles {
   _file = '/v1/workspaces/{ws}/files/{path}';
   _archive = '/v1/workspaces/{ws}/archive/{path}';
+  _batch = '/v1/workspaces/{ws}/batch';
   _param = 'ws';
 
   /**
@@ -274,7 +275,7 @@ export class WorkspaceFiles extends SnapshotFiles {
     });
     const sent = parts.length === 0 ? { json: { operations: plain } }
       : formOf([['operations', JSON.stringify({ operations: plain })], ...parts]);
-    return (await this._t.call('POST', '/v1/workspaces/{ws}/batch', { ws: this._ref }, sent)).results;
+    return (await this._t.call('POST', this._batch, { [this._param]: this._ref }, sent)).results;
   }
 
   /** Unpacks a tar, tar.gz, tar.zst, zip … below a directory that is there. */

@@ -335,6 +335,7 @@ export class Sandbox {
   refresh(): Promise<SandboxInfo>;
   update(fields: Record<string, unknown>): Promise<SandboxInfo>;
   delete(options?: { force?: boolean }): Promise<null>;
+  watch(options?: { path?: string; recursive?: boolean; since?: string }): Promise<EventStream>;
   start(fields?: Record<string, unknown>): Promise<SandboxInfo>;
   stop(options?: { graceMs?: number }): Promise<SandboxInfo>;
   kill(signal?: string): Promise<SandboxInfo>;

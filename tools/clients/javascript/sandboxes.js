@@ -2,6 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AnswerCut, BadAnswer, ConnectionFailed } from './errors.js';
+import { EventStream } from './events.js';
 import { Upload, WorkspaceFiles, resumeUpload, upload, uploadAbilities } from './files.js';
 import { Terminal } from './terminal.js';
 import { FIRST_WAIT_MS, LONGEST_WAIT_MS } from './transport.js';
@@ -10,10 +11,11 @@ const ONE = '/v1/sandboxes/{sandbox}';
 const FRAME_MAX = 16 << 20; // ours have 128 KiB
 const [STDOUT, STDERR, END] = [1, 2, 4];
 
-/** As the sandbox sees them. */
+/** As the sandbox sees them. A batch is of one workspace, or of the sandbox's root. */
 export class SandboxFiles extends WorkspaceFiles {
   _file = ONE + '/files/{path}';
   _archive = ONE + '/archive/{path}';
+  _batch = ONE + '/batch';
   _param = 'sandbox';
 }
 
@@ -118,6 +120,11 @@ export const sandboxClasses = ({ Job, Named, asyncDispose, refOf, NotFound }) =>
 
     /** name, description, labels, add_labels, remove_labels, visibility, team, ttl_s, on_expiry */
     update(fields) { return this._is(this._t.call('PATCH', ONE, this.#at, { json: fields })); }
+
+    /** What happens to files, as a workspace's: of the workspace that the path lies on, or the root. */
+    watch({ path, recursive, since } = {}) {
+      return EventStream.begin(this._t, ONE + '/watch', this.#at, { path, recursive }, since);
+    }
 
     delete({ force } = {}) {
       return this._t.call('DELETE', ONE, this.#at, { query: { force } });

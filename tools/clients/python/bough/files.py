@@ -237,6 +237,7 @@ def _entries(answer: Body) -> Iterator[EntryInfo]:
 class WorkspaceFiles(SnapshotFiles):
     _file = "/v1/workspaces/{ws}/files/{path}"
     _archive = "/v1/workspaces/{ws}/archive/{path}"
+    _batch = "/v1/workspaces/{ws}/batch"
     _param = "ws"
 
     def write(self, path: FilePath, data: "Union[str, Source]", *, mode: Optional[str] = None,
@@ -314,7 +315,7 @@ class WorkspaceFiles(SnapshotFiles):
         any size: what is more than a little goes as a part of a form. A failure's details say
         which."""
         plain, parts = _parts(operations)
-        where, params = "/v1/workspaces/{ws}/batch", {"ws": self._ref}
+        where, params = self._batch, {self._param: self._ref}
         if not parts:
             answer = self._t.call("POST", where, params, json_body={"operations": plain})
         else:

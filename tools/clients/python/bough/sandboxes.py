@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ._http import Body, Source
 from ._transport import FIRST_WAIT_S, LONGEST_WAIT_S, FilePath, Progress, Transport
 from .errors import AnswerCut, BadAnswer, ConnectionFailed, NotFound
+from .events import EventStream
 from .files import WorkspaceFiles
 from .jobs import Job
 from .terminal import Terminal
@@ -36,10 +38,11 @@ def exactly(body: Body, n: int) -> bytes:
 
 
 class SandboxFiles(WorkspaceFiles):
-    """As the sandbox sees them."""
+    """As the sandbox sees them. A batch is of one workspace, or of the sandbox's root."""
 
     _file = ONE + "/files/{path}"
     _archive = ONE + "/archive/{path}"
+    _batch = ONE + "/batch"
     _param = "sandbox"
 
 
@@ -181,6 +184,13 @@ class Sandbox(Uploads):
 
     def resume(self) -> SandboxInfo:
         return self._post("resume")
+
+    def watch(self, path: FilePath = "", *, recursive: bool = False,
+              since: Optional[str] = None) -> EventStream:
+        """What happens to files, as Workspace.watch: of the workspace that the path lies on, or the
+        root."""
+        return EventStream(self._t, ONE + "/watch", self._at, {
+            "path": os.fsdecode(path) or None, "recursive": recursive}, since)
 
     def stats(self) -> Dict[str, Any]:
         return cast(Dict[str, Any], self._t.call("GET", ONE + "/stats", self._at))
