@@ -311,6 +311,18 @@ static int mend_files(struct layer *l)
 	return r;
 }
 
+/* What it was saved as has what is lost now. */
+static int drop_saved(struct layer *l)
+{
+	auto_free char *path = NULL;
+	if (asprintf(&path, "%s/saved", l->dir) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	int r = l->io->unlink(l->io->ctx, AT_FDCWD, path, 0);
+	return r == -ENOENT ? 0 : r;
+}
+
 static int drop_fault(struct layer *l)
 {
 	auto_free char *path = fault_path(l);
@@ -335,6 +347,9 @@ static int mend(struct layer *l, const struct layer_options *opt, struct layer_f
 		r = layer_load_space(l, err);
 	if (r < 0)
 		return r;
+	r = drop_saved(l);
+	if (r < 0)
+		return err_sys(err, r, "remove %s/saved", l->dir);
 	l->commit.created = l->files.dir_dirty = l->journal.cut = true;
 	r = mend_files(l);
 	if (r == 0)

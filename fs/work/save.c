@@ -220,6 +220,10 @@ static int save_layer(struct saver *sv, const struct stack_layer *desc, struct s
 	layer_unref(l);
 	if (r < 0)
 		return r;
+	/* It may read now as it never will again (layer_mend). */
+	struct layer_fault fault;
+	if (layer_is_marked(sv->opt->layer.io, sv->opt->layer.root, &desc->id, &fault))
+		return err_sys(err, fault.error ? fault.error : -EIO, "the disk failed under it");
 	sv->st.layers++;
 	struct stack_layer saved = { .parts = sv->parts, .nparts = sv->nparts };
 	layer_delta_id(&saved.id, sv->parts, sv->nparts);

@@ -321,6 +321,30 @@ static void restored(void **state)
 	kit_expect_text(p->k.ws, "kept", "as it was");
 }
 
+/* What was saved of a layer before its disk failed isn't what it has once it is mended. */
+static void saved_before(void **state)
+{
+	struct place *p = *state;
+	struct err err = { 0 };
+	struct entry e;
+	struct ws *of = NULL;
+	auto_stack sealed = { 0 }, saved = { 0 }, again = { 0 }, after = { 0 };
+	tree_put(p->k.ws, "lost", "x");
+	tree_seal(p->k.ws, &sealed);
+	tree_save(&p->k.root, &sealed, &saved);
+	break_disk(p, false);
+	expect(-EIO, ws_fsync(p->k.ws, 1));
+	mend_disk(p);
+	kit_reopen(&p->k);
+	expect(-ENOENT, ws_lookup(p->k.ws, 1, "lost", 4, &e));
+	tree_seal(p->k.ws, &again);
+	tree_save(&p->k.root, &again, &after);
+	succeed(err, ws_create(&of, p->k.root.work, "of", &after, NULL, 0, 0, &err));
+	expect(-ENOENT, ws_lookup(of, 1, "lost", 4, &e));
+	kit_expect_text(of, "kept", "as it was");
+	ws_close(of);
+}
+
 /* A full disk is nothing of the kind: the write says so, and service goes on. */
 static void full_disk(void **state)
 {
@@ -485,6 +509,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(forks_not_open, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(forks_not_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(restored, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(saved_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk_at_first, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(unread_at_start, set_up, tear_down),
