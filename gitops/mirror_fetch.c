@@ -77,7 +77,7 @@ static int refuse_shallow(const struct stage *s, struct err *err)
 	struct stat st;
 	(void)snprintf(path, sizeof(path), "%s/shallow", s->path);
 	if (stat(path, &st) == 0 && st.st_size > 0)
-		return err_set(err, -ENOTSUP, "it is a shallow repository: its history is cut off");
+		return err_set(err, -ENOTSUP, REFUSED_SHALLOW);
 	return 0;
 }
 

@@ -323,8 +323,7 @@ static int take_object(struct take *t, const char *name)
 	const char *dot = strchr(name + k, '.');
 	char hex[OID_HEX + 1];
 	if (dot && strcmp(dot, ".promisor") == 0)
-		return err_set(t->err, -ENOTSUP,
-			       "it is a partial clone: objects are missing from it");
+		return err_set(t->err, -ENOTSUP, REFUSED_PARTIAL);
 	bool is_pack = dot && strcmp(dot, ".pack") == 0;
 	if (!is_pack && (!dot || strcmp(dot, ".idx") != 0))
 		return 0;
@@ -344,8 +343,7 @@ static int take_member(struct take *t, const char *name)
 	if (strcmp(name, "packed-refs") == 0)
 		return take_packed_refs(t);
 	if (strcmp(name, "shallow") == 0)
-		return err_set(t->err, -ENOTSUP,
-			       "it is a shallow repository: its history is cut off");
+		return err_set(t->err, -ENOTSUP, REFUSED_SHALLOW);
 	if (strncmp(name, REFS_HEADS, strlen(REFS_HEADS)) == 0 ||
 	    strncmp(name, REFS_TAGS, strlen(REFS_TAGS)) == 0)
 		return take_ref(t, name);

@@ -45,7 +45,7 @@ static const struct {
 	{ "certificate", -EACCES, "its certificate isn't trusted" },
 	{ "mismatched algorithms", -ENOTSUP, "it is a SHA-256 repository, which isn't supported" },
 	{ "unknown object format", -ENOTSUP, "it is a SHA-256 repository, which isn't supported" },
-	{ "shallow", -ENOTSUP, "it is a shallow repository: its history is cut off" },
+	{ "shallow", -ENOTSUP, REFUSED_SHALLOW },
 	{ "not found", -ENOENT, "there is no such repository" },
 	{ "returned error: 404", -ENOENT, "there is no such repository" },
 	{ "access denied or repository not exported", -ENOENT, "there is no such repository" },

@@ -53,12 +53,12 @@ bough_ok 'one that borrows objects' repo add "$T/shared.git"
 ok 'has them itself' whole "$(mirror shared)"
 bough_fails 'no repository' 1 "isn't a git repository" repo add "$T/bin"
 bough_fails 'nothing there' 3 'No such file' repo add "$T/nothing"
-bough_fails 'a shallow one, by path' 1 'shallow' repo add "$srv/shallow.git"
+bough_fails 'a shallow one, by path' 1 'shallow.*git fetch --unshallow' repo add "$srv/shallow.git"
 bough_fails 'a SHA-256 one' 1 'SHA-256' repo add "$srv/sha256.git"
 git clone -q --bare --filter=blob:none "file://$T/src" "$T/partial.git" 2>/dev/null
 git -C "$T/partial.git" config remote.origin.partialclonefilter blob:none
 : >"$(ls "$T"/partial.git/objects/pack/*.pack | sed 's/pack$/promisor/')"
-bough_fails 'a partial one' 1 'partial' repo add "$T/partial.git"
+bough_fails 'a partial one' 1 'partial clone.*add the one that it was cloned from' repo add "$T/partial.git"
 cp -r "$srv/r.git" "$T/broken.git"
 git -C "$T/broken.git" repack -adq
 chmod +w "$T"/broken.git/objects/pack/*.pack

@@ -21,6 +21,13 @@
 #include "fs/base/io.h"
 #include "tools/pack/walk.h"
 
+/* As in gitops/transport.h. */
+static const char is_shallow[] =
+	"it is a shallow repository, its history is cut off: git fetch --unshallow there, "
+	"or add the one that it was cloned from";
+static const char is_partial[] =
+	"it is a partial clone, objects are missing from it: add the one that it was cloned from";
+
 enum {
 	COPY_BYTES = 1 << 20,
 	BLOCK_BYTES = 256 * 1024,
@@ -164,11 +171,9 @@ static int refuse(struct files *f)
 	if (config && config_says(config, "refstorage", "reftable"))
 		return err_set(f->err, -ENOTSUP, "its refs are in tables, which isn't supported");
 	if (config && config_says(config, "partialclone", ""))
-		return err_set(f->err, -ENOTSUP,
-			       "it is a partial clone: objects are missing from it");
+		return err_set(f->err, -ENOTSUP, "%s", is_partial);
 	if (shallow && *shallow)
-		return err_set(f->err, -ENOTSUP,
-			       "it is a shallow repository: its history is cut off");
+		return err_set(f->err, -ENOTSUP, "%s", is_shallow);
 	return 0;
 }
 
@@ -475,8 +480,7 @@ static int put_packs_once(struct files *f, const char *place)
 		char base[NAME_MAX + 1];
 		size_t n = strlen(e->d_name);
 		if (n > 9 && strcmp(e->d_name + n - 9, ".promisor") == 0)
-			return err_set(f->err, -ENOTSUP,
-				       "it is a partial clone: objects are missing from it");
+			return err_set(f->err, -ENOTSUP, "%s", is_partial);
 		if (n < 4 || strcmp(e->d_name + n - 4, ".idx") != 0 ||
 		    strncmp(e->d_name, "pack-", 5) != 0)
 			continue;
