@@ -37,7 +37,7 @@ enum {
 };
 
 struct memo {
-	struct stack old, with; /* old.layers NULL and no image: free */
+	struct stack old, saved, with; /* as in struct flat; without `used` all are empty */
 	bool used;
 	uint64_t age;
 };
@@ -72,21 +72,25 @@ static struct memo *recall(struct flattener *f, const struct stack *s)
 	return best;
 }
 
-static void remember(struct flattener *f, const struct stack *old, const struct stack *with)
+static void memo_clear(struct memo *m)
+{
+	stack_done(&m->old);
+	stack_done(&m->saved);
+	stack_done(&m->with);
+	m->used = false;
+}
+
+static void remember(struct flattener *f, const struct stack *old, const struct stack *saved,
+		     const struct stack *with)
 {
 	struct memo *m = &f->memo[0];
 	for (int i = 1; i < MEMO; i++)
 		if (f->memo[i].age < m->age)
 			m = &f->memo[i];
-	if (m->used) {
-		stack_done(&m->old);
-		stack_done(&m->with);
-		m->used = false;
-	}
-	if (stack_copy(&m->old, old) < 0)
-		return; /* only a memory */
-	if (stack_copy(&m->with, with) < 0) {
-		stack_done(&m->old);
+	memo_clear(m);
+	if (stack_copy(&m->old, old) < 0 || stack_copy(&m->saved, saved) < 0 ||
+	    stack_copy(&m->with, with) < 0) {
+		memo_clear(m); /* only a memory */
 		return;
 	}
 	m->used = true;
@@ -128,8 +132,9 @@ static void flat_done(struct flat *fl)
 
 #define auto_flat __attribute__((cleanup(flat_done))) struct flat
 
-/* A known image for the lower part of fl->old, which becomes that part. 1, 0 or -ENOMEM. */
-static int use_known(struct flattener *f, struct flat *fl)
+/* A known image for the lower part of fl->old, which becomes that part, in *known (NULL: there is
+ * none). 0 or -ENOMEM. */
+static int use_known(struct flattener *f, struct flat *fl, const struct memo **known)
 {
 	const struct memo *m = recall(f, &fl->old);
 	struct stack old;
@@ -140,8 +145,8 @@ static int use_known(struct flattener *f, struct flat *fl)
 		return r;
 	stack_done(&fl->old);
 	fl->old = old;
-	r = stack_copy(&fl->with, &m->with);
-	return r < 0 ? r : 1;
+	*known = m;
+	return stack_copy(&fl->with, &m->with);
 }
 
 /* Step 1. images_making is held by the caller. */
@@ -151,17 +156,20 @@ static int read_and_write(struct flattener *f, struct flat *fl, struct store_ses
 	struct view_options opt;
 	struct save_progress progress = { go_on, f };
 	layercache_options(f->sd->layers, &opt);
-	int known = use_known(f, fl);
-	if (known < 0)
-		return err_sys(err, known, "flatten");
-	int r = save_stack(&fl->saved, &fl->old, &opt, ss, &progress, NULL, err);
-	if (r < 0 || known)
+	const struct memo *known = NULL;
+	int r = use_known(f, fl, &known);
+	if (r < 0)
+		return err_sys(err, r, "flatten");
+	r = save_stack(&fl->saved, &fl->old, &opt, ss, &progress, NULL, err);
+	/* Else a layer went back since, when its disk had failed (layer_mend). */
+	if (r < 0 || (known && stack_equal(&fl->saved, &known->saved)))
 		return r;
+	stack_done(&fl->with);
 	r = store_sync(ss, err);
 	if (r >= 0)
 		r = flatten_stack(&fl->with, &fl->saved, &opt, ss, &progress, err);
 	if (r >= 0)
-		remember(f, &fl->old, &fl->with);
+		remember(f, &fl->old, &fl->saved, &fl->with);
 	return r;
 }
 
@@ -458,12 +466,8 @@ void flattener_stop(struct flattener *f)
 		return;
 	atomic_store(&f->cancel, true);
 	worker_stop(f->worker);
-	for (int i = 0; i < MEMO; i++) {
-		if (!f->memo[i].used)
-			continue;
-		stack_done(&f->memo[i].old);
-		stack_done(&f->memo[i].with);
-	}
+	for (int i = 0; i < MEMO; i++)
+		memo_clear(&f->memo[i]);
 	pthread_mutex_destroy(&f->one);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
