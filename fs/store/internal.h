@@ -2,6 +2,7 @@
  *
  *   store.c    opening, reading            files.c   descriptors of packs that are read
  *   session.c  sessions, putting, syncing  writer.c, writer_sync.c  packs that are written
+ *   workers.c  who hashes and compresses   ahead.c   small contents, given to them ahead
  *   recover.c  the index after a kill, power loss or damage
  *   gc.c, check.c
  *   gitblob.c  content that lies in git repositories: gitrepo.c and what is below it
@@ -27,6 +28,7 @@
 #include "fs/store/pack.h"
 #include "fs/store/pending.h"
 #include "fs/store/store.h"
+#include "fs/store/workers.h"
 
 enum {
 	STORE_PACK_BYTES = 256 << 20, /* default size at which a pack is sealed */
@@ -39,6 +41,7 @@ enum {
 	STORE_PENDING_MAX = 1 << 20, /* puts fail when the index takes no more */
 	STORE_READERS_KEPT = 8,      /* buffers and contexts kept for the next read */
 	STORE_FILES_KEPT = 64,       /* packs kept open for reading */
+	STORE_RECORD_BUF = PACK_RECORD_MAX + PACK_ALIGN, /* a record that is being made */
 };
 
 /* ---- packs that are read ---- */
@@ -218,6 +221,24 @@ int gc_lock(struct store *s, struct err *err);
 
 /* Waits until every session that is registered now has ended. */
 int sessions_wait(struct store *s, struct err *err);
+/* store_put with what `with` has, on any thread, also several at once in one session. */
+int session_put(struct store_session *ss, const struct store_worker *with, const void *data,
+		size_t len, struct digest *out, struct err *err);
+/* Has a worker do it, or does it here. It is done behind session_wait. */
+void session_give(struct store_session *ss, struct work *w);
+void session_wait(struct store_session *ss, struct work *w);
+/* One object: `data` is borrowed until session_wait(ss, &p->work); then the result counts. */
+struct session_put {
+	struct work work;
+	struct store_session *ss;
+	const void *data;
+	size_t len;
+	int result;
+	struct digest digest;
+	struct err err;
+};
+void session_put_begin(struct session_put *p, struct store_session *ss, const void *data,
+		       size_t len);
 /* Copies a record that lies in rd->buf to a pack of this process (gc). */
 int session_move(struct store_session *ss, uint8_t *rec, const struct pack_record *r,
 		 struct err *err);
@@ -238,6 +259,7 @@ struct store {
 	struct pack_files files;
 	struct gitrepos *git; /* NULL: none */
 	struct writer w;
+	struct workers workers;
 	pthread_mutex_t readers_lock;
 	struct reader *readers;
 	unsigned nreaders;

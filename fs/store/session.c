@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -19,7 +20,7 @@ enum {
 	BEGIN_TRIES = 8,
 	CONTENT_WINDOW = 4 * CHUNK_MAX, /* of large content that is being cut */
 	WAIT_MS = 5,                    /* between two looks at a session that is waited for */
-	RECORD_BUF = PACK_RECORD_MAX + PACK_ALIGN,
+	PIECES_BESIDE = 2, /* of it that are ready, beside one for each worker */
 };
 
 /* A pack that must be durable up to `end` before a sync may return. */
@@ -35,19 +36,32 @@ struct other_dep {
 	uint64_t end;
 };
 
+/* One of large content, with a worker. */
+struct large_piece {
+	struct session_put put;
+	uint8_t *data; /* CHUNK_MAX; NULL until it is used */
+	uint64_t off;
+	uint32_t len;
+	bool zero;
+};
+
 struct store_session {
 	struct store *s;
 	char name[48];
 	int fd; /* of the file that says we are alive, locked */
-	struct codec *codec;
-	uint8_t *record; /* RECORD_BUF */
+	struct store_worker self; /* of who calls */
 	uint8_t *window; /* CONTENT_WINDOW; NULL until large content comes */
+	bool apart; /* its work stays with who calls */
+	struct work_queue queue;
+	struct large_piece *pieces; /* npieces; NULL until large content comes */
+	unsigned npieces;
+	int failed; /* something this session relies on is lost: it can't be synced any more */
+	uint64_t stored; /* bytes that it added to packs; atomic */
+	pthread_mutex_t lock; /* of what follows, while workers put */
 	struct own_dep *own;
 	size_t nown, cap_own;
 	struct other_dep *other;
 	size_t nother, cap_other;
-	int failed; /* something this session relies on is lost: it can't be synced any more */
-	uint64_t stored; /* bytes that it added to packs */
 };
 
 /* ---- beginning and ending ---- */
@@ -74,6 +88,14 @@ static int register_once(struct store *s, struct store_session *ss)
 	return 0;
 }
 
+/* Work of a thread in the background stays in the background, and where the disk is a test's each
+ * run does the same. */
+static bool works_apart(const struct store *s)
+{
+	return s->io != &io_host ||
+	       getpriority(PRIO_PROCESS, 0) > getpriority(PRIO_PROCESS, (id_t)getpid());
+}
+
 int store_session_begin(struct store *s, struct store_session **out, struct err *err)
 {
 	if (s->read_only)
@@ -83,9 +105,11 @@ int store_session_begin(struct store *s, struct store_session **out, struct err 
 		return err_sys(err, -ENOMEM, "begin a session of the store");
 	ss->s = s;
 	ss->fd = -1;
-	ss->codec = codec_new(s->zstd_level);
-	ss->record = malloc(RECORD_BUF);
-	int r = ss->codec && ss->record ? -EAGAIN : -ENOMEM;
+	ss->apart = works_apart(s);
+	(void)pthread_mutex_init(&ss->lock, NULL);
+	(void)pthread_cond_init(&ss->queue.done, NULL);
+	int r = store_worker_init(&ss->self, s->zstd_level);
+	r = r < 0 ? r : -EAGAIN;
 	for (int i = 0; r == -EAGAIN && i < BEGIN_TRIES; i++)
 		r = register_once(s, ss);
 	if (r < 0) {
@@ -118,11 +142,15 @@ void store_session_end(struct store_session *ss)
 		(void)s->io->unlink(s->io->ctx, s->sessions_fd, ss->name, 0);
 		(void)s->io->close(s->io->ctx, ss->fd);
 	}
+	for (unsigned i = 0; i < ss->npieces; i++)
+		free(ss->pieces[i].data);
+	free(ss->pieces);
 	free(ss->own);
 	free(ss->other);
-	free(ss->record);
 	free(ss->window);
-	codec_free(ss->codec);
+	store_worker_end(&ss->self);
+	(void)pthread_cond_destroy(&ss->queue.done);
+	(void)pthread_mutex_destroy(&ss->lock);
 	free(ss);
 }
 
@@ -190,7 +218,7 @@ int sessions_wait(struct store *s, struct err *err)
 /* ---- what a session relies on ---- */
 
 /* Takes the use of w over, whether it succeeds or not. */
-static int rely_on_own(struct store_session *ss, struct wpack *w, uint64_t end)
+static int own_locked(struct store_session *ss, struct wpack *w, uint64_t end)
 {
 	for (size_t i = 0; i < ss->nown; i++)
 		if (ss->own[i].w == w) {
@@ -207,7 +235,15 @@ static int rely_on_own(struct store_session *ss, struct wpack *w, uint64_t end)
 	return r;
 }
 
-static int rely_on_other(struct store_session *ss, uint64_t id, uint64_t end)
+static int rely_on_own(struct store_session *ss, struct wpack *w, uint64_t end)
+{
+	(void)pthread_mutex_lock(&ss->lock);
+	int r = own_locked(ss, w, end);
+	(void)pthread_mutex_unlock(&ss->lock);
+	return r;
+}
+
+static int other_locked(struct store_session *ss, uint64_t id, uint64_t end)
 {
 	for (size_t i = 0; i < ss->nother; i++)
 		if (ss->other[i].f->id == id) {
@@ -221,6 +257,14 @@ static int rely_on_other(struct store_session *ss, uint64_t id, uint64_t end)
 		r = files_get(ss->s, id, &f);
 	if (r == 0)
 		ss->other[ss->nother++] = (struct other_dep){ f, end };
+	return r;
+}
+
+static int rely_on_other(struct store_session *ss, uint64_t id, uint64_t end)
+{
+	(void)pthread_mutex_lock(&ss->lock);
+	int r = other_locked(ss, id, end);
+	(void)pthread_mutex_unlock(&ss->lock);
 	return r;
 }
 
@@ -259,15 +303,15 @@ static int rely_on(struct store_session *ss, const struct digest *d)
 
 /* ---- putting ---- */
 
-static int put_new(struct store_session *ss, const void *data, size_t len, const struct digest *d,
-		   bool *written, struct err *err)
+static int put_new(struct store_session *ss, const struct store_worker *with, const void *data,
+		   size_t len, const struct digest *d, bool *written, struct err *err)
 {
 	struct pack_record r = { .digest = *d, .kind = PACK_OBJECT, .raw = (uint32_t)len };
-	codec_store(ss->codec, data, len, ss->record + PACK_HEAD_BYTES, &r.stored, &r.codec);
-	pack_record_encode(ss->record, &r);
+	codec_store(with->codec, data, len, with->record + PACK_HEAD_BYTES, &r.stored, &r.codec);
+	pack_record_encode(with->record, &r);
 	struct wpack *w;
 	uint64_t end;
-	int e = writer_append(ss->s, ss->record, &r, false, &w, &end, written, err);
+	int e = writer_append(ss->s, with->record, &r, false, &w, &end, written, err);
 	if (e < 0)
 		return e;
 	(void)__atomic_add_fetch(&ss->stored, *written ? r.stored : 0, __ATOMIC_RELAXED);
@@ -280,8 +324,8 @@ uint64_t store_session_stored(const struct store_session *ss)
 	return __atomic_load_n(&ss->stored, __ATOMIC_RELAXED);
 }
 
-int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,
-	      struct err *err)
+int session_put(struct store_session *ss, const struct store_worker *with, const void *data,
+		size_t len, struct digest *out, struct err *err)
 {
 	struct store *s = ss->s;
 	if (len > STORE_OBJECT_MAX)
@@ -297,7 +341,7 @@ int store_put(struct store_session *ss, const void *data, size_t len, struct dig
 		return err_sys(err, r, "look up an object");
 	bool written = false;
 	if (r == 0) {
-		r = put_new(ss, data, len, &d, &written, err);
+		r = put_new(ss, with, data, len, &d, &written, err);
 		if (r < 0)
 			return r;
 	}
@@ -308,6 +352,36 @@ int store_put(struct store_session *ss, const void *data, size_t len, struct dig
 		atomic_fetch_add_explicit(&s->put_hits, 1, memory_order_relaxed);
 	*out = d;
 	return 0;
+}
+
+int store_put(struct store_session *ss, const void *data, size_t len, struct digest *out,
+	      struct err *err)
+{
+	return session_put(ss, &ss->self, data, len, out, err);
+}
+
+void session_give(struct store_session *ss, struct work *w)
+{
+	if (ss->apart || workers_add(&ss->s->workers, &ss->queue, w) < 0)
+		w->run(w, &ss->self);
+}
+
+void session_wait(struct store_session *ss, struct work *w)
+{
+	workers_wait(&ss->s->workers, &ss->queue, w);
+}
+
+static void put_one(struct work *w, const struct store_worker *with)
+{
+	struct session_put *p = (struct session_put *)w; /* its first member */
+	p->result = session_put(p->ss, with, p->data, p->len, &p->digest, &p->err);
+}
+
+void session_put_begin(struct session_put *p, struct store_session *ss, const void *data,
+		       size_t len)
+{
+	*p = (struct session_put){ .work.run = put_one, .ss = ss, .data = data, .len = len };
+	session_give(ss, &p->work);
 }
 
 int session_move(struct store_session *ss, uint8_t *rec, const struct pack_record *r,
@@ -388,12 +462,81 @@ int store_sync(struct store_session *ss, struct err *err)
 
 /* ---- content of any size ---- */
 
-static int put_piece(struct store_session *ss, const uint8_t *p, size_t len, uint64_t off,
-		     bool zero, const struct store_content *c, struct err *err)
+static int piece_emit(struct store_session *ss, struct large_piece *x,
+		      const struct store_content *c, struct err *err)
 {
+	if (x->zero)
+		return c->emit(c->ctx, x->off, x->len, NULL, err);
+	session_wait(ss, &x->put.work);
+	if (x->put.result < 0) {
+		if (err)
+			*err = x->put.err;
+		return x->put.result;
+	}
+	return c->emit(c->ctx, x->off, x->len, &x->put.digest, err);
+}
+
+static int pieces_make(struct store_session *ss)
+{
+	unsigned n = ss->apart ? 1 : workers_count() + PIECES_BESIDE;
+	if (!ss->pieces)
+		ss->pieces = calloc(n, sizeof(*ss->pieces));
+	if (ss->pieces)
+		ss->npieces = n;
+	return ss->pieces ? 0 : -ENOMEM;
+}
+
+/* Those of one content that are under way, in order: `from` up to `to`, at most npieces. */
+struct under_way {
+	uint64_t from, to;
+};
+
+/* The next one; that which was in its place is emitted before. `p` isn't needed any more then. */
+static int put_piece(struct store_session *ss, struct under_way *u, const uint8_t *p, size_t len,
+		     uint64_t off, bool zero, const struct store_content *c, struct err *err)
+{
+	struct large_piece *x = &ss->pieces[u->to % ss->npieces];
+	int r = 0;
+	if (u->to - u->from == ss->npieces) {
+		u->from++;
+		r = piece_emit(ss, x, c, err);
+	}
+	if (r < 0)
+		return r;
+	x->off = off;
+	x->len = (uint32_t)len;
+	x->zero = zero;
+	if (!zero && !x->data && !(x->data = malloc(CHUNK_MAX)))
+		return err_sys(err, -ENOMEM, "put content");
+	u->to++;
 	if (zero)
-		return c->emit(c->ctx, off, (uint32_t)len, NULL, err);
+		return 0;
+	memcpy(x->data, p, len);
+	session_put_begin(&x->put, ss, x->data, len);
+	return 0;
+}
+
+/* All of them are emitted, or where r < 0 only waited for. */
+static int pieces_end(struct store_session *ss, struct under_way *u, int r,
+		      const struct store_content *c, struct err *err)
+{
+	for (; u->from < u->to; u->from++) {
+		struct large_piece *x = &ss->pieces[u->from % ss->npieces];
+		if (r >= 0)
+			r = piece_emit(ss, x, c, err);
+		else if (!x->zero)
+			session_wait(ss, &x->put.work);
+	}
+	return r;
+}
+
+/* What is one object, or a hole. */
+static int put_small(struct store_session *ss, const uint8_t *p, size_t len, uint64_t off,
+		     const struct store_content *c, struct err *err)
+{
 	struct digest d;
+	if (chunk_is_zero(p, len))
+		return c->emit(c->ctx, off, (uint32_t)len, NULL, err);
 	int r = store_put(ss, p, len, &d, err);
 	return r < 0 ? r : c->emit(c->ctx, off, (uint32_t)len, &d, err);
 }
@@ -405,15 +548,11 @@ struct intake {
 	void *ctx;
 };
 
-static int put_all(struct store_session *ss, uint64_t off, const struct intake *in, struct err *err)
+static int put_cut(struct store_session *ss, struct under_way *u, uint64_t off,
+		   const struct intake *in, struct err *err)
 {
 	size_t have = 0;
 	bool ended = false, zero = false, first = true;
-	if (!ss->window) {
-		ss->window = malloc(CONTENT_WINDOW); /* touched only as far as it is used */
-		if (!ss->window)
-			return err_sys(err, -ENOMEM, "put content");
-	}
 	uint8_t *p = ss->window; /* what isn't put yet starts here, at `off` of the content */
 	for (;;) {
 		if (have < CHUNK_LOOK && !ended) {
@@ -427,11 +566,10 @@ static int put_all(struct store_session *ss, uint64_t off, const struct intake *
 		}
 		if (have == 0)
 			return 0;
-		bool small = first && ended && have <= STORE_SMALL_MAX;
-		size_t n = small ? have : chunk_next(p, have, &zero);
-		if (small)
-			zero = chunk_is_zero(p, n);
-		int r = put_piece(ss, p, n, off, zero, in->to, err);
+		if (first && ended && have <= STORE_SMALL_MAX)
+			return put_small(ss, p, have, off, in->to, err);
+		size_t n = chunk_next(p, have, &zero);
+		int r = put_piece(ss, u, p, n, off, zero, in->to, err);
 		if (r < 0)
 			return r;
 		p += n;
@@ -439,6 +577,17 @@ static int put_all(struct store_session *ss, uint64_t off, const struct intake *
 		off += n;
 		first = false;
 	}
+}
+
+static int put_all(struct store_session *ss, uint64_t off, const struct intake *in, struct err *err)
+{
+	struct under_way u = { 0 };
+	if (!ss->window)
+		ss->window = malloc(CONTENT_WINDOW); /* touched only as far as it is used */
+	if (!ss->window || pieces_make(ss) < 0)
+		return err_sys(err, -ENOMEM, "put content");
+	int r = put_cut(ss, &u, off, in, err);
+	return pieces_end(ss, &u, r, in->to, err);
 }
 
 /* So many bytes are there. */

@@ -143,6 +143,7 @@ int store_open(struct store **out, const char *dir, const struct store_options *
 	(void)pthread_mutex_init(&s->readers_lock, NULL);
 	(void)pthread_mutex_init(&s->dirty_lock, NULL);
 	writer_init(s);
+	workers_init(&s->workers, opt->zstd_level);
 	bool alone = false;
 	int r = set_options(s, opt);
 	if (r < 0)
@@ -169,6 +170,7 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
+	workers_end(&s->workers);
 	writer_done(s);
 	if (s->index)
 		recover_close(s);

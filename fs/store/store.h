@@ -90,6 +90,23 @@ int store_put_content(struct store_session *ss, uint64_t off, uint64_t len,
  * fewer than `len` at the end only, or -errno. */
 int store_put_stream(struct store_session *ss, const struct store_content *c, struct err *err);
 
+/* Small contents of which one knows that they will be put next, in that order: the store's workers,
+ * as many as there are cores, for all sessions of the process, put them meanwhile. They take from
+ * the sessions in turn (large content goes to them by itself). Memory is bounded: some 256 KiB for
+ * each worker and two more. */
+struct store_ahead;
+int store_ahead_new(struct store_ahead **out, struct store_session *ss, struct err *err);
+/* All that store_put_content would put from 0 to `len` (1 to STORE_SMALL_MAX); `c` is only read
+ * from (its emit isn't called), before it returns. 1; 0: not now, some must be taken first. */
+int store_ahead_add(struct store_ahead *a, uint64_t key, uint32_t len,
+		    const struct store_content *c, struct err *err);
+/* The one that was added first and isn't taken yet, waited for: 1 if it is that of this key, else
+ * 0. *zero: it is a hole. -errno: it couldn't be put. */
+int store_ahead_take(struct store_ahead *a, uint64_t key, struct digest *out, bool *zero,
+		     struct err *err);
+/* Before the session's sync or end. NULL allowed; waits for what is under way. */
+void store_ahead_free(struct store_ahead *a);
+
 /* Garbage collection: in-flight sessions and new saves go on meanwhile.
  *   0 calls mark() to find the packs that are mostly dead; where there are none, that was all;
  *   1 condemns those: from now on a put does not rely on them;

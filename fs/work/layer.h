@@ -336,6 +336,9 @@ struct delta_sink {
 		       int (*emit)(void *emit_ctx, const struct extent *e), void *emit_ctx,
 		       struct err *err);
 	int (*part)(void *ctx, const void *data, size_t len, struct err *err);
+	/* Tells of inodes whose content will be asked for, in that order; 0: later, this one again.
+	 * NULL: nobody needs to know. */
+	int (*ahead)(void *ctx, const struct layer_inode *li, struct err *err);
 	void *ctx;
 };
 int layer_to_delta(struct layer *l, const struct delta_sink *sink, struct err *err);

@@ -193,6 +193,24 @@ static int put_inode(struct delta_out *o, const struct layer_inode *li)
 	return r;
 }
 
+static bool has_content(const struct layer_inode *li)
+{
+	return !li->dead && !is_orphan(li) && !li->damaged && S_ISREG(li->attr.mode);
+}
+
+/* Tells of what follows from *next on, as far as that is wanted. */
+static int tell_ahead(struct delta_out *o, const uint64_t *inodes, size_t n, size_t *next)
+{
+	int r = 1;
+	while (o->sink->ahead && *next < n && r > 0) {
+		const struct layer_inode *li = layer_inode(o->l, inodes[*next]);
+		if (has_content(li))
+			r = o->sink->ahead(o->sink->ctx, li, o->err);
+		*next += r > 0;
+	}
+	return r < 0 ? r : 0;
+}
+
 static int put_dir(struct delta_out *o, uint64_t dir)
 {
 	const struct layer_inode *li = layer_inode(o->l, dir);
@@ -237,8 +255,12 @@ static int put_all(struct delta_out *o)
 		record_files(&o->rec, l->shown);
 		r = put_record(o);
 	}
-	for (size_t i = 0; i < l->inodes.count && r >= 0; i++)
-		r = put_inode(o, layer_inode(l, inodes[i]));
+	for (size_t i = 0, next = 0; i < l->inodes.count && r >= 0; i++) {
+		next = next < i ? i : next;
+		r = tell_ahead(o, inodes, l->inodes.count, &next);
+		if (r >= 0)
+			r = put_inode(o, layer_inode(l, inodes[i]));
+	}
 	for (size_t i = 0; i < l->dirs.count && r >= 0; i++)
 		r = put_dir(o, dirs[i]);
 	return r < 0 ? r : flush_part(o, true);

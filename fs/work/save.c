@@ -15,6 +15,7 @@
 struct saver {
 	const struct view_options *opt;
 	struct store_session *ss;
+	struct store_ahead *ahead;
 	const struct save_progress *progress;
 	struct save_stats st;
 	uint64_t files_total;
@@ -122,6 +123,32 @@ static uint64_t data_run_end(const struct layer_inode *li, uint64_t off, uint64_
 	return off < size ? off : size;
 }
 
+/* delta_sink.ahead: of files that are one small run, which most are. */
+static int save_ahead(void *ctx, const struct layer_inode *li, struct err *err)
+{
+	struct saver *sv = ctx;
+	struct run_sink rs = { .sv = sv, .li = li };
+	const struct store_content content = { .read = read_run, .ctx = &rs };
+	uint64_t ino = li->attr.ino, size = li->attr.size;
+	if (size == 0 || size > STORE_SMALL_MAX || data_run_end(li, 0, size) < size)
+		return 1;
+	int r = store_ahead_add(sv->ahead, ino, (uint32_t)size, &content, err);
+	return r < 0 ? err_prefix(err, r, "save inode %llu", (unsigned long long)ino) : r;
+}
+
+/* 1: it was put ahead, and is told of. */
+static int take_ahead(struct saver *sv, const struct layer_inode *li, struct run_sink *rs,
+		      struct err *err)
+{
+	struct digest d;
+	bool zero;
+	int r = store_ahead_take(sv->ahead, li->attr.ino, &d, &zero, err);
+	if (r <= 0)
+		return r;
+	r = emit_piece(rs, 0, (uint32_t)li->attr.size, zero ? NULL : &d, err);
+	return r < 0 ? r : 1;
+}
+
 /* delta_sink.content: everything the layer itself has of one file, as objects and holes. */
 static int save_content(void *ctx, const struct layer_inode *li,
 			int (*emit)(void *emit_ctx, const struct extent *e), void *emit_ctx,
@@ -135,9 +162,13 @@ static int save_content(void *ctx, const struct layer_inode *li,
 	if (li->damaged)
 		return err_set(err, -EIO, "inode %llu is damaged and can't be saved",
 			       (unsigned long long)li->attr.ino);
+	int r = take_ahead(sv, li, &rs, err);
+	if (r < 0)
+		return err_prefix(err, r, "save inode %llu", (unsigned long long)li->attr.ino);
+	if (r > 0)
+		off = size;
 	while (off < size && (e = layer_extent_ceil(li, off)) && e->off < size) {
 		uint64_t end = e->off + e->len < size ? e->off + e->len : size;
-		int r;
 		if (e->kind == EXTENT_DATA) {
 			end = data_run_end(li, e->off, size);
 			r = store_put_content(sv->ss, e->off, end - e->off, &content, err);
@@ -212,10 +243,16 @@ static int save_layer(struct saver *sv, const struct stack_layer *desc, struct s
 	int r = open_layer(sv, desc, &l, err);
 	if (r < 0)
 		return r;
-	struct delta_sink sink = { .content = save_content, .part = save_part, .ctx = sv };
+	struct delta_sink sink = {
+		.content = save_content, .part = save_part, .ahead = save_ahead, .ctx = sv
+	};
 	sv->nparts = 0;
 	(void)layer_each_inode(l, count_files, &sv->files_total); /* count_files returns 0 */
-	r = layer_to_delta(l, &sink, err);
+	r = store_ahead_new(&sv->ahead, sv->ss, err);
+	if (r >= 0)
+		r = layer_to_delta(l, &sink, err);
+	store_ahead_free(sv->ahead);
+	sv->ahead = NULL;
 	sv->st.records += layer_records(l);
 	layer_unref(l);
 	if (r < 0)
