@@ -229,6 +229,9 @@ static int read_content(struct extract *x, struct archive_entry *e, const struct
 {
 	uint64_t end = 0;
 	int r = 0;
+	if (to->number && archive_entry_size_is_set(e) && archive_entry_size(e) > 0 &&
+	    archive_entry_sparse_count(e) == 0)
+		r = archive_stage_expect(&x->stage, to->number, (uint64_t)archive_entry_size(e));
 	while (r == 0) {
 		const void *data;
 		size_t n;
@@ -253,10 +256,8 @@ static int read_content(struct extract *x, struct archive_entry *e, const struct
 		size = (uint64_t)archive_entry_size(e);
 	if (r < 0)
 		return r;
-	if (to->number) {
-		archive_stage_file_end(&x->stage, to->number, size > end ? size : end);
-		return 0;
-	}
+	if (to->number)
+		return archive_stage_file_end(&x->stage, to->number, size > end ? size : end);
 	if (size != end && ftruncate(to->fd, (off_t)size) < 0) /* it ends in a hole */
 		return failed(x, -errno, "write");
 	return 0;
@@ -428,20 +429,12 @@ static int extract_all(struct extract *x)
 	return r < 0 ? r : set_dir_times(x);
 }
 
-/* What the workspace is like: whether it has xattrs, and how much it may grow yet. */
-static int look_at_workspace(struct extract *x, uint64_t *room)
+static int look_at_workspace(struct extract *x)
 {
-	const struct ws_row *ws = &x->place->src.ws;
 	struct fs_usage u;
-	int r = fs_usage(x->place->sd->fs, ws->id, &u, x->err);
-	if (r < 0)
-		return r;
-	uint64_t used = u.bytes > 0 ? (uint64_t)u.bytes : 0;
-	x->no_xattrs = !u.xattrs;
-	*room = !ws->quota_bytes         ? UINT64_MAX
-		: used < ws->quota_bytes ? ws->quota_bytes - used
-					 : 0;
-	return 0;
+	int r = fs_usage(x->place->sd->fs, x->place->src.ws.id, &u, x->err);
+	x->no_xattrs = r >= 0 && !u.xattrs;
+	return r < 0 ? r : 0;
 }
 
 int archive_extract(const struct place *place, const char *path, const char *scratch,
@@ -450,15 +443,13 @@ int archive_extract(const struct place *place, const char *path, const char *scr
 {
 	struct extract x = { .place = place, .top = opt->top, .err = err, .stage.spool = -1 };
 	const struct archive_reader_options ro = { .scratch = scratch };
-	uint64_t room = UINT64_MAX;
 	x.rd.spool = -1;
 	buf_add(&x.base, path, strlen(path));
 	if (*path)
 		buf_u8(&x.base, '/');
-	int r = buf_error(&x.base) ? out_of_memory(&x) : look_at_workspace(&x, &room);
+	int r = buf_error(&x.base) ? out_of_memory(&x) : look_at_workspace(&x);
 	if (r == 0)
-		r = archive_stage_init(&x.stage, place, opt->atomic ? scratch : NULL,
-			       opt->atomic ? room : UINT64_MAX, err);
+		r = archive_stage_init(&x.stage, place, opt->atomic ? scratch : NULL, err);
 	if (r == 0)
 		r = archive_reader_open(&x.rd, &ro, src, err);
 	if (r == 0)

@@ -17,7 +17,7 @@
 #include "snapd/files_place.h"
 
 struct archive_extract_options {
-	/* All is staged in a file of the scratch folder, at most what the quota has room for, and
+	/* All is staged in a file of the scratch folder, while its room in the quota is kept, and
 	 * at the end done in one step (ws_batch), or nothing is. -EFBIG: too many members. */
 	bool atomic;
 	bool top; /* the directory itself takes over the attributes of the archive's own */

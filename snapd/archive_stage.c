@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/base/array.h"
@@ -16,6 +17,8 @@ enum {
 	PIECE_ENCODED = 24,
 	PIECES_MAX = BATCH_CONTENTS_MAX / PIECE_ENCODED / 2,
 	OP_ROOM = 1 << 21, /* of an operation, encoded, at most */
+	BLOCK = 4096,      /* of the quota (fs/work/quota.h) */
+	HOLD_TRIES = 5,    /* what was just deleted is free a moment later */
 };
 
 static int out_of_memory(struct archive_stage *s)
@@ -24,9 +27,11 @@ static int out_of_memory(struct archive_stage *s)
 }
 
 int archive_stage_init(struct archive_stage *s, const struct place *place, const char *scratch,
-		       uint64_t room, struct err *err)
+		       struct err *err)
 {
-	*s = (struct archive_stage){ .place = place, .err = err, .atomic = scratch, .room = room };
+	*s = (struct archive_stage){ .place = place, .err = err, .atomic = scratch };
+	if (scratch && (place->src.ws.quota_bytes || place->src.ws.quota_inodes))
+		s->tag = fs_tag();
 	s->spool = scratch ? open(scratch, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
 			   : memfd_create("archive", MFD_CLOEXEC);
 	if (s->spool < 0)
@@ -35,8 +40,35 @@ int archive_stage_init(struct archive_stage *s, const struct place *place, const
 	return getrandom(&s->seed, sizeof(s->seed), 0) < 0 ? err_sys(err, -errno, "getrandom") : 0;
 }
 
+static int hold(struct archive_stage *s, uint64_t bytes, size_t files)
+{
+	int r = -EDQUOT;
+	for (int i = 0; r == -EDQUOT && i < HOLD_TRIES; i++) {
+		if (i > 0)
+			nanosleep(&(struct timespec){ .tv_nsec = 10000000L << i }, NULL);
+		*s->err = (struct err){ 0 };
+		r = fs_hold(s->place->sd->fs, s->place->src.ws.id, s->tag, bytes, files, s->err);
+	}
+	return r;
+}
+
+/* Of all that is staged, and of `more` bytes that are to come. `path`: what for; NULL: all. */
+static int keep_room(struct archive_stage *s, uint64_t more, const char *path)
+{
+	int r = s->tag ? hold(s, s->charge + more, s->ncontents) : 0;
+	s->kept = r < 0 ? 0 : s->charge + more;
+	if (r != -EDQUOT)
+		return r;
+	return path ? place_error(s->err, r, "write", path)
+		    : err_set(s->err, r, "the quota has no room for all of it");
+}
+
 void archive_stage_done(struct archive_stage *s)
 {
+	struct err none = { 0 };
+	if (s->tag) /* a bough-fs that isn't there keeps none */
+		(void)fs_hold(s->place->sd->fs, s->place->src.ws.id, s->tag, 0, 0, &none);
+	s->tag = 0;
 	cleanup_close(&s->spool);
 	s->spool = -1;
 	buf_done(&s->ops);
@@ -58,6 +90,33 @@ static uint64_t key_of(const struct archive_stage *s, const char *path)
 {
 	uint64_t h = hash_xxh3(path, strlen(path), s->seed);
 	return h ? h : 1;
+}
+
+static void uncharge(struct archive_stage *s, struct archive_staged *c)
+{
+	s->charge -= c->charge;
+	c->charge = c->end = 0;
+}
+
+static uint64_t block_ceil(uint64_t v)
+{
+	return (v + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+/* Whole blocks where data is, but for what is behind the end. */
+static void charge(struct archive_stage *s, struct archive_staged *c, uint64_t off, uint64_t n)
+{
+	uint64_t from = off / BLOCK * BLOCK, more = off + n - c->end;
+	if (block_ceil(c->end) <= from)
+		more = block_ceil(c->end) - c->end + (off + n - from);
+	c->charge += more;
+	s->charge += more;
+	c->end = off + n;
+}
+
+int archive_stage_expect(struct archive_stage *s, uint64_t number, uint64_t size)
+{
+	return keep_room(s, size, path_at(s, number - 1));
 }
 
 int archive_stage_file(struct archive_stage *s, const char *path, uint64_t *number)
@@ -86,8 +145,7 @@ int archive_stage_file_again(struct archive_stage *s, const char *path, uint64_t
 	if (!i)
 		return -ENOENT;
 	struct archive_staged *c = &s->contents[i - 1];
-	for (size_t k = 0; k < c->count; k++)
-		s->used -= s->pieces[c->first + k].len;
+	uncharge(s, c);
 	c->first = s->npieces;
 	c->count = 0;
 	*number = i;
@@ -101,10 +159,11 @@ int archive_stage_data(struct archive_stage *s, uint64_t number, uint64_t off, c
 	struct batch_piece *last = c->count ? &s->pieces[s->npieces - 1] : NULL;
 	if (n == 0)
 		return 0;
-	s->used += n;
-	if (s->used > s->room)
-		return place_error(s->err, -EDQUOT, "write", path_at(s, number - 1));
-	int r = io_write_full(NULL, s->spool, data, n, s->end);
+	charge(s, c, off, n);
+	int r = s->charge > s->kept ? keep_room(s, 0, path_at(s, number - 1)) : 0;
+	if (r < 0)
+		return r;
+	r = io_write_full(NULL, s->spool, data, n, s->end);
 	if (r < 0)
 		return err_sys(s->err, r, "write a temporary file");
 	if (last && last->off + last->len == off && last->at + last->len == s->end) {
@@ -124,13 +183,19 @@ int archive_stage_data(struct archive_stage *s, uint64_t number, uint64_t off, c
 
 void archive_stage_file_drop(struct archive_stage *s, uint64_t number)
 {
+	uncharge(s, &s->contents[number - 1]);
 	s->contents[number - 1].count = 0;
 	s->contents[number - 1].size = 0;
 }
 
-void archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t size)
+int archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t size)
 {
-	s->contents[number - 1].size = size;
+	struct archive_staged *c = &s->contents[number - 1];
+	uint64_t end = block_ceil(c->end) < size ? block_ceil(c->end) : size;
+	c->size = size;
+	if (end > c->end) /* a hole is behind it */
+		charge(s, c, c->end, end - c->end);
+	return s->charge > s->kept ? keep_room(s, 0, path_at(s, number - 1)) : 0;
 }
 
 /* ---- operations ---- */
@@ -143,6 +208,12 @@ int archive_stage_add(struct archive_stage *s, const struct batch_op *o)
 		return out_of_memory(s);
 	s->starts[s->nops++] = (uint32_t)s->ops.len;
 	batch_encode(&s->ops, o, NULL);
+	struct cur c = cur_init(o->xattrs, o->xattrs_len);
+	const char *name;
+	const void *value;
+	size_t n, len;
+	while (batch_xattr(&c, &name, &n, &value, &len) > 0)
+		s->charge += n + len;
 	return buf_error(&s->ops) ? out_of_memory(s) : 0;
 }
 
@@ -195,6 +266,7 @@ static int send_some(struct archive_stage *s, const struct buf *contents, size_t
 		.contents_len = contents->len,
 		.file = s->spool,
 		.at = s->end,
+		.tag = s->tag,
 	};
 	*s->err = (struct err){ 0 };
 	return fs_batch(s->place->sd->fs, s->place->src.ws.id, &b, failed, NULL, s->err);
@@ -228,7 +300,9 @@ int archive_stage_flush(struct archive_stage *s)
 	encode_contents(s, &contents);
 	if (contents.len > BATCH_CONTENTS_MAX)
 		return err_set(s->err, -EFBIG, "the archive has too many members for one step");
-	int r = buf_error(&contents) ? out_of_memory(s) : apply(s, &contents);
+	int r = buf_error(&contents) ? out_of_memory(s) : keep_room(s, 0, NULL);
+	if (r == 0)
+		r = apply(s, &contents);
 	/* A bough-fs that was waited for long enough may read what failed yet. */
 	if (r == 0 && ftruncate(s->spool, 0) < 0)
 		r = err_sys(s->err, -errno, "empty a temporary file");

@@ -11,7 +11,10 @@
  *     archive_stage_done         any time
  *
  * Contents lie one behind the other in a spool: in memory, of which there is little at a time, or
- * where all is one step, in a file without a name. No descriptor is open for each of them. */
+ * where all is one step, in a file without a name. No descriptor is open for each of them.
+ *
+ * Where all is one step, and the workspace has a quota, room for what is staged is kept in that
+ * (fs_hold): for each file from when its size is known on, else as it comes. */
 #ifndef BOUGH_SNAPD_ARCHIVE_STAGE_H
 #define BOUGH_SNAPD_ARCHIVE_STAGE_H
 
@@ -29,6 +32,7 @@ struct archive_staged {
 	size_t path;         /* in paths, terminated */
 	size_t first, count; /* in pieces */
 	uint64_t size;
+	uint64_t charge, end; /* what the quota will count of it so far; where that ends */
 	uint32_t next; /* of the same hash, plus one */
 };
 
@@ -38,7 +42,9 @@ struct archive_stage {
 	bool atomic;
 	int spool;
 	uint64_t end;        /* bytes in the spool */
-	uint64_t room, used; /* bytes that contents may have in all; have */
+	uint64_t tag;        /* of the batch, for which room in the quota is kept; 0: none is */
+	uint64_t charge;     /* bytes that the quota will count of all of it */
+	uint64_t kept;       /* for how many of these there is room */
 	uint64_t seed;       /* of by_path */
 	struct buf ops;
 	uint32_t *starts; /* of each operation in ops */
@@ -51,11 +57,10 @@ struct archive_stage {
 	struct u64map by_path; /* hash -> index of the newest content plus one */
 };
 
-/* `scratch`: a folder for what is staged whole, NULL for batches. `room`: bytes that the workspace
- * may grow by yet; UINT64_MAX: as many as it likes. All return 0 or -errno, with *err set, which is
- * borrowed as the place is. */
+/* `scratch`: a folder for what is staged whole, NULL for batches. All return 0 or -errno, with *err
+ * set, which is borrowed as the place is. */
 int archive_stage_init(struct archive_stage *s, const struct place *place, const char *scratch,
-		       uint64_t room, struct err *err);
+		       struct err *err);
 void archive_stage_done(struct archive_stage *s);
 
 /* The content of the file that `path` names follows: its number, for batch_op.file. */
@@ -63,9 +68,11 @@ int archive_stage_file(struct archive_stage *s, const char *path, uint64_t *numb
 /* The content of the newest file of that path follows once more, in place of what it has.
  * -ENOENT (and no error set): there is none of that path here. */
 int archive_stage_file_again(struct archive_stage *s, const char *path, uint64_t *number);
+/* So many bytes of it will come, none of them left out. Need not be called. -EDQUOT. */
+int archive_stage_expect(struct archive_stage *s, uint64_t number, uint64_t size);
 int archive_stage_data(struct archive_stage *s, uint64_t number, uint64_t off, const void *data,
 		       size_t n);
-void archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t size);
+int archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t size);
 
 /* The content won't come as a whole: none of it counts. */
 void archive_stage_file_drop(struct archive_stage *s, uint64_t number);

@@ -111,6 +111,7 @@ static void *conn_main(void *arg)
 		;
 	frame_done(&in);
 	frame_done(&out);
+	server_peer_gone(c->ctl->server, c->number);
 	pthread_mutex_lock(&c->ctl->lock);
 	c->done = true;
 	if (!c->ctl->stopping) { /* its thread is joined when the next connection comes */

@@ -108,6 +108,7 @@ enum { WINDOW = 1 << 20 }; /* bytes of the file that are read at a time */
 struct staging {
 	struct ws *ws;
 	int fd;
+	uint64_t who;
 	struct batch_content *contents;
 	size_t ncontents;
 	uint64_t *nodes;
@@ -177,7 +178,7 @@ static int stage_piece(struct staging *s, uint64_t node, struct batch_piece p)
 		int r = look_through(s, p.at, p.len, &data, &n);
 		if (r == 0)
 			r = PATIENTLY(s->ws, NULL,
-				      ws_write(s->ws, node, data, n, p.off, false, NULL));
+				      ws_write_held(s->ws, node, data, n, p.off, s->who));
 		if (r < 0)
 			return r;
 		p.off += n;
@@ -196,7 +197,7 @@ static int stage(struct staging *s, struct batch_op *o)
 		return -EINVAL;
 	const struct batch_content *c = &s->contents[o->file - 1];
 	uint64_t end = 0;
-	int r = PATIENTLY(s->ws, NULL, ws_tmpfile(s->ws, INO_ROOT, 0600, &root, &e));
+	int r = PATIENTLY(s->ws, NULL, ws_tmpfile_held(s->ws, INO_ROOT, 0600, &root, s->who, &e));
 	if (r < 0)
 		return r;
 	s->nodes[s->nnodes++] = e.node;
@@ -229,7 +230,7 @@ static int stage_all(struct staging *s, struct batch_op *ops, size_t n, size_t *
 static int perform(struct served *w, const struct ctl_request *q, const uint8_t *data,
 		   struct ws_batch *b, struct batch_op *ops, size_t *failed, struct err *err)
 {
-	auto_staging s = { .ws = served_ws(w), .fd = q->fd };
+	auto_staging s = { .ws = served_ws(w), .fd = q->fd, .who = q->tag };
 	uint64_t node;
 	int done = ws_answered(s.ws, b->tag, &node);
 	if (done)
@@ -245,7 +246,7 @@ int ctl_batch(struct served *w, const struct ctl_request *q, json_t *answer, str
 	auto_free uint8_t *data = NULL;
 	auto_free struct batch_op *ops = NULL;
 	auto_free struct ws_batch_result *results = NULL;
-	struct ws_batch b = { .tag = q->tag | WS_TAG_OURS };
+	struct ws_batch b = { .tag = q->tag | WS_TAG_OURS, .who = q->tag };
 	struct err why = { 0 };
 	size_t failed = 0;
 	int r = read_file(q, &data, err);

@@ -66,6 +66,7 @@ static const struct {
 	[CTL_ENTRIES] = { "entries", F_ID | F_DIR, F_AT },
 	[CTL_AWAIT] = { "await", F_MOMENT | F_WAIT_MS, 0 },
 	[CTL_LIMITS] = { "limits", F_ID | F_BYTES | F_INODES, 0 },
+	[CTL_HOLD] = { "hold", F_ID | F_TAG | F_BYTES | F_INODES, 0 },
 	[CTL_USAGE] = { "usage", F_ID, 0 },
 	[CTL_SYNC] = { "sync", F_ID, 0 },
 	[CTL_DELETE] = { "delete", F_ID, 0 },

@@ -558,6 +558,12 @@ static int do_limits(struct served *w, const struct ctl_request *q, struct answe
 	return ws_set_limits(served_ws(w), &q->limits, err);
 }
 
+static int do_hold(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
+{
+	int r = served_hold(w, q->tag, q->peer, q->limits.bytes, q->limits.inodes);
+	return r < 0 ? err_sys(err, r, "keep room in %s", q->id) : 0;
+}
+
 static int do_usage(struct served *w, const struct ctl_request *q, struct answer *a,
 		    struct err *err)
 {
@@ -593,7 +599,7 @@ static const struct {
 	[CTL_ENTRIES] = { .served = do_entries },
 	[CTL_AWAIT] = { .server = do_await },     [CTL_END] = { .server = do_end },
 	[CTL_QUIT] = { .server = do_quit },       [CTL_LEAVE] = { .server = do_leave },
-	[CTL_SETTLE] = { .server = do_settle },
+	[CTL_SETTLE] = { .server = do_settle },   [CTL_HOLD] = { .served = do_hold },
 };
 
 static int perform_now(struct server *s, const struct ctl_request *q, struct answer *a,

@@ -118,6 +118,29 @@ int server_list(struct server *s, char ***ids, size_t *count, struct err *err)
 	return 0;
 }
 
+void server_peer_gone(struct server *s, uint64_t peer)
+{
+	char **ids = NULL;
+	size_t n = 0;
+	if (!atomic_load(&s->holds) || server_list(s, &ids, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct served *w;
+		if (served_get(s, ids[i], &w, NULL) == 0) {
+			ws_hold_end(served_ws(w), peer);
+			served_put(w);
+		}
+		free(ids[i]);
+	}
+	free(ids);
+}
+
+int served_hold(struct served *w, uint64_t who, uint64_t peer, uint64_t bytes, uint64_t inodes)
+{
+	atomic_store(&w->server->holds, true);
+	return ws_hold(w->ws, who, peer, bytes, inodes);
+}
+
 int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,
 		 struct err *err)
 {

@@ -58,6 +58,8 @@ void server_hush(struct server *s);
  * -ECONNRESET: a later one has settled. */
 int server_begin(struct server *s, uint64_t peer, struct err *err);
 void server_done(struct server *s);
+/* The connection has ended: what it held (ws_hold) is free. */
+void server_peer_gone(struct server *s, uint64_t peer);
 /* Waits for all that has begun; from then on earlier connections begin nothing. */
 void server_settle(struct server *s, uint64_t peer);
 /* work_sweep; -EBUSY when a workspace is open. */
@@ -74,6 +76,8 @@ void served_mend(struct server *s, const char *id);
 /* The workspace, opened where it isn't; it stays open until served_put. -ENOENT. */
 int served_get(struct server *s, const char *id, struct served **out, struct err *err);
 void served_put(struct served *w); /* NULL allowed */
+/* ws_hold by the connection of that number. */
+int served_hold(struct served *w, uint64_t who, uint64_t peer, uint64_t bytes, uint64_t inodes);
 struct ws *served_ws(struct served *w);
 
 struct served_child {

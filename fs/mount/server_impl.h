@@ -3,6 +3,7 @@
 #define BOUGH_MOUNT_SERVER_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include "fs/mount/holder.h"
 #include "fs/mount/loop.h"
 #include "fs/mount/server.h"
@@ -22,6 +23,7 @@ struct server {
 	unsigned resumed;
 	pthread_rwlock_t asked; /* shared: while something that was asked for is done */
 	uint64_t settled; /* under `asked` */
+	atomic_bool holds; /* some connection held something */
 	uint64_t began, opened; /* clock_ms, for the log */
 	bool end; /* of the thread that looks for what nobody holds; under lock */
 	pthread_cond_t ending;

@@ -16,7 +16,8 @@ int quota_check(const struct quota *q, int64_t bytes, int64_t inodes)
 	if (inodes > 0 && q->limits.inodes) {
 		int64_t limit = q->limits.inodes > INT64_MAX ? INT64_MAX
 							     : (int64_t)q->limits.inodes;
-		if (q->inodes > limit || inodes > limit - q->inodes)
+		int64_t used = q->inodes + q->reserved_inodes;
+		if (used > limit || inodes > limit - used)
 			return -EDQUOT;
 	}
 	return 0;

@@ -31,7 +31,8 @@ struct quota {
 	uint64_t tag, birth_ino;
 	struct ws_limits limits;
 	int64_t bytes, inodes; /* in use now */
-	int64_t reserved;      /* bytes of writes that are under way */
+	int64_t reserved;      /* bytes of writes that are under way, and of ws_hold */
+	int64_t reserved_inodes; /* of ws_hold */
 	/* When the active layer was new: its journal counts from there. */
 	int64_t base_bytes, base_inodes;
 };

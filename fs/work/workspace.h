@@ -222,6 +222,11 @@ int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t
 	    const struct caller *c, struct entry *out);
 int ws_tmpfile(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
 	       struct entry *out);
+/* The same, and ws_write, paid first by what `who` holds (ws_hold). */
+int ws_tmpfile_held(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
+		    uint64_t who, struct entry *out);
+int ws_write_held(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off,
+		  uint64_t who);
 int ws_unlink(struct ws *ws, uint64_t dir, const char *name, size_t len, const struct caller *c);
 int ws_rmdir(struct ws *ws, uint64_t dir, const char *name, size_t len, const struct caller *c);
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT (a 0:0 character device stays). */
@@ -341,6 +346,7 @@ struct ws_batch {
 	size_t n;
 	uint64_t tag;                    /* WS_TAG_OURS is in it */
 	struct ws_batch_result *results; /* n of them, all zero, filled on success; NULL: none */
+	uint64_t who; /* whose ws_hold pays first; 0: none does */
 };
 /* 0; or -errno, and *failed is the operation that can't be done, n where all of them can't:
  * -EDQUOT, -ENOSPC, -E2BIG. -EREMCHG as in ws_put; -ENOENT, -EEXIST, -ENOTEMPTY, -EISDIR,
@@ -348,6 +354,12 @@ struct ws_batch {
  * -EINVAL: a folder into itself, or a file of PUT that isn't one without a name. */
 int ws_batch(struct ws *ws, const struct ws_batch *w, const struct ws_changes *changes,
 	     size_t *failed);
+
+/* Keeps room in the quota for what `who` (not 0) is about to write, in place of what he held
+ * before: for everybody else it is used. 0 and 0: none. It ends with the workspace's use, and with
+ * ws_hold_end of what it is held `by`. -EDQUOT: there isn't so much, and he holds what he did. */
+int ws_hold(struct ws *ws, uint64_t who, uint64_t by, uint64_t bytes, uint64_t inodes);
+void ws_hold_end(struct ws *ws, uint64_t by);
 
 struct ws_statfs {
 	uint64_t block_size, blocks, blocks_free, files, files_free;

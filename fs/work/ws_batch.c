@@ -712,7 +712,6 @@ static void tell_results(struct batch *b, const struct ws_batch *w)
 static int batch_locked(struct batch *b, const struct ws_batch *w, struct forget_list *f,
 			size_t *failed)
 {
-	struct quota *q = &b->ws->quota;
 	int r = ws_ours_room(b->ws);
 	op_begin(&b->op, b->ws, INO_ROOT, NULL);
 	b->op.t.tag = w->tag;
@@ -723,7 +722,7 @@ static int batch_locked(struct batch *b, const struct ws_batch *w, struct forget
 	if (r == 0) {
 		*failed = w->n;
 		batch_put_records(b);
-		r = quota_check(q, b->op.bytes, b->op.inodes);
+		r = hold_check(b->ws, w->who, b->op.bytes, b->op.inodes);
 	}
 	if (r == 0 && b->op.t.records > 0)
 		r = batch_remember(b, f);
@@ -733,6 +732,7 @@ static int batch_locked(struct batch *b, const struct ws_batch *w, struct forget
 	}
 	r = op_commit(&b->op);
 	if (r == 0) {
+		(void)hold_spend(b->ws, w->who, b->op.bytes, b->op.inodes);
 		ws_ours_done(b->ws, w->tag);
 		after_commit(b);
 		tell_results(b, w);

@@ -121,6 +121,7 @@ struct ws {
 	_Atomic bool record_durable;  /* the file meta.json in its folder */
 	struct stale *stale;          /* under publish */
 	struct quota quota;
+	struct ws_hold *holds; /* under meta */
 	struct timespec stamped; /* of the last change; under meta */
 	int64_t files;        /* inodes that got their first name less those that lost the last,
 	                       * since the active layer was new */
@@ -402,6 +403,7 @@ struct change {
 	bool keep_size; /* ALLOCATE, PUNCH: the file doesn't grow */
 	bool kill_suid;
 	bool no_quota; /* charged, but never refused */
+	uint64_t who;  /* whose ws_hold pays first; 0: none does */
 	/* Changes *a too, before it is put; NULL: nothing. */
 	int (*also)(struct op *op, struct attr *a, void *ctx);
 	void *ctx;
@@ -430,5 +432,14 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
+
+/* ---- ws_hold.c ---- */
+
+/* quota_check, where what `who` (0: nobody) holds pays first. Under meta, as the next two. */
+int hold_check(struct ws *ws, uint64_t who, int64_t bytes, int64_t inodes);
+/* It has paid: so many bytes of these. They don't count as reserved any more. */
+int64_t hold_spend(struct ws *ws, uint64_t who, int64_t bytes, int64_t inodes);
+void hold_give_back(struct ws *ws, uint64_t who, int64_t bytes);
+void ws_holds_free(struct ws *ws);
 
 #endif

@@ -231,6 +231,7 @@ void ws_free(struct ws *ws)
 	registry_unuse(ws->work->registry, &ws->view, 1);
 	view_done(&ws->view);
 	ws_file_done(&ws->file);
+	ws_holds_free(ws);
 	ws_destroy(ws);
 }
 

@@ -29,6 +29,7 @@ struct plan {
 	uint64_t hide0, hide1; /* then what is below is hidden there */
 	int64_t growth;        /* of own_bytes */
 	int64_t reserved;      /* what of it was reserved in the quota */
+	int64_t paid;          /* and what of that by a hold */
 	int64_t blocks;        /* change of attr.blocks */
 	struct segment *segments, room[SEGMENTS_INLINE];
 	size_t n, cap;
@@ -401,7 +402,7 @@ static int plan(struct plan *p)
 	if (r == 0)
 		r = plan_growth(p);
 	if (r == 0 && !ch->no_quota)
-		r = quota_check(&ws->quota, p->growth, 0);
+		r = hold_check(ws, ch->who, p->growth, 0);
 	if (r == 0 && p->size < p->a.size) {
 		uint64_t gone = 0;
 		if (p->size > 0)
@@ -411,6 +412,7 @@ static int plan(struct plan *p)
 	}
 	if (r == 0 && p->growth > 0) {
 		p->reserved = p->growth;
+		p->paid = hold_spend(ws, ch->who, p->growth, 0);
 		ws->quota.reserved += p->reserved;
 	}
 	return r;
@@ -423,7 +425,8 @@ static void plan_undo(struct plan *p)
 		if (p->segments[i].fresh)
 			layer_alloc_cancel(active(p->ws), &p->segments[i].e);
 	p->ws->quota.reserved -= p->reserved;
-	p->reserved = 0;
+	hold_give_back(p->ws, p->ch->who, p->paid);
+	p->reserved = p->paid = 0;
 }
 
 /* ---- moving bytes, without meta ---- */
@@ -623,18 +626,32 @@ int content_change(struct ws *ws, uint64_t node, const struct change *ch, const 
 	return r;
 }
 
-int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off, bool kill_suid,
-	     const struct caller *c)
+static int write_all(struct ws *ws, uint64_t node, const struct change *ch, const struct caller *c)
 {
-	if (n == 0)
+	if (ch->n == 0)
 		return 0;
-	struct change ch = {
-		.what = CHANGE_WRITE, .off = off, .n = n, .buf = buf, .kill_suid = kill_suid
-	};
 	ws_enter(ws);
 	stripe_write(ws, ino_of(node));
-	int r = content_change(ws, node, &ch, c, NULL);
+	int r = content_change(ws, node, ch, c, NULL);
 	stripe_done(ws, ino_of(node));
 	ws_leave(ws);
 	return r;
+}
+
+int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off, bool kill_suid,
+	     const struct caller *c)
+{
+	const struct change ch = {
+		.what = CHANGE_WRITE, .off = off, .n = n, .buf = buf, .kill_suid = kill_suid
+	};
+	return write_all(ws, node, &ch, c);
+}
+
+int ws_write_held(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off,
+		  uint64_t who)
+{
+	const struct change ch = {
+		.what = CHANGE_WRITE, .off = off, .n = n, .buf = buf, .who = who
+	};
+	return write_all(ws, node, &ch, NULL);
 }

@@ -136,5 +136,50 @@ for i in 1 2 3 4 5 6; do
 	rm -rf "$at/none"/*
 done
 is 'killed in the middle: all or nothing' $torn 0
+
+# ---- its room in the quota is kept while it comes
+
+bough_ok 'one with a quota' create kept --quota 10M -q
+kept=$(at kept)
+head -c 6000000 /dev/urandom >six
+head -c 1000000 /dev/urandom >one
+tar -cf kept.tar six one
+begin() { # the archive, but for its end
+	rm -f slow && mkfifo slow && mkdir -p "$kept/to"
+	put kept to slow atomic=true &
+	putting=$!
+	exec 9>slow
+	head -c 6500000 kept.tar >&9
+	wait_for 20 not room 3500000
+}
+room() { # BYTES: whether so many can be written
+	local r=0
+	head -c "$1" /dev/zero >"$kept/mine" 2>/dev/null || r=1
+	rm -f "$kept/mine"
+	return $r
+}
+ok 'there is room' room 10485760
+begin
+is 'nothing is there yet' "$(ls "$kept/to")" ''
+ok 'what is left can be written' wait_for 10 room 3485760
+ok 'and not a byte more' not room 3485761
+head -c 3000000 /dev/zero >"$kept/before"
+tail -c +6500001 kept.tar >&9
+exec 9>&-
+wait $putting
+ok 'the archive comes, beside that' cmp six "$kept/to/six"
+is 'and counts as it is' "$(bough show kept --json | jq .used_bytes)" 10000000
+ok 'what is left is there for all' wait_for 10 room 485760
+ok 'and no more' not room 485761
+rm -r "$kept/before" "$kept/to"
+for how in client boughd bough-fs; do
+	begin
+	[ $how = client ] || kill_hard $how
+	[ $how != boughd ] || wait_for 10 start 2>/dev/null
+	exec 9>&-
+	wait $putting
+	ok "cut off ($how): all room is free again" wait_for 20 room 10485760
+	is "nothing of it is there ($how)" "$(ls "$kept/to")" ''
+done
 fsck_clean
 done_testing

@@ -31,6 +31,46 @@ static int try_write(struct ws *ws, const char *path, size_t n, uint64_t off)
 	return r;
 }
 
+/* What is kept for one is used for the others, to the byte; he spends it. */
+static void test_hold(void **state)
+{
+	struct kit *k = *state;
+	static const char data[8192] = { 1 };
+	struct entry e, f;
+	fill(k->ws, "mine", 1000, 0);
+	limit(k->ws, 11000, 5);
+	expect(-EDQUOT, ws_hold(k->ws, 7, 1, 10001, 0));
+	expect(-EDQUOT, ws_hold(k->ws, 7, 1, 0, 5));
+	expect(0, ws_hold(k->ws, 7, 1, 9000, 2));
+	expect(-EDQUOT, ws_hold(k->ws, 8, 1, 1001, 0));
+	expect(0, ws_hold(k->ws, 8, 2, 100, 1));
+	expect(-EDQUOT, ws_hold(k->ws, 8, 2, 1001, 1));
+	expect(0, try_write(k->ws, "mine", 900, 1000));
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900));
+	expect(0, ws_tmpfile(k->ws, 1, 0600, &root_caller, &e));
+	expect(-EDQUOT, ws_tmpfile(k->ws, 1, 0600, &root_caller, &f));
+	expect(-EDQUOT, ws_tmpfile_held(k->ws, 1, 0600, &root_caller, 9, &f));
+	expect(0, ws_tmpfile_held(k->ws, 1, 0600, &root_caller, 7, &f));
+	expect(0, ws_write_held(k->ws, f.node, data, 8192, 0, 7));
+	expect(-EDQUOT, ws_write_held(k->ws, f.node, data, 900, 8192, 7));
+	expect(0, ws_write_held(k->ws, f.node, data, 808, 8192, 7));
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900)); /* the other one's 100 */
+	ws_hold_end(k->ws, 1);
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900)); /* all of it was spent */
+	ws_hold_end(k->ws, 2);
+	expect(0, try_write(k->ws, "mine", 100, 1900));
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 2000));
+	/* Given back, it is there for all. */
+	limit(k->ws, 12000, 0);
+	expect(0, ws_hold(k->ws, 7, 1, 1000, 0));
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 2000));
+	expect(0, ws_hold(k->ws, 7, 1, 400, 0));
+	expect(0, try_write(k->ws, "mine", 600, 2000));
+	expect(0, ws_hold(k->ws, 7, 1, 0, 0));
+	expect(0, try_write(k->ws, "mine", 400, 2600));
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 3000));
+}
+
 enum how { SAVE, FLATTEN };
 
 /* As boughd does it; `out` (NULL allowed): what it was saved as. */
@@ -383,7 +423,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_restore), T(test_restore_again), T(test_restore_foreign),
 		T(test_heir),                   T(test_rewrite),       T(test_files),
-		T(test_random),
+		T(test_random), T(test_hold),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
