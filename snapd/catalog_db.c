@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
+#include "snapd/journal.h"
 #include "snapd/principal.h"
 
 enum {
@@ -189,6 +190,17 @@ static const char *const migrations[] = {
 	"ALTER TABLE teams_2 RENAME TO teams;"
 	"CREATE INDEX teams_name ON teams(name);",
 	"CREATE INDEX repeats_open ON repeats(time) WHERE status IS NULL;",
+	/* How many rows of the audit log are whose (catalog_journal.c). */
+	"CREATE TABLE audit_counts (owner TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;"
+	"INSERT INTO audit_counts SELECT owner, count(*) FROM audit GROUP BY owner;"
+	"CREATE INDEX audit_counts_n ON audit_counts(n);"
+	"CREATE INDEX audit_owner ON audit(owner);"
+	"CREATE TRIGGER audit_more AFTER INSERT ON audit BEGIN"
+	" INSERT INTO audit_counts VALUES (new.owner, 1)"
+	" ON CONFLICT (owner) DO UPDATE SET n = n + 1; END;"
+	"CREATE TRIGGER audit_less AFTER DELETE ON audit BEGIN"
+	" UPDATE audit_counts SET n = n - 1 WHERE owner = old.owner;"
+	" DELETE FROM audit_counts WHERE owner = old.owner AND n <= 0; END;",
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 
@@ -511,6 +523,8 @@ int catalog_open(struct catalog **out, const char *root, const struct io *io, st
 	pthread_cond_init(&c->wake, NULL);
 	c->io = io ? io : &io_host;
 	owner_self(c->self);
+	const char *most = getenv("BOUGH_AUDIT_MAX"); /* for tests */
+	c->audit_max = most ? strtoll(most, NULL, 10) : AUDIT_MAX;
 	c->wal_fd = -1;
 	int r = db_open(c, err);
 	if (r < 0)

@@ -26,6 +26,7 @@ struct catalog {
 	const struct io *io;
 	char *root, *path;
 	char self[OWNER_SIZE];   /* whoever boughd runs as */
+	int64_t audit_max;       /* AUDIT_MAX, or what a test says */
 	pthread_mutex_t reading; /* the next two; is taken after `lock` where both are */
 	sqlite3 *reader;         /* NULL while damaged */
 	struct db_statements reads;

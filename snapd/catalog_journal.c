@@ -26,16 +26,74 @@ void audit_rows_free(struct audit_row *rows, size_t n)
 	free(rows);
 }
 
+static int insert_audit(struct catalog *c, const struct audit_row *row, struct err *err)
+{
+	return db_exec(c,
+		       "INSERT INTO audit (" AUDIT_COLUMNS
+		       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+		       DB(db_int(row->time_ns), db_text(row->owner), db_text_or_null(row->token),
+			  db_text(row->from), db_text(row->method), db_text(row->path),
+			  db_text_or_null(row->object), db_int(row->status),
+			  db_text_or_null(row->about)),
+		       "write the audit log", err);
+}
+
+/* Who has how many rows of it; triggers count. */
+struct audit_share {
+	char owner[OWNER_SIZE];
+	int64_t n, next, sum; /* next: of who has most but for him; sum: of all */
+};
+
+static int read_share(sqlite3_stmt *st, void *row)
+{
+	struct audit_share *s = row;
+	db_get_text(st, 0, s->owner, sizeof(s->owner));
+	s->n = sqlite3_column_int64(st, 1);
+	s->next = sqlite3_column_int64(st, 2);
+	s->sum = sqlite3_column_int64(st, 3);
+	return 0;
+}
+
+static int most_of_audit(struct catalog *c, struct audit_share *out, struct err *err)
+{
+	static const struct db_shape shape = { "count the audit log", sizeof(struct audit_share),
+					       read_share, NULL };
+	*out = (struct audit_share){ 0 };
+	return db_first(c,
+			"SELECT owner, n, ifnull((SELECT n FROM audit_counts ORDER BY n DESC"
+			" LIMIT 1 OFFSET 1), 0), (SELECT sum(n) FROM audit_counts)"
+			" FROM audit_counts ORDER BY n DESC LIMIT 1",
+			DB(), &shape, out, err);
+}
+
+/* Whoever has most loses his oldest, until it is no more than may be: who writes much pushes out
+ * nobody else's. */
+static int trim_audit(struct catalog *c, int64_t max, struct err *err)
+{
+	struct audit_share most;
+	int r = most_of_audit(c, &most, err);
+	while (r >= 0 && most.sum > max) {
+		int64_t over = most.sum - max, lead = most.n - most.next;
+		int64_t n = lead < 1 ? 1 : lead < over ? lead : over;
+		r = db_exec(c,
+			    "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit"
+			    " WHERE owner = ?1 ORDER BY seq LIMIT ?2)",
+			    DB(db_text(most.owner), db_int(n)), "trim the audit log", err);
+		if (r >= 0)
+			r = most_of_audit(c, &most, err);
+	}
+	return r < 0 ? r : 0;
+}
+
 int catalog_audit_add(struct catalog *c, const struct audit_row *row, struct err *err)
 {
-	return db_change(c,
-			 "INSERT INTO audit (" AUDIT_COLUMNS
-			 ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-			 DB(db_int(row->time_ns), db_text(row->owner), db_text_or_null(row->token),
-			    db_text(row->from), db_text(row->method), db_text(row->path),
-			    db_text_or_null(row->object), db_int(row->status),
-			    db_text_or_null(row->about)),
-			 "write the audit log", err);
+	int r = db_start(c, err);
+	if (r < 0)
+		return r;
+	r = insert_audit(c, row, err);
+	if (r >= 0 && sqlite3_last_insert_rowid(c->db) % AUDIT_BESIDE == 0)
+		r = trim_audit(c, c->audit_max, err);
+	return db_finish(c, r, err);
 }
 
 static int read_audit(sqlite3_stmt *st, void *row)
@@ -703,11 +761,6 @@ int catalog_journal_trim(struct catalog *c, int64_t now_ns, struct err *err)
 	if (r >= 0)
 		r = run_with(c, "DELETE FROM jobs WHERE state <> 'running' AND ended < ?1", old,
 			     err);
-	if (r >= 0)
-		r = run_with(c,
-			     "DELETE FROM audit WHERE seq <="
-			     " (SELECT max(seq) FROM audit) - ?1",
-			     AUDIT_MAX, err);
 	if (r >= 0)
 		r = run_with(c, "DELETE FROM tokens WHERE expires < ?1", old, err);
 	if (r >= 0)

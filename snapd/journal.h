@@ -7,7 +7,9 @@
 #include "snapd/principal.h"
 
 enum {
-	AUDIT_MAX = 1000000, /* rows; the oldest go */
+	/* Rows. Where there are more, who has most of them loses his oldest. */
+	AUDIT_MAX = 1000000,
+	AUDIT_BESIDE = 256, /* rows that there may be beyond that until it is looked at */
 	KEPT_S = 24 * 3600,  /* answers to keys, results of jobs */
 	JOB_AGAIN_MAX = 3,
 	ANSWER_MAX =

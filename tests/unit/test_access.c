@@ -22,6 +22,8 @@
 #include "snapd/journal.h"
 #include "snapd/repos.h"
 
+enum { AUDIT_TEST = 1000 }; /* BOUGH_AUDIT_MAX */
+
 struct fixture {
 	char root[64];
 	struct catalog *c;
@@ -854,6 +856,53 @@ static void jobs_and_audit(void **state)
 	audit_rows_free(rows, n);
 }
 
+static void add_audit(struct fixture *f, const char *owner, int n)
+{
+	struct err err = { 0 };
+	struct audit_row a = { .from = "pid 1", .method = "POST", .path = (char *)"/x" };
+	(void)snprintf(a.owner, sizeof(a.owner), "%s", owner);
+	for (; n > 0; n--) {
+		a.time_ns++;
+		assert_int_equal(catalog_audit_add(f->c, &a, &err), 0);
+	}
+}
+
+static size_t audit_count(struct fixture *f, const char *owner)
+{
+	struct audit_query q = { 0 };
+	struct audit_row *rows;
+	struct err err = { 0 };
+	size_t n;
+	(void)snprintf(q.owner, sizeof(q.owner), "%s", owner);
+	assert_int_equal(catalog_audit_list(f->c, &q, 0, 100000, &rows, &n, &err), 0);
+	for (size_t i = 1; i < n && *owner; i++) /* none is missing in between: the newest stay */
+		assert_true(rows[i - 1].time_ns == rows[i].time_ns + 1 || rows[i - 1].time_ns == 1);
+	audit_rows_free(rows, n);
+	return n;
+}
+
+/* Who does much pushes out nobody else's; there never are many more than may be. */
+static void audit_shares(void **state)
+{
+	struct fixture *f = *state;
+	add_audit(f, "quiet", 20);
+	add_audit(f, "loud", AUDIT_TEST + 300);
+	for (int i = 0; i < 3; i++) {
+		add_audit(f, "loud", 500);
+		assert_true(audit_count(f, "") <= AUDIT_TEST + AUDIT_BESIDE);
+		assert_true(audit_count(f, "") >= AUDIT_TEST);
+		assert_int_equal(audit_count(f, "quiet"), 20);
+	}
+	/* One who comes later has room, up to as much as the other. */
+	add_audit(f, "late", 300);
+	assert_int_equal(audit_count(f, "late"), 300);
+	add_audit(f, "late", 900);
+	assert_int_equal(audit_count(f, "quiet"), 20);
+	size_t late = audit_count(f, "late"), loud = audit_count(f, "loud");
+	assert_true(late + loud + 20 <= AUDIT_TEST + AUDIT_BESIDE);
+	assert_true(loud >= AUDIT_TEST / 2 - 21 && late >= loud);
+}
+
 /* ---- events ---- */
 
 static void *add_later(void *arg)
@@ -1125,6 +1174,9 @@ static void repos_of_owners(void **state)
 
 int main(void)
 {
+	char most[16];
+	(void)snprintf(most, sizeof(most), "%d", AUDIT_TEST);
+	(void)setenv("BOUGH_AUDIT_MAX", most, 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(names_of_owners, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_of_many, set_up, tear_down),
@@ -1146,6 +1198,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(found_idle, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(keys_of_jobs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(audit_shares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(repos_of_owners, set_up, tear_down),
 		cmocka_unit_test(ring),
