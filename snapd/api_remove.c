@@ -15,6 +15,7 @@
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
+#include "snapd/inuse.h"
 #include "snapd/sandbox.h"
 #include "snapd/space.h"
 #include "snapd/watch.h"
@@ -129,6 +130,12 @@ static int may_purge(const struct request *rq, struct err *err)
 				    "brought back");
 }
 
+static int refuse_used(struct request *rq, const struct ws_row *ws, struct err *err)
+{
+	int r = api_ws_refuse_used(rq->ctx, ws, false, err);
+	return r < 0 ? r : inuse_refuse(rq, ws, err);
+}
+
 int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -139,7 +146,7 @@ int api_ws_delete(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	r = source_find_ws(&src, sd, rq->params[0], LEASE_EXCLUSIVE, "rm", err);
 	if (r >= 0 && (src.ws.sandbox[0] || !request_query_true(rq, "force")))
-		r = api_ws_refuse_used(sd, &src.ws, false, err);
+		r = refuse_used(rq, &src.ws, err);
 	else if (r >= 0)
 		r = take_from_all(rq, &src.ws, err);
 	if (r >= 0)

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "snapd/api_sandbox.h"
+#include "snapd/inuse.h"
 
 static json_t *number(uint64_t n)
 {
@@ -75,6 +76,21 @@ int api_stats(struct request *rq, struct reply *rp, struct err *err)
 	return rp->json ? 0 : err_no_memory(err);
 }
 
+/* Who loses something by the end. */
+static json_t *in_use(struct snapd *sd)
+{
+	json_t *found = inuse_find(sd, NULL), *list = json_array(), *processes;
+	const char *id;
+	json_object_foreach(found, id, processes) {
+		auto_ws_row row = { 0 };
+		const char *name = catalog_ws_get(sd->catalog, id, &row, NULL) < 0 ? id : row.name;
+		(void)json_array_append_new(list, json_pack("{s:s, s:s, s:O}", "workspace", id,
+							    "name", name, "processes", processes));
+	}
+	json_decref(found);
+	return list;
+}
+
 int api_shutdown(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
@@ -82,12 +98,14 @@ int api_shutdown(struct request *rq, struct reply *rp, struct err *err)
 	if (grace < 0)
 		return grace;
 	sandbox_stop_all(sd, grace); /* what runs on the mounts */
+	json_t *used = in_use(sd);
 	int r = supervisor_quit(sd->supervisor, err);
 	if (r < 0) {
 		sandboxes_open(sd);
+		json_decref(used);
 		return r;
 	}
-	rp->json = json_pack("{s:b}", "ok", true);
+	rp->json = json_pack("{s:b, s:o*}", "ok", true, "in_use", used);
 	(void)eventfd_write(sd->stop_fd, 1); /* the answer goes out before the end (web_quiesce) */
 	return 0;
 }

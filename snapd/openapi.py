@@ -136,7 +136,9 @@ SCHEMAS = {
                                           "snapshots": N, "workspaces": N})}),
     "Stats": obj({"store": null(ANY), "fs": null(ANY), "fs_process": ANY, "catalog": null(ANY),
                   "daemon": ANY}),
-    "Ok": obj({"ok": B}),
+    "Ended": obj({"ok": B}, {"in_use": {"type": "array", "items": obj(
+        {"workspace": S, "name": S, "processes": {"type": "array", "items": obj(
+            {"pid": N, "program": S})}})}}),
     "Any": ANY,
 }
 ATTACHED = obj({"workspace": S, "name": null(S), "target": S, "read_only": B, "exclusive": B, "own": B})
@@ -340,7 +342,7 @@ ANSWERS = {
     "POST /v1/gc": ("Free what nothing refers to", {200: "Collected"}),
     "POST /v1/fsck": ("Prove that all is whole", {200: "Checked"}),
     "GET /v1/stats": ("Counters", {200: "Stats"}),
-    "POST /v1/shutdown": ("Unmount all and end", {200: "Ok"}),
+    "POST /v1/shutdown": ("Unmount all and end", {200: "Ended"}),
 }
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos", "/v1/import",

@@ -298,7 +298,7 @@ const begun = await c.workspaces.createFrom('begun', createReadStream(T + '/t.ta
   { labels: { k: 'v' }, mount: false });
 eq('a workspace of an archive', [begun.info.labels, begun.info.mounted, await all(begun.diff())],
   [{ k: 'v' }, false, []]);
-await begun.delete({ purge: true });
+await begun.delete({ purge: true, force: true });
 const above = await c.workspaces.create('above', { source: made });
 await above.files.write('x', 'x');
 await above.save('above');

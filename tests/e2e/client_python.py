@@ -427,7 +427,7 @@ def main():
         begun = c.workspaces.create_from("begun", a, labels={"k": "v"}, mount=False)
     eq("a workspace of an archive", [begun.info["labels"], begun.info["mounted"], list(begun.diff())],
        [{"k": "v"}, False, []])
-    begun.delete(purge=True)
+    begun.delete(purge=True, force=True)
     above = c.workspaces.create("above", source=made)
     above.files.write("x", "x")
     above.save("above")

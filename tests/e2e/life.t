@@ -136,7 +136,13 @@ bough_ok 'mount of one' mount one-a
 # ---- down and up
 
 ino=$(stat -c %i "$path/dir/file")
+(exec sleep 30 <"$path/dir/file") &
+sleeper=$!
+sleep 0.1
 bough_ok 'down' down
+kill $sleeper 2>/dev/null
+is 'tells who was there' "$err" \
+	"bough: one was in use by sleep (pid $sleeper): what is open there fails now; \`bough up\` mounts it again"
 is 'no daemon is left' "$(pids_of boughd)$(pids_of bough-fs)" ''
 is 'no mount is left' "$(grep -c " $T/" /proc/self/mounts)" 0
 is 'and no mount point' "$(ls "$BOUGH_ROOT/mnt")" ''
@@ -158,7 +164,10 @@ is 'the parent is not' "$(cat "$path/dir/file")" data
 (cd "$path" && exec sleep 30) &
 sleeper=$!
 sleep 0.1
-bough_ok 'rm of one that is in use' rm one
+bough_fails 'rm of one that is in use' 5 "in use by sleep \\(pid $sleeper\\); .*--force" rm one
+is 'it is all there' "$(cat "$path/dir/file")" data
+bough_ok 'rm of one that nobody uses' rm two
+bough_ok 'or by force' rm --force one
 kill $sleeper 2>/dev/null
 bough_ok 'rm of all' rm $(bough ls -q)
 is 'none is left' "$(bough ls -q)" ''

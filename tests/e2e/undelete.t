@@ -19,7 +19,7 @@ bough_ok 'saved once' save w --as s
 echo unsaved >"$path/new"
 exec 3>"$path/open"
 bough_ok 'a snapshot of it' fork w child
-bough_ok 'deleted, with a program in it' rm w
+bough_ok 'deleted, with a program in it' rm --force w
 ok 'it is unmounted' test ! -e "$path"
 ok 'what the program writes goes nowhere' not eval 'echo x >&3' 2>/dev/null
 exec 3>&-

@@ -220,7 +220,7 @@ class Bough(Place):
         return self.client.workspaces.create(name, **self.create).path
 
     def drop(self, name):
-        self.client.workspaces(name).delete(purge=True)
+        self.client.workspaces(name).delete(purge=True, force=True)
 
     def look(self):
         pids = self.service.pids()

@@ -219,8 +219,9 @@ const struct command commands_sys[] = {
 	  .group = G_SYS,
 	  .operands = "",
 	  .summary = "unmount all and stop the service",
-	  .about = "No file is lost; `bough up` mounts all again. Programs on workspaces end with\n"
-		   "\"Transport endpoint is not connected\"; over `bough upgrade` they go on.\n"
+	  .about = "No file is lost; `bough up` mounts all again. Programs on workspaces get\n"
+		   "\"Transport endpoint is not connected\", and are named; over `bough upgrade`\n"
+		   "they go on.\n"
 		   "Sandboxes are stopped, all at once, as `bough stop` does; `bough start`\n"
 		   "starts one anew.\n",
 	  .options = down_options,

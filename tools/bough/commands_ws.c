@@ -65,7 +65,7 @@ static const struct option_def ls_options[] = {
 static const struct option_def rm_options[] = {
 	{ .name = "now", .help = "for good, also one that was deleted before" },
 	{ .name = "force",
-	  .help = "also a sandbox that runs, and a workspace that sandboxes have attached" },
+	  .help = "also a sandbox that runs, and a workspace that programs use or sandboxes have" },
 	{ .name = "workspaces", .help = "of a sandbox: also those that were made for it" },
 	{ 0 }
 };
@@ -187,8 +187,9 @@ const struct command commands_ws[] = {
 		  "saved stays as snapshots in any case. A sandbox is gone at once; the\n"
 		  "workspaces that it used stay, also those that `bough run` and `bough fork`\n"
 		  "made for it (NAME-ws), unless it was run to be removed; --workspaces takes\n"
-		  "these, too. A workspace that sandboxes have attached stays (exit code 5), or\n"
-		  "with --force is taken from all of them first, also from those of others.\n",
+		  "these, too. A workspace that programs use, or sandboxes have attached, stays\n"
+		  "(exit code 5); with --force the programs get errors from what they have open\n"
+		  "there, and it is taken from all sandboxes first, also from those of others.\n",
 	  .options = rm_options,
 	  .examples = "bough rm try-a try-b\nbough rm --now big\nbough rm --force dev\n",
 	  .min = 1,

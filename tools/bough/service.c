@@ -78,14 +78,42 @@ static int daemon_runs(struct cli *cli, struct err *err)
 	return r == -ENOENT || r == -ECONNREFUSED ? 0 : r < 0 ? r : 1;
 }
 
-static int print_down(struct cli *cli, bool ran, struct err *err)
+/* Which programs lost something, and what. */
+static void tell_in_use(const json_t *ended)
+{
+	enum { NAMED_MAX = 8 };
+	size_t i, k;
+	json_t *ws, *p;
+	json_array_foreach(json_object_get(ended, "in_use"), i, ws) {
+		const json_t *all = json_object_get(ws, "processes");
+		fprintf(stderr, "bough: ");
+		out_clean(stderr, get_text(ws, "name"));
+		fprintf(stderr, " was in use by ");
+		json_array_foreach((json_t *)(uintptr_t)all, k, p) {
+			if (k == NAMED_MAX)
+				break;
+			fprintf(stderr, "%s", k ? ", " : "");
+			out_clean(stderr, get_text(p, "program"));
+			fprintf(stderr, " (pid %lld)", (long long)get_int(p, "pid"));
+		}
+		if (json_array_size(all) > NAMED_MAX)
+			fprintf(stderr, " and %zu more", json_array_size(all) - NAMED_MAX);
+		fprintf(stderr, ": what is open there fails now; `bough up` mounts it again\n");
+	}
+}
+
+static int print_down(struct cli *cli, const json_t *ended, struct err *err)
 {
 	if (!cli->json) {
-		if (!ran && !cli->quiet)
+		if (!ended && !cli->quiet)
 			fprintf(stderr, "bough: the service isn't running\n");
+		else if (!cli->quiet)
+			tell_in_use(ended);
 		return 0;
 	}
-	auto_json json_t *doc = json_pack("{s:b}", "was_running", ran);
+	json_t *used = json_object_get(ended, "in_use");
+	auto_json json_t *doc = json_pack("{s:b, s:O*}", "was_running", ended != NULL, "in_use",
+					  used);
 	return doc ? out_json(doc, err) : err_no_memory(err);
 }
 
@@ -106,13 +134,13 @@ static int await_end(int pidfd, struct err *err)
 
 int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 {
-	auto_json json_t *health = NULL, *body = json_object();
+	auto_json json_t *health = NULL, *body = json_object(), *ended = NULL;
 	int r = body ? sandbox_set_grace(body, a, err) : err_no_memory(err);
 	if (r < 0)
 		return r;
 	r = daemon_runs(cli, err);
 	if (r <= 0)
-		return r < 0 ? r : print_down(cli, false, err);
+		return r < 0 ? r : print_down(cli, NULL, err);
 	r = get_health(cli, &health, err);
 	if (r < 0)
 		return r;
@@ -121,10 +149,10 @@ int cmd_down(struct cli *cli, const struct args *a, struct err *err)
 	auto_fd pidfd = pid > 0 && pid <= INT_MAX ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0)
 						  : -1;
 	auto_target t = target_new("/v1/shutdown");
-	r = api_call(cli, "POST", &t, body, NULL, NULL, err);
+	r = api_call(cli, "POST", &t, body, &ended, NULL, err);
 	if (r == 0 && pidfd >= 0)
 		r = await_end(pidfd, err);
-	return r < 0 ? r : print_down(cli, true, err);
+	return r < 0 ? r : print_down(cli, ended, err);
 }
 
 /* ---- upgrade ---- */

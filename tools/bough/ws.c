@@ -543,6 +543,11 @@ static int done_items(struct cli *cli, const struct args *a, const char *method,
 	json_array_foreach(items, i, ws) {
 		if (!cli->json && paths)
 			print_where(cli, ws);
+		if (get_true(ws, "busy") && !cli->quiet)
+			fprintf(stderr,
+				"bough: %s is still in use: its programs go on with a mount that "
+				"nobody else sees\n",
+				get_text(ws, "name"));
 		if (r == 0 && paths && !get_true(ws, "mounted"))
 			r = not_mounted(ws, "isn't mounted", err);
 	}

@@ -69,7 +69,7 @@ def main():
             finally:
                 pool.shutdown(cancel_futures=True)  # those that run leave their sandboxes first
                 for fork in forks:
-                    fork.delete(purge=True)
+                    fork.delete(purge=True, force=True)
     return 1 if failed else 0
 
 

@@ -261,7 +261,7 @@ export class Workspace {
     name?: string; labels?: Labels; add_labels?: Labels; remove_labels?: string[];
     quota_bytes?: number; quota_inodes?: number; description?: string;
   }): Promise<WorkspaceInfo>;
-  delete(options?: { purge?: boolean }): Promise<null>;
+  delete(options?: { purge?: boolean; force?: boolean }): Promise<null>;
   undelete(name?: string): Promise<WorkspaceInfo>;
   fork(fields: Owned & {
     names?: string[]; name?: string; count?: number; labels?: Labels; description?: string;
@@ -334,7 +334,7 @@ export class Sandbox {
   readonly files: SandboxFiles;
   refresh(): Promise<SandboxInfo>;
   update(fields: Record<string, unknown>): Promise<SandboxInfo>;
-  delete(options?: { force?: boolean }): Promise<null>;
+  delete(options?: { force?: boolean; workspaces?: boolean }): Promise<null>;
   watch(options?: { path?: string; recursive?: boolean; since?: string }): Promise<EventStream>;
   start(fields?: Record<string, unknown>): Promise<SandboxInfo>;
   stop(options?: { graceMs?: number }): Promise<SandboxInfo>;

@@ -189,9 +189,12 @@ export class Workspace extends Named {
     return this._is(this._t.call('PATCH', '/v1/workspaces/{ws}', this.#at, { json: fields }));
   }
 
-  /** It can be brought back for a while, unless it is purged: also when it was deleted before. */
-  delete({ purge } = {}) {
-    return this._t.call('DELETE', '/v1/workspaces/{ws}', this.#at, { query: { purge } });
+  /**
+   * It can be brought back for a while, unless it is purged: also when it was deleted before.
+   * force: also one that programs use, or sandboxes have
+   */
+  delete({ purge, force } = {}) {
+    return this._t.call('DELETE', '/v1/workspaces/{ws}', this.#at, { query: { purge, force } });
   }
 
   undelete(name) {
@@ -201,7 +204,7 @@ export class Workspace extends Named {
 
   /** Of `await using`: it is deleted for good. */
   async [asyncDispose]() {
-    await this.delete({ purge: true }).catch((e) => {
+    await this.delete({ purge: true, force: true }).catch((e) => {
       if (!(e instanceof NotFound)) throw e;
     });
   }

@@ -126,8 +126,9 @@ export const sandboxClasses = ({ Job, Named, asyncDispose, refOf, NotFound }) =>
       return EventStream.begin(this._t, ONE + '/watch', this.#at, { path, recursive }, since);
     }
 
-    delete({ force } = {}) {
-      return this._t.call('DELETE', ONE, this.#at, { query: { force } });
+    /** force: also one that runs; workspaces: with those that were made for it */
+    delete({ force, workspaces } = {}) {
+      return this._t.call('DELETE', ONE, this.#at, { query: { force, workspaces } });
     }
 
     async [asyncDispose]() {

@@ -166,8 +166,9 @@ class Sandbox(Uploads):
         on_expiry"""
         return self._is(self._t.call("PATCH", ONE, self._at, json_body=fields))
 
-    def delete(self, *, force: bool = False) -> None:
-        self._t.call("DELETE", ONE, self._at, query={"force": force})
+    def delete(self, *, force: bool = False, workspaces: bool = False) -> None:
+        """force: also one that runs; workspaces: with those that were made for it."""
+        self._t.call("DELETE", ONE, self._at, query={"force": force, "workspaces": workspaces})
 
     def start(self, **fields: Any) -> SandboxInfo:
         """secrets, secret_env"""

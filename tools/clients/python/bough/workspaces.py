@@ -163,10 +163,11 @@ class Workspace(uploads.Uploads):
         visibility, team, ttl_s, on_expiry"""
         return self._is(self._t.call("PATCH", "/v1/workspaces/{ws}", self._at, json_body=fields))
 
-    def delete(self, *, purge: bool = False) -> None:
+    def delete(self, *, purge: bool = False, force: bool = False) -> None:
         """It can be brought back for a while, unless it is purged: also when it was deleted
-        before."""
-        self._t.call("DELETE", "/v1/workspaces/{ws}", self._at, query={"purge": purge})
+        before. force: also one that programs use, or sandboxes have."""
+        self._t.call("DELETE", "/v1/workspaces/{ws}", self._at,
+                     query={"purge": purge, "force": force})
 
     def undelete(self, name: Optional[str] = None) -> WorkspaceInfo:
         return self._is(self._t.call("POST", "/v1/workspaces/{ws}/undelete", self._at,
@@ -328,7 +329,7 @@ class Workspaces:
             yield ws
         finally:
             try:
-                ws.delete(purge=True)
+                ws.delete(purge=True, force=True)
             except NotFound:
                 pass
 
