@@ -109,6 +109,14 @@ is 'up' $code 0
 is 'it is all back' "$(user cat "$f/d/file")" changed
 run user bough fsck
 is 'fsck' $code 0
+setpriv --reuid=$uid --regid=$uid --clear-groups sh -c "exec sleep 300 <$f/d/file" &
+sleeps() { [ "$(cat /proc/$!/comm)" = sleep ]; }
+wait_for 10 sleeps
+run user bough rm f-2
+is 'rm of one that is in use' $code 5
+like 'names who' "$err" "^bough: rm: workspace \"f-2\" is in use by sleep \\(pid $!\\); .*--force"
+kill $!
+wait $! 2>/dev/null
 run user bough rm w f-1 f-2 yes
 is 'rm' $code 0
 run user bough down
