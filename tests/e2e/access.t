@@ -209,6 +209,7 @@ run bough token ls -q
 id=${out%%$'\n'*}
 run bough token ls
 like 'token ls' "$out" "$id +cli +uid:0 +owner, read-only"
+is 'a Tab knows it' "$(bough __complete -- 3 bough token rm "$id")" "$id"
 run bough token rm "$id"
 is 'token rm' $code 0
 bough_fails 'nor is 0 for ever' 2 'without the option' token create --expires 0
@@ -216,6 +217,7 @@ bough_fails 'a time that is none' 2 'takes a time like' token create --expires s
 bough_ok 'user add' user add bob --uid 30009
 bough_ok 'team add' team add ops
 bough_ok 'team join' team join ops bob --role reader
+is 'a Tab knows both' "$(bough __complete -- 3 bough team leave o; bough __complete -- 4 bough team leave ops b)" $'ops\nbob'
 run bough team ls
 like 'team ls' "$out" 'ops +bob +reader'
 bough_ok 'a token for a workspace' token create --scope "$owner/private:src" --owner bob -q

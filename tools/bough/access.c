@@ -317,7 +317,9 @@ int cmd_team_join(struct cli *cli, const struct args *a, struct err *err)
 int cmd_team_leave(struct cli *cli, const struct args *a, struct err *err)
 {
 	auto_target t = member(a);
-	return api_call(cli, "DELETE", &t, NULL, NULL, NULL, err);
+	auto_json json_t *doc = NULL;
+	int r = api_call(cli, "DELETE", &t, NULL, &doc, NULL, err);
+	return r < 0 ? r : cli->json ? out_json(doc, err) : 0;
 }
 
 int cmd_team_rm(struct cli *cli, const struct args *a, struct err *err)

@@ -37,6 +37,9 @@ enum word_kind {
 	WORD_DELETED = 'u', /* a workspace that can be brought back */
 	WORD_JOB = 'j',
 	WORD_HOOK = 'h',
+	WORD_TOKEN = 'T',
+	WORD_USER = 'U',
+	WORD_TEAM = 't',
 	WORD_FILE = 'f',
 	WORD_PLACE = 'p',        /* NAME:PATH */
 	WORD_EITHER_PLACE = 'q', /* that, or a file */

@@ -28,8 +28,11 @@ static const struct option_def events_options[] = {
 };
 
 static const struct option_def audit_options[] = {
-	{ .name = "owner", .value = "USER", .help = "only what this one did" },
-	{ .name = "token", .value = "ID", .help = "only by this token" },
+	{ .name = "owner",
+	  .value = "USER",
+	  .kind = WORD_USER,
+	  .help = "only what this one did" },
+	{ .name = "token", .value = "ID", .kind = WORD_TOKEN, .help = "only by this token" },
 	{ .name = "method",
 	  .value = "METHOD",
 	  .kind = WORD_CHOICE,
@@ -49,7 +52,10 @@ static const struct option_def token_create_options[] = {
 	{ .name = "scope",
 	  .value = "SCOPE",
 	  .help = "admin, WORKSPACE, or WORKSPACE:PATH for what is below; else its owner's all" },
-	{ .name = "team", .value = "TEAM", .help = "for what this team is shown, and no more" },
+	{ .name = "team",
+	  .value = "TEAM",
+	  .kind = WORD_TEAM,
+	  .help = "for what this team is shown, and no more" },
 	{ .name = "read-only", .help = "it changes nothing" },
 	{ .name = "expires",
 	  .value = "TIME",
@@ -57,6 +63,7 @@ static const struct option_def token_create_options[] = {
 	{ .name = "name", .value = "NAME", .help = "what it is for" },
 	{ .name = "owner",
 	  .value = "USER",
+	  .kind = WORD_USER,
 	  .help = "whose it is: a user's name or uid:N (admins only; else yours)" },
 	{ 0 }
 };
@@ -116,6 +123,7 @@ const struct command commands_sys[] = {
 	  .examples = "bough token rm tk_k3v6q2abcd\n",
 	  .min = 1,
 	  .max = ANY,
+	  .kinds = "T",
 	  .run = cmd_token_rm },
 	{ .name = "user add",
 	  .group = G_ACCESS,
@@ -149,6 +157,7 @@ const struct command commands_sys[] = {
 	  .examples = "bough user quota ci --workspaces 100 --size 200G\n"
 		      "bough user quota ci --snapshots none\n",
 	  .max = 1,
+	  .kinds = "U",
 	  .run = cmd_user_quota },
 	{ .name = "user rm",
 	  .group = G_ACCESS,
@@ -159,6 +168,7 @@ const struct command commands_sys[] = {
 	  .examples = "bough user rm ci\n",
 	  .min = 1,
 	  .max = ANY,
+	  .kinds = "U",
 	  .run = cmd_user_rm },
 	{ .name = "team add",
 	  .group = G_ACCESS,
@@ -180,6 +190,7 @@ const struct command commands_sys[] = {
 	  .examples = "bough team join web alice --role reader\n",
 	  .min = 2,
 	  .max = 2,
+	  .kinds = "tU",
 	  .run = cmd_team_join },
 	{ .name = "team leave",
 	  .group = G_ACCESS,
@@ -188,6 +199,7 @@ const struct command commands_sys[] = {
 	  .examples = "bough team leave web alice\n",
 	  .min = 2,
 	  .max = 2,
+	  .kinds = "tU",
 	  .run = cmd_team_leave },
 	{ .name = "team ls",
 	  .group = G_ACCESS,
@@ -203,6 +215,7 @@ const struct command commands_sys[] = {
 	  .examples = "bough team rm web\n",
 	  .min = 1,
 	  .max = ANY,
+	  .kinds = "t",
 	  .run = cmd_team_rm },
 
 	{ .name = "up",

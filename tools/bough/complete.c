@@ -131,6 +131,15 @@ static void offer_kind(struct cli *cli, char kind, const struct option_def *opt,
 	case WORD_HOOK:
 		offer_ids(cli, "/v1/webhooks", begun);
 		break;
+	case WORD_TOKEN:
+		offer_ids(cli, "/v1/tokens", begun);
+		break;
+	case WORD_USER:
+		offer_items(cli, "/v1/users", "", begun);
+		break;
+	case WORD_TEAM:
+		offer_items(cli, "/v1/teams", "", begun);
+		break;
 	case WORD_JOB:
 		offer_ids(cli, "/v1/jobs", begun);
 		break;
