@@ -110,6 +110,8 @@ bough_fails 'a user that is not, without a name that nobody gave' 125 "^bough: r
 bough_fails 'no exec' 3 'no exec "ex_nosuch"' logs ex_nosuch
 bough_fails 'nor the workspace below it' 5 'sandbox dev uses it' rm ws
 bough_ok 'stop' stop dev
+bough_ok 'figures of it' stats dev
+is 'are its files alone' "$(awk '{ print $1 }' <<<"$out" | tr '\n' ' ')" 'running disk '
 is 'it is stopped' "$(status dev)" stopped
 bough_fails 'twice' 4 "doesn't run" stop dev
 bough_fails 'what is left by one that is stopped is its files' 125 'start it first' exec dev -- true

@@ -148,7 +148,7 @@ static int print_event(void *ctx, const char *data, struct err *err)
 	} else {
 		printf("%.19sZ  %-22s ", get_text(v, "time"), get_text(v, "type"));
 		out_clean(stdout, list_text(v, "object"));
-		printf("  ");
+		printf("%*s", *get_text(v, "object") ? 2 : 14, ""); /* an id is 13 long */
 		out_clean(stdout, owner_name(e->cli, v, "by"));
 		printf("\n");
 	}

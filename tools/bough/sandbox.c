@@ -123,15 +123,10 @@ static void figure(const char *what, const char *value)
 	printf("%-10s %s\n", what, value);
 }
 
-int cmd_stats_of(struct cli *cli, const struct args *a, struct err *err)
+/* Of one that runs; what the others took is gone with their cgroups. */
+static void stats_live(const struct cli *cli, const json_t *doc)
 {
 	char used[OUT_SIZE_MAX], most[OUT_SIZE_MAX], peak[OUT_SIZE_MAX], text[128];
-	auto_json json_t *doc = NULL;
-	auto_target t = target_sandbox(a->operands[0], "/stats");
-	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
-	if (r < 0 || cli->json)
-		return r < 0 ? r : out_json(doc, err);
-	figure("running", get_true(doc, "running") ? "yes" : "no");
 	figure("cpu", out_duration(text, get_int(doc, "cpu_ns")));
 	(void)snprintf(text, sizeof(text), "%s of %s, at most %s so far",
 		       out_size(used, get_int(doc, "memory_bytes"), cli->bytes),
@@ -143,6 +138,19 @@ int cmd_stats_of(struct cli *cli, const struct args *a, struct err *err)
 	figure("processes", text);
 	(void)snprintf(text, sizeof(text), "%lld", (long long)get_int(doc, "oom_kills"));
 	figure("oom kills", text);
+}
+
+int cmd_stats_of(struct cli *cli, const struct args *a, struct err *err)
+{
+	char used[OUT_SIZE_MAX], text[128];
+	auto_json json_t *doc = NULL;
+	auto_target t = target_sandbox(a->operands[0], "/stats");
+	int r = api_call(cli, "GET", &t, NULL, &doc, NULL, err);
+	if (r < 0 || cli->json)
+		return r < 0 ? r : out_json(doc, err);
+	figure("running", get_true(doc, "running") ? "yes" : "no");
+	if (get_true(doc, "running"))
+		stats_live(cli, doc);
 	(void)snprintf(text, sizeof(text), "%s in %lld files",
 		       out_size(used, get_int(doc, "disk_bytes"), cli->bytes),
 		       (long long)get_int(doc, "inodes"));
