@@ -3,6 +3,7 @@
  * stands for the exec, which dies of it and leaves the exec behind, and knows of no numbers. So
  * each exec's bough-init has a name, and a second exec looks for it inside. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
@@ -50,7 +51,11 @@ static char *sender_spec(const char *exec, int sig, uint64_t number)
 	return text;
 }
 
-enum { SENDER_S = 10 /* it takes milliseconds */ };
+enum {
+	SENDER_S = 10,   /* it takes milliseconds */
+	BEGIN_MS = 5000, /* from the runtime's word to bough-init's first instructions */
+	BEGIN_POLL_MS = 2,
+};
 
 /* Waits for its end, but not for ever: root inside may stop or freeze it. */
 static int await_sender(struct shim *s, const char *id, struct shim_state *state, struct err *err)
@@ -110,6 +115,29 @@ static int signal_inside(struct shim *s, const char *exec, int sig, uint64_t num
 	return r == 0 ? 0 : has_ended(err);
 }
 
+/* bough-init blocks all signals, to take them one by one. */
+static bool takes_signals(uint32_t pid)
+{
+	char path[32], text[4096];
+	unsigned long long blocked = 0;
+	(void)snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n < 0)
+		return true; /* it has ended */
+	text[n] = '\0';
+	const char *line = strstr(text, "\nSigBlk:");
+	return line && sscanf(line, "\nSigBlk: %llx", &blocked) == 1 &&
+	       blocked >> (SIGTERM - 1) & 1;
+}
+
+/* A process 1 that doesn't yet never gets what comes now, and an exec dies of it. */
+static void await_signals(uint32_t pid)
+{
+	for (int ms = 0; ms < BEGIN_MS && !takes_signals(pid); ms += BEGIN_POLL_MS)
+		(void)usleep(BEGIN_POLL_MS * 1000);
+}
+
 /* Opens its process, which is this one where the shim still says so behind that. */
 static int open_process(struct shim *s, const char *exec, struct err *err)
 {
@@ -124,6 +152,8 @@ static int open_process(struct shim *s, const char *exec, struct err *err)
 	auto_fd fd = (int)syscall(SYS_pidfd_open, was.pid, 0); /* close-on-exec */
 	if (fd < 0)
 		return errno == ESRCH ? has_ended(err) : err_sys(err, -errno, "open the process");
+	if (was.status == SHIM_RUNNING)
+		await_signals(was.pid);
 	r = shim_get(s, exec, &is, err);
 	if (r < 0)
 		return r;

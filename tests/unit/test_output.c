@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -446,6 +447,55 @@ static void test_killed_early(void **state)
 	close_ends(&out);
 }
 
+/* Whether the other end of the connection is closed by everybody, within some time. */
+static bool is_over(int fd, int wait_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	return poll(&p, 1, wait_ms) == 1 && p.revents & POLLHUP;
+}
+
+/* A connection that is lent for `key`, and closed here: what is left of it. */
+static int lend(const char *dir, const char *key)
+{
+	int fds[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	must(output_hold(dir, key, fds[0], &err));
+	assert_int_equal(close(fds[0]), 0);
+	return fds[1];
+}
+
+static void test_connections(void **state)
+{
+	const char *dir = dir_of(state);
+	open_key(dir, "a", 0, false);
+	struct shim_ends out = open_ends(dir, "a", "out");
+	assert_int_equal(must(output_held(dir, "a", &err)), 1);
+	int fd = lend(dir, "a");
+	assert_false(is_over(fd, 50));
+	must(output_started(dir, "a", &err));
+	assert_true(is_over(fd, 5000));
+	assert_int_equal(close(fd), 0);
+	/* A sandbox's own is said to have started before it does; and the peer's answer ends it. */
+	fd = lend(dir, "a");
+	assert_false(is_over(fd, 50));
+	put(fd, "answer");
+	assert_true(is_over(fd, 5000));
+	assert_int_equal(close(fd), 0);
+	fd = lend(dir, "a");
+	must(output_drop(dir, "a", &err));
+	assert_true(is_over(fd, 5000));
+	assert_int_equal(close(fd), 0);
+	close_ends(&out);
+	assert_int_equal(output_hold(dir, "none", STDIN_FILENO, &err), -ENOENT);
+	/* A successor knows that it is one. */
+	open_key(dir, "b", 0, false);
+	kill_it(dir);
+	must(output_start(dir, program, &err));
+	assert_int_equal(must(output_held(dir, "b", &err)), 0);
+	open_key(dir, "c", 0, false);
+	assert_int_equal(must(output_held(dir, "c", &err)), 1);
+}
+
 /* Nobody reads for long and bough-io is stopped: the program goes on as soon as it runs again. */
 static void test_one_only(void **state)
 {
@@ -530,6 +580,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_watch, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_killed_early, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_connections, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_only, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full, place_set_up, place_tear_down),
 		cmocka_unit_test(test_head),
