@@ -158,8 +158,12 @@ def ask(method, path, body, headers={}):
     c.request(method, path, body, headers | {"Tus-Resumable": "1.0.0"})
     answer = c.getresponse()
     return answer.status, answer.headers, answer.read()
+def wait_for_room(size): # boughd looks before it takes anything
+    while os.statvfs(root).f_bavail < size // 4096:
+        time.sleep(0.001)
 for i in range(30):
     filled(half)
+    wait_for_room(half)
     status, _, text = ask("PUT", "/v1/workspaces/tight/files/copy", bytes(half))
     if status not in (200, 201, 204):
         bad.append(f"put {i}: {status} {text}")
@@ -168,8 +172,7 @@ for i in range(30):
 # Of an upload the data become the file, by one call; the last byte is sent once there is no room.
 tight, root = root, sys.argv[3]
 for i in range(30):
-    while os.statvfs(root).f_bavail < 4 * half // 4096: # what is announced must fit already
-        time.sleep(0.001)
+    wait_for_room(4 * half)
     status, head, text = ask("POST", "/v1/workspaces/tight-2/uploads", b"",
                              {"Upload-Length": str(4 * half), "Upload-Metadata": "path Y29weQ=="})
     url, kind = head["Location"], {"Content-Type": "application/offset+octet-stream"}
