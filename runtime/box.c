@@ -111,7 +111,9 @@ int box_check_target(const char *target, bool host_image, struct err *err)
 	const char *own = box_own_mount(target);
 	if (own)
 		return err_set(err, -EINVAL, "nothing can be attached in %s", own);
-	if (strcmp(target, "/etc") == 0 || strcmp(target, "/usr") == 0)
+	/* /run: secrets lie in it. */
+	if (strcmp(target, "/etc") == 0 || strcmp(target, "/usr") == 0 ||
+	    strcmp(target, "/run") == 0)
 		return err_set(err, -EINVAL, "%s is the root's: attach below it, or elsewhere",
 			       target);
 	if (host_image && is_below(target, "/usr"))
@@ -248,8 +250,6 @@ static int make_targets(const struct box_config *c, struct err *err)
 		return err_sys(err, -errno, "open the root at %s", c->root);
 	int r = box_fill_points(root, err);
 	for (size_t i = 0; r == 0 && i < c->n_mounts; i++) {
-		if (box_has_slots(c->kind))
-			box_slot_forget(c, c->mounts[i].target);
 		auto_fd fd = inroot_make_dir(root, c->mounts[i].target);
 		if (fd < 0)
 			r = err_sys(err, fd, "no place to attach at %s", c->mounts[i].target);
@@ -262,31 +262,47 @@ static int make_targets(const struct box_config *c, struct err *err)
 	return r;
 }
 
-bool box_has_slots(const struct runtime_kind *kind)
+static const struct box_mount *find_mount(const struct box_config *c, const char *target)
 {
-	return kind->shifts_ids && !spec_shares_kernel(kind);
+	for (size_t i = 0; i < c->n_mounts; i++)
+		if (strcmp(c->mounts[i].target, target) == 0)
+			return &c->mounts[i];
+	return NULL;
 }
 
-/* gVisor puts a tmpfs of its own on an empty /tmp, unless something is mounted there: the root's
- * own, so that what is in it is saved. */
-static bool wants_tmp(const struct runtime_kind *kind)
+/* gVisor puts a tmpfs of its own on an empty /tmp, unless something is mounted there: a workspace,
+ * or the root's own, so that what is in it is saved. A clone, or -ENOENT. */
+static int clone_tmp(const struct box_config *c, int user_ns, struct err *err)
 {
-	return kind->shifts_ids && !spec_shares_kernel(kind);
-}
-
-static int put_tmp(const struct box_config *c, int user_ns, struct err *err)
-{
-	char path[PATH_MAX];
+	const struct box_mount *m = find_mount(c, BOX_TMP);
+	if (m)
+		return mounts_clone(m->source, user_ns, m->read_only, err);
 	auto_fd root = open(c->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	/* No link: the runtime would follow it on the host. */
 	auto_fd tmp = root < 0 ? -1 : io_open_beneath(root, "tmp", O_PATH | O_DIRECTORY);
-	if (tmp < 0)
+	return tmp < 0 ? -ENOENT : mounts_clone_folder(tmp, user_ns, err);
+}
+
+static int share(const char *path, struct err *err)
+{
+	return mount(NULL, path, NULL, MS_SHARED, NULL) < 0 ? err_sys(err, -errno, "share %s", path)
+							    : 0;
+}
+
+/* What workspaces will spread from (spec_own_kernel). */
+static int share_roots(const struct box_config *c, int user_ns, struct err *err)
+{
+	char path[PATH_MAX];
+	int r = box_path(path, c->dir, "rootfs");
+	if (r == 0)
+		r = share(path, err);
+	auto_fd tree = r < 0 ? r : clone_tmp(c, user_ns, err);
+	if (tree == -ENOENT)
 		return 0; /* an image without: then the runtime's it is */
-	int r = make_dir(c->dir, "tmp", 0711, path, err);
-	if (r < 0)
-		return r;
-	auto_fd tree = mounts_clone_folder(tmp, user_ns, err);
-	return tree < 0 ? tree : mounts_put(tree, path, err);
+	r = tree < 0 ? tree : make_dir(c->dir, "tmp", 0711, path, err);
+	if (r == 0)
+		r = mounts_put(tree, path, err);
+	return r < 0 ? r : share(path, err);
 }
 
 /* ---- the configuration ---- */
@@ -318,9 +334,8 @@ static const char *cwd_of(const struct box_config *c, const struct box_process *
 {
 	if (p->cwd)
 		return p->cwd;
-	for (size_t i = 0; i < c->n_mounts; i++)
-		if (strcmp(c->mounts[i].target, "/workspace") == 0)
-			return "/workspace";
+	if (find_mount(c, "/workspace"))
+		return "/workspace";
 	return c->n_mounts ? c->mounts[0].target : "/";
 }
 
@@ -359,15 +374,13 @@ static int bind_all(const struct box_config *c, struct binds *b)
 		if (last)
 			last->recursive = true;
 	}
-	if (last && wants_tmp(c->kind) && box_path(parent, c->dir, "tmp") == 0 &&
-	    mounts_is_mount(parent))
-		last = add_bind(b, c->dir, "tmp", "/tmp", false);
-	if (last && box_has_slots(c->kind)) {
-		last = add_bind(b, c->dir, "slots", BOX_SLOTS_AT, false);
+	if (last && spec_own_kernel(c->kind) && box_path(parent, c->dir, "tmp") == 0 &&
+	    mounts_is_mount(parent)) {
+		last = add_bind(b, c->dir, "tmp", BOX_TMP, false);
 		if (last)
-			last->recursive = last->later = true;
+			last->later = true;
 	}
-	for (size_t i = 0; last && i < c->n_mounts; i++) {
+	for (size_t i = 0; last && i < c->n_mounts && !spec_own_kernel(c->kind); i++) {
 		(void)snprintf(name, sizeof(name), "mnt/%zu", i);
 		last = add_bind(b, c->dir, name, c->mounts[i].target, c->mounts[i].read_only);
 	}
@@ -483,13 +496,12 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 		r = make_targets(c, err);
 	if (r == 0)
 		make_cwd(c, cwd_of(c, main));
-	if (r == 0 && wants_tmp(c->kind))
-		r = put_tmp(c, user_ns, err);
-	if (r == 0 && box_has_slots(c->kind))
-		r = box_slots_make(c, err);
-	if (r == 0 && c->n_mounts)
+	const bool spreads = spec_own_kernel(c->kind);
+	if (r == 0 && spreads)
+		r = share_roots(c, user_ns, err);
+	if (r == 0 && c->n_mounts && !spreads)
 		r = make_dir(c->dir, "mnt", 0711, path, err);
-	for (size_t i = 0; r == 0 && i < c->n_mounts; i++) {
+	for (size_t i = 0; r == 0 && i < c->n_mounts && !spreads; i++) {
 		(void)snprintf(name, sizeof(name), "mnt/%zu", i);
 		r = put_mount(c, c->mounts[i].source, name, c->mounts[i].read_only, user_ns, err);
 	}
@@ -558,7 +570,7 @@ void box_unenforced_by(const struct cgroups *groups, const struct runtime_kind *
 		{ "swap", kind->shifts_ids && !cgroup_counts_swap(groups) },
 		{ "cpus", !cgroup_has(groups, "cpu") },
 		/* A guest's processes are none of the host's. */
-		{ "pids", !spec_counts_users(kind) &&
+		{ "pids", !spec_own_kernel(kind) &&
 				  (!kind->reports_pids || !cgroup_has(groups, "pids")) },
 	};
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

@@ -3,7 +3,8 @@
  * A box is a folder:
  *     config.json      for the runtime (spec.h: one profile for each kind of runtime)
  *     rootfs/          the root workspace, an idmapped clone of its mount
- *     mnt/N/           each attached workspace, in the same way
+ *     mnt/N/           each attached workspace, in the same way; with gVisor they are in rootfs
+ *     tmp/             the root's /tmp, with gVisor
  *     user             the user namespace (bind mount of its nsfs file), owned by the first id of
  *                      the sandbox's range, so that limits of users count for the sandbox alone
  *     secrets/         a tmpfs with what --secret brought; never in config.json
@@ -113,19 +114,20 @@ const char *box_own_mount(const char *path);
  * of those mounts, and neither /etc nor the host's /usr. */
 int box_check_target(const char *target, bool host_image, struct err *err);
 
+/* Between a container's creation and its start: attaches what the runtime doesn't mount by itself,
+ * which is all workspaces with gVisor, and none elsewhere. */
+int box_attach_first(const struct box_config *config, struct err *err);
 /* Attaches to a running container whose first process is `pid`, and takes it off again: -EBUSY
  * while something uses it, unless `force` (it is detached lazily). Only where
- * runtime_kind.mounts_later; elsewhere -EOPNOTSUPP: attach before the start. With gVisor the target
- * becomes a link to one of a few places that were made before the start (-ENOSPC: none is left;
- * -EEXIST: something is there that is no empty folder); it keeps files open that nobody uses any
- * more, so there only `force` is sure to detach. */
+ * runtime_kind.mounts_later; elsewhere -EOPNOTSUPP: attach before the start. So it is with gVisor's
+ * /tmp itself, and whatever is attached there at the start. */
 int box_attach(const struct box_config *config, uint32_t pid, const struct box_mount *mount,
 	       struct err *err);
 int box_detach(const struct box_config *config, uint32_t pid, const char *target, bool force,
 	       struct err *err);
 
-/* Whether something is mounted there in a running container: 1 or 0; where workspaces are attached
- * in another way (gVisor), or not at all to one that runs, 1. */
+/* Whether something is mounted there in a running container: 1 or 0; where workspaces aren't attached
+ * to one that runs, 1. */
 int box_attached(const struct box_config *config, uint32_t pid, const char *target,
 		 struct err *err);
 

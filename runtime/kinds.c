@@ -33,7 +33,8 @@ static const struct runtime_kind kinds[] = {
 	  .binary = "runsc",
 	  .wrapper = "bough-runsc",
 	  .shifts_ids = true,
-	  .mounts_later = true, /* by slots */
+	  .mounts_later = true,
+	  .keeps_open = true,
 	  .freezes = true,
 	  .numbers_signals = true },
 	{ .name = "kata", .shim = "containerd-shim-kata-v2", .signals_execs = true },

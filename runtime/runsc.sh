@@ -7,5 +7,8 @@
 #
 # systrap needs no virtualization. Without overlay and with shared access every change is on the
 # mount at once, and what changes on the mount is seen inside: the files are the workspace's.
+# It keeps so many of them open after their last use, each with the folders that it is in, and a
+# workspace is in use as long: less than INIT_N_LETTERS (runtime/init/init.h), or none of them would
+# ever go. (A thousand are no faster; with none walks of a tree take half as much time again.)
 exec "${BOUGH_RUNTIME:-runsc}" --platform=systrap --overlay2=none --file-access=shared \
-	--file-access-mounts=shared --network="${BOUGH_NETWORK:-none}" "$@"
+	--file-access-mounts=shared --dcache=16 --network="${BOUGH_NETWORK:-none}" "$@"

@@ -12,11 +12,12 @@
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "runtime/init/init.h"
 #include "runtime/mounts.h"
 
 enum {
 	SHARE_BYTES = 4 << 20,
-	SHARE_INODES = 16,
+	SHARE_INODES = 16 + INIT_N_LETTERS,
 	PROGRAM_MAX = 1 << 20, /* bough-init has some kilobytes */
 };
 #define INIT_NAME "init"
@@ -79,10 +80,11 @@ int share_make(const char *parent, const char *program, struct err *err)
 	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "open %s", path);
-	/* A mount point, for boxes that have slots. */
-	if (mkdirat(dir, "slots", 0755) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "make %s/slots", path);
 	r = holds(dir, data, len) ? 0 : put_program(dir, data, len);
+	for (char name[] = "a"; r == 0 && *name < 'a' + INIT_N_LETTERS; ++*name) {
+		auto_fd letter = openat(dir, name, O_RDONLY | O_CREAT | O_CLOEXEC, 0444);
+		r = letter < 0 ? -errno : 0;
+	}
 	return r < 0 ? err_sys(err, r, "put bough-init into %s", path) : 0;
 }
 

@@ -1,7 +1,8 @@
 /* Signals to a bough-init: of an exec, or process 1. Where its process is the host's it is sent one
  * by its pidfd, with its number. Else (gVisor) the shim would signal the program on the host that
  * stands for the exec, which dies of it and leaves the exec behind, and knows of no numbers. So
- * each exec's bough-init has a name, and a second exec looks for it inside. */
+ * each exec's bough-init has a name, and a second exec looks for it inside. By such an exec that
+ * kernel is also made to let go of folders. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -35,55 +36,54 @@ int shim_name_exec(const char *exec, const char *spec, size_t len, struct buf *o
 	return !text || buf_error(out) ? err_no_memory(err) : 0;
 }
 
-/* The one that sends it: root, who may signal whomever. */
-static char *sender_spec(const char *exec, int sig, uint64_t number)
+/* Of one that is root, who may signal whomever. args: taken over. */
+static char *errand_spec(json_t *args)
 {
-	char digits[16], hex[20];
-	(void)snprintf(digits, sizeof(digits), "%d", sig);
-	(void)snprintf(hex, sizeof(hex), "%016" PRIx64, number);
-	json_t *o = json_pack("{s:[s,s,s,s,s], s:s, s:{s:i,s:i}, s:b, s:{s:[s],s:[s],s:[s]}}",
-			      "args", INIT_PATH, "-s", exec ? exec : INIT_FIRST, digits, hex, "cwd",
-			      "/", "user", "uid", 0, "gid", 0, "noNewPrivileges", 1, "capabilities",
-			      "bounding", "CAP_KILL", "effective", "CAP_KILL", "permitted",
-			      "CAP_KILL");
+	json_t *o = json_pack("{s:o, s:s, s:{s:i,s:i}, s:b, s:{s:[s],s:[s],s:[s]}}", "args", args,
+			      "cwd", "/", "user", "uid", 0, "gid", 0, "noNewPrivileges", 1,
+			      "capabilities", "bounding", "CAP_KILL", "effective", "CAP_KILL",
+			      "permitted", "CAP_KILL");
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	return text;
 }
 
 enum {
-	SENDER_S = 10,   /* it takes milliseconds */
+	ERRAND_S = 10,   /* it takes milliseconds */
 	BEGIN_MS = 5000, /* from the runtime's word to bough-init's first instructions */
 	BEGIN_POLL_MS = 2,
 };
 
 /* Waits for its end, but not for ever: root inside may stop or freeze it. */
-static int await_sender(struct shim *s, const char *id, struct shim_state *state, struct err *err)
+static int await_errand(struct shim *s, const char *id, struct shim_state *state, struct err *err)
 {
-	const struct itimerspec once = { .it_value = { .tv_sec = SENDER_S } };
+	const struct itimerspec once = { .it_value = { .tv_sec = ERRAND_S } };
 	auto_fd timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	if (timer < 0 || timerfd_settime(timer, 0, &once, NULL) < 0)
 		return err_sys(err, -errno, "set a timer");
 	int r = shim_wait(s, id, timer, state, err);
 	return r == -ECANCELED
-		       ? err_set(err, -ETIMEDOUT, "what sends it didn't end within %d s", SENDER_S)
+		       ? err_set(err, -ETIMEDOUT, "what was to do it didn't end within %d s", ERRAND_S)
 		       : r;
 }
 
-/* Runs it to its end: its exit code. */
-static int run_sender(struct shim *s, const char *spec, struct err *err)
+/* Runs bough-init with these arguments (taken over) to its end: its exit code. */
+static int run_errand(struct shim *s, json_t *args, struct err *err)
 {
 	char id[64];
 	struct shim_state state;
 	const struct shim_io none = { 0 };
-	(void)snprintf(id, sizeof(id), "signal-%d-%llx", (int)gettid(),
+	auto_free char *spec = args ? errand_spec(args) : NULL;
+	if (!spec)
+		return err_no_memory(err);
+	(void)snprintf(id, sizeof(id), "errand-%d-%llx", (int)gettid(),
 		       (unsigned long long)clock_ns());
 	int r = shim_exec_raw(s, id, &none, spec, strlen(spec), err);
 	if (r < 0)
 		return r;
 	r = shim_start_process(s, id, -1, NULL, err);
 	if (r >= 0)
-		r = await_sender(s, id, &state, err);
+		r = await_errand(s, id, &state, err);
 	(void)shim_delete(s, id, NULL, NULL); /* else it goes with the container */
 	return r < 0 ? r : (int)state.exit_status;
 }
@@ -104,10 +104,12 @@ static int signal_inside(struct shim *s, const char *exec, int sig, uint64_t num
 		return has_ended(err);
 	if (state.status != SHIM_RUNNING)
 		return err_set(err, -EBUSY, "a process takes signals only while it runs");
-	auto_free char *spec = sender_spec(exec, sig, number);
-	if (!spec)
-		return err_no_memory(err);
-	r = run_sender(s, spec, err);
+	char digits[16], hex[20];
+	(void)snprintf(digits, sizeof(digits), "%d", sig);
+	(void)snprintf(hex, sizeof(hex), "%016" PRIx64, number);
+	r = run_errand(s, json_pack("[s,s,s,s,s]", INIT_PATH, "-s", exec ? exec : INIT_FIRST,
+				    digits, hex),
+		       err);
 	if (r < 0)
 		return err_prefix(err, r, "send a signal");
 	if (r > 1)
@@ -180,4 +182,12 @@ int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, stru
 	if (!s->kind->signals_execs && (exec || number))
 		return signal_inside(s, exec, sig, number, err);
 	return shim_kill(s, exec, sig, false, err);
+}
+
+int shim_let_go(struct shim *s, struct err *err)
+{
+	int r = run_errand(s, json_pack("[s,s]", INIT_PATH, "-f"), err);
+	if (r < 0)
+		return err_prefix(err, r, "make %s let go of folders", s->kind->name);
+	return r == 0 ? 0 : err_set(err, -EIO, "what looks at other folders ended with %d", r);
 }

@@ -159,7 +159,7 @@ static int rlimits(json_t *process, const struct runtime_kind *kind, const struc
 		bad |= add_rlimit(list, "RLIMIT_NOFILE", hard, soft);
 		bad |= add_rlimit(list, "RLIMIT_CORE", 0, 0);
 	}
-	if (spec_counts_users(kind) && p->pids)
+	if (spec_own_kernel(kind) && p->pids)
 		bad |= add_rlimit(list, "RLIMIT_NPROC", p->pids, p->pids);
 	if (bad || json_array_size(list) == 0) {
 		json_decref(list);
@@ -304,7 +304,7 @@ static json_t *resources(const struct spec *s)
 {
 	const struct box_limits *l = &s->limits;
 	json_int_t memory = (json_int_t)l->memory, pids = l->pids;
-	if (spec_counts_users(s->kind))
+	if (spec_own_kernel(s->kind))
 		pids = pids * KERNEL_THREADS + KERNEL_THREADS_OWN;
 	json_t *mem = json_pack("{s:I}", "limit", memory);
 	int r = mem ? 0 : -ENOMEM;
@@ -322,7 +322,7 @@ static json_t *resources(const struct spec *s)
 static int linux_json(const struct spec *s, json_t **out)
 {
 	json_t *j = json_pack("{s:s,s:s}", "cgroupsPath", s->cgroup, "rootfsPropagation",
-			      "private");
+			      spec_own_kernel(s->kind) ? "rslave" : "private");
 	int r = j ? jw_set(j, "namespaces", namespaces(s)) : -ENOMEM;
 	if (r == 0 && s->kind->shifts_ids)
 		r = jw_set(j, "uidMappings", mapping(s));

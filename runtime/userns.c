@@ -18,7 +18,7 @@
 /* As that user, but with the capabilities that it had: where making a namespace is for the
  * privileged alone, this one is. By system calls, since libc would change all threads (of which a
  * forked child has one). */
-static int become(uint32_t id)
+int userns_become(uint32_t id)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct caps[2];
@@ -33,7 +33,7 @@ static int become(uint32_t id)
 /* The child: makes it, says so, and lives until it is killed. */
 __attribute__((noreturn)) static void hold(uint32_t id, int say, pid_t parent)
 {
-	int r = become(id);
+	int r = userns_become(id);
 	if (r == 0 && unshare(CLONE_NEWUSER) < 0)
 		r = -errno;
 	/* Last, since whatever changes ids or capabilities takes it back. */

@@ -194,6 +194,8 @@ static int run_box(struct sandbox_box *b, struct snapd *sd, uint32_t *pid, struc
 	struct shim *of = steal_ptr(&shim);
 	r = shim_create(of, &io, pid, err);
 	if (r >= 0)
+		r = box_attach_first(&b->config, err);
+	if (r >= 0)
 		r = output_started(b->io, SANDBOX_MAIN, err);
 	if (r >= 0)
 		r = live_watch(l, NULL, err);

@@ -125,6 +125,9 @@ int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool fo
 		r = check_kind(b, l, err);
 	if (r >= 0 && l)
 		r = box_detach(&b->config, b->row.pid, target, force, err);
+	if (r == -EBUSY && l && b->config.kind->keeps_open && b->row.status == SANDBOX_RUNNING &&
+	    shim_let_go(l->shim, NULL) >= 0)
+		r = box_detach(&b->config, b->row.pid, target, force, err);
 	if (r == -ENOENT || r == -ESRCH) /* it is off already, or all has ended */
 		r = 0;
 	if (r >= 0)

@@ -10,6 +10,9 @@
  *                                  process 1: INIT_FIRST); ends with 1 where there is none. For
  *                                  runtimes whose processes aren't the host's, so that nobody else
  *                                  can.
+ *     /.bough/init -f              looks at the files a, b, ... beside itself, of which there are
+ *                                  more than gVisor's kernel keeps open unused (bough-runsc says
+ *                                  how many): so it lets go of what else it has
  *
  * It is process 1 of a sandbox, and the parent of the command of each exec. COMMAND is looked up in
  * PATH of the environment (else INIT_PATH_DEFAULT) unless it has a slash; environment, folder, user
@@ -38,9 +41,11 @@
 
 #define INIT_PATH         "/.bough/init"
 #define INIT_FIRST        "-" /* a name that no exec has */
+#define INIT_LETTERS      "/.bough/"
 #define INIT_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 enum {
+	INIT_N_LETTERS = 24,     /* from 'a' */
 	INIT_KILL = 64,          /* a signal that stands for SIGKILL; the highest */
 	INIT_NAME_MAX = 128,     /* bytes of -n */
 	INIT_NUMBERS = 1024,

@@ -16,6 +16,7 @@
 
 enum {
 	PATH_BYTES = 4096,
+	FOLDERS_DEEP = 64, /* -f: below each other */
 	POLL_MS = 10, /* -w looks so often whether the others have ended */
 	NOHANG = 1,   /* of wait4 */
 	SETTLE_MS = 200,
@@ -320,6 +321,18 @@ static int signal_other(const char *name, const char *signal, const char *number
 	return tree_each_named(begin, (long)(sizeof(start) + n), queue_to, &info) == 0;
 }
 
+/* -f: the exit code. Of what it lets go it still keeps the folder, as the newest: hence the rounds. */
+static int look_around(void)
+{
+	char path[] = INIT_LETTERS "a";
+	for (int i = 0; i < FOLDERS_DEEP * INIT_N_LETTERS; i++) {
+		path[sizeof(path) - 2] = (char)('a' + i % INIT_N_LETTERS);
+		if (sys4(SYS_faccessat, AT_FDCWD, (long)path, 0, 0) < 0)
+			return 1;
+	}
+	return 0;
+}
+
 __attribute__((noreturn, used)) void begin(long *stack);
 __attribute__((noreturn, used)) void begin(long *stack)
 {
@@ -328,9 +341,11 @@ __attribute__((noreturn, used)) void begin(long *stack)
 	struct init in = { .env = argv + argc + 1 };
 	if (argc == 5 && is_option(argv[1], 's'))
 		leave(signal_other(argv[2], argv[3], argv[4]));
+	if (argc == 2 && is_option(argv[1], 'f'))
+		leave(look_around());
 	if (!parse(&in, argc, argv)) {
 		say("usage: bough-init [-n NAME] [-t MS] -- COMMAND [ARGUMENT...] | -w | -s NAME "
-		    "SIGNAL NUMBER\n");
+		    "SIGNAL NUMBER | -f\n");
 		leave(INIT_EXIT_USAGE);
 	}
 	in.env = env_with_file(in.env);

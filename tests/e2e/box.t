@@ -111,32 +111,59 @@ is 'an exec by its spec' "$("${RUNC[@]}" exec --process "$T/process.json" live <
 "${RUNC[@]}" delete --force live
 ok 'cleared' "$D" clear "$T/boxes/live"
 
-# gVisor: by slots, which a link at the target leads to.
+# gVisor, which finds in its root what is mounted there here: what it began with goes, too.
 if [ ${#runtimes[@]} = 2 ]; then
-	fresh slots
-	run "$D" make -r runsc -b "$BASE" -H -m "$w:/workspace" "$T/boxes/slots" "$root"
-	(cd "$T/boxes/slots" && "${RUNSC[@]}" run -detach slots </dev/null >/dev/null 2>&1)
-	slot() { run "$D" "$1" -r runsc -b "$BASE" -H -m "$w:/workspace" "${@:2}" \
-		"$T/boxes/slots" "$root"; }
-	inside() { "${RUNSC[@]}" exec slots "$@" </dev/null; }
-	run "$D" attach -r runsc -b "$BASE" -H -m "$w2:/data/two" "$T/boxes/slots" "$root"
+	fresh spread
+	echo one >"$w/file"
+	run "$D" make -r runsc -b "$BASE" -H -m "$w:/workspace" "$T/boxes/spread" "$root"
+	spread() { run "$D" "$1" -r runsc -b "$BASE" -H "${@:2}" "$T/boxes/spread" "$root"; }
+	inside() { "${RUNSC[@]}" exec -cwd / spread "$@" </dev/null; }
+	(cd "$T/boxes/spread" && "${RUNSC[@]}" create spread </dev/null >/dev/null 2>&1)
+	spread first -m "$w:/workspace"
+	is 'runsc: what it begins with' "$code" 0
+	"${RUNSC[@]}" start spread
+	is 'runsc: is where it begins' "$("${RUNSC[@]}" exec spread cat file </dev/null)" one
+	spread attach -m "$w2:/data/two"
 	is 'runsc: attached while it runs' "$code" 0
 	is 'runsc: and seen' "$(inside cat /data/two/file)" two
 	inside sh -c 'echo four >/data/two/four'
-	is 'runsc: written as its root' "$(stat -c %u "$w2/four")" 0
-	run "$D" attach -r runsc -b "$BASE" -H -m "$w2:/data/two" "$T/boxes/slots" "$root"
-	is 'runsc: nothing twice' "$code" 17
-	slot detach -m "$w2:/data/two" -T /data/two -f
-	is 'runsc: detached by force' "$code" 0
-	ok 'runsc: the link is gone' not test -L "$root/data/two"
-	slot detach -T /workspace
-	is 'runsc: but not what it began with' "$code" 95
-	"${RUNSC[@]}" delete -force slots
-	ok 'runsc: cleared' "$D" clear "$T/boxes/slots"
-	ln -s /.bough/slots/3 "$root/data/old"
-	run "$D" make -r runsc -b "$BASE" -H -m "$w2:/data/old" "$T/boxes/slots" "$root" -- true
-	is 'runsc: a link of before is no target' "$(stat -c %F "$root/data/old")" directory
-	ok 'runsc: cleared again' "$D" clear "$T/boxes/slots"
+	is 'runsc: written as its root' "$(stat -c %u "$w2/four" "$root/data" | xargs)" '0 0'
+	spread attach -m "$w2:/workspace/in:ro"
+	is 'runsc: also in another, read-only' \
+		"$(inside sh -c 'cat /workspace/in/file; touch /workspace/in/x 2>&1')" \
+		$'two\ntouch: cannot touch '"'/workspace/in/x': Read-only file system"
+	spread attach -m "$w2:/tmp/two"
+	is 'runsc: and in /tmp' "$(inside cat /tmp/two/file)" two
+	spread attach -m "$w2:/tmp"
+	is 'runsc: which itself is as it began' "$code" 95
+	spread detach -T /tmp/two -f
+	spread detach -T /workspace
+	is 'runsc: what another is in stays' "$code" 16
+	spread detach -T /workspace/in -f
+	is 'runsc: unless that goes first' "$code" 0
+	(inside sh -c 'cd /workspace && touch there && exec sleep 100') &
+	wait_for 10 test -e "$w/there"
+	spread detach -T /workspace
+	is 'runsc: and what is in use' "$code" 16
+	like 'runsc: and why' "$err" 'uses /workspace'
+	spread detach -T /workspace -f
+	is 'runsc: unless by force' "$code" 0
+	is 'runsc: it is gone' "$(inside ls -A /workspace)" ''
+	spread detach -T /workspace
+	is 'runsc: nothing is there any more' "$code" 2
+	inside ln -s /proc /trap
+	spread attach -m "$w2:/trap/x"
+	ok 'runsc: a link to /proc is no place' test "$code" != 0
+	inside sh -c 'rm /trap; mkdir /real; ln -s /real /trap'
+	spread attach -m "$w2:/trap/deep"
+	is 'runsc: nor any other' "$code" 40
+	ok 'runsc: nothing is there' not grep -q "$T/boxes/spread/rootfs/real" /proc/self/mountinfo
+	"${RUNSC[@]}" delete -force spread
+	ok 'runsc: cleared' "$D" clear "$T/boxes/spread"
+	ok 'runsc: nothing stays mounted' not grep -q "$T/boxes/spread" /proc/self/mountinfo
+	run "$D" make -r runsc -b "$BASE" -H -m "$w2:/tmp" "$T/boxes/spread" "$root" -- true
+	is 'runsc: a workspace as /tmp' "$(cat "$T/boxes/spread/tmp/file")" two
+	ok 'runsc: cleared again' "$D" clear "$T/boxes/spread"
 fi
 
 # ---- for kata: nothing shifted, and private

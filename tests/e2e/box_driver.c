@@ -1,9 +1,10 @@
 /* Boxes from a shell, for the tests:
  *
- *     box_driver make|exec|attach|detach OPTIONS DIR ROOT [-- COMMAND…]
+ *     box_driver make|first|exec|attach|detach OPTIONS DIR ROOT [-- COMMAND…]
  *     box_driver clear DIR | freeze ID | thaw ID | end PARENT | fill ROOT | points ROOT
  *
- * make: the box DIR, on the root workspace mounted at ROOT. exec: prints the spec of a process.
+ * make: the box DIR, on the root workspace mounted at ROOT. first: what is attached between the
+ * container's creation and its start. exec: prints the spec of a process.
  * attach: the first --mount, to process --pid; detach: --target. Namespace: $BOX_NS.
  * BOX_FAIL=N or N+: the n-th call of sys_fault.h fails (and all later ones), and it is said whether
  * there were so many. */
@@ -112,6 +113,8 @@ static int run(struct args *a, const char *what, struct err *err)
 	auto_buf out = { 0 };
 	if (strcmp(what, "make") == 0)
 		return box_make(&a->config, &a->process, err);
+	if (strcmp(what, "first") == 0)
+		return box_attach_first(&a->config, err);
 	if (strcmp(what, "attach") == 0)
 		return box_attach(&a->config, a->pid, &a->mounts[0], err);
 	if (strcmp(what, "detach") == 0)

@@ -36,10 +36,19 @@ box() { # RUNTIME NAME OPTION… -- COMMAND…
 	run "$D" make -r "$rt" -b "$BASE" -H "${opts[@]}" "$T/boxes/$name" "$root" -- "$@"
 	[ "$code" = 0 ] || return
 	cd "$T/boxes/$name" || return
+	# gVisor's workspaces come between creation and start.
+	[ "$rt" != runsc ] || add_hook "$D" first -r "$rt" -b "$BASE" -H "${opts[@]}" \
+		"$T/boxes/$name" "$root"
 	run timeout 60 "$BASH" -c '"$@" </dev/null' - "${rt_cmd[@]}" run "$name"
 	cd "$T" || exit 1
 	timeout 20 "${rt_cmd[@]}" delete --force "$name" >/dev/null 2>&1
 	"$D" clear "$T/boxes/$name" || diag "clear $name failed"
+}
+add_hook() { # COMMAND…: into config.json
+	printf '%s\n' "$@" | jq -Rs 'split("\n")[:-1]' |
+		jq --slurpfile c config.json --arg ns "BOX_NS=$BOX_NS" '. as $args | $c[0] |
+			.hooks.createRuntime = [{path: $args[0], args: $args, env: [$ns]}]' >config.new &&
+		mv config.new config.json
 }
 fresh() { # NAME OPTION…: a root of its own
 	run bough create "$@" --from host

@@ -133,8 +133,23 @@ try() { # RUNTIME
 	bough create "$rt-data" >/dev/null && echo data >"$(bough path "$rt-data")/file"
 	bough_ok "$rt: a workspace more" attach-workspace "$rt" "$rt-data:/data"
 	is "$rt: is seen" "$(bough exec "$rt" -- cat /data/file)" data
-	bough_ok "$rt: and taken off" detach-workspace --force "$rt" "$rt-data"
+	bough exec "$rt" -- sh -c 'cd /data && mkdir -p a/b/c/d/e/f && echo x >a/b/c/d/e/f/g && exec sleep 100' &
+	pid=$!
+	wait_for 10 test -e "$(bough path "$rt-data")/a/b/c/d/e/f/g"
+	bough_fails "$rt: stays while somebody is in it" 5 'something in the sandbox uses /data' \
+		detach-workspace "$rt" "$rt-data"
+	kill $pid
+	wait $pid
+	bough_ok "$rt: and is taken off when nobody is" detach-workspace "$rt" "$rt-data"
 	bough_ok "$rt: is seen no more" exec "$rt" -- test ! -e /data/file
+	# So can the one that it began with.
+	bough_fails "$rt: its own is in use" 5 'something in the sandbox uses /workspace' \
+		detach-workspace "$rt" ws
+	bough_ok "$rt: but goes by force" detach-workspace --force "$rt" ws
+	is "$rt: and is seen no more" "$(bough exec --cwd / "$rt" -- ls -A /workspace)" ''
+	bough_ok "$rt: it comes again" attach-workspace "$rt" ws:/workspace
+	is "$rt: as it was" "$(bough exec --cwd / "$rt" -- cat /workspace/restored)" before
+	bough_ok "$rt: and goes as any other" detach-workspace "$rt" ws
 	bough_ok "$rt: gone" rm --force "$rt"
 }
 
