@@ -25,6 +25,7 @@ enum {
 	SECRETS_INODES = BOX_SECRETS_MAX + 8,
 	SECRETS_SLACK = 64 << 10, /* bytes beside the contents, which take whole pages */
 	BINDS_MAX = BOX_MOUNTS + 8,
+	SHM_MODE = 01777,
 };
 #define SECRETS_TARGET "/run/secrets"
 #define RESOLV_CONF    "/etc/resolv.conf"
@@ -289,6 +290,15 @@ static int share(const char *path, struct err *err)
 							    : 0;
 }
 
+static int put_shm(const struct box_config *c, struct err *err)
+{
+	char path[PATH_MAX];
+	int r = make_dir(c->dir, "shm", 0711, path, err);
+	return r < 0 ? r
+		     : mounts_tmpfs(path, c->limits.shm, spec_shm_files(c->limits.shm), SHM_MODE,
+				    c->id_base, err);
+}
+
 /* What workspaces will spread from (spec_own_kernel). */
 static int share_roots(const struct box_config *c, int user_ns, struct err *err)
 {
@@ -379,6 +389,11 @@ static int bind_all(const struct box_config *c, struct binds *b)
 		last = add_bind(b, c->dir, "tmp", BOX_TMP, false);
 		if (last)
 			last->later = true;
+	}
+	if (last && spec_own_kernel(c->kind)) {
+		last = add_bind(b, c->dir, "shm", SPEC_SHM, false);
+		if (last)
+			last->no_exec = true;
 	}
 	for (size_t i = 0; last && i < c->n_mounts && !spec_own_kernel(c->kind); i++) {
 		(void)snprintf(name, sizeof(name), "mnt/%zu", i);
@@ -486,7 +501,7 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 	if (r == 0 && c->kind->shifts_ids) {
 		r = box_path(path, c->dir, "user");
 		if (r == 0)
-			r = userns_make(path, c->id_base, BOX_IDS, err);
+			r = userns_make(path, c->id_base, c->id_base, BOX_IDS, err);
 		user_ns = r < 0 ? r : box_user_ns(c, err);
 		r = user_ns < 0 ? user_ns : 0;
 	}
@@ -497,6 +512,13 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 	if (r == 0)
 		make_cwd(c, cwd_of(c, main));
 	const bool spreads = spec_own_kernel(c->kind);
+	/* gVisor makes its own, as the root that it runs as: which is to be one whose use is that id's. */
+	if (r == 0 && spreads)
+		r = box_path(path, c->dir, SHIM_USER_NS);
+	if (r == 0 && spreads)
+		r = userns_make(path, c->id_base, 0, UINT32_MAX, err);
+	if (r == 0 && spreads)
+		r = put_shm(c, err);
 	if (r == 0 && spreads)
 		r = share_roots(c, user_ns, err);
 	if (r == 0 && c->n_mounts && !spreads)

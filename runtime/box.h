@@ -5,8 +5,11 @@
  *     rootfs/          the root workspace, an idmapped clone of its mount
  *     mnt/N/           each attached workspace, in the same way; with gVisor they are in rootfs
  *     tmp/             the root's /tmp, with gVisor
+ *     shm/             its /dev/shm, a tmpfs
  *     user             the user namespace (bind mount of its nsfs file), owned by the first id of
  *                      the sandbox's range, so that limits of users count for the sandbox alone
+ *     outer            with gVisor, which makes its own user namespace: another with all ids of the
+ *                      host's, owned likewise, for it to make that in (SHIM_USER_NS)
  *     secrets/         a tmpfs with what --secret brought; never in config.json
  * and a cgroup folder /NS-ID in each hierarchy, which the runtime makes: not below a common one,
  * or who shares that with a busy sandbox would wait for a processor whenever it has had its share.

@@ -26,7 +26,7 @@ struct folder {
 	unsigned mode;
 };
 /* Each runtime mounts on these. */
-static const char *const points[] = { "dev", "proc", "sys", ".bough" };
+static const char *const points[] = { "dev/shm", "proc", "sys", ".bough" };
 static const struct folder folders[] = {
 	{ "usr", 0755 },       { "etc", 0755 },         { "home", 0755 },  { "root", 0700 },
 	{ "tmp", 01777 },      { "run", 0755 },         { "run/lock", 01777 },
@@ -79,6 +79,7 @@ static const struct {
 
 const struct box_entry box_entries[] = {
 	{ "dev", S_IFDIR | 0755, NULL },
+	{ "dev/shm", S_IFDIR | 0755, NULL }, /* gVisor's gofer mounts it there */
 	{ "proc", S_IFDIR | 0755, NULL },
 	{ "sys", S_IFDIR | 0755, NULL },
 	{ ".bough", S_IFDIR | 0755, NULL },
@@ -251,6 +252,8 @@ uint64_t hostimage_stamp(void)
 		(void)snprintf(path, sizeof(path), "/%s", links[i]);
 		stamp = stamp_one(stamp, path);
 	}
+	for (const struct box_entry *e = box_entries; e->path; e++)
+		stamp = hash_xxh3(e->path, strlen(e->path), stamp);
 	return stamp;
 }
 

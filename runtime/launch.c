@@ -175,6 +175,13 @@ static int place_log(const struct shim *s, const char *log, struct err *err)
 							  : 0;
 }
 
+static bool exists_in(const struct shim *s, const char *name)
+{
+	char path[PATH_MAX + 16];
+	(void)snprintf(path, sizeof(path), "%s/%s", s->bundle, name);
+	return access(path, F_OK) == 0;
+}
+
 /* Whether the bundle's container has a network of its own. */
 static bool own_network(const struct shim *s)
 {
@@ -198,6 +205,7 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 		    struct err *err)
 {
 	char program[PATH_MAX], path[PATH_MAX + 8], runtime[PATH_MAX + 16], tmp[PATH_MAX + 24];
+	char user_ns[PATH_MAX + 32];
 	auto_buf said = { 0 };
 	int r = runtime_program(program, sizeof(program), s->kind->shim);
 	if (r < 0)
@@ -212,7 +220,7 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 	/* Where it writes down an exec, with its environment, while that starts: what a kill leaves
 	 * there goes with the bundle. */
 	(void)snprintf(tmp, sizeof(tmp), "XDG_RUNTIME_DIR=%s", s->bundle);
-	const char *env[] = { path, "MAX_SHIM_VERSION=3", tmp, NULL, NULL, NULL };
+	const char *env[] = { path, "MAX_SHIM_VERSION=3", tmp, NULL, NULL, NULL, NULL };
 	if (s->kind->wrapper) {
 		size_t at = (size_t)snprintf(runtime, sizeof(runtime), "BOUGH_RUNTIME=");
 		r = runtime_program(runtime + at, sizeof(runtime) - at, s->kind->binary);
@@ -221,6 +229,10 @@ static int run_shim(const struct shim *s, const char *action, int timeout_ms, st
 				       s->kind->binary);
 		env[3] = runtime;
 		env[4] = own_network(s) ? "BOUGH_NETWORK=none" : "BOUGH_NETWORK=host";
+		(void)snprintf(user_ns, sizeof(user_ns), "BOUGH_USER_NS=%s/" SHIM_USER_NS,
+			       s->bundle);
+		if (exists_in(s, SHIM_USER_NS))
+			env[5] = user_ns;
 	}
 	const struct program c = { .argv = argv,
 				   .env = env,
@@ -413,13 +425,6 @@ static void find_address(struct shim *s)
 	if (!*s->address && dir >= 0 &&
 	    io_slurp(NULL, dir, "address", ADDRESS_MAX, (void **)&text, &len, NULL) >= 0 && len > 0)
 		(void)shim_parse_start(s, text, len, NULL);
-}
-
-static bool exists_in(const struct shim *s, const char *name)
-{
-	char path[PATH_MAX + 16];
-	(void)snprintf(path, sizeof(path), "%s/%s", s->bundle, name);
-	return access(path, F_OK) == 0;
 }
 
 static bool has_state(const struct shim *s)

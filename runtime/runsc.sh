@@ -10,5 +10,14 @@
 # It keeps so many of them open after their last use, each with the folders that it is in, and a
 # workspace is in use as long: less than INIT_N_LETTERS (runtime/init/init.h), or none of them would
 # ever go. (A thousand are no faster; with none walks of a tree take half as much time again.)
-exec "${BOUGH_RUNTIME:-runsc}" --platform=systrap --overlay2=none --file-access=shared \
+#
+# It makes the sandbox's user namespace as root: in one that is the sandbox's, so that what it uses
+# up of the limits of users isn't root's of the host.
+case " $* " in
+*" create "*) user_ns=$BOUGH_USER_NS ;;
+*) user_ns= ;;
+esac
+set -- "${BOUGH_RUNTIME:-runsc}" --platform=systrap --overlay2=none --file-access=shared \
 	--file-access-mounts=shared --dcache=16 --network="${BOUGH_NETWORK:-none}" "$@"
+[ -z "$user_ns" ] || set -- nsenter --user="$user_ns" "$@"
+exec "$@"

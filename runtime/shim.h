@@ -58,6 +58,10 @@ struct runtime_probe {
 /* Looks only (PATH, the project's own folder of programs, --version): starts no container. */
 void runtime_probe(const struct runtime_kind *kind, struct runtime_probe *out);
 
+/* In a bundle: the user namespace that its container is to be created in, by runtimes with a
+ * `wrapper`; where it isn't, the caller's. */
+#define SHIM_USER_NS "outer"
+
 /* The path of a program that runs for the caller: a shim, bough-io, bough-init, ... Looked for in
  * $BOUGH_PROGRAMS, beside this program, in ../libexec/bough from there (where `make install` puts
  * it), and in PATH: -ENOENT when it is nowhere, -ENAMETOOLONG. */

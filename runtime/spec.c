@@ -9,8 +9,8 @@
 enum {
 	CPU_PERIOD_US = 100000,
 	OOM_SCORE = 500,          /* before anything of the host */
-	SHM_PAGE = 4096,          /* of /dev/shm: a file for each of these bytes, */
-	SHM_FILES_MIN = 1024,     /* but so many at least */
+	SHM_PAGE = 4096,
+	SHM_FILES_MIN = 1024,
 	FILES_SOFT = 1024,        /* what old programs close one by one at start */
 	KERNEL_THREADS = 4, KERNEL_THREADS_OWN = 256, /* of gVisor, on the host */
 	FILES_HARD = 1 << 20,
@@ -206,13 +206,19 @@ static int add_mount(json_t *a, const char *target, const char *type, const char
 				   "source", source, "options", options(opts)));
 }
 
+unsigned spec_shm_files(uint64_t bytes)
+{
+	uint64_t files = bytes / SHM_PAGE;
+	if (files > INT32_MAX)
+		return INT32_MAX;
+	return files > SHM_FILES_MIN ? (unsigned)files : SHM_FILES_MIN;
+}
+
 static int system_mounts(const struct spec *s, json_t *a)
 {
 	char shm[160];
-	uint64_t files = s->limits.shm / SHM_PAGE;
-	(void)snprintf(shm, sizeof(shm), "nosuid,noexec,nodev,mode=1777,size=%llu,nr_inodes=%llu",
-		       (unsigned long long)s->limits.shm,
-		       (unsigned long long)(files > SHM_FILES_MIN ? files : SHM_FILES_MIN));
+	(void)snprintf(shm, sizeof(shm), "nosuid,noexec,nodev,mode=1777,size=%llu,nr_inodes=%u",
+		       (unsigned long long)s->limits.shm, spec_shm_files(s->limits.shm));
 	int r = add_mount(a, "/proc", "proc", "proc", "nosuid,noexec,nodev");
 	if (r == 0)
 		/* With ids shifted its devices are the host's, bound in one by one. */
@@ -221,8 +227,9 @@ static int system_mounts(const struct spec *s, json_t *a)
 	if (r == 0)
 		r = add_mount(a, "/dev/pts", "devpts", "devpts",
 			      "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5");
-	if (r == 0)
-		r = add_mount(a, "/dev/shm", "tmpfs", "shm", shm);
+	/* gVisor's own has no limit of files: it gets one of the host's kernel. */
+	if (r == 0 && !spec_own_kernel(s->kind))
+		r = add_mount(a, SPEC_SHM, "tmpfs", "shm", shm);
 	/* A sysfs shows the network of who mounts it, which of the host's only the host may. */
 	if (r == 0)
 		r = s->net_host && s->kind->shifts_ids
@@ -246,8 +253,9 @@ static int bind_mounts(const struct spec *s, json_t *a)
 		bool deep = b->read_only && b->recursive && shared;
 		/* crun clones the source in the host's namespace: where mounts are shared, as
 		 * with systemd, what comes onto the clone would come onto the host, too. */
-		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s%s",
+		(void)snprintf(opts, sizeof(opts), "%s,%s,nosuid,nodev%s%s%s",
 			       b->recursive ? "rbind" : "bind", b->read_only ? "ro" : "rw",
+			       b->no_exec ? ",noexec" : "",
 			       deep ? ",rro" : "",
 			       b->later ? ",rslave" : shared ? ",rprivate" : "");
 		r = add_mount(a, b->target, "bind", b->source, opts);

@@ -23,7 +23,12 @@ struct spec_bind {
 	bool read_only;
 	bool recursive; /* with what is mounted in it, */
 	bool later;     /* also what will be */
+	bool no_exec;
 };
+
+#define SPEC_SHM "/dev/shm"
+/* How many files it may have, of so many bytes: one for each page, but some at least. */
+unsigned spec_shm_files(uint64_t bytes);
 
 struct spec {
 	const struct runtime_kind *kind;
@@ -36,7 +41,8 @@ struct spec {
 	bool counts_swap;   /* memory and swap can be limited together */
 	bool hide_usr_local;
 	struct box_limits limits;
-	const struct spec_bind *binds; /* in this order, after /proc, /dev and so on */
+	const struct spec_bind *binds; /* in this order, after /proc, /dev and so on; with
+					* gVisor SPEC_SHM, too */
 	size_t n_binds;
 };
 

@@ -72,7 +72,7 @@ static int keep(pid_t pid, const char *path, uint32_t base, uint32_t count, stru
 	return 0;
 }
 
-int userns_make(const char *path, uint32_t base, uint32_t count, struct err *err)
+int userns_make(const char *path, uint32_t owner, uint32_t base, uint32_t count, struct err *err)
 {
 	int pair[2], answer = -EPIPE;
 	auto_fd file = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -85,7 +85,7 @@ int userns_make(const char *path, uint32_t base, uint32_t count, struct err *err
 	if (pid < 0)
 		return err_sys(err, -errno, "start a process");
 	if (pid == 0)
-		hold(base, to, self);
+		hold(owner, to, self);
 	cleanup_close(&to);
 	to = -1;
 	ssize_t n = read(from, &answer, sizeof(answer));

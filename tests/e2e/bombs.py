@@ -36,9 +36,10 @@ elif kind == "memory":
 elif kind in ("disk", "shm"):
     f = os.open("/tmp/big" if kind == "disk" else "/dev/shm/big", os.O_WRONLY | os.O_CREAT)
     count(lambda _: os.write(f, b"y" * (1 << 20)), 4096)
-elif kind == "inode":
-    os.mkdir("/tmp/many")
-    count(lambda n: os.close(os.open(f"/tmp/many/{n}", os.O_CREAT)), 100000)
+elif kind in ("inode", "shm-inode"):
+    at = "/tmp/many" if kind == "inode" else "/dev/shm/many"
+    os.mkdir(at)
+    count(lambda n: os.close(os.open(f"{at}/{n}", os.O_CREAT)), 100000)
 elif kind == "inotify":
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)

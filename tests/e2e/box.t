@@ -33,6 +33,12 @@ UTC"
 	box "$rt" first -- sh -c 'echo kept >/tmp/kept; [ ! -e /usr/local/bin ] && echo none'
 	is "$rt: /usr/local is hidden" "$out" none
 	is "$rt: /tmp is of the root" "$(cat "$root/tmp/kept")" kept
+	box "$rt" first -- python3 -c 'import multiprocessing as m
+from multiprocessing import shared_memory
+s, q = shared_memory.SharedMemory(create=True, size=9), m.Queue()
+def child(): s.buf[0] = 40; q.put(2)
+p = m.Process(target=child); p.start(); n = q.get(); p.join(); print(s.buf[0] + n); s.unlink()'
+	is "$rt: memory and semaphores that processes share" "$out" 42
 	box "$rt" first -L -- sh -c 'ls -d /usr/local/*' && is "$rt: unless asked for" "$code" 0
 	box "$rt" first -u nobody -- id -u
 	is "$rt: as another user" "$out" 65534

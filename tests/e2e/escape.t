@@ -61,6 +61,8 @@ bombs() {
 	rm -rf "$root/tmp/many"
 	bomb -- python3 bombs.py shm
 	like "$rt: /dev/shm" "$out" '^4 ENOSPC'
+	bomb -- python3 bombs.py shm-inode
+	like "$rt: and its inodes" "$out" '^10[0-9][0-9] ENOSPC'
 	bomb -- python3 bombs.py memory
 	like "$rt: memory" "$code$out" '^(137|128|1)$'
 	[ -z "$shared" ] || is "$rt: memory, killed" "$code" 137

@@ -36,12 +36,31 @@ sys.stdout.write(seen.decode(errors="replace"))
 print("\nexit", os.waitstatus_to_exitcode(status))
 PY
 
+cat >"$T/owners.py" <<'PY'
+# The owner of a process's user namespace (as seen from here), and of what that lies in.
+import fcntl, os, struct, sys
+def owner(fd):
+    uid = bytearray(4)
+    fcntl.ioctl(fd, 0xb704, uid) # NS_GET_OWNER_UID
+    return struct.unpack("I", uid)[0]
+fd = os.open(f"/proc/{sys.argv[1]}/ns/user", os.O_RDONLY)
+owners = [owner(fd)]
+up = fcntl.ioctl(fd, 0xb701) # NS_GET_USERNS: whose it is
+if os.fstat(up).st_ino != os.stat("/proc/self/ns/user").st_ino:
+    owners.append(owner(up))
+print(*owners)
+PY
+
 is_on() { [ "$(bough logs "$1")" = on ]; } # EXEC
 try() { # RUNTIME
 	local rt=$1 ex half pid
 	bough_ok "$rt: a sandbox" run --name "$rt" --runtime "$rt" --workspace ws -d
 	run bough exec "$rt" -- sh -c 'echo out; echo err >&2; exit 5'
 	is "$rt: stdout, stderr and exit code" "$code $out $err" '5 out err'
+	# Host root's limits of users aren't used up: of all owners up to the host's one is the range's.
+	pid=$(bough inspect "$rt" | jq .pid) id=$(awk '{ print $2 }' "/proc/$pid/uid_map")
+	like "$rt: its user namespace is the range's first id's" \
+		" $(python3 "$T/owners.py" "$pid") " " $id "
 	run bough exec "$rt" -- no-such-program
 	is "$rt: 127" "$code" 127
 	run bough exec "$rt" -- /etc/passwd

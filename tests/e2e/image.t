@@ -28,11 +28,11 @@ like 'prints the snapshot' "$out" '^sn_'
 tar cf layout.tar -C layout .
 bough_ok 'and as an archive, from a pipe' image import again - <layout.tar
 bough_ok 'a workspace of it' create w --from app
-is 'layers lie over each other' "$(cd "$out" && find . -path ./.bough -o -path ./run -prune -o -path ./dev -o \
+is 'layers lie over each other' "$(cd "$out" && find . -path ./.bough -o -path ./run -prune -o -path ./dev -prune -o \
 	-path ./proc -o -path ./sys -o -path ./tmp -o -path ./workspace -o -print | sort | tr '\n' ' ')" \
 	'. ./bin ./bin/tool ./etc ./etc/hostname ./etc/hosts ./etc/link ./etc/one ./etc/resolv.conf ./etc/three '
 is 'what a sandbox needs besides is added' "$(cd "$out" && find .bough dev proc run sys tmp workspace | sort | tr '\n' ' ')" \
-	'.bough dev proc run run/secrets sys tmp workspace '
+	'.bough dev dev/shm proc run run/secrets sys tmp workspace '
 is 'modes are kept' "$(stat -c %a "$out/bin/tool")" 4755
 is 'its configuration' "$(bough image show app --json | jq -c '.image|[.env,.user,.workdir,.cmd,.digest]')" \
 	"[[\"PATH=/bin\",\"K=v w\"],\"1000\",\"/etc\",[\"tool\",\"-x\"],\"$m\"]"

@@ -99,7 +99,7 @@ static int clone_at_once(const struct place *p, bool idmap, struct err *err)
 	(void)snprintf(at, sizeof(at), "%s/at", p->path);
 	(void)snprintf(ns, sizeof(ns), "%s/ns", p->path);
 	assert_int_equal(mkdir(at, 0755), 0);
-	assert_int_equal(userns_make(ns, ID_BASE, 65536, err), 0);
+	assert_int_equal(userns_make(ns, ID_BASE, ID_BASE, 65536, err), 0);
 	auto_fd user = open(ns, O_RDONLY | O_CLOEXEC);
 	assert_true(s.fd >= 0 && user >= 0);
 	(void)snprintf(opts, sizeof(opts),

@@ -23,11 +23,11 @@ static const struct runtime_kind kinds[] = {
 static const char *const argv[] = { "make", "-j2", NULL };
 static const char *const env[] = { "CC=gcc", "HOME=/elsewhere", NULL };
 static const struct spec_bind binds[] = {
-	{ "/srv/box/.share", "/.bough", true, false, false },
-	{ "/usr", "/usr", true, true, false },
-	{ "/srv/box/sb_1/mnt/0", "/workspace", false, false, false },
-	{ "/srv/box/sb_1/mnt/1", "/data", true, false, false },
-	{ "/srv/box/sb_1/secrets", "/run/secrets", true, false, false },
+	{ .source = "/srv/box/.share", .target = "/.bough", .read_only = true },
+	{ .source = "/usr", .target = "/usr", .read_only = true, .recursive = true },
+	{ .source = "/srv/box/sb_1/mnt/0", .target = "/workspace" },
+	{ .source = "/srv/box/sb_1/mnt/1", .target = "/data", .read_only = true },
+	{ .source = "/srv/box/sb_1/secrets", .target = "/run/secrets", .read_only = true },
 };
 static const struct user user = { .uid = 1000, .gid = 1000, .groups = { 27, 100 },
 				  .n_groups = 2, .home = "/users/me" };
