@@ -89,8 +89,8 @@ static int attach_in(int root, int own_fds, const struct errand *e)
 	return r < 0 ? r : mounts_put_at(e->tree, at, NULL);
 }
 
-/* By its name in the folder that holds it: a link on the way, or one that comes in between, must not
- * lead to another mount of the container. */
+/* By its name in the folder that holds it: a link on the way, or one that comes in between, must
+ * not lead to another mount of the container. */
 static int detach_in(int root, int own_fds, const struct errand *e)
 {
 	char holder[PATH_MAX];

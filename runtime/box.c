@@ -512,7 +512,8 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 	if (r == 0)
 		make_cwd(c, cwd_of(c, main));
 	const bool spreads = spec_own_kernel(c->kind);
-	/* gVisor makes its own, as the root that it runs as: which is to be one whose use is that id's. */
+	/* gVisor makes its own, as the root that it runs as: that is to be one whose use counts for
+	 * the range's first id. */
 	if (r == 0 && spreads)
 		r = box_path(path, c->dir, SHIM_USER_NS);
 	if (r == 0 && spreads)

@@ -129,8 +129,8 @@ int box_attach(const struct box_config *config, uint32_t pid, const struct box_m
 int box_detach(const struct box_config *config, uint32_t pid, const char *target, bool force,
 	       struct err *err);
 
-/* Whether something is mounted there in a running container: 1 or 0; where workspaces aren't attached
- * to one that runs, 1. */
+/* Whether something is mounted there in a running container: 1 or 0; where workspaces aren't
+ * attached to one that runs, 1. */
 int box_attached(const struct box_config *config, uint32_t pid, const char *target,
 		 struct err *err);
 

@@ -25,8 +25,8 @@ int mounts_take_off(const char *path, struct err *err);
 int mounts_take_all_off(const char *dir, struct err *err);
 bool mounts_is_mount(const char *path);
 
-/* A user namespace that is owned by the user `owner` and whose ids 0 ... count - 1 are base ... on the
- * host; it lives by a bind mount at `path`, which is made. */
+/* A user namespace that is owned by the user `owner` and whose ids 0 ... count - 1 are base ... on
+ * the host; it lives by a bind mount at `path`, which is made. */
 int userns_make(const char *path, uint32_t owner, uint32_t base, uint32_t count, struct err *err);
 /* Makes a process of one thread that user and group, with the capabilities that it has. */
 int userns_become(uint32_t id);

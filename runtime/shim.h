@@ -137,8 +137,8 @@ int shim_kill_all(struct shim *s, int sig, struct err *err);
 /* To the bough-init of an exec, or (NULL) the container's first process. What is sent again with
  * its number, which is random, comes once (runtime_kind.numbers_signals); 0: without one. */
 int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, struct err *err);
-/* Where runtime_kind.keeps_open, of a running container: what nobody in it uses is not kept open any
- * more. It costs an exec. */
+/* Where runtime_kind.keeps_open, of a running container: what nobody in it uses is not kept open
+ * any more. It costs an exec. */
 int shim_let_go(struct shim *s, struct err *err);
 int shim_close_stdin(struct shim *s, const char *exec, struct err *err);
 int shim_resize(struct shim *s, const char *exec, uint32_t columns, uint32_t rows, struct err *err);

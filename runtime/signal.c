@@ -63,7 +63,8 @@ static int await_errand(struct shim *s, const char *id, struct shim_state *state
 		return err_sys(err, -errno, "set a timer");
 	int r = shim_wait(s, id, timer, state, err);
 	return r == -ECANCELED
-		       ? err_set(err, -ETIMEDOUT, "what was to do it didn't end within %d s", ERRAND_S)
+		       ? err_set(err, -ETIMEDOUT, "what was to do it didn't end within %d s",
+				 ERRAND_S)
 		       : r;
 }
 

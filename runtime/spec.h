@@ -62,11 +62,11 @@ int spec_write(const struct spec *s, const struct spec_process *p, struct buf *o
 /* The `process` of it alone, for an exec. */
 int spec_write_process(const struct runtime_kind *kind, const struct spec_process *p,
 		       struct buf *out, struct err *err);
-/* gVisor: a kernel of its own that is processes of the host's. Its limit of processes is one of each
- * user in it (RLIMIT_NPROC, which it obeys for root, too). A cgroup counts that kernel's own
+/* gVisor: a kernel of its own that is processes of the host's. Its limit of processes is one of
+ * each user in it (RLIMIT_NPROC, which it obeys for root, too). A cgroup counts that kernel's own
  * threads, about two for each process: it only keeps the sandbox from using up the host's, and ends
- * all of it. It takes no mount from outside: what is mounted in the box's root here, or in its /tmp,
- * spreads to the copies of them that its gofer has, and it finds that at its next look. */
+ * all of it. It takes no mount from outside: what is mounted in the box's root here, or in its
+ * /tmp, spreads to the copies of them that its gofer has, and it finds that at its next look. */
 static inline bool spec_own_kernel(const struct runtime_kind *kind)
 {
 	return kind->shifts_ids && !kind->reports_pids;

@@ -321,7 +321,8 @@ static int signal_other(const char *name, const char *signal, const char *number
 	return tree_each_named(begin, (long)(sizeof(start) + n), queue_to, &info) == 0;
 }
 
-/* -f: the exit code. Of what it lets go it still keeps the folder, as the newest: hence the rounds. */
+/* -f: the exit code. Of what that kernel lets go it still keeps the folder, as the newest: hence
+ * the rounds. */
 static int look_around(void)
 {
 	char path[] = INIT_LETTERS "a";
