@@ -35,6 +35,8 @@ static const struct runtime_kind kinds[] = {
 	  .shifts_ids = true,
 	  .mounts_later = true,
 	  .keeps_open = true,
+	  .sees_restores = true,
+	  .by_number = true,
 	  .freezes = true,
 	  .numbers_signals = true },
 	{ .name = "kata", .shim = "containerd-shim-kata-v2", .signals_execs = true },

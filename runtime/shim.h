@@ -32,9 +32,10 @@ struct runtime_kind {
 	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
 	bool mounts_later;   /* a mount can be attached to a running container */
 	bool keeps_open;     /* folders that nobody uses any more: shim_let_go before a detach */
-	bool sees_restores;  /* by its number a file is another where a restore made it so: gVisor
-				goes on with what it had open of it, which is stale, and a guest
-				with what it had read */
+	bool sees_restores;  /* what a restore made another file is another: a guest goes on with
+				what it had read */
+	bool by_number;      /* as long as its st_ino is another, too: gVisor goes on with what it
+				had open, which is stale */
 	bool freezes;        /* all of it is in the box's cgroup: box_freeze stops it */
 	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
 	bool signals_execs;  /* a signal to an exec reaches it; else a second exec must send it */

@@ -31,7 +31,7 @@ static int remove_file(struct place *p, const char *path, const struct condition
 		return unlinkat(fd, name, 0) < 0 ? place_error(err, -errno, "remove", path) : 0;
 	if (fstat(fd, &dir) < 0)
 		return place_error(err, -errno, "look at", path);
-	struct ws_put want = { .dir = dir.st_ino, .name = name, .len = strlen(name) };
+	struct ws_put want = { .dir = ino_meant(dir.st_ino), .name = name, .len = strlen(name) };
 	conditions_want(c, &lists, &want);
 	return fs_take(p->sd->fs, p->src.ws.id, &want, err);
 }
@@ -235,10 +235,10 @@ static int name_copy(struct op *o, const char *to, int fd, mode_t mode, struct r
 			       &tag, err)) >= 0) {
 		struct ws_put want = {
 			.tag = tag,
-			.dir = dir.st_ino,
+			.dir = ino_meant(dir.st_ino),
 			.name = name,
 			.len = strlen(name),
-			.file = file.st_ino,
+			.file = ino_meant(file.st_ino),
 			.set_mode = true,
 			.mode = mode & 01777,
 			.must_not_exist = !request_bool(o->rq, "replace", false),

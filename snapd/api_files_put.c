@@ -168,7 +168,7 @@ int files_put_name(struct place *p, const char *path, struct ws_put *want,
 	if (fstat(fd, &dir) < 0) {
 		r = place_error(err, -errno, "look at", path);
 	} else {
-		want->dir = dir.st_ino;
+		want->dir = ino_meant(dir.st_ino);
 		want->name = name;
 		want->len = strlen(name);
 		conditions_want(c, &lists, want);
@@ -186,7 +186,9 @@ static int name_it(struct upload *u, struct err *err)
 	struct stat file;
 	if (fstat(u->fd, &file) < 0)
 		return place_error(err, -errno, "look at", u->path);
-	struct ws_put want = { .file = file.st_ino, .set_mode = u->set_mode, .mode = u->mode };
+	struct ws_put want = { .file = ino_meant(file.st_ino),
+			       .set_mode = u->set_mode,
+			       .mode = u->mode };
 	int r = files_put_name(&u->place, u->path, &want, &u->cond, &u->named, err);
 	u->done = r >= 0;
 	return r;

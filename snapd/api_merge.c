@@ -291,7 +291,8 @@ static int carry_out(struct merge *m, struct err *err)
 	json_decref(answer);
 	if (r < 0)
 		return r;
-	r = fs_restore(m->sd->fs, m->into.ws.id, &merged, &m->ours, err);
+	const bool renumber = sandbox_check_seen(m->sd, m->into.ws.id, NULL, NULL) > 0;
+	r = fs_restore(m->sd->fs, m->into.ws.id, &merged, &m->ours, renumber, err);
 	if (r == -ECONNRESET && intent_happened(m->sd, &intent, err) > 0)
 		r = 0; /* bough-fs died behind it, before it could tell */
 	return r;

@@ -323,7 +323,8 @@ int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, 
 	int r = source_stack(sd, snap, &to, err);
 	if (r < 0)
 		return r;
-	r = snapd_inner(fs_restore(sd->fs, ws->ws.id, &to, NULL, err));
+	const bool renumber = sandbox_check_seen(sd, ws->ws.id, NULL, NULL) > 0;
+	r = snapd_inner(fs_restore(sd->fs, ws->ws.id, &to, NULL, renumber, err));
 	if (r >= 0)
 		r = api_ws_remember_head(sd, &ws->ws, &snap->snap, err);
 	if (r < 0)

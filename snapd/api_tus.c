@@ -610,7 +610,7 @@ static int put_copy(const struct kept *k, struct place *p, const char *path, str
 	if (r < 0)
 		return r;
 	want->upload = NULL;
-	want->file = st.st_ino;
+	want->file = ino_meant(st.st_ino);
 	return files_put_name(p, path, want, &no_conditions, &named, err);
 }
 

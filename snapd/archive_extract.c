@@ -281,7 +281,7 @@ static int put_large(struct extract *x, struct archive_entry *e, struct batch_op
 	int r = fd < 0 ? failed(x, fd, "make") : write_content(x, e, &to);
 	if (r == 0 && fstat(fd, &st) < 0)
 		r = failed(x, -errno, "look at");
-	o->file = r == 0 ? st.st_ino : 0;
+	o->file = r == 0 ? ino_meant(st.st_ino) : 0;
 	if (r == 0)
 		r = add_with_xattrs(x, e, o);
 	return r < 0 ? r : archive_stage_flush(&x->stage);

@@ -205,11 +205,11 @@ static int find_on_mount(const struct place *p, const char *path, struct found *
 	if (statx(fd, "", AT_EMPTY_PATH, wanted, &st) < 0)
 		return place_error(err, -errno, "look at", path);
 	struct attr a = {
-		.ino = st.stx_ino,
+		.ino = ino_meant(st.stx_ino),
 		.gen = generation(fd),
 		.ctime = { st.stx_ctime.tv_sec, st.stx_ctime.tv_nsec },
 	};
-	*out = (struct found){ .ino = st.stx_ino,
+	*out = (struct found){ .ino = ino_meant(st.stx_ino),
 			       .mode = st.stx_mode,
 			       .size = st.stx_size,
 			       .uid = st.stx_uid,

@@ -459,12 +459,13 @@ int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 }
 
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
-	       const struct stack *expect, struct err *err)
+	       const struct stack *expect, bool renumber, struct err *err)
 {
 	tell_loss(fc, id);
 	return call(fc,
-		    json_pack("{s:s, s:s, s:o, s:o*}", "op", "restore", "id", id, "stack",
-			      stack_to_json(to), "expect", expect ? stack_to_json(expect) : NULL),
+		    json_pack("{s:s, s:s, s:o, s:o*}", "op", renumber ? "renumber" : "restore",
+			      "id", id, "stack", stack_to_json(to), "expect",
+			      expect ? stack_to_json(expect) : NULL),
 		    !expect, NULL, err);
 }
 

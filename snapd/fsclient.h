@@ -85,9 +85,9 @@ uint64_t fs_tag(void); /* a new one, which isn't 0 */
 int fs_replace(struct fsclient *fc, const char *id, const struct stack *old,
 	       const struct stack *with, struct err *err);
 /* `expect` (NULL: whatever it is): -ESTALE where its sealed stack is another, or it was written to
- * since. */
+ * since. renumber: as in ws_changes. */
 int fs_restore(struct fsclient *fc, const char *id, const struct stack *to,
-	       const struct stack *expect, struct err *err);
+	       const struct stack *expect, bool renumber, struct err *err);
 /* ws_put: what has the name afterwards. -EREMCHG. One that may have been done is repeated. Its tag
  * is of fs_tag, or 0: any. */
 struct fs_named {

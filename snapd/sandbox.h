@@ -163,7 +163,8 @@ int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool fo
 int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running_only,
 			 char key[SANDBOX_KEY_SIZE], struct err *err);
 /* Before the workspace is restored or merged into: -EBUSY where a sandbox that runs, other than
- * `but` (NULL: none), has it and wouldn't see that (runtime_kind.sees_restores). */
+ * `but` (NULL: none), has it and wouldn't see that (runtime_kind.sees_restores). 1: one needs
+ * another st_ino for that (by_number, fs_restore). */
 int sandbox_check_seen(struct snapd *sd, const char *workspace, const char *but, struct err *err);
 
 /* ---- rights (sandbox_rights.c) ---- */

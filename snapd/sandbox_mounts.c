@@ -50,7 +50,7 @@ static int check_seen_by(struct snapd *sd, const char *id, struct err *err)
 		r = spec_read(&spec, row.spec, err);
 	const struct runtime_kind *kind = r >= 0 ? runtime_find(spec.runtime) : NULL;
 	if (!kind || kind->sees_restores)
-		return r < 0 ? r : 0;
+		return r < 0 ? r : kind && kind->by_number;
 	sandbox_key(&row, key);
 	return err_set(err, -EBUSY, "sandbox %s runs by %s, which doesn't see it: stop that first",
 		       key, kind->name);
@@ -61,16 +61,20 @@ int sandbox_check_seen(struct snapd *sd, const char *workspace, const char *but,
 	struct attached_row *rows = NULL;
 	auto_ws_row ws = { 0 };
 	size_t n = 0;
+	bool by_number = false;
 	int r = catalog_ws_get_any(sd->catalog, workspace, &ws, err);
 	if (r >= 0)
 		r = catalog_attached(sd->catalog, NULL, workspace, &rows, &n, err);
 	if (r >= 0 && ws.sandbox[0] && (!but || strcmp(ws.sandbox, but) != 0))
 		r = check_seen_by(sd, ws.sandbox, err);
-	for (size_t i = 0; i < n && r >= 0; i++)
+	by_number = r > 0;
+	for (size_t i = 0; i < n && r >= 0; i++) {
 		if (!but || strcmp(rows[i].sandbox, but) != 0)
 			r = check_seen_by(sd, rows[i].sandbox, err);
+		by_number = by_number || r > 0;
+	}
 	free(rows);
-	return r;
+	return r < 0 ? r : by_number;
 }
 
 static int check_kind(const struct sandbox_box *b, const struct live *l, struct err *err)

@@ -52,7 +52,10 @@ struct attr {
 	uint64_t own_tag; /* workspace whose quota own_bytes count towards; 0: none */
 	uint64_t own_bytes;
 };
-enum { ATTR_HAS_XATTR = 1 }; /* unset: surely none */
+enum {
+	ATTR_HAS_XATTR = 1, /* unset: surely none */
+	ATTR_SHOWS_GEN = 2, /* st_ino is the node id (ino_shown in fs/work/workspace.h) */
+};
 
 /* Has the mode one of the seven types that an inode can have? */
 static inline bool attr_type_ok(uint32_t mode)

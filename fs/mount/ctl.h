@@ -27,6 +27,8 @@
  *   restore id, stack, expect?                    -> names, nodes (counts of invalidations);
  *                                                    expect: only if that is its sealed stack
  *                                                    still and nothing was written (ESTALE)
+ *   renumber                                      the same; what differs gets another st_ino, too
+ *                                                    (ws_changes)
  *   put     id, dir, name, file, mode?, as_is?, exist?, match?, unless?, tag?
  *                                                 -> created, version, mode
  *                                                    (in place of file: upload: [name, bytes] of

@@ -57,6 +57,7 @@ static const struct {
 	[CTL_STACK] = { "stack", F_ID, 0 },
 	[CTL_REPLACE] = { "replace", F_ID | F_OLD | F_NEW, 0 },
 	[CTL_RESTORE] = { "restore", F_ID | F_STACK, F_EXPECT },
+	[CTL_RENUMBER] = { "renumber", F_ID | F_STACK, F_EXPECT },
 	[CTL_PUT] = { "put", F_ID | F_DIR | F_NAME,
 		      F_FILE | F_UPLOAD | F_MODE | F_AS_IS | F_EXIST | F_MATCH | F_UNLESS | F_TAG },
 	[CTL_TAKE] = { "take", F_ID | F_DIR | F_NAME, F_EXIST | F_MATCH | F_UNLESS | F_TAG },

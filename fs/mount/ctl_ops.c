@@ -371,7 +371,8 @@ static int do_restore(struct served *w, const struct ctl_request *q, struct answ
 		      struct err *err)
 {
 	uint64_t names, nodes;
-	int r = served_restore(w, &q->stack, q->has_expect ? &q->with : NULL, &names, &nodes, err);
+	int r = served_restore(w, &q->stack, q->has_expect ? &q->with : NULL,
+			       q->op == CTL_RENUMBER, &names, &nodes, err);
 	if (r < 0)
 		return r;
 	add_int(a, a->json, "names", names);
@@ -588,7 +589,8 @@ static const struct {
 	[CTL_MOUNT] = { .served = do_mount },     [CTL_UMOUNT] = { .served = do_umount },
 	[CTL_FORK] = { .served = do_fork },       [CTL_SEAL] = { .served = do_seal },
 	[CTL_STACK] = { .served = do_stack },     [CTL_REPLACE] = { .served = do_replace },
-	[CTL_RESTORE] = { .served = do_restore }, [CTL_PUT] = { .served = do_put },
+	[CTL_RESTORE] = { .served = do_restore }, [CTL_RENUMBER] = { .served = do_restore },
+	[CTL_PUT] = { .served = do_put },
 	[CTL_TAKE] = { .served = do_put },        [CTL_LIMITS] = { .served = do_limits },
 	[CTL_USAGE] = { .served = do_usage },     [CTL_SYNC] = { .served = do_sync },
 	[CTL_DELETE] = { .server = do_delete },   [CTL_CLOSE] = { .server = do_close },

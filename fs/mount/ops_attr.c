@@ -93,7 +93,7 @@ void on_statx(fuse_req_t req, fuse_ino_t node, int flags, int mask, struct fuse_
 		.stx_uid = a.uid,
 		.stx_gid = a.gid,
 		.stx_mode = (uint16_t)a.mode,
-		.stx_ino = a.ino,
+		.stx_ino = ino_shown(&a),
 		.stx_size = a.size,
 		.stx_blocks = a.blocks,
 		.stx_atime = stamp(a.atime),

@@ -68,7 +68,7 @@ static bool put_entry(void *ctx, const struct dirent_ref *d, const struct attr *
 	if (!a)
 		return put(f, name, d->cookie, d->ino, DTTOIF((mode_t)d->type), NULL);
 	struct entry e = { .node = node_of(a), .attr = *a };
-	return put(f, name, d->cookie, a->ino, a->mode, &e);
+	return put(f, name, d->cookie, ino_shown(a), a->mode, &e);
 }
 
 /* "." and "..", which the workspace doesn't store. False when there is no room. */
@@ -78,7 +78,7 @@ static int put_dots(struct mounted *m, struct fill *f, fuse_ino_t node, uint64_t
 	int r = ws_getattr(m->ws, node, &a);
 	if (r < 0)
 		return r;
-	*room = (after >= COOKIE_DOT || put(f, ".", COOKIE_DOT, a.ino, S_IFDIR, NULL)) &&
+	*room = (after >= COOKIE_DOT || put(f, ".", COOKIE_DOT, ino_shown(&a), S_IFDIR, NULL)) &&
 		put(f, "..", COOKIE_DOTDOT, a.parent ? a.parent : a.ino, S_IFDIR, NULL);
 	return 0;
 }

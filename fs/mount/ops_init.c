@@ -114,7 +114,7 @@ void reply_error(fuse_req_t req, int r)
 static void stat_of_attr(struct stat *st, const struct attr *a)
 {
 	*st = (struct stat){
-		.st_ino = a->ino,
+		.st_ino = ino_shown(a),
 		.st_mode = a->mode,
 		.st_nlink = a->nlink,
 		.st_uid = a->uid,

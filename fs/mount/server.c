@@ -423,7 +423,7 @@ struct ws_changes forgetting_changes(struct forgetting *f)
 }
 
 int served_restore(struct served *w, const struct stack *to, const struct stack *expect,
-		   uint64_t *names, uint64_t *nodes, struct err *err)
+		   bool renumber, uint64_t *names, uint64_t *nodes, struct err *err)
 {
 	/* The mount lock throughout: a session that ended while the kernel forgets would
 	 * leave those who wait for its answers, and the kernel waiting for them. */
@@ -431,6 +431,7 @@ int served_restore(struct served *w, const struct stack *to, const struct stack 
 	reap_session(w);
 	struct forgetting f = { .session = w->session };
 	struct ws_changes changes = forgetting_changes(&f);
+	changes.renumber = renumber;
 	int r = ws_restore_if(w->ws, to, expect, &changes, err);
 	pthread_mutex_unlock(&w->mount);
 	if (r < 0)

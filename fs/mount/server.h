@@ -100,9 +100,9 @@ int served_umount(struct served *w, bool *busy, struct err *err);
 int served_replace(struct served *w, const struct stack *old, const struct stack *with,
 		   struct err *err);
 /* ws_restore_if, with the kernel's caches; counts of what it was told to forget. `expect` NULL:
- * whatever it is. */
+ * whatever it is. renumber: as in ws_changes. */
 int served_restore(struct served *w, const struct stack *to, const struct stack *expect,
-		   uint64_t *names, uint64_t *nodes, struct err *err);
+		   bool renumber, uint64_t *names, uint64_t *nodes, struct err *err);
 /* ws_put, or ws_take, with the kernel's caches. */
 int served_put_file(struct served *w, const struct ws_put *want, bool put,
 		    struct ws_put_result *out, struct err *err);

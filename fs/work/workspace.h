@@ -142,6 +142,7 @@ struct ws_changes {
 	/* Calls tell(arg), which makes the calls above, from where they may wait; NULL: here. */
 	void (*apart)(void *ctx, void (*tell)(void *arg), void *arg);
 	void *ctx;
+	bool renumber; /* a restore: what differs has another st_ino, too */
 };
 int ws_restore(struct ws *ws, const struct stack *to, const struct ws_changes *changes,
 	       struct err *err);
@@ -186,6 +187,17 @@ struct entry {
 static inline uint64_t node_of(const struct attr *a)
 {
 	return a->ino == 1 ? 1 : a->ino | (uint64_t)a->gen << 48;
+}
+/* st_ino: the number, or the whole node id where a restore was to be seen by who takes a file for
+ * the one that it knows as long as st_ino is the same (ws_changes.renumber). */
+static inline uint64_t ino_shown(const struct attr *a)
+{
+	return a->flags & ATTR_SHOWS_GEN ? node_of(a) : a->ino;
+}
+/* The number behind an st_ino. */
+static inline uint64_t ino_meant(uint64_t st_ino)
+{
+	return st_ino & ((UINT64_C(1) << 48) - 1);
 }
 
 /* Each entry handed out by lookup, mknod, symlink, link, tmpfile and a true return of

@@ -19,7 +19,8 @@ struct restore {
 	struct view view;           /* to be: the active layer on top */
 	struct ws_file file;
 	struct version version;
-	uint16_t gen; /* of what differs */
+	uint16_t gen; /* of what differs, */
+	bool shown;   /* in its st_ino, too */
 	int64_t bytes, inodes; /* by how much what the quota is charged for changes */
 	struct txn t;
 	bool open;                     /* t holds something */
@@ -34,11 +35,12 @@ static int flush(struct restore *rs)
 	return txn_commit(&rs->t);
 }
 
-/* The inode as the stack has it, but with that generation. */
-static int put_gen(struct restore *rs, const struct attr *now, uint16_t gen)
+/* The inode as the stack has it, but with that generation, shown or not. */
+static int put_gen(struct restore *rs, const struct attr *now, uint16_t gen, bool shown)
 {
 	struct attr a = *now;
 	a.gen = gen;
+	a.flags = (uint16_t)((a.flags & ~ATTR_SHOWS_GEN) | (shown ? ATTR_SHOWS_GEN : 0));
 	if (!rs->open)
 		txn_begin(&rs->t, rs->view.layers[0], a.ino);
 	rs->open = true;
@@ -78,9 +80,9 @@ static int inode_differs(void *ctx, uint64_t ino, const struct attr *old, const 
 	if (!now || ino == INO_ROOT)
 		return 0;
 	if (!old || content)
-		r = put_gen(rs, now, rs->gen);
-	else if (old->gen != now->gen)
-		r = put_gen(rs, now, old->gen);
+		r = put_gen(rs, now, rs->gen, rs->shown);
+	else if (old->gen != now->gen || ((old->flags ^ now->flags) & ATTR_SHOWS_GEN))
+		r = put_gen(rs, now, old->gen, old->flags & ATTR_SHOWS_GEN);
 	if (r == 0 && old && content)
 		r = add_hinted_name(rs, old);
 	return r;
@@ -227,7 +229,9 @@ static int restore(struct restore *rs, const struct stack *to, struct err *err)
 int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *expect,
 		  const struct ws_changes *changes, struct err *err)
 {
-	struct restore rs = { .ws = ws, .expect = expect };
+	struct restore rs = { .ws = ws,
+			      .expect = expect,
+			      .shown = changes && changes->renumber };
 	pthread_mutex_lock(&ws->admin);
 	int r = restore(&rs, to, err);
 	pthread_mutex_unlock(&ws->admin);

@@ -140,14 +140,29 @@ try() { # RUNTIME
 	echo before >"$at/restored"
 	bough_ok "$rt: saved" save "$rt" --as "$rt-saved"
 	bough exec "$rt" -- sh -c 'cat restored >/dev/null; echo after >restored'
-	if [ "$rt" = runsc ]; then # it would go on with stale files
-		bough_fails "$rt: not live" 5 'runs by runsc.*stop that first' restore "$rt" "$rt-saved" --live
-		bough_fails "$rt: nor of the workspace by itself" 5 'runs by runsc' restore ws "$rt-saved"
-		bough_ok "$rt: but all of it, which starts it anew" restore "$rt" "$rt-saved"
-	else
-		bough_ok "$rt: live" restore "$rt" "$rt-saved" --live
-	fi
+	bough_ok "$rt: live" restore "$rt" "$rt-saved" --live
 	is "$rt: is seen" "$(bough exec "$rt" -- cat restored)" before
+	# Under one that stands in it, and has files of it open.
+	mkdir "$at/dir" && echo before >"$at/dir/a" && echo b >"$at/dir/b" && echo 1 >"$at/dir/1"
+	bough_ok "$rt: saved again" save ws --as "$rt-again"
+	bough exec "$rt" -- sh -c 'cd dir && echo after >a && rm 1 && mkdir 1 && echo 2 >1/2 &&
+		exec 3<a 4<b && >../on && while [ ! -e ../go ]; do sleep 0.1; done
+		cat a b 1; pwd; cat ../restored' >"$T/under" 2>&1 &
+	pid=$!
+	wait_for 10 test -e "$at/on"
+	bough_ok "$rt: restored by itself" restore ws "$rt-again"
+	is "$rt: is seen by others" "$(bough exec "$rt" -- sh -c 'cat dir/a dir/1; ls dir | xargs')" \
+		$'before\n1\n1 a b'
+	touch "$at/go"
+	wait $pid
+	is "$rt: and by who stands in it" "$(cat "$T/under")" \
+		$'before\nb\n1\n/workspace/dir\nbefore'
+	rm -rf "$at/dir" "$at/go"
+	bough fork ws "$rt-theirs" >/dev/null && echo theirs >"$(bough path "$rt-theirs")/restored"
+	bough_ok "$rt: a merge" merge "$rt-theirs" --into ws
+	is "$rt: is seen, too" "$(bough exec "$rt" -- cat restored)" theirs
+	bough_ok "$rt: all of it, which starts it anew" restore "$rt" "$rt-saved"
+	is "$rt: is as it was" "$(bough exec "$rt" -- cat restored)" before
 	# A workspace that comes while it runs can go.
 	bough create "$rt-data" >/dev/null && echo data >"$(bough path "$rt-data")/file"
 	bough_ok "$rt: a workspace more" attach-workspace "$rt" "$rt-data:/data"

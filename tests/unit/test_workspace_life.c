@@ -569,6 +569,45 @@ static void test_restore(void **state)
 	assert_int_equal(kit_layers(k), 1);
 }
 
+/* What differs shows it in st_ino, where somebody knows files by that alone; nothing else does. */
+static void test_restore_renumbers(void **state)
+{
+	struct kit *k = *state;
+	auto_stack sealed = { 0 }, saved = { 0 };
+	tree_mk(k->ws, "d", S_IFDIR | 0755);
+	tree_put(k->ws, "d/changed", "old text");
+	tree_put(k->ws, "d/same", "same");
+	tree_seal(k->ws, &sealed);
+	tree_save(&k->root, &sealed, &saved);
+	struct entry was, same, d, e;
+	expect(0, ws_lookup(k->ws, 1, "d", 1, &d));
+	expect(0, ws_lookup(k->ws, d.node, "changed", 7, &was));
+	expect(0, ws_lookup(k->ws, d.node, "same", 4, &same));
+	assert_int_equal(ino_shown(&was.attr), was.attr.ino);
+	tree_put(k->ws, "d/changed", "NEW");
+	struct ws_changes ch = { .name = see_name, .node = see_node, .renumber = true };
+	struct seen seen = { 0 };
+	ch.ctx = &seen;
+	succeed(err, ws_restore(k->ws, &saved, &ch, &err));
+	expect(0, ws_lookup(k->ws, d.node, "changed", 7, &e));
+	assert_int_equal(ino_shown(&e.attr), e.node);
+	assert_true(e.node != was.node);
+	assert_int_equal(ino_meant(ino_shown(&e.attr)), was.attr.ino);
+	expect(0, ws_lookup(k->ws, d.node, "same", 4, &e));
+	assert_int_equal(ino_shown(&e.attr), same.attr.ino);
+	expect(0, ws_lookup(k->ws, 1, "d", 1, &e));
+	assert_int_equal(ino_shown(&e.attr), d.attr.ino);
+	/* So it stays, after a change, a restart, and a restore that changes nothing of it. */
+	tree_chmod(k->ws, "d/changed", 0600);
+	kit_reopen(k);
+	expect(0, ws_lookup(k->ws, tree_node(k->ws, "d"), "changed", 7, &was));
+	assert_int_equal(ino_shown(&was.attr), was.node);
+	succeed(err, ws_restore(k->ws, &saved, NULL, &err));
+	expect(0, ws_lookup(k->ws, tree_node(k->ws, "d"), "changed", 7, &e));
+	assert_int_equal(ino_shown(&e.attr), ino_shown(&was.attr));
+	kit_check_usage(k->ws);
+}
+
 static void test_restore_if_untouched(void **state)
 {
 	struct kit *k = *state;
@@ -904,6 +943,7 @@ int main(void)
 		T(test_replace),
 		T(test_pins),
 		T(test_restore),
+		T(test_restore_renumbers),
 		T(test_restore_if_untouched),
 		T(test_restore_failing),
 		T(test_sweep),

@@ -169,8 +169,8 @@ const struct command commands_snap[] = {
 		  "It stays mounted, with the same id. What wasn't saved is gone; programs that\n"
 		  "hold files open get ESTALE from them. A sandbox that runs is stopped, and\n"
 		  "started again under the same name; with --live its workspaces alone are\n"
-		  "turned back, under its running processes (not by gVisor and Kata, which\n"
-		  "wouldn't see it).\n",
+		  "turned back, under its running processes (not by Kata, which wouldn't\n"
+		  "see it).\n",
 	  .options = restore_options,
 	  .examples = "bough restore app green\n",
 	  .min = 2,
