@@ -5,6 +5,7 @@
  * never shown; one whose content is the same keeps the generation that it has. */
 #include "fs/work/ws_impl.h"
 
+#include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -21,6 +22,7 @@ struct restore {
 	struct version version;
 	uint16_t gen; /* of what differs, */
 	bool shown;   /* in its st_ino, too */
+	struct u64map linked; /* of that, what has several names: number -> rs */
 	int64_t bytes, inodes; /* by how much what the quota is charged for changes */
 	struct txn t;
 	bool open;                     /* t holds something */
@@ -67,6 +69,36 @@ static int add_hinted_name(struct restore *rs, const struct attr *old)
 	return add_name(rs, node_of(&dir), d.name, d.name_len, false, node_of(old));
 }
 
+/* All names of what has several. The kernel itself finds out by -ESTALE, and looks again; who has
+ * opened a name (O_PATH) and only then asks for its attributes, as gVisor does, hears that. No
+ * index leads from an inode to its names, so the tree is walked: only where such a file differs. */
+static int add_linked_names(struct restore *rs)
+{
+	const struct view *v = &rs->ws->view;
+	struct dirent_ref d;
+	struct attr dir, child;
+	auto_buf dirs = { 0 };
+	if (!rs->linked.count)
+		return 0;
+	buf_u64(&dirs, INO_ROOT);
+	for (size_t at = 0; at < dirs.len; at += sizeof(uint64_t)) {
+		int r = view_inode(v, le_get64(dirs.data + at), &dir);
+		for (uint64_t after = 0; r == 0; after = d.cookie) {
+			if (after == UINT64_MAX || view_dirent_ceil(v, dir.ino, after + 1, &d) < 0)
+				break; /* what can't be read isn't known by these names either */
+			if (d.type == DT_DIR)
+				buf_u64(&dirs, d.ino);
+			else if (u64map_get(&rs->linked, d.ino) &&
+				 view_inode(v, d.ino, &child) == 0)
+				r = add_name(rs, node_of(&dir), d.name, d.name_len, false,
+					     node_of(&child));
+		}
+		if (r == -ENOMEM || buf_error(&dirs) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int inode_differs(void *ctx, uint64_t ino, const struct attr *old, const struct attr *now,
 			 bool content)
 {
@@ -84,7 +116,9 @@ static int inode_differs(void *ctx, uint64_t ino, const struct attr *old, const 
 	else if (old->gen != now->gen || ((old->flags ^ now->flags) & ATTR_SHOWS_GEN))
 		r = put_gen(rs, now, old->gen, old->flags & ATTR_SHOWS_GEN);
 	if (r == 0 && old && content)
-		r = add_hinted_name(rs, old);
+		r = rs->shown && old->nlink > 1 && !S_ISDIR(old->mode)
+			    ? u64map_put(&rs->linked, ino, rs)
+			    : add_hinted_name(rs, old);
 	return r;
 }
 
@@ -150,6 +184,8 @@ static int swap_trees(struct restore *rs, struct err *err)
 	struct diff_raw cb = { .inode = inode_differs, .name = name_differs, .ctx = rs };
 	cb.charge = charge;
 	int r = diff_raw(&ws->view, &below, &cb, err);
+	if (r == 0 && add_linked_names(rs) < 0)
+		r = err_no_memory(err);
 	if (r == 0) {
 		r = flush(rs);
 		if (r < 0)
@@ -239,6 +275,7 @@ int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *exp
 		forget_list_tell(&rs.forget, changes);
 	forget_list_drop(ws);
 	forget_list_done(&rs.forget);
+	u64map_done(&rs.linked);
 	return r < 0 ? err_prefix(err, r, "restore workspace %s", ws->id) : 0;
 }
 

@@ -143,7 +143,7 @@ try() { # RUNTIME
 	bough_ok "$rt: live" restore "$rt" "$rt-saved" --live
 	is "$rt: is seen" "$(bough exec "$rt" -- cat restored)" before
 	# Under one that stands in it, and has files of it open.
-	mkdir "$at/dir" && echo before >"$at/dir/a" && echo b >"$at/dir/b" && echo 1 >"$at/dir/1"
+	mkdir "$at/dir" && echo before >"$at/dir/a" && ln "$at/dir/a" "$at/dir/b" && echo 1 >"$at/dir/1"
 	bough_ok "$rt: saved again" save ws --as "$rt-again"
 	bough exec "$rt" -- sh -c 'cd dir && echo after >a && rm 1 && mkdir 1 && echo 2 >1/2 &&
 		exec 3<a 4<b && >../on && while [ ! -e ../go ]; do sleep 0.1; done
@@ -156,7 +156,7 @@ try() { # RUNTIME
 	touch "$at/go"
 	wait $pid
 	is "$rt: and by who stands in it" "$(cat "$T/under")" \
-		$'before\nb\n1\n/workspace/dir\nbefore'
+		$'before\nbefore\n1\n/workspace/dir\nbefore'
 	rm -rf "$at/dir" "$at/go"
 	bough fork ws "$rt-theirs" >/dev/null && echo theirs >"$(bough path "$rt-theirs")/restored"
 	bough_ok "$rt: a merge" merge "$rt-theirs" --into ws

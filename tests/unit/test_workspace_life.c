@@ -577,9 +577,12 @@ static void test_restore_renumbers(void **state)
 	tree_mk(k->ws, "d", S_IFDIR | 0755);
 	tree_put(k->ws, "d/changed", "old text");
 	tree_put(k->ws, "d/same", "same");
+	tree_mk(k->ws, "other", S_IFDIR | 0755);
+	struct entry was, same, d, e;
+	expect(0, ws_link(k->ws, tree_node(k->ws, "d/changed"), tree_node(k->ws, "other"), "also",
+			  4, &root_caller, &e));
 	tree_seal(k->ws, &sealed);
 	tree_save(&k->root, &sealed, &saved);
-	struct entry was, same, d, e;
 	expect(0, ws_lookup(k->ws, 1, "d", 1, &d));
 	expect(0, ws_lookup(k->ws, d.node, "changed", 7, &was));
 	expect(0, ws_lookup(k->ws, d.node, "same", 4, &same));
@@ -593,6 +596,9 @@ static void test_restore_renumbers(void **state)
 	assert_int_equal(ino_shown(&e.attr), e.node);
 	assert_true(e.node != was.node);
 	assert_int_equal(ino_meant(ino_shown(&e.attr)), was.attr.ino);
+	assert_non_null(strstr(seen.text, "changed ")); /* both names, which no look-up led to */
+	assert_non_null(strstr(seen.text, "also "));
+	assert_null(strstr(seen.text, "same"));
 	expect(0, ws_lookup(k->ws, d.node, "same", 4, &e));
 	assert_int_equal(ino_shown(&e.attr), same.attr.ino);
 	expect(0, ws_lookup(k->ws, 1, "d", 1, &e));
