@@ -102,6 +102,24 @@ int mounts_tmpfs(const char *target, uint64_t bytes, unsigned inodes, unsigned m
 	return err_sys(err, -errno, "mount a tmpfs at %s", target);
 }
 
+int mounts_tmpfs_inodes(const char *target, unsigned inodes, struct err *err)
+{
+	char opts[64];
+	struct statfs st;
+	if (statfs(target, &st) < 0)
+		return err_sys(err, -errno, "look at %s", target);
+	if (st.f_files >= inodes)
+		return 0;
+	int n = snprintf(opts, sizeof(opts), "nr_inodes=%u,noswap", inodes);
+	unsigned long flags = MS_REMOUNT | MS_NOSUID | MS_NODEV;
+	if (mount(NULL, target, NULL, flags, opts) == 0)
+		return 0;
+	opts[n - (int)sizeof(",noswap") + 1] = '\0'; /* it must be as it was made */
+	if (mount(NULL, target, NULL, flags, opts) == 0)
+		return 0;
+	return err_sys(err, -errno, "make room for files at %s", target);
+}
+
 int mounts_take_off(const char *path, struct err *err)
 {
 	for (int i = 0; i < STACK_MAX; i++) {

@@ -19,6 +19,8 @@ int mounts_put_at(int tree, int target, struct err *err); /* a descriptor; O_PAT
 /* A tmpfs of that size, empty, nosuid and nodev. owner: uid and gid of its root. */
 int mounts_tmpfs(const char *target, uint64_t bytes, unsigned inodes, unsigned mode,
 		 uint32_t owner, struct err *err);
+/* It has room for as many files from now on. */
+int mounts_tmpfs_inodes(const char *target, unsigned inodes, struct err *err);
 /* Takes off whatever is mounted on it; what isn't there or no mount is fine. */
 int mounts_take_off(const char *path, struct err *err);
 /* The same for all that is mounted in the folder, at any depth; itself is none. */

@@ -56,7 +56,9 @@ enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64 };
  * OUTPUT_KEY_MAX or fewer letters, digits, `_`, `-` and (not first) `.`. */
 int output_open(const char *dir, const struct output_config *config, struct err *err);
 /* Holds a connection, by which the process is about to be started, until output_started, or its
- * peer says something or ends it: so it doesn't end with the caller (shim_connection). */
+ * peer says something or ends it: so it doesn't end with the caller (shim_connection).
+ * A bough-io that runs since before an upgrade may not know of it: that holds none, which is no
+ * error, and output_held fails. */
 int output_hold(const char *dir, const char *key, int fd, struct err *err);
 /* Whether all that was to be held of the process since output_open was: 1; 0: bough-io has died
  * meanwhile. */

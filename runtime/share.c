@@ -72,11 +72,12 @@ int share_make(const char *parent, const char *program, struct err *err)
 		return err_set(err, -ENAMETOOLONG, "%s is too long", parent);
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "make %s", path);
-	if (!mounts_is_mount(path)) {
+	if (mounts_is_mount(path)) /* maybe an earlier version's, which had less in it */
+		r = mounts_tmpfs_inodes(path, SHARE_INODES, err);
+	else
 		r = mounts_tmpfs(path, SHARE_BYTES, SHARE_INODES, 0755, 0, err);
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return err_sys(err, -errno, "open %s", path);

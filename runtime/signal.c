@@ -111,6 +111,11 @@ static int signal_inside(struct shim *s, const char *exec, int sig, uint64_t num
 	r = run_errand(s, json_pack("[s,s,s,s,s]", INIT_PATH, "-s", exec ? exec : INIT_FIRST,
 				    digits, hex),
 		       err);
+	/* That of a sandbox that runs since before an upgrade knows of no numbers. */
+	if (r == INIT_EXIT_USAGE)
+		r = exec ? run_errand(s, json_pack("[s,s,s,s]", INIT_PATH, "-s", exec, digits),
+				      err)
+			 : shim_kill(s, NULL, sig, false, err);
 	if (r < 0)
 		return err_prefix(err, r, "send a signal");
 	if (r > 1)

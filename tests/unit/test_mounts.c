@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
@@ -144,11 +145,32 @@ static void clone_refused(void **state)
 	assert_non_null(strstr(err.text, "can't be shifted"));
 }
 
+static void tmpfs_grows(void **state)
+{
+	struct err err = { 0 };
+	const char *dir = ((struct place *)*state)->path;
+	struct statfs st;
+	if (geteuid() != 0) {
+		print_message("skip: not root\n");
+		skip();
+	}
+	assert_int_equal(mounts_tmpfs(dir, 1 << 20, 4, 0755, 0, &err), 0);
+	assert_int_equal(mounts_tmpfs_inodes(dir, 40, &err), 0);
+	assert_int_equal(statfs(dir, &st), 0);
+	assert_int_equal(st.f_files, 40);
+	assert_int_equal(st.f_blocks * (uint64_t)st.f_bsize, 1 << 20);
+	assert_int_equal(mounts_tmpfs_inodes(dir, 16, &err), 0); /* never less */
+	assert_int_equal(statfs(dir, &st), 0);
+	assert_int_equal(st.f_files, 40);
+	assert_int_equal(umount2(dir, MNT_DETACH), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(clone_before_init, place_set_up, place_tear_down),
 		cmocka_unit_test_setup_teardown(clone_refused, place_set_up, place_tear_down),
+		cmocka_unit_test_setup_teardown(tmpfs_grows, place_set_up, place_tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "fs/base/clock.h"
+#include "fs/base/frame.h"
+#include "runtime/io_msg.h"
 #include "runtime/kept.h"
 #include "tests/unit/place.h"
 
@@ -496,6 +498,45 @@ static void test_connections(void **state)
 	assert_int_equal(must(output_held(dir, "c", &err)), 1);
 }
 
+/* One that runs since before an upgrade: knows IO_PING and hangs up on the rest. */
+static void serve_as_before(const char *dir)
+{
+	char path[PATH_MAX];
+	(void)snprintf(path, sizeof(path), "%s/io.sock", dir);
+	int listener = frame_listen(path, NULL);
+	for (int fd; (fd = accept(listener, NULL, NULL)) >= 0; (void)close(fd)) {
+		struct frame f = { 0 };
+		struct io_msg m;
+		if (frame_recv(fd, &f, NULL) > 0 &&
+		    io_decode(&m, f.text.data, f.text.len) == 0 && m.op == IO_PING) {
+			struct frame answer = { 0 };
+			io_encode_answer(&answer.text, getpid());
+			(void)frame_send(fd, &answer, NULL);
+			frame_done(&answer);
+		}
+		frame_done(&f);
+	}
+	_exit(1);
+}
+
+static void test_earlier_version(void **state)
+{
+	const char *dir = dir_of(state);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		serve_as_before(dir);
+	for (int i = 0; i < 5000 && output_hold(dir, "a", STDIN_FILENO, NULL) < 0; i++)
+		assert_int_equal(usleep(1000), 0);
+	err = (struct err){ 0 };
+	must(output_hold(dir, "a", STDIN_FILENO, &err));
+	assert_int_equal(err.code, 0);
+	assert_true(output_held(dir, "a", &err) < 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(output_hold(dir, "a", STDIN_FILENO, &err), -ECONNREFUSED);
+}
+
 /* Nobody reads for long and bough-io is stopped: the program goes on as soon as it runs again. */
 static void test_one_only(void **state)
 {
@@ -582,6 +623,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_killed_early, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_connections, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_only, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_earlier_version, place_set_up,
+						place_tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full, place_set_up, place_tear_down),
 		cmocka_unit_test(test_head),
 	};
