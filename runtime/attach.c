@@ -84,6 +84,8 @@ static int check_plain(int root, int own_fds, int at, const char *path)
  * may lead anywhere: what the sandbox's kernel has of its own there would cover it. */
 static int attach_in(int root, int own_fds, const struct errand *e)
 {
+	if (e->here)
+		inroot_remove_link(root, e->target, BOX_OLD_LINKS);
 	auto_fd at = inroot_make_dir(root, e->target);
 	int r = at < 0 ? at : e->here ? check_plain(root, own_fds, at, e->target) : 0;
 	return r < 0 ? r : mounts_put_at(e->tree, at, NULL);
@@ -190,12 +192,23 @@ static int find_way(const struct box_config *c, uint32_t pid, int user_ns, const
 	return *process < 0 ? *process : 0;
 }
 
+/* It runs since before an upgrade, and what is mounted in its root doesn't spread. */
+static bool is_of_before(const struct box_config *c)
+{
+	char path[PATH_MAX];
+	return spec_own_kernel(c->kind) && box_path(path, c->dir, BOX_OLD_SLOTS) == 0 &&
+	       access(path, F_OK) == 0;
+}
+
 static int check_later(const struct box_config *c, const char *target, const char *what,
 		       struct err *err)
 {
 	if (!c->kind->mounts_later)
 		return err_set(err, -EOPNOTSUPP, "%s %s only: stop the sandbox first",
 			       c->kind->name, what);
+	if (is_of_before(c))
+		return err_set(err, -EOPNOTSUPP,
+			       "the sandbox runs since before an upgrade: stop and start it first");
 	return box_check_target(target, c->host_image, err);
 }
 
@@ -287,7 +300,7 @@ int box_attached(const struct box_config *config, uint32_t pid, const char *targ
 {
 	auto_free void *text = NULL;
 	size_t len;
-	if (!config->kind->mounts_later)
+	if (!config->kind->mounts_later || is_of_before(config))
 		return 1;
 	if (spec_own_kernel(config->kind))
 		return is_here(config, target, err);

@@ -251,6 +251,7 @@ static int make_targets(const struct box_config *c, struct err *err)
 		return err_sys(err, -errno, "open the root at %s", c->root);
 	int r = box_fill_points(root, err);
 	for (size_t i = 0; r == 0 && i < c->n_mounts; i++) {
+		inroot_remove_link(root, c->mounts[i].target, BOX_OLD_LINKS);
 		auto_fd fd = inroot_make_dir(root, c->mounts[i].target);
 		if (fd < 0)
 			r = err_sys(err, fd, "no place to attach at %s", c->mounts[i].target);

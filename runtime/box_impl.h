@@ -9,6 +9,10 @@
 /* dir/name; -ENAMETOOLONG. */
 int box_path(char out[PATH_MAX], const char *dir, const char *name);
 #define BOX_TMP "/tmp"
+/* What an earlier version made in a box of gVisor that runs since then, and the links that it left
+ * in roots where it had attached. */
+#define BOX_OLD_SLOTS "slots"
+#define BOX_OLD_LINKS "/.bough/slots/"
 
 /* The box's user namespace. A descriptor. */
 int box_user_ns(const struct box_config *c, struct err *err);

@@ -105,3 +105,17 @@ int inroot_make_dir(int root, const char *path)
 	}
 	return -EAGAIN;
 }
+
+void inroot_remove_link(int root, const char *path, const char *to)
+{
+	char holder[PATH_MAX], text[PATH_MAX];
+	const char *name = strrchr(path, '/');
+	size_t n = name ? (size_t)(name - path) : 0;
+	if (!name || n >= sizeof(holder))
+		return;
+	(void)snprintf(holder, sizeof(holder), "%.*s", (int)n, path);
+	auto_fd at = inroot_open_dir(root, n ? holder : "/");
+	ssize_t len = at < 0 ? -1 : readlinkat(at, name + 1, text, sizeof(text));
+	if (len >= (ssize_t)strlen(to) && memcmp(text, to, strlen(to)) == 0)
+		(void)unlinkat(at, name + 1, 0); /* who needs the place says why it is none */
+}

@@ -9,5 +9,7 @@ int inroot_open_file(int root, const char *path);
 int inroot_open_dir(int root, const char *path);
 /* The same; missing ones are made on the way, mode 0755, owner the caller. */
 int inroot_make_dir(int root, const char *path);
+/* Removes what is there where it is a link whose text begins with `to`. */
+void inroot_remove_link(int root, const char *path, const char *to);
 
 #endif

@@ -171,6 +171,15 @@ static void in_root(void **state)
 	assert_int_equal(fstatat(other, "new", &st, 0), -1);
 	assert_int_equal(symlinkat("loop", root, "loop"), 0);
 	assert_int_equal(inroot_make_dir(root, "loop/x"), -ELOOP);
+	/* What leads to that goes, and nothing else. */
+	assert_int_equal(symlinkat("/gone/1", root, "a/gone"), 0);
+	inroot_remove_link(root, "/a/gone", "/gon/");
+	assert_int_equal(inroot_make_dir(root, "/a/gone"), -ENOENT);
+	inroot_remove_link(root, "/a/gone", "/gone/");
+	inroot_remove_link(root, "/a", "/gone/");
+	inroot_remove_link(root, "/none/x", "/gone/");
+	auto_fd gone = inroot_make_dir(root, "/a/gone");
+	assert_true(gone >= 0);
 	put(root, "file", "");
 	assert_int_equal(inroot_make_dir(root, "file/x"), -ENOTDIR);
 	assert_int_equal(inroot_make_dir(root, "file"), -ENOTDIR);
@@ -468,6 +477,26 @@ static void unenforced(void **state)
 	}
 }
 
+/* One of gVisor that an earlier version made takes no workspace, lets none go, and has what it has. */
+static void made_before(void **state)
+{
+	char path[64];
+	struct err err = { 0 };
+	auto_fd top = tmp_dir(path);
+	const struct box_config c = { .dir = path, .id = "sb_1", .ns = "n",
+				      .kind = runtime_find("runsc"), .id_base = IDS_FIRST };
+	const struct box_mount m = { .target = "/w" };
+	assert_int_equal(mkdirat(top, "slots", 0711), 0);
+	assert_int_equal(mkdirat(top, "rootfs", 0711), 0);
+	assert_int_equal(box_attached(&c, 1, "/w", &err), 1);
+	assert_int_equal(box_attach(&c, 1, &m, &err), -EOPNOTSUPP);
+	assert_non_null(strstr(err.text, "before an upgrade"));
+	assert_int_equal(box_detach(&c, 1, "/w", true, &err), -EOPNOTSUPP);
+	assert_int_equal(unlinkat(top, "slots", AT_REMOVEDIR), 0);
+	assert_int_equal(box_attached(&c, 1, "/w", &err), 0);
+	remove_dir(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -476,7 +505,7 @@ int main(void)
 		cmocka_unit_test(cgroup_names), cmocka_unit_test(cgroup_folders),
 		cmocka_unit_test(cgroup_modes),
 		cmocka_unit_test(cgroup_swap),	cmocka_unit_test(refused),
-		cmocka_unit_test(unenforced),
+		cmocka_unit_test(unenforced),	cmocka_unit_test(made_before),
 		cmocka_unit_test(cgroup_of_one_that_forks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
