@@ -177,7 +177,7 @@ static int find_place(const struct box_config *c, const char *target, char root[
 	return *rest != target ? 0 : box_path(root, c->dir, "rootfs");
 }
 
-/* The errand's place; the descriptors of *process and *root are its caller's. */
+/* The errand's place: `root` is to stay as long as it, *process is a descriptor of the caller's. */
 static int find_way(const struct box_config *c, uint32_t pid, int user_ns, const char *target,
 		    char root[PATH_MAX], int *process, struct errand *e, struct err *err)
 {

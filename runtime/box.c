@@ -272,19 +272,6 @@ static const struct box_mount *find_mount(const struct box_config *c, const char
 	return NULL;
 }
 
-/* gVisor puts a tmpfs of its own on an empty /tmp, unless something is mounted there: a workspace,
- * or the root's own, so that what is in it is saved. A clone, or -ENOENT. */
-static int clone_tmp(const struct box_config *c, int user_ns, struct err *err)
-{
-	const struct box_mount *m = find_mount(c, BOX_TMP);
-	if (m)
-		return mounts_clone(m->source, user_ns, m->read_only, err);
-	auto_fd root = open(c->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	/* No link: the runtime would follow it on the host. */
-	auto_fd tmp = root < 0 ? -1 : io_open_beneath(root, "tmp", O_PATH | O_DIRECTORY);
-	return tmp < 0 ? -ENOENT : mounts_clone_folder(tmp, user_ns, err);
-}
-
 static int share(const char *path, struct err *err)
 {
 	return mount(NULL, path, NULL, MS_SHARED, NULL) < 0 ? err_sys(err, -errno, "share %s", path)
@@ -300,20 +287,41 @@ static int put_shm(const struct box_config *c, struct err *err)
 				    c->id_base, err);
 }
 
-/* What workspaces will spread from (spec_own_kernel). */
-static int share_roots(const struct box_config *c, int user_ns, struct err *err)
+/* gVisor puts a tmpfs of its own on an empty /tmp, unless something is mounted there: a workspace,
+ * or the root's own, so that what is in it is saved. */
+static int put_tmp(const struct box_config *c, int user_ns, struct err *err)
 {
 	char path[PATH_MAX];
-	int r = box_path(path, c->dir, "rootfs");
-	if (r == 0)
-		r = share(path, err);
-	auto_fd tree = r < 0 ? r : clone_tmp(c, user_ns, err);
-	if (tree == -ENOENT)
+	const struct box_mount *m = find_mount(c, BOX_TMP);
+	auto_fd root = open(c->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	/* No link: the runtime would follow it on the host. */
+	auto_fd tmp = root < 0 ? -1 : io_open_beneath(root, "tmp", O_PATH | O_DIRECTORY);
+	if (!m && tmp < 0)
 		return 0; /* an image without: then the runtime's it is */
-	r = tree < 0 ? tree : make_dir(c->dir, "tmp", 0711, path, err);
+	auto_fd tree = m ? mounts_clone(m->source, user_ns, m->read_only, err)
+			 : mounts_clone_folder(tmp, user_ns, err);
+	int r = tree < 0 ? tree : make_dir(c->dir, "tmp", 0711, path, err);
 	if (r == 0)
 		r = mounts_put(tree, path, err);
 	return r < 0 ? r : share(path, err);
+}
+
+/* What a kernel of its own (spec_own_kernel) finds workspaces in, once they come. */
+static int put_own_kernel(const struct box_config *c, int user_ns, struct err *err)
+{
+	char path[PATH_MAX];
+	/* It makes its user namespace as the root that it runs as: that is to be one whose use
+	 * counts for the range's first id. */
+	int r = box_path(path, c->dir, SHIM_USER_NS);
+	if (r == 0)
+		r = userns_make(path, c->id_base, 0, UINT32_MAX, err);
+	if (r == 0)
+		r = put_shm(c, err);
+	if (r == 0)
+		r = box_path(path, c->dir, "rootfs");
+	if (r == 0)
+		r = share(path, err);
+	return r < 0 ? r : put_tmp(c, user_ns, err);
 }
 
 /* ---- the configuration ---- */
@@ -492,9 +500,20 @@ static void make_cwd(const struct box_config *c, const char *cwd)
 	(void)made;
 }
 
+static int put_mounts(const struct box_config *c, int user_ns, struct err *err)
+{
+	char path[PATH_MAX], name[32];
+	int r = c->n_mounts ? make_dir(c->dir, "mnt", 0711, path, err) : 0;
+	for (size_t i = 0; r == 0 && i < c->n_mounts; i++) {
+		(void)snprintf(name, sizeof(name), "mnt/%zu", i);
+		r = put_mount(c, c->mounts[i].source, name, c->mounts[i].read_only, user_ns, err);
+	}
+	return r;
+}
+
 static int make_all(const struct box_config *c, const struct box_process *main, struct err *err)
 {
-	char path[PATH_MAX], parent[PATH_MAX], name[32];
+	char path[PATH_MAX], parent[PATH_MAX];
 	auto_fd user_ns = -1;
 	struct user user;
 	(void)snprintf(parent, sizeof(parent), "%s/..", c->dir);
@@ -512,23 +531,9 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 		r = make_targets(c, err);
 	if (r == 0)
 		make_cwd(c, cwd_of(c, main));
-	const bool spreads = spec_own_kernel(c->kind);
-	/* gVisor makes its own, as the root that it runs as: that is to be one whose use counts for
-	 * the range's first id. */
-	if (r == 0 && spreads)
-		r = box_path(path, c->dir, SHIM_USER_NS);
-	if (r == 0 && spreads)
-		r = userns_make(path, c->id_base, 0, UINT32_MAX, err);
-	if (r == 0 && spreads)
-		r = put_shm(c, err);
-	if (r == 0 && spreads)
-		r = share_roots(c, user_ns, err);
-	if (r == 0 && c->n_mounts && !spreads)
-		r = make_dir(c->dir, "mnt", 0711, path, err);
-	for (size_t i = 0; r == 0 && i < c->n_mounts && !spreads; i++) {
-		(void)snprintf(name, sizeof(name), "mnt/%zu", i);
-		r = put_mount(c, c->mounts[i].source, name, c->mounts[i].read_only, user_ns, err);
-	}
+	if (r == 0)
+		r = spec_own_kernel(c->kind) ? put_own_kernel(c, user_ns, err)
+					     : put_mounts(c, user_ns, err);
 	if (r == 0 && c->n_secrets)
 		r = put_secrets(c, err);
 	if (r == 0)

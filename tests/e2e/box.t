@@ -170,6 +170,8 @@ if [ ${#runtimes[@]} = 2 ]; then
 	run "$D" make -r runsc -b "$BASE" -H -m "$w2:/tmp" "$T/boxes/spread" "$root" -- true
 	is 'runsc: a workspace as /tmp' "$(cat "$T/boxes/spread/tmp/file")" two
 	ok 'runsc: cleared again' "$D" clear "$T/boxes/spread"
+	run "$D" make -r runsc -b "$BASE" -H -m "$T/nowhere:/tmp" "$T/boxes/spread" "$root" -- true
+	is 'runsc: or no box, where that is not there' "$code" 2
 fi
 
 # ---- for kata: nothing shifted, and private
