@@ -4,6 +4,9 @@
 
 #include "fs/work/ws_impl.h"
 
+/* Of all together, where the quota has no limit: sums of these and of what is used are numbers. */
+#define RESERVED_MAX (INT64_MAX / 4)
+
 struct ws_hold {
 	struct ws_hold *next;
 	uint64_t who, by;
@@ -37,7 +40,13 @@ static void drop(struct ws *ws, struct ws_hold **at)
 static int hold_locked(struct ws *ws, uint64_t who, uint64_t by, int64_t bytes, int64_t inodes)
 {
 	struct ws_hold **at = find(ws, who), *h = *at;
-	int r = quota_check(&ws->quota, bytes - (h ? h->bytes : 0), inodes - (h ? h->inodes : 0));
+	const struct quota *q = &ws->quota;
+	const int64_t more_bytes = bytes - (h ? h->bytes : 0);
+	const int64_t more_inodes = inodes - (h ? h->inodes : 0);
+	if (more_bytes > RESERVED_MAX - q->reserved ||
+	    more_inodes > RESERVED_MAX - q->reserved_inodes)
+		return -EDQUOT;
+	int r = quota_check(q, more_bytes, more_inodes);
 	if (r == 0 && !h && (bytes || inodes)) {
 		h = *at = calloc(1, sizeof(*h));
 		if (!h)
@@ -47,7 +56,7 @@ static int hold_locked(struct ws *ws, uint64_t who, uint64_t by, int64_t bytes, 
 	if (r < 0 || !h)
 		return r;
 	h->by = by;
-	count(ws, h, bytes - h->bytes, inodes - h->inodes);
+	count(ws, h, more_bytes, more_inodes);
 	if (!bytes && !inodes)
 		drop(ws, at);
 	return 0;

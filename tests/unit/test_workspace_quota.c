@@ -69,6 +69,13 @@ static void test_hold(void **state)
 	expect(0, ws_hold(k->ws, 7, 1, 0, 0));
 	expect(0, try_write(k->ws, "mine", 400, 2600));
 	expect(-EDQUOT, try_write(k->ws, "mine", 1, 3000));
+	/* Without a limit there is one all the same, of what can be counted. */
+	limit(k->ws, 0, 0);
+	expect(0, ws_hold(k->ws, 7, 1, INT64_MAX / 5, INT64_MAX / 5));
+	expect(-EDQUOT, ws_hold(k->ws, 8, 1, INT64_MAX / 5, 0));
+	expect(-EDQUOT, ws_hold(k->ws, 8, 1, 0, INT64_MAX / 5));
+	expect(0, try_write(k->ws, "mine", 400, 3000));
+	ws_hold_end(k->ws, 1);
 }
 
 enum how { SAVE, FLATTEN };
