@@ -27,9 +27,9 @@ def files(name):
     tree = must(200, "GET", "workspaces/%s/files/?recursive=true" % name)["entries"]
     return sum(e["type"] == "file" for e in tree)
 
-small, large = archive(100), archive(3000, 500)
+small, large, packed = archive(100), archive(3000, 500), archive(100, kind="w:gz")
 status, ws, _ = ask("POST", "workspaces/import?name=a&label=k=v%3Dw&label=m=&quota_bytes=9999999&ttl_s=9000"
-                    "&description=d&mount=0", archive(100, kind="w:gz"), "a")
+                    "&description=d&mount=0", packed, "a")
 snap = must(200, "GET", "snapshots/" + ws["head"])
 check("one call makes it", [status, ws["name"], ws["labels"], ws["quota_bytes"], ws["description"],
                             ws["mounted"]] == [201, "a", {"k": "v=w", "m": ""}, 9999999, "d", False], ws)
@@ -41,8 +41,7 @@ check("which it is as", must(200, "POST", "workspaces/a/snapshots", {})["unchang
 log = must(200, "GET", "audit?object=" + ws["id"])["items"]
 check("the audit log has it", log[-1]["path"] == "/v1/workspaces/import", log)
 check("asked again", [ask("POST", "workspaces/import?name=a&label=k=v%3Dw&label=m=&quota_bytes=9999999&ttl_s=9000"
-                          "&description=d&mount=0", archive(100, kind="w:gz"), "a")[i] for i in (0, 2)]
-      in ([201, "true"], [422, None])) # the gzip head has a time
+                          "&description=d&mount=0", packed, "a")[i] for i in (0, 2)] == [201, "true"])
 check("once", ask("POST", "workspaces/import?name=b", small, "b")[0] == 201 and
       ask("POST", "workspaces/import?name=b", small, "b")[::2] == (201, "true"))
 check("of another body", ask("POST", "workspaces/import?name=b", small + b"\0" * 512, "b")[0] == 422)

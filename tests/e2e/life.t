@@ -138,7 +138,8 @@ bough_ok 'mount of one' mount one-a
 ino=$(stat -c %i "$path/dir/file")
 (exec sleep 30 <"$path/dir/file") &
 sleeper=$!
-sleep 0.1
+sleeps() { [ "$(cat /proc/$sleeper/comm)" = sleep ]; }
+wait_for 10 sleeps
 bough_ok 'down' down
 kill $sleeper 2>/dev/null
 is 'tells who was there' "$err" \
@@ -163,7 +164,7 @@ ok 'its mount point too' test ! -e "$gone"
 is 'the parent is not' "$(cat "$path/dir/file")" data
 (cd "$path" && exec sleep 30) &
 sleeper=$!
-sleep 0.1
+wait_for 10 sleeps
 bough_fails 'rm of one that is in use' 5 "in use by sleep \\(pid $sleeper\\); .*--force" rm one
 is 'it is all there' "$(cat "$path/dir/file")" data
 bough_ok 'rm of one that nobody uses' rm two

@@ -2,6 +2,7 @@
 #include "tests/unit/store_tools.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include "fs/base/io_fault.h"
 #include "fs/store/internal.h"
@@ -33,6 +34,15 @@ static void test_turns(void **state)
 	atomic_uint clock = 0;
 	sem_t gate;
 	(void)sem_init(&gate, 0, 0);
+	/* One core, so one worker: only then it is certain what is done before what. */
+	cpu_set_t all, one;
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&one);
+	for (int i = 0; CPU_COUNT(&one) == 0; i++)
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_int_equal(workers_count(), 1);
 	const struct step step = { .work.run = do_step, .gate = &gate, .clock = &clock };
 	workers_init(&p, 0);
 	for (unsigned i = 0; i < MANY; i++) {
@@ -49,13 +59,13 @@ static void test_turns(void **state)
 	workers_wait(&p, &other, &of_other[1].work);
 	workers_wait(&p, &big, &of_big[MANY - 1].work);
 	/* What was begun before, and one of each other queue in each round, not fifty. */
-	unsigned n = workers_count();
-	assert_true(of_small.at <= 2 * n + 2);
-	assert_true(of_other[1].at <= 3 * n + 5);
+	assert_true(of_small.at <= 2);
+	assert_true(of_other[1].at <= 5);
 	assert_int_equal(atomic_load(&clock), MANY + 3);
 	workers_wait(&p, &big, &(struct work){ 0 }); /* one that never was added */
 	workers_end(&p);
 	(void)sem_destroy(&gate);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 /* ---- contents ---- */
@@ -122,7 +132,8 @@ static void put_ahead(struct store_session *ss, uint64_t from)
 		else
 			assert_int_equal(r, 0);
 	}
-	assert_true(far > 16 && far < FILES); /* some, and not all of them */
+	/* Some, and not all of them unless many workers have room for these. */
+	assert_true(far > 16 && (far < FILES || workers_count() > 16));
 	store_ahead_free(a);
 }
 
