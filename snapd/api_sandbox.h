@@ -18,8 +18,8 @@ int api_sandbox_name(struct request *rq, const char *field, const char *name, st
 int api_grace(struct request *rq, struct err *err);
 /* "TERM", "SIGTERM", "15": the number, or -EINVAL. */
 int api_signal_parse(const char *text);
-/* Sends the exec (or SANDBOX_MAIN) of the request's sandbox a signal: once for its Idempotency-Key.
- *  */
+/* Sends the exec (or SANDBOX_MAIN) of the request's sandbox a signal: once for its
+ * Idempotency-Key. */
 int api_exec_send(struct request *rq, const char *exec, int sig, struct err *err);
 /* The exec that the request's second parameter names: *key is its id, or SANDBOX_MAIN; of that
  * *row stays empty. */

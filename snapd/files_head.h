@@ -56,5 +56,4 @@ int head_boundary(const char *content_type, char out[HEAD_BOUNDARY]);
 enum { HEAD_DATE = 32 };
 const char *head_date(char out[HEAD_DATE], time_t t); /* "" where the year has no four digits */
 
-
 #endif

@@ -347,11 +347,13 @@ static int add_label(json_t *j, const char *name, char *value, json_t **details,
 	if (!eq)
 		return bad(details, "label", err, "K=V is expected");
 	auto_free char *key = strndup(value, (size_t)(eq - value));
-	if (key && json_object_get(labels, key))
+	if (!key)
+		return err_no_memory(err);
+	if (json_object_get(labels, key))
 		return bad(details, "label", err, "a key twice");
 	if (!labels && json_object_set_new(j, name, labels = json_object()) < 0)
 		return err_no_memory(err);
-	return !key || json_object_set_new(labels, key, json_string(eq + 1)) < 0
+	return json_object_set_new(labels, key, json_string(eq + 1)) < 0
 		       ? bad(details, "label", err, "it isn't UTF-8")
 		       : 0;
 }
@@ -359,12 +361,12 @@ static int add_label(json_t *j, const char *name, char *value, json_t **details,
 /* NULL: the text is none of that type. */
 static json_t *typed(const struct field *f, const char *text)
 {
-	static const char *const yes[] = { "0", "1", "false", "true" };
+	static const char *const no_yes[] = { "0", "1", "false", "true" };
 	char *end = NULL;
 	if (f->type == FIELD_STRING)
 		return json_string(text);
-	for (size_t i = 0; f->type == FIELD_BOOL && i < sizeof(yes) / sizeof(yes[0]); i++)
-		if (strcmp(text, yes[i]) == 0)
+	for (size_t i = 0; f->type == FIELD_BOOL && i < sizeof(no_yes) / sizeof(no_yes[0]); i++)
+		if (strcmp(text, no_yes[i]) == 0)
 			return json_boolean(i % 2);
 	errno = 0;
 	long long n = f->type == FIELD_NUMBER && *text >= '0' && *text <= '9'
