@@ -477,7 +477,7 @@ static void unenforced(void **state)
 	}
 }
 
-/* One of gVisor that an earlier version made takes no workspace, lets none go and has what it has. */
+/* One of gVisor that an earlier version made takes no workspace, lets none go, has what it has. */
 static void made_before(void **state)
 {
 	char path[64];
