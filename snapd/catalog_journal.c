@@ -66,6 +66,16 @@ static int most_of_audit(struct catalog *c, struct audit_share *out, struct err 
 			DB(), &shape, out, err);
 }
 
+static int recount_audit(struct catalog *c, struct err *err)
+{
+	int r = db_exec(c, "DELETE FROM audit_counts", DB(), "count the audit log", err);
+	return r < 0 ? r
+		     : db_exec(c,
+			       "INSERT INTO audit_counts SELECT owner, count(*) FROM audit"
+			       " GROUP BY owner",
+			       DB(), "count the audit log", err);
+}
+
 /* Whoever has most loses his oldest, until it is no more than may be: who writes much pushes out
  * nobody else's. */
 static int trim_audit(struct catalog *c, int64_t max, struct err *err)
@@ -79,6 +89,8 @@ static int trim_audit(struct catalog *c, int64_t max, struct err *err)
 			    "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit"
 			    " WHERE owner = ?1 ORDER BY seq LIMIT ?2)",
 			    DB(db_text(most.owner), db_int(n)), "trim the audit log", err);
+		if (r >= 0 && sqlite3_changes(c->db) == 0) /* else this had no end */
+			r = recount_audit(c, err);
 		if (r >= 0)
 			r = most_of_audit(c, &most, err);
 	}
