@@ -137,9 +137,10 @@ is 'the fork is whole' "$(sha256sum <"$(at v)/random")" "$sum"
 fsck_clean
 bough_ok 'down' down
 ok 'nobody has anything of it open' umount "$BOUGH_ROOT"
-run e2fsck -fn "$T/disk"
-is 'the host filesystem is clean' $code 0
-[ $code = 0 ] || diag_run
+clean() { e2fsck -fn "$T/disk" >"$T/fsck" 2>&1; }
+# Whoever makes a namespace of mounts just then has it mounted a moment longer.
+ok 'the host filesystem is clean' wait_for 20 clean
+clean || sed 's/^/# /' "$T/fsck"
 mount "$LOOP" "$BOUGH_ROOT"
 bough_ok 'up' up
 is 'all is there' "$(sha256sum <"$(at v)/random")" "$sum"

@@ -14,33 +14,41 @@ with tarfile.open(sys.argv[1] + "/many.tar", "w") as t:
 PY
 bough_ok 'a tree of many files' import "$T/many.tar" --as many
 mkdir "$T/few"
-for name in forked saved; do
-	echo "in $name" >"$T/few/$name"
-	head -c 100000 /dev/urandom >"$T/few/noise"
-	tar -C "$T/few" -cf "$T/few.tar" .
-	bough_ok "a tree of its own for $name" import "$T/few.tar" --as "of-$name"
-	bough_ok 'shown' create "$name" --from "of-$name"
-	bough_ok 'that nothing else has' snapshots rm "of-$name" --force
+state() { bough jobs show "$gc" --json | jq -r '.state + " " + .progress.unit'; }
+marks() { [ "$(state)" = 'running workspaces' ]; }
+began() { [[ "$(state)" =~ workspaces|done ]]; }
+marked=
+# Others are marked first: so many more each time that it still marks when all has happened.
+for n in 1 2 3 4 5 6; do
+	for name in forked saved; do
+		echo "in $name" >"$T/few/$name"
+		head -c 100000 /dev/urandom >"$T/few/noise"
+		tar -C "$T/few" -cf "$T/few.tar" .
+		bough_ok "a tree of its own for $name" import "$T/few.tar" --as "of-$name-$n"
+		bough_ok 'shown' create "$name-$n" --from "of-$name-$n"
+		bough_ok 'that nothing else has' snapshots rm "of-$name-$n" --force
+	done
+	for ((i = 0; i < 60 * n; i++)); do
+		bough create "other-$n-$i" --from many -q >/dev/null || bail "no workspace"
+	done
+	bough_ok 'a gc' gc --background
+	gc=$out
+	ok 'marks' wait_for 20 began
+	bough_ok 'one is forked' fork "forked-$n" "child-$n"
+	bough_ok 'and another tree put in its place' restore "forked-$n" many
+	bough_ok 'one is saved' save "saved-$n" --as "kept-$n"
+	bough_ok 'and deleted' rm "saved-$n" --now
+	marks && marked=1 && break
+	bough_ok 'it ends' jobs wait "$gc"
 done
-# Those that are marked first.
-for ((i = 0; i < 60; i++)); do bough create "other-$i" --from many -q >/dev/null || bail "no workspace"; done
-bough_ok 'a gc' gc --background
-gc=$out
-marking() { [ "$(bough jobs show "$gc" --json | jq -r '.progress.unit')" = workspaces ]; }
-ok 'marks' wait_for 20 marking
-bough_ok 'one is forked' fork forked child
-bough_ok 'and another tree put in its place' restore forked many
-bough_ok 'one is saved' save saved --as kept
-bough_ok 'and deleted' rm saved --now
-state=$(bough jobs show "$gc" --json | jq -r '.state + " " + .progress.unit')
-is 'while it marks' "$state" 'running workspaces'
+ok 'all that while it marked' test -n "$marked"
 bough_ok 'it ends' jobs wait "$gc"
 bough_ok 'a restart' down
 bough_ok 'all is read anew' up
-is 'the fork is whole' "$(cat "$(at child)/forked" 2>&1)" 'in forked'
-bough_ok 'the snapshot is there' create again --from kept
+is 'the fork is whole' "$(cat "$(at "child-$n")/forked" 2>&1)" 'in forked'
+bough_ok 'the snapshot is there' create again --from "kept-$n"
 is 'and whole' "$(cat "$(at again)/saved" 2>&1)" 'in saved'
 bough_ok 'another gc' gc
-is 'the fork is whole' "$(wc -c <"$(at child)/noise")" 100000
+is 'the fork is whole' "$(wc -c <"$(at "child-$n")/noise")" 100000
 fsck_clean
 done_testing
