@@ -123,20 +123,31 @@ static int signal_inside(struct shim *s, const char *exec, int sig, uint64_t num
 	return r == 0 ? 0 : has_ended(err);
 }
 
-/* bough-init blocks all signals, to take them one by one. */
+/* false: it has ended, or may not be looked at. */
+static bool read_proc(uint32_t pid, const char *what, char *out, size_t size)
+{
+	char path[32];
+	(void)snprintf(path, sizeof(path), "/proc/%u/%s", pid, what);
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+	out[n > 0 ? n : 0] = '\0';
+	return n >= 0;
+}
+
+/* bough-init blocks all signals, to take them one by one; while it waits for one, the kernel shows
+ * them as if they weren't. */
 static bool takes_signals(uint32_t pid)
 {
-	char path[32], text[4096];
+	char text[4096];
 	unsigned long long blocked = 0;
-	(void)snprintf(path, sizeof(path), "/proc/%u/status", pid);
-	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n < 0)
-		return true; /* it has ended */
-	text[n] = '\0';
+	if (!read_proc(pid, "status", text, sizeof(text)))
+		return true;
 	const char *line = strstr(text, "\nSigBlk:");
-	return line && sscanf(line, "\nSigBlk: %llx", &blocked) == 1 &&
-	       blocked >> (SIGTERM - 1) & 1;
+	if (line && sscanf(line, "\nSigBlk: %llx", &blocked) == 1 && blocked >> (SIGTERM - 1) & 1)
+		return true;
+	long call = -1;
+	return !read_proc(pid, "syscall", text, sizeof(text)) ||
+	       (sscanf(text, "%ld", &call) == 1 && call == SYS_rt_sigtimedwait);
 }
 
 /* A process 1 that doesn't yet never gets what comes now, and an exec dies of it. */

@@ -39,7 +39,8 @@ client=("$BOUGH_SRC/tests/e2e/terminal.py" "$BOUGH_ROOT/run/boughd.sock")
 TOKENS=$tokens timeout 100 python3 "${client[@]}" "$port" "$BOUGH_WEB_STALL" "$T" \
 	>"$T/checks" 2>"$T/checks.err" &
 client_pid=$!
-wait_for 90 test -e "$T/ready"
+ready() { [ -e "$T/ready" ] || ! kill -0 "$client_pid" 2>/dev/null; } # or it has failed
+wait_for 90 ready
 kill "$(pids_of boughd)"
 wait "$client_pid"
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/checks.err")" 0
