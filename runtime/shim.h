@@ -31,11 +31,8 @@ struct runtime_kind {
 	const char *wrapper; /* runs that with the flags that it needs here; NULL: needs none */
 	bool shifts_ids;     /* takes a user namespace and idmapped mounts */
 	bool mounts_later;   /* a mount can be attached to a running container */
-	bool keeps_open;     /* folders that nobody uses any more: shim_let_go before a detach */
 	bool sees_restores;  /* what a restore made another file is another: a guest goes on with
 				what it had read */
-	bool by_number;      /* as long as its st_ino is another, too: gVisor goes on with what it
-				had open, which is stale */
 	bool freezes;        /* all of it is in the box's cgroup: box_freeze stops it */
 	bool reports_pids;   /* its processes are the host's, and the cgroup's counters theirs */
 	bool signals_execs;  /* a signal to an exec reaches it; else a second exec must send it */
@@ -138,8 +135,8 @@ int shim_kill_all(struct shim *s, int sig, struct err *err);
 /* To the bough-init of an exec, or (NULL) the container's first process. What is sent again with
  * its number, which is random, comes once (runtime_kind.numbers_signals); 0: without one. */
 int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, struct err *err);
-/* Where runtime_kind.keeps_open, of a running container: what nobody in it uses is not kept open
- * any more. It costs an exec. */
+/* Of a running container with a kernel of its own (spec_own_kernel): what nobody in it uses is not
+ * kept open any more. It costs an exec. */
 int shim_let_go(struct shim *s, struct err *err);
 int shim_close_stdin(struct shim *s, const char *exec, struct err *err);
 int shim_resize(struct shim *s, const char *exec, uint32_t columns, uint32_t rows, struct err *err);

@@ -66,7 +66,9 @@ int spec_write_process(const struct runtime_kind *kind, const struct spec_proces
  * each user in it (RLIMIT_NPROC, which it obeys for root, too). A cgroup counts that kernel's own
  * threads, about two for each process: it only keeps the sandbox from using up the host's, and ends
  * all of it. It takes no mount from outside: what is mounted in the box's root here, or in its
- * /tmp, spreads to the copies of them that its gofer has, and it finds that at its next look. */
+ * /tmp, spreads to the copies of them that its gofer has, and it finds that at its next look. It
+ * keeps folders open that nobody uses any more (shim_let_go), and knows a file by its st_ino: what
+ * a restore made another needs another one, or it goes on with what it had open, which is stale. */
 static inline bool spec_own_kernel(const struct runtime_kind *kind)
 {
 	return kind->shifts_ids && !kind->reports_pids;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/work/layer.h"
 
 /* One run of content without holes, at most INTAKE_PART. Made by the caller, filled with
  * pieces by the worker, and given back to the caller, who alone touches the builder. */
@@ -298,16 +299,6 @@ static int append(struct intake *in, const uint8_t *data, uint64_t n, struct err
 	return 0;
 }
 
-static uint64_t block_floor(uint64_t v)
-{
-	return v - v % INTAKE_BLOCK;
-}
-
-static uint64_t block_ceil(uint64_t v)
-{
-	return block_floor(v + INTAKE_BLOCK - 1);
-}
-
 /* The blocks that [from, to) newly touches count against the limit. */
 static int count(struct intake *in, uint64_t from, uint64_t to, struct err *err)
 {
@@ -324,7 +315,7 @@ int intake_data(struct intake *in, uint64_t off, const void *data, size_t n, str
 	uint64_t end;
 	if (n == 0)
 		return 0;
-	if (off < in->end || __builtin_add_overflow(off, n, &end) || end > INT64_MAX - INTAKE_BLOCK)
+	if (off < in->end || __builtin_add_overflow(off, n, &end) || end > INT64_MAX - LAYER_BLOCK)
 		return err_set(err, -EBADMSG, "its parts are out of order");
 	int r = 0;
 	uint64_t from = block_floor(off);

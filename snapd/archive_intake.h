@@ -15,7 +15,6 @@
 #include "fs/store/store.h"
 
 enum {
-	INTAKE_BLOCK = 4096, /* holes are whole aligned blocks */
 	INTAKE_PART = 16 << 20,
 	INTAKE_QUEUE = 48 << 20,
 };

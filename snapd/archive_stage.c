@@ -5,20 +5,18 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/hash.h"
+#include "fs/work/layer.h"
 #include "snapd/archive_lib.h"
 
 enum {
 	PIECE_ENCODED = 24,
 	PIECES_MAX = BATCH_CONTENTS_MAX / PIECE_ENCODED / 2,
 	OP_ROOM = 1 << 21, /* of an operation, encoded, at most */
-	BLOCK = 4096,      /* of the quota (fs/work/quota.h) */
-	HOLD_TRIES = 5,    /* what was just deleted is free a moment later */
 };
 
 static int out_of_memory(struct archive_stage *s)
@@ -42,14 +40,8 @@ int archive_stage_init(struct archive_stage *s, const struct place *place, const
 
 static int hold(struct archive_stage *s, uint64_t bytes, size_t files)
 {
-	int r = -EDQUOT;
-	for (int i = 0; r == -EDQUOT && i < HOLD_TRIES; i++) {
-		if (i > 0)
-			nanosleep(&(struct timespec){ .tv_nsec = 10000000L << i }, NULL);
-		*s->err = (struct err){ 0 };
-		r = fs_hold(s->place->sd->fs, s->place->src.ws.id, s->tag, bytes, files, s->err);
-	}
-	return r;
+	*s->err = (struct err){ 0 };
+	return fs_hold(s->place->sd->fs, s->place->src.ws.id, s->tag, bytes, files, s->err);
 }
 
 /* Of all that is staged, and of `more` bytes that are to come. `path`: what for; NULL: all. */
@@ -98,15 +90,10 @@ static void uncharge(struct archive_stage *s, struct archive_staged *c)
 	c->charge = c->end = 0;
 }
 
-static uint64_t block_ceil(uint64_t v)
-{
-	return (v + BLOCK - 1) / BLOCK * BLOCK;
-}
-
 /* Whole blocks where data is, but for what is behind the end. */
 static void charge(struct archive_stage *s, struct archive_staged *c, uint64_t off, uint64_t n)
 {
-	uint64_t from = off / BLOCK * BLOCK, more = off + n - c->end;
+	uint64_t from = block_floor(off), more = off + n - c->end;
 	if (block_ceil(c->end) <= from)
 		more = block_ceil(c->end) - c->end + (off + n - from);
 	c->charge += more;

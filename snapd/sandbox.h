@@ -164,7 +164,7 @@ int sandbox_of_workspace(struct snapd *sd, const struct ws_row *ws, bool running
 			 char key[SANDBOX_KEY_SIZE], struct err *err);
 /* Before the workspace is restored or merged into: -EBUSY where a sandbox that runs, other than
  * `but` (NULL: none), has it and wouldn't see that (runtime_kind.sees_restores). 1: one needs
- * another st_ino for that (by_number, fs_restore). */
+ * another st_ino for that (spec_own_kernel, fs_restore). */
 int sandbox_check_seen(struct snapd *sd, const char *workspace, const char *but, struct err *err);
 
 /* ---- rights (sandbox_rights.c) ---- */

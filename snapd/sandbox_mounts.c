@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/base/cleanup.h"
+#include "runtime/spec.h"
 #include "snapd/api.h"
 #include "snapd/outcome.h"
 
@@ -50,7 +51,7 @@ static int check_seen_by(struct snapd *sd, const char *id, struct err *err)
 		r = spec_read(&spec, row.spec, err);
 	const struct runtime_kind *kind = r >= 0 ? runtime_find(spec.runtime) : NULL;
 	if (!kind || kind->sees_restores)
-		return r < 0 ? r : kind && kind->by_number;
+		return r < 0 ? r : kind && spec_own_kernel(kind);
 	sandbox_key(&row, key);
 	return err_set(err, -EBUSY, "sandbox %s runs by %s, which doesn't see it: stop that first",
 		       key, kind->name);
@@ -129,8 +130,8 @@ int sandbox_detach(struct snapd *sd, const char *id, const char *target, bool fo
 		r = check_kind(b, l, err);
 	if (r >= 0 && l)
 		r = box_detach(&b->config, b->row.pid, target, force, err);
-	if (r == -EBUSY && l && b->config.kind->keeps_open && b->row.status == SANDBOX_RUNNING &&
-	    shim_let_go(l->shim, NULL) >= 0)
+	if (r == -EBUSY && l && spec_own_kernel(b->config.kind) &&
+	    b->row.status == SANDBOX_RUNNING && shim_let_go(l->shim, NULL) >= 0)
 		r = box_detach(&b->config, b->row.pid, target, force, err);
 	if (r == -ENOENT || r == -ESRCH) /* it is off already, or all has ended */
 		r = 0;

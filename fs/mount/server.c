@@ -138,7 +138,7 @@ void server_peer_gone(struct server *s, uint64_t peer)
 int served_hold(struct served *w, uint64_t who, uint64_t peer, uint64_t bytes, uint64_t inodes)
 {
 	atomic_store(&w->server->holds, true);
-	return ws_hold(w->ws, who, peer, bytes, inodes);
+	return PATIENTLY(w->ws, NULL, ws_hold(w->ws, who, peer, bytes, inodes));
 }
 
 int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,

@@ -55,6 +55,15 @@ enum {
 	LAYER_RESERVE = 1 << 20,
 };
 
+static inline uint64_t block_floor(uint64_t n)
+{
+	return n & ~(uint64_t)(LAYER_BLOCK - 1);
+}
+static inline uint64_t block_ceil(uint64_t n)
+{
+	return block_floor(n + LAYER_BLOCK - 1);
+}
+
 struct layer;
 
 enum extent_kind {

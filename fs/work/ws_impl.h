@@ -416,14 +416,6 @@ int ws_pull_up(struct ws *ws, const struct attr *a);
 /* Bytes of [from, to) that are no hole. Under meta. */
 int content_data_bytes(struct ws *ws, uint64_t ino, uint64_t from, uint64_t to, uint64_t *out);
 
-static inline uint64_t block_floor(uint64_t n)
-{
-	return n & ~(uint64_t)(LAYER_BLOCK - 1);
-}
-static inline uint64_t block_ceil(uint64_t n)
-{
-	return block_floor(n + LAYER_BLOCK - 1);
-}
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
