@@ -85,6 +85,8 @@ try() { # RUNTIME
 	is "$rt: five megabytes of output" "$(cat "$T/n")" 5000000
 	run bough exec --timeout 1s "$rt" -- sh -c 'sleep 60 & sleep 60'
 	is "$rt: its time is over" "$code" 124
+	run bough exec --timeout 0.2s "$rt" -- sleep 60
+	is "$rt: also in parts of a second" "$code" 124
 	run bough exec "$rt" -- sh -c 'cat /proc/[0-9]*/comm | grep -c sleep'
 	is "$rt: for its children, too" "$out" 0
 

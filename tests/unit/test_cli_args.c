@@ -235,6 +235,54 @@ static void sizes(void **state)
 			 -EINVAL);
 }
 
+static void times(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t ms, s; /* -1: refused */
+	} cases[] = {
+		{ "0", 0, 0 },
+		{ "90", 90000, 90 },
+		{ "500ms", 500, 1 },
+		{ "1000ms", 1000, 1 },
+		{ "1001ms", 1001, 2 },
+		{ "1.5s", 1500, 2 },
+		{ "0.001s", 1, 1 },
+		{ "1.0000000000s", 1000, 1 },
+		{ "2m", 120000, 120 },
+		{ "0.5m", 30000, 30 },
+		{ "1.5h", 5400000, 5400 },
+		{ "7d", 604800000, 604800 },
+		{ "9999999999d", 863999999913600000, 863999999913600 },
+		{ "99999999999s", -1, -1 },
+		{ "1.00000000000s", -1, -1 },
+		{ "0.0001s", -1, -1 }, /* it would be 0, which is no limit */
+		{ "1.5ms", -1, -1 },
+		{ "", -1, -1 },
+		{ "s", -1, -1 },
+		{ ".5s", -1, -1 },
+		{ "1.s", -1, -1 },
+		{ "-1s", -1, -1 },
+		{ " 1s", -1, -1 },
+		{ "1 s", -1, -1 },
+		{ "1e3", -1, -1 },
+		{ "1S", -1, -1 },
+		{ "1us", -1, -1 },
+		{ "1m30s", -1, -1 },
+		{ "soon", -1, -1 },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t ms = 7, s = 7, bad = cases[i].ms < 0;
+		struct err err;
+		int r = args_duration(cases[i].text, "--timeout", &ms, &err);
+		int q = args_seconds(cases[i].text, "--ttl", &s, &err);
+		if (r != (bad ? -EINVAL : 0) || q != r || ms != (bad ? 7 : (uint64_t)cases[i].ms) ||
+		    s != (bad ? 7 : (uint64_t)cases[i].s))
+			fail_msg("%s: %d %llu ms, %d %llu s", cases[i].text, r,
+				 (unsigned long long)ms, q, (unsigned long long)s);
+	}
+}
+
 static void roots(void **state)
 {
 	char *root = NULL;
@@ -296,6 +344,7 @@ int main(void)
 		cmocka_unit_test(accepted),       cmocka_unit_test(refused),
 		cmocka_unit_test(many_values),    cmocka_unit_test(examples_parse),
 		cmocka_unit_test(table_is_sound), cmocka_unit_test(sizes),
+		cmocka_unit_test(times),
 		cmocka_unit_test(roots),          cmocka_unit_test(without_memory),
 		cmocka_unit_test(exit_codes),
 	};

@@ -51,7 +51,7 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 	if (r == 0)
 		r = set_scope(body, args_get(a, "scope"), args_get(a, "team"), err);
 	if (r == 0 && expires)
-		r = args_duration(expires, "--expires", &s, err);
+		r = args_seconds(expires, "--expires", &s, err);
 	if (r == 0 && expires && s == 0)
 		r = err_set(err, -EINVAL, "--expires 0: without the option it is good for ever");
 	if (r == 0 && expires)

@@ -319,24 +319,50 @@ const char *args_get(const struct args *a, const char *name)
 
 /* ---- numbers ---- */
 
+enum { DIGITS_MAX = 10 }; /* of either part of a time: times a day's milliseconds 64 bits hold it */
+
+static const char *take_digits(const char *p, uint64_t *out)
+{
+	*out = 0;
+	for (int n = 0; n < DIGITS_MAX && *p >= '0' && *p <= '9'; n++)
+		*out = *out * 10 + (uint64_t)(*p++ - '0');
+	return p;
+}
+
 int args_duration(const char *text, const char *what, uint64_t *out, struct err *err)
 {
 	static const struct {
-		char letter;
-		unsigned seconds;
-	} units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	unsigned unit = *end ? 0 : 1;
+		const char *name;
+		uint64_t ms;
+	} units[] = { { "", 1000 },   { "ms", 1 },      { "s", 1000 },
+		      { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 } };
+	uint64_t whole, part = 0, parts = 1, unit = 0;
+	const char *p = take_digits(text, &whole), *dot = p;
+	bool digits = p > text;
+	if (digits && *p == '.') {
+		p = take_digits(dot + 1, &part);
+		digits = p > dot + 1;
+	}
+	for (const char *d = dot + 1; d < p; d++)
+		parts *= 10;
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (end[0] == units[i].letter && !end[1])
-			unit = units[i].seconds;
-	if (end == text || *text < '0' || *text > '9' || !unit || errno || n > UINT32_MAX)
-		return err_set(err, -EINVAL, "%s takes a time like 90s, 30m, 24h or 7d, not \"%s\"",
-			       what, text);
-	*out = n * unit;
+		if (strcmp(p, units[i].name) == 0)
+			unit = units[i].ms;
+	if (!digits || !unit || part * unit % parts)
+		return err_set(err, -EINVAL,
+			       "%s takes a time like 500ms, 90s, 30m, 24h or 7d, not \"%s\"", what,
+			       text);
+	*out = whole * unit + part * unit / parts;
 	return 0;
+}
+
+int args_seconds(const char *text, const char *what, uint64_t *out, struct err *err)
+{
+	uint64_t ms;
+	int r = args_duration(text, what, &ms, err);
+	if (r == 0)
+		*out = (ms + 999) / 1000;
+	return r;
 }
 
 int args_number(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *out,

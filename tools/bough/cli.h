@@ -112,8 +112,11 @@ const char *args_each(const struct args *a, const char *name, unsigned i);
 int args_size(const char *text, const char *what, uint64_t *out, struct err *err);
 /* The same for things that are counted: "4096", "10K". */
 int args_count(const char *text, const char *what, uint64_t *out, struct err *err);
-/* "90", "30s", "10m", "24h", "7d": seconds. */
+/* "500ms", "1.5s", "10m", "24h", "7d", and "90", which is seconds: in milliseconds. -EINVAL, also
+ * where it is no whole number of them. */
 int args_duration(const char *text, const char *what, uint64_t *out, struct err *err);
+/* The same in seconds: part of one counts as one. */
+int args_seconds(const char *text, const char *what, uint64_t *out, struct err *err);
 int args_number(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *out,
 		struct err *err);
 /* The command with that name, of one word or two; NULL. */

@@ -393,16 +393,16 @@ static int start_exec(struct cli *cli, const struct args *a, const char *sandbox
 	static const char *const texts[] = { "user", "cwd", NULL };
 	const char *timeout = args_get(a, "timeout"), *v;
 	unsigned w, h;
-	uint64_t s = 0;
+	uint64_t ms = 0;
 	int r = set_env(body, a, err);
 	for (unsigned i = 0; r == 0 && (v = args_each(a, "env-file", i)); i++)
 		r = add_env_file(body, "env", v, err);
 	if (r == 0)
 		r = body_texts(body, a, texts, err);
 	if (r == 0 && timeout)
-		r = args_duration(timeout, "--timeout", &s, err);
+		r = args_duration(timeout, "--timeout", &ms, err);
 	if (r == 0 && timeout)
-		r = body_number(body, "timeout_ms", s * 1000, err);
+		r = body_number(body, "timeout_ms", ms, err);
 	if (r == 0 && get_true(body, "tty") && terminal_size(&w, &h)) {
 		r = body_number(body, "columns", w, err);
 		if (r == 0)

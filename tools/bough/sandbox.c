@@ -8,7 +8,7 @@
 #include "tools/bough/list.h"
 #include "tools/bough/ws.h"
 
-enum { GRACE_MAX_S = 600 };
+enum { GRACE_MAX_MS = 600000 };
 
 struct target target_sandbox(const char *name, const char *rest)
 {
@@ -203,11 +203,11 @@ int cmd_start(struct cli *cli, const struct args *a, struct err *err)
 int sandbox_set_grace(json_t *body, const struct args *a, struct err *err)
 {
 	const char *grace = args_get(a, "grace");
-	uint64_t s = 0;
-	int r = grace ? args_duration(grace, "--grace", &s, err) : 0;
-	if (r == 0 && s > GRACE_MAX_S)
-		r = err_set(err, -EINVAL, "--grace takes at most %dm", GRACE_MAX_S / 60);
-	return r < 0 || !grace ? r : body_number(body, "grace_ms", s * 1000, err);
+	uint64_t ms = 0;
+	int r = grace ? args_duration(grace, "--grace", &ms, err) : 0;
+	if (r == 0 && ms > GRACE_MAX_MS)
+		r = err_set(err, -EINVAL, "--grace takes at most %dm", GRACE_MAX_MS / 60000);
+	return r < 0 || !grace ? r : body_number(body, "grace_ms", ms, err);
 }
 
 int cmd_stop(struct cli *cli, const struct args *a, struct err *err)

@@ -73,7 +73,7 @@ int ws_set_keeping(json_t *body, const struct args *a, struct err *err)
 	if (r == 0 && seen)
 		r = body_text(body, "visibility", seen, err);
 	if (r == 0 && ttl && strcmp(ttl, "none") != 0)
-		r = args_duration(ttl, "--ttl", &s, err);
+		r = args_seconds(ttl, "--ttl", &s, err);
 	if (r == 0 && ttl)
 		r = body_number(body, "ttl_s", s, err);
 	return r;
