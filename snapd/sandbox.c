@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
@@ -22,6 +23,9 @@ enum {
 	/* How long output may take from the end of its process on: its shim copies it. */
 	MAIN_OUTPUT_MS = 60000,
 	EXEC_OUTPUT_MS = 5000,
+	WORKER_MS = 100, /* so long of that a worker waits, */
+	LOOK_MS = 100,   /* and then one looks so often; */
+	HELD_MS = 60000, /* at what is held for longer, less and less, up to so seldom */
 	/* One that dies so often in so long isn't begun again. */
 	IO_DEATHS = 8,
 	IO_DEATHS_MS = 60000,
@@ -145,9 +149,10 @@ static void proc_free(struct proc *p)
 	live_put(l);
 }
 
+/* An exec that runs, as far as anybody has been told. */
 static bool is_exec(const struct proc *p)
 {
-	return p->id[0] && strcmp(p->id, PROC_IO) != 0;
+	return p->id[0] && strcmp(p->id, PROC_IO) != 0 && !p->told;
 }
 
 /* `fd` is taken over. What is begun for one that has ended already would stay. */
@@ -316,22 +321,26 @@ void process_lost(struct process_end *end)
 	*end = (struct process_end){ .code = 255, .reason = "lost", .when_ns = snapd_now_ns() };
 }
 
-void sandbox_tell_end(struct live *l, const char *exec, const struct process_end *end)
+/* Whether all its output is there; false: what it has left running may write more. */
+static bool output_ended(struct live *l, const char *exec, int wait_ms)
 {
-	struct snapd *sd = l->all->sd;
 	struct err err = { 0 };
 	char io[PATH_SIZE];
-	sandbox_io_path(sd, l->id, io);
-	/* The bytes first: who hears that it has ended finds them all. Nothing of a sandbox lives
-	 * then that could hold its output; something of an exec may, for good. */
-	int wait_ms = exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS;
-	int r = output_finish(io, exec ? exec : SANDBOX_MAIN, wait_ms, &err);
+	const char *key = exec ? exec : SANDBOX_MAIN;
+	sandbox_io_path(l->all->sd, l->id, io);
+	int r = output_finish(io, key, wait_ms, &err);
 	if (r == -ECONNREFUSED && output_start(io, l->all->io, &err) >= 0)
-		r = output_finish(io, exec ? exec : SANDBOX_MAIN, wait_ms, &err);
-	if (r < 0)
+		r = output_finish(io, key, wait_ms, &err);
+	if (r < 0 && r != -ETIMEDOUT)
 		log_warn("output of %s: %s", exec ? exec : l->id, err.text);
-	if (exec &&
-	    catalog_exec_ended(sd->catalog, exec, end->code, end->reason, end->when_ns, &err) < 0)
+	return r != -ETIMEDOUT;
+}
+
+static void tell(struct live *l, const char *exec, const struct process_end *end)
+{
+	struct err err = { 0 };
+	if (exec && catalog_exec_ended(l->all->sd->catalog, exec, end->code, end->reason,
+				       end->when_ns, &err) < 0)
 		log_error("%s: %s", exec, err.text);
 	pthread_mutex_lock(&l->all->lock);
 	if (!exec) {
@@ -343,34 +352,93 @@ void sandbox_tell_end(struct live *l, const char *exec, const struct process_end
 	pthread_mutex_unlock(&l->all->lock);
 }
 
-/* Deals with the end of a claimed one; false: it hasn't ended after all. `wait`: it is about to. */
-static bool end_proc(struct proc *p, bool wait)
+void sandbox_tell_end(struct live *l, const char *exec, const struct process_end *end)
+{
+	/* The bytes first: who hears that it has ended finds them all. Nothing of a sandbox lives
+	 * then that could hold its output; something of an exec may, for good. */
+	if (!output_ended(l, exec, exec ? EXEC_OUTPUT_MS : MAIN_OUTPUT_MS))
+		log_warn("output of %s hasn't ended with it", exec ? exec : l->id);
+	tell(l, exec, end);
+}
+
+static void tell_exec(struct proc *p)
+{
+	struct live *l = p->live;
+	pthread_mutex_lock(&l->all->lock);
+	l->nexecs -= is_exec(p);
+	p->told = true;
+	pthread_mutex_unlock(&l->all->lock);
+	tell(l, p->id, &p->end);
+}
+
+static int set_timer(struct proc *p)
+{
+	const struct itimerspec in = { .it_value = { p->pause_ms / 1000,
+						     p->pause_ms % 1000 * 1000000 } };
+	if (p->fd < 0)
+		p->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	return p->fd < 0 || timerfd_settime(p->fd, 0, &in, NULL) < 0 ? -errno : 0;
+}
+
+/* How the process of a claimed one has ended; false: it hasn't. `by` (clock_ms; 0: never): then
+ * nobody knows. */
+static bool take_end(struct proc *p, uint64_t by)
 {
 	struct live *l = p->live;
 	struct shim_state st = { 0 };
-	struct process_end end;
 	struct pollfd pfd = { .fd = p->fd, .events = POLLIN };
-	bool late = wait && poll(&pfd, 1, LAST_MS) == 0;
+	uint64_t now = clock_ms();
+	bool late = by && poll(&pfd, 1, by > now ? (int)(by - now) : 0) == 0;
 	int r = late ? -ETIMEDOUT : shim_wait_end(l->shim, p->fd, &st, NULL);
-	if (r == -EAGAIN && !wait)
+	if (r == -EAGAIN && !by)
 		return false;
 	if (late || r == -EAGAIN)
 		close(p->fd);
 	p->fd = -1;
+	p->known = r >= 0;
+	p->until_ms = clock_ms() + EXEC_OUTPUT_MS;
 	if (r < 0)
-		process_lost(&end);
+		process_lost(&p->end);
 	else
-		fill_end(&end, &st, out_of_memory(l, &st));
-	if (!p->id[0]) {
-		pthread_mutex_lock(&l->all->lock);
-		l->lost = r < 0;
-		pthread_mutex_unlock(&l->all->lock);
-		sandbox_tell_end(l, NULL, &end);
+		fill_end(&p->end, &st, out_of_memory(l, &st));
+	return true;
+}
+
+/* Its process has ended: it is told once its output has, too, or has had its time. What it has left
+ * running may hold that for good, and would die of SIGPIPE were the exec deleted: then it is looked
+ * at now and then, and no worker waits. false: once more; never with `last`, when all has ended. */
+static bool end_exec(struct proc *p, bool last)
+{
+	int wait_ms = last ? EXEC_OUTPUT_MS : p->fd < 0 ? WORKER_MS : 0;
+	bool all = output_ended(p->live, p->id, wait_ms);
+	if (!p->told && (all || last || clock_ms() >= p->until_ms))
+		tell_exec(p);
+	if (all && p->known)
+		(void)shim_delete(p->live->shim, p->id, NULL, NULL); /* or with the container */
+	if (all || last)
 		return true;
-	}
-	sandbox_tell_end(l, p->id, &end);
-	if (r >= 0)
-		(void)shim_delete(l->shim, p->id, NULL, NULL); /* else it goes with the container */
+	unsigned twice = p->pause_ms * 2;
+	p->pause_ms = !p->told ? LOOK_MS : twice < HELD_MS ? twice : HELD_MS;
+	if (set_timer(p) == 0)
+		return false;
+	if (!p->told)
+		tell_exec(p);
+	return true;
+}
+
+/* Deals with the end of a claimed one; false: more is to come. `by`: as take_end's, since all of
+ * its sandbox ends. */
+static bool end_proc(struct proc *p, uint64_t by)
+{
+	struct live *l = p->live;
+	if (!p->until_ms && !take_end(p, by))
+		return false;
+	if (p->id[0])
+		return end_exec(p, by != 0);
+	pthread_mutex_lock(&l->all->lock);
+	l->lost = !p->known;
+	pthread_mutex_unlock(&l->all->lock);
+	sandbox_tell_end(l, NULL, &p->end);
 	return true;
 }
 
@@ -412,6 +480,19 @@ static void io_again(struct live *l)
 		live_keep_io(l);
 }
 
+/* It is nobody's any more, and waits; false: its sandbox has ended, or it can't be waited for. */
+static bool watch_again(struct proc *p)
+{
+	struct sandboxes *s = p->live->all;
+	struct epoll_event again = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = p };
+	pthread_mutex_lock(&s->lock);
+	bool waits = !p->live->ended && (epoll_ctl(s->epoll, EPOLL_CTL_MOD, p->fd, &again) == 0 ||
+					 epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &again) == 0);
+	p->claimed = !waits;
+	pthread_mutex_unlock(&s->lock);
+	return waits;
+}
+
 static void take_event(struct sandboxes *s, const void *ptr)
 {
 	struct err err = { 0 };
@@ -425,14 +506,9 @@ static void take_event(struct sandboxes *s, const void *ptr)
 		live_put(l);
 		return;
 	}
-	bool main = !p->id[0], done = end_proc(p, false);
-	pthread_mutex_lock(&s->lock);
-	if (!done) {
-		struct epoll_event again = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = p };
-		p->claimed = false;
-		(void)epoll_ctl(s->epoll, EPOLL_CTL_MOD, p->fd, &again);
-	}
-	pthread_mutex_unlock(&s->lock);
+	bool main = !p->id[0], done = end_proc(p, 0);
+	if (!done && !watch_again(p))
+		done = end_proc(p, clock_ms() + LAST_MS);
 	if (done)
 		drop(p);
 	if (done && main && live_finish(l, &err) < 0)
@@ -459,6 +535,7 @@ static void *worker(void *arg)
 static void end_execs(struct live *l)
 {
 	struct sandboxes *s = l->all;
+	const uint64_t by = clock_ms() + LAST_MS;
 	for (;;) {
 		pthread_mutex_lock(&s->lock);
 		struct proc *p = claim(l, NULL);
@@ -468,10 +545,10 @@ static void end_execs(struct live *l)
 		if (!p)
 			break;
 		if (strcmp(p->id, PROC_IO) != 0)
-			(void)end_proc(p, true);
+			(void)end_proc(p, by);
 		drop(p);
 	}
-	/* Those that others have claimed. */
+	/* Those that others have claimed, who let go of none any more. */
 	struct timespec until = clock_in_ms(LAST_MS + EXEC_OUTPUT_MS);
 	pthread_mutex_lock(&s->lock);
 	int r = 0;

@@ -33,8 +33,9 @@
 enum {
 	SANDBOX_WORKERS = 4,      /* a shim that hangs holds up one of them */
 	SANDBOX_GRACE_MS = 10000, /* from TERM to KILL, where nobody says otherwise */
-	SANDBOX_EXECS_KEPT = 128, /* that have ended, with their output */
-	SANDBOX_EXECS_MAX = 512,  /* that run at once in one sandbox */
+	SANDBOX_EXECS_KEPT = 128, /* of those that have ended, with their output; and as many as */
+	SANDBOX_EXECS_MAX = 512,  /* may run at once in one sandbox, */
+	SANDBOX_HEARD_S = 60,     /* if they have ended within so long */
 	SANDBOX_IDS_FIRST = IDS_FIRST,
 	SANDBOX_IDS_COUNT = (IDS_END - IDS_FIRST) / IDS_RANGE,
 };

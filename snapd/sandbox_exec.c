@@ -37,15 +37,37 @@ static char *exec_spec(const struct exec_new *n)
 	return text;
 }
 
-/* Those that have ended long ago make room, with their output. */
+static int latest_first(const void *a, const void *b)
+{
+	const struct exec_row *x = a, *y = b;
+	return (x->ended_ns < y->ended_ns) - (x->ended_ns > y->ended_ns);
+}
+
+/* Whether something that it has left running may write to it still: that would die of SIGPIPE, or
+ * wait for ever. Nothing of an earlier start of the sandbox does. */
+static bool is_held(const struct sandbox_box *b, const struct exec_row *row)
+{
+	struct output_status st;
+	return row->created_ns > b->row.started_ns &&
+	       output_status(b->io, row->id, &st, NULL) >= 0 &&
+	       !(st.stream[0].closed && st.stream[1].closed);
+}
+
+/* Those that have ended long ago make room, with their output. Of more that end at once each is
+ * kept for as long as who waits for it may need. */
 static void forget_old(struct snapd *sd, const struct sandbox_box *b)
 {
 	struct exec_row *rows;
 	size_t n, kept = 0;
 	if (catalog_exec_list(sd->catalog, b->row.id, &rows, &n, NULL) < 0)
 		return;
+	const int64_t since_ns = snapd_now_ns() - SANDBOX_HEARD_S * (int64_t)1000000000;
+	if (n)
+		qsort(rows, n, sizeof(*rows), latest_first);
 	for (size_t i = 0; i < n; i++) {
-		if (rows[i].status != EXEC_EXITED || ++kept <= SANDBOX_EXECS_KEPT)
+		if (rows[i].status != EXEC_EXITED || ++kept <= SANDBOX_EXECS_KEPT ||
+		    (kept <= SANDBOX_EXECS_MAX && rows[i].ended_ns > since_ns) ||
+		    is_held(b, &rows[i]))
 			continue;
 		if (output_drop(b->io, rows[i].id, NULL) >= 0)
 			(void)catalog_exec_delete(sd->catalog, rows[i].id, NULL); /* or later */

@@ -12,8 +12,14 @@ struct proc {
 	struct proc *next;
 	struct live *live; /* holds a reference */
 	char id[ID_SIZE];  /* of an exec; "": the sandbox's own; PROC_IO */
-	int fd;            /* of shim_wait_begin; a pidfd */
+	int fd;            /* of shim_wait_begin; a pidfd; a timer, once until_ms is set */
 	bool claimed;      /* somebody deals with its end */
+	/* Of an exec whose process has ended, and something holds its output: */
+	uint64_t until_ms; /* clock_ms: it isn't told of its end before that; 0: it hasn't ended */
+	unsigned pause_ms; /* between two looks */
+	bool told;
+	bool known; /* `end` is the shim's word */
+	struct process_end end;
 };
 
 #define PROC_IO "io" /* its bough-io, which is begun anew when it dies */
