@@ -32,6 +32,8 @@ int io_decode(struct io_msg *out, const void *data, size_t len)
 {
 	struct cur c = cur_init(data, len);
 	struct io_msg m = { .op = cur_u8(&c) };
+	if (m.op >= IO_OPS)
+		return -EOPNOTSUPP;
 	size_t n = cur_u8(&c);
 	const uint8_t *key = cur_take(&c, n);
 	if (!key || n > OUTPUT_KEY_MAX || memchr(key, '\0', n))
@@ -45,7 +47,7 @@ int io_decode(struct io_msg *out, const void *data, size_t len)
 	m.data = c.p;
 	m.len = cur_left(&c);
 	bool keyed = m.op != IO_PING && m.op != IO_STOP;
-	if (c.bad || m.op < IO_PING || m.op >= IO_OPS || keyed != (n > 0) ||
+	if (c.bad || m.op < IO_PING || keyed != (n > 0) ||
 	    (keyed && !io_good_key(m.key)) || m.len > (m.op == IO_WRITE ? IO_WRITE_MAX : 0))
 		return -EBADMSG;
 	*out = m;

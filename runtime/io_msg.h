@@ -1,5 +1,10 @@
 /* What bough-io is told over io.sock, one request and one answer a message (fs/base/frame.h), and
- * the names of its files. */
+ * the names of its files.
+ *
+ * A bough-io lives as long as its sandbox runs, so boughd may be of a later version, or an earlier
+ * one. What an operation is and says never changes; new ones come behind those that are there, and
+ * one that isn't known is answered -EOPNOTSUPP (by the first, which ended at IO_CLOSE_IN, with the
+ * end of the connection). Whoever uses one that came later goes on without it. */
 #ifndef BOUGH_RUNTIME_IO_MSG_H
 #define BOUGH_RUNTIME_IO_MSG_H
 
@@ -37,7 +42,7 @@ struct io_msg {
 };
 
 void io_encode(struct buf *out, const struct io_msg *m);
-/* -EBADMSG */
+/* -EBADMSG; -EOPNOTSUPP: an operation of a later version. */
 int io_decode(struct io_msg *out, const void *data, size_t len);
 
 /* Answers: what the call returns, at least 0 or -errno. */

@@ -198,8 +198,9 @@ int output_hold(const char *dir, const char *key, int fd, struct err *err)
 	struct io_msg m = { .op = IO_HOLD };
 	struct err why = { 0 };
 	int r = (int)request_with(dir, &m, key, fd, NULL, &why);
-	if (r == -ECONNREFUSED && running(dir, NULL) > 0)
-		return 0; /* an earlier version's, which hangs up on what it doesn't know */
+	/* Of an earlier version, which has no word for that, or the first, which then hung up. */
+	if (r == -EOPNOTSUPP || (r == -ECONNREFUSED && running(dir, NULL) > 0))
+		return 0;
 	if (r < 0 && err)
 		*err = why;
 	return r;

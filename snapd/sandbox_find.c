@@ -144,8 +144,13 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 	}
 	if (r < 0)
 		log_warn("sandbox %s: %s", row->id, err.text);
+	char why[BROKEN_SIZE] = "its shim and processes are gone";
+	if (r < 0 && r != -ECONNREFUSED)
+		(void)snprintf(why, sizeof(why),
+			       "it was ended, since boughd couldn't go on with it: %.160s",
+			       err.text);
 	if (ran)
-		(void)sandbox_set_failed(sd, row->id, "its shim and processes are gone");
+		(void)sandbox_set_failed(sd, row->id, why);
 	else if (row->starting)
 		(void)sandbox_set_failed(sd, row->id, "boughd ended while it was being started");
 	struct owned own = row->own;
@@ -154,12 +159,11 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 		(void)catalog_sandbox_patch(sd->catalog, row->id, &p, NULL);
 	end_rows(sd, row->id);
 	if (b && row->id_base) {
-		struct err why = { 0 };
-		r = sandbox_clear(b, &why);
+		r = sandbox_clear(b, &err);
 		if (r >= 0)
-			r = catalog_range_give(sd->catalog, row->id, &why);
+			r = catalog_range_give(sd->catalog, row->id, &err);
 		if (r < 0)
-			log_error("sandbox %s: %s", row->id, why.text);
+			log_error("sandbox %s: %s", row->id, err.text);
 	}
 }
 

@@ -5,7 +5,7 @@
  *                                  runs the command
  *     /.bough/init -w              waits for nothing: a sandbox without a command lives on for its
  *                                  execs
- *     /.bough/init -s NAME SIGNAL NUMBER
+ *     /.bough/init -s NAME SIGNAL [NUMBER]
  *                                  sends the signal to the one that was started with -n NAME (or is
  *                                  process 1: INIT_FIRST); ends with 1 where there is none. For
  *                                  runtimes whose processes aren't the host's, so that nobody else
@@ -35,7 +35,12 @@
  * - -w: SIGTERM, SIGINT, SIGHUP and SIGQUIT go to every process of the sandbox; it ends, with 128
  *   and the signal's number, once they all have.
  *
- * Needs /proc of its own pid namespace for all but process 1. */
+ * Needs /proc of its own pid namespace for all but process 1.
+ *
+ * Execs in sandboxes that run have the newest one as soon as any sandbox is started; until then,
+ * and as process 1, it is that of the sandbox's start. So words never change, but come to be more:
+ * one that doesn't know them ends with INIT_EXIT_USAGE (the first knew no NUMBER of -s, and no
+ * -f), and whoever says them goes on without. */
 #ifndef BOUGH_RUNTIME_INIT_INIT_H
 #define BOUGH_RUNTIME_INIT_INIT_H
 

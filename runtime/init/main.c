@@ -304,7 +304,7 @@ static long queue_to(long pid, void *info)
 			: sys2(SYS_kill, pid, i->signo);
 }
 
-/* -s NAME SIGNAL NUMBER: the exit code. */
+/* -s NAME SIGNAL [NUMBER]: the exit code. */
 static int signal_other(const char *name, const char *signal, const char *number)
 {
 	static const char start[] = INIT_PATH "\0-n"; /* and the NUL that ends it */
@@ -340,13 +340,13 @@ __attribute__((noreturn, used)) void begin(long *stack)
 	long argc = stack[0];
 	char **argv = (char **)(stack + 1);
 	struct init in = { .env = argv + argc + 1 };
-	if (argc == 5 && is_option(argv[1], 's'))
-		leave(signal_other(argv[2], argv[3], argv[4]));
+	if ((argc == 4 || argc == 5) && is_option(argv[1], 's'))
+		leave(signal_other(argv[2], argv[3], argc == 5 ? argv[4] : "0"));
 	if (argc == 2 && is_option(argv[1], 'f'))
 		leave(look_around());
 	if (!parse(&in, argc, argv)) {
 		say("usage: bough-init [-n NAME] [-t MS] -- COMMAND [ARGUMENT...] | -w | -s NAME "
-		    "SIGNAL NUMBER | -f\n");
+		    "SIGNAL [NUMBER] | -f\n");
 		leave(INIT_EXIT_USAGE);
 	}
 	in.env = env_with_file(in.env);

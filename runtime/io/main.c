@@ -112,7 +112,7 @@ static int64_t perform(struct server *sv, const struct io_msg *m, int *fd)
 	case IO_HELD:
 		return proc_held(io, m->key);
 	default:
-		return -EOPNOTSUPP; /* io_decode lets none through */
+		return -EOPNOTSUPP;
 	}
 }
 
@@ -120,16 +120,18 @@ static void serve_peer(struct server *sv, struct source *peer)
 {
 	struct io_msg m;
 	auto_fd fd = -1;
-	if (frame_recv(peer->fd, &sv->in, NULL) <= 0 ||
-	    io_decode(&m, sv->in.text.data, sv->in.text.len) < 0) {
+	int r = frame_recv(peer->fd, &sv->in, NULL) <= 0
+			? -EPIPE
+			: io_decode(&m, sv->in.text.data, sv->in.text.len);
+	if (r < 0 && r != -EOPNOTSUPP) {
 		drop_peer(sv, peer);
 		return;
 	}
 	buf_reset(&sv->out.text);
-	io_encode_answer(&sv->out.text, perform(sv, &m, &fd));
+	io_encode_answer(&sv->out.text, r < 0 ? r : perform(sv, &m, &fd));
 	sv->out.nfds = fd >= 0;
 	sv->out.fds[0] = fd;
-	int r = frame_send(peer->fd, &sv->out, NULL);
+	r = frame_send(peer->fd, &sv->out, NULL);
 	sv->out.nfds = 0; /* it was lent */
 	if (r < 0)
 		drop_peer(sv, peer);

@@ -498,6 +498,31 @@ static void test_connections(void **state)
 	assert_int_equal(must(output_held(dir, "c", &err)), 1);
 }
 
+/* What a later boughd may ask for is refused, and the connection goes on. */
+static void test_later_version(void **state)
+{
+	char path[PATH_MAX];
+	struct frame f = { 0 };
+	int64_t result;
+	(void)snprintf(path, sizeof(path), "%s/io.sock", dir_of(state));
+	int fd = must(frame_connect(path, &err));
+	for (int op = IO_OPS; op <= 255; op += 255 - IO_OPS) {
+		struct io_msg m = { .op = (enum io_op)op };
+		buf_reset(&f.text);
+		io_encode(&f.text, &m);
+		must(frame_send(fd, &f, &err));
+		assert_int_equal(must(frame_recv(fd, &f, &err)), 1);
+		assert_int_equal(io_decode_answer(&result, f.text.data, f.text.len), 0);
+		assert_int_equal(result, -EOPNOTSUPP);
+	}
+	buf_reset(&f.text);
+	io_encode(&f.text, &(struct io_msg){ .op = IO_PING });
+	must(frame_send(fd, &f, &err));
+	assert_int_equal(must(frame_recv(fd, &f, &err)), 1);
+	frame_done(&f);
+	assert_int_equal(close(fd), 0);
+}
+
 /* One that runs since before an upgrade: knows IO_PING and hangs up on the rest. */
 static void serve_as_before(const char *dir)
 {
@@ -623,6 +648,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_killed_early, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_connections, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_only, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_later_version, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_earlier_version, place_set_up,
 						place_tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_full, place_set_up, place_tear_down),
