@@ -69,6 +69,9 @@ is 'down without a daemon is fine' "$code" 0
 like 'and says so' "$err" "isn't running"
 run bough doctor --json
 is 'doctor gives JSON' "$(json '.able | type')" boolean
+if [ "$(id -u)" = 0 ] && [ "$(cat /proc/sys/fs/file-max)" -lt 2000000000 ]; then
+	like 'it tells that one sandbox could use up all open files' "$out" 'sysctl fs.file-max='
+fi
 bough_fails 'a root that is not there is made by no list' 3 'there is no .*/root: `bough up`' ls
 bough_fails 'nor by what looks for a name' 3 "there is no $T/slip: " rm x --root "$T/slip"
 is 'so none was made' "$(ls -d "$BOUGH_ROOT" "$T/slip" 2>/dev/null)$(pids_of boughd)" ''

@@ -30,6 +30,7 @@ enum {
 	KERNEL_IDMAP_FUSE = 612, /* idmapped mounts of FUSE filesystems */
 	KERNEL_URING_FUSE = 614, /* FUSE over io_uring */
 	FILES_WANTED = 4096,     /* open files: each workspace needs some */
+	FILES_OF_ALL = INT32_MAX,
 	DISK_WANTED_MIB = 2048,
 };
 
@@ -196,11 +197,32 @@ static void check_way(struct cli *cli, struct doctor_line *l)
 	}
 }
 
+/* How many all processes may have open together; 0: it can't be told. */
+static unsigned long long files_of_all(void)
+{
+	unsigned long long n = 0;
+	FILE *f = fopen("/proc/sys/fs/file-max", "re");
+	if (f && fscanf(f, "%llu", &n) != 1)
+		n = 0;
+	if (f)
+		(void)fclose(f);
+	return n;
+}
+
 static void check_files(struct cli *cli, struct doctor_line *l)
 {
 	struct rlimit rl;
+	unsigned long long all = files_of_all();
 	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
 		return;
+	/* Memory is all that limits a sandbox's: some hundred bytes each. */
+	if (geteuid() == 0 && all && all < FILES_OF_ALL) {
+		say(l, DOCTOR_WARN,
+		    "`sysctl fs.file-max=9223372036854775807`, as systemd has it: else one sandbox "
+		    "can use up what all have",
+		    "%llu open files of all processes together", all);
+		return;
+	}
 	bool few = rl.rlim_max < FILES_WANTED;
 	say(l, few ? DOCTOR_WARN : DOCTOR_OK,
 	    few ? "raise the hard limit (ulimit -Hn) for many workspaces" : "",
