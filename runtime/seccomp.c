@@ -2,7 +2,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/netlink.h>
 #include <linux/sched.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -76,6 +78,7 @@ struct condition {
 	unsigned index;
 	uint64_t mask; /* 0: the argument is to be `value`; else what the mask leaves of it */
 	uint64_t value;
+	int protocol; /* of a socket: its third argument; ANY: whatever it is */
 };
 static const uint64_t new_namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
 				       CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
@@ -88,22 +91,33 @@ enum {
 	PER_UNAME26 = 0x20000,
 	PER_NO_RANDOMIZE = 0x40000,
 };
-#define CONDITION_MAX 16
+enum { ANY = -1 };
+#define CONDITION_MAX 20
 
 static size_t conditions(struct condition out[CONDITION_MAX])
 {
 	const struct condition all[] = {
-		{ "clone", 0, new_namespaces, 0 },
-		{ "personality", 0, 0, PER_PLAIN },
-		{ "personality", 0, 0, PER_LINUX32_BITS },
-		{ "personality", 0, 0, PER_UNAME26 },
-		{ "personality", 0, 0, PER_UNAME26 | PER_LINUX32_BITS },
-		{ "personality", 0, 0, PER_NO_RANDOMIZE },
-		{ "personality", 0, 0, (uint32_t)PER_ASK },
-		{ "socket", 0, 0, AF_UNIX },
-		{ "socket", 0, 0, AF_INET },
-		{ "socket", 0, 0, AF_INET6 },
-		{ "socket", 0, 0, AF_NETLINK },
+		{ "clone", 0, new_namespaces, 0, ANY },
+		{ "personality", 0, 0, PER_PLAIN, ANY },
+		{ "personality", 0, 0, PER_LINUX32_BITS, ANY },
+		{ "personality", 0, 0, PER_UNAME26, ANY },
+		{ "personality", 0, 0, PER_UNAME26 | PER_LINUX32_BITS, ANY },
+		{ "personality", 0, 0, PER_NO_RANDOMIZE, ANY },
+		{ "personality", 0, 0, (uint32_t)PER_ASK, ANY },
+		{ "socket", 0, 0, AF_UNIX, ANY },
+		/* Others (SCTP, DCCP, L2TP, SMC, ...) would be loaded into the kernel for whoever
+		 * asks, and have had more holes than users. */
+		{ "socket", 0, 0, AF_INET, 0 },
+		{ "socket", 0, 0, AF_INET, IPPROTO_TCP },
+		{ "socket", 0, 0, AF_INET, IPPROTO_UDP },
+		{ "socket", 0, 0, AF_INET, IPPROTO_ICMP },
+		{ "socket", 0, 0, AF_INET6, 0 },
+		{ "socket", 0, 0, AF_INET6, IPPROTO_TCP },
+		{ "socket", 0, 0, AF_INET6, IPPROTO_UDP },
+		{ "socket", 0, 0, AF_INET6, IPPROTO_ICMPV6 },
+		{ "socket", 0, 0, AF_NETLINK, NETLINK_ROUTE },
+		{ "socket", 0, 0, AF_NETLINK, NETLINK_SOCK_DIAG },
+		{ "socket", 0, 0, AF_NETLINK, NETLINK_KOBJECT_UEVENT },
 	};
 	static_assert(sizeof(all) / sizeof(*all) <= CONDITION_MAX, "room for all");
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -123,8 +137,16 @@ static json_t *conditional(const struct condition *c)
 					  "op", "SCMP_CMP_MASKED_EQ")
 			      : json_pack("{s:i,s:I,s:s}", "index", (int)c->index, "value",
 					  (json_int_t)c->value, "op", "SCMP_CMP_EQ");
-	return json_pack("{s:[s],s:s,s:[o]}", "names", c->name, "action", "SCMP_ACT_ALLOW", "args",
-			 arg);
+	json_t *third = c->protocol == ANY
+				? NULL
+				: json_pack("{s:i,s:I,s:s}", "index", 2, "value",
+					    (json_int_t)c->protocol, "op", "SCMP_CMP_EQ");
+	if (c->protocol != ANY && !third) { /* without it all would be allowed */
+		json_decref(arg);
+		return NULL;
+	}
+	return json_pack("{s:[s],s:s,s:[o,o*]}", "names", c->name, "action", "SCMP_ACT_ALLOW",
+			 "args", arg, third);
 }
 
 static const char *native(void)

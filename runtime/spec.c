@@ -14,6 +14,9 @@ enum {
 	FILES_SOFT = 1024,        /* what old programs close one by one at start */
 	KERNEL_THREADS = 4, KERNEL_THREADS_OWN = 256, /* of gVisor, on the host */
 	FILES_HARD = 1 << 20,
+	/* Too few for one; and where the host's go to a program (core(5)) that isn't run, as it
+	 * would be with 0. */
+	CORE_BYTES = 1,
 };
 
 /* What a root needs to install, build and serve, inside its own user namespace. */
@@ -21,10 +24,13 @@ static const char *const capabilities[] = {
 	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
 	"CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID",
 };
+/* The host's memory and secrets, and what names its files, disks and make: how it was booted, what
+ * it swaps to, the files behind its loop devices. */
 static const char *const masked[] = {
-	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/interrupts", "/proc/kcore", "/proc/keys",
-	"/proc/key-users", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
-	"/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap",
+	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/cmdline", "/proc/interrupts",
+	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/sched_debug",
+	"/proc/scsi", "/proc/swaps", "/proc/timer_list", "/proc/timer_stats",
+	"/sys/devices/virtual/block", "/sys/devices/virtual/dmi", "/sys/devices/virtual/powercap",
 	"/sys/firmware", "/sys/fs/selinux", "/sys/kernel/debug", "/sys/kernel/security",
 };
 static const char *const read_only[] = {
@@ -157,7 +163,7 @@ static int rlimits(json_t *process, const struct runtime_kind *kind, const struc
 	int bad = !list;
 	if (p->files_max) {
 		bad |= add_rlimit(list, "RLIMIT_NOFILE", hard, soft);
-		bad |= add_rlimit(list, "RLIMIT_CORE", 0, 0);
+		bad |= add_rlimit(list, "RLIMIT_CORE", CORE_BYTES, CORE_BYTES);
 	}
 	if (spec_own_kernel(kind) && p->pids)
 		bad |= add_rlimit(list, "RLIMIT_NPROC", p->pids, p->pids);

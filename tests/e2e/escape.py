@@ -4,6 +4,7 @@ canary's path on the host, its text, the port and the abstract socket that the h
 import ctypes
 import errno
 import os
+import resource
 import socket
 import stat
 import struct
@@ -92,6 +93,23 @@ def calls():
     os.close(fd)
     for family, name in ((40, "vsock"), (17, "packet"), (38, "the kernel's ciphers"), (44, "xdp")):
         raises(f"a socket of {name}", lambda f=family: socket.socket(f, socket.SOCK_DGRAM))
+    for family, kind, protocol, name in (
+            (2, 1, 132, "SCTP"), (10, 5, 132, "SCTP over IPv6"), (2, 6, 33, "DCCP"),
+            (2, 1, 256, "SMC"), (2, 1, 262, "MPTCP"), (2, 2, 115, "L2TP"),
+            (16, 3, 12, "the kernel's filters"), (16, 3, 21, "its ciphers' names"),
+            (16, 3, 16, "any family of netlink")):
+        ctypes.set_errno(0)
+        r = libc.socket(family, kind, protocol)
+        say(f"a socket of {name}", r < 0 and ctypes.get_errno() == errno.ENOSYS,
+            f"{r} {ctypes.get_errno()}")
+        if r >= 0:
+            os.close(r)
+    for family, kind, protocol in ((1, 1, 0), (2, 1, 0), (2, 1, 6), (2, 2, 17), (10, 1, 6),
+                                   (10, 2, 0), (16, 3, 0), (16, 2, 4)):
+        r = libc.socket(family, kind, protocol)
+        say(f"a socket that programs need: {family} {kind} {protocol}", r >= 0, "refused")
+        if r >= 0:
+            os.close(r)
 
 
 def files():
@@ -108,7 +126,8 @@ def files():
             continue  # they are the sentry's
         raises(f"write {path}", lambda p=path, t=text: write(p, t))
     for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kmsg", "/dev/mem",
-                 "/dev/kmsg", "/dev/vda", "/dev/fuse", "/dev/kvm"):
+                 "/dev/kmsg", "/dev/vda", "/dev/fuse", "/dev/kvm", "/proc/swaps",
+                 "/proc/cmdline"):
         try:
             with open(path, "rb") as f:
                 n = len(f.read(16))
@@ -116,6 +135,13 @@ def files():
             n = 0
         say(f"read {path}", n == 0 or (KERNEL == "own" and path != "/dev/vda"), f"{n} bytes")
     if KERNEL == "shared":
+        for at in ("block", "dmi"):
+            seen = os.path.exists("/sys/devices/virtual/" + at) and \
+                os.listdir("/sys/devices/virtual/" + at)
+            say(f"the host's {at}", not seen, str(seen))
+        core = resource.getrlimit(resource.RLIMIT_CORE)
+        # No limit where the runtime may set none (spec_process.files_max).
+        say("the host's program for cores", core == (1, 1) or core[1] == -1, str(core))
         for at in ("/tmp/node", "/dev/node", "node"):
             raises(f"make a device {at}",
                    lambda p=at: os.mknod(p, 0o666 | stat.S_IFCHR, os.makedev(1, 1)))
