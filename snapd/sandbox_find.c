@@ -17,6 +17,8 @@
 #include "snapd/api.h"
 #include "snapd/journal.h"
 
+enum { TRIES = 3 /* to take one over: within 6 s */ };
+
 /* An exec that its row says runs, or was to be started when boughd died: watched again, or told as
  * ended, or gone. Of one that it isn't known of yet, the end tells, or who asks for it again. */
 static void find_exec(struct live *l, const struct exec_row *row)
@@ -86,7 +88,7 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	if (r >= 0 && (st.status == SHIM_UNKNOWN || st.status == SHIM_CREATED)) {
 		if (output_held(b->io, SANDBOX_MAIN, NULL) > 0)
 			sandbox_never_started(sd, b->row.id);
-		r = err_set(err, -EIO, "it was never started");
+		r = err_set(err, -ENOENT, "it was never started");
 	}
 	if (r < 0)
 		return r;
@@ -116,6 +118,24 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	return 0;
 }
 
+/* What is short or slow just now may not be in a moment: nobody's processes are ended for it. */
+static bool may_pass(int r)
+{
+	return r == -ENOMEM || r == -ENOSPC || r == -EMFILE || r == -ENFILE || r == -EAGAIN ||
+	       r == -ETIMEDOUT || r == -EIO;
+}
+
+static int take_over_patiently(struct snapd *sd, struct sandbox_box *b, struct err *err)
+{
+	int r = take_over(sd, b, err);
+	for (int i = 1; i < TRIES && may_pass(r); i++) {
+		log_warn("sandbox %s can't be taken over yet: %s", b->row.id, err->text);
+		(void)sleep(1U << i);
+		r = take_over(sd, b, err);
+	}
+	return r;
+}
+
 /* Execs of one that doesn't run have ended. */
 static void end_rows(struct snapd *sd, const char *id)
 {
@@ -137,7 +157,7 @@ static void find_one(struct snapd *sd, const struct sandbox_row *row)
 	auto_box *b = NULL;
 	int r = sandbox_box_get(&b, sd, row->id, &err);
 	if (r >= 0 && ran)
-		r = take_over(sd, b, &err);
+		r = take_over_patiently(sd, b, &err);
 	if (r >= 0 && ran) {
 		sandbox_secrets_drop(sd, row->id); /* it has its own */
 		return;

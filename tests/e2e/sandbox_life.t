@@ -174,5 +174,17 @@ bough_fails 'what is neither' 3 'no workspace or sandbox "nobody"' show nobody
 bough_ok 'a workspace tells who has it' attach-workspace b from:/from:ro
 run bough show from
 like 'by name' "$out" $'sandbox +uid:0/b at /from, ro\n'
+
+# ---- boughd finds one again, though it lacks something at first
+
+ex=$(bough exec -d b -- sh -c 'sleep 1000')
+io=$BOUGH_ROOT/io/$(bough inspect b | jq -r .id)
+kill_hard boughd
+kill -9 "$(pgrep -f -- "bough-io --dir $io")"
+mkdir "$io/io.sock.new" # nobody can listen there
+(sleep 1; rmdir "$io/io.sock.new") &
+bough_ok 'boughd starts again' up
+is 'what runs goes on' "$(status b) $(bough exec b -- sh -c 'cat /proc/[0-9]*/comm | grep -c sleep')" 'running 1'
+is 'and is known' "$(curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/sandboxes/b/exec/$ex" | jq -r .status)" running
 bough_ok 'all go' rm --force b
 done_testing
