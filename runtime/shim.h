@@ -133,7 +133,8 @@ int shim_wait_end(struct shim *s, int fd, struct shim_state *out, struct err *er
 /* To every process of the container. */
 int shim_kill_all(struct shim *s, int sig, struct err *err);
 /* To the bough-init of an exec, or (NULL) the container's first process. What is sent again with
- * its number, which is random, comes once (runtime_kind.numbers_signals); 0: without one. */
+ * its number, which is random, comes once (runtime_kind.numbers_signals); 0: without one.
+ * INIT_KILL always is. */
 int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, struct err *err);
 /* Of a running container with a kernel of its own (spec_own_kernel): what nobody in it uses is not
  * kept open any more. It costs an exec. */

@@ -194,6 +194,10 @@ static int signal_directly(struct shim *s, const char *exec, int sig, uint64_t n
 
 int shim_signal(struct shim *s, const char *exec, int sig, uint64_t number, struct err *err)
 {
+	/* It needs none, once being enough; and what has one is refused when the sandbox's user has
+	 * as many signals pending as he may. */
+	if (sig == INIT_KILL)
+		number = 0;
 	if (s->kind->reports_pids)
 		return signal_directly(s, exec, sig, number, err);
 	if (!s->kind->signals_execs && (exec || number))

@@ -131,6 +131,22 @@ try() { # RUNTIME
 	kill -TERM $!
 	wait $!
 	is "$rt: a caller's TERM is the program's" $? 143
+	# One that has as many signals pending as its user may, so that none is queued any more.
+	if [ "$rt" != runsc ]; then
+		ex=$(bough exec -d "$rt" -- python3 -c '
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None)
+signal.pthread_sigmask(signal.SIG_BLOCK, [34])
+while libc.sigqueue(os.getpid(), 34, None) == 0:
+    pass
+print("on", flush=True)
+time.sleep(1000)')
+		wait_for 20 is_on "$ex"
+		curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Idempotency-Key: $ex" \
+			-d '{"signal": "KILL"}' "http://d/v1/sandboxes/$rt/exec/$ex/signal"
+		is "$rt: a KILL comes for a key, though no signal is queued" \
+			"$(api GET "/v1/sandboxes/$rt/exec/$ex?wait=10" | jq -c '[.status, .exit_code]')" '["exited",137]'
+	fi
 	# A terminal.
 	if command -v python3 >/dev/null; then
 		run python3 "$T/terminal.py" 'stty size\ntest -t 0 && echo tty-$((40+2))\nexit 6\n' bough exec -it "$rt" -- sh
