@@ -543,6 +543,14 @@ static int make_all(const struct box_config *c, const struct box_process *main, 
 	return r;
 }
 
+int box_guard(const struct box_config *config, struct err *err)
+{
+	gid_t group = config->kind->shifts_ids ? config->id_base : 0;
+	return chown(config->dir, 0, group) < 0 || chmod(config->dir, 0710) < 0
+		       ? err_sys(err, -errno, "guard the box %s", config->dir)
+		       : 0;
+}
+
 int box_make(const struct box_config *config, const struct box_process *main, struct err *err)
 {
 	int r = check(config, main, err);
@@ -550,8 +558,9 @@ int box_make(const struct box_config *config, const struct box_process *main, st
 		return r;
 	if (mkdir(config->dir, 0700) < 0)
 		return err_sys(err, -errno, "make the box %s", config->dir);
-	r = chmod(config->dir, 0711) < 0 ? err_sys(err, -errno, "open the box %s", config->dir)
-					 : make_all(config, main, err);
+	r = box_guard(config, err);
+	if (r == 0)
+		r = make_all(config, main, err);
 	if (r < 0) {
 		struct err left;
 		if (box_clear(config->dir, config->ns, &left) < 0)

@@ -18,7 +18,7 @@
  * /.bough, so that no path of the host shows. box_clear removes every trace of a box, however far
  * box_make came and whoever died meanwhile; box_end what they shared. All of it lives in the
  * caller's mount namespace and outlives the caller. Folders on the way to the box must be open to
- * others (0711): the container's root is nobody outside.
+ * others (0711): the container's root is nobody outside. The box is open to its group alone (0710).
  *
  * Needs root, and Linux 6.12 where a runtime shifts ids. Errors carry one line that says what is
  * missing. Threads: any, for different boxes. */
@@ -98,6 +98,10 @@ struct box_process {
 /* Makes the box, ready for shim_start. On failure nothing is left. -ENOENT: a mount or image that
  * isn't there; -EINVAL: a user that the root doesn't know, a bad target; -EPERM: not root. */
 int box_make(const struct box_config *config, const struct box_process *main, struct err *err);
+/* The container's root passes through the box to its files, by its group, and no other user of the
+ * host: files would be as open to him as they are in the sandbox, secrets and all. box_make does
+ * it; a box of before an upgrade may be open. */
+int box_guard(const struct box_config *config, struct err *err);
 /* The OCI Process (JSON) of an exec in it. The user is looked up in the root as it is now. */
 int box_exec_spec(const struct box_config *config, const struct box_process *process,
 		  struct buf *out, struct err *err);

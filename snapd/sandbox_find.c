@@ -84,6 +84,8 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	if (r >= 0)
 		r = shim_get(shim, NULL, &st, err);
 	if (r >= 0)
+		r = box_guard(&b->config, err);
+	if (r >= 0)
 		r = output_start(b->io, sd->sandboxes->io, err);
 	if (r >= 0 && (st.status == SHIM_UNKNOWN || st.status == SHIM_CREATED)) {
 		if (output_held(b->io, SANDBOX_MAIN, NULL) > 0)

@@ -71,7 +71,9 @@ try() { # RUNTIME
 	local rt=$1 id
 	bough_ok "$rt: a sandbox" run --name "$rt" --runtime "$rt" --workspace ws -d
 	older_io "$rt"
+	chmod 711 "$BOUGH_ROOT/box/$(id_of "$rt")"
 	serves "$rt" "$rt, bough-io"
+	is "$rt: its box isn't open to others any more" "$(stat -c %a "$BOUGH_ROOT/box/$(id_of "$rt")")" 710
 	older_share
 	bough_ok "$rt: one beside it, where there was room for few files" run --rm --runtime "$rt" -- true
 	# That one put the newest of it there, but these have what was there at their start.

@@ -314,6 +314,16 @@ ok 'nothing else does' not grep -raqs 't0ps3cret\|of nobody' "$BOUGH_ROOT/run" "
 	"$BOUGH_ROOT/catalog.db-wal" "$BOUGH_ROOT/box/$(status secret .id)/config.json" \
 	"$BOUGH_ROOT/io/$(status secret .id)/process.json"
 ok 'nor do processes show it' not grep -qs t0ps3cret /proc/[0-9]*/cmdline
+for rt in "$MAIN_RT" runsc; do
+	command -v $rt >/dev/null || continue
+	bough_ok "$rt: with a secret, and a workspace" run --name mine --runtime $rt --secret "key=$T/key" --workspace ws -d
+	ok "$rt: who is somebody else in it reads it" bough exec --user 1000 mine -- grep -q nobody /run/secrets/key
+	box=$BOUGH_ROOT/box/$(status mine .id)
+	out=$(setpriv --reuid=30017 --regid=30017 --clear-groups sh -c "cat '$box'/secrets/key '$box'/config.json
+		ls '$box'/secrets '$box'/rootfs '$box'/mnt/0 '$box'/shm" 2>/dev/null)
+	is "$rt: who is somebody else outside reads nothing" "$out" ''
+	bough_ok "$rt: gone" rm --force mine
+done
 bough_ok 'stopped' stop secret --grace 0s
 bough_fails 'without them it is not started' 2 'give them again' start secret
 printf 'A=1\nexport B=hidden-too\n' >bad.env
