@@ -211,6 +211,11 @@ int cover_record(struct gain_record *out, const struct cover *c, uint32_t commit
 
 void cover_done(struct cover *c)
 {
+	for (size_t i = 0; i < c->npacks; i++) {
+		src_pack_free(&c->packs[i].pack);
+		free(c->packs[i].pieces);
+	}
+	free(c->packs);
 	free(c->src);
 	free(c->words);
 	free(c->at);

@@ -6,6 +6,8 @@
  *   pack_known.c  packs that another image has already
  *   pack_gain.c   what each commit brings, as newer ones have noted it
  *   pack_idx.c    the index of a pack
+ *   pack_put.c    entries that are made anew; pieces and indexes of packs, as they are put
+ *   pack_part.c   from a set of objects to a pack that takes what it can from another image's
  *   pack_write.c  from a set of objects to packs in the store
  *
  * Sources: gitformat-pack(5), and for what a commit, a tree and a tag look like git's
@@ -76,6 +78,12 @@ struct src {
  * anew. */
 int src_packs_open(struct src *s, const char *path, struct err *err);
 void src_packs_close(struct src *s);
+struct idx_view;
+/* The tables of an index whose bytes p->idx has. 0, -ENOMEM. */
+int src_pack_tables(struct src_pack *p, const struct idx_view *v);
+/* starts, order and place, by the tables and the size. -EBADMSG, -ENOMEM. */
+int src_pack_order(struct src_pack *p, struct err *err);
+void src_pack_free(struct src_pack *p); /* all but the file */
 /* -EBADMSG: the pack is damaged. */
 int src_bad(struct err *err, const struct src_pack *p, const char *what);
 
@@ -148,6 +156,13 @@ void gains_append(struct gains *g, struct gains *more,
 /* Appends the bytes of a part: numbers are of the packs by now. 0, -ENOMEM. */
 int gains_encode(struct buf *out, const struct gains *g);
 
+/* A pack of that image, for who writes a part of it: `pack` isn't open, and `first` is the place of
+ * its first object in cover.src. */
+struct lent {
+	struct src_pack pack;
+	struct piece *pieces; /* its bytes, without a hole */
+	size_t npieces;
+};
 /* The notes of all packs of an image; numbers are those of its packs. */
 struct cover {
 	uint32_t *src; /* the objects of its packs: numbers in src */
@@ -156,6 +171,8 @@ struct cover {
 	uint32_t *words, *at; /* at: of a commit, where its record begins, plus one; else 0 */
 	size_t nwords;
 	bool scoped;
+	struct lent *packs;
+	size_t npacks;
 };
 struct gain_record {
 	uint32_t commit, nparents, count;
@@ -194,9 +211,15 @@ enum {
 	MARK_NAMES = 32, /* … or only trees */
 	MARK_NEWER = 2,  /* the same two, this far to the left, by the newer half of commits */
 };
+/* What is noted on the way, and what others have noted. */
+struct notes {
+	struct gains made;
+	struct cover told; /* npacks 0: nothing was */
+};
 /* Marks what is reachable, puts known packs, tags and ends of history into `out`, and notes into
- * `g`. `mark`: s->total bytes, zero. */
-int reach_mark(struct pack_set *out, uint8_t *mark, struct gains *g, struct src *s,
+ * n->made. `mark`: s->total bytes, zero. Where n->told has packs, all that is marked and no tag
+ * lies in them. The caller frees both in any case. */
+int reach_mark(struct pack_set *out, uint8_t *mark, struct notes *n, struct src *s,
 	       const struct checkout_options *opt, const struct checkout_spec *spec,
 	       struct err *err);
 
@@ -216,5 +239,57 @@ struct idx_view {
 	struct git_idx idx;
 };
 int idx_decode(struct idx_view *out, const void *data, size_t len);
+
+/* ---- pack_put.c ---- */
+
+/* What an entry begins with: kind and size; in a delta, how far back its base begins. The bytes it
+ * took. */
+unsigned entry_put_size(uint8_t *p, unsigned kind, uint64_t size);
+unsigned entry_put_back(uint8_t *p, uint64_t back);
+
+/* An object that is written whole, since it can't be copied as it lies: the entry. */
+struct whole {
+	struct libdeflate_compressor *deflate;
+	uint8_t *data;
+	size_t cap;
+};
+int whole_make(struct whole *c, struct src *s, uint32_t obj, uint64_t *len, struct err *err);
+void whole_done(struct whole *c);
+
+/* Content as it is put: its pieces, in order. */
+struct pieces {
+	struct piece **v;
+	size_t *n, cap;
+};
+/* As store_content.emit. */
+int pieces_add(struct pieces *s, uint64_t off, uint32_t len, const struct digest *d,
+	       struct err *err);
+/* Puts bytes that are the content's from `off` on. */
+int pieces_put(struct pieces *s, uint64_t off, const void *data, uint64_t len,
+	       struct store_session *ss, struct err *err);
+
+/* Those of `n` entries, in order of their objects' numbers; entry_of: of an object, plus one. The
+ * caller frees; NULL: no memory. */
+struct idx_entry *entries_by_number(const struct src *s, const struct idx_entry *entries,
+				    const uint32_t *entry_of, uint32_t n);
+/* Puts the index of the pack with these entries, which it puts in order of ids. */
+int pack_put_idx(struct pack_out *out, const struct src *s, struct idx_entry *e, uint32_t n,
+		 struct store_session *ss, struct err *err);
+int pack_set_add(struct pack_set *set, struct pack_out *out, struct err *err); /* takes it */
+void pack_out_done(struct pack_out *out);
+
+/* Whether an object belongs into a pack that is written now, beside commits, trees and blobs. */
+static inline bool mark_wants(uint8_t mark)
+{
+	return mark & MARK_TYPE && (mark & MARK_TYPE) != GIT_TAG && !(mark & MARK_KNOWN);
+}
+
+/* ---- pack_part.c ---- */
+
+/* One pack of all that is wanted, out of the packs of `from`. 1; 0: those are of no use, and
+ * nothing was done. */
+int pack_part(struct pack_set *set, struct cover *from, struct src *s, const uint8_t *mark,
+	      const struct checkout_options *opt, const struct checkout_spec *spec,
+	      struct err *err);
 
 #endif

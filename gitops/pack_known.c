@@ -236,23 +236,26 @@ static int number_all(const struct idx_view *v, const struct src *s, uint32_t *o
 	return 0;
 }
 
-/* Appends the numbers of a pack's objects, in order of ids. */
-static int add_objects(struct known *k, const struct found *f, const struct src *s, uint32_t **objs,
-		       size_t *n)
+/* Reads the index of a pack; `v` shows what is in `idx`. */
+static int read_idx(struct known *k, const struct found *f, struct buf *idx, struct idx_view *v)
 {
-	auto_buf idx = { 0 };
-	struct idx_view v;
-	int r = read_content(k, f->idx, IDX_BYTES_MAX, &idx);
+	int r = read_content(k, f->idx, IDX_BYTES_MAX, idx);
 	if (r < 0)
 		return r;
-	if (idx_decode(&v, idx.data, idx.len) < 0 || memcmp(v.pack_sha, f->name, OID_BYTES) != 0)
-		return -ESTALE;
-	uint32_t *more = reallocarray(*objs, *n + v.n + 1, sizeof(*more));
+	bool good = idx_decode(v, idx->data, idx->len) == 0 &&
+		    memcmp(v->pack_sha, f->name, OID_BYTES) == 0;
+	return good ? 0 : -ESTALE;
+}
+
+/* Appends the numbers of a pack's objects, in order of ids. */
+static int add_objects(const struct idx_view *v, const struct src *s, uint32_t **objs, size_t *n)
+{
+	uint32_t *more = reallocarray(*objs, *n + v->n + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
 	*objs = more;
-	r = number_all(&v, s, more + *n);
-	*n += r < 0 ? 0 : v.n;
+	int r = number_all(v, s, more + *n);
+	*n += r < 0 ? 0 : v->n;
 	return r;
 }
 
@@ -262,7 +265,11 @@ static int take(struct pack_out *out, struct known *k, const struct found *f, co
 		uint32_t **objs, size_t *nobjs)
 {
 	size_t before = *nobjs;
-	int r = add_objects(k, f, s, objs, nobjs);
+	auto_buf idx = { 0 };
+	struct idx_view v;
+	int r = read_idx(k, f, &idx, &v);
+	if (r >= 0)
+		r = add_objects(&v, s, objs, nobjs);
 	if (r >= 0)
 		r = copy_pieces(k->im, f->pack, &out->pack, &out->npack, &out->pack_bytes);
 	if (r >= 0)
@@ -387,11 +394,32 @@ static int covers(struct known *k, const struct oid *commit, uint32_t *tip)
 	return found;
 }
 
+/* Adds a pack and its objects. */
+static int lend(struct cover *c, struct known *k, const struct found *f, const struct src *s)
+{
+	auto_buf idx = { 0 };
+	struct idx_view v;
+	struct lent *l = &c->packs[c->npacks++];
+	l->pack = (struct src_pack){ .fd = -1, .first = (uint32_t)c->n };
+	int r = read_idx(k, f, &idx, &v);
+	if (r == 0)
+		r = add_objects(&v, s, &c->src, &c->n);
+	if (r == 0)
+		r = copy_pieces(k->im, f->pack, &l->pieces, &l->npieces, &l->pack.size);
+	if (r < 0)
+		return r;
+	l->pack.idx = steal_ptr(&idx.data);
+	return src_pack_tables(&l->pack, &v);
+}
+
 static int read_cover(struct cover *c, struct known *k, const struct src *s)
 {
+	c->packs = calloc(k->n, sizeof(*c->packs));
+	if (!c->packs)
+		return -ENOMEM;
 	for (size_t i = 0; i < k->n; i++) {
 		auto_buf part = { 0 };
-		int r = add_objects(k, &k->v[i], s, &c->src, &c->n);
+		int r = lend(c, k, &k->v[i], s);
 		if (r == 0)
 			r = read_content(k, k->v[i].gains, GAINS_BYTES_MAX, &part);
 		if (r == 0)

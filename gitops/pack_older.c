@@ -123,12 +123,15 @@ int reach_older(struct reach *r)
 			k = mark_older(r, &o);
 		else
 			k = k < 0 ? k : -ESTALE;
-		cover_done(&o.c);
 		free(o.commits);
 		free(o.has);
 		k = k == -ESTALE ? 0 : k < 0 ? k : 1;
-		if (k == 1)
+		if (k == 1) {
 			r->out->told_by = i + 1;
+			*r->told = o.c;
+		} else {
+			cover_done(&o.c);
+		}
 	}
 	return k;
 }

@@ -59,7 +59,7 @@ static struct place *sort_places(struct place *v, struct place *other, uint32_t 
 	return v;
 }
 
-static int make_order(struct src_pack *p, struct err *err)
+int src_pack_order(struct src_pack *p, struct err *err)
 {
 	auto_free struct place *a = calloc((size_t)p->n + 1, sizeof(*a));
 	auto_free struct place *b = calloc((size_t)p->n + 1, sizeof(*b));
@@ -104,6 +104,26 @@ static int check_pack_file(const struct src *s, const struct src_pack *p, const 
 	return 0;
 }
 
+int src_pack_tables(struct src_pack *p, const struct idx_view *v)
+{
+	p->fanout = malloc(sizeof(v->idx.fanout));
+	if (!p->fanout)
+		return -ENOMEM;
+	memcpy(p->fanout, v->idx.fanout, sizeof(v->idx.fanout));
+	p->n = v->n, p->nbig = v->nbig;
+	p->oids = v->oids, p->crcs = v->crcs, p->offs = v->offs, p->bigs = v->bigs;
+	return 0;
+}
+
+void src_pack_free(struct src_pack *p)
+{
+	free(p->idx);
+	free(p->starts);
+	free(p->order);
+	free(p->place);
+	free(p->fanout);
+}
+
 /* `name`: without .idx. -ENOENT: it has gone. */
 static int open_pack(struct src *s, struct src_pack *p, int dir, const char *name, struct err *err)
 {
@@ -120,12 +140,8 @@ static int open_pack(struct src *s, struct src_pack *p, int dir, const char *nam
 	struct idx_view v;
 	if (idx_decode(&v, data, len) < 0)
 		return src_bad(err, p, "its index");
-	p->n = v.n, p->nbig = v.nbig;
-	p->fanout = malloc(sizeof(v.idx.fanout));
-	if (!p->fanout)
+	if (src_pack_tables(p, &v) < 0)
 		return err_no_memory(err);
-	memcpy(p->fanout, v.idx.fanout, sizeof(v.idx.fanout));
-	p->oids = v.oids, p->crcs = v.crcs, p->offs = v.offs, p->bigs = v.bigs;
 	(void)snprintf(file, sizeof(file), "%s.pack", p->name);
 	p->fd = s->io->open(s->io->ctx, dir, file, O_RDONLY | O_CLOEXEC, 0);
 	if (p->fd < 0)
@@ -135,18 +151,14 @@ static int open_pack(struct src *s, struct src_pack *p, int dir, const char *nam
 		return err_sys(err, r, "look at %s", file);
 	p->size = (uint64_t)st.st_size;
 	r = check_pack_file(s, p, v.pack_sha, err);
-	return r < 0 ? r : make_order(p, err);
+	return r < 0 ? r : src_pack_order(p, err);
 }
 
 static void close_pack(struct src *s, struct src_pack *p)
 {
 	if (p->fd >= 0)
 		(void)s->io->close(s->io->ctx, p->fd); /* only read */
-	free(p->idx);
-	free(p->starts);
-	free(p->order);
-	free(p->place);
-	free(p->fanout);
+	src_pack_free(p);
 }
 
 void src_packs_close(struct src *s)

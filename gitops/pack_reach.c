@@ -422,13 +422,14 @@ static int start(struct reach *r)
 	return k < 0 ? k : add_commit(r, tip, 0);
 }
 
-int reach_mark(struct pack_set *out, uint8_t *mark, struct gains *g, struct src *s,
+int reach_mark(struct pack_set *out, uint8_t *mark, struct notes *n, struct src *s,
 	       const struct checkout_options *opt, const struct checkout_spec *spec,
 	       struct err *err)
 {
 	static const bool never = false;
-	struct reach r = { .src = s, .mark = mark, .gains = g, .opt = opt, .spec = spec,
-			   .out = out, .err = err, .known = OBJ_NONE, .stop = &never };
+	struct reach r = { .src = s, .mark = mark, .gains = &n->made, .told = &n->told,
+			   .opt = opt, .spec = spec, .out = out, .err = err,
+			   .known = OBJ_NONE, .stop = &never };
 	int k = start(&r);
 	if (k == 0)
 		k = mark_history(&r);

@@ -46,6 +46,7 @@ struct reach {
 	uint32_t *parents;   /* their objects */
 	size_t nparents, parents_cap;
 	struct gains *gains;
+	struct cover *told; /* where all is in its packs */
 	struct item *items;
 	size_t nitems, items_cap;
 	uint32_t known; /* the ancestor that lends its packs */

@@ -12,7 +12,6 @@
 #include "gitops/pack_impl.h"
 
 enum {
-	DEFLATE_LEVEL = 6,
 	WINDOW = 1 << 20,      /* of the mirror's pack, where it is read through */
 	WINDOW_JUMP = 1 << 15, /* the first one after a gap */
 	PACK_VERSION_2 = 2,
@@ -20,13 +19,6 @@ enum {
 	FEED = 1 << 20,       /* bytes that are made at once, ahead of the store … */
 	FEEDS = 4,            /* … and so many of them */
 	FEED_FROM = 8 << 20,  /* bytes of a pack that are worth a second thread */
-};
-
-/* An object that is written whole, since it can't be copied as it lies: the entry. */
-struct whole {
-	struct libdeflate_compressor *deflate;
-	uint8_t *data;
-	size_t cap;
 };
 
 struct feed;
@@ -67,61 +59,6 @@ struct writer {
 	struct pack_out *out;
 	struct gains *gains; /* NULL: they aren't of this pack */
 };
-
-/* ---- headers of entries ---- */
-
-static unsigned put_size(uint8_t *p, unsigned kind, uint64_t size)
-{
-	unsigned n = 0;
-	uint8_t b = (uint8_t)(kind << 4 | (size & 15));
-	for (size >>= 4; size; size >>= 7) {
-		p[n++] = b | 0x80;
-		b = size & 0x7f;
-	}
-	p[n++] = b;
-	return n;
-}
-
-static unsigned put_back(uint8_t *p, uint64_t back)
-{
-	uint8_t t[10];
-	unsigned n = sizeof(t);
-	t[--n] = back & 0x7f;
-	while (back >>= 7)
-		t[--n] = (uint8_t)(0x80 | (--back & 0x7f));
-	memcpy(p, t + n, sizeof(t) - n);
-	return (unsigned)sizeof(t) - n;
-}
-
-/* ---- what is compressed anew ---- */
-
-/* Makes the entry of an object; *len: its bytes. */
-static int make_whole(struct writer *w, uint32_t obj, uint64_t *len, struct err *err)
-{
-	struct whole *c = &w->whole;
-	auto_src_data *d = NULL;
-	if (!c->deflate)
-		c->deflate = libdeflate_alloc_compressor(DEFLATE_LEVEL);
-	if (!c->deflate)
-		return err_no_memory(err);
-	int r = src_read(w->src, obj, &d, err);
-	if (r < 0)
-		return r;
-	size_t need = GIT_ENTRY_HEAD_MAX + libdeflate_zlib_compress_bound(c->deflate, d->len);
-	if (c->cap < need) {
-		free(c->data);
-		c->cap = 0;
-		c->data = malloc(need);
-		if (!c->data)
-			return err_no_memory(err);
-		c->cap = need;
-	}
-	unsigned head = put_size(c->data, d->type, d->len);
-	size_t n = libdeflate_zlib_compress(c->deflate, d->data, d->len, c->data + head,
-					    c->cap - head);
-	*len = head + n;
-	return n ? 0 : err_set(err, -EIO, "an object can't be compressed");
-}
 
 /* ---- which objects ---- */
 
@@ -222,7 +159,7 @@ static int begin_whole(struct writer *w, uint32_t obj, struct err *err)
 {
 	w->of = NULL;
 	w->from = 0;
-	return make_whole(w, obj, &w->left, err);
+	return whole_make(&w->whole, w->src, obj, &w->left, err);
 }
 
 /* Deltas come behind their bases as in the mirror's pack; where that has it the other way round, by
@@ -230,10 +167,10 @@ static int begin_whole(struct writer *w, uint32_t obj, struct err *err)
 static void begin_delta(struct writer *w, const struct src_entry *e, uint32_t base)
 {
 	uint32_t at = w->entry_of[base];
-	unsigned n = put_size(w->head, at ? GIT_OFS_DELTA : GIT_REF_DELTA, e->size);
+	unsigned n = entry_put_size(w->head, at ? GIT_OFS_DELTA : GIT_REF_DELTA, e->size);
 	struct oid oid;
 	if (at) {
-		n += put_back(w->head + n, w->pos - w->entries[at - 1].at);
+		n += entry_put_back(w->head + n, w->pos - w->entries[at - 1].at);
 	} else {
 		src_oid(w->src, base, &oid);
 		memcpy(w->head + n, oid.b, OID_BYTES);
@@ -505,44 +442,25 @@ static int stream_read(struct writer *w, uint8_t *p, size_t len, uint64_t off, s
 
 /* ---- into the store ---- */
 
-struct pieces {
-	struct piece **v;
-	size_t *n, cap;
-	const uint8_t *data; /* the bytes; NULL: w's */
+struct stream {
 	struct writer *w;
-	uint64_t len; /* how many were read */
+	struct pieces to;
+	uint64_t len; /* how many bytes were read */
 };
 
 static int emit_piece(void *ctx, uint64_t off, uint32_t len, const struct digest *d,
 		      struct err *err)
 {
-	struct pieces *s = ctx;
-	struct piece p = { .off = off, .len = len };
-	if (!d) /* zeros: a hole */
-		return 0;
-	p.object = *d;
-	if (array_grow(s->v, *s->n, &s->cap) < 0)
-		return err_no_memory(err);
-	(*s->v)[(*s->n)++] = p;
-	return 0;
+	struct stream *s = ctx;
+	return pieces_add(&s->to, off, len, d, err);
 }
 
-static int pieces_read(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
+static int read_pack(void *ctx, void *buf, size_t len, uint64_t off, struct err *err)
 {
-	struct pieces *s = ctx;
-	if (!s->w) {
-		memcpy(buf, s->data + off, len);
-		return 0;
-	}
+	struct stream *s = ctx;
 	int r = stream_read(s->w, buf, len, off, err);
 	s->len += r < 0 ? 0 : (uint64_t)r;
 	return r;
-}
-
-static int put(struct pieces *s, uint64_t len, struct store_session *ss, struct err *err)
-{
-	const struct store_content c = { .read = pieces_read, .emit = emit_piece, .ctx = s };
-	return store_put_content(ss, 0, len, &c, err);
 }
 
 /* The notes of this pack, by the numbers that its objects have got. */
@@ -556,27 +474,18 @@ static int put_gains(struct writer *w, const struct idx_entry *e, struct err *er
 		g->number[e[i].obj] = g->numbered + i + 1;
 	if (gains_encode(&part, g) < 0)
 		return err_no_memory(err);
-	struct pieces s = { .v = &w->out->gains, .n = &w->out->ngains, .data = part.data };
+	struct pieces to = { .v = &w->out->gains, .n = &w->out->ngains };
 	w->out->gains_bytes = part.len;
-	return put(&s, part.len, w->opt->session, err);
+	return pieces_put(&to, 0, part.data, part.len, w->opt->session, err);
 }
 
 static int put_idx(struct writer *w, struct err *err)
 {
-	auto_buf idx = { 0 };
-	auto_free struct idx_entry *e = calloc((size_t)w->n + 1, sizeof(*e));
-	uint32_t n = 0;
+	auto_free struct idx_entry *e =
+		entries_by_number(w->src, w->entries, w->entry_of, w->n);
 	if (!e)
 		return err_no_memory(err);
-	for (uint32_t obj = 0; obj < w->src->total; obj++) /* mostly in order of ids */
-		if (w->entry_of[obj])
-			e[n++] = w->entries[w->entry_of[obj] - 1];
-	int r = idx_encode(&idx, w->src, e, n, w->trailer, err);
-	if (r < 0)
-		return r;
-	struct pieces s = { .v = &w->out->idx, .n = &w->out->nidx, .data = idx.data };
-	w->out->idx_bytes = idx.len;
-	r = put(&s, idx.len, w->opt->session, err);
+	int r = pack_put_idx(w->out, w->src, e, w->n, w->opt->session, err);
 	return r < 0 ? r : put_gains(w, e, err);
 }
 
@@ -588,10 +497,10 @@ static int write_stream(struct writer *w, struct err *err)
 		return err_no_memory(err);
 	if (EVP_DigestInit_ex(w->sha, EVP_sha1(), NULL) != 1)
 		return err_set(err, -EIO, "SHA-1 isn't there");
-	struct pieces s = { .v = &w->out->pack, .n = &w->out->npack, .w = w };
+	struct stream s = { .w = w, .to = { .v = &w->out->pack, .n = &w->out->npack } };
 	struct feed feed = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
 	feed_start(&feed, w);
-	const struct store_content c = { .read = pieces_read, .emit = emit_piece, .ctx = &s };
+	const struct store_content c = { .read = read_pack, .emit = emit_piece, .ctx = &s };
 	int r = store_put_stream(w->opt->session, &c, err);
 	feed_end(&feed);
 	if (r < 0)
@@ -614,20 +523,10 @@ static int write_pack(struct pack_set *set, struct src *s, const uint8_t *mark,
 	int r = count_wanted(&w, err);
 	if (r == 0 && w.count > 0)
 		r = write_stream(&w, err);
-	if (r == 0 && w.count > 0) {
-		struct pack_out *more = reallocarray(set->packs, set->npacks + 1, sizeof(*more));
-		r = more ? 0 : err_no_memory(err);
-		if (more) {
-			set->packs = more;
-			more[set->npacks++] = out;
-			out = (struct pack_out){ 0 };
-		}
-	}
-	free(out.pack);
-	free(out.idx);
-	free(out.gains);
-	libdeflate_free_compressor(w.whole.deflate);
-	free(w.whole.data);
+	if (r == 0 && w.count > 0)
+		r = pack_set_add(set, &out, err);
+	pack_out_done(&out);
+	whole_done(&w.whole);
 	free(w.entries);
 	free(w.entry_of);
 	free(w.window);
@@ -637,11 +536,8 @@ static int write_pack(struct pack_set *set, struct src *s, const uint8_t *mark,
 
 void pack_set_done(struct pack_set *s)
 {
-	for (size_t i = 0; i < s->npacks; i++) {
-		free(s->packs[i].pack);
-		free(s->packs[i].idx);
-		free(s->packs[i].gains);
-	}
+	for (size_t i = 0; i < s->npacks; i++)
+		pack_out_done(&s->packs[i]);
 	for (size_t i = 0; i < s->ntags; i++)
 		free(s->tags[i].name);
 	free(s->packs);
@@ -650,10 +546,21 @@ void pack_set_done(struct pack_set *s)
 	*s = (struct pack_set){ 0 };
 }
 
+/* All but tags: what is told to lie in another image's packs is taken from there. */
+static int write_history(struct pack_set *set, struct src *s, const uint8_t *mark, struct notes *n,
+			 const struct checkout_options *opt, const struct checkout_spec *spec,
+			 struct err *err)
+{
+	static const enum git_type types[] = { GIT_COMMIT, GIT_TREE, GIT_BLOB };
+	int r = n->told.npacks ? pack_part(set, &n->told, s, mark, opt, spec, err) : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	return write_pack(set, s, mark, &n->made, opt, spec, types, 3, err);
+}
+
 int pack_write(struct pack_set *out, const struct checkout_options *opt,
 	       const struct checkout_spec *spec, struct err *err)
 {
-	static const enum git_type history[] = { GIT_COMMIT, GIT_TREE, GIT_BLOB };
 	static const enum git_type tags[] = { GIT_TAG };
 	struct pack_set set = { 0 };
 	struct src s;
@@ -661,16 +568,17 @@ int pack_write(struct pack_set *out, const struct checkout_options *opt,
 	if (r < 0)
 		return err_prefix(err, r, "open the mirror's objects");
 	auto_free uint8_t *mark = calloc((size_t)s.total + 1, 1);
-	struct gains gains;
-	gains_init(&gains, &s, spec->nscopes > 0);
+	struct notes notes = { 0 };
+	gains_init(&notes.made, &s, spec->nscopes > 0);
 	if (spec->depth)
-		gains_off(&gains); /* no older commit has all of a part */
-	r = mark ? reach_mark(&set, mark, &gains, &s, opt, spec, err) : err_no_memory(err);
+		gains_off(&notes.made); /* no older commit has all of a part */
+	r = mark ? reach_mark(&set, mark, &notes, &s, opt, spec, err) : err_no_memory(err);
 	if (r == 0)
-		r = write_pack(&set, &s, mark, &gains, opt, spec, history, 3, err);
+		r = write_history(&set, &s, mark, &notes, opt, spec, err);
 	if (r == 0)
 		r = write_pack(&set, &s, mark, NULL, opt, spec, tags, 1, err);
-	gains_off(&gains);
+	gains_off(&notes.made);
+	cover_done(&notes.told);
 	src_close(&s);
 	if (r < 0) {
 		pack_set_done(&set);

@@ -2,6 +2,8 @@
  * the newer ones (gitops/pack_gain.c). Nothing else may be in their packs, and nothing may lack. */
 #include "pack_kit.h"
 
+#include <glob.h>
+
 #include "gitops/pack_impl.h"
 #include "oom.h"
 #include "tests/seed.h"
@@ -40,6 +42,24 @@ static void judge_packs(const char *commit, const struct checkouts *c)
 	   c->nscopes ? "--filter=blob:none" : "", commit, c->nscopes ? blobs : ":");
 }
 
+/* The pack of that commit is as it is when nothing is known, and its pieces have no other bytes. */
+static void judge_bytes(const struct checkout_spec *spec, const struct pack_out *pack)
+{
+	struct pack_set set;
+	const struct checkout_options opt = options();
+	ok(pack_write(&set, &opt, spec, &err));
+	assert_int_equal(set.packs[0].pack_bytes, pack->pack_bytes);
+	assert_memory_equal(set.packs[0].name, pack->name, OID_BYTES);
+	pack_set_done(&set);
+	for (size_t i = 0; i < pack->npack; i++) {
+		const struct blob *b;
+		ok(store_get(store, &pack->pack[i].object, &b, &err));
+		assert_int_equal(pack->pack[i].obj_off, 0);
+		assert_int_equal(pack->pack[i].len, b->len);
+		blob_put(b);
+	}
+}
+
 /* Builds that commit beside the known ones, and lets it be known, too. */
 static void check_out(struct checkouts *c, const char *commit)
 {
@@ -57,6 +77,8 @@ static void check_out(struct checkouts *c, const char *commit)
 	const struct checkout_spec spec = { .commit = oid_from(script), .branch = "b",
 					    .scopes = c->scopes, .nscopes = c->nscopes };
 	const struct digest image = build(&opt, &spec, &set);
+	if (c->n == 1 && !walked)
+		judge_bytes(&spec, &set.packs[0]);
 	pack_set_done(&set);
 	(void)snprintf(path, sizeof(path), "%s/images", root);
 	ok(image_open(&im, NULL, path, &image, &err));
@@ -229,6 +251,163 @@ static void random_histories(void **state)
 	assert_true(noted > 0);
 }
 
+/* ---- near the tip ---- */
+
+enum { LARGE = 100 << 10, LARGE_COMMITS = 60 };
+
+/* Each commit brings a file that can't be compressed, and changes another a little. Two branches in
+ * turn, which the last one merges, or one. */
+static void make_large(bool two)
+{
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/stream", root);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	for (unsigned c = 1; c <= LARGE_COMMITS; c++) {
+		(void)fprintf(f, "commit refs/heads/r%u\nmark :%u\ncommitter A <a@b> %u +0000\n"
+				 "data 1\nc\n", c, c, 1600000000 + c);
+		if (c > 1)
+			(void)fprintf(f, "from :%u\n", two && c > 2 ? c - 2 : c - 1);
+		if (two && c == LARGE_COMMITS)
+			(void)fprintf(f, "merge :%u\n", c - 1);
+		(void)fprintf(f, "M 644 inline d/f%u\ndata %d\n", c, LARGE);
+		for (unsigned i = 0; i < LARGE; i++)
+			(void)fputc((int)rnd(256), f);
+		(void)fprintf(f, "\nM 644 inline d/t\ndata 1500\n");
+		for (unsigned i = 0; i < 500; i++)
+			(void)fprintf(f, "%02u\n", i == c * 7 ? 99 : i % 97);
+		(void)fprintf(f, "\n");
+	}
+	assert_int_equal(fclose(f), 0);
+	sh("rm -rf repos; mkdir repos; git init -q --bare -b main repos/00000001\n"
+	   "m fast-import --quiet <stream");
+}
+
+static uint64_t bytes_read;
+
+static ssize_t counted_read(void *ctx, int fd, void *buf, size_t n, uint64_t off)
+{
+	ssize_t r = io_host.pread(ctx, fd, buf, n, off);
+	bytes_read += r > 0 ? (uint64_t)r : 0;
+	return r;
+}
+
+static size_t in_both(const struct pack_out *a, const struct pack_out *b)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < a->npack; i++)
+		for (size_t j = 0; j < b->npack; j++)
+			n += digest_equal(&a->pack[i].object, &b->pack[j].object);
+	return n;
+}
+
+/* The pack of r60 is made, and known; then that of r57. */
+static struct pack_set near_the_tip(struct checkout_known *known, struct pack_set *tip,
+				    struct checkout_spec *spec)
+{
+	struct pack_set set;
+	struct io io = io_host;
+	rnd_state = test_seed();
+	make_large(false);
+	struct checkout_options opt = options();
+	*spec = (struct checkout_spec){ .commit = oid_from("m rev-parse r60"), .branch = "b" };
+	*known = (struct checkout_known){ spec->commit, build(&opt, spec, tip) };
+	spec->commit = oid_from("m rev-parse r57");
+	opt = options();
+	io.pread = counted_read;
+	opt.io = &io;
+	opt.known = known;
+	opt.nknown = 1;
+	opt.near = 1;
+	bytes_read = 0;
+	ok(pack_write(&set, &opt, spec, &err));
+	assert_int_equal(set.told_by, 1);
+	return set;
+}
+
+static void what_is_older_is_taken_from_the_newer_one(void **state)
+{
+	struct checkout_known known;
+	struct checkout_spec spec;
+	struct pack_set tip, set = near_the_tip(&known, &tip, &spec);
+	assert_true(set.packs[0].pack_bytes > (LARGE_COMMITS - 4) * LARGE);
+	assert_true(bytes_read < 4 * LARGE); /* of the mirror */
+	assert_true(in_both(&set.packs[0], &tip.packs[0]) + 8 > set.packs[0].npack);
+	judge_bytes(&spec, &set.packs[0]);
+	pack_set_done(&set);
+	pack_set_done(&tip);
+}
+
+/* What is wanted and what isn't take turns: deltas are moved, and made whole. */
+static void branches_in_turn(void **state)
+{
+	static const char *const packed[] = {
+		":",
+		"m repack -qadf --depth=50 --window=50",
+		"m -c repack.useDeltaBaseOffset=false repack -qadf --depth=50 --window=50",
+	};
+	for (size_t i = 0; i < sizeof(packed) / sizeof(*packed); i++) {
+		struct checkouts c = { 0 };
+		rnd_state = test_seed();
+		make_large(true);
+		sh("%s", packed[i]);
+		check_out(&c, "r60");
+		check_out(&c, "r57");
+		assert_int_equal(c.noted, 1);
+	}
+}
+
+/* Changes a byte of an object where the store has it. */
+static void damage_object(const struct digest *d)
+{
+	uint8_t some[64];
+	const struct blob *b;
+	char pattern[128];
+	glob_t found = { 0 };
+	bool done = false;
+	ok(store_get(store, d, &b, &err));
+	assert_true(b->len > 2 * sizeof(some));
+	memcpy(some, b->data + b->len / 2, sizeof(some));
+	blob_put(b);
+	ok(store_sync(session, &err));
+	store_trim(store, 0);
+	(void)snprintf(pattern, sizeof(pattern), "%s/store/packs/*", root);
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	for (size_t i = 0; i < found.gl_pathc && !done; i++) {
+		auto_fd fd = open(found.gl_pathv[i], O_RDWR | O_CLOEXEC);
+		struct stat st;
+		assert_int_equal(fstat(fd, &st), 0);
+		auto_free uint8_t *data = malloc((size_t)st.st_size + 1);
+		assert_int_equal(pread(fd, data, (size_t)st.st_size, 0), st.st_size);
+		const uint8_t *at = memmem(data, (size_t)st.st_size, some, sizeof(some));
+		some[0] ^= 1;
+		if (at)
+			done = pwrite(fd, some, 1, at - data) == 1;
+		some[0] ^= 1;
+	}
+	globfree(&found);
+	assert_true(done);
+}
+
+/* Where the newer one's can't be read, all comes from the mirror. */
+static void a_damaged_newer_one_does_no_harm(void **state)
+{
+	struct checkout_known known;
+	struct checkout_spec spec;
+	struct pack_set tip, set = near_the_tip(&known, &tip, &spec);
+	pack_set_done(&set);
+	damage_object(&tip.packs[0].pack[tip.packs[0].npack / 2].object);
+	pack_set_done(&tip);
+	struct checkout_options opt = options();
+	opt.known = &known;
+	opt.nknown = 1;
+	opt.near = 1;
+	ok(pack_write(&set, &opt, &spec, &err));
+	assert_int_equal(set.told_by, 1);
+	judge_bytes(&spec, &set.packs[0]);
+	pack_set_done(&set);
+}
+
 /* ---- bytes ---- */
 
 static void put_words(struct buf *b, const uint32_t *w, size_t n)
@@ -314,6 +493,9 @@ int main(void)
 		cmocka_unit_test(histories_of_each_kind),
 		cmocka_unit_test(random_histories),
 		cmocka_unit_test(long_random_history),
+		cmocka_unit_test(what_is_older_is_taken_from_the_newer_one),
+		cmocka_unit_test(branches_in_turn),
+		cmocka_unit_test(a_damaged_newer_one_does_no_harm),
 		cmocka_unit_test(odd_parts_are_refused),
 		cmocka_unit_test(out_of_memory),
 	};
