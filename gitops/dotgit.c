@@ -460,6 +460,31 @@ static int add_helper(struct dotgit *g)
 	return r < 0 ? r : add_bytes(g, g->bough, "fsmonitor", MODE_PROGRAM, program, len);
 }
 
+/* The hook prepare-commit-msg of a checkout with a scope. Once a commit is made git counts the
+ * lines that it changed, and of what is outside it can't: so that is tried before. Not where
+ * nothing is counted: of merges, a rebase's commits, and where git (our parent) was told to be
+ * quiet. */
+static const char hook_count[] =
+	"#!/bin/sh\n"
+	"dir=$(git rev-parse --git-dir) || exit 0\n"
+	"[ -e \"$dir/MERGE_HEAD\" ] || [ -e \"$dir/rebase-merge\" ] && exit 0\n"
+	"words=$(tr '\\0' '\\n' </proc/$PPID/cmdline 2>/dev/null)\n"
+	"echo \"$words\" | grep -q -e '^-[a-zA-Z]*q' -e '^--quiet$' && exit 0\n"
+	"on=HEAD\n"
+	"if echo \"$words\" | grep -qx -e --amend; then\n"
+	"\tgit rev-parse -q --verify HEAD^2 >/dev/null && exit 0\n"
+	"\ton=HEAD^\n"
+	"fi\n"
+	"git rev-parse -q --verify $on >/dev/null || on=$(git hash-object -t tree /dev/null)\n"
+	"git diff-index --cached --shortstat -M $on >/dev/null 2>&1 && exit 0\n"
+	"cat >&2 <<-END\n"
+	"\tThis changes what is outside of the scope of this workspace, of which git can't tell\n"
+	"\thow many lines; so the commit isn't made yet. All is staged:\n"
+	"\tgit commit -q --no-edit makes it (git commit -q -m MESSAGE where there is none yet),\n"
+	"\tgit reset --merge takes it back.\n"
+	"END\n"
+	"exit 1\n";
+
 /* In a scope the same program is the hook that keeps marked what is outside; the folders are for
  * it (tools/fsmonitor/outside.h). */
 static int add_hooks(struct dotgit *g)
@@ -474,7 +499,10 @@ static int add_hooks(struct dotgit *g)
 	for (size_t i = 0; i < g->spec->nscopes; i++)
 		buf_add(&folders, g->spec->scopes[i], strlen(g->spec->scopes[i]) + 1);
 	r = add_buf(g, g->bough, "folders", &folders);
-	return r < 0 ? r : add_bytes(g, dir, "post-index-change", MODE_PROGRAM, program, len);
+	if (r >= 0)
+		r = add_bytes(g, dir, "post-index-change", MODE_PROGRAM, program, len);
+	return r < 0 ? r : add_bytes(g, dir, "prepare-commit-msg", MODE_PROGRAM, hook_count,
+				     strlen(hook_count));
 }
 
 int dotgit_add(struct dotgit_inos *out, struct image_builder *b, struct co_inos *inos,

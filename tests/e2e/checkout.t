@@ -262,7 +262,7 @@ git -C "$o" checkout -q -b pick v1
 for what in 'log -p main' 'log --stat main' 'show main' 'diff v1 main' 'diff --stat v1 main' 'format-patch --stdout v1..main' \
 	'log -S seven main' 'log -G seven main' 'log -L 1,3:tools/run main' 'archive main' 'archive main doc' \
 	'blame main tools/run' 'grep seven main' 'bundle create b main' 'rev-list --objects main' 'ls-tree -rl main' \
-	'reset main' 'cherry-pick main'; do
+	'reset main'; do
 	# shellcheck disable=SC2086 # its words
 	says_why $what
 done
@@ -275,19 +275,52 @@ for what in 'log -p main' 'diff v1 main' 'log -S more main' 'grep more main' 'ar
 	is "$what $sep doc" $code 0
 	ok 'and something' test -n "$out"
 done
-# git makes that commit, which needs no content, and then can't say how many lines it changed.
-is 'what was picked is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
-	"$(git -C needs rev-parse 'main^{tree}') "
-says_why revert --no-edit HEAD
-is 'what was reverted, too' "$(git -C "$o" rev-parse 'HEAD^{tree}') $(status "$o")" \
-	"$(git -C needs rev-parse 'v1^{tree}') "
-# A commit that is told of in lines is made, too; one that isn't is quiet.
+# A commit whose lines git would count once it is made isn't made before that is known to work.
+trees() { git -C "$o" rev-parse "${1:-HEAD}^{tree}"; } # REF
+refuses() { # WORDS of git
+	before=$(git -C "$o" rev-parse HEAD)
+	run git -C "$o" "$@"
+	is "$* is refused, and nothing is made" "$((code != 0)) $(git -C "$o" rev-parse HEAD)" "1 $before"
+	like 'git says how it is' "$err" 'git commit -q --no-edit makes it'
+	is 'and no more' "$(grep -c 'remote error' <<<"$err")" 0
+}
+refuses cherry-pick main
+run git -C "$o" commit -q --no-edit
+is 'quietly it is, whole' "$code $(trees) $(status "$o")" "0 $(trees main) "
+is 'and is that one'\''s' "$(git -C "$o" log -1 --format='%an %ad %s')" "$(git -C needs log -1 --format='%an %ad %s' main)"
+refuses revert --no-edit HEAD
+git -C "$o" reset -q --merge
+is 'what is taken back leaves nothing' "$(trees) $(status "$o")$(ls "$o/.git/MERGE_MSG" 2>/dev/null)" "$(trees main) "
+refuses revert --no-edit HEAD
+run git -C "$o" commit -q --no-edit
+is 'quietly it is reverted' "$code $(trees) $(status "$o")" "0 $(trees v1) "
+like 'and says so' "$(git -C "$o" log -1 --format=%s)" '^Revert "2"'
+# One behind the other: it goes on.
+refuses cherry-pick main up^
+git -C "$o" commit -q --no-edit
+run git -C "$o" cherry-pick --continue
+is 'the next one, which changes the scope alone' "$code $(git -C "$o" rev-list --count HEAD~2..) $(status "$o")" '0 2 '
+git -C "$o" reset -q --hard main
+refuses commit --amend -m other
+run git -C "$o" commit -q --amend -m other
+is 'quietly it has another message' "$code $(trees) $(git -C "$o" log -1 --format=%s)" "0 $(trees main) other"
 git -C "$o" reset -q --hard v1 && git -C "$o" merge -q --squash main >/dev/null
-says_why commit -m squashed
-is 'what was squashed is whole' "$(git -C "$o" rev-parse 'HEAD^{tree}')" "$(git -C needs rev-parse 'main^{tree}')"
-git -C "$o" reset -q --hard v1 && git -C "$o" merge -q --squash main >/dev/null
+refuses commit -m squashed
 run git -C "$o" commit -qm squashed
-is 'and with -q git says that it is' $code 0
+is 'what was squashed is whole' "$code $(trees)" "0 $(trees main)"
+git -C "$o" checkout -q --orphan root
+refuses commit -m root
+git -C "$o" commit -qm root
+is 'a root, too' "$(trees)" "$(trees main)"
+git -C "$o" checkout -q pick && git -C "$o" reset -q --hard v1
+echo in >>"$o/doc/r"
+run git -C "$o" commit -am 'in the scope'
+is 'lines in the scope are counted' "$code ${out##*$'\n'}" '0  1 file changed, 1 insertion(+)'
+# Where git's hooks are elsewhere it is made, and git can't say how many lines it changed.
+git -C "$o" reset -q --hard v1 && git -C "$o" config core.hooksPath elsewhere
+says_why cherry-pick main
+is 'what was picked is whole' "$(trees) $(status "$o")" "$(trees main) "
+git -C "$o" config --unset core.hooksPath
 # A merge that needs contents of both sides: nothing is half-done.
 git -C up checkout -q -b clash v1 && (cd up && sed -i s/^7$/sept/ tools/run && git commit -qam clash && git push -q origin clash)
 git -C "$o" reset -q --hard main
