@@ -32,7 +32,11 @@ static const struct {
 	int code;
 	const char *words;
 } sayings[] = {
-	/* The order matters: one failure says several of these. */
+	/* The order matters: one failure says several of these. A branch or a repository may be
+	 * called like any of git's words, which is why there are two at least, or a bracket. */
+	{ "(non-fast-forward)", -ESTALE, not_a_descendant },
+	{ "(fetch first)", -ESTALE, not_a_descendant },
+	{ "(stale info)", -ESTALE, "the branch isn't where it was expected: fetch and look" },
 	{ "Host key verification failed", -EACCES, "the host's key isn't among the known hosts" },
 	{ "could not read Username", -EACCES, "it wants a token (--token-file)" },
 	{ "could not read Password", -EACCES, "it wants a token (--token-file)" },
@@ -42,10 +46,14 @@ static const struct {
 	{ "too many redirects or authentication replays", -EACCES, "it refused the token" },
 	{ "Permission denied (", -EACCES, "it refused the key" },
 	{ "Load key ", -EACCES, "the key can't be used" },
-	{ "certificate", -EACCES, "its certificate isn't trusted" },
+	{ " certificate ", -EACCES, "its certificate isn't trusted" },
+	{ "certificate verif", -EACCES, "its certificate isn't trusted" },
 	{ "mismatched algorithms", -ENOTSUP, "it is a SHA-256 repository, which isn't supported" },
 	{ "unknown object format", -ENOTSUP, "it is a SHA-256 repository, which isn't supported" },
-	{ "shallow", -ENOTSUP, REFUSED_SHALLOW },
+	{ "shallow roots", -ENOTSUP, REFUSED_SHALLOW },
+	{ "shallow repository", -ENOTSUP, REFUSED_SHALLOW },
+	{ " is shallow", -ENOTSUP, REFUSED_SHALLOW },
+	{ "support shallow", -ENOTSUP, REFUSED_SHALLOW },
 	{ "not found", -ENOENT, "there is no such repository" },
 	{ "returned error: 404", -ENOENT, "there is no such repository" },
 	{ "access denied or repository not exported", -ENOENT, "there is no such repository" },
@@ -63,13 +71,11 @@ static const struct {
 	{ "timed out", -ETIMEDOUT, "its host doesn't answer in time" },
 	{ "No space left on device", -ENOSPC, "no space is left" },
 	{ "Disk quota exceeded", -EDQUOT, "the disk quota is used up" },
-	{ "non-fast-forward", -ESTALE, not_a_descendant },
-	{ "(fetch first)", -ESTALE, not_a_descendant },
-	{ "stale info", -ESTALE, "the branch isn't where it was expected: fetch and look" },
-	{ "declined", -EPERM, "it refused the push" },
+	{ "hook declined", -EPERM, "it refused the push" },
 	{ "did not send all necessary objects", -EBADMSG, "it sent objects that don't fit" },
 	{ "hash mismatch", -EBADMSG, "it sent damaged objects" },
-	{ "inflate", -EBADMSG, "it sent damaged objects" },
+	{ "inflate: ", -EBADMSG, "it sent damaged objects" },
+	{ "inflate returned", -EBADMSG, "it sent damaged objects" },
 	{ "pack has bad object", -EBADMSG, "it sent damaged objects" },
 	{ "pack is corrupted", -EBADMSG, "it sent damaged objects" },
 	{ "bad pack", -EBADMSG, "it sent damaged objects" },
@@ -85,7 +91,11 @@ static const struct {
 	{ "invalid index-pack output", -EBADMSG, "it sent damaged objects" },
 	{ "revision walk setup failed", -EBADMSG, "objects are missing" },
 	{ "Failed to traverse parents", -EBADMSG, "objects are missing" },
-	{ "missing", -EBADMSG, "objects are missing" },
+	{ "are missing", -EBADMSG, "objects are missing" },
+	{ "missing blob", -EBADMSG, "objects are missing" },
+	{ "missing tree", -EBADMSG, "objects are missing" },
+	{ "missing commit", -EBADMSG, "objects are missing" },
+	{ "missing object", -EBADMSG, "objects are missing" },
 	{ "bad object", -EBADMSG, "objects are missing" },
 };
 

@@ -166,6 +166,28 @@ static void test_explain(void **state)
 		  "is room for\n"
 		  " ! [remote rejected] a -> b (said enough)\n",
 		  -EPERM, "( ! [remote rejected] a -> b (said enough))" },
+		{ "fatal: unable to access 'https://h/': SSL certificate problem: self-signed "
+		  "certificate\n",
+		  -EACCES, "isn't trusted" },
+		{ "fatal: unable to access 'https://h/': server certificate verification failed. "
+		  "CAfile: none CRLfile: none\n",
+		  -EACCES, "isn't trusted" },
+		{ "warning: rejected refs/heads/main because shallow roots are not allowed to be "
+		  "updated\n",
+		  -ENOTSUP, "shallow" },
+		{ "fatal: missing blob object '0123'\n", -EBADMSG, "missing" },
+		/* Branches and repositories that are called so. */
+		{ "To https://h/a\n ! [rejected] certificate -> certificate (non-fast-forward)\n",
+		  -ESTALE, "hasn't" },
+		{ " ! [rejected] a -> missing (fetch first)\n", -ESTALE, "hasn't" },
+		{ "fatal: repository 'https://h/certificate/' not found\n", -ENOENT, "no such" },
+		{ "fatal: unable to access 'https://h/shallow/': Could not resolve host: h\n",
+		  -EHOSTUNREACH, "no address" },
+		{ "fatal: unable to access 'https://h/inflate/declined/': The requested URL "
+		  "returned error: 500\n",
+		  -EIO, "error: 500" },
+		{ "fatal: the remote end hung up unexpectedly on missing\n", -ECONNRESET,
+		  "broke off" },
 		{ "fatal: something new\n", -EIO, "git: something new" },
 		{ "", -EIO, "said nothing" },
 		{ "\n\n", -EIO, "said nothing" },
