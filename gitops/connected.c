@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fs/base/array.h"
-#include "fs/base/u64map.h"
+#include "gitops/oidmap.h"
 
 static int missing(struct err *err, const git_oid *id, const char *what)
 {
@@ -18,7 +18,7 @@ static int missing(struct err *err, const git_oid *id, const char *what)
 struct look {
 	git_repository *repo;
 	git_odb *odb;
-	struct u64map seen; /* trees, by the beginning of their ids */
+	struct oidmap seen; /* trees */
 	git_oid *v;         /* trees that are still to be looked into */
 	size_t n, cap;
 	struct err *err;
@@ -26,21 +26,18 @@ struct look {
 
 static void look_done(struct look *l)
 {
-	u64map_done(&l->seen);
+	oidmap_done(&l->seen);
 	free(l->v);
 	git_odb_free(l->odb);
 }
 
-/* Each tree once: a few trees, each ten times in the next, would be walked for ever. Two whose ids
- * begin alike count as one, which only who made them so can be sorry for. */
+/* Each tree once: a few trees, each ten times in the next, would be walked for ever. */
 static int push_tree(struct look *l, const git_oid *id)
 {
-	uint64_t key;
-	memcpy(&key, id->id, sizeof(key));
-	key += key == 0;
-	if (u64map_get(&l->seen, key))
+	int r = oidmap_add(&l->seen, id);
+	if (r == 0)
 		return 0;
-	if (u64map_put(&l->seen, key, l) < 0 || array_grow(&l->v, l->n, &l->cap) < 0)
+	if (r < 0 || array_grow(&l->v, l->n, &l->cap) < 0)
 		return err_no_memory(l->err);
 	l->v[l->n++] = *id;
 	return 0;

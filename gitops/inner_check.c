@@ -13,11 +13,11 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
-#include "fs/base/u64map.h"
 #include "fs/store/gitform.h"
 #include "fs/work/tree_names.h"
 #include "gitops/changes_impl.h"
 #include "gitops/inner_past.h"
+#include "gitops/oidmap.h"
 #include "gitops/treepaths.h"
 #include "gitops/viewfile.h"
 
@@ -250,7 +250,7 @@ struct checker {
 	struct spot *v;
 	size_t n, cap, held;
 	struct inner_past past; /* what must have been there before */
-	struct u64map fresh;    /* folders that no parent has, by the beginning of their ids */
+	struct oidmap fresh;    /* folders that no parent has */
 	bool skipped;           /* one of those came a second time and wasn't looked into */
 	uint64_t entries;
 	time_t end; /* of the monotonic clock */
@@ -303,14 +303,12 @@ static int doubt(struct checker *c, const git_tree_entry *e, const char *path)
  * where paths matter, which is when something is in doubt. */
 static int is_known(struct checker *c, const git_oid *tree)
 {
-	uint64_t key;
-	memcpy(&key, tree->id, sizeof(key));
-	key += key == 0;
-	if (c->past.n == 0 && u64map_get(&c->fresh, key)) {
+	int r = oidmap_add(&c->fresh, tree);
+	if (r == 0 && c->past.n == 0) {
 		c->skipped = true;
 		return 1;
 	}
-	return u64map_put(&c->fresh, key, c) < 0 ? err_no_memory(c->err) : 0;
+	return r < 0 ? err_no_memory(c->err) : 0;
 }
 
 static time_t now_s(void)
@@ -547,7 +545,7 @@ int inner_check(struct inner_had *h, const char *repository, const struct oid *c
 	if (r >= 0)
 		r = check_past(&c, from);
 	inner_past_done(&c.past);
-	u64map_done(&c.fresh);
+	oidmap_done(&c.fresh);
 	while (c.n > 0)
 		spot_done(&c.v[--c.n]);
 	free(c.v);

@@ -7,7 +7,7 @@
 
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
-#include "fs/base/u64map.h"
+#include "gitops/oidmap.h"
 
 enum { CLOCK_EVERY = 256 /* commits */ };
 
@@ -22,8 +22,8 @@ struct walk {
 	struct inner_past *past;
 	bool *found; /* of each entry */
 	size_t left;
-	struct u64map seen;  /* commits, by the beginning of their ids */
-	struct u64map trees; /* and the roots of those */
+	struct oidmap seen;  /* commits */
+	struct oidmap trees; /* and the roots of those */
 	struct visit *v;     /* a queue: the newest are the likeliest */
 	size_t n, cap, next;
 	int (*had)(void *ctx, const git_oid *id, struct err *err);
@@ -55,15 +55,11 @@ int inner_past_add(struct inner_past *p, char *path, const git_oid *id, uint32_t
 	return r;
 }
 
-/* True the first time. Two that begin alike count as one: something isn't found, then. */
-static int first_time(struct walk *w, struct u64map *m, const git_oid *id)
+/* 1 the first time, else 0. */
+static int first_time(struct walk *w, struct oidmap *m, const git_oid *id)
 {
-	uint64_t key;
-	memcpy(&key, id->id, sizeof(key));
-	key += key == 0;
-	if (u64map_get(m, key))
-		return 0;
-	return u64map_put(m, key, w) < 0 ? err_no_memory(w->err) : 1;
+	int r = oidmap_add(m, id);
+	return r < 0 ? err_no_memory(w->err) : r;
 }
 
 static int push(struct walk *w, const git_oid *id, bool above)
@@ -152,8 +148,8 @@ int inner_past_find(struct inner_past *p, const struct past_entry **missing, git
 	int r = p->n ? push(&w, from, true) : 0;
 	if (r >= 0)
 		r = walk(&w, end);
-	u64map_done(&w.seen);
-	u64map_done(&w.trees);
+	oidmap_done(&w.seen);
+	oidmap_done(&w.trees);
 	free(w.v);
 	if (r < 0 || w.left == 0)
 		return r < 0 ? r : 1;

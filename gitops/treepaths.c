@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fs/base/array.h"
-#include "fs/base/u64map.h"
+#include "gitops/oidmap.h"
 
 /* A tree that is being counted, its subtrees in order. */
 struct level {
@@ -16,18 +16,11 @@ struct level {
 
 struct counter {
 	git_repository *repo;
-	struct u64map known; /* paths of a tree, plus one, by the beginning of its id */
+	struct oidmap known; /* paths of a tree, plus one */
 	struct level *v;
 	size_t n, cap;
 	struct err *err;
 };
-
-static uint64_t key_of(const git_oid *id)
-{
-	uint64_t key;
-	memcpy(&key, id->id, sizeof(key));
-	return key ? key : 1;
-}
 
 static int enter(struct counter *c, const git_oid *id)
 {
@@ -58,8 +51,7 @@ static int add(struct counter *c, struct level *l, uint64_t paths)
 static int leave(struct counter *c)
 {
 	struct level l = c->v[--c->n];
-	int r = u64map_put(&c->known, key_of(git_tree_id(l.tree)),
-			   (void *)(uintptr_t)(l.paths + 1));
+	int r = oidmap_put(&c->known, git_tree_id(l.tree), l.paths + 1);
 	git_tree_free(l.tree);
 	if (r < 0)
 		return err_no_memory(c->err);
@@ -75,7 +67,7 @@ static int step(struct counter *c)
 	int r = add(c, l, 1);
 	if (r < 0 || git_tree_entry_type(e) != GIT_OBJECT_TREE)
 		return r;
-	uintptr_t known = (uintptr_t)u64map_get(&c->known, key_of(git_tree_entry_id(e)));
+	uint64_t known = oidmap_get(&c->known, git_tree_entry_id(e));
 	return known ? add(c, l, known - 1) : enter(c, git_tree_entry_id(e));
 }
 
@@ -88,6 +80,6 @@ int treepaths_check(git_repository *repo, const git_oid *tree, struct err *err)
 	while (c.n > 0)
 		git_tree_free(c.v[--c.n].tree);
 	free(c.v);
-	u64map_done(&c.known);
+	oidmap_done(&c.known);
 	return r;
 }

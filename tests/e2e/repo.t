@@ -91,7 +91,7 @@ ok 'a web page is no repository' not bough repo add "$http/" 2>/dev/null
 git init -q --bare --object-format=sha256 "$srv/sha256.git"
 git clone -q --bare --depth 1 "file://$T/src" "$srv/shallow.git"
 git init -q --bare "$srv/empty.git"
-bough_fails 'a shallow one' 1 'shallow' repo add "$http/shallow.git"
+bough_fails 'a shallow one' 1 'git fetch --unshallow' repo add "$http/shallow.git"
 bough_ok 'an empty one' repo add "$http/empty.git"
 for url in ext::date file:///etc ssh://-oProxyCommand=date/x -oProxyCommand=date:x 'a b:c' ''; do
 	bough_fails "refused: $url" 2 '' repo add --name x -- "$url"
