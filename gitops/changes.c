@@ -36,7 +36,7 @@ struct tree_at {
 struct finder {
 	const struct changes_options *opt;
 	struct changes *out;
-	struct rules *rules;
+	struct rules *rules, *old_rules; /* of `now` and `before` */
 	git_tree *base;
 	struct tree_at checkout;
 	size_t moved_ignored; /* files of the checkout that were left out where they are now */
@@ -290,16 +290,32 @@ static int first_path(struct finder *f, const struct attr *a, struct attr *old, 
 	return 0;
 }
 
-/* The id of a file whose content is, as its layers say, what was checked out at that path: 1; 0: it
- * isn't known. */
+/* Is what the work tree has there the same to git as what was checked out at the other path? Not
+ * where one of them is converted: what git keeps of it is another content then. 1, 0, -errno. */
+static int same_rules(struct finder *f, const char *was, const char *is)
+{
+	struct path_attrs old, now;
+	if (strcmp(was, is) == 0)
+		return 1;
+	int r = rules_attrs(f->old_rules, was, &old, f->err);
+	if (r >= 0)
+		r = rules_attrs(f->rules, is, &now, f->err);
+	return r < 0 ? r : path_attrs_same(&old, &now);
+}
+
+/* The id of the file at `now` whose content is, as its layers say, what was checked out at `path`:
+ * 1; 0: it isn't known. */
 static int known_oid(struct finder *f, const struct attr *a, const struct attr *old,
-		     const char *path, struct oid *out)
+		     const char *path, const char *now, struct oid *out)
 {
 	const git_tree_entry *e;
 	/* Of a file with several names, the layers tell only one of them as changed. */
 	if (!path || ((old->mode ^ a->mode) & S_IFMT) || old->size != a->size || a->nlink != 1)
 		return 0;
-	int r = tree_at_find(&e, &f->checkout, path);
+	int r = S_ISREG(a->mode) ? same_rules(f, path, now) : 1;
+	if (r <= 0)
+		return r;
+	r = tree_at_find(&e, &f->checkout, path);
 	if (r < 0)
 		return r == -ENOMEM ? no_memory(f) : git_fail(f->err, r, "%s", path);
 	if (!e || git_tree_entry_type(e) != GIT_OBJECT_BLOB)
@@ -350,7 +366,7 @@ static int same_as_base(struct finder *f, struct change *c, const struct attr *a
 	struct attr old;
 	int r = s->content ? 0 : first_path(f, a, &old, &path);
 	if (r >= 0 && path)
-		r = known_oid(f, a, &old, path, &c->oid);
+		r = known_oid(f, a, &old, path, s->path, &c->oid);
 	if (r != 0)
 		return r < 0 ? r : oid_equal(&c->oid, &c->old_oid);
 	r = set_attrs(f, c, s->path);
@@ -437,7 +453,7 @@ static int untracked(struct finder *f, struct change *c, const struct attr *a, c
 	c->kind = CHANGE_ADD;
 	r = first_path(f, a, &old, &c->old_path); /* a hint for changes_pair */
 	if (r >= 0 && !s->content)
-		r = known_oid(f, a, &old, c->old_path, &c->oid);
+		r = known_oid(f, a, &old, c->old_path, s->path, &c->oid);
 	if (r == 0)
 		r = set_attrs(f, c, s->path);
 	if (r >= 0)
@@ -532,6 +548,8 @@ static int find(struct finder *f)
 	if (r >= 0)
 		r = rules_new(&f->rules, opt->now, f->err);
 	if (r >= 0)
+		r = rules_new(&f->old_rules, opt->before, f->err);
+	if (r >= 0)
 		r = spots_find(&f->spots, opt, f->base, f->checkout.root, f->err);
 	if (r < 0)
 		return r;
@@ -555,6 +573,7 @@ int changes_find(struct changes *out, const struct changes_options *opt, struct 
 		leave(&f);
 	free(f.way);
 	rules_free(f.rules);
+	rules_free(f.old_rules);
 	tree_at_done(&f.checkout);
 	git_tree_free(f.base);
 	if (r < 0)

@@ -3,6 +3,7 @@
 #ifndef BOUGH_GITOPS_TOGIT_H
 #define BOUGH_GITOPS_TOGIT_H
 
+#include <string.h>
 #include "fs/base/buf.h"
 #include "fs/base/err.h"
 
@@ -22,6 +23,11 @@ struct path_attrs {
 static inline bool path_attrs_convert(const struct path_attrs *a)
 {
 	return a->eol != EOL_KEEP || a->ident || a->encoding[0];
+}
+/* Whether what they make of a content is the same. */
+static inline bool path_attrs_same(const struct path_attrs *a, const struct path_attrs *b)
+{
+	return a->eol == b->eol && a->ident == b->ident && strcmp(a->encoding, b->encoding) == 0;
 }
 /* What the attributes of a path mean to git add, with core.autocrlf false. */
 struct attr_values;

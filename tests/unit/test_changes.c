@@ -342,6 +342,31 @@ static void test_crlf_in_git(void **state)
 	check(t, "A .gitattributes\nA new\nM old\n");
 }
 
+/* A file that is moved to where other attributes hold is another content to git. */
+static void test_moved_to_other_attributes(void **state)
+{
+	struct twin *t = *state;
+	twin_put(t, ".gitattributes", "*.txt text\n*.id ident\n");
+	twin_mkdir(t, "dir");
+	twin_put(t, "dir/raw", "a\r\nb\r\n");
+	twin_put(t, "dir/plain", "a\nb\n");
+	twin_put(t, "dir/mark", "$Id: 0123456789012345678901234567890123456789 $\n");
+	twin_put(t, "over.txt", "x\n");
+	twin_put(t, "dir/crlf", "x\r\n");
+	twin_base(t);
+	twin_mv(t, "dir/raw", "raw.txt");
+	twin_mv(t, "dir/plain", "plain.txt");
+	twin_mv(t, "dir/mark", "dir/mark.id");
+	twin_rm(t, "over.txt");
+	twin_mv(t, "dir/crlf", "over.txt"); /* which has what git has there already */
+	struct twin_now n = { 0 };
+	twin_now_open(t, &n);
+	expect_changes(&n.changes, "D dir/crlf\nD dir/mark\nA dir/mark.id\n"
+				   "R dir/plain -> plain.txt\nR dir/raw -> raw.txt\n");
+	twin_expect_tree(t, &n);
+	twin_now_done(&n);
+}
+
 static void test_skipped(void **state)
 {
 	struct twin *t = *state;
@@ -585,6 +610,7 @@ int main(void)
 		T(test_info_exclude), T(test_attributes),   T(test_crlf_in_git), T(test_skipped),
 		T(test_submodule),    T(test_scope),        T(test_other_base),  T(test_random),
 		T(test_commit),       T(test_encodings),    T(test_moved_to_ignored),
+		T(test_moved_to_other_attributes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
