@@ -12,7 +12,7 @@
 
 enum {
 	NODES_MAX = SCOPE_BYTES_MAX,
-	TREE_MODE_MAX = 6, /* digits */
+	TREE_MODE_MAX = 7, /* digits: old trees have a leading zero */
 };
 
 int reach_bad_object(struct reach *r, uint32_t obj, const char *what)
@@ -136,6 +136,8 @@ static int next_entry(struct cur *c, struct tree_entry *e)
 		e->mode = e->mode << 3 | (b - '0');
 	if (b != ' ' || digits == 0)
 		return -EBADMSG;
+	if ((e->mode & MODE_TYPE) == MODE_TREE) /* whatever rights some program wrote with it */
+		e->mode = MODE_TREE;
 	const uint8_t *nul = memchr(c->p, 0, cur_left(c));
 	if (!nul || nul == c->p)
 		return -EBADMSG;

@@ -314,6 +314,58 @@ static void what_is_damaged_or_missing_is_named(void **state)
 	assert_int_equal(pack_write(&set, &opt, &spec, &err), -EBADMSG);
 }
 
+static void add_tree_entry(struct buf *b, const char *mode_and_name, const struct oid *oid)
+{
+	buf_add(b, mode_and_name, strlen(mode_and_name) + 1);
+	buf_add(b, oid->b, OID_BYTES);
+}
+
+static struct oid put_tree(const struct buf *b)
+{
+	char path[128];
+	(void)snprintf(path, sizeof(path), "%s/tree", root);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite(b->data, 1, b->len, f), b->len);
+	assert_int_equal(fclose(f), 0);
+	return oid_from("m hash-object -t tree -w --literally --stdin <tree");
+}
+
+#define COMMIT_TREE "m update-ref refs/heads/main $(echo c | m commit-tree $(cat commit-this))\n"
+static void commit_tree_named(const struct oid *tree)
+{
+	char hex[OID_HEX + 1];
+	oid_hex(hex, tree);
+	sh("echo %s >commit-this\n" COMMIT_TREE, hex);
+}
+
+/* As old programs wrote them: with leading zeros, and a folder's or file's rights. */
+static void modes_of_old_programs(void **state)
+{
+	auto_buf inner = { 0 }, outer = { 0 };
+	struct pack_set set;
+	sh("rm -rf repos out; mkdir repos; git init -q --bare -b main repos/00000001");
+	const struct oid file = oid_from("echo content | m hash-object -w --stdin");
+	const struct oid other = oid_from("echo other | m hash-object -w --stdin");
+	add_tree_entry(&inner, "100664 f", &file);
+	const struct oid dir = put_tree(&inner);
+	add_tree_entry(&outer, "0100644 a", &other);
+	add_tree_entry(&outer, "40755 d", &dir);
+	add_tree_entry(&outer, "040000 e", &dir);
+	const struct oid root_tree = put_tree(&outer);
+	commit_tree_named(&root_tree);
+	const struct checkout_options opt = options();
+	const struct checkout_spec spec = { .commit = oid_from("m rev-parse main"),
+					    .branch = "main" };
+	const struct digest image = build(&opt, &spec, &set);
+	pack_set_done(&set);
+	write_out(&image);
+	sh("m rev-list --objects --no-object-names main | sort >expected\n"
+	   "grep -c . expected | grep -x 5\n"
+	   "git show-index --object-format=sha1 <$(echo out/.git/objects/pack/*.idx) |\n"
+	   "  cut -d' ' -f2 | sort | diff expected -; cat out/d/f out/e/f out/a");
+}
+
 /* Long and large enough that two threads look at the trees and two make the pack: 2,600 commits
  * of 4,000 bytes each, not compressed, and some beside it that must not get out. */
 static const char long_history[] =
@@ -406,6 +458,7 @@ int main(void)
 		cmocka_unit_test(git_works_in_it),
 		cmocka_unit_test(a_detached_head),
 		cmocka_unit_test(what_is_damaged_or_missing_is_named),
+		cmocka_unit_test(modes_of_old_programs),
 		cmocka_unit_test(a_long_history),
 		cmocka_unit_test(damage_in_a_long_history),
 		cmocka_unit_test(out_of_memory),
