@@ -21,6 +21,8 @@ enum {
 	OID_PREFIX_MIN = 7,
 	STEP_DIGITS = 6, /* of N in ~N */
 	REF_NAME_MAX = 1024,
+	TAG_CHAIN_MAX = 64,      /* tags of tags */
+	NAMED_BYTES_MAX = 64 << 20, /* of a commit or tag, which is held in memory */
 	/* Somebody else's lock on a ref is held for moments: an update of a ref waits so long. */
 	LOCK_TRIES = 100,
 	LOCK_PAUSE_MS = 20,
@@ -170,22 +172,47 @@ const char *mirror_path(const struct mirror *m)
 
 /* ---- what a ref means ---- */
 
+/* What an object is, before any of it is read: blobs have any size. */
+static int type_of(struct mirror *m, const git_oid *id, const char *ref, git_object_t *type,
+		   struct err *err)
+{
+	size_t size;
+	int r = git_odb_read_header(&size, type, m->odb, id);
+	if (r < 0)
+		return git_fail(err, r, "read %s", ref);
+	if ((*type == GIT_OBJECT_COMMIT || *type == GIT_OBJECT_TAG) && size > NAMED_BYTES_MAX)
+		return err_set(err, -EFBIG, "%s is larger than %d MiB", ref, NAMED_BYTES_MAX >> 20);
+	return 0;
+}
+
 /* The commit that an object is or a tag names. */
 static int peel_id(struct mirror *m, const git_oid *id, const char *ref, struct oid *commit,
 		   struct err *err)
 {
-	auto_git(git_object) object = NULL;
-	auto_git(git_object) peeled = NULL;
-	int r = git_object_lookup(&object, m->repo, id, GIT_OBJECT_ANY);
-	if (r < 0)
-		return git_fail(err, r, "read %s", ref);
-	r = git_object_peel(&peeled, object, GIT_OBJECT_COMMIT);
-	if (r == GIT_EPEEL || r == GIT_EINVALIDSPEC || r == GIT_EAMBIGUOUS || r == GIT_ENOTFOUND)
+	auto_git(git_commit) found = NULL;
+	git_oid at = *id;
+	git_object_t first = GIT_OBJECT_INVALID, type;
+	int r = type_of(m, &at, ref, &first, err);
+	type = first;
+	for (int i = 0; r >= 0 && type == GIT_OBJECT_TAG && i < TAG_CHAIN_MAX; i++) {
+		auto_git(git_tag) tag = NULL;
+		r = git_tag_lookup(&tag, m->repo, &at);
+		if (r < 0)
+			return git_fail(err, r, "read %s", ref);
+		at = *git_tag_target_id(tag);
+		r = type_of(m, &at, ref, &type, err);
+	}
+	if (r == -ENOENT && first == GIT_OBJECT_TAG)
+		type = GIT_OBJECT_TAG; /* of what isn't here */
+	else if (r < 0)
+		return r;
+	if (type != GIT_OBJECT_COMMIT)
 		return err_set(err, -EINVAL, "%s is a %s, not a commit", ref,
-			       git_object_type2string(git_object_type(object)));
+			       git_object_type2string(first));
+	r = git_commit_lookup(&found, m->repo, &at);
 	if (r < 0)
 		return git_fail(err, r, "read %s", ref);
-	*commit = oid_of_git(git_object_id(peeled));
+	*commit = oid_of_git(&at);
 	return 0;
 }
 

@@ -27,8 +27,10 @@
 enum {
 	OBJ_NONE = UINT32_MAX,
 	SHA1_BYTES = GIT_TRAILER,
-	/* An object whose bytes are needed at once (trees, commits; blobs that can't be copied). */
+	/* An object whose bytes are needed at once: blobs that can't be copied; and all others,
+	 * which nobody makes as large. */
 	OBJECT_BYTES_MAX = INT32_MAX,
+	OBJECT_BYTES_USUAL = 128 << 20,
 };
 
 /* A set of objects in order of their ids: of one pack, or (fd < 0) the loose ones. */

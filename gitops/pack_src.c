@@ -355,14 +355,25 @@ static void cache_add(struct src *s, uint32_t obj, struct src_data *d)
 		cache_drop_oldest(s);
 }
 
-/* What an entry's compressed data holds, its own check verified. */
-static int inflate_entry(struct src *s, const struct src_pack *p, const struct src_entry *e,
-			 struct src_data **out, struct err *err)
+static size_t bytes_max(enum git_type type)
 {
-	if (e->size > OBJECT_BYTES_MAX || e->len > OBJECT_BYTES_MAX)
-		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
+	return type == GIT_BLOB ? OBJECT_BYTES_MAX : OBJECT_BYTES_USUAL;
+}
+
+static int too_large(const struct src_pack *p, struct err *err)
+{
+	return err_set(err, -EFBIG, "an object in %s is too large", p->name);
+}
+
+/* What an entry's compressed data holds, its own check verified: of an object of that type, or a
+ * delta to one. */
+static int inflate_entry(struct src *s, const struct src_pack *p, const struct src_entry *e,
+			 enum git_type type, struct src_data **out, struct err *err)
+{
 	if (e->size > git_inflated_max(e->len))
 		return src_bad(err, p, "an object's size");
+	if (e->size > bytes_max(type) || e->len > bytes_max(type))
+		return too_large(p, err);
 	const uint8_t *raw;
 	int r = pack_bytes(s, p, e->off, e->len, &raw, err);
 	if (r < 0)
@@ -387,8 +398,8 @@ static int apply_delta(const struct src_pack *p, const struct src_data *base,
 	uint64_t len;
 	if (git_delta_check(delta->data, delta->len, base->len, &len) < 0)
 		return src_bad(err, p, "a delta");
-	if (len > OBJECT_BYTES_MAX)
-		return err_set(err, -EFBIG, "an object in %s is too large", p->name);
+	if (len > bytes_max(base->type))
+		return too_large(p, err);
 	struct src_data *d = new_data(base->type, (size_t)len);
 	if (!d)
 		return err_no_memory(err);
@@ -420,7 +431,7 @@ static int walk_down(struct src *s, const struct src_pack *p, uint32_t obj, stru
 		if (r < 0)
 			return r;
 		if (e.base == OBJ_NONE) {
-			r = inflate_entry(s, p, &e, out, err);
+			r = inflate_entry(s, p, &e, (enum git_type)e.kind, out, err);
 			if (r == 0)
 				cache_add(s, obj, *out);
 			return r;
@@ -441,7 +452,7 @@ static int read_packed(struct src *s, const struct src_pack *p, uint32_t obj,
 		auto_src_data *delta = NULL;
 		struct src_data *now = NULL;
 		const struct link *l = &chain[--n];
-		r = inflate_entry(s, p, &l->e, &delta, err);
+		r = inflate_entry(s, p, &l->e, d->type, &delta, err);
 		if (r == 0)
 			r = apply_delta(p, d, delta, &now, err);
 		if (r < 0)
@@ -459,15 +470,19 @@ static int read_loose(struct src *s, uint32_t obj, struct src_data **out, struct
 {
 	auto_git(git_odb_object) o = NULL;
 	struct oid oid;
+	git_object_t type;
+	size_t len;
 	src_oid(s, obj, &oid);
 	git_oid id = oid_to_git(&oid);
-	int r = git_odb_read(&o, s->odb, &id);
+	int r = git_odb_read_header(&len, &type, s->odb, &id);
+	if (r >= 0 && len > bytes_max((enum git_type)type))
+		return too_large(src_pack_of(s, obj), err);
+	if (r >= 0)
+		r = git_odb_read(&o, s->odb, &id);
 	if (r < 0)
 		return odb_fail(s, obj, r, err);
-	size_t len = git_odb_object_size(o);
-	struct src_data *d = len <= OBJECT_BYTES_MAX
-				     ? new_data((enum git_type)git_odb_object_type(o), len)
-				     : NULL;
+	len = git_odb_object_size(o);
+	struct src_data *d = new_data((enum git_type)git_odb_object_type(o), len);
 	if (!d)
 		return err_no_memory(err);
 	memcpy(d->data, git_odb_object_data(o), len);

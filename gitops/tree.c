@@ -116,13 +116,20 @@ struct walk {
 	struct err *err;
 };
 
+/* Nothing above `max` bytes is brought into memory: -EFBIG. SIZE_MAX: the size is known. */
 static int read_object(git_odb_object **out, git_odb *odb, const struct oid *oid, git_object_t type,
-		       const char *path, struct err *err)
+		       size_t max, const char *path, struct err *err)
 {
 	git_oid g = oid_to_git(oid);
 	char hex[OID_HEX + 1];
+	size_t size = 0;
+	git_object_t is;
 	oid_hex(hex, oid);
-	int r = git_odb_read(out, odb, &g);
+	int r = max == SIZE_MAX ? 0 : git_odb_read_header(&size, &is, odb, &g);
+	if (r >= 0 && size > max)
+		return err_set(err, -EFBIG, "%s: object %s is too large", path, hex);
+	if (r >= 0)
+		r = git_odb_read(out, odb, &g);
 	if (r < 0) {
 		r = git_fail(err, r, "%s, object %s", path, hex);
 		return r == -ENOENT ? -EBADMSG : r; /* the commit is there: this belongs to it */
@@ -170,15 +177,12 @@ static int enter_folder(struct walk *w, const struct oid *tree, size_t len, enum
 	if (up)
 		t->dirs[up->dir].subdirs++;
 	struct level l = { .dir = dir, .scope = scope, .path_len = len ? len + 1 : 0 };
-	int r = read_object(&l.object, w->odb, tree, GIT_OBJECT_TREE, len ? path : "the root",
-			    w->err);
+	int r = read_object(&l.object, w->odb, tree, GIT_OBJECT_TREE, CO_TREE_BYTES_MAX,
+			    len ? path : "the root", w->err);
 	if (r < 0)
 		return r;
-	size_t size = git_odb_object_size(l.object);
-	l.at = cur_init(git_odb_object_data(l.object), size);
+	l.at = cur_init(git_odb_object_data(l.object), git_odb_object_size(l.object));
 	w->levels[w->nlevels++] = l;
-	if (size > CO_TREE_BYTES_MAX)
-		return err_set(w->err, -EFBIG, "folder %s: too large", path);
 	if (len)
 		w->path[len] = '/';
 	return 0;
@@ -438,7 +442,7 @@ static int convert_file(struct fill *f, struct co_file *file)
 		return 0;
 	auto_git(git_odb_object) o = NULL;
 	auto_buf out = { 0 };
-	r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, file->path, f->err);
+	r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, SIZE_MAX, file->path, f->err);
 	if (r < 0)
 		return r;
 	if (lfs && is_lfs_pointer(git_odb_object_data(o), git_odb_object_size(o)))
@@ -512,7 +516,7 @@ static int add_symlink(struct fill *f, const struct co_file *file)
 	if (file->size == 0 || file->size > CO_TARGET_MAX)
 		return err_set(f->err, -EBADMSG, "symlink '%s': its target is empty or too long",
 			       file->path);
-	int r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, file->path, f->err);
+	int r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, SIZE_MAX, file->path, f->err);
 	if (r < 0)
 		return r;
 	if (memchr(git_odb_object_data(o), '\0', file->size))
@@ -593,12 +597,16 @@ static int read_attributes(struct fill *f)
 	for (size_t i = 0; i < t->ndirs; i++) {
 		struct co_dir *d = &t->dirs[i];
 		auto_git(git_odb_object) o = NULL;
+		struct err why = { 0 };
 		f->at[i] = i ? f->at[d->parent] : ATTR_NONE;
 		if (memcmp(&d->attributes, &none, sizeof(none)) == 0)
 			continue;
-		int r = read_object(&o, f->odb, &d->attributes, GIT_OBJECT_BLOB, d->path, f->err);
+		int r = read_object(&o, f->odb, &d->attributes, GIT_OBJECT_BLOB, ATTR_FILE_MAX,
+				    d->path, &why);
+		if (r == -EFBIG) /* it doesn't count, as with git */
+			continue;
 		if (r < 0)
-			return r;
+			return err_set(f->err, r, "%s", why.text);
 		r = attributes_add(f->attributes, f->at[i], d->path, git_odb_object_data(o),
 				   git_odb_object_size(o));
 		if (r == -ENOMEM)

@@ -259,7 +259,16 @@ static int add_attributes(struct merging *mg, struct attributes *a, const char *
 	if (r <= 0 || (mode != MODE_FILE && mode != MODE_EXEC))
 		return r < 0 ? r : 0;
 	git_oid id = oid_to_git(&oid);
-	r = git_blob_lookup(&blob, mg->repo, &id);
+	auto_git(git_odb) odb = NULL;
+	git_object_t type;
+	size_t size;
+	r = git_repository_odb(&odb, mg->repo);
+	if (r >= 0)
+		r = git_odb_read_header(&size, &type, odb, &id);
+	if (r >= 0 && size > ATTR_FILE_MAX) /* it doesn't count, as with git */
+		return 0;
+	if (r >= 0)
+		r = git_blob_lookup(&blob, mg->repo, &id);
 	if (r < 0)
 		return git_fail(mg->err, r, "read %.300s", name);
 	*at = attributes_add(a, *at, dir, git_blob_rawcontent(blob), git_blob_rawsize(blob));

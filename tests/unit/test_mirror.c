@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -224,6 +225,29 @@ static void test_resolve(void **state)
 	}
 }
 
+/* What isn't a commit is said to be none before it is read: a blob has any size. */
+static void test_large_blob(void **state)
+{
+	enum { CHUNK = 1 << 20, CHUNKS = 200, MAX_KIB = 100 << 10 };
+	static const char zeros[CHUNK];
+	auto_mirror m = opened();
+	git_writestream *out;
+	git_oid id;
+	struct rusage before, after;
+	struct oid commit, blob;
+	git_ok(git_blob_create_from_stream(&out, mirror_repo(m), NULL));
+	for (int i = 0; i < CHUNKS; i++)
+		git_ok(out->write(out, zeros, CHUNK));
+	git_ok(git_blob_create_from_stream_commit(&id, out));
+	blob = oid_of_git(&id);
+	make_ref(mirror_repo(m), "refs/tags/large", &blob);
+	assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+	assert_int_equal(mirror_resolve(m, "large", &commit, NULL, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "is a blob, not a commit"));
+	assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+	assert_true(after.ru_maxrss - before.ru_maxrss < MAX_KIB);
+}
+
 static const struct mirror_branch *branch_of(const struct mirror_branches *b, const char *name)
 {
 	for (size_t i = 0; i < b->n; i++)
@@ -355,7 +379,7 @@ int main(void)
 		cmocka_unit_test(test_open),     cmocka_unit_test(test_resolve),
 		cmocka_unit_test(test_branches), cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_keep),     cmocka_unit_test(test_move),
-		cmocka_unit_test(test_race),
+		cmocka_unit_test(test_race),     cmocka_unit_test(test_large_blob),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

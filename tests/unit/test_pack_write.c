@@ -366,6 +366,26 @@ static void modes_of_old_programs(void **state)
 	   "  cut -d' ' -f2 | sort | diff expected -; cat out/d/f out/e/f out/a");
 }
 
+/* Zeros cost next to nothing until they are in memory; no tree is so large. */
+static void no_tree_is_so_large(void **state)
+{
+	struct pack_set set;
+	sh("rm -rf repos; mkdir repos; git init -q --bare -b main repos/00000001\n"
+	   "head -c 150000000 /dev/zero |\n"
+	   "  m -c core.compression=1 hash-object -t tree -w --literally --stdin >commit-this\n"
+	   COMMIT_TREE);
+	for (int packed = 0; packed < 2; packed++) {
+		const struct checkout_options opt = options();
+		const struct checkout_spec spec = { .commit = oid_from("m rev-parse main") };
+		int r = pack_write(&set, &opt, &spec, &err);
+		if (r != -EFBIG)
+			fail_msg("%d: %d %s", packed, r, r < 0 ? err.text : "");
+		sh("{ cat commit-this; m rev-parse main; } |\n"
+		   "  m pack-objects -q --window=0 objects/pack/pack\n"
+		   "m prune-packed");
+	}
+}
+
 /* Long and large enough that two threads look at the trees and two make the pack: 2,600 commits
  * of 4,000 bytes each, not compressed, and some beside it that must not get out. */
 static const char long_history[] =
@@ -459,6 +479,7 @@ int main(void)
 		cmocka_unit_test(a_detached_head),
 		cmocka_unit_test(what_is_damaged_or_missing_is_named),
 		cmocka_unit_test(modes_of_old_programs),
+		cmocka_unit_test(no_tree_is_so_large),
 		cmocka_unit_test(a_long_history),
 		cmocka_unit_test(damage_in_a_long_history),
 		cmocka_unit_test(out_of_memory),
