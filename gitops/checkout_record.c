@@ -20,7 +20,7 @@
 enum {
 	RECORD_VERSION = 3,
 	/* Raised when equal specs would give another image than before. */
-	BUILD_VERSION = 9,
+	BUILD_VERSION = 10,
 	RECORD_MAX = 64 << 20,
 	PAST_MAX = 16, /* earlier checkouts that a build looks at */
 	CO_DIR_MAX = 4096,
