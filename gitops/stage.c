@@ -339,6 +339,15 @@ static int count_pack(void *ctx, int dir, const char *name, struct err *err)
 	return 0;
 }
 
+/* git has done that; libgit2 (errand_transfer.c) hasn't. */
+static int sync_pack(void *ctx, int dir, const char *name, struct err *err)
+{
+	if (!in_round(name, 0) && !in_round(name, 1) && !in_round(name, 2))
+		return 0;
+	auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 || fsync(fd) < 0 ? err_sys(err, -errno, "sync %s", name) : 0;
+}
+
 /* ---- publishing: refs ---- */
 
 struct target {
@@ -573,6 +582,8 @@ int stage_publish(struct stage *s, struct mirror_result *res, struct err *err)
 	if (r < 0 || dir < 0)
 		return r < 0 ? r : dir;
 	r = each_name(dir, "objects/pack", err, count_pack, &out);
+	if (r >= 0)
+		r = each_name(dir, "objects/pack", err, sync_pack, NULL);
 	if (r >= 0 && !s->exists) {
 		r = become(s, &out.refs_changed, err);
 	} else if (r >= 0) {

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,6 +138,35 @@ static void expect_there(const char *branch, const struct oid *want)
 	run("test \"$(git --git-dir=%s/r.git rev-parse refs/heads/%s)\" = %s", root, branch, hex);
 }
 
+/* What refs will name is on the disk, not in the page cache (cachestat(2), from Linux 6.5 on). */
+static void expect_synced(uint32_t number)
+{
+	enum { SYS_CACHESTAT = 451 };
+	struct {
+		uint64_t off, len;
+	} all = { 0, 0 };
+	struct {
+		uint64_t cached, dirty, writeback, evicted, recently_evicted;
+	} is = { 0 };
+	char path[128];
+	size_t n = 0;
+	(void)snprintf(path, sizeof(path), "%s/repos/%08x/objects/pack", root, number);
+	auto_dir *d = opendir(path);
+	assert_non_null(d);
+	for (const struct dirent *e; (e = readdir(d));) {
+		if (strncmp(e->d_name, "pack-", 5) != 0)
+			continue;
+		auto_fd fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
+		assert_true(fd >= 0);
+		if (syscall(SYS_CACHESTAT, fd, &all, &is, 0) < 0)
+			assert_int_equal(errno, ENOSYS);
+		if (is.dirty)
+			fail_msg("%s isn't on the disk", e->d_name);
+		n++;
+	}
+	assert_true(n > 0);
+}
+
 static void all_of_it(uint32_t number, const char *branch)
 {
 	const struct mirror_origin o = { .url = url };
@@ -144,6 +174,7 @@ static void all_of_it(uint32_t number, const char *branch)
 	auto_mirror m = NULL;
 	struct oid base, now;
 	ok(mirror_clone(root, number, &o, NULL, &res, &err));
+	expect_synced(number);
 	assert_int_equal(mirror_clone(root, number, &o, NULL, &res, &err), -EEXIST);
 	ok(mirror_open(&m, root, number, &err));
 	ok(mirror_resolve(m, NULL, &base, NULL, &err));
@@ -190,7 +221,12 @@ static void all_of_it(uint32_t number, const char *branch)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(mirror_push(root, number, &o, &one, bad[i], NULL, NULL, &err),
 				 -EINVAL);
+	run("cd %s/r.git && c=$(echo later-%u | git -c user.name=A -c user.email=a@b commit-tree"
+	    " HEAD^{tree} -p HEAD) && git update-ref refs/heads/later $c",
+	    root, number);
 	ok(mirror_fetch(root, number, &o, NULL, &res, &err));
+	assert_int_equal(res.objects, 1);
+	expect_synced(number);
 	ok(mirror_maintain(root, number, NULL, &err));
 	ok(mirror_resolve(m, branch, &now, NULL, &err));
 	assert_memory_equal(&now, &other, sizeof(now));
