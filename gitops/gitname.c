@@ -108,8 +108,3 @@ const char *gitname_problem(const char *name, size_t len)
 		return "Windows takes it for a device";
 	return NULL;
 }
-
-bool gitname_same_folded(const char *a, size_t a_len, const char *b, size_t b_len)
-{
-	return a_len == b_len && memcmp(a, b, a_len) != 0 && strncasecmp(a, b, a_len) == 0;
-}

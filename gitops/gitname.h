@@ -11,7 +11,5 @@ bool gitname_is_dotgit(const char *name, size_t len);
 bool gitname_is_dotgitmodules(const char *name, size_t len);
 /* Why a component can't be checked out everywhere: a literal; NULL: it can. */
 const char *gitname_problem(const char *name, size_t len);
-/* Do two components differ by case alone (of ASCII letters)? */
-bool gitname_same_folded(const char *a, size_t a_len, const char *b, size_t b_len);
 
 #endif

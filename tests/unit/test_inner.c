@@ -1,5 +1,7 @@
 /* What is looked at of a workspace's own .git, new objects in a mirror when the disk fails, and
  * names that don't leave this host. */
+#include <time.h>
+
 #include "fs/base/io_fault.h"
 #include "gitops/inner.h"
 #include "gitops/pushnames.h"
@@ -283,6 +285,11 @@ static void test_push_names(void **state)
 		{ "echo x >d/F", -EINVAL },
 		{ "echo x >'a.'", -EINVAL },
 		{ "git rm -q g && echo x >G", 0 },
+		{ "mkdir -p n/a n/b && echo x >n/a/x && echo x >n/b/x", 0 },
+		{ "mkdir -p n/a n/b && echo x >n/a/x && echo x >n/b/x && echo x >n/b/X",
+		  -EINVAL },
+		{ "mkdir -p n/a n/A && echo x >n/a/x && echo x >n/A/y", -EINVAL },
+		{ "mkdir -p n/nul/b && echo x >n/nul/b/x", -EINVAL },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		auto_free char *hex = twin_git(
@@ -300,6 +307,31 @@ static void test_push_names(void **state)
 	}
 }
 
+/* All names of a folder are held against all others, which may be many. */
+static void test_many_push_names(void **state)
+{
+	enum { NAMES = 60000, SECONDS_MAX = 10 };
+	struct twin *t = *state;
+	struct err err = { 0 };
+	struct oid commit;
+	struct timespec before, after;
+	auto_free char *hex = twin_git(
+		t,
+		"b=$(git hash-object -w d/f) && { git ls-tree -r HEAD &&"
+		" seq -f 'n/f%%06.0f' %d | sed \"s/^/100644 blob $b\t/\"; } |"
+		" GIT_INDEX_FILE=many git update-index --index-info &&"
+		" t=$(GIT_INDEX_FILE=many git write-tree) &&"
+		" c=$(git commit-tree -p HEAD -m many $t) &&"
+		" git push -q ../repos/00000001 $c:refs/heads/many && echo $c",
+		NAMES);
+	twin_oid(&commit, hex);
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before), 0);
+	if (pushnames_check(t->mirror, &t->base, &commit, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after), 0);
+	assert_true(after.tv_sec - before.tv_sec < SECONDS_MAX);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -311,6 +343,7 @@ int main(void)
 		T(test_pack),
 		T(test_treediff),
 		T(test_push_names),
+		T(test_many_push_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
