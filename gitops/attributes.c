@@ -49,7 +49,7 @@ struct attributes {
 	size_t nmacros;
 	char **strings; /* values */
 	size_t nstrings, strings_cap;
-	uint64_t steps;
+	uint64_t steps, bytes;
 };
 
 static int read_macros(struct attributes *a, const char *text, size_t len);
@@ -286,6 +286,9 @@ int attributes_add(struct attributes *a, int parent, const char *dir, const void
 	struct file f = { .parent = parent, .dir_len = strlen(dir), .first = a->nrules };
 	if (len > ATTR_FILE_MAX)
 		return parent;
+	a->bytes += len;
+	if (a->bytes > ATTR_BYTES_MAX)
+		return -E2BIG;
 	len = strnlen(text, len); /* git ends there too */
 	if (len >= 3 && memcmp(text, bom, 3) == 0)
 		text += 3, len -= 3;

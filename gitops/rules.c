@@ -161,6 +161,9 @@ static int load_attrs(struct rules *r, size_t i, struct err *err)
 	got = dir ? attributes_add(r->attrs, f->attrs, dir, text.data, text.len) : -ENOMEM;
 	if (got == -ENOMEM)
 		return err_set(err, got, "out of memory");
+	if (got == -E2BIG)
+		return err_set(err, got, "the .gitattributes have more than %d MiB",
+			       ATTR_BYTES_MAX >> 20);
 	f->attrs = got;
 	return 0;
 }

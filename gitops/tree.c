@@ -611,6 +611,10 @@ static int read_attributes(struct fill *f)
 				   git_odb_object_size(o));
 		if (r == -ENOMEM)
 			return err_no_memory(f->err);
+		if (r == -E2BIG)
+			return err_set(f->err, r,
+				       "the commit's .gitattributes have more than %d MiB",
+				       ATTR_BYTES_MAX >> 20);
 		f->at[i] = r;
 	}
 	return 0;

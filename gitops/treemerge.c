@@ -272,6 +272,9 @@ static int add_attributes(struct merging *mg, struct attributes *a, const char *
 	if (r < 0)
 		return git_fail(mg->err, r, "read %.300s", name);
 	*at = attributes_add(a, *at, dir, git_blob_rawcontent(blob), git_blob_rawsize(blob));
+	if (*at == -E2BIG)
+		return err_set(mg->err, *at, "the .gitattributes have more than %d MiB",
+			       ATTR_BYTES_MAX >> 20);
 	return *at == -ENOMEM ? err_no_memory(mg->err) : 0;
 }
 

@@ -311,6 +311,21 @@ static void test_hostile(void **state)
 	}
 }
 
+/* A file of a hundred kilobytes in the repository is one of a hundred megabytes in each of any
+ * number of folders. */
+static void test_many_attributes(void **state)
+{
+	struct kit *k = *state;
+	struct co_tree t;
+	struct image *im;
+	kit_repo(k, "head -c 1000000 /dev/zero | tr '\\0' '#' >.gitattributes\n"
+		    "for i in $(seq 40); do mkdir d$i; cp .gitattributes d$i; done\n"
+		    "git add .; git commit -qm many\n");
+	struct checkout_spec spec = kit_spec(k, "main");
+	assert_int_equal(build(k, &spec, &t, &im), -E2BIG);
+	assert_non_null(strstr(k->err.text, ".gitattributes have more than 32 MiB"));
+}
+
 static void test_names(void **state)
 {
 	static const char *const fine[] = { "a",     ".gitignore",   ".gitx", "git~2", ".git~1",
@@ -333,7 +348,7 @@ int main(void)
 		cmocka_unit_test(test_plain),     cmocka_unit_test(test_scope),
 		cmocka_unit_test(test_converted), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_patterns),  cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_names),     cmocka_unit_test(test_many_attributes),
 	};
 	return cmocka_run_group_tests(tests, kit_set_up, kit_tear_down);
 }
