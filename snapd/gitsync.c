@@ -82,6 +82,23 @@ static int make_file(const struct place *git, int dir, const char *name, int fro
 	return r;
 }
 
+/* The same under its name once it is whole: what a kill leaves has a name that git passes over, in
+ * refs and among packs. What was there goes. */
+static int put_file(const struct place *git, int dir, const char *name, int from, const char *text,
+		    mode_t mode)
+{
+	char tmp[64];
+	uint64_t x;
+	random_bytes(&x, sizeof(x));
+	(void)snprintf(tmp, sizeof(tmp), "tmp_bough-%016llx.lock", (unsigned long long)x);
+	int r = make_file(git, dir, tmp, from, text, mode);
+	if (r >= 0 && renameat(dir, tmp, dir, name) < 0) {
+		r = -errno;
+		(void)unlinkat(dir, tmp, 0); /* the first failure is told */
+	}
+	return r;
+}
+
 /* ---- the pack ---- */
 
 /* A folder for the pack, and its descriptor. */
@@ -142,8 +159,8 @@ static int bring_pack(const struct place *git, const struct scratch *s, const ch
 		auto_fd from = openat(s->fd, file, O_RDONLY | O_CLOEXEC);
 		if (from < 0)
 			return fail(err, -errno, file);
-		int r = make_file(git, dir, file, from, NULL, 0444);
-		if (r < 0 && r != -EEXIST) /* it came before: the name is its content's */
+		int r = put_file(git, dir, file, from, NULL, 0444);
+		if (r < 0)
 			return fail(err, r, file);
 	}
 	return 0;
@@ -169,8 +186,7 @@ static int enter(const struct place *git, int dir, const char *name)
 static int bring_ref(const struct place *git, const struct oid *commit, const char *branch,
 		     struct err *err)
 {
-	char path[NAME_SIZE_MAX], text[OID_HEX + 2], lock[64];
-	uint64_t x;
+	char path[NAME_SIZE_MAX], text[OID_HEX + 2];
 	if (snprintf(path, sizeof(path), "refs/remotes/bough/%s", branch) >= (int)sizeof(path))
 		return fail(err, -ENAMETOOLONG, branch);
 	auto_fd dir = dup(git->fd);
@@ -186,16 +202,10 @@ static int bring_ref(const struct place *git, const struct oid *commit, const ch
 		(void)close(dir); /* only read */
 		dir = next;
 	}
-	random_bytes(&x, sizeof(x));
-	(void)snprintf(lock, sizeof(lock), "bough-%016llx.lock", (unsigned long long)x);
 	oid_hex(text, commit);
 	text[OID_HEX] = '\n';
 	text[OID_HEX + 1] = '\0';
-	int r = make_file(git, dir, lock, -1, text, 0644);
-	if (r >= 0 && renameat(dir, lock, dir, name) < 0) {
-		r = -errno;
-		(void)unlinkat(dir, lock, 0); /* the first failure is told */
-	}
+	int r = put_file(git, dir, name, -1, text, 0644);
 	return r < 0 ? fail(err, r, path) : 0;
 }
 

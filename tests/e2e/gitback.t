@@ -207,6 +207,14 @@ bough_ok '--sync' commit i -m synced --squash --sync
 is 'its own git knows the commit' "$(git -C "$i" rev-parse bough/hist)" "$(tip r hist)"
 is 'and is on its own branch still' "$(git -C "$i" log -1 --format=%s)" 'inside 3'
 ok 'and is sound' git -C "$i" fsck --strict
+# A boughd that was killed in the middle of it has left half a pack.
+half=$(for x in "$i"/.git/objects/pack/*.idx; do
+	git show-index --object-format=sha1 <"$x" | grep -q "$(tip r hist)" && echo "${x%.idx}"
+done)
+chmod u+w "$half.pack" && truncate -s 40 "$half.pack" && rm -f "$half.idx" && git -C "$i" update-ref -d refs/remotes/bough/hist
+bough_ok '--sync once more' commit i -m synced --squash --sync
+is 'its own git knows it again' "$(git -C "$i" rev-parse bough/hist) $(git -C "$i" cat-file -t bough/hist)" "$(tip r hist) commit"
+ok 'and is sound again' git -C "$i" fsck --strict
 git -C "$i" reset -q bough/hist
 is 'it can move on to it' "$(git -C "$i" status --porcelain)" ''
 echo 5 >"$i/in5" && git -C "$i" add -A && git -C "$i" commit -qm 'inside 4'
