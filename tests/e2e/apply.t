@@ -45,9 +45,26 @@ is 'files' "$(git -C co status --porcelain | tr '\n' ' ')" \
 	'A  binary D  docs/b R  docs/a -> docs/moved A  link A  script M  src/lines '
 is 'contents' "$(sed -n 50p co/src/lines) $(readlink co/link) $(stat -c %a co/script)" 'fifty src/lines 755'
 is 'what is ignored stays' "$(ls co/*.o 2>/dev/null)" ''
+# How many pages of files aren't on the disk: cachestat(2), from Linux 6.5 on.
+dirty() {
+	python3 -c '
+import ctypes, os, sys
+stat = (ctypes.c_uint64 * 5)()
+pages = 0
+for name in sys.argv[1:]:
+    fd = os.open(name, os.O_RDONLY)
+    if ctypes.CDLL(None).syscall(451, fd, (ctypes.c_uint64 * 2)(), stat, 0) == 0:
+        pages += stat[1]
+    os.close(fd)
+print(pages)' "$@"
+}
 fresh
+touch before
 run bough apply work --to co --commit -m 'the work' --author 'Some One <s@example.org>'
 is 'commits' "$code" 0
+mapfile -t written < <(find co/.git/objects co/.git/refs -type f -newer before)
+ok 'objects and a branch' [ ${#written[@]} -gt 2 ]
+is 'which are on the disk' "$(dirty "${written[@]}")" 0
 is 'as told' "$(git -C co log -1 --format='%s %an %ae %P')" "the work Some One s@example.org $base"
 is 'git finds it sound' "$(git -C co fsck --strict 2>&1 | grep -v dangling)" ''
 want=$(git -C co rev-parse 'HEAD^{tree}')

@@ -657,6 +657,8 @@ int apply_bundle(struct apply_result *out, int bundle, const char *checkout, enu
 	const char *extensions[] = { "worktreeconfig", "partialclone", "preciousobjects" };
 	if (git_libgit2_init() < 0 || encoding_register() < 0 ||
 	    git_libgit2_opts(GIT_OPT_ENABLE_STRICT_OBJECT_CREATION, 0) < 0 ||
+	    /* A power loss leaves no branch without its commit, as git has it. */
+	    git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1) < 0 ||
 	    git_libgit2_opts(GIT_OPT_SET_EXTENSIONS, extensions, (size_t)3) < 0)
 		return git_fail(err, -1, "start libgit2");
 	int r = run(&ap, bundle, checkout, mode, err);
