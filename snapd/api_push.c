@@ -22,7 +22,7 @@ struct push_task {
 	struct lease lease; /* of the repository */
 	struct repo_secret secret;
 	char *branch, *url;
-	bool lease_given, any_names;
+	bool lease_given, any_names, upkeep_gave_way;
 	struct oid expect; /* with lease_given */
 	struct progress *progress;
 };
@@ -31,6 +31,8 @@ static void push_free(void *task)
 {
 	struct push_task *t = task;
 	lease_give(&t->lease);
+	if (t->upkeep_gave_way)
+		upkeep_consider(t->sd->upkeep, t->link.repo);
 	repo_secret_done(&t->secret);
 	repo_row_done(&t->repo);
 	gitlink_done(&t->link);
@@ -105,6 +107,7 @@ static int find_repo(struct push_task *t, struct err *err)
 	struct snapd *sd = t->sd;
 	char id[ID_SIZE];
 	repo_lease_id(id, t->link.repo);
+	t->upkeep_gave_way = upkeep_give_way(sd->upkeep, t->link.repo);
 	int r = lease_take(&t->lease, sd->leases, id, LEASE_SAVE, "push", PUSH_WAIT_MS, err);
 	if (r >= 0)
 		r = snapd_inner(catalog_repo_get(sd->catalog, id, &t->repo, err));

@@ -97,7 +97,7 @@ int upkeep_start(struct upkeep **out, struct snapd *sd, struct err *err);
 void upkeep_stop(struct upkeep *u); /* NULL allowed; ends what is under way */
 /* Soon, with low priority. */
 void upkeep_consider(struct upkeep *u, uint32_t number);
-/* What is under way for it ends; it begins again by upkeep_consider. */
-void upkeep_give_way(struct upkeep *u, uint32_t number);
+/* What is under way for it ends; it begins again by upkeep_consider. Whether something was. */
+bool upkeep_give_way(struct upkeep *u, uint32_t number);
 
 #endif

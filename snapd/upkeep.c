@@ -1,4 +1,5 @@
-/* Upkeep of mirrors in the background: one at a time, and it gives way to whoever fetches. */
+/* Upkeep of mirrors in the background: one at a time, and it gives way to whoever fetches
+ * or pushes. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +42,7 @@ static void work(struct upkeep *u, uint32_t number)
 	int r = lease_take(&lease, u->sd->leases, id, LEASE_SAVE, "upkeep", 0, &err);
 	if (r >= 0)
 		r = mirror_maintain(u->sd->root, number, &p, &err);
-	/* A fetch is under way, and asks again at its end; or the repository is gone. */
+	/* A fetch or push is under way, and asks again at its end; or the repository is gone. */
 	if (r == -EBUSY || r == -ECANCELED || r == -ENOENT)
 		log_debug("upkeep of repository %08x: %s", number, err.text);
 	else if (r < 0)
@@ -77,12 +78,14 @@ void upkeep_consider(struct upkeep *u, uint32_t number)
 		worker_wake(u->worker);
 }
 
-void upkeep_give_way(struct upkeep *u, uint32_t number)
+bool upkeep_give_way(struct upkeep *u, uint32_t number)
 {
 	pthread_mutex_lock(&u->lock);
-	if (u->now == number)
+	bool busy = u->now == number;
+	if (busy)
 		atomic_store(&u->cancel, true);
 	pthread_mutex_unlock(&u->lock);
+	return busy;
 }
 
 int upkeep_start(struct upkeep **out, struct snapd *sd, struct err *err)
