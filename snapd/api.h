@@ -233,7 +233,7 @@ void api_save_free(struct save *s); /* NULL allowed */
 /* That it was restored to that, and not written to since. */
 int api_ws_remember_head(struct snapd *sd, const struct ws_row *ws, const struct snap_row *snap,
 			 struct err *err);
-/* Both leased, the workspace EXCLUSIVE. */
+/* Both leased, the workspace EXCLUSIVE. -EBUSY: a sandbox that runs wouldn't see it. */
 int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, struct err *err);
 
 /* tokens, users, teams (api_access.c) */

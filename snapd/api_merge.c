@@ -279,9 +279,11 @@ static json_t *tell_merged(struct merge *m, struct err *err)
 static int carry_out(struct merge *m, struct err *err)
 {
 	auto_stack merged = { 0 };
-	int r = run_plan(m, err);
+	int renumber = 0, r = run_plan(m, err);
 	if (r >= 0)
 		r = fs_seal(m->sd->fs, m->id, &merged, err);
+	if (r >= 0)
+		r = renumber = sandbox_check_seen(m->sd, m->into.ws.id, NULL, err);
 	json_t *answer = r >= 0 ? tell_merged(m, err) : NULL;
 	if (r >= 0 && !answer)
 		r = -ENOMEM;
@@ -291,8 +293,7 @@ static int carry_out(struct merge *m, struct err *err)
 	json_decref(answer);
 	if (r < 0)
 		return r;
-	const bool renumber = sandbox_check_seen(m->sd, m->into.ws.id, NULL, NULL) > 0;
-	r = fs_restore(m->sd->fs, m->into.ws.id, &merged, &m->ours, renumber, err);
+	r = fs_restore(m->sd->fs, m->into.ws.id, &merged, &m->ours, renumber > 0, err);
 	if (r == -ECONNRESET && intent_happened(m->sd, &intent, err) > 0)
 		r = 0; /* bough-fs died behind it, before it could tell */
 	return r;
@@ -355,8 +356,6 @@ int api_ws_merge(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0 && strcmp(request_string(rq, "from"), m.into.ws.id) == 0)
 		return request_bad_field(rq, "from", err,
 					 "a workspace can't be merged into itself");
-	if (r >= 0)
-		r = sandbox_check_seen(sd, m.into.ws.id, NULL, err);
 	if (r >= 0)
 		r = source_find(&m.from, sd, request_string(rq, "from"), "merge", err);
 	if (r >= 0)

@@ -323,8 +323,10 @@ int api_ws_restore_to(struct snapd *sd, struct source *ws, struct source *snap, 
 	int r = source_stack(sd, snap, &to, err);
 	if (r < 0)
 		return r;
-	const bool renumber = sandbox_check_seen(sd, ws->ws.id, NULL, NULL) > 0;
-	r = snapd_inner(fs_restore(sd->fs, ws->ws.id, &to, NULL, renumber, err));
+	const int renumber = sandbox_check_seen(sd, ws->ws.id, NULL, err);
+	r = renumber < 0 ? renumber
+			 : fs_restore(sd->fs, ws->ws.id, &to, NULL, renumber > 0, err);
+	r = snapd_inner(r);
 	if (r >= 0)
 		r = api_ws_remember_head(sd, &ws->ws, &snap->snap, err);
 	if (r < 0)
@@ -341,8 +343,6 @@ int api_ws_restore(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = source_find_snap(&snap, sd, request_string(rq, "snapshot"), LEASE_SHARED,
 				     "restore", err);
-	if (r >= 0)
-		r = sandbox_check_seen(sd, ws.ws.id, NULL, err);
 	struct intent intent;
 	if (r >= 0)
 		r = intent_note(&intent, sd, ws.ws.id, snap.snap.id, NULL, err);

@@ -97,6 +97,23 @@ again_restore("d3", False, "of two that never came one is done")
 put_at("s3")
 again_restore("d4", False, "and the other, which was settled before it")
 
+# ---- it can't be told which sandboxes see it
+
+into = must(201, "POST", "workspaces/r/fork", {"names": ["r-into"]})["items"][0]["path"]
+put_at("theirs")
+catalog("ALTER TABLE attached RENAME TO away")
+first = ask("POST", "workspaces/r/restore", back, "r3")
+merge = ask("POST", "workspaces/r-into/merge", {"from": "r"}, "m3")
+catalog("ALTER TABLE away RENAME TO attached")
+check("a restore of which nobody knows who sees it isn't done", first[0] == 500 and here() == ["saved", "theirs"],
+      first, here())
+check("nor is a merge", merge[0] == 500 and os.listdir(into) == ["saved"], merge, os.listdir(into))
+merge = ask("POST", "workspaces/r-into/merge", {"from": "r"}, "m3")
+check("the merge is done when that is known", merge[0] == 200 and sorted(os.listdir(into)) == ["saved", "theirs"],
+      merge, os.listdir(into))
+got = ask("POST", "workspaces/r/restore", back, "r3")
+check("and the restore", got[0] == 200 and got[2] != "true" and here() == ["saved"], got, here())
+
 # ---- whose end can't be noted
 
 catalog("CREATE TRIGGER deaf BEFORE UPDATE OF status ON repeats BEGIN SELECT RAISE(FAIL, 'deaf'); END",
@@ -156,6 +173,6 @@ check("asked again: once", got[0] == 200 and (got[2] == "true") == came and here
 PY
 
 BOUGH_FS_ANSWER_MS=2000 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-TOKEN=$token asks 17 "$T/keys.py" "$http/r.git"
+TOKEN=$token asks 21 "$T/keys.py" "$http/r.git"
 fsck_clean
 done_testing
