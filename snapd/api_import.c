@@ -227,21 +227,6 @@ static int import_image(struct import *im, struct stack *out, struct archive_imp
 			 : archive_import(&out->image, &opt, &src, st, err);
 }
 
-/* An archive may end before the upload does, but an upload that never ended is none. */
-static int import_rest(struct import *im, struct err *err)
-{
-	char buf[8192];
-	size_t n = 0;
-	ssize_t got;
-	if (im->spool >= 0) /* it came whole */
-		return 0;
-	while ((got = stream_read(im->body, buf, sizeof(buf), -1)) > 0)
-		if ((n += (size_t)got) > WEB_DISCARD_MAX)
-			return err_set(err, -EBADMSG, "more than %d MiB behind the archive's end",
-				       WEB_DISCARD_MAX >> 20);
-	return got < 0 ? err_set(err, -EBADMSG, "the upload broke off") : 0;
-}
-
 /* ---- what becomes of it ---- */
 
 static int give_stack(void *ctx, const char *path, struct stack *out, char **git, struct err *err)
@@ -309,8 +294,6 @@ static int import_run(void *task, struct progress *p, unsigned *status, json_t *
 	images_making(sd->images);
 	r = over_quota(im, import_image(im, &stack, &st, err), err);
 	struct digest image = stack.image;
-	if (r >= 0)
-		r = import_rest(im, err);
 	if (r == -ECONNRESET)
 		r = -EBADMSG;
 	im->maker.row.files = st.inodes;

@@ -12,7 +12,7 @@
 
 enum {
 	READ_BYTES = 256 * 1024,
-	DRAIN_BYTES = 16 << 20, /* read behind the archive's end, so that the sender can finish */
+	REST_BYTES = 64 << 20, /* that may follow the archive's end */
 	TAR_BLOCK = 512,
 	MAJOR_LIMIT = 1 << 12, /* device numbers that fit in 32 bits */
 	MINOR_LIMIT = 1 << 20,
@@ -62,14 +62,6 @@ static int source_peek(struct archive_reader *rd)
 		rd->peeked += (size_t)n;
 	}
 	return 0;
-}
-
-static void source_drain(struct archive_reader *rd)
-{
-	ssize_t n = 1;
-	for (uint64_t sum = 0; n > 0 && sum < DRAIN_BYTES; sum += (uint64_t)n)
-		n = source_read(rd, rd->buf, READ_BYTES); /* a failure here loses nothing */
-	rd->src_err = (struct err){ 0 };
 }
 
 static bool is_zip(const struct archive_reader *rd)
@@ -342,6 +334,19 @@ static int check_end(struct archive_reader *rd)
 	return 0;
 }
 
+/* The archive may end before its source does, but a source that breaks off is none: who sent it is
+ * never told that it was taken. */
+static int read_rest(struct archive_reader *rd)
+{
+	uint64_t sum = 0;
+	ssize_t n;
+	while ((n = source_read(rd, rd->buf, READ_BYTES)) > 0)
+		if ((sum += (uint64_t)n) > REST_BYTES)
+			return err_set(rd->err, -EBADMSG, "more than %d MiB behind its end",
+				       REST_BYTES >> 20);
+	return n < 0 ? archive_reader_error(rd, "read") : 0;
+}
+
 /* ---- the whole ---- */
 
 int archive_reader_open(struct archive_reader *rd, const struct archive_reader_options *opt,
@@ -370,9 +375,7 @@ int archive_reader_open(struct archive_reader *rd, const struct archive_reader_o
 int archive_reader_finish(struct archive_reader *rd)
 {
 	int r = check_end(rd);
-	if (r == 0)
-		source_drain(rd);
-	return r;
+	return r < 0 ? r : read_rest(rd);
 }
 
 void archive_reader_close(struct archive_reader *rd)

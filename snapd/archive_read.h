@@ -57,7 +57,8 @@ int archive_reader_open(struct archive_reader *rd, const struct archive_reader_o
 void archive_reader_close(struct archive_reader *rd);
 /* 1 and the next member, which has a name and isn't encrypted; 0: there is none; -EBADMSG … */
 int archive_reader_next(struct archive_reader *rd, struct archive_entry **out);
-/* Behind the last member: -EBADMSG where the archive ends too early. Lets the sender finish. */
+/* Behind the last member: -EBADMSG where the archive ends too early, or the source goes on for long
+ * behind it; the source's error where that breaks off. */
 int archive_reader_finish(struct archive_reader *rd);
 /* Mode, owner, times and device of a member, as they can be; a size isn't looked at. -EBADMSG. */
 int archive_reader_attr(struct archive_reader *rd, struct archive_entry *e, const char *path,

@@ -2,6 +2,7 @@
 # An archive extracted in one step: all of it or nothing.
 . "${0%/*}/lib.sh"
 need_fuse
+. "$BOUGH_SRC/tests/e2e/ask.sh"
 
 start() { boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
@@ -103,6 +104,40 @@ nothing() { is "$1: nothing is there" "$(ls "$at/none")" ''; }
 head -c 2000000 all.tar >cut.tar
 gives 'one that is cut off' 400 w none cut.tar atomic=true
 nothing 'cut off'
+cat >"$T/cut.py" <<'PY'
+import re, sys, time
+from ask import Unix, check
+
+data = open(sys.argv[2], "rb").read()
+PUTS = r'bough_http_requests_total{method="PUT",path="/v1/workspaces/{}/archive/{...}",status="%s"} '
+PUTS = re.compile(re.escape(PUTS).replace("%s", r"(\dxx)") + r"(\d+)")
+
+def ended():
+    """How many puts of archives, by the class of their status."""
+    c = Unix("d")
+    c.request("GET", "/metrics")
+    text = c.getresponse().read().decode()
+    c.close()
+    return {s: int(n) for s, n in PUTS.findall(text)}
+
+for chunked in (False, True):
+    was, c = ended(), Unix("d")
+    c.putrequest("PUT", "/v1/workspaces/w/archive/none?atomic=true")
+    c.putheader(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(data)))))
+    c.endheaders(b"%x\r\n" % len(data) + data[:-512] if chunked else data[:-512])
+    c.close()
+    until = time.monotonic() + 30
+    while sum(ended().values()) == sum(was.values()) and time.monotonic() < until:
+        time.sleep(0.02)
+    now = ended()
+    check("an upload that breaks off in the padding of its archive is none", now["2xx"] == was["2xx"] and
+          sum(now.values()) == sum(was.values()) + 1, was, now)
+PY
+asks 2 "$T/cut.py" all.tar
+nothing 'broken off in the padding'
+tar -C tree -b 1 -cf bare.tar .
+gives 'one without padding is whole' 200 w none bare.tar atomic=true
+rm -r "$at/none" && mkdir "$at/none"
 cp all.tar bad.tar
 ln -sfn /etc evil
 tar -rf bad.tar -P --transform 's,evil,../evil,' evil

@@ -338,6 +338,9 @@ static void broken_off(void **state)
 	struct memory in = { .data = b.data, .len = b.len, .step = 100, .fail_at = 700 };
 	assert_int_equal(import_with(p, &in, NULL, &image, NULL, &err), -EPIPE);
 	assert_string_equal(err.text, "import: the sender went away");
+	/* in the padding, behind all that an archive is read for */
+	in = (struct memory){ .data = b.data, .len = b.len, .step = 100, .fail_at = b.len - 100 };
+	assert_int_equal(import_with(p, &in, NULL, &image, NULL, &err), -EPIPE);
 	in = (struct memory){ .data = b.data, .len = b.len };
 	struct archive_import_options opt = options(p, NULL);
 	opt.progress = cancel;
