@@ -38,17 +38,18 @@ int archive_stage_init(struct archive_stage *s, const struct place *place, const
 	return getrandom(&s->seed, sizeof(s->seed), 0) < 0 ? err_sys(err, -errno, "getrandom") : 0;
 }
 
-static int hold(struct archive_stage *s, uint64_t bytes, size_t files)
+static int hold(struct archive_stage *s, uint64_t bytes, uint64_t inodes)
 {
 	*s->err = (struct err){ 0 };
-	return fs_hold(s->place->sd->fs, s->place->src.ws.id, s->tag, bytes, files, s->err);
+	return fs_hold(s->place->sd->fs, s->place->src.ws.id, s->tag, bytes, inodes, s->err);
 }
 
 /* Of all that is staged, and of `more` bytes that are to come. `path`: what for; NULL: all. */
 static int keep_room(struct archive_stage *s, uint64_t more, const char *path)
 {
-	int r = s->tag ? hold(s, s->charge + more, s->ncontents) : 0;
+	int r = s->tag ? hold(s, s->charge + more, s->inodes) : 0;
 	s->kept = r < 0 ? 0 : s->charge + more;
+	s->kept_inodes = r < 0 ? 0 : s->inodes;
 	if (r != -EDQUOT)
 		return r;
 	return path ? place_error(s->err, r, "write", path)
@@ -69,6 +70,7 @@ void archive_stage_done(struct archive_stage *s)
 	free(s->contents);
 	free(s->pieces);
 	u64map_done(&s->by_path);
+	u64map_done(&s->made);
 }
 
 /* ---- contents ---- */
@@ -121,6 +123,7 @@ int archive_stage_file(struct archive_stage *s, const char *path, uint64_t *numb
 	    u64map_put(&s->by_path, key, (void *)(uintptr_t)s->ncontents) < 0)
 		return out_of_memory(s);
 	*number = s->ncontents;
+	s->inodes++;
 	return 0;
 }
 
@@ -187,6 +190,51 @@ int archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t si
 
 /* ---- operations ---- */
 
+static bool is_folder(const struct archive_stage *s, const char *path)
+{
+	auto_found f = { .fd = -1 };
+	return place_find(s->place, path, &f, NULL) >= 0 && S_ISDIR(f.mode);
+}
+
+/* One inode more unless it is counted already, or a folder that is there: 1 then, and there are
+ * those above it. That two paths of all have one hash doesn't happen: nobody knows the seed. */
+static int count_inode(struct archive_stage *s, const char *path, bool folder)
+{
+	uint64_t key = key_of(s, path);
+	if (u64map_get(&s->made, key))
+		return 1;
+	if (u64map_put(&s->made, key, s) < 0)
+		return out_of_memory(s);
+	if (folder && is_folder(s, path))
+		return 1;
+	s->inodes++;
+	return 0;
+}
+
+/* What the operation makes, and the folders above it, beside the contents, which are counted. */
+static int count_inodes(struct archive_stage *s, const struct batch_op *o)
+{
+	auto_free char *path = strndup(o->path, o->path_len);
+	char *slash;
+	if (!path)
+		return out_of_memory(s);
+	int r = o->kind == BATCH_MAKE ? count_inode(s, path, S_ISDIR(o->mode)) : 0;
+	while (r == 0 && o->flags & BATCH_PARENTS && (slash = strrchr(path, '/'))) {
+		*slash = '\0';
+		r = count_inode(s, path, true);
+	}
+	return r < 0 ? r : 0;
+}
+
+static int keep_room_for(struct archive_stage *s, const struct batch_op *o)
+{
+	bool counted = s->tag && s->place->src.ws.quota_inodes;
+	int r = counted ? count_inodes(s, o) : 0;
+	if (r < 0 || (s->charge <= s->kept && s->inodes <= s->kept_inodes))
+		return r;
+	return keep_room(s, 0, o->path);
+}
+
 int archive_stage_add(struct archive_stage *s, const struct batch_op *o)
 {
 	if (s->nops >= BATCH_OPS_MAX || s->ops.len > BATCH_BYTES_MAX - OP_ROOM)
@@ -201,7 +249,7 @@ int archive_stage_add(struct archive_stage *s, const struct batch_op *o)
 	size_t n, len;
 	while (batch_xattr(&c, &name, &n, &value, &len) > 0)
 		s->charge += n + len;
-	return buf_error(&s->ops) ? out_of_memory(s) : 0;
+	return buf_error(&s->ops) ? out_of_memory(s) : keep_room_for(s, o);
 }
 
 /* Why the operation can't be, in words of the archive. */
@@ -299,7 +347,8 @@ int archive_stage_flush(struct archive_stage *s)
 	buf_reset(&s->ops);
 	buf_reset(&s->paths);
 	u64map_done(&s->by_path);
-	s->by_path = (struct u64map){ 0 };
+	u64map_done(&s->made);
+	s->by_path = s->made = (struct u64map){ 0 };
 	return r;
 }
 

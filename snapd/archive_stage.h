@@ -14,7 +14,9 @@
  * where all is one step, in a file without a name. No descriptor is open for each of them.
  *
  * Where all is one step, and the workspace has a quota, room for what is staged is kept in that
- * (fs_hold): for each file from when its size is known on, else as it comes. */
+ * (fs_hold): for each file from when its size is known on, else as it comes; for folders, also
+ * those that names lead through, which the workspace hasn't when they are staged, and for what is
+ * neither, from then on. */
 #ifndef BOUGH_SNAPD_ARCHIVE_STAGE_H
 #define BOUGH_SNAPD_ARCHIVE_STAGE_H
 
@@ -43,9 +45,9 @@ struct archive_stage {
 	int spool;
 	uint64_t end;        /* bytes in the spool */
 	uint64_t tag;        /* of the batch, for which room in the quota is kept; 0: none is */
-	uint64_t charge;     /* bytes that the quota will count of all of it */
-	uint64_t kept;       /* for how many of these there is room */
-	uint64_t seed;       /* of by_path */
+	uint64_t charge, inodes; /* bytes and inodes that the quota will count of all of it */
+	uint64_t kept, kept_inodes; /* for how many of these there is room */
+	uint64_t seed;       /* of by_path and made */
 	struct buf ops;
 	uint32_t *starts; /* of each operation in ops */
 	size_t nops, starts_cap;
@@ -55,6 +57,7 @@ struct archive_stage {
 	size_t npieces, pieces_cap;
 	struct buf paths;
 	struct u64map by_path; /* hash -> index of the newest content plus one */
+	struct u64map made; /* hashes of folders, there or made, and of what else is made */
 };
 
 /* `scratch`: a folder for what is staged whole, NULL for batches. All return 0 or -errno, with *err
@@ -77,6 +80,7 @@ int archive_stage_file_end(struct archive_stage *s, uint64_t number, uint64_t si
 /* The content won't come as a whole: none of it counts. */
 void archive_stage_file_drop(struct archive_stage *s, uint64_t number);
 
+/* o->path is terminated. -EDQUOT. */
 int archive_stage_add(struct archive_stage *s, const struct batch_op *o);
 /* Does what is there so far, unless all is one step or it is little yet. */
 int archive_stage_settle(struct archive_stage *s);

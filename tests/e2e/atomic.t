@@ -216,5 +216,39 @@ for how in client boughd bough-fs; do
 	ok "cut off ($how): all room is free again" wait_for 20 room 10485760
 	is "nothing of it is there ($how)" "$(ls "$kept/to")" ''
 done
+
+# ---- folders and links count in it, too
+
+bough_ok 'one with a quota of files' create few -q
+few=$(at few)
+mkdir "$few/to" links
+for i in $(seq 20); do mkdir "links/d$i" && ln -s nowhere "links/d$i/l"; done
+(cd links && tar -cf ../links.tar d*/l) # the names alone lead through the folders
+tar -C links -cf whole.tar .
+used=$(bough show few --json | jq .used_inodes)
+run bough set few --inodes $((used + 61))
+makes() { # COUNT: whether so many files can be made
+	local i r=0
+	for i in $(seq "$1"); do { : >"$few/mine$i"; } 2>/dev/null || r=1; done
+	rm -f "$few"/mine*
+	return $r
+}
+ok 'there is room for files' makes 61
+rm -f slow && mkfifo slow
+put few to slow atomic=true &
+putting=$!
+exec 9>slow
+head -c -1024 links.tar >&9
+ok 'room is kept for folders and links as they come' wait_for 20 not makes 22
+ok 'what is left can be made' wait_for 10 makes 21
+for i in $(seq 21); do : >"$few/mine$i"; done
+is 'nothing is there yet' "$(ls "$few/to")" ''
+tail -c 1024 links.tar >&9
+exec 9>&-
+wait $putting
+is 'the archive comes, beside that' "$(find "$few/to" -type l | wc -l)" 20
+is 'and counts as it is' "$(bough show few --json | jq .used_inodes)" $((used + 61))
+rm "$few"/mine*
+gives 'folders that are there need no room' 200 few to whole.tar atomic=true
 fsck_clean
 done_testing
