@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "fs/base/cleanup.h"
@@ -306,17 +305,13 @@ static int prepare_coding(struct upload *u, struct request *rq, struct err *err)
 static int check_room(const struct upload *u, uint64_t length, struct err *err)
 {
 	enum { LITTLE = 64 * 1024 };
-	struct statvfs v;
-	if (length == WEB_UNKNOWN || length <= LITTLE || u->coder || u->form ||
-	    fstatvfs(u->fd, &v) < 0)
+	uint64_t left;
+	if (length == WEB_UNKNOWN || length <= LITTLE || u->coder || u->form)
 		return 0;
-	uint64_t room = (uint64_t)v.f_bavail * v.f_frsize;
-	bool quota = u->place.src.ws.quota_bytes > 0;
-	return length <= room + v.f_frsize
-		       ? 0
-		       : err_set(err, quota ? -EDQUOT : -ENOSPC,
-				 "%llu bytes don't fit: %llu are left", (unsigned long long)length,
-				 (unsigned long long)room);
+	int r = place_room(&u->place, length, &left);
+	return r < 0 ? err_set(err, r, "%llu bytes don't fit: %llu are left",
+			       (unsigned long long)length, (unsigned long long)left)
+		     : 0;
 }
 
 static int prepare(struct upload *u, struct request *rq, struct err *err)

@@ -24,7 +24,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -395,20 +394,19 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
  * either. */
 static int check_room(const struct place *p, uint64_t length, struct err *err)
 {
-	struct statvfs v;
 	struct counting c = { 0 };
-	uint64_t all;
+	uint64_t all, left;
 	auto_fd dir = open_folder(p->sd, err);
 	if (dir < 0)
 		return dir;
 	count_open(dir, p->src.ws.id, &c);
 	if (c.n >= OPEN_MAX)
 		return err_set(err, -EUSERS, "%u uploads of this workspace aren't done", c.n);
-	if (fstatvfs(p->root, &v) < 0)
+	if (__builtin_add_overflow(length, c.bytes, &all))
+		all = UINT64_MAX;
+	int r = place_room(p, all, &left);
+	if (r == 0)
 		return 0;
-	if (!__builtin_add_overflow(length, c.bytes, &all) && all / v.f_frsize <= v.f_bavail)
-		return 0;
-	int r = p->src.ws.quota_bytes > 0 ? -EDQUOT : -ENOSPC;
 	if (!c.bytes)
 		return err_set(err, r, "%llu bytes don't fit", (unsigned long long)length);
 	return err_set(err, r, "%llu bytes don't fit beside %llu of uploads that aren't done",

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,6 +45,23 @@ int place_error(struct err *err, int r, const char *what, const char *path)
 	if (r == -EINVAL || r == -EBADMSG || r == -ENOTUNIQ)
 		r = -EIO; /* nothing that the client said */
 	return err_sys(err, r, "%s %s", what, shown);
+}
+
+int place_room(const struct place *p, uint64_t bytes, uint64_t *left)
+{
+	struct statvfs v;
+	*left = UINT64_MAX;
+	if (fstatvfs(p->root, &v) < 0)
+		return 0;
+	*left = (uint64_t)v.f_bavail * v.f_frsize;
+	if (bytes < *left + v.f_frsize)
+		return 0;
+	if (!p->src.ws.quota_bytes)
+		return -ENOSPC;
+	/* What was removed a moment ago may count in this yet; bough-fs waits for that. */
+	return bytes > INT64_MAX || fs_room(p->sd->fs, p->src.ws.id, bytes, NULL) == -EDQUOT
+		       ? -EDQUOT
+		       : 0;
 }
 
 /* ---- opening ---- */

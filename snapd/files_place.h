@@ -69,6 +69,10 @@ int place_unnamed(const struct place *p);
 /* Takes away again so many of the innermost directories above `path` that are empty. */
 void place_unmake(const struct place *p, const char *path, unsigned made);
 
+/* On a mount: -EDQUOT, -ENOSPC where so many bytes surely don't fit; *left is how many would. What
+ * else has no room is told when it is written. */
+int place_room(const struct place *p, uint64_t bytes, uint64_t *left);
+
 /* The errno of a call on a mount as the API's, with `what` and the path told. */
 int place_error(struct err *err, int r, const char *what, const char *path);
 /* "file", "directory", "symlink", "fifo", "socket", "char", "block" */

@@ -63,8 +63,8 @@
  *                                                    since; any: true in place of them: that number
  *                                                    says nothing here (work_await)
  *   limits  id, bytes, inodes
- *   hold    id, tag, bytes, inodes                (ws_hold, for the batch of that tag; what is
- *                                                    left goes with the connection)
+ *   hold    id, tag, bytes, inodes                (ws_hold, for the batch of that tag; 0: only
+ *                                                    asks; what is left goes with the connection)
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
  *                                                    gen: another one behind each restore,

@@ -367,9 +367,10 @@ struct ws_batch {
 int ws_batch(struct ws *ws, const struct ws_batch *w, const struct ws_changes *changes,
 	     size_t *failed);
 
-/* Keeps room in the quota for what `who` (not 0) is about to write, in place of what he held
- * before: for everybody else it is used. 0 and 0: none. It ends with the workspace's use, and with
- * ws_hold_end of what it is held `by`. -EDQUOT: there isn't so much, and he holds what he did. */
+/* Keeps room in the quota for what `who` is about to write, in place of what he held before: for
+ * everybody else it is used. 0 and 0: none. It ends with the workspace's use, and with ws_hold_end
+ * of what it is held `by`. -EDQUOT: there isn't so much, and he holds what he did. Where `who` is
+ * 0 nothing is kept: it only tells whether there is so much. */
 int ws_hold(struct ws *ws, uint64_t who, uint64_t by, uint64_t bytes, uint64_t inodes);
 void ws_hold_end(struct ws *ws, uint64_t by);
 

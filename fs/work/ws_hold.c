@@ -47,7 +47,7 @@ static int hold_locked(struct ws *ws, uint64_t who, uint64_t by, int64_t bytes, 
 	    more_inodes > RESERVED_MAX - q->reserved_inodes)
 		return -EDQUOT;
 	int r = quota_check(q, more_bytes, more_inodes);
-	if (r == 0 && !h && (bytes || inodes)) {
+	if (r == 0 && !h && who && (bytes || inodes)) {
 		h = *at = calloc(1, sizeof(*h));
 		if (!h)
 			return -ENOMEM;

@@ -3,6 +3,7 @@
 # digests, hostile paths; and what a reader, a writer in the mount and a kill see of a PUT.
 . "${0%/*}/lib.sh"
 need_fuse
+. "$BOUGH_SRC/tests/e2e/ask.sh"
 
 start() { boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
@@ -386,6 +387,26 @@ gives 'found out on the way' 507 PUT /v1/workspaces/q/files/x -T - <"$T/noise"
 is 'its code' "$(of .code)" quota
 ok 'leaves nothing' test ! -e "$(at q)/x"
 gives 'and the space is free' 201 PUT /v1/workspaces/q/files/x --data-binary "@$BOUGH_SRC/Makefile"
+rm "$(at q)/x"
+cat >"$T/again.py" <<'PY'
+import os, sys
+from ask import Unix, check
+
+at, data, bad, c = sys.argv[2], bytes(900000), [], Unix("d")
+for i in range(60):
+    with open(at + "/mine", "wb") as f:
+        f.write(data)
+    os.unlink(at + "/mine")
+    c.request("PUT", "/v1/workspaces/q/files/x", data)
+    r = c.getresponse()
+    text = r.read()
+    if r.status != 201:
+        bad.append((i, r.status, text))
+    else:
+        os.unlink(at + "/x")
+check("what was removed just now leaves its room at once", not bad, len(bad), bad[:3])
+PY
+asks 1 "$T/again.py" "$(at q)"
 
 # ---- a reader never sees half
 

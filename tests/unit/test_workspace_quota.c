@@ -45,6 +45,11 @@ static void test_hold(void **state)
 	expect(-EDQUOT, ws_hold(k->ws, 8, 1, 1001, 0));
 	expect(0, ws_hold(k->ws, 8, 2, 100, 1));
 	expect(-EDQUOT, ws_hold(k->ws, 8, 2, 1001, 1));
+	/* Only asked about, it isn't kept. */
+	expect(-EDQUOT, ws_hold(k->ws, 0, 2, 901, 0));
+	expect(-EDQUOT, ws_hold(k->ws, 0, 2, 0, 2));
+	expect(0, ws_hold(k->ws, 0, 2, 900, 1));
+	expect(0, ws_hold(k->ws, 0, 2, 900, 1));
 	expect(0, try_write(k->ws, "mine", 900, 1000));
 	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900));
 	expect(0, ws_tmpfile(k->ws, 1, 0600, &root_caller, &e));
