@@ -224,7 +224,7 @@ int api_hook_delete(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- deliveries ---- */
 
-static json_t *delivery_json(const struct delivery_row *d)
+json_t *api_delivery(const struct delivery_row *d)
 {
 	return json_pack("{s:s, s:I, s:s, s:o, s:i, s:s, s:o, s:o, s:o}", "id", d->id, "seq",
 			 (json_int_t)d->seq, "type", d->type, "created", api_time(d->created_ns),
@@ -249,7 +249,7 @@ int api_hook_test(struct request *rq, struct reply *rp, struct err *err)
 		r = hooks_ping(sd->hooks, &row, &d, err);
 	if (r < 0)
 		return r;
-	r = give(rp, 202, delivery_json(&d), err);
+	r = give(rp, 202, api_delivery(&d), err);
 	delivery_row_done(&d);
 	return r;
 }
@@ -293,7 +293,7 @@ int api_delivery_list(struct request *rq, struct reply *rp, struct err *err)
 		return r;
 	json_t *items = json_array();
 	for (size_t i = 0; i < n && i < max; i++)
-		bad |= json_array_append_new(items, delivery_json(&rows[i]));
+		bad |= json_array_append_new(items, api_delivery(&rows[i]));
 	json_t *j = json_pack("{s:o}", "items", items);
 	if (n > max) {
 		char cursor[24];

@@ -8,10 +8,12 @@
 
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
+#include "fs/base/json.h"
 #include "fs/base/rfc3339.h"
 #include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
+#include "snapd/journal.h"
 #include "snapd/sign.h"
 
 enum { FOR_S = 3600 };
@@ -57,7 +59,9 @@ static int answer(struct snapd *sd, const struct sign_claim *c, struct reply *rp
 	rp->json = buf_error(&url) ? NULL
 				   : json_pack("{s:s, s:s}", "url", (const char *)url.data,
 					       "expires", rfc3339_text(when, &at));
-	return rp->json ? 0 : err_no_memory(err);
+	/* At another time it is another one: what is told is kept before. */
+	auto_free char *text = rp->json ? json_text(rp->json, JSON_COMPACT) : NULL;
+	return text ? catalog_intend_into(sd->catalog, "at/url", text, err) : err_no_memory(err);
 }
 
 int api_sign(struct request *rq, struct reply *rp, bool is_snap, struct err *err)

@@ -34,7 +34,7 @@
 #include "snapd/api_files.h"
 #include "snapd/api_sandbox.h"
 #include "snapd/archive_lib.h"
-#include "snapd/journal.h"
+#include "snapd/intents.h"
 #include "snapd/limits.h"
 #include "snapd/tus_head.h"
 #include "snapd/web_parse.h"
@@ -158,6 +158,34 @@ static int last_touched(const struct kept *k, time_t *out)
 	return 0;
 }
 
+static bool is_done(const struct kept *k)
+{
+	return json_is_true(json_object_get(k->json, "done"));
+}
+
+/* 0 or -errno: there is none that can be read. */
+static int read_record(struct kept *k)
+{
+	char name[ID_SIZE + 8];
+	auto_free void *text = NULL;
+	size_t len;
+	file_name(name, k->id, "json");
+	int r = io_slurp(NULL, k->dir, name, TUS_RECORD_MAX, &text, &len, NULL);
+	if (r >= 0 && !(k->json = json_loadb(text, len, 0, NULL)))
+		r = -EBADMSG;
+	return r;
+}
+
+/* How much there is of one that isn't done, by its data file. -ENOENT. */
+static int look_at_data(struct kept *k)
+{
+	struct stat st;
+	if (k->fd < 0 || fstat(k->fd, &st) < 0)
+		return -ENOENT;
+	k->offset = st.st_nlink > 1 ? k->length : (uint64_t)st.st_size;
+	return 0;
+}
+
 /* Whether it is one of what the target names: what its path leads to may be another by now. */
 static int check_place(const struct kept *k, struct request *rq, bool box, struct err *err)
 {
@@ -182,9 +210,6 @@ static int check_place(const struct kept *k, struct request *rq, bool box, struc
 static int kept_open(struct kept *k, struct request *rq, bool box, bool write, struct err *err)
 {
 	char name[ID_SIZE + 8];
-	auto_free void *text = NULL;
-	size_t len;
-	struct stat st = { 0 };
 	time_t touched;
 	auto_source src = { 0 };
 	int r = box ? 0
@@ -201,18 +226,14 @@ static int kept_open(struct kept *k, struct request *rq, bool box, bool write, s
 	k->fd = openat(k->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (k->fd >= 0 && write && flock(k->fd, LOCK_EX | LOCK_NB) < 0)
 		return err_set(err, -ENOLCK, "somebody else is sending this upload");
-	file_name(name, k->id, "json");
-	struct err why = { 0 };
-	r = io_slurp(NULL, k->dir, name, TUS_RECORD_MAX, &text, &len, &why);
-	k->json = r < 0 ? NULL : json_loadb(text, len, 0, NULL);
+	(void)read_record(k); /* without one it is nobody's */
 	r = check_place(k, rq, box, err);
 	if (r < 0)
 		return r;
-	bool done = json_is_true(json_object_get(k->json, "done"));
-	if ((!done && (k->fd < 0 || fstat(k->fd, &st) < 0)) || last_touched(k, &touched) < 0)
+	bool done = is_done(k);
+	k->offset = k->length = (uint64_t)json_integer_value(json_object_get(k->json, "length"));
+	if ((!done && look_at_data(k) < 0) || last_touched(k, &touched) < 0)
 		return err_set(err, -ENOENT, "no such upload");
-	k->length = (uint64_t)json_integer_value(json_object_get(k->json, "length"));
-	k->offset = done || st.st_nlink > 1 ? k->length : (uint64_t)st.st_size;
 	if (done && k->fd >= 0) { /* boughd was killed before: it is a file's content */
 		drop_data(k);
 		cleanup_close(&k->fd);
@@ -310,7 +331,7 @@ static void sweep_one(void *ctx, const struct kept *k, time_t touched)
 		       (*in && catalog_sandbox_get(c, in, &box, NULL) == -ENOENT);
 	if (gone)
 		forget(k);
-	else if (json_is_true(json_object_get(k->json, "done")))
+	else if (is_done(k))
 		drop_data(k); /* where a kill has left that */
 }
 
@@ -446,45 +467,66 @@ static int look_at_place(struct kept *k, struct request *rq, const char *ws, str
 	return r;
 }
 
+/* Its record, which is first: by it a sweep finds what a kill leaves. */
+static int announce(struct kept *k, struct request *rq, bool box, struct err *err)
+{
+	char ws[ID_SIZE];
+	k->json = json_pack("{s:I, s:I}", "length", (json_int_t)k->length, "created",
+			    (json_int_t)time(NULL));
+	int r = k->json ? read_metadata(rq, k->json, err) : err_no_memory(err);
+	if (r >= 0)
+		r = find_place(k, rq, box, ws, err);
+	if (r >= 0)
+		r = look_at_place(k, rq, ws, err);
+	return r < 0 ? r : write_record(k, err);
+}
+
+/* What else it has; one of no bytes is whole. */
+static int make_data(struct kept *k, struct snapd *sd, struct err *err)
+{
+	char name[ID_SIZE + 8];
+	file_name(name, k->id, "data");
+	k->fd = openat(k->dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (k->fd < 0 || look_at_data(k) < 0)
+		return err_sys(err, -errno, "make %s", name);
+	int r = mark(k, err);
+	return r < 0 || k->length > 0 ? r : finish(k, sd, kept_text(k, "workspace"), err);
+}
+
+/* Whether it may have been done all the same, or come yet: with a key that is gone on with. */
+static bool is_in_doubt(int r)
+{
+	const char *code;
+	const struct doing *d = doing_now();
+	return d && d->keyed && web_status(r, &code) >= 500 && r != -EDQUOT && r != -ENOSPC;
+}
+
 static int create(struct request *rq, struct reply *rp, bool box, struct err *err)
 {
-	char name[ID_SIZE + 8], ws[ID_SIZE];
 	auto_kept k = { .dir = -1, .fd = -1 };
 	int r = begin(rq, rp, err);
 	const char *length = request_header(rq, "Upload-Length");
 	if (r >= 0 && (!length || tus_number(length, &k.length) < 0))
 		r = err_set(err, -EINVAL, "Upload-Length is needed");
-	if (r < 0)
-		return r;
-	k.json = json_pack("{s:I, s:I}", "length", (json_int_t)k.length, "created",
-			   (json_int_t)time(NULL));
-	r = k.json ? read_metadata(rq, k.json, err) : err_no_memory(err);
-	if (r >= 0)
-		r = find_place(&k, rq, box, ws, err);
-	if (r >= 0)
-		r = look_at_place(&k, rq, ws, err);
 	if (r >= 0)
 		r = k.dir = open_folder(rq->ctx, err);
+	int again = r < 0 ? r : intent_upload(rq->ctx, k.id, err);
+	if (again < 0)
+		return again;
+	r = again ? read_record(&k) : -ENOENT;
+	if (r == -ENOENT)
+		r = announce(&k, rq, box, err);
+	else
+		r = r < 0 ? err_sys(err, snapd_inner(r), "read uploads/%s.json", k.id)
+			  : check_place(&k, rq, box, err);
+	k.expires = time(NULL) + EXPIRES_S;
+	k.offset = k.length;
+	if (r >= 0 && !is_done(&k))
+		r = make_data(&k, rq->ctx, err);
+	if (r < 0 && !again && !is_in_doubt(r))
+		forget(&k);
 	if (r < 0)
 		return r;
-	id_make(k.id, "up");
-	file_name(name, k.id, "data");
-	k.expires = time(NULL) + EXPIRES_S;
-	r = write_record(&k, err); /* first: by it a sweep finds what a kill leaves */
-	if (r >= 0)
-		k.fd = openat(k.dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (r >= 0 && k.fd < 0)
-		r = err_sys(err, -errno, "make %s", name);
-	if (r >= 0)
-		r = mark(&k, err);
-	if (r >= 0 && k.length == 0)
-		r = finish(&k, rq->ctx, ws, err);
-	if (r >= 0) /* who asks again is told where it is (outcome.c) */
-		r = catalog_intend(((struct snapd *)rq->ctx)->catalog, k.id, err);
-	if (r < 0) {
-		forget(&k);
-		return r;
-	}
 	reply_header(rp, "Location", "/v1/%s/%s/uploads/%s", box ? "sandboxes" : "workspaces",
 		     rq->params[0], k.id);
 	add_state(rp, &k);

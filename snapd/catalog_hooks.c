@@ -161,7 +161,10 @@ static const struct db_shape delivery_shape = { "look up what webhooks are told"
 
 int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err)
 {
-	int r = db_change(
+	int r = db_start(c, err);
+	if (r < 0)
+		return r;
+	r = db_exec(
 		c,
 		"INSERT INTO deliveries (id, hook, type, body, created, next, tries, delivered,"
 		" error) SELECT ?1, ?2, ?3, ?4, ?5, CASE WHEN n < ?6 THEN ?5 END, 0, 0,"
@@ -170,7 +173,16 @@ int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, stru
 		DB(db_text(row->id), db_text(row->hook), db_text(row->type), db_text(row->body),
 		   db_int(row->created_ns), db_int(HOOK_PENDING_MAX)),
 		"note what a webhook is to be told", err);
-	return r < 0 ? r : 1;
+	if (r >= 0)
+		r = db_note_effect(c, row->id, err);
+	return db_finish(c, r, err);
+}
+
+int catalog_delivery_get(struct catalog *c, const char *id, struct delivery_row *out,
+			 struct err *err)
+{
+	return db_find(c, "SELECT " DELIVERY_COLUMNS " FROM deliveries WHERE id = ?1",
+		       DB(db_text(id)), &delivery_shape, out, "delivery", id, err);
 }
 
 /* One that is due, with its hook's owner behind it. */

@@ -414,7 +414,7 @@ static int drop_unmade(struct catalog *c, struct err *err)
 #define INTENT "(effect LIKE 'into/%' OR effect LIKE 'by/%')"
 #define LEFT "effect LIKE 'again/%'"
 /* What was only about to be made, or was taken away again: by what it was mainly to make, which is
- * noted first. Of an upload only the one who was told of it knows. */
+ * noted first. */
 #define UNMADE \
 	"((effect LIKE 'sn%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM snapshots)) OR" \
 	" (effect LIKE 'ws%' AND substr(effect, 1, 13) NOT IN (SELECT id FROM workspaces)) OR" \
@@ -422,7 +422,8 @@ static int drop_unmade(struct catalog *c, struct err *err)
 	" (effect LIKE 'repo%' AND effect NOT IN" \
 	" (SELECT printf('repo_%08x', number) FROM repos)))"
 #define MADE "effect IS NOT NULL AND NOT " LEFT " AND NOT " INTENT " AND NOT " UNMADE
-#define MADE_STATUS "CASE WHEN effect LIKE 'at/%' THEN 200 ELSE 201 END"
+#define MADE_STATUS \
+	"CASE WHEN effect LIKE 'at/%' THEN 200 WHEN effect LIKE 'dl%' THEN 202 ELSE 201 END"
 
 static int read_idle(sqlite3_stmt *st, void *row)
 {
@@ -493,7 +494,7 @@ int catalog_repeat_made(struct catalog *c, const struct repeat *was, struct err 
 {
 	return change_idle(c,
 			   "UPDATE repeats SET status = " MADE_STATUS " WHERE " IDLE_ROW
-			   " AND effect NOT LIKE 'up%' AND " MADE,
+			   " AND " MADE,
 			   was, 0, NULL, err);
 }
 

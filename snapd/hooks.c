@@ -252,7 +252,7 @@ static void note_event(struct hooks *h, const struct event *e)
 				r = catalog_delivery_add(h->sd->catalog, &d, &err);
 			if (r < 0)
 				log_error("webhook %s: %s", row->id, err.text);
-			some |= r > 0;
+			some |= r >= 0;
 			delivery_row_done(&d);
 		}
 	pthread_mutex_unlock(&h->lock);
@@ -285,14 +285,15 @@ int hooks_ping(struct hooks *h, const struct hook_row *row, struct delivery_row 
 	memcpy(e.own.owner, row->owner, sizeof(e.own.owner));
 	memcpy(e.by, row->owner, sizeof(e.by));
 	(void)snprintf(e.object, sizeof(e.object), "%s", row->id);
-	*out = (struct delivery_row){ 0 };
-	int r = fill(h, out, row, &e);
-	r = r < 0 ? err_no_memory(err) : catalog_delivery_add(h->sd->catalog, out, err);
-	if (r < 0)
-		delivery_row_done(out);
-	else
+	struct delivery_row d = { 0 };
+	int r = fill(h, &d, row, &e);
+	r = r < 0 ? err_no_memory(err) : catalog_delivery_add(h->sd->catalog, &d, err);
+	if (r >= 0)
+		r = catalog_delivery_get(h->sd->catalog, d.id, out, err);
+	delivery_row_done(&d);
+	if (r >= 0)
 		wake(h);
-	return r < 0 ? r : 0;
+	return r;
 }
 
 /* ---- telling ---- */

@@ -67,13 +67,16 @@ void delivery_rows_free(struct delivery_row *rows, size_t n);
 
 int catalog_hook_insert(struct catalog *c, const struct hook_row *row, struct err *err);
 json_t *api_hook(const struct hook_row *h); /* as the API tells of it (api_hooks.c) */
+json_t *api_delivery(const struct delivery_row *d);
 int catalog_hook_update(struct catalog *c, const struct hook_row *row, struct err *err);
 int catalog_hook_get(struct catalog *c, const char *id, struct hook_row *out, struct err *err);
 int catalog_hook_list(struct catalog *c, const char *owner, struct hook_row **rows, size_t *n,
 		      struct err *err); /* newest first; `owner` NULL: all */
 int catalog_hook_delete(struct catalog *c, const char *id, struct err *err); /* and deliveries */
-/* 1; 0: the hook has too many already, it was written as dropped. */
+/* Where the hook has too many already, it is written as dropped. */
 int catalog_delivery_add(struct catalog *c, const struct delivery_row *row, struct err *err);
+int catalog_delivery_get(struct catalog *c, const char *id, struct delivery_row *out,
+			 struct err *err);
 /* Hooks that are being told. */
 struct hook_busy {
 	char hook[ID_SIZE], owner[OWNER_SIZE];
@@ -97,7 +100,7 @@ int hooks_start(struct hooks **out, struct snapd *sd, struct err *err);
 void hooks_stop(struct hooks *h); /* NULL allowed; after events_stop */
 /* Rows have changed: what is remembered of them is read again. */
 void hooks_changed(struct hooks *h);
-/* Tells that one of an event "ping". */
+/* Tells that one of an event "ping"; *out is the caller's. */
 int hooks_ping(struct hooks *h, const struct hook_row *row, struct delivery_row *out,
 	       struct err *err);
 /* Seals a secret for the row. */

@@ -203,6 +203,23 @@ static int look_export(struct snapd *sd, char *text, json_t **answer, char **lef
 	return fd < 0 ? fd : (int)strtoul(status, NULL, 10);
 }
 
+/* ---- an upload ---- */
+
+int intent_upload(struct snapd *sd, char id[ID_SIZE], struct err *err)
+{
+	static const char upload[] = "by/upload/";
+	char text[sizeof(upload) + ID_SIZE];
+	const char *was = intent_was(upload);
+	if (was) {
+		(void)snprintf(id, ID_SIZE, "%s", was);
+		return 1;
+	}
+	id_make(id, "up");
+	(void)snprintf(text, sizeof(text), "%s%s", upload, id);
+	int r = note(sd, text, NULL, err);
+	return r < 0 ? r : 0;
+}
+
 /* ---- a push ---- */
 
 int intent_push(struct snapd *sd, struct oid *commit, struct err *err)
@@ -241,6 +258,7 @@ static const struct kind {
 	{ "by/exec/", false, intent_look_exec },
 	{ "by/signal/", false, intent_look_again },
 	{ "by/push/", false, intent_look_again },
+	{ "by/upload/", false, intent_look_again },
 };
 
 /* NULL: what the catalog knows of. */

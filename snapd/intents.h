@@ -17,6 +17,7 @@
  *   by/attach/SB/WS/TARGET          the catalog has it attached there
  *   by/back/SB/STARTED/RUNS/…       a sandbox's restore: each tree is another, and it runs again
  *                                   where it ran; what isn't is done when it is asked for again
+ *   by/upload/UP                    the upload is announced by that id, whoever asks again
  *   by/push/COMMIT                  only the other side knows: it is done again when it is asked
  *                                   for again, with that commit, which changes nothing where it
  *                                   is there already
@@ -54,6 +55,9 @@ int intent_branch(struct snapd *sd, uint32_t repo, const char *branch, const str
 /* The export's file is about to be kept (export_begin's name). */
 int intent_export(struct snapd *sd, const char *owner, const char *file, unsigned status,
 		  const json_t *answer, struct err *err);
+/* *id is of an upload that is about to be announced (0), or was for that key before it was cut off
+ * (1). */
+int intent_upload(struct snapd *sd, char id[ID_SIZE], struct err *err);
 /* *commit is about to be pushed, or is the one that was for that key before it was cut off. */
 int intent_push(struct snapd *sd, struct oid *commit, struct err *err);
 

@@ -52,6 +52,13 @@ static json_t *made_account(struct snapd *sd, const char *what)
 	struct user_row user;
 	struct team_row team;
 	auto_hook_row hook = { 0 };
+	struct delivery_row delivery = { 0 };
+	if (id_is(what, "dl")) {
+		int r = catalog_delivery_get(sd->catalog, what, &delivery, NULL);
+		json_t *j = r < 0 ? NULL : api_delivery(&delivery);
+		delivery_row_done(&delivery);
+		return j;
+	}
 	if (id_is(what, "tk"))
 		return catalog_token_get(sd->catalog, what, &token, NULL) < 0 ? NULL
 									      : api_token(&token);
@@ -67,7 +74,8 @@ static json_t *made_account(struct snapd *sd, const char *what)
 
 static json_t *made_json(struct snapd *sd, char *id)
 {
-	if (id_is(id, "tk") || id_is(id, "wh") || id_is(id, "tm") || strncmp(id, "user/", 5) == 0)
+	if (id_is(id, "tk") || id_is(id, "wh") || id_is(id, "dl") || id_is(id, "tm") ||
+	    strncmp(id, "user/", 5) == 0)
 		return made_account(sd, id);
 	auto_ws_row ws = { 0 };
 	auto_snap_row snap = { 0 };
@@ -246,6 +254,16 @@ static int take_key(struct snapd *sd, struct doing *d, struct repeat *was, struc
 	return catalog_repeat_begin(sd->catalog, d, was, err);
 }
 
+/* Which upload it has announced; NULL: none. */
+static const char *announced(const struct repeat *was)
+{
+	static const char upload[] = "by/upload/";
+	const char *id = was->effect;
+	if (id && strncmp(id, upload, sizeof(upload) - 1) == 0)
+		id += sizeof(upload) - 1;
+	return id && was->status == 201 && id_is(id, "up") ? id : NULL;
+}
+
 static int repeat_admit(struct request *rq, const struct route *rt, struct doing *d,
 			const void *data, size_t len, struct reply *rp, struct err *err)
 {
@@ -267,6 +285,7 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 		repeat_done(&was);
 		return r < 0 ? r : 0;
 	}
+	const char *up = announced(&was);
 	if (!digest_equal(&was.body, &d->body))
 		r = not_the_same(err);
 	else if (!was.status && was.job[0])
@@ -275,15 +294,15 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 		r = err_set(err, -EALREADY, "the first request with that key is still under way");
 	if (r == 0 && !rp->json) {
 		rp->status = was.status;
-		rp->json = was.status == 204 ? NULL
-			   : was.answer      ? json_loads(was.answer, 0, NULL)
-			   : was.effect      ? outcome_rebuilt(sd, rt->path, was.effect)
-					     : NULL;
+		rp->json = was.status == 204 || up ? NULL
+			   : was.answer            ? json_loads(was.answer, 0, NULL)
+			   : was.effect            ? outcome_rebuilt(sd, rt->path, was.effect)
+						   : NULL;
 	}
 	if (r >= 0)
 		reply_header(rp, "Idempotency-Replayed", "true");
-	if (r >= 0 && was.effect && id_is(was.effect, "up")) /* an upload that was announced */
-		reply_header(rp, "Location", "%s/%s", d->path, was.effect);
+	if (r >= 0 && up)
+		reply_header(rp, "Location", "%s/%s", d->path, up);
 	if (r >= 0 && rt->upload && was.has_sum && d->sum)
 		r = replay_upload(rq, d, &was, rp, err);
 	repeat_done(&was);
