@@ -32,6 +32,7 @@ struct import {
 	uint64_t max_bytes, max_inodes;
 	bool image; /* of containers: oci.h */
 	struct ws_plan *plan; /* NULL: a snapshot alone */
+	json_t *asked; /* the body that says the plan; NULL: there is none */
 	/* The upload, where its caller didn't wait; -1: it is `body` */
 	int spool;
 	char file[ID_SIZE]; /* its name in ROOT/imports; "": none */
@@ -127,6 +128,7 @@ static void import_free(void *task)
 	if (im->plan)
 		ws_plan_done(im->plan);
 	free(im->plan);
+	json_decref(im->asked);
 	cleanup_close(&im->spool);
 	free(im);
 }
@@ -137,10 +139,28 @@ static void import_leave(void *task)
 	im->file[0] = '\0';
 }
 
+/* As it was asked for; who sees it may have come from a token. */
+static json_t *plan_again(const struct import *im)
+{
+	const struct owned *own = &im->plan->like.own;
+	json_t *j = json_copy(im->asked);
+	json_t *more = json_pack("{s:s, s:s, s:I, s:s, s:s*}", "call", "create", "file", im->file,
+				 "size", (json_int_t)im->size, "visibility",
+				 visibility_names[own->visibility], "team",
+				 own->team[0] ? own->team : NULL);
+	if (json_object_update_new(j, more) < 0) { /* none of them: no memory */
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
 /* From which the next boughd goes on. */
 static json_t *import_again(void *task)
 {
 	const struct import *im = task;
+	if (im->plan)
+		return plan_again(im);
 	json_t *names = im->maker.row.names ? json_loads(im->maker.row.names, 0, NULL) : NULL;
 	json_t *j = json_pack("{s:s, s:s, s:I, s:O*, s:s*, s:b, s:I, s:I}", "call", "import",
 			      "file", im->file, "size", (json_int_t)im->size, "name",
@@ -428,28 +448,37 @@ static void reply_import(struct import *im, struct reply *rp)
 	rp->task_free = import_free;
 }
 
-/* One that a boughd before this one was left with: what was asked for is in the body then. */
+/* The upload that a boughd before this one was left with, by what is in the body then. */
+static int take_file(struct import *im, struct request *rq, struct err *err)
+{
+	struct stat st;
+	char path[PATH_SIZE];
+	const char *file = request_string(rq, "file");
+	im->size = request_number(rq, "size", 0);
+	(void)snprintf(im->file, sizeof(im->file), "%s", file ? file : "");
+	file_path(rq->ctx, im->file, path);
+	im->spool = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (im->spool >= 0 && fstat(im->spool, &st) == 0 && (uint64_t)st.st_size == im->size)
+		return 0;
+	return err_set(err, -ESTALE,
+		       "what was uploaded before the daemon ended is gone: import it again");
+}
+
+/* One that a boughd before this one was left with. */
 static int go_on(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct stat st;
-	char path[PATH_SIZE];
-	const char *file = request_string(rq, "file"), *name = request_string(rq, "name");
+	const char *name = request_string(rq, "name");
 	struct import *im = calloc(1, sizeof(*im));
 	if (!im)
 		return err_no_memory(err);
-	im->size = request_number(rq, "size", 0);
 	im->image = request_bool(rq, "image", false);
 	im->max_bytes = request_number(rq, "max_bytes", 0);
 	im->max_inodes = request_number(rq, "max_inodes", 0);
 	int r = maker_init(&im->maker, sd, name, request_string(rq, "message"), err);
-	(void)snprintf(im->file, sizeof(im->file), "%s", file ? file : "");
-	file_path(sd, im->file, path);
-	im->spool = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (r >= 0 && (im->spool < 0 || fstat(im->spool, &st) < 0 ||
-		       (uint64_t)st.st_size != im->size))
-		r = err_set(err, -ESTALE,
-			    "what was uploaded before the daemon ended is gone: import it again");
+	im->spool = -1;
+	if (r >= 0)
+		r = take_file(im, rq, err);
 	if (r >= 0 && name)
 		r = api_snap_name_free(rq, name, err);
 	if (r >= 0)
@@ -512,14 +541,21 @@ int api_ws_import(struct request *rq, struct reply *rp, struct err *err)
 	struct import *im = calloc(1, sizeof(*im));
 	if (!im)
 		return err_no_memory(err);
+	bool again = request_string(rq, "file"); /* requests have none */
+	bool leave = !again && web_prefers(request_header(rq, "Prefer"), "respond-async");
 	im->spool = -1;
 	im->body = rq->upload;
+	im->asked = json_incref(rq->body);
 	im->plan = calloc(1, sizeof(*im->plan));
 	int r = im->plan ? ws_plan_init(im->plan, rq, err) : err_no_memory(err);
 	if (r >= 0)
 		r = limits_snapshot(sd, rq->caller->owner, err);
 	if (r >= 0)
 		r = maker_init(&im->maker, sd, NULL, NULL, err);
+	if (r >= 0 && again)
+		r = take_file(im, rq, err);
+	if (r >= 0 && leave)
+		r = leave_import(im, rp, err);
 	if (r < 0) {
 		import_free(im);
 		return r;
@@ -527,6 +563,7 @@ int api_ws_import(struct request *rq, struct reply *rp, struct err *err)
 	/* What it begins with isn't counted as its own, but must not be a way round the limit. */
 	im->max_bytes = im->plan->like.quota_bytes;
 	im->max_inodes = im->plan->like.quota_inodes;
-	reply_import(im, rp);
+	if (!leave)
+		reply_import(im, rp);
 	return 0;
 }

@@ -200,6 +200,7 @@ static const struct {
 	{ "save", "/v1/workspaces/{}/snapshots", api_ws_save },
 	{ "fsck", "/v1/fsck", api_fsck },
 	{ "import", "/v1/import", api_import },
+	{ "create", "/v1/workspaces/import", api_ws_import },
 };
 
 static size_t find_call(const json_t *again)

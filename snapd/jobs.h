@@ -3,9 +3,9 @@
  * Running ones are in memory, all of them in the catalog (journal.h). What boughd's end cuts off
  * has ended where it had its effect (each job has a key, if none of its caller's), is begun anew at
  * the next start where its reply says from what (web.h), and has failed otherwise. Begun anew are a
- * save and an export, from what was sealed for them when they were asked for, an import, from the
- * upload that is kept for it, a gc, an fsck, a fetch without a new secret. All others need what
- * their caller sent.
+ * save and an export, from what was sealed for them when they were asked for, an import and a
+ * workspace from an archive, from the upload that is kept for it, a gc, an fsck, a fetch without a
+ * new secret. All others need what their caller sent.
  *
  * Threads: any; each job has one of its own. */
 #ifndef BOUGH_SNAPD_JOBS_H

@@ -346,7 +346,7 @@ ANSWERS = {
 }
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos", "/v1/import",
-        "/v1/exports"}
+        "/v1/workspaces/import", "/v1/exports"}
 PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots": "snap",
           "repos": "repo", "tokens": "id", "users": "name", "quotas": "owner", "teams": "team",
           "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up",

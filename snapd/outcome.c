@@ -577,6 +577,13 @@ void outcome_also(struct snapd *sd, const char *what, const char *object, const 
 	add_row(sd, &d, object, 200, about);
 }
 
+/* An upload that was left to a job, which tells what becomes of it. */
+static bool is_left(const struct doing *d, unsigned status, const json_t *answer)
+{
+	return status == 202 && id_is(id_in(answer), "jb") &&
+	       strncmp(d->pattern, "/v1/jobs/", 9) != 0;
+}
+
 void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *answer)
 {
 	struct snapd *sd = ctx;
@@ -586,7 +593,7 @@ void outcome_done(void *ctx, struct doing *d, unsigned status, const json_t *ans
 	metrics_count(sd->metrics, d, status);
 	if (d->keyed)
 		end_repeat(sd, d, status, answer);
-	if (only_reads(d->method, d->pattern))
+	if (only_reads(d->method, d->pattern) || is_left(d, status, answer))
 		return;
 	if ((status < 400 && !passing) || status == 403)
 		write_audit(sd, d, status, answer);

@@ -299,6 +299,10 @@ const begun = await c.workspaces.createFrom('begun', createReadStream(T + '/t.ta
 eq('a workspace of an archive', [begun.info.labels, begun.info.mounted, await all(begun.diff())],
   [{ k: 'v' }, false, []]);
 await begun.delete({ purge: true, force: true });
+const begunByJob = await (await c.workspaces.createFromJob('begun', createReadStream(T + '/t.tar'),
+  { labels: { k: 'v' }, mount: false })).wait(30_000);
+eq('the same as a job', [begunByJob.labels, begunByJob.mounted], [{ k: 'v' }, false]);
+await c.workspaces('begun').delete({ purge: true, force: true });
 const above = await c.workspaces.create('above', { source: made });
 await above.files.write('x', 'x');
 await above.save('above');

@@ -428,6 +428,10 @@ def main():
     eq("a workspace of an archive", [begun.info["labels"], begun.info["mounted"], list(begun.diff())],
        [{"k": "v"}, False, []])
     begun.delete(purge=True, force=True)
+    with open(T + "/t.tar", "rb") as a:
+        begun = c.workspaces.create_from_job("begun", a, labels={"k": "v"}, mount=False).wait(30)
+    eq("the same as a job", [begun["labels"], begun["mounted"]], [{"k": "v"}, False])
+    c.workspaces("begun").delete(purge=True, force=True)
     above = c.workspaces.create("above", source=made)
     above.files.write("x", "x")
     above.save("above")

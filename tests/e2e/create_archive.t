@@ -47,6 +47,26 @@ check("once", ask("POST", "workspaces/import?name=b", small, "b")[0] == 201 and
 check("of another body", ask("POST", "workspaces/import?name=b", small + b"\0" * 512, "b")[0] == 422)
 check("of another query", ask("POST", "workspaces/import?name=b&mount=0", small, "b")[0] == 422)
 
+# ---- as a job
+
+later = {"Prefer": "respond-async"}
+job = ask("POST", "workspaces/import?name=j&label=k=v&mount=0", small, "j", later)
+check("a job, once all has come", job[0] == 202 and job[1]["path"] == "/v1/workspaces/import", job)
+got = must(200, "GET", "jobs/%s?wait=60" % job[1]["id"])
+check("makes it", [got["state"], got["status"], got["result"]["name"], got["result"]["labels"], files("j")] ==
+      ["done", 201, "j", {"k": "v"}, 100], got)
+log = [row["object"] or "" for row in must(200, "GET", "audit")["items"] if row["path"] == job[1]["path"]]
+check("and is told of once", log.count(got["result"]["id"]) == 1 and not any(o.startswith("jb_") for o in log), log)
+again = ask("POST", "workspaces/import?name=j&label=k=v&mount=0", small, "j", later)
+check("its key tells", [again[0], again[1]["id"], again[2]] == [201, got["result"]["id"], "true"], again)
+got = ask("POST", "workspaces/import?name=j", small, None, later)
+check("a name that is taken is no job", got[0] == 409 and got[1]["code"] == "exists", got)
+got = ask("POST", "workspaces/import?name=n", b"no archive", None, later)
+got = must(200, "GET", "jobs/%s?wait=60" % got[1]["id"])
+check("no archive is one that fails", [got["state"], got["status"], got["error"]["code"]] ==
+      ["failed", 400, "invalid"], got)
+check("nothing is kept of what was sent", os.listdir(root + "/imports") == [])
+
 # ---- what isn't made leaves nothing
 
 was = there()
@@ -136,7 +156,7 @@ check("what was made is answered", [again[0], again[1]["name"], again[2]] == [20
 check("the record is there again", os.path.exists("%s/snapshots/%s.json" % (root, got[1]["head"])))
 PY
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-asks 27 "$T/one.py"
+asks 34 "$T/one.py"
 
 # ---- bough
 

@@ -192,6 +192,34 @@ is 'nothing is kept of the upload' "$(ls "$BOUGH_ROOT/imports")" ''
 unfinished "$import"
 like 'nor is it begun without' "$(ended "$import" '.state, .status, .error.message' | xargs)" \
 	'^failed 409 what was uploaded before the daemon ended is gone: import it again$'
+
+# ---- a workspace from an archive
+
+begun() { # KEY NAME: as keyed
+	ask POST "/v1/workspaces/import?name=$2&label=k=v&mount=0&quota_bytes=99999999" -H 'Prefer: respond-async' \
+		-H "Idempotency-Key: $1" -T "$T/many.tar" -w '%{http_code}\n'
+}
+for i in 1 2 3 4 5; do
+	read -r create state < <(cut "create$i" "/v1/workspaces/import?name=c$i&label=k=v&mount=0&quota_bytes=99999999" "$T/many.tar")
+	again
+	[ "$state" = running ] && break
+done
+is 'a create is cut off' "$state" running
+is 'it goes on' "$(ended "$create" '.state, .status' | xargs)" 'done 201'
+is 'with all that was uploaded' "$(ask GET "/v1/workspaces/c$i/files/40" | cmp - "$T/many/40" && ask GET "/v1/workspaces/c$i/files/" |
+	jq '.entries | length')" 40
+is 'as it was asked for' "$(ask GET "/v1/workspaces/c$i" | jq -c '[.labels, .mounted, .quota_bytes, .visibility, .base == .head]')" \
+	'[{"k":"v"},false,99999999,"private",true]'
+begun "create$i" "c$i" >"$T/again"
+is 'its key gives what it made' "$(tail -n 1 "$T/again") $(head -n 1 "$T/again" | jq -r .id)" "201 $(job "$create" .result.id)"
+is 'nothing is kept of the upload' "$(ls "$BOUGH_ROOT/imports")" ''
+unfinished "$create" done
+is 'one that was made is not made twice' "$(ended "$create" '.state, .status, .result.id' | xargs)" \
+	"done 201 $(ask GET "/v1/workspaces/c$i" | jq -r .id)"
+bough_ok 'it goes' rm "c$i" --now -q
+unfinished "$create"
+like 'nor is it begun without what was uploaded' "$(ended "$create" '.state, .status, .error.message' | xargs)" \
+	'^failed 409 what was uploaded before the daemon ended is gone: import it again$'
 touch "$BOUGH_ROOT/imports/im_aaaaaaaaaa"
 again
 is 'an upload of no job goes' "$(ls "$BOUGH_ROOT/imports")" ''

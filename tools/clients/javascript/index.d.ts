@@ -396,6 +396,9 @@ export class Client {
     /** One that begins with an archive; whole, or none is made. */
     createFrom(name: string, archive: Bytes, fields?: Omit<CreateFields, 'source' | 'git'> & Long & {
       length?: number }): Promise<Workspace>;
+    /** The same as a job, once all is sent; its result is the workspace. */
+    createFromJob(name: string, archive: Bytes, fields?: Omit<CreateFields, 'source' | 'git'> & {
+      key?: string; length?: number }): Promise<Job>;
     /** Deleted for good when `use` has ended. */
     temporary<T>(name: string, fields: CreateFields,
       use: (ws: Workspace) => Promise<T> | T): Promise<T>;

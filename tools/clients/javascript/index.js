@@ -37,6 +37,9 @@ export function defaultSocket() {
 /** {a: 'b'} is a=b; a list has keys that are there with any value. */
 const labelsQuery = (labels) => (labels && !Array.isArray(labels)
   ? Object.entries(labels).map(([k, v]) => `${k}=${v}`) : labels);
+/** The query of a workspace that begins with an archive. */
+const begun = (name, labels, fields) => ({ name, label: labelsQuery(labels), ...Object.fromEntries(
+  Object.entries(fields).map(([k, v]) => [k, typeof v === 'boolean' ? Number(v) : v])) });
 
 /** Bytes, whatever their encoding. */
 const unquote = (text) => Buffer.from(text.replace(/%([0-9A-Fa-f]{2})/g,
@@ -351,12 +354,13 @@ export class Client {
         return new Workspace(t, info.id, info);
       },
       createFrom: async (name, archive, { labels, length, key, progress, ...fields } = {}) => {
-        const query = { name, label: labelsQuery(labels) };
-        for (const [k, v] of Object.entries(fields)) query[k] = typeof v === 'boolean' ? Number(v) : v;
         const info = await t.long('/v1/workspaces/import', {},
-          { query, body: archive, length, key, progress });
+          { query: begun(name, labels, fields), body: archive, length, key, progress });
         return new Workspace(t, info.id, info);
       },
+      createFromJob: async (name, archive, { labels, length, key, ...fields } = {}) =>
+        new Job(t, await t.job('/v1/workspaces/import', {}, {
+          json: undefined, query: begun(name, labels, fields), body: archive, length, key })),
       temporary: async (name, fields, use) => {
         const ws = await this.workspaces.create(name, fields);
         try {

@@ -43,6 +43,12 @@ def labels_query(labels: Union[None, Labels, Sequence[str]]) -> Optional[List[st
     return list(labels)
 
 
+def _begun(name: str, labels: Optional[Labels], fields: Mapping[str, Any]) -> Dict[str, Any]:
+    """The query of a workspace that begins with an archive."""
+    said = {k: int(v) if isinstance(v, bool) else v for k, v in fields.items()}
+    return {"name": name, "label": labels_query(labels), **said}
+
+
 class Snapshot:
     """One snapshot, by its id, a beginning of it, or a name. `info` is what was last heard of it,
     and is asked for when nothing was."""
@@ -315,11 +321,17 @@ class Workspaces:
                     progress: Optional[Progress] = None, **fields: Any) -> Workspace:
         """One that begins with an archive: tar, tar.gz, tar.zst, zip, cpio …; whole, or none is made.
         `fields` as in create, with `mount`."""
-        query = {k: int(v) if isinstance(v, bool) else v for k, v in fields.items()}
         info = self._t.long("/v1/workspaces/import", body=archive, length=length, key=key,
-                            progress=progress,
-                            query={"name": name, "label": labels_query(labels), **query})
+                            progress=progress, query=_begun(name, labels, fields))
         return Workspace(self._t, info["id"], info)
+
+    def create_from_job(self, name: str, archive: Source, *, labels: Optional[Labels] = None,
+                        length: Optional[int] = None, key: Optional[str] = None,
+                        **fields: Any) -> Job:
+        """The same once all is sent, as a job whose result is the workspace."""
+        return Job(self._t, self._t.call(
+            "POST", "/v1/workspaces/import", query=_begun(name, labels, fields), body=archive,
+            length=length, key=key, headers={"Prefer": "respond-async"}))
 
     @contextmanager
     def temporary(self, name: str, **fields: Any) -> Iterator[Workspace]:
