@@ -401,6 +401,8 @@ static bool take_end(struct proc *p, uint64_t by)
 		process_lost(&p->end);
 	else
 		fill_end(&p->end, &st, out_of_memory(l, &st));
+	if (r < 0 && p->id[0])
+		exec_note_begun(l->all->sd, l->id, p->id);
 	return true;
 }
 

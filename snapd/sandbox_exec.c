@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
@@ -128,6 +129,20 @@ static void forget(struct live *l, const char *id)
 	(void)catalog_exec_delete(l->all->sd->catalog, id, NULL); /* or at the next start */
 }
 
+void exec_note_begun(struct snapd *sd, const char *sandbox, const char *exec)
+{
+	char dir[PATH_SIZE], path[PATH_SIZE + ID_SIZE + 8];
+	struct stat st;
+	auto_exec_row row = { 0 };
+	sandbox_box_path(sd, sandbox, dir);
+	(void)snprintf(path, sizeof(path), "%s/%s.pid", dir, exec);
+	if (stat(path, &st) < 0 || st.st_size == 0 ||
+	    catalog_exec_get(sd->catalog, exec, &row, NULL) < 0 || row.status != EXEC_CREATED)
+		return;
+	const int64_t when_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	(void)catalog_exec_started(sd->catalog, exec, row.pid, when_ns, NULL); /* else not known */
+}
+
 static int lose(struct live *l, const char *id)
 {
 	struct process_end end;
@@ -146,6 +161,8 @@ int exec_settle(struct live *l, const char *id, struct err *err)
 	/* Where bough-io has ended with boughd, so has the runtime, in the middle of the start.
 	 * Asked before shim_begun removes the exec. */
 	const bool held = output_held(io, id, NULL) > 0;
+	if (!held)
+		exec_note_begun(sd, l->id, id);
 	int r = shim_begun(l->shim, id, &pid, err);
 	if (r == 0 && !held)
 		return lose(l, id);

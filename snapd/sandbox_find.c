@@ -145,10 +145,13 @@ static void end_rows(struct snapd *sd, const char *id)
 	size_t n;
 	if (catalog_exec_list(sd->catalog, id, &rows, &n, NULL) < 0)
 		return;
-	for (size_t i = 0; i < n; i++)
-		if (rows[i].status != EXEC_EXITED)
-			(void)catalog_exec_ended(sd->catalog, rows[i].id, 255, "lost",
-						 snapd_now_ns(), NULL);
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].status == EXEC_EXITED)
+			continue;
+		exec_note_begun(sd, id, rows[i].id);
+		(void)catalog_exec_ended(sd->catalog, rows[i].id, 255, "lost", snapd_now_ns(),
+					 NULL);
+	}
 	exec_rows_free(rows, n);
 }
 

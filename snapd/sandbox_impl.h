@@ -154,6 +154,9 @@ bool sandbox_stays(const struct sandbox_row *row, struct owned *own);
 /* The workspaces among the rows of a sandbox, which is gone, that were made for it. */
 void sandbox_take_own(struct snapd *sd, const struct sandbox_row *row,
 		      const struct attached_row *rows, size_t n, bool purge);
+/* Before an exec is lost: where its runtime has written that it began (the pid file of its box),
+ * its row says so. */
+void exec_note_begun(struct snapd *sd, const char *sandbox, const char *exec);
 /* As one ends of which nobody knows how. */
 void process_lost(struct process_end *end);
 /* How a process of it ended, told to the catalog and to who waits. */

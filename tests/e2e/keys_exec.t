@@ -227,18 +227,25 @@ for i in range(6):
 
 # ---- a shim that dies
 
-top = files("box")
-shim = int(open(root + "/box/" + must(200, "GET", "sandboxes/box")["id"] + "/shim").read().split()[1])
-hold("after")
-t, got = begin("/box/exec", counting("dies"), "dies")
-until(lambda: os.path.getsize(T + "/reached"))
-os.kill(shim, signal.SIGKILL)
-t.join()
-release("after")
-until(lambda: status("box") == "failed")
-got = again("a shim that dies in the middle: it is told that nobody knows", "/box/exec", counting("dies"), "dies", 201)
-check("by its end", got[1]["reason"] == "lost", got)
-check("not twice", count("dies") <= 1, count("dies"))
+for at in ("before", "after"):
+    top = files("box")
+    shim = int(open(root + "/box/" + must(200, "GET", "sandboxes/box")["id"] + "/shim").read().split()[1])
+    name = "dies-" + at
+    hold(at)
+    t, got = begin("/box/exec", counting(name), name)
+    until(lambda: os.path.getsize(T + "/reached"))
+    os.kill(shim, signal.SIGKILL)
+    t.join()
+    until(lambda: status("box") == "failed")
+    time.sleep(1) # for the rest of it to be ended
+    release(at)
+    got = again("a shim that dies %s the runtime has begun it: nobody knows how it ended" % at, "/box/exec",
+                counting(name), name, 201)
+    check("by its end", got[1]["reason"] == "lost", got)
+    check("but whether it had begun, where the runtime says so", (got[1]["started"] is None) == (at == "before"), got)
+    check("not twice", count(name) <= (at == "after"), count(name))
+    if at == "before":
+        post(200, "/box/start")
 must(204, "DELETE", "sandboxes/box?force=true")
 must(204, "DELETE", "sandboxes/own?force=true")
 left = [f for d in ("/run", "/tmp") for f in os.listdir(d) if own["id"] in f]
@@ -247,7 +254,7 @@ PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 for rt in $runtimes; do
-	asks 69 "$T/keys.py" "$T" "$rt"
+	asks 74 "$T/keys.py" "$T" "$rt"
 done
 fsck_clean
 done_testing
