@@ -12,6 +12,7 @@
 #include "snapd/access.h"
 #include "snapd/api.h"
 #include "snapd/flattener.h"
+#include "snapd/intents.h"
 #include "snapd/outcome.h"
 #include "snapd/sandbox.h"
 
@@ -608,7 +609,7 @@ int api_ws_mount(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return err_prefix(err, r, "mount %s", src.ws.name);
 	problems_set(sd->problems, src.ws.id, NULL);
-	r = catalog_ws_ask_mount(sd->catalog, src.ws.id, err);
+	r = catalog_ws_ask_mount(sd->catalog, src.ws.id, true, err);
 	if (r >= 0)
 		r = snapd_record_ws(sd, src.ws.id, err);
 	if (r >= 0)
@@ -624,7 +625,7 @@ int api_ws_unmount(struct snapd *sd, struct source *src, bool *busy, struct err 
 	bool in_use = false;
 	struct err why = { 0 };
 	/* The wish first: one that dies between the two isn't mounted again. */
-	int r = catalog_ws_set_mount(sd->catalog, src->ws.id, false, err);
+	int r = catalog_ws_ask_mount(sd->catalog, src->ws.id, false, err);
 	if (r < 0)
 		return r;
 	r = snapd_record_ws(sd, src->ws.id, &why);
@@ -660,9 +661,11 @@ int api_ws_umount(struct request *rq, struct reply *rp, struct err *err)
 	auto_source src = { 0 };
 	bool busy = false;
 	int r = source_find_ws(&src, sd, rq->params[0], LEASE_SHARED, "umount", err);
-	if (r >= 0)
+	/* Who has mounted it since the call that was cut off wants it so. */
+	const bool since = r >= 0 && src.ws.mount && intent_was("by/umount/");
+	if (r >= 0 && !since)
 		r = api_ws_refuse_used(sd, &src.ws, true, err);
-	if (r >= 0)
+	if (r >= 0 && !since)
 		r = api_ws_unmount(sd, &src, &busy, err);
 	if (r >= 0)
 		r = reply_workspace(sd, rp, &src.ws, NULL, err);

@@ -278,15 +278,17 @@ static const char *at(char effect[AT_SIZE], const char *id)
 	return effect;
 }
 
-int catalog_ws_ask_mount(struct catalog *c, const char *id, struct err *err)
+int catalog_ws_ask_mount(struct catalog *c, const char *id, bool mount, struct err *err)
 {
-	char effect[AT_SIZE];
+	char effect[sizeof("by/umount/") + ID_SIZE];
 	int r = db_start(c, err);
 	if (r < 0)
 		return r;
-	r = exec_the(c, "UPDATE workspaces SET mount = 1 WHERE id = ?1", DB(db_text(id)), id, err);
+	(void)snprintf(effect, sizeof(effect), "%s/%s", mount ? "at" : "by/umount", id);
+	r = exec_the(c, "UPDATE workspaces SET mount = ?2 WHERE id = ?1",
+		     DB(db_text(id), db_int(mount)), id, err);
 	if (r >= 0)
-		r = db_note_effect(c, at(effect, id), err);
+		r = db_note_effect(c, effect, err);
 	return db_finish(c, r, err);
 }
 

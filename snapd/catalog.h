@@ -139,8 +139,8 @@ int catalog_ws_patch(struct catalog *c, const char *id, const struct ws_patch *p
 int catalog_ws_set_head(struct catalog *c, const char *id, const char *head, const void *stack,
 			size_t len, struct err *err);
 int catalog_ws_set_mount(struct catalog *c, const char *id, bool mount, struct err *err);
-/* A mount that was asked for: it is noted for an Idempotency-Key, too. */
-int catalog_ws_ask_mount(struct catalog *c, const char *id, struct err *err);
+/* A mount, or its end, that was asked for: it is noted for an Idempotency-Key, too. */
+int catalog_ws_ask_mount(struct catalog *c, const char *id, bool mount, struct err *err);
 int catalog_ws_set_broken(struct catalog *c, const char *id, const char *why, struct err *err);
 int catalog_ws_delete(struct catalog *c, const char *id, struct err *err);
 /* From now on it is one that was removed: its name is free. -ENOENT: it was before. */

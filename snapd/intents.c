@@ -259,6 +259,7 @@ static const struct kind {
 	{ "by/signal/", false, intent_look_again },
 	{ "by/push/", false, intent_look_again },
 	{ "by/upload/", false, intent_look_again },
+	{ "by/umount/", false, intent_look_again },
 };
 
 /* NULL: what the catalog knows of. */

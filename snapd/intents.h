@@ -18,6 +18,8 @@
  *   by/back/SB/STARTED/RUNS/…       a sandbox's restore: each tree is another, and it runs again
  *                                   where it ran; what isn't is done when it is asked for again
  *   by/upload/UP                    the upload is announced by that id, whoever asks again
+ *   by/umount/WS                    that it isn't to be mounted is in the catalog; the end of its
+ *                                   mount is asked for again, unless somebody has mounted it since
  *   by/push/COMMIT                  only the other side knows: it is done again when it is asked
  *                                   for again, with that commit, which changes nothing where it
  *                                   is there already
@@ -109,13 +111,13 @@ int intent_settle(struct snapd *sd, const struct repeat *was, bool late, struct 
  * more. */
 int intents_settle_of(struct snapd *sd, const char *ws, struct err *err);
 
-/* intents.c's and intents_sandbox.c's own. What was noted for this thread's key before it was cut
- * off, behind `prefix` (borrowed); NULL: nothing like that. */
+/* What was noted for this thread's key before it was cut off, behind `prefix` (borrowed); NULL:
+ * nothing like that. */
 const char *intent_was(const char *prefix);
-/* Of what is noted behind the kind's prefix, in `text`, which they may write to: the status of what
- * has happened, and *answer, as it was noted (NULL: nothing was), for as it is now; 0: it hasn't;
- * INTENT_LEFT: something is left for who asks again, *left if that is another text (the caller's).
- * -ENOENT: what it was about is gone. */
+/* intents.c's and intents_sandbox.c's own. Of what is noted behind the kind's prefix, in `text`,
+ * which they may write to: the status of what has happened, and *answer, as it was noted (NULL:
+ * nothing was), for as it is now; 0: it hasn't; INTENT_LEFT: something is left for who asks again,
+ * *left if that is another text (the caller's). -ENOENT: what it was about is gone. */
 enum { INTENT_LEFT = 1 };
 int intent_look_box(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err);
 int intent_look_attach(struct snapd *sd, char *text, json_t **answer, char **left,

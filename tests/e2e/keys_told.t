@@ -81,6 +81,22 @@ check("uploads: by note from then on", [u[:2] for u in again] == [up[:2], empty[
 check("the other one is there to be sent", send(up[1], b"0123456789") == 204 and read("ten") == "0123456789")
 check("another length", announce("up", 11)[0] == 422)
 
+# ---- the end of a mount
+
+for since in (False, True):
+    name = "m%d" % since
+    must(201, "POST", "workspaces", {"name": name})
+    deaf()
+    first = ask("POST", "workspaces/%s/umount" % name, {}, name)
+    hear()
+    check("a mount ends", first[0] == 200 and not first[1]["mounted"], first)
+    if since:
+        must(200, "POST", "workspaces/%s/mount" % name, {})
+    got = ask("POST", "workspaces/%s/umount" % name, {}, name)
+    check("asked again: not what was mounted since (%s)" % since, got[0] == 200 and got[1]["mounted"] == since and
+          must(200, "GET", "workspaces/" + name)["mounted"] == since, got)
+    check("by note from then on", ask("POST", "workspaces/%s/umount" % name, {}, name)[2] == "true")
+
 # ---- at any moment
 
 def quiet(do, key):
@@ -115,6 +131,6 @@ for what, want, do, count in (("a ping", 202, lambda key: ask("POST", PING, {}, 
     check("%s: once, killed at any moment" % what, not bad, bad)
 PY
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-asks 17 "$T/keys.py"
+asks 23 "$T/keys.py"
 fsck_clean
 done_testing
