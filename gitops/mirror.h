@@ -71,14 +71,17 @@ enum { MIRROR_COUNTED = 20 };
 int mirror_branches(struct mirror_branches *out, struct mirror *m, struct err *err);
 
 struct mirror_reset {
-	struct oid was, now; /* `now`: only without `removed` */
+	struct oid was, now; /* `was`: where there was one; `now`: only without `removed` */
 	long lost;           /* commits that the branch had and has no more; kept (mirror_keep) */
-	bool moved, removed;
+	bool had, moved, removed; /* there was a local branch; it becomes another; it goes */
 };
-/* Puts the local branch to where the other side's is. Without force only where no commit leaves it
- * so; with force also one that the other side hasn't, which goes.
- * -ENOENT: no such branch; -ESTALE: commits would leave it, or it moves just now. */
-int mirror_reset_branch(struct mirror_reset *out, struct mirror *m, const char *branch, bool force,
+/* What it is to put the local branch to where the other side's is. Without force only where no
+ * commit leaves it so; with force also one that the other side hasn't, which goes.
+ * -ENOENT: no such branch; -ESTALE: commits would leave it. */
+int mirror_reset_plan(struct mirror_reset *out, struct mirror *m, const char *branch, bool force,
+		      struct err *err);
+/* Does that. -ESTALE: the branch has moved since. */
+int mirror_reset_branch(struct mirror *m, const char *branch, const struct mirror_reset *plan,
 			struct err *err);
 
 /* A ref that keeps the commit: refs/bough/keep/<hex>. Idempotent. */

@@ -159,22 +159,6 @@ static int value(struct mirror *m, const char *prefix, const char *branch, struc
 	return 1;
 }
 
-/* A branch that the other side hasn't: it can only go. */
-static int remove_branch(struct mirror_reset *res, struct mirror *m, const char *branch, bool force,
-			 struct err *err)
-{
-	char name[REF_NAME_SIZE];
-	if (!force)
-		return err_set(err, -ESTALE,
-			       "branch %s is only here, not upstream: --force removes it", branch);
-	(void)snprintf(name, sizeof(name), "%s%s", REFS_HEADS, branch); /* checked */
-	int r = mirror_keep(m, &res->was, err);
-	if (r >= 0)
-		r = mirror_ref_cas(m, name, &res->was, NULL, "bough repo reset", err);
-	res->moved = res->removed = r >= 0;
-	return r;
-}
-
 static int refuse(const char *branch, long lost, struct err *err)
 {
 	return err_set(err, -ESTALE,
@@ -182,8 +166,8 @@ static int refuse(const char *branch, long lost, struct err *err)
 		       branch, lost, lost == 1 ? "" : "s", lost == 1 ? "it" : "them");
 }
 
-int mirror_reset_branch(struct mirror_reset *out, struct mirror *m, const char *branch, bool force,
-			struct err *err)
+int mirror_reset_plan(struct mirror_reset *out, struct mirror *m, const char *branch, bool force,
+		      struct err *err)
 {
 	struct mirror_reset res = { 0 };
 	long behind = 0;
@@ -193,21 +177,34 @@ int mirror_reset_branch(struct mirror_reset *out, struct mirror *m, const char *
 		return ours;
 	if (!theirs && !ours)
 		return err_set(err, -ENOENT, "the repository has no branch %s", branch);
+	if (!theirs && !force)
+		return err_set(err, -ESTALE,
+			       "branch %s is only here, not upstream: --force removes it", branch);
+	res.had = ours;
+	res.removed = !theirs;
+	res.moved = !theirs || !ours || !same(&res.was, &res.now);
 	int r = 0;
-	if (!theirs) {
-		r = remove_branch(&res, m, branch, force, err);
-	} else if (!ours || !same(&res.was, &res.now)) {
-		if (ours)
-			r = count(m, &res.was, &res.now, &res.lost, &behind, err);
-		if (r >= 0 && res.lost > 0)
-			r = force ? mirror_keep(m, &res.was, err) : refuse(branch, res.lost, err);
-		if (r >= 0)
-			r = mirror_move_branch(m, branch, ours ? &res.was : NULL, &res.now,
-					       "bough repo reset", err);
-		res.moved = r >= 0;
-	}
+	if (theirs && ours && res.moved)
+		r = count(m, &res.was, &res.now, &res.lost, &behind, err);
+	if (r >= 0 && res.lost > 0 && !force)
+		r = refuse(branch, res.lost, err);
 	if (r < 0)
 		return r;
 	*out = res;
 	return 0;
+}
+
+int mirror_reset_branch(struct mirror *m, const char *branch, const struct mirror_reset *plan,
+			struct err *err)
+{
+	static const char why[] = "bough repo reset";
+	const struct oid *was = plan->had ? &plan->was : NULL;
+	char name[REF_NAME_SIZE];
+	int r = plan->removed || plan->lost > 0 ? mirror_keep(m, was, err) : 0;
+	if (r < 0 || !plan->moved)
+		return r;
+	if (!plan->removed)
+		return mirror_move_branch(m, branch, was, &plan->now, why, err);
+	(void)snprintf(name, sizeof(name), "%s%s", REFS_HEADS, branch); /* checked */
+	return mirror_ref_cas(m, name, was, NULL, why, err);
 }

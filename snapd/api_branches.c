@@ -7,6 +7,7 @@
 #include "gitops/mirror.h"
 #include "snapd/api.h"
 #include "snapd/difftext.h"
+#include "snapd/intents.h"
 #include "snapd/repos.h"
 
 enum { RESET_WAIT_MS = 60000 }; /* for a fetch of the same repository */
@@ -60,14 +61,21 @@ int api_repo_reset(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = snapd_inner(mirror_open(&m, sd->root, row.number, err));
 	if (r >= 0)
-		r = mirror_reset_branch(&res, m, branch, request_bool(rq, "force", false), err);
+		r = mirror_reset_plan(&res, m, branch, request_bool(rq, "force", false), err);
 	if (r < 0)
 		return r;
-	if (res.moved)
-		log_info("reset branch %s of repository %s (%08x)", branch, row.name, row.number);
 	rp->json = json_pack("{s:s, s:o, s:o, s:I, s:b}", "branch", branch, "was",
 			     res.lost || res.removed ? oid_json(&res.was) : json_null(), "commit",
 			     res.removed ? json_null() : oid_json(&res.now), "lost",
 			     (json_int_t)res.lost, "moved", res.moved);
-	return rp->json ? 0 : err_no_memory(err);
+	if (!rp->json)
+		return err_no_memory(err);
+	if (!res.moved)
+		return 0;
+	r = intent_reset(sd, row.number, branch, &res, rp->json, err);
+	if (r >= 0)
+		r = mirror_reset_branch(m, branch, &res, err);
+	if (r >= 0)
+		log_info("reset branch %s of repository %s (%08x)", branch, row.name, row.number);
+	return r < 0 ? r : 0;
 }

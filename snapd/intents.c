@@ -151,32 +151,68 @@ int intent_branch(struct snapd *sd, uint32_t repo, const char *branch, const str
 	return note(sd, text, answer, err);
 }
 
-static int look_ref(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
+/* Whether the branch is at the commit, or others came on top of that: 1 or 0. */
+static int branch_has(struct snapd *sd, unsigned number, const char *branch, const char *hex,
+		      struct err *err)
 {
-	unsigned status, number;
-	char hex[OID_HEX + 1], ref[REF_NAME_SIZE];
-	int at = 0;
+	char ref[REF_NAME_SIZE];
 	struct oid want;
 	git_oid id, commit;
 	auto_mirror m = NULL;
-	if (sscanf(text, "%u/%x/%40[0-9a-f]/%n", &status, &number, hex, &at) != 3 || at == 0 ||
-	    oid_parse(&want, hex) < 0)
-		return err_set(err, -EBADMSG, "%s", text);
-	int r = mirror_open(&m, sd->root, number, err);
+	int r = oid_parse(&want, hex);
+	if (r < 0)
+		return err_set(err, -EBADMSG, "%s", hex);
+	r = mirror_open(&m, sd->root, number, err);
 	if (r < 0)
 		return r;
-	(void)snprintf(ref, sizeof(ref), REFS_HEADS "%s", text + at);
+	(void)snprintf(ref, sizeof(ref), REFS_HEADS "%s", branch);
 	commit = oid_to_git(&want);
 	r = git_reference_name_to_id(&id, mirror_repo(m), ref);
 	if (r == GIT_ENOTFOUND)
 		return 0;
 	if (r >= 0 && git_oid_equal(&id, &commit))
-		return (int)status;
-	if (r >= 0) /* another commit came on top */
+		return 1;
+	if (r >= 0)
 		r = git_graph_descendant_of(mirror_repo(m), &id, &commit);
 	if (r == GIT_ENOTFOUND) /* its objects weren't written, either */
 		return 0;
-	return r < 0 ? git_fail(err, r, "read %s", ref) : r > 0 ? (int)status : 0;
+	return r < 0 ? git_fail(err, r, "read %s", ref) : r > 0;
+}
+
+static int look_ref(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
+{
+	unsigned status, number;
+	char hex[OID_HEX + 1];
+	int at = 0;
+	if (sscanf(text, "%u/%x/%40[0-9a-f]/%n", &status, &number, hex, &at) != 3 || at == 0)
+		return err_set(err, -EBADMSG, "%s", text);
+	int r = branch_has(sd, number, text + at, hex, err);
+	return r > 0 ? (int)status : r;
+}
+
+/* Where commits have left the branch it is known by the last of them, which those that come since
+ * don't stand on; else by what has come. */
+int intent_reset(struct snapd *sd, uint32_t repo, const char *branch,
+		 const struct mirror_reset *plan, const json_t *answer, struct err *err)
+{
+	char hex[OID_HEX + 1];
+	auto_free char *text = NULL;
+	const bool lost = plan->removed || plan->lost > 0;
+	oid_hex(hex, lost ? &plan->was : &plan->now);
+	if (asprintf(&text, "by/reset/%08x/%s/%s/%s", repo, lost ? "lost" : "has", hex, branch) < 0)
+		text = NULL;
+	return note(sd, text, answer, err);
+}
+
+static int look_reset(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
+{
+	unsigned number;
+	char hex[OID_HEX + 1], what[5];
+	int at = 0;
+	if (sscanf(text, "%x/%4[a-z]/%40[0-9a-f]/%n", &number, what, hex, &at) != 3 || at == 0)
+		return err_set(err, -EBADMSG, "%s", text);
+	int r = branch_has(sd, number, text + at, hex, err);
+	return r < 0 ? r : (r > 0) == (strcmp(what, "has") == 0) ? 200 : 0;
 }
 
 /* ---- exports ---- */
@@ -251,6 +287,7 @@ static const struct kind {
 	{ "into/", true, look_into },
 	{ "by/tag/", true, look_tag },
 	{ "by/ref/", false, look_ref },
+	{ "by/reset/", false, look_reset },
 	{ "by/export/", false, look_export },
 	{ "by/box/", false, intent_look_box },
 	{ "by/attach/", false, intent_look_attach },

@@ -8,6 +8,8 @@
  *   into/WS/LAYER/SNAPSHOT          that layer, which was active, is gone (a restore; "-": a merge)
  *   by/tag/WS/TAG/STATUS            bough-fs has done the put or batch of that tag
  *   by/ref/STATUS/REPO/COMMIT/NAME  the mirror's branch has come to the commit
+ *   by/reset/REPO/has/COMMIT/NAME   the mirror's branch has come to the commit, which was before it
+ *   by/reset/REPO/lost/COMMIT/NAME  the mirror's branch has left the commit, or is gone
  *   by/export/STATUS/OWNER/FILE     the export is there, whole (exports.h)
  *   by/box/SB/STARTED/WHAT/NUMBER   the sandbox, whose run before had begun then, was started,
  *                                   stopped (by a signal of that number), paused or resumed
@@ -54,6 +56,10 @@ int intent_files(uint64_t *tag, struct snapd *sd, const char *ws, unsigned statu
 /* The branch is about to be moved to the commit. */
 int intent_branch(struct snapd *sd, uint32_t repo, const char *branch, const struct oid *commit,
 		  unsigned status, const json_t *answer, struct err *err);
+/* The branch is about to be reset. */
+struct mirror_reset;
+int intent_reset(struct snapd *sd, uint32_t repo, const char *branch,
+		 const struct mirror_reset *plan, const json_t *answer, struct err *err);
 /* The export's file is about to be kept (export_begin's name). */
 int intent_export(struct snapd *sd, const char *owner, const char *file, unsigned status,
 		  const json_t *answer, struct err *err);

@@ -303,9 +303,45 @@ change("later")
 later = must(201, "POST", "workspaces/c/commit", {"message": "later"})
 got = ask("POST", "workspaces/c/push", {}, "away")
 check("asked again: the same commit", got[0] == 200 and got[1]["commit"] == commit["commit"] == pushed(), got)
+
+# ---- a reset
+
+def since(parent):
+    """Somebody else's commit, which the branch comes to."""
+    made = git(mirror, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", parent + "^{tree}", "-p", parent,
+               "-m", "since")[0]
+    git(mirror, "update-ref", "refs/heads/" + branch, made)
+    return made
+
+local = lambda: git(mirror, "rev-parse", branch)[0]
+body = {"branch": branch, "force": True}
+was = local()
+deaf()
+first = ask("POST", "repos/r/reset", body, "reset")
+hear()
+check("a reset: done", first[0] == 200 and first[1]["lost"] == 1 and first[1]["was"] == was and
+      local() == first[1]["commit"] == pushed(), first)
+made = since(local())
+same("a reset", "repos/r/reset", body, "reset", first)
+check("a reset: once", local() == made)
+# As it is noted when it hasn't come yet.
+catalog("INSERT INTO repeats (owner, method, path, key, body, time, effect) SELECT owner, method, path, 'reset2', body, "
+        "time, replace(effect, '%s', '%s') FROM repeats WHERE key = 'reset'" % (was, made))
+got = ask("POST", "repos/r/reset", body, "reset2")
+check("one that never came is done", got[0] == 200 and got[2] != "true" and got[1]["was"] == made and
+      local() == pushed(), got)
+# To what is upstream's, and no commit goes.
+git(mirror, "update-ref", "refs/heads/" + branch, pushed() + "~1")
+deaf()
+first = ask("POST", "repos/r/reset", body, "ahead")
+hear()
+check("one by which no commit goes", first[0] == 200 and first[1]["lost"] == 0 and local() == pushed(), first)
+made = since(local())
+same("one by which no commit goes", "repos/r/reset", body, "ahead", first)
+check("once", local() == made)
 PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-TOKEN=$token asks 96 "$T/keys.py" "$http/r.git" "$srv"
+TOKEN=$token asks 103 "$T/keys.py" "$http/r.git" "$srv"
 fsck_clean
 done_testing

@@ -278,24 +278,31 @@ static void test_branches(void **state)
 	assert_true(!x->has_local && x->has_upstream);
 }
 
+static int reset(struct mirror_reset *out, struct mirror *m, const char *branch, bool force,
+		 struct err *e)
+{
+	int r = mirror_reset_plan(out, m, branch, force, e);
+	return r < 0 ? r : mirror_reset_branch(m, branch, out, e);
+}
+
 static void test_reset(void **state)
 {
 	auto_mirror m = opened();
 	struct mirror_reset res;
 	struct oid at;
-	assert_int_equal(mirror_reset_branch(&res, m, "none", true, &err), -ENOENT);
-	assert_int_equal(mirror_reset_branch(&res, m, "a..b", true, &err), -EINVAL);
-	assert_int_equal(mirror_reset_branch(&res, m, "behind", false, &err), 0);
+	assert_int_equal(reset(&res, m, "none", true, &err), -ENOENT);
+	assert_int_equal(reset(&res, m, "a..b", true, &err), -EINVAL);
+	assert_int_equal(reset(&res, m, "behind", false, &err), 0);
 	assert_true(res.moved && res.lost == 0);
-	assert_int_equal(mirror_reset_branch(&res, m, "behind", false, &err), 0);
+	assert_int_equal(reset(&res, m, "behind", false, &err), 0);
 	assert_false(res.moved);
-	assert_int_equal(mirror_reset_branch(&res, m, "other", false, &err), 0);
+	assert_int_equal(reset(&res, m, "other", false, &err), 0);
 	assert_true(res.moved);
-	assert_int_equal(mirror_reset_branch(&res, m, "main", false, &err), -ESTALE);
+	assert_int_equal(reset(&res, m, "main", false, &err), -ESTALE);
 	assert_non_null(strstr(err.text, "has 1 commit that upstream's lacks: --force"));
 	assert_int_equal(mirror_resolve(m, "local/main", &at, NULL, &err), 0);
 	assert_memory_equal(&at, &ours, sizeof(at));
-	assert_int_equal(mirror_reset_branch(&res, m, "main", true, &err), 0);
+	assert_int_equal(reset(&res, m, "main", true, &err), 0);
 	assert_true(res.moved && res.lost == 1 && !res.removed);
 	assert_memory_equal(&res.was, &ours, sizeof(at));
 	assert_int_equal(mirror_resolve(m, "local/main", &at, NULL, &err), 0);
@@ -303,9 +310,9 @@ static void test_reset(void **state)
 	char keep[128] = "refs/bough/keep/";
 	oid_hex(keep + strlen(keep), &ours);
 	assert_int_equal(mirror_resolve(m, keep, &at, NULL, &err), 0);
-	assert_int_equal(mirror_reset_branch(&res, m, "merged", false, &err), -ESTALE);
+	assert_int_equal(reset(&res, m, "merged", false, &err), -ESTALE);
 	assert_non_null(strstr(err.text, "only here"));
-	assert_int_equal(mirror_reset_branch(&res, m, "merged", true, &err), 0);
+	assert_int_equal(reset(&res, m, "merged", true, &err), 0);
 	assert_true(res.moved && res.removed);
 	assert_int_equal(mirror_resolve(m, "merged", &at, NULL, &err), -ENOENT);
 }
