@@ -7,7 +7,6 @@
 #include <zstd.h>
 
 enum {
-	LEVEL_DEFAULT = 5,
 	/* Below this many bytes zstd's own frame eats the gain. */
 	TINY = 32,
 	/* From here on a few samples are tried before the whole is: at most a fifteenth of the
@@ -18,17 +17,13 @@ enum {
 };
 
 struct codec {
-	int level;
 	ZSTD_CCtx *c; /* made at the first use */
 	ZSTD_DCtx *d;
 };
 
-struct codec *codec_new(int level)
+struct codec *codec_new(void)
 {
-	struct codec *c = calloc(1, sizeof(*c));
-	if (c)
-		c->level = level ? level : LEVEL_DEFAULT;
-	return c;
+	return calloc(1, sizeof(struct codec));
 }
 
 void codec_free(struct codec *c)
@@ -59,6 +54,12 @@ static bool looks_random(struct codec *c, const uint8_t *raw, size_t len)
 	return true;
 }
 
+/* zstd's level. What another one would gain and cost: fs/DESIGN.md, "The store". */
+static int level_for(size_t len)
+{
+	return len > 64 * 1024 && len <= 128 * 1024 ? 5 : 4;
+}
+
 static size_t compress(struct codec *c, const uint8_t *raw, size_t len, uint8_t *out)
 {
 	if (len < TINY)
@@ -67,7 +68,7 @@ static size_t compress(struct codec *c, const uint8_t *raw, size_t len, uint8_t 
 		c->c = ZSTD_createCCtx();
 	if (!c->c || (len >= SAMPLE_FROM && looks_random(c, raw, len)))
 		return 0;
-	size_t n = ZSTD_compressCCtx(c->c, out, worth(len), raw, len, c->level);
+	size_t n = ZSTD_compressCCtx(c->c, out, worth(len), raw, len, level_for(len));
 	return ZSTD_isError(n) ? 0 : n;
 }
 

@@ -9,7 +9,7 @@
 
 struct codec; /* the contexts of zstd, which are costly to make and are kept */
 
-struct codec *codec_new(int level); /* NULL: out of memory; level 0: 5 */
+struct codec *codec_new(void); /* NULL: out of memory */
 void codec_free(struct codec *c);   /* NULL allowed */
 
 /* Stores `len` bytes into out, which has room for as many; tells the codec and the stored

@@ -37,7 +37,7 @@ enum {
 	STORE_PACK_OBJECTS = 128 * 1024,
 	/* Pending objects that are worth a commit of the index: each takes a page or two of it, and
 	 * those of the last two commits can't be used again yet. */
-	STORE_FLUSH_AT = 512,
+	STORE_FLUSH_AT = 128,
 	STORE_PENDING_MAX = 1 << 20, /* puts fail when the index takes no more */
 	STORE_READERS_KEPT = 8,      /* buffers and contexts kept for the next read */
 	STORE_FILES_KEPT = 64,       /* packs kept open for reading */
@@ -250,7 +250,6 @@ struct store {
 	int dirfd, packs_fd, sessions_fd, index_fd, lock_fd;
 	bool read_only;
 	uint64_t pack_bytes;
-	int zstd_level;
 	struct index *index;
 	pthread_mutex_t dirty_lock;
 	bool dirty; /* the state file says so */

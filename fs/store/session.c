@@ -108,7 +108,7 @@ int store_session_begin(struct store *s, struct store_session **out, struct err 
 	ss->apart = works_apart(s);
 	(void)pthread_mutex_init(&ss->lock, NULL);
 	(void)pthread_cond_init(&ss->queue.done, NULL);
-	int r = store_worker_init(&ss->self, s->zstd_level);
+	int r = store_worker_init(&ss->self);
 	r = r < 0 ? r : -EAGAIN;
 	for (int i = 0; r == -EAGAIN && i < BEGIN_TRIES; i++)
 		r = register_once(s, ss);

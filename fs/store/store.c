@@ -116,7 +116,6 @@ static int set_options(struct store *s, const struct store_options *opt)
 {
 	s->io = opt->io ? opt->io : &io_host;
 	s->read_only = opt->read_only;
-	s->zstd_level = opt->zstd_level;
 	uint64_t max = PACK_SIZE_MAX / 2; /* leaves room for the table of contents */
 	s->pack_bytes = opt->pack_bytes ? opt->pack_bytes : STORE_PACK_BYTES;
 	if (s->pack_bytes < STORE_PACK_BYTES_MIN)
@@ -143,7 +142,7 @@ int store_open(struct store **out, const char *dir, const struct store_options *
 	(void)pthread_mutex_init(&s->readers_lock, NULL);
 	(void)pthread_mutex_init(&s->dirty_lock, NULL);
 	writer_init(s);
-	workers_init(&s->workers, opt->zstd_level);
+	workers_init(&s->workers);
 	bool alone = false;
 	int r = set_options(s, opt);
 	if (r < 0)
@@ -243,7 +242,7 @@ struct reader *reader_get(struct store *s)
 	r = malloc(sizeof(*r)); /* not cleared: its pages are touched as far as they are used */
 	if (!r)
 		return NULL;
-	r->codec = codec_new(0);
+	r->codec = codec_new();
 	if (!r->codec) {
 		free(r);
 		return NULL;

@@ -39,7 +39,6 @@ struct store_options {
 	bool read_only;         /* no session can begin */
 	size_t cache_bytes;     /* bound of the cache of raw content; 0: STORE_CACHE_DEFAULT */
 	uint64_t pack_bytes;    /* a pack is closed at this size; 0: 256 MiB */
-	int zstd_level;         /* 0: 5 */
 	const uint8_t *boot_id; /* BOOT_ID_BYTES, copied; NULL: the machine's (boot.h) */
 	const char *repos;      /* where git objects lie (gitrepo.h); NULL: there are none */
 };

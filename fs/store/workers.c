@@ -7,9 +7,9 @@
 
 enum { WORKERS_MAX = 64 }; /* more would only wait for each other at the pack's end */
 
-void workers_init(struct workers *p, int zstd_level)
+void workers_init(struct workers *p)
 {
-	*p = (struct workers){ .zstd_level = zstd_level };
+	*p = (struct workers){ 0 };
 	(void)pthread_mutex_init(&p->lock, NULL); /* can't fail with default attributes */
 	(void)pthread_cond_init(&p->some, NULL);
 }
@@ -21,9 +21,9 @@ unsigned workers_count(void)
 	return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (unsigned)n;
 }
 
-int store_worker_init(struct store_worker *w, int zstd_level)
+int store_worker_init(struct store_worker *w)
 {
-	w->codec = codec_new(zstd_level);
+	w->codec = codec_new();
 	w->record = malloc(STORE_RECORD_BUF);
 	if (w->codec && w->record)
 		return 0;
@@ -107,7 +107,7 @@ static void begin(struct workers *p)
 		if (!s)
 			return;
 		s->p = p;
-		if (store_worker_init(&s->with, p->zstd_level) == 0 &&
+		if (store_worker_init(&s->with) == 0 &&
 		    pthread_create(&p->threads[p->n], NULL, run, s) == 0)
 			continue;
 		store_worker_end(&s->with);

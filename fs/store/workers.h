@@ -36,10 +36,9 @@ struct workers {
 	pthread_t *threads;
 	unsigned n; /* 0: none has begun */
 	bool tried, stop;
-	int zstd_level;
 };
 
-void workers_init(struct workers *p, int zstd_level);
+void workers_init(struct workers *p);
 /* All work is done. */
 void workers_end(struct workers *p);
 /* How many there will be: at least 1. */
@@ -50,7 +49,7 @@ int workers_add(struct workers *p, struct work_queue *q, struct work *w);
 void workers_wait(struct workers *p, struct work_queue *q, struct work *w);
 
 /* A worker's memory, also for who does it himself. -ENOMEM. */
-int store_worker_init(struct store_worker *w, int zstd_level);
+int store_worker_init(struct store_worker *w);
 void store_worker_end(struct store_worker *w);
 
 #endif

@@ -48,7 +48,7 @@ static void try_unpack(struct codec *c, const struct pack_record *r, const uint8
 
 static void run_file(int fd, uint64_t id, size_t size)
 {
-	struct codec *c = codec_new(0);
+	struct codec *c = codec_new();
 	struct pack_scan s;
 	if (!c || pack_scan_init(&s, NULL, fd, id, PACK_HEADER_BYTES, size) < 0)
 		abort();

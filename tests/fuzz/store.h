@@ -40,7 +40,7 @@ static void set_up(const char *name)
 	(void)snprintf(here.store_dir, sizeof(here.store_dir), "%s/store", here.dir);
 	here.io = io_host;
 	here.io.fsync = here.io.fdatasync = no_sync;
-	const struct store_options opt = { .io = &here.io, .create = true, .zstd_level = 1 };
+	const struct store_options opt = { .io = &here.io, .create = true };
 	if (mkdir(here.images, 0700) < 0 ||
 	    store_open(&here.store, here.store_dir, &opt, NULL) < 0 ||
 	    store_session_begin(here.store, &here.session, NULL) < 0)

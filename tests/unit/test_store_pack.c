@@ -404,7 +404,7 @@ static void test_toc_lies(void **state)
 static void test_codec(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 31, 32, 100, 4096, 65536, 300000, STORE_OBJECT_MAX };
-	struct codec *c = codec_new(0);
+	struct codec *c = codec_new();
 	uint8_t *raw = malloc(STORE_OBJECT_MAX), *out = malloc(STORE_OBJECT_MAX),
 		*back = malloc(STORE_OBJECT_MAX);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -460,7 +460,7 @@ static void test_golden(void **state)
 	auto_buf b = { 0 };
 	begin_pack(&b);
 	uint8_t *buf = malloc(PACK_RECORD_MAX + PACK_ALIGN), raw[1000], want[1000];
-	struct codec *c = codec_new(0);
+	struct codec *c = codec_new();
 	for (size_t i = 0; i < n; i++) {
 		static const uint32_t lens[] = { 0, 1, 8, 600, 1000 };
 		struct pack_record r;
@@ -505,7 +505,7 @@ static int write_golden(const char *path)
 		e[i] = add_object(&b, raw, lens[i]);
 	}
 	content(4, raw, sizeof(raw));
-	struct codec *c = codec_new(0);
+	struct codec *c = codec_new();
 	struct pack_record r = { .kind = PACK_OBJECT, .raw = sizeof(raw) };
 	hash_sha256(&r.digest, raw, sizeof(raw));
 	uint8_t *p = buf_room(&b, PACK_HEAD_BYTES + sizeof(raw) + PACK_ALIGN);
