@@ -44,7 +44,7 @@ static void test_turns(void **state)
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 	assert_int_equal(workers_count(), 1);
 	const struct step step = { .work.run = do_step, .gate = &gate, .clock = &clock };
-	workers_init(&p, 0);
+	workers_init(&p);
 	for (unsigned i = 0; i < MANY; i++) {
 		of_big[i] = step;
 		ok(workers_add(&p, &big, &of_big[i].work), &(struct err){ .text = "no threads" });
