@@ -3,7 +3,9 @@
 
 #include "gitops/pack_impl.h"
 
-enum { DEFLATE_LEVEL = 6 };
+/* These packs are made while somebody waits: of the Linux tree level 1 makes 265 MiB in 4.9 s of a
+ * core, git's own 6 makes 240 in 11.2. */
+enum { DEFLATE_LEVEL = 1 };
 
 /* ---- headers of entries ---- */
 
