@@ -304,11 +304,20 @@ static int marking_end(struct collector *c, struct err *err)
 	return r;
 }
 
+static bool asked(void *ctx, uint64_t done, uint64_t total)
+{
+	struct collector *c = ctx;
+	progress_tell(c->progress, done, total, total ? "packs" : "saves",
+		      total ? "rewrite" : "wait for saves under way");
+	return progress_cancelled(c->progress);
+}
+
 static int mark(void *ctx, struct store_gc *gc, struct err *err)
 {
 	struct collector *c = ctx;
 	struct lists l = { 0 };
 	c->gc = gc;
+	store_gc_ask(gc, asked, c);
 	images_forget(c->sd->images); /* what is named from here on is recent */
 	int r = marking_begin(c, &l, err);
 	c->total = l.nsnaps + l.nwss;
@@ -375,7 +384,7 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 	*out = (struct collected){ 0 };
 	pthread_mutex_init(&c.lock, NULL);
 	layercache_options(sd->layers, &c.opt);
-	progress_tell(p, 0, 0, "snapshots", "wait for saves under way");
+	progress_tell(p, 0, 0, "snapshots", "look for what is alive");
 	int r = store_gc(sd->store, mark, &c, &out->st, err);
 	if (r >= 0) {
 		r = delete_images(&c, &out->images, &out->bytes);

@@ -55,8 +55,27 @@ struct store_gc {
 	 * damaged. */
 	bool complete;
 	uint64_t copied; /* bytes written for the victims' live objects */
+	bool (*stop)(void *ctx, uint64_t done, uint64_t total); /* NULL: nobody stops it */
+	void *stop_ctx;
 	struct store_gc_stats st;
 };
+
+void store_gc_ask(struct store_gc *gc, bool (*stop)(void *ctx, uint64_t done, uint64_t total),
+		  void *ctx)
+{
+	gc->stop = stop;
+	gc->stop_ctx = ctx;
+}
+
+static bool stops(struct store_gc *gc, uint64_t done, uint64_t total)
+{
+	return gc->stop && gc->stop(gc->stop_ctx, done, total);
+}
+
+static bool stops_waiting(void *gc)
+{
+	return stops(gc, 0, 0);
+}
 
 /* ---- marking ---- */
 
@@ -452,7 +471,9 @@ static int rewrite(struct store_gc *gc, struct err *err)
 	for (size_t i = 0; r == 0 && i < gc->n; i++) {
 		job.v = &gc->v[i];
 		buf_reset(&job.dead);
-		r = copy_victim(&job, err);
+		r = stops(gc, i, gc->n) ? err_set(err, -ECANCELED, "the gc was cancelled") : 0;
+		if (r == 0)
+			r = copy_victim(&job, err);
 		if (r == 0)
 			r = store_sync(job.ss, err);
 		if (r == 0 && !job.v->keep)
@@ -489,7 +510,7 @@ static int collect(struct store_gc *gc, store_gc_mark_fn mark, void *ctx, struct
 		return r;
 	r = set_flags(gc, ROW_CONDEMNED, 0, err);
 	if (r == 0)
-		r = sessions_wait(s, err);
+		r = sessions_wait(s, stops_waiting, gc, err);
 	if (r == 0) {
 		marks_clear(gc);
 		r = mark(ctx, gc, err);

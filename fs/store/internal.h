@@ -219,8 +219,8 @@ int gc_lock(struct store *s, struct err *err);
 
 /* ---- sessions ---- */
 
-/* Waits until every session that is registered now has ended. */
-int sessions_wait(struct store *s, struct err *err);
+/* Waits until every session that is registered now has ended, or `stop` says so: -ECANCELED. */
+int sessions_wait(struct store *s, bool (*stop)(void *ctx), void *ctx, struct err *err);
 /* store_put with what `with` has, on any thread, also several at once in one session. */
 int session_put(struct store_session *ss, const struct store_worker *with, const void *data,
 		size_t len, struct digest *out, struct err *err);

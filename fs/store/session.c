@@ -169,17 +169,19 @@ static int session_over(struct store *s, const char *name)
 	return r;
 }
 
-static int wait_for(struct store *s, const char *name)
+static int wait_for(struct store *s, const char *name, bool (*stop)(void *ctx), void *ctx)
 {
 	for (;;) {
 		int r = session_over(s, name);
 		if (r != 0)
 			return r < 0 ? r : 0;
+		if (stop(ctx))
+			return -ECANCELED;
 		(void)nanosleep(&(struct timespec){ .tv_nsec = WAIT_MS * 1000000 }, NULL);
 	}
 }
 
-int sessions_wait(struct store *s, struct err *err)
+int sessions_wait(struct store *s, bool (*stop)(void *ctx), void *ctx, struct err *err)
 {
 	int fd = openat(s->sessions_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_dir *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -208,7 +210,7 @@ int sessions_wait(struct store *s, struct err *err)
 		r = -errno;
 	for (size_t i = 0; i < n; i++) {
 		if (r == 0)
-			r = wait_for(s, names[i]);
+			r = wait_for(s, names[i], stop, ctx);
 		free(names[i]);
 	}
 	free(names);

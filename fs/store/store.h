@@ -126,6 +126,11 @@ int store_gc(struct store *s, store_gc_mark_fn mark, void *ctx, struct store_gc_
 	     struct err *err);
 /* Any thread; 0 or -ENOMEM. Addresses of git objects are passed over: others keep mirrors. */
 int store_gc_mark(struct store_gc *gc, const struct digest *d);
+/* For mark() to call: what is asked from then on, by the thread that collects, while it waits for
+ * sessions (`total` is 0) and before each pack of step 4. True ends it there with -ECANCELED: what
+ * it had done stays done, and a next one does the rest. */
+void store_gc_ask(struct store_gc *gc, bool (*stop)(void *ctx, uint64_t done, uint64_t total),
+		  void *ctx);
 
 /* Reads every record of every pack, compares hashes (XXH3 and SHA-256) and the index.
  * `report` is called for each fault. `repair`: the index is made right, torn tails are cut,

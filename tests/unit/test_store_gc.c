@@ -219,6 +219,66 @@ static void test_waits(void **state)
 	store_close(s);
 }
 
+/* It ends where it is asked to, at a pack or while it waits for a session: what is alive stays, what
+ * was condemned is relied on again, and the next one does the rest. */
+struct asking {
+	struct alive a;
+	uint64_t after, total; /* packs that it goes through; those that there were */
+	bool waits;
+};
+
+static bool stop_asking(void *ctx, uint64_t done, uint64_t total)
+{
+	struct asking *k = ctx;
+	k->waits |= total == 0;
+	k->total = total;
+	return total == 0 || done >= k->after;
+}
+
+static int mark_asking(void *ctx, struct store_gc *gc, struct err *err)
+{
+	struct asking *k = ctx;
+	store_gc_ask(gc, stop_asking, k);
+	return mark(&k->a, gc, err);
+}
+
+static void test_cancelled(void **state)
+{
+	struct scratch *sc = *state;
+	struct store *s = open_store(sc->store, &small);
+	struct store_gc_stats st;
+	struct err err;
+	put_range(s, 0, 400);
+	store_close(s);
+	s = open_store(sc->store, &small);
+	uint64_t before = disk_use(sc);
+	for (int waiting = 1; waiting >= 0; waiting--) {
+		struct asking k = { .a = { .to = 400, .every = 50 } };
+		struct store_session *ss = waiting ? begin(s) : NULL;
+		assert_int_equal(store_gc(s, mark_asking, &k, NULL, &err), -ECANCELED);
+		assert_int_equal(k.waits, waiting);
+		assert_true(waiting || k.total > 2);
+		if (ss)
+			store_session_end(ss);
+		assert_int_equal(disk_use(sc), before);
+		get_range(s, 0, 400);
+		struct store_stats st0, st1;
+		ok(store_stats(s, &st0, &err), &err);
+		put_range(s, 0, 400);
+		ok(store_stats(s, &st1, &err), &err);
+		assert_int_equal(st1.put_hits - st0.put_hits, 400);
+	}
+	struct asking k = { .a = { .to = 400, .every = 50 }, .after = 2 };
+	assert_int_equal(store_gc(s, mark_asking, &k, NULL, &err), -ECANCELED);
+	assert_true(disk_use(sc) < before);
+	expect_alive(s, &k.a);
+	ok(store_gc(s, mark, &k.a, &st, &err), &err);
+	assert_true(st.packs_deleted > 0);
+	expect_alive(s, &k.a);
+	assert_int_equal(check(s, false), 0);
+	store_close(s);
+}
+
 static void die_in_session(void *ctx)
 {
 	struct scratch *sc = ctx;
@@ -595,6 +655,7 @@ int main(void)
 		T(test_one_at_a_time),
 		T(test_put_during),
 		T(test_waits),
+		T(test_cancelled),
 		T(test_dead_session),
 		T(test_mill),
 		T(test_other_reader),
