@@ -10,6 +10,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/log.h"
 #include "snapd/api.h"
+#include "snapd/files_list.h"
 #include "snapd/flattener.h"
 #include "snapd/intents.h"
 #include "snapd/gitwork.h"
@@ -336,11 +337,11 @@ static int tell_conflicts(struct merge *m, struct request *rq, struct err *err)
 	const struct merge_plan *p = &m->plan;
 	json_t *list = json_array();
 	for (size_t i = 0; i < p->nconflicts && i < MERGE_CONFLICTS_TOLD; i++) {
-		/* A name that isn't UTF-8 can't be told in JSON. */
-		json_t *path = json_string(p->conflicts[i].path);
-		(void)json_array_append_new(list, json_pack("{s:o, s:s}", "path",
-							    path ? path : json_null(), "why",
-							    p->conflicts[i].why));
+		const char *path = p->conflicts[i].path;
+		json_t *one = json_pack("{s:s}", "why", p->conflicts[i].why);
+		if (one) /* one without its path is one, too */
+			(void)listing_set_name(one, "path", path, strlen(path));
+		(void)json_array_append_new(list, one);
 	}
 	rq->details = json_pack("{s:o, s:I}", "conflicts", list, "count",
 				(json_int_t)p->nconflicts);

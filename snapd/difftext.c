@@ -4,12 +4,11 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "fs/base/cleanup.h"
 #include "fs/base/rfc3339.h"
 #include "snapd/diffpatch.h"
+#include "snapd/files_list.h"
 
 int diff_format_parse(const char *name, struct err *err)
 {
@@ -122,23 +121,6 @@ struct writer {
 	struct buf line;
 };
 
-static int set_path(json_t *j, const char *key, const char *hex_key, const char *path)
-{
-	auto_buf text = { 0 };
-	bool bad = diff_utf8(&text, path, strlen(path));
-	int r = buf_error(&text);
-	if (r < 0)
-		return r;
-	r = json_object_set_new(j, key, json_stringn((const char *)text.data, text.len));
-	if (!bad)
-		return r;
-	auto_free char *hex = malloc(2 * strlen(path) + 1);
-	if (!hex)
-		return -ENOMEM;
-	hex_encode(hex, path, strlen(path));
-	return r | json_object_set_new(j, hex_key, json_string(hex));
-}
-
 static const char *type_name(uint32_t mode)
 {
 	switch (mode & S_IFMT) {
@@ -214,9 +196,9 @@ static int write_json(void *ctx, const struct diff_entry *e)
 	json_t *j = json_pack("{s:s, s:o, s:o, s:o}", "kind", kind_name(e->kind), "what",
 			      what_json(e->what), "old", attr_json(&e->old_attr), "new",
 			      attr_json(&e->new_attr));
-	int r = j ? set_path(j, "path", "path_hex", e->path) : -ENOMEM;
+	int r = j ? listing_set_name(j, "path", e->path, strlen(e->path)) : -ENOMEM;
 	if (r == 0 && e->old_path)
-		r = set_path(j, "old_path", "old_path_hex", e->old_path);
+		r = listing_set_name(j, "old_path", e->old_path, strlen(e->old_path));
 	buf_reset(&w->line);
 	if (r == 0)
 		r = json_dump_callback(j, append, &w->line, JSON_COMPACT);

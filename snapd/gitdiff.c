@@ -9,6 +9,7 @@
 #include "fs/base/cleanup.h"
 #include "gitops/git.h"
 #include "gitops/packout.h"
+#include "snapd/files_list.h"
 #include "snapd/gitstat.h"
 
 enum {
@@ -274,22 +275,6 @@ static int write_stat(struct writer *w, const struct changes *c)
 
 /* ---- json ---- */
 
-static int set_path(json_t *j, const char *key, const char *hex_key, const char *path)
-{
-	auto_buf text = { 0 };
-	bool bad = diff_utf8(&text, path, strlen(path));
-	int r = buf_error(&text);
-	if (r == 0)
-		r = json_object_set_new(j, key, json_stringn((const char *)text.data, text.len));
-	if (!bad || r < 0)
-		return r;
-	auto_free char *hex = malloc(2 * strlen(path) + 1);
-	if (!hex)
-		return -ENOMEM;
-	hex_encode(hex, path, strlen(path));
-	return json_object_set_new(j, hex_key, json_string(hex));
-}
-
 static json_t *side_json(uint32_t mode, const struct oid *oid)
 {
 	static const struct oid none;
@@ -326,9 +311,9 @@ static int write_json(struct writer *w, const struct change *c)
 	json_t *j = json_pack("{s:s, s:o, s:o}", "kind", kind, "old",
 			      side_json(c->old_mode, &c->old_oid), "new",
 			      side_json(c->mode, &c->oid));
-	int r = j ? set_path(j, "path", "path_hex", c->path) : -ENOMEM;
+	int r = j ? listing_set_name(j, "path", c->path, strlen(c->path)) : -ENOMEM;
 	if (r == 0 && c->old_path)
-		r = set_path(j, "old_path", "old_path_hex", c->old_path);
+		r = listing_set_name(j, "old_path", c->old_path, strlen(c->old_path));
 	if (r == 0 && c->old_path)
 		r = json_object_set_new(j, "similarity", json_integer(c->similarity));
 	if (r == 0)

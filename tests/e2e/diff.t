@@ -134,6 +134,17 @@ setfattr -n user.x -v 1 "$w/text"
 bough_ok 'an attribute' diff w --json
 is 'is one' "$(json '.items[0].what | contains(["xattr"])')" true
 
+# ---- names that aren't UTF-8
+
+bough_ok 'create' create names
+names=$out
+touch "$names/was"$'\xff' "$names/käse"
+bough_ok 'save' save names
+mv "$names/was"$'\xff' "$names/is"$'\xfe' && echo x >"$names/käse"
+bough_ok 'as JSON' diff names --json
+is 'come in base64, the others as they are' "$(json '[.items[] | "\(.path) \(.path_b64) \(.old_path) \(.old_path_b64)"] | sort | join(", ")')" \
+	"käse null null null, null $(printf 'is\xfe' | base64) null $(printf 'was\xff' | base64)"
+
 # ---- a lot
 
 bough_ok 'create' create big

@@ -158,6 +158,12 @@ printf '1\0' >"$TH/binary"
 printf '2\0' >"$O/binary"
 conflict 'binary' binary 'changed in both'
 fresh
+echo 1 >"$TH/src/odd"$'\xff'
+echo 2 >"$O/src/odd"$'\xff'
+conflict 'a name that is not UTF-8' "\\\$'src/odd\\\\377'" 'new in both'
+run bough merge theirs --into ours --json
+is 'as JSON' "$(jq -r '.error.details.conflicts[0] | "\(.path) \(.path_b64)"' <<<"$out")" "null $(printf 'src/odd\xff' | base64)"
+fresh
 echo t >"$TH/src/one"
 rm "$O/src/one"
 conflict 'changed and removed' src/one 'changed there, removed here'

@@ -113,6 +113,7 @@ static void test_forms(void **state)
 	twin_write(t, "new", text, 2000);
 	twin_write(t, "newbin", bin, 500);
 	twin_put(t, "new empty", "");
+	twin_put(t, "o\377dd", "1\n");
 	struct twin_now n = { 0 };
 	twin_now_open(t, &n);
 	check_same(t, &n, DIFF_FORMAT_NAME_STATUS, "--name-status");
@@ -123,6 +124,7 @@ static void test_forms(void **state)
 		strstr(json, "{\"kind\":\"modified\",\"old\":{\"mode\":\"100644\",\"oid\":"));
 	assert_non_null(strstr(json, "\"old_path\":\"some/very/long_name_of_a_folder/text\","
 				     "\"similarity\":99"));
+	assert_non_null(strstr(json, "\"path_b64\":\"b/9kZA==\""));
 	twin_now_done(&n);
 }
 

@@ -1,5 +1,6 @@
 /* Merging what one workspace changed into another. */
 #include <stdio.h>
+#include "fs/base/cleanup.h"
 #include "tools/bough/api.h"
 #include "tools/bough/json.h"
 
@@ -11,9 +12,9 @@ static void list_conflicts(const struct cli *cli)
 	const json_t *all = json_object_get(details, "conflicts");
 	size_t i;
 	json_array_foreach(all, i, c) {
-		const char *path = json_string_value(json_object_get(c, "path"));
-		fprintf(stderr, "  %s: %s\n", path ? path : "(a name that isn't UTF-8)",
-			get_text(c, "why"));
+		auto_free char *path = get_name(c, "path");
+		auto_free char *shown = path ? out_quoted(path) : NULL;
+		fprintf(stderr, "  %s: %s\n", shown ? shown : "?", get_text(c, "why"));
 	}
 	int64_t count = get_int(details, "count");
 	if (count > (int64_t)json_array_size(all))

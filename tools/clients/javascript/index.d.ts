@@ -42,7 +42,8 @@ export interface PutInfo {
 }
 export interface DiffEntry {
   kind: 'added' | 'deleted' | 'modified' | 'renamed' | 'type' | 'warning';
-  path?: string; path_hex?: string; old_path?: string; what?: string[]; message?: string;
+  path?: string; path_b64?: string; old_path?: string; old_path_b64?: string; what?: string[];
+  message?: string;
   old?: Record<string, unknown> | null; new?: Record<string, unknown> | null; similarity?: number;
 }
 export interface MergeInfo {

@@ -83,9 +83,9 @@ class PutInfo(TypedDict, total=False):
 class DiffEntry(TypedDict, total=False):
     kind: str        # "added", "deleted", "modified", "renamed", "type", "warning"
     path: str
-    path_hex: str
+    path_b64: str    # instead, where it isn't UTF-8
     old_path: str
-    old_path_hex: str
+    old_path_b64: str
     what: List[str]
     old: Optional[Dict[str, Any]]
     new: Optional[Dict[str, Any]]
