@@ -35,15 +35,39 @@ def items(name):
 OWNED = {"owner": S, "visibility": {"enum": ["private", "team", "global"]}, "expires": null(TIME)}
 OWNED_MORE = {"team": S, "team_id": S, "on_expiry": {"enum": ["delete", "save", "keep"]}}
 
+# What is answered where a call fails, and by which codes.
+ERRORS = {
+    400: ("invalid", "unsupported"), 401: ("unauthenticated",), 403: ("forbidden", "refused"),
+    404: ("not_found",), 405: ("invalid",),
+    409: ("busy", "cancelled", "conflict", "exists", "in_flight", "not_mounted"), 410: ("gone",),
+    412: ("changed",), 413: ("too_large",), 414: ("too_large",), 415: ("unsupported",),
+    416: ("range",), 422: ("key_reused",), 423: ("locked",), 426: ("upgrade",),
+    429: ("too_many",), 431: ("too_large",), 460: ("checksum",), 500: ("internal",),
+    501: ("not_implemented",), 502: ("remote",), 503: ("overloaded", "unavailable"),
+    505: ("unsupported",), 507: ("no_space", "quota"),
+}
+CODES = sorted({code for codes in ERRORS.values() for code in codes})
+# A path that isn't UTF-8 stands in its *_b64 instead, wherever one is told.
+PATHS = {"path": S, "path_b64": S}
+LOST = obj({"sockets": N, "specials": N, "xattrs": N, "hard_links": N, "holes": N, "times": N})
+
 SCHEMAS = {
-    "Error": obj({"code": S, "message": S, "details": ANY}),
+    "Error": obj({"code": {"enum": CODES}, "message": S, "details": ANY}),
+    # Of a checkout; `name` in workspaces alone.
+    "Git": obj({"repo": N, "ref": null(S), "base": S, "anchor": S, "branch": null(S), "depth": N,
+                "scopes": {"type": "array", "items": S}},
+               {"name": null(S), "pending": S, "pending_branch": null(S)}),
+    "Image": obj({}, {"env": {"type": "array", "items": S}, "user": S, "workdir": S,
+                      "entrypoint": {"type": "array", "items": S},
+                      "cmd": {"type": "array", "items": S}, "stop_signal": S, "labels": LABELS,
+                      "digest": S, "architecture": S}, closed=False),
     "Workspace": obj(
         {"id": S, "name": S, "path": S, "mounted": B, "created": TIME, "base": null(S),
          "head": null(S), "labels": LABELS, "quota_bytes": N, "quota_inodes": N,
          "parent": null(S), "state": {"enum": ["ready", "read-only", "broken"]}, "description": null(S),
          **OWNED},
         {"used_bytes": {"type": "integer"}, "used_inodes": {"type": "integer"}, "layers": N,
-         "records": N, "files": N, "xattrs": B, "error": S, "damage": S, "git": null(ANY), "busy": B,
+         "records": N, "files": N, "xattrs": B, "error": S, "damage": S, "git": ref("Git"), "busy": B,
          "deleted": TIME, "purges": TIME,
          "checkout": obj({"files": N, "bytes": N, "submodules": N, "lfs": N, "built": B, "uid": N, "gid": N,
                           "submodule_paths": {"type": "array", "items": S},
@@ -55,7 +79,7 @@ SCHEMAS = {
         {"id": S, "names": {"type": "array", "items": S}, "message": null(S), "created": TIME,
          "workspace": null(S), "parent": null(S), "manifest": S, "files": N, "bytes": N,
          "stored_bytes": N, "labels": LABELS, **OWNED},
-        {"git": null(ANY), "image": null(ANY), "unchanged": B, **OWNED_MORE}),
+        {"git": ref("Git"), "image": ref("Image"), "unchanged": B, **OWNED_MORE}),
     "Forks": obj({"items": {"type": "array", "items": ref("Workspace")}, "pause_ns": N}),
     "Merged": obj({"workspace": ref("Workspace"), "added": N, "removed": N, "moved": N,
                    "changed": N, "merged": N}),
@@ -83,28 +107,53 @@ SCHEMAS = {
                      "error": null(S), "next": null(TIME)}),
     "Quota": obj({"owner": S, "workspaces": null(N), "snapshots": null(N), "bytes": null(N)}),
     "Names": obj({"items": {"type": "array", "items": S}}, {"next": S}),
-    # A name or path that isn't UTF-8 stands in its *_b64 instead.
     "Entry": obj({"size": N, "type": {"enum": ["file", "directory", "symlink", "fifo", "socket",
                                                "char", "block"]}, "modified_at": TIME, "mode": S},
                  {"name": S, "name_b64": S, "created_at": TIME, "target": S, "target_b64": S}),
     "Directory": obj({"entries": {"type": "array", "items": ref("Entry")}},
-                     {"path": S, "path_b64": S, "next": S}),
-    "Stat": obj({"entry": ref("Entry"), "of": S, "inode": N, "at": TIME},
-                {"path": S, "path_b64": S}),
+                     {**PATHS, "next": S}),
+    "Stat": obj({"entry": ref("Entry"), "of": S, "inode": N, "at": TIME}, PATHS),
     "Looked": {"oneOf": [ref("Directory"), ref("Stat")]},
     "Done": {"oneOf": [obj({"entry": ref("Entry")}), ref("Signed")]},
-    "Put": obj({"size": N, "mode": S, "etag": S, "created": B}, {"path": S, "path_b64": S}),
+    "Put": obj({"size": N, "mode": S, "etag": S, "created": B}, PATHS),
     "Extracted": obj({"members": N, "bytes": N, "ignored": obj({"xattrs": N, "acls": N})}),
     "Signed": obj({"url": S, "expires": TIME}),
     "Operations": obj({"operations": {"type": "array", "items": ref("Operation"), "minItems": 1,
                                       "maxItems": 1000}}),
     "Operation": obj(
         {"op": {"enum": ["write", "mkdir", "move", "delete", "symlink", "chmod", "check"]}},
-        {"path": S, "path_b64": S, "to": S, "to_b64": S, "target": S, "target_b64": S,
+        {**PATHS, "to": S, "to_b64": S, "target": S, "target_b64": S,
          "content": S, "content_b64": S, "mode": S, "parents": B, "replace": B, "recursive": B,
          "exist_ok": B, "if_match": S, "if_none_match": S}),
     "Batch": obj({"results": {"type": "array", "items": obj(
-        {}, {"path": S, "path_b64": S, "etag": S, "mode": S, "size": N})}}),
+        {}, {**PATHS, "etag": S, "mode": S, "size": N})}}),
+    # Lines of a diff; those of a checkout with its commit are as git sees them.
+    "Side": obj({"type": {"enum": ["file", "dir", "symlink", "fifo", "socket", "char", "block"]},
+                 "mode": S, "uid": N, "gid": N, "size": N, "mtime": TIME, "ino": N}),
+    "Difference": obj(
+        {"kind": {"enum": ["added", "deleted", "modified", "renamed", "type"]},
+         "what": {"type": "array", "items": {
+             "enum": ["content", "mode", "owner", "mtime", "xattr", "target"]}},
+         "old": null(ref("Side")), "new": null(ref("Side"))},
+        {**PATHS, "old_path": S, "old_path_b64": S}),
+    "GitSide": obj({"mode": S}, {"oid": S}),
+    "GitChange": obj(
+        {"kind": {"enum": ["added", "deleted", "modified", "renamed", "type"]},
+         "old": null(ref("GitSide")), "new": null(ref("GitSide"))},
+        {**PATHS, "old_path": S, "old_path_b64": S, "similarity": N}),
+    "Warning": obj({"kind": {"enum": ["warning"]}, "message": S}),
+    "DiffLine": {"oneOf": [ref("Difference"), ref("GitChange"), ref("Warning")]},
+    # Lines of a call that takes long, where the client accepts them: the last has its end.
+    "Progress": obj({"done": N, "total": N, "unit": S, "what": S}),
+    "Failure": obj({"code": {"enum": CODES}, "message": S, "details": ANY, "status": N}),
+    "Line": {"oneOf": [obj({"progress": ref("Progress")}), obj({"result": ANY}),
+                       obj({"error": ref("Failure")})]},
+    # The data of server-sent events.
+    "Event": obj({"type": S, "time": TIME, "object": null(S), "owner": S, "by": S}),
+    "Happened": obj({"event": {"enum": ["created", "modified", "deleted", "renamed", "reset"]}},
+                    {**PATHS, "old_path": S, "old_path_b64": S,
+                     "type": {"enum": ["file", "directory", "symlink", "fifo", "socket", "char",
+                                       "block"]}}),
     "Commit": obj({"commit": null(S), "parent": null(S), "tree": null(S), "branch": S, "files": N,
                    "unchanged": B, "branch_moved": B, "history": B, "synced": B,
                    "warnings": {"type": "array", "items": S}}),
@@ -119,13 +168,15 @@ SCHEMAS = {
         "type": "array", "items": obj({"owner": S, "role": {"enum": ["reader", "member", "admin"]}})}}),
     "Job": obj({"id": S, "state": {"enum": ["running", "done", "failed", "cancelled"]},
                 "owner": S, "path": S, "created": TIME, "ended": null(TIME)},
-               {"object": S, "progress": obj({"done": N, "total": N, "unit": S, "what": S}),
+               {"object": S, "progress": ref("Progress"),
                 "status": N, "result": null(ANY), "error": null(ref("Error"))}),
     "Export": obj({"id": S, "format": S, "bytes": N, "created": TIME, "expires": TIME, "url": S},
-                  {"members": N, "lost": ANY}),
+                  {"members": N, "lost": LOST}),
     "Audit": obj({"seq": N, "time": TIME, "owner": S, "user": null(S), "token": null(S),
                   "from": S, "method": S, "path": S, "object": null(S), "status": N, "about": null(ANY)}),
-    "Health": obj({"ok": B, "version": S, "pid": N, "root": S, "fs": ANY, "catalog": null(S)}),
+    "Server": obj({"up": B, "pid": N, "starts": N, "deaths": N, "problem": S}),
+    "Health": obj({"ok": B, "version": S, "pid": N, "root": S, "fs": ref("Server"),
+                   "catalog": null(S)}),
     "Version": obj({"name": S, "version": S, "api": S}),
     "Collected": obj({"objects_live": N, "objects_dead": N, "bytes_freed": N,
                       "packs_rewritten": N, "packs_deleted": N, "images_deleted": N}),
@@ -134,7 +185,7 @@ SCHEMAS = {
          "workspaces": {"type": "array", "items": S}, "snapshots": {"type": "array", "items": S}})},
         "more_faults": N, "checked": obj({"objects": N, "packs": N, "images": N, "layers": N,
                                           "snapshots": N, "workspaces": N})}),
-    "Stats": obj({"store": null(ANY), "fs": null(ANY), "fs_process": ANY, "catalog": null(ANY),
+    "Stats": obj({"store": null(ANY), "fs": null(ANY), "fs_process": ref("Server"), "catalog": null(ANY),
                   "daemon": ANY}),
     "Ended": obj({"ok": B}, {"in_use": {"type": "array", "items": obj(
         {"workspace": S, "name": S, "processes": {"type": "array", "items": obj(
@@ -180,8 +231,15 @@ for one in ("Workspace", "Snapshot", "Token", "User", "Team", "Job", "Audit", "Q
 SCHEMAS["Deliveries"] = items("Delivery")
 SCHEMAS["Exports"] = items("Export")
 
-BYTES, TEXT, LINES, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
-                           "text/event-stream")
+BYTES, TEXT, NDJSON, SSE = ("application/octet-stream", "text/plain", "application/x-ndjson",
+                            "text/event-stream")
+
+
+def lines(name, kind=NDJSON):
+    """A stream: the schema is that of each line, or of each event's data."""
+    return (kind, name)
+
+
 WS, SNAP, REPO = "/v1/workspaces", "/v1/snapshots", "/v1/repos"
 SB = "/v1/sandboxes"
 
@@ -207,14 +265,14 @@ ANSWERS = {
     "POST " + WS + "/{}/commit": ("Commit a checkout", {200: "Commit", 201: "Commit"}),
     "POST " + WS + "/{}/push": ("Push a checkout", {200: "Pushed"}),
     "GET " + WS + "/{}/bundle": ("A checkout's changes as a git bundle", {200: BYTES, 204: None}),
-    "GET " + WS + "/{}/diff": ("What changed", {200: (LINES, TEXT)}),
+    "GET " + WS + "/{}/diff": ("What changed", {200: [lines("DiffLine"), TEXT]}),
     "GET " + WS + "/{}/log": ("The line of snapshots", {200: "Snapshots"}),
     "POST " + WS + "/{}/mount": ("Mount", {200: "Workspace"}),
     "POST " + WS + "/{}/umount": ("Unmount", {200: "Workspace"}),
     "GET " + WS + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
     "POST " + WS + "/{}/archive/{...}": ("The rest of it, without what is listed", {200: BYTES}),
     "PUT " + WS + "/{}/archive/{...}": ("Extract an archive", {200: "Extracted"}),
-    "GET " + WS + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Looked"),
+    "GET " + WS + "/{}/files/{...}": ("A file, or a folder's list", {200: [BYTES, "Looked"],
                                                                    206: BYTES, 304: None}),
     "HEAD " + WS + "/{}/files/{...}": ("The same without a body", {200: None, 206: None,
                                                                   304: None}),
@@ -224,7 +282,8 @@ ANSWERS = {
     "GET /v1/signed/{}/{...}": ("A file, by a signed URL", {200: BYTES, 206: BYTES, 304: None}),
     "HEAD /v1/signed/{}/{...}": ("The same without a body", {200: None, 206: None, 304: None}),
     "POST " + WS + "/{}/batch": ("Change many files, all or none", {200: "Batch"}),
-    "GET " + WS + "/{}/watch": ("What happens in a workspace, as it does", {200: SSE}),
+    "GET " + WS + "/{}/watch": ("What happens in a workspace, as it does",
+                              {200: lines("Happened", SSE)}),
     "POST " + WS + "/{}/files/{...}": ("Make, move, copy, link, chmod, sign", {200: "Done",
                                                                            201: "Done", 204: None}),
     "OPTIONS " + WS + "/{}/uploads": ("What of tus is spoken", {204: None}),
@@ -245,12 +304,13 @@ ANSWERS = {
     "POST " + SNAP + "/{}/commit": ("Commit a checkout's snapshot", {200: "Commit",
                                                                    201: "Commit"}),
     "GET " + SNAP + "/{}/bundle": ("Its changes as a git bundle", {200: BYTES, 204: None}),
-    "GET " + SNAP + "/{}/diff": ("What changed", {200: (LINES, TEXT)}),
-    "GET " + SNAP + "/{}/diff/{}": ("What changed since another one", {200: (LINES, TEXT)}),
+    "GET " + SNAP + "/{}/diff": ("What changed", {200: [lines("DiffLine"), TEXT]}),
+    "GET " + SNAP + "/{}/diff/{}": ("What changed since another one",
+                                    {200: [lines("DiffLine"), TEXT]}),
     "GET " + SNAP + "/{}/log": ("It and its line of parents", {200: "Snapshots"}),
     "GET " + SNAP + "/{}/archive/{...}": ("A folder as an archive", {200: BYTES}),
     "POST " + SNAP + "/{}/archive/{...}": ("The rest of it, without what is listed", {200: BYTES}),
-    "GET " + SNAP + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Looked"),
+    "GET " + SNAP + "/{}/files/{...}": ("A file, or a folder's list", {200: [BYTES, "Looked"],
                                                                      206: BYTES, 304: None}),
     "HEAD " + SNAP + "/{}/files/{...}": ("The same without a body", {200: None, 206: None,
                                                                     304: None}),
@@ -283,13 +343,13 @@ ANSWERS = {
     "GET " + SB + "/{}/exec": ("List its processes", {200: "Execs"}),
     "GET " + SB + "/{}/exec/{}": ("One process", {200: "Exec"}),
     "GET " + SB + "/{}/exec/{}/output": ("What it printed, and prints",
-                                          {200: ("application/vnd.bough.output", BYTES)}),
+                                          {200: ["application/vnd.bough.output", BYTES]}),
     "GET " + SB + "/{}/exec/{}/terminal": ("Its terminal, as a WebSocket (bough.terminal.v1)",
                                             {101: None}),
     "POST " + SB + "/{}/exec/{}/stdin": ("Give it input", {200: "Input"}),
     "POST " + SB + "/{}/exec/{}/signal": ("Send it a signal", {204: None}),
     "POST " + SB + "/{}/exec/{}/resize": ("Resize its terminal", {204: None}),
-    "GET " + SB + "/{}/files/{...}": ("A file, or a folder's list", {200: (BYTES, "Looked"),
+    "GET " + SB + "/{}/files/{...}": ("A file, or a folder's list", {200: [BYTES, "Looked"],
                                                                    206: BYTES, 304: None}),
     "HEAD " + SB + "/{}/files/{...}": ("The same without a body", {200: None, 206: None,
                                                                   304: None}),
@@ -302,7 +362,8 @@ ANSWERS = {
     "PUT " + SB + "/{}/archive/{...}": ("Extract an archive", {200: "Extracted"}),
     "POST " + SB + "/{}/batch": ("Change many files of one workspace, all or none",
                                  {200: "Batch"}),
-    "GET " + SB + "/{}/watch": ("What happens to its files, as it does", {200: SSE}),
+    "GET " + SB + "/{}/watch": ("What happens to its files, as it does",
+                              {200: lines("Happened", SSE)}),
     "OPTIONS " + SB + "/{}/uploads": ("What of tus is spoken", {204: None}),
     "POST " + SB + "/{}/uploads": ("Begin an upload (tus)", {201: None}),
     "HEAD " + SB + "/{}/uploads/{}": ("How far it is (tus)", {200: None}),
@@ -326,9 +387,9 @@ ANSWERS = {
     "PUT /v1/teams/{}/members/{}": ("Add somebody to a team", {200: "Team"}),
     "DELETE /v1/teams/{}/members/{}": ("Take somebody out", {204: None}),
     "GET /metrics": ("Figures for Prometheus", {200: TEXT}),
-    "GET /v1/audit": ("Who did what", {200: ("Audits", LINES)}),
+    "GET /v1/audit": ("Who did what", {200: ["Audits", lines("Audit")]}),
     "GET /v1/usage": ("What each of them holds alone", {200: "Usage"}),
-    "GET /v1/events": ("What happens, as it does", {200: SSE}),
+    "GET /v1/events": ("What happens, as it does", {200: lines("Event", SSE)}),
     "GET /v1/webhooks": ("List webhooks", {200: "Webhooks"}),
     "POST /v1/webhooks": ("Have events sent somewhere", {201: "Webhook"}),
     "GET /v1/webhooks/{}": ("One webhook", {200: "Webhook"}),
@@ -347,6 +408,11 @@ ANSWERS = {
 # Calls that may run as a job, with `Prefer: respond-async`.
 JOBS = {"/snapshots", "/commit", "/push", "/fetch", "/gc", "/fsck", "/v1/repos", "/v1/import",
         "/v1/workspaces/import", "/v1/exports"}
+# Beside jobs and uploads those that tell how far they are, in lines, to who accepts them.
+LONG = {"POST " + WS, "GET /v1/usage"}
+# Whose body or query names something.
+NAMING = {"POST " + WS, "POST " + WS + "/import", "POST " + SB, "POST /v1/tokens",
+          "POST /v1/exports", "GET /v1/audit", "GET " + SNAP, "POST /v1/import", "POST /v1/users"}
 PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots": "snap",
           "repos": "repo", "tokens": "id", "users": "name", "quotas": "owner", "teams": "team",
           "members": "owner", "jobs": "id", "webhooks": "id", "uploads": "up",
@@ -402,12 +468,43 @@ def answer(kinds):
     if kinds is None:
         return {"description": "nothing"}
     content = {}
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if "/" in kind:
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if isinstance(kind, tuple):
+            content[kind[0]] = {"schema": ref(kind[1])}
+        elif "/" in kind:
             content[kind] = {}
         else:
             content["application/json"] = {"schema": ref(kind)}
     return {"description": "done", "content": content}
+
+
+def errors_of(method, path):
+    """Which statuses a failure may have, beside 405, 414, 431 and 505, which no route answers."""
+    tail = path.split("/")[3:]
+    e = {400, 401, 403, 429, 500, 503}
+    if "{" in path or method + " " + path in NAMING:
+        e |= {404, 409}
+    if method in ("POST", "PUT", "PATCH"):
+        e |= {409, 413, 415}
+    if method not in ("GET", "HEAD", "OPTIONS"):
+        e |= {409, 507}
+    if method == "POST":
+        e.add(422)
+    if "files" in tail or "signed" in path:
+        e |= {412, 416} if method in ("GET", "HEAD") else {412, 501} if method == "POST" else {412}
+    if "archive" in tail and method == "PUT" or "batch" in tail:
+        e |= {412, 501}
+    if "uploads" in tail:
+        e |= {409, 410, 412, 423, 460} if "{}" in tail[-1] else {412}
+    if "watch" in tail or path == "/v1/events" or "signed" in path:
+        e.add(410)
+    if path == "/v1/exports/{}" or "exec" in tail:
+        e.add(416)
+    if tail[-1:] == ["terminal"]:
+        e.add(426)
+    if method == "POST" and (path == REPO or tail[-1:] in (["fetch"], ["push"])):
+        e.add(502)
+    return sorted(e)
 
 
 def operation(route):
@@ -425,15 +522,27 @@ def operation(route):
     if route["method"] == "POST":
         params.append({"$ref": "#/components/parameters/IdempotencyKey"})
     responses = {str(status): answer(kinds) for status, kinds in answers.items()}
-    if route["method"] == "POST" and any(route["path"].endswith(j) for j in JOBS):
+    job = route["method"] == "POST" and any(route["path"].endswith(j) for j in JOBS)
+    sends_list = route["method"] == "POST" and "/archive/" in route["path"]
+    if job or key in LONG or (route["upload"] and not sends_list):
+        told = responses.setdefault("200", answer([]))
+        told.setdefault("content", {}).update(answer(lines("Line"))["content"])
+    if job:
         params.append({"$ref": "#/components/parameters/Prefer"})
         responses["202"] = answer("Job")
-    responses["default"] = {"$ref": "#/components/responses/Error"}
+    for status in errors_of(route["method"], route["path"]):
+        responses[str(status)] = {"$ref": "#/components/responses/%d" % status}
     op = {"summary": summary, "parameters": params, "responses": responses}
     body = body_of(route)
     if body:
         op["requestBody"] = body
     return path, route["method"].lower(), op
+
+
+def failure(status):
+    schema = {"allOf": [ref("Error"), obj({"code": {"enum": list(ERRORS[status])}}, closed=False)]}
+    return {"description": "a failure: " + " or ".join(ERRORS[status]),
+            "content": {"application/json": {"schema": schema}}}
 
 
 def main():
@@ -450,7 +559,9 @@ def main():
     doc = {
         "openapi": "3.1.0",
         "info": {"title": "Bough", "version": "1",
-                 "description": "Workspaces and snapshots. snapd/API.md says what it means."},
+                 "description": "Workspaces and snapshots. snapd/API.md says what it means. A "
+                                "method that a path hasn't is 405; what is no HTTP, or too large "
+                                "a head, 400, 413, 414, 431 or 505."},
         "servers": [{"url": "/"}],
         "security": [{}, {"token": []}],
         "paths": paths,
@@ -460,8 +571,7 @@ def main():
                 "IdempotencyKey": {"name": "Idempotency-Key", **header},
                 "Prefer": {"name": "Prefer", **header},
             },
-            "responses": {"Error": {"description": "a failure", "content": {
-                "application/json": {"schema": ref("Error")}}}},
+            "responses": {str(status): failure(status) for status in ERRORS},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
