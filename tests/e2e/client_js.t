@@ -19,7 +19,10 @@ timeout 120 node "$BOUGH_SRC/tests/e2e/client_js.mjs" "$client/index.js" "$T" "h
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/.err")" 0
 take_tap "$T/out"
 
-# The types name what the code has.
+# The types name what the code has, and what the contract says.
+python3 "$BOUGH_SRC/tests/e2e/contract_types.py" "$BOUGH_SRC/snapd/openapi.json" "$client/index.d.ts" >"$T/out" 2>"$T/.err"
+is 'types are compared with the contract' "$?$(tail -n 20 "$T/.err")" 0
+take_tap "$T/out"
 for class in Client Workspace Snapshot WorkspaceFiles SnapshotFiles Upload Job EventStream Body Sandbox Exec Terminal; do
 	run node --input-type=module -e "
 		import { readFileSync } from 'node:fs';

@@ -29,6 +29,9 @@ run "$T/venv/bin/pip" -q --disable-pip-version-check install --no-index "$T/clie
 is 'pip installs it without a network' "$code$out" 0
 run env -u PYTHONPATH "$T/venv/bin/python" -c 'import bough; print(bough.__version__)'
 is 'as it should be' "$out" 0.1.0
+python3 "$BOUGH_SRC/tests/e2e/contract_types.py" "$BOUGH_SRC/snapd/openapi.json" >"$T/out" 2>"$T/.err"
+is 'types are compared with the contract' "$?$(tail -n 20 "$T/.err")" 0
+take_tap "$T/out"
 run mypy --strict --python-version 3.9 --cache-dir "$T/mypy" "$client/bough"
 is 'mypy --strict finds nothing' "$code$err" 0
 [ "$code" = 0 ] || diag "$out"

@@ -1,4 +1,5 @@
-// Types of bough's client. snapd/API.md says what the fields of answers mean.
+// Types of bough's client. Those of answers are all that snapd/openapi.json says (a test compares
+// them); snapd/API.md says what the fields mean.
 
 import type { Readable } from 'node:stream';
 
@@ -6,7 +7,7 @@ export type Path = string | Uint8Array;
 export type Bytes = string | ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array>
   | Readable | AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 export type Labels = Record<string, string>;
-export interface ProgressInfo { done: number; total: number; unit: 'files' | 'bytes'; what: string }
+export interface ProgressInfo { done: number; total: number; unit: string; what: string }
 export type Progress = (at: ProgressInfo) => void;
 type Lists<T> = AsyncIterableIterator<T>;
 
@@ -16,29 +17,47 @@ export interface Owned {
   ttl_s?: number;
   on_expiry?: 'delete' | 'save' | 'keep';
 }
+export interface GitInfo {
+  repo: number; ref: string | null; base: string; anchor: string; branch: string | null;
+  depth: number; scopes: string[];
+  /** Of workspaces only. */
+  name?: string | null;
+  pending?: string; pending_branch?: string;
+}
+export interface ImageInfo {
+  env?: string[]; user?: string; workdir?: string; entrypoint?: string[]; cmd?: string[];
+  stop_signal?: string; labels?: Labels; digest?: string; architecture?: string;
+}
 export interface WorkspaceInfo {
   id: string; name: string; path: string; mounted: boolean; created: string;
   base: string | null; head: string | null; parent: string | null; labels: Labels;
   quota_bytes: number; quota_inodes: number; state: 'ready' | 'read-only' | 'broken'; owner: string;
   visibility: 'private' | 'team' | 'global'; description: string | null; expires: string | null;
-  team?: string; team_id?: string; on_expiry?: string; error?: string; busy?: boolean; deleted?: string;
-  purges?: string; used_bytes?: number; used_inodes?: number; layers?: number; records?: number;
-  files?: number; xattrs?: boolean; git?: Record<string, unknown> | null;
+  team?: string; team_id?: string; on_expiry?: string; error?: string; damage?: string;
+  busy?: boolean; deleted?: string; purges?: string; used_bytes?: number; used_inodes?: number;
+  layers?: number; records?: number; files?: number; xattrs?: boolean; git?: GitInfo;
   checkout?: Record<string, unknown>;
+  /** Where the caller may change it. */
+  sandboxes?: { id: string; name: string; owner: string; target: string; read_only: boolean;
+    exclusive: boolean }[];
 }
 export interface SnapshotInfo {
   id: string; names: string[]; message: string | null; created: string; workspace: string | null;
   parent: string | null; manifest: string; files: number; bytes: number; stored_bytes: number;
   labels: Labels; owner: string; visibility: string; expires: string | null; unchanged?: boolean;
-  team?: string; team_id?: string; git?: Record<string, unknown> | null; image?: Record<string, unknown>;
+  team?: string; team_id?: string; on_expiry?: string; git?: GitInfo; image?: ImageInfo;
 }
 export interface Entry {
-  name: string; name_b64?: string; size: number; modified_at: string; mode: string;
+  /** Or name_b64, where it isn't UTF-8; so are other paths. */
+  name?: string;
+  name_b64?: string; size: number; modified_at: string; mode: string;
   type: 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'char' | 'block';
-  etag?: string; target?: string; target_b64?: string;
+  /** Of walk() only. */
+  created_at?: string;
+  target?: string; target_b64?: string;
 }
 export interface PutInfo {
-  path: string; size: number; mode: string; etag: string; created: boolean;
+  path?: string; path_b64?: string; size: number; mode: string; etag: string; created: boolean;
 }
 export interface DiffEntry {
   kind: 'added' | 'deleted' | 'modified' | 'renamed' | 'type' | 'warning';
@@ -51,20 +70,26 @@ export interface MergeInfo {
   merged: number;
 }
 export interface CommitInfo {
-  commit: string | null; parent?: string | null; tree?: string; branch?: string; files?: number;
-  unchanged?: boolean; branch_moved?: boolean; history?: boolean; synced?: boolean;
-  warnings?: string[];
+  commit: string | null; parent: string | null; tree: string | null; branch: string; files: number;
+  unchanged: boolean; branch_moved: boolean; history: boolean; synced: boolean; warnings: string[];
 }
+export interface BranchInfo {
+  name: string; upstream: string | null; local: string | null; ahead: number | null;
+  behind: number | null;
+}
+export interface ResetInfo {
+  branch: string; was: string | null; commit: string | null; lost: number; moved: boolean;
+}
+export interface PushedInfo { commit: string; branch: string; remote: string }
 export interface RepositoryInfo {
   id: string; number: number; name: string; kind: 'url' | 'path'; created: string; fetched: string;
   head: string | null; owner: string; visibility: string; url?: string; path?: string;
   commit?: string | null; branches?: number; tags?: number; bytes?: number; workspaces?: number;
   snapshots?: number; auth?: string | null; error?: string; refs_changed?: number;
-  objects?: number; bytes_received?: number; branch_list?: Record<string, unknown>[];
-  apart?: Record<string, unknown>[];
+  objects?: number; bytes_received?: number; branch_list?: BranchInfo[]; apart?: BranchInfo[];
 }
 export interface TokenInfo {
-  id: string; name: string | null; owner: string; scope: string; path?: string | null;
+  id: string; name: string | null; owner: string; scope: string; path: string | null;
   read_only: boolean; created: string; expires: string | null; used: string | null;
   token?: string;
 }
@@ -96,6 +121,80 @@ export interface AuditInfo {
 export interface UsageInfo {
   id: string; unique_bytes: number | null; shared_bytes: number | null;
   written_bytes: number | null;
+}
+export interface WhoamiInfo {
+  owner: string; admin: boolean; read_only: boolean; uid: number | null; token: string | null;
+  workspace: string | null; team: string | null; path: string | null; from: string;
+}
+export interface WebhookInfo {
+  id: string; owner: string; url: string; events: string[] | null; everybody: boolean;
+  active: boolean; created: string;
+  /** Of create() only. */
+  secret?: string;
+}
+export interface DeliveryInfo {
+  id: string; seq: number; type: string; created: string; tries: number;
+  state: 'waiting' | 'delivered' | 'failed'; status: number | null; error: string | null;
+  next: string | null;
+}
+export interface SandboxInfo {
+  id: string; name: string; type: 'sandbox';
+  status: 'created' | 'running' | 'paused' | 'stopped' | 'hibernated' | 'failed';
+  created: string; started: string | null; ended: string | null; last_activity: string;
+  exit_code: number | null; reason: string | null; root: string | null; policy: string | null;
+  labels: Labels; description: string | null; image: string; snapshot: string | null;
+  runtime: string; hostname: string; user: string | null; cwd: string | null;
+  command: string[] | null; env: string[];
+  /** Their names. */
+  secrets: string[];
+  secret_env: string[]; net: 'none' | 'host'; tty: boolean; stdin: boolean; auto_remove: boolean;
+  workspaces: { workspace: string; name: string | null; target: string; read_only: boolean;
+    exclusive: boolean; own: boolean }[];
+  limits: { cpu_milli: number; memory_bytes: number; pids: number; shm_bytes: number;
+    disk_bytes: number; inodes: number };
+  owner: string; visibility: 'private' | 'team' | 'global'; expires: string | null; team?: string;
+  team_id?: string; on_expiry?: string; pid?: number; error?: string; unenforced?: string[];
+}
+export interface SandboxStatsInfo {
+  running: boolean; cpu_ns: number; memory_bytes: number; memory_peak_bytes: number;
+  memory_limit_bytes: number; pids: number; pids_limit: number; oom_kills: number;
+  disk_bytes: number; inodes: number;
+}
+export interface SandboxSavedInfo {
+  root: SnapshotInfo; workspaces: SnapshotInfo[]; pause_ns: number;
+}
+export interface OutputInfo { first: number; end: number; closed: boolean }
+export interface ExecInfo {
+  id: string; sandbox: string; by: string; status: 'created' | 'running' | 'exited';
+  exit_code: number | null; reason: string | null; created: string; started: string | null;
+  ended: string | null; command: string[] | null;
+  /** Names. */
+  env: string[];
+  cwd: string | null; user: string | null; tty: boolean; stdin: boolean; timeout_ms: number;
+  stdout?: OutputInfo; stderr?: OutputInfo; stdin_offset?: number;
+}
+export interface InputInfo { offset: number; closed: boolean }
+export interface SignedInfo { url: string; expires: string }
+export interface ExtractedInfo {
+  members: number; bytes: number; ignored: { xattrs: number; acls: number };
+}
+export interface CollectedInfo {
+  objects_live: number; objects_dead: number; bytes_freed: number; packs_rewritten: number;
+  packs_deleted: number; images_deleted: number;
+}
+export interface CheckedInfo {
+  faults: Record<string, unknown>[]; more_faults: number; checked: Record<string, number>;
+}
+export interface VersionInfo { name: string; version: string; api: string }
+export interface ServerInfo {
+  up: boolean; pid: number; starts: number; deaths: number; problem: string;
+}
+export interface HealthInfo {
+  ok: boolean; version: string; pid: number; root: string; fs: ServerInfo; catalog: string | null;
+}
+export interface StatsInfo {
+  store: Record<string, any> | null; fs: Record<string, any> | null; fs_process: ServerInfo;
+  catalog: Record<string, any> | null; daemon: Record<string, any>;
 }
 export interface EventInfo { id: string; type: string; data: Record<string, any> }
 
@@ -166,8 +265,7 @@ export class SnapshotFiles {
   exists(path: Path): Promise<boolean>;
   list(path?: Path, options?: { page?: number }): Lists<Entry>;
   walk(path?: Path): Lists<Entry>;
-  sign(path: Path, options?: { expiresIn?: number; method?: 'GET'; pin?: boolean }): Promise<{
-    url: string; expires: string }>;
+  sign(path: Path, options?: { expiresIn?: number; method?: 'GET'; pin?: boolean }): Promise<SignedInfo>;
   archive(path?: Path, options?: {
     format?: 'tar' | 'tar.zst' | 'zip' | 'cpio'; signal?: AbortSignal }): Promise<Body>;
   archiveRest(have: string | Uint8Array, before: string, path?: Path, options?: {
@@ -188,9 +286,9 @@ export class WorkspaceFiles extends SnapshotFiles {
   symlink(path: Path, target: string): Promise<Entry>;
   chmod(path: Path, mode: string): Promise<Entry>;
   batch(operations: BatchOperation[]): Promise<{
-    path: string; etag?: string; mode?: string; size?: number }[]>;
+    path?: string; path_b64?: string; etag?: string; mode?: string; size?: number }[]>;
   extract(archive: Bytes, path?: Path, options?: {
-    atomic?: boolean; length?: number; signal?: AbortSignal }): Promise<Record<string, any>>;
+    atomic?: boolean; length?: number; signal?: AbortSignal }): Promise<ExtractedInfo>;
 }
 export interface BatchOperation {
   op: 'write' | 'mkdir' | 'move' | 'delete' | 'symlink' | 'chmod' | 'check';
@@ -282,7 +380,7 @@ export class Workspace {
   commitJob(message?: string, fields?: CommitFields): Promise<Job>;
   push(options?: {
     branch?: string; remote?: string; force_with_lease?: string; any_names?: boolean;
-  } & Long): Promise<Record<string, any>>;
+  } & Long): Promise<PushedInfo>;
   pushJob(fields?: Record<string, unknown>): Promise<Job>;
   bundle(options?: { message?: string; author?: string }): Promise<Body>;
   upload(source: string | Uint8Array, path: Path,
@@ -301,15 +399,15 @@ export interface CreateFields extends Owned {
 
 export class Exec {
   readonly id: string;
-  info: Record<string, any>;
-  refresh(waitS?: number): Promise<Record<string, any>>;
+  info: ExecInfo;
+  refresh(waitS?: number): Promise<ExecInfo>;
   output(options?: {
     stream?: 'stdout' | 'stderr'; follow?: boolean; stdoutOffset?: number; stderrOffset?: number;
     signal?: AbortSignal;
   }): Promise<Body>;
   stream(options?: { stdoutOffset?: number; stderrOffset?: number; signal?: AbortSignal }):
     AsyncGenerator<{ stream: 'stdout' | 'stderr'; data: Buffer }, void>;
-  write(data: Bytes, options?: { offset?: number; last?: boolean }): Promise<Record<string, any>>;
+  write(data: Bytes, options?: { offset?: number; last?: boolean }): Promise<InputInfo>;
   terminal(options?: { offset?: number }): Promise<Terminal>;
   resize(columns: number, rows: number): Promise<null>;
   signal(signal: string): Promise<null>;
@@ -327,7 +425,6 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   close(): void;
   [Symbol.asyncIterator](): AsyncIterator<Uint8Array>;
 }
-type SandboxInfo = Record<string, any>;
 export class Sandbox {
   readonly ref: string;
   readonly id: string;
@@ -347,9 +444,9 @@ export class Sandbox {
   beginUpload(path: Path, length: number, options?: { mode?: string }): Promise<Upload>;
   resumeUpload(url: string, source: string | Uint8Array, options?: UploadOptions): Promise<Upload>;
   uploadAbilities(): Promise<Record<string, string | undefined>>;
-  stats(): Promise<Record<string, any>>;
+  stats(): Promise<SandboxStatsInfo>;
   fork(names: string[], options?: { start?: boolean }): Promise<Sandbox[]>;
-  save(name?: string, options?: { message?: string } & Long): Promise<Record<string, any>>;
+  save(name?: string, options?: { message?: string } & Long): Promise<SandboxSavedInfo>;
   saveJob(name?: string, options?: { message?: string; key?: string }): Promise<Job>;
   restore(snapshot?: string, options?: { live?: boolean }): Promise<SandboxInfo>;
   attach(workspace: string | Workspace, target: string, options?: {
@@ -359,10 +456,6 @@ export class Sandbox {
   exec(command: string[], fields?: Record<string, unknown>): Promise<Exec>;
   execs(options?: { page?: number }): Lists<Exec>;
   getExec(id: string): Promise<Exec>;
-}
-export interface WebhookInfo {
-  id: string; owner: string; url: string; events: string[] | null; everybody: boolean;
-  active: boolean; created: string; secret?: string;
 }
 
 export interface ClientOptions {
@@ -437,7 +530,7 @@ export class Client {
     fetchJob(repo: string, secrets?: {
       token?: string; ssh_key?: string; known_hosts?: string }): Promise<Job>;
     reset(repo: string, branch: string, options?: {
-      force?: boolean }): Promise<Record<string, any>>;
+      force?: boolean }): Promise<ResetInfo>;
     delete(repo: string): Promise<null>;
   };
   readonly tokens: {
@@ -481,8 +574,8 @@ export class Client {
     update(id: string, fields: {
       url?: string; events?: string[]; secret?: string; active?: boolean }): Promise<WebhookInfo>;
     delete(id: string): Promise<null>;
-    test(id: string): Promise<Record<string, any>>;
-    deliveries(id: string, options?: { page?: number }): Lists<Record<string, any>>;
+    test(id: string): Promise<DeliveryInfo>;
+    deliveries(id: string, options?: { page?: number }): Lists<DeliveryInfo>;
   };
   readonly sandboxes: {
     /** One by its id or name, without asking whether it is there. */
@@ -504,11 +597,11 @@ export class Client {
       workspaces?: number; snapshots?: number; bytes?: number }): Promise<QuotaInfo>;
     delete(owner: string): Promise<null>;
   };
-  whoami(): Promise<Record<string, any>>;
-  version(): Promise<{ name: string; version: string; api: string }>;
-  health(): Promise<Record<string, any>>;
+  whoami(): Promise<WhoamiInfo>;
+  version(): Promise<VersionInfo>;
+  health(): Promise<HealthInfo>;
   openapi(): Promise<Record<string, any>>;
-  stats(): Promise<Record<string, any>>;
+  stats(): Promise<StatsInfo>;
   usage(): Promise<UsageInfo[]>;
   metrics(): Promise<string>;
   openSigned(url: string, options?: { method?: 'GET' | 'HEAD' }): Promise<Body>;
@@ -520,9 +613,9 @@ export class Client {
   auditExport(filters?: Record<string, string>): Lists<AuditInfo>;
   job(id: string): Promise<Job>;
   jobs(options?: { page?: number }): Lists<Job>;
-  gc(options?: { progress?: Progress }): Promise<Record<string, any>>;
+  gc(options?: { progress?: Progress }): Promise<CollectedInfo>;
   gcJob(): Promise<Job>;
-  fsck(options?: { repair?: boolean; progress?: Progress }): Promise<Record<string, any>>;
+  fsck(options?: { repair?: boolean; progress?: Progress }): Promise<CheckedInfo>;
   fsckJob(options?: { repair?: boolean }): Promise<Job>;
   shutdown(options?: { graceMs?: number }): Promise<null>;
   call(method: string, path: string, json?: Record<string, unknown>): Promise<any>;

@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterator, List, Optional, cast
 from ._http import Body, Source
 from ._transport import Progress, Transport
 from .jobs import Job
-from .types import (DeliveryInfo, ExportInfo, QuotaInfo, RepositoryInfo, TeamInfo, TokenInfo,
-                    UserInfo, WebhookInfo)
+from .types import (DeliveryInfo, ExportInfo, QuotaInfo, RepositoryInfo, ResetInfo, TeamInfo,
+                    TokenInfo, UserInfo, WebhookInfo)
 from .workspaces import PAGE, pages
 
 
@@ -62,9 +62,9 @@ class Repositories:
         return Job(self._t, self._t.job("/v1/repos/{repo}/fetch", {"repo": repo},
                                         json_body=secrets))
 
-    def reset(self, repo: str, branch: str, *, force: bool = False) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.call("POST", "/v1/repos/{repo}/reset", {"repo": repo},
-                                                 json_body={"branch": branch, "force": force}))
+    def reset(self, repo: str, branch: str, *, force: bool = False) -> ResetInfo:
+        return cast(ResetInfo, self._t.call("POST", "/v1/repos/{repo}/reset", {"repo": repo},
+                                            json_body={"branch": branch, "force": force}))
 
     def delete(self, repo: str) -> None:
         self._t.call("DELETE", "/v1/repos/{repo}", {"repo": repo})

@@ -16,7 +16,8 @@ from .errors import error_of
 from .events import EventStream
 from .jobs import Job
 from .sandboxes import Sandboxes
-from .types import AuditInfo, JobInfo, UsageInfo, WhoamiInfo
+from .types import (AuditInfo, CheckedInfo, CollectedInfo, HealthInfo, JobInfo, StatsInfo, UsageInfo,
+                    WhoamiInfo)
 from .workspaces import PAGE, Snapshots, Workspaces, pages
 
 
@@ -83,8 +84,8 @@ class Client:
     def version(self) -> Dict[str, str]:
         return cast(Dict[str, str], self._t.call("GET", "/v1/version"))
 
-    def health(self) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.call("GET", "/v1/health"))
+    def health(self) -> HealthInfo:
+        return cast(HealthInfo, self._t.call("GET", "/v1/health"))
 
     def openapi(self) -> Dict[str, Any]:
         return cast(Dict[str, Any], self._t.call("GET", "/v1/openapi.json"))
@@ -92,8 +93,8 @@ class Client:
     def usage(self) -> List[UsageInfo]:
         return cast(List[UsageInfo], self._t.call("GET", "/v1/usage")["items"])
 
-    def stats(self) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.call("GET", "/v1/stats"))
+    def stats(self) -> StatsInfo:
+        return cast(StatsInfo, self._t.call("GET", "/v1/stats"))
 
     def metrics(self) -> str:
         with self._t.open("GET", "/metrics") as answer:
@@ -143,16 +144,16 @@ class Client:
 
     # -- the service
 
-    def gc(self, *, progress: Optional[Progress] = None) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.long("/v1/gc", json_body={}, progress=progress))
+    def gc(self, *, progress: Optional[Progress] = None) -> CollectedInfo:
+        return cast(CollectedInfo, self._t.long("/v1/gc", json_body={}, progress=progress))
 
     def gc_job(self) -> Job:
         return Job(self._t, self._t.job("/v1/gc"))
 
     def fsck(self, *, repair: bool = False,
-             progress: Optional[Progress] = None) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.long("/v1/fsck", json_body={"repair": repair},
-                                                 progress=progress))
+             progress: Optional[Progress] = None) -> CheckedInfo:
+        return cast(CheckedInfo, self._t.long("/v1/fsck", json_body={"repair": repair},
+                                              progress=progress))
 
     def fsck_job(self, *, repair: bool = False) -> Job:
         return Job(self._t, self._t.job("/v1/fsck", json_body={"repair": repair}))

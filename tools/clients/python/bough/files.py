@@ -15,7 +15,7 @@ from typing import (Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequ
 from ._http import Body, Payload, Source
 from ._transport import FilePath, Transport
 from .errors import AnswerCut, BadAnswer, NotFound
-from .types import EntryInfo, PutInfo
+from .types import EntryInfo, ExtractedInfo, PutInfo, SignedInfo
 
 PAGE = 10000
 INLINE = 64 << 10  # of a content: what is in the JSON of a batch
@@ -187,10 +187,10 @@ class SnapshotFiles:
                             query={"format": format, "before": before})
 
     def sign(self, path: FilePath, *, expires_in: Optional[int] = None,
-             method: Optional[str] = None, pin: Optional[bool] = None) -> Dict[str, Any]:
+             method: Optional[str] = None, pin: Optional[bool] = None) -> SignedInfo:
         """A `url` by which whoever has it reads this file, without a token: to be put behind where
         boughd is reached. `pin`: this version alone."""
-        return cast(Dict[str, Any], self._t.call(
+        return cast(SignedInfo, self._t.call(
             "POST", self._file, self._at(path), query={"op": "sign"},
             json_body={"expires_in": expires_in, "method": method, "pin": pin}))
 
@@ -328,9 +328,9 @@ class WorkspaceFiles(SnapshotFiles):
         return cast(Results, answer["results"])
 
     def extract(self, archive: Source, path: FilePath = "", *,
-                atomic: bool = False, length: Optional[int] = None) -> Dict[str, Any]:
+                atomic: bool = False, length: Optional[int] = None) -> ExtractedInfo:
         """Unpacks a tar, tar.gz, tar.zst, zip … below a directory that is there."""
-        return cast(Dict[str, Any], self._t.call(
+        return cast(ExtractedInfo, self._t.call(
             "PUT", self._archive, self._at(path), query={"atomic": atomic}, body=archive,
             length=length))
 

@@ -16,7 +16,7 @@ from .events import EventStream
 from .files import WorkspaceFiles
 from .jobs import Job
 from .terminal import Terminal
-from .types import ExecInfo, SandboxInfo
+from .types import ExecInfo, InputInfo, SandboxInfo, SandboxSavedInfo, SandboxStatsInfo
 from .uploads import Uploads
 from .workspaces import PAGE, Labels, Workspace, labels_query, pages
 
@@ -108,9 +108,9 @@ class Exec:
             wait *= 2
 
     def write(self, data: Source, *, offset: Optional[int] = None,
-              last: bool = False) -> Dict[str, Any]:
+              last: bool = False) -> InputInfo:
         """To its stdin; with `offset` (bytes that were sent before) nothing comes twice."""
-        return cast(Dict[str, Any], self._t.call(
+        return cast(InputInfo, self._t.call(
             "POST", ONE + "/exec/{exec}/stdin", self._at, body=data,
             query={"offset": offset, "last": last}))
 
@@ -193,8 +193,8 @@ class Sandbox(Uploads):
         return EventStream(self._t, ONE + "/watch", self._at, {
             "path": os.fsdecode(path) or None, "recursive": recursive}, since)
 
-    def stats(self) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.call("GET", ONE + "/stats", self._at))
+    def stats(self) -> SandboxStatsInfo:
+        return cast(SandboxStatsInfo, self._t.call("GET", ONE + "/stats", self._at))
 
     def fork(self, *names: str, start: Optional[bool] = None) -> "List[Sandbox]":
         answer = self._t.call("POST", ONE + "/fork", self._at,
@@ -202,8 +202,8 @@ class Sandbox(Uploads):
         return [Sandbox(self._t, one["id"], one) for one in answer["items"]]
 
     def save(self, name: Optional[str] = None, *, message: Optional[str] = None,
-             progress: Optional[Progress] = None) -> Dict[str, Any]:
-        return cast(Dict[str, Any], self._t.long(
+             progress: Optional[Progress] = None) -> SandboxSavedInfo:
+        return cast(SandboxSavedInfo, self._t.long(
             ONE + "/snapshots", self._at, json_body={"name": name, "message": message},
             progress=progress))
 

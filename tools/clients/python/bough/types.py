@@ -1,5 +1,6 @@
-"""What boughd answers. snapd/API.md says what the fields mean; those that not every answer has
-are left out where they don't apply."""
+"""What boughd answers: all that snapd/openapi.json says of each, and nothing else (a test compares
+them). snapd/API.md says what the fields mean; those that not every answer has are left out where
+they don't apply."""
 
 from __future__ import annotations
 
@@ -14,6 +15,31 @@ class _Owned(TypedDict, total=False):
     expires: Optional[str]
     on_expiry: str   # "delete", "save", "keep"
     labels: Dict[str, str]
+
+
+class GitInfo(TypedDict, total=False):
+    repo: int
+    name: Optional[str]  # of workspaces only
+    ref: Optional[str]
+    base: str
+    anchor: str
+    branch: Optional[str]
+    depth: int
+    scopes: List[str]
+    pending: str
+    pending_branch: str
+
+
+class ImageInfo(TypedDict, total=False):
+    env: List[str]
+    user: str
+    workdir: str
+    entrypoint: List[str]
+    cmd: List[str]
+    stop_signal: str
+    labels: Dict[str, str]
+    digest: str
+    architecture: str
 
 
 class WorkspaceInfo(_Owned, total=False):
@@ -40,8 +66,9 @@ class WorkspaceInfo(_Owned, total=False):
     records: int
     files: int
     xattrs: bool
-    git: Optional[Dict[str, Any]]
+    git: GitInfo
     checkout: Dict[str, Any]
+    sandboxes: List[Dict[str, Any]]  # where the caller may change it
 
 
 class SnapshotInfo(_Owned, total=False):
@@ -52,12 +79,12 @@ class SnapshotInfo(_Owned, total=False):
     workspace: Optional[str]
     parent: Optional[str]
     manifest: str
-    image: Dict[str, Any]
+    image: ImageInfo
     files: int
     bytes: int
     stored_bytes: int
     unchanged: bool
-    git: Optional[Dict[str, Any]]
+    git: GitInfo
 
 
 class EntryInfo(TypedDict, total=False):
@@ -66,14 +93,15 @@ class EntryInfo(TypedDict, total=False):
     size: int
     type: str        # "file", "directory", "symlink", "fifo", "socket", "char", "block"
     modified_at: str
+    created_at: str  # of walk() only
     mode: str
-    etag: str
     target: str
     target_b64: str
 
 
 class PutInfo(TypedDict, total=False):
     path: str
+    path_b64: str    # instead, where it isn't UTF-8
     size: int
     mode: str
     etag: str
@@ -129,8 +157,8 @@ class RepositoryInfo(TypedDict, total=False):
     visibility: str
     commit: Optional[str]
     branches: int
-    branch_list: List[Dict[str, Any]]
-    apart: List[Dict[str, Any]]
+    branch_list: List[BranchInfo]
+    apart: List[BranchInfo]
     tags: int
     bytes: int
     workspaces: int
@@ -170,23 +198,98 @@ class QuotaInfo(TypedDict):
     bytes: Optional[int]
 
 
-class SandboxInfo(TypedDict, total=False):
-    id: str
+class LimitsInfo(TypedDict):
+    cpu_milli: int
+    memory_bytes: int
+    pids: int
+    shm_bytes: int
+    disk_bytes: int
+    inodes: int
+
+
+class AttachedInfo(TypedDict):
+    workspace: str
     name: Optional[str]
-    status: str
+    target: str
+    read_only: bool
+    exclusive: bool
+    own: bool
+
+
+class SandboxInfo(_Owned, total=False):
+    id: str
+    name: str
+    type: str        # "sandbox"
+    status: str      # "created", "running", "paused", "stopped", "hibernated", "failed"
+    error: str
     created: str
-    owner: str
-    labels: Dict[str, str]
-    workspaces: List[Dict[str, Any]]
-    visibility: str
-    expires: Optional[str]
+    started: Optional[str]
+    ended: Optional[str]
+    last_activity: str
+    exit_code: Optional[int]
+    reason: Optional[str]
+    pid: int
+    root: Optional[str]
+    image: str
+    snapshot: Optional[str]
+    runtime: str
+    workspaces: List[AttachedInfo]
+    command: Optional[List[str]]
+    env: List[str]
+    secrets: List[str]     # their names
+    secret_env: List[str]
+    user: Optional[str]
+    cwd: Optional[str]
+    hostname: str
+    net: str         # "none", "host"
+    tty: bool
+    stdin: bool
+    auto_remove: bool
+    limits: LimitsInfo
+    unenforced: List[str]
+    description: Optional[str]
+    policy: Optional[str]
+
+
+class SandboxStatsInfo(TypedDict):
+    running: bool
+    cpu_ns: int
+    memory_bytes: int
+    memory_peak_bytes: int
+    memory_limit_bytes: int
+    pids: int
+    pids_limit: int
+    oom_kills: int
+    disk_bytes: int
+    inodes: int
+
+
+class SandboxSavedInfo(TypedDict):
+    root: SnapshotInfo
+    workspaces: List[SnapshotInfo]
+    pause_ns: int
 
 
 class ExecInfo(TypedDict, total=False):
     id: str
-    status: str
-    command: List[str]
+    sandbox: str
+    by: str
+    status: str      # "created", "running", "exited"
     exit_code: Optional[int]
+    reason: Optional[str]
+    created: str
+    started: Optional[str]
+    ended: Optional[str]
+    command: Optional[List[str]]
+    env: List[str]   # names
+    cwd: Optional[str]
+    user: Optional[str]
+    tty: bool
+    stdin: bool
+    timeout_ms: int
+    stdout: Dict[str, Any]  # first, end, closed
+    stderr: Dict[str, Any]
+    stdin_offset: int
 
 
 class WebhookInfo(TypedDict, total=False):
@@ -202,7 +305,7 @@ class WebhookInfo(TypedDict, total=False):
 
 class DeliveryInfo(TypedDict, total=False):
     id: str
-    seq: Optional[int]
+    seq: int
     type: str
     created: str
     tries: int
@@ -236,6 +339,13 @@ class ExportInfo(TypedDict, total=False):
     lost: Dict[str, int]
 
 
+class ProgressInfo(TypedDict):
+    done: int
+    total: int       # 0: nobody knows
+    unit: str
+    what: str
+
+
 class JobInfo(TypedDict, total=False):
     id: str
     state: str       # "running", "done", "failed", "cancelled"
@@ -244,13 +354,16 @@ class JobInfo(TypedDict, total=False):
     object: str
     created: str
     ended: Optional[str]
-    progress: Dict[str, Any]
+    progress: ProgressInfo
     status: int
     result: Optional[Dict[str, Any]]
     error: Optional[Dict[str, Any]]
 
 
-class AuditInfo(TypedDict, total=False):
+_From = TypedDict("_From", {"from": str})  # the process or address: a word of the language
+
+
+class AuditInfo(_From):
     seq: int
     time: str
     owner: str
@@ -263,13 +376,15 @@ class AuditInfo(TypedDict, total=False):
     about: Optional[Dict[str, Any]]
 
 
-class WhoamiInfo(TypedDict, total=False):
+class WhoamiInfo(_From):
     owner: str
     admin: bool
     read_only: bool
     uid: Optional[int]
     token: Optional[str]
     workspace: Optional[str]
+    team: Optional[str]
+    path: Optional[str]
 
 
 class UsageInfo(TypedDict):
@@ -277,3 +392,81 @@ class UsageInfo(TypedDict):
     unique_bytes: Optional[int]
     shared_bytes: Optional[int]
     written_bytes: Optional[int]
+
+
+class SignedInfo(TypedDict):
+    url: str         # a path, to put behind where boughd is reached
+    expires: str
+
+
+class ExtractedInfo(TypedDict):
+    members: int
+    bytes: int
+    ignored: Dict[str, int]
+
+
+class PushedInfo(TypedDict):
+    commit: str
+    branch: str
+    remote: str
+
+
+class BranchInfo(TypedDict):
+    name: str
+    upstream: Optional[str]
+    local: Optional[str]
+    ahead: Optional[int]
+    behind: Optional[int]
+
+
+class ResetInfo(TypedDict):
+    branch: str
+    was: Optional[str]
+    commit: Optional[str]
+    lost: int
+    moved: bool
+
+
+class InputInfo(TypedDict):
+    offset: int
+    closed: bool
+
+
+class CollectedInfo(TypedDict):
+    objects_live: int
+    objects_dead: int
+    bytes_freed: int
+    packs_rewritten: int
+    packs_deleted: int
+    images_deleted: int
+
+
+class CheckedInfo(TypedDict):
+    faults: List[Dict[str, Any]]
+    more_faults: int
+    checked: Dict[str, int]
+
+
+class ServerInfo(TypedDict):
+    up: bool
+    pid: int
+    starts: int
+    deaths: int
+    problem: str
+
+
+class HealthInfo(TypedDict):
+    ok: bool
+    version: str
+    pid: int
+    root: str
+    fs: ServerInfo
+    catalog: Optional[str]
+
+
+class StatsInfo(TypedDict):
+    store: Optional[Dict[str, Any]]
+    fs: Optional[Dict[str, Any]]
+    fs_process: ServerInfo
+    catalog: Optional[Dict[str, Any]]
+    daemon: Dict[str, Any]

@@ -15,7 +15,7 @@ from .errors import NotFound, error_of
 from .events import EventStream
 from .files import SnapshotFiles, WorkspaceFiles
 from .jobs import Job
-from .types import (CommitInfo, DiffEntry, MergeInfo, SnapshotInfo, WorkspaceInfo)
+from .types import CommitInfo, DiffEntry, MergeInfo, PushedInfo, SnapshotInfo, WorkspaceInfo
 
 PAGE = 200
 Labels = Mapping[str, str]
@@ -253,10 +253,10 @@ class Workspace(uploads.Uploads):
                                         json_body={"message": message, **fields}))
 
     def push(self, *, key: Optional[str] = None, progress: Optional[Progress] = None,
-             **fields: Any) -> Dict[str, Any]:
+             **fields: Any) -> PushedInfo:
         """branch, remote, force_with_lease, any_names"""
-        return cast(Dict[str, Any], self._t.long("/v1/workspaces/{ws}/push", self._at, key=key,
-                                                 json_body=fields, progress=progress))
+        return cast(PushedInfo, self._t.long("/v1/workspaces/{ws}/push", self._at, key=key,
+                                             json_body=fields, progress=progress))
 
     def push_job(self, **fields: Any) -> Job:
         return Job(self._t, self._t.job("/v1/workspaces/{ws}/push", self._at, json_body=fields))
