@@ -72,6 +72,7 @@ static void print_store(struct snapd *sd, struct buf *b)
 	      st.bytes_stored ? (double)st.bytes_raw / (double)st.bytes_stored : 1);
 	gauge(b, "store_puts_total", "counter", (double)st.puts);
 	gauge(b, "store_put_hits_total", "counter", (double)st.put_hits);
+	gauge(b, "store_work_waiting", "gauge", (double)st.waiting);
 	uint64_t held = 0;
 	double ratio = tidier_dedup(sd, &held);
 	if (ratio > 0) { /* as the last gc found it; before the first nobody knows */

@@ -464,6 +464,7 @@ int store_stats(struct store *s, struct store_stats *out, struct err *err)
 	st.puts = atomic_load(&s->puts);
 	st.put_hits = atomic_load(&s->put_hits);
 	st.bytes_put = atomic_load(&s->bytes_put);
+	st.waiting = workers_waiting(&s->workers);
 	*out = st;
 	return 0;
 }

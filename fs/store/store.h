@@ -150,7 +150,8 @@ int64_t store_check(struct store *s, bool repair,
 
 struct store_stats {
 	uint64_t objects, packs, bytes_raw, bytes_stored, cache_bytes, cache_hits, cache_misses,
-		puts, put_hits, bytes_put;
+		puts, put_hits, bytes_put,
+		waiting; /* pieces of contents that no worker of this process has taken yet */
 };
 int store_stats(struct store *s, struct store_stats *out, struct err *err);
 

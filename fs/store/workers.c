@@ -55,6 +55,7 @@ static struct work *take(struct workers *p, struct work_queue **of)
 {
 	struct work_queue *q = p->first;
 	struct work *w = q->head;
+	p->waiting--;
 	p->first = q->next;
 	if (!p->first)
 		p->last = NULL;
@@ -130,10 +131,19 @@ int workers_add(struct workers *p, struct work_queue *q, struct work *w)
 		else
 			q->head = w, append(p, q);
 		q->tail = w;
+		p->waiting++;
 		(void)pthread_cond_signal(&p->some);
 	}
 	(void)pthread_mutex_unlock(&p->lock);
 	return some ? 0 : -EAGAIN;
+}
+
+size_t workers_waiting(struct workers *p)
+{
+	(void)pthread_mutex_lock(&p->lock);
+	size_t n = p->waiting;
+	(void)pthread_mutex_unlock(&p->lock);
+	return n;
 }
 
 void workers_wait(struct workers *p, struct work_queue *q, struct work *w)

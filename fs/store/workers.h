@@ -33,6 +33,7 @@ struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t some; /* there is work */
 	struct work_queue *first, *last; /* those with work, in turn */
+	size_t waiting; /* works in them, beside those that are done just now */
 	pthread_t *threads;
 	unsigned n; /* 0: none has begun */
 	bool tried, stop;
@@ -45,6 +46,8 @@ void workers_end(struct workers *p);
 unsigned workers_count(void);
 /* 0, or -errno: there are none, and who adds it does it himself. */
 int workers_add(struct workers *p, struct work_queue *q, struct work *w);
+/* How much waits for a worker. */
+size_t workers_waiting(struct workers *p);
 /* Returns when it is done; at once where it wasn't added. */
 void workers_wait(struct workers *p, struct work_queue *q, struct work *w);
 

@@ -203,7 +203,8 @@ is 'metrics' "$status" 200
 like 'of requests' "$body" 'bough_http_requests_total\{method="POST",path="/v1/workspaces",status="2xx"\} [0-9]+'
 like 'of their time' "$body" 'bough_http_request_duration_seconds_bucket\{method="GET",path="/v1/workspaces",le="\+Inf"\} [0-9]+'
 like 'of the store' "$body" 'bough_store_compression_ratio [0-9.]+'
-for figure in store_dedup_ratio jobs_running flatten_waiting webhook_deliveries_waiting workspaces_deleted; do
+for figure in store_stored_bytes store_raw_bytes store_dedup_ratio jobs_running flatten_waiting \
+	store_work_waiting webhook_deliveries_waiting workspaces_deleted; do
 	like "$figure" "$body" "bough_$figure [0-9.]+"
 done
 more=$(awk -v n="$(figure store_held_bytes)" -v before="$before" 'BEGIN { print n - before }')
