@@ -248,6 +248,36 @@ fill() { exec 3<>"/dev/tcp/${tcp%:*}/${tcp#*:}" && printf 'GET /v1/health HTTP/1
 (SECONDS=0; fill 2>/dev/null; [ $SECONDS -lt 45 ]) &
 slow=$!
 
+# A user of the machine has as many connections as that, and holds up nobody.
+run python3 - "$sock" <<'PY'
+import collections, http.client, json, os, socket, sys
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(sys.argv[1])
+def ask(c):
+    c.request("GET", "/v1/version")
+    r = c.getresponse()
+    return r.status, json.loads(r.read()).get("code", "-")
+os.seteuid(30002)
+conns, heard = [], collections.Counter()
+for _ in range(150):
+    conns.append(Unix("d", timeout=30))
+    heard[ask(conns[-1])] += 1
+os.seteuid(0)
+print(sorted(heard.items()), ask(Unix("d", timeout=30))[0])
+for c in conns:
+    c.close()
+os.seteuid(30002)
+for _ in range(200):
+    left = ask(Unix("d", timeout=30))[0]
+    if left == 200:
+        break
+print(left)
+PY
+is 'of 150 connections of one user 128 are served' "$out" "[((200, '-'), 128), ((429, 'too_many'), 22)] 200"$'\n200'
+[ $code = 0 ] || diag_run
+
 # ---- in the clear, and with TLS
 
 run boughd --root "$T/r2" --listen 0.0.0.0:0

@@ -164,6 +164,16 @@ for coding in gzip zstd; do
 	gives '  cut off' 400 PUT $w/$coding -H "Content-Encoding: $coding" --data-binary @- < <($coding -c "$T/seq" | head -c 9000)
 	is '  is not written' "$(cat "$at/$coding")" x
 done
+gzip -nc "$T/seq" >"$T/seq.gz"
+coded=$(openssl dgst -sha256 -binary <"$T/seq.gz" | base64)
+plain=$(openssl dgst -sha256 -binary <"$T/seq" | base64)
+gives 'digests of a coded body are of what is sent' 201 PUT $w/digested -H 'Content-Encoding: gzip' \
+	-H "Content-Digest: sha-256=:$coded:" -H "Repr-Digest: sha-256=:$coded:" --data-binary "@$T/seq.gz"
+ok 'which is decoded' cmp -s "$T/seq" "$at/digested"
+gives 'not of what comes of it' 400 PUT $w/digested -H 'Content-Encoding: gzip' \
+	-H "Repr-Digest: sha-256=:$plain:" --data-binary "@$T/seq.gz"
+gives 'and asked for, it is of the file' 200 GET $w/digested -H 'Want-Repr-Digest: sha-256=1' -H 'Accept-Encoding: gzip'
+is 'as it is sent' "$(header Repr-Digest)$(header Content-Encoding)" "sha-256=:$plain:"
 gives 'another coding' 415 PUT $w/br -H 'Content-Encoding: br' --data-binary x
 
 # ---- what isn't a file
