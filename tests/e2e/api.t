@@ -96,6 +96,9 @@ gives 'too short a beginning' 404 .code not_found GET "$snap/sn_"
 gives 'list of one workspace' 200 '.items | length' 2 GET "$snap?workspace=one"
 gives 'names' 200 '.names | join(" ")' 'v1 v2' \
 	PATCH $snap/first '{"add_names":["v1","v2"],"remove_names":["first"],"message":"m","labels":{"k":"v"}}'
+gives 'listed by label' 200 '[.items[].id] | join(" ")' "$first" GET "$snap?label=k=v&label=k"
+gives 'by another none' 200 '.items | length' 0 GET "$snap?label=k=w"
+gives 'in the log, too' 200 '[.items[].id] | join(" ")' "$first" GET "$ws/one/log?label=k"
 gives 'the old one is gone' 404 .code not_found GET $snap/first
 gives 'a name of another' 409 .code exists PATCH "$snap/$second" '{"add_names":["v1"]}'
 gives 'removing what it has not' 404 .code not_found PATCH $snap/v1 '{"remove_names":["odd"]}'
