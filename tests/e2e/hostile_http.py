@@ -352,6 +352,27 @@ def main():
         ok("no such token: 401%s" % (", by TCP" if tcp else ""), status_of(data) == 401, data[:300])
     alive("who sends first")
 
+    # -- who asks before it sends is told so before it does
+
+    for tcp in (False, True):
+        a = (auth,) if tcp else ()
+        for what, path, status in (("no such workspace", WS + "/nobody/files/x", 404),
+                                   ("the root", WS + "/w/files/", 409)):
+            s = connect(tcp)
+            s.sendall(head("PUT", path, "Content-Length: 1000000", "Expect: 100-continue", *a))
+            data = receive(s)
+            s.close()
+            ok("%s: %d instead of 100%s" % (what, status, ", by TCP" if tcp else ""),
+               status_of(data) == status and b"100 Continue" not in data, data[:300])
+        s = connect(tcp)
+        s.sendall(head("PUT", PUT, "Content-Length: 5", "Expect: 100-continue",
+                       "Connection: close", *a))
+        data = s.recv(1000)
+        s.sendall(b"hello")
+        ok("else 100 comes first%s" % (", by TCP" if tcp else ""), status_of(data) == 100 and
+           status_of(receive(s)) in (200, 201), data)
+        s.close()
+
     # -- who closes its half still gets its answer
 
     data, _ = exchange(head("GET", WS + "/w/files/big", "Connection: close"))
