@@ -513,6 +513,29 @@ static void tell_events(struct snapd *sd, const struct doing *d, const json_t *a
 		tell_event(sd, &d->caller, &d->own, "snapshot.created", made, d->workspace);
 }
 
+/* Which files a batch changed: as many of its paths as have room. 0, or not: no memory. */
+static int add_paths(json_t *about, const json_t *results)
+{
+	enum { ROOM = 4096 };
+	const json_t *one;
+	json_t *paths = json_array();
+	size_t i, room = ROOM;
+	int bad = json_object_set_new(about, "paths", paths);
+	bad |= json_object_set_new(about, "operations",
+				   json_integer((json_int_t)json_array_size(results)));
+	json_array_foreach(results, i, one) {
+		json_t *path = json_object_get(one, "path");
+		json_t *coded = json_object_get(one, "path_b64");
+		size_t len = json_string_length(path ? path : coded);
+		if (bad || len > room)
+			break;
+		room -= len;
+		bad |= path ? json_array_append(paths, path)
+			    : json_array_append_new(paths, json_pack("{s:O}", "path_b64", coded));
+	}
+	return bad;
+}
+
 /* What method and path don't say. NULL: nothing. */
 static char *about_text(const struct doing *d, unsigned status, const json_t *answer)
 {
@@ -527,6 +550,8 @@ static char *about_text(const struct doing *d, unsigned status, const json_t *an
 		bad |= json_object_set_new(j, "made", json_string(d->stored ? d->stored : entry));
 	} else if (d->object[0] && *made && strcmp(made, d->object) != 0) {
 		bad |= json_object_set_new(j, "made", json_string(made));
+	} else if (!bad && json_is_array(json_object_get(answer, "results"))) {
+		bad |= add_paths(j, json_object_get(answer, "results"));
 	}
 	if (d->op[0])
 		bad |= json_object_set_new(j, "op", json_string(d->op));

@@ -125,6 +125,9 @@ done
 gives 'each is in the log once' 200 '[.items[] | select(.path | test("/files/|/uploads"))] | reverse |
 	map("\(.method) \(.about.op) \(.about.made)") | join(", ")' \
 	'PUT null null, POST move log/b, DELETE null null, PATCH null log/up' GET "/v1/audit?object=$one&limit=1000"
+gives 'a batch' 200 '' '' POST $ws/one/batch \
+	'{"operations":[{"op":"write","path":"log/1","content":"x"},{"op":"move","path":"log/1","to":"log/2"}]}'
+gives 'names its files' 200 '.items[0].about | "\(.operations) \(.paths | join(" "))"' '2 log/1 log/2' GET "/v1/audit?object=$one&limit=1"
 # What calls to something else did to it.
 gives 'a fork' 201 '' '' POST $ws/one/fork '{"names":["child"]}'
 gives 'in its log, too' 200 '.items[-1].about.from' "$one" GET '/v1/audit?object=child'
