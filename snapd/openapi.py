@@ -507,6 +507,52 @@ def errors_of(method, path):
     return sorted(e)
 
 
+def headers_of(method, path):
+    """Which headers of a request the handler looks at."""
+    part = ["If-Range", "Range"]
+    conditions = ["If-Match", "If-None-Match"]
+    tus = ["Tus-Resumable"]
+    if "/files/" in path or "/signed/" in path:
+        return {"GET": ["Accept-Encoding", *conditions, *part, "Want-Content-Digest",
+                        "Want-Repr-Digest"],
+                "PUT": ["Content-Digest", "Content-Encoding", *conditions, "Repr-Digest"],
+                "DELETE": conditions}.get("GET" if method == "HEAD" else method, [])
+    if "/uploads" in path and method != "OPTIONS":
+        return tus + {"POST": ["Upload-Length", "Upload-Metadata"],
+                      "PATCH": ["Upload-Checksum", "Upload-Offset"]}.get(method, [])
+    if path.endswith("/watch") or path == "/v1/events":
+        return ["Last-Event-ID"]
+    return part if path == "/v1/exports/{}" and method != "DELETE" else []
+
+
+def headers_sent(method, path, status):
+    """Those of an answer that went well, beside HTTP's own."""
+    reads = method in ("GET", "HEAD")
+    if status == 202:
+        return ["Location"]
+    if ("/files/" in path or "/signed/" in path) and reads:
+        h = ["ETag", "Vary"]
+        h += ["Accept-Ranges", "Content-Digest", "Last-Modified", "Repr-Digest"] * (status != 304)
+        h += ["Content-Encoding"] * (status == 200) + ["Content-Range"] * (status == 206)
+        return h + ["Cache-Control", "Referrer-Policy"] * ("/signed/" in path)
+    if "/files/" in path and (method == "PUT" or method == "POST" and SNAP not in path):
+        return ["ETag"] * (status != 204)
+    if path == "/v1/exports/{}" and reads:
+        return ["Accept-Ranges", "Content-Disposition", "ETag"] + ["Content-Range"] * (status == 206)
+    if "/uploads" in path:
+        return ["Tus-Resumable", "Tus-Version"] + (
+            ["Tus-Checksum-Algorithm", "Tus-Extension"] if method == "OPTIONS" else
+            ["Cache-Control"] + ["Upload-Expires", "Upload-Length", "Upload-Offset"] *
+            (method != "DELETE") + ["Location"] * (method == "POST"))
+    return ["Cache-Control"] * (path.endswith("/watch") or path == "/v1/events")
+
+
+def with_headers(answer, names):
+    if names:
+        answer["headers"] = {name: {"schema": S} for name in names}
+    return answer
+
+
 def operation(route):
     key = route["method"] + " " + route["path"]
     if key not in ANSWERS:
@@ -519,6 +565,8 @@ def operation(route):
                 if q in MANY else S} for q in route["query"]]
     if route["upload"]:
         params += [query_of(f) for f in route["fields"] or []]
+    params += [{"name": h, "in": "header", "schema": S}
+               for h in headers_of(route["method"], route["path"])]
     if route["method"] == "POST":
         params.append({"$ref": "#/components/parameters/IdempotencyKey"})
     responses = {str(status): answer(kinds) for status, kinds in answers.items()}
@@ -530,6 +578,10 @@ def operation(route):
     if job:
         params.append({"$ref": "#/components/parameters/Prefer"})
         responses["202"] = answer("Job")
+    for status in responses:
+        sent = headers_sent(route["method"], route["path"], int(status))
+        sent += ["Idempotency-Replayed"] * (route["method"] == "POST")
+        with_headers(responses[status], sent)
     for status in errors_of(route["method"], route["path"]):
         responses[str(status)] = {"$ref": "#/components/responses/%d" % status}
     op = {"summary": summary, "parameters": params, "responses": responses}

@@ -16,7 +16,7 @@ tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE
 (cd "$srv/r.git" && tar cf "$T/r.tar" -- *)
 
 cat >"$T/check.py" <<'EOF'
-import http.client, json, re, socket, sys, urllib.parse
+import glob, http.client, json, re, socket, sys, urllib.parse
 doc = json.load(open(sys.argv[1]))
 sock, tar, url, repo = sys.argv[2:6]
 
@@ -108,7 +108,9 @@ def fields(s, at, out, done):
     return best
 
 n = failed = 0
-seen, answers, errors, met = set(), set(), set(), set()
+seen, answers, errors, met, heads = set(), set(), set(), set(), set()
+# HTTP's own, whatever is answered.
+ALWAYS = {"Connection", "Content-Length", "Content-Type", "Date", "Trailer", "Transfer-Encoding"}
 
 def values(kind, text):
     """What is JSON of an answer: all, each line, or each event's data."""
@@ -151,6 +153,11 @@ def call(status, method, target, body=None, headers={}):
             answers.add((method, template, str(r.status), kind))
         if text:
             found = values(kind, text)
+        known = resolve(answer, "")[0].get("headers", {})
+        for name in r.headers.keys() if r.status < 400 else ():
+            if name not in known and name not in ALWAYS:
+                bad.append("the header %s isn't in the contract" % name)
+            heads.add(name)
         for v in found:
             bad += faults(v, content.get(kind, {}).get("schema", {}), "answer", "", met)
     if not text or r.status < 400:
@@ -217,6 +224,10 @@ call(200, "GET", ws + "/one/files/odd/link?stat=1")
 call(200, "GET", ws + "/one/files/odd?limit=1")
 call(200, "GET", ws + "/one/watch?recursive=1&since=" + since)
 tus = {"Tus-Resumable": "1.0.0"}
+call(201, "POST", ws + "/one/files/dir/file?op=copy", {"to": "dir/copy"})
+call(201, "PUT", ws + "/one/files/dir/long", "long " * 1000)
+call(200, "GET", ws + "/one/files/dir/long", None, {"Accept-Encoding": "zstd"})
+call(200, "GET", ws + "/one/files/dir/long", None, {"Want-Repr-Digest": "sha-256=1", "Want-Content-Digest": "sha-256=1"})
 signed = call(200, "POST", ws + "/one/files/dir/file?op=sign", {})
 parts(signed["url"])
 call(400, "POST", ws + "/one/files/dir/file?op=sign", {"expires_in": 0})
@@ -245,6 +256,7 @@ told("POST", ws + "/one/batch", {"operations": [{"op": "delete", "path": "dir/to
 call(413, "PATCH", ws + "/one", {"description": "x" * (1 << 20)})
 key = {"Idempotency-Key": "k"}
 call(201, "POST", ws, {"name": "keyed", "mount": False, "quota_bytes": 1}, key)
+call(201, "POST", ws, {"name": "keyed", "mount": False, "quota_bytes": 1}, key) # replayed
 call(422, "POST", ws, {"name": "other", "mount": False}, key)
 call(200, "POST", ws + "/keyed/mount", {})
 call(507, "PUT", ws + "/keyed/files/x", b"x" * 8192)
@@ -490,10 +502,12 @@ for x in left:
 apart = {("POST", "start", "200"), ("POST", "stop", "200"), ("POST", "kill", "200"), ("POST", "pause", "200"),
          ("POST", "resume", "200"), ("POST", "exec", "201"), ("POST", "signal", "204"), ("POST", "resize", "204"),
          ("GET", "terminal", "101"), ("DELETE", "{ws}", "204"), ("POST", "{path}", "204"), ("POST", "cancel", "202")}
-want, have, may = [], set(), set()
+want, have, may, sent, asked = [], set(), set(), set(), set()
 for t, ops in doc["paths"].items():
     for m, op in ops.items():
+        asked.update(p["name"] for p in op["parameters"] if p.get("in") == "header")
         for status, answer in op["responses"].items():
+            sent.update(answer.get("headers", {}))
             content = resolve(answer, "")[0].get("content", {})
             for kind, of in content.items():
                 fields(of.get("schema", {}), "", have, set())
@@ -518,14 +532,19 @@ all_of("and every field", sorted(x for x in have - met if x[0] != "Image" and x 
     ("Sandbox", "pid"), ("Sandbox", "error"), ("Sandbox", "unenforced"), ("Job", "progress"),
     ("GitChange", "old_path_b64"), ("Execs", "next"), ("Deliveries", "next"), ("Names", "next")}
     and not x[0].startswith(("Checked.faults", "Ended.in_use"))))
-# The server's own table of codes is the contract's.
-table = set(re.findall(r'\{ -E\w+, (\d+), "(\w+)" \}', open(sys.argv[6]).read()))
+all_of("and every header of an answer", sorted(sent - heads))
+# What the source says: the headers that it asks for, and its table of codes, are the contract's.
+source = "".join(open(path).read() for path in glob.glob(sys.argv[6] + "/*.c"))
+looks = set(re.findall(r'request_header\([^,()]+, "([^"]+)"\)', source)) - {"Content-Type", "Content-Range", "Prefer"}
+all_of("headers that are asked for", sorted(looks - asked if len(looks) > 9 else ["none was found"]))
+all_of("and no others", sorted(name for name in asked if '"%s"' % name not in source))
+table = set(re.findall(r'\{ -E\w+, (\d+), "(\w+)" \}', source))
 known = {(status, code) for status, r in doc["components"]["responses"].items()
          for code in r["content"]["application/json"]["schema"]["allOf"][1]["properties"]["code"]["enum"]}
 all_of("every code of a failure is in the contract", sorted(table - known) if len(table) > 25 else ["none was found"])
 EOF
 python3 "$T/check.py" "$T/served.json" "$BOUGH_ROOT/run/boughd.sock" "$T/t.tar" "$http/r.git" "$T/r.tar" \
-	"$BOUGH_SRC/snapd/web_task.c" >"$T/out" 2>"$T/.err"
+	"$BOUGH_SRC/snapd" >"$T/out" 2>"$T/.err"
 take_tap "$T/out"
 is 'the checks ran to their end' "$(tail -n 5 "$T/.err")" ''
 done_testing

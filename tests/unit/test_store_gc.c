@@ -219,8 +219,8 @@ static void test_waits(void **state)
 	store_close(s);
 }
 
-/* It ends where it is asked to, at a pack or while it waits for a session: what is alive stays, what
- * was condemned is relied on again, and the next one does the rest. */
+/* It ends where it is asked to, at a pack or while it waits for a session: what is alive stays,
+ * what was condemned is relied on again, and the next one does the rest. */
 struct asking {
 	struct alive a;
 	uint64_t after, total; /* packs that it goes through; those that there were */
