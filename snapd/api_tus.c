@@ -3,6 +3,7 @@
  *
  *   ROOT/uploads/<id>.json   {"workspace", "path", "mode"?, "length", "created", "done"?,
  *                             "tag"?, "changed"?, "sandbox"?, "at"?}
+ *                            paths that aren't UTF-8: "path_b64", "at_b64"
  *   ROOT/uploads/<id>.data   what has come; its size is the offset
  *   ROOT/uploads/<ws>/<id>.<length>   an empty mark, until it is done
  *
@@ -27,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "fs/base/json.h"
@@ -34,6 +36,7 @@
 #include "snapd/api_files.h"
 #include "snapd/api_sandbox.h"
 #include "snapd/archive_lib.h"
+#include "snapd/files_list.h"
 #include "snapd/intents.h"
 #include "snapd/limits.h"
 #include "snapd/tus_head.h"
@@ -94,6 +97,31 @@ static const char *kept_text(const struct kept *k, const char *key)
 {
 	const char *s = json_string_value(json_object_get(k->json, key));
 	return s ? s : "";
+}
+
+/* "path" or "at", any bytes. The caller frees; NULL: out of memory. */
+static char *kept_path(const struct kept *k, const char *key)
+{
+	char coded[16];
+	(void)snprintf(coded, sizeof(coded), "%s_b64", key);
+	const char *s = kept_text(k, coded);
+	size_t n = strlen(s);
+	if (n == 0)
+		return strdup(kept_text(k, key));
+	char *out = malloc(n + 1);
+	int len = out ? base64_decode(s, n, out, n) : 0;
+	if (out)
+		out[len > 0 ? len : 0] = '\0';
+	return out;
+}
+
+static int set_path(json_t *record, const char *key, const char *path)
+{
+	char coded[16];
+	(void)snprintf(coded, sizeof(coded), "%s_b64", key);
+	(void)json_object_del(record, key); /* what isn't there is gone */
+	(void)json_object_del(record, coded);
+	return listing_set_name(record, key, path, strlen(path));
 }
 
 /* An empty file that says of one that isn't done whose it is, and how long: so that those of one
@@ -190,17 +218,19 @@ static int look_at_data(struct kept *k)
 static int check_place(const struct kept *k, struct request *rq, bool box, struct err *err)
 {
 	char ws[ID_SIZE];
-	const char *path, *of = kept_text(k, box ? "sandbox" : "workspace");
+	const char *found, *of = kept_text(k, box ? "sandbox" : "workspace");
+	auto_free char *path = kept_path(k, "path");
+	auto_free char *at = kept_path(k, "at");
+	if (!path || !at)
+		return err_no_memory(err);
 	if (strcmp(of, rq->params[0]) != 0 || box != !!*kept_text(k, "sandbox"))
 		return err_set(err, -ENOENT, "no such upload");
 	if (!box)
-		return access_path(kept_text(k, "path"), err);
-	int r = sandbox_place(rq->ctx, rq->caller, rq->params[0], kept_text(k, "at"), true, ws,
-			      &path, err);
+		return access_path(path, err);
+	int r = sandbox_place(rq->ctx, rq->caller, rq->params[0], at, true, ws, &found, err);
 	if (r < 0)
 		return r;
-	return strcmp(ws, kept_text(k, "workspace")) == 0 &&
-			       strcmp(path, kept_text(k, "path")) == 0
+	return strcmp(ws, kept_text(k, "workspace")) == 0 && strcmp(found, path) == 0
 		       ? 0
 		       : err_set(err, -ESTALE, "another workspace has that path by now");
 }
@@ -401,9 +431,8 @@ static int read_metadata(struct request *rq, json_t *record, struct err *err)
 		r = files_mode(rq, mode, &bits, err);
 	if (r < 0)
 		return r;
-	int bad = json_object_set_new(record, "path", json_string(path));
-	if (bad)
-		return err_set(err, -EINVAL, "the path isn't UTF-8");
+	if (set_path(record, "path", path) < 0)
+		return err_no_memory(err);
 	if (mode && json_object_set_new(record, "mode", json_integer(bits)) < 0)
 		return err_no_memory(err);
 	return 0;
@@ -443,14 +472,14 @@ static int find_place(struct kept *k, struct request *rq, bool box, char ws[ID_S
 		(void)snprintf(ws, ID_SIZE, "%s", rq->params[0]);
 		return 0;
 	}
-	auto_free char *at = strdup(kept_text(k, "path"));
+	auto_free char *at = kept_path(k, "path");
 	int r = at ? sandbox_place(rq->ctx, rq->caller, rq->params[0], at, true, ws, &path, err)
 		   : err_no_memory(err);
 	if (r < 0)
 		return r;
 	bool bad = json_object_set_new(k->json, "sandbox", json_string(rq->params[0])) < 0;
-	bad |= json_object_set_new(k->json, "at", json_string(at)) < 0;
-	bad |= json_object_set_new(k->json, "path", json_string(path)) < 0;
+	bad |= set_path(k->json, "at", at) < 0;
+	bad |= set_path(k->json, "path", path) < 0;
 	return bad ? err_no_memory(err) : 0;
 }
 
@@ -710,10 +739,12 @@ static int finish(struct kept *k, struct snapd *sd, const char *ws, struct err *
 {
 	auto_place p = { .root = -1 };
 	const json_t *mode = json_object_get(k->json, "mode");
-	const char *path = json_string_value(json_object_get(k->json, "path"));
+	auto_free char *path = kept_path(k, "path");
 	struct ws_put want = { .set_mode = mode != NULL,
 			       .mode = (uint32_t)json_integer_value(mode) };
 	if (!path)
+		return err_no_memory(err);
+	if (!*path)
 		return err_set(err, -EIO, "the upload's record is damaged");
 	int r = place_open(&p, sd, ws, false, PLACE_WRITE, err);
 	if (r >= 0)

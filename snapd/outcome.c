@@ -13,6 +13,7 @@
 #include "snapd/access.h"
 #include "snapd/events.h"
 #include "snapd/catalog_sandbox.h"
+#include "snapd/files_list.h"
 #include "snapd/hooks.h"
 #include "snapd/intents.h"
 #include "snapd/jobs.h"
@@ -545,9 +546,11 @@ static char *about_text(const struct doing *d, unsigned status, const json_t *an
 	if (status >= 400) {
 		json_t *why = json_object_get(answer, "message");
 		bad |= why && json_object_set(j, "message", why) < 0;
-	} else if (d->stored || json_unpack((json_t *)(uintptr_t)answer, "{s:{s:s}}", "entry",
-					    "name", &entry) == 0) {
-		bad |= json_object_set_new(j, "made", json_string(d->stored ? d->stored : entry));
+	} else if (d->stored) {
+		bad |= bad || listing_set_name(j, "made", d->stored, strlen(d->stored)) < 0;
+	} else if (json_unpack((json_t *)(uintptr_t)answer, "{s:{s:s}}", "entry", "name",
+			       &entry) == 0) {
+		bad |= json_object_set_new(j, "made", json_string(entry));
 	} else if (d->object[0] && *made && strcmp(made, d->object) != 0) {
 		bad |= json_object_set_new(j, "made", json_string(made));
 	} else if (!bad && json_is_array(json_object_get(answer, "results"))) {

@@ -140,6 +140,14 @@ is 'it was done: the program has the last word' "$(stat -c %s "$at/large")" 100
 ok 'only the record is kept' test ! -e "$data"
 rm -f "$at/large"
 
+create 'a name that is not UTF-8' 10 $'odd\xff'
+head -c 10 "$T/all" >"$T/ten"
+patch 'comes' 204 0 "$T/ten"
+ok 'and is there' cmp -s "$T/ten" "$at/"$'odd\xff'
+is 'as the log says' "$(curl -sS --unix-socket "$sock" 'http://d/v1/audit?limit=1' | jq -r '.items[0].about.made_b64')" \
+	"$(printf 'odd\xff' | base64)"
+rm "$at/"$'odd\xff'
+
 # ---- termination, expiration, refusals
 
 create 'to be ended' 10 three
