@@ -243,8 +243,8 @@ check-crash: all $(CRASH) ## run the kill and torn-tail tests
 	@$(RUN) crash
 check-model: all $(MODEL) ## run random operations against a plain directory
 	@$(RUN) model
-check-npm: all ## try uploads with tus-js-client, fetched from npm
-	@BOUGH_BIN=$(CURDIR)/$(B) tests/tus-js.sh
+check-npm: all ## try uploads with tus-js-client and types with TypeScript, fetched from npm
+	@BOUGH_BIN=$(CURDIR)/$(B) tests/tus-js.sh && BOUGH_BIN=$(CURDIR)/$(B) tests/types-js.sh
 check-e2e: all $(E2E) $(B)/bench/load ## run the tests of the programs, on real mounts
 	@$(RUN) e2e
 # Each report of a sanitizer, of any process, fails the test that it was made in, and stands in its
