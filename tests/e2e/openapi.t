@@ -268,9 +268,9 @@ later = {"Prefer": "respond-async"}
 def job(method, target, body=None):
     call(200, "GET", "/v1/jobs/%s?wait=30" % call(202, method, target, body, later)["id"])
 job("POST", ws + "/one/snapshots", {})
-job("POST", ws + "/one/snapshots", {"name": "s"}) # which fails
 told("POST", ws + "/one/snapshots", {})
-told("POST", ws + "/one/snapshots", {"name": "s"}, fails=True)
+job("POST", "/v1/import", b"this is none") # which fails
+told("POST", "/v1/import", b"this is none", fails=True)
 call(200, "POST", ws + "/one/batch", {"operations": [
     {"op": "move", "path_b64": "/g==", "to_b64": "/w=="}, {"op": "move", "path": "odd/b", "to": "odd/a"},
     {"op": "chmod", "path": "dir", "mode": "0700"}]})
