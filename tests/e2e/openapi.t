@@ -122,9 +122,7 @@ def values(kind, text):
         return [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: ")]
     return []
 
-def call(status, method, target, body=None, headers={}):
-    global n, failed
-    n += 1
+def ask(method, target, body, headers):
     conn = Unix("d", timeout=60)
     data = json.dumps(body) if isinstance(body, dict) else body
     try:
@@ -134,6 +132,30 @@ def call(status, method, target, body=None, headers={}):
     r = conn.getresponse()
     endless = "/watch" in target and r.status == 200
     text = r.read1(1 << 16) if endless else r.read()
+    conn.close()
+    return r, text
+
+def without_secret(text):
+    doc = json.loads(text) if text else {}
+    return {k: v for k, v in doc.items() if k not in ("token", "secret")}
+
+def repeated(r, text, *asked):
+    """What is wrong with the answer to the same call, with the same key."""
+    again, more = ask(*asked)
+    if again.getheader("Idempotency-Replayed") != "true":
+        yield "repeated, it isn't the first answer: %d %s" % (again.status, more[:300])
+    elif again.status != r.status or without_secret(more) != without_secret(text):
+        yield "repeated: %d %s for %s" % (again.status, more[:300], text[:300])
+
+def call(status, method, target, body=None, headers={}):
+    """Each POST that does something is asked for twice, with a key."""
+    global n, failed
+    n += 1
+    twice = method == "POST" and status in (200, 201, 204) and not headers and \
+        "/archive" not in target and target != "/v1/shutdown" # a reading; and the end
+    if twice:
+        headers = {"Idempotency-Key": "call-%d" % n}
+    r, text = ask(method, target, body, headers)
     call.head, call.text = r.headers, text
     template, op = operation(method, target)
     seen.add((method, template))
@@ -164,11 +186,12 @@ def call(status, method, target, body=None, headers={}):
         answers.add((method, template, str(r.status), ""))
     if r.status >= 400:
         errors.add(str(r.status))
+    if twice and not bad:
+        bad += repeated(r, text, method, target, body, headers)
     print("%sok %d - %s %s" % ("not " if bad else "", n, method, target))
     for b in bad:
         print("# " + b)
         failed += 1
-    conn.close()
     return found[0] if found else {}
 
 def told(method, target, body=None, headers={}, fails=False):
