@@ -103,6 +103,9 @@ struct doing *doing_ref(struct doing *d)
 }
 
 struct doing_sum {
+	char without[DOING_WITHOUT_MAX]; /* what is left out: `len` bytes, 0: nothing */
+	size_t len, at;                  /* so many of them came just now */
+	size_t back[DOING_WITHOUT_MAX];  /* of its first k + 1 so many ends are beginnings, too */
 	EVP_MD_CTX *md;
 	size_t n;     /* bytes that it is of */
 	bool ended;   /* no more are looked at */
@@ -131,11 +134,25 @@ void doing_unref(struct doing *d)
 
 /* ---- an upload's bytes ---- */
 
-int doing_sum_begin(struct doing *d)
+static void leave_out(struct doing_sum *s, const char *without)
+{
+	s->len = strnlen(without, sizeof(s->without));
+	memcpy(s->without, without, s->len);
+	for (size_t i = 1, k = 0; i < s->len; i++) {
+		while (k > 0 && s->without[i] != s->without[k])
+			k = s->back[k - 1];
+		k += s->without[i] == s->without[k];
+		s->back[i] = k;
+	}
+}
+
+int doing_sum_begin(struct doing *d, const char *without)
 {
 	d->sum = calloc(1, sizeof(*d->sum));
 	if (!d->sum)
 		return -ENOMEM;
+	if (without)
+		leave_out(d->sum, without);
 	d->sum->md = EVP_MD_CTX_new();
 	if (d->sum->md && EVP_DigestInit_ex(d->sum->md, EVP_sha256(), NULL) == 1)
 		return 0;
@@ -154,10 +171,9 @@ static void finish(struct doing_sum *s, bool more)
 	s->ended = true;
 }
 
-void doing_sum_add(struct doing *d, const void *data, size_t n)
+static void sum(struct doing_sum *s, const void *data, size_t n)
 {
-	struct doing_sum *s = d ? d->sum : NULL;
-	if (!s || s->ended || n == 0)
+	if (s->ended || n == 0)
 		return;
 	size_t part = n < DOING_SUM_MAX - s->n ? n : DOING_SUM_MAX - s->n;
 	s->ended = EVP_DigestUpdate(s->md, data, part) != 1; /* then it stays unknown */
@@ -166,10 +182,46 @@ void doing_sum_add(struct doing *d, const void *data, size_t n)
 		finish(s, true);
 }
 
+/* All but what is left out, which may come in pieces. */
+static void sum_rest(struct doing_sum *s, const char *p, size_t n)
+{
+	for (size_t i = 0; i < n && !s->ended;) {
+		if (s->at == 0) {
+			const char *hit = memchr(p + i, s->without[0], n - i);
+			size_t k = hit ? (size_t)(hit - p) - i : n - i;
+			sum(s, p + i, k);
+			i += k;
+			s->at = hit ? 1 : 0;
+			i += s->at;
+		} else if (p[i] == s->without[s->at]) {
+			s->at++;
+			i++;
+		} else { /* it was something else that began so */
+			size_t keep = s->back[s->at - 1];
+			sum(s, s->without, s->at - keep);
+			s->at = keep;
+		}
+		if (s->at == s->len)
+			s->at = 0;
+	}
+}
+
+void doing_sum_add(struct doing *d, const void *data, size_t n)
+{
+	struct doing_sum *s = d ? d->sum : NULL;
+	if (s && s->len)
+		sum_rest(s, data, n);
+	else if (s)
+		sum(s, data, n);
+}
+
 void doing_sum_end(struct doing *d)
 {
-	if (d && d->sum)
-		finish(d->sum, false);
+	struct doing_sum *s = d ? d->sum : NULL;
+	if (!s)
+		return;
+	sum(s, s->without, s->at);
+	finish(s, false);
 }
 
 const struct digest *doing_summed(const struct doing *d)

@@ -15,6 +15,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/json.h"
 #include "fs/base/log.h"
+#include "snapd/files_head.h"
 #include "snapd/web_cors.h"
 #include "snapd/web_framing.h"
 #include "snapd/web_listen.h"
@@ -573,9 +574,11 @@ static enum MHD_Result refuse_upload(struct call *c, int r, const struct err *er
 /* What comes with a key is to be the same when it comes again. A form's boundary may be another. */
 static int sum_upload(struct call *c, struct err *err)
 {
-	if (!c->doing->key || web_has_form(c->conn))
+	char boundary[HEAD_BOUNDARY];
+	int form = head_boundary(request_header(&c->rq, "Content-Type"), boundary);
+	if (!c->doing->key || form < 0) /* which is refused */
 		return 0;
-	int r = doing_sum_begin(c->doing);
+	int r = doing_sum_begin(c->doing, form > 0 ? boundary : NULL);
 	return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 

@@ -182,8 +182,9 @@ def form(boundary, text):
                {"Content-Type": "multipart/form-data; boundary=" + boundary})
 
 check("a form", form("one", "x")[0] == 200)
-got = form("two", "x")
+got = form("twice", "x")
 check("a form: the boundary is another, and that is all", got[0] == 200 and got[2] == "true", got)
+check("another form", form("two", "y")[0] == 422)
 
 def tar(text):
     out = io.BytesIO()

@@ -508,6 +508,50 @@ static void keys(void **state)
 	doing_unref(d);
 }
 
+/* ---- what came with a key ---- */
+
+static struct digest summed(const char *without, const char *text, size_t piece)
+{
+	struct doing *d = doing_new();
+	struct digest of = { { 0 } };
+	size_t len = strlen(text);
+	assert_non_null(d);
+	assert_int_equal(doing_sum_begin(d, without), 0);
+	for (size_t at = 0; at < len; at += piece)
+		doing_sum_add(d, text + at, len - at < piece ? len - at : piece);
+	doing_sum_end(d);
+	assert_non_null(doing_summed(d));
+	of = *doing_summed(d);
+	doing_unref(d);
+	return of;
+}
+
+/* A form's boundary doesn't count, however it comes; all else does, also what begins like it. */
+static void forms(void **state)
+{
+	static const struct {
+		const char *without, *text, *same;
+	} table[] = {
+		{ "aab", "aab1aab2aab", "12" },       { "aab", "aaab1aab", "a1" },
+		{ "aab", "aa1aab", "aa1" },	      { "aab", "1aa", "1aa" },
+		{ "x", "xx1x2", "12" },		      { "abac", "abaabacaba", "abaaba" },
+		{ "none", "--one--", "--one--" },     { "abcabd", "abcabcabd1", "abc1" },
+		{ "aaa", "aaaaa1", "aa1" },
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct digest want = summed(NULL, table[i].same, 100);
+		for (size_t piece = 1; piece < 12; piece++) {
+			struct digest got = summed(table[i].without, table[i].text, piece);
+			assert_true(digest_equal(&got, &want));
+		}
+	}
+	struct digest one = summed("one", "--one 1 --one--", 3);
+	struct digest two = summed("other", "--other 1 --other--", 5);
+	struct digest else_ = summed("other", "--other 2 --other--", 5);
+	assert_true(digest_equal(&one, &two));
+	assert_false(digest_equal(&one, &else_));
+}
+
 /* What is about to be made counts for its key once it is there, also when a start adopts it. */
 static void intended(void **state)
 {
@@ -1204,6 +1248,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(names_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(peers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
+		cmocka_unit_test(forms),
 		cmocka_unit_test_setup_teardown(intended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(noted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(pushed_again, set_up, tear_down),
