@@ -181,7 +181,7 @@ static int collect(struct usage *u, struct request *rq, struct err *err)
 			r = err_no_memory(err);
 	ws_rows_free(ws, n);
 	if (r >= 0)
-		r = catalog_snap_list(sd->catalog, NULL, &snaps, &n, err);
+		r = catalog_snap_trees(sd->catalog, &snaps, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {

@@ -160,6 +160,8 @@ int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, s
 /* Newest first; of one workspace (id) unless NULL. */
 int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows, size_t *n,
 		      struct err *err);
+/* All, in no order, without what has no bound but theirs: messages, labels, names and images. */
+int catalog_snap_trees(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err);
 /* `id` and its line of parents. */
 int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 		     struct err *err);

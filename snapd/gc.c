@@ -264,7 +264,7 @@ static void lists_done(struct lists *l)
 static int read_lists(struct collector *c, struct lists *l, struct err *err)
 {
 	struct marking *m = c->sd->marking;
-	int r = catalog_snap_list(c->sd->catalog, NULL, &l->snaps, &l->nsnaps, err);
+	int r = catalog_snap_trees(c->sd->catalog, &l->snaps, &l->nsnaps, err);
 	if (r >= 0)
 		r = catalog_ws_list(c->sd->catalog, WS_ALL, &l->wss, &l->nwss, err);
 	if (r < 0)

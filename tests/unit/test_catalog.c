@@ -365,6 +365,19 @@ static void snapshots(void **state)
 	assert_int_equal(catalog_snap_list(f->c, w.id, &rows, &n, &err), 0);
 	assert_int_equal(n, 1);
 	snap_rows_free(rows, n);
+	assert_int_equal(catalog_snap_trees(f->c, &rows, &n, &err), 0);
+	assert_int_equal(n, 3);
+	for (size_t i = 0; i < n; i++) {
+		const struct snap_row *of = strcmp(rows[i].id, a.id) == 0   ? &a
+					    : strcmp(rows[i].id, b.id) == 0 ? &b
+									    : &c;
+		assert_string_equal(rows[i].id, of->id);
+		assert_string_equal(rows[i].own.owner, self);
+		assert_true(digest_equal(&rows[i].manifest, &of->manifest));
+		assert_null(rows[i].message);
+		assert_null(rows[i].image);
+	}
+	snap_rows_free(rows, n);
 
 	/* Deleting: refused while needed; forced, the line closes. */
 	assert_int_equal(catalog_snap_delete(f->c, b.id, false, &err), -ENOTUNIQ);
