@@ -43,7 +43,7 @@ static int get_tags(struct head_tags *out, bool *has, struct request *rq, const 
 		       HEAD_TAGS_MAX);
 }
 
-int conditions_get(struct conditions *c, struct request *rq, struct err *err)
+static int conditions_get(struct conditions *c, struct request *rq, struct err *err)
 {
 	int r = get_tags(&c->match, &c->has_match, rq, "If-Match", err);
 	return r < 0 ? r : get_tags(&c->unless, &c->has_unless, rq, "If-None-Match", err);
@@ -100,14 +100,20 @@ void conditions_want(const struct conditions *c, struct condition_lists *lists, 
 	}
 }
 
+int conditions_change(struct conditions *c, struct request *rq, struct err *err)
+{
+	if (request_header(rq, "If-Unmodified-Since"))
+		return err_set(err, -ENOSYS, "If-Unmodified-Since isn't looked at: use If-Match");
+	return conditions_get(c, rq, err);
+}
+
 int conditions_refuse(struct request *rq, struct err *err)
 {
-	static const char *const names_of[] = { "If-Match", "If-None-Match",
-						"If-Unmodified-Since" };
-	for (size_t i = 0; i < sizeof(names_of) / sizeof(names_of[0]); i++)
-		if (request_header(rq, names_of[i]))
-			return err_set(err, -ENOSYS, "%s isn't looked at here", names_of[i]);
-	return 0;
+	struct conditions c = { 0 };
+	int r = conditions_change(&c, rq, err);
+	return r < 0 || !(c.has_match || c.has_unless)
+		       ? r
+		       : err_set(err, -ENOSYS, "If-Match and If-None-Match aren't looked at here");
 }
 
 /* ---- the bytes of a file ---- */

@@ -11,8 +11,8 @@ struct conditions {
 	struct head_tags match, unless;
 	bool has_match, has_unless;
 };
-/* -EINVAL: a malformed list. */
-int conditions_get(struct conditions *c, struct request *rq, struct err *err);
+/* For what changes something. -EINVAL: a malformed list; -ENOSYS: by a date. */
+int conditions_change(struct conditions *c, struct request *rq, struct err *err);
 /* Of what is there now (NULL: nothing): 0, or -EREMCHG. For changes: an ETag counts as the version
  * that it names, in whatever coding. */
 int conditions_check(const struct conditions *c, const struct found *f, struct err *err);

@@ -58,7 +58,7 @@ int api_ws_file_delete(struct request *rq, struct reply *rp, struct err *err)
 	auto_place p = { .root = -1 };
 	auto_found f = { .fd = -1 };
 	struct conditions c = { 0 };
-	int r = conditions_get(&c, rq, err);
+	int r = conditions_change(&c, rq, err);
 	if (r >= 0)
 		r = place_open(&p, rq->ctx, rq->params[0], false, PLACE_WRITE, err);
 	if (r >= 0 && !*rq->tail)

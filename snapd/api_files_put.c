@@ -323,7 +323,7 @@ static int prepare(struct upload *u, struct request *rq, struct err *err)
 	if (r == 0 && !u->path)
 		r = err_no_memory(err);
 	if (r == 0)
-		r = conditions_get(&u->cond, rq, err);
+		r = conditions_change(&u->cond, rq, err);
 	if (r == 0)
 		r = prepare_coding(u, rq, err);
 	if (r == 0)

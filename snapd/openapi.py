@@ -491,7 +491,7 @@ def errors_of(method, path):
     if method == "POST":
         e.add(422)
     if "files" in tail or "signed" in path:
-        e |= {412, 416} if method in ("GET", "HEAD") else {412, 501} if method == "POST" else {412}
+        e |= {412, 416} if method in ("GET", "HEAD") else {412, 501}
     if "archive" in tail and method == "PUT" or "batch" in tail:
         e |= {412, 501}
     if "uploads" in tail:

@@ -132,6 +132,10 @@ http HEAD $w/a/b/c -I
 new=$(header ETag)
 cat "$at/a/b/c" >/dev/null
 gives 'reading is none' 200 PUT $w/a/b/c -H "If-Match: \"x\", $new" --data-binary 'good'
+for method in PUT DELETE; do
+	gives "$method by a date" 501 $method $w/a/b/c -H 'If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT' --data-binary 'bad'
+done
+is 'changes nothing' "$(cat "$at/a/b/c")" good
 gives 'DELETE If-Match of another' 412 DELETE $w/a/b/c -H "If-Match: $new"
 gives 'DELETE If-Match of this' 204 DELETE $w/new/x -H "If-Match: *"
 
