@@ -266,12 +266,12 @@ static const struct field resize_fields[] = {
 };
 static const struct field no_fields[] = { { 0 } };
 
-static const char *const list_query[] = { "label",  "usage",   "limit",
-					 "cursor", "deleted", "roots", NULL };
-static const char *const ws_delete_query[] = { "purge", "force", NULL };
+static const char *const list_query[] = { "label",  "usage?",   "limit",
+					 "cursor", "deleted?", "roots?", NULL };
+static const char *const ws_delete_query[] = { "purge?", "force?", NULL };
 static const char *const audit_query[] = { "object", "limit", "cursor", "format", "owner", "token",
-					   "method", "since", "until",  "failed", NULL };
-static const char *const events_query[] = { "since", "follow", NULL };
+					   "method", "since", "until",  "failed?", NULL };
+static const char *const events_query[] = { "since", "follow?", NULL };
 static const char *const job_query[] = { "wait", NULL };
 static const char *const page_query[] = { "limit", "cursor", NULL };
 static const char *const log_query[] = { "label", "limit", "cursor", NULL };
@@ -281,27 +281,27 @@ static const char *const archive_query[] = { "format", NULL };
 static const char *const archive_rest_query[] = { "format", "before", NULL };
 static const char *const import_query[] = { "name",      "message",    "format",
 					    "max_bytes", "max_inodes", NULL };
-static const char *const snap_list_query[] = { "workspace", "image",  "label",
+static const char *const snap_list_query[] = { "workspace", "image?",  "label",
 					       "limit",     "cursor", NULL };
 static const char *const repo_import_query[] = { "name", "path", NULL };
-static const char *const snap_delete_query[] = { "cascade", "force", NULL };
+static const char *const snap_delete_query[] = { "cascade?", "force?", NULL };
 
-static const char *const archive_put_query[] = { "atomic", "top", NULL };
-static const char *const file_get_query[] = { "recursive", "limit", "cursor", "stat", NULL };
+static const char *const archive_put_query[] = { "atomic?", "top?", NULL };
+static const char *const file_get_query[] = { "recursive?", "limit", "cursor", "stat?", NULL };
 static const char *const file_put_query[] = { "mode", NULL };
-static const char *const file_delete_query[] = { "recursive", NULL };
+static const char *const file_delete_query[] = { "recursive?", NULL };
 static const char *const file_op_query[] = { "op", NULL };
 static const char *const signed_query[] = { "expires", "owner", "token", "etag",
 					    "key",     "sig",   NULL };
-static const char *const watch_query[] = { "path", "recursive", "since", NULL };
+static const char *const watch_query[] = { "path", "recursive?", "since", NULL };
 
 static const char *const sandbox_list_query[] = { "label", "limit", "cursor", "status", NULL };
-static const char *const sb_delete_query[] = { "force", "workspaces", NULL };
-static const char *const detach_query[] = { "force", "target", NULL };
-static const char *const output_query[] = { "stdout_offset", "stderr_offset", "follow", "stream",
+static const char *const sb_delete_query[] = { "force?", "workspaces?", NULL };
+static const char *const detach_query[] = { "force?", "target", NULL };
+static const char *const output_query[] = { "stdout_offset", "stderr_offset", "follow?", "stream",
 					    NULL };
 static const char *const terminal_query[] = { "offset", "stdin_offset", NULL };
-static const char *const stdin_query[] = { "offset", "last", NULL };
+static const char *const stdin_query[] = { "offset", "last?", NULL };
 
 #define WS   "/v1/workspaces"
 #define SNAP "/v1/snapshots"

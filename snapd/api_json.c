@@ -165,8 +165,7 @@ json_t *api_snapshot(struct snapd *sd, const struct snap_row *row)
 json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n)
 {
 	json_t *items = json_array();
-	const char *images = request_query(rq, "image");
-	bool only_images = images && strcmp(images, "0") != 0;
+	bool only_images = request_query_true(rq, "image");
 	for (size_t i = 0; i < n; i++) {
 		if (!access_sees(rq->ctx, rq->caller, &rows[i].own, rows[i].workspace) ||
 		    (only_images && !rows[i].image) ||

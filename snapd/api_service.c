@@ -460,7 +460,7 @@ int api_events(struct request *rq, struct reply *rp, struct err *err)
 	*l = (struct listener){ .sd = sd,
 				.who = *rq->caller,
 				.after = after,
-				.once = follow && strcmp(follow, "false") == 0 };
+				.once = follow && !request_query_true(rq, "follow") };
 	sse_begin(&l->sse, rq);
 	put_place(l, "bough");
 	sse_reply(rp, l, listener_free, events_read);

@@ -119,9 +119,9 @@ int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row 
 int catalog_snap_trees(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err)
 {
 	return db_select(c,
-			 "SELECT id, workspace, parent, created, manifest, files, bytes, stored_bytes,"
-			 " NULL, NULL, git, NULL, owner, visibility, team, expires, on_expiry, NULL"
-			 " FROM snapshots",
+			 "SELECT id, workspace, parent, created, manifest, files, bytes,"
+			 " stored_bytes, NULL, NULL, git, NULL, owner, visibility, team, expires,"
+			 " on_expiry, NULL FROM snapshots",
 			 DB(), &snap_shape, rows, n, err);
 }
 

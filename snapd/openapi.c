@@ -56,12 +56,16 @@ static json_t *fields_json(const struct field *f)
 
 static json_t *route_json(const struct route *rt)
 {
-	json_t *query = json_array();
-	for (const char *const *q = rt->query; q && *q; q++)
-		(void)json_array_append_new(query,
-					    json_string(*q)); /* want of memory: NULL below */
-	return json_pack("{s:s, s:s, s:o, s:b, s:o}", "method", rt->method, "path", rt->path,
-			 "query", query, "upload", rt->upload, "fields",
+	json_t *query = json_array(), *flags = json_array();
+	for (const char *const *q = rt->query; q && *q; q++) {
+		size_t len = strcspn(*q, "?");
+		/* Want of memory: NULL below. */
+		(void)json_array_append_new(query, json_stringn(*q, len));
+		if ((*q)[len])
+			(void)json_array_append_new(flags, json_stringn(*q, len));
+	}
+	return json_pack("{s:s, s:s, s:o, s:o, s:b, s:o}", "method", rt->method, "path", rt->path,
+			 "query", query, "flags", flags, "upload", rt->upload, "fields",
 			 rt->fields ? fields_json(rt->fields) : json_null());
 }
 

@@ -420,6 +420,8 @@ PARAMS = {"sandboxes": "sandbox", "exec": "exec", "workspaces": "ws", "snapshots
 TYPES = {"string": S, "number": N, "bool": B, "strings": {"type": "array", "items": S},
          "labels": LABELS, "object": ANY, "objects": {"type": "array", "items": ANY}}
 MANY = {"label"}
+NUMBERS = {"limit", "wait", "offset", "stdin_offset", "stdout_offset", "stderr_offset", "max_bytes",
+           "max_inodes"}
 
 
 def template(path):
@@ -561,8 +563,9 @@ def operation(route):
     path = template(route["path"])
     params = [{"name": p[1:-1], "in": "path", "required": True, "schema": S}
               for p in path.split("/") if p.startswith("{")]
-    params += [{"name": q, "in": "query", "schema": {"type": "array", "items": S}
-                if q in MANY else S} for q in route["query"]]
+    params += [{"name": q, "in": "query", "schema": {"type": "array", "items": S} if q in MANY
+                else B if q in route["flags"] else N if q in NUMBERS else S}
+               for q in route["query"]]
     if route["upload"]:
         params += [query_of(f) for f in route["fields"] or []]
     params += [{"name": h, "in": "header", "schema": S}

@@ -77,9 +77,9 @@ struct doing *doing_new(void); /* NULL: out of memory */
  * NULL: out of memory. */
 struct doing *doing_again(const struct doing *d);
 /* What came of an upload, which is summed up (DOING_SUM_MAX) so that the key's next one can be
- * compared: by who takes it in, before its reader gets it. doing_sum_begin: -ENOMEM. `without` (NULL:
- * nothing; at most DOING_WITHOUT_MAX bytes) is left out wherever it stands: a form's boundary, which
- * is another one each time. */
+ * compared: by who takes it in, before its reader gets it. doing_sum_begin: -ENOMEM. `without`
+ * (NULL: nothing; at most DOING_WITHOUT_MAX bytes) is left out wherever it stands: a form's
+ * boundary, which is another one each time. */
 enum { DOING_SUM_MAX = 64 << 20, DOING_WITHOUT_MAX = 70 };
 int doing_sum_begin(struct doing *d, const char *without);
 void doing_sum_add(struct doing *d, const void *data, size_t n);

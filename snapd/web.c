@@ -519,25 +519,6 @@ static const struct route *find_route(struct call *c, const char *method, char *
 	return NULL;
 }
 
-static int check_query(struct call *c, struct err *err)
-{
-	for (size_t i = 0; i < c->target.nquery; i++) {
-		const char *key = c->target.query[i].key;
-		const char *const *known = c->route->query;
-		while (known && *known && strcmp(*known, key) != 0)
-			known++;
-		bool field = c->route->upload && web_query_field(c->route->fields, key);
-		if (!field && (!known || !*known))
-			return request_bad_field(&c->rq, "query", err, "no parameter \"%.60s\"",
-						 key);
-		for (size_t j = 0; j < i; j++)
-			if (strcmp(c->target.query[j].key, key) == 0 && strcmp(key, "label") != 0)
-				return request_bad_field(&c->rq, "query", err, "\"%.60s\" twice",
-							 key);
-	}
-	return 0;
-}
-
 static enum MHD_Result refuse_framing(struct call *c)
 {
 	c->close = true; /* what follows may be that other request */
@@ -647,7 +628,7 @@ static enum MHD_Result begin(struct call *c, const char *method)
 		r = web_target_tail(&c->target, c->route->path, &c->tail, &err);
 	c->rq.tail = c->tail;
 	if (r >= 0)
-		r = check_query(c, &err);
+		r = web_query_check(&c->target, c->route, &c->rq.details, &err);
 	if (r < 0)
 		return answer_error(c, r, &err);
 	if (!c->route->upload && web_has_form(c->conn))

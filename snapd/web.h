@@ -183,7 +183,8 @@ struct route {
 	/* Of the body; NULL: no body is looked at. Of an upload they are parameters of the query,
 	 * and request.body is made of these. */
 	const struct field *fields;
-	const char *const *query;   /* parameters that are known, NULL ends; NULL: none */
+	/* Parameters that are known, NULL ends; NULL: none. "name?" is true or false. */
+	const char *const *query;
 	bool upload; /* the body is a stream; handle() is called before it comes and gives a job */
 };
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -340,6 +341,48 @@ const struct field *web_query_field(const struct field *fields, const char *key)
 	return NULL;
 }
 
+static const char *const no_yes[] = { "0", "1", "false", "true" };
+enum { NO_YES = sizeof(no_yes) / sizeof(no_yes[0]) };
+
+/* Its place there; NO_YES: none. */
+static size_t find_no_yes(const char *text)
+{
+	size_t i = 0;
+	while (i < NO_YES && strcmp(text, no_yes[i]) != 0)
+		i++;
+	return i;
+}
+
+/* As the route has it; NULL: it doesn't. */
+static const char *known_query(const struct route *rt, const char *key)
+{
+	size_t len = strlen(key);
+	for (const char *const *q = rt->query; q && *q; q++)
+		if (strcspn(*q, "?") == len && memcmp(*q, key, len) == 0)
+			return *q;
+	return NULL;
+}
+
+int web_query_check(const struct web_target *t, const struct route *rt, json_t **details,
+		    struct err *err)
+{
+	char text[80];
+	for (size_t i = 0; i < t->nquery; i++) {
+		const char *key = t->query[i].key, *known = known_query(rt, key);
+		bool field = rt->upload && web_query_field(rt->fields, key);
+		(void)snprintf(text, sizeof(text), "no parameter \"%.60s\"", key);
+		if (!known && !field)
+			return bad(details, "query", err, text);
+		(void)snprintf(text, sizeof(text), "\"%.60s\" twice", key);
+		for (size_t k = 0; k < i; k++)
+			if (strcmp(t->query[k].key, key) == 0 && strcmp(key, "label") != 0)
+				return bad(details, "query", err, text);
+		if (known && strchr(known, '?') && find_no_yes(t->query[i].value) == NO_YES)
+			return bad(details, key, err, "true or false is expected");
+	}
+	return 0;
+}
+
 static int add_label(json_t *j, const char *name, char *value, json_t **details, struct err *err)
 {
 	json_t *labels = json_object_get(j, name);
@@ -361,13 +404,12 @@ static int add_label(json_t *j, const char *name, char *value, json_t **details,
 /* NULL: the text is none of that type. */
 static json_t *typed(const struct field *f, const char *text)
 {
-	static const char *const no_yes[] = { "0", "1", "false", "true" };
 	char *end = NULL;
+	size_t flag = f->type == FIELD_BOOL ? find_no_yes(text) : NO_YES;
 	if (f->type == FIELD_STRING)
 		return json_string(text);
-	for (size_t i = 0; f->type == FIELD_BOOL && i < sizeof(no_yes) / sizeof(no_yes[0]); i++)
-		if (strcmp(text, no_yes[i]) == 0)
-			return json_boolean(i % 2);
+	if (flag < NO_YES)
+		return json_boolean(flag % 2);
 	errno = 0;
 	long long n = f->type == FIELD_NUMBER && *text >= '0' && *text <= '9'
 			      ? strtoll(text, &end, 10)

@@ -42,6 +42,10 @@ bool web_prefers(const char *header, const char *what);
  * {"field": name}. */
 int web_body_parse(json_t **out, const void *data, size_t len, const struct field *fields,
 		   json_t **details, struct err *err);
+/* Whether the query has parameters of the route alone, each but "label" once, and those that are
+ * true or false are. -EINVAL, with the details as above. */
+int web_query_check(const struct web_target *t, const struct route *rt, json_t **details,
+		    struct err *err);
 /* Such an object from a query, for a body that isn't JSON: "?name=app&mount=false&label=K=V", where
  * each `label` is one of the field "labels". Parameters that no field has are left out. */
 int web_query_parse(json_t **out, const struct web_target *t, const struct field *fields,

@@ -32,6 +32,8 @@ gives 'get has the usage' 200 '.used_bytes, .layers' $'0\n1' GET $ws/one
 gives 'not there' 404 .code not_found GET $ws/three
 gives 'list by label' 200 '[.items[].name] | join(" ")' one GET "$ws?label=team=x"
 gives 'list by key' 200 '.items | length' 1 GET "$ws?label=team"
+gives 'neither yes nor no' 400 .details.field usage GET "$ws?usage=yes"
+gives 'nor as nothing' 400 .details.field purge DELETE "$ws/two?purge"
 gives 'list with usage' 200 '[.items[] | has("used_bytes")] | all' true GET "$ws?usage=1"
 gives 'rename and labels' 200 '.name, .labels.a, .labels.team' $'uno\nb\nnull' \
 	PATCH $ws/one '{"name":"uno","labels":{"a":"b"}}'

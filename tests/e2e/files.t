@@ -363,6 +363,7 @@ gives 'no archive' 400 PUT "$a/into" --data-binary 'this is none'
 mkdir -p "$at/into/cut"
 gives 'cut off' 400 PUT "$a/into/cut" -T - < <(head -c 3000000 "$T/tree.tar")
 gives 'in one step' 200 PUT "$a/into?atomic=true" -T "$T/tree.tar"
+gives 'or not, but nothing else' 400 PUT "$a/into?atomic=yes" -T "$T/tree.tar"
 python3 - "$T" <<-'END'
 	import io, sys, tarfile
 	def make(name, *members):

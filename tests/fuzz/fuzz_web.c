@@ -31,6 +31,10 @@ static void check_target(const char *raw)
 		assert(t.query[i].key && t.query[i].value);
 	for (size_t i = 0; i < api_nroutes; i++) {
 		json_t *body = NULL, *details = NULL;
+		r = web_query_check(&t, &api_routes[i], &details, &err);
+		assert(r == 0 || (r == -EINVAL && err.text[0]));
+		json_decref(details);
+		details = NULL;
 		if (!api_routes[i].upload || !api_routes[i].fields)
 			continue;
 		r = web_query_parse(&body, &t, api_routes[i].fields, &details, &err);
