@@ -490,6 +490,10 @@ def errors_of(method, path):
         e |= {409, 413, 415}
     if method not in ("GET", "HEAD", "OPTIONS"):
         e |= {409, 507}
+    if "{" in path:
+        e.add(507)  # to read, a workspace may have to be sealed
+    if path == "/v1/usage" or method + " " + path == "DELETE " + SNAP + "/{}":
+        e.add(413)  # of what there is
     if method == "POST":
         e.add(422)
     if "files" in tail or "signed" in path:
