@@ -265,6 +265,35 @@ static const char *announced(const struct repeat *was)
 	return id && was->status == 201 && id_is(id, "up") ? id : NULL;
 }
 
+/* What the first one was answered: 1. Ends *was. */
+static int tell_first(struct request *rq, const struct route *rt, struct doing *d,
+		      struct repeat *was, struct reply *rp, struct err *err)
+{
+	const char *up = announced(was);
+	int r = 0;
+	if (!digest_equal(&was->body, &d->body))
+		r = not_the_same(err);
+	else if (!was->status && was->job[0])
+		r = tell_job(rq->ctx, was->job, rp, err);
+	else if (!was->status)
+		r = err_set(err, -EALREADY, "the first request with that key is still under way");
+	if (r == 0 && !rp->json) {
+		rp->status = was->status;
+		rp->json = was->status == 204 || up ? NULL
+			   : was->answer ? json_loads(was->answer, 0, NULL)
+			   : was->effect ? outcome_rebuilt(rq->ctx, rt->path, was->effect)
+					 : NULL;
+	}
+	if (r >= 0)
+		reply_header(rp, "Idempotency-Replayed", "true");
+	if (r >= 0 && up)
+		reply_header(rp, "Location", "%s/%s", d->path, up);
+	if (r >= 0 && rt->upload && was->has_sum && d->sum)
+		r = replay_upload(rq, d, was, rp, err);
+	repeat_done(was);
+	return r < 0 ? r : 1;
+}
+
 static int repeat_admit(struct request *rq, const struct route *rt, struct doing *d,
 			const void *data, size_t len, struct reply *rp, struct err *err)
 {
@@ -286,38 +315,39 @@ static int repeat_admit(struct request *rq, const struct route *rt, struct doing
 		repeat_done(&was);
 		return r < 0 ? r : 0;
 	}
-	const char *up = announced(&was);
-	if (!digest_equal(&was.body, &d->body))
-		r = not_the_same(err);
-	else if (!was.status && was.job[0])
-		r = tell_job(sd, was.job, rp, err);
-	else if (!was.status)
-		r = err_set(err, -EALREADY, "the first request with that key is still under way");
-	if (r == 0 && !rp->json) {
-		rp->status = was.status;
-		rp->json = was.status == 204 || up ? NULL
-			   : was.answer            ? json_loads(was.answer, 0, NULL)
-			   : was.effect            ? outcome_rebuilt(sd, rt->path, was.effect)
-						   : NULL;
-	}
-	if (r >= 0)
-		reply_header(rp, "Idempotency-Replayed", "true");
-	if (r >= 0 && up)
-		reply_header(rp, "Location", "%s/%s", d->path, up);
-	if (r >= 0 && rt->upload && was.has_sum && d->sum)
-		r = replay_upload(rq, d, &was, rp, err);
+	return tell_first(rq, rt, d, &was, rp, err);
+}
+
+/* What a call is about is gone by now, or isn't the caller's to see: whoever was answered before it
+ * went is told that. 0: nobody was. */
+static int gone_admit(struct request *rq, const struct route *rt, struct doing *d,
+		      const void *data, size_t len, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct repeat was = { 0 };
+	int r = hash_request(&d->body, rq, data, len) < 0
+			? err_no_memory(err)
+			: catalog_repeat_get(sd->catalog, d, &was, err);
+	if (r == 0 && (was.status || was.job[0]))
+		return tell_first(rq, rt, d, &was, rp, err);
 	repeat_done(&was);
-	return r < 0 ? r : 1;
+	return r;
 }
 
 int outcome_admit(struct request *rq, const struct route *rt, const void *data, size_t len,
 		  struct reply *rp, struct err *err)
 {
 	struct doing *d = doing_now();
-	int r = access_admit(rq, rt, data, len, rp, err);
+	struct err why = { 0 };
+	int r = access_admit(rq, rt, data, len, rp, err), told = 0;
 	/* What only reads is done as often as it is asked for. */
-	if (r == 0 && d && d->key && !access_only_reads(rt))
+	bool once = d && d->key && !access_only_reads(rt);
+	if (r == 0 && once)
 		r = repeat_admit(rq, rt, d, data, len, rp, err);
+	else if (r == -ENOENT && once && (told = gone_admit(rq, rt, d, data, len, rp, &why)) != 0) {
+		r = told;
+		*err = why;
+	}
 	if (r == 0) /* what was done already is told in any case */
 		r = limits_admit(rq, rt, err);
 	return r;

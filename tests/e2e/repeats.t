@@ -36,6 +36,29 @@ for path in tokens users teams webhooks; do
 	is "$path: once" "$n" 1
 done
 
+# ---- what a call was about is gone by now
+
+made() { post "$@" | jq -rs '"\(.[1]) \(.[0].id // .[0].code)"'; } # its status, and what came of it
+gone() { # WHAT PATH BODY ANOTHER-BODY, with $first: the key is the path
+	like "$1: done" "$first" '^20[01] (ws|sn)_'
+	is "$1: told again" "$(made "$2" "$2" "$3")" "$first"
+	is "$1: another request" "$(made "$2" "$2" "$4")" '422 key_reused'
+	is "$1: another key" "$(made another "$2" "$3")" '404 not_found'
+}
+bough create w -q
+path=workspaces/w/snapshots
+first=$(made $path $path '{"name":"s"}')
+bough rm w -q
+gone 'a workspace that is removed' $path '{"name":"s"}' '{"name":"t"}'
+path=workspaces/w/undelete
+first=$(made $path $path '{"name":"back"}')
+gone 'one that is back by another name' $path '{"name":"back"}' '{}'
+path=workspaces
+first=$(made $path $path '{"name":"of-s","from":"s"}')
+bough snapshots rm s --force -q
+gone 'a snapshot that is gone' $path '{"name":"of-s","from":"s"}' '{"name":"of-s"}'
+bough rm back of-s -q
+
 # ---- webhooks come in pages, newest first
 
 get() { curl -sS -m 30 --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/$1"; }
