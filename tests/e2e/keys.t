@@ -343,6 +343,6 @@ check("once", local() == made)
 PY
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
-TOKEN=$token asks 103 "$T/keys.py" "$http/r.git" "$srv"
+TOKEN=$token asks 104 "$T/keys.py" "$http/r.git" "$srv"
 fsck_clean
 done_testing

@@ -16,7 +16,7 @@ api() { curl -sS -m 60 --unix-socket "$sock" "$@"; }
 bough_ok 'a workspace' create live -q
 live=$(at live)
 echo 00000000 >"$live/a"
-for i in $(seq 20); do head -c 1000000 /dev/urandom >"$live/noise$i"; done
+for i in $(seq 8); do head -c 1000000 /dev/urandom >"$live/noise$i"; done
 echo 00000000 >"$live/z"
 # A number in the first file, and then in the last: at each moment they are the same, or one apart.
 python3 - "$live/a" "$live/z" <<'PY' &
@@ -111,8 +111,10 @@ done_both() { [ "$(cat "$T/code-new" "$T/code-file")" = 201200 ]; }
 ok 'they end' wait_for 20 done_both
 ok 'whole' cmp -s "$T/body" "$w/dir/new"
 ok 'both' cmp -s "$T/body" "$w/file"
-heard() { [ "$(sed -n 's/^data: //p' "$T/events" | grep -v beside | jq -r '.event + " " + .path' | sort | paste -sd,)" = "created dir,created dir/new,modified file" ]; }
-ok 'and are heard of once each' wait_for 10 heard
+heard() { sed -n 's/^data: //p' "$T/events" | grep -v beside | jq -r '.event + " " + .path' | grep -vx 'modified dir' | sort | paste -sd,; }
+all='created dir,created dir/new,modified file'
+wait_for 10 eval '[ "$(heard)" = "$all" ]'
+is 'and are heard of once each' "$(heard)" "$all"
 is 'git sees them' "$(git -C "$w" status --porcelain | sort | paste -sd,)" ' M file,?? dir/'
 fsck_clean
 done_testing
