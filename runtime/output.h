@@ -50,7 +50,12 @@ struct output_config {
 	bool terminal;     /* one stream: stdout */
 	uint32_t uid, gid; /* owner of the fifos */
 };
-enum { OUTPUT_LIMIT = 16 << 20, OUTPUT_KEY_MAX = 64 };
+enum {
+	OUTPUT_LIMIT = 16 << 20,
+	OUTPUT_KEY_MAX = 64,
+	OUTPUT_RATE = 256 << 20, /* bytes a second of all streams of a sandbox, at most: who copies
+				    them uses processors outside of the sandbox's share */
+};
 
 /* Makes the fifos and holds their ends. -EEXIST: the key is in use; -EINVAL: it isn't made of
  * OUTPUT_KEY_MAX or fewer letters, digits, `_`, `-` and (not first) `.`. */

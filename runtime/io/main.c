@@ -173,6 +173,7 @@ static int serve(struct server *sv)
 		for (int i = 0; i < n; i++)
 			handle(sv, &events[i]);
 		proc_bury(&sv->io);
+		proc_pace(&sv->io);
 	}
 	(void)unlinkat(sv->io.dir, "io.sock", 0); /* who finds it meets nobody */
 	return 0;

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
 #include "fs/base/clock.h"
@@ -164,6 +165,7 @@ static void take(struct io *io, struct proc *p, unsigned i)
 		end_stream(io, p, i);
 		return;
 	}
+	io->taken += (uint64_t)n;
 	/* Where even the head can't be written the bytes are lost, but the program goes on. */
 	(void)kept_append(p->log, &p->kept, i, bytes, (size_t)n);
 	notify(p);
@@ -559,4 +561,16 @@ int proc_tick(struct io *io)
 		}
 	}
 	return first == UINT64_MAX ? -1 : (int)(first - now);
+}
+
+void proc_pace(struct io *io)
+{
+	if (io->taken < PACE_BYTES)
+		return;
+	uint64_t now = clock_ns(), due = io->paced_ns + io->taken * 1000000000 / OUTPUT_RATE;
+	struct timespec t = { 0, due > now ? (long)(due - now) : 0 };
+	if (t.tv_nsec)
+		(void)nanosleep(&t, NULL);
+	io->taken = 0;
+	io->paced_ns = clock_ns();
 }

@@ -12,6 +12,7 @@ enum {
 	PROCS_MAX = 4096, /* as many descriptors times 8 must be allowed */
 	WATCHES_MAX = 64, /* of a process */
 	IN_GRACE_MS = 1000,
+	PACE_BYTES = 2 << 20, /* that come out without a look at the clock */
 };
 
 /* What an event of epoll is about: the first member of whatever it is. */
@@ -52,6 +53,7 @@ struct io {
 	unsigned n_procs;
 	struct source *dead;
 	struct proc *dead_procs;
+	uint64_t taken, paced_ns; /* bytes of streams since then (clock_ns) */
 };
 
 /* Goes on with what an earlier bough-io held. */
@@ -76,5 +78,7 @@ void proc_event(struct io *io, struct source *s, uint32_t events);
 int proc_tick(struct io *io);
 /* Frees what ended during the last events. */
 void proc_bury(struct io *io);
+/* Waits, some milliseconds at most, where more came out than OUTPUT_RATE. */
+void proc_pace(struct io *io);
 
 #endif
