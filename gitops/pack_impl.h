@@ -102,6 +102,11 @@ int src_need(const struct src *s, const struct oid *oid, uint32_t *obj, struct e
 struct src_pack *src_pack_of(const struct src *s, uint32_t obj);
 void src_oid(const struct src *s, uint32_t obj, struct oid *out);
 
+/* Which of a pack's objects has that id: its position; and which entry, by place and before the
+ * i-th, begins there. OBJ_NONE: none. */
+uint32_t src_find_in(const struct src_pack *p, const uint8_t *oid);
+uint32_t src_find_place(const struct src_pack *p, uint32_t i, uint64_t off);
+
 struct src_entry {
 	uint64_t off, len;   /* the whole entry in the pack */
 	uint64_t size;       /* of what is compressed */
@@ -270,10 +275,6 @@ int pieces_add(struct pieces *s, uint64_t off, uint32_t len, const struct digest
 int pieces_put(struct pieces *s, uint64_t off, const void *data, uint64_t len,
 	       struct store_session *ss, struct err *err);
 
-/* Those of `n` entries, in order of their objects' numbers; entry_of: of an object, plus one. The
- * caller frees; NULL: no memory. */
-struct idx_entry *entries_by_number(const struct src *s, const struct idx_entry *entries,
-				    const uint32_t *entry_of, uint32_t n);
 /* Puts the index of the pack with these entries, which it puts in order of ids. */
 int pack_put_idx(struct pack_out *out, const struct src *s, struct idx_entry *e, uint32_t n,
 		 struct store_session *ss, struct err *err);

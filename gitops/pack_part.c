@@ -10,11 +10,14 @@
  * checksum is what needs each byte. */
 #include <libdeflate.h>
 #include <openssl/evp.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "gitops/pack_impl.h"
 
 enum {
 	OWN_BYTES = 1 << 20, /* that are put at once */
+	AHEAD = 4,           /* pieces that are read before they are needed */
 	TELL_EVERY = 8 << 20,
 	PACK_VERSION_2 = 2,
 };
@@ -32,18 +35,112 @@ struct part {
 	struct buf own; /* the last of them, which aren't put yet */
 	uint64_t bytes, told; /* of all packs of `from`; when progress is told again */
 	struct idx_entry *entries;
-	uint32_t count, n, *entry_of; /* how many there will be, and are; of an object, plus one */
+	uint32_t count, n; /* how many there will be, and are */
+	uint64_t *done;    /* a bit for each object that has come */
 
-	/* The pack that is gone through. */
+	/* The pack that is gone through. All of it is by place, so that memory is read in order. */
 	struct lent *lent;
-	uint64_t *to;      /* of its entries by place: where they begin here; 0: they don't */
+	uint64_t *wanted;  /* a bit for each entry */
+	uint64_t *to;      /* where they begin here; 0: they don't; ANEW: `anew` has the rest */
+	struct anew *anew; /* in order of place */
+	size_t nanew, anew_cap;
 	uint64_t run, end; /* what is taken as it lies, but doesn't count in `pos` yet */
+	struct ahead *ahead;
 	/* Two pieces of it that follow each other: the even one and the odd one. */
 	struct held {
 		size_t piece;
 		const struct blob *blob;
 	} held[2];
 };
+
+/* Entries that aren't as they lie there have another checksum. */
+#define ANEW (UINT64_C(1) << 63)
+struct anew {
+	uint32_t place, crc;
+};
+
+static bool has_bit(const uint64_t *bits, uint32_t i)
+{
+	return bits[i / 64] >> i % 64 & 1;
+}
+
+static void set_bit(uint64_t *bits, uint32_t i)
+{
+	bits[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static uint64_t *new_bits(size_t n)
+{
+	return calloc(n / 64 + 1, sizeof(uint64_t));
+}
+
+/* ---- reading ahead ---- */
+
+/* A thread that has the store read the next pieces, of which its cache then has the content, while
+ * the last ones are looked at and hashed. */
+struct ahead {
+	struct store *store;
+	const struct piece *pieces;
+	size_t n;
+	pthread_t thread;
+	bool on;
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	size_t now; /* which is looked at; under the lock, as `stop` */
+	bool stop;
+};
+
+/* The next one to be read, behind the k-th; n: that was all. */
+static size_t ahead_next(struct ahead *a, size_t k)
+{
+	pthread_mutex_lock(&a->lock);
+	while (!a->stop && k + 1 > a->now + AHEAD)
+		pthread_cond_wait(&a->moved, &a->lock);
+	k = a->stop ? a->n : k < a->now ? a->now + 1 : k + 1;
+	pthread_mutex_unlock(&a->lock);
+	return k;
+}
+
+static void *ahead_run(void *arg)
+{
+	struct ahead *a = arg;
+	for (size_t k = 0; k < a->n; k = ahead_next(a, k)) {
+		const struct blob *b = NULL;
+		/* Who needs it is told of a failure. */
+		(void)store_get(a->store, &a->pieces[k].object, &b, NULL);
+		blob_put(b);
+	}
+	return NULL;
+}
+
+static void ahead_start(struct ahead *a, struct store *store, const struct lent *l)
+{
+	*a = (struct ahead){ .store = store,
+			     .pieces = l->pieces,
+			     .n = l->npieces,
+			     .lock = PTHREAD_MUTEX_INITIALIZER,
+			     .moved = PTHREAD_COND_INITIALIZER };
+	if (a->n > AHEAD && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		a->on = pthread_create(&a->thread, NULL, ahead_run, a) == 0;
+}
+
+static void ahead_tell(struct ahead *a, size_t now, bool stop)
+{
+	if (!a->on)
+		return;
+	pthread_mutex_lock(&a->lock);
+	a->now = now;
+	a->stop = stop;
+	pthread_cond_signal(&a->moved);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void ahead_end(struct ahead *a)
+{
+	ahead_tell(a, 0, true);
+	if (a->on)
+		(void)pthread_join(a->thread, NULL); /* ours, joined once */
+}
 
 /* ---- the other pack's bytes ---- */
 
@@ -84,6 +181,7 @@ static int hold(struct part *w, size_t i, const struct blob **out, struct err *e
 	if (!h->blob || h->piece != i) {
 		blob_put(h->blob);
 		h->blob = NULL;
+		ahead_tell(w->ahead, i, false);
 		int r = store_get(w->opt->store, &x->object, &h->blob, NULL);
 		if (r < 0)
 			return of_no_use(r, err);
@@ -215,112 +313,196 @@ static int add_run(struct part *w, uint64_t from, uint64_t end, struct err *err)
 
 /* ---- entries ---- */
 
-static bool wanted(const struct part *w, uint32_t obj)
+struct entry {
+	uint32_t place;
+	uint64_t off, len;
+	struct git_entry head;
+};
+
+static int read_entry(struct part *w, uint32_t place, struct entry *e, struct err *err)
 {
-	return mark_wants(w->mark[obj]);
+	const struct src_pack *p = &w->lent->pack;
+	uint8_t head[GIT_ENTRY_HEAD_MAX];
+	size_t n;
+	int r = read_head(w, place, head, &n, err);
+	*e = (struct entry){ .place = place, .off = p->starts[place] };
+	e->len = p->starts[place + 1] - e->off;
+	if (r == 0 && (git_entry_decode(&e->head, head, n) < 0 || e->len <= e->head.head))
+		r = -ESTALE;
+	return r;
+}
+
+/* Where its base lies; OBJ_NONE: it has none. -ESTALE. */
+static int base_of(const struct part *w, const struct entry *e, uint32_t *base)
+{
+	const struct src_pack *p = &w->lent->pack;
+	*base = OBJ_NONE;
+	if (e->head.type == GIT_OFS_DELTA && e->head.back && e->head.back < e->off) {
+		*base = src_find_place(p, e->place, e->off - e->head.back);
+	} else if (e->head.type == GIT_REF_DELTA) {
+		uint32_t pos = src_find_in(p, e->head.base.b);
+		*base = pos == OBJ_NONE ? OBJ_NONE : p->place[pos];
+	} else if (e->head.type != GIT_OFS_DELTA) {
+		return 0;
+	}
+	return *base == OBJ_NONE ? -ESTALE : 0;
 }
 
 enum way { AS_IT_LIES, MOVED, WHOLE };
 
-/* How an entry gets here that will begin at `at`; of a moved one *base is where its base does. */
-static enum way way_of(const struct part *w, const struct src_entry *e, uint64_t at, uint64_t *base)
+/* How an entry gets here that will begin at `at`; of a moved one *to is where its base does. */
+static enum way way_of(const struct part *w, const struct entry *e, uint32_t base, uint64_t at,
+		       uint64_t *to)
 {
-	const struct src_pack *p = &w->lent->pack;
-	if (e->base == OBJ_NONE)
+	if (base == OBJ_NONE)
 		return AS_IT_LIES;
-	if (!wanted(w, w->from->src[e->base]))
+	if (!has_bit(w->wanted, base))
 		return WHOLE;
-	if (e->kind == GIT_REF_DELTA)
+	if (e->head.type == GIT_REF_DELTA)
 		return AS_IT_LIES;
-	uint32_t place = p->place[e->base - p->first];
-	*base = w->to[place];
-	if (!*base)
-		return WHOLE;
-	return at - *base == e->off - p->starts[place] ? AS_IT_LIES : MOVED;
+	*to = w->to[base] & ~ANEW;
+	return at - *to == e->off - w->lent->pack.starts[base] ? AS_IT_LIES : MOVED;
 }
 
-static int add_moved(struct part *w, const struct src_entry *e, uint64_t back, uint32_t *crc,
+static int add_moved(struct part *w, const struct entry *e, uint64_t back, uint32_t *crc,
 		     struct err *err)
 {
 	uint8_t head[GIT_ENTRY_HEAD_MAX];
-	unsigned len = entry_put_size(head, GIT_OFS_DELTA, e->size);
+	unsigned len = entry_put_size(head, GIT_OFS_DELTA, e->head.size);
 	len += entry_put_back(head + len, back);
 	int r = take_run(w, true, err);
 	if (r == 0)
 		r = add_own(w, head, len, err);
 	*crc = libdeflate_crc32(0, head, len);
-	for (uint64_t n, off = e->off + e->head; r == 0 && off < e->off + e->len; off += n) {
+	uint64_t from = e->off + e->head.head, end = e->off + e->len;
+	for (uint64_t n, off = from; r == 0 && off < end; off += n) {
 		const uint8_t *p;
-		n = e->off + e->len - off;
+		n = end - off;
 		r = bytes_at(w, off, &p, &n, err);
 		if (r == 0)
 			*crc = libdeflate_crc32(*crc, p, (size_t)n);
 	}
-	return r < 0 ? r : add_run(w, e->off + e->head, e->off + e->len, err);
+	return r < 0 ? r : add_run(w, from, end, err);
 }
 
-static int add_whole(struct part *w, uint32_t obj, uint32_t *crc, struct err *err)
+static int add_whole(struct part *w, const struct entry *e, uint32_t *crc, struct err *err)
 {
+	const struct src_pack *p = &w->lent->pack;
 	uint64_t len;
 	int r = take_run(w, true, err);
 	if (r == 0)
-		r = whole_make(&w->whole, w->src, obj, &len, err);
+		r = whole_make(&w->whole, w->src, w->from->src[p->first + p->order[e->place]], &len,
+			       err);
 	if (r < 0)
 		return r;
 	*crc = libdeflate_crc32(0, w->whole.data, (size_t)len);
 	return add_own(w, w->whole.data, (size_t)len, err);
 }
 
-static int add_entry(struct part *w, uint32_t place, uint32_t obj, struct err *err)
+static int add_anew(struct part *w, const struct entry *e, enum way way, uint64_t back,
+		    struct err *err)
 {
-	uint8_t head[GIT_ENTRY_HEAD_MAX];
-	struct src_entry e;
-	size_t n;
-	uint64_t at = w->pos + (w->end - w->run), base = 0;
-	int r = read_head(w, place, head, &n, err);
-	if (r == 0 && src_entry_decode(&w->lent->pack, place, head, n, &e, NULL) < 0)
-		r = -ESTALE;
+	struct anew a = { .place = e->place };
+	int r = way == MOVED ? add_moved(w, e, back, &a.crc, err) : add_whole(w, e, &a.crc, err);
 	if (r < 0)
 		return r;
-	enum way way = way_of(w, &e, at, &base);
-	if (way == AS_IT_LIES)
-		r = add_run(w, e.off, e.off + e.len, err);
-	else if (way == MOVED)
-		r = add_moved(w, &e, at - base, &e.crc, err);
-	else
-		r = add_whole(w, obj, &e.crc, err);
-	if (r < 0)
-		return r;
-	w->to[place] = at;
-	w->entries[w->n++] = (struct idx_entry){ at, obj, e.crc };
-	w->entry_of[obj] = w->n;
+	if (array_grow(&w->anew, w->nanew, &w->anew_cap) < 0)
+		return err_no_memory(err);
+	w->anew[w->nanew++] = a;
 	return 0;
+}
+
+static int add_entry(struct part *w, uint32_t place, struct err *err)
+{
+	struct entry e;
+	uint32_t base = OBJ_NONE;
+	uint64_t at = w->pos + (w->end - w->run), to = 0;
+	int r = read_entry(w, place, &e, err);
+	if (r == 0)
+		r = base_of(w, &e, &base);
+	if (r < 0)
+		return r;
+	enum way way = way_of(w, &e, base, at, &to);
+	r = way == AS_IT_LIES ? add_run(w, e.off, e.off + e.len, err)
+			      : add_anew(w, &e, way, at - to, err);
+	w->to[place] = way == AS_IT_LIES ? at : at | ANEW;
+	return r;
+}
+
+/* Notes which entries are wanted, of objects that haven't come before. */
+static void note_wanted(struct part *w)
+{
+	const struct src_pack *p = &w->lent->pack;
+	for (uint32_t pos = 0; pos < p->n; pos++) {
+		uint32_t obj = w->from->src[p->first + pos];
+		if (!mark_wants(w->mark[obj]) || has_bit(w->done, obj))
+			continue;
+		set_bit(w->done, obj);
+		set_bit(w->wanted, p->place[pos]);
+	}
+}
+
+static int by_place(const void *a, const void *b)
+{
+	uint32_t x = ((const struct anew *)a)->place, y = ((const struct anew *)b)->place;
+	return (x > y) - (x < y);
+}
+
+/* The entries that came, for the index: in order of ids. */
+static void note_entries(struct part *w)
+{
+	const struct src_pack *p = &w->lent->pack;
+	for (uint32_t pos = 0; pos < p->n; pos++) {
+		struct anew key = { .place = p->place[pos] };
+		uint64_t to = w->to[key.place];
+		if (!to)
+			continue;
+		uint32_t crc = be_get32(p->crcs + (size_t)pos * 4);
+		if (to & ANEW)
+			crc = ((const struct anew *)bsearch(&key, w->anew, w->nanew, sizeof(key),
+							    by_place))
+				      ->crc;
+		w->entries[w->n++] =
+			(struct idx_entry){ to & ~ANEW, w->from->src[p->first + pos], crc };
+	}
+}
+
+static int go_through(struct part *w, struct err *err)
+{
+	const struct src_pack *p = &w->lent->pack;
+	struct ahead ahead;
+	int r = 0;
+	w->run = w->end = 0;
+	w->nanew = 0;
+	note_wanted(w);
+	w->ahead = &ahead;
+	ahead_start(&ahead, w->opt->store, w->lent);
+	for (uint32_t i = 0; i < p->n && r == 0; i++)
+		if (has_bit(w->wanted, i))
+			r = add_entry(w, i, err);
+	if (r == 0)
+		r = take_run(w, true, err);
+	if (r == 0)
+		note_entries(w);
+	ahead_end(&ahead);
+	let_go(w);
+	return r;
 }
 
 static int add_entries(struct part *w, struct lent *l, struct err *err)
 {
 	const struct src_pack *p = &l->pack;
-	auto_free uint64_t *to = NULL;
 	if (p->size < GIT_PACK_HEAD + SHA1_BYTES)
 		return -ESTALE;
 	int r = src_pack_order(&l->pack, NULL);
 	if (r < 0)
 		return of_no_use(r, err);
-	to = calloc((size_t)p->n + 1, sizeof(*to));
-	if (!to)
-		return err_no_memory(err);
 	w->lent = l;
-	w->to = to;
-	w->run = w->end = 0;
-	for (uint32_t i = 0; i < p->n && r == 0; i++) {
-		uint32_t obj = w->from->src[p->first + p->order[i]];
-		if (wanted(w, obj) && !w->entry_of[obj])
-			r = add_entry(w, i, obj, err);
-	}
-	if (r == 0)
-		r = take_run(w, true, err);
-	let_go(w);
-	w->to = NULL;
+	w->wanted = new_bits(p->n);
+	w->to = calloc((size_t)p->n + 1, sizeof(*w->to));
+	r = w->wanted && w->to ? go_through(w, err) : err_no_memory(err);
+	free(steal_ptr(&w->wanted));
+	free(steal_ptr(&w->to));
 	return r;
 }
 
@@ -356,23 +538,19 @@ static int write_all(struct part *w, struct err *err)
 		r = add_trailer(w, err);
 	if (r < 0)
 		return r;
-	auto_free struct idx_entry *e =
-		entries_by_number(w->src, w->entries, w->entry_of, w->n);
-	if (!e)
-		return err_no_memory(err);
-	return pack_put_idx(&w->out, w->src, e, w->n, w->opt->session, err);
+	return pack_put_idx(&w->out, w->src, w->entries, w->n, w->opt->session, err);
 }
 
 static int part_begin(struct part *w, struct err *err)
 {
 	for (uint32_t obj = 0; obj < w->src->total; obj++)
-		w->count += wanted(w, obj);
+		w->count += mark_wants(w->mark[obj]);
 	for (size_t i = 0; i < w->from->npacks; i++)
 		w->bytes += w->from->packs[i].pack.size;
 	w->entries = calloc((size_t)w->count + 1, sizeof(*w->entries));
-	w->entry_of = calloc((size_t)w->src->total + 1, sizeof(*w->entry_of));
+	w->done = new_bits(w->src->total);
 	w->sha = EVP_MD_CTX_new();
-	if (!w->entries || !w->entry_of || !w->sha)
+	if (!w->entries || !w->done || !w->sha)
 		return err_no_memory(err);
 	if (EVP_DigestInit_ex(w->sha, EVP_sha1(), NULL) != 1)
 		return err_set(err, -EIO, "SHA-1 isn't there");
@@ -395,7 +573,8 @@ int pack_part(struct pack_set *set, struct cover *from, struct src *s, const uin
 	whole_done(&w.whole);
 	buf_done(&w.own);
 	free(w.entries);
-	free(w.entry_of);
+	free(w.done);
+	free(w.anew);
 	EVP_MD_CTX_free(w.sha);
 	return r == -ESTALE ? 0 : r < 0 ? r : 1;
 }

@@ -113,16 +113,6 @@ int pieces_put(struct pieces *s, uint64_t off, const void *data, uint64_t len,
 
 /* ---- the end of a pack ---- */
 
-struct idx_entry *entries_by_number(const struct src *s, const struct idx_entry *entries,
-				    const uint32_t *entry_of, uint32_t n)
-{
-	struct idx_entry *e = calloc((size_t)n + 1, sizeof(*e));
-	for (uint32_t obj = 0, i = 0; e && obj < s->total; obj++) /* mostly in order of ids */
-		if (entry_of[obj])
-			e[i++] = entries[entry_of[obj] - 1];
-	return e;
-}
-
 int pack_put_idx(struct pack_out *out, const struct src *s, struct idx_entry *e, uint32_t n,
 		 struct store_session *ss, struct err *err)
 {

@@ -70,7 +70,7 @@ void src_close(struct src *s)
 /* ---- finding ---- */
 
 /* Ids are spread evenly: the place is guessed, and from there looked for in growing steps. */
-static uint32_t find_in(const struct src_pack *p, const uint8_t *oid)
+uint32_t src_find_in(const struct src_pack *p, const uint8_t *oid)
 {
 	uint32_t lo = p->fanout && oid[0] ? p->fanout[oid[0] - 1] : 0;
 	uint32_t hi = p->fanout ? p->fanout[oid[0]] : p->n;
@@ -98,7 +98,7 @@ static uint32_t find_in(const struct src_pack *p, const uint8_t *oid)
 uint32_t src_find(const struct src *s, const struct oid *oid)
 {
 	for (size_t i = 0; i < s->npacks; i++) {
-		uint32_t pos = find_in(&s->packs[i], oid->b);
+		uint32_t pos = src_find_in(&s->packs[i], oid->b);
 		if (pos != OBJ_NONE)
 			return s->packs[i].first + pos;
 	}
@@ -142,8 +142,8 @@ void src_oid(const struct src *s, uint32_t obj, struct oid *out)
 
 /* ---- entries ---- */
 
-/* Which one by place, before the i-th, begins there; OBJ_NONE: none. Bases lie close, mostly. */
-static uint32_t find_place(const struct src_pack *p, uint32_t i, uint64_t off)
+/* Bases lie close, mostly. */
+uint32_t src_find_place(const struct src_pack *p, uint32_t i, uint64_t off)
 {
 	uint32_t lo = 0, hi = i;
 	for (uint32_t step = 1; step < hi; step *= 2) {
@@ -212,10 +212,10 @@ static uint32_t base_of(const struct src_pack *p, uint32_t at, const struct git_
 {
 	uint64_t off = p->starts[at];
 	if (g->type == GIT_REF_DELTA) {
-		uint32_t pos = find_in(p, g->base.b);
+		uint32_t pos = src_find_in(p, g->base.b);
 		return pos == OBJ_NONE ? OBJ_NONE : p->first + pos;
 	}
-	uint32_t i = g->back && g->back < off ? find_place(p, at, off - g->back) : OBJ_NONE;
+	uint32_t i = g->back && g->back < off ? src_find_place(p, at, off - g->back) : OBJ_NONE;
 	return i == OBJ_NONE ? OBJ_NONE : p->first + p->order[i];
 }
 

@@ -481,10 +481,13 @@ static int put_gains(struct writer *w, const struct idx_entry *e, struct err *er
 
 static int put_idx(struct writer *w, struct err *err)
 {
-	auto_free struct idx_entry *e =
-		entries_by_number(w->src, w->entries, w->entry_of, w->n);
+	auto_free struct idx_entry *e = calloc((size_t)w->n + 1, sizeof(*e));
+	uint32_t n = 0;
 	if (!e)
 		return err_no_memory(err);
+	for (uint32_t obj = 0; obj < w->src->total; obj++) /* mostly in order of ids */
+		if (w->entry_of[obj])
+			e[n++] = w->entries[w->entry_of[obj] - 1];
 	int r = pack_put_idx(w->out, w->src, e, w->n, w->opt->session, err);
 	return r < 0 ? r : put_gains(w, e, err);
 }
