@@ -12,6 +12,11 @@ ok 'openapi.json is up to date (else: make openapi)' cmp "$T/made.json" "$BOUGH_
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" http://d/v1/openapi.json >"$T/served.json"
 ok 'it is what boughd serves' cmp "$T/served.json" "$BOUGH_SRC/snapd/openapi.json"
+if python3 -c 'import openapi_spec_validator' 2>/dev/null; then
+	is 'it is OpenAPI' "$(python3 -m openapi_spec_validator "$T/served.json" 2>&1 | tail -n 1)" "$T/served.json: OK"
+else
+	pass 'it is OpenAPI # SKIP no openapi-spec-validator'
+fi
 tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE
 (cd "$srv/r.git" && tar cf "$T/r.tar" -- *)
 
