@@ -108,7 +108,7 @@ enum { WINDOW = 1 << 20 }; /* bytes of the file that are read at a time */
 struct staging {
 	struct ws *ws;
 	int fd;
-	uint64_t who;
+	struct caller caller; /* whose tag the room in the quota is kept for */
 	struct batch_content *contents;
 	size_t ncontents;
 	uint64_t *nodes;
@@ -178,7 +178,7 @@ static int stage_piece(struct staging *s, uint64_t node, struct batch_piece p)
 		int r = look_through(s, p.at, p.len, &data, &n);
 		if (r == 0)
 			r = PATIENTLY(s->ws, NULL,
-				      ws_write_held(s->ws, node, data, n, p.off, s->who));
+				      ws_write(s->ws, node, data, n, p.off, false, &s->caller));
 		if (r < 0)
 			return r;
 		p.off += n;
@@ -191,13 +191,12 @@ static int stage_piece(struct staging *s, uint64_t node, struct batch_piece p)
 /* The file is made, and the operation's from now on. */
 static int stage(struct staging *s, struct batch_op *o)
 {
-	static const struct caller root;
 	struct entry e;
 	if (o->file > s->ncontents)
 		return -EINVAL;
 	const struct batch_content *c = &s->contents[o->file - 1];
 	uint64_t end = 0;
-	int r = PATIENTLY(s->ws, NULL, ws_tmpfile_held(s->ws, INO_ROOT, 0600, &root, s->who, &e));
+	int r = PATIENTLY(s->ws, NULL, ws_tmpfile(s->ws, INO_ROOT, 0600, &s->caller, &e));
 	if (r < 0)
 		return r;
 	s->nodes[s->nnodes++] = e.node;
@@ -208,8 +207,8 @@ static int stage(struct staging *s, struct batch_op *o)
 	}
 	const struct attr size = { .size = c->size };
 	if (r == 0 && c->size > end) /* it ends in a hole */
-		r = PATIENTLY(s->ws, NULL, ws_setattr(s->ws, e.node, WS_SET_SIZE, &size, &root,
-						      &e.attr));
+		r = PATIENTLY(s->ws, NULL, ws_setattr(s->ws, e.node, WS_SET_SIZE, &size,
+						      &s->caller, &e.attr));
 	o->file = e.attr.ino;
 	return r;
 }
@@ -230,7 +229,7 @@ static int stage_all(struct staging *s, struct batch_op *ops, size_t n, size_t *
 static int perform(struct served *w, const struct ctl_request *q, const uint8_t *data,
 		   struct ws_batch *b, struct batch_op *ops, size_t *failed, struct err *err)
 {
-	auto_staging s = { .ws = served_ws(w), .fd = q->fd, .who = q->tag };
+	auto_staging s = { .ws = served_ws(w), .fd = q->fd, .caller.who = q->tag };
 	uint64_t node;
 	int done = ws_answered(s.ws, b->tag, &node);
 	if (done)

@@ -174,6 +174,7 @@ struct caller {
 	uid_t uid;
 	gid_t gid;
 	uint64_t tag; /* txn.tag; 0: none */
+	uint64_t who; /* whose ws_hold pays first for a new file and for content; 0: none does */
 };
 /* Whether the request of that tag was done before the workspace was opened, or has WS_TAG_OURS and
  * was done since: 1, and the node that it is mainly about (of what makes one: that; 0 where it is
@@ -234,11 +235,6 @@ int ws_link(struct ws *ws, uint64_t node, uint64_t dir, const char *name, size_t
 	    const struct caller *c, struct entry *out);
 int ws_tmpfile(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
 	       struct entry *out);
-/* The same, and ws_write, paid first by what `who` holds (ws_hold). */
-int ws_tmpfile_held(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
-		    uint64_t who, struct entry *out);
-int ws_write_held(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off,
-		  uint64_t who);
 int ws_unlink(struct ws *ws, uint64_t dir, const char *name, size_t len, const struct caller *c);
 int ws_rmdir(struct ws *ws, uint64_t dir, const char *name, size_t len, const struct caller *c);
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT (a 0:0 character device stays). */
@@ -367,10 +363,10 @@ struct ws_batch {
 int ws_batch(struct ws *ws, const struct ws_batch *w, const struct ws_changes *changes,
 	     size_t *failed);
 
-/* Keeps room in the quota for what `who` is about to write, in place of what he held before: for
- * everybody else it is used. 0 and 0: none. It ends with the workspace's use, and with ws_hold_end
- * of what it is held `by`. -EDQUOT: there isn't so much, and he holds what he did. Where `who` is
- * 0 nothing is kept: it only tells whether there is so much. */
+/* Keeps room in the quota for what `who` (caller.who) is about to write, in place of what he held
+ * before: for everybody else it is used. 0 and 0: none. It ends with the workspace's use, and with
+ * ws_hold_end of what it is held `by`. -EDQUOT: there isn't so much, and he holds what he did. Where
+ * `who` is 0 nothing is kept: it only tells whether there is so much. */
 int ws_hold(struct ws *ws, uint64_t who, uint64_t by, uint64_t bytes, uint64_t inodes);
 void ws_hold_end(struct ws *ws, uint64_t by);
 

@@ -403,7 +403,6 @@ struct change {
 	bool keep_size; /* ALLOCATE, PUNCH: the file doesn't grow */
 	bool kill_suid;
 	bool no_quota; /* charged, but never refused */
-	uint64_t who;  /* whose ws_hold pays first; 0: none does */
 	/* Changes *a too, before it is put; NULL: nothing. */
 	int (*also)(struct op *op, struct attr *a, void *ctx);
 	void *ctx;

@@ -113,7 +113,6 @@ struct making {
 	const char *target;
 	size_t target_len;
 	const struct caller *c;
-	uint64_t who; /* whose ws_hold pays first; 0: none does */
 };
 
 static int make_locked(struct ws *ws, const struct making *m, uint64_t ino, struct entry *out)
@@ -124,7 +123,7 @@ static int make_locked(struct ws *ws, const struct making *m, uint64_t ino, stru
 	if (r == 0 && m->name)
 		r = view_free_cookie(&ws->view, dir.ino, m->name, m->len, &cookie);
 	if (r == 0)
-		r = hold_check(ws, m->who, 0, 1);
+		r = hold_check(ws, m->c->who, 0, 1);
 	if (r < 0)
 		return r;
 	struct op op;
@@ -146,7 +145,7 @@ static int make_locked(struct ws *ws, const struct making *m, uint64_t ino, stru
 	r = commit_entry(&op, ws, &a);
 	if (r < 0)
 		return r;
-	(void)hold_spend(ws, m->who, 0, 1); /* bytes are none */
+	(void)hold_spend(ws, m->c->who, 0, 1); /* bytes are none */
 	if (!m->name)
 		orphan_add(ws, ino);
 	*out = (struct entry){ .node = node_of(&a), .attr = a };
@@ -205,13 +204,7 @@ int ws_symlink(struct ws *ws, uint64_t dir, const char *name, size_t len, const 
 int ws_tmpfile(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
 	       struct entry *out)
 {
-	return ws_tmpfile_held(ws, dir, mode, c, 0, out);
-}
-
-int ws_tmpfile_held(struct ws *ws, uint64_t dir, uint32_t mode, const struct caller *c,
-		    uint64_t who, struct entry *out)
-{
-	struct making m = { .dir = dir, .mode = S_IFREG | (mode & 07777), .c = c, .who = who };
+	struct making m = { .dir = dir, .mode = S_IFREG | (mode & 07777), .c = c };
 	return make(ws, &m, out);
 }
 

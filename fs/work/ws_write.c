@@ -22,6 +22,7 @@ enum { SEGMENTS_INLINE = 4 };
 struct plan {
 	struct ws *ws;
 	const struct change *ch;
+	uint64_t who;          /* caller.who */
 	struct attr a;         /* as found */
 	uint64_t b0, b1;       /* blocks of the range; b0 == b1: none */
 	uint64_t size;         /* afterwards */
@@ -402,7 +403,7 @@ static int plan(struct plan *p)
 	if (r == 0)
 		r = plan_growth(p);
 	if (r == 0 && !ch->no_quota)
-		r = hold_check(ws, ch->who, p->growth, 0);
+		r = hold_check(ws, p->who, p->growth, 0);
 	if (r == 0 && p->size < p->a.size) {
 		uint64_t gone = 0;
 		if (p->size > 0)
@@ -412,7 +413,7 @@ static int plan(struct plan *p)
 	}
 	if (r == 0 && p->growth > 0) {
 		p->reserved = p->growth;
-		p->paid = hold_spend(ws, ch->who, p->growth, 0);
+		p->paid = hold_spend(ws, p->who, p->growth, 0);
 		ws->quota.reserved += p->reserved;
 	}
 	return r;
@@ -425,7 +426,7 @@ static void plan_undo(struct plan *p)
 		if (p->segments[i].fresh)
 			layer_alloc_cancel(active(p->ws), &p->segments[i].e);
 	p->ws->quota.reserved -= p->reserved;
-	hold_give_back(p->ws, p->ch->who, p->paid);
+	hold_give_back(p->ws, p->who, p->paid);
 	p->reserved = p->paid = 0;
 }
 
@@ -599,7 +600,7 @@ static int commit(struct plan *p, const struct caller *c, struct attr *out)
 int content_change(struct ws *ws, uint64_t node, const struct change *ch, const struct caller *c,
 		   struct attr *out)
 {
-	struct plan p = { .ws = ws, .ch = ch, .cap = SEGMENTS_INLINE };
+	struct plan p = { .ws = ws, .ch = ch, .who = c ? c->who : 0, .cap = SEGMENTS_INLINE };
 	p.segments = p.room;
 	meta_write(ws);
 	int r = layer_refuses(active(ws)); /* else bytes would move, in their place too */
@@ -626,32 +627,18 @@ int content_change(struct ws *ws, uint64_t node, const struct change *ch, const 
 	return r;
 }
 
-static int write_all(struct ws *ws, uint64_t node, const struct change *ch, const struct caller *c)
-{
-	if (ch->n == 0)
-		return 0;
-	ws_enter(ws);
-	stripe_write(ws, ino_of(node));
-	int r = content_change(ws, node, ch, c, NULL);
-	stripe_done(ws, ino_of(node));
-	ws_leave(ws);
-	return r;
-}
-
 int ws_write(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off, bool kill_suid,
 	     const struct caller *c)
 {
 	const struct change ch = {
 		.what = CHANGE_WRITE, .off = off, .n = n, .buf = buf, .kill_suid = kill_suid
 	};
-	return write_all(ws, node, &ch, c);
-}
-
-int ws_write_held(struct ws *ws, uint64_t node, const void *buf, size_t n, uint64_t off,
-		  uint64_t who)
-{
-	const struct change ch = {
-		.what = CHANGE_WRITE, .off = off, .n = n, .buf = buf, .who = who
-	};
-	return write_all(ws, node, &ch, NULL);
+	if (n == 0)
+		return 0;
+	ws_enter(ws);
+	stripe_write(ws, ino_of(node));
+	int r = content_change(ws, node, &ch, c, NULL);
+	stripe_done(ws, ino_of(node));
+	ws_leave(ws);
+	return r;
 }

@@ -208,6 +208,13 @@ is 'and counts as it is' "$(bough show kept --json | jq .used_bytes)" 10000000
 ok 'what is left is there for all' wait_for 10 room 485760
 ok 'and no more' not room 485761
 rm -r "$kept/before" "$kept/to"
+bough_ok 'one that has room for just one block' create block --quota 4K -q
+printf 'ten bytes.' >hole && truncate -s 100000 hole
+tar -S --hole-detection=raw -cf hole.tar hole # in units of 512 bytes
+mkdir "$(at block)/to"
+gives 'a file that ends in a hole fits to the byte' 200 block to hole.tar atomic=true
+ok 'and is there' cmp hole "$(at block)/to/hole"
+is 'it counts as its block' "$(bough show block --json | jq .used_bytes)" 4096
 for how in client boughd bough-fs; do
 	begin
 	[ $how = client ] || kill_hard $how

@@ -36,6 +36,8 @@ static void test_hold(void **state)
 {
 	struct kit *k = *state;
 	static const char data[8192] = { 1 };
+	static const struct caller seven = { .who = 7 }, nine = { .who = 9 };
+	const struct attr longer = { .size = 100000 };
 	struct entry e, f;
 	fill(k->ws, "mine", 1000, 0);
 	limit(k->ws, 11000, 5);
@@ -54,11 +56,11 @@ static void test_hold(void **state)
 	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900));
 	expect(0, ws_tmpfile(k->ws, 1, 0600, &root_caller, &e));
 	expect(-EDQUOT, ws_tmpfile(k->ws, 1, 0600, &root_caller, &f));
-	expect(-EDQUOT, ws_tmpfile_held(k->ws, 1, 0600, &root_caller, 9, &f));
-	expect(0, ws_tmpfile_held(k->ws, 1, 0600, &root_caller, 7, &f));
-	expect(0, ws_write_held(k->ws, f.node, data, 8192, 0, 7));
-	expect(-EDQUOT, ws_write_held(k->ws, f.node, data, 900, 8192, 7));
-	expect(0, ws_write_held(k->ws, f.node, data, 808, 8192, 7));
+	expect(-EDQUOT, ws_tmpfile(k->ws, 1, 0600, &nine, &f));
+	expect(0, ws_tmpfile(k->ws, 1, 0600, &seven, &f));
+	expect(0, ws_write(k->ws, f.node, data, 8192, 0, false, &seven));
+	expect(-EDQUOT, ws_write(k->ws, f.node, data, 900, 8192, false, &seven));
+	expect(0, ws_write(k->ws, f.node, data, 808, 8192, false, &seven));
 	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900)); /* the other one's 100 */
 	ws_hold_end(k->ws, 1);
 	expect(-EDQUOT, try_write(k->ws, "mine", 1, 1900)); /* all of it was spent */
@@ -73,6 +75,14 @@ static void test_hold(void **state)
 	expect(0, try_write(k->ws, "mine", 600, 2000));
 	expect(0, ws_hold(k->ws, 7, 1, 0, 0));
 	expect(0, try_write(k->ws, "mine", 400, 2600));
+	expect(-EDQUOT, try_write(k->ws, "mine", 1, 3000));
+	/* A hole at a file's end makes the rest of the last block count. */
+	limit(k->ws, 12000 + 4096, 0);
+	expect(0, ws_hold(k->ws, 7, 1, 4096, 1));
+	expect(0, ws_tmpfile(k->ws, 1, 0600, &seven, &f));
+	expect(0, ws_write(k->ws, f.node, data, 10, 0, false, &seven));
+	expect(-EDQUOT, ws_setattr(k->ws, f.node, WS_SET_SIZE, &longer, &root_caller, NULL));
+	expect(0, ws_setattr(k->ws, f.node, WS_SET_SIZE, &longer, &seven, NULL));
 	expect(-EDQUOT, try_write(k->ws, "mine", 1, 3000));
 	/* Without a limit there is one all the same, of what can be counted. */
 	limit(k->ws, 0, 0);
