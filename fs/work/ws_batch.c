@@ -74,11 +74,16 @@ static void touch(struct batch *b, struct binode *dir, int links)
 
 /* ---- names ---- */
 
-static uint64_t key_of(uint64_t dir, uint64_t what)
+static uint64_t key_of(const struct batch *b, uint64_t dir, uint64_t what)
 {
 	uint64_t k[2] = { dir, what };
-	uint64_t h = hash_xxh3(k, sizeof(k), 0);
+	uint64_t h = hash_xxh3(k, sizeof(k), b->seed);
 	return h ? h : 1;
+}
+
+static uint64_t name_key(const struct batch *b, uint64_t dir, const char *name, size_t len)
+{
+	return key_of(b, dir, hash_xxh3(name, len, b->seed));
 }
 
 static uint32_t find_name(const struct batch *b, uint64_t key, uint64_t dir, const char *name,
@@ -98,7 +103,7 @@ static uint32_t find_name(const struct batch *b, uint64_t key, uint64_t dir, con
 static int get_name(struct batch *b, uint64_t dir, const char *name, size_t len, size_t *out)
 {
 	struct dirent_ref d;
-	uint64_t key = key_of(dir, hash_xxh3(name, len, 0));
+	uint64_t key = name_key(b, dir, name, len);
 	uint32_t i = find_name(b, key, dir, name, len);
 	if (i) {
 		*out = i - 1;
@@ -119,7 +124,7 @@ static int get_name(struct batch *b, uint64_t dir, const char *name, size_t len,
 		n.cookie = d.cookie;
 		n.child = d.ino;
 		n.type = d.type;
-		if (u64map_put(&b->by_cookie, key_of(dir, d.cookie), b) < 0)
+		if (u64map_put(&b->by_cookie, key_of(b, dir, d.cookie), b) < 0)
 			return -ENOMEM;
 	}
 	n.next = (uint32_t)(uintptr_t)u64map_get(&b->by_name, key);
@@ -139,7 +144,7 @@ static int take_cookie(struct batch *b, struct bname *n)
 		return 0;
 	for (uint64_t c = hash; c < hash + NAME_PROBE; c++) {
 		struct dirent_ref d;
-		if (u64map_get(&b->by_cookie, key_of(n->dir, c)))
+		if (u64map_get(&b->by_cookie, key_of(b, n->dir, c)))
 			continue;
 		int r = view_dirent_ceil(v, n->dir, c, &d);
 		if (r < 0 && r != -ENOENT)
@@ -147,7 +152,7 @@ static int take_cookie(struct batch *b, struct bname *n)
 		if (r == 0 && d.cookie == c)
 			continue;
 		n->cookie = c;
-		return u64map_put(&b->by_cookie, key_of(n->dir, c), b);
+		return u64map_put(&b->by_cookie, key_of(b, n->dir, c), b);
 	}
 	return -ENOSPC;
 }
@@ -435,7 +440,7 @@ static int each_name(struct batch *b, uint64_t dir,
 		if (r < 0)
 			break;
 		c = d.cookie + 1;
-		uint64_t key = key_of(dir, hash_xxh3(d.name, d.name_len, 0));
+		uint64_t key = name_key(b, dir, d.name, d.name_len);
 		size_t i = find_name(b, key, dir, d.name, d.name_len);
 		if (i && i <= known)
 			continue; /* told already, or gone */
@@ -746,6 +751,7 @@ int ws_batch(struct ws *ws, const struct ws_batch *w, const struct ws_changes *c
 	struct batch b = { .ws = ws };
 	struct forget_list f = { 0 };
 	*failed = w->n;
+	random_bytes(&b.seed, sizeof(b.seed));
 	int r = take_numbers(&b, w);
 	if (r == 0) {
 		ws_enter(ws);

@@ -32,6 +32,7 @@ struct batch {
 	struct op op;
 	struct bname *names;
 	size_t nnames, names_cap;
+	uint64_t seed; /* of the hashes: nobody can prepare names that have one */
 	struct u64map by_name, by_cookie; /* hash -> index plus one */
 	struct u64map by_dir;             /* folder -> its newest name's index plus one */
 	struct binode *inodes;
