@@ -23,6 +23,7 @@ struct restore {
 	uint16_t gen; /* of what differs, */
 	bool shown;   /* in its st_ino, too */
 	struct u64map linked; /* of that, what has several names: number -> rs */
+	struct u64map walked; /* folders that were looked through for these names, likewise */
 	int64_t bytes, inodes; /* by how much what the quota is charged for changes */
 	struct txn t;
 	bool open;                     /* t holds something */
@@ -69,6 +70,15 @@ static int add_hinted_name(struct restore *rs, const struct attr *old)
 	return add_name(rs, node_of(&dir), d.name, d.name_len, false, node_of(old));
 }
 
+/* Each once: where records were lost, folders may lie in each other. */
+static int add_folder(struct restore *rs, struct buf *dirs, uint64_t dir)
+{
+	if (u64map_get(&rs->walked, dir))
+		return 0;
+	buf_u64(dirs, dir);
+	return u64map_put(&rs->walked, dir, rs);
+}
+
 /* All names of what has several. The kernel itself finds out by -ESTALE, and looks again; who has
  * opened a name (O_PATH) and only then asks for its attributes, as gVisor does, hears that. No
  * index leads from an inode to its names, so the tree is walked: only where such a file differs. */
@@ -80,14 +90,15 @@ static int add_linked_names(struct restore *rs)
 	auto_buf dirs = { 0 };
 	if (!rs->linked.count)
 		return 0;
-	buf_u64(&dirs, INO_ROOT);
+	if (add_folder(rs, &dirs, INO_ROOT) < 0)
+		return -ENOMEM;
 	for (size_t at = 0; at < dirs.len; at += sizeof(uint64_t)) {
 		int r = view_inode(v, le_get64(dirs.data + at), &dir);
 		for (uint64_t after = 0; r == 0; after = d.cookie) {
 			if (after == UINT64_MAX || view_dirent_ceil(v, dir.ino, after + 1, &d) < 0)
 				break; /* what can't be read isn't known by these names either */
 			if (d.type == DT_DIR)
-				buf_u64(&dirs, d.ino);
+				r = add_folder(rs, &dirs, d.ino);
 			else if (u64map_get(&rs->linked, d.ino) &&
 				 view_inode(v, d.ino, &child) == 0)
 				r = add_name(rs, node_of(&dir), d.name, d.name_len, false,
@@ -276,6 +287,7 @@ int ws_restore_if(struct ws *ws, const struct stack *to, const struct stack *exp
 	forget_list_drop(ws);
 	forget_list_done(&rs.forget);
 	u64map_done(&rs.linked);
+	u64map_done(&rs.walked);
 	return r < 0 ? err_prefix(err, r, "restore workspace %s", ws->id) : 0;
 }
 

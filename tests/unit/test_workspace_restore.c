@@ -1,4 +1,6 @@
 /* Restores: what goes back, what stays as it is, and what the kernel is told. */
+#include <unistd.h>
+
 #include "ws_kit.h"
 
 static struct err err;
@@ -138,6 +140,38 @@ static void test_restore_renumbers(void **state)
 	kit_check_usage(k->ws);
 }
 
+/* Records that were lost may leave folders in each other; a restore leads out. */
+static void test_restore_of_a_ring(void **state)
+{
+	struct kit *k = *state;
+	auto_stack sealed = { 0 }, saved = { 0 };
+	struct entry e;
+	struct txn t;
+	uint64_t cookie;
+	tree_put(k->ws, "f", "old text");
+	expect(0, ws_link(k->ws, tree_node(k->ws, "f"), 1, "also", 4, &root_caller, &e));
+	tree_seal(k->ws, &sealed);
+	tree_save(&k->root, &sealed, &saved);
+	tree_put(k->ws, "f", "NEW");
+	tree_mk(k->ws, "ring", S_IFDIR | 0755);
+	tree_mk(k->ws, "ring/in", S_IFDIR | 0755);
+	uint64_t ring = kit_attr(k->ws, "ring").ino, in = kit_attr(k->ws, "ring/in").ino;
+	expect(0, view_free_cookie(&k->ws->view, in, "up", 2, &cookie));
+	txn_begin(&t, active(k->ws), in);
+	txn_dirent(&t, in, cookie, "up", 2, ring, DT_DIR);
+	expect(0, txn_commit(&t));
+	struct seen seen = { 0 };
+	const struct ws_changes ch = {
+		.name = see_name, .node = see_node, .ctx = &seen, .renumber = true
+	};
+	(void)alarm(60); /* or the test would never end, but take all memory */
+	succeed(err, ws_restore(k->ws, &saved, &ch, &err));
+	(void)alarm(0);
+	assert_non_null(strstr(seen.text, "also "));
+	kit_expect_text(k->ws, "also", "old text");
+	expect(-ENOENT, ws_lookup(k->ws, 1, "ring", 4, &e));
+}
+
 static void test_restore_if_untouched(void **state)
 {
 	struct kit *k = *state;
@@ -176,6 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_restore),
 		T(test_restore_renumbers),
+		T(test_restore_of_a_ring),
 		T(test_restore_if_untouched),
 		T(test_restore_failing),
 	};
