@@ -47,8 +47,10 @@ static int hold(struct archive_stage *s, uint64_t bytes, uint64_t inodes)
 /* Of all that is staged, and of `more` bytes that are to come. `path`: what for; NULL: all. */
 static int keep_room(struct archive_stage *s, uint64_t more, const char *path)
 {
-	int r = s->tag ? hold(s, s->charge + more, s->inodes) : 0;
-	s->kept = r < 0 ? 0 : s->charge + more;
+	/* What a head says is any number; no quota has room for what can't be said. */
+	const uint64_t all = more < INT64_MAX - s->charge ? s->charge + more : INT64_MAX;
+	int r = s->tag ? hold(s, all, s->inodes) : 0;
+	s->kept = r < 0 ? 0 : all;
 	s->kept_inodes = r < 0 ? 0 : s->inodes;
 	if (r != -EDQUOT)
 		return r;

@@ -215,6 +215,17 @@ mkdir "$(at block)/to"
 gives 'a file that ends in a hole fits to the byte' 200 block to hole.tar atomic=true
 ok 'and is there' cmp hole "$(at block)/to/hole"
 is 'it counts as its block' "$(bough show block --json | jq .used_bytes)" 4096
+python3 - <<'END'
+import tarfile
+with tarfile.open('vast.tar', 'w', format=tarfile.PAX_FORMAT) as t:
+    t.add('one')
+    vast = tarfile.TarInfo('vast')
+    vast.pax_headers = {'size': str(2 ** 63 - 1024)}
+    t.fileobj.write(vast.tobuf(tarfile.PAX_FORMAT))
+END
+mkdir "$kept/to"
+gives 'a head that says all but 2^63 bytes is over the quota' 507 kept to vast.tar atomic=true
+is 'and nothing of it is there' "$(ls "$kept/to")" ''
 for how in client boughd bough-fs; do
 	begin
 	[ $how = client ] || kill_hard $how
