@@ -30,8 +30,6 @@ struct fsclient {
 	unsigned nidle;
 	void (*before_loss)(void *ctx, const char *id); /* NULL: nobody asks */
 	void *before_loss_ctx;
-	pthread_mutex_t hold; /* the one connection of fs_hold; -1: there is none */
-	int hold_fd;
 };
 
 int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err)
@@ -46,8 +44,6 @@ int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err
 	fc->answer_ms = ms > 0 && ms < FSCLIENT_ANSWER_MS ? (int)ms : FSCLIENT_ANSWER_MS;
 	clock_cond_init(&fc->moved);
 	pthread_mutex_init(&fc->lock, NULL);
-	pthread_mutex_init(&fc->hold, NULL);
-	fc->hold_fd = -1;
 	*out = fc;
 	return 0;
 }
@@ -77,8 +73,6 @@ void fsclient_free(struct fsclient *fc)
 	close_idle(fc);
 	pthread_cond_destroy(&fc->moved);
 	pthread_mutex_destroy(&fc->lock);
-	pthread_mutex_destroy(&fc->hold);
-	cleanup_close(&fc->hold_fd);
 	free(fc->path);
 	free(fc);
 }
@@ -424,13 +418,19 @@ int fs_settle(struct fsclient *fc, int wait_ms, struct err *err)
 {
 	json_t *rq = json_pack("{s:s}", "op", "settle");
 	int r = rq ? pass_gate(fc, err) : err_no_memory(err);
-	/* By a connection that is later than all: the earlier ones are good for nothing then. */
+	int old[FSCLIENT_IDLE];
+	/* By a connection that is later than all: the earlier ones are good for nothing then. They
+	 * go when it is there, since with the last one goes what fs_hold keeps. */
 	pthread_mutex_lock(&fc->lock);
 	fc->epoch++;
-	close_idle(fc);
+	unsigned n = fc->nidle;
+	memcpy(old, fc->idle, n * sizeof(*old));
+	fc->nidle = 0;
 	pthread_mutex_unlock(&fc->lock);
 	if (r >= 0)
 		r = direct(fc, rq, -1, wait_ms, NULL, err);
+	while (n > 0)
+		close(old[--n]);
 	json_decref(rq);
 	return r == -ERESTART ? -ECONNRESET : r;
 }
@@ -580,45 +580,13 @@ int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size
 	return r;
 }
 
-/* With its lock; -ECONNRESET: it is to be made anew. */
-static int hold_once(struct fsclient *fc, const json_t *request, struct err *err)
-{
-	json_t *answer = NULL;
-	if (fc->hold_fd < 0)
-		fc->hold_fd = frame_connect(fc->path, err);
-	if (fc->hold_fd == -ENOENT || fc->hold_fd == -ECONNREFUSED)
-		return err_set(err, -ECONNRESET, "bough-fs isn't running");
-	int r = fc->hold_fd < 0 ? fc->hold_fd
-				: converse(fc->hold_fd, request, -1, fc->answer_ms, &answer, err);
-	bool whole = r >= 0;
-	if (r >= 0)
-		r = judge(answer, "hold", err);
-	json_decref(answer);
-	if (fc->hold_fd >= 0 && (!whole || r == -ECONNRESET)) {
-		close(fc->hold_fd);
-		fc->hold_fd = -1;
-	}
-	return r;
-}
-
 int fs_hold(struct fsclient *fc, const char *id, uint64_t tag, uint64_t bytes, uint64_t inodes,
 	    struct err *err)
 {
-	json_t *request = json_pack("{s:s, s:s, s:o, s:o, s:o}", "op", "hold", "id", id, "tag",
-				    number(tag), "bytes", number(bytes), "inodes", number(inodes));
-	int r = request ? -ECONNRESET : err_no_memory(err);
-	for (int i = 0; r == -ECONNRESET && i < 4; i++) {
-		if (i > 0) /* the supervisor may not have seen its death yet */
-			nanosleep(&(struct timespec){ .tv_nsec = 20000000L << i }, NULL);
-		r = pass_gate(fc, err);
-		if (r < 0)
-			break;
-		pthread_mutex_lock(&fc->hold);
-		r = hold_once(fc, request, err);
-		pthread_mutex_unlock(&fc->hold);
-	}
-	json_decref(request);
-	return r;
+	return call(fc,
+		    json_pack("{s:s, s:s, s:o, s:o, s:o}", "op", "hold", "id", id, "tag",
+			      number(tag), "bytes", number(bytes), "inodes", number(inodes)),
+		    true, NULL, err);
 }
 
 int fs_room(struct fsclient *fc, const char *id, uint64_t bytes, struct err *err)

@@ -30,9 +30,10 @@ struct conn {
 	struct ctl *ctl;
 	pthread_t thread;
 	int fd;
-	uint64_t number;
+	struct peer peer;
 	bool joined;
-	bool done; /* under ctl.lock: the thread has nothing more to do */
+	/* Under ctl.lock: nothing more is asked; the thread has nothing more to do. */
+	bool gone, done;
 };
 
 struct ctl {
@@ -50,12 +51,13 @@ struct ctl {
 
 /* ---- connections ---- */
 
-static bool peer_allowed(int fd)
+static bool peer_allowed(int fd, pid_t *pid)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return false;
+	*pid = peer.pid;
 	return peer.uid == 0 || peer.uid == geteuid();
 }
 
@@ -83,7 +85,7 @@ static bool converse(struct conn *c, struct frame *in, struct frame *out)
 		return false;
 	}
 	enum ctl_end end = CTL_GO_ON;
-	if (ctl_answer(c->ctl->server, c->number, in->text.data, in->text.len,
+	if (ctl_answer(c->ctl->server, &c->peer, in->text.data, in->text.len,
 		       in->nfds ? in->fds[0] : -1, &out->text, &end) < 0) {
 		refuse(c->fd, ENOMEM, "out of memory");
 		return true;
@@ -102,6 +104,18 @@ static bool converse(struct conn *c, struct frame *in, struct frame *out)
 	return r >= 0;
 }
 
+/* The connection has ended; whether it was the last one of its process. */
+static bool was_last(struct conn *c)
+{
+	bool last = true;
+	pthread_mutex_lock(&c->ctl->lock);
+	c->gone = true;
+	for (const struct conn *o = c->ctl->conns; o && last; o = o->next)
+		last = o->gone || o->peer.pid != c->peer.pid;
+	pthread_mutex_unlock(&c->ctl->lock);
+	return last;
+}
+
 static void *conn_main(void *arg)
 {
 	struct conn *c = arg;
@@ -111,7 +125,8 @@ static void *conn_main(void *arg)
 		;
 	frame_done(&in);
 	frame_done(&out);
-	server_peer_gone(c->ctl->server, c->number);
+	if (was_last(c))
+		server_peer_gone(c->ctl->server, c->peer.pid);
 	pthread_mutex_lock(&c->ctl->lock);
 	c->done = true;
 	if (!c->ctl->stopping) { /* its thread is joined when the next connection comes */
@@ -165,7 +180,8 @@ static void accept_one(struct ctl *ctl)
 		return;
 	}
 	reap(ctl);
-	if (!peer_allowed(fd)) {
+	pid_t pid;
+	if (!peer_allowed(fd, &pid)) {
 		refuse(fd, EACCES, "only the server's own user may control it");
 		return;
 	}
@@ -176,19 +192,21 @@ static void accept_one(struct ctl *ctl)
 	}
 	c->ctl = ctl;
 	c->fd = fd;
-	c->number = ++ctl->accepted;
+	c->peer = (struct peer){ ++ctl->accepted, pid };
+	/* It is in the list before it asks for anything. */
+	pthread_mutex_lock(&ctl->lock);
 	int r = pthread_create(&c->thread, NULL, conn_main, c);
+	if (r == 0) {
+		(void)steal_fd(&fd);
+		c->next = ctl->conns;
+		ctl->conns = c;
+		ctl->nconns++;
+	}
+	pthread_mutex_unlock(&ctl->lock);
 	if (r != 0) {
 		free(c);
 		refuse(fd, EAGAIN, "no thread for a control connection");
-		return;
 	}
-	(void)steal_fd(&fd);
-	pthread_mutex_lock(&ctl->lock);
-	c->next = ctl->conns;
-	ctl->conns = c;
-	ctl->nconns++;
-	pthread_mutex_unlock(&ctl->lock);
 }
 
 /* ---- life ---- */

@@ -64,7 +64,8 @@
  *                                                    says nothing here (work_await)
  *   limits  id, bytes, inodes
  *   hold    id, tag, bytes, inodes                (ws_hold, for the batch of that tag; 0: only
- *                                                    asks; what is left goes with the connection)
+ *                                                    asks; what is left goes with the last
+ *                                                    connection of the process that asked)
  *   usage   id                                    -> bytes, inodes, limit_bytes, limit_inodes,
  *                                                    records, layers, memory_bytes, files,
  *                                                    gen: another one behind each restore,

@@ -62,7 +62,7 @@ struct ctl_request {
 	uint64_t contents; /* bytes of the contents behind them */
 	bool results;
 	int fd;     /* that came with it; not ctl_parse's */
-	uint64_t peer; /* number of the connection; not ctl_parse's */
+	struct peer peer; /* not ctl_parse's */
 	int wait_ms;
 	struct ws_limits limits;
 	uid_t uid;

@@ -176,7 +176,7 @@ static int do_leave(struct server *s, const struct ctl_request *q, struct answer
 static int do_settle(struct server *s, const struct ctl_request *q, struct answer *a,
 		     struct err *err)
 {
-	server_settle(s, q->peer);
+	server_settle(s, q->peer.number);
 	return 0;
 }
 
@@ -561,7 +561,7 @@ static int do_limits(struct served *w, const struct ctl_request *q, struct answe
 
 static int do_hold(struct served *w, const struct ctl_request *q, struct answer *a, struct err *err)
 {
-	int r = served_hold(w, q->tag, q->peer, q->limits.bytes, q->limits.inodes);
+	int r = served_hold(w, q->tag, q->peer.pid, q->limits.bytes, q->limits.inodes);
 	return r < 0 ? err_sys(err, r, "keep room in %s", q->id) : 0;
 }
 
@@ -625,7 +625,7 @@ static int perform(struct server *s, const struct ctl_request *q, struct answer 
 {
 	if (q->op == CTL_AWAIT || q->op == CTL_SETTLE)
 		return perform_now(s, q, a, err);
-	int r = server_begin(s, q->peer, err);
+	int r = server_begin(s, q->peer.number, err);
 	if (r < 0)
 		return r;
 	r = perform_now(s, q, a, err);
@@ -658,8 +658,8 @@ static int dump_error(const struct err *err, struct buf *out)
 	return r;
 }
 
-int ctl_answer(struct server *s, uint64_t peer, const void *data, size_t len,
-	       int fd, struct buf *out, enum ctl_end *end)
+int ctl_answer(struct server *s, const struct peer *peer, const void *data, size_t len, int fd,
+	       struct buf *out, enum ctl_end *end)
 {
 	struct err err = { 0 };
 	struct ctl_request q;
@@ -667,7 +667,7 @@ int ctl_answer(struct server *s, uint64_t peer, const void *data, size_t len,
 	if (r < 0)
 		return dump_error(&err, out);
 	q.fd = fd;
-	q.peer = peer;
+	q.peer = *peer;
 	struct answer a = { .json = json_pack("{s:b}", "ok", 1) };
 	r = a.json ? perform(s, &q, &a, &err) : err_no_memory(&err);
 	if (r >= 0)

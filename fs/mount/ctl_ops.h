@@ -8,10 +8,10 @@
 
 enum ctl_end { CTL_GO_ON, CTL_END_QUIT, CTL_END_LEAVE };
 /* Answers one request: `out` gets the JSON text of the answer, whatever the bytes were. `fd`: that
- * came with it, or -1; it stays the caller's. `peer`: as in server_begin.
+ * came with it, or -1; it stays the caller's.
  * *end is set when the server was asked to end. 0, or -ENOMEM and no answer. */
-int ctl_answer(struct server *s, uint64_t peer, const void *data, size_t len,
-	       int fd, struct buf *out, enum ctl_end *end);
+int ctl_answer(struct server *s, const struct peer *peer, const void *data, size_t len, int fd,
+	       struct buf *out, enum ctl_end *end);
 
 /* ctl_batch.c */
 struct ctl_request;

@@ -87,7 +87,7 @@ static void resume_one(struct server *s, const struct holder_entry *e)
 }
 
 /* What a restore changed just before the server died may still be in the kernel's caches. */
-static void retell(struct served *w)
+static void retell(struct served *w, void *ctx)
 {
 	pthread_mutex_lock(&w->mount);
 	if (w->session) {
@@ -103,7 +103,7 @@ static bool kernel_holds(void *ctx, uint64_t node)
 	return session_holds(ctx, node);
 }
 
-static void look_for_unheld(struct served *w)
+static void look_for_unheld(struct served *w, void *ctx)
 {
 	pthread_mutex_lock(&w->mount);
 	if (w->session)
@@ -111,36 +111,12 @@ static void look_for_unheld(struct served *w)
 	pthread_mutex_unlock(&w->mount);
 }
 
-static void each_open(struct server *s, void (*fn)(struct served *w))
-{
-	char **ids;
-	size_t n;
-	if (server_list(s, &ids, &n, NULL) < 0)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		pthread_mutex_lock(&s->lock);
-		struct served *w = served_find(s, ids[i]);
-		if (w)
-			w->refs++;
-		pthread_mutex_unlock(&s->lock);
-		free(ids[i]);
-		if (!w)
-			continue;
-		pthread_rwlock_rdlock(&w->life);
-		if (w->ws)
-			fn(w);
-		pthread_rwlock_unlock(&w->life);
-		served_unref(w);
-	}
-	free(ids);
-}
-
 /* Serves no requests, so it may wait for their answers. */
 static void *look_after(void *arg)
 {
 	struct server *s = arg;
 	(void)pthread_setname_np(pthread_self(), "fs-unheld"); /* for people only */
-	each_open(s, retell);
+	server_each_open(s, retell, NULL);
 	pthread_mutex_lock(&s->lock);
 	while (!s->end) {
 		struct timespec t = clock_in_ms(LOOK_MS);
@@ -148,7 +124,7 @@ static void *look_after(void *arg)
 		if (s->end)
 			break;
 		pthread_mutex_unlock(&s->lock);
-		each_open(s, look_for_unheld);
+		server_each_open(s, look_for_unheld, NULL);
 		pthread_mutex_lock(&s->lock);
 	}
 	pthread_mutex_unlock(&s->lock);

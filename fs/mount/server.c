@@ -64,10 +64,10 @@ void server_hush(struct server *s)
 	work_hush(s->work);
 }
 
-int server_begin(struct server *s, uint64_t peer, struct err *err)
+int server_begin(struct server *s, uint64_t number, struct err *err)
 {
 	pthread_rwlock_rdlock(&s->asked);
-	if (peer >= s->settled)
+	if (number >= s->settled)
 		return 0;
 	pthread_rwlock_unlock(&s->asked);
 	return err_set(err, -ECONNRESET, "a later connection has settled");
@@ -78,11 +78,11 @@ void server_done(struct server *s)
 	pthread_rwlock_unlock(&s->asked);
 }
 
-void server_settle(struct server *s, uint64_t peer)
+void server_settle(struct server *s, uint64_t number)
 {
 	pthread_rwlock_wrlock(&s->asked);
-	if (peer > s->settled)
-		s->settled = peer;
+	if (number > s->settled)
+		s->settled = number;
 	pthread_rwlock_unlock(&s->asked);
 }
 
@@ -118,27 +118,45 @@ int server_list(struct server *s, char ***ids, size_t *count, struct err *err)
 	return 0;
 }
 
-void server_peer_gone(struct server *s, uint64_t peer)
+void server_each_open(struct server *s, void (*fn)(struct served *w, void *ctx), void *ctx)
 {
-	char **ids = NULL;
-	size_t n = 0;
-	if (!atomic_load(&s->holds) || server_list(s, &ids, &n, NULL) < 0)
+	char **ids;
+	size_t n;
+	if (server_list(s, &ids, &n, NULL) < 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
-		struct served *w;
-		if (served_get(s, ids[i], &w, NULL) == 0) {
-			ws_hold_end(served_ws(w), peer);
-			served_put(w);
-		}
+		pthread_mutex_lock(&s->lock);
+		struct served *w = served_find(s, ids[i]);
+		if (w)
+			w->refs++;
+		pthread_mutex_unlock(&s->lock);
 		free(ids[i]);
+		if (!w)
+			continue;
+		pthread_rwlock_rdlock(&w->life);
+		if (w->ws)
+			fn(w, ctx);
+		pthread_rwlock_unlock(&w->life);
+		served_unref(w);
 	}
 	free(ids);
 }
 
-int served_hold(struct served *w, uint64_t who, uint64_t peer, uint64_t bytes, uint64_t inodes)
+static void end_holds(struct served *w, void *ctx)
+{
+	ws_hold_end(w->ws, *(const pid_t *)ctx);
+}
+
+void server_peer_gone(struct server *s, pid_t pid)
+{
+	if (atomic_load(&s->holds))
+		server_each_open(s, end_holds, &pid);
+}
+
+int served_hold(struct served *w, uint64_t who, pid_t pid, uint64_t bytes, uint64_t inodes)
 {
 	atomic_store(&w->server->holds, true);
-	return PATIENTLY(w->ws, NULL, ws_hold(w->ws, who, peer, bytes, inodes));
+	return PATIENTLY(w->ws, NULL, ws_hold(w->ws, who, pid, bytes, inodes));
 }
 
 int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,

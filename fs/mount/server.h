@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "fs/base/err.h"
 #include "fs/mount/counters.h"
 #include "fs/work/workspace.h"
@@ -54,14 +55,19 @@ void server_trim(struct server *s);
 int server_await(struct server *s, uint64_t since, int wait_ms, uint64_t *now, char ***ids,
 		 size_t *n);
 void server_hush(struct server *s);
-/* Around what was asked for by the connection of that number; later ones have higher numbers.
- * -ECONNRESET: a later one has settled. */
-int server_begin(struct server *s, uint64_t peer, struct err *err);
+/* Who asks. */
+struct peer {
+	uint64_t number; /* of the connection; later ones have higher numbers */
+	pid_t pid;       /* whose it is */
+};
+/* Around what was asked for by the connection of that number. -ECONNRESET: a later one has
+ * settled. */
+int server_begin(struct server *s, uint64_t number, struct err *err);
 void server_done(struct server *s);
-/* The connection has ended: what it held (ws_hold) is free. */
-void server_peer_gone(struct server *s, uint64_t peer);
+/* The process has no connection any more: what it held (ws_hold) is free. */
+void server_peer_gone(struct server *s, pid_t pid);
 /* Waits for all that has begun; from then on earlier connections begin nothing. */
-void server_settle(struct server *s, uint64_t peer);
+void server_settle(struct server *s, uint64_t number);
 /* work_sweep; -EBUSY when a workspace is open. */
 int server_sweep(struct server *s, bool (*known)(void *ctx, const char *id), void *ctx,
 		 struct err *err);
@@ -76,8 +82,8 @@ void served_mend(struct server *s, const char *id);
 /* The workspace, opened where it isn't; it stays open until served_put. -ENOENT. */
 int served_get(struct server *s, const char *id, struct served **out, struct err *err);
 void served_put(struct served *w); /* NULL allowed */
-/* ws_hold by the connection of that number. */
-int served_hold(struct served *w, uint64_t who, uint64_t peer, uint64_t bytes, uint64_t inodes);
+/* ws_hold by that process. */
+int served_hold(struct served *w, uint64_t who, pid_t pid, uint64_t bytes, uint64_t inodes);
 struct ws *served_ws(struct served *w);
 
 struct served_child {

@@ -23,7 +23,7 @@ struct server {
 	unsigned resumed;
 	pthread_rwlock_t asked; /* shared: while something that was asked for is done */
 	uint64_t settled; /* under `asked` */
-	atomic_bool holds; /* some connection held something */
+	atomic_bool holds; /* some process held something */
 	uint64_t began, opened; /* clock_ms, for the log */
 	bool end; /* of the thread that looks for what nobody holds; under lock */
 	pthread_cond_t ending;
@@ -53,6 +53,8 @@ void served_unref(struct served *w);
 int served_claim(struct server *s, const char *id, struct served **out, struct err *err);
 void served_unclaim(struct served *w);
 struct session_options server_session_options(const struct server *s);
+/* Calls fn with each open workspace, which stays open meanwhile. */
+void server_each_open(struct server *s, void (*fn)(struct served *w, void *ctx), void *ctx);
 
 /* What ws_changes calls, to tell the kernel. */
 struct forgetting {

@@ -365,10 +365,10 @@ int ws_batch(struct ws *ws, const struct ws_batch *w, const struct ws_changes *c
 
 /* Keeps room in the quota for what `who` (caller.who) is about to write, in place of what he held
  * before: for everybody else it is used. 0 and 0: none. It ends with the workspace's use, and with
- * ws_hold_end of what it is held `by`. -EDQUOT: there isn't so much, and he holds what he did. Where
- * `who` is 0 nothing is kept: it only tells whether there is so much. */
-int ws_hold(struct ws *ws, uint64_t who, uint64_t by, uint64_t bytes, uint64_t inodes);
-void ws_hold_end(struct ws *ws, uint64_t by);
+ * ws_hold_end of the process that it is held `by`. -EDQUOT: there isn't so much, and he holds what
+ * he did. Where `who` is 0 nothing is kept: it only tells whether there is so much. */
+int ws_hold(struct ws *ws, uint64_t who, pid_t by, uint64_t bytes, uint64_t inodes);
+void ws_hold_end(struct ws *ws, pid_t by);
 
 struct ws_statfs {
 	uint64_t block_size, blocks, blocks_free, files, files_free;

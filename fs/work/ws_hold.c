@@ -9,7 +9,8 @@
 
 struct ws_hold {
 	struct ws_hold *next;
-	uint64_t who, by;
+	uint64_t who;
+	pid_t by;
 	int64_t bytes, inodes;
 };
 
@@ -37,7 +38,7 @@ static void drop(struct ws *ws, struct ws_hold **at)
 	free(h);
 }
 
-static int hold_locked(struct ws *ws, uint64_t who, uint64_t by, int64_t bytes, int64_t inodes)
+static int hold_locked(struct ws *ws, uint64_t who, pid_t by, int64_t bytes, int64_t inodes)
 {
 	struct ws_hold **at = find(ws, who), *h = *at;
 	const struct quota *q = &ws->quota;
@@ -62,7 +63,7 @@ static int hold_locked(struct ws *ws, uint64_t who, uint64_t by, int64_t bytes, 
 	return 0;
 }
 
-void ws_hold_end(struct ws *ws, uint64_t by)
+void ws_hold_end(struct ws *ws, pid_t by)
 {
 	ws_enter(ws);
 	meta_write(ws);
@@ -75,7 +76,7 @@ void ws_hold_end(struct ws *ws, uint64_t by)
 	ws_leave(ws);
 }
 
-int ws_hold(struct ws *ws, uint64_t who, uint64_t by, uint64_t bytes, uint64_t inodes)
+int ws_hold(struct ws *ws, uint64_t who, pid_t by, uint64_t bytes, uint64_t inodes)
 {
 	if (bytes > INT64_MAX || inodes > INT64_MAX)
 		return -EDQUOT;

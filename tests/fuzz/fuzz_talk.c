@@ -67,7 +67,7 @@ static void ask(const void *data, size_t len, const void *file, size_t file_len)
 	auto_fd fd = file ? memfd_create("fuzz", MFD_CLOEXEC) : -1;
 	if (fd >= 0 && write(fd, file, file_len) != (ssize_t)file_len)
 		abort();
-	int r = ctl_answer(here.server, 1, data, len, fd, &out, &end);
+	int r = ctl_answer(here.server, &(struct peer){ .number = 1 }, data, len, fd, &out, &end);
 	assert((r == 0 || r == -ENOMEM) && end == CTL_GO_ON);
 	if (r < 0)
 		return;

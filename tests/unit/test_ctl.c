@@ -222,7 +222,7 @@ static struct server *open_server(const char *name)
 	return s;
 }
 
-static uint64_t peer = 1; /* who asks */
+static struct peer peer = { .number = 1 }; /* who asks */
 
 /* The answer to one request, checked to be `ok` or the error; the caller gives it back. */
 static json_t *talk(struct server *s, int error, const char *fmt, ...)
@@ -237,7 +237,7 @@ static json_t *talk(struct server *s, int error, const char *fmt, ...)
 			*p = '"';
 	auto_buf out = { 0 };
 	enum ctl_end end = CTL_GO_ON;
-	assert_int_equal(ctl_answer(s, peer, text, strlen(text), -1, &out, &end), 0);
+	assert_int_equal(ctl_answer(s, &peer, text, strlen(text), -1, &out, &end), 0);
 	json_t *j = json_loadb((char *)out.data, out.len, 0, NULL);
 	assert_non_null(j);
 	int got = (int)json_integer_value(json_object_get(json_object_get(j, "error"), "errno"));
@@ -258,16 +258,16 @@ static void settles(void **state)
 {
 	struct server *s = open_server("settles");
 	tell(s, 0, "{'op':'create','id':'%s','uid':0,'gid':0}", "a", NULL);
-	peer = 5;
+	peer.number = 5;
 	tell(s, 0, "{'op':'settle'}", NULL, NULL);
 	tell(s, 0, "{'op':'seal','id':'%s'}", "a", NULL);
-	peer = 4;
+	peer.number = 4;
 	tell(s, ECONNRESET, "{'op':'seal','id':'%s'}", "a", NULL);
 	tell(s, ECONNRESET, "{'op':'delete','id':'%s'}", "a", NULL);
 	tell(s, ECONNRESET, "{'op':'usage','id':'%s'}", "a", NULL);
-	peer = 6; /* the next one */
+	peer.number = 6; /* the next one */
 	tell(s, 0, "{'op':'delete','id':'%s'}", "a", NULL);
-	peer = 1;
+	peer.number = 1;
 	assert_int_equal(server_close(s, NULL), 0);
 }
 
@@ -369,8 +369,7 @@ static void out_of_memory(void **state)
 		auto_buf out = { 0 };
 		enum ctl_end end;
 		oom_at(n);
-		int r = ctl_answer(s, peer, ops[i].text, strlen(ops[i].text), -1, &out,
-				   &end);
+		int r = ctl_answer(s, &peer, ops[i].text, strlen(ops[i].text), -1, &out, &end);
 		hit = oom_hit();
 		buf_u8(&out, 0);
 		const char *answer = (char *)out.data;
@@ -555,6 +554,34 @@ static void end_by_quit(const char *path)
 	exchange(fd, "{\"op\":\"quit\"}", "\"ok\":true");
 }
 
+#define OK "\"ok\":true"
+#define HOLD(tag, bytes) \
+	"{\"op\":\"hold\",\"id\":\"held\",\"tag\":" #tag ",\"bytes\":" #bytes ",\"inodes\":0}"
+
+/* What a process holds is free when its last connection has ended, and not before. */
+static void end_behind_holds(const char *path)
+{
+	auto_fd first = frame_connect(path, NULL), second = frame_connect(path, NULL);
+	assert_true(first >= 0 && second >= 0);
+	exchange(first,
+		 "{\"op\":\"create\",\"id\":\"held\",\"uid\":0,\"gid\":0,\"bytes\":1000}",
+		 OK);
+	exchange(first, HOLD(5, 900), OK);
+	exchange(second, "{\"op\":\"settle\"}", OK);
+	exchange(first, HOLD(5, 800), "settled"); /* it is good for nothing any more */
+	close(steal_fd(&first));
+	usleep(100000);
+	exchange(second, HOLD(6, 101), "\"errno\":122");
+	exchange(second, HOLD(6, 100), OK);
+	close(steal_fd(&second));
+	usleep(100000);
+	auto_fd third = frame_connect(path, NULL);
+	assert_true(third >= 0);
+	exchange(third, HOLD(7, 1000), OK);
+	exchange(third, "{\"op\":\"delete\",\"id\":\"held\"}", OK);
+	exchange(third, "{\"op\":\"quit\"}", OK);
+}
+
 static void end_by_removal(const char *path)
 {
 	usleep(20000);
@@ -572,6 +599,7 @@ static void ends(void **state)
 	char path[600];
 	(void)snprintf(path, sizeof(path), "%s/sock", folder);
 	end_by_thread(s, path, end_by_quit);
+	end_by_thread(s, path, end_behind_holds);
 	end_by_thread(s, path, end_by_removal);
 	end_by_thread(s, path, end_by_signal);
 	assert_int_equal(server_close(s, NULL), 0);
