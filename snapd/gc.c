@@ -45,17 +45,20 @@ struct collector {
 	_Atomic uint64_t held; /* bytes of what was marked, as often as it was */
 };
 
-/* Of workspaces that are listed: whether their trees, as they were then, are marked. */
+/* Of workspaces that are listed: whether their trees, as they were then, are marked, or are being
+ * so by whoever lets one go. */
 struct turn {
 	char id[ID_SIZE];
-	bool over;
+	enum { TURN_AHEAD, TURN_GOING, TURN_OVER } at;
 };
 
 struct marking {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* never held while something is marked */
+	pthread_cond_t moved;
 	struct collector *c; /* NULL: nobody marks */
 	struct turn *turns;  /* in the order of ids */
 	size_t n;
+	unsigned going; /* turns that are TURN_GOING */
 	struct err failed; /* of a tree that went unmarked */
 };
 
@@ -64,6 +67,8 @@ struct marking *marking_new(void)
 	struct marking *m = calloc(1, sizeof(*m));
 	if (m)
 		pthread_mutex_init(&m->lock, NULL);
+	if (m)
+		pthread_cond_init(&m->moved, NULL);
 	return m;
 }
 
@@ -72,6 +77,7 @@ void marking_free(struct marking *m)
 	if (!m)
 		return;
 	pthread_mutex_destroy(&m->lock);
+	pthread_cond_destroy(&m->moved);
 	free(m);
 }
 
@@ -183,31 +189,50 @@ static int compare_turns(const void *a, const void *b)
 	return strcmp(((const struct turn *)a)->id, ((const struct turn *)b)->id);
 }
 
-/* With the lock; NULL: it isn't listed. */
+/* With the lock; NULL: nobody marks, or it isn't listed. */
 static struct turn *turn_of(struct marking *m, const char *id)
 {
 	struct turn key = { 0 };
 	(void)snprintf(key.id, sizeof(key.id), "%s", id);
-	return m->n ? bsearch(&key, m->turns, m->n, sizeof(key), compare_turns) : NULL;
+	return m->c && m->n ? bsearch(&key, m->turns, m->n, sizeof(key), compare_turns) : NULL;
+}
+
+/* 1: it is to be marked, which turn_end ends. */
+static bool turn_begin(struct marking *m, const char *id)
+{
+	struct turn *t;
+	pthread_mutex_lock(&m->lock);
+	while ((t = turn_of(m, id)) && t->at == TURN_GOING)
+		pthread_cond_wait(&m->moved, &m->lock);
+	bool ahead = t && t->at == TURN_AHEAD;
+	if (ahead)
+		t->at = TURN_GOING;
+	m->going += ahead;
+	pthread_mutex_unlock(&m->lock);
+	return ahead;
+}
+
+static void turn_end(struct marking *m, const char *id, const struct err *failed)
+{
+	pthread_mutex_lock(&m->lock);
+	turn_of(m, id)->at = TURN_OVER; /* it is there: marking_end waits */
+	if (failed->code < 0)
+		m->failed = *failed;
+	m->going--;
+	pthread_cond_broadcast(&m->moved);
+	pthread_mutex_unlock(&m->lock);
 }
 
 void gc_tree_goes(void *ctx, const char *id)
 {
 	struct snapd *sd = ctx;
-	struct marking *m = sd->marking;
-	pthread_mutex_lock(&m->lock);
-	struct turn *t = m->c ? turn_of(m, id) : NULL;
-	if (t && !t->over) {
-		auto_stack stack = { 0 };
-		struct err why = { 0 };
-		int r = fs_stack(sd->fs, id, &stack, &why);
-		if (r >= 0)
-			r = mark_stack(m->c, &stack, &why);
-		if (r < 0)
-			m->failed = why;
-		t->over = true;
-	}
-	pthread_mutex_unlock(&m->lock);
+	auto_stack stack = { 0 };
+	struct err why = { 0 };
+	if (!turn_begin(sd->marking, id))
+		return;
+	if (fs_stack(sd->fs, id, &stack, &why) >= 0)
+		(void)mark_stack(sd->marking->c, &stack, &why); /* turn_end tells */
+	turn_end(sd->marking, id, &why);
 }
 
 static void turn_over(struct collector *c, const char *id)
@@ -215,8 +240,8 @@ static void turn_over(struct collector *c, const char *id)
 	struct marking *m = c->sd->marking;
 	pthread_mutex_lock(&m->lock);
 	struct turn *t = turn_of(m, id);
-	if (t)
-		t->over = true;
+	if (t && t->at == TURN_AHEAD)
+		t->at = TURN_OVER;
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -295,6 +320,8 @@ static int marking_end(struct collector *c, struct err *err)
 {
 	struct marking *m = c->sd->marking;
 	pthread_mutex_lock(&m->lock);
+	while (m->going)
+		pthread_cond_wait(&m->moved, &m->lock);
 	free(m->turns);
 	m->turns = NULL;
 	m->n = 0;
