@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "fs/base/cleanup.h"
 
@@ -161,15 +160,15 @@ int ws_file_decode(struct ws_file *out, const void *data, size_t len)
 
 /* ---- the folder ---- */
 
+/* *len: how much of it there is; also of one that isn't whole. */
 static int load_one(struct ws_file *out, const struct io *io, int dir, const char *name,
-		    struct err *err)
+		    size_t *len, struct err *err)
 {
 	void *data = NULL;
-	size_t len = 0;
-	int r = io_slurp(io, dir, name, WS_FILE_MAX, &data, &len, err);
+	int r = io_slurp(io, dir, name, WS_FILE_MAX, &data, len, err);
 	if (r < 0)
 		return r;
-	r = ws_file_decode(out, data, len);
+	r = ws_file_decode(out, data, *len);
 	free(data);
 	return r < 0 ? err_sys(err, r, "%s", name) : 0;
 }
@@ -179,15 +178,14 @@ void ws_file_name(char out[WS_FILE_NAME], uint64_t seq)
 	(void)snprintf(out, WS_FILE_NAME, "stack-%016" PRIx64, seq);
 }
 
-/* A version is written by one call: a kill leaves nothing of it, or ends it where a page ends.
- * Any other one was whole. Gives its sequence, by its name; 0: no such file, or never whole. */
-static uint64_t damaged_seq(int dir, const char *name)
+/* A version is written by one call: a kill leaves nothing of it, or ends it where a page ends, and
+ * so is one that is just being written. Any other one was whole. Its sequence, by its name; 0: it
+ * never was. */
+static uint64_t damaged_seq(const char *name, size_t len)
 {
-	struct stat st = { .st_size = 1 };
 	char *end;
 	uint64_t seq = strtoull(name + 6, &end, 16);
-	int r = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
-	return *end || r == -ENOENT || st.st_size % 4096 == 0 ? 0 : seq;
+	return *end || len % 4096 == 0 ? 0 : seq;
 }
 
 /* The newest whole version that isn't synced; -ENOENT: there is none. *damaged: the highest
@@ -210,8 +208,9 @@ static int load_newest(struct ws_file *out, const struct io *io, int dir, uint64
 		char name[WS_FILE_NAME];
 		if (strncmp(de->d_name, "stack-", 6) != 0)
 			continue;
-		int n = load_one(&f, io, dir, de->d_name, NULL);
-		uint64_t lost = n == -EBADMSG ? damaged_seq(dir, de->d_name) : 0;
+		size_t len = 0;
+		int n = load_one(&f, io, dir, de->d_name, &len, NULL);
+		uint64_t lost = n == -EBADMSG ? damaged_seq(de->d_name, len) : 0;
 		*damaged = lost > *damaged ? lost : *damaged;
 		if (n == 0)
 			ws_file_name(name, f.seq);
@@ -272,7 +271,8 @@ int ws_file_load(struct ws_file out[2], unsigned *n, const struct io *io, const 
 		return err_sys(err, dir, "workspace %s", id);
 	struct ws_file durable = { 0 }, newer = { 0 };
 	uint64_t damaged = 0;
-	int r = load_one(&durable, io, dir, "stack", err);
+	size_t size;
+	int r = load_one(&durable, io, dir, "stack", &size, err);
 	int rn = load_newest(&newer, io, dir, &damaged, err);
 	(void)io->close(io->ctx, dir); /* only read */
 	if (rn < 0 && rn != -ENOENT) {

@@ -186,6 +186,58 @@ static int open_no_durable(void *ctx, int dirfd, const char *name, int flags, mo
 					  : io_host.open(ctx, dirfd, name, flags, mode);
 }
 
+static const char *written_in; /* the root, until it is written */
+static int version_fd = -1;
+
+static int open_version(void *ctx, int dirfd, const char *name, int flags, mode_t mode)
+{
+	int fd = io_host.open(ctx, dirfd, name, flags, mode);
+	if (strncmp(name, "stack-", 6) == 0)
+		version_fd = fd;
+	return fd;
+}
+
+/* It was read, and is written only now. */
+static int close_version(void *ctx, int fd)
+{
+	if (fd == version_fd && written_in)
+		put(written_in, "stack-0000000000000006", 6, 0);
+	if (fd == version_fd)
+		written_in = NULL;
+	return io_host.close(ctx, fd);
+}
+
+/* A version that somebody is just writing is none yet, and no damaged one. */
+static void test_being_written(void **state)
+{
+	char root[64] = "/tmp/bough-test.XXXXXX", path[200];
+	uint8_t boot[BOOT_ID_BYTES];
+	struct ws_file f[2];
+	struct io io = io_host;
+	unsigned n = 0;
+	memset(boot, 6, sizeof(boot)); /* as fill has it */
+	assert_non_null(mkdtemp(root));
+	(void)snprintf(path, sizeof(path), "%s/ws", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	(void)snprintf(path, sizeof(path), "%s/ws/x", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	put(root, "stack", 5, 0);
+	put(root, "stack-0000000000000006", 6, EMPTY);
+	io.open = open_version;
+	io.close = close_version;
+	written_in = root;
+	succeed(err, ws_file_load(f, &n, &io, root, "x", boot, &err));
+	assert_null(written_in);
+	assert_int_equal(f[0].seq, 5);
+	while (n > 0)
+		ws_file_done(&f[--n]);
+	succeed(err, ws_file_load(f, &n, &io, root, "x", boot, &err));
+	assert_int_equal(f[0].seq, 6);
+	while (n > 0)
+		ws_file_done(&f[--n]);
+	succeed(err, io_remove_tree(AT_FDCWD, root, &err));
+}
+
 /* Without descriptors, say, an older version isn't the newest, nor the newest the only one. */
 static void test_unreadable(void **state)
 {
@@ -220,6 +272,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_being_written),
 		cmocka_unit_test(test_unreadable),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
