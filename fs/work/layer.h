@@ -260,7 +260,8 @@ int layer_pwrite(struct layer *l, uint64_t file, const void *buf, size_t n, uint
 /* Instead of writing what layer_alloc gave as a big file's whole content: the host's file `path`
  * below `dir`, to which nobody writes any more, gets its name in the layer as well, so that its
  * bytes are there without a copy. A kill before the txn leaves that name, which goes with the next
- * server's first commit. -EXDEV: the host can't do that with the two. */
+ * server's first commit. -EXDEV: the host can't do that with the two; -EMLINK: somebody else has
+ * made another name of it meanwhile. */
 int layer_adopt(struct layer *l, const struct extent *e, int dir, const char *path);
 /* Before layer_alloc_cancel of that: the name in the layer goes. */
 void layer_disown(struct layer *l, const struct extent *e);

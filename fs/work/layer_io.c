@@ -333,13 +333,19 @@ int layer_adopt(struct layer *l, const struct extent *e, int dir, const char *pa
 	l->files.dir_dirty = true;
 	unlock(l);
 	r = layer_file_get(l, e->file, LAYER_EXISTING, &f);
-	if (r < 0) {
-		layer_disown(l, e);
-		return r;
+	struct stat st;
+	if (r == 0) {
+		r = l->io->fstat(l->io->ctx, f->fd, &st);
+		/* Somebody else who takes it over at the same time has seen it alone, too. */
+		if (r == 0 && st.st_nlink != 2)
+			r = -EMLINK;
+		if (r == 0) /* before the caller's record, as in layer_pwrite */
+			layer_file_dirty(l, f, 0, e->len);
+		layer_file_put(l, f);
 	}
-	layer_file_dirty(l, f, 0, e->len); /* before the caller's record, as in layer_pwrite */
-	layer_file_put(l, f);
-	return 0;
+	if (r < 0)
+		layer_disown(l, e);
+	return r;
 }
 
 void layer_disown(struct layer *l, const struct extent *e)

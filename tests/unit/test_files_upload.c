@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "fs/work/layer_impl.h"
 #include "ws_kit.h"
 
 enum { SIZE = LAYER_BIG_FILE + 5000 }; /* large enough for a file of its own, and no whole block */
@@ -327,12 +328,34 @@ static void shared_stays(void **state)
 	kit_check_usage(k->ws);
 }
 
+/* Somebody else takes it over as well, and has seen it alone, too. */
+static int link_twice(void *ctx, int olddir, const char *oldname, int newdir, const char *newname)
+{
+	int r = io_host.link(ctx, olddir, oldname, olddir, "uploads/other");
+	return r < 0 ? r : io_host.link(ctx, olddir, oldname, newdir, newname);
+}
+
+static void taken_twice(void **state)
+{
+	struct kit *k = *state;
+	struct io twice = io_host;
+	twice.link = link_twice;
+	host_file(k, "up", SIZE, 7);
+	active(k->ws)->io = &twice;
+	expect(-EMLINK, put(k, "up", SIZE, "f"));
+	active(k->ws)->io = &io_host;
+	assert_int_equal(host_links(k, "up"), 2); /* the other one's, and its own */
+	assert_int_equal(own_files(k), 0);
+	kit_check_usage(k->ws);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 	const struct CMUnitTest tests[] = {
 		T(taken_over),     T(replaces),     T(refused), T(conditions), T(quota_to_the_byte),
 		T(once),           T(killed_between), T(shared_stays),
+		T(taken_twice),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
