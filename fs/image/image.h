@@ -5,9 +5,8 @@
  * is checked when it is first touched. A block that doesn't match, or can't be read,
  * makes the call return -EIO; nothing unverified is ever returned.
  *
- * A page that can't be read raises SIGBUS, which image_open takes over for the process
- * (signals of others go on to the handler that was there before). So no thread
- * that uses images may block SIGBUS, or the kernel kills the process instead. A borrowed
+ * A page that can't be read raises SIGBUS, which fs/base/mapguard.h takes over for the process.
+ * So no thread that uses images may block it. A borrowed
  * pointer whose page was evicted and can't be read again shows zeros; every call after that
  * gives -EIO for it.
  *

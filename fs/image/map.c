@@ -1,9 +1,9 @@
 /* Opening, mapping and guarding an image.
  *
  * The guard: a page of the map that the disk can't give (a bad sector, a file cut short)
- * raises SIGBUS in whichever thread touches it. One handler for the process finds the image
- * by the address, counts the fault, marks the block bad, and puts zeros in the block's place;
- * then the access goes on and finds zeros. A call that may have read them sees the counter
+ * raises SIGBUS in whichever thread touches it (fs/base/mapguard.h). Then the fault is
+ * counted, the block marked bad, and zeros are put in the block's place; the access goes on and
+ * finds zeros. A call that may have read them sees the counter
  * changed when it ends (IMAGE_GUARDED) and starts again, and now meets the bad block. So the
  * usual path costs two loads of a counter, there are no jumps out of a handler, and a
  * pointer into the image that a caller still holds never kills the process. */
@@ -11,44 +11,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/mapguard.h"
 
 /* ---- the guard ---- */
-
-/* Who is mapped where, for the handler, which can take no lock: entries are only ever added
- * to the list, and reused under the mutex with an odd `seq` meanwhile. The entry of the image
- * whose page is missing doesn't change, since somebody uses it. */
-struct map_entry {
-	struct map_entry *next;
-	_Atomic uint32_t seq;
-	_Atomic(struct image *) im; /* NULL: free */
-	_Atomic uintptr_t base, end;
-};
-
-static _Atomic(struct map_entry *) map_list;
-static pthread_mutex_t map_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction map_old_action;
-static size_t map_page;
-
-static struct image *map_find(uintptr_t addr)
-{
-	for (struct map_entry *e = atomic_load(&map_list); e; e = e->next) {
-		uint32_t seq = atomic_load(&e->seq);
-		struct image *im = atomic_load(&e->im);
-		uintptr_t base = atomic_load(&e->base), end = atomic_load(&e->end);
-		if (!(seq & 1) && atomic_load(&e->seq) == seq && im && addr >= base && addr < end)
-			return im;
-	}
-	return NULL;
-}
 
 static void block_set_bad(struct image *im, uint64_t block)
 {
@@ -56,14 +27,15 @@ static void block_set_bad(struct image *im, uint64_t block)
 		atomic_fetch_add(&im->bad, 1);
 }
 
-/* Zeros in place of the block around `off`. Async-signal-safe. */
-static bool map_replace(struct image *im, uint64_t off)
+/* Zeros in place of the block around `off`. mapguard_lost_fn. */
+static bool map_replace(void *ctx, size_t off)
 {
+	struct image *im = ctx;
 	const struct image_layout *l = &im->layout;
 	uint64_t from = off < l->header_bytes ? off : off - (off - l->header_bytes) % IMAGE_BLOCK;
-	uint64_t to = off < l->header_bytes ? off + 1 : from + IMAGE_BLOCK;
-	from -= from % map_page;
-	to = (to + map_page - 1) / map_page * map_page;
+	uint64_t to = off < l->header_bytes ? off + 1 : from + IMAGE_BLOCK, page = mapguard_page();
+	from -= from % page;
+	to = (to + page - 1) / page * page;
 	if (to > im->map_bytes)
 		to = im->map_bytes;
 	/* First the counter, then the blocks, then the zeros: who reads a zero sees the rest. */
@@ -75,87 +47,7 @@ static bool map_replace(struct image *im, uint64_t off)
 			break;
 		block_set_bad(im, first + b);
 	}
-	/* The bare call: nothing of libc or a sanitizer stands between it and the kernel. */
-	return syscall(SYS_mmap, (uintptr_t)im->base + from, to - from, PROT_READ,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L) != -1;
-}
-
-static void on_sigbus(int sig, siginfo_t *info, void *context)
-{
-	int saved = errno;
-	uintptr_t addr = (uintptr_t)info->si_addr;
-	/* si_code > 0: the kernel sent it, so there is an address. */
-	struct image *im = info->si_code > 0 ? map_find(addr) : NULL;
-	if (im && map_replace(im, addr - (uintptr_t)im->base)) {
-		errno = saved;
-		return;
-	}
-	errno = saved;
-	/* Not ours. Whoever had the signal before us may have been told of us, and call back. */
-	static _Thread_local volatile sig_atomic_t passing;
-	if (passing)
-		map_old_action = (struct sigaction){ .sa_handler = SIG_DFL };
-	passing = 1;
-	if (map_old_action.sa_flags & SA_SIGINFO)
-		map_old_action.sa_sigaction(sig, info, context);
-	else if (map_old_action.sa_handler != SIG_DFL && map_old_action.sa_handler != SIG_IGN)
-		map_old_action.sa_handler(sig);
-	else if (signal(sig, SIG_DFL) == SIG_ERR || info->si_code <= 0)
-		(void)raise(sig); /* sent by somebody: nothing will raise it again */
-	passing = 0;
-}
-
-/* Takes the signal over, unless it is ours already. Called with the mutex held. */
-static void guard_install(void)
-{
-	struct sigaction now,
-		sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_RESTART };
-	map_page = (size_t)sysconf(_SC_PAGESIZE);
-	(void)sigemptyset(&sa.sa_mask);
-	/* These can't fail: the signal exists. */
-	(void)sigaction(SIGBUS, NULL, &now);
-	if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus)
-		return;
-	map_old_action = now;
-	(void)sigaction(SIGBUS, &sa, NULL);
-}
-
-static int map_register(struct image *im)
-{
-	(void)pthread_mutex_lock(&map_mutex);
-	guard_install();
-	struct map_entry *e = atomic_load(&map_list);
-	while (e && atomic_load(&e->im))
-		e = e->next;
-	bool fresh = !e;
-	if (fresh)
-		e = calloc(1, sizeof(*e));
-	if (e) {
-		atomic_fetch_add(&e->seq, 1);
-		atomic_store(&e->base, (uintptr_t)im->base);
-		atomic_store(&e->end, (uintptr_t)im->base + im->map_bytes);
-		atomic_store(&e->im, im);
-		atomic_fetch_add(&e->seq, 1);
-		if (fresh) {
-			e->next = atomic_load(&map_list);
-			atomic_store(&map_list, e);
-		}
-	}
-	(void)pthread_mutex_unlock(&map_mutex);
-	return e ? 0 : -ENOMEM;
-}
-
-static void map_unregister(const struct image *im)
-{
-	(void)pthread_mutex_lock(&map_mutex);
-	for (struct map_entry *e = atomic_load(&map_list); e; e = e->next)
-		if (atomic_load(&e->im) == im) {
-			atomic_fetch_add(&e->seq, 1);
-			atomic_store(&e->im, NULL);
-			atomic_fetch_add(&e->seq, 1);
-			break;
-		}
-	(void)pthread_mutex_unlock(&map_mutex);
+	return mapguard_zero(im->base, from, to);
 }
 
 int image_block_check(struct image *im, uint64_t block)
@@ -262,7 +154,9 @@ static int image_map(struct image *im, int fd, struct err *err)
 		return err_sys(err, -errno, "map %zu bytes", (size_t)im->layout.file_bytes);
 	}
 	im->base = p;
-	return map_register(im) < 0 ? err_set(err, -ENOMEM, "out of memory for an image") : 0;
+	if (mapguard_add(&im->guard, p, im->map_bytes, map_replace, im) < 0)
+		return err_set(err, -ENOMEM, "out of memory for an image");
+	return 0;
 }
 
 void image_idle(struct image *im)
@@ -275,7 +169,7 @@ static void image_free(struct image *im)
 {
 	if (!im)
 		return;
-	map_unregister(im);
+	mapguard_remove(im->guard);
 	if (im->map_bytes)
 		(void)munmap((void *)(uintptr_t)im->base, im->map_bytes); /* ours: can't fail */
 	free(im->state);

@@ -18,6 +18,7 @@ struct image {
 	uint8_t *header;     /* heap, verified by open; holds the table of hashes */
 	const uint8_t *base; /* the whole file, mapped */
 	size_t map_bytes;
+	struct mapguard *guard;
 	_Atomic uint8_t *state;  /* enum block_state of each block; never leaves BLOCK_BAD */
 	_Atomic uint32_t faults; /* pages that couldn't be read; see map.c */
 	_Atomic uint64_t bad;    /* blocks that became BLOCK_BAD */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <lmdb.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "fs/base/mapguard.h"
 
 enum {
 	MAP_FIRST = 16 << 20, /* bytes; doubled whenever it is full */
@@ -22,6 +24,7 @@ enum {
 	EACH_BATCH = 4096,    /* entries read in one transaction, so that none lives long */
 	OPEN_TRIES = 50,      /* LMDB may fail while another process opens or closes */
 	HASH_STEP = 1 << 20,
+	MAPS_MAX = 64 << 20, /* of what the kernel tells of this process's maps: a million */
 };
 /* More than any index needs (some 700 million objects); one that wants it is damaged. */
 #define MAP_MAX ((size_t)64 << 30)
@@ -40,6 +43,8 @@ struct index {
 	 * mapped anew. */
 	pthread_rwlock_t use;
 	MDB_env *env;
+	const void *map; /* LMDB's, while it is guarded */
+	struct mapguard *guard;
 	MDB_dbi objects, packs;
 	pthread_mutex_t idle_lock;
 	MDB_txn *idle[IDLE_TXNS];
@@ -172,6 +177,52 @@ static int stretch(MDB_env *env)
 	return 0;
 }
 
+/* A page that the disk refuses. mapguard_lost_fn; LMDB takes zeros for damage, but not in its two
+ * first pages, which say which tree is the newest. */
+static bool page_lost(void *ctx, size_t off)
+{
+	const struct index *ix = ctx;
+	return off >= 2 * mapguard_page() && mapguard_zero(ix->map, off, off + 1);
+}
+
+/* Where LMDB has mapped the data file: only the kernel tells. */
+static bool find_map(MDB_env *env, uintptr_t *from, uintptr_t *to)
+{
+	struct stat st;
+	int fd;
+	if (mdb_env_get_fd(env, &fd) || fstat(fd, &st) < 0)
+		return false;
+	auto_free void *maps = NULL;
+	size_t len;
+	if (io_slurp(NULL, AT_FDCWD, "/proc/self/maps", MAPS_MAX, &maps, &len, NULL) < 0)
+		return false;
+	for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
+		unsigned long long ino, off;
+		*end = '\0';
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %llx %*s %llu", from, to, &off,
+			   &ino) == 4 &&
+		    off == 0 && ino == st.st_ino && strstr(line, "/data.mdb"))
+			return true;
+	}
+	return false;
+}
+
+static void unguard(struct index *ix)
+{
+	mapguard_remove(ix->guard);
+	ix->guard = NULL;
+}
+
+/* Where it can't be, such a page ends the process. */
+static void guard(struct index *ix)
+{
+	uintptr_t from, to;
+	if (!find_map(ix->env, &from, &to))
+		return;
+	ix->map = (const void *)from;
+	(void)mapguard_add(&ix->guard, ix->map, to - from, page_lost, ix);
+}
+
 static int open_dbs(struct index *ix)
 {
 	MDB_txn *txn;
@@ -192,6 +243,7 @@ static void env_close(struct index *ix)
 {
 	while (ix->nidle > 0)
 		mdb_txn_abort(ix->idle[--ix->nidle]);
+	unguard(ix);
 	if (ix->env)
 		mdb_env_close(ix->env);
 	ix->env = NULL;
@@ -214,6 +266,8 @@ static int env_open(struct index *ix)
 	int r = from_mdb(rc);
 	if (r == 0)
 		r = stretch(ix->env);
+	if (r == 0)
+		guard(ix);
 	if (r == 0) {
 		int dead;
 		(void)mdb_reader_check(ix->env, &dead); /* frees what the dead left, if any */
@@ -358,10 +412,12 @@ static int remap(struct index *ix, bool twice, bool reopen)
 			size = info.me_mapsize * 2;
 			r = size <= MAP_MAX ? 0 : -EBADMSG;
 		}
+		unguard(ix);
 		if (r == 0)
 			r = from_mdb(mdb_env_set_mapsize(ix->env, size));
 		if (r == 0)
 			r = stretch(ix->env);
+		guard(ix);
 	}
 	(void)pthread_rwlock_unlock(&ix->use);
 	return r;

@@ -8,7 +8,8 @@
  * LMDB allows one environment a process and file, so environments are shared inside
  * the process by a registry. The map is read-only memory: writing goes by pwrite, so a full
  * disk is an error and not SIGBUS; the data file is as long as the map (sparse), so
- * that damaged page numbers can't lead behind its end.
+ * that damaged page numbers can't lead behind its end. A page that the disk refuses reads as zeros
+ * (fs/base/mapguard.h), which LMDB takes for damage (-EBADMSG) as well.
  *
  * Threads: any. A function called back in a write must not call the other functions here. */
 #ifndef BOUGH_STORE_INDEX_H

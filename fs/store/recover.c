@@ -10,7 +10,7 @@
  *                          they wrote): proven by walking through it
  *   in use, another boot   power was lost: LMDB's pages may be of any age
  *   no state, or damaged
- *   a file index/distrust  a writer has seen its disk fail
+ *   a file index/distrust  a writer has seen its disk fail, or somebody damage in the index
  * What isn't trusted is made anew from the packs. A trusted index may still be older than the packs
  * (power lost right after "in use" was written, writers killed before their commit), so each
  * pack is compared with its row, and read from where the row ends. */
@@ -97,7 +97,11 @@ int recover_mark_used(struct store *s)
 int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx)
 {
 	int r = recover_mark_used(s);
-	return r < 0 ? r : index_write(s->index, fn, ctx);
+	if (r == 0)
+		r = index_write(s->index, fn, ctx);
+	if (r == -EBADMSG)
+		recover_distrust(s);
+	return r;
 }
 
 void recover_distrust(struct store *s)

@@ -281,7 +281,10 @@ int store_locate(struct store *s, const struct digest *d, struct place *p, struc
 		*p = e->place;
 	(void)pthread_mutex_unlock(&s->w.pending_lock);
 	*pending = e != NULL;
-	return e ? 1 : index_get(s->index, d, p, row);
+	int r = e ? 1 : index_get(s->index, d, p, row);
+	if (r == -EBADMSG && !s->read_only)
+		recover_distrust(s);
+	return r;
 }
 
 int store_read_record(struct store *s, struct reader *rd, const struct digest *d,
