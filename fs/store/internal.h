@@ -178,6 +178,8 @@ int recover_index_locked(struct store *s, int fd, uint64_t id, struct err *err);
 int recover_mark_used(struct store *s);
 /* Makes the next one who is alone with the store rebuild the index. */
 void recover_distrust(struct store *s);
+/* What was put and not durable is gone, or will be: store_losses tells. */
+void recover_note_loss(struct store *s);
 /* index_write, noting first that the index isn't what it was when it was last closed. */
 int store_index_write(struct store *s, int (*fn)(struct index_txn *t, void *ctx), void *ctx);
 /* The ids of all pack files, ascending; the caller frees. */
@@ -253,6 +255,8 @@ struct store {
 	struct index *index;
 	pthread_mutex_t dirty_lock;
 	bool dirty; /* the state file says so */
+	uint8_t losses[STORE_LOSSES_BYTES]; /* STORE/losses; changes under dirty_lock, too */
+	atomic_uint nlosses; /* how often it did in this process */
 	bool power_lost; /* before it was opened: what isn't whole at the end of a pack was torn */
 	struct cache cache;
 	struct pack_files files;

@@ -111,6 +111,40 @@ void recover_distrust(struct store *s)
 		(void)s->io->close(s->io->ctx, fd); /* that it exists says all */
 }
 
+void recover_note_loss(struct store *s)
+{
+	(void)pthread_mutex_lock(&s->dirty_lock);
+	random_bytes(s->losses, sizeof(s->losses));
+	/* Where not even this can be written, the next process can write as little. */
+	if (!s->read_only)
+		(void)io_publish(s->io, s->dirfd, "losses", s->losses, sizeof(s->losses), false,
+				 NULL);
+	atomic_fetch_add(&s->nlosses, 1);
+	(void)pthread_mutex_unlock(&s->dirty_lock);
+}
+
+void store_losses(struct store *s, uint8_t out[STORE_LOSSES_BYTES])
+{
+	memset(out, 0, STORE_LOSSES_BYTES);
+	if (!s)
+		return;
+	(void)pthread_mutex_lock(&s->dirty_lock);
+	memcpy(out, s->losses, STORE_LOSSES_BYTES);
+	(void)pthread_mutex_unlock(&s->dirty_lock);
+}
+
+/* What earlier processes have noted; where it can't be read, something is lost. */
+static void load_losses(struct store *s)
+{
+	auto_free void *p = NULL;
+	size_t len = 0;
+	int r = io_slurp(s->io, s->dirfd, "losses", STORE_LOSSES_BYTES, &p, &len, NULL);
+	if (r == 0 && len == STORE_LOSSES_BYTES)
+		memcpy(s->losses, p, STORE_LOSSES_BYTES);
+	else if (r != -ENOENT)
+		recover_note_loss(s);
+}
+
 static int data_stat(struct store *s, struct index_state *st)
 {
 	struct stat f;
@@ -125,6 +159,39 @@ int store_sync_found(struct store *s, int fd)
 {
 	int r = s->io->fdatasync(s->io->ctx, fd);
 	return r < 0 ? r : s->io->fsync(s->io->ctx, s->packs_fd);
+}
+
+/* ---- what dead writers left ---- */
+
+static int cut_txn(struct index_txn *t, void *ctx)
+{
+	const struct pack_row *now = ctx;
+	struct pack_row row;
+	int r = index_txn_row(t, now->id, &row);
+	if (r <= 0 || row.indexed <= now->indexed)
+		return r < 0 ? r : 0;
+	row.indexed = now->indexed;
+	return index_txn_row_put(t, &row);
+}
+
+/* Makes durable what a dead writer has left in a pack. Where that fails it is as in abandon: the
+ * next sync would lie, so what its row doesn't know as durable goes. Without a row (NULL) nobody
+ * knows what is: it stays. */
+static int sync_left(struct store *s, int fd, const struct pack_row *row)
+{
+	int r = store_sync_found(s, fd);
+	if (r == 0)
+		return 0;
+	recover_note_loss(s);
+	if (!row)
+		return r;
+	struct pack_row keep = { .id = row->id, .indexed = row->synced };
+	if (keep.indexed < PACK_HEADER_BYTES)
+		keep.indexed = PACK_HEADER_BYTES;
+	recover_distrust(s);
+	if (store_index_write(s, cut_txn, &keep) == 0)
+		(void)s->io->ftruncate(s->io->ctx, fd, keep.indexed); /* or it stays, unused */
+	return r;
 }
 
 /* ---- entering what a pack holds ---- */
@@ -169,7 +236,8 @@ static int add_entries(struct store *s, const struct pack_entry *e, size_t n, st
 }
 
 /* Enters what a table of contents lists, which is all of a sealed pack. */
-static int index_sealed(struct store *s, int fd, uint64_t size, struct pack_row *row)
+static int index_sealed(struct store *s, int fd, uint64_t size, const struct pack_row *known,
+			struct pack_row *row)
 {
 	auto_free struct pack_entry *e = NULL;
 	size_t n;
@@ -177,7 +245,7 @@ static int index_sealed(struct store *s, int fd, uint64_t size, struct pack_row 
 	if (r < 0)
 		return r;
 	/* The table was written behind durable records, but wasn't synced itself. */
-	r = store_sync_found(s, fd);
+	r = sync_left(s, fd, known);
 	if (r < 0)
 		return r;
 	*row = (struct pack_row){ .id = row->id, .indexed = PACK_HEADER_BYTES };
@@ -190,8 +258,8 @@ static int index_sealed(struct store *s, int fd, uint64_t size, struct pack_row 
 }
 
 /* Reads the records behind the row's end. */
-static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *row,
-		      bool *unreadable)
+static int index_tail(struct store *s, int fd, uint64_t size, const struct pack_row *known,
+		      struct pack_row *row, bool *unreadable)
 {
 	struct pack_scan sc;
 	if (row->indexed < PACK_HEADER_BYTES)
@@ -221,7 +289,7 @@ static int index_tail(struct store *s, int fd, uint64_t size, struct pack_row *r
 	if (r == 0)
 		r = buf_error(&b);
 	if (r == 0)
-		r = store_sync_found(s, fd);
+		r = sync_left(s, fd, known);
 	if (r < 0)
 		return r;
 	size_t n = b.len / sizeof(struct pack_entry);
@@ -313,9 +381,10 @@ int recover_index_locked(struct store *s, int fd, uint64_t id, struct err *err)
 	/* A damaged header says nothing that the name and the records don't. */
 	row.flags &= ~(uint32_t)ROW_BROKEN;
 	bool unreadable = false;
-	r = index_sealed(s, fd, size, &row);
+	const struct pack_row was = row, *its = known ? &was : NULL;
+	r = index_sealed(s, fd, size, its, &row);
 	if (r == -ENODATA || r == -EBADMSG)
-		r = index_tail(s, fd, size, &row, &unreadable);
+		r = index_tail(s, fd, size, its, &row, &unreadable);
 	if (r == 0 && s->power_lost && !unreadable)
 		r = mend(s, fd, name, size, &row);
 	return r < 0 ? err_sys(err, r, "index pack %s", name) : 0;
@@ -359,14 +428,13 @@ static int broken_txn(struct index_txn *t, void *ctx)
 	return index_txn_row_put(t, &row);
 }
 
-/* Makes durable what a dead writer has left: a save that went on from where it was killed relies
- * on what it had put. */
-static int sync_left(struct store *s, const struct pack_row *row, struct err *err)
+/* A save that went on from where it was killed relies on what it had put. */
+static int sync_indexed(struct store *s, const struct pack_row *row, struct err *err)
 {
 	int fd = store_lock_pack(s, row->id);
 	if (fd == -EWOULDBLOCK || fd == -ENOENT)
 		return 0; /* its writer lives */
-	int r = fd < 0 ? fd : store_sync_found(s, fd);
+	int r = fd < 0 ? fd : sync_left(s, fd, row);
 	if (r == 0)
 		r = row_note_synced(s, row->id, row->indexed);
 	if (fd >= 0)
@@ -398,7 +466,7 @@ static int check_row(struct store *s, const struct pack_row *row, struct err *er
 	}
 	if (there && (uint64_t)st.st_size > row->indexed)
 		return index_pack(s, id, err);
-	return there && !broken && row->synced < row->indexed ? sync_left(s, row, err) : 0;
+	return there && !broken && row->synced < row->indexed ? sync_indexed(s, row, err) : 0;
 }
 
 struct dated {
@@ -529,6 +597,7 @@ int recover_rebuild(struct store *s, struct err *err)
 
 int recover_open(struct store *s, bool alone, struct err *err)
 {
+	load_losses(s);
 	int t = alone ? trust(s) : 1;
 	if (!t)
 		return rebuild(s, err);

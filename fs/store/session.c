@@ -52,6 +52,7 @@ struct store_session {
 	struct store_worker self; /* of who calls */
 	uint8_t *window; /* CONTENT_WINDOW; NULL until large content comes */
 	bool apart; /* its work stays with who calls */
+	unsigned losses; /* store.nlosses when it began */
 	struct work_queue queue;
 	struct large_piece *pieces; /* npieces; NULL until large content comes */
 	unsigned npieces;
@@ -105,6 +106,7 @@ int store_session_begin(struct store *s, struct store_session **out, struct err 
 		return err_sys(err, -ENOMEM, "begin a session of the store");
 	ss->s = s;
 	ss->fd = -1;
+	ss->losses = atomic_load(&s->nlosses);
 	ss->apart = works_apart(s);
 	(void)pthread_mutex_init(&ss->lock, NULL);
 	(void)pthread_cond_init(&ss->queue.done, NULL);
@@ -445,6 +447,10 @@ int store_sync(struct store_session *ss, struct err *err)
 		r = sync_own(ss, err);
 	if (r == 0)
 		r = sync_others(ss, err);
+	/* A pack that failed isn't synced any more; who remembers what was put into it may have
+	 * told this session of that, and only of that. */
+	if (r == 0 && atomic_load(&s->nlosses) != ss->losses)
+		r = ss->failed = err_set(err, -EIO, "the disk has failed a sync since this began");
 	/* What is durable is then made known to other processes. */
 	if (r == 0)
 		r = writer_flush(s, err);

@@ -58,6 +58,11 @@ int store_put(struct store_session *ss, const void *data, size_t len, struct dig
 uint64_t store_session_stored(const struct store_session *ss);
 int store_sync(struct store_session *ss, struct err *err);
 void store_session_end(struct store_session *ss); /* NULL allowed; unsynced puts may vanish */
+/* Whoever remembers that something was put, and doesn't put it again, remembers this value with it,
+ * as it was before the put. It is another one when the disk has failed a sync since: then what had
+ * been put may be gone, and sessions that have begun before can't be synced. `s` NULL: zeros. */
+enum { STORE_LOSSES_BYTES = 16 };
+void store_losses(struct store *s, uint8_t out[STORE_LOSSES_BYTES]);
 
 /* Raw content of one object, immutable, counted. */
 struct blob {

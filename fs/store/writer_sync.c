@@ -220,6 +220,8 @@ static void abandon(struct store *s, struct wpack *w)
 		s->w.failed = w;
 	}
 	struct abandon_job job = { .s = s, .w = w, .keep = w->durable };
+	/* Before a sync of somebody else can pass it by: he may build on what was in it. */
+	recover_note_loss(s);
 	/* An older copy of one of the objects may lie in a condemned pack: only reading all
 	 * packs finds it. */
 	recover_distrust(s);

@@ -100,9 +100,11 @@ static int reach_local(struct reach *re, const struct stack_layer *sl)
 		return r;
 	struct stack_layer saved;
 	struct err absent = { 0 };
-	r = saved_read(re->opt->layer.io, re->opt->layer.root, &sl->id, &saved, &absent);
+	uint8_t losses[STORE_LOSSES_BYTES];
+	store_losses(re->opt->layer.store, losses);
+	r = saved_read(re->opt->layer.io, re->opt->layer.root, &sl->id, losses, &saved, &absent);
 	if (r == -ENOENT)
-		return 0; /* never saved, or not in this boot */
+		return 0; /* never saved, or it doesn't count any more */
 	if (r < 0) {
 		*re->err = absent;
 		return r;

@@ -2,7 +2,8 @@
  *
  * What a layer was saved as stands beside it in ROOT/layers/<id>/saved, so that each is
  * saved once. The file isn't synced: it counts only in the boot that wrote it, and in
- * that boot what it names is at least in the page cache. A gc marks what it names. */
+ * that boot what it names is at least in the page cache, until the disk fails a sync
+ * (store_losses). A gc marks what it names. */
 #include "fs/work/save.h"
 
 #include <errno.h>
@@ -240,6 +241,8 @@ static int save_layer(struct saver *sv, const struct stack_layer *desc, struct s
 		      struct err *err)
 {
 	struct layer *l = NULL;
+	uint8_t losses[STORE_LOSSES_BYTES];
+	store_losses(sv->opt->layer.store, losses);
 	int r = open_layer(sv, desc, &l, err);
 	if (r < 0)
 		return r;
@@ -267,7 +270,7 @@ static int save_layer(struct saver *sv, const struct stack_layer *desc, struct s
 	r = stack_push(out, &saved.id, false, saved.parts, saved.nparts);
 	if (r < 0)
 		return err_sys(err, r, "list the saved layer");
-	return saved_write(sv->opt->layer.io, sv->opt->layer.root, &desc->id, &saved, err);
+	return saved_write(sv->opt->layer.io, sv->opt->layer.root, &desc->id, losses, &saved, err);
 }
 
 int save_stack(struct stack *out, const struct stack *s, const struct view_options *opt,
@@ -277,6 +280,7 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 	struct saver sv = { .opt = opt, .ss = ss, .progress = progress };
 	auto_stack res = { .seed = s->seed, .image = s->image };
 	uint64_t before = store_session_stored(ss);
+	uint8_t losses[STORE_LOSSES_BYTES];
 	int r = digest_is_zero(&s->image)
 			? 0
 			: image_open(&sv.image, opt->layer.io, opt->images, &s->image, err);
@@ -290,7 +294,8 @@ int save_stack(struct stack *out, const struct stack *s, const struct view_optio
 			continue;
 		}
 		struct err absent = { 0 };
-		r = saved_read(opt->layer.io, opt->layer.root, &sl->id, &saved, &absent);
+		store_losses(opt->layer.store, losses);
+		r = saved_read(opt->layer.io, opt->layer.root, &sl->id, losses, &saved, &absent);
 		if (r == -ENOENT) {
 			r = save_layer(&sv, sl, &res, err);
 		} else if (r >= 0) {

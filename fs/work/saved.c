@@ -37,11 +37,24 @@ void saved_encode(const struct stack_layer *saved, const uint8_t boot[BOOT_ID_BY
 		buf_u64(out, hash_xxh3(out->data + from, out->len - from, 0));
 }
 
+_Static_assert((int)STORE_LOSSES_BYTES == (int)BOOT_ID_BYTES, "one is put over the other");
+
+/* What it is good for: this boot, as long as nothing is lost. */
+static void mark_of(uint8_t out[BOOT_ID_BYTES], const uint8_t losses[STORE_LOSSES_BYTES])
+{
+	const uint8_t *boot = boot_id(NULL);
+	for (int i = 0; i < BOOT_ID_BYTES; i++)
+		out[i] = boot[i] ^ losses[i];
+}
+
 int saved_write(const struct io *io, const char *root, const struct layer_id *layer,
-		const struct stack_layer *saved, struct err *err)
+		const uint8_t losses[STORE_LOSSES_BYTES], const struct stack_layer *saved,
+		struct err *err)
 {
 	auto_buf b = { 0 };
-	saved_encode(saved, boot_id(NULL), &b);
+	uint8_t mark[BOOT_ID_BYTES];
+	mark_of(mark, losses);
+	saved_encode(saved, mark, &b);
 	if (buf_error(&b))
 		return err_set(err, -ENOMEM, "no memory for a layer's list");
 	auto_fd dir = layer_folder(root, layer, err);
@@ -76,9 +89,9 @@ int saved_decode(struct stack_layer *saved, uint8_t boot[BOOT_ID_BYTES], const v
 }
 
 int saved_read(const struct io *io, const char *root, const struct layer_id *layer,
-	       struct stack_layer *saved, struct err *err)
+	       const uint8_t losses[STORE_LOSSES_BYTES], struct stack_layer *saved, struct err *err)
 {
-	uint8_t boot[BOOT_ID_BYTES];
+	uint8_t boot[BOOT_ID_BYTES], now[BOOT_ID_BYTES];
 	auto_free void *data = NULL;
 	size_t len = 0;
 	auto_fd dir = layer_folder(root, layer, err);
@@ -93,9 +106,10 @@ int saved_read(const struct io *io, const char *root, const struct layer_id *lay
 		return err_set(err, -ENOENT, "torn list of a saved layer");
 	if (r < 0)
 		return err_sys(err, r, "read the list of a saved layer");
-	if (memcmp(boot, boot_id(NULL), sizeof(boot)) != 0) {
+	mark_of(now, losses);
+	if (memcmp(boot, now, sizeof(boot)) != 0) {
 		free(out.parts);
-		return err_set(err, -ENOENT, "the layer was saved before this boot");
+		return err_set(err, -ENOENT, "the layer was saved before this boot, or is lost");
 	}
 	*saved = out;
 	return 0;

@@ -4,16 +4,21 @@
 
 #include "fs/base/boot.h"
 #include "fs/base/io.h"
+#include "fs/store/store.h"
 #include "fs/work/stack.h"
 
-/* id and parts of `saved` are written; not synced. */
+/* id and parts of `saved` are written; not synced. `losses`: store_losses before the first put. */
 int saved_write(const struct io *io, const char *root, const struct layer_id *layer,
-		const struct stack_layer *saved, struct err *err);
-/* Gives id and parts; the caller frees saved->parts. -ENOENT where there is none that counts:
- * absent, torn, or written before this boot (its objects may not have reached the disk). */
+		const uint8_t losses[STORE_LOSSES_BYTES], const struct stack_layer *saved,
+		struct err *err);
+/* Gives id and parts; the caller frees saved->parts. `losses`: as they are now. -ENOENT where there
+ * is none that counts: absent, torn, or written before this boot or the last loss (its objects may
+ * not have reached the disk). */
 int saved_read(const struct io *io, const char *root, const struct layer_id *layer,
-	       struct stack_layer *saved, struct err *err);
-/* The file's bytes. `boot`: in which it is written. Appends to *out, which remembers a failure. */
+	       const uint8_t losses[STORE_LOSSES_BYTES], struct stack_layer *saved,
+	       struct err *err);
+/* The file's bytes. `boot`: in which it is written, and since which loss. Appends to *out, which
+ * remembers a failure. */
 void saved_encode(const struct stack_layer *saved, const uint8_t boot[BOOT_ID_BYTES],
 		  struct buf *out);
 /* Pure: any bytes give id, parts (the caller frees) and boot; or -EBADMSG, -ENOMEM. */

@@ -281,6 +281,50 @@ static void test_name_of_left(void **state)
 	store_close(s);
 }
 
+static void flush_and_die(void *ctx)
+{
+	struct scratch *sc = ctx;
+	struct store *s = open_store(sc->store, NULL);
+	struct store_session *ss = begin(s);
+	for (uint64_t n = 30; n < 60; n++)
+		ok(try_put(ss, n), NULL);
+	ok(writer_flush(s, NULL), NULL);
+}
+
+/* When the disk fails to take it, it is gone for good: the next sync would say that all is well. */
+static void test_sync_fails_at_open(void **state)
+{
+	struct scratch *sc = *state;
+	struct io_fault *f = io_fault_new(NULL);
+	struct store *s;
+	uint8_t before[STORE_LOSSES_BYTES], after[STORE_LOSSES_BYTES];
+	char path[512];
+	for (int flushed = 0; flushed < 2; flushed++) {
+		assert_int_equal(io_remove_tree(AT_FDCWD, sc->store, NULL), 0);
+		s = open_store(sc->store, NULL);
+		put_range(s, 0, 30);
+		store_losses(s, before);
+		store_close(s);
+		assert_int_equal(packs(sc, 0, path), 1);
+		uint64_t durable = file_size(path);
+		in_child(flushed ? flush_and_die : put_and_die, sc);
+		io_fault_plan(f, &(struct io_fault_plan){ .ops = IO_OP_FDATASYNC, .nth = 1 });
+		const struct store_options opt = { .io = io_fault_io(f) };
+		assert_int_equal(store_open(&s, sc->store, &opt, NULL), -EIO);
+		assert_int_equal(io_fault_hits(f), 1);
+		io_fault_plan(f, NULL);
+		assert_int_equal(file_size(path), durable);
+		s = open_store(sc->store, NULL);
+		store_losses(s, after);
+		assert_memory_not_equal(before, after, sizeof(after));
+		put_range(s, 0, 60);
+		get_range(s, 0, 60);
+		assert_int_equal(check(s, false), 0);
+		store_close(s);
+	}
+	io_fault_free(f);
+}
+
 /* However many packs' tables nobody has synced, the folder is synced once. */
 static void test_names_at_close(void **state)
 {
@@ -819,6 +863,7 @@ int main(void)
 		T(test_killed_writer),
 		T(test_sync_fails_of_left),
 		T(test_name_of_left),
+		T(test_sync_fails_at_open),
 		T(test_names_at_close),
 		T(test_unreadable_tail),
 		T(test_rebuilt_beside),

@@ -499,6 +499,43 @@ static void sealed_by_unread(void **state)
 	kit_expect_text(k->ws, "kept", "notit was");
 }
 
+static int is_there(void *ctx, const struct digest *d)
+{
+	expect(1, store_has(ctx, d, NULL));
+	return 0;
+}
+
+/* What a layer was saved as is forgotten when the disk failed to take that: the next save would
+ * build a snapshot on what isn't there. */
+static void sync_of_a_save(void **state)
+{
+	struct place *p = *state;
+	struct kit *k = &p->k;
+	struct err err = { 0 };
+	struct store *store = work_store(k->root.work);
+	struct store_session *first, *beside, *next;
+	const struct reach_sink all = { .object = is_there, .ctx = store };
+	auto_stack sealed = { 0 }, a = { 0 }, b = { 0 }, c = { 0 };
+	tree_put(k->ws, "new", "content");
+	tree_seal(k->ws, &sealed);
+	succeed(err, ws_commit(k->ws, &err));
+	succeed(err, store_session_begin(store, &first, &err));
+	succeed(err, save_stack(&a, &sealed, &k->root.opt, first, NULL, NULL, &err));
+	succeed(err, store_session_begin(store, &beside, &err));
+	succeed(err, save_stack(&b, &sealed, &k->root.opt, beside, NULL, NULL, &err));
+	break_disk(p, false);
+	expect(-EIO, store_sync(first, &err));
+	mend_disk(p);
+	expect(-EIO, store_sync(beside, &err)); /* which has put nothing itself */
+	store_session_end(first);
+	store_session_end(beside);
+	succeed(err, store_session_begin(store, &next, &err));
+	succeed(err, save_stack(&c, &sealed, &k->root.opt, next, NULL, NULL, &err));
+	succeed(err, store_sync(next, &err));
+	store_session_end(next);
+	succeed(err, stack_reach(&c, &k->root.opt, &all, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -510,6 +547,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(forks_not_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(restored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(saved_before, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(sync_of_a_save, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(full_disk_at_first, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(unread_at_start, set_up, tear_down),
