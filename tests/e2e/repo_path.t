@@ -33,6 +33,13 @@ commit seven
 git -C "$T/src" repack -q
 bough_ok 'fetch of a new pack' repo fetch p --json
 ok 'sends that pack and no other' test "$(json .bytes_received)" -lt 100000
+half=$T/src/.git/objects/pack/pack-$(printf %040d 0).idx
+touch "$half" && { sleep 0.4 && rm "$half"; } &
+bough_ok 'fetch while a repack there removes a pack' repo fetch p
+wait $!
+touch "$half"
+bough_fails 'one that gets no further' 1 'being repacked' repo fetch p
+rm "$half"
 packs() { curl -sS --unix-socket "$BOUGH_ROOT/run/boughd.sock" "http://d/v1/repos/p/packs?$1"; }
 all=$(packs '' | jq -c .items) one=() cursor=''
 for _ in {1..50}; do

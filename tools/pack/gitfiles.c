@@ -36,7 +36,10 @@ enum {
 	REFS_FILE_MAX = 256 << 20, /* packed-refs */
 	PLACES_MAX = 64,           /* object folders that borrow from each other */
 	CHECKSUM_BYTES = 20,
-	RESCANS = 3, /* a repack that goes on removes packs while they are listed */
+	/* A repack that goes on removes packs while they are listed, an index and its pack one after the
+	 * other: 2 s of them. */
+	RESCANS = 100,
+	RESCAN_US = 20000,
 };
 
 struct files {
@@ -496,8 +499,11 @@ static int put_packs_once(struct files *f, const char *place)
 static int put_packs(struct files *f, const char *place)
 {
 	int r = 1;
-	for (int i = 0; i < RESCANS && r > 0; i++)
+	for (int i = 0; i < RESCANS && r > 0; i++) {
+		if (i > 0)
+			(void)usleep(RESCAN_US);
 		r = put_packs_once(f, place);
+	}
 	return r <= 0 ? r
 		      : err_set(f->err, -EAGAIN,
 				"the repository is being repacked; try again in a while");
