@@ -491,7 +491,7 @@ static void checkpoints(void **state)
 	for (int round = 0; round < 8; round++) {
 		for (int i = 0; i < 1000; i++)
 			assert_int_equal(catalog_ws_set_mount(f->c, w.id, i & 1, &err), 0);
-		usleep(20000);
+		usleep(100000);
 	}
 	assert_int_equal(stat(path, &st), 0);
 	assert_in_range(st.st_size, 1, 24 << 20);
