@@ -59,7 +59,7 @@ int place_room(const struct place *p, uint64_t bytes, uint64_t *left)
 	if (!p->src.ws.quota_bytes)
 		return -ENOSPC;
 	/* What was removed a moment ago may count in this yet; bough-fs waits for that. */
-	return bytes > INT64_MAX || fs_room(p->sd->fs, p->src.ws.id, bytes, NULL) == -EDQUOT
+	return bytes > INT64_MAX || fs_hold(p->sd->fs, p->src.ws.id, 0, bytes, 0, NULL) == -EDQUOT
 		       ? -EDQUOT
 		       : 0;
 }

@@ -589,14 +589,6 @@ int fs_hold(struct fsclient *fc, const char *id, uint64_t tag, uint64_t bytes, u
 		    true, NULL, err);
 }
 
-int fs_room(struct fsclient *fc, const char *id, uint64_t bytes, struct err *err)
-{
-	return call(fc,
-		    json_pack("{s:s, s:s, s:i, s:o, s:i}", "op", "hold", "id", id, "tag", 0,
-			      "bytes", number(bytes), "inodes", 0),
-		    true, NULL, err);
-}
-
 static int take_entry(const json_t *j, char name[NAME_MAX_BYTES + 1], struct fs_entry *out)
 {
 	const char *hex = json_string_value(json_array_get(j, 0));

@@ -110,11 +110,10 @@ struct fs_batch {
 int fs_batch(struct fsclient *fc, const char *id, const struct fs_batch *b, size_t *failed,
 	     json_t **results, struct err *err);
 /* Keeps room in the workspace's quota for the batch of that tag, in place of what was kept for it
- * before (0 and 0: none): for all others it is used. It goes with this process. -EDQUOT. */
+ * before (0 and 0: none): for all others it is used. It goes with this process. -EDQUOT. With tag 0
+ * nothing is kept: it only tells whether there is so much. */
 int fs_hold(struct fsclient *fc, const char *id, uint64_t tag, uint64_t bytes, uint64_t inodes,
 	    struct err *err);
-/* Whether there is room for so many bytes: -EDQUOT. Nothing is kept. */
-int fs_room(struct fsclient *fc, const char *id, uint64_t bytes, struct err *err);
 /* Entries of the folder of that inode number behind the cookie, about 300 at most, in order: fn
  * returns other than 0 to end it, which is returned. *more: ask again with the last cookie. */
 struct fs_entry {
