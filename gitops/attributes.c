@@ -279,7 +279,8 @@ static int read_macros(struct attributes *a, const char *text, size_t len)
 	return r < 0 ? r : read_lines(a, text, len, true, false);
 }
 
-int attributes_add(struct attributes *a, int parent, const char *dir, const void *data, size_t len)
+int attributes_add(struct attributes *a, int parent, const char *dir, const void *data, size_t len,
+		   struct err *err)
 {
 	static const char bom[] = "\xef\xbb\xbf";
 	const char *text = data;
@@ -288,7 +289,8 @@ int attributes_add(struct attributes *a, int parent, const char *dir, const void
 		return parent;
 	a->bytes += len;
 	if (a->bytes > ATTR_BYTES_MAX)
-		return -E2BIG;
+		return err_set(err, -E2BIG, "the .gitattributes have more than %d MiB",
+			       ATTR_BYTES_MAX >> 20);
 	len = strnlen(text, len); /* git ends there too */
 	if (len >= 3 && memcmp(text, bom, 3) == 0)
 		text += 3, len -= 3;
@@ -298,7 +300,7 @@ int attributes_add(struct attributes *a, int parent, const char *dir, const void
 	if (r >= 0)
 		r = read_lines(a, text, len, false, false);
 	if (r < 0)
-		return r;
+		return err_no_memory(err);
 	f.n = a->nrules - f.first;
 	if (f.n == 0)
 		return parent;

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fs/base/err.h"
+
 enum {
 	ATTR_FILE_MAX = 100 << 20, /* bytes: git ignores larger files … */
 	ATTR_LINE_MAX = 2048,      /* … and longer lines */
@@ -42,9 +44,10 @@ struct attributes *attributes_new(void);    /* NULL: out of memory */
 void attributes_free(struct attributes *a); /* NULL allowed */
 /* A file; folders above first. `parent`: what this gave for the nearest folder above that has one,
  * or ATTR_NONE. `dir`: "" or the folder's path, without a slash at the end. The result is
- * `parent` where the file doesn't say anything that counts here. -ENOMEM; -E2BIG:
- * ATTR_BYTES_MAX. */
-int attributes_add(struct attributes *a, int parent, const char *dir, const void *data, size_t len);
+ * `parent` where the file doesn't say anything that counts here. Failures are below ATTR_NONE:
+ * -ENOMEM; -E2BIG: ATTR_BYTES_MAX. */
+int attributes_add(struct attributes *a, int parent, const char *dir, const void *data, size_t len,
+		   struct err *err);
 /* For a file whose nearest .gitattributes is `at`. 0, -ENOMEM, -E2BIG (ATTR_STEPS_MAX). */
 int attributes_find(struct attributes *a, int at, const char *path, struct attr_values *out);
 

@@ -158,12 +158,10 @@ static int load_attrs(struct rules *r, size_t i, struct err *err)
 	if (got <= 0)
 		return got;
 	auto_free char *dir = strndup(r->path ? r->path : "", f->len);
-	got = dir ? attributes_add(r->attrs, f->attrs, dir, text.data, text.len) : -ENOMEM;
-	if (got == -ENOMEM)
-		return err_set(err, got, "out of memory");
-	if (got == -E2BIG)
-		return err_set(err, got, "the .gitattributes have more than %d MiB",
-			       ATTR_BYTES_MAX >> 20);
+	got = dir ? attributes_add(r->attrs, f->attrs, dir, text.data, text.len, err)
+		  : err_no_memory(err);
+	if (got < ATTR_NONE)
+		return got;
 	f->attrs = got;
 	return 0;
 }

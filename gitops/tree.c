@@ -608,13 +608,9 @@ static int read_attributes(struct fill *f)
 		if (r < 0)
 			return err_set(f->err, r, "%s", why.text);
 		r = attributes_add(f->attributes, f->at[i], d->path, git_odb_object_data(o),
-				   git_odb_object_size(o));
-		if (r == -ENOMEM)
-			return err_no_memory(f->err);
-		if (r == -E2BIG)
-			return err_set(f->err, r,
-				       "the commit's .gitattributes have more than %d MiB",
-				       ATTR_BYTES_MAX >> 20);
+				   git_odb_object_size(o), f->err);
+		if (r < ATTR_NONE)
+			return r;
 		f->at[i] = r;
 	}
 	return 0;

@@ -271,11 +271,9 @@ static int add_attributes(struct merging *mg, struct attributes *a, const char *
 		r = git_blob_lookup(&blob, mg->repo, &id);
 	if (r < 0)
 		return git_fail(mg->err, r, "read %.300s", name);
-	*at = attributes_add(a, *at, dir, git_blob_rawcontent(blob), git_blob_rawsize(blob));
-	if (*at == -E2BIG)
-		return err_set(mg->err, *at, "the .gitattributes have more than %d MiB",
-			       ATTR_BYTES_MAX >> 20);
-	return *at == -ENOMEM ? err_no_memory(mg->err) : 0;
+	*at = attributes_add(a, *at, dir, git_blob_rawcontent(blob), git_blob_rawsize(blob),
+			     mg->err);
+	return *at < ATTR_NONE ? *at : 0;
 }
 
 static int conversion_at(struct merging *mg, struct attributes *a, const char *path,

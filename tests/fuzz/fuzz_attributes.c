@@ -32,8 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct conversion how;
 	auto_buf out = { 0 };
 	assert(a && text && path);
-	int root = attributes_add(a, ATTR_NONE, "", text, strlen(text));
-	int below = attributes_add(a, root, "d", text, strlen(text));
+	int root = attributes_add(a, ATTR_NONE, "", text, strlen(text), NULL);
+	int below = attributes_add(a, root, "d", text, strlen(text), NULL);
 	assert(root >= ATTR_NONE && below >= root);
 	int r = attributes_find(a, root, path, &v);
 	assert(r == 0 || r == -E2BIG);

@@ -231,7 +231,7 @@ static void test_patterns(void **state)
 		}
 		struct attributes *a = attributes_new();
 		assert_non_null(a);
-		int at = attributes_add(a, ATTR_NONE, "", rules.data, rules.len);
+		int at = attributes_add(a, ATTR_NONE, "", rules.data, rules.len, NULL);
 		assert_true(at >= 0);
 		for (int i = 0; i < PATHS; i++) {
 			size_t from = paths.len;
