@@ -65,10 +65,10 @@ struct marking {
 struct marking *marking_new(void)
 {
 	struct marking *m = calloc(1, sizeof(*m));
-	if (m)
-		pthread_mutex_init(&m->lock, NULL);
-	if (m)
-		pthread_cond_init(&m->moved, NULL);
+	if (!m)
+		return NULL;
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_cond_init(&m->moved, NULL);
 	return m;
 }
 
