@@ -604,6 +604,18 @@ def failure(status):
             "content": {"application/json": {"schema": schema}}}
 
 
+def text(v, indent="", key=""):
+    """JSON; what fits on a line stands on one."""
+    line = indent + key + json.dumps(v, sort_keys=True)
+    if len(line) < 100 or not isinstance(v, (dict, list)):
+        return line
+    deeper = indent + " "
+    inner = ([text(v[k], deeper, json.dumps(k) + ": ") for k in sorted(v)] if isinstance(v, dict)
+             else [text(one, deeper) for one in v])
+    first, last = "{}" if isinstance(v, dict) else "[]"
+    return indent + key + first + "\n" + ",\n".join(inner) + "\n" + indent + last
+
+
 def main():
     paths = {}
     routes = json.load(sys.stdin)
@@ -634,8 +646,7 @@ def main():
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
-    json.dump(doc, sys.stdout, indent=1, sort_keys=True)
-    print()
+    print(text(doc))
 
 
 main()
