@@ -4,15 +4,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 mkdir "$BOUGH_ROOT" && echo '{"gc_every_s": 0}' >"$BOUGH_ROOT/config.json" # by hand alone
-python3 - "$T" <<'PY'
-import io, os, sys, tarfile
-with tarfile.open(sys.argv[1] + "/many.tar", "w") as t:
-    for i in range(6000):
-        m = tarfile.TarInfo(f"d{i % 50}/f{i}")
-        m.size = 40
-        t.addfile(m, io.BytesIO(os.urandom(40)))
-PY
-bough_ok 'a tree of many files' import "$T/many.tar" --as many
+import_many
 mkdir "$T/few"
 state() { bough jobs show "$gc" --json | jq -r '.state + " " + .progress.unit'; }
 marks() { [ "$(state)" = 'running workspaces' ]; }

@@ -82,15 +82,7 @@ is 'an export is cancelled' "$got" 'cancelled 409 202 bytes soon'
 is 'nothing is left of it' "$(find "$BOUGH_ROOT/exports" -name '*.part*')" ''
 
 # Many workspaces of many files: each of these is marked.
-python3 - "$T" <<'PY'
-import io, os, sys, tarfile
-with tarfile.open(sys.argv[1] + "/many.tar", "w") as t:
-    for i in range(6000):
-        m = tarfile.TarInfo(f"d{i % 50}/f{i}")
-        m.size = 40
-        t.addfile(m, io.BytesIO(os.urandom(40)))
-PY
-bough_ok 'a tree of many files' import "$T/many.tar" --as many
+import_many
 for n in 1 2 3 4 5; do
 	for ((i = 0; i < 40; i++)); do bough create "m-$n-$i" --from many --no-mount -q >/dev/null || bail 'no workspace'; done
 	got=$(cancel POST /v1/gc "$T/none" -)

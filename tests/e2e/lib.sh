@@ -164,6 +164,17 @@ bough_ok() { # DESCRIPTION ARGUMENT…
 }
 # The mount point, or a path where nothing can be.
 at() { bough path "$1" 2>/dev/null || echo "$T/nowhere"; } # NAME
+import_many() { # as the snapshot `many`: 6,000 small files
+	python3 - "$T/many.tar" <<-'END'
+		import io, os, sys, tarfile
+		with tarfile.open(sys.argv[1], "w") as t:
+		    for i in range(6000):
+		        m = tarfile.TarInfo(f"d{i % 50}/f{i}")
+		        m.size = 40
+		        t.addfile(m, io.BytesIO(os.urandom(40)))
+	END
+	bough_ok 'a tree of many files' import "$T/many.tar" --as many
+}
 # bough must end with this code, and say one line that matches.
 bough_fails() { # DESCRIPTION CODE REGEX ARGUMENT…
 	local what=$1 want=$2 regex=$3
