@@ -36,8 +36,8 @@ enum {
 	REFS_FILE_MAX = 256 << 20, /* packed-refs */
 	PLACES_MAX = 64,           /* object folders that borrow from each other */
 	CHECKSUM_BYTES = 20,
-	/* A repack that goes on removes packs while they are listed, an index and its pack one after the
-	 * other: 2 s of them. */
+	/* A repack that goes on removes packs while they are listed, an index and its pack one
+	 * after the other: 2 s of them. */
 	RESCANS = 100,
 	RESCAN_US = 20000,
 };
