@@ -391,9 +391,10 @@ static int begin(struct request *rq, struct reply *rp, struct err *err)
 static void add_state(struct reply *rp, const struct kept *k)
 {
 	char date[HEAD_DATE];
-	reply_header(rp, "Upload-Offset", "%llu", (unsigned long long)k->offset);
+	uint64_t told = tus_told(k->offset, k->length, is_done(k));
+	reply_header(rp, "Upload-Offset", "%llu", (unsigned long long)told);
 	reply_header(rp, "Upload-Length", "%llu", (unsigned long long)k->length);
-	if (k->offset < k->length)
+	if (told < k->length)
 		reply_header(rp, "Upload-Expires", "%s", head_date(date, k->expires));
 }
 
@@ -629,7 +630,7 @@ struct patch {
 	EVP_MD_CTX *hash; /* NULL: no checksum was sent */
 	uint8_t want[TUS_DIGEST_MAX];
 	int want_len;
-	uint64_t from; /* the offset that it began at */
+	uint64_t from, at; /* how much there was, and where the next byte belongs */
 };
 
 static void patch_free(void *task)
@@ -775,10 +776,13 @@ static int take_back(struct patch *p)
 static int take_bytes(struct patch *p, const uint8_t *buf, size_t n, struct err *err)
 {
 	struct kept *k = &p->k;
-	if (n > k->length - k->offset)
+	if (n > k->length - p->at)
 		return err_set(err, -EFBIG, "more than Upload-Length says");
 	if (p->hash && EVP_DigestUpdate(p->hash, buf, n) != 1)
 		return err_no_memory(err);
+	p->at += n;
+	if (p->at <= k->offset) /* the last one, which is there */
+		return 0;
 	int r = io_write_full(NULL, k->fd, buf, n, k->offset);
 	if (r < 0)
 		return err_sys(err, r, "keep the upload");
@@ -846,12 +850,14 @@ static int prepare_patch(struct patch *p, struct request *rq, bool box, struct e
 	int r = kept_open(&p->k, rq, box, true, err);
 	if (r < 0)
 		return r;
-	if (at != p->k.offset || p->k.fd < 0)
+	uint64_t told = tus_told(p->k.offset, p->k.length, is_done(&p->k));
+	if ((at != p->k.offset && at != told) || p->k.fd < 0)
 		return err_set(err, -ENOTUNIQ, "the upload is at byte %llu",
-			       (unsigned long long)p->k.offset);
+			       (unsigned long long)told);
 	if (length != UINT64_MAX && length > p->k.length - at)
 		return err_set(err, -EFBIG, "more than Upload-Length says");
-	p->from = at;
+	p->from = p->k.offset;
+	p->at = at;
 	if (!sum)
 		return 0;
 	const EVP_MD *md = p->want_len == 20 ? EVP_sha1() : EVP_sha256();

@@ -287,7 +287,9 @@ static int tell_first(struct request *rq, const struct route *rt, struct doing *
 	if (r >= 0)
 		reply_header(rp, "Idempotency-Replayed", "true");
 	if (r >= 0 && up)
-		reply_header(rp, "Location", "%s/%s", d->path, up);
+		reply_header(rp, "Location", "/v1/%s/%s/uploads/%s",
+			     strncmp(rt->path, "/v1/sandboxes/", 14) ? "workspaces" : "sandboxes",
+			     rq->params[0], up);
 	if (r >= 0 && rt->upload && was->has_sum && d->sum)
 		r = replay_upload(rq, d, was, rp, err);
 	repeat_done(was);

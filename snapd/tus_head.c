@@ -69,3 +69,8 @@ int tus_checksum(const char *text, uint8_t out[TUS_DIGEST_MAX])
 	int len = base64_decode(blank + 1, strlen(blank + 1), out, TUS_DIGEST_MAX);
 	return len == want ? want : -EINVAL;
 }
+
+uint64_t tus_told(uint64_t kept, uint64_t length, bool done)
+{
+	return kept - (!done && kept > 0 && kept == length);
+}

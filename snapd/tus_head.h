@@ -15,5 +15,8 @@ int tus_metadata(const char *text, const char *key, char **out);
  * -ENOTSUP (another algorithm). */
 enum { TUS_DIGEST_MAX = 32 };
 int tus_checksum(const char *text, uint8_t out[TUS_DIGEST_MAX]);
+/* Upload-Offset of one of which `kept` bytes are there. All of them is told of what is done only:
+ * clients ask no more then. The last byte is sent again where it isn't, and asks for that. */
+uint64_t tus_told(uint64_t kept, uint64_t length, bool done);
 
 #endif

@@ -52,7 +52,7 @@ announce() { # DESCRIPTION STATUS LENGTH: with a key
 announce 'creation with a key' 201 10
 first=$(header Location)
 announce 'once more' 201 10
-is 'tells which it was' "$(header Idempotency-Replayed) $(basename "$(header Location)")" "true $(basename "$first")"
+is 'tells where it was' "$(header Idempotency-Replayed) $(header Location)" "true $first"
 gives 'which is there' 200 HEAD "$(header Location)" -I
 announce 'of another length' 422 11
 gives 'it goes' 204 DELETE "$first"
@@ -132,10 +132,11 @@ ln "$(find "$BOUGH_ROOT/layers" -inum "$inode")" "$data"
 sed -i 's/,"done":true//' "$record" # jq would round the tag
 printf x | dd of="$at/large" bs=1 seek=5 conv=notrunc status=none
 gives 'what has two names is whole' 200 HEAD "$url" -I
-is 'and says so' "$(header Upload-Offset)" 3000000
+is 'but for what is done with it' "$(header Upload-Offset)" 2999999
 truncate -s 100 "$at/large"
 patch 'nobody writes to it' 409 100 "$T/one"
-patch 'asked again' 204 3000000 /dev/null
+printf z >"$T/last"
+patch 'asked again' 204 2999999 "$T/last"
 is 'it was done: the program has the last word' "$(stat -c %s "$at/large")" 100
 ok 'only the record is kept' test ! -e "$data"
 rm -f "$at/large"
@@ -179,9 +180,29 @@ is 'without Tus-Resumable' "$status" 412
 bough_ok 'umount' umount w
 printf 0123456789 >"$T/ten"
 patch 'all bytes, but no mount' 409 0 "$T/ten"
+# Who asks how far it is, and hears that all has come, takes the file to be there, and goes.
+told() { # DESCRIPTION OFFSET
+	gives "$1" 200 HEAD "$url" -I
+	is "$1: by all bytes but one" "$(header Upload-Offset)" "$2"
+}
+told 'told that it is not done' 9
+printf 9 >"$T/last"
+printf '99' >"$T/more"
+patch 'the last byte again, and still no mount' 409 9 "$T/last"
 bough_ok 'mount' mount w
-patch 'asked again' 204 10 /dev/null
+patch 'with another sum' 460 9 "$T/last" -H "Upload-Checksum: sha1 $(printf 8 | openssl sha1 -binary | base64)"
+patch 'more than there is' 413 9 "$T/more"
+patch 'more than there is, unannounced' 413 9 "$T/more" -H 'Transfer-Encoding: chunked'
+told 'told once more' 9
+patch 'the last byte again' 204 9 "$T/last"
+is 'told that all is there' "$(header Upload-Offset)" 10
 is 'it is there' "$(cat "$at/x")" 0123456789
+create 'another' 10 y
+bough_ok 'umount' umount w
+patch 'no mount' 409 0 "$T/ten"
+bough_ok 'mount again' mount w
+patch 'asked again without a byte' 204 10 /dev/null
+is 'it is there, too' "$(cat "$at/y")" 0123456789
 
 # ---- what was announced counts; what is nobody's goes
 
