@@ -50,7 +50,8 @@ struct flattener {
 	size_t nqueued;
 	bool sync; /* of records was asked for */
 	atomic_bool cancel;
-	pthread_mutex_t one; /* one flattening at a time; covers memo */
+	pthread_mutex_t one; /* one flattening at a time; covers what follows */
+	const char *background; /* the workspace whose flattening nobody waits for; or NULL */
 	struct memo memo[MEMO];
 	uint64_t age;
 };
@@ -115,7 +116,8 @@ static int go_on(void *ctx, uint64_t files, uint64_t total, uint64_t bytes)
 {
 	struct flattener *f = ctx;
 	(void)sched_yield(); /* can't fail on Linux */
-	return atomic_load(&f->cancel);
+	return atomic_load(&f->cancel) ||
+	       (f->background && lease_is_wanted(f->sd->leases, f->background));
 }
 
 struct flat {
@@ -342,7 +344,9 @@ static void consider(struct flattener *f, const char *id)
 	if (!is_long && u.records <= FLATTEN_RECORDS)
 		return;
 	pthread_mutex_lock(&f->one);
+	f->background = id;
 	int r = flatten(f, id, !is_long, &err);
+	f->background = NULL;
 	pthread_mutex_unlock(&f->one);
 	/* Removed or restored meanwhile is nothing to tell; else the next save or fork tries
 	 * again. */

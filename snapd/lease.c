@@ -12,6 +12,7 @@ struct entry {
 	char id[ID_SIZE];
 	unsigned shared; /* SAVE counted too */
 	bool save, exclusive;
+	bool wanted;      /* somebody has waited for it since it was last taken */
 	const char *what; /* the latest holder's */
 };
 
@@ -66,8 +67,10 @@ int lease_take(struct lease *out, struct leases *l, const char *id, enum lease_k
 	struct entry *e;
 	int r = 0;
 	pthread_mutex_lock(&l->lock);
-	while (in_the_way(e = find(l, id), kind) && r == 0)
+	while (in_the_way(e = find(l, id), kind) && r == 0) {
+		e->wanted = true;
 		r = wait_ms > 0 ? pthread_cond_timedwait(&l->given, &l->lock, &until) : ETIMEDOUT;
+	}
 	if (in_the_way(e, kind)) {
 		r = err_set(err, -EBUSY, "%s is busy: %s", id, e->what);
 	} else if (!e && !(e = calloc(1, sizeof(*e)))) {
@@ -80,6 +83,7 @@ int lease_take(struct lease *out, struct leases *l, const char *id, enum lease_k
 			l->entries = e;
 		}
 		e->what = what;
+		e->wanted = false; /* who waits looks again, and says so again */
 		e->exclusive = kind == LEASE_EXCLUSIVE;
 		e->shared += kind != LEASE_EXCLUSIVE;
 		e->save |= kind == LEASE_SAVE;
@@ -115,6 +119,15 @@ void lease_give(struct lease *lease)
 	pthread_cond_broadcast(&l->given);
 	pthread_mutex_unlock(&l->lock);
 	*lease = (struct lease){ 0 };
+}
+
+bool lease_is_wanted(struct leases *l, const char *id)
+{
+	pthread_mutex_lock(&l->lock);
+	const struct entry *e = find(l, id);
+	bool wanted = e && e->wanted;
+	pthread_mutex_unlock(&l->lock);
+	return wanted;
 }
 
 bool lease_is_held(struct leases *l, const char *id)

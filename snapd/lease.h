@@ -33,6 +33,9 @@ int lease_take(struct lease *out, struct leases *l, const char *id, enum lease_k
 	       const char *what, int wait_ms, struct err *err);
 void lease_give(struct lease *l); /* an empty one is allowed; it is empty afterwards */
 bool lease_is_held(struct leases *l, const char *id);
+/* Does somebody wait for a lease of it that those held are in the way of? Work in the background
+ * then gives up. */
+bool lease_is_wanted(struct leases *l, const char *id);
 
 #define auto_lease __attribute__((cleanup(lease_give))) struct lease
 

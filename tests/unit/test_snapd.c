@@ -51,6 +51,8 @@ static void lease_kinds(void **state)
 			assert_non_null(strstr(err.text, "first"));
 		assert_int_equal(
 			lease_take(&other, l, "ws_bbbbbbbbbb", LEASE_EXCLUSIVE, "x", 0, &err), 0);
+		assert_int_equal(lease_is_wanted(l, "ws_aaaaaaaaaa"), !table[i].both);
+		assert_false(lease_is_wanted(l, "ws_bbbbbbbbbb"));
 		lease_give(&a);
 		lease_give(&b);
 		assert_false(lease_is_held(l, "ws_aaaaaaaaaa"));
