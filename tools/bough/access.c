@@ -75,7 +75,8 @@ static void token_row(struct table *table, const struct cli *cli, const json_t *
 	const char *path = get_text(v, "path");
 	(void)snprintf(scope, sizeof(scope), "%s%s%s%s", get_text(v, "scope"), *path ? ":" : "",
 		       path, get_true(v, "read_only") ? ", read-only" : "");
-	(void)snprintf(expires, sizeof(expires), "%.19s", list_text(v, "expires"));
+	const char *until = get_text(v, "expires");
+	(void)snprintf(expires, sizeof(expires), *until ? "%.19sZ" : "-", until);
 	const char *cells[] = { get_text(v, "id"),
 				list_text(v, "name"),
 				owner_name(cli, v, "owner"),

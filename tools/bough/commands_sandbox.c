@@ -97,7 +97,7 @@ static const struct option_def exec_options[] = {
 	OPT_CWD(""),
 	{ .name = "timeout",
 	  .value = "TIME",
-	  .help = "then (500ms, 2m) all of it is ended; exit code 124" },
+	  .help = "then (500ms, 2m) all of it is ended, exit code 124; 0: never" },
 	{ .name = "detach", .letter = 'd', .help = "don't wait; print its id" },
 	OPTS_TERMINAL,
 	{ 0 }

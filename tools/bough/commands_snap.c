@@ -1,6 +1,10 @@
 /* Snapshots, what goes in and out of them, images, and files. */
 #include "tools/bough/commands.h"
 
+#define SNAPSHOT_COLUMNS                                                                           \
+	"NEW is how much content was new or changed since the snapshot before, STORED what the\n"    \
+	"store grew by for it, compressed: nothing for what it had already.\n"
+
 static const struct option_def watch_options[] = {
 	{ .name = "here", .help = "only what is in that folder itself, nothing below its folders" },
 	{ .name = "since",
@@ -259,6 +263,7 @@ const struct command commands_snap[] = {
 	  .group = G_SNAP,
 	  .operands = "NAME",
 	  .summary = "show its line of snapshots",
+	  .about = SNAPSHOT_COLUMNS,
 	  .examples = "bough log app\n",
 	  .min = 1,
 	  .max = 1,
@@ -268,6 +273,7 @@ const struct command commands_snap[] = {
 	  .group = G_SNAP,
 	  .operands = "",
 	  .summary = "list the snapshots",
+	  .about = SNAPSHOT_COLUMNS,
 	  .options = snapshots_ls_options,
 	  .examples = "bough snapshots ls\nbough snapshots ls --workspace app\n",
 	  .max = 0,

@@ -50,8 +50,12 @@ step() {
 	"$@" 2>&1 | sed 's/^/    /'
 	t1=$(date +%s%N)
 	after=$(used)
-	awk -v ns=$((t1 - t0)) -v b=$((after - before)) \
-		'BEGIN { printf "    -- %.1f ms, %+.1f KiB on disk\n", ns / 1e6, b / 1024 }'
+	awk -v ns=$((t1 - t0)) -v b=$((after - before)) 'BEGIN {
+		time = ns < 1e9 ? sprintf("%.1f ms", ns / 1e6) : sprintf("%.1f s", ns / 1e9)
+		mib = b / 1048576
+		size = mib > -1 && mib < 1 ? sprintf("%+.0f KiB", b / 1024) : sprintf("%+.1f MiB", mib)
+		printf "    -- %s, %s on disk\n", time, size
+	}'
 }
 
 small=$work/small
