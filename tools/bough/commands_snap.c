@@ -1,8 +1,8 @@
 /* Snapshots, what goes in and out of them, images, and files. */
 #include "tools/bough/commands.h"
 
-#define SNAPSHOT_COLUMNS                                                                           \
-	"NEW is how much content was new or changed since the snapshot before, STORED what the\n"    \
+#define SNAPSHOT_COLUMNS                                                                          \
+	"NEW is how much content was new or changed since the snapshot before, STORED what the\n" \
 	"store grew by for it, compressed: nothing for what it had already.\n"
 
 static const struct option_def watch_options[] = {
