@@ -205,12 +205,7 @@ time.sleep(1000)')
 	bough_ok "$rt: gone" rm --force "$rt"
 }
 
-try "$MAIN_RT"
-why=$(bough doctor 2>/dev/null | sed -n 's/^runsc *//p')
-case $why in
-ok*) try runsc ;;
-*) diag "runsc isn't tried: $why" ;;
-esac
+by_each_runtime try
 
 # ---- the API itself
 

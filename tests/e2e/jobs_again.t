@@ -173,15 +173,21 @@ is 'an export of what is gone fails' "$(ended "$export" '.state, .status' | xarg
 mkdir "$T/many"
 for f in $(seq 40); do head -c 1000000 /dev/urandom >"$T/many/$f"; done
 tar cf "$T/many.tar" -C "$T/many" .
+# Of $T/many.tar, with the key WHAT$i and a name that ends in $i; the job is $job.
+upload_cut() { # WHAT PATH
+	local state
+	for i in 1 2 3 4 5; do
+		read -r job state < <(cut "$1$i" "$2$i" "$T/many.tar")
+		again
+		[ "$state" = running ] && break
+	done
+	is "an upload is cut off: $1" "$state" running
+}
 imported() { # KEY NAME: as keyed
 	ask POST "/v1/import?name=$2" -H 'Prefer: respond-async' -H "Idempotency-Key: $1" -T "$T/many.tar" -w '%{http_code}\n'
 }
-for i in 1 2 3 4 5; do
-	read -r import state < <(cut "import$i" "/v1/import?name=i$i" "$T/many.tar")
-	again
-	[ "$state" = running ] && break
-done
-is 'an import is cut off' "$state" running
+upload_cut import '/v1/import?name=i'
+import=$job
 is 'it goes on' "$(ended "$import" '.state, .status' | xargs)" 'done 201'
 is 'with all that was uploaded' "$(ask GET "/v1/snapshots/i$i/files/40" | cmp - "$T/many/40" && ask GET "/v1/snapshots/i$i/files/" |
 	jq '.entries | length')" 40
@@ -196,15 +202,11 @@ like 'nor is it begun without' "$(ended "$import" '.state, .status, .error.messa
 # ---- a workspace from an archive
 
 begun() { # KEY NAME: as keyed
-	ask POST "/v1/workspaces/import?name=$2&label=k=v&mount=0&quota_bytes=99999999" -H 'Prefer: respond-async' \
+	ask POST "/v1/workspaces/import?label=k=v&mount=0&quota_bytes=99999999&name=$2" -H 'Prefer: respond-async' \
 		-H "Idempotency-Key: $1" -T "$T/many.tar" -w '%{http_code}\n'
 }
-for i in 1 2 3 4 5; do
-	read -r create state < <(cut "create$i" "/v1/workspaces/import?name=c$i&label=k=v&mount=0&quota_bytes=99999999" "$T/many.tar")
-	again
-	[ "$state" = running ] && break
-done
-is 'a create is cut off' "$state" running
+upload_cut create '/v1/workspaces/import?label=k=v&mount=0&quota_bytes=99999999&name=c'
+create=$job
 is 'it goes on' "$(ended "$create" '.state, .status' | xargs)" 'done 201'
 is 'with all that was uploaded' "$(ask GET "/v1/workspaces/c$i/files/40" | cmp - "$T/many/40" && ask GET "/v1/workspaces/c$i/files/" |
 	jq '.entries | length')" 40

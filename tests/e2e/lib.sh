@@ -197,6 +197,15 @@ need_fuse() {
 # With BOUGH_DEFAULT_RUNTIME=crun the files on sandboxes run with that.
 MAIN_RT=${BOUGH_DEFAULT_RUNTIME:-runc}
 need_runtime() { command -v "$MAIN_RT" >/dev/null || skip_all "no $MAIN_RT"; }
+by_each_runtime() { # COMMAND…: with MAIN_RT, and with runsc where doctor says that it works
+	"$@" "$MAIN_RT"
+	local why
+	why=$(bough doctor 2>/dev/null | sed -n 's/^runsc *//p')
+	case $why in
+	ok*) "$@" runsc ;;
+	*) diag "runsc isn't tried: $why" ;;
+	esac
+}
 need_root() { [ "$(id -u)" = 0 ] || skip_all 'needs root'; }
 need_sandboxes() { # which pass through $T on the way to their files
 	need_fuse

@@ -114,12 +114,7 @@ try() { # RUNTIME
 	bough_ok "$rt: all gone" rm --force "$rt"
 }
 
-try "$MAIN_RT"
-why=$(bough doctor 2>/dev/null | sed -n 's/^runsc *//p')
-case $why in
-ok*) try runsc ;;
-*) diag "runsc isn't tried: $why" ;;
-esac
+by_each_runtime try
 
 # Shims that say with which version of the service they speak.
 shim=containerd-shim-runc-v2

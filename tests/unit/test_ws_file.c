@@ -85,6 +85,17 @@ static void test_bytes(void **state)
 
 enum { EMPTY = 9 };
 
+/* With a folder of the workspace x. */
+static void make_root(char *root)
+{
+	char path[200];
+	assert_non_null(mkdtemp(root));
+	(void)snprintf(path, sizeof(path), "%s/ws", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+	(void)snprintf(path, sizeof(path), "%s/ws/x", root);
+	assert_int_equal(mkdir(path, 0700), 0);
+}
+
 /* Cut by so many bytes; EMPTY: of all. */
 static void put(const char *root, const char *name, uint64_t seq, size_t cut)
 {
@@ -210,17 +221,13 @@ static int close_version(void *ctx, int fd)
 /* A version that somebody is just writing is none yet, and no damaged one. */
 static void test_being_written(void **state)
 {
-	char root[64] = "/tmp/bough-test.XXXXXX", path[200];
+	char root[64] = "/tmp/bough-test.XXXXXX";
 	uint8_t boot[BOOT_ID_BYTES];
 	struct ws_file f[2];
 	struct io io = io_host;
 	unsigned n = 0;
 	memset(boot, 6, sizeof(boot)); /* as fill has it */
-	assert_non_null(mkdtemp(root));
-	(void)snprintf(path, sizeof(path), "%s/ws", root);
-	assert_int_equal(mkdir(path, 0700), 0);
-	(void)snprintf(path, sizeof(path), "%s/ws/x", root);
-	assert_int_equal(mkdir(path, 0700), 0);
+	make_root(root);
 	put(root, "stack", 5, 0);
 	put(root, "stack-0000000000000006", 6, EMPTY);
 	io.open = open_version;
@@ -241,17 +248,13 @@ static void test_being_written(void **state)
 /* Without descriptors, say, an older version isn't the newest, nor the newest the only one. */
 static void test_unreadable(void **state)
 {
-	char root[64] = "/tmp/bough-test.XXXXXX", path[200];
+	char root[64] = "/tmp/bough-test.XXXXXX";
 	const uint8_t boot[BOOT_ID_BYTES] = { 0 };
 	struct ws_file f[2];
 	struct io io = io_host;
 	unsigned n = 0;
 	io.open = open_none;
-	assert_non_null(mkdtemp(root));
-	(void)snprintf(path, sizeof(path), "%s/ws", root);
-	assert_int_equal(mkdir(path, 0700), 0);
-	(void)snprintf(path, sizeof(path), "%s/ws/x", root);
-	assert_int_equal(mkdir(path, 0700), 0);
+	make_root(root);
 	put(root, "stack", 5, 0);
 	put(root, "stack-0000000000000006", 6, 0);
 	expect(-EMFILE, ws_file_load(f, &n, &io, root, "x", boot, &err));
