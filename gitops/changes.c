@@ -112,7 +112,7 @@ int commit_tree(git_tree **out, struct mirror *m, const struct oid *commit, stru
 		r = git_commit_tree(out, c);
 	char hex[OID_HEX + 1];
 	oid_hex(hex, commit);
-	return r < 0 ? git_fail(err, r, "commit %.12s", hex) : 0;
+	return r < 0 ? git_fail_object(err, r, mirror_repo(m), &id, "commit %.12s", hex) : 0;
 }
 
 static void tree_at_done(struct tree_at *t)

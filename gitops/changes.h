@@ -78,8 +78,8 @@ struct changes_options {
  * are, with a warning. Folders with a repository of their own and submodules are left alone.
  * Renames: equal contents first, then similar ones, below a number of pairs and a deadline.
  *
- * -ENOENT: no such commit; -EBADMSG: a damaged object; -E2BIG: patterns that take too long;
- * -EIO: a damaged file; -ENOMEM. */
+ * -ENOENT: no such commit; -ENOTSUP: a malformed one; -EBADMSG: a damaged object; -E2BIG:
+ * patterns that take too long; -EIO: a damaged file; -ENOMEM. */
 int changes_find(struct changes *out, const struct changes_options *opt, struct err *err);
 
 /* Is the file at this path, or would it be, part of the checkout? */

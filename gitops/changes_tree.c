@@ -77,7 +77,7 @@ static int load(struct builder *b, struct level *l, const struct oid *tree)
 	auto_git(git_tree) t = NULL;
 	int r = git_tree_lookup(&t, mirror_repo(b->mirror), &id);
 	if (r < 0)
-		return git_fail(b->err, r, "read a tree");
+		return git_fail_object(b->err, r, mirror_repo(b->mirror), &id, "read a tree");
 	for (size_t i = 0; i < git_tree_entrycount(t) && r >= 0; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex(t, i);
 		struct oid oid = oid_of_git(git_tree_entry_id(e));

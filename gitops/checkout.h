@@ -106,8 +106,8 @@ struct checkout_result {
 /* Builds the image, and remembers it beside the mirror (MIRROR.checkouts/). Contents are synced
  * before the image is published; it is kept by gc as long as something names it, or
  * checkout_each does.
- * -ENOENT: a scope that isn't a folder of the commit (err names it); -EBADMSG: a damaged or hostile
- * object; -EFBIG; -ECANCELED. */
+ * -ENOENT: a scope that isn't a folder of the commit (err names it); -ENOTSUP: the commit
+ * is malformed (err says where); -EBADMSG: an object is damaged; -EFBIG; -ECANCELED. */
 int checkout_build(struct checkout_result *out, const struct checkout_options *opt,
 		   const struct checkout_spec *spec, struct err *err);
 /* 1 and what an earlier checkout_build of an equal spec gave, which counts as used now; 0: none, or

@@ -44,7 +44,7 @@ static int add_inode(struct dotgit *g, uint64_t dir, const char *name, uint32_t 
 		r = image_add_dirent(g->b, dir, name, strlen(name), a.ino,
 				     S_ISDIR(mode) ? DT_DIR : DT_REG, 0);
 	if (r == -EEXIST)
-		return err_set(g->err, -EBADMSG, "the commit has a file of the name %s", name);
+		return err_set(g->err, -ENOTSUP, "the commit has a file of the name %s", name);
 	if (r < 0)
 		return err_sys(g->err, r, "add %s to the image", name);
 	*ino = a.ino;

@@ -57,6 +57,8 @@ static int by_class(const git_error *e)
 		return -EBADMSG;
 	case GIT_ERROR_OS:
 		return errno > 0 ? -errno : -EIO;
+	case GIT_ERROR_INVALID: /* of a commit that was read: its walks don't tell of which */
+		return e->message && strstr(e->message, "parse signature") ? -ENOTSUP : -EIO;
 	default:
 		return -EIO;
 	}
@@ -100,16 +102,50 @@ static int by_code(int r, const git_error *e)
 	}
 }
 
-int git_fail(struct err *err, int r, const char *fmt, ...)
+__attribute__((format(printf, 3, 0))) static int fail(struct err *err, int r, const char *fmt,
+						      va_list ap)
 {
 	const git_error *e = git_error_last(); /* before anything can change errno */
 	int out = by_code(r, e);
 	char what[TEXT_MAX];
-	va_list ap;
-	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof(what), fmt, ap); /* cut: it is for a reader */
-	va_end(ap);
 	(void)err_set(err, out, "%s: %s", what, e && e->message ? e->message : "unknown reason");
 	git_error_clear();
 	return out;
+}
+
+int git_fail(struct err *err, int r, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	r = fail(err, r, fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+int git_bad_object(git_odb *odb, const git_oid *id)
+{
+	auto_git(git_odb_object) o = NULL;
+	if (odb && git_odb_read(&o, odb, id) == 0)
+		return -ENOTSUP;
+	git_error_clear();
+	return -EBADMSG;
+}
+
+int git_fail_object(struct err *err, int r, git_repository *repo, const git_oid *id,
+		    const char *fmt, ...)
+{
+	auto_git(git_odb) odb = NULL;
+	va_list ap;
+	va_start(ap, fmt);
+	r = fail(err, r, fmt, ap);
+	va_end(ap);
+	if (r == -ENOMEM || git_repository_odb(&odb, repo) < 0 ||
+	    git_bad_object(odb, id) != -ENOTSUP) {
+		git_error_clear();
+		return r;
+	}
+	if (err)
+		err->code = -ENOTSUP;
+	return -ENOTSUP;
 }

@@ -18,8 +18,16 @@ int gitops_init(struct err *err);
 /* The one place where libgit2's errors become ours: gives -errno for the negative result `r`
  * of a call just made (GIT_ENOTFOUND: -ENOENT, GIT_EEXISTS: -EEXIST, GIT_EAMBIGUOUS:
  * -ENOTUNIQ, GIT_ECONFLICT and GIT_ENONFASTFORWARD: -ESTALE … ; else by the error's class:
- * odb, zlib: -EBADMSG, os: errno, nomemory: -ENOMEM) and sets err to "<what>: <its words>". */
+ * odb, zlib: -EBADMSG, os: errno, nomemory: -ENOMEM; a commit without a proper author: -ENOTSUP)
+ * and sets err to "<what>: <its words>". */
 int git_fail(struct err *err, int r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* What is wrong with an object that can't be understood: -ENOTSUP where its bytes are those that
+ * its id says, so that it came like this with the repository; else -EBADMSG: it is damaged here. */
+int git_bad_object(git_odb *odb, const git_oid *id);
+/* As git_fail, of a call that looked an object up: -ENOTSUP as above. */
+int git_fail_object(struct err *err, int r, git_repository *repo, const git_oid *id,
+		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 static inline git_oid oid_to_git(const struct oid *o)
 {

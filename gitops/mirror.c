@@ -198,7 +198,7 @@ static int peel_id(struct mirror *m, const git_oid *id, const char *ref, struct 
 		auto_git(git_tag) tag = NULL;
 		r = git_tag_lookup(&tag, m->repo, &at);
 		if (r < 0)
-			return git_fail(err, r, "read %s", ref);
+			return git_fail_object(err, r, m->repo, &at, "read %s", ref);
 		at = *git_tag_target_id(tag);
 		r = type_of(m, &at, ref, &type, err);
 	}
@@ -211,7 +211,7 @@ static int peel_id(struct mirror *m, const git_oid *id, const char *ref, struct 
 			       git_object_type2string(first));
 	r = git_commit_lookup(&found, m->repo, &at);
 	if (r < 0)
-		return git_fail(err, r, "read %s", ref);
+		return git_fail_object(err, r, m->repo, &at, "read %s", ref);
 	*commit = oid_of_git(&at);
 	return 0;
 }
@@ -425,7 +425,7 @@ static int walk_steps(struct mirror *m, const char *ref, const char *steps, stru
 			return err_set(err, -ENOENT, "the history of %.*s doesn't reach to %s",
 				       (int)strcspn(ref, "~^"), ref, ref);
 		if (r < 0)
-			return git_fail(err, r, "read %s", ref);
+			return git_fail_object(err, r, m->repo, &id, "read %s", ref);
 		*commit = oid_of_git(git_commit_id(to ? to : at));
 	}
 	return 0;
@@ -540,7 +540,7 @@ static int commit_there(struct mirror *m, const struct oid *commit, struct err *
 	git_oid id = oid_to_git(commit);
 	auto_git(git_commit) c = NULL;
 	int r = git_commit_lookup(&c, m->repo, &id);
-	return r < 0 ? git_fail(err, r, "read the commit") : 0;
+	return r < 0 ? git_fail_object(err, r, m->repo, &id, "read the commit") : 0;
 }
 
 int mirror_keep(struct mirror *m, const struct oid *commit, struct err *err)

@@ -64,7 +64,7 @@ static inline bool reach_has(const struct reach *r, uint32_t obj, uint8_t bits)
 {
 	return __atomic_load_n(&r->mark[obj], __ATOMIC_RELAXED) & bits;
 }
-int reach_bad_object(struct reach *r, uint32_t obj, const char *what); /* -EBADMSG */
+int reach_bad_object(struct reach *r, uint32_t obj, const char *what); /* git_bad_object */
 
 /* ---- pack_tree.c ---- */
 

@@ -21,7 +21,9 @@ int reach_bad_object(struct reach *r, uint32_t obj, const char *what)
 	struct oid oid;
 	src_oid(r->src, obj, &oid);
 	oid_hex(hex, &oid);
-	return err_set(r->err, -EBADMSG, "object %s of the mirror is no %s", hex, what);
+	const git_oid id = oid_to_git(&oid);
+	return err_set(r->err, git_bad_object(r->src->odb, &id), "object %s of the mirror is no %s",
+		       hex, what);
 }
 
 /* ---- scope ---- */

@@ -103,7 +103,8 @@ static int list_tree(struct finder *f, struct todos *todos, const struct todo *t
 	auto_git(git_tree) tree = NULL;
 	int r = git_tree_lookup(&tree, mirror_repo(f->opt->mirror), &t->tree);
 	if (r < 0)
-		return git_fail(f->err, r, "list %s", t->path);
+		return git_fail_object(f->err, r, mirror_repo(f->opt->mirror), &t->tree, "list %s",
+				       t->path);
 	for (size_t i = 0; i < git_tree_entrycount(tree) && r >= 0; i++) {
 		const git_tree_entry *e = git_tree_entry_byindex(tree, i);
 		const char *name = git_tree_entry_name(e);

@@ -138,7 +138,7 @@ static int read_object(git_odb_object **out, git_odb *odb, const struct oid *oid
 		return 0;
 	git_odb_object_free(*out);
 	*out = NULL;
-	return err_set(err, -EBADMSG, "%s: object %s isn't what the tree says it is", path, hex);
+	return err_set(err, -ENOTSUP, "%s: object %s isn't what the tree says it is", path, hex);
 }
 
 /* Which part of the scopes a folder is. Sorted scopes could be searched faster; there are few. */
@@ -222,7 +222,7 @@ static int bad_entry(struct walk *w, const char *why)
 {
 	const struct level *l = &w->levels[w->nlevels - 1];
 	const char *path = w->t->dirs[l->dir].path;
-	return err_set(w->err, -EBADMSG, "the commit's folder '%s': %s", *path ? path : "/", why);
+	return err_set(w->err, -ENOTSUP, "the commit's folder '%s': %s", *path ? path : "/", why);
 }
 
 static int take_entry(struct walk *w, const struct tree_entry *e)
@@ -274,7 +274,7 @@ static int root_of(git_repository *repo, const struct oid *commit, struct oid *t
 	git_oid g = oid_to_git(commit);
 	int r = git_commit_lookup(&c, repo, &g);
 	if (r < 0)
-		return git_fail(err, r, "read the commit");
+		return git_fail_object(err, r, repo, &g, "read the commit");
 	*tree = oid_of_git(git_commit_tree_id(c));
 	return 0;
 }
@@ -349,7 +349,7 @@ static int add_name(struct fill *f, uint32_t dir, const char *name, uint64_t ino
 	int r = image_add_dirent(f->b, f->t->dirs[dir].ino, name, strlen(name), ino,
 				 (uint8_t)(mode >> 12), 0);
 	if (r == -EEXIST)
-		return err_set(f->err, -EBADMSG, "the commit has '%s' twice", path);
+		return err_set(f->err, -ENOTSUP, "the commit has '%s' twice", path);
 	return r < 0 ? err_sys(f->err, r, "add '%s'", path) : 0;
 }
 
@@ -514,13 +514,13 @@ static int add_symlink(struct fill *f, const struct co_file *file)
 {
 	auto_git(git_odb_object) o = NULL;
 	if (file->size == 0 || file->size > CO_TARGET_MAX)
-		return err_set(f->err, -EBADMSG, "symlink '%s': its target is empty or too long",
+		return err_set(f->err, -ENOTSUP, "symlink '%s': its target is empty or too long",
 			       file->path);
 	int r = read_object(&o, f->odb, &file->oid, GIT_OBJECT_BLOB, SIZE_MAX, file->path, f->err);
 	if (r < 0)
 		return r;
 	if (memchr(git_odb_object_data(o), '\0', file->size))
-		return err_set(f->err, -EBADMSG, "symlink '%s': its target has a zero byte",
+		return err_set(f->err, -ENOTSUP, "symlink '%s': its target has a zero byte",
 			       file->path);
 	r = image_add_target(f->b, file->ino, git_odb_object_data(o), file->size);
 	return r < 0 ? err_sys(f->err, r, "add '%s'", file->path) : 0;
@@ -537,7 +537,8 @@ static int blob_size(struct fill *f, const struct co_file *file, uint64_t *size)
 		return r == -ENOENT ? -EBADMSG : r;
 	}
 	if (type != GIT_OBJECT_BLOB)
-		return err_set(f->err, -EBADMSG, "'%s': its object is no file", file->path);
+		return err_set(f->err, git_bad_object(f->odb, &g), "'%s': its object is no file",
+			       file->path);
 	*size = n;
 	return 0;
 }

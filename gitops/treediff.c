@@ -97,7 +97,7 @@ static int compare_trees(struct differ *d, const git_tree *a, const git_tree *b,
 static int read_tree(struct differ *d, git_tree **out, const git_oid *id, const char *path)
 {
 	int r = git_oid_is_zero(id) ? 0 : git_tree_lookup(out, d->repo, id);
-	return r < 0 ? git_fail(d->err, r, "tree of %s", path) : 0;
+	return r < 0 ? git_fail_object(d->err, r, d->repo, id, "tree of %s", path) : 0;
 }
 
 static int compare_pair(struct differ *d, const struct pair *p)

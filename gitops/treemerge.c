@@ -126,7 +126,7 @@ static int on_path(void *ctx, const char *path, uint32_t old_mode, uint32_t mode
 	struct oid ours = { 0 }, theirs = { 0 };
 	uint32_t m = 0, their_mode = 0;
 	if (is_bad_path(path))
-		return err_set(mg->err, -EBADMSG, "git refuses the name %.300s", path);
+		return err_set(mg->err, -ENOTSUP, "git refuses the name %.300s", path);
 	int r = mode ? entry_at(mg, mg->out->tree, path, &e.oid, &m) : 1;
 	if (r == 0)
 		return err_set(mg->err, -EBADMSG, "%.300s isn't in the merged tree", path);
@@ -215,7 +215,7 @@ static int tree_of(git_tree **out, git_repository *repo, const struct oid *tree,
 {
 	git_oid id = oid_to_git(tree);
 	int r = git_tree_lookup(out, repo, &id);
-	return r < 0 ? git_fail(err, r, "read a tree") : 0;
+	return r < 0 ? git_fail_object(err, r, repo, &id, "read a tree") : 0;
 }
 
 int treemerge_make(struct treemerge *out, struct mirror *scratch, const struct oid *base,

@@ -32,8 +32,8 @@ struct treemerge {
 void treemerge_done(struct treemerge *t);
 #define auto_treemerge __attribute__((cleanup(treemerge_done))) struct treemerge
 
-/* `base` is a commit, the others are trees; all are in `scratch`. 0, also with conflicts; -EBADMSG:
- * a damaged repository, or one with names that git refuses; -ENOMEM. */
+/* `base` is a commit, the others are trees; all are in `scratch`. 0, also with conflicts; -ENOTSUP:
+ * a malformed tree, or names that git refuses; -EBADMSG: a damaged repository; -ENOMEM. */
 int treemerge_make(struct treemerge *out, struct mirror *scratch, const struct oid *base,
 		   const struct oid *ours, const struct oid *theirs, struct err *err);
 /* Adds one: `path` is copied. 0 or -ENOMEM. */

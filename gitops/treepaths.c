@@ -30,7 +30,7 @@ static int enter(struct counter *c, const git_oid *id)
 			       TREEPATHS_DEPTH_MAX);
 	int r = git_tree_lookup(&l.tree, c->repo, id);
 	if (r < 0)
-		return git_fail(c->err, r, "read a tree");
+		return git_fail_object(c->err, r, c->repo, id, "read a tree");
 	if (array_grow(&c->v, c->n, &c->cap) < 0) {
 		git_tree_free(l.tree);
 		return err_no_memory(c->err);

@@ -11,7 +11,7 @@ enum {
 	TREEPATHS_DEPTH_MAX = 1024,
 };
 /* 0: at most TREEPATHS_MAX; -E2BIG: more, or deeper than TREEPATHS_DEPTH_MAX, with err set;
- * -EBADMSG, -ENOENT: a damaged repository; -ENOMEM. */
+ * -ENOTSUP: a malformed tree; -EBADMSG, -ENOENT: a damaged repository; -ENOMEM. */
 int treepaths_check(git_repository *repo, const git_oid *tree, struct err *err);
 
 #endif
