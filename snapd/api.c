@@ -121,6 +121,7 @@ static const struct field repo_reset_fields[] = {
 };
 static const struct field file_op_fields[] = {
 	{ "to", FIELD_STRING, false, 4096 }, { "target", FIELD_STRING, false, 4096 },
+	{ "to_b64", FIELD_STRING, false, 5464 }, { "target_b64", FIELD_STRING, false, 5464 },
 	{ "mode", FIELD_STRING, false, 8 },  { "replace", FIELD_BOOL, false, 0 },
 	{ "parents", FIELD_BOOL, false, 0 }, { "expires_in", FIELD_NUMBER, false, 0 },
 	{ "method", FIELD_STRING, false, 8 }, { "pin", FIELD_BOOL, false, 0 },

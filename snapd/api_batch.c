@@ -9,12 +9,10 @@
 #include <unistd.h>
 
 #include "fs/base/array.h"
-#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
 #include "fs/base/json.h"
 #include "fs/work/batch.h"
-#include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/api_sandbox.h"
 #include "snapd/archive_lib.h"
@@ -22,7 +20,6 @@
 #include "snapd/files_list.h"
 #include "snapd/intents.h"
 #include "snapd/limits.h"
-#include "snapd/web_parse.h"
 
 enum {
 	BODY_MAX = 32 << 20,   /* bytes of JSON, the contents in base64 in it */
@@ -103,65 +100,6 @@ static const struct field fields[] = {
 	{ 0 },
 };
 
-/* What a member of its own, or its base64 sister, says: *out is terminated and the caller's, NULL
- * where there is neither. */
-static int get_bytes(const json_t *j, const char *key, char **out, size_t *len, struct err *err)
-{
-	char other[32];
-	(void)snprintf(other, sizeof(other), "%s_b64", key);
-	const json_t *plain = json_object_get(j, key), *coded = json_object_get(j, other);
-	*out = NULL;
-	*len = 0;
-	if (json_is_string(plain) && json_is_string(coded))
-		return err_set(err, -EINVAL, "\"%s\" and \"%s\": one of them", key, other);
-	if (json_is_string(plain)) {
-		*len = json_string_length(plain);
-		*out = malloc(*len + 1);
-		if (*out)
-			memcpy(*out, json_string_value(plain), *len + 1);
-		return *out ? 0 : err_no_memory(err);
-	}
-	if (!json_is_string(coded))
-		return 0;
-	size_t n = json_string_length(coded), room = n / 4 * 3;
-	char *to = malloc(room + 1);
-	int got = to ? base64_decode(json_string_value(coded), n, to, room) : -ENOMEM;
-	if (got < 0) {
-		free(to);
-		return got == -ENOMEM ? err_no_memory(err)
-				      : err_set(err, -EINVAL, "\"%s\" isn't base64", other);
-	}
-	to[got] = '\0';
-	*out = to;
-	*len = (size_t)got;
-	return 0;
-}
-
-static int get_path(const json_t *j, const char *key, char **out, struct err *err)
-{
-	char *text;
-	size_t len;
-	int r = get_bytes(j, key, &text, &len, err);
-	if (r < 0)
-		return r;
-	if (!text || strlen(text) != len) {
-		free(text);
-		return err_set(err, -EINVAL, "\"%s\" is missing, or has a NUL", key);
-	}
-	if (*text == '/')
-		memmove(text, text + 1, len); /* with its end */
-	r = *text ? web_file_path_check(text, err)
-		  : err_set(err, -EISDIR, "that is the root directory");
-	if (r == 0)
-		r = access_path(text, err);
-	if (r < 0) {
-		free(text);
-		return r;
-	}
-	*out = text;
-	return 0;
-}
-
 static bool is_true(const json_t *j, const char *key, bool otherwise)
 {
 	const json_t *v = json_object_get(j, key);
@@ -222,7 +160,7 @@ static int write_content(struct batch *b, struct item *it, const json_t *j, stru
 	auto_free char *content = NULL;
 	size_t len;
 	const char *part = json_string_value(json_object_get(j, "part"));
-	int r = get_bytes(j, "content", &content, &len, err);
+	int r = files_bytes(j, "content", &content, &len, err);
 	if (r == 0 && part && content)
 		return err_set(err, -EINVAL, "\"part\" and \"content\": one of them");
 	if (r < 0 || part)
@@ -253,7 +191,7 @@ static int take_mkdir(struct batch *b, struct item *it, const json_t *j, struct 
 
 static int take_move(struct batch *b, struct item *it, const json_t *j, struct err *err)
 {
-	int r = get_path(j, "to", &it->other, err);
+	int r = files_path(j, "to", &it->other, err);
 	it->op.kind = BATCH_MOVE;
 	it->op.other_len = r == 0 ? strlen(it->other) : 0;
 	return r;
@@ -269,7 +207,7 @@ static int take_delete(struct batch *b, struct item *it, const json_t *j, struct
 static int take_symlink(struct batch *b, struct item *it, const json_t *j, struct err *err)
 {
 	size_t len;
-	int r = get_bytes(j, "target", &it->other, &len, err);
+	int r = files_bytes(j, "target", &it->other, &len, err);
 	if (r == 0 && (len == 0 || len > 4095 || memchr(it->other, 0, len)))
 		r = err_set(err, -EINVAL, "\"target\": 1 to 4095 bytes");
 	it->op.kind = BATCH_MAKE;
@@ -313,7 +251,7 @@ static int take_one(struct batch *b, struct item *it, const json_t *j, struct er
 		r = err_set(err, -EINVAL,
 			    "\"op\": one of write, mkdir, move, delete, symlink, chmod and check");
 	if (r == 0)
-		r = get_path(j, "path", &it->path, err);
+		r = files_path(j, "path", &it->path, err);
 	if (r == 0)
 		r = get_tags(j, "if_match", &it->cond.match, &it->cond.has_match, err);
 	if (r == 0)
@@ -527,7 +465,7 @@ static int look_all(struct snapd *sd, const char *ws, const json_t *results, siz
 	int r = b->items ? 0 : err_no_memory(err);
 	for (; b->n < n && r == 0; b->n++) {
 		b->items[b->n].op.kind = BATCH_CHECK;
-		r = get_path(json_array_get(results, b->n), "path", &b->items[b->n].path, err);
+		r = files_path(json_array_get(results, b->n), "path", &b->items[b->n].path, err);
 	}
 	if (r == 0)
 		r = apply(b, 0, out, err);
@@ -543,7 +481,7 @@ static int look_at_one(struct snapd *sd, const char *ws, const json_t *entry, js
 	auto_free char *path = NULL;
 	char target[PATH_SIZE];
 	const char *name = json_string_value(json_object_get(entry, "name"));
-	int r = name && !*name ? 0 : get_path(entry, "name", &path, err);
+	int r = name && !*name ? 0 : files_path(entry, "name", &path, err);
 	if (r >= 0)
 		r = place_open(&p, sd, ws, false, PLACE_READ, err);
 	if (r >= 0)

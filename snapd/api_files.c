@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/base/base64.h"
 #include "fs/base/cleanup.h"
 #include "fs/base/rfc3339.h"
+#include "snapd/access.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_code.h"
 #include "snapd/files_list.h"
+#include "snapd/web_parse.h"
 
 enum {
 	READ_BYTES = 128 * 1024,
@@ -28,6 +31,65 @@ void files_detail(struct request *rq, const struct place *p, const struct found 
 	rq->details = json_pack("{s:s}", "type", place_type(f->mode));
 	if (link && rq->details) /* a detail that is missing does no harm */
 		(void)listing_set_name(rq->details, "target", target, strlen(target));
+}
+
+/* ---- what a body has ---- */
+
+int files_bytes(const json_t *j, const char *key, char **out, size_t *len, struct err *err)
+{
+	char other[32];
+	(void)snprintf(other, sizeof(other), "%s_b64", key);
+	const json_t *plain = json_object_get(j, key), *coded = json_object_get(j, other);
+	*out = NULL;
+	*len = 0;
+	if (json_is_string(plain) && json_is_string(coded))
+		return err_set(err, -EINVAL, "\"%s\" and \"%s\": one of them", key, other);
+	if (json_is_string(plain)) {
+		*len = json_string_length(plain);
+		*out = malloc(*len + 1);
+		if (*out)
+			memcpy(*out, json_string_value(plain), *len + 1);
+		return *out ? 0 : err_no_memory(err);
+	}
+	if (!json_is_string(coded))
+		return 0;
+	size_t n = json_string_length(coded), room = n / 4 * 3;
+	char *to = malloc(room + 1);
+	int got = to ? base64_decode(json_string_value(coded), n, to, room) : -ENOMEM;
+	if (got < 0) {
+		free(to);
+		return got == -ENOMEM ? err_no_memory(err)
+				      : err_set(err, -EINVAL, "\"%s\" isn't base64", other);
+	}
+	to[got] = '\0';
+	*out = to;
+	*len = (size_t)got;
+	return 0;
+}
+
+int files_path(const json_t *j, const char *key, char **out, struct err *err)
+{
+	char *text;
+	size_t len;
+	int r = files_bytes(j, key, &text, &len, err);
+	if (r < 0)
+		return r;
+	if (!text || strlen(text) != len) {
+		free(text);
+		return err_set(err, -EINVAL, "\"%s\" is missing, or has a NUL", key);
+	}
+	if (*text == '/')
+		memmove(text, text + 1, len); /* with its end */
+	r = *text ? web_file_path_check(text, err)
+		  : err_set(err, -EISDIR, "that is the root directory");
+	if (r == 0)
+		r = access_path(text, err);
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	*out = text;
+	return 0;
 }
 
 /* ---- conditions ---- */

@@ -25,6 +25,12 @@ void conditions_want(const struct conditions *c, struct condition_lists *lists,
 /* A change without such a check refuses to be asked for one. */
 int conditions_refuse(struct request *rq, struct err *err);
 
+/* What a field of that name has, or in base64 its sister KEY_b64: any bytes. *out is terminated and
+ * the caller's; NULL: there is neither. -EINVAL: both, or no base64. */
+int files_bytes(const json_t *j, const char *key, char **out, size_t *len, struct err *err);
+/* A path in a body, by the rules of one in a target; a '/' before it is left out. *out is the
+ * caller's. -EINVAL; -EISDIR: the root; access_path's. */
+int files_path(const json_t *j, const char *key, char **out, struct err *err);
 /* An octal mode. -EINVAL, with the field told. */
 int files_mode(struct request *rq, const char *text, uint32_t *out, struct err *err);
 /* Gives a file its name, as PUT does; missing directories are made. `want` has all but folder, name

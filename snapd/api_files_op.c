@@ -8,7 +8,6 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/work/batch.h"
-#include "snapd/access.h"
 #include "snapd/api_files.h"
 #include "snapd/archive_lib.h"
 #include "snapd/files_list.h"
@@ -82,30 +81,27 @@ struct op {
 	struct place *place;
 	const char *path;
 	struct request *rq;
+	char *other; /* "to", "target" of the body */
 };
 
-/* The path in a body, by the rules of one in a target. */
-static int other_path(struct op *o, const char *key, char out[PATH_SIZE], struct err *err)
+/* The path of what is made. */
+static int take_to(struct op *o, struct err *err)
 {
-	const char *s = request_string(o->rq, key);
-	if (!s)
-		return request_bad_field(o->rq, key, err, "it is missing");
-	s += *s == '/';
-	size_t len = strlen(s);
-	if (len >= PATH_SIZE)
-		return request_bad_field(o->rq, key, err, "it is too long");
-	for (const char *at = s;; at++) {
-		size_t n = strcspn(at, "/");
-		if (n == 0 || n > NAME_MAX || (n == 1 && *at == '.') ||
-		    (n == 2 && memcmp(at, "..", 2) == 0))
-			return request_bad_field(o->rq, key, err,
-						 "a path without empty parts, \".\" and \"..\"");
-		at += n;
-		if (!*at)
-			break;
-	}
-	memcpy(out, s, len + 1);
-	return access_path(out, err);
+	int r = files_path(o->rq->body, "to", &o->other, err);
+	if (r == -EINVAL && !o->rq->details)
+		o->rq->details = json_pack("{s:s}", "field", "to");
+	return r;
+}
+
+static int take_target(struct op *o, struct err *err)
+{
+	size_t len;
+	int r = files_bytes(o->rq->body, "target", &o->other, &len, err);
+	if (r == 0 && (len == 0 || len >= PATH_SIZE || memchr(o->other, 0, len)))
+		r = err_set(err, -EINVAL, "\"target\": 1 to %d bytes", PATH_SIZE - 1);
+	if (r == -EINVAL && !o->rq->details)
+		o->rq->details = json_pack("{s:s}", "field", "target");
+	return r;
 }
 
 /* What the call is answered with is noted before, as far as it is known: what has that path. */
@@ -183,13 +179,12 @@ static int op_mkdir(struct op *o, struct reply *rp, struct err *err)
 
 static int op_move(struct op *o, struct reply *rp, struct err *err)
 {
-	char to[PATH_SIZE];
 	auto_found f = { .fd = -1 };
-	int r = other_path(o, "to", to, err);
+	int r = take_to(o, err);
 	if (r >= 0)
 		r = place_find(o->place, o->path, &f, err);
 	if (r >= 0)
-		r = check_above(o, to, true, err);
+		r = check_above(o, o->other, true, err);
 	if (r < 0)
 		return r;
 	const struct batch_op b = {
@@ -198,10 +193,10 @@ static int op_move(struct op *o, struct reply *rp, struct err *err)
 			 (request_bool(o->rq, "replace", false) ? BATCH_REPLACE : 0),
 		.path = o->path,
 		.path_len = strlen(o->path),
-		.other = to,
-		.other_len = strlen(to),
+		.other = o->other,
+		.other_len = strlen(o->other),
 	};
-	return change(o, &b, to, 200, "move", err);
+	return change(o, &b, o->other, 200, "move", err);
 }
 
 /* All of one file's content, which is shared, not copied. */
@@ -260,9 +255,8 @@ static int name_copy(struct op *o, const char *to, int fd, mode_t mode, struct r
 
 static int op_copy(struct op *o, struct reply *rp, struct err *err)
 {
-	char to[PATH_SIZE];
 	auto_found f = { .fd = -1 };
-	int r = other_path(o, "to", to, err);
+	int r = take_to(o, err);
 	if (r >= 0)
 		r = place_find(o->place, o->path, &f, err);
 	if (r >= 0 && !S_ISREG(f.mode)) {
@@ -278,17 +272,14 @@ static int op_copy(struct op *o, struct reply *rp, struct err *err)
 	r = fd < 0 ? fd : copy_content(f.fd, fd);
 	if (r < 0)
 		return place_error(err, r, "copy", o->path);
-	return name_copy(o, to, fd, f.mode, rp, err);
+	return name_copy(o, o->other, fd, f.mode, rp, err);
 }
 
 static int op_symlink(struct op *o, struct reply *rp, struct err *err)
 {
-	const char *target = request_string(o->rq, "target");
-	if (!target || !*target)
-		return request_bad_field(o->rq, "target", err, "it is missing");
-	if (strlen(target) >= PATH_SIZE)
-		return request_bad_field(o->rq, "target", err, "it is too long");
-	int r = check_above(o, o->path, true, err);
+	int r = take_target(o, err);
+	if (r >= 0)
+		r = check_above(o, o->path, true, err);
 	if (r < 0)
 		return r;
 	const struct batch_op b = {
@@ -297,8 +288,8 @@ static int op_symlink(struct op *o, struct reply *rp, struct err *err)
 		.mode = S_IFLNK | 0777,
 		.path = o->path,
 		.path_len = strlen(o->path),
-		.other = target,
-		.other_len = strlen(target),
+		.other = o->other,
+		.other_len = strlen(o->other),
 	};
 	rp->status = 201;
 	return change(o, &b, o->path, 201, "make", err);
@@ -332,13 +323,31 @@ static int op_chmod(struct op *o, struct reply *rp, struct err *err)
 	return change(o, &b, o->path, 200, "change", err);
 }
 
-static const struct {
+static const struct op_kind {
 	const char *name;
 	int (*run)(struct op *o, struct reply *rp, struct err *err);
+	bool to; /* what is made has another path */
 } ops[] = {
-	{ "mkdir", op_mkdir },     { "move", op_move },   { "copy", op_copy },
-	{ "symlink", op_symlink }, { "chmod", op_chmod },
+	{ "mkdir", op_mkdir, false },     { "move", op_move, true },    { "copy", op_copy, true },
+	{ "symlink", op_symlink, false }, { "chmod", op_chmod, false },
 };
+
+/* Does it, and answers with what is at its path now. */
+static int run(struct op *o, const struct op_kind *kind, struct reply *rp, struct err *err)
+{
+	auto_found f = { .fd = -1 };
+	int r = kind->run(o, rp, err);
+	if (r < 0)
+		return r;
+	const char *at = kind->to ? o->other : o->path;
+	if (place_find(o->place, at, &f, NULL) < 0) {
+		rp->status = 204; /* done, and gone by now */
+		return 0;
+	}
+	json_t *entry = listing_entry(at, strlen(at), &f, kind->to ? NULL : o->other);
+	rp->json = json_pack("{s:o}", "entry", entry);
+	return rp->json ? 0 : err_set(err, -ENOMEM, "done, but out of memory for the answer");
+}
 
 int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err)
 {
@@ -361,19 +370,7 @@ int api_ws_file_op(struct request *rq, struct reply *rp, struct err *err)
 	if (r < 0)
 		return r;
 	struct op o = { .place = &p, .path = rq->tail, .rq = rq };
-	r = ops[i].run(&o, rp, err);
-	if (r < 0)
-		return r;
-	/* What it is now, at the path that it has now. */
-	auto_found f = { .fd = -1 };
-	bool other = strcmp(name, "move") == 0 || strcmp(name, "copy") == 0;
-	const char *at = other ? request_string(rq, "to") : rq->tail;
-	at += *at == '/';
-	if (place_find(&p, at, &f, NULL) < 0) {
-		rp->status = 204; /* done, and gone by now */
-		return 0;
-	}
-	json_t *entry = listing_entry(at, strlen(at), &f, request_string(rq, "target"));
-	rp->json = json_pack("{s:o}", "entry", entry);
-	return rp->json ? 0 : err_set(err, -ENOMEM, "done, but out of memory for the answer");
+	r = run(&o, &ops[i], rp, err);
+	free(o.other);
+	return r;
 }

@@ -8,7 +8,9 @@
 
 #include "fs/base/cleanup.h"
 #include "snapd/access.h"
+#include "snapd/api_files.h"
 #include "snapd/api_sandbox.h"
+#include "snapd/files_list.h"
 
 struct where {
 	char workspace[ID_SIZE];
@@ -118,6 +120,26 @@ int sandbox_place_still(struct snapd *sd, const struct principal *who, const cha
 	return r < 0 ? r : strcmp(w.workspace, workspace) == 0;
 }
 
+/* Of a move or copy: on the same mount, as rename has it. */
+static int redirect_to(struct request *rq, const char *workspace, struct err *err)
+{
+	struct where other;
+	auto_free char *to = NULL;
+	int r = files_path(rq->body, "to", &to, err);
+	if (r >= 0)
+		r = sandbox_place(rq->ctx, rq->caller, rq->params[0], to, true, other.workspace,
+				  &other.path, err);
+	if (r < 0)
+		return r;
+	if (strcmp(other.workspace, workspace) != 0)
+		return err_set(err, -ENOTSUP, "\"to\" lies in another workspace");
+	(void)json_object_del(rq->body, "to"); /* one of the two isn't there */
+	(void)json_object_del(rq->body, "to_b64");
+	return listing_set_name(rq->body, "to", other.path, strlen(other.path)) < 0
+		       ? err_no_memory(err)
+		       : 0;
+}
+
 /* The request becomes one of a workspace. */
 static int redirect(struct request *rq, bool write, struct err *err)
 {
@@ -126,16 +148,8 @@ static int redirect(struct request *rq, bool write, struct err *err)
 			      &w.path, err);
 	if (r < 0)
 		return r;
-	const char *to = request_string(rq, "to");
-	if (to) { /* of a move or copy: on the same mount, as rename has it */
-		struct where other;
-		r = sandbox_place(rq->ctx, rq->caller, rq->params[0], to + (*to == '/'), write,
-				  other.workspace, &other.path, err);
-		if (r >= 0 && strcmp(other.workspace, w.workspace) != 0)
-			r = err_set(err, -ENOTSUP, "\"to\" lies in another workspace");
-		if (r >= 0 && json_object_set_new(rq->body, "to", json_string(other.path)) < 0)
-			r = err_no_memory(err);
-	}
+	if (request_string(rq, "to") || request_string(rq, "to_b64"))
+		r = redirect_to(rq, w.workspace, err);
 	memcpy(rq->ids[1], w.workspace, ID_SIZE);
 	rq->params[0] = rq->ids[1];
 	rq->tail = w.path;

@@ -572,7 +572,9 @@ static int add_paths(json_t *about, const json_t *results)
 /* What method and path don't say. NULL: nothing. */
 static char *about_text(const struct doing *d, unsigned status, const json_t *answer)
 {
-	const char *made = id_in(answer), *entry;
+	const char *made = id_in(answer);
+	json_t *entry = json_object_get(answer, "entry"), *name = json_object_get(entry, "name");
+	json_t *coded = json_object_get(entry, "name_b64");
 	json_t *j = json_object();
 	int bad = !j;
 	if (status >= 400) {
@@ -580,9 +582,8 @@ static char *about_text(const struct doing *d, unsigned status, const json_t *an
 		bad |= why && json_object_set(j, "message", why) < 0;
 	} else if (d->stored) {
 		bad |= bad || listing_set_name(j, "made", d->stored, strlen(d->stored)) < 0;
-	} else if (json_unpack((json_t *)(uintptr_t)answer, "{s:{s:s}}", "entry", "name",
-			       &entry) == 0) {
-		bad |= json_object_set_new(j, "made", json_string(entry));
+	} else if (name || coded) {
+		bad |= json_object_set(j, name ? "made" : "made_b64", name ? name : coded);
 	} else if (d->object[0] && *made && strcmp(made, d->object) != 0) {
 		bad |= json_object_set_new(j, "made", json_string(made));
 	} else if (!bad && json_is_array(json_object_get(answer, "results"))) {

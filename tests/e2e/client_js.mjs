@@ -146,6 +146,14 @@ await f.write(odd, 'x');
 ok('a name that is not UTF-8', existsSync(Buffer.concat([Buffer.from(one.path + '/'), odd])));
 const names = (await all(f.list())).map(bough.entryName);
 ok('in the list', names.some((x) => Buffer.isBuffer(x) && x.equals(odd)));
+const [odd2, odd3] = ['2', '3'].map((x) => Buffer.concat([odd, Buffer.from(x)]));
+await f.copy(odd, odd2);
+await f.move(odd, odd3);
+await f.symlink(odd, odd2);
+eq('copied, moved and linked by such names', [await f.exists(odd2), await f.exists(odd3),
+  Buffer.from((await f.stat(odd)).target_b64, 'base64').equals(odd2)], [true, true, true]);
+await f.batch([{ op: 'delete', path: odd }, { op: 'delete', path: odd2 },
+  { op: 'move', path: odd3, to: odd }]);
 await f.delete(odd);
 await f.mkdir('many');
 for (let i = 0; i < 25; i++) await f.write(`many/ä "}${i}`, String(i));

@@ -249,6 +249,16 @@ def main():
     ok("a name that isn't UTF-8", os.path.exists(os.fsencode(one.path) + b"/" + odd))
     eq("in the list", sorted(os.fsencode(bough.entry_name(e)) for e in f.list())[-1], odd)
     eq("it can be read by that", f.read(odd), b"x")
+    f.copy(odd, odd + b"2")
+    f.move(odd, os.fsdecode(odd + b"3"))
+    f.symlink(odd, odd + b"2")
+    eq("copied, moved and linked by such names",
+       sorted(os.fsencode(bough.entry_name(e)) for e in f.list()
+              if "name_b64" in e and e["size"] == 1),
+       [odd + b"2", odd + b"3"])
+    eq("a link's target that isn't", base64.b64decode(f.stat(odd)["target_b64"]), odd + b"2")
+    f.batch([{"op": "delete", "path": odd}, {"op": "delete", "path": odd + b"2"},
+             {"op": "move", "path": odd + b"3", "to": odd}])
     f.delete(odd)
     f.mkdir("many")
     for i in range(25):

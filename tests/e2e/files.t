@@ -278,6 +278,24 @@ op 'move of nothing' 404 sum move '{"to":"x"}'
 op 'move into itself' 409 m move '{"to":"m/n/o"}'
 op 'symlink' 201 s/l symlink '{"target":"../a"}'
 is 'it is one' "$(readlink "$at/s/l")" ../a
+b64() { printf "$1" | base64; }
+op 'copy to a name that is not UTF-8' 201 moved/to copy "{\"to_b64\":\"$(b64 '/m/\xff')\"}"
+is 'its name is told so' "$(of .entry.name_b64)" "$(b64 'm/\xff')"
+op 'move to one' 200 'm/%ff' move "{\"to_b64\":\"$(b64 'm/\xfe')\"}"
+is 'as well' "$(of .entry.name_b64)" "$(b64 'm/\xfe')"
+is 'it is there' "$(cat "$at/m/"$'\xfe')" 'some bytes'
+gives 'and in the audit log' 200 GET '/v1/audit?limit=1'
+is 'by that name' "$(of '.items[0].about.made_b64')" "$(b64 'm/\xfe')"
+op 'a link to what is not UTF-8' 201 'm/%ff' symlink "{\"target_b64\":\"$(b64 '\xfe')\"}"
+is 'which is told' "$(of .entry.target_b64)" "$(b64 '\xfe')"
+is 'and there' "$(readlink "$at/m/"$'\xff')" $'\xfe'
+op 'two targets' 400 moved/to move '{"to":"x","to_b64":"eA=="}'
+is 'is told as a field' "$(of .details.field)" to
+op 'bad base64' 400 moved/to copy '{"to_b64":"?"}'
+op 'a NUL in it' 400 moved/to copy '{"to_b64":"YQBi"}'
+op 'out of it' 400 moved/to copy "{\"to_b64\":\"$(b64 ../x)\"}"
+op 'a target with a NUL' 400 s/m symlink '{"target_b64":"YQBi"}'
+op 'no target' 400 s/m symlink '{}'
 op 'symlink again' 409 s/l symlink '{"target":"x"}'
 op 'chmod' 200 moved/to chmod '{"mode":"2755"}'
 is 'is done' "$(stat -c %a "$at/moved/to")" 2755

@@ -238,6 +238,8 @@ TABLE = [
     ("POST", WS + "/%s/files/dir/f?op=copy" % p, "write_path", 201, {"to": "dir/NEW"}),
     ("POST", WS + "/%s/files/dir/f?op=copy" % p, "write", 201, {"to": "NEW"}),
     ("POST", WS + "/%s/files/secret?op=copy" % p, "write", 201, {"to": "dir/NEW"}),
+    ("POST", WS + "/%s/files/dir/f?op=copy" % p, "write_path", 0, {"to_b64": "ZGlyL29sZA==", "replace": True}),
+    ("POST", WS + "/%s/files/dir/f?op=copy" % p, "write", 0, {"to_b64": "b2xk", "replace": True}),
     ("DELETE", WS + "/%s/files/dir/none" % p, "write_path", 404), ("DELETE", WS + "/%s/files/none" % p, "write", 404),
     ("OPTIONS", WS + "/%s/uploads" % p, "write_path", 204),
     ("POST", WS + "/%s/uploads" % p, "write_path", 201, None, dict(tus, **{"Upload-Metadata": "path ZGlyL3g="})),

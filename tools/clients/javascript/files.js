@@ -16,6 +16,10 @@ export function entryName(entry) {
   return entry.name_b64 === undefined ? entry.name : Buffer.from(entry.name_b64, 'base64');
 }
 
+/** A path in a body: in base64 where it isn't text. */
+const field = (name, path) => (typeof path === 'string' ? { [name]: path }
+  : { [`${name}_b64`]: Buffer.from(path).toString('base64') });
+
 const isDirectory = (answer) => /^application\/json/.test(answer.headers['content-type'] ?? '');
 const directory = (path) => Object.assign(new Error(`${path} is a directory`), { code: 'EISDIR' });
 
@@ -254,9 +258,15 @@ export class WorkspaceFiles extends SnapshotFiles {
   }
 
   mkdir(path, { mode, parents } = {}) { return this.#op(path, 'mkdir', { mode, parents }); }
-  move(path, to, { replace } = {}) { return this.#op(path, 'move', { to, replace }); }
-  copy(path, to, { replace } = {}) { return this.#op(path, 'copy', { to, replace }); }
-  symlink(path, target) { return this.#op(path, 'symlink', { target }); }
+  move(path, to, { replace } = {}) {
+    return this.#op(path, 'move', { ...field('to', to), replace });
+  }
+
+  copy(path, to, { replace } = {}) {
+    return this.#op(path, 'copy', { ...field('to', to), replace });
+  }
+
+  symlink(path, target) { return this.#op(path, 'symlink', field('target', target)); }
   chmod(path, mode) { return this.#op(path, 'chmod', { mode }); }
 
   /**
@@ -266,7 +276,14 @@ export class WorkspaceFiles extends SnapshotFiles {
    */
   async batch(operations) {
     const parts = [];
-    const plain = operations.map(({ content, ...operation }) => {
+    const plain = operations.map(({ content, ...said }) => {
+      const operation = said;
+      for (const name of ['path', 'to', 'target']) {
+        if (operation[name] === undefined) continue;
+        const value = operation[name];
+        delete operation[name];
+        Object.assign(operation, field(name, value));
+      }
       if (content === undefined) return operation;
       if (typeof content === 'string' && content.length <= INLINE) return { ...operation, content };
       const part = `content-${parts.length}`;

@@ -281,9 +281,9 @@ export class WorkspaceFiles extends SnapshotFiles {
   upload(local: string, path: Path, options?: WriteOptions): Promise<PutInfo>;
   delete(path: Path, options?: { recursive?: boolean; ifMatch?: string }): Promise<null>;
   mkdir(path: Path, options?: { mode?: string; parents?: boolean }): Promise<Entry>;
-  move(path: Path, to: string, options?: { replace?: boolean }): Promise<Entry>;
-  copy(path: Path, to: string, options?: { replace?: boolean }): Promise<Entry>;
-  symlink(path: Path, target: string): Promise<Entry>;
+  move(path: Path, to: Path, options?: { replace?: boolean }): Promise<Entry>;
+  copy(path: Path, to: Path, options?: { replace?: boolean }): Promise<Entry>;
+  symlink(path: Path, target: Path): Promise<Entry>;
   chmod(path: Path, mode: string): Promise<Entry>;
   batch(operations: BatchOperation[]): Promise<{
     path?: string; path_b64?: string; etag?: string; mode?: string; size?: number }[]>;
@@ -292,8 +292,8 @@ export class WorkspaceFiles extends SnapshotFiles {
 }
 export interface BatchOperation {
   op: 'write' | 'mkdir' | 'move' | 'delete' | 'symlink' | 'chmod' | 'check';
-  path?: string; path_b64?: string; content?: Bytes; content_b64?: string; mode?: string;
-  to?: string; to_b64?: string; target?: string; target_b64?: string; replace?: boolean;
+  path?: Path; path_b64?: string; content?: Bytes; content_b64?: string; mode?: string;
+  to?: Path; to_b64?: string; target?: Path; target_b64?: string; replace?: boolean;
   recursive?: boolean; exist_ok?: boolean; parents?: boolean; if_match?: string;
   if_none_match?: string;
 }

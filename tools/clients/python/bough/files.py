@@ -30,6 +30,15 @@ def entry_name(entry: EntryInfo) -> str:
     return entry["name"]
 
 
+def _field(name: str, value: FilePath) -> Dict[str, str]:
+    """A path in a body: in base64 where it isn't UTF-8."""
+    raw = os.fsencode(value)
+    try:
+        return {name: raw.decode()}
+    except UnicodeDecodeError:
+        return {name + "_b64": base64.b64encode(raw).decode()}
+
+
 def _parts(operations: Sequence[Mapping[str, Any]]) -> Tuple[List[Dict[str, Any]],
                                                              List[Tuple[str, Any]]]:
     """The operations of a batch, and the contents that are parts of its form."""
@@ -37,6 +46,9 @@ def _parts(operations: Sequence[Mapping[str, Any]]) -> Tuple[List[Dict[str, Any]
     parts: List[Tuple[str, Any]] = []
     for one in operations:
         operation = dict(one)
+        for name in ("path", "to", "target"):
+            if operation.get(name) is not None:
+                operation.update(_field(name, operation.pop(name)))
         content = operation.get("content")
         if content is not None and not (isinstance(content, str) and len(content) <= INLINE):
             operation["part"] = "content-%d" % len(parts)
@@ -297,14 +309,14 @@ class WorkspaceFiles(SnapshotFiles):
               parents: Optional[bool] = None) -> EntryInfo:
         return self._op(path, "mkdir", {"mode": mode, "parents": parents})
 
-    def move(self, path: FilePath, to: str, *, replace: bool = False) -> EntryInfo:
-        return self._op(path, "move", {"to": to, "replace": replace})
+    def move(self, path: FilePath, to: FilePath, *, replace: bool = False) -> EntryInfo:
+        return self._op(path, "move", {**_field("to", to), "replace": replace})
 
-    def copy(self, path: FilePath, to: str, *, replace: bool = False) -> EntryInfo:
-        return self._op(path, "copy", {"to": to, "replace": replace})
+    def copy(self, path: FilePath, to: FilePath, *, replace: bool = False) -> EntryInfo:
+        return self._op(path, "copy", {**_field("to", to), "replace": replace})
 
-    def symlink(self, path: FilePath, target: str) -> EntryInfo:
-        return self._op(path, "symlink", {"target": target})
+    def symlink(self, path: FilePath, target: FilePath) -> EntryInfo:
+        return self._op(path, "symlink", _field("target", target))
 
     def chmod(self, path: FilePath, mode: str) -> EntryInfo:
         return self._op(path, "chmod", {"mode": mode})
