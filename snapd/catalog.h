@@ -162,6 +162,18 @@ int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row 
 		      struct err *err);
 /* All, in no order, without what has no bound but theirs: messages, labels, names and images. */
 int catalog_snap_trees(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err);
+/* Of all snapshots, or all workspaces that aren't broken: what a gc has to mark, row by row in the
+ * order of ids, as they are at one moment. `fn` may not call the catalog; other than 0 ends it and
+ * is returned. */
+struct tree_row {
+	char id[ID_SIZE];
+	struct digest manifest; /* all zero of a workspace */
+	char *git;              /* as in a ws_row */
+	bool removed;
+};
+int catalog_trees(struct catalog *c, bool snapshots,
+		  int (*fn)(void *ctx, const struct tree_row *row, struct err *err), void *ctx,
+		  struct err *err);
 /* `id` and its line of parents. */
 int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
 		     struct err *err);

@@ -36,6 +36,13 @@ void snap_rows_free(struct snap_row *rows, size_t n)
 	free(rows);
 }
 
+static void read_digest(sqlite3_stmt *st, int i, struct digest *out)
+{
+	const void *d = sqlite3_column_blob(st, i);
+	if (d && sqlite3_column_bytes(st, i) == (int)sizeof(out->b))
+		memcpy(out->b, d, sizeof(out->b));
+}
+
 static int read_snap(sqlite3_stmt *st, void *row)
 {
 	struct snap_row *r = row;
@@ -43,9 +50,7 @@ static int read_snap(sqlite3_stmt *st, void *row)
 	db_get_text(st, 1, r->workspace, sizeof(r->workspace));
 	db_get_text(st, 2, r->parent, sizeof(r->parent));
 	r->created_ns = sqlite3_column_int64(st, 3);
-	const void *m = sqlite3_column_blob(st, 4);
-	if (m && sqlite3_column_bytes(st, 4) == (int)sizeof(r->manifest.b))
-		memcpy(r->manifest.b, m, sizeof(r->manifest.b));
+	read_digest(st, 4, &r->manifest);
 	r->files = (uint64_t)sqlite3_column_int64(st, 5);
 	r->bytes = (uint64_t)sqlite3_column_int64(st, 6);
 	r->stored_bytes = (uint64_t)sqlite3_column_int64(st, 7);
@@ -123,6 +128,40 @@ int catalog_snap_trees(struct catalog *c, struct snap_row **rows, size_t *n, str
 			 " stored_bytes, NULL, NULL, git, NULL, owner, visibility, team, expires,"
 			 " on_expiry, NULL FROM snapshots",
 			 DB(), &snap_shape, rows, n, err);
+}
+
+static int read_tree(sqlite3_stmt *st, void *row)
+{
+	struct tree_row *r = row;
+	db_get_text(st, 0, r->id, sizeof(r->id));
+	read_digest(st, 1, &r->manifest);
+	r->removed = sqlite3_column_int(st, 2) != 0;
+	return db_copy_text(st, 3, &r->git);
+}
+
+int catalog_trees(struct catalog *c, bool snapshots,
+		  int (*fn)(void *ctx, const struct tree_row *row, struct err *err), void *ctx,
+		  struct err *err)
+{
+	static const struct db_shape shape = { "list trees", sizeof(struct tree_row), read_tree,
+					       NULL };
+	sqlite3_stmt *st;
+	struct tree_row row;
+	int r = db_open_rows(c, &st,
+			     snapshots ? "SELECT id, manifest, 0, git FROM snapshots ORDER BY id"
+				       : "SELECT id, NULL, removed IS NOT NULL, git FROM workspaces"
+					 " WHERE broken IS NULL ORDER BY id",
+			     DB(), err);
+	if (r < 0)
+		return r;
+	while ((r = db_next(c, st, &shape, &row, err)) > 0) {
+		r = fn(ctx, &row, err);
+		free(row.git);
+		if (r != 0)
+			break;
+	}
+	db_close_rows(c, st);
+	return r;
 }
 
 int catalog_snap_children(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,

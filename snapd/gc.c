@@ -18,6 +18,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/array.h"
+#include "fs/base/bloom.h"
 #include "fs/base/log.h"
 #include "fs/store/gitrepo.h"
 #include "fs/work/save.h"
@@ -29,36 +30,42 @@
 #include "snapd/state.h"
 #include "snapd/tidier.h"
 
-struct digest_set {
-	struct digest *list; /* sorted before it is asked */
-	size_t n, cap;
-};
+/* What images are remembered in: a false match only keeps one that nothing needs, with a million of
+ * them one of a thousand. */
+enum { IMAGES_BYTES = 2 << 20 };
 
 struct collector {
 	struct snapd *sd;
 	struct progress *progress;
 	struct store_gc *gc;
 	struct view_options opt;
-	pthread_mutex_t lock; /* images */
-	struct digest_set images;
+	struct bloom *images;
 	uint64_t done, total;
 	_Atomic uint64_t held; /* bytes of what was marked, as often as it was */
 };
 
-/* Of workspaces that are listed: whether their trees, as they were then, are marked, or are being
- * so by whoever lets one go. */
-struct turn {
+/* A snapshot or workspace as it is when the marking begins. */
+struct tree {
 	char id[ID_SIZE];
-	enum { TURN_AHEAD, TURN_GOING, TURN_OVER } at;
+	struct digest manifest; /* of a snapshot */
+	struct stack checkout;  /* which it began with, for diff and commit; all zero: none */
+	bool removed;
+	/* Whether a workspace's tree, as it was then, is marked, or is being so by whoever lets it
+	 * go. */
+	enum { TREE_AHEAD, TREE_GOING, TREE_OVER } at;
+};
+
+struct trees {
+	struct tree *list; /* in the order of ids */
+	size_t n, cap;
 };
 
 struct marking {
 	pthread_mutex_t lock; /* never held while something is marked */
 	pthread_cond_t moved;
 	struct collector *c; /* NULL: nobody marks */
-	struct turn *turns;  /* in the order of ids */
-	size_t n;
-	unsigned going; /* turns that are TURN_GOING */
+	struct trees workspaces;
+	unsigned going; /* of them are TREE_GOING */
 	struct err failed; /* of a tree that went unmarked */
 };
 
@@ -81,44 +88,22 @@ void marking_free(struct marking *m)
 	free(m);
 }
 
-static int set_add(struct digest_set *s, const struct digest *d)
-{
-	if (s->n > 0 && digest_equal(&s->list[s->n - 1], d))
-		return 0;
-	if (array_grow(&s->list, s->n, &s->cap) < 0)
-		return -ENOMEM;
-	s->list[s->n++] = *d;
-	return 0;
-}
-
-static int compare_digests(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct digest));
-}
-
-static bool set_has(const struct digest_set *s, const struct digest *d)
-{
-	return s->n > 0 && bsearch(d, s->list, s->n, sizeof(*d), compare_digests);
-}
-
 /* ---- marking ---- */
 
 static int mark_object(void *ctx, const struct digest *d)
 {
 	struct collector *c = ctx;
 	uint32_t size;
-	if (!digest_is_git(d, NULL, NULL) && store_has(c->sd->store, d, &size) > 0)
-		c->held += size;
-	return progress_cancelled(c->progress) ? -ECANCELED : store_gc_mark(c->gc, d);
+	store_gc_mark(c->gc, d, &size);
+	c->held += size;
+	return progress_cancelled(c->progress) ? -ECANCELED : 0;
 }
 
 static int mark_image(void *ctx, const struct digest *name)
 {
 	struct collector *c = ctx;
-	pthread_mutex_lock(&c->lock);
-	int r = set_add(&c->images, name);
-	pthread_mutex_unlock(&c->lock);
-	return r;
+	bloom_add(c->images, name);
+	return 0;
 }
 
 static int mark_stack(struct collector *c, const struct stack *s, struct err *err)
@@ -127,12 +112,11 @@ static int mark_stack(struct collector *c, const struct stack *s, struct err *er
 	return stack_reach(s, &c->opt, &sink, err);
 }
 
-/* The tree that a checkout began with, for diff and commit. */
-static int mark_checkout(struct collector *c, const char *git, struct err *err)
+static int mark_checkout(struct collector *c, const struct tree *t, struct err *err)
 {
-	auto_gitlink link = { 0 };
-	int r = git ? gitlink_parse(&link, git, err) : 0;
-	return r < 0 || !git ? r : mark_stack(c, &link.stack, err);
+	return digest_is_zero(&t->checkout.image) && t->checkout.nlayers == 0
+		       ? 0
+		       : mark_stack(c, &t->checkout, err);
 }
 
 /* Checkouts that were used lately stay, so that the next workspace of that commit is there at
@@ -161,52 +145,49 @@ static int mark_all_remembered(struct collector *c, struct err *err)
 static int mark_manifest(struct collector *c, const struct digest *manifest, struct err *err)
 {
 	auto_stack stack = { 0 };
-	int r = store_gc_mark(c->gc, manifest);
-	if (r < 0)
-		return err_set(err, r, "out of memory");
-	r = manifest_get(c->sd->store, manifest, &stack, err);
+	store_gc_mark(c->gc, manifest, NULL);
+	int r = manifest_get(c->sd->store, manifest, &stack, err);
 	return r < 0 ? r : mark_stack(c, &stack, err);
 }
 
 /* A snapshot that can't be read in part can't be marked whole: better no collection than
  * one that takes what could be repaired. */
-static int mark_snapshot(struct collector *c, const struct snap_row *row, struct err *err)
+static int mark_snapshot(struct collector *c, const struct tree *t, struct err *err)
 {
 	auto_snap_row recorded = { 0 };
-	int r = mark_manifest(c, &row->manifest, err);
+	int r = mark_manifest(c, &t->manifest, err);
 	/* A kill between record and row leaves two manifests of one tree: both stay. */
-	if (r >= 0 && records_snap_read(c->sd->records, row->id, &recorded, NULL) >= 0 &&
-	    !digest_equal(&recorded.manifest, &row->manifest))
+	if (r >= 0 && records_snap_read(c->sd->records, t->id, &recorded, NULL) >= 0 &&
+	    !digest_equal(&recorded.manifest, &t->manifest))
 		r = mark_manifest(c, &recorded.manifest, err);
 	if (r >= 0)
-		r = mark_checkout(c, row->git, err);
+		r = mark_checkout(c, t, err);
 	progress_tell(c->progress, ++c->done, c->total, "snapshots", "mark");
-	return r < 0 ? err_prefix(err, r, "gc: snapshot %s", row->id) : 0;
+	return r < 0 ? err_prefix(err, r, "gc: snapshot %s", t->id) : 0;
 }
 
-static int compare_turns(const void *a, const void *b)
+static int compare_id(const void *id, const void *tree)
 {
-	return strcmp(((const struct turn *)a)->id, ((const struct turn *)b)->id);
+	return strcmp(id, ((const struct tree *)tree)->id);
 }
 
 /* With the lock; NULL: nobody marks, or it isn't listed. */
-static struct turn *turn_of(struct marking *m, const char *id)
+static struct tree *workspace_of(struct marking *m, const char *id)
 {
-	struct turn key = { 0 };
-	(void)snprintf(key.id, sizeof(key.id), "%s", id);
-	return m->c && m->n ? bsearch(&key, m->turns, m->n, sizeof(key), compare_turns) : NULL;
+	const struct trees *w = &m->workspaces;
+	return m->c && w->n ? bsearch(id, w->list, w->n, sizeof(*w->list), compare_id) : NULL;
 }
 
 /* 1: it is to be marked, which turn_end ends. */
 static bool turn_begin(struct marking *m, const char *id)
 {
-	struct turn *t;
+	struct tree *t;
 	pthread_mutex_lock(&m->lock);
-	while ((t = turn_of(m, id)) && t->at == TURN_GOING)
+	while ((t = workspace_of(m, id)) && t->at == TREE_GOING)
 		pthread_cond_wait(&m->moved, &m->lock);
-	bool ahead = t && t->at == TURN_AHEAD;
+	bool ahead = t && t->at == TREE_AHEAD;
 	if (ahead)
-		t->at = TURN_GOING;
+		t->at = TREE_GOING;
 	m->going += ahead;
 	pthread_mutex_unlock(&m->lock);
 	return ahead;
@@ -215,7 +196,7 @@ static bool turn_begin(struct marking *m, const char *id)
 static void turn_end(struct marking *m, const char *id, const struct err *failed)
 {
 	pthread_mutex_lock(&m->lock);
-	turn_of(m, id)->at = TURN_OVER; /* it is there: marking_end waits */
+	workspace_of(m, id)->at = TREE_OVER; /* it is there: marking_end waits */
 	if (failed->code < 0)
 		m->failed = *failed;
 	m->going--;
@@ -235,83 +216,75 @@ void gc_tree_goes(void *ctx, const char *id)
 	turn_end(sd->marking, id, &why);
 }
 
-static void turn_over(struct collector *c, const char *id)
+static void turn_over(struct collector *c, struct tree *t)
 {
 	struct marking *m = c->sd->marking;
 	pthread_mutex_lock(&m->lock);
-	struct turn *t = turn_of(m, id);
-	if (t && t->at == TURN_AHEAD)
-		t->at = TURN_OVER;
+	if (t->at == TREE_AHEAD)
+		t->at = TREE_OVER;
 	pthread_mutex_unlock(&m->lock);
 }
 
-static int mark_workspace(struct collector *c, const struct ws_row *row, struct err *err)
+static int mark_workspace(struct collector *c, struct tree *t, struct err *err)
 {
 	auto_stack stack = { 0 };
 	auto_lease lease = { 0 };
+	auto_ws_row now = { 0 };
 	bool again;
-	if (row->broken[0])
-		return 0; /* without its folder there is nothing to keep */
-	int r = mark_checkout(c, row->git, err); /* snapshots have it, too */
+	int r = mark_checkout(c, t, err); /* snapshots have it, too */
 	if (r >= 0)
-		r = lease_take(&lease, c->sd->leases, row->id, LEASE_SHARED, "gc", LEASE_WAIT_MS,
+		r = lease_take(&lease, c->sd->leases, t->id, LEASE_SHARED, "gc", LEASE_WAIT_MS,
 			       err);
 	if (r >= 0)
 		r = flattener_seal(c->sd->flattener, &lease, "gc", &stack, &again, err);
 	if (r >= 0)
 		r = mark_stack(c, &stack, err);
 	if (r >= 0)
-		turn_over(c, row->id);
-	if (r < 0) {
-		auto_ws_row now = { 0 };
-		if (catalog_ws_get_any(c->sd->catalog, row->id, &now, NULL) == -ENOENT)
-			return 0; /* removed meanwhile */
-	}
-	if (row->removed_ns) /* nobody else uses it: it needs no memory */
-		(void)fs_close(c->sd->fs, row->id, NULL);
+		turn_over(c, t);
+	if (r < 0 && catalog_ws_get_any(c->sd->catalog, t->id, &now, NULL) == -ENOENT)
+		return 0; /* removed meanwhile */
+	if (t->removed) /* nobody else uses it: it needs no memory */
+		(void)fs_close(c->sd->fs, t->id, NULL);
 	progress_tell(c->progress, ++c->done, c->total, "workspaces", "mark");
-	return r < 0 ? err_prefix(err, r, "gc: workspace %s", row->name) : 0;
+	return r < 0 ? err_prefix(err, r, "gc: workspace %s", now.name[0] ? now.name : t->id) : 0;
 }
 
-struct lists {
-	struct snap_row *snaps;
-	struct ws_row *wss;
-	size_t nsnaps, nwss;
-};
-
-static void lists_done(struct lists *l)
+static int list_tree(void *ctx, const struct tree_row *row, struct err *err)
 {
-	snap_rows_free(l->snaps, l->nsnaps);
-	ws_rows_free(l->wss, l->nwss);
-}
-
-/* With the lock of marking, so that no tree goes before it is known which are listed. */
-static int read_lists(struct collector *c, struct lists *l, struct err *err)
-{
-	struct marking *m = c->sd->marking;
-	int r = catalog_snap_trees(c->sd->catalog, &l->snaps, &l->nsnaps, err);
-	if (r >= 0)
-		r = catalog_ws_list(c->sd->catalog, WS_ALL, &l->wss, &l->nwss, err);
+	struct trees *t = ctx;
+	auto_gitlink link = { 0 };
+	int r = row->git ? gitlink_parse(&link, row->git, err) : 0;
 	if (r < 0)
-		return r;
-	m->turns = calloc(l->nwss ? l->nwss : 1, sizeof(*m->turns));
-	if (!m->turns)
+		return err_prefix(err, r, "gc: %s", row->id);
+	if (array_grow(&t->list, t->n, &t->cap) < 0)
 		return err_no_memory(err);
-	for (size_t i = 0; i < l->nwss; i++)
-		if (!l->wss[i].broken[0])
-			memcpy(m->turns[m->n++].id, l->wss[i].id, ID_SIZE);
-	if (m->n)
-		qsort(m->turns, m->n, sizeof(*m->turns), compare_turns);
-	m->c = c;
+	struct tree *add = &t->list[t->n++];
+	*add = (struct tree){ .manifest = row->manifest, .removed = row->removed };
+	memcpy(add->id, row->id, sizeof(add->id));
+	add->checkout = link.stack;
+	link.stack = (struct stack){ 0 };
 	return 0;
 }
 
-static int marking_begin(struct collector *c, struct lists *l, struct err *err)
+static void trees_done(struct trees *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		stack_done(&t->list[i].checkout);
+	free(t->list);
+	*t = (struct trees){ 0 };
+}
+
+/* All is listed before a tree can go. */
+static int marking_begin(struct collector *c, struct trees *snaps, struct err *err)
 {
 	struct marking *m = c->sd->marking;
 	pthread_mutex_lock(&m->lock);
 	m->failed.code = 0;
-	int r = read_lists(c, l, err);
+	int r = catalog_trees(c->sd->catalog, true, list_tree, snaps, err);
+	if (r >= 0)
+		r = catalog_trees(c->sd->catalog, false, list_tree, &m->workspaces, err);
+	if (r >= 0)
+		m->c = c;
 	pthread_mutex_unlock(&m->lock);
 	return r;
 }
@@ -322,9 +295,7 @@ static int marking_end(struct collector *c, struct err *err)
 	pthread_mutex_lock(&m->lock);
 	while (m->going)
 		pthread_cond_wait(&m->moved, &m->lock);
-	free(m->turns);
-	m->turns = NULL;
-	m->n = 0;
+	trees_done(&m->workspaces);
 	m->c = NULL;
 	int r = m->failed.code < 0 ? err_set(err, m->failed.code, "gc: %s", m->failed.text) : 0;
 	pthread_mutex_unlock(&m->lock);
@@ -342,20 +313,22 @@ static bool asked(void *ctx, uint64_t done, uint64_t total)
 static int mark(void *ctx, struct store_gc *gc, struct err *err)
 {
 	struct collector *c = ctx;
-	struct lists l = { 0 };
+	struct trees snaps = { 0 };
+	const struct trees *wss = &c->sd->marking->workspaces; /* the list stays until the end */
 	c->gc = gc;
 	store_gc_ask(gc, asked, c);
 	images_forget(c->sd->images); /* what is named from here on is recent */
-	int r = marking_begin(c, &l, err);
-	c->total = l.nsnaps + l.nwss;
-	for (size_t i = 0; i < l.nsnaps && r >= 0; i++)
-		r = mark_snapshot(c, &l.snaps[i], err);
-	for (size_t i = 0; i < l.nwss && r >= 0; i++)
-		r = mark_workspace(c, &l.wss[i], err);
+	int r = marking_begin(c, &snaps, err);
+	c->done = 0;
+	c->total = snaps.n + wss->n;
+	for (size_t i = 0; i < snaps.n && r >= 0; i++)
+		r = mark_snapshot(c, &snaps.list[i], err);
+	for (size_t i = 0; i < wss->n && r >= 0; i++)
+		r = mark_workspace(c, &wss->list[i], err);
 	if (r >= 0)
 		r = mark_all_remembered(c, err);
 	int end = marking_end(c, r < 0 ? NULL : err);
-	lists_done(&l);
+	trees_done(&snaps);
 	return r < 0 ? r : end;
 }
 
@@ -366,8 +339,6 @@ static int delete_images(struct collector *c, uint64_t *deleted, uint64_t *bytes
 	struct snapd *sd = c->sd;
 	char path[PATH_SIZE];
 	(void)snprintf(path, sizeof(path), "%s/images", sd->root);
-	if (c->images.n)
-		qsort(c->images.list, c->images.n, sizeof(struct digest), compare_digests);
 	auto_dir *d = opendir(path);
 	if (!d)
 		return -errno;
@@ -383,7 +354,7 @@ static int delete_images(struct collector *c, uint64_t *deleted, uint64_t *bytes
 			continue;
 		memcpy(hex, e->d_name, DIGEST_HEX);
 		hex[DIGEST_HEX] = '\0';
-		if (digest_parse(&name, hex) < 0 || set_has(&c->images, &name) ||
+		if (digest_parse(&name, hex) < 0 || bloom_has(c->images, &name) ||
 		    images_is_recent(sd->images, &name) ||
 		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
@@ -409,7 +380,9 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 {
 	struct collector c = { .sd = sd, .progress = p };
 	*out = (struct collected){ 0 };
-	pthread_mutex_init(&c.lock, NULL);
+	c.images = bloom_new(IMAGES_BYTES, IMAGES_BYTES);
+	if (!c.images)
+		return err_no_memory(err);
 	layercache_options(sd->layers, &c.opt);
 	progress_tell(p, 0, 0, "snapshots", "look for what is alive");
 	int r = store_gc(sd->store, mark, &c, &out->st, err);
@@ -418,8 +391,7 @@ static int collect(struct snapd *sd, struct progress *p, struct collected *out, 
 		if (r < 0)
 			(void)err_sys(err, r, "list %s/images", sd->root);
 	}
-	free(c.images.list);
-	pthread_mutex_destroy(&c.lock);
+	bloom_free(c.images);
 	out->held = c.held;
 	return r;
 }

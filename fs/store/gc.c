@@ -12,30 +12,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 #include "fs/base/array.h"
+#include "fs/base/bloom.h"
 #include "fs/base/buf.h"
 #include "fs/base/cleanup.h"
 #include "fs/store/internal.h"
 
-enum {
-	MARK_BYTES = 16, /* of a digest: a false match only keeps an object that is dead */
-	MARK_SHARDS = 16,
-	MARK_CAP_MIN = 1024,
-};
-
-/* Marked objects: open addressing over prefixes of digests, 16 bytes a slot, at most three
- * quarters full: 21 to 43 bytes an object, so ten million take 270 MB. All zero is free;
- * the one prefix that is all zero is kept beside. */
-struct mark_shard {
-	pthread_mutex_t lock;
-	uint8_t (*slots)[MARK_BYTES];
-	size_t cap, count; /* cap is 0 or a power of two */
-	bool zero;
-};
+/* Bytes of what is marked: 4 for each object, up to here. With 100 million one of a hundred dead
+ * ones stays, with 200 million one of six, and others in the next gc. */
+enum { MARKS_MAX = 128 << 20 };
 
 struct victim {
 	uint64_t id;    /* first: array_by_u64 */
@@ -48,12 +38,12 @@ struct victim {
 
 struct store_gc {
 	struct store *s;
-	struct mark_shard shards[MARK_SHARDS];
+	struct bloom *marks; /* a false match only keeps an object that is dead */
 	struct victim *v;
 	size_t n;
-	/* The index has every object that is marked, so it tells if one is where a pack is
-	 * damaged. */
-	bool complete;
+	/* An object was marked that the index doesn't have, so it can't tell what is where a pack
+	 * is damaged. */
+	atomic_bool missed;
 	uint64_t copied; /* bytes written for the victims' live objects */
 	bool (*stop)(void *ctx, uint64_t done, uint64_t total); /* NULL: nobody stops it */
 	void *stop_ctx;
@@ -79,77 +69,33 @@ static bool stops_waiting(void *gc)
 
 /* ---- marking ---- */
 
-static const uint8_t no_mark[MARK_BYTES];
-
-static struct mark_shard *shard_of(struct store_gc *gc, const struct digest *d)
+static int marks_begin(struct store_gc *gc, struct err *err)
 {
-	return &gc->shards[d->b[0] % MARK_SHARDS];
+	uint64_t objects;
+	int r = index_count(gc->s->index, &objects);
+	if (r < 0)
+		return err_sys(err, r, "read the index of the store");
+	bloom_free(gc->marks);
+	gc->missed = false;
+	gc->marks = bloom_new(objects, MARKS_MAX);
+	return gc->marks ? 0 : err_sys(err, -ENOMEM, "collect garbage");
 }
 
-static size_t mark_slot(const struct mark_shard *m, const uint8_t *key)
+void store_gc_mark(struct store_gc *gc, const struct digest *d, uint32_t *size)
 {
-	size_t i = le_get64(key + 8) & (m->cap - 1);
-	while (memcmp(m->slots[i], no_mark, MARK_BYTES) != 0 &&
-	       memcmp(m->slots[i], key, MARK_BYTES) != 0)
-		i = (i + 1) & (m->cap - 1);
-	return i;
-}
-
-static int mark_grow(struct mark_shard *m)
-{
-	struct mark_shard bigger = { .cap = m->cap ? m->cap * 2 : MARK_CAP_MIN };
-	bigger.slots = calloc(bigger.cap, MARK_BYTES);
-	if (!bigger.slots)
-		return -ENOMEM;
-	for (size_t i = 0; i < m->cap; i++)
-		if (memcmp(m->slots[i], no_mark, MARK_BYTES) != 0)
-			memcpy(bigger.slots[mark_slot(&bigger, m->slots[i])], m->slots[i],
-			       MARK_BYTES);
-	free(m->slots);
-	m->slots = bigger.slots;
-	m->cap = bigger.cap;
-	return 0;
-}
-
-int store_gc_mark(struct store_gc *gc, const struct digest *d)
-{
+	uint32_t none = 0;
+	uint32_t *bytes = size ? size : &none;
+	*bytes = 0;
 	if (digest_is_git(d, NULL, NULL))
-		return 0;
-	struct mark_shard *m = shard_of(gc, d);
-	int r = 0;
-	(void)pthread_mutex_lock(&m->lock);
-	if (memcmp(d->b, no_mark, MARK_BYTES) == 0) {
-		m->zero = true;
-	} else {
-		if (m->count >= m->cap / 4 * 3)
-			r = mark_grow(m);
-		if (r == 0) {
-			uint8_t *slot = m->slots[mark_slot(m, d->b)];
-			m->count += memcmp(slot, no_mark, MARK_BYTES) == 0;
-			memcpy(slot, d->b, MARK_BYTES);
-		}
-	}
-	(void)pthread_mutex_unlock(&m->lock);
-	return r;
+		return;
+	bloom_add(gc->marks, d);
+	if (store_has(gc->s, d, bytes) <= 0)
+		gc->missed = true;
 }
 
-/* After marking, by the collecting thread alone. */
 static bool is_marked(struct store_gc *gc, const struct digest *d)
 {
-	const struct mark_shard *m = shard_of(gc, d);
-	if (memcmp(d->b, no_mark, MARK_BYTES) == 0)
-		return m->zero;
-	return m->count && memcmp(m->slots[mark_slot(m, d->b)], d->b, MARK_BYTES) == 0;
-}
-
-static void marks_clear(struct store_gc *gc)
-{
-	for (size_t i = 0; i < MARK_SHARDS; i++) {
-		free(gc->shards[i].slots);
-		gc->shards[i].slots = NULL;
-		gc->shards[i].cap = gc->shards[i].count = 0;
-		gc->shards[i].zero = false;
-	}
+	return bloom_has(gc->marks, d);
 }
 
 /* ---- choosing ---- */
@@ -206,32 +152,6 @@ static int choose(struct store_gc *gc, struct err *err)
 		gc->v[kept++] = *v;
 	}
 	gc->n = kept;
-	return 0;
-}
-
-struct counter {
-	struct store_gc *gc;
-	uint64_t n;
-};
-
-static int count_marked(void *ctx, const struct digest *d, const struct place *p)
-{
-	struct counter *c = ctx;
-	c->n += is_marked(c->gc, d);
-	return 0;
-}
-
-/* Finds out whether an object is marked that the index doesn't have. */
-static int compare_marks(struct store_gc *gc, struct err *err)
-{
-	struct counter c = { gc, 0 };
-	uint64_t marks = 0;
-	int r = index_each(gc->s->index, count_marked, &c);
-	if (r < 0)
-		return err_sys(err, r, "read the index of the store");
-	for (size_t i = 0; i < MARK_SHARDS; i++)
-		marks += gc->shards[i].count + gc->shards[i].zero;
-	gc->complete = c.n >= marks;
 	return 0;
 }
 
@@ -366,7 +286,7 @@ static int list_objects(struct store_gc *gc, struct victim *v, struct pack_entry
 	r = pack_scan_objects(s->io, v->fd, v->id, v->size, out, n, &gaps);
 	if (r < 0 || gaps == PACK_GAPLESS)
 		return r;
-	v->keep = gaps == PACK_UNREADABLE || (v->live > 0 && !gc->complete);
+	v->keep = gaps == PACK_UNREADABLE || (v->live > 0 && gc->missed);
 	if (!v->keep) {
 		r = index_each(s->index, is_missed, &(struct listed){ gc, v, *out, *n });
 		v->keep = r > 0;
@@ -503,6 +423,8 @@ static int collect(struct store_gc *gc, store_gc_mark_fn mark, void *ctx, struct
 	if (r == 0)
 		r = pardon(s, err);
 	if (r == 0)
+		r = marks_begin(gc, err);
+	if (r == 0)
 		r = mark(ctx, gc, err);
 	if (r == 0)
 		r = choose(gc, err);
@@ -511,12 +433,10 @@ static int collect(struct store_gc *gc, store_gc_mark_fn mark, void *ctx, struct
 	r = set_flags(gc, ROW_CONDEMNED, 0, err);
 	if (r == 0)
 		r = sessions_wait(s, stops_waiting, gc, err);
-	if (r == 0) {
-		marks_clear(gc);
-		r = mark(ctx, gc, err);
-	}
 	if (r == 0)
-		r = compare_marks(gc, err);
+		r = marks_begin(gc, err);
+	if (r == 0)
+		r = mark(ctx, gc, err);
 	if (r == 0)
 		r = rewrite(gc, err);
 	gc->st.bytes_freed -= gc->copied < gc->st.bytes_freed ? gc->copied : gc->st.bytes_freed;
@@ -549,8 +469,6 @@ int store_gc(struct store *s, store_gc_mark_fn mark, void *ctx, struct store_gc_
 	if (!gc)
 		return err_sys(err, -ENOMEM, "collect garbage");
 	gc->s = s;
-	for (size_t i = 0; i < MARK_SHARDS; i++)
-		(void)pthread_mutex_init(&gc->shards[i].lock, NULL);
 	int r = collect(gc, mark, ctx, err);
 	if (r == 0 && st)
 		*st = gc->st;
@@ -558,9 +476,7 @@ int store_gc(struct store *s, store_gc_mark_fn mark, void *ctx, struct store_gc_
 		if (gc->v[i].fd >= 0)
 			(void)s->io->close(s->io->ctx, gc->v[i].fd); /* nothing unsynced in it */
 	files_sweep(s, false);
-	marks_clear(gc);
-	for (size_t i = 0; i < MARK_SHARDS; i++)
-		(void)pthread_mutex_destroy(&gc->shards[i].lock);
+	bloom_free(gc->marks);
 	free(gc->v);
 	free(gc);
 	return r;

@@ -118,8 +118,10 @@ void store_ahead_free(struct store_ahead *a);
  *   3 calls mark() again, which reports each object that is alive by store_gc_mark (the catalog's
  *     snapshots, images and workspaces: all that the sessions of step 2 have named by now);
  *   4 copies the live objects of the condemned packs, syncs, moves the index, deletes.
- * At most as much stays dead as is alive, besides the packs that are being written to. The thread
- * that calls may have no session open, for it would wait for itself.
+ * At most as much stays dead as is alive, besides the packs that are being written to. Memory: 4
+ * bytes for each object, 128 MiB at most (of 100 million objects one in a hundred dead ones stays
+ * then, of more more, and none that is alive goes), the table of one pack, and 100 bytes
+ * for each pack. The thread that calls may have no session open: it would wait for itself.
  * One gc or check at a time (-EBUSY). Killed at any point it loses nothing; the next one goes
  * on. */
 struct store_gc;
@@ -129,8 +131,9 @@ struct store_gc_stats {
 typedef int (*store_gc_mark_fn)(void *ctx, struct store_gc *gc, struct err *err);
 int store_gc(struct store *s, store_gc_mark_fn mark, void *ctx, struct store_gc_stats *st,
 	     struct err *err);
-/* Any thread; 0 or -ENOMEM. Addresses of git objects are passed over: others keep mirrors. */
-int store_gc_mark(struct store_gc *gc, const struct digest *d);
+/* Any thread. *size (NULL allowed): the object's bytes, 0 where it isn't in the store. Addresses of
+ * git objects are passed over: others keep mirrors. */
+void store_gc_mark(struct store_gc *gc, const struct digest *d, uint32_t *size);
 /* For mark() to call: what is asked from then on, by the thread that collects, while it waits for
  * sessions (`total` is 0) and before each pack of step 4. True ends it there with -ECANCELED: what
  * it had done stays done, and a next one does the rest. */

@@ -308,6 +308,30 @@ static void workspaces(void **state)
 		ws_row_done(&in[i]);
 }
 
+struct seen {
+	const struct ws_row *w;
+	const struct snap_row *snaps[3];
+	unsigned n;
+	int stop;
+	char last[ID_SIZE];
+};
+
+static int see_tree(void *ctx, const struct tree_row *row, struct err *err)
+{
+	struct seen *s = ctx;
+	assert_true(strcmp(row->id, s->last) > 0);
+	memcpy(s->last, row->id, sizeof(s->last));
+	if (s->w)
+		assert_true(strcmp(row->id, s->w->id) == 0 && digest_is_zero(&row->manifest));
+	for (unsigned i = 0; i < 3 && s->snaps[i]; i++)
+		if (strcmp(row->id, s->snaps[i]->id) == 0)
+			s->n += digest_equal(&row->manifest, &s->snaps[i]->manifest);
+	s->n += s->w != NULL;
+	assert_false(row->removed);
+	assert_null(row->git);
+	return s->stop;
+}
+
 static void snapshots(void **state)
 {
 	struct fixture *f = *state;
@@ -365,6 +389,14 @@ static void snapshots(void **state)
 	assert_int_equal(catalog_snap_list(f->c, w.id, &rows, &n, &err), 0);
 	assert_int_equal(n, 1);
 	snap_rows_free(rows, n);
+	struct seen seen = { .w = &w };
+	assert_int_equal(catalog_trees(f->c, false, see_tree, &seen, &err), 0);
+	assert_int_equal(seen.n, 1);
+	seen = (struct seen){ .snaps = { &a, &b, &c } };
+	assert_int_equal(catalog_trees(f->c, true, see_tree, &seen, &err), 0);
+	assert_int_equal(seen.n, 3);
+	seen = (struct seen){ .stop = -ECANCELED };
+	assert_int_equal(catalog_trees(f->c, true, see_tree, &seen, &err), -ECANCELED);
 	assert_int_equal(catalog_snap_trees(f->c, &rows, &n, &err), 0);
 	assert_int_equal(n, 3);
 	for (size_t i = 0; i < n; i++) {

@@ -116,7 +116,9 @@ static int name_object(void *ctx, const struct digest *d)
 		n->b++;
 	else
 		n->others++;
-	return n->gc ? store_gc_mark(n->gc, d) : 0;
+	if (n->gc)
+		store_gc_mark(n->gc, d, NULL);
+	return 0;
 }
 
 static struct named names_of(struct checkout *c, const struct stack *s)
