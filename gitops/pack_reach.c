@@ -88,7 +88,7 @@ static int read_commit(struct reach *r, uint32_t obj, struct src_data **d, const
 		return k;
 	*p = (const char *)(*d)->data; /* ends with a NUL */
 	if ((*d)->type != GIT_COMMIT || !header_oid(p, "tree", &oid))
-		return reach_bad_object(r, obj, "commit");
+		return reach_bad_object(r, obj, *d, "commit");
 	return src_need(r->src, &oid, tree, r->err);
 }
 

@@ -64,7 +64,9 @@ static inline bool reach_has(const struct reach *r, uint32_t obj, uint8_t bits)
 {
 	return __atomic_load_n(&r->mark[obj], __ATOMIC_RELAXED) & bits;
 }
-int reach_bad_object(struct reach *r, uint32_t obj, const char *what); /* git_bad_object */
+/* `d`, which is what was read of it, is no `what`: as git_bad_object, but libgit2, which packs that
+ * are damaged can crash, has only to hash. */
+int reach_bad_object(struct reach *r, uint32_t obj, const struct src_data *d, const char *what);
 
 /* ---- pack_tree.c ---- */
 

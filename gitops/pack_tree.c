@@ -15,14 +15,17 @@ enum {
 	TREE_MODE_MAX = 7, /* digits: old trees have a leading zero */
 };
 
-int reach_bad_object(struct reach *r, uint32_t obj, const char *what)
+int reach_bad_object(struct reach *r, uint32_t obj, const struct src_data *d, const char *what)
 {
 	char hex[OID_HEX + 1];
 	struct oid oid;
+	git_oid is;
 	src_oid(r->src, obj, &oid);
 	oid_hex(hex, &oid);
 	const git_oid id = oid_to_git(&oid);
-	return err_set(r->err, git_bad_object(r->src->odb, &id), "object %s of the mirror is no %s",
+	bool came_so = git_odb_hash(&is, d->data, d->len, (git_object_t)d->type) == 0 &&
+		       git_oid_equal(&is, &id);
+	return err_set(r->err, came_so ? -ENOTSUP : -EBADMSG, "object %s of the mirror is no %s",
 		       hex, what);
 }
 
@@ -262,7 +265,7 @@ static int mark_entries(struct reach *r, const struct item *it, const struct src
 		if (k < 0)
 			return k;
 	}
-	return k < 0 ? reach_bad_object(r, it->tree, "tree") : 0;
+	return k < 0 ? reach_bad_object(r, it->tree, tree, "tree") : 0;
 }
 
 /* The first one that brings a tree is noted as that; those whose packs are taken over come before
@@ -283,7 +286,7 @@ static int mark_tree(struct reach *r, const struct item *it)
 		return k;
 	k = src_read(r->src, it->tree, &tree, r->err);
 	if (k == 0 && tree->type != GIT_TREE)
-		return reach_bad_object(r, it->tree, "tree");
+		return reach_bad_object(r, it->tree, tree, "tree");
 	for (size_t i = 0; i < LIKES && k == 0; i++)
 		if (it->like[i] != OBJ_NONE)
 			k = src_read(r->src, it->like[i], &like[i], r->err);
