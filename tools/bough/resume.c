@@ -1,5 +1,6 @@
 #include "tools/bough/resume.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 
 enum {
 	COPY_SIZE = 256 * 1024,
+	/* bytes: the disk begins with them while more comes, or the sync at the end takes as long
+	 * as all the rest */
+	WRITE_OUT = 8 << 20,
 	FIRST_WAIT_MS = 100,
 	LONGEST_WAIT_MS = 3000,
 };
@@ -52,6 +56,7 @@ struct download {
 	struct progress progress;
 	char etag[HTTP_FIELD_MAX]; /* of what has come; "" : nothing to tell it by */
 	uint64_t done, size;       /* size 0: unknown */
+	uint64_t given;            /* of done: to the disk, to be written */
 	off_t base;                /* where in fd it begins; -1: no file */
 	bool writing;              /* it was the output that failed */
 };
@@ -70,6 +75,11 @@ static int write_all(struct download *d, const char *p, size_t n, struct err *er
 		n -= (size_t)w;
 		d->done += (uint64_t)w;
 	}
+	if (d->base >= 0 && d->done - d->given >= WRITE_OUT) {
+		(void)sync_file_range(d->fd, d->base + (off_t)d->given,
+				      (off_t)(d->done - d->given), SYNC_FILE_RANGE_WRITE);
+		d->given = d->done;
+	}
 	return 0;
 }
 
@@ -83,7 +93,7 @@ static int begin_anew(struct download *d, struct err *err)
 	if (ftruncate(d->fd, d->base) < 0 || lseek(d->fd, d->base, SEEK_SET) < 0)
 		return err_sys(err, -errno, "begin anew");
 	d->writing = false;
-	d->done = 0;
+	d->done = d->given = 0;
 	return 0;
 }
 
