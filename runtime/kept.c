@@ -1,5 +1,6 @@
 #include "runtime/kept.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -158,4 +159,26 @@ int kept_append(int fd, struct kept *k, unsigned stream, const void *data, size_
 	if (r < 0)
 		k->stream[stream].first = end + n;
 	return kept_store(fd, k);
+}
+
+static int punch(int fd, uint64_t at, uint64_t n)
+{
+	return n && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			      (off_t)n) < 0
+		       ? -errno
+		       : 0;
+}
+
+int kept_cut(int fd, struct kept *k, unsigned stream, uint64_t first)
+{
+	struct kept cut = *k;
+	uint64_t n = first - k->stream[stream].first, at = k->stream[stream].first % k->cap;
+	uint64_t head = n < k->cap - at ? n : k->cap - at;
+	cut.stream[stream].first = first;
+	int r = kept_store(fd, &cut);
+	if (r < 0)
+		return r;
+	*k = cut;
+	r = punch(fd, ring(k, stream) + at, head);
+	return r < 0 ? r : punch(fd, ring(k, stream), n - head);
 }

@@ -62,4 +62,12 @@ int kept_read(int fd, unsigned stream, uint64_t offset, void *buf, size_t size);
  * dropped: the offsets go on behind them. -errno only when the head couldn't be written. */
 int kept_append(int fd, struct kept *k, unsigned stream, const void *data, size_t n);
 
+/* Drops what a stream has before offset `first` (first <= it <= end), and gives the disk its room
+ * back. -errno: it is dropped, or (the head couldn't be written) nothing is. */
+int kept_cut(int fd, struct kept *k, unsigned stream, uint64_t first);
+static inline uint64_t kept_bytes(const struct kept *k)
+{
+	return k->stream[0].end - k->stream[0].first + k->stream[1].end - k->stream[1].first;
+}
+
 #endif

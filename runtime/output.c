@@ -1,4 +1,5 @@
 #include "runtime/output.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -316,6 +317,22 @@ int output_status(const char *dir, const char *key, struct output_status *out, s
 		out->stream[i].first = k.stream[i].first;
 		out->stream[i].end = k.stream[i].end;
 		out->stream[i].closed = k.flags & KEPT_CLOSED << i;
+	}
+	return 0;
+}
+
+int output_disk(const char *dir, uint64_t *bytes, struct err *err)
+{
+	auto_dir *d = opendir(dir);
+	*bytes = 0;
+	if (!d)
+		return errno == ENOENT ? 0 : err_sys(err, -errno, "open %s", dir);
+	for (const struct dirent *e; (e = readdir(d));) {
+		const char *dot = strrchr(e->d_name, '.');
+		struct stat st;
+		if (dot && strcmp(dot, ".log") == 0 &&
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			*bytes += (uint64_t)st.st_blocks * 512;
 	}
 	return 0;
 }

@@ -4,7 +4,8 @@
  * process is made, and moves what comes out into files of a bounded size. So a program never waits
  * for a reader and never dies of SIGPIPE, and what it wrote is there for whoever comes back:
  * bough-io outlives boughd, and its files outlive bough-io. Only the newest `limit` bytes of a
- * stream are kept; first to end are the offsets that exist.
+ * stream are kept, and OUTPUT_TOTAL of all together (room.c); first to end are the offsets that
+ * exist.
  *
  *     output_open     before shim_create or shim_exec: bough-io holds both ends of each fifo, so
  *                     that nothing ends before the shim has come
@@ -52,6 +53,7 @@ struct output_config {
 };
 enum {
 	OUTPUT_LIMIT = 16 << 20,
+	OUTPUT_TOTAL = 256 << 20, /* bytes kept of all streams of a sandbox together */
 	OUTPUT_KEY_MAX = 64,
 	OUTPUT_RATE = 256 << 20, /* bytes a second of all streams of a sandbox, at most: who copies
 				    them uses processors outside of the sandbox's share */
@@ -85,6 +87,9 @@ struct output_status {
 };
 /* From the files: works without bough-io. */
 int output_status(const char *dir, const char *key, struct output_status *out, struct err *err);
+
+/* Bytes of the disk that the folder's kept output takes; 0 where there is none. */
+int output_disk(const char *dir, uint64_t *bytes, struct err *err);
 
 /* Reads up to `size` bytes from `offset` on: what there is; 0 at the present end. -ERANGE: the
  * offset was dropped, or never was (status tells). Works without bough-io. */

@@ -9,6 +9,7 @@
 #include "snapd/access.h"
 #include "snapd/exports.h"
 #include "snapd/quota.h"
+#include "snapd/sandbox.h"
 #include "snapd/space.h"
 
 enum {
@@ -110,6 +111,26 @@ static int written_bytes(struct snapd *sd, const char *owner, uint64_t *sum, str
 	return 0;
 }
 
+static int output_bytes(struct snapd *sd, const char *owner, uint64_t *sum, struct err *err)
+{
+	struct sandbox_row *rows;
+	size_t n;
+	char io[PATH_SIZE];
+	int r = catalog_sandbox_list(sd->catalog, &rows, &n, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		uint64_t bytes = 0;
+		if (strcmp(rows[i].own.owner, owner) != 0)
+			continue;
+		sandbox_io_path(sd, rows[i].id, io);
+		r = output_disk(io, &bytes, err);
+		*sum += bytes;
+	}
+	sandbox_rows_free(rows, n);
+	return r;
+}
+
 int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err)
 {
 	struct holding h;
@@ -117,6 +138,8 @@ int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err 
 	uint64_t sum = r < 0 ? 0 : h.stored_bytes, exported = 0;
 	if (r >= 0)
 		r = written_bytes(sd, owner, &sum, err);
+	if (r >= 0)
+		r = output_bytes(sd, owner, &sum, err);
 	if (r >= 0)
 		r = exports_bytes(sd, owner, &exported, err);
 	if (r >= 0)

@@ -22,7 +22,8 @@ int limits_room(struct snapd *sd, const char *owner, uint64_t more, struct err *
 int limits_stream(struct snapd *sd, const char *owner, uint64_t before, uint64_t now,
 		  struct err *err);
 /* What the owner's workspaces have written, those that were removed too, by how much its
- * snapshots let the store grow, and exports that are kept. */
+ * snapshots let the store grow, what its sandboxes' processes printed and is kept, and exports
+ * that are. */
 int limits_bytes(struct snapd *sd, const char *owner, uint64_t *out, struct err *err);
 
 #endif

@@ -32,7 +32,7 @@ static const char help_text[] =
 	"Holds the input and output of a sandbox's processes, below DIR. boughd starts it.\n";
 
 struct server {
-	struct io io;
+	struct io_loop io;
 	struct source listener;
 	struct source *peers[PEERS_MAX];
 	unsigned n_peers;
@@ -85,7 +85,7 @@ static int hold(struct server *sv, const char *key)
 /* What is asked for; *fd is sent along and closed. */
 static int64_t perform(struct server *sv, const struct io_msg *m, int *fd)
 {
-	struct io *io = &sv->io;
+	struct io_loop *io = &sv->io;
 	switch (m->op) {
 	case IO_PING:
 		return getpid();
@@ -245,7 +245,7 @@ static int say_ready(int ready)
 
 static int run(const char *dir, struct err *err)
 {
-	static struct server sv = { .io = { .dir = -1 } };
+	static struct server sv = { .io = { .dir = -1, .room = OUTPUT_TOTAL } };
 	int ready = -1;
 	sv.io.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (sv.io.dir < 0)

@@ -16,7 +16,7 @@
 static const char *const fifo_of[] = { "out", "err" };
 static uint8_t bytes[KEPT_CAP_MIN]; /* what goes from a pipe to a file */
 
-static struct proc *find(struct io *io, const char *key)
+struct proc *proc_find(struct io_loop *io, const char *key)
 {
 	struct proc *p = io->procs;
 	while (p && strcmp(p->key, key) != 0)
@@ -29,7 +29,7 @@ static void name_of(char out[OUTPUT_KEY_MAX + 8], const char *key, const char *k
 	(void)snprintf(out, OUTPUT_KEY_MAX + 8, "%s.%s", key, kind);
 }
 
-static int open_file(struct io *io, const char *key, const char *kind, int flags)
+static int open_file(struct io_loop *io, const char *key, const char *kind, int flags)
 {
 	char name[OUTPUT_KEY_MAX + 8];
 	name_of(name, key, kind);
@@ -37,7 +37,12 @@ static int open_file(struct io *io, const char *key, const char *kind, int flags
 	return fd < 0 ? -errno : fd;
 }
 
-static int register_source(struct io *io, struct source *s, uint32_t events)
+int proc_open_log(struct io_loop *io, const char *key, int flags)
+{
+	return open_file(io, key, "log", flags);
+}
+
+static int register_source(struct io_loop *io, struct source *s, uint32_t events)
 {
 	struct epoll_event e = { .events = events, .data.ptr = s };
 	return epoll_ctl(io->epoll, EPOLL_CTL_ADD, s->fd, &e) < 0 ? -errno : 0;
@@ -51,7 +56,7 @@ static void shut(int *fd)
 
 /* ---- watches ---- */
 
-static void remove_watch(struct io *io, struct source *w)
+static void remove_watch(struct io_loop *io, struct source *w)
 {
 	struct source **at = &w->proc->watches;
 	while (*at != w)
@@ -76,7 +81,7 @@ static void notify(struct proc *p)
 }
 
 /* Others have it open, too, so epoll wouldn't forget it by itself. */
-static void let_go(struct io *io, struct proc *p)
+static void let_go(struct io_loop *io, struct proc *p)
 {
 	if (p->held.fd >= 0)
 		(void)epoll_ctl(io->epoll, EPOLL_CTL_DEL, p->held.fd, NULL);
@@ -85,7 +90,7 @@ static void let_go(struct io *io, struct proc *p)
 
 /* ---- ends ---- */
 
-static void bury(struct io *io, struct proc *p)
+static void bury(struct io_loop *io, struct proc *p)
 {
 	struct proc **at = &io->procs;
 	while (*at != p)
@@ -108,7 +113,7 @@ static void bury(struct io *io, struct proc *p)
 	io->dead_procs = p;
 }
 
-void proc_bury(struct io *io)
+void proc_bury(struct io_loop *io)
 {
 	for (struct source *s; (s = io->dead);) {
 		io->dead = s->next;
@@ -131,7 +136,7 @@ static bool all_ended(const struct kept *k)
 }
 
 /* What has ended is written down, and with the last of it the process is let go. */
-static void end(struct io *io, struct proc *p, uint32_t flags)
+static void end(struct io_loop *io, struct proc *p, uint32_t flags)
 {
 	if ((p->kept.flags & flags) == flags)
 		return;
@@ -142,21 +147,21 @@ static void end(struct io *io, struct proc *p, uint32_t flags)
 		bury(io, p);
 }
 
-static void end_input(struct io *io, struct proc *p)
+static void end_input(struct io_loop *io, struct proc *p)
 {
 	shut(&p->in.fd);
 	shut(&p->hold_in);
 	end(io, p, KEPT_IN_CLOSED);
 }
 
-static void end_stream(struct io *io, struct proc *p, unsigned i)
+static void end_stream(struct io_loop *io, struct proc *p, unsigned i)
 {
 	shut(&p->stream[i].fd);
 	shut(&p->hold[i]);
 	end(io, p, KEPT_CLOSED << i);
 }
 
-static void take(struct io *io, struct proc *p, unsigned i)
+static void take(struct io_loop *io, struct proc *p, unsigned i)
 {
 	ssize_t n = read(p->stream[i].fd, bytes, sizeof(bytes));
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -166,14 +171,19 @@ static void take(struct io *io, struct proc *p, unsigned i)
 		return;
 	}
 	io->taken += (uint64_t)n;
+	uint64_t before = kept_bytes(&p->kept);
 	/* Where even the head can't be written the bytes are lost, but the program goes on. */
 	(void)kept_append(p->log, &p->kept, i, bytes, (size_t)n);
+	uint64_t after = kept_bytes(&p->kept);
+	io->kept += after > before ? after - before : 0;
+	if (io->kept > io->room)
+		(void)room_make(io); /* or with the next */
 	notify(p);
 }
 
 /* ---- beginnings ---- */
 
-static int hold_stream(struct io *io, struct proc *p, unsigned i)
+static int hold_stream(struct io_loop *io, struct proc *p, unsigned i)
 {
 	struct source *s = &p->stream[i];
 	s->fd = open_file(io, p->key, fifo_of[i], O_RDONLY | O_NONBLOCK);
@@ -187,7 +197,7 @@ static int hold_stream(struct io *io, struct proc *p, unsigned i)
 	return register_source(io, s, EPOLLIN);
 }
 
-static int hold_input(struct io *io, struct proc *p)
+static int hold_input(struct io_loop *io, struct proc *p)
 {
 	if (!(p->kept.flags & KEPT_STARTED)) {
 		p->hold_in = open_file(io, p->key, "in", O_RDONLY | O_NONBLOCK);
@@ -215,14 +225,14 @@ static struct proc *new_proc(const char *key, int log, const struct kept *kept)
 	return p;
 }
 
-static void link_proc(struct io *io, struct proc *p)
+static void link_proc(struct io_loop *io, struct proc *p)
 {
 	p->next = io->procs;
 	io->procs = p;
 	io->n_procs++;
 }
 
-static void unlink_all(struct io *io, const char *key)
+static void unlink_all(struct io_loop *io, const char *key)
 {
 	static const char *const kinds[] = { "in", "out", "err", "log" };
 	char name[OUTPUT_KEY_MAX + 8];
@@ -232,7 +242,7 @@ static void unlink_all(struct io *io, const char *key)
 	}
 }
 
-static int make_fifo(struct io *io, const struct io_msg *m, const char *kind)
+static int make_fifo(struct io_loop *io, const struct io_msg *m, const char *kind)
 {
 	char name[OUTPUT_KEY_MAX + 8];
 	name_of(name, m->key, kind);
@@ -241,7 +251,7 @@ static int make_fifo(struct io *io, const struct io_msg *m, const char *kind)
 	return fchownat(io->dir, name, m->uid, m->gid, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-static int make_files(struct io *io, const struct io_msg *m, int *log, struct kept *k)
+static int make_files(struct io_loop *io, const struct io_msg *m, int *log, struct kept *k)
 {
 	static const uint8_t empty[KEPT_DATA];
 	uint64_t cap = m->limit < KEPT_CAP_MIN ? KEPT_CAP_MIN : m->limit;
@@ -266,7 +276,7 @@ static int make_files(struct io *io, const struct io_msg *m, int *log, struct ke
 }
 
 /* Takes hold of what hasn't ended. On failure nothing is held. */
-static int hold(struct io *io, struct proc *p)
+static int hold(struct io_loop *io, struct proc *p)
 {
 	int r = 0;
 	for (unsigned i = 0; r >= 0 && i < 2; i++)
@@ -277,13 +287,13 @@ static int hold(struct io *io, struct proc *p)
 	return r;
 }
 
-int proc_open(struct io *io, const struct io_msg *m)
+int proc_open(struct io_loop *io, const struct io_msg *m)
 {
 	struct kept kept;
 	int log = -1;
 	if (io->n_procs >= PROCS_MAX)
 		return -EMFILE;
-	if (find(io, m->key))
+	if (proc_find(io, m->key))
 		return -EEXIST;
 	int r = make_files(io, m, &log, &kept);
 	if (r < 0)
@@ -304,7 +314,7 @@ int proc_open(struct io *io, const struct io_msg *m)
 }
 
 /* A fifo that is gone, or the input whose reader is, has ended. */
-static int hold_what_is_left(struct io *io, struct proc *p)
+static int hold_what_is_left(struct io_loop *io, struct proc *p)
 {
 	int r = p->kept.flags & KEPT_IN_CLOSED ? 0 : hold_input(io, p);
 	if (r == -ENXIO || r == -ENOENT) {
@@ -325,7 +335,7 @@ static int hold_what_is_left(struct io *io, struct proc *p)
 	return r;
 }
 
-static int adopt(struct io *io, const char *key)
+static int adopt(struct io_loop *io, const char *key)
 {
 	struct kept kept;
 	auto_fd log = open_file(io, key, "log", O_RDWR);
@@ -346,7 +356,7 @@ static int adopt(struct io *io, const char *key)
 	return r;
 }
 
-int proc_recover(struct io *io)
+int proc_each_log(struct io_loop *io, void (*found)(void *ctx, const char *key), void *ctx)
 {
 	int fd = openat(io->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -357,32 +367,47 @@ int proc_recover(struct io *io)
 		(void)close(fd);
 		return r;
 	}
-	for (const struct dirent *e; io->n_procs < PROCS_MAX && (e = readdir(d));) {
+	for (const struct dirent *e; (e = readdir(d));) {
 		char key[OUTPUT_KEY_MAX + 1];
 		size_t n = strlen(e->d_name);
 		if (n <= 4 || n - 4 > OUTPUT_KEY_MAX || strcmp(e->d_name + n - 4, ".log") != 0)
 			continue;
 		(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 4), e->d_name);
 		if (io_good_key(key))
-			(void)adopt(io, key); /* one that is damaged mustn't stop the others */
+			found(ctx, key);
 	}
-	proc_bury(io);
 	return 0;
+}
+
+static void recover(void *ctx, const char *key)
+{
+	struct io_loop *io = ctx;
+	if (io->n_procs < PROCS_MAX)
+		(void)adopt(io, key); /* one that is damaged mustn't stop the others */
+}
+
+int proc_recover(struct io_loop *io)
+{
+	int r = proc_each_log(io, recover, io);
+	proc_bury(io);
+	if (r >= 0 && room_make(io) < 0) /* which counts */
+		io->kept = io->room; /* the next bytes count again */
+	return r;
 }
 
 /* ---- operations ---- */
 
 /* Of a process that is let go already: its head. */
-static int look_up(struct io *io, const char *key, struct kept *out)
+static int look_up(struct io_loop *io, const char *key, struct kept *out)
 {
 	auto_fd log = open_file(io, key, "log", O_RDONLY);
 	return log < 0 ? log : kept_load(log, out);
 }
 
-int proc_started(struct io *io, const char *key)
+int proc_started(struct io_loop *io, const char *key)
 {
 	struct kept kept;
-	struct proc *p = find(io, key);
+	struct proc *p = proc_find(io, key);
 	if (!p)
 		return look_up(io, key, &kept);
 	let_go(io, p);
@@ -397,11 +422,11 @@ int proc_started(struct io *io, const char *key)
 	return r;
 }
 
-int proc_finish(struct io *io, const char *key)
+int proc_finish(struct io_loop *io, const char *key)
 {
 	struct kept kept;
 	int r = proc_started(io, key);
-	struct proc *p = find(io, key);
+	struct proc *p = proc_find(io, key);
 	if (r < 0)
 		return r;
 	if (p) {
@@ -413,28 +438,28 @@ int proc_finish(struct io *io, const char *key)
 	return r < 0 ? r : streams_ended(&kept);
 }
 
-int proc_drop(struct io *io, const char *key)
+int proc_drop(struct io_loop *io, const char *key)
 {
-	struct proc *p = find(io, key);
+	struct proc *p = proc_find(io, key);
 	if (p)
 		bury(io, p);
 	unlink_all(io, key);
 	return 0;
 }
 
-int proc_close_in(struct io *io, const char *key)
+int proc_close_in(struct io_loop *io, const char *key)
 {
 	struct kept kept;
-	struct proc *p = find(io, key);
+	struct proc *p = proc_find(io, key);
 	if (!p)
 		return look_up(io, key, &kept);
 	end_input(io, p);
 	return 0;
 }
 
-int proc_hold(struct io *io, const char *key, int fd)
+int proc_hold(struct io_loop *io, const char *key, int fd)
 {
-	struct proc *p = find(io, key);
+	struct proc *p = proc_find(io, key);
 	if (!p)
 		return -ENOENT;
 	let_go(io, p);
@@ -446,24 +471,24 @@ int proc_hold(struct io *io, const char *key, int fd)
 	return 0;
 }
 
-int proc_held(struct io *io, const char *key)
+int proc_held(struct io_loop *io, const char *key)
 {
-	const struct proc *p = find(io, key);
+	const struct proc *p = proc_find(io, key);
 	return p && !p->adopted;
 }
 
 /* Wakes the writer up once there is room. */
-static void await_room(struct io *io, struct proc *p, bool wanted)
+static void await_room(struct io_loop *io, struct proc *p, bool wanted)
 {
 	struct epoll_event e = { .events = wanted ? EPOLLOUT : 0, .data.ptr = &p->in };
 	if (p->in_full != wanted && epoll_ctl(io->epoll, EPOLL_CTL_MOD, p->in.fd, &e) == 0)
 		p->in_full = wanted;
 }
 
-int proc_write(struct io *io, const struct io_msg *m)
+int proc_write(struct io_loop *io, const struct io_msg *m)
 {
 	struct kept kept;
-	struct proc *p = find(io, m->key);
+	struct proc *p = proc_find(io, m->key);
 	if (!p) {
 		int r = look_up(io, m->key, &kept);
 		return r < 0 ? r : -EPIPE;
@@ -489,11 +514,11 @@ int proc_write(struct io *io, const struct io_msg *m)
 	return r < 0 ? r : (int)(skip + (size_t)n);
 }
 
-int proc_watch(struct io *io, const char *key)
+int proc_watch(struct io_loop *io, const char *key)
 {
 	struct kept kept;
 	int fds[2];
-	struct proc *p = find(io, key);
+	struct proc *p = proc_find(io, key);
 	int r = p ? 0 : look_up(io, key, &kept);
 	if (r < 0)
 		return r;
@@ -522,7 +547,7 @@ int proc_watch(struct io *io, const char *key)
 
 /* ---- events ---- */
 
-void proc_event(struct io *io, struct source *s, uint32_t events)
+void proc_event(struct io_loop *io, struct source *s, uint32_t events)
 {
 	struct proc *p = s->proc;
 	if (s->fd < 0)
@@ -547,7 +572,7 @@ void proc_event(struct io *io, struct source *s, uint32_t events)
 	}
 }
 
-int proc_tick(struct io *io)
+int proc_tick(struct io_loop *io)
 {
 	uint64_t now = clock_ms(), first = UINT64_MAX;
 	for (struct proc *p = io->procs; p; p = p->next) {
@@ -563,7 +588,7 @@ int proc_tick(struct io *io)
 	return first == UINT64_MAX ? -1 : (int)(first - now);
 }
 
-void proc_pace(struct io *io)
+void proc_pace(struct io_loop *io)
 {
 	if (io->taken < PACE_BYTES)
 		return;

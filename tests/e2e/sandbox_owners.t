@@ -183,7 +183,14 @@ ok 'somebody else hears it' wait_for 20 test -s "$T/told"
 gives 'it becomes private' 200 alice PATCH $S/told '{"visibility":"private"}'
 ok 'he hears no more' wait_for 15 not kill -0 $listener 2>/dev/null
 kill $listener 2>/dev/null
+bytes_of() { as "$1" GET /v1/usage && of '.owners[0].bytes'; }
+before=$(bytes_of alice)
+gives 'what it prints' 201 alice POST $S/told/exec '{"command":["head", "-c", "8388608", "/dev/zero"]}'
+printing=$(of .id)
+gives 'to its end' 200 alice GET "$S/told/exec/$printing/output?follow=true&stream=stdout&stdout_offset=8388600"
+ok 'counts among what its owner has' test "$(bytes_of alice)" -gt $((before + 8388608))
 gives 'it goes' 204 alice DELETE "$S/told?force=true"
+ok 'and no more, then' test "$(bytes_of alice)" -lt $((before + 8388608))
 
 bough_ok 'all go' rm --force alice/a bob/b carol/c alice/t alice/t2 carol/m n n3
 done_testing

@@ -217,7 +217,8 @@ const struct command commands_sandbox[] = {
 	  .group = G_SANDBOX,
 	  .operands = "SANDBOX|EXEC",
 	  .summary = "print what a process in a sandbox has printed",
-	  .about = "The newest 16 MiB of each stream are kept, also of a process that has ended.\n",
+	  .about = "The newest 16 MiB of each stream are kept, also of a process that has ended, "
+		   "and of all of\na sandbox's 256 MiB, those that ended first go first.\n",
 	  .options = logs_options,
 	  .examples = "bough logs dev -f\nbough logs ex_abcdefghij --since-byte 4096\n",
 	  .min = 1,
