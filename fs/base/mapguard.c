@@ -57,7 +57,9 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		old_action.sa_sigaction(sig, info, context);
 	else if (old_action.sa_handler != SIG_DFL && old_action.sa_handler != SIG_IGN)
 		old_action.sa_handler(sig);
-	else if (signal(sig, SIG_DFL) == SIG_ERR || info->si_code <= 0)
+	else if (info->si_code > 0)
+		(void)signal(sig, SIG_DFL); /* the access is done again, and ends the process */
+	else if (old_action.sa_handler != SIG_IGN && signal(sig, SIG_DFL) != SIG_ERR)
 		(void)raise(sig); /* sent by somebody: nothing will raise it again */
 	passing = 0;
 }

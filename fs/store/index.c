@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ struct index {
 	MDB_env *env;
 	const void *map; /* LMDB's, while it is guarded */
 	struct mapguard *guard;
+	atomic_bool headless; /* the disk refused one of the two pages that say what is newest */
 	MDB_dbi objects, packs;
 	pthread_mutex_t idle_lock;
 	MDB_txn *idle[IDLE_TXNS];
@@ -178,30 +180,41 @@ static int stretch(MDB_env *env)
 }
 
 /* A page that the disk refuses. mapguard_lost_fn; LMDB takes zeros for damage, but not in its two
- * first pages, which say which tree is the newest. */
+ * first pages, which say which tree is the newest: it only copies them where a transaction begins,
+ * and who began it looks at `headless` before anything is done with the copy. */
 static bool page_lost(void *ctx, size_t off)
 {
-	const struct index *ix = ctx;
-	return off >= 2 * mapguard_page() && mapguard_zero(ix->map, off, off + 1);
+	struct index *ix = ctx;
+	if (off < 2 * mapguard_page())
+		atomic_store(&ix->headless, true); /* before anybody can see the zeros */
+	return mapguard_zero(ix->map, off, off + 1);
 }
 
-/* Where LMDB has mapped the data file: only the kernel tells. */
+/* Where LMDB has mapped the data file: only the kernel tells. Its word for the device isn't stat's
+ * on every filesystem, so the file is known by its number and its path, as of the descriptor. */
 static bool find_map(MDB_env *env, uintptr_t *from, uintptr_t *to)
 {
+	char link[32], path[PATH_MAX];
 	struct stat st;
 	int fd;
 	if (mdb_env_get_fd(env, &fd) || fstat(fd, &st) < 0)
 		return false;
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
+		return false;
+	path[n] = '\0';
 	auto_free void *maps = NULL;
 	size_t len;
 	if (io_slurp(NULL, AT_FDCWD, "/proc/self/maps", MAPS_MAX, &maps, &len, NULL) < 0)
 		return false;
 	for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
 		unsigned long long ino, off;
+		int at = 0;
 		*end = '\0';
-		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %llx %*s %llu", from, to, &off,
-			   &ino) == 4 &&
-		    off == 0 && ino == st.st_ino && strstr(line, "/data.mdb"))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %llx %*s %llu %n", from, to, &off,
+			   &ino, &at) == 4 &&
+		    off == 0 && ino == st.st_ino && strcmp(line + at, path) == 0)
 			return true;
 	}
 	return false;
@@ -211,6 +224,7 @@ static void unguard(struct index *ix)
 {
 	mapguard_remove(ix->guard);
 	ix->guard = NULL;
+	atomic_store(&ix->headless, false);
 }
 
 /* Where it can't be, such a page ends the process. */
@@ -229,7 +243,10 @@ static int open_dbs(struct index *ix)
 	int rc = mdb_txn_begin(ix->env, NULL, 0, &txn);
 	if (rc)
 		return from_mdb(rc);
-	rc = mdb_dbi_open(txn, "objects", MDB_CREATE, &ix->objects);
+	if (!atomic_load(&ix->headless))
+		rc = mdb_dbi_open(txn, "objects", MDB_CREATE, &ix->objects);
+	else
+		rc = MDB_CORRUPTED;
 	if (!rc)
 		rc = mdb_dbi_open(txn, "packs", MDB_CREATE, &ix->packs);
 	if (rc) {
@@ -264,10 +281,10 @@ static int env_open(struct index *ix)
 	if (!rc)
 		rc = mdb_env_open(ix->env, ix->path, flags, 0600);
 	int r = from_mdb(rc);
-	if (r == 0)
-		r = stretch(ix->env);
-	if (r == 0)
+	if (r == 0) {
 		guard(ix);
+		r = stretch(ix->env);
+	}
 	if (r == 0) {
 		int dead;
 		(void)mdb_reader_check(ix->env, &dead); /* frees what the dead left, if any */
@@ -408,16 +425,19 @@ static int remap(struct index *ix, bool twice, bool reopen)
 		MDB_envinfo info;
 		size_t size = 0;
 		r = from_mdb(mdb_env_info(ix->env, &info));
+		if (atomic_load(&ix->headless))
+			r = -EBADMSG;
 		if (twice && r == 0) {
 			size = info.me_mapsize * 2;
 			r = size <= MAP_MAX ? 0 : -EBADMSG;
 		}
-		unguard(ix);
-		if (r == 0)
+		if (r == 0) { /* what it reads of the old map has just been read */
+			unguard(ix);
 			r = from_mdb(mdb_env_set_mapsize(ix->env, size));
+			guard(ix);
+		}
 		if (r == 0)
 			r = stretch(ix->env);
-		guard(ix);
 	}
 	(void)pthread_rwlock_unlock(&ix->use);
 	return r;
@@ -438,6 +458,8 @@ static int read_begin(struct index *ix, MDB_txn **txn)
 		int rc = MDB_PANIC;
 		if (ix->env)
 			rc = t ? mdb_txn_renew(t) : mdb_txn_begin(ix->env, NULL, MDB_RDONLY, &t);
+		if (atomic_load(&ix->headless))
+			rc = MDB_CORRUPTED;
 		if (rc == 0) {
 			*txn = t;
 			return 0;
@@ -654,7 +676,7 @@ static int write_once(struct index *ix, int (*fn)(struct index_txn *t, void *ctx
 	*rc = ix->env ? mdb_txn_begin(ix->env, NULL, 0, &t.txn) : MDB_PANIC;
 	if (*rc)
 		return from_mdb(*rc);
-	int r = fn(&t, ctx);
+	int r = atomic_load(&ix->headless) ? -EBADMSG : fn(&t, ctx);
 	if (r < 0) {
 		mdb_txn_abort(t.txn);
 		return r;
@@ -838,7 +860,7 @@ int index_hash(struct index *ix, uint64_t *used, uint64_t *hash)
 	if (ix->env && !mdb_env_info(ix->env, &info) && !mdb_env_stat(ix->env, &st) &&
 	    !mdb_env_get_fd(ix->env, &fd)) {
 		uint64_t n = (uint64_t)(info.me_last_pgno + 1) * st.ms_psize, h;
-		r = can_use(fd, n) ? hash_fd(fd, n, &h) : -EBADMSG;
+		r = !atomic_load(&ix->headless) && can_use(fd, n) ? hash_fd(fd, n, &h) : -EBADMSG;
 		if (r == 0) {
 			*used = n;
 			*hash = h;

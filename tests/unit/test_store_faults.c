@@ -611,7 +611,9 @@ static void test_index_pages_vanish(void **state)
 {
 	struct scratch *sc = *state;
 	enum { OBJECTS = 2000 };
-	for (int pages = 2; pages < 40; pages += 6) {
+	static const int left[] = { 0, 1, 2, 8, 14, 20, 26, 32, 38 };
+	for (unsigned k = 0; k < sizeof(left) / sizeof(*left); k++) {
+		int pages = left[k]; /* of 0 and 1 LMDB would say which tree is the newest */
 		struct store *s = open_store(sc->store, NULL);
 		put_range(s, 0, OBJECTS);
 		get_range(s, 0, OBJECTS);
