@@ -22,7 +22,10 @@
 #include "snapd/journal.h"
 #include "snapd/repos.h"
 
-enum { AUDIT_TEST = 1000 }; /* BOUGH_AUDIT_MAX */
+enum {
+	AUDIT_TEST = 1000, /* BOUGH_AUDIT_MAX */
+	BUSY_MS = 60000,   /* the catalog may just be writing */
+};
 
 struct fixture {
 	char root[64];
@@ -272,6 +275,7 @@ static void teams_unknown(void **state)
 	assert_int_equal(access_find(&f->sd, &p, NOUN_WORKSPACE, true, id, &m, &err), 0);
 	(void)snprintf(path, sizeof(path), "%s/catalog.db", f->root);
 	assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+	(void)sqlite3_busy_timeout(db, BUSY_MS);
 	assert_int_equal(sqlite3_exec(db, "DROP TABLE members", NULL, NULL, NULL), SQLITE_OK);
 	sqlite3_close(db);
 	int r = access_find_team(&f->sd, &p, t.id, &got, &err);
@@ -950,6 +954,7 @@ static void audit_shares(void **state)
 	sqlite3 *db;
 	(void)snprintf(path, sizeof(path), "%s/catalog.db", f->root);
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	(void)sqlite3_busy_timeout(db, BUSY_MS);
 	assert_int_equal(sqlite3_exec(db, "INSERT INTO audit_counts VALUES ('nobody', 100000)",
 				      NULL, NULL, NULL),
 			 SQLITE_OK);
