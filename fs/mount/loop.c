@@ -26,6 +26,8 @@ enum {
 	TURN_NS = 200000,        /* of one source before it looks whether another one waits */
 	SPIN_NS = 20000,         /* how long a worker looks for a next request */
 	SPIN_LEARN_NS = 100000,  /* a gap between requests, waking included, after which it does */
+	DOUBT_MAX = 63,          /* requests for which it doesn't, having looked in vain, */
+	DOUBT_FROM = 4,          /* more than once or twice */
 	STACK_BYTES = 512 << 10, /* address space; only what is touched costs memory */
 	STACK_KEEP = 16 << 10,   /* of a stack, what a shedding worker leaves below itself */
 	WORKERS_MIN = 32, /* most of them asleep: requests that wait for a disk keep some */
@@ -42,6 +44,8 @@ struct source {
 	void *ctx;
 	_Atomic uint64_t idle_since; /* clock_ns when a worker last found nothing */
 	atomic_bool spins;           /* it pays to look on for a moment */
+	_Atomic unsigned doubt;      /* doubles with each look in vain; */
+	_Atomic unsigned rest;       /* requests not to look for, of doubt / DOUBT_FROM */
 	_Atomic unsigned users;      /* workers in it; changed under loop.lock, as all below */
 	bool missed;                 /* an event was for nobody: who leaves makes another one */
 	bool dead;                   /* nobody enters any more; the last who leaves calls end() */
@@ -177,7 +181,9 @@ static void disarm(struct loop *l, struct source *s)
  * an answer, while putting a worker to sleep and waking it costs far more, on a virtual machine
  * with a halted core above all: an untar took 6.7 s with sleeping workers and 2.5 s with these.
  * So a worker looks on for SPIN_NS, but only where the last request came about as soon; who
- * asks now and then costs no spinning. Returns whether to read once more. */
+ * asks now and then costs no spinning. Nor does it where that is in vain again and again: then the
+ * client wants this very core, and could go on only once the worker sleeps, or it takes longer.
+ * Returns whether to read once more. */
 static bool spin_on(const struct loop *l, struct source *s, uint64_t *idle_since)
 {
 	uint64_t now = clock_ns();
@@ -189,15 +195,25 @@ static bool spin_on(const struct loop *l, struct source *s, uint64_t *idle_since
 		return false;
 	if (now - *idle_since < SPIN_NS)
 		return true;
+	unsigned doubt = atomic_load_explicit(&s->doubt, memory_order_relaxed) * 2 + 1;
+	if (doubt / DOUBT_FROM > DOUBT_MAX)
+		doubt = DOUBT_MAX * DOUBT_FROM;
+	atomic_store_explicit(&s->doubt, doubt, memory_order_relaxed);
+	atomic_store_explicit(&s->rest, doubt / DOUBT_FROM, memory_order_relaxed);
 	atomic_store_explicit(&s->spins, false, memory_order_relaxed);
 	return false;
 }
 
-/* A request came: does the next one pay for waiting? */
+/* A request woke a worker: does the next one pay for waiting? What several workers of a source
+ * learn at once may get lost, which costs a moment's spinning. */
 static void spin_learn(struct source *s)
 {
 	uint64_t since = atomic_load_explicit(&s->idle_since, memory_order_relaxed);
-	atomic_store_explicit(&s->spins, clock_ns() - since < SPIN_LEARN_NS, memory_order_relaxed);
+	unsigned rest = atomic_load_explicit(&s->rest, memory_order_relaxed);
+	if (rest > 0)
+		atomic_store_explicit(&s->rest, rest - 1, memory_order_relaxed);
+	atomic_store_explicit(&s->spins, rest == 0 && clock_ns() - since < SPIN_LEARN_NS,
+			      memory_order_relaxed);
 }
 
 /* A killed process can't have a page made while the kernel copies a request to it: then the
@@ -240,8 +256,10 @@ static int serve(struct worker *w, struct source *s, struct epoll_event *next)
 	for (;;) {
 		ssize_t n = read(s->fd, w->buf, REQUEST_BYTES);
 		if (n > 0) {
-			if (idle_since) /* who waited has nobody before it */
+			if (idle_since) { /* who waited has nobody before it */
 				began = clock_ns();
+				atomic_store_explicit(&s->doubt, 0, memory_order_relaxed);
+			}
 			idle_since = 0;
 			int r = serve_one(w, s, (size_t)n);
 			if (r != 0)

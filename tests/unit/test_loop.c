@@ -208,6 +208,45 @@ static void beside_each_other(void **state)
 	loop_stop(l);
 }
 
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* CPU time that the workers take for a request of a client that computes so long before each. */
+static uint64_t cost_ns(struct peer *p, uint64_t gap_ns)
+{
+	enum { REQUESTS = 2000 };
+	uint64_t all = now_ns(CLOCK_PROCESS_CPUTIME_ID), own = now_ns(CLOCK_THREAD_CPUTIME_ID);
+	for (int i = 0; i < REQUESTS; i++) {
+		uint64_t began = now_ns(CLOCK_MONOTONIC);
+		while (now_ns(CLOCK_MONOTONIC) - began < gap_ns)
+			;
+		ask(p, 1);
+	}
+	own = now_ns(CLOCK_THREAD_CPUTIME_ID) - own;
+	return (now_ns(CLOCK_PROCESS_CPUTIME_ID) - all - own) / REQUESTS;
+}
+
+/* Who always asks a little later than a worker looks for a next request isn't looked for each
+ * time: it costs about what one does who asks now and then. */
+static void looks_in_vain(void **state)
+{
+	struct loop *l;
+	assert_int_equal(loop_start(&l, 0, NULL), 0);
+	struct peer p;
+	peer_open(l, &p);
+	uint64_t rare = cost_ns(&p, 300000), late = cost_ns(&p, 35000);
+	print_message("ns for each: asked now and then %lu, 35 us after the last %lu\n",
+		      (unsigned long)rare, (unsigned long)late);
+	assert_true(late < rare + 10000);
+	loop_remove(l, p.source);
+	peer_close(&p);
+	loop_stop(l);
+}
+
 /* After one that might have been slow, what comes next wakes nobody else, crowded or not; and what
  * comes while it takes long is answered all the same. */
 static void goes_on_alone(void **state)
@@ -411,6 +450,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(answers),       cmocka_unit_test(short_slices),
 		cmocka_unit_test(beside_each_other),
+		cmocka_unit_test(looks_in_vain),
 		cmocka_unit_test(goes_on_alone), cmocka_unit_test(turns),
 		cmocka_unit_test(stuck_ones_hold_nobody),
 		cmocka_unit_test(refusals),      cmocka_unit_test(coming_and_going),
