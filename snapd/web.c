@@ -753,6 +753,7 @@ static void *on_target(void *arg, const char *uri, struct MHD_Connection *conn)
 	c->web = arg;
 	c->conn = conn;
 	web_errors_of(conn);
+	web_listen_call(conn, c);
 	task_count_add(c->web->count, 1);
 	return c;
 }
@@ -794,6 +795,7 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **call,
 		return;
 	bool upgraded = c->upgraded;
 	*call = NULL;
+	web_listen_call(conn, NULL);
 	if (web_listen_gave_up(conn))
 		log_info("%s: the client neither takes bytes nor sends any: given up", c->raw);
 	if (c->upload) {

@@ -36,6 +36,7 @@ struct conn {
 	uint64_t stall_ms; /* and so long after the last byte that moves; 0: whatever moves */
 	int unsent;        /* bytes, when it was looked at */
 	bool gave_up;
+	void *call; /* on it now, that `completed` wasn't called for yet; or NULL */
 	struct conn *next, *prev;
 };
 
@@ -43,6 +44,8 @@ struct web_listen {
 	struct MHD_Daemon *daemons[1 + WEB_TCP_MAX];
 	int sockets[1 + WEB_TCP_MAX];
 	size_t n;
+	MHD_RequestCompletedCallback completed;
+	void *arg;            /* of `completed` */
 	unsigned limit;       /* of connections of one uid that is nobody's admin */
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
@@ -119,8 +122,11 @@ static void on_connection(void *arg, struct MHD_Connection *conn, void **context
 {
 	struct web_listen *l = arg;
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-		if (*context)
-			leave(*context);
+		struct conn *gone = *context;
+		if (gone && gone->call)
+			l->completed(l->arg, conn, &gone->call, MHD_REQUEST_TERMINATED_WITH_ERROR);
+		if (gone)
+			leave(gone);
 		*context = NULL;
 		return;
 	}
@@ -150,6 +156,13 @@ const struct web_peer *web_listen_peer(struct MHD_Connection *conn)
 	static const struct web_peer nobody;
 	const struct conn *c = conn_of(conn);
 	return c ? &c->peer : &nobody;
+}
+
+void web_listen_call(struct MHD_Connection *conn, void *call)
+{
+	struct conn *c = conn_of(conn);
+	if (c)
+		c->call = call;
 }
 
 /* ---- whose time is up ---- */
@@ -386,6 +399,8 @@ int web_listen_start(struct web_listen **out, const struct web_options *opt,
 	if (!l)
 		return err_no_memory(err);
 	l->limit = WEB_CONNECTIONS / 4;
+	l->completed = cb->completed;
+	l->arg = cb->arg;
 	pthread_mutex_init(&l->lock, NULL);
 	clock_cond_init(&l->wake);
 	int r = add(l, listen_unix(opt->socket_path, opt->socket_open ? 0666 : 0600, err), cb, NULL,

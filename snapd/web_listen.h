@@ -32,6 +32,10 @@ void web_listen_stop(struct web_listen *l);    /* after that; waits for its thre
 
 /* Who is there. Good while the connection is. */
 const struct web_peer *web_listen_peer(struct MHD_Connection *conn);
+/* What is on this connection from now on; NULL: nothing, `completed` was called. (libmicrohttpd 1.0
+ * doesn't, where a body's chunk has an extension without end: then it is when the connection is
+ * gone.) */
+void web_listen_call(struct MHD_Connection *conn, void *call);
 /* The time that the client has: as long as it likes, while we work; so many seconds from the last
  * byte that moves; the time for the head of the next request. */
 void web_listen_ours(struct MHD_Connection *conn);

@@ -11,7 +11,7 @@ export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER
 g=$T/bad.git
 git init -q --bare -b main "$g" || bail 'no git'
 put() { git -C "$g" hash-object -t "$1" --literally -w --stdin; } # TYPE
-entry() { printf '%s %s\0' "$1" "$2" && xxd -r -p <<<"$3"; }      # MODE NAME OBJECT
+entry() { printf '%s %s\0' "$1" "$2" && perl -e 'print pack "H*", shift' "$3"; } # MODE NAME OBJECT
 commit() { # TREE [PARENT]
 	printf 'tree %s\n%sauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n' "$1" \
 		"${2:+parent $2$'\n'}" | put commit
