@@ -8,7 +8,7 @@ mapfile -t all < <(git ls-files -co --exclude-standard 2>/dev/null |
 	grep -vE '^(LICENSE$|tests/(fuzz/corpus|golden)/)')
 [ ${#all[@]} -gt 0 ] || mapfile -t all < <(find . -path ./build -prune -o -type f -print)
 
-echo 1..10
+echo 1..11
 n=0
 none() { # NAME: the findings are on stdin
 	local found
@@ -41,6 +41,9 @@ grep -nE '(^|[^A-Za-z0-9./_}-])/(home/[a-z]|work/)' "${all[@]}" 2>/dev/null | gr
 	none "no path of somebody's machine"
 grep -nE '(deb|security|ftp|snapshot|mirrors?)\.[a-z0-9.-]*debian\.(org|net)|registry\.npm' "${all[@]}" \
 	2>/dev/null | none "no host of a package registry"
+# What a small machine lacks and tools/setup doesn't install, though those who write tests have it.
+grep -nE '(^|[|;&({`]|\$\() *(xxd|file -|bc|hexdump|lsof|strace|socat|nc|fuser|bsdtar|netstat|yq)( -|$| [a-z"$])' \
+	tests/*.sh tests/*/*.t tests/*/*.sh | none "tests run no command that set-up doesn't install"
 # The banned functions are banned indeed.
 for call in 'strcpy(a, b)' 'sprintf(a, "%s", b)' 'strtok(a, b)' 'alloca(8)' 'atoi(b)' 'gmtime(0)'; do
 	printf 'void f(char *a, const char *b); void f(char *a, const char *b) { (void)%s; }\n' "$call" |
