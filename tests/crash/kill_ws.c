@@ -186,7 +186,9 @@ static int do_fork(struct side *s, uint64_t op, struct err *err)
 	return r;
 }
 
-static int save(struct side *s, struct stack *sealed, struct stack *saved, struct err *err)
+/* With `flat` a long stack becomes one image: a run has no flattener, and forks make a layer each. */
+static int save(struct side *s, struct stack *sealed, struct stack *saved, bool flat,
+		struct err *err)
 {
 	struct view_options vo;
 	struct store_session *ss = NULL;
@@ -196,6 +198,14 @@ static int save(struct side *s, struct stack *sealed, struct stack *saved, struc
 		r = store_session_begin(work_store(s->work), &ss, err);
 	if (r == 0)
 		r = save_stack(saved, sealed, &vo, ss, NULL, NULL, err);
+	if (r == 0 && flat && saved->nlayers > STACK_LAYERS_MAX / 4) {
+		struct stack image;
+		r = flatten_stack(&image, saved, &vo, ss, NULL, err);
+		if (r == 0) {
+			stack_done(saved);
+			*saved = image;
+		}
+	}
 	if (r == 0)
 		r = store_sync(ss, err);
 	store_session_end(ss);
@@ -206,7 +216,7 @@ static int do_save(struct side *s, uint64_t op, struct err *err)
 {
 	auto_stack sealed = { 0 }, saved = { 0 };
 	bool replace = below(2);
-	int r = save(s, &sealed, &saved, err);
+	int r = save(s, &sealed, &saved, replace, err);
 	if (r == 0 && replace)
 		r = ws_replace(s->ws, &sealed, &saved, err);
 	auto_buf b = { 0 };
