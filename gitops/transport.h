@@ -8,6 +8,7 @@
 #ifndef BOUGH_GITOPS_TRANSPORT_H
 #define BOUGH_GITOPS_TRANSPORT_H
 
+#include "fs/base/refused.h"
 #include "gitops/child.h"
 #include "gitops/mirror.h"
 #include "gitops/url.h"
@@ -52,13 +53,6 @@ int transport_git(struct transport *t, const char *const *args, const void *inpu
 int transport_find_git(char **out, struct err *err);
 /* Only with the host's own git: -EOPNOTSUPP where there is none. */
 bool transport_has_git(const struct transport *t);
-
-/* What isn't whole is refused with these words; bough-pack, which is apart, has the same. */
-#define REFUSED_SHALLOW                                                                     \
-	"it is a shallow repository, its history is cut off: git fetch --unshallow there, " \
-	"or add the one that it was cloned from"
-#define REFUSED_PARTIAL \
-	"it is a partial clone, objects are missing from it: add the one that it was cloned from"
 
 /* Pure halves, for tests: what git said, as a code and one line; what a line of progress says:
  * false when it is none. */

@@ -19,14 +19,8 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/hash.h"
 #include "fs/base/io.h"
+#include "fs/base/refused.h"
 #include "tools/pack/walk.h"
-
-/* As in gitops/transport.h. */
-static const char is_shallow[] =
-	"it is a shallow repository, its history is cut off: git fetch --unshallow there, "
-	"or add the one that it was cloned from";
-static const char is_partial[] =
-	"it is a partial clone, objects are missing from it: add the one that it was cloned from";
 
 enum {
 	COPY_BYTES = 1 << 20,
@@ -174,9 +168,9 @@ static int refuse(struct files *f)
 	if (config && config_says(config, "refstorage", "reftable"))
 		return err_set(f->err, -ENOTSUP, "its refs are in tables, which isn't supported");
 	if (config && config_says(config, "partialclone", ""))
-		return err_set(f->err, -ENOTSUP, "%s", is_partial);
+		return err_set(f->err, -ENOTSUP, REFUSED_PARTIAL);
 	if (shallow && *shallow)
-		return err_set(f->err, -ENOTSUP, "%s", is_shallow);
+		return err_set(f->err, -ENOTSUP, REFUSED_SHALLOW);
 	return 0;
 }
 
@@ -483,7 +477,7 @@ static int put_packs_once(struct files *f, const char *place)
 		char base[NAME_MAX + 1];
 		size_t n = strlen(e->d_name);
 		if (n > 9 && strcmp(e->d_name + n - 9, ".promisor") == 0)
-			return err_set(f->err, -ENOTSUP, "%s", is_partial);
+			return err_set(f->err, -ENOTSUP, REFUSED_PARTIAL);
 		if (n < 4 || strcmp(e->d_name + n - 4, ".idx") != 0 ||
 		    strncmp(e->d_name, "pack-", 5) != 0)
 			continue;
