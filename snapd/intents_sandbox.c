@@ -120,7 +120,7 @@ int intent_look_box(struct snapd *sd, char *text, json_t **answer, char **left, 
 int intent_look_exec(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)
 {
 	int r = sandbox_exec_settle(sd, text, err);
-	return r > 0 ? 201 : r;
+	return r == EXEC_BEGUN || r == EXEC_LOST ? 201 : r; /* EXEC_NEVER: 0 */
 }
 
 int intent_signal(struct signal_note *out, struct snapd *sd, const char *id, const char *exec,

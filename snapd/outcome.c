@@ -461,6 +461,7 @@ static const char *const own_events[] = {
 	"workspace.purged",    "snapshot.created",   "snapshot.expired",  "sandbox.exited",
 	"sandbox.failed",      "sandbox.expired",    "sandbox.detached",  "job.created",
 	"job.done",            "job.failed",         "job.cancelled",     "gc.done",
+	"sandbox.impaired",    "sandbox.mended",
 };
 
 static bool is_own(const char *type)

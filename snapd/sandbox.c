@@ -26,6 +26,7 @@ enum {
 	WORKER_MS = 100, /* so long of that a worker waits, */
 	LOOK_MS = 100,   /* and then one looks so often; */
 	HELD_MS = 60000, /* at what is held for longer, less and less, up to so seldom */
+	MEND_MS = 500, /* between two tries */
 	/* One that dies so often in so long isn't begun again. */
 	IO_DEATHS = 8,
 	IO_DEATHS_MS = 60000,
@@ -763,10 +764,18 @@ int sandboxes_new(struct sandboxes **out, struct snapd *sd, struct err *err)
 				epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->quit_fd, &ev) < 0
 			? -errno
 			: start_workers(s);
+	if (r < 0)
+		r = err_sys(err, r, "begin with sandboxes");
+	const struct worker_options mend = { .what = "the mending of sandboxes",
+					     .settle_ms = MEND_MS,
+					     .run = sandboxes_mend,
+					     .ctx = s };
+	if (r >= 0)
+		r = worker_start(&s->mender, &mend, err);
 	if (r < 0) {
 		sandboxes_quit(s);
 		sandboxes_free(s);
-		return err_sys(err, r, "begin with sandboxes");
+		return r;
 	}
 	*out = s;
 	return 0;
@@ -791,6 +800,7 @@ void sandboxes_free(struct sandboxes *s)
 {
 	if (!s)
 		return;
+	worker_stop(s->mender);
 	for (unsigned i = 0; i < s->nworkers; i++)
 		pthread_join(s->workers[i], NULL);
 	while (s->live) {

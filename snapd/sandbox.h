@@ -122,8 +122,12 @@ struct exec_new {
 /* Starts it; *out is its row. -ETIMEDOUT: its shim doesn't answer, and it may have begun. */
 int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, struct exec_row *out,
 		 struct err *err);
-/* What became of one whose call was cut off: > 0 it has begun, as its row says (lost: nobody
- * knows); 0: it hasn't, and never will; -errno: it can't be told now. */
+enum exec_fate {
+	EXEC_NEVER, /* it hasn't begun, and never will: its row is gone */
+	EXEC_BEGUN, /* as its row says */
+	EXEC_LOST,  /* nobody can tell: its row says that it has ended, as lost */
+};
+/* What became of one whose call was cut off: an enum exec_fate; -errno: it can't be told now. */
 int sandbox_exec_settle(struct snapd *sd, const char *exec, struct err *err);
 /* `number` of shim_signal; `again`: it may have been sent before. */
 struct signal_note {

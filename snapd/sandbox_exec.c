@@ -149,7 +149,7 @@ static int lose(struct live *l, const char *id)
 	process_lost(&end);
 	live_unwatch(l, id);
 	sandbox_tell_end(l, id, &end);
-	return 2;
+	return EXEC_LOST;
 }
 
 int exec_settle(struct live *l, const char *id, struct err *err)
@@ -168,13 +168,13 @@ int exec_settle(struct live *l, const char *id, struct err *err)
 		return lose(l, id);
 	if (r == 0 || r == -ENOENT) {
 		forget(l, id);
-		return 0;
+		return EXEC_NEVER;
 	}
 	if (r < 0)
 		return r;
 	(void)output_started(io, id, NULL); /* or at its end */
 	(void)catalog_exec_started(sd->catalog, id, pid, snapd_now_ns(), NULL);
-	return 1;
+	return EXEC_BEGUN;
 }
 
 int sandbox_exec_settle(struct snapd *sd, const char *exec, struct err *err)
@@ -182,9 +182,9 @@ int sandbox_exec_settle(struct snapd *sd, const char *exec, struct err *err)
 	auto_exec_row row = { 0 };
 	int r = catalog_exec_get(sd->catalog, exec, &row, err);
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r == -ENOENT ? EXEC_NEVER : r;
 	if (row.status != EXEC_CREATED)
-		return 1;
+		return EXEC_BEGUN;
 	auto_live *l = live_get(sd, row.sandbox);
 	return l ? exec_settle(l, exec, err)
 		 : err_set(err, -EAGAIN, "its sandbox is just ending");
@@ -198,7 +198,7 @@ static int unanswered(struct live *l, const struct exec_new *n, struct exec_row 
 	char id[ID_SIZE];
 	memcpy(id, row->id, sizeof(id));
 	int s = exec_settle(l, id, &why);
-	if (s == 0)
+	if (s == EXEC_NEVER)
 		return told(r, n, err);
 	if (s < 0)
 		return err_set(err, -ETIMEDOUT,
@@ -264,6 +264,9 @@ static int check_room(struct live *l, struct err *err)
 	pthread_mutex_unlock(&l->all->lock);
 	if (paused)
 		return err_set(err, -ESTALE, "the sandbox is paused: resume it first");
+	if (live_frozen(l))
+		return err_set(err, -ESTALE,
+			       "the sandbox is frozen since it was saved, and can't be thawed yet");
 	if (n >= SANDBOX_EXECS_MAX)
 		return err_set(err, -EUSERS, "%d processes run in it already", SANDBOX_EXECS_MAX);
 	return 0;

@@ -28,7 +28,7 @@ static void find_exec(struct live *l, const struct exec_row *row)
 	int r = 0;
 	if (row->status == EXEC_CREATED) {
 		int s = exec_settle(l, row->id, NULL);
-		if (s == 0 || s == 2)
+		if (s == EXEC_NEVER || s == EXEC_LOST)
 			return;
 	} else {
 		r = shim_get(l->shim, row->id, &st, NULL);
@@ -53,34 +53,15 @@ static void find_execs(struct live *l)
 	exec_rows_free(rows, n);
 }
 
-/* boughd died between the catalog's word and the mount, or between a detached one's and that: what
- * the catalog has is attached, as long as it may be. */
-static void attach_missing(struct snapd *sd, const struct sandbox_box *b)
-{
-	struct err err = { 0 };
-	for (size_t i = 0; i < b->n_attached; i++) {
-		const struct box_mount *m = &b->mounts[i];
-		if (box_attached(&b->config, b->row.pid, m->target, NULL) != 0)
-			continue; /* it is, or nobody can tell */
-		int r = sandbox_judge(sd, b->row.id, m->target, &err);
-		if (r >= 0)
-			r = box_attach(&b->config, b->row.pid, m, &err);
-		if (r < 0) {
-			log_warn("sandbox %s: %s", b->row.id, err.text);
-			(void)catalog_detach(sd->catalog, b->row.id, m->target, NULL);
-		}
-	}
-}
-
 static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 {
 	auto_shim *shim = NULL;
 	struct shim_state st = { 0 };
 	struct shim_stats stats = { 0 };
-	int r = shim_reopen(&shim, &b->shim, err);
+	int r = shim_reopen(&shim, &b->shim, err), thawed = 0;
 	/* A save whose boughd was killed has left it frozen. */
 	if (r >= 0 && b->row.status == SANDBOX_RUNNING && b->config.kind->freezes)
-		(void)box_freeze(b->row.id, b->shim.ns, false, NULL); /* most are in none */
+		thawed = box_freeze(b->row.id, b->shim.ns, false, NULL);
 	if (r >= 0)
 		r = shim_get(shim, NULL, &st, err);
 	if (r >= 0)
@@ -98,8 +79,10 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 	auto_live *l = live_new(sd, b->row.id, shim);
 	if (!l)
 		return err_no_memory(err);
-	const bool paused = st.status == SHIM_PAUSED;
+	const bool frozen = thawed < 0 && thawed != -ENOENT, /* there may be no freezer */
+		   paused = st.status == SHIM_PAUSED && !frozen;
 	l->paused = paused; /* not listed yet: nobody else has it */
+	l->frozen = frozen ? LIVE_BY_GROUP : LIVE_NOT_FROZEN;
 	l->oom_kills = st.status == SHIM_STOPPED ? 0 : stats.oom_kills;
 	(void)steal_ptr(&shim);
 	live_list(l);
@@ -116,7 +99,7 @@ static int take_over(struct snapd *sd, struct sandbox_box *b, struct err *err)
 		(void)catalog_sandbox_patch(sd->catalog, b->row.id, &p, NULL);
 	}
 	if (st.status != SHIM_STOPPED)
-		attach_missing(sd, b);
+		live_mend(l);
 	return 0;
 }
 

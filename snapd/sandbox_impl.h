@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include "snapd/sandbox.h"
+#include "snapd/worker.h"
 
 struct live;
 
@@ -22,6 +23,8 @@ struct proc {
 	struct process_end end;
 };
 
+enum live_frozen { LIVE_NOT_FROZEN, LIVE_BY_GROUP, LIVE_BY_RUNTIME };
+
 #define PROC_IO "io" /* its bough-io, which is begun anew when it dies */
 
 /* A sandbox that runs, or whose end isn't dealt with yet. */
@@ -37,6 +40,9 @@ struct live {
 	uint64_t io_ms; /* when its bough-io died first, ... */
 	unsigned io_deaths; /* and how often since */
 	bool paused;
+	enum live_frozen frozen; /* for a moment that is over: it couldn't be thawed yet */
+	bool impaired;           /* sandboxes_mend is to try again, */
+	uint64_t round;          /* after this round */
 	bool told;  /* to end, by sandbox_stop_all */
 	bool ended; /* its own process has: `end` says how */
 	bool lost;  /* nobody knows how: its shim has died */
@@ -52,6 +58,8 @@ struct sandboxes {
 	int epoll, quit_fd;
 	pthread_t workers[SANDBOX_WORKERS];
 	unsigned nworkers;
+	struct worker *mender;
+	uint64_t round; /* of its */
 	pthread_mutex_t images; /* the host image is made once */
 	pthread_mutex_t lock;   /* all below, and what structs live and proc have */
 	pthread_cond_t changed;
@@ -81,11 +89,19 @@ void live_unlist(struct live *l); /* nobody finds it any more */
 int live_watch(struct live *l, const char *exec, struct err *err);
 /* Not any more: it was never started. */
 void live_unwatch(struct live *l, const char *exec);
+/* Thaws one that was frozen for a moment; where that fails its row says so, and it is tried
+ * again. */
+void live_thaw(struct live *l, enum live_frozen by);
+enum live_frozen live_frozen(struct live *l);
+/* Thaws one that still is, and attaches what isn't and should be; what fails likewise. It takes
+ * its lease: where somebody has that, it is tried again. */
+void live_mend(struct live *l);
+/* A worker's run: those that were to be tried again. */
+void sandboxes_mend(void *ctx, bool due);
 /* A connection for shim_start_process, which its bough-io holds, too. The caller closes. */
 int live_connect(struct live *l, const char *exec, struct err *err);
-/* What became of an exec whose row says CREATED, and that nobody is just starting: 1 it has begun
- * (the row says so); 0 it hasn't, and its row is gone; 2 nobody can tell, and it has ended as lost;
- * -errno: it can't be told now. */
+/* What became of an exec whose row says CREATED, and that nobody is just starting: an enum
+ * exec_fate; -errno: it can't be told now. */
 int exec_settle(struct live *l, const char *id, struct err *err);
 /* Its bough-io runs, and is begun anew when it dies, until its own process has ended. */
 void live_keep_io(struct live *l);

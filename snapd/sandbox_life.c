@@ -373,10 +373,17 @@ static int resume(struct live *l, struct err *err)
 	return r;
 }
 
-static int end_by_force(struct live *l, struct err *err)
+static void let_run(struct live *l)
 {
 	if (live_paused(l))
-		(void)resume(l, NULL); /* a frozen one can't die */
+		(void)resume(l, NULL);
+	if (live_frozen(l))
+		live_thaw(l, live_frozen(l));
+}
+
+static int end_by_force(struct live *l, struct err *err)
+{
+	let_run(l); /* a frozen one can't die */
 	int r = shim_kill_all(l->shim, SIGKILL, err);
 	if (live_await_end(l, r >= 0 || r == -ESRCH ? KILL_WAIT_MS : 0))
 		return 0;
@@ -391,8 +398,7 @@ int sandbox_stop(struct snapd *sd, const char *id, int grace_ms, uint64_t number
 	if (r < 0)
 		return r;
 	if (grace_ms > 0) {
-		if (live_paused(l))
-			(void)resume(l, NULL); /* it is to hear the signal */
+		let_run(l); /* it is to hear the signal */
 		r = shim_signal(l->shim, NULL, SIGTERM, number, err);
 		if (r >= 0 && live_await_end(l, grace_ms))
 			return live_finish(l, err);
@@ -432,8 +438,7 @@ static void tell_all(struct sandboxes *s)
 {
 	struct live *l;
 	while ((l = any_live(s, true))) {
-		if (live_paused(l))
-			(void)resume(l, NULL); /* it is to hear the signal */
+		let_run(l); /* it is to hear the signal */
 		(void)shim_signal(l->shim, NULL, SIGTERM, 0, NULL); /* else KILL ends it */
 		live_put(l);
 	}

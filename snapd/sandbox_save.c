@@ -60,12 +60,8 @@ static int moment_begin(struct moment *m, struct snapd *sd, const struct sandbox
 
 static uint64_t moment_end(struct moment *m)
 {
-	struct err err = { 0 };
-	int r = !m->frozen ? 0
-		: m->quick ? box_freeze(m->l->id, m->l->all->ns, false, &err)
-			   : shim_resume(m->l->shim, &err);
-	if (r < 0)
-		log_error("sandbox %s stays frozen: %s", m->l->id, err.text);
+	if (m->frozen)
+		live_thaw(m->l, m->quick ? LIVE_BY_GROUP : LIVE_BY_RUNTIME);
 	uint64_t ns = clock_ns() - m->begun_ns;
 	bool frozen = m->frozen;
 	live_put(m->l);
