@@ -127,7 +127,8 @@ def values(kind, text):
         return [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: ")]
     return []
 
-def ask(method, target, body, headers):
+def ask(method, target, body, headers, until=b""):
+    """What has no end is read until it has said that."""
     conn = Unix("d", timeout=60)
     data = json.dumps(body) if isinstance(body, dict) else body
     try:
@@ -136,7 +137,9 @@ def ask(method, target, body, headers):
         pass # it was refused before the body was read: the answer is there
     r = conn.getresponse()
     endless = "/watch" in target and r.status == 200
-    text = r.read1(1 << 16) if endless else r.read()
+    text = b"" if endless else r.read()
+    while endless and (not text.endswith(b"\n\n") or until not in text):
+        text += r.read1(1 << 16)
     conn.close()
     return r, text
 
@@ -152,7 +155,7 @@ def repeated(r, text, *asked):
     elif again.status != r.status or without_secret(more) != without_secret(text):
         yield "repeated: %d %s for %s" % (again.status, more[:300], text[:300])
 
-def call(status, method, target, body=None, headers={}):
+def call(status, method, target, body=None, headers={}, until=b""):
     """Each POST that does something is asked for twice, with a key."""
     global n, failed
     n += 1
@@ -160,7 +163,7 @@ def call(status, method, target, body=None, headers={}):
         "/archive" not in target and target != "/v1/shutdown" # a reading; and the end
     if twice:
         headers = {"Idempotency-Key": "call-%d" % n}
-    r, text = ask(method, target, body, headers)
+    r, text = ask(method, target, body, headers, until)
     call.head, call.text = r.headers, text
     template, op = operation(method, target)
     seen.add((method, template))
@@ -250,11 +253,11 @@ call(200, "POST", ws + "/one/batch", {"operations": [
     {"op": "move", "path_b64": "/w==", "to_b64": "/g=="}, {"op": "move", "path": "odd/a", "to": "odd/b"}]})
 call(200, "GET", ws + "/one/files/odd/link?stat=1")
 call(200, "GET", ws + "/one/files/odd?limit=1")
-call(200, "GET", ws + "/one/watch?recursive=1&since=" + since)
+call(200, "GET", ws + "/one/watch?recursive=1&since=" + since, until=b'"old_path')
 since = re.findall(r"^id: (.*)$", call.text.decode(), re.M)[-1]
 call(200, "POST", ws + "/one/files/odd/b?op=move", {"to": "odd/c"})
 call(200, "POST", ws + "/one/files/odd/c?op=move", {"to": "odd/b"})
-call(200, "GET", ws + "/one/watch?recursive=1&since=" + since)
+call(200, "GET", ws + "/one/watch?recursive=1&since=" + since, until=b'"old_path')
 tus = {"Tus-Resumable": "1.0.0"}
 call(201, "POST", ws + "/one/files/dir/file?op=copy", {"to": "dir/copy"})
 call(201, "PUT", ws + "/one/files/dir/long", "long " * 1000)
