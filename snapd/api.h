@@ -21,8 +21,9 @@ json_t *api_time(int64_t ns);
 /* `usage` NULL: left out. NULL: out of memory. */
 json_t *api_workspace(struct snapd *sd, const struct ws_row *row, const struct fs_usage *usage);
 json_t *api_snapshot(struct snapd *sd, const struct snap_row *row);
-/* {"items": [...]}: those that the caller sees and asks for. */
-json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n);
+/* Those that the caller sees and asks for, to `items`. */
+int api_snapshots(struct request *rq, struct page *page, json_t *items, const struct snap_row *rows,
+		  size_t n, struct err *err);
 /* Labels of a body as the catalog has them: "" for none. NULL: out of memory. The caller frees. */
 char *api_labels_text(const json_t *labels);
 /* As "labels", "add_labels" and "remove_labels" of the body change those that it has; *out stays
@@ -38,8 +39,15 @@ struct page {
 	int64_t after_ns, last_ns;
 	char after_id[PAGE_ID_SIZE], last_id[PAGE_ID_SIZE];
 	bool begun, more, by_name;
+	struct list_want want;
+	char label[101], read_id[PAGE_ID_SIZE];
 };
 int page_begin(struct page *p, struct request *rq, struct err *err);
+/* As page_begin; p->want then is what the catalog is to be asked for, as often as page_goes_on says
+ * so of the last n rows that it gave. So no more is read than what the page needs, and what is
+ * between that the caller doesn't see or ask for. */
+int page_begin_want(struct page *p, struct request *rq, struct err *err);
+bool page_goes_on(struct page *p, size_t n, int64_t last_ns, const char *last_id);
 /* Whether this one, asked for in the list's order, is on the page. */
 bool page_takes(struct page *p, int64_t created_ns, const char *id);
 /* The same of a list that is in order of name. */
@@ -47,6 +55,8 @@ int page_begin_names(struct page *p, struct request *rq, struct err *err);
 bool page_takes_name(struct page *p, const char *name);
 /* {"items", "next"?}; items are taken over. NULL: out of memory. */
 json_t *page_end(const struct page *p, json_t *items);
+/* The same as an answer; r < 0: it failed with that, and the items are freed. */
+int page_reply(struct reply *rp, const struct page *p, json_t *items, int r, struct err *err);
 /* Whether the labels (a row's) fit all `label=K` and `label=K=V` of the query. */
 bool page_has_labels(const struct request *rq, const char *have);
 

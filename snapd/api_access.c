@@ -407,7 +407,7 @@ int api_team_delete(struct request *rq, struct reply *rp, struct err *err)
 	if (r >= 0)
 		r = catalog_ws_list(sd->catalog, WS_ALL, &ws, &nws, err);
 	if (r >= 0)
-		r = catalog_snap_list(sd->catalog, NULL, &snaps, &nsnaps, err);
+		r = catalog_snap_list(sd->catalog, &snaps, &nsnaps, err);
 	if (r >= 0)
 		r = catalog_team_delete(sd->catalog, team.id, err);
 	if (r >= 0)

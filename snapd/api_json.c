@@ -162,22 +162,18 @@ json_t *api_snapshot(struct snapd *sd, const struct snap_row *row)
 	return j;
 }
 
-json_t *api_snapshots(struct request *rq, struct page *page, const struct snap_row *rows, size_t n)
+int api_snapshots(struct request *rq, struct page *page, json_t *items, const struct snap_row *rows,
+		  size_t n, struct err *err)
 {
-	json_t *items = json_array();
-	bool only_images = request_query_true(rq, "image");
 	for (size_t i = 0; i < n; i++) {
 		if (!access_sees(rq->ctx, rq->caller, &rows[i].own, rows[i].workspace) ||
-		    (only_images && !rows[i].image) ||
 		    !page_has_labels(rq, rows[i].labels) ||
 		    !page_takes(page, rows[i].created_ns, rows[i].id))
 			continue;
-		if (json_array_append_new(items, api_snapshot(rq->ctx, &rows[i])) < 0) {
-			json_decref(items);
-			return NULL;
-		}
+		if (json_array_append_new(items, api_snapshot(rq->ctx, &rows[i])) < 0)
+			return err_no_memory(err);
 	}
-	return page_end(page, items);
+	return 0;
 }
 
 char *api_labels_text(const json_t *labels)

@@ -149,9 +149,9 @@ static int common_snapshot(struct merge *m, struct err *err)
 	const struct snap_row *found = NULL;
 	if (!*head_of(&m->into) || !*head_of(&m->from))
 		return 0;
-	int r = catalog_snap_log(c, head_of(&m->into), &a, &na, err);
+	int r = catalog_snap_log(c, head_of(&m->into), 0, &a, &na, err);
 	if (r >= 0)
-		r = catalog_snap_log(c, head_of(&m->from), &b, &nb, err);
+		r = catalog_snap_log(c, head_of(&m->from), 0, &b, &nb, err);
 	for (size_t i = 0; i < na && r >= 0 && !found; i++)
 		for (size_t j = 0; j < nb && !found; j++)
 			if (strcmp(a[i].id, b[j].id) == 0)

@@ -44,6 +44,49 @@ int page_begin(struct page *p, struct request *rq, struct err *err)
 	return 0;
 }
 
+/* One label with its value has an index. */
+static void want_label(struct page *p, const struct request *rq)
+{
+	for (size_t i = 0; i < rq->nquery; i++) {
+		const char *text = rq->query[i].value, *eq = strchr(text, '=');
+		if (strcmp(rq->query[i].key, "label") != 0 || !eq ||
+		    (size_t)(eq - text) >= sizeof(p->label))
+			continue;
+		memcpy(p->label, text, (size_t)(eq - text));
+		p->label[eq - text] = '\0';
+		p->want.label = p->label;
+		p->want.value = eq + 1;
+		return;
+	}
+}
+
+int page_begin_want(struct page *p, struct request *rq, struct err *err)
+{
+	int r = page_begin(p, rq, err);
+	if (r < 0)
+		return r;
+	p->want = (struct list_want){
+		.after_ns = p->after_ns,
+		.after_id = p->begun ? NULL : p->after_id,
+		.sees = rq->caller->admin ? NULL : rq->caller->owner,
+		.max = p->limit ? p->limit + 1 : 0, /* one more: whether there is a next page */
+	};
+	want_label(p, rq);
+	p->begun = true; /* the catalog begins behind it */
+	return 0;
+}
+
+bool page_goes_on(struct page *p, size_t n, int64_t last_ns, const char *last_id)
+{
+	if (!p->want.max || n < p->want.max || p->more)
+		return false;
+	(void)snprintf(p->read_id, sizeof(p->read_id), "%s", last_id);
+	p->want.after_ns = last_ns;
+	p->want.after_id = p->read_id;
+	p->want.max = p->want.max < PAGE_MAX / 2 ? 2 * p->want.max : PAGE_MAX;
+	return true;
+}
+
 int page_begin_names(struct page *p, struct request *rq, struct err *err)
 {
 	const char *cursor = request_query(rq, "cursor");
@@ -100,6 +143,16 @@ json_t *page_end(const struct page *p, json_t *items)
 		return NULL;
 	}
 	return j;
+}
+
+int page_reply(struct reply *rp, const struct page *p, json_t *items, int r, struct err *err)
+{
+	if (r < 0) {
+		json_decref(items);
+		return r;
+	}
+	rp->json = page_end(p, items);
+	return rp->json ? 0 : err_no_memory(err);
 }
 
 bool page_has_labels(const struct request *rq, const char *have)

@@ -135,31 +135,41 @@ static int reply_sandbox(struct request *rq, struct reply *rp, struct err *err)
 
 /* ---- reading ---- */
 
+/* -1: any; one that there isn't has no sandboxes. */
+static int asked_status(const struct request *rq)
+{
+	const char *status = request_query(rq, "status");
+	int i = 0;
+	while (status && i <= SANDBOX_FAILED && strcmp(status, sandbox_status_names[i]) != 0)
+		i++;
+	return status ? i : -1;
+}
+
 int api_sandbox_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct sandbox_row *rows;
 	struct page page;
-	size_t n;
-	const char *status = request_query(rq, "status");
-	int r = page_begin(&page, rq, err);
-	if (r >= 0)
-		r = catalog_sandbox_list(sd->catalog, &rows, &n, err);
+	bool more = true;
+	int r = page_begin_want(&page, rq, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
-	for (size_t i = 0; i < n && r >= 0; i++) {
-		if (!rows[i].made || !access_sees(sd, rq->caller, &rows[i].own, "") ||
-		    !page_has_labels(rq, rows[i].labels) ||
-		    (status && strcmp(status, sandbox_status_names[rows[i].status]) != 0) ||
-		    !page_takes(&page, rows[i].created_ns, rows[i].id))
-			continue;
-		if (json_array_append_new(items, api_sandbox(sd, &rows[i])) < 0)
-			r = err_no_memory(err);
+	while (r >= 0 && more) {
+		struct sandbox_row *rows;
+		size_t n;
+		r = catalog_sandbox_page(sd->catalog, asked_status(rq), &page.want, &rows, &n, err);
+		if (r < 0)
+			break;
+		for (size_t i = 0; i < n && r >= 0; i++)
+			if (access_sees(sd, rq->caller, &rows[i].own, "") &&
+			    page_has_labels(rq, rows[i].labels) &&
+			    page_takes(&page, rows[i].created_ns, rows[i].id) &&
+			    json_array_append_new(items, api_sandbox(sd, &rows[i])) < 0)
+				r = err_no_memory(err);
+		more = n > 0 && page_goes_on(&page, n, rows[n - 1].created_ns, rows[n - 1].id);
+		sandbox_rows_free(rows, n);
 	}
-	sandbox_rows_free(rows, n);
-	rp->json = page_end(&page, items);
-	return rp->json ? r : err_no_memory(err);
+	return page_reply(rp, &page, items, r, err);
 }
 
 int api_sandbox_get(struct request *rq, struct reply *rp, struct err *err)

@@ -496,24 +496,27 @@ static int get_job(struct request *rq, struct job_row *row, struct err *err)
 int api_job_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct job_row *rows;
 	struct page page;
-	size_t n;
-	const struct principal *who = rq->caller;
-	int r = page_begin(&page, rq, err);
-	if (r >= 0)
-		r = catalog_job_list(sd->catalog, who->admin ? NULL : who->owner, &rows, &n, err);
+	bool more = true;
+	int r = page_begin_want(&page, rq, err);
 	if (r < 0)
 		return r;
 	json_t *items = json_array();
-	for (size_t i = 0; i < n && r >= 0; i++)
-		if (sees_job(sd, who, &rows[i]) &&
-		    page_takes(&page, rows[i].created_ns, rows[i].id) &&
-		    json_array_append_new(items, job_json(sd->jobs, &rows[i])) < 0)
-			r = err_no_memory(err);
-	job_rows_free(rows, n);
-	rp->json = page_end(&page, items);
-	return rp->json ? r : err_no_memory(err);
+	while (r >= 0 && more) {
+		struct job_row *rows;
+		size_t n;
+		r = catalog_job_page(sd->catalog, &page.want, &rows, &n, err);
+		if (r < 0)
+			break;
+		for (size_t i = 0; i < n && r >= 0; i++)
+			if (sees_job(sd, rq->caller, &rows[i]) &&
+			    page_takes(&page, rows[i].created_ns, rows[i].id) &&
+			    json_array_append_new(items, job_json(sd->jobs, &rows[i])) < 0)
+				r = err_no_memory(err);
+		more = n > 0 && page_goes_on(&page, n, rows[n - 1].created_ns, rows[n - 1].id);
+		job_rows_free(rows, n);
+	}
+	return page_reply(rp, &page, items, r, err);
 }
 
 int api_job_get(struct request *rq, struct reply *rp, struct err *err)

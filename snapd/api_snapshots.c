@@ -12,21 +12,28 @@ int api_snap_list(struct request *rq, struct reply *rp, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
 	auto_ws_row ws = { 0 };
-	struct snap_row *rows;
 	struct page page;
-	size_t n;
+	bool more = true, images = request_query_true(rq, "image");
 	const char *of = request_query(rq, "workspace");
-	int r = page_begin(&page, rq, err);
+	int r = page_begin_want(&page, rq, err);
 	/* A workspace that is gone may still have snapshots: by its id they are found. */
 	if (r >= 0 && of && !id_is(of, "ws"))
 		r = catalog_ws_get(sd->catalog, of, &ws, err);
-	if (r >= 0)
-		r = catalog_snap_list(sd->catalog, of && ws.id[0] ? ws.id : of, &rows, &n, err);
 	if (r < 0)
 		return r;
-	rp->json = api_snapshots(rq, &page, rows, n);
-	snap_rows_free(rows, n);
-	return rp->json ? 0 : err_no_memory(err);
+	json_t *items = json_array();
+	while (r >= 0 && more) {
+		struct snap_row *rows;
+		size_t n;
+		r = catalog_snap_page(sd->catalog, of && ws.id[0] ? ws.id : of, images, &page.want,
+				      &rows, &n, err);
+		if (r < 0)
+			break;
+		r = api_snapshots(rq, &page, items, rows, n, err);
+		more = n > 0 && page_goes_on(&page, n, rows[n - 1].created_ns, rows[n - 1].id);
+		snap_rows_free(rows, n);
+	}
+	return page_reply(rp, &page, items, r, err);
 }
 
 static int reply_snapshot(struct request *rq, struct reply *rp, const struct snap_row *row,

@@ -25,42 +25,52 @@ static int reply_workspace(struct snapd *sd, struct reply *rp, const struct ws_r
 
 /* ---- list and get ---- */
 
-int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
+static int list_rows(struct request *rq, struct page *page, json_t *items,
+		     const struct ws_row *rows, size_t n, bool with_usage, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct ws_row *rows;
-	struct page page;
-	size_t n;
-	bool with_usage = request_query_true(rq, "usage"), all = request_query_true(rq, "roots");
-	int r = page_begin(&page, rq, err);
-	if (r < 0)
-		return r;
-	/* What is shown as mounted is: after a crash of bough-fs this waits until it is again. */
-	bool up = fs_ping(sd->fs, NULL) == 0;
-	bool removed = request_query_true(rq, "deleted");
-	r = catalog_ws_list(sd->catalog, removed ? WS_REMOVED : WS_THERE, &rows, &n, err);
-	if (r < 0)
-		return r;
-	json_t *items = json_array();
-	for (size_t i = 0; i < n && r >= 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct fs_usage usage;
-		if ((rows[i].sandbox[0] && !all) || /* a sandbox's root is that sandbox */
-		    !access_sees(sd, rq->caller, &rows[i].own, rows[i].id) ||
+		if (!access_sees(sd, rq->caller, &rows[i].own, rows[i].id) ||
 		    !page_has_labels(rq, rows[i].labels) ||
-		    !page_takes(&page, rows[i].created_ns, rows[i].id))
+		    !page_takes(page, rows[i].created_ns, rows[i].id))
 			continue;
 		/* One that can't be opened is shown without. */
-		bool got = up && with_usage && !removed &&
-			   fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
+		bool got = with_usage && fs_usage(sd->fs, rows[i].id, &usage, NULL) == 0;
 		if (got)
 			faults_note(sd, rows[i].id, usage.fault);
 		json_t *j = api_workspace(sd, &rows[i], got ? &usage : NULL);
 		if (json_array_append_new(items, j) < 0)
-			r = err_no_memory(err);
+			return err_no_memory(err);
 	}
-	ws_rows_free(rows, n);
-	rp->json = page_end(&page, items);
-	return rp->json ? r : err_no_memory(err);
+	return 0;
+}
+
+int api_ws_list(struct request *rq, struct reply *rp, struct err *err)
+{
+	struct snapd *sd = rq->ctx;
+	struct page page;
+	bool removed = request_query_true(rq, "deleted"), more = true;
+	int r = page_begin_want(&page, rq, err);
+	if (r < 0)
+		return r;
+	/* What is shown as mounted is: after a crash of bough-fs this waits until it is again. */
+	bool up = fs_ping(sd->fs, NULL) == 0;
+	bool with_usage = up && !removed && request_query_true(rq, "usage");
+	json_t *items = json_array();
+	while (r >= 0 && more) {
+		struct ws_row *rows;
+		size_t n;
+		/* A sandbox's root is that sandbox. */
+		r = catalog_ws_page(sd->catalog, removed, request_query_true(rq, "roots"),
+				    &page.want, &rows, &n, err);
+		if (r < 0)
+			break;
+		r = list_rows(rq, &page, items, rows, n, with_usage, err);
+		more = n > 0 && page_goes_on(&page, n, rows[n - 1].created_ns, rows[n - 1].id);
+		ws_rows_free(rows, n);
+	}
+	return page_reply(rp, &page, items, r, err);
 }
 
 /* Who can change it is told which sandboxes have it, also those that aren't shown to him. */
@@ -103,21 +113,48 @@ int api_ws_get(struct request *rq, struct reply *rp, struct err *err)
 	return r;
 }
 
+/* Where a page of the line that begins with `snap` begins: behind the one that its cursor names, or
+ * where that is gone behind all that are as young. */
+static int line_begin(struct snapd *sd, struct page *page, const char *snap, char at[ID_SIZE],
+		      struct err *err)
+{
+	auto_snap_row last = { 0 };
+	(void)snprintf(at, ID_SIZE, "%s", snap);
+	if (!page->want.after_id)
+		return 0;
+	int r = catalog_snap_get(sd->catalog, page->want.after_id, &last, err);
+	if (r >= 0)
+		(void)snprintf(at, ID_SIZE, "%s", last.parent);
+	else if (r == -ENOENT)
+		page->begun = false;
+	return r == -ENOENT ? 0 : r;
+}
+
 /* A snapshot ("": none) and its line of parents. */
 static int reply_line(struct request *rq, struct reply *rp, const char *snap, struct err *err)
 {
 	struct snapd *sd = rq->ctx;
-	struct snap_row *rows = NULL;
 	struct page page;
-	size_t n = 0;
-	int r = page_begin(&page, rq, err);
-	if (r >= 0 && *snap)
-		r = catalog_snap_log(sd->catalog, snap, &rows, &n, err);
+	char at[ID_SIZE];
+	int r = page_begin_want(&page, rq, err);
+	if (r >= 0)
+		r = line_begin(sd, &page, snap, at, err);
 	if (r < 0)
 		return r;
-	rp->json = api_snapshots(rq, &page, rows, n);
-	snap_rows_free(rows, n);
-	return rp->json ? 0 : err_no_memory(err);
+	json_t *items = json_array();
+	while (r >= 0 && *at) {
+		struct snap_row *rows;
+		size_t n;
+		r = catalog_snap_log(sd->catalog, at, page.want.max, &rows, &n, err);
+		if (r < 0)
+			break;
+		r = api_snapshots(rq, &page, items, rows, n, err);
+		bool more = n > 0 &&
+			    page_goes_on(&page, n, rows[n - 1].created_ns, rows[n - 1].id);
+		(void)snprintf(at, sizeof(at), "%s", more ? rows[n - 1].parent : "");
+		snap_rows_free(rows, n);
+	}
+	return page_reply(rp, &page, items, r, err);
 }
 
 int api_ws_log(struct request *rq, struct reply *rp, struct err *err)

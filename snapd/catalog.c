@@ -143,6 +143,21 @@ int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows
 	return db_select(c, selects[which], DB(), &ws_shape, rows, n, err);
 }
 
+int catalog_ws_page(struct catalog *c, bool removed, bool roots, const struct list_want *want,
+		    struct ws_row **rows, size_t *n, struct err *err)
+{
+#define WHICH "(removed IS NOT NULL) = ?7 AND (?8 OR sandbox IS NULL)"
+	return db_select(c,
+			 want->label
+				 ? DB_LIST_LABELLED(WS_COLUMNS, "workspaces", "", "0", WHICH)
+				 : DB_LIST(WS_COLUMNS, "workspaces INDEXED BY workspaces_list",
+					   "workspaces", "created", "seq",
+					   WHICH),
+			 DB(DB_LIST_VALUES(want), db_int(removed), db_int(roots)), &ws_shape, rows,
+			 n, err);
+#undef WHICH
+}
+
 static int name_taken(int r, const char *name, struct err *err)
 {
 	if (r == -EEXIST)

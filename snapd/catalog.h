@@ -109,6 +109,17 @@ struct catalog_counts {
 };
 int catalog_count(struct catalog *c, struct catalog_counts *out, struct err *err);
 
+/* ---- pages of lists ---- */
+
+/* Some of a list, newest first: the next ones behind one of them. The texts are borrowed. */
+struct list_want {
+	int64_t after_ns;     /* when that one was made */
+	const char *after_id; /* and which it is, there or gone; NULL: from the newest on */
+	const char *sees;     /* an owner: his, and what all or his teams see; NULL: everybody's */
+	const char *label, *value; /* NULL: whatever their labels */
+	size_t max;                /* 0: all */
+};
+
 /* ---- workspaces ---- */
 
 /* By id; or by name, of the owner whom this thread works for (principal.h), or "OWNER/NAME".
@@ -120,6 +131,9 @@ int catalog_ws_get_any(struct catalog *c, const char *id, struct ws_row *out, st
 enum ws_which { WS_THERE, WS_REMOVED, WS_ALL };
 int catalog_ws_list(struct catalog *c, enum ws_which which, struct ws_row **rows, size_t *n,
 		    struct err *err);
+/* `roots`: those of sandboxes as well. */
+int catalog_ws_page(struct catalog *c, bool removed, bool roots, const struct list_want *want,
+		    struct ws_row **rows, size_t *n, struct err *err);
 /* All or none. -EEXIST names the name that is taken. */
 int catalog_ws_insert(struct catalog *c, const struct ws_row *rows, size_t n, struct err *err);
 /* One, and the snapshot that it begins with. */
@@ -157,8 +171,11 @@ int catalog_ws_has_name(struct catalog *c, const char *owner, const char *name, 
 /* By id, name (as a workspace's), or a unique beginning of the id. -ENOENT; -ENOTUNIQ (several
  * begin so). */
 int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, struct err *err);
-/* Newest first; of one workspace (id) unless NULL. */
-int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows, size_t *n,
+/* Newest first. */
+int catalog_snap_list(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err);
+/* Of one workspace (id) unless NULL. */
+int catalog_snap_page(struct catalog *c, const char *workspace, bool images,
+		      const struct list_want *want, struct snap_row **rows, size_t *n,
 		      struct err *err);
 /* All, in no order, without what has no bound but theirs: messages, labels, names and images. */
 int catalog_snap_trees(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err);
@@ -174,9 +191,9 @@ struct tree_row {
 int catalog_trees(struct catalog *c, bool snapshots,
 		  int (*fn)(void *ctx, const struct tree_row *row, struct err *err), void *ctx,
 		  struct err *err);
-/* `id` and its line of parents. */
-int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
-		     struct err *err);
+/* `id` and its line of parents, `max` (0: all) at most. */
+int catalog_snap_log(struct catalog *c, const char *id, size_t max, struct snap_row **rows,
+		     size_t *n, struct err *err);
 /* The snapshot with its names; and, unless `ws` is NULL, it becomes that workspace's head, with the
  * sealed stack it was saved from: one transaction. -EEXIST: a name is another snapshot's. */
 int catalog_snap_insert(struct catalog *c, const struct snap_row *row, const char *ws,

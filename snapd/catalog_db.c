@@ -32,6 +32,24 @@ enum {
 	" WHERE team IS NOT NULL;"                                                          \
 	"UPDATE " table " SET visibility = 0 WHERE visibility = 1 AND team IS NULL;"
 
+#define LABELS_IN(of, kind)                                                                  \
+	" INSERT OR IGNORE INTO labels SELECT " kind ", l.key, l.value, " of "created, " of      \
+	"seq FROM json_each(" of "labels) l;"
+#define LABELS_OUT(kind)                                                                     \
+	" DELETE FROM labels WHERE kind = " kind " AND born = old.created AND num = old.seq AND" \
+	" (key, value) IN (SELECT l.key, l.value FROM json_each(old.labels) l);"
+#define LABELS(table, kind)                                                                  \
+	"INSERT OR IGNORE INTO labels SELECT " kind ", l.key, l.value, t.created, t.seq FROM "   \
+	table " t, json_each(t.labels) l WHERE json_valid(t.labels);"                            \
+	"CREATE TRIGGER " table "_labelled AFTER INSERT ON " table                               \
+	" WHEN new.labels <> '' BEGIN" LABELS_IN("new.", kind) " END;"                     \
+	"CREATE TRIGGER " table "_relabelled AFTER UPDATE OF labels ON " table                   \
+	" WHEN new.labels <> '' BEGIN" LABELS_IN("new.", kind) " END;"                     \
+	"CREATE TRIGGER " table "_unlabelled AFTER DELETE ON " table                             \
+	" WHEN old.labels <> '' BEGIN" LABELS_OUT(kind) " END;"                            \
+	"CREATE TRIGGER " table "_labels_off BEFORE UPDATE OF labels ON " table                  \
+	" WHEN old.labels <> '' BEGIN" LABELS_OUT(kind) " END;"
+
 /* Each entry brings the schema from the version of its index to the next. Never change one
  * that was released; append. */
 static const char *const migrations[] = {
@@ -201,6 +219,22 @@ static const char *const migrations[] = {
 	"CREATE TRIGGER audit_less AFTER DELETE ON audit BEGIN"
 	" UPDATE audit_counts SET n = n - 1 WHERE owner = old.owner;"
 	" DELETE FROM audit_counts WHERE owner = old.owner AND n <= 0; END;",
+	/* Lists go page by page along these, with what is asked of most rows in the index; labels
+	 * have a table of their own for that: `kind` of what, and its `created` and `seq`. */
+	"CREATE INDEX workspaces_list ON workspaces(created, seq, owner, visibility, team, removed,"
+	" sandbox);"
+	"CREATE INDEX snapshots_list ON snapshots(created, seq, owner, visibility, team);"
+	"DROP INDEX IF EXISTS snapshots_workspace;"
+	"CREATE INDEX snapshots_workspace ON snapshots(workspace, created, seq);"
+	"CREATE INDEX sandboxes_list ON sandboxes(created, seq, owner, visibility, team, made,"
+	" status);"
+	"CREATE INDEX jobs_list ON jobs(created, id, owner);"
+	"DROP INDEX IF EXISTS jobs_owner;"
+	"CREATE INDEX jobs_owner ON jobs(owner, created, id);"
+	"CREATE TABLE labels (kind INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
+	" born INTEGER NOT NULL, num INTEGER NOT NULL, PRIMARY KEY (kind, key, value, born, num))"
+	" WITHOUT ROWID;"
+	LABELS("workspaces", "0") LABELS("snapshots", "1") LABELS("sandboxes", "2"),
 };
 enum { SCHEMA_VERSION = sizeof(migrations) / sizeof(migrations[0]) };
 

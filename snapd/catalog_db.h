@@ -134,6 +134,22 @@ int db_select(struct catalog *c, const char *sql, const struct db_value *values,
 int db_find(struct catalog *c, const char *sql, const struct db_value *values,
 	    const struct db_shape *shape, void *row, const char *noun, const char *key,
 	    struct err *err);
+/* Those of a list_want, by an index: DB(DB_LIST_VALUES(want), …) are ?1 to ?6, others follow.
+ * `born` and `num` are the columns that order `from`: `created` and `seq` of `table`, or of its
+ * labels. */
+#define DB_LIST(columns, from, table, born, num, when)                                       \
+	"SELECT " columns " FROM " from " WHERE " when " AND " born " <= ?1 AND (" born      \
+	" < ?1 OR " num " < ifnull((SELECT seq FROM " table " WHERE id = ?2), 0))"           \
+	" AND (?3 IS NULL OR owner = ?3 OR visibility = 2 OR team IN"                        \
+	" (SELECT team FROM members WHERE owner = ?3)) ORDER BY " born " DESC, " num         \
+	" DESC LIMIT ?4"
+#define DB_LIST_LABELLED(columns, table, as, kind, when)                                     \
+	DB_LIST(columns, "labels CROSS JOIN " table as " ON seq = num", table, "born", "num", \
+		"kind = " kind " AND key = ?5 AND value = ?6 AND " when)
+#define DB_LIST_VALUES(w)                                                                    \
+	db_int((w)->after_id ? (w)->after_ns : INT64_MAX), db_text((w)->after_id),           \
+		db_text((w)->sees), db_int((w)->max ? (int64_t)(w)->max : -1),               \
+		db_text((w)->label), db_text((w)->value)
 /* The same row by row: db_open_rows, db_next (1, or 0 at the end), db_close_rows. */
 int db_open_rows(struct catalog *c, sqlite3_stmt **st, const char *sql,
 		 const struct db_value *values, struct err *err);

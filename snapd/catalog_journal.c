@@ -706,13 +706,15 @@ int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, stru
 		       &job_shape, out, "job", id, err);
 }
 
-int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
-		     struct err *err)
+int catalog_job_page(struct catalog *c, const struct list_want *want, struct job_row **rows,
+		     size_t *n, struct err *err)
 {
-	return db_select(c,
-			 "SELECT " JOB_COLUMNS " FROM jobs WHERE ?1 IS NULL OR owner = ?1"
-			 " ORDER BY created DESC, id DESC",
-			 DB(db_text_or_null(owner)), &job_shape, rows, n, err);
+#define PAGE(when)                                                                           \
+	"SELECT " JOB_COLUMNS " FROM jobs WHERE " when " created <= ?1 AND (created < ?1 OR" \
+	" id < ?2) ORDER BY created DESC, id DESC LIMIT ?4"
+	return db_select(c, want->sees ? PAGE("owner = ?3 AND") : PAGE(""),
+			 DB(DB_LIST_VALUES(want)), &job_shape, rows, n, err);
+#undef PAGE
 }
 
 int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, struct err *err)

@@ -83,6 +83,18 @@ int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n
 			 DB(), &shape, rows, n, err);
 }
 
+int catalog_sandbox_page(struct catalog *c, int status, const struct list_want *want,
+			 struct sandbox_row **rows, size_t *n, struct err *err)
+{
+#define WHICH "made AND (?7 < 0 OR status = ?7)"
+	return db_select(c,
+			 want->label ? DB_LIST_LABELLED(COLUMNS, "sandboxes", "", "2", WHICH)
+				     : DB_LIST(COLUMNS, "sandboxes INDEXED BY sandboxes_list",
+					       "sandboxes", "created", "seq", WHICH),
+			 DB(DB_LIST_VALUES(want), db_int(status)), &shape, rows, n, err);
+#undef WHICH
+}
+
 static int name_taken(int r, const char *name, struct err *err)
 {
 	if (r == -EEXIST)

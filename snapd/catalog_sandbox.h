@@ -45,6 +45,9 @@ int catalog_sandbox_get(struct catalog *c, const char *key, struct sandbox_row *
 			struct err *err);
 /* Newest first. */
 int catalog_sandbox_list(struct catalog *c, struct sandbox_row **rows, size_t *n, struct err *err);
+/* Those that are made; of a status (its name's number) unless < 0. */
+int catalog_sandbox_page(struct catalog *c, int status, const struct list_want *want,
+			 struct sandbox_row **rows, size_t *n, struct err *err);
 /* -EEXIST: the name is taken. */
 int catalog_sandbox_insert(struct catalog *c, const struct sandbox_row *row, struct err *err);
 int catalog_sandbox_has_name(struct catalog *c, const char *owner, const char *name,

@@ -110,15 +110,30 @@ int catalog_snap_get(struct catalog *c, const char *key, struct snap_row *out, s
 	return r < 0 ? r : only(rows, n, key, out, err);
 }
 
-int catalog_snap_list(struct catalog *c, const char *workspace, struct snap_row **rows, size_t *n,
-		      struct err *err)
+int catalog_snap_list(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err)
 {
 	return db_select(c,
-			 workspace ? "SELECT " SNAP_COLUMNS " FROM snapshots s WHERE workspace = ?1"
-				     " ORDER BY created DESC, seq DESC"
-				   : "SELECT " SNAP_COLUMNS
-				     " FROM snapshots s ORDER BY created DESC, seq DESC",
-			 DB(db_text(workspace)), &snap_shape, rows, n, err);
+			 "SELECT " SNAP_COLUMNS " FROM snapshots s ORDER BY created DESC, seq DESC",
+			 DB(), &snap_shape, rows, n, err);
+}
+
+int catalog_snap_page(struct catalog *c, const char *workspace, bool images,
+		      const struct list_want *want, struct snap_row **rows, size_t *n,
+		      struct err *err)
+{
+#define OF_ALL(index, when)                                                                    \
+	DB_LIST(SNAP_COLUMNS, "snapshots s INDEXED BY " index, "snapshots", "created", "seq", when)
+#define IMAGES	     "(NOT ?8 OR image IS NOT NULL)"
+	return db_select(c,
+			 want->label ? DB_LIST_LABELLED(
+					       SNAP_COLUMNS, "snapshots", " s", "1",
+					       "(?7 IS NULL OR workspace = ?7) AND " IMAGES)
+			 : workspace ? OF_ALL("snapshots_workspace", "workspace = ?7 AND " IMAGES)
+				     : OF_ALL("snapshots_list", IMAGES),
+			 DB(DB_LIST_VALUES(want), db_text(workspace), db_int(images)), &snap_shape,
+			 rows, n, err);
+#undef OF_ALL
+#undef IMAGES
 }
 
 int catalog_snap_trees(struct catalog *c, struct snap_row **rows, size_t *n, struct err *err)
@@ -184,8 +199,8 @@ int catalog_snap_below(struct catalog *c, const char *id, size_t max, struct sna
 		DB(db_text(id), db_int((int64_t)max)), &snap_shape, rows, n, err);
 }
 
-int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, size_t *n,
-		     struct err *err)
+int catalog_snap_log(struct catalog *c, const char *id, size_t max, struct snap_row **rows,
+		     size_t *n, struct err *err)
 {
 	return db_select(
 		c,
@@ -194,7 +209,8 @@ int catalog_snap_log(struct catalog *c, const char *id, struct snap_row **rows, 
 		" WHERE p.parent IS NOT NULL LIMIT ?2)"
 		"SELECT " SNAP_COLUMNS
 		" FROM line JOIN snapshots s ON s.id = line.id ORDER BY line.depth",
-		DB(db_text(id), db_int(LOG_MAX)), &snap_shape, rows, n, err);
+		DB(db_text(id), db_int(max && max < LOG_MAX ? (int64_t)max : LOG_MAX)),
+		&snap_shape, rows, n, err);
 }
 
 /* ---- names ---- */

@@ -158,7 +158,7 @@ static int find_max_ino(struct fsck *f, uint64_t *max, struct err *err)
 	struct snap_row *snaps;
 	struct ws_row *wss;
 	size_t n;
-	int r = catalog_snap_list(f->sd->catalog, NULL, &snaps, &n, err);
+	int r = catalog_snap_list(f->sd->catalog, &snaps, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {

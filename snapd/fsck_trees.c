@@ -259,7 +259,7 @@ static int check_snapshots(struct walk *w, struct err *err)
 	struct fsck *f = w->f;
 	struct snap_row *rows;
 	size_t n;
-	int r = catalog_snap_list(f->sd->catalog, NULL, &rows, &n, err);
+	int r = catalog_snap_list(f->sd->catalog, &rows, &n, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n && r >= 0; i++) {

@@ -128,9 +128,9 @@ int catalog_job_end(struct catalog *c, const struct job_row *row, struct err *er
 /* It ends because boughd does, which isn't killed: that is no try (catalog_jobs_cut). */
 int catalog_job_left(struct catalog *c, const char *id, struct err *err);
 int catalog_job_get(struct catalog *c, const char *id, struct job_row *out, struct err *err);
-/* Newest first; of one owner unless NULL. */
-int catalog_job_list(struct catalog *c, const char *owner, struct job_row **rows, size_t *n,
-		     struct err *err);
+/* `sees`: of that owner alone. */
+int catalog_job_page(struct catalog *c, const struct list_want *want, struct job_row **rows,
+		     size_t *n, struct err *err);
 /* Those that run. */
 int catalog_job_running(struct catalog *c, struct job_row **rows, size_t *n, struct err *err);
 /* At the start, behind intents_resolve and once those are ended of which it is known how they

@@ -178,7 +178,7 @@ static int check_snaps(struct snapd *sd, struct err *err)
 	if (r < 0)
 		return r;
 	sort_ids(ids, n);
-	r = catalog_snap_list(sd->catalog, NULL, &rows, &nrows, err);
+	r = catalog_snap_list(sd->catalog, &rows, &nrows, err);
 	if (r >= 0) {
 		r = adopt_snap_records(sd, ids, n, rows, nrows, err);
 		for (size_t i = 0; i < nrows && r >= 0; i++)

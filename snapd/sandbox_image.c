@@ -60,7 +60,7 @@ static void drop_older(struct snapd *sd, const char *newest)
 {
 	struct snap_row *rows;
 	size_t n;
-	if (catalog_snap_list(sd->catalog, NULL, &rows, &n, NULL) < 0)
+	if (catalog_snap_list(sd->catalog, &rows, &n, NULL) < 0)
 		return;
 	for (size_t i = 0; i < n; i++) {
 		auto_source src = { 0 };

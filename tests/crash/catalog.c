@@ -374,7 +374,7 @@ static void look_at_snapshots(uint64_t cut)
 	struct err err;
 	struct snap_row *rows;
 	size_t n;
-	if (catalog_snap_list(after.catalog, NULL, &rows, &n, &err) < 0)
+	if (catalog_snap_list(after.catalog, &rows, &n, &err) < 0)
 		fail("%s", err.text);
 	for (size_t i = 0; i < t.nsnaps; i++) {
 		const struct snap *sn = &t.snaps[i];

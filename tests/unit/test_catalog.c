@@ -381,12 +381,13 @@ static void snapshots(void **state)
 	assert_int_equal(catalog_snap_has_name(f->c, self, "base", owner, &err), 1);
 	assert_string_equal(owner, a.id);
 
-	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
+	assert_int_equal(catalog_snap_log(f->c, c.id, 0, &rows, &n, &err), 0);
 	assert_int_equal(n, 3);
 	assert_string_equal(rows[0].id, c.id);
 	assert_string_equal(rows[2].id, a.id);
 	snap_rows_free(rows, n);
-	assert_int_equal(catalog_snap_list(f->c, w.id, &rows, &n, &err), 0);
+	const struct list_want any = { 0 };
+	assert_int_equal(catalog_snap_page(f->c, w.id, false, &any, &rows, &n, &err), 0);
 	assert_int_equal(n, 1);
 	snap_rows_free(rows, n);
 	struct seen seen = { .w = &w };
@@ -417,7 +418,7 @@ static void snapshots(void **state)
 	assert_int_equal(catalog_snap_refuse(f->c, c.id, NULL, &err), 0);
 	assert_int_equal(catalog_snap_delete(f->c, b.id, true, &err), 0);
 	assert_int_equal(catalog_snap_delete(f->c, b.id, true, &err), -ENOENT);
-	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
+	assert_int_equal(catalog_snap_log(f->c, c.id, 0, &rows, &n, &err), 0);
 	assert_int_equal(n, 2);
 	snap_rows_free(rows, n);
 	ws_row_done(&head);
@@ -428,7 +429,7 @@ static void snapshots(void **state)
 	/* A cycle, which only damage can make, ends. */
 	memcpy(a.parent, c.id, sizeof(a.parent));
 	assert_int_equal(catalog_snap_update(f->c, &a, &err), 0);
-	assert_int_equal(catalog_snap_log(f->c, c.id, &rows, &n, &err), 0);
+	assert_int_equal(catalog_snap_log(f->c, c.id, 0, &rows, &n, &err), 0);
 	snap_rows_free(rows, n);
 	snap_row_done(&a);
 	snap_row_done(&b);

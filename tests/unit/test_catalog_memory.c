@@ -113,7 +113,7 @@ static int snap_list(struct fixture *f)
 {
 	struct snap_row *rows;
 	size_t n;
-	int r = catalog_snap_log(f->c, f->snap.id, &rows, &n, &err);
+	int r = catalog_snap_log(f->c, f->snap.id, 0, &rows, &n, &err);
 	if (r >= 0) {
 		assert_int_equal(n, 1);
 		snap_rows_free(rows, n);
