@@ -218,7 +218,9 @@ static int mark_trees_of(struct reach *r, size_t i, size_t end)
 			k = tell(r, i, "looking at the trees");
 		if (k >= 0 && __atomic_load_n(r->stop, __ATOMIC_RELAXED))
 			return -ECANCELED;
-		gains_begin(r->gains, c->obj, r->parents + c->parents, c->nparents);
+		/* Where no commit has a parent there is no array of them to point into. */
+		gains_begin(r->gains, c->obj, c->nparents ? r->parents + c->parents : NULL,
+			    c->nparents);
 		for (size_t j = 0; j < LIKES && k >= 0; j++) {
 			root.like[j] = OBJ_NONE;
 			if (j < c->nparents)

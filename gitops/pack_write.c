@@ -244,7 +244,7 @@ static ssize_t copy_entry(struct writer *w, uint8_t *buf, size_t n, struct err *
 		memcpy(buf, w->head + w->head_at, n);
 		w->head_at += (unsigned)n;
 	} else {
-		const uint8_t *p = w->whole.data + w->from;
+		const uint8_t *p = w->of ? NULL : w->whole.data + w->from;
 		if (n > w->left)
 			n = (size_t)w->left;
 		int r = w->of ? window(w, w->of->fd, w->from, n, &p, &n, err) : 0;
