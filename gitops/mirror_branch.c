@@ -9,6 +9,7 @@
 
 #include "fs/base/array.h"
 #include "fs/base/cleanup.h"
+#include "gitops/history.h"
 #include "gitops/mirror_impl.h"
 #include "gitops/refs.h"
 
@@ -23,9 +24,9 @@ static int count(struct mirror *m, const struct oid *a, const struct oid *b, lon
 {
 	git_oid x = oid_to_git(a), y = oid_to_git(b);
 	size_t more = 0, less = 0;
-	int r = git_graph_ahead_behind(&more, &less, mirror_repo(m), &x, &y);
+	int r = history_count(&more, &less, mirror_repo(m), &x, &y, err);
 	if (r < 0)
-		return git_fail(err, r, "compare branches");
+		return err_prefix(err, r, "compare branches");
 	*ahead = (long)more;
 	*behind = (long)less;
 	return 0;

@@ -13,6 +13,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/base/u64map.h"
 #include "fs/store/gitform.h"
+#include "gitops/history.h"
 
 /* Not as git's own are called: the upkeep, which may run meanwhile, sweeps those. */
 #define TMP_PACK PACKOUT_TMP_PREFIX "pack_"
@@ -480,7 +481,10 @@ int pack_between(git_packbuilder **out, git_repository *repo, const struct oid *
 	git_oid a = oid_to_git(from), b = oid_to_git(to);
 	git_packbuilder *pb = NULL;
 	auto_git(git_revwalk) walk = NULL;
-	int r = git_revwalk_new(&walk, repo);
+	int r = history_walkable(repo, &b, &a, err);
+	if (r < 0)
+		return err_prefix(err, r, "pack what is new");
+	r = git_revwalk_new(&walk, repo);
 	if (r >= 0)
 		r = git_revwalk_push(walk, &b);
 	if (r >= 0)

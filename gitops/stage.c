@@ -12,6 +12,7 @@
 
 #include "fs/base/cleanup.h"
 #include "fs/base/io.h"
+#include "gitops/history.h"
 
 #define MARK "bough-whole" /* in a stage: all of it is there and checked */
 
@@ -362,9 +363,7 @@ static bool descends(void *ctx, const struct oid *now, const struct oid *was)
 	if (git_oid_equal(&a, &b))
 		return true;
 	/* A failure (a tag for a branch) is no: the branch stays where it is. */
-	int r = t->repo ? git_graph_descendant_of(t->repo, &a, &b) : 0;
-	git_error_clear();
-	return r == 1;
+	return t->repo && history_descends(t->repo, &a, &b, NULL) == 1;
 }
 
 static int loose_value(void *ctx, const char *name, struct oid *out)

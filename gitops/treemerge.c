@@ -9,6 +9,7 @@
 #include "gitops/changes_impl.h"
 #include "gitops/convert.h"
 #include "gitops/gitname.h"
+#include "gitops/history.h"
 #include "gitops/treediff.h"
 #include "gitops/treepaths.h"
 
@@ -46,15 +47,12 @@ int treemerge_base(struct oid *out, struct mirror *m, const struct oid *a, const
 		   struct err *err)
 {
 	git_oid x = oid_to_git(a), y = oid_to_git(b), base;
-	int r = git_merge_base(&base, mirror_repo(m), &x, &y);
-	if (r == GIT_ENOTFOUND) {
-		git_error_clear();
+	int r = history_base(&base, mirror_repo(m), &x, &y, err);
+	if (r == -ENOENT)
 		return 0;
-	}
-	if (r < 0)
-		return git_fail(err, r, "look for the commit that both come from");
-	*out = oid_of_git(&base);
-	return 1;
+	if (r > 0)
+		*out = oid_of_git(&base);
+	return r < 0 ? err_prefix(err, r, "look for the commit that both come from") : r;
 }
 
 /* ---- the merge ---- */

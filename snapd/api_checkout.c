@@ -7,6 +7,7 @@
 #include "fs/base/cleanup.h"
 #include "fs/work/ino.h"
 #include "gitops/checkout.h"
+#include "gitops/history.h"
 #include "gitops/refs.h"
 #include "snapd/api.h"
 #include "snapd/difftext.h"
@@ -219,9 +220,9 @@ static int follow_local(struct checkout *c, const char *branch, struct err *err)
 		c->spec.upstream = branch;
 		return 0;
 	}
-	r = c->depth ? 0 : git_graph_descendant_of(repo, &ours, &theirs);
+	r = c->depth ? 0 : history_descends(repo, &ours, &theirs, err);
 	if (r < 0)
-		return git_fail(err, r, "look at the history of %s", branch);
+		return err_prefix(err, r, "look at the history of %s", branch);
 	if (r) {
 		c->upstream = oid_of_git(&theirs);
 		c->spec.tracked = &c->upstream;

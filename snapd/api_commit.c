@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "fs/base/cleanup.h"
+#include "gitops/history.h"
 #include "gitops/inner.h"
 #include "gitops/packout.h"
 #include "snapd/api.h"
@@ -90,7 +91,10 @@ static int was_taken(struct committing *c, const struct oid *head, struct err *e
 	const git_oid wanted = oid_to_git(head);
 	auto_git(git_revwalk) walk = NULL;
 	git_oid id;
-	int r = git_revwalk_new(&walk, mirror_repo(c->work.mirror));
+	int r = history_walkable(mirror_repo(c->work.mirror), &anchor, &base, err);
+	if (r < 0)
+		return snapd_inner(err_prefix(err, r, "look through what was committed"));
+	r = git_revwalk_new(&walk, mirror_repo(c->work.mirror));
 	if (r >= 0)
 		r = git_revwalk_push(walk, &anchor);
 	if (r >= 0)
@@ -206,8 +210,8 @@ static int descends(struct committing *c, const struct oid *from, const struct o
 	git_oid a = oid_to_git(from), b = oid_to_git(ancestor);
 	if (same(from, ancestor))
 		return 1;
-	int r = git_graph_descendant_of(mirror_repo(c->work.mirror), &a, &b);
-	return r < 0 ? git_fail(err, r, "look at the history of %s", c->branch) : r;
+	int r = history_descends(mirror_repo(c->work.mirror), &a, &b, err);
+	return r < 0 ? err_prefix(err, r, "look at the history of %s", c->branch) : r;
 }
 
 /* Is that commit what would be made now: this tree on this parent? */

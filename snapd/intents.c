@@ -9,6 +9,7 @@
 #include "fs/base/hash.h"
 #include "fs/base/json.h"
 #include "fs/base/log.h"
+#include "gitops/history.h"
 #include "gitops/mirror.h"
 #include "gitops/refs.h"
 #include "snapd/api.h"
@@ -172,11 +173,12 @@ static int branch_has(struct snapd *sd, unsigned number, const char *branch, con
 		return 0;
 	if (r >= 0 && git_oid_equal(&id, &commit))
 		return 1;
-	if (r >= 0)
-		r = git_graph_descendant_of(mirror_repo(m), &id, &commit);
-	if (r == GIT_ENOTFOUND) /* its objects weren't written, either */
+	if (r < 0)
+		return git_fail(err, r, "read %s", ref);
+	r = history_descends(mirror_repo(m), &id, &commit, err);
+	if (r == -ENOENT) /* its objects weren't written, either */
 		return 0;
-	return r < 0 ? git_fail(err, r, "read %s", ref) : r > 0;
+	return r < 0 ? err_prefix(err, r, "read %s", ref) : r;
 }
 
 static int look_ref(struct snapd *sd, char *text, json_t **answer, char **left, struct err *err)

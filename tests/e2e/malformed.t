@@ -124,21 +124,22 @@ ref fresh "$fresh"
 bough_ok 'one more branch' repo fetch bad
 tree=$(git -C "$m" rev-parse refs/remotes/origin/fresh^{tree}) || bail 'no tree'
 bough_ok 'down' down
-if loose=$m/objects/${tree:0:2}/${tree:2} && [ -e "$loose" ]; then
-	file=$loose at=2
-else
-	for idx in "$m"/objects/pack/*.idx; do
-		at=$(git verify-pack -v "$idx" | awk -v o="$tree" '$1 == o { print int($5 + $4 / 2) }')
-		file=${idx%.idx}.pack
-		[ -z "$at" ] || break
-	done
-fi
-[ -n "$at" ] || bail 'it is nowhere'
-python3 - "$file" "$at" <<-'PY'
+# Every copy: what lay there alone may have been packed in the meantime, and be there still.
+copies=()
+loose=$m/objects/${tree:0:2}/${tree:2}
+[ ! -e "$loose" ] || copies+=("$loose" 2)
+for idx in "$m"/objects/pack/*.idx; do
+	[ -e "$idx" ] || continue
+	at=$(git verify-pack -v "$idx" | awk -v o="$tree" '$1 == o { print int($5 + $4 / 2) }')
+	[ -z "$at" ] || copies+=("${idx%.idx}.pack" "$at")
+done
+[ ${#copies[@]} -gt 0 ] || bail 'it is nowhere'
+python3 - "${copies[@]}" <<-'PY'
 	import os, sys
-	os.chmod(sys.argv[1], 0o600)
-	f = os.open(sys.argv[1], os.O_RDWR); at = int(sys.argv[2])
-	b = os.pread(f, 1, at); os.pwrite(f, bytes([b[0] ^ 0x10]), at)
+	for file, at in zip(sys.argv[1::2], map(int, sys.argv[2::2])):
+	    os.chmod(file, 0o600)
+	    f = os.open(file, os.O_RDWR)
+	    b = os.pread(f, 1, at); os.pwrite(f, bytes([b[0] ^ 0x10]), at)
 PY
 bough_ok 'up' up
 create w fresh
