@@ -186,7 +186,8 @@ static int do_fork(struct side *s, uint64_t op, struct err *err)
 	return r;
 }
 
-/* With `flat` a long stack becomes one image: a run has no flattener, and forks make a layer each. */
+/* With `flat` a long stack becomes one image: a run has no flattener, and each fork makes a
+ * layer. */
 static int save(struct side *s, struct stack *sealed, struct stack *saved, bool flat,
 		struct err *err)
 {
