@@ -42,14 +42,15 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-# Seconds that one program of a kind may take; the sanitizers are slower.
+# Seconds that one program of a kind may take, far more than any takes alone: it hangs, then. The
+# sanitizers are slower.
 limit_of() {
 	local s
 	case $1 in
-	lint) s=300 ;;
-	unit) s=180 ;;
-	fuzz) s=180 ;;
-	*) s=300 ;;
+	lint) s=600 ;;
+	unit) s=400 ;;
+	fuzz) s=400 ;;
+	*) s=600 ;;
 	esac
 	[ "$VARIANT" = release ] || s=$((s * 5))
 	echo "${BOUGH_TEST_TIMEOUT:-$s}"
@@ -176,6 +177,8 @@ run_one() { # KIND PROGRAM
 	cat "${log%.log}.out" # at once, so that parallel lines don't mix
 }
 
+# The last lines of a log, too: there the daemons' own logs end, and what a test that was stopped
+# had come to.
 show_failure() {
 	if grep -q '^not ok ' "$1"; then
 		# What a program of ours says of it stands before, what a shell's says behind.
@@ -183,6 +186,8 @@ show_failure() {
 		     /^not ok / { printf "%s", said; show = 13; said = "" }
 		     show-- > 0 { print; next }
 		     /^# / { said = said $0 "\n" }' "$1" | head -n 60
+		echo '...'
+		awk '/^# == end of / { show = 1 } show' "$1" | grep . || tail -n 8 "$1"
 	else
 		tail -n 30 "$1"
 	fi | sed 's/^/     | /'
@@ -213,6 +218,10 @@ fi
 read -r passed failed skipped finished < <(cat "$sums"/* |
 	awk '{ p += $1; f += $2; s += $3; n++ } END { print p + 0, f + 0, s + 0, n + 0 }')
 failed=$((failed + started - finished)) # one that was killed itself has left no sum
+# Once more, behind all that went well: of a run elsewhere the last lines may be all that is kept.
+[ "$failed" = 0 ] || [ "$started" = 1 ] ||
+	awk '$2 > 0 { n = FILENAME; sub(/.*\//, "", n); print n }' "$sums"/* |
+	while IFS= read -r name; do head -n 80 "$logs/$name.out"; done | tail -n 240
 awk '$2 > 0 { n = FILENAME; sub(/.*\//, "", n); sub(/-/, "/", n); printf "%s%s", said++ ? ", " : "failed: ", n }
      END { if (said) print "" }' "$sums"/*
 echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"

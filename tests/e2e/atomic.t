@@ -8,7 +8,7 @@ start() { boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 put() { # NAME PATH FILE [QUERY]: $status
-	status=$(curl -sS -m 60 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' -T "$3" "http://d/v1/workspaces/$1/archive/$2?${4-}" 2>"$T/.err")
+	status=$(curl -sS -m 200 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' -T "$3" "http://d/v1/workspaces/$1/archive/$2?${4-}" 2>"$T/.err")
 }
 gives() { # DESCRIPTION STATUS NAME PATH FILE [QUERY]
 	local what=$1 want=$2

@@ -7,7 +7,7 @@ start() { boughd --root "$BOUGH_ROOT" --daemon; }
 start || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 batch() { # JSON of the operations: $status and $T/.body
-	status=$(jq -nc "{operations: [$1]}" | curl -sS -m 60 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' \
+	status=$(jq -nc "{operations: [$1]}" | curl -sS -m 200 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' \
 		--data-binary @- http://d/v1/workspaces/w/batch 2>"$T/.err")
 }
 gives() { # DESCRIPTION STATUS JSON [FILTER WANTED]
@@ -50,7 +50,7 @@ gives 'an unknown one' 400 '{op: "eat", path: "x"}'
 gives 'an unknown member' 400 '{op: "delete", path: "n", force: true}'
 gives 'a path out of it' 400 '{op: "delete", path: "../n"}' '.details.operation' 0
 gives 'bad base64' 400 '{op: "write", path: "x", content_b64: "???"}'
-is 'too much' "$(head -c 34000000 /dev/zero | curl -sS -m 60 --unix-socket "$sock" -o /dev/null -w '%{http_code}' --data-binary @- http://d/v1/workspaces/w/batch)" 413
+is 'too much' "$(head -c 34000000 /dev/zero | curl -sS -m 200 --unix-socket "$sock" -o /dev/null -w '%{http_code}' --data-binary @- http://d/v1/workspaces/w/batch)" 413
 is 'none of them made a workspace' "$(bough events | grep -c 'workspace.created')" 1
 run bough set w --inodes 60
 many() { jq -nc "[range(0; $1)] | map({op: \"write\", path: \"m/\(.)\", content: \"$2\"}) | .[]" | paste -sd,; }
@@ -67,7 +67,7 @@ is 'nothing without a name stays charged' "$(json .used_inodes)" "$(($(find "$at
 
 head -c 3000000 /dev/urandom >big
 form() { # OPERATIONS, more of curl's arguments: $status
-	status=$(curl -sS -m 60 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' "${@:2}" \
+	status=$(curl -sS -m 200 --unix-socket "$sock" -o "$T/.body" -w '%{http_code}' "${@:2}" \
 		-F "operations={\"operations\":[$1]};type=application/json" http://d/v1/workspaces/w/batch 2>&1)
 }
 form '{"op":"write","path":"form/big","part":"a"},{"op":"write","path":"form/again","part":"a","mode":"0600"},

@@ -103,7 +103,7 @@ s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[2] + \\"/run/boughd.sock\\");
 c, _ = s.accept(); c.close()
 c, _ = s.accept(); c.recv(9999); c.send(b\\"SSH-2.0-nonsense\\\\r\\\\n\\"); c.close()
 " "$@"\n' >"$T/bin/boughd"
-run timeout 20 "$T/bin/bough" ls
+run timeout 60 "$T/bin/bough" ls
 is 'a strange peer: exit 1' $code 1
 rm -f "$BOUGH_ROOT/run/boughd.sock"
 # A root that can't be.

@@ -79,7 +79,7 @@ const c = new bough.Client({ socket: SOCK, onRequest: (m, p) => called.add(`${m}
 
 eq('whoami', (await c.whoami()).admin, true);
 eq('version', (await c.version()).api, 'v1');
-for (let i = 0; i < 200 && !(await c.health()).ok; i++) await sleep(100);
+for (let i = 0; i < 1200 && !(await c.health()).ok; i++) await sleep(100);
 eq('health', (await c.health()).ok, true);
 const doc = await c.openapi();
 ok('metrics', (await c.metrics()).includes('bough_http_requests_total'));
@@ -279,16 +279,16 @@ eq('its line', (await all(snap.log({ page: 1 }))).map((s) => s.id), [snap.id]);
 eq('log', (await all(one.log({ page: 1 }))).map((s) => s.id), [snap.id]);
 await f.write('more', 'x');
 const job = await one.saveJob('s2');
-eq('a job', (await job.wait(30_000)).names, ['s2']);
+eq('a job', (await job.wait(200_000)).names, ['s2']);
 eq('by its id', (await c.job(job.id)).state, 'done');
-const kept = await (await c.exports.createJob(one, { format: 'zip' })).wait(30_000);
+const kept = await (await c.exports.createJob(one, { format: 'zip' })).wait(200_000);
 eq('an export', kept.format, 'zip');
 const bytes = await (await c.exports.open(kept.id)).bytes();
 eq('its bytes', bytes.length, kept.bytes);
 eq('from the middle', (await (await c.exports.open(kept.id, { start: 10 })).bytes()).length, kept.bytes - 10);
 eq('its head', (await c.exports.head(kept.id))['content-length'], String(kept.bytes));
 eq('among the exports', (await c.exports.list()).map((x) => x.id), [kept.id]);
-const byJob = await (await c.snapshots.createJob(bytes, { name: 'in-job' })).wait(30_000);
+const byJob = await (await c.snapshots.createJob(bytes, { name: 'in-job' })).wait(200_000);
 eq('imported by a job', byJob.names, ['in-job']);
 await c.snapshots('in-job').delete();
 await c.exports.delete(kept.id);
@@ -308,7 +308,7 @@ eq('a workspace of an archive', [begun.info.labels, begun.info.mounted, await al
   [{ k: 'v' }, false, []]);
 await begun.delete({ purge: true, force: true });
 const begunByJob = await (await c.workspaces.createFromJob('begun', createReadStream(T + '/t.tar'),
-  { labels: { k: 'v' }, mount: false })).wait(30_000);
+  { labels: { k: 'v' }, mount: false })).wait(200_000);
 eq('the same as a job', [begunByJob.labels, begunByJob.mounted], [{ k: 'v' }, false]);
 await c.workspaces('begun').delete({ purge: true, force: true });
 const above = await c.workspaces.create('above', { source: made });
@@ -468,7 +468,7 @@ for await (const a of c.audit({ object: one.id })) {
 }
 ok('its export', (await all(c.auditExport())).at(-1).seq === 1);
 eq('what has no method', (await c.call('GET', '/v1/version')).api, 'v1');
-for (let i = 0; i < 200 && !heard.some((x) => x.type === 'workspace.pushed'); i++) await sleep(50);
+for (let i = 0; i < 1200 && !heard.some((x) => x.type === 'workspace.pushed'); i++) await sleep(50);
 const types = heard.map((x) => x.type);
 ok('events', types[0] === 'workspace.created' && types.includes('workspace.pushed'), types);
 events.close();

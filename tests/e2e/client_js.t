@@ -14,7 +14,7 @@ tar cf "$T/t.tar" -C "$BOUGH_SRC" LICENSE README.md
 bough-pack --git "$T/src" >"$T/git.tar" 2>/dev/null || bail 'no bough-pack'
 
 client=$BOUGH_SRC/tools/clients/javascript
-timeout 120 node "$BOUGH_SRC/tests/e2e/client_js.mjs" "$client/index.js" "$T" "https://127.0.0.1:$port" \
+timeout 280 node "$BOUGH_SRC/tests/e2e/client_js.mjs" "$client/index.js" "$T" "https://127.0.0.1:$port" \
 	"$http/r.git" >"$T/out" 2>"$T/.err"
 is 'the checks ran to their end' "$?$(tail -n 20 "$T/.err")" 0
 take_tap "$T/out"

@@ -182,7 +182,7 @@ bough_ok 'boughd is there' ls -q
 later='before=2100-01-01T00:00:00.000000000Z'
 post() { # DESCRIPTION STATUS QUERY [BODY]
 	: >"$T/.body"
-	is "$1" "$(printf "${4-}" | curl -sS -m 60 -o "$T/.body" -w '%{http_code}' --unix-socket "$sock" \
+	is "$1" "$(printf "${4-}" | curl -sS -m 200 -o "$T/.body" -w '%{http_code}' --unix-socket "$sock" \
 		--data-binary @- "http://d/v1/workspaces/w/archive/tree/d?$3" 2>/dev/null)" "$2"
 }
 post 'without a time' 400 format=tar
@@ -193,7 +193,7 @@ is 'is all of it' "$(tar tf "$T/.body" | wc -l)" 101
 post 'a list' 200 "$later" '3006 981173106 500000000 0644 f2\0003006 981173106 500000000 0600 f3\000'
 is 'is the rest' "$(tar tf "$T/.body" | grep -cE '/(f2|f3)$') $(tar tf "$T/.body" | wc -l)" '1 100'
 for i in 1 2; do
-	is "with a key, time $i" "$(curl -sS -m 60 --unix-socket "$sock" -H 'Idempotency-Key: same' --data-binary '' \
+	is "with a key, time $i" "$(curl -sS -m 200 --unix-socket "$sock" -H 'Idempotency-Key: same' --data-binary '' \
 		"http://d/v1/workspaces/w/archive/tree/d?$later" | tar tf - | wc -l)" 101
 done
 post 'no list' 200 "$later" nonsense

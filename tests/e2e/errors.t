@@ -100,7 +100,7 @@ bough_ok 'then it mounts' mount v
 
 # ---- a second daemon on the same state
 
-run timeout 20 boughd --root "$BOUGH_ROOT"
+run timeout 60 boughd --root "$BOUGH_ROOT"
 ok 'a second daemon refuses' test $code != 0 -a $code != 124
 like 'and says why' "$err" 'boughd.*'
 bough_ok 'the first goes on' ls

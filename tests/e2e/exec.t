@@ -6,7 +6,7 @@ need_sandboxes
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 api() { # METHOD TARGET [BODY]
-	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3+--data-binary "$3"} "http://d$2"
+	curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3+--data-binary "$3"} "http://d$2"
 }
 bough_ok 'a workspace' create ws
 at=$out
@@ -142,7 +142,7 @@ while libc.sigqueue(os.getpid(), 34, None) == 0:
 print("on", flush=True)
 time.sleep(1000)')
 		wait_for 20 is_on "$ex"
-		curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Idempotency-Key: $ex" \
+		curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Idempotency-Key: $ex" \
 			-d '{"signal": "KILL"}' "http://d/v1/sandboxes/$rt/exec/$ex/signal"
 		is "$rt: a KILL comes for a key, though no signal is queued" \
 			"$(api GET "/v1/sandboxes/$rt/exec/$ex?wait=10" | jq -c '[.status, .exit_code]')" '["exited",137]'

@@ -6,7 +6,7 @@ need_sandboxes
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 api() { # METHOD TARGET
-	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" "http://d$2"
+	curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" "http://d$2"
 }
 start() { # SANDBOX COMMAND: the exec's id
 	bough exec -d "$1" -- sh -c "$2"
@@ -28,12 +28,15 @@ ok 'then its output has ended' wait_for 10 sh -c \
 
 # More of them than boughd has threads for the ends of processes.
 held=()
+t0=$(date +%s%N)
+bough_ok 'an exec beside none' exec other -- true
+usual=$((($(date +%s%N) - t0) / 1000000)) # more where the machine has other work
 for i in 1 2 3 4 5 6 7 8; do held+=("$(start left 'sleep 1000 & echo up')"); done
 sleep 0.5
 t0=$(date +%s%N)
 bough_ok "another sandbox's exec" exec other -- true
 took=$((($(date +%s%N) - t0) / 1000000))
-ok "isn't held up by them ($took ms)" test $took -lt 3000
+ok "isn't held up by them ($took ms)" test $took -lt $((3000 + 10 * usual))
 is 'each has ended' "$(for ex in "${held[@]}"; do ended left "$ex"; done | sort | uniq -c | tr -s ' ')" \
 	' 8 ["exited",0]'
 is 'and what it left runs' "$(bough exec left -- sh -c 'cat /proc/[0-9]*/comm | grep -c sleep')" 8
@@ -51,7 +54,7 @@ ok 'what is held is kept as well' logs_say "${held[0]}" up
 t0=$(date +%s%N)
 bough_ok 'stopped' stop --grace 500ms left
 took=$((($(date +%s%N) - t0) / 1000000))
-ok "at once ($took ms)" test $took -lt 8000
+ok "at once ($took ms)" test $took -lt $((8000 + 10 * usual))
 bough_ok 'started again' start left
 bough_ok 'it takes execs' exec left -- true
 bough_ok 'gone' rm --force left other

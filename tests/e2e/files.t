@@ -14,7 +14,7 @@ http() {
 	local method=$1 path=$2
 	shift 2
 	rm -f "$T/.body" "$T/.head"
-	status=$(curl -sS -m 60 --path-as-is --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" \
+	status=$(curl -sS -m 200 --path-as-is --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" \
 		-w '%{http_code}' "$@" "http://d$path" 2>"$T/.err")
 	body=$([ ! -e "$T/.body" ] || tr -d "\0" <"$T/.body")
 	head=$(tr -d '\r' <"$T/.head")

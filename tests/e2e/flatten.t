@@ -89,7 +89,7 @@ is 'the earlier one too' "$(bough export flat | tar xO ./C | sha256sum)" "$old"
 
 bough_ok 'create' create r
 r=$out failed=0
-call() { curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -o "$T/.body" -w '%{http_code}' "http://x$1"; }
+call() { curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -o "$T/.body" -w '%{http_code}' "http://x$1"; }
 for i in $(seq 300); do
 	echo "$i" >"$r/f"
 	[ "$(call '/v1/workspaces/r/archive?format=tar')" = 200 ] || failed=$((failed + 1))

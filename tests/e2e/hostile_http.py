@@ -464,7 +464,7 @@ def main():
         for _ in range(count):
             conns.append(connect(tcp))
         for s in conns:
-            s.settimeout(10)
+            s.settimeout(30)
             try:
                 s.sendall(head("GET", "/v1/version", *((auth,) if tcp else ())))
                 good += status_of(s.recv(1000)) == 200

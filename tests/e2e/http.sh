@@ -19,7 +19,7 @@ as() {
 	esac
 	[ ${#run[@]} != 0 ] || via+=(-D "$T/head")
 	[ "$method" = HEAD ] && via+=(-I) || via+=(-X "$method")
-	body=$("${run[@]}" curl -sS -m 60 "${via[@]}" ${data:+--data-binary "$data"} \
+	body=$("${run[@]}" curl -sS -m 200 "${via[@]}" ${data:+--data-binary "$data"} \
 		-w '\n%{http_code}' "$@" "$base$target" 2>"$T/.err")
 	status=${body##*$'\n'}
 	body=${body%$'\n'*}

@@ -15,7 +15,7 @@ again() {
 	wait_for 20 start 2>/dev/null || bail 'boughd does not start again' # its last thread may hold the lock
 }
 ask() { # METHOD PATH [CURL ARGUMENT…]
-	curl -sS -m 60 --unix-socket "$sock" -X "$1" "${@:3}" "http://d$2"
+	curl -sS -m 200 --unix-socket "$sock" -X "$1" "${@:3}" "http://d$2"
 }
 leave() { ask POST "$1" -H 'Prefer: respond-async' --data-binary "$2" | jq -r .id; } # PATH BODY: the job
 job() { ask GET "/v1/jobs/$1" | jq -r "$2"; }

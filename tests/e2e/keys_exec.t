@@ -66,6 +66,9 @@ def count(name):
     except FileNotFoundError:
         return 0
 
+def signals():
+    return count("usr1") + count("hup")
+
 def hold(at):
     write(T + "/hold-" + at, "")
     write(T + "/reached", "")
@@ -170,8 +173,9 @@ calls = [("exec", "/box/exec/%s/signal" % e, {"signal": "USR1"}, "usr1", 204),
          ("kill", "/box/kill", {"signal": "HUP"}, "hup", 200)]
 deaf()
 for key, path, body, name, code in calls:
+    told = signals()
     again("a signal: " + key, path, body, key, code)
-    time.sleep(0.5) # two at once are one to a shell
+    until(lambda: signals() > told) # two at once are one to a shell
 again("one that ends a process", "/box/exec/%s/signal" % mortal, {"signal": "TERM"}, "mortal", 204)
 check("has ended it", ended((0, {"id": mortal})) == (143, "signal"))
 check("they come", until(lambda: (count("usr1"), count("hup")) == (1, 2)), count("usr1"), count("hup"))
@@ -183,8 +187,9 @@ time.sleep(1)
 check("they don't come again", (count("usr1"), count("hup")) == (1, 2), count("usr1"), count("hup"))
 for key, path, body, name, code in calls:
     again("told: " + key, path, body, key, code, True)
+    told = signals()
     again("with another key: " + key, path, body, key + "2", code, False)
-    time.sleep(0.5) # two at once are one to a shell
+    until(lambda: signals() > told) # two at once are one to a shell
 check("each of these comes", until(lambda: (count("usr1"), count("hup")) == (2, 4)), count("usr1"), count("hup"))
 kill()
 catalog("UPDATE repeats SET status = NULL, answer = NULL, effect = replace(effect, substr(effect, -8), '12345678') "

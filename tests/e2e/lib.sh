@@ -68,7 +68,7 @@ trap clean_up EXIT
 cd "$T" || exit 1
 # An empty variable must never mean the current folder, or /.
 cd() { [ -n "${1:-}" ] && builtin cd "$@"; }
-trap 'exit 130' INT TERM
+trap 'diag "stopped behind test $tap_n"; end_of_logs; exit 130' INT TERM
 
 # ---- TAP
 
@@ -219,9 +219,9 @@ free_port() {
 	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 # Waits until a command succeeds, for some seconds; for more where other work or a sanitizer may
-# come between, since who waits in vain fails anyway.
+# come between, since who waits in vain fails anyway: never for less than 40.
 wait_for() { # SECONDS COMMAND…
-	local end=$((SECONDS + $1 * 4))
+	local end=$((SECONDS + ($1 > 10 ? $1 * 4 : 40)))
 	shift
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1

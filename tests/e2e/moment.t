@@ -9,7 +9,7 @@ export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
-api() { curl -sS -m 60 --unix-socket "$sock" "$@"; }
+api() { curl -sS -m 200 --unix-socket "$sock" "$@"; }
 
 # ---- one moment
 

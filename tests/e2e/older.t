@@ -9,7 +9,7 @@ mkdir "$T/programs"
 export BOUGH_PROGRAMS=$T/programs
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 api() { # METHOD TARGET [BODY] [HEADER]
-	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data-binary "$3"} \
+	curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data-binary "$3"} \
 		${4:+-H "$4"} "http://d$2"
 }
 id_of() { bough inspect "$1" | jq -r .id; }

@@ -87,7 +87,8 @@ gives 'an upload that would not' 507 .code quota a POST $ws/three/uploads '' -H 
 	-H 'Upload-Length: 40000000' -H "Upload-Metadata: path $(printf up | base64)"
 gives 'nothing of them is there' 404 '' '' a GET $ws/three/files/up
 head -c 4000000 /dev/urandom >"$path/noise"
-sleep 1.1
+over() { as a PUT $ws/three/files/more x; [ "$status" = 507 ]; }
+wait_for 10 over # they are looked at once a second
 gives 'over its bytes' 507 .code quota a POST $ws '{"name":"g"}'
 gives 'no sandbox' 507 .code quota a POST /v1/sandboxes '{"name":"sb","start":false}'
 gives 'no upload' 507 .code quota a PUT $ws/three/files/up '' -T "$T/t.tar"

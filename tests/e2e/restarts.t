@@ -5,7 +5,7 @@ need_fuse
 
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 files=http://d/v1/workspaces/w/files
-api() { curl -sS -m 60 -o /dev/null -w '%{http_code}\n' --unix-socket "$BOUGH_ROOT/run/boughd.sock" "$@" 2>&1; }
+api() { curl -sS -m 200 -o /dev/null -w '%{http_code}\n' --unix-socket "$BOUGH_ROOT/run/boughd.sock" "$@" 2>&1; }
 bough_ok 'a workspace' create w -q
 : >codes
 calls() {

@@ -6,7 +6,7 @@ need_sandboxes
 
 
 api() { # METHOD TARGET [BODY]
-	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"
+	curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"
 }
 status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
 traces() { # what sandboxes of this root have on this machine: mounts, processes, cgroups, folders
@@ -296,8 +296,8 @@ is 'with its files' "$out" x
 
 # ---- whose time is up
 
-bough_ok 'one with an end' run --name brief --ttl 1s -d
-bough_ok 'one that is kept' run --name kept --ttl 1s --on-expiry keep -d
+bough_ok 'one with an end' run --name brief --ttl 6s -d
+bough_ok 'one that is kept' run --name kept --ttl 6s --on-expiry keep -d
 over() { [ "$(status brief)" = '' ] && [ "$(status kept)" = stopped ]; }
 ok 'it is removed, and the other stopped' wait_for 25 over
 

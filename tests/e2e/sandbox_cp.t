@@ -93,7 +93,7 @@ url=
 tus() { # DESCRIPTION STATUS METHOD TARGET [CURL ARGUMENT…]: $head
 	local what=$1 want=$2 method=$3 target=$4
 	shift 4
-	is "$what" "$(curl -sS -m 60 --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" -w '%{http_code}' \
+	is "$what" "$(curl -sS -m 200 --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" -w '%{http_code}' \
 		-H 'Tus-Resumable: 1.0.0' "$@" "http://d$target" 2>"$T/.err")" "$want"
 	head=$(tr -d '\r' <"$T/.head")
 }

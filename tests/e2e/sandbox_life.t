@@ -25,7 +25,7 @@ export PATH=$T/programs:$PATH
 export BOUGH_PROGRAMS=$T/programs
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 api() { # METHOD TARGET [BODY]
-	curl -sS -m 60 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"
+	curl -sS -m 200 --unix-socket "$BOUGH_ROOT/run/boughd.sock" -X "$1" ${3:+--data "$3"} "http://d$2"
 }
 status() { bough inspect "$1" 2>/dev/null | jq -r "${2:-.status}"; } # SANDBOX [FILTER]
 run bough run --rm -- true

@@ -7,7 +7,7 @@ boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 declare -A token=()
 as() { # NAME METHOD TARGET [BODY]: $status and $body
-	body=$(curl -sS -m 60 --unix-socket "$sock" -X "$2" ${4:+--data-binary "$4"} -w '\n%{http_code}' \
+	body=$(curl -sS -m 200 --unix-socket "$sock" -X "$2" ${4:+--data-binary "$4"} -w '\n%{http_code}' \
 		${token[$1]:+-H "Authorization: Bearer ${token[$1]}"} "http://d$3" 2>"$T/.err")
 	status=${body##*$'\n'}
 	body=${body%$'\n'*}

@@ -65,7 +65,12 @@ id=$(sed -n 's/^id: //p' "$T/events" | tail -n 1)
 kill $listener
 api PATCH $ws/x '{"labels":{"a":"c"}}'
 api DELETE $ws/x
-run timeout 2 curl -sSN --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Last-Event-ID: $id" http://d/v1/events
+curl -sSN --unix-socket "$BOUGH_ROOT/run/boughd.sock" -H "Last-Event-ID: $id" http://d/v1/events >"$T/resumed" &
+listener=$!
+wait_for 10 grep -q '"type":"workspace.deleted"' "$T/resumed"
+sleep 1 # for what would come twice
+kill $listener
+out=$(cat "$T/resumed")
 is 'resumed: nothing is missed, nothing twice' "$(sed -n 's/^event: //p' <<<"$out" | tr '\n' ' ')" 'workspace.changed workspace.deleted '
 is 'its data' "$(sed -n 's/^data: //p' <<<"$out" | tail -n 1 | jq -r '.type + " " + .by')" 'workspace.deleted uid:'"$(id -u)"
 gives 'of a boughd that is gone' 410 .code gone GET "/v1/events?since=00000000.1"

@@ -72,7 +72,7 @@ exec_start() {
 }
 # Waits for its end and deletes it; its exit code.
 exec_end() { # ID
-	field exit "$(timeout 20 "$BOUGH_BIN/e2e/shim_tool" "$KIND" "$NS" "$B" wait "$1")"
+	field exit "$(timeout 60 "$BOUGH_BIN/e2e/shim_tool" "$KIND" "$NS" "$B" wait "$1")"
 	io finish "$1" >/dev/null
 	tool delete "$1" >/dev/null
 }

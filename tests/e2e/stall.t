@@ -3,7 +3,7 @@
 . "${0%/*}/lib.sh"
 need_fuse
 
-export BOUGH_WEB_STALL=4
+export BOUGH_WEB_STALL=8
 boughd --root "$BOUGH_ROOT" --daemon || bail 'boughd does not start'
 sock=$BOUGH_ROOT/run/boughd.sock
 call() { curl -sS -m 30 --unix-socket "$sock" "$@"; }
@@ -18,14 +18,17 @@ gone() { # NAME: whether it could be removed
 }
 
 # A reader that stops, and a sender: neither curl ends by itself.
-call http://d/v1/workspaces/read/archive 2>/dev/null | sleep 20 >/dev/null 2>&1 &
+call http://d/v1/workspaces/read/archive 2>/dev/null | sleep 100 >/dev/null 2>&1 &
 (
 	tar cf - -C "$BOUGH_SRC" LICENSE | head -c 2000
-	sleep 20 >/dev/null 2>&1
+	sleep 100 >/dev/null 2>&1
 ) | call -T - http://d/v1/workspaces/sent/archive >/dev/null 2>&1 &
 # A slow one takes longer than that, but never stops for so long.
-call http://d/v1/workspaces/slow/archive | while dd bs=1M count=4 iflag=fullblock status=none |
-	tee -a "$T/slow.tar" | grep -c -a . >/dev/null; do sleep 1; done &
+call http://d/v1/workspaces/slow/archive | python3 -c '
+import sys, time
+while sys.stdout.buffer.write(sys.stdin.buffer.read(2 << 20)):
+    time.sleep(1)
+' >"$T/slow.tar" &
 slow=$!
 sleep 0.5
 ok 'a reader that stops holds a workspace for a while only' wait_for 8 gone read

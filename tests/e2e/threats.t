@@ -12,7 +12,7 @@ sock=$BOUGH_ROOT/run/boughd.sock
 boughd --root "$BOUGH_ROOT" --daemon --multi-user || bail 'boughd does not start'
 umask 022
 as() { # UID METHOD TARGET [BODY]: $body
-	body=$(setpriv --reuid="$1" --regid="$1" --clear-groups curl -sS -m 60 -X "$2" --unix-socket "$sock" \
+	body=$(setpriv --reuid="$1" --regid="$1" --clear-groups curl -sS -m 200 -X "$2" --unix-socket "$sock" \
 		${4:+--data-binary "$4"} "http://d$3" 2>&1)
 }
 of() { jq -r "$1" <<<"$body"; }

@@ -12,7 +12,7 @@ tus() { # METHOD PATH [CURL ARGUMENT…]: $status and $head
 	local method=$1 path=$2
 	shift 2
 	rm -f "$T/.body" "$T/.head"
-	status=$(curl -sS -m 60 --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" -w '%{http_code}' \
+	status=$(curl -sS -m 200 --unix-socket "$sock" -X "$method" -o "$T/.body" -D "$T/.head" -w '%{http_code}' \
 		-H 'Tus-Resumable: 1.0.0' "$@" "http://d$path" 2>"$T/.err")
 	head=$(tr -d '\r' <"$T/.head")
 }

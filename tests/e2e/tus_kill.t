@@ -17,7 +17,7 @@ call() { # METHOD PATH [CURL ARGUMENT…]: $status, $head
 	local method=$1 path=$2 at=$T/head.$BASHPID
 	shift 2
 	: >"$at"
-	status=$(curl -sS -m 60 --unix-socket "$sock" -X "$method" -o /dev/null -D "$at" -w '%{http_code}' \
+	status=$(curl -sS -m 200 --unix-socket "$sock" -X "$method" -o /dev/null -D "$at" -w '%{http_code}' \
 		-H 'Tus-Resumable: 1.0.0' "$@" "http://d$path" 2>/dev/null)
 	head=$(tr -d '\r' <"$at")
 }

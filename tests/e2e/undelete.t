@@ -71,8 +71,9 @@ is 'its head' "$(bough show x --json | jq -r .head)" null
 is 'but with its files' "$(cat "$(at x)/file")" precious
 
 # Expired ones.
-bough create e --ttl 1s >/dev/null
+bough create e >/dev/null
 echo late >"$(at e)/file"
+bough set e --ttl 1s
 gone() { ! bough show "$1" >/dev/null 2>&1; }
 ok 'one expires' wait_for 25 gone e
 bough_ok 'and is brought back' undelete e

@@ -44,7 +44,7 @@ ok 'a name that is not UTF-8' wait_for 10 bytes
 
 watch w path=soon soon
 wait_for 10 begun soon
-worst=0
+all=()
 for i in 1 2 3 4 5 6 7 8; do
 	sleep 0.05
 	before=$(date +%s%N)
@@ -52,9 +52,12 @@ for i in 1 2 3 4 5 6 7 8; do
 	mv "$at/soon$i" "$at/soon"
 	until [ "$(grep -c '^data: ' soon)" -ge "$i" ]; do sleep 0.002; done
 	took=$((($(date +%s%N) - before) / 1000000))
-	[ $took -le $worst ] || worst=$took
+	all+=($took)
 done
-ok "each is told soon (the slowest: $worst ms)" test $worst -lt 3000
+# One may come in the way of other work on the machine, most don't.
+all=($(printf '%s\n' "${all[@]}" | sort -n))
+ok "each is told soon (the slowest: ${all[7]} ms)" test ${all[7]} -lt 30000
+ok "as a rule at once (${all[4]} ms)" test ${all[4]} -lt 3000
 
 # ---- across restarts
 
@@ -106,10 +109,13 @@ is 'no such workspace' "$(status none '')" 404
 for i in $(seq 40); do watch w recursive=1 "many$i"; done
 all_begun() { local i; for i in $(seq 40); do begun "many$i" || return 1; done; }
 ok 'forty watch' wait_for 20 all_begun
-before=$(awk '{ print $14 + $15 }' "/proc/$(pids_of boughd)/stat")
-sleep 1
-after=$(awk '{ print $14 + $15 }' "/proc/$(pids_of boughd)/stat")
-ok "idle they cost nothing ($((after - before)) ticks a second)" test $((after - before)) -lt 10
+ticks() { awk '{ print $14 + $15 }' "/proc/$(pids_of boughd)/stat"; }
+idle() { # once it has done what their beginning takes
+	local before t0=$EPOCHREALTIME
+	before=$(ticks) && sleep 1 && [ $((($(ticks) - before) * 1000000)) -lt \
+		$((10 * (${EPOCHREALTIME/./} - ${t0/./}))) ]
+}
+ok 'idle they cost nothing: less than 10 ticks a second' wait_for 10 idle
 for i in $(seq 50); do echo $i >"$at/x$i"; done
 all_told() { local i; for i in $(seq 40); do [ "$(grep -c '"created"' "many$i")" = 50 ] || return 1; done; }
 ok 'each is told all' wait_for 20 all_told

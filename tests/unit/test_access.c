@@ -1005,7 +1005,7 @@ static void ring(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(event_id_parse(e, bad[i], &seq), -EINVAL);
 	assert_int_equal(pthread_create(&thread, NULL, add_later, e), 0);
-	assert_int_equal(events_next(e, events_last(e), &out, 5000), 1);
+	assert_int_equal(events_next(e, events_last(e), &out, 60000), 1);
 	assert_string_equal(out.type, "late");
 	pthread_join(thread, NULL);
 	events_stop(e);

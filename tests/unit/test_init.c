@@ -71,7 +71,7 @@ static pid_t begin(bool first, char *const *argv, int out)
 static int end(pid_t pid)
 {
 	int status;
-	uint64_t stop = clock_ms() + 10000;
+	uint64_t stop = clock_ms() + 60000;
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (clock_ms() > stop) {
 			(void)kill(pid, SIGKILL);
@@ -99,7 +99,7 @@ static int count_of(const char *word)
 
 static void await_count(const char *word, int wanted)
 {
-	for (uint64_t stop = clock_ms() + 5000; count_of(word) != wanted; rest(5))
+	for (uint64_t stop = clock_ms() + 60000; count_of(word) != wanted; rest(5))
 		if (clock_ms() > stop)
 			fail_msg("%d processes of %s instead of %d", count_of(word), word, wanted);
 }
@@ -151,9 +151,12 @@ static void test_reaps(void **state)
 		assert_int_equal(
 			end(begin(both[i],
 				  ARGV(SH("for i in 1 2 3 4 5 6 7 8; do sh -c 'sleep 0.05 & :'; "
-					  "done; sleep 0.4; grep -l 'State:.Z' /proc/[0-9]*/status "
+					  "done; sleep 0.4; i=0; "
+					  "until grep -l 'State:.Z' /proc/[0-9]*/status "
 					  "2>/dev/null | wc -l | grep -qx 0 || "
-					  "! ps -o stat= --ppid $PPID | grep -q Z")),
+					  "! ps -o stat= --ppid $PPID | grep -q Z; "
+					  "do i=$((i + 1)); [ $i -lt 300 ] || exit 1; "
+					  "sleep 0.1; done")),
 				  -1)),
 			0);
 	}
@@ -200,6 +203,8 @@ static void test_kill_races(void **state)
 			  ARGV(SH("f() { i=0; while [ $i -lt 2000 ]; do sleep 34.7 & i=$((i + 1)); "
 				  "sleep 0.002; done; }; f & f & wait")),
 			  -1);
+	for (uint64_t stop = clock_ms() + 60000; count_of("34.7") <= 0 && clock_ms() < stop;)
+		rest(5);
 	rest(150);
 	int before = count_of("34.7"), r = kill(pid, INIT_KILL), code = end(pid);
 	assert_true(before > 0);
@@ -211,14 +216,20 @@ static void test_kill_races(void **state)
 static void test_timeout(void **state)
 {
 	for (unsigned i = 0; i < ways(); i++) {
-		uint64_t t0 = clock_ms();
-		assert_int_equal(end(begin(both[i],
-					   ARGV((char[]){ "-t" }, (char[]){ "100" },
-						SH("setsid sleep 33.7 & sleep 33.7")),
-					   -1)),
-				 INIT_EXIT_TIMEOUT);
-		assert_true(clock_ms() - t0 >= 100 && clock_ms() - t0 < INIT_GRACE_MS);
-		await_count("33.7", 0);
+		/* Those that listen aren't waited for; a busy machine may be late now and then. */
+		uint64_t took = INIT_GRACE_MS;
+		for (int tries = 0; tries < 5 && took >= INIT_GRACE_MS; tries++) {
+			uint64_t t0 = clock_ms();
+			assert_int_equal(end(begin(both[i],
+						   ARGV((char[]){ "-t" }, (char[]){ "100" },
+							SH("setsid sleep 33.7 & sleep 33.7")),
+						   -1)),
+					 INIT_EXIT_TIMEOUT);
+			took = clock_ms() - t0;
+			assert_true(took >= 100);
+			await_count("33.7", 0);
+		}
+		assert_true(took < INIT_GRACE_MS);
 		/* In time it makes no difference. */
 		assert_int_equal(end(begin(both[i],
 					   ARGV((char[]){ "-n" }, (char[]){ "name" },

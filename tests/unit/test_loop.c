@@ -25,6 +25,7 @@ struct peer {
 	_Atomic int inside, most_inside, requests, ended, error;
 	_Atomic int late; /* requests after the end */
 	_Atomic int delay_us;
+	int meets; /* requests are answered when so many have been inside at once */
 	atomic_bool crowd;
 };
 
@@ -43,6 +44,8 @@ static void on_request(void *ctx, void *buf, size_t n)
 	if (p->ended)
 		p->late++;
 	p->requests++;
+	for (int ms = 0; ms < 60000 && p->most_inside < p->meets; ms++)
+		usleep(1000);
 	if (p->delay_us)
 		usleep((useconds_t)p->delay_us);
 	ssize_t w = write(p->theirs, buf, n);
@@ -86,7 +89,7 @@ static void peer_close(struct peer *p)
 
 static void wait_ended(struct peer *p)
 {
-	for (int i = 0; i < 5000 && !p->ended; i++)
+	for (int i = 0; i < 60000 && !p->ended; i++)
 		usleep(1000);
 	assert_int_equal(p->ended, 1);
 }
@@ -193,6 +196,7 @@ static void beside_each_other(void **state)
 	struct peer p;
 	peer_open(l, &p);
 	p.delay_us = 20000;
+	p.meets = 2;
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(write(p.ours, &i, sizeof(i)), sizeof(i));
 	unsigned seen = 0;
@@ -372,11 +376,11 @@ static void stuck_ones_hold_nobody(void **state)
 		int word = 1;
 		struct pollfd answer = { .fd = calm.ours, .events = POLLIN };
 		assert_int_equal(write(calm.ours, &word, sizeof(word)), sizeof(word));
-		int came = poll(&answer, 1, 10000);
+		int came = poll(&answer, 1, 60000);
 		pthread_mutex_unlock(&gate);
 		assert_int_equal(came, 1);
 		for (unsigned i = 0; i < n; i++) {
-			for (int ms = 0, left = 1; left && ms < 10000; ms++, usleep(1000))
+			for (int ms = 0, left = 1; left && ms < 60000; ms++, usleep(1000))
 				assert_int_equal(ioctl(stuck[i].theirs, FIONREAD, &left), 0);
 			loop_remove(l, stuck[i].source);
 			assert_int_equal(read(stuck[i].theirs, &word, sizeof(word)), -1);

@@ -82,7 +82,7 @@ static void start_server(int port)
 				 .sin_port = htons((uint16_t)port),
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	const struct timespec pause = { .tv_nsec = 20000000 };
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 3000; i++) {
 		auto_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
 			return;

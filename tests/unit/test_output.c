@@ -98,7 +98,7 @@ static void open_key(const char *dir, const char *key, uint64_t limit, bool in)
 static struct output_status await_end(const char *dir, const char *key, int stream, uint64_t end)
 {
 	struct output_status s;
-	for (uint64_t stop = clock_ms() + 5000;;) {
+	for (uint64_t stop = clock_ms() + 60000;;) {
 		must(output_status(dir, key, &s, &err));
 		if (s.stream[stream].end >= end)
 			return s;
@@ -264,7 +264,7 @@ static void test_reader_races(void **state)
 		_exit(0);
 	}
 	uint64_t at = 0, read_bytes = 0, end = (uint64_t)PARTS * 4 * 16384;
-	for (uint64_t stop = clock_ms() + 20000; at < end && clock_ms() < stop;) {
+	for (uint64_t stop = clock_ms() + 60000; at < end && clock_ms() < stop;) {
 		static uint32_t got[8192];
 		int r = output_read(dir, "e", OUTPUT_STDOUT, at, got, sizeof(got), &err);
 		if (r == -ERANGE) {
@@ -336,13 +336,13 @@ static void test_input_full(void **state)
 	struct pollfd p = { .fd = watch, .events = POLLIN };
 	assert_int_equal(poll(&p, 1, 20), 0);
 	assert_true(read(in, got, sizeof(got)) > 0);
-	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(poll(&p, 1, 60000), 1);
 	assert_true(output_write(dir, "e", given, part, sizeof(part), &err) > 0);
 	/* The program closes its input: nothing more can be given. */
 	must(output_started(dir, "e", &err));
 	assert_int_equal(close(in), 0);
 	int r = 0;
-	for (uint64_t stop = clock_ms() + 5000; r != -EPIPE && clock_ms() < stop;) {
+	for (uint64_t stop = clock_ms() + 60000; r != -EPIPE && clock_ms() < stop;) {
 		struct output_status s;
 		must(output_status(dir, "e", &s, &err));
 		r = output_write(dir, "e", s.in, "x", 1, &err);
@@ -357,7 +357,7 @@ static void test_watch(void **state)
 	open_key(dir, "e", 0, false);
 	auto_fd one = must(output_watch(dir, "e", &err)), two = must(output_watch(dir, "e", &err));
 	struct pollfd p = { .fd = one, .events = POLLIN };
-	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(poll(&p, 1, 60000), 1);
 	while (read(one, buf, sizeof(buf)) > 0)
 		;
 	assert_int_equal(errno, EAGAIN);
@@ -365,7 +365,7 @@ static void test_watch(void **state)
 	for (int i = 0; i < 1000; i++)
 		put(out.wr, "x");
 	await_end(dir, "e", 0, 1000);
-	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(poll(&p, 1, 60000), 1);
 	assert_true(read(one, buf, sizeof(buf)) > 0);
 	/* The second, which nobody reads, costs no more than a byte. */
 	assert_int_equal(read(two, buf, sizeof(buf)), 1);
@@ -382,7 +382,7 @@ static void kill_it(const char *dir)
 {
 	int pid = must(output_start(dir, program, &err));
 	assert_int_equal(kill(pid, SIGKILL), 0);
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 60000; i++) {
 		struct output_config c = { .key = "nobody" };
 		if (output_open(dir, &c, &err) == -ECONNREFUSED)
 			return;
@@ -552,7 +552,7 @@ static void test_earlier_version(void **state)
 	assert_true(pid >= 0);
 	if (pid == 0)
 		serve_as_before(dir);
-	for (int i = 0; i < 5000 && output_hold(dir, "a", STDIN_FILENO, NULL) < 0; i++)
+	for (int i = 0; i < 60000 && output_hold(dir, "a", STDIN_FILENO, NULL) < 0; i++)
 		assert_int_equal(usleep(1000), 0);
 	err = (struct err){ 0 };
 	must(output_hold(dir, "a", STDIN_FILENO, &err));

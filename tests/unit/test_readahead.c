@@ -108,7 +108,7 @@ static struct ahead_stats settle(struct numbers *t)
 {
 	struct ahead_stats st;
 	for (int i = 0; readahead_is_busy(t->ra); i++) {
-		assert_true(i < 10000);
+		assert_true(i < 60000);
 		usleep(1000);
 	}
 	readahead_stats(t->ra, &st);
@@ -360,14 +360,14 @@ static void whole_tree(void **state)
 	uint64_t misses = stats(&s).cache_misses;
 	expect(FILE_BYTES, ws_read(ws, w.files[0], buf, sizeof(buf), 0));
 	expect(FILE_BYTES, ws_read(ws, w.files[1], buf, sizeof(buf), 0));
-	for (int i = 0; i < 5000 && stats(&s).cache_misses < misses + 20; i++)
+	for (int i = 0; i < 60000 && stats(&s).cache_misses < misses + 20; i++)
 		usleep(1000);
 	assert_true(stats(&s).cache_misses >= misses + 20);
 	for (size_t i = 2; i < w.n; i++) {
 		expect(FILE_BYTES, ws_read(ws, w.files[i], buf, sizeof(buf), 0));
 		assert_int_equal(strlen(buf) + 1 < 8, 1);
 	}
-	for (int i = 0; i < 5000 && ws_reads_ahead(ws); i++)
+	for (int i = 0; i < 60000 && ws_reads_ahead(ws); i++)
 		usleep(1000);
 	assert_true(stats(&s).cache_misses <= misses + 2 * w.n); /* at worst, both at the same */
 	ws_close(ws);

@@ -60,11 +60,15 @@ static void lease_kinds(void **state)
 	leases_free(l);
 }
 
+static atomic_bool may_give;
+
 static void *hold_a_while(void *arg)
 {
 	auto_lease a = { 0 };
 	(void)lease_take(&a, arg, "ws_aaaaaaaaaa", LEASE_SAVE, "save", 1000, NULL);
-	usleep(50000);
+	while (!atomic_load(&may_give))
+		usleep(1000);
+	usleep(50000); /* it is waited for meanwhile, mostly */
 	return NULL;
 }
 
@@ -78,7 +82,8 @@ static void lease_waits(void **state)
 	struct lease a = { 0 };
 	assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", LEASE_EXCLUSIVE, "rm", 5, NULL),
 			 -EBUSY);
-	assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", LEASE_EXCLUSIVE, "rm", 5000, NULL), 0);
+	atomic_store(&may_give, true);
+	assert_int_equal(lease_take(&a, l, "ws_aaaaaaaaaa", LEASE_EXCLUSIVE, "rm", 60000, NULL), 0);
 	pthread_join(t, NULL);
 	lease_give(&a);
 	lease_give(&a); /* nothing more */

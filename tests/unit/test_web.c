@@ -26,7 +26,7 @@
 
 static atomic_int freed, streamed;
 static atomic_long uploaded;
-static atomic_int upload_end;
+static atomic_int upload_end, upload_begun;
 
 static int get_thing(struct request *rq, struct reply *rp, struct err *err)
 {
@@ -143,6 +143,7 @@ static int upload_run(void *task, struct progress *p, unsigned *status, json_t *
 	long n = 0;
 	ssize_t r;
 	while ((r = stream_read(in, buf, sizeof(buf), -1)) > 0) {
+		atomic_store(&upload_begun, 1);
 		n += r;
 		if (memmem(buf, (size_t)r, "REFUSE", 6))
 			return err_set(err, -EBADMSG, "a hostile body");
@@ -466,7 +467,7 @@ static void cut_reading(void **state)
 	assert_string_equal(answer + strlen(answer) - 5, "\r\n\r\nc");
 	auto_free char *other = exchange(chunked, sizeof(chunked) - 1);
 	assert_non_null(strstr(other, "code=internal;error=bad%20bytes"));
-	for (int i = 0; i < 500 && atomic_load(&freed) < before + 2; i++)
+	for (int i = 0; i < 6000 && atomic_load(&freed) < before + 2; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	assert_int_equal(atomic_load(&freed), before + 2);
 }
@@ -597,7 +598,7 @@ static void lines(void **state)
 
 static void wait_for(atomic_int *what, int value)
 {
-	for (int i = 0; i < 500 && atomic_load(what) != value; i++)
+	for (int i = 0; i < 6000 && atomic_load(what) != value; i++)
 		usleep(10000);
 	assert_int_equal(atomic_load(what), value);
 }
@@ -616,7 +617,11 @@ static void streams(void **state)
 	 * stream ends. */
 	static const char get[] = "GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n";
 	int before = atomic_load(&freed), fd = dial();
+	atomic_store(&streamed, -1);
 	say(fd, get, sizeof(get) - 1);
+	for (int i = 0; i < 6000 && atomic_load(&streamed) < 0; i++)
+		usleep(10000);
+	assert_true(atomic_load(&streamed) >= 0);
 	/* How much the sockets take, and when they are full, is the kernel's to say. */
 	uint64_t cpu = 0;
 	int at = -1, now = atomic_load(&streamed);
@@ -732,9 +737,10 @@ static void uploads(void **state)
 	assert_non_null(strstr(answer, "{\"bytes\":2100000}"));
 	/* Broken off by the client: never taken for an end. */
 	fd = dial();
+	atomic_store(&upload_begun, 0);
 	say(fd, head, sizeof(head) - 1);
 	say(fd, block, (size_t)n + 70002);
-	usleep(100000); /* else it may be gone before its request is read, which then never was */
+	wait_for(&upload_begun, 1); /* else it may be gone before its request is read */
 	close(fd);
 	wait_for(&freed, before + 2);
 	wait_for(&upload_end, -ECONNRESET);
@@ -787,7 +793,7 @@ static void limits_of_waiting(void **state)
 	auto_free char *told = hear(waits); /* 2.4 s */
 	assert_non_null(strstr(told, "slow\r\n4\r\nslow\r\n0\r\n\r\n"));
 	wait_for(&freed, before + 2);
-	assert_int_equal(atomic_load(&upload_end), -ECONNRESET);
+	wait_for(&upload_end, -ECONNRESET);
 	auto_free char *nothing = hear(half);
 	assert_string_equal(nothing, "");
 	close(reader);
