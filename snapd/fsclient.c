@@ -28,6 +28,8 @@ struct fsclient {
 	uint64_t epoch; /* one more whenever the gate closes: older connections are dead */
 	int idle[FSCLIENT_IDLE];
 	unsigned nidle;
+	unsigned calls; /* under way, of those that wait for their turn */
+	pthread_cond_t turn;
 	void (*before_loss)(void *ctx, const char *id); /* NULL: nobody asks */
 	void *before_loss_ctx;
 };
@@ -43,6 +45,7 @@ int fsclient_new(struct fsclient **out, const char *socket_path, struct err *err
 	unsigned long ms = s ? strtoul(s, NULL, 10) : 0;
 	fc->answer_ms = ms > 0 && ms < FSCLIENT_ANSWER_MS ? (int)ms : FSCLIENT_ANSWER_MS;
 	clock_cond_init(&fc->moved);
+	clock_cond_init(&fc->turn);
 	pthread_mutex_init(&fc->lock, NULL);
 	*out = fc;
 	return 0;
@@ -71,6 +74,7 @@ void fsclient_free(struct fsclient *fc)
 	if (!fc)
 		return;
 	close_idle(fc);
+	pthread_cond_destroy(&fc->turn);
 	pthread_cond_destroy(&fc->moved);
 	pthread_mutex_destroy(&fc->lock);
 	free(fc->path);
@@ -113,6 +117,32 @@ static int pass_gate(struct fsclient *fc, struct err *err)
 			    fc->why[0] ? fc->why : "bough-fs isn't running yet; try again");
 	pthread_mutex_unlock(&fc->lock);
 	return r;
+}
+
+/* Also for a turn among the calls, which call_end gives to the next one. */
+static int call_begin(struct fsclient *fc, struct err *err)
+{
+	struct timespec until = clock_in_ms(fc->answer_ms);
+	int r = pass_gate(fc, err), w = 0;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&fc->lock);
+	while (fc->calls >= FSCLIENT_CALLS && w == 0)
+		w = pthread_cond_timedwait(&fc->turn, &fc->lock, &until);
+	if (fc->calls >= FSCLIENT_CALLS)
+		r = err_set(err, -EBUSY, "bough-fs has too much to do; try again");
+	else
+		fc->calls++;
+	pthread_mutex_unlock(&fc->lock);
+	return r;
+}
+
+static void call_end(struct fsclient *fc)
+{
+	pthread_mutex_lock(&fc->lock);
+	fc->calls--;
+	pthread_cond_signal(&fc->turn);
+	pthread_mutex_unlock(&fc->lock);
 }
 
 /* ---- connections ---- */
@@ -258,18 +288,25 @@ int fsclient_direct(struct fsclient *fc, json_t *request, json_t **answer, struc
 	return r == -ERESTART ? -ECONNRESET : r;
 }
 
+static int call_once(struct fsclient *fc, json_t *request, int file, json_t **answer,
+		     struct err *err)
+{
+	int r = call_begin(fc, err);
+	if (r < 0)
+		return r;
+	r = direct(fc, request, file, 0, answer, err);
+	call_end(fc);
+	return r;
+}
+
 static int call_with(struct fsclient *fc, json_t *request, int file, bool again, json_t **answer,
 		     struct err *err)
 {
-	int r = request ? pass_gate(fc, err) : err_no_memory(err);
-	if (r >= 0)
-		r = direct(fc, request, file, 0, answer, err);
+	int r = request ? call_once(fc, request, file, answer, err) : err_no_memory(err);
 	for (int i = 0; (r == -ERESTART || (r == -ECONNRESET && again)) && i < 3; i++) {
 		/* The supervisor may not have seen the death yet. */
 		nanosleep(&(struct timespec){ .tv_nsec = 20000000L << i }, NULL);
-		r = pass_gate(fc, err);
-		if (r >= 0)
-			r = direct(fc, request, file, 0, answer, err);
+		r = call_once(fc, request, file, answer, err);
 	}
 	json_decref(request);
 	return r == -ERESTART ? -ECONNRESET : r;

@@ -24,6 +24,7 @@ enum {
 	FSCLIENT_WAIT_MS = 20000,    /* for bough-fs to be up; a restart takes some 100 ms */
 	FSCLIENT_ANSWER_MS = 300000, /* one call: opening a workspace may replay a long journal */
 	FSCLIENT_IDLE = 8,           /* connections kept */
+	FSCLIENT_CALLS = 128,        /* at once, each with a connection; more wait for their turn */
 };
 
 struct fsclient;
