@@ -31,7 +31,8 @@ bough_fails 'create from no archive' 3 'No such file' create new --tar "$T/none.
 # ---- exists, conflict
 
 bough_fails 'create of what exists' 4 'w' create w
-bough_fails 'create of what exists, from a folder' 4 'w' create w --dir "$T"
+mkdir "$T/folder" && echo x >"$T/folder/file"
+bough_fails 'create of what exists, from a folder' 4 'w' create w --dir "$T/folder"
 bough_ok 'another' create v
 bough_fails 'fork to what exists' 4 'v' fork w v
 bough_fails 'rename to what exists' 4 'v' rename w v
