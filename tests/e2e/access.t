@@ -212,6 +212,9 @@ like 'token ls' "$out" "$id +cli +uid:0 +owner, read-only"
 is 'a Tab knows it' "$(bough __complete -- 3 bough token rm "$id")" "$id"
 run bough token rm "$id"
 is 'token rm' $code 0
+bough_ok 'one for a moment' token create --name brief --expires 1s -q
+over() { bough token ls | grep -q ' brief .*Z, over '; }
+ok 'that it is over is shown' wait_for 20 over
 bough_fails 'nor is 0 for ever' 2 'without the option' token create --expires 0
 bough_fails 'a time that is none' 2 'takes a time like' token create --expires soon
 bough_ok 'user add' user add bob --uid 30009

@@ -2,6 +2,7 @@
 #include <pwd.h>
 #include <string.h>
 #include "fs/base/cleanup.h"
+#include "fs/base/rfc3339.h"
 #include "tools/bough/api.h"
 #include "tools/bough/cli.h"
 #include "tools/bough/json.h"
@@ -71,12 +72,15 @@ int cmd_token_create(struct cli *cli, const struct args *a, struct err *err)
 
 static void token_row(struct table *table, const struct cli *cli, const json_t *v, time_t now)
 {
-	char scope[128], made[OUT_AGE_MAX], used[OUT_AGE_MAX], expires[32];
+	char scope[128], made[OUT_AGE_MAX], used[OUT_AGE_MAX], expires[40];
+	struct timespec end;
 	const char *path = get_text(v, "path");
 	(void)snprintf(scope, sizeof(scope), "%s%s%s%s", get_text(v, "scope"), *path ? ":" : "",
 		       path, get_true(v, "read_only") ? ", read-only" : "");
 	const char *until = get_text(v, "expires");
-	(void)snprintf(expires, sizeof(expires), *until ? "%.19sZ" : "-", until);
+	bool over = rfc3339_parse(until, &end) == 0 && end.tv_sec < now;
+	(void)snprintf(expires, sizeof(expires), !*until ? "-" : over ? "%.19sZ, over" : "%.19sZ",
+		       until);
 	const char *cells[] = { get_text(v, "id"),
 				list_text(v, "name"),
 				owner_name(cli, v, "owner"),
