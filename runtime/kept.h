@@ -20,6 +20,7 @@
 #ifndef BOUGH_RUNTIME_KEPT_H
 #define BOUGH_RUNTIME_KEPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,6 +66,12 @@ int kept_append(int fd, struct kept *k, unsigned stream, const void *data, size_
 /* Drops what a stream has before offset `first` (first <= it <= end), and gives the disk its room
  * back. -errno: it is dropped, or (the head couldn't be written) nothing is. */
 int kept_cut(int fd, struct kept *k, unsigned stream, uint64_t first);
+/* Both streams have. */
+static inline bool kept_ended(const struct kept *k)
+{
+	return (k->flags & KEPT_CLOSED * 3) == KEPT_CLOSED * 3;
+}
+/* Of both streams. */
 static inline uint64_t kept_bytes(const struct kept *k)
 {
 	return k->stream[0].end - k->stream[0].first + k->stream[1].end - k->stream[1].first;

@@ -125,14 +125,9 @@ void proc_bury(struct io_loop *io)
 	}
 }
 
-static bool streams_ended(const struct kept *k)
-{
-	return (k->flags & KEPT_CLOSED * 3) == KEPT_CLOSED * 3;
-}
-
 static bool all_ended(const struct kept *k)
 {
-	return streams_ended(k) && k->flags & KEPT_IN_CLOSED;
+	return kept_ended(k) && k->flags & KEPT_IN_CLOSED;
 }
 
 /* What has ended is written down, and with the last of it the process is let go. */
@@ -430,12 +425,12 @@ int proc_finish(struct io_loop *io, const char *key)
 	if (r < 0)
 		return r;
 	if (p) {
-		bool ended = streams_ended(&p->kept);
+		bool ended = kept_ended(&p->kept);
 		end_input(io, p);
 		return ended;
 	}
 	r = look_up(io, key, &kept);
-	return r < 0 ? r : streams_ended(&kept);
+	return r < 0 ? r : kept_ended(&kept);
 }
 
 int proc_drop(struct io_loop *io, const char *key)

@@ -45,9 +45,11 @@ static void add_log(void *ctx, const char *key)
 		log->kept = p->kept;
 	else if (kept_load(fd, &log->kept) < 0)
 		return; /* nothing of it can be read */
+	if (kept_bytes(&log->kept) == 0)
+		return; /* or dropped */
 	memcpy(log->key, key, strlen(key) + 1);
 	log->at = st.st_mtim;
-	log->ended = (log->kept.flags & KEPT_CLOSED * 3) == KEPT_CLOSED * 3;
+	log->ended = kept_ended(&log->kept);
 	l->n++;
 }
 
