@@ -26,8 +26,8 @@ enum {
 	TURN_NS = 200000,        /* of one source before it looks whether another one waits */
 	SPIN_NS = 20000,         /* how long a worker looks for a next request */
 	SPIN_LEARN_NS = 100000,  /* a gap between requests, waking included, after which it does */
-	DOUBT_MAX = 63,          /* requests for which it doesn't, having looked in vain, */
-	DOUBT_FROM = 4,          /* more than once or twice */
+	DOUBT_MAX = 255,         /* of a source; */
+	DOUBT_FROM = 4,          /* a look in vain or two cost nothing yet */
 	STACK_BYTES = 512 << 10, /* address space; only what is touched costs memory */
 	STACK_KEEP = 16 << 10,   /* of a stack, what a shedding worker leaves below itself */
 	WORKERS_MIN = 32, /* most of them asleep: requests that wait for a disk keep some */
@@ -45,7 +45,7 @@ struct source {
 	_Atomic uint64_t idle_since; /* clock_ns when a worker last found nothing */
 	atomic_bool spins;           /* it pays to look on for a moment */
 	_Atomic unsigned doubt;      /* doubles with each look in vain; */
-	_Atomic unsigned rest;       /* requests not to look for, of doubt / DOUBT_FROM */
+	_Atomic unsigned rest;       /* requests not to look for: at first doubt / DOUBT_FROM */
 	_Atomic unsigned users;      /* workers in it; changed under loop.lock, as all below */
 	bool missed;                 /* an event was for nobody: who leaves makes another one */
 	bool dead;                   /* nobody enters any more; the last who leaves calls end() */
@@ -196,8 +196,8 @@ static bool spin_on(const struct loop *l, struct source *s, uint64_t *idle_since
 	if (now - *idle_since < SPIN_NS)
 		return true;
 	unsigned doubt = atomic_load_explicit(&s->doubt, memory_order_relaxed) * 2 + 1;
-	if (doubt / DOUBT_FROM > DOUBT_MAX)
-		doubt = DOUBT_MAX * DOUBT_FROM;
+	if (doubt > DOUBT_MAX)
+		doubt = DOUBT_MAX;
 	atomic_store_explicit(&s->doubt, doubt, memory_order_relaxed);
 	atomic_store_explicit(&s->rest, doubt / DOUBT_FROM, memory_order_relaxed);
 	atomic_store_explicit(&s->spins, false, memory_order_relaxed);

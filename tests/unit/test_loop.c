@@ -222,7 +222,7 @@ static uint64_t now_ns(clockid_t clock)
 /* CPU time that the workers take for a request of a client that computes so long before each. */
 static uint64_t cost_ns(struct peer *p, uint64_t gap_ns)
 {
-	enum { REQUESTS = 2000 };
+	enum { REQUESTS = 400 };
 	uint64_t all = now_ns(CLOCK_PROCESS_CPUTIME_ID), own = now_ns(CLOCK_THREAD_CPUTIME_ID);
 	for (int i = 0; i < REQUESTS; i++) {
 		uint64_t began = now_ns(CLOCK_MONOTONIC);
@@ -242,7 +242,12 @@ static void looks_in_vain(void **state)
 	assert_int_equal(loop_start(&l, 0, NULL), 0);
 	struct peer p;
 	peer_open(l, &p);
-	uint64_t rare = cost_ns(&p, 300000), late = cost_ns(&p, 35000);
+	uint64_t rare = UINT64_MAX, late = UINT64_MAX; /* the least: other work only adds to it */
+	for (int i = 0; i < 10; i++) {
+		uint64_t r = cost_ns(&p, 300000), t = cost_ns(&p, 35000);
+		rare = r < rare ? r : rare;
+		late = t < late ? t : late;
+	}
 	print_message("ns for each: asked now and then %lu, 35 us after the last %lu\n",
 		      (unsigned long)rare, (unsigned long)late);
 	assert_true(late < rare + 10000);
