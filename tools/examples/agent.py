@@ -4,7 +4,7 @@
     agent.py [--patch FILE] REPOSITORY SCOPE BRANCH -- COMMAND…
 
 Mounts the part SCOPE of a repository that boughd mirrors (REPOSITORY is its name, or a URL, which is then
-added) as /workspace of a sandbox that has this machine's programs and nothing else of it: no network, no
+added) as /workspace of a sandbox that has this machine's programs to read and run: no network, no
 credential, no other file. COMMAND runs there, as the agent would have it; what it prints comes at once.
 What it changed is shown, written as a patch to FILE, and committed to BRANCH, a new one, from outside.
 Sandbox and workspace are gone at the end; the commit is in the mirror. What fails leaves no commit."""
