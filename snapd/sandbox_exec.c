@@ -264,12 +264,9 @@ static int check_room(struct live *l, struct err *err)
 	pthread_mutex_unlock(&l->all->lock);
 	if (paused)
 		return err_set(err, -ESTALE, "the sandbox is paused: resume it first");
-	if (live_frozen(l))
-		return err_set(err, -ESTALE,
-			       "the sandbox is frozen since it was saved, and can't be thawed yet");
 	if (n >= SANDBOX_EXECS_MAX)
 		return err_set(err, -EUSERS, "%d processes run in it already", SANDBOX_EXECS_MAX);
-	return 0;
+	return live_may_run(l, err);
 }
 
 int sandbox_exec(struct snapd *sd, const char *id, const struct exec_new *n, struct exec_row *out,

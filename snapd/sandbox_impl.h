@@ -93,6 +93,8 @@ void live_unwatch(struct live *l, const char *exec);
  * again. */
 void live_thaw(struct live *l, enum live_frozen by);
 enum live_frozen live_frozen(struct live *l);
+/* -ESTALE while it couldn't be thawed yet. */
+int live_may_run(struct live *l, struct err *err);
 /* Thaws one that still is, and attaches what isn't and should be; what fails likewise. It takes
  * its lease: where somebody has that, it is tried again. */
 void live_mend(struct live *l);

@@ -499,6 +499,8 @@ int sandbox_pause(struct snapd *sd, const char *id, struct err *err)
 	if (r >= 0 && live_paused(l))
 		return err_set(err, -ESTALE, "the sandbox is paused already");
 	if (r >= 0)
+		r = live_may_run(l, err); /* its thaw would end the pause */
+	if (r >= 0)
 		r = shim_pause(l->shim, err);
 	if (r < 0)
 		return r;

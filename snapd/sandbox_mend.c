@@ -54,6 +54,14 @@ enum live_frozen live_frozen(struct live *l)
 	return by;
 }
 
+int live_may_run(struct live *l, struct err *err)
+{
+	if (!live_frozen(l))
+		return 0;
+	return err_set(err, -ESTALE,
+		       "the sandbox is frozen since it was saved, and can't be thawed yet");
+}
+
 static void mend_later(struct live *l)
 {
 	pthread_mutex_lock(&l->all->lock);

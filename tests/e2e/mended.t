@@ -64,6 +64,7 @@ goes_on
 ok 'it stands still' not goes_on
 run bough exec s -- true
 like 'no process begins in it' "$code $err" '^125 .*frozen'
+bough_fails 'nor is it paused' 4 'frozen' pause s
 free
 ok 'once it can be thawed, it is' wait_for 20 is_well
 ok 'it goes on' wait_for 20 goes_on
