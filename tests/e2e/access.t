@@ -217,6 +217,9 @@ over() { bough token ls | grep -q ' brief .*Z, over '; }
 ok 'that it is over is shown' wait_for 20 over
 bough_fails 'nor is 0 for ever' 2 'without the option' token create --expires 0
 bough_fails 'a time that is none' 2 'takes a time like' token create --expires soon
+for seen in team everyone; do
+	bough_fails "visibility $seen" 2 'is private, team:TEAM or global' create seen --visibility $seen
+done
 bough_ok 'user add' user add bob --uid 30009
 bough_ok 'team add' team add ops
 bough_ok 'team join' team join ops bob --role reader

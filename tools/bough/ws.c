@@ -69,6 +69,8 @@ int ws_set_keeping(json_t *body, const struct args *a, struct err *err)
 	if (r == 0 && seen && !strncmp(seen, "team:", 5)) {
 		r = body_text(body, "team", seen + 5, err);
 		seen = "team";
+	} else if (r == 0 && seen && strcmp(seen, "private") != 0 && strcmp(seen, "global") != 0) {
+		r = err_set(err, -EINVAL, "--visibility is private, team:TEAM or global");
 	}
 	if (r == 0 && seen)
 		r = body_text(body, "visibility", seen, err);
