@@ -54,10 +54,10 @@ for i in 1 2 3 4 5 6 7 8; do
 	took=$((($(date +%s%N) - before) / 1000000))
 	all+=($took)
 done
-# One may come in the way of other work on the machine, most don't.
+# One may come in the way of other work on the machine, two don't.
 all=($(printf '%s\n' "${all[@]}" | sort -n))
 ok "each is told soon (the slowest: ${all[7]} ms)" test ${all[7]} -lt 30000
-ok "as a rule at once (${all[4]} ms)" test ${all[4]} -lt 3000
+ok "as a rule at once (${all[6]} ms)" test ${all[6]} -lt 3000
 
 # ---- across restarts
 
