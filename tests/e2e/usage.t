@@ -152,7 +152,7 @@ bad 'a name' import file --as 'a b'
 bad 'a name' user add 'a b'
 bad 'a name' team add 'a b'
 bad 'a name' image import 'a b' file
-bad '--visibility: private, team or global' create x --visibility all
+bad '--visibility is private, team:TEAM or global' create x --visibility all
 bad '--visibility' set w --visibility all
 bad "isn't a size" set w --quota much
 bad 'takes a time' set w --ttl soon
