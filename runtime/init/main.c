@@ -368,7 +368,6 @@ __attribute__((noreturn, used)) void begin(long *stack)
 		/* Both sides do it: whoever signals the group finds it. */
 		sys2(SYS_setpgid, in.child, in.child);
 	}
-	sys1(SYS_chdir, (long)"/"); /* no workspace is in use by this process alone */
 	if (in.timeout_ms)
 		in.deadline = clock_ms() + in.timeout_ms;
 	serve(&in);
