@@ -13,7 +13,11 @@
 #include "fs/base/io.h"
 #include "snapd/principal.h"
 
-enum { NAMED_MAX = 4 }; /* programs in an error's text */
+enum {
+	NAMED_MAX = 4, /* programs in an error's text */
+	MOMENTS = 10,  /* of MOMENT_US, in which what nobody is seen to use may be let go */
+	MOMENT_US = 50000,
+};
 
 struct search {
 	const char *mounts; /* their folder, with a '/' behind it */
@@ -161,6 +165,11 @@ int inuse_refuse(struct request *rq, const struct ws_row *ws, struct err *err)
 		return 0;
 	json_t *found = inuse_find(sd, ws->id), *list = json_object_get(found, ws->id);
 	leave_out(list, rq->caller->from);
+	/* A process that ends (a killed boughd) lets go a moment after /proc shows nothing of it. */
+	for (int i = 0; i < MOMENTS && r > 0 && json_array_size(list) == 0; i++) {
+		usleep(MOMENT_US);
+		r = ask_kernel(path);
+	}
 	if (r > 0 || json_array_size(list) > 0) {
 		name_programs(&names, list);
 		rq->details = list ? json_pack("{s:O}", "processes", list) : NULL;
