@@ -165,7 +165,8 @@ int inuse_refuse(struct request *rq, const struct ws_row *ws, struct err *err)
 		return 0;
 	json_t *found = inuse_find(sd, ws->id), *list = json_object_get(found, ws->id);
 	leave_out(list, rq->caller->from);
-	/* A process that ends (a killed boughd) lets go a moment after /proc shows nothing of it. */
+	/* A process that ends (a killed boughd) lets go a moment after /proc shows nothing of
+	 * it. */
 	for (int i = 0; i < MOMENTS && r > 0 && json_array_size(list) == 0; i++) {
 		usleep(MOMENT_US);
 		r = ask_kernel(path);
