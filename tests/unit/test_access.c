@@ -21,38 +21,12 @@
 #include "snapd/hooks.h"
 #include "snapd/journal.h"
 #include "snapd/repos.h"
+#include "tests/unit/catalog_kit.h"
 
 enum {
 	AUDIT_TEST = 1000, /* BOUGH_AUDIT_MAX */
 	BUSY_MS = 60000,   /* the catalog may just be writing */
 };
-
-struct fixture {
-	char root[64];
-	struct catalog *c;
-	struct snapd sd;
-};
-
-static int set_up(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct err err = { 0 };
-	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-access.XXXXXX");
-	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, NULL, &err) < 0)
-		return -1;
-	f->sd = (struct snapd){ .root = f->root, .catalog = f->c };
-	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-	catalog_close(f->c);
-	(void)io_remove_tree(AT_FDCWD, f->root, NULL);
-	free(f);
-	return 0;
-}
 
 static void add_ws(struct fixture *f, const char *owner, const char *name, enum visibility v,
 		   const char *team, char id[ID_SIZE])
@@ -1241,30 +1215,30 @@ int main(void)
 	(void)snprintf(most, sizeof(most), "%d", AUDIT_TEST);
 	(void)setenv("BOUGH_AUDIT_MAX", most, 1);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(names_of_owners, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(names_of_many, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(teams, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(teams_of_owners, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(teams_unknown, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(older_teams, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(needed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(names_of_owners, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(names_of_many, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(teams, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(teams_of_owners, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(teams_unknown, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(older_teams, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(needed, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(tokens, catalog_set_up, catalog_tear_down),
 		cmocka_unit_test(paths),
-		cmocka_unit_test_setup_teardown(names_again, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(peers, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(keys, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(names_again, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(peers, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(keys, catalog_set_up, catalog_tear_down),
 		cmocka_unit_test(forms),
-		cmocka_unit_test_setup_teardown(intended, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(noted, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(pushed_again, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(settled_twice, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(made_or_not, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(found_idle, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(keys_of_jobs, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(jobs_and_audit, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(audit_shares, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(older_catalog, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(repos_of_owners, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(intended, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(noted, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(pushed_again, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(settled_twice, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(made_or_not, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(found_idle, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(keys_of_jobs, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(jobs_and_audit, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(audit_shares, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(older_catalog, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(repos_of_owners, catalog_set_up, catalog_tear_down),
 		cmocka_unit_test(ring),
 		cmocka_unit_test(config),
 	};

@@ -19,34 +19,18 @@
 #include "snapd/catalog_db.h"
 #include "snapd/quota.h"
 #include "snapd/records.h"
-
-struct fixture {
-	char root[64];
-	struct catalog *c;
-};
+#include "tests/unit/catalog_kit.h"
 
 static int set_up(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct err err = { 0 };
-	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-catalog.XXXXXX");
 	char path[128];
-	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, NULL, &err) < 0)
+	if (catalog_set_up(state) < 0)
 		return -1;
+	const struct fixture *f = *state;
 	(void)snprintf(path, sizeof(path), "%s/ws", f->root);
 	(void)mkdir(path, 0700);
 	(void)snprintf(path, sizeof(path), "%s/snapshots", f->root);
 	(void)mkdir(path, 0700);
-	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-	catalog_close(f->c);
-	(void)io_remove_tree(AT_FDCWD, f->root, NULL);
-	free(f);
 	return 0;
 }
 
@@ -699,16 +683,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names),
-		cmocka_unit_test_setup_teardown(workspaces, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(removed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(quotas, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(snapshots, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(damage, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(future, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(checkpoints, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(readers, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(records, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(workspaces, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(removed, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(quotas, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(snapshots, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(damage, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(future, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(checkpoints, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(threads, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(readers, set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(records, set_up, catalog_tear_down),
 		cmocka_unit_test(bad_records),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,5 @@
 /* Pages of lists: what they have together is what the whole list has that is asked for, whatever
  * their size, while rows of one moment abound, labels change and the one at the cursor goes. */
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,38 +8,13 @@
 #include <string.h>
 #include <cmocka.h>
 #include "fs/base/cleanup.h"
-#include "fs/base/io.h"
-#include "snapd/catalog.h"
 #include "snapd/catalog_db.h"
 #include "snapd/catalog_sandbox.h"
 #include "snapd/journal.h"
 #include "tests/seed.h"
+#include "tests/unit/catalog_kit.h"
 
 enum { ROWS = 300, MOMENTS = 40 };
-
-struct fixture {
-	char root[64];
-	struct catalog *c;
-};
-
-static int set_up(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-	(void)snprintf(f->root, sizeof(f->root), "/tmp/bough-page.XXXXXX");
-	if (!mkdtemp(f->root) || catalog_open(&f->c, f->root, NULL, NULL) < 0)
-		return -1;
-	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-	catalog_close(f->c);
-	(void)io_remove_tree(AT_FDCWD, f->root, NULL);
-	free(f);
-	return 0;
-}
 
 static void run(struct fixture *f, const char *sql, const struct db_value *values)
 {
@@ -224,9 +198,9 @@ int main(void)
 {
 	srand((unsigned)test_seed());
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(pages, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(gone, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(by_index, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(pages, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(gone, catalog_set_up, catalog_tear_down),
+		cmocka_unit_test_setup_teardown(by_index, catalog_set_up, catalog_tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
